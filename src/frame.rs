@@ -1,0 +1,113 @@
+//! What travels beside a call: arguments and answers too big for a word.
+//!
+//! One [`Frame`] per kernel, shared by it and by every task's [`Os`](crate::Os). Its contents are
+//! valid for the length of one trap: a stub fills it just before it yields and the kernel empties
+//! it before any other task runs; the kernel fills it just before it resumes and the stub empties
+//! it before the task goes on. Only the mail outlives a trap: what a task leaves for the kernel
+//! without asking for anything.
+
+use std::{
+    cell::{Cell, RefCell, RefMut},
+    fmt, io,
+    net::SocketAddr,
+    os::fd::AsFd,
+    rc::Rc,
+};
+
+use crate::{
+    abi::{DeviceId, Exit, TaskInfo},
+    task::Program,
+};
+
+/// The most bytes that one `recv` or `send` moves: what a frame's buffer grows to.
+pub(crate) const MAX_IO: usize = 64 * 1024;
+
+/// An argument or an answer that is bigger than a word.
+pub(crate) enum Payload {
+    Program { name: Rc<str>, program: Program },
+    Exit(Exit),
+    Tasks(Vec<TaskInfo>),
+    Addr(SocketAddr),
+    Source(Rc<dyn AsFd>),
+    Io(io::Error),
+}
+
+#[derive(Default)]
+pub(crate) struct Frame {
+    /// The one big argument or answer of the trap under way.
+    payload: Cell<Option<Payload>>,
+    /// The bytes of a `send` on their way in, or of a `recv` on their way out. It only grows.
+    bytes: RefCell<Vec<u8>>,
+    /// How many bytes a `send` offers or a `recv` has room for.
+    pub(crate) len: Cell<usize>,
+    /// Whether the task that runs has yielded since it was resumed (see [`crate::task::program`]).
+    pub(crate) trapped: Cell<bool>,
+    /// Whether there is mail. Looked at after every resume, so it stands apart from the mail.
+    mail: Cell<bool>,
+    /// Mail: what was printed.
+    console: RefCell<String>,
+    /// Mail: the devices whose last handle is gone.
+    closed: RefCell<Vec<DeviceId>>,
+    /// The name of the task spawned last: tasks that share a name share its memory.
+    name: RefCell<Rc<str>>,
+}
+
+impl Frame {
+    pub(crate) fn put(&self, payload: Payload) {
+        self.payload.set(Some(payload));
+    }
+
+    pub(crate) fn put_back(&self, payload: Option<Payload>) {
+        self.payload.set(payload);
+    }
+
+    pub(crate) fn take(&self) -> Option<Payload> {
+        self.payload.take()
+    }
+
+    /// The first `len` bytes of the buffer.
+    pub(crate) fn buffer(&self, len: usize) -> RefMut<'_, [u8]> {
+        RefMut::map(self.bytes.borrow_mut(), |bytes| {
+            if bytes.len() < len {
+                bytes.resize(len, 0);
+            }
+            &mut bytes[..len]
+        })
+    }
+
+    /// Fills the buffer with what a `send` offers, up to [`MAX_IO`] bytes.
+    pub(crate) fn offer(&self, bytes: &[u8]) {
+        let len = bytes.len().min(MAX_IO);
+        self.buffer(len).copy_from_slice(&bytes[..len]);
+        self.len.set(len);
+    }
+
+    pub(crate) fn print(&self, text: fmt::Arguments<'_>) {
+        // Writing to a String fails only where a Display of the caller's does.
+        let _ = fmt::write(&mut *self.console.borrow_mut(), text);
+        self.mail.set(true);
+    }
+
+    pub(crate) fn close(&self, device: DeviceId) {
+        self.closed.borrow_mut().push(device);
+        self.mail.set(true);
+    }
+
+    pub(crate) fn has_mail(&self) -> bool {
+        self.mail.get()
+    }
+
+    /// Empties the mail box.
+    pub(crate) fn take_mail(&self) -> (String, Vec<DeviceId>) {
+        self.mail.set(false);
+        (self.console.take(), self.closed.take())
+    }
+
+    pub(crate) fn intern(&self, name: &str) -> Rc<str> {
+        let mut last = self.name.borrow_mut();
+        if **last != *name {
+            *last = name.into();
+        }
+        Rc::clone(&last)
+    }
+}

@@ -1,0 +1,555 @@
+//! The kernel: one loop that resumes tasks, handles their calls, and waits for the world when
+//! nobody is ready.
+//!
+//! Invariant, checked by `audit` after each pass of a debug build: a live task is in exactly one
+//! place, running, on the ready queue, or blocked on one thing; and whoever is blocked is in the
+//! one queue that can wake it.
+
+mod audit;
+mod builder;
+mod deadlock;
+mod devices;
+mod handle;
+mod report;
+
+use std::{
+    any::Any,
+    fmt, io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    rc::Rc,
+    time::Duration,
+};
+
+pub use builder::Builder;
+pub use deadlock::Deadlock;
+use genawaiter::GeneratorState;
+pub use report::{Error, Limit, Report, Step};
+
+use devices::Devices;
+
+use crate::{
+    abi::{DeviceId, Direction, Errno, Exit, Nanos, Reply, SystemCall, TaskInfo, Tid},
+    event::{Fact, Log, Wake},
+    frame::{Frame, Payload},
+    interrupt::Remote,
+    os::Os,
+    sched::{Cause, Ready, Runnable},
+    task::{self, Answer, IntoExit, Legacy, Place, State, Tasks},
+    time::Timers,
+    trace,
+    world::World,
+};
+
+/// How many resumes may pass before the world is looked at, where the passes are shorter.
+const LOOK_AFTER: u64 = 256;
+
+/// An operating system in a process: it owns the tasks, the queues, the timers and the devices.
+///
+/// Spawn programs, then [`run`](Kernel::run). Dropping a kernel ends its tasks, destructors
+/// included.
+pub struct Kernel {
+    tasks: Tasks,
+    ready: Ready,
+    timers: Timers,
+    devices: Devices,
+    world: Box<dyn World>,
+    frame: Rc<Frame>,
+    log: Log,
+    remote: Remote,
+    limits: Limits,
+    /// The task whose turn goes on, with how many ticks of its quantum are left.
+    turn: Option<(Runnable, u32)>,
+    /// The time of the last look at the world.
+    clock: Nanos,
+    /// How many resumes are left before the world is looked at.
+    until_look: u64,
+    /// What the world reported last; kept for its memory.
+    reported: Vec<(DeviceId, Direction)>,
+    /// What could not be told to a task: the console is gone.
+    trouble: Option<io::Error>,
+    stats: Report,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    tasks: usize,
+    ticks: u64,
+    time: Nanos,
+    quantum: u32,
+}
+
+/// What a handler decides. The loop acts on it: no handler touches the ready queue for its caller.
+#[must_use]
+enum Outcome {
+    /// The caller goes to the back of the ready queue with this answer.
+    Answer(Answer),
+    /// The caller waits, in the queue where the handler has put it; then it is given `then`.
+    Block { place: Place, then: Answer },
+    /// The caller ends.
+    Exit(Exit),
+    /// The caller has ended, with everybody else.
+    Gone,
+}
+
+impl Outcome {
+    fn reply(reply: Reply) -> Self {
+        Self::Answer(reply.into())
+    }
+}
+
+impl Kernel {
+    /// A kernel in the real world: the operating system's clock and devices; the console is
+    /// standard output.
+    ///
+    /// *Errors:* the operating system's, where it has no descriptors left.
+    pub fn real() -> Result<Self, Error> {
+        Self::builder().build()
+    }
+
+    /// A kernel in the simulated world: a virtual clock that jumps when nobody is ready, random
+    /// numbers from `seed`, a console that is kept for [`Kernel::take_console`], no devices. Two
+    /// such kernels with the same programs and seed do the same, event for event.
+    #[must_use]
+    pub fn simulated(seed: u64) -> Self {
+        Builder::default().boot(Box::new(crate::SimWorld::new(seed)))
+    }
+
+    /// A kernel with settings of one's own.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Starts a program as a task of the host's, and answers its number. How it ends is in the
+    /// [`Report`].
+    ///
+    /// *Errors:* [`Errno::TooManyTasks`] at the limit of live tasks.
+    pub fn spawn<T: IntoExit>(
+        &mut self,
+        name: impl AsRef<str>,
+        program: impl AsyncFnOnce(&mut Os) -> T + 'static,
+    ) -> Result<Tid, Errno> {
+        self.log.observe_by_tracing();
+        let name = self.frame.intern(name.as_ref());
+        let program = task::program(&self.frame, program);
+        self.admit(name, program, None, Legacy::Report)
+    }
+
+    /// Runs until no task is left, which may be never.
+    ///
+    /// *Errors:* [`Error::Deadlock`] when no task is ready and nothing could make one ready,
+    /// [`Error::Limit`] at a limit of the [`Builder`], [`Error::Io`] when the world fails. After
+    /// any of them, and after an `Ok`, it can be called again; a limit then counts anew.
+    pub fn run(&mut self) -> Result<Report, Error> {
+        self.log.observe_by_tracing();
+        let ticks = self.stats.ticks.saturating_add(self.limits.ticks);
+        let time = Nanos::from(self.now()).saturating_add(self.limits.time);
+        loop {
+            while self.until_look > 0 && self.stats.ticks < ticks {
+                if self.tick().is_none() {
+                    break;
+                }
+            }
+            if self.tasks.live() == 0 {
+                return self.report();
+            }
+            if self.stats.ticks >= ticks {
+                return Err(Error::Limit(Limit::Ticks(self.limits.ticks)));
+            }
+            self.look(time)?;
+        }
+    }
+
+    /// Advances by one resume; or, when nobody is ready, by one wait for the world.
+    ///
+    /// *Errors:* as [`Kernel::run`], but for the limits on ticks and time, which are of a run.
+    pub fn step(&mut self) -> Result<Step, Error> {
+        self.log.observe_by_tracing();
+        loop {
+            if self.until_look > 0
+                && let Some(tid) = self.tick()
+            {
+                return Ok(Step::Ran(tid));
+            }
+            if self.tasks.live() == 0 {
+                self.report()?;
+                return Ok(Step::Finished);
+            }
+            let idle = self.is_idle();
+            self.look(Nanos::FOREVER)?;
+            if idle {
+                return Ok(Step::Idle);
+            }
+        }
+    }
+
+    /// A line per task, zombies included, by tid.
+    pub fn tasks(&self) -> impl Iterator<Item = TaskInfo> {
+        self.tasks.iter().map(task::Task::info)
+    }
+
+    /// The time since boot.
+    pub fn now(&mut self) -> Duration {
+        self.world.now()
+    }
+
+    /// The seed of the world's random numbers.
+    #[must_use]
+    pub fn seed(&self) -> u64 {
+        self.world.seed()
+    }
+
+    /// Takes what the tasks have printed, where the world keeps it; in the real world it went to
+    /// standard output, and this is empty.
+    pub fn take_console(&mut self) -> String {
+        self.world.take_console()
+    }
+
+    /// A line into this kernel for other threads and signal handlers.
+    #[must_use]
+    pub fn remote(&self) -> Remote {
+        self.remote.clone()
+    }
+
+    /// What happened since boot, unless the world failed.
+    fn report(&mut self) -> Result<Report, Error> {
+        if let Some(error) = self.trouble.take() {
+            return Err(Error::Io(error));
+        }
+        self.stats.elapsed = self.now();
+        Ok(self.stats.clone())
+    }
+
+    fn is_idle(&self) -> bool {
+        self.turn.is_none() && self.ready.len() == 0
+    }
+
+    // ---- turns
+
+    /// Gives the next task its turn: resumes it and handles its call. Answers which it was, or
+    /// `None` if nobody is ready.
+    #[inline]
+    fn tick(&mut self) -> Option<Tid> {
+        loop {
+            let (me, left) = match self.turn.take() {
+                Some(turn) => turn,
+                None => (self.ready.pop()?, self.limits.quantum),
+            };
+            self.until_look = self.until_look.saturating_sub(1);
+            // A task that was killed on the ready queue is passed over.
+            let Some(task) = self.tasks.get_mut(me) else {
+                continue;
+            };
+            let State::Ready(answer) = &mut task.state else {
+                continue;
+            };
+            let answer = std::mem::replace(answer, Reply::Done.into());
+            task.state = State::Running;
+            let reply = match answer {
+                Answer::Reply(reply) => reply,
+                rich => match self.deliver(me, rich) {
+                    Some(reply) => reply,
+                    None => continue,
+                },
+            };
+            self.resume(me, left, reply);
+            return Some(me.tid);
+        }
+    }
+
+    #[inline]
+    fn resume(&mut self, me: Runnable, left: u32, reply: Reply) {
+        self.stats.ticks += 1;
+        self.log.emit(&mut *self.world, me.tid, || Fact::Resumed);
+        let task = &mut self.tasks[me];
+        let program = task.program.as_mut().expect("a live task has a program");
+        let result = catch_unwind(AssertUnwindSafe(|| program.as_mut().resume_with(reply)));
+        if let Ok(GeneratorState::Yielded(_)) = result {
+            task.traps += 1;
+            self.stats.traps += 1;
+        }
+        if self.frame.has_mail() {
+            self.take_mail(me.tid);
+        }
+        let (outcome, left) = match result {
+            // To yield is to give up the rest of the turn.
+            Ok(GeneratorState::Yielded(SystemCall::Yield)) => {
+                (self.handle(me, SystemCall::Yield), 0)
+            }
+            Ok(GeneratorState::Yielded(call)) => (self.handle(me, call), left - 1),
+            Ok(GeneratorState::Complete(())) => match self.frame.take() {
+                Some(Payload::Exit(exit)) => (Outcome::Exit(exit), 0),
+                _ => unreachable!("a program leaves its exit in the frame"),
+            },
+            Err(panic) => (Outcome::Exit(Exit::Faulted(panic_message(panic))), 0),
+        };
+        match outcome {
+            Outcome::Answer(answer) => self.requeue(me, left, answer),
+            Outcome::Block { place, then } => self.block(me, place, then),
+            Outcome::Exit(exit) => self.end(me, exit),
+            Outcome::Gone => {}
+        }
+    }
+
+    /// Puts the caller back with its answer: on the ready queue, or to go on at once while its
+    /// quantum lasts.
+    #[inline]
+    fn requeue(&mut self, me: Runnable, left: u32, answer: Answer) {
+        self.tell_answer(me.tid, &answer);
+        self.tasks[me].state = State::Ready(answer);
+        if left > 0 {
+            self.turn = Some((me, left));
+        } else {
+            self.ready.push(me, Cause::Preempted);
+        }
+    }
+
+    /// Marks the caller as blocked, in the queue where a handler has put it.
+    fn block(&mut self, me: Runnable, place: Place, then: Answer) {
+        let since = self.clock;
+        self.log.emit(&mut *self.world, me.tid, || Fact::Blocked {
+            on: place.into(),
+        });
+        self.tasks[me].state = State::Blocked { place, since, then };
+    }
+
+    /// Makes a blocked task ready, once it has left the queue where it waited. It is answered what
+    /// was agreed when it blocked, unless there is another `answer`.
+    fn wake(&mut self, task: Runnable, by: Wake, answer: Option<Answer>) {
+        let State::Blocked { then, .. } = &mut self.tasks[task].state else {
+            unreachable!("only a blocked task is in a queue of waiters")
+        };
+        let agreed = std::mem::replace(then, Reply::Done.into());
+        let answer = answer.unwrap_or(agreed);
+        self.log
+            .emit(&mut *self.world, task.tid, || Fact::Woken { by });
+        self.tell_answer(task.tid, &answer);
+        self.tasks[task].state = State::Ready(answer);
+        self.ready.push(task, Cause::Woken);
+    }
+
+    #[inline]
+    fn tell_answer(&mut self, tid: Tid, answer: &Answer) {
+        if self.log.is_observed()
+            && let Some((reply, detail)) = answer.known()
+        {
+            self.log
+                .emit(&mut *self.world, tid, || Fact::Replied { reply, detail });
+        }
+    }
+
+    /// Takes what tasks leave without a trap: text for the console, and handles that are gone.
+    #[cold]
+    fn take_mail(&mut self, tid: Tid) {
+        let (text, closed) = self.frame.take_mail();
+        if !text.is_empty() {
+            self.log
+                .emit(&mut *self.world, tid, || Fact::Console { text: &text });
+            if let Err(error) = self.world.print(&text) {
+                self.trouble.get_or_insert(error);
+                self.until_look = 0;
+            }
+        }
+        for device in closed {
+            self.close(device);
+        }
+    }
+
+    // ---- birth and death
+
+    fn admit(
+        &mut self,
+        name: Rc<str>,
+        program: task::Program,
+        parent: Option<Runnable>,
+        legacy: Legacy,
+    ) -> Result<Tid, Errno> {
+        if self.tasks.live() >= self.limits.tasks {
+            self.drop_program(Some(program));
+            return Err(Errno::TooManyTasks);
+        }
+        let task = self.tasks.insert(name, program, parent, legacy);
+        self.stats.peak_tasks = self.stats.peak_tasks.max(self.tasks.live());
+        self.log.emit(&mut *self.world, task.tid, || Fact::Spawned {
+            parent: parent.map_or(Tid::KERNEL, |parent| parent.tid),
+            name: &self.tasks[task].name,
+        });
+        self.ready.push(task, Cause::Spawned);
+        Ok(task.tid)
+    }
+
+    /// Ends a live task, whatever it is doing: it leaves every queue, its program is dropped, its
+    /// waiters wake, its children become orphans. What remains of it is its legacy.
+    fn end(&mut self, me: Runnable, exit: Exit) {
+        let task = &mut self.tasks[me];
+        let state = std::mem::replace(&mut task.state, State::Zombie(exit.clone()));
+        let program = task.program.take();
+        let waiters = task.waiters.take();
+        let name = Rc::clone(&task.name);
+        self.tasks.ended();
+        self.leave(me, state);
+        self.drop_program(program);
+        if self.frame.has_mail() {
+            self.take_mail(me.tid);
+        }
+        if let Exit::Failed(_) | Exit::Faulted(_) = exit {
+            self.stats.failures += 1;
+            trace::warn_of(me.tid, &name, &exit);
+        }
+        self.log
+            .emit(&mut *self.world, me.tid, || Fact::Exited { exit: &exit });
+        let answered = waiters.is_some();
+        for waiter in waiters.into_iter().flat_map(|waiters| *waiters) {
+            self.wake(waiter, Wake::Exit(me.tid), Some(Answer::Exit(exit.clone())));
+        }
+        while let Some(child) = self.tasks.release_child(me) {
+            let orphan = &mut self.tasks[child];
+            orphan.legacy = Legacy::Nothing;
+            if let State::Zombie(_) = orphan.state {
+                self.reap(child);
+            }
+        }
+        match self.tasks[me].legacy {
+            Legacy::Zombie if !answered => {}
+            Legacy::Zombie | Legacy::Nothing => drop(self.reap(me)),
+            Legacy::Report => {
+                self.stats.exits.insert(me.tid, exit);
+                self.reap(me);
+            }
+        }
+    }
+
+    /// Takes a task that has ended out of the one queue where it may still be.
+    fn leave(&mut self, me: Runnable, state: State) {
+        match state {
+            State::Running | State::Zombie(_) => {}
+            State::Ready(answer) => {
+                self.ready.remove(me);
+                if let Some(device) = answer.opened() {
+                    self.close(device);
+                }
+            }
+            State::Blocked { place, .. } => match place {
+                Place::Exit(target) => self.tasks[target].forget_waiter(me),
+                Place::Timer(timer) => self.timers.disarm(timer),
+                Place::Device(device, direction) => {
+                    self.devices.take(device, direction);
+                }
+            },
+        }
+    }
+
+    fn reap(&mut self, me: Runnable) -> Exit {
+        self.log.emit(&mut *self.world, me.tid, || Fact::Reaped);
+        match self.tasks.remove(me).state {
+            State::Zombie(exit) => exit,
+            other => unreachable!("reaped a task that is {other:?}"),
+        }
+    }
+
+    /// Ends every task, the youngest first.
+    fn end_all(&mut self) {
+        for task in self.tasks.youngest_first() {
+            self.end(task, Exit::Killed);
+        }
+    }
+
+    /// Drops a program; a destructor that panics is its own end and nobody else's.
+    fn drop_program(&mut self, program: Option<task::Program>) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(program))) {
+            let message = panic_message(panic);
+            tracing::warn!(target: "trapline::kernel", "a destructor panicked: {message}");
+        }
+    }
+
+    // ---- the world
+
+    /// Looks at the world: after every pass, and when nobody is ready. Wakes whoever has reason
+    /// to wake. Waits for such a reason when nobody is ready, until `limit` at the latest.
+    fn look(&mut self, limit: Nanos) -> Result<(), Error> {
+        if cfg!(debug_assertions) {
+            self.audit();
+        }
+        if let Some(error) = self.trouble.take() {
+            return Err(Error::Io(error));
+        }
+        if self.remote.take_shutdown() {
+            self.end_all();
+            return Ok(());
+        }
+        let waits = self.is_idle();
+        let deadline = self.timers.next();
+        if waits && deadline.is_none() && self.devices.waiting() == 0 {
+            return Err(Error::Deadlock(Deadlock::of(self.tasks())));
+        }
+        let before = self.world.now();
+        let until = if waits {
+            deadline.unwrap_or(Nanos::FOREVER).min(limit)
+        } else {
+            Nanos::ZERO
+        };
+        if waits || self.devices.waiting() > 0 {
+            let until = (until != Nanos::FOREVER).then(|| until.into());
+            self.world
+                .wait(until, &mut self.reported)
+                .map_err(Error::Io)?;
+        }
+        let now = self.world.now();
+        self.clock = now.into();
+        if waits && now > before {
+            self.log
+                .emit(&mut *self.world, Tid::KERNEL, || Fact::ClockJumped {
+                    from: before,
+                });
+        }
+        while let Some((_, task)) = self.timers.pop_due(now.into()) {
+            self.wake(task, Wake::Timer, None);
+        }
+        for (device, direction) in std::mem::take(&mut self.reported) {
+            if let Some(task) = self.devices.take(device, direction) {
+                self.wake(task, Wake::Device(device, direction), None);
+            }
+        }
+        self.until_look = LOOK_AFTER.max(self.ready.len() as u64);
+        let over = if self.is_idle() {
+            Nanos::from(now) >= limit
+        } else {
+            Nanos::from(now) > limit
+        };
+        if over {
+            Err(Error::Limit(Limit::Time(self.limits.time.into())))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        self.end_all();
+    }
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kernel")
+            .field("live_tasks", &self.tasks.live())
+            .field("ready", &self.ready)
+            .field("timers", &self.timers.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The text of a panic. A payload whose own destructor panics is leaked.
+pub(crate) fn panic_message(panic: Box<dyn Any + Send>) -> String {
+    let message = match panic.downcast_ref::<&str>() {
+        Some(text) => (*text).to_string(),
+        None => match panic.downcast_ref::<String>() {
+            Some(text) => text.clone(),
+            None => "panicked with a value that is not text".to_string(),
+        },
+    };
+    if let Err(worse) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+        std::mem::forget(worse);
+    }
+    message
+}

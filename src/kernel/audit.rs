@@ -1,0 +1,78 @@
+//! The kernel's invariant, checked.
+
+use super::Kernel;
+use crate::task::{Place, State};
+
+/// A larger kernel is not audited in full after each pass of a debug build.
+const MOST: usize = 512;
+
+impl Kernel {
+    /// Panics unless every live task is in exactly one place. For tests; a debug build calls it
+    /// after each pass, too.
+    #[doc(hidden)]
+    pub fn audit(&self) {
+        if self.tasks.iter().count() > MOST {
+            return;
+        }
+        let (mut live, mut ready, mut timers, mut devices) = (0, 0, 0, 0);
+        for task in self.tasks.iter() {
+            let (tid, me) = (
+                task.tid,
+                self.tasks.find(task.tid).expect("a task is in the map"),
+            );
+            live += usize::from(task.is_live());
+            assert_eq!(
+                task.is_live(),
+                !matches!(task.state, State::Zombie(_)),
+                "task {tid}"
+            );
+            match task.state {
+                State::Ready(_) => ready += 1,
+                State::Running => panic!("task {tid} runs, and it is nobody's turn"),
+                State::Zombie(_) => {
+                    assert!(task.parent.is_some(), "task {tid} is of no use to anybody");
+                }
+                State::Blocked {
+                    place: Place::Timer(timer),
+                    ..
+                } => {
+                    timers += usize::from(self.timers.is_armed(timer));
+                }
+                State::Blocked {
+                    place: Place::Device(device, direction),
+                    ..
+                } => {
+                    devices += 1;
+                    assert_eq!(
+                        self.devices.waiter(device, direction),
+                        Some(me),
+                        "task {tid}"
+                    );
+                }
+                State::Blocked {
+                    place: Place::Exit(target),
+                    ..
+                } => {
+                    let target = &self.tasks[target];
+                    let times = target
+                        .waiters
+                        .iter()
+                        .flat_map(|w| w.iter())
+                        .filter(|w| **w == me);
+                    assert_eq!((target.is_live(), times.count()), (true, 1), "task {tid}");
+                }
+            }
+        }
+        assert_eq!(live, self.tasks.live(), "live tasks");
+        assert!(
+            ready <= self.ready.len() + usize::from(self.turn.is_some()),
+            "ready tasks"
+        );
+        assert_eq!(timers, self.timers.len(), "armed timers");
+        assert_eq!(
+            devices,
+            self.devices.waiting(),
+            "tasks that wait for devices"
+        );
+    }
+}

@@ -1,0 +1,126 @@
+//! Who runs next. The kernel says what happened to a task; a [`Policy`] says whose turn it is.
+
+mod fifo;
+
+use std::fmt;
+
+pub use fifo::Fifo;
+
+use crate::abi::Tid;
+
+/// A task on a queue: its number, and the slot in the task map where it is found without a look-up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Runnable {
+    /// The task's number: what a policy may look at.
+    pub tid: Tid,
+    pub(crate) slot: u32,
+}
+
+/// Why a task is put on the ready queue: what a policy learns about it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cause {
+    /// It is new.
+    Spawned,
+    /// What it was blocked on has come.
+    Woken,
+    /// It gave up the rest of its turn.
+    Yielded,
+    /// It has used up its quantum.
+    Preempted,
+}
+
+/// A scheduling policy: the ready queue, and the decision who leaves it next.
+///
+/// The kernel hands over every task that becomes ready, exactly once, and takes one for each turn.
+/// A policy never sees a task that is running or blocked. It decides on what it has been told and
+/// on its own state alone (a seed, say), so that a run can be repeated.
+///
+/// ```
+/// use std::time::Duration;
+/// use trapline::{Cause, Kernel, Os, Policy, Runnable};
+///
+/// /// The youngest first: unfair on purpose.
+/// #[derive(Default)]
+/// struct Lifo(Vec<Runnable>);
+///
+/// impl Policy for Lifo {
+///     fn push(&mut self, task: Runnable, _: Cause) { self.0.push(task) }
+///     fn pop(&mut self) -> Option<Runnable> { self.0.pop() }
+///     fn remove(&mut self, task: Runnable) { self.0.retain(|other| *other != task) }
+///     fn len(&self) -> usize { self.0.len() }
+/// }
+///
+/// let mut kernel = Kernel::builder().policy(Lifo::default()).build()?;
+/// for name in ["first", "second"] {
+///     kernel.spawn(name, async move |os: &mut Os| writeln!(os, "{name}"))?;
+/// }
+/// kernel.run()?; // prints "second", then "first"
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait Policy {
+    /// A task has become ready.
+    fn push(&mut self, task: Runnable, cause: Cause);
+
+    /// Whose turn it is: takes that task off the queue.
+    fn pop(&mut self) -> Option<Runnable>;
+
+    /// A ready task was killed. A policy may also leave it where it is: the kernel passes over
+    /// tasks that have ended.
+    fn remove(&mut self, task: Runnable);
+
+    /// How many tasks are on the queue.
+    fn len(&self) -> usize;
+
+    /// Whether no task is ready.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The kernel's ready queue. FIFO, which nearly every run uses, is called without indirection.
+pub(crate) enum Ready {
+    Fifo(Fifo),
+    Other(Box<dyn Policy>),
+}
+
+impl Ready {
+    fn policy(&mut self) -> &mut dyn Policy {
+        match self {
+            Self::Fifo(fifo) => fifo,
+            Self::Other(policy) => policy.as_mut(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, task: Runnable, cause: Cause) {
+        match self {
+            Self::Fifo(fifo) => fifo.push(task, cause),
+            Self::Other(policy) => policy.push(task, cause),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<Runnable> {
+        match self {
+            Self::Fifo(fifo) => fifo.pop(),
+            Self::Other(policy) => policy.pop(),
+        }
+    }
+
+    pub(crate) fn remove(&mut self, task: Runnable) {
+        self.policy().remove(task);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Fifo(fifo) => fifo.len(),
+            Self::Other(policy) => policy.len(),
+        }
+    }
+}
+
+impl fmt::Debug for Ready {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ready({})", self.len())
+    }
+}

@@ -1,0 +1,408 @@
+//! A task: its program, its state and its family, and the table that holds them all.
+//!
+//! Uses the ABI, the frame and `Os`. The life of a task, with who moves it on:
+//!
+//! ```text
+//!  insert ──> Ready ──turn──> Running ──reply──> Ready
+//!               ^                │
+//!               │ wake           ├──block──> Blocked
+//!               └────────────────┼─────────────┘
+//!                                └──end (also from Ready and Blocked)──> Zombie ──> reaped
+//! ```
+
+use std::{
+    collections::BTreeMap,
+    future::poll_fn,
+    io,
+    net::SocketAddr,
+    ops::{Index, IndexMut},
+    pin::{Pin, pin},
+    rc::Rc,
+    task::Poll,
+};
+
+use genawaiter::{
+    Coroutine,
+    rc::{Co, Gen},
+};
+use slab::Slab;
+
+use crate::{
+    abi::{
+        DeviceId, Direction, Errno, Exit, Nanos, On, Reply, SystemCall, TaskInfo, TaskState, Tid,
+    },
+    event::Detail,
+    frame::{Frame, Payload},
+    os::Os,
+    sched::Runnable,
+    time::Timer,
+};
+
+/// A suspended program: a generator that yields calls, is resumed with replies, and leaves its
+/// exit in the frame when it completes.
+pub(crate) type Program = Pin<Box<dyn Coroutine<Yield = SystemCall, Resume = Reply, Return = ()>>>;
+
+/// What a program may return: what it means as the exit of its task.
+pub trait IntoExit {
+    /// How a task ends that returned this.
+    fn into_exit(self) -> Exit;
+}
+
+impl IntoExit for () {
+    fn into_exit(self) -> Exit {
+        Exit::Done
+    }
+}
+
+impl<E: std::fmt::Display> IntoExit for Result<(), E> {
+    fn into_exit(self) -> Exit {
+        match self {
+            Ok(()) => Exit::Done,
+            Err(error) => Exit::Failed(error.to_string()),
+        }
+    }
+}
+
+/// `!`, the type of `loop { .. }`, by the only name that stable Rust has for it.
+impl IntoExit for <fn() -> ! as Returns>::Type {
+    fn into_exit(self) -> Exit {
+        self
+    }
+}
+
+/// Names the type that a function returns.
+#[doc(hidden)]
+pub trait Returns {
+    type Type;
+}
+
+impl<T> Returns for fn() -> T {
+    type Type = T;
+}
+
+const NOT_A_TRAP: &str = "awaited a future that is pending and is not a trap: a task can await \
+                          only the calls of its Os, and what is built on them";
+
+/// Makes a program of an async closure.
+pub(crate) fn program<T: IntoExit>(
+    frame: &Rc<Frame>,
+    body: impl AsyncFnOnce(&mut Os) -> T + 'static,
+) -> Program {
+    let frame = Rc::clone(frame);
+    Box::pin(Gen::new(move |co: Co<SystemCall, Reply>| async move {
+        let mut os = Os::new(co, Rc::clone(&frame));
+        let exit = {
+            let mut body = pin!(body(&mut os));
+            // A generator that is pending without having yielded would panic on the kernel's side.
+            poll_fn(|cx| match body.as_mut().poll(cx) {
+                Poll::Ready(value) => Poll::Ready(value.into_exit()),
+                Poll::Pending if frame.trapped.replace(false) => Poll::Pending,
+                Poll::Pending => Poll::Ready(Exit::Faulted(NOT_A_TRAP.into())),
+            })
+            .await
+        };
+        frame.put(Payload::Exit(exit));
+    }))
+}
+
+/// Where a live task is. It is in exactly one place.
+#[derive(Debug)]
+pub(crate) enum State {
+    /// On the ready queue; this is what it will be resumed with.
+    Ready(Answer),
+    /// The current task.
+    Running,
+    /// With what it waits for.
+    Blocked {
+        place: Place,
+        since: Nanos,
+        then: Answer,
+    },
+    /// Ended, and waiting to be asked about it.
+    Zombie(Exit),
+}
+
+/// The queue in which a blocked task waits, with what it takes to leave it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Place {
+    Exit(Runnable),
+    Timer(Timer),
+    Device(DeviceId, Direction),
+}
+
+impl From<Place> for On {
+    fn from(place: Place) -> Self {
+        match place {
+            Place::Exit(target) => Self::Exit(target.tid),
+            Place::Timer((deadline, _)) => Self::Timer(deadline),
+            Place::Device(device, direction) => Self::Device(device, direction),
+        }
+    }
+}
+
+/// What a task will be resumed with.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Reply(Reply),
+    Exit(Exit),
+    Tasks(Vec<TaskInfo>),
+    Opened(DeviceId, Option<SocketAddr>),
+    Io(io::Error),
+    /// To be read off the device when its turn comes, so that a task that is killed before then
+    /// takes no bytes with it.
+    Recv {
+        device: DeviceId,
+        room: usize,
+    },
+    /// To be taken off the listener when its turn comes.
+    Accept {
+        device: DeviceId,
+    },
+}
+
+impl Answer {
+    /// The answer in words, once it is known.
+    pub(crate) fn known(&self) -> Option<(Reply, Detail<'_>)> {
+        Some(match self {
+            Self::Reply(reply) => (*reply, Detail::None),
+            Self::Exit(exit) => (Reply::Exit, Detail::Exit(exit)),
+            Self::Tasks(tasks) => (Reply::Tasks, Detail::Count(tasks.len())),
+            Self::Opened(device, addr) => (
+                Reply::Device(*device),
+                addr.map_or(Detail::None, Detail::Addr),
+            ),
+            Self::Io(error) => (Reply::Io, Detail::Io(error)),
+            Self::Recv { .. } | Self::Accept { .. } => return None,
+        })
+    }
+
+    /// The device that nobody will own if this is never delivered.
+    pub(crate) fn opened(&self) -> Option<DeviceId> {
+        match self {
+            Self::Opened(device, _) => Some(*device),
+            Self::Reply(_) | Self::Exit(_) | Self::Tasks(_) | Self::Io(_) => None,
+            Self::Recv { .. } | Self::Accept { .. } => None,
+        }
+    }
+}
+
+impl From<Reply> for Answer {
+    fn from(reply: Reply) -> Self {
+        Self::Reply(reply)
+    }
+}
+
+impl From<Errno> for Answer {
+    fn from(errno: Errno) -> Self {
+        Self::Reply(Reply::Err(errno))
+    }
+}
+
+/// What a task leaves behind when it ends and nobody waits for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Legacy {
+    /// A line in the host's report.
+    Report,
+    /// A zombie.
+    Zombie,
+    Nothing,
+}
+
+#[derive(Debug)]
+struct Links {
+    first_child: Option<Slot>,
+    next: Option<Slot>,
+    previous: Option<Slot>,
+}
+
+/// A task's place in the table.
+pub(crate) type Slot = u32;
+
+pub(crate) struct Task {
+    pub(crate) tid: Tid,
+    pub(crate) name: Rc<str>,
+    /// The parent while it lives.
+    pub(crate) parent: Option<Runnable>,
+    pub(crate) legacy: Legacy,
+    /// `None` once it has ended.
+    pub(crate) program: Option<Program>,
+    pub(crate) state: State,
+    pub(crate) traps: u64,
+    /// The tasks that wait for this one to end, in order. Most tasks have none, and no room for it.
+    pub(crate) waiters: Option<Box<Vec<Runnable>>>,
+    links: Links,
+}
+
+impl Task {
+    pub(crate) fn is_live(&self) -> bool {
+        self.program.is_some()
+    }
+
+    pub(crate) fn add_waiter(&mut self, waiter: Runnable) {
+        self.waiters.get_or_insert_default().push(waiter);
+    }
+
+    /// Whoever began to wait last is most likely to leave first.
+    pub(crate) fn forget_waiter(&mut self, waiter: Runnable) {
+        if let Some(waiters) = &mut self.waiters
+            && let Some(at) = waiters.iter().rposition(|other| *other == waiter)
+        {
+            waiters.remove(at);
+        }
+    }
+
+    pub(crate) fn info(&self) -> TaskInfo {
+        let state = match &self.state {
+            State::Ready(_) => TaskState::Ready,
+            State::Running => TaskState::Running,
+            State::Blocked { place, since, .. } => TaskState::Blocked {
+                on: (*place).into(),
+                since: (*since).into(),
+            },
+            State::Zombie(exit) => TaskState::Zombie(exit.clone()),
+        };
+        TaskInfo {
+            tid: self.tid,
+            name: self.name.to_string(),
+            parent: self.parent.map_or(Tid::KERNEL, |parent| parent.tid),
+            state,
+            traps: self.traps,
+        }
+    }
+}
+
+/// The task map. Tasks live in numbered slots, to which the queues lead directly; the map by tid
+/// serves spawn, kill, wait and exit.
+#[derive(Default)]
+pub(crate) struct Tasks {
+    slots: Slab<Task>,
+    by_tid: BTreeMap<Tid, Slot>,
+    last: u64,
+    /// How many have not ended.
+    live: usize,
+}
+
+impl Tasks {
+    /// Adds a task and answers its name on the queues. A parent's children are a list through
+    /// their links, the youngest first.
+    pub(crate) fn insert(
+        &mut self,
+        name: Rc<str>,
+        program: Program,
+        parent: Option<Runnable>,
+        legacy: Legacy,
+    ) -> Runnable {
+        self.last += 1;
+        let tid = Tid::from(self.last);
+        let next = parent.and_then(|parent| self[parent].links.first_child);
+        let slot = self.slots.insert(Task {
+            tid,
+            name,
+            parent,
+            legacy,
+            program: Some(program),
+            state: State::Ready(Reply::Done.into()),
+            traps: 0,
+            waiters: None,
+            links: Links {
+                first_child: None,
+                next,
+                previous: None,
+            },
+        }) as Slot;
+        let task = Runnable { tid, slot };
+        if let Some(next) = next {
+            self.slots[next as usize].links.previous = Some(slot);
+        }
+        if let Some(parent) = parent {
+            self[parent].links.first_child = Some(slot);
+        }
+        self.by_tid.insert(tid, slot);
+        self.live += 1;
+        task
+    }
+
+    /// The number of live tasks.
+    pub(crate) fn live(&self) -> usize {
+        self.live
+    }
+
+    /// Marks that one more task has ended.
+    pub(crate) fn ended(&mut self) {
+        self.live -= 1;
+    }
+
+    /// Whether a queue's entry still stands for a task, or that has ended meanwhile.
+    pub(crate) fn get_mut(&mut self, task: Runnable) -> Option<&mut Task> {
+        self.slots
+            .get_mut(task.slot as usize)
+            .filter(|found| found.tid == task.tid)
+    }
+
+    /// The task of that number, zombie or alive.
+    pub(crate) fn find(&self, tid: Tid) -> Option<Runnable> {
+        self.by_tid.get(&tid).map(|&slot| Runnable { tid, slot })
+    }
+
+    /// The live tasks, the youngest first.
+    pub(crate) fn youngest_first(&self) -> Vec<Runnable> {
+        let live = self
+            .by_tid
+            .iter()
+            .rev()
+            .filter(|&(_, &slot)| self.slots[slot as usize].program.is_some());
+        live.map(|(&tid, &slot)| Runnable { tid, slot }).collect()
+    }
+
+    /// Every task, by tid.
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Task> {
+        self.by_tid.values().map(|&slot| &self.slots[slot as usize])
+    }
+
+    /// Forgets a task that has ended and answers it.
+    pub(crate) fn remove(&mut self, task: Runnable) -> Task {
+        self.unlink(task);
+        self.by_tid.remove(&task.tid);
+        self.slots.remove(task.slot as usize)
+    }
+
+    /// Takes the youngest child out of its family: an orphan from now on.
+    pub(crate) fn release_child(&mut self, parent: Runnable) -> Option<Runnable> {
+        let slot = self[parent].links.first_child?;
+        let child = Runnable {
+            tid: self.slots[slot as usize].tid,
+            slot,
+        };
+        self.unlink(child);
+        Some(child)
+    }
+
+    fn unlink(&mut self, task: Runnable) {
+        let this = &mut self[task];
+        let Some(parent) = this.parent.take() else {
+            return;
+        };
+        let (next, previous) = (this.links.next.take(), this.links.previous.take());
+        if let Some(next) = next {
+            self.slots[next as usize].links.previous = previous;
+        }
+        match previous {
+            Some(previous) => self.slots[previous as usize].links.next = next,
+            None => self[parent].links.first_child = next,
+        }
+    }
+}
+
+impl Index<Runnable> for Tasks {
+    type Output = Task;
+
+    fn index(&self, task: Runnable) -> &Task {
+        &self.slots[task.slot as usize]
+    }
+}
+
+impl IndexMut<Runnable> for Tasks {
+    fn index_mut(&mut self, task: Runnable) -> &mut Task {
+        &mut self.slots[task.slot as usize]
+    }
+}

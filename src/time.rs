@@ -1,0 +1,52 @@
+//! The timer store: who wakes when.
+
+use std::collections::BTreeMap;
+
+use crate::{abi::Nanos, sched::Runnable};
+
+/// An armed timer: its deadline, and its number in order of arming.
+pub(crate) type Timer = (Nanos, u64);
+
+/// Armed timers, ordered by deadline and then by order of arming.
+#[derive(Debug, Default)]
+pub(crate) struct Timers {
+    armed: BTreeMap<Timer, Runnable>,
+    count: u64,
+}
+
+impl Timers {
+    /// Arms a timer for `task`. One that never comes is not kept.
+    pub(crate) fn arm(&mut self, deadline: Nanos, task: Runnable) -> Timer {
+        self.count += 1;
+        let timer = (deadline, self.count);
+        if deadline != Nanos::FOREVER {
+            self.armed.insert(timer, task);
+        }
+        timer
+    }
+
+    pub(crate) fn disarm(&mut self, timer: Timer) {
+        self.armed.remove(&timer);
+    }
+
+    /// The next deadline.
+    pub(crate) fn next(&self) -> Option<Nanos> {
+        self.armed
+            .first_key_value()
+            .map(|(&(deadline, _), _)| deadline)
+    }
+
+    /// Takes the first timer that is due at `now`.
+    pub(crate) fn pop_due(&mut self, now: Nanos) -> Option<(Timer, Runnable)> {
+        let first = self.armed.first_entry()?;
+        (first.key().0 <= now).then(|| first.remove_entry())
+    }
+
+    pub(crate) fn is_armed(&self, timer: Timer) -> bool {
+        self.armed.contains_key(&timer)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.armed.len()
+    }
+}

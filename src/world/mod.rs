@@ -1,0 +1,110 @@
+//! The world: whatever the programs themselves do not determine. Time, randomness, the console,
+//! and what devices deliver and when.
+//!
+//! Uses the ABI.
+
+mod real;
+mod sim;
+
+use std::{io, net::SocketAddr, os::fd::AsFd, rc::Rc, task::Waker, time::Duration};
+
+pub use real::RealWorld;
+pub use sim::SimWorld;
+
+use crate::abi::{DeviceId, Direction};
+
+/// What lies outside a kernel. Kernel and programs are a pure function of what it answers.
+///
+/// No method but [`World::wait`] may block. Devices are named by tokens that the kernel gives out
+/// and never uses again. A world without devices leaves those methods as they are: they answer
+/// `Unsupported`.
+pub trait World {
+    /// The time since boot. It never goes back.
+    fn now(&mut self) -> Duration;
+
+    /// The next random number.
+    fn random(&mut self) -> u64;
+
+    /// Starts the sequence of random numbers anew.
+    fn reseed(&mut self, seed: u64);
+
+    /// The seed that the sequence of random numbers began with.
+    fn seed(&self) -> u64;
+
+    /// Writes to the console.
+    fn print(&mut self, text: &str) -> io::Result<()>;
+
+    /// Takes what was printed, where that is kept rather than shown.
+    fn take_console(&mut self) -> String {
+        String::new()
+    }
+
+    /// Waits until `deadline` (counted from boot; `None`: for ever), a device or the waker, and
+    /// appends what has become ready. Of a device that is ready both ways, reading comes first. A
+    /// deadline that has passed means a look, without waiting.
+    fn wait(
+        &mut self,
+        deadline: Option<Duration>,
+        ready: &mut Vec<(DeviceId, Direction)>,
+    ) -> io::Result<()>;
+
+    /// Ends a [`World::wait`] from another thread, or the next one if none is under way.
+    fn waker(&self) -> Waker {
+        Waker::noop().clone()
+    }
+
+    /// Takes on a descriptor of the host's.
+    fn attach(&mut self, _id: DeviceId, _source: Rc<dyn AsFd>) -> io::Result<()> {
+        unsupported()
+    }
+
+    /// Opens a listening TCP socket and answers its address.
+    fn listen(&mut self, _id: DeviceId, _addr: SocketAddr) -> io::Result<SocketAddr> {
+        unsupported()
+    }
+
+    /// Begins a TCP connection. The device is writable once it stands or has failed.
+    fn connect(&mut self, _id: DeviceId, _addr: SocketAddr) -> io::Result<()> {
+        unsupported()
+    }
+
+    /// How a begun connection came out.
+    fn connected(&mut self, _id: DeviceId) -> io::Result<()> {
+        unsupported()
+    }
+
+    /// Takes a connection off `listener` as device `id` and answers its peer's address.
+    fn accept(&mut self, _listener: DeviceId, _id: DeviceId) -> io::Result<SocketAddr> {
+        unsupported()
+    }
+
+    /// Reads; answers `WouldBlock` where there is nothing, and reports the device when there is.
+    fn recv(&mut self, _id: DeviceId, _buf: &mut [u8]) -> io::Result<usize> {
+        unsupported()
+    }
+
+    /// Writes; answers `WouldBlock` where there is no room, and reports the device when there is.
+    fn send(&mut self, _id: DeviceId, _buf: &[u8]) -> io::Result<usize> {
+        unsupported()
+    }
+
+    /// Ends the outgoing half of a connection.
+    fn shutdown_write(&mut self, _id: DeviceId) -> io::Result<()> {
+        unsupported()
+    }
+
+    /// Whether the device is ready at this moment; if it is not, reports it when it is.
+    fn ready(&mut self, _id: DeviceId, _direction: Direction) -> io::Result<bool> {
+        unsupported()
+    }
+
+    /// Closes a device that was opened.
+    fn close(&mut self, _id: DeviceId) {}
+}
+
+fn unsupported<T>() -> io::Result<T> {
+    Err(io::Error::new(
+        io::ErrorKind::Unsupported,
+        "this world has no devices and no network",
+    ))
+}
