@@ -228,7 +228,11 @@ pub(crate) struct Task {
     pub(crate) program: Option<Program>,
     pub(crate) state: State,
     pub(crate) traps: u64,
-    /// The tasks that wait for this one to end, in order. Most tasks have none, and no room for it.
+    /// The tasks that wait for this one to end, in order. Most have none, and no room for it.
+    #[expect(
+        clippy::box_collection,
+        reason = "a word in each of a million tasks, rather than three"
+    )]
     pub(crate) waiters: Option<Box<Vec<Runnable>>>,
     links: Links,
 }

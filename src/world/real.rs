@@ -249,7 +249,7 @@ impl World for RealWorld {
             Err(error)
                 if error.raw_os_error() != Some(rustix::io::Errno::INPROGRESS.raw_os_error()) =>
             {
-                return Err(error);
+                Err(error)
             }
             Ok(()) | Err(_) => self.register(id, Fd::Owned(socket), Kind::Stream),
         }

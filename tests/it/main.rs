@@ -18,7 +18,7 @@ fn smoke() {
         let l = os
             .spawn("loop", async |os| {
                 loop {
-                    os.yield_now().await
+                    os.yield_now().await;
                 }
             })
             .await?;
@@ -36,7 +36,7 @@ fn smoke() {
         .unwrap();
     k.spawn("bad2", async |os| {
         os.yield_now().await;
-        std::future::pending::<()>().await
+        std::future::pending::<()>().await;
     })
     .unwrap();
     k.spawn("server", async |os| {
