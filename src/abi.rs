@@ -63,6 +63,34 @@ impl fmt::Display for DeviceId {
     }
 }
 
+/// A message queue's name: the number it was given in order of creation, which is never given
+/// again, and its place in the kernel's table.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct QueueId(u64);
+
+impl QueueId {
+    /// How many bits of the word are the place: 16 million queues at once.
+    const SLOT_BITS: u32 = 24;
+
+    /// No queue at all: every call on it answers that it is closed.
+    pub(crate) const NONE: Self = Self(u64::MAX);
+
+    pub(crate) fn new(number: u64, slot: usize) -> Option<Self> {
+        let slot = slot as u64;
+        (slot >> Self::SLOT_BITS == 0).then_some(Self(number << Self::SLOT_BITS | slot))
+    }
+
+    pub(crate) fn slot(self) -> usize {
+        (self.0 & ((1 << Self::SLOT_BITS) - 1)) as usize
+    }
+}
+
+impl fmt::Display for QueueId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (self.0 >> Self::SLOT_BITS).fmt(f)
+    }
+}
+
 /// Nanoseconds: a span, or an instant since boot. Reaches 584 years; [`Nanos::FOREVER`] is beyond.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Nanos(u64);
@@ -124,6 +152,24 @@ impl fmt::Display for Direction {
     }
 }
 
+/// Which end of a message queue.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum End {
+    /// Where messages are put.
+    Put,
+    /// Where messages are taken.
+    Get,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Put => "put",
+            Self::Get => "get",
+        })
+    }
+}
+
 /// A request to the kernel. A task makes one by yielding it; there is no other way out of a task.
 ///
 /// Each has a stub on [`Os`](crate::Os), whose documentation is the manual of that call. Arguments
@@ -163,6 +209,25 @@ pub enum SystemCall {
     ReadWait(DeviceId),
     /// [`Os::write_wait`](crate::Os::write_wait). Answers [`Reply::Done`] or [`Reply::Err`].
     WriteWait(DeviceId),
+    /// [`Os::timeout`](crate::Os::timeout): arms it. Answers [`Reply::Timeout`].
+    Timeout(Nanos),
+    /// [`Os::run_blocking`](crate::Os::run_blocking): hands the work over. Answers
+    /// [`Reply::Done`].
+    Submit,
+    /// [`Queue::bounded`](crate::Queue::bounded), with its capacity. Answers [`Reply::Queue`].
+    NewQueue(u64),
+    /// [`Queue::put`](crate::Queue::put). Answers [`Reply::Done`] or [`Reply::Err`].
+    Put(QueueId),
+    /// [`Queue::get`](crate::Queue::get). Answers [`Reply::Message`] or [`Reply::Err`].
+    Get(QueueId),
+    /// [`Queue::try_put`](crate::Queue::try_put). Answers like [`SystemCall::Put`], or
+    /// [`Reply::Full`].
+    TryPut(QueueId),
+    /// [`Queue::try_get`](crate::Queue::try_get). Answers like [`SystemCall::Get`], or
+    /// [`Reply::Again`].
+    TryGet(QueueId),
+    /// [`Queue::close`](crate::Queue::close). Answers [`Reply::Done`] or [`Reply::Err`].
+    CloseQueue(QueueId),
     /// [`Os::attach`](crate::Os::attach). Answers [`Reply::Device`] or [`Reply::Io`].
     Attach,
     /// [`Os::listen`](crate::Os::listen). Answers [`Reply::Device`] or [`Reply::Io`].
@@ -204,6 +269,14 @@ impl SystemCall {
             Self::Tasks => "tasks",
             Self::ReadWait(_) => "read_wait",
             Self::WriteWait(_) => "write_wait",
+            Self::Timeout(_) => "timeout",
+            Self::Submit => "submit",
+            Self::NewQueue(_) => "new_queue",
+            Self::Put(_) => "put",
+            Self::Get(_) => "get",
+            Self::TryPut(_) => "try_put",
+            Self::TryGet(_) => "try_get",
+            Self::CloseQueue(_) => "close_queue",
             Self::Attach => "attach",
             Self::Listen => "listen",
             Self::Connect => "connect",
@@ -241,6 +314,16 @@ pub enum Reply {
     Bytes(u64),
     /// A newly attached device.
     Device(DeviceId),
+    /// A new message queue.
+    Queue(QueueId),
+    /// The message of this number is the caller's: got, or handed back because the queue is closed.
+    Message(u64),
+    /// There is no room for the message of this number, which is the caller's again.
+    Full(u64),
+    /// The timeout of this number is armed.
+    Timeout(u64),
+    /// The timeout of this number has come, before the call could be answered.
+    Elapsed(u64),
     /// An [`Exit`](enum@Exit), in the frame.
     Exit,
     /// A list of [`TaskInfo`], in the frame.
@@ -295,8 +378,8 @@ pub enum Errno {
     /// Another task waits for the same direction of the device.
     #[error("another task waits for this direction of the device")]
     Busy,
-    /// The device was closed while the task waited for it.
-    #[error("closed while waiting")]
+    /// The device was closed while the task waited for it, or the queue is closed.
+    #[error("it is closed")]
     Closed,
     /// A raw call came without the argument that its stub would have put beside it.
     #[error("the call came without its argument: use its stub on Os")]
@@ -328,6 +411,8 @@ pub enum On {
     Timer(Nanos),
     /// The readiness of a device.
     Device(DeviceId, Direction),
+    /// Room in a message queue, or a message.
+    Queue(QueueId, End),
 }
 
 impl fmt::Display for On {
@@ -337,6 +422,7 @@ impl fmt::Display for On {
             Self::Timer(Nanos::FOREVER) => f.write_str("nothing: it sleeps for ever"),
             Self::Timer(deadline) => write!(f, "the timer at {deadline}"),
             Self::Device(device, direction) => write!(f, "device {device} ({direction})"),
+            Self::Queue(queue, end) => write!(f, "queue {queue} ({end})"),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::{fmt, io, ops::Deref, os::fd::AsFd, rc::Rc};
 
 use crate::{
     abi::{DeviceId, Errno, Reply, SystemCall},
-    frame::{Frame, MAX_IO, Payload},
+    frame::{Frame, MAX_IO, Mail, Payload},
     os::{Os, checked, io_error},
 };
 
@@ -202,7 +202,7 @@ struct Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.frame.close(self.id);
+        self.frame.post(Mail::CloseDevice(self.id));
     }
 }
 

@@ -11,7 +11,8 @@ use std::{
 };
 
 use crate::{
-    abi::{DeviceId, Direction, Exit, Nanos, On, Reply, SystemCall, Tid},
+    abi::{DeviceId, Direction, Exit, Nanos, On, QueueId, Reply, SystemCall, Tid},
+    task::panic_message,
     world::World,
 };
 
@@ -106,6 +107,10 @@ pub enum Wake {
     Device(DeviceId, Direction),
     /// The device was closed.
     Closed(DeviceId),
+    /// The queue has room, or a message, or is closed.
+    Queue(QueueId),
+    /// A timeout around its call came.
+    Timeout,
 }
 
 /// What travels beside a call or its reply.
@@ -208,7 +213,7 @@ impl Log {
         self.tracers.retain_mut(|tracer| {
             let result = catch_unwind(AssertUnwindSafe(|| tracer.event(event)));
             if let Err(panic) = result {
-                let message = crate::kernel::panic_message(panic);
+                let message = panic_message(panic);
                 tracing::warn!(target: "trapline::kernel", "a tracer panicked and is switched off: {message}");
                 return false;
             }
@@ -227,6 +232,9 @@ impl fmt::Display for Call<'_> {
         write!(f, "{}(", call.name())?;
         let first: &dyn fmt::Display = match call {
             C::KillTask(tid) | C::WaitTask(tid) => tid,
+            C::Put(id) | C::Get(id) | C::TryPut(id) | C::TryGet(id) | C::CloseQueue(id) => id,
+            C::NewQueue(u64::MAX) => &"unbounded",
+            C::NewQueue(capacity) => capacity,
             C::ReadWait(id)
             | C::WriteWait(id)
             | C::Connected(id)
@@ -235,8 +243,8 @@ impl fmt::Display for Call<'_> {
             | C::Send(id)
             | C::ShutdownWrite(id)
             | C::Close(id) => id,
-            C::Sleep(Nanos::FOREVER) => &"for ever",
-            C::Sleep(span) => return write!(f, "{:?})", Duration::from(*span)),
+            C::Sleep(Nanos::FOREVER) | C::Timeout(Nanos::FOREVER) => &"for ever",
+            C::Sleep(span) | C::Timeout(span) => return write!(f, "{:?})", Duration::from(*span)),
             C::SleepUntil(instant) => instant,
             C::GetTid
             | C::Yield
@@ -247,6 +255,7 @@ impl fmt::Display for Call<'_> {
             | C::Now
             | C::Random
             | C::Tasks
+            | C::Submit
             | C::Attach
             | C::Listen
             | C::Connect => &"",
@@ -273,6 +282,11 @@ impl fmt::Display for Answered<'_> {
             Reply::Tid(tid) => tid.fmt(f),
             Reply::Time(now) => now.fmt(f),
             Reply::Random(number) | Reply::Bytes(number) => number.fmt(f),
+            Reply::Queue(queue) => write!(f, "queue {queue}"),
+            Reply::Message(number) => write!(f, "message {number}"),
+            Reply::Full(number) => write!(f, "full, message {number} handed back"),
+            Reply::Timeout(number) => write!(f, "timeout {number}"),
+            Reply::Elapsed(number) => write!(f, "timeout {number} elapsed"),
             Reply::Device(device) => match detail {
                 Detail::Addr(addr) => write!(f, "device {device} ({addr})"),
                 _ => write!(f, "device {device}"),
@@ -303,6 +317,8 @@ impl fmt::Display for Wake {
             Self::Exit(tid) => write!(f, "the end of task {tid}"),
             Self::Timer => f.write_str("its timer"),
             Self::Device(device, direction) => write!(f, "device {device} ({direction})"),
+            Self::Queue(queue) => write!(f, "queue {queue}"),
+            Self::Timeout => f.write_str("a timeout"),
             Self::Closed(device) => write!(f, "the closing of device {device}"),
         }
     }

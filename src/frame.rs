@@ -15,7 +15,8 @@ use std::{
 };
 
 use crate::{
-    abi::{DeviceId, Exit, TaskInfo},
+    abi::{DeviceId, Exit, QueueId, TaskInfo, Tid},
+    interrupt::Remote,
     task::Program,
 };
 
@@ -30,9 +31,34 @@ pub(crate) enum Payload {
     Addr(SocketAddr),
     Source(Rc<dyn AsFd>),
     Io(io::Error),
+    Store(Rc<dyn Store>),
+    Job(Job),
 }
 
-#[derive(Default)]
+/// Work for a thread.
+pub(crate) type Job = Box<dyn FnOnce() + Send>;
+
+/// Where a queue's messages are kept: on the task's side, since the kernel knows no types. The
+/// kernel decides on numbers alone.
+pub(crate) trait Store {
+    /// Drops a message that nobody will get.
+    fn discard(&self, message: u64);
+    /// Notes how many messages are to be had.
+    fn set_len(&self, len: usize);
+    /// Notes that the queue is closed.
+    fn close(&self);
+}
+
+/// What a task leaves for the kernel without a trap, mostly from destructors. The kernel sees to
+/// it as soon as the task stops, before it handles its call.
+pub(crate) enum Mail {
+    CloseDevice(DeviceId),
+    FreeQueue(QueueId),
+    Put(QueueId, u64),
+    Disarm(u64),
+    Kill(Tid),
+}
+
 pub(crate) struct Frame {
     /// The one big argument or answer of the trap under way.
     payload: Cell<Option<Payload>>,
@@ -40,19 +66,44 @@ pub(crate) struct Frame {
     bytes: RefCell<Vec<u8>>,
     /// How many bytes a `send` offers or a `recv` has room for.
     pub(crate) len: Cell<usize>,
+    /// The number of the message that is put.
+    pub(crate) message: Cell<u64>,
+    /// The timeout that has come for the task that runs, until it has found its way there.
+    pub(crate) elapsed: Cell<Option<u64>>,
+    /// Whether a program is being dropped because its task was killed.
+    pub(crate) killing: Cell<bool>,
+    /// A line to the kernel for other threads.
+    pub(crate) remote: Remote,
     /// Whether the task that runs has yielded since it was resumed (see [`crate::task::program`]).
     pub(crate) trapped: Cell<bool>,
     /// Whether there is mail. Looked at after every resume, so it stands apart from the mail.
     mail: Cell<bool>,
     /// Mail: what was printed.
     console: RefCell<String>,
-    /// Mail: the devices whose last handle is gone.
-    closed: RefCell<Vec<DeviceId>>,
+    /// Mail: the rest of it.
+    post: RefCell<Vec<Mail>>,
     /// The name of the task spawned last: tasks that share a name share its memory.
     name: RefCell<Rc<str>>,
 }
 
 impl Frame {
+    pub(crate) fn new(remote: Remote) -> Self {
+        Self {
+            payload: Cell::default(),
+            bytes: RefCell::default(),
+            len: Cell::default(),
+            message: Cell::default(),
+            elapsed: Cell::default(),
+            killing: Cell::default(),
+            remote,
+            trapped: Cell::default(),
+            mail: Cell::default(),
+            console: RefCell::default(),
+            post: RefCell::default(),
+            name: RefCell::default(),
+        }
+    }
+
     pub(crate) fn put(&self, payload: Payload) {
         self.payload.set(Some(payload));
     }
@@ -88,8 +139,8 @@ impl Frame {
         self.mail.set(true);
     }
 
-    pub(crate) fn close(&self, device: DeviceId) {
-        self.closed.borrow_mut().push(device);
+    pub(crate) fn post(&self, mail: Mail) {
+        self.post.borrow_mut().push(mail);
         self.mail.set(true);
     }
 
@@ -98,9 +149,9 @@ impl Frame {
     }
 
     /// Empties the mail box.
-    pub(crate) fn take_mail(&self) -> (String, Vec<DeviceId>) {
+    pub(crate) fn take_mail(&self) -> (String, Vec<Mail>) {
         self.mail.set(false);
-        (self.console.take(), self.closed.take())
+        (self.console.take(), self.post.take())
     }
 
     pub(crate) fn intern(&self, name: &str) -> Rc<str> {

@@ -1,14 +1,18 @@
 //! How other threads reach a kernel: they raise an interrupt, and the kernel takes it when it next
 //! looks at the world.
+//!
+//! Uses the ABI.
 
 use std::{
     fmt,
     sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::Waker,
 };
+
+use crate::abi::QueueId;
 
 /// A line into a kernel from any thread, of [`Kernel::remote`](crate::Kernel::remote).
 #[derive(Clone)]
@@ -18,16 +22,31 @@ pub struct Remote {
 
 /// What the kernel and its remotes share.
 struct Line {
-    shutdown: AtomicBool,
     waker: Waker,
+    /// Whether anything below has changed since the kernel last looked.
+    raised: AtomicBool,
+    shutdown: AtomicBool,
+    /// The queues that a thread has closed.
+    rung: Mutex<Vec<QueueId>>,
+    /// How many threads may yet have something to say.
+    expected: AtomicUsize,
+}
+
+/// What the kernel finds on the line.
+pub(crate) struct Interrupts {
+    pub(crate) shutdown: bool,
+    pub(crate) rung: Vec<QueueId>,
 }
 
 impl Remote {
     pub(crate) fn new(waker: Waker) -> Self {
         Self {
             line: Arc::new(Line {
-                shutdown: AtomicBool::new(false),
                 waker,
+                raised: AtomicBool::new(false),
+                shutdown: AtomicBool::new(false),
+                rung: Mutex::default(),
+                expected: AtomicUsize::new(0),
             }),
         }
     }
@@ -36,18 +55,82 @@ impl Remote {
     /// that runs has come to its next trap. A kernel that sleeps is woken for it.
     pub fn shutdown(&self) {
         self.line.shutdown.store(true, Ordering::Release);
+        self.raise();
+    }
+
+    /// Has the kernel close a queue.
+    pub(crate) fn ring(&self, queue: QueueId) {
+        self.line
+            .rung
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(queue);
+        self.raise();
+    }
+
+    fn raise(&self) {
+        self.line.raised.store(true, Ordering::Release);
         self.line.waker.wake_by_ref();
     }
 
-    /// Takes the request to shut down, if there is one.
-    pub(crate) fn take_shutdown(&self) -> bool {
-        self.line.shutdown.load(Ordering::Relaxed)
-            && self.line.shutdown.swap(false, Ordering::Acquire)
+    /// How many threads may yet have something to say. Read this before [`Remote::take`]: whoever
+    /// has spoken before it was read is heard.
+    pub(crate) fn expected(&self) -> usize {
+        self.line.expected.load(Ordering::Acquire)
+    }
+
+    /// Takes what has been raised since it was last taken.
+    pub(crate) fn take(&self) -> Option<Interrupts> {
+        if !self.line.raised.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.line
+            .raised
+            .swap(false, Ordering::AcqRel)
+            .then(|| Interrupts {
+                shutdown: self.line.shutdown.swap(false, Ordering::Acquire),
+                rung: std::mem::take(
+                    &mut self
+                        .line
+                        .rung
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner),
+                ),
+            })
     }
 }
 
 impl fmt::Debug for Remote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Remote").finish_non_exhaustive()
+    }
+}
+
+/// That a thread may yet have something to say. While one lives, the kernel does not call it a
+/// deadlock when nobody is ready.
+pub(crate) struct Expected {
+    remote: Remote,
+}
+
+impl Expected {
+    pub(crate) fn new(remote: &Remote) -> Self {
+        remote.line.expected.fetch_add(1, Ordering::Relaxed);
+        Self {
+            remote: remote.clone(),
+        }
+    }
+}
+
+impl Clone for Expected {
+    fn clone(&self) -> Self {
+        Self::new(&self.remote)
+    }
+}
+
+impl Drop for Expected {
+    fn drop(&mut self) {
+        self.remote.line.expected.fetch_sub(1, Ordering::Release);
+        // A kernel that waits for this alone must find out.
+        self.remote.raise();
     }
 }

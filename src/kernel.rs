@@ -10,10 +10,10 @@ mod builder;
 mod deadlock;
 mod devices;
 mod handle;
+mod queues;
 mod report;
 
 use std::{
-    any::Any,
     fmt, io,
     panic::{AssertUnwindSafe, catch_unwind},
     rc::Rc,
@@ -26,15 +26,16 @@ use genawaiter::GeneratorState;
 pub use report::{Error, Limit, Report, Step};
 
 use devices::Devices;
+use queues::Queues;
 
 use crate::{
     abi::{DeviceId, Direction, Errno, Exit, Nanos, Reply, SystemCall, TaskInfo, Tid},
     event::{Fact, Log, Wake},
-    frame::{Frame, Payload},
+    frame::{Frame, Mail, Payload},
     interrupt::Remote,
     os::Os,
     sched::{Cause, Ready, Runnable},
-    task::{self, Answer, IntoExit, Legacy, Place, State, Tasks},
+    task::{self, Answer, IntoExit, Legacy, Place, State, Tasks, panic_message},
     time::Timers,
     trace,
     world::World,
@@ -52,6 +53,7 @@ pub struct Kernel {
     ready: Ready,
     timers: Timers,
     devices: Devices,
+    queues: Queues,
     world: Box<dyn World>,
     frame: Rc<Frame>,
     log: Log,
@@ -246,6 +248,7 @@ impl Kernel {
             task.state = State::Running;
             let reply = match answer {
                 Answer::Reply(reply) => reply,
+                Answer::Message(_, number) => Reply::Message(number),
                 rich => match self.deliver(me, rich) {
                     Some(reply) => reply,
                     None => continue,
@@ -267,8 +270,8 @@ impl Kernel {
             task.traps += 1;
             self.stats.traps += 1;
         }
-        if self.frame.has_mail() {
-            self.take_mail(me.tid);
+        if self.frame.has_mail() && !self.take_mail(me) {
+            return;
         }
         let (outcome, left) = match result {
             // To yield is to give up the rest of the turn.
@@ -337,21 +340,29 @@ impl Kernel {
         }
     }
 
-    /// Takes what tasks leave without a trap: text for the console, and handles that are gone.
+    /// Sees to what a task has left for the kernel without a trap. Answers whether the task is
+    /// still alive: it may have killed itself that way.
     #[cold]
-    fn take_mail(&mut self, tid: Tid) {
-        let (text, closed) = self.frame.take_mail();
+    fn take_mail(&mut self, me: Runnable) -> bool {
+        let (text, post) = self.frame.take_mail();
         if !text.is_empty() {
             self.log
-                .emit(&mut *self.world, tid, || Fact::Console { text: &text });
+                .emit(&mut *self.world, me.tid, || Fact::Console { text: &text });
             if let Err(error) = self.world.print(&text) {
                 self.trouble.get_or_insert(error);
                 self.until_look = 0;
             }
         }
-        for device in closed {
-            self.close(device);
+        for mail in post {
+            match mail {
+                Mail::CloseDevice(device) => drop(self.close(device)),
+                Mail::FreeQueue(queue) => drop(self.queues.remove(queue)),
+                Mail::Put(queue, message) => self.put_posted(queue, message),
+                Mail::Kill(tid) => drop(self.kill(tid)),
+                Mail::Disarm(number) => self.disarm(me, number),
+            }
         }
+        self.tasks.get_mut(me).is_some_and(|task| task.is_live())
     }
 
     // ---- birth and death
@@ -384,12 +395,16 @@ impl Kernel {
         let state = std::mem::replace(&mut task.state, State::Zombie(exit.clone()));
         let program = task.program.take();
         let waiters = task.waiters.take();
+        let timeouts = task.timeouts.take();
         let name = Rc::clone(&task.name);
         self.tasks.ended();
         self.leave(me, state);
+        for timer in timeouts.into_iter().flat_map(|timeouts| *timeouts) {
+            self.timers.disarm(timer);
+        }
         self.drop_program(program);
         if self.frame.has_mail() {
-            self.take_mail(me.tid);
+            self.take_mail(me);
         }
         if let Exit::Failed(_) | Exit::Faulted(_) = exit {
             self.stats.failures += 1;
@@ -418,23 +433,37 @@ impl Kernel {
         }
     }
 
-    /// Takes a task that has ended out of the one queue where it may still be.
+    /// Takes a task out of whatever queue it is in. What it was to be answered goes back to where
+    /// it came from.
     fn leave(&mut self, me: Runnable, state: State) {
         match state {
             State::Running | State::Zombie(_) => {}
             State::Ready(answer) => {
                 self.ready.remove(me);
-                if let Some(device) = answer.opened() {
-                    self.close(device);
-                }
+                self.take_back(&answer);
             }
-            State::Blocked { place, .. } => match place {
-                Place::Exit(target) => self.tasks[target].forget_waiter(me),
-                Place::Timer(timer) => self.timers.disarm(timer),
-                Place::Device(device, direction) => {
-                    self.devices.take(device, direction);
-                }
-            },
+            State::Blocked { place, .. } => self.vacate(me, place),
+        }
+    }
+
+    /// Takes a blocked task out of the queue where it waits.
+    fn vacate(&mut self, me: Runnable, place: Place) {
+        match place {
+            Place::Exit(target) => self.tasks[target].forget_waiter(me),
+            Place::Timer(timer) => self.timers.disarm(timer),
+            Place::Device(device, direction) => drop(self.devices.take(device, direction)),
+            Place::Queue(queue, end) => self.leave_queue(me, queue, end),
+        }
+    }
+
+    /// Takes back an answer that will not be delivered.
+    fn take_back(&mut self, answer: &Answer) {
+        match *answer {
+            Answer::Opened(device, _) => drop(self.close(device)),
+            Answer::Message(queue, message) => self.give_back(queue, message),
+            Answer::Reply(Reply::Queue(queue)) => drop(self.queues.remove(queue)),
+            Answer::Reply(_) | Answer::Exit(_) | Answer::Tasks(_) | Answer::Io(_) => {}
+            Answer::Recv { .. } | Answer::Accept { .. } => {}
         }
     }
 
@@ -453,12 +482,11 @@ impl Kernel {
         }
     }
 
-    /// Drops a program; a destructor that panics is its own end and nobody else's.
+    /// Drops a program. Locks that it held learn that nobody will release them.
     fn drop_program(&mut self, program: Option<task::Program>) {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(program))) {
-            let message = panic_message(panic);
-            tracing::warn!(target: "trapline::kernel", "a destructor panicked: {message}");
-        }
+        let outer = self.frame.killing.replace(true);
+        contain(|| drop(program));
+        self.frame.killing.set(outer);
     }
 
     // ---- the world
@@ -472,13 +500,19 @@ impl Kernel {
         if let Some(error) = self.trouble.take() {
             return Err(Error::Io(error));
         }
-        if self.remote.take_shutdown() {
-            self.end_all();
-            return Ok(());
+        let expected = self.remote.expected();
+        if let Some(interrupts) = self.remote.take() {
+            if interrupts.shutdown {
+                self.end_all();
+                return Ok(());
+            }
+            for queue in interrupts.rung {
+                self.close_queue(queue);
+            }
         }
         let waits = self.is_idle();
         let deadline = self.timers.next();
-        if waits && deadline.is_none() && self.devices.waiting() == 0 {
+        if waits && deadline.is_none() && self.devices.waiting() == 0 && expected == 0 {
             return Err(Error::Deadlock(Deadlock::of(self.tasks())));
         }
         let before = self.world.now();
@@ -501,8 +535,8 @@ impl Kernel {
                     from: before,
                 });
         }
-        while let Some((_, task)) = self.timers.pop_due(now.into()) {
-            self.wake(task, Wake::Timer, None);
+        while let Some((timer, task)) = self.timers.pop_due(now.into()) {
+            self.alarm(timer, task);
         }
         for (device, direction) in std::mem::take(&mut self.reported) {
             if let Some(task) = self.devices.take(device, direction) {
@@ -539,17 +573,10 @@ impl fmt::Debug for Kernel {
     }
 }
 
-/// The text of a panic. A payload whose own destructor panics is leaked.
-pub(crate) fn panic_message(panic: Box<dyn Any + Send>) -> String {
-    let message = match panic.downcast_ref::<&str>() {
-        Some(text) => (*text).to_string(),
-        None => match panic.downcast_ref::<String>() {
-            Some(text) => text.clone(),
-            None => "panicked with a value that is not text".to_string(),
-        },
-    };
-    if let Err(worse) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
-        std::mem::forget(worse);
+/// Runs destructors. One that panics is its own end and nobody else's.
+fn contain(destructors: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(destructors)) {
+        let message = panic_message(panic);
+        tracing::warn!(target: "trapline::kernel", "a destructor panicked: {message}");
     }
-    message
 }

@@ -57,6 +57,8 @@
 compile_error!("trapline's devices are Unix descriptors: it builds on Unix systems only");
 
 mod abi;
+mod blocking;
+mod callback;
 mod device;
 mod event;
 mod frame;
@@ -64,21 +66,30 @@ mod interrupt;
 mod kernel;
 mod net;
 mod os;
+mod promise;
+mod queue;
 mod sched;
+pub mod sync;
 mod task;
 mod time;
+mod timeout;
 mod trace;
 mod world;
 
 pub use abi::{
-    DeviceId, Direction, Errno, Exit, Nanos, On, Reply, SystemCall, TaskInfo, TaskState, Tid,
+    DeviceId, Direction, End, Errno, Exit, Nanos, On, QueueId, Reply, SystemCall, TaskInfo,
+    TaskState, Tid,
 };
+pub use blocking::Panicked;
 pub use device::{AsDevice, Device};
 pub use event::{Detail, Event, Fact, Tracer, Wake};
 pub use interrupt::Remote;
 pub use kernel::{Builder, Deadlock, Error, Kernel, Limit, Report, Step};
 pub use net::{Listener, Stream, TcpListener, TcpStream};
 pub use os::Os;
+pub use promise::{Abandoned, AlreadySet, Promise, RemoteSetter, Setter};
+pub use queue::{Closed, Queue, TryGetError, TryPutError};
 pub use sched::{Cause, Fifo, Policy, Runnable};
 pub use task::IntoExit;
+pub use timeout::Elapsed;
 pub use world::{RealWorld, SimWorld, World};

@@ -16,10 +16,12 @@ use genawaiter::rc::Co;
 
 use crate::{
     abi::{Errno, Exit, Nanos, Reply, SystemCall, TaskInfo, Tid},
+    blocking::Panicked,
     device::{AsDevice, Device},
     frame::{Frame, Payload},
     net::{TcpListener, TcpStream},
     task::{self, IntoExit},
+    timeout::Elapsed,
 };
 
 /// A task's door to the world: one method per system call.
@@ -59,8 +61,8 @@ impl Os {
     /// travels beside it, and answers what `decode` makes of the reply.
     pub(crate) fn call<'a, T>(
         &'a mut self,
-        prepare: impl FnOnce(&Frame) -> SystemCall + Unpin + 'a,
-        decode: impl FnMut(Reply, &Rc<Frame>) -> T + Unpin + 'a,
+        prepare: impl FnOnce(&Frame) -> SystemCall + 'a,
+        decode: impl FnMut(Reply, &Rc<Frame>) -> T + 'a,
     ) -> impl Future<Output = T> + 'a {
         Trap {
             os: self,
@@ -208,6 +210,46 @@ impl Os {
             SystemCall::Exit
         };
         mismatch(self.call(prepare, |reply, _| reply).await)
+    }
+
+    /// Runs `body`, but no longer than `span`: answers what it returned, or `Err(Elapsed)` after
+    /// dropping it, destructors included. *Blocks* as the body does. Timeouts nest; when an outer
+    /// one comes, everything inside it is dropped. A body that runs on without a trap is not cut.
+    /// (Curio's `timeout_after`.)
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use trapline::{Elapsed, Kernel, Os};
+    /// # let mut kernel = Kernel::simulated(0);
+    /// kernel.spawn("hasty", async |os: &mut Os| {
+    ///     let slow = os.timeout(Duration::from_secs(1), async |os| {
+    ///         os.sleep(Duration::from_secs(5)).await;
+    ///     });
+    ///     assert_eq!(slow.await, Err(Elapsed));
+    ///     assert_eq!(os.now().await, Duration::from_secs(1));
+    /// })?;
+    /// # assert_eq!(kernel.run()?.exits()[&1.into()], trapline::Exit::Done);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn timeout<T>(
+        &mut self,
+        span: Duration,
+        body: impl AsyncFnOnce(&mut Self) -> T,
+    ) -> Result<T, Elapsed> {
+        crate::timeout::timeout(self, span, body).await
+    }
+
+    /// Runs `work` on a thread of its own and answers what it returns, so that a call which the
+    /// kernel cannot watch (a file, a name look-up, a long computation) holds up nobody else.
+    /// *Blocks* until it is done; that is an interrupt, which wakes a sleeping kernel. The
+    /// simulated world runs it in place. Work whose task is killed runs to its end unheard.
+    ///
+    /// *Errors:* [`Panicked`] with the message, if it panicked.
+    pub async fn run_blocking<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Panicked> {
+        crate::blocking::run_blocking(self, work).await
     }
 
     /// Ends every task, this one included, the youngest first; then the kernel's `run` answers.
@@ -384,12 +426,15 @@ struct Trap<'a, P, Y, B, D> {
     decode: D,
 }
 
+/// Neither the call nor its decoding is ever pinned.
+impl<P, Y, B: Unpin, D> Unpin for Trap<'_, P, Y, B, D> {}
+
 impl<'a, P, Y, B, D, T> Future for Trap<'a, P, Y, B, D>
 where
-    P: FnOnce(&Frame) -> SystemCall + Unpin,
-    Y: Fn(&'a Os, SystemCall) -> B + Unpin,
+    P: FnOnce(&Frame) -> SystemCall,
+    Y: Fn(&'a Os, SystemCall) -> B,
     B: Future<Output = Reply> + Unpin,
-    D: FnMut(Reply, &Rc<Frame>) -> T + Unpin,
+    D: FnMut(Reply, &Rc<Frame>) -> T,
 {
     type Output = T;
 
@@ -402,12 +447,18 @@ where
             this.barrier = Some((this.door)(this.os, call));
             return Poll::Pending;
         }
-        let barrier = this
-            .barrier
-            .as_mut()
-            .expect("a trap is made at its first poll");
-        Pin::new(barrier)
-            .poll(cx)
-            .map(|reply| (this.decode)(reply, &this.os.frame))
+        // After a timeout has come, the call never ends: the timeout drops it.
+        let Some(barrier) = this.barrier.as_mut() else {
+            return Poll::Pending;
+        };
+        match Pin::new(barrier).poll(cx) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Reply::Elapsed(number)) => {
+                this.barrier = None;
+                this.os.frame.elapsed.set(Some(number));
+                Poll::Pending
+            }
+            Poll::Ready(reply) => Poll::Ready((this.decode)(reply, &this.os.frame)),
+        }
     }
 }

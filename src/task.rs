@@ -11,11 +11,13 @@
 //! ```
 
 use std::{
+    any::Any,
     collections::BTreeMap,
     future::poll_fn,
     io,
     net::SocketAddr,
     ops::{Index, IndexMut},
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::{Pin, pin},
     rc::Rc,
     task::Poll,
@@ -29,7 +31,8 @@ use slab::Slab;
 
 use crate::{
     abi::{
-        DeviceId, Direction, Errno, Exit, Nanos, On, Reply, SystemCall, TaskInfo, TaskState, Tid,
+        DeviceId, Direction, End, Errno, Exit, Nanos, On, QueueId, Reply, SystemCall, TaskInfo,
+        TaskState, Tid,
     },
     event::Detail,
     frame::{Frame, Payload},
@@ -97,10 +100,15 @@ pub(crate) fn program<T: IntoExit>(
             poll_fn(|cx| match body.as_mut().poll(cx) {
                 Poll::Ready(value) => Poll::Ready(value.into_exit()),
                 Poll::Pending if frame.trapped.replace(false) => Poll::Pending,
-                Poll::Pending => Poll::Ready(Exit::Faulted(NOT_A_TRAP.into())),
+                Poll::Pending => {
+                    // What the body holds is dropped by this death, not by its own hand.
+                    frame.killing.set(true);
+                    Poll::Ready(Exit::Faulted(NOT_A_TRAP.into()))
+                }
             })
             .await
         };
+        frame.killing.set(false);
         frame.put(Payload::Exit(exit));
     }))
 }
@@ -128,6 +136,7 @@ pub(crate) enum Place {
     Exit(Runnable),
     Timer(Timer),
     Device(DeviceId, Direction),
+    Queue(QueueId, End),
 }
 
 impl From<Place> for On {
@@ -136,6 +145,7 @@ impl From<Place> for On {
             Place::Exit(target) => Self::Exit(target.tid),
             Place::Timer((deadline, _)) => Self::Timer(deadline),
             Place::Device(device, direction) => Self::Device(device, direction),
+            Place::Queue(queue, end) => Self::Queue(queue, end),
         }
     }
 }
@@ -148,6 +158,8 @@ pub(crate) enum Answer {
     Tasks(Vec<TaskInfo>),
     Opened(DeviceId, Option<SocketAddr>),
     Io(io::Error),
+    /// A message that was matched with the task.
+    Message(QueueId, u64),
     /// To be read off the device when its turn comes, so that a task that is killed before then
     /// takes no bytes with it.
     Recv {
@@ -172,17 +184,9 @@ impl Answer {
                 addr.map_or(Detail::None, Detail::Addr),
             ),
             Self::Io(error) => (Reply::Io, Detail::Io(error)),
+            Self::Message(_, number) => (Reply::Message(*number), Detail::None),
             Self::Recv { .. } | Self::Accept { .. } => return None,
         })
-    }
-
-    /// The device that nobody will own if this is never delivered.
-    pub(crate) fn opened(&self) -> Option<DeviceId> {
-        match self {
-            Self::Opened(device, _) => Some(*device),
-            Self::Reply(_) | Self::Exit(_) | Self::Tasks(_) | Self::Io(_) => None,
-            Self::Recv { .. } | Self::Accept { .. } => None,
-        }
     }
 }
 
@@ -234,6 +238,12 @@ pub(crate) struct Task {
         reason = "a word in each of a million tasks, rather than three"
     )]
     pub(crate) waiters: Option<Box<Vec<Runnable>>>,
+    /// The timeouts around its call, the outermost first.
+    #[expect(
+        clippy::box_collection,
+        reason = "a word in each of a million tasks, rather than three"
+    )]
+    pub(crate) timeouts: Option<Box<Vec<Timer>>>,
     links: Links,
 }
 
@@ -253,6 +263,18 @@ impl Task {
         {
             waiters.remove(at);
         }
+    }
+
+    /// Takes one of its timeouts, and those within it.
+    pub(crate) fn take_timeouts(&mut self, number: u64) -> Vec<Timer> {
+        let timeouts = self.timeouts.as_deref_mut();
+        timeouts.map_or_else(Vec::new, |timeouts| {
+            let outer = timeouts
+                .iter()
+                .take_while(|(_, other)| *other != number)
+                .count();
+            timeouts.split_off(outer)
+        })
     }
 
     pub(crate) fn info(&self) -> TaskInfo {
@@ -308,6 +330,7 @@ impl Tasks {
             state: State::Ready(Reply::Done.into()),
             traps: 0,
             waiters: None,
+            timeouts: None,
             links: Links {
                 first_child: None,
                 next,
@@ -409,4 +432,19 @@ impl IndexMut<Runnable> for Tasks {
     fn index_mut(&mut self, task: Runnable) -> &mut Task {
         &mut self.slots[task.slot as usize]
     }
+}
+
+/// The text of a panic. A payload whose own destructor panics is leaked.
+pub(crate) fn panic_message(panic: Box<dyn Any + Send>) -> String {
+    let message = match panic.downcast_ref::<&str>() {
+        Some(text) => (*text).to_string(),
+        None => match panic.downcast_ref::<String>() {
+            Some(text) => text.clone(),
+            None => "panicked with a value that is not text".to_string(),
+        },
+    };
+    if let Err(worse) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+        std::mem::forget(worse);
+    }
+    message
 }

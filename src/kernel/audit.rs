@@ -1,6 +1,6 @@
 //! The kernel's invariant, checked.
 
-use super::Kernel;
+use super::{Kernel, queues::MessageQueue};
 use crate::task::{Place, State};
 
 /// A larger kernel is not audited in full after each pass of a debug build.
@@ -26,6 +26,10 @@ impl Kernel {
                 !matches!(task.state, State::Zombie(_)),
                 "task {tid}"
             );
+            let timeouts = task.timeouts.iter().flat_map(|timeouts| timeouts.iter());
+            timers += timeouts
+                .filter(|timeout| self.timers.is_armed(**timeout))
+                .count();
             match task.state {
                 State::Ready(_) => ready += 1,
                 State::Running => panic!("task {tid} runs, and it is nobody's turn"),
@@ -48,6 +52,16 @@ impl Kernel {
                         Some(me),
                         "task {tid}"
                     );
+                }
+                State::Blocked {
+                    place: Place::Queue(queue, _),
+                    ..
+                } => {
+                    let queues = self.queues.iter().filter(|other| other.id() == queue);
+                    let times = queues
+                        .flat_map(MessageQueue::waiters)
+                        .filter(|waiter| *waiter == me);
+                    assert_eq!(times.count(), 1, "task {tid}");
                 }
                 State::Blocked {
                     place: Place::Exit(target),

@@ -1,11 +1,12 @@
 //! A kernel's settings.
 
-use std::{fmt, time::Duration};
+use std::{fmt, rc::Rc, time::Duration};
 
-use super::{Devices, Error, Kernel, LOOK_AFTER, Limits, Report};
+use super::{Devices, Error, Kernel, LOOK_AFTER, Limits, Queues, Report};
 use crate::{
     abi::Nanos,
     event::{Log, Tracer},
+    frame::Frame,
     interrupt::Remote,
     sched::{Fifo, Policy, Ready},
     world::{RealWorld, World},
@@ -121,14 +122,16 @@ impl Builder {
         if let Some(seed) = self.seed {
             world.reseed(seed);
         }
+        let remote = Remote::new(world.waker());
         Kernel {
             tasks: Default::default(),
             ready: self.ready,
             timers: Default::default(),
             devices: Devices::default(),
-            remote: Remote::new(world.waker()),
+            queues: Queues::default(),
             world,
-            frame: Default::default(),
+            frame: Rc::new(Frame::new(remote.clone())),
+            remote,
             log: self.log,
             limits: self.limits,
             turn: None,

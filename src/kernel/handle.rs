@@ -1,14 +1,18 @@
 //! What each system call does: one exhaustive match, and a handler for each that needs one.
 
-use std::{io, net::SocketAddr};
+use std::{io, net::SocketAddr, rc::Rc};
 
-use super::{Kernel, Outcome};
+use super::{
+    Kernel, Outcome, contain,
+    queues::{Got, Put},
+};
 use crate::{
-    abi::{DeviceId, Direction, Errno, Exit, Nanos, Reply, SystemCall, Tid},
+    abi::{DeviceId, Direction, End, Errno, Exit, Nanos, QueueId, Reply, SystemCall, Tid},
     event::{Detail, Fact, Wake},
     frame::Payload,
     sched::Runnable,
-    task::{Answer, Legacy, Place},
+    task::{Answer, Legacy, Place, State},
+    time::Timer,
 };
 
 impl Kernel {
@@ -32,6 +36,14 @@ impl Kernel {
             SystemCall::Tasks => Outcome::Answer(Answer::Tasks(self.tasks().collect())),
             SystemCall::ReadWait(device) => self.device_wait(me, device, Direction::Read),
             SystemCall::WriteWait(device) => self.device_wait(me, device, Direction::Write),
+            SystemCall::Timeout(span) => self.timeout(me, span),
+            SystemCall::Submit => self.submit(),
+            SystemCall::NewQueue(capacity) => self.new_queue(capacity),
+            SystemCall::Put(queue) => self.put(me, queue),
+            SystemCall::Get(queue) => self.get(me, queue),
+            SystemCall::TryPut(queue) => self.try_put(queue),
+            SystemCall::TryGet(queue) => self.try_get(queue),
+            SystemCall::CloseQueue(queue) => self.close_queue_of(queue),
             SystemCall::Attach => self.attach(),
             SystemCall::Listen => self.listen(),
             SystemCall::Connect => self.connect(),
@@ -60,13 +72,23 @@ impl Kernel {
         if tid == me.tid {
             return Outcome::Exit(Exit::Killed);
         }
-        match self.tasks.find(tid) {
-            Some(victim) if self.tasks[victim].is_live() => {
-                self.end(victim, Exit::Killed);
-                Outcome::reply(Reply::Yes)
-            }
-            _ => Outcome::reply(Reply::No),
+        Outcome::reply(if self.kill(tid) {
+            Reply::Yes
+        } else {
+            Reply::No
+        })
+    }
+
+    /// Ends a task from outside. Answers whether it was alive.
+    pub(super) fn kill(&mut self, tid: Tid) -> bool {
+        let victim = self
+            .tasks
+            .find(tid)
+            .filter(|&victim| self.tasks[victim].is_live());
+        if let Some(victim) = victim {
+            self.end(victim, Exit::Killed);
         }
+        victim.is_some()
     }
 
     fn wait_task(&mut self, me: Runnable, tid: Tid) -> Outcome {
@@ -115,6 +137,219 @@ impl Kernel {
         Outcome::Block {
             place,
             then: Reply::Done.into(),
+        }
+    }
+
+    fn timeout(&mut self, me: Runnable, span: Nanos) -> Outcome {
+        let deadline = self.time_now().saturating_add(span);
+        let timer = self.timers.arm(deadline, me);
+        self.tasks[me].timeouts.get_or_insert_default().push(timer);
+        Outcome::reply(Reply::Timeout(timer.1))
+    }
+
+    /// A timer came: of a sleep, or of a timeout around whatever its task is at.
+    pub(super) fn alarm(&mut self, timer: Timer, me: Runnable) {
+        match self.tasks[me].state {
+            State::Blocked {
+                place: Place::Timer(slept),
+                ..
+            } if slept == timer => {
+                self.wake(me, Wake::Timer, None);
+            }
+            _ => self.elapse(me, timer.1),
+        }
+    }
+
+    /// Answers a task's call, whatever it is, with the timeout around it. The timeouts within are
+    /// gone with what they guarded.
+    fn elapse(&mut self, me: Runnable, number: u64) {
+        self.disarm(me, number);
+        let answer = Reply::Elapsed(number);
+        match &mut self.tasks[me].state {
+            State::Ready(late) => {
+                let late = std::mem::replace(late, answer.into());
+                self.take_back(&late);
+            }
+            State::Blocked { place, .. } => {
+                let place = *place;
+                self.vacate(me, place);
+                self.wake(me, Wake::Timeout, Some(answer.into()));
+            }
+            State::Running | State::Zombie(_) => unreachable!("only a task that waits times out"),
+        }
+    }
+
+    /// Disarms a timeout, and those within it.
+    pub(super) fn disarm(&mut self, me: Runnable, number: u64) {
+        let Some(task) = self.tasks.get_mut(me) else {
+            return;
+        };
+        for timer in task.take_timeouts(number) {
+            self.timers.disarm(timer);
+        }
+    }
+
+    fn submit(&mut self) -> Outcome {
+        let Some(Payload::Job(job)) = self.frame.take() else {
+            return Outcome::reply(Reply::Err(Errno::Invalid));
+        };
+        self.world.submit(job);
+        Outcome::reply(Reply::Done)
+    }
+
+    // ---- message queues
+
+    fn new_queue(&mut self, capacity: u64) -> Outcome {
+        let Some(Payload::Store(store)) = self.frame.take() else {
+            return Outcome::reply(Reply::Err(Errno::Invalid));
+        };
+        Outcome::reply(match self.queues.insert(capacity, store) {
+            Some(queue) => Reply::Queue(queue),
+            None => Reply::Err(Errno::Closed),
+        })
+    }
+
+    fn put(&mut self, me: Runnable, queue: QueueId) -> Outcome {
+        match self.try_put(queue) {
+            Outcome::Answer(Answer::Reply(Reply::Full(message))) => {
+                let full = self.queues.get_mut(queue).expect("a full queue exists");
+                full.wait_to_put(me, message);
+                Outcome::Block {
+                    place: Place::Queue(queue, End::Put),
+                    then: Reply::Done.into(),
+                }
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn try_put(&mut self, queue: QueueId) -> Outcome {
+        let message = self.frame.message.take();
+        Outcome::reply(self.put_message(queue, message))
+    }
+
+    pub(super) fn put_message(&mut self, queue: QueueId, message: u64) -> Reply {
+        let Some(found) = self.queues.get_mut(queue) else {
+            return Reply::Message(message);
+        };
+        match found.put(message) {
+            Put::Stored => Reply::Done,
+            Put::Handed(getter) => {
+                self.wake(
+                    getter,
+                    Wake::Queue(queue),
+                    Some(Answer::Message(queue, message)),
+                );
+                Reply::Done
+            }
+            Put::Full => Reply::Full(message),
+            Put::Closed => Reply::Message(message),
+        }
+    }
+
+    /// Puts a message that was posted from a destructor; one that cannot be put is dropped.
+    pub(super) fn put_posted(&mut self, queue: QueueId, message: u64) {
+        if self.put_message(queue, message) != Reply::Done
+            && let Some(closed) = self.queues.get_mut(queue)
+        {
+            let store = Rc::clone(&closed.store);
+            contain(|| store.discard(message));
+        }
+    }
+
+    fn get(&mut self, me: Runnable, queue: QueueId) -> Outcome {
+        match self.try_get(queue) {
+            Outcome::Answer(Answer::Reply(Reply::Again)) => {
+                self.queues
+                    .get_mut(queue)
+                    .expect("an empty queue exists")
+                    .wait_to_get(me);
+                Outcome::Block {
+                    place: Place::Queue(queue, End::Get),
+                    then: Reply::Done.into(),
+                }
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn try_get(&mut self, queue: QueueId) -> Outcome {
+        let Some(found) = self.queues.get_mut(queue) else {
+            return Outcome::reply(Reply::Err(Errno::Closed));
+        };
+        match found.get() {
+            Got::Message(message) => Outcome::Answer(Answer::Message(queue, message)),
+            Got::Admitted(message, putter) => {
+                self.wake(putter, Wake::Queue(queue), None);
+                Outcome::Answer(Answer::Message(queue, message))
+            }
+            Got::Empty => Outcome::reply(Reply::Again),
+            Got::Closed => Outcome::reply(Reply::Err(Errno::Closed)),
+        }
+    }
+
+    fn close_queue_of(&mut self, queue: QueueId) -> Outcome {
+        let open = self.close_queue(queue);
+        Outcome::reply(if open {
+            Reply::Done
+        } else {
+            Reply::Err(Errno::Closed)
+        })
+    }
+
+    /// Closes a queue and wakes who waits at its ends. Answers whether it was open.
+    pub(super) fn close_queue(&mut self, queue: QueueId) -> bool {
+        let Some(found) = self
+            .queues
+            .get_mut(queue)
+            .filter(|queue| !queue.is_closed())
+        else {
+            return false;
+        };
+        let (getters, putters) = found.close();
+        for getter in getters {
+            self.wake(getter, Wake::Queue(queue), Some(Errno::Closed.into()));
+        }
+        for (putter, message) in putters {
+            self.wake(
+                putter,
+                Wake::Queue(queue),
+                Some(Reply::Message(message).into()),
+            );
+        }
+        true
+    }
+
+    /// Finds a new owner for a message that was matched with a task which will not take it.
+    pub(super) fn give_back(&mut self, queue: QueueId, message: u64) {
+        let next = self
+            .queues
+            .get_mut(queue)
+            .and_then(|queue| queue.give_back(message));
+        if let Some(next) = next {
+            self.wake(
+                next,
+                Wake::Queue(queue),
+                Some(Answer::Message(queue, message)),
+            );
+        }
+    }
+
+    /// Takes a task out of the queue where it waits. The message that it wanted to put goes with
+    /// it.
+    pub(super) fn leave_queue(&mut self, me: Runnable, queue: QueueId, end: End) {
+        let found = self
+            .queues
+            .get_mut(queue)
+            .expect("a queue that is waited for exists");
+        match end {
+            End::Get => found.forget_getter(me),
+            End::Put => {
+                if let Some(message) = found.forget_putter(me) {
+                    let store = Rc::clone(&found.store);
+                    contain(|| store.discard(message));
+                }
+            }
         }
     }
 
@@ -266,6 +501,7 @@ impl Kernel {
     fn hand_over(&self, answer: Answer) -> Reply {
         let (reply, payload) = match answer {
             Answer::Reply(reply) => return reply,
+            Answer::Message(_, number) => return Reply::Message(number),
             Answer::Exit(exit) => (Reply::Exit, Payload::Exit(exit)),
             Answer::Tasks(tasks) => (Reply::Tasks, Payload::Tasks(tasks)),
             Answer::Io(error) => (Reply::Io, Payload::Io(error)),

@@ -3,6 +3,7 @@
 //!
 //! Uses the ABI.
 
+mod pool;
 mod real;
 mod sim;
 
@@ -51,6 +52,11 @@ pub trait World {
     /// Ends a [`World::wait`] from another thread, or the next one if none is under way.
     fn waker(&self) -> Waker {
         Waker::noop().clone()
+    }
+
+    /// Has a piece of work done: here and now, or on another thread.
+    fn submit(&mut self, job: Box<dyn FnOnce() + Send>) {
+        job();
     }
 
     /// Takes on a descriptor of the host's.

@@ -28,7 +28,7 @@ use rustix::fs::{FileType, OFlags};
 use rustix::net::SendFlags;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::World;
+use super::{World, pool::Pool};
 use crate::abi::{DeviceId, Direction};
 
 /// How many connections the operating system keeps for a listener that is busy.
@@ -47,6 +47,7 @@ pub struct RealWorld {
     /// was reported together with the last bytes it is not reported again; so these are looked at
     /// once, all in one system call, before the next wait.
     unsure: Vec<DeviceId>,
+    pool: Pool,
 }
 
 /// A registered descriptor.
@@ -93,6 +94,7 @@ impl RealWorld {
             events: Events::new(),
             sources: BTreeMap::new(),
             unsure: Vec::new(),
+            pool: Pool::default(),
         })
     }
 
@@ -214,6 +216,10 @@ impl World for RealWorld {
 
     fn waker(&self) -> Waker {
         Waker::from(Arc::new(Notify(Arc::clone(&self.poller))))
+    }
+
+    fn submit(&mut self, job: Box<dyn FnOnce() + Send>) {
+        self.pool.submit(job);
     }
 
     fn attach(&mut self, id: DeviceId, source: Rc<dyn AsFd>) -> io::Result<()> {

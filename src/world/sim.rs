@@ -1,7 +1,12 @@
 //! The simulated world: a virtual clock, a seeded sequence of random numbers, a console that is
 //! kept, and nothing outside.
 
-use std::{io, time::Duration};
+use std::{
+    io,
+    sync::{Arc, Condvar, Mutex, PoisonError},
+    task::{Wake, Waker},
+    time::Duration,
+};
 
 use rand_pcg::{
     Pcg64,
@@ -19,6 +24,29 @@ pub struct SimWorld {
     seed: u64,
     random: Pcg64,
     console: String,
+    bell: Arc<Bell>,
+}
+
+/// What a thread rings to end a wait without a deadline.
+#[derive(Debug, Default)]
+struct Bell {
+    rung: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Bell {
+    fn wait(&self) {
+        let rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
+        let rung = self.changed.wait_while(rung, |rung| !*rung);
+        *rung.unwrap_or_else(PoisonError::into_inner) = false;
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_one();
+    }
 }
 
 impl SimWorld {
@@ -31,6 +59,7 @@ impl SimWorld {
             seed,
             random,
             console: String::new(),
+            bell: Arc::default(),
         }
     }
 }
@@ -67,7 +96,15 @@ impl World for SimWorld {
         deadline: Option<Duration>,
         _: &mut Vec<(DeviceId, Direction)>,
     ) -> io::Result<()> {
-        self.now = self.now.max(deadline.unwrap_or(self.now));
+        match deadline {
+            Some(deadline) => self.now = self.now.max(deadline),
+            // Only a thread can end this wait: real time, of which the virtual clock knows nothing.
+            None => self.bell.wait(),
+        }
         Ok(())
+    }
+
+    fn waker(&self) -> Waker {
+        Waker::from(Arc::clone(&self.bell))
     }
 }

@@ -1,0 +1,61 @@
+//! The callback style of scheduling: a callback is a task that somebody else starts.
+
+use std::time::Duration;
+
+use crate::{abi::Tid, os::Os, task::IntoExit};
+
+/// Callbacks, in the manner of asyncio and of timers in browsers. Each is a task: to cancel it is
+/// to [kill](Os::kill) it.
+impl Os {
+    /// Runs `callback` as soon as it is its turn; answers its task. Never blocks. At the kernel's
+    /// limit of live tasks it is dropped, with a warning, and [`Tid::KERNEL`] stands for no task.
+    pub async fn call_soon<T: IntoExit>(
+        &mut self,
+        callback: impl AsyncFnOnce(&mut Self) -> T + 'static,
+    ) -> Tid {
+        self.call_back("call_soon", callback).await
+    }
+
+    /// Runs `callback` when `delay` has passed; otherwise like [`Os::call_soon`]. (`setTimeout`.)
+    pub async fn call_later<T: IntoExit>(
+        &mut self,
+        delay: Duration,
+        callback: impl AsyncFnOnce(&mut Self) -> T + 'static,
+    ) -> Tid {
+        let deadline = self.now().await.saturating_add(delay);
+        self.call_back("call_later", async move |os: &mut Self| {
+            os.sleep_until(deadline).await;
+            callback(os).await
+        })
+        .await
+    }
+
+    /// Runs `callback` each time `period` has passed, until it is killed; otherwise like
+    /// [`Os::call_soon`]. It keeps to the beat: a late call does not delay the next. (`setInterval`.)
+    pub async fn call_every(
+        &mut self,
+        period: Duration,
+        mut callback: impl AsyncFnMut(&mut Self) + 'static,
+    ) -> Tid {
+        let mut deadline = self.now().await;
+        self.call_back("call_every", async move |os: &mut Self| {
+            loop {
+                deadline = deadline.saturating_add(period);
+                os.sleep_until(deadline).await;
+                callback(os).await;
+            }
+        })
+        .await
+    }
+
+    async fn call_back<T: IntoExit>(
+        &mut self,
+        name: &str,
+        callback: impl AsyncFnOnce(&mut Self) -> T + 'static,
+    ) -> Tid {
+        self.spawn_detached(name, callback).await.unwrap_or_else(|errno| {
+            tracing::warn!(target: "trapline::kernel", "a callback of {name} is dropped: {errno}");
+            Tid::KERNEL
+        })
+    }
+}

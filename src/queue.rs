@@ -1,0 +1,355 @@
+//! Message queues: typed, first in first out, with blocking at both ends.
+//!
+//! The kernel's part of a queue knows only numbers: which messages are to be had, who waits to get
+//! one, who waits to put one. The messages themselves stay on the task's side, so that they can be
+//! of any type and are never copied through the kernel.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    fmt,
+    rc::Rc,
+};
+
+use crate::{
+    abi::{QueueId, Reply, SystemCall},
+    frame::{Frame, Mail, Payload, Store},
+    os::{Os, mismatch},
+};
+
+/// The queue is closed. Hands back the message that could not be put.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, thiserror::Error)]
+#[error("the queue is closed")]
+pub struct Closed<T = ()>(pub T);
+
+impl<T> fmt::Debug for Closed<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Closed(..)")
+    }
+}
+
+/// Why a message could not be put at once; hands it back.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum TryPutError<T> {
+    /// There is no room.
+    #[error("the queue is full")]
+    Full(T),
+    /// It is closed.
+    #[error("the queue is closed")]
+    Closed(T),
+}
+
+impl<T> fmt::Debug for TryPutError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full(_) => "Full(..)",
+            Self::Closed(_) => "Closed(..)",
+        })
+    }
+}
+
+/// Why no message could be had at once.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
+pub enum TryGetError {
+    /// There is none.
+    #[error("the queue is empty")]
+    Empty,
+    /// There is none, and there will be none: it is closed.
+    #[error("the queue is closed")]
+    Closed,
+}
+
+/// A handle to a message queue; clones are handles to the same queue. It is freed with the last.
+///
+/// Messages and waiters are first in, first out, and nobody barges: a message that has been
+/// matched with a waiting task is that task's, and if the task is killed or times out before it
+/// has run, it goes to the next in its old place. (The queue of curio and of Beazley's workshop,
+/// with the `close` of Go's channels.)
+///
+/// ```
+/// # use trapline::{Closed, Kernel, Os, Queue};
+/// # let mut kernel = Kernel::simulated(0);
+/// kernel.spawn("main", async |os: &mut Os| {
+///     let queue = Queue::bounded(os, 2).await;
+///     let source = queue.clone();
+///     os.spawn("producer", async move |os| {
+///         for n in 0..3 {
+///             source.put(os, n).await?;
+///         }
+///         source.close(os).await;
+///         Ok::<(), Closed<i32>>(())
+///     }).await?;
+///     while let Ok(n) = queue.get(os).await {
+///         writeln!(os, "{n}");
+///     }
+///     Ok::<(), trapline::Errno>(())
+/// })?;
+/// # kernel.run()?;
+/// # assert_eq!(kernel.take_console(), "0\n1\n2\n");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Queue<T> {
+    shared: Rc<Shared<T>>,
+}
+
+impl<T: 'static> Queue<T> {
+    /// Makes a queue with room for `capacity` messages. With room for none, each put waits for its
+    /// get. Never blocks. A kernel has room for 16 million queues; one more is closed from birth.
+    pub async fn bounded(os: &mut Os, capacity: usize) -> Self {
+        Self::with_capacity(os, capacity as u64).await
+    }
+
+    /// Makes a queue with room for any number of messages. Never blocks.
+    pub async fn unbounded(os: &mut Os) -> Self {
+        Self::with_capacity(os, u64::MAX).await
+    }
+
+    async fn with_capacity(os: &mut Os, capacity: u64) -> Self {
+        let messages = Rc::new(Messages::default());
+        let store = Rc::clone(&messages) as Rc<dyn Store>;
+        os.call(
+            move |frame| {
+                frame.put(Payload::Store(store));
+                SystemCall::NewQueue(capacity)
+            },
+            move |reply, frame| {
+                let id = match reply {
+                    Reply::Queue(id) => id,
+                    Reply::Err(_) => QueueId::NONE,
+                    other => mismatch(other),
+                };
+                let (frame, messages) = (Rc::clone(frame), Rc::clone(&messages));
+                Self {
+                    shared: Rc::new(Shared {
+                        id,
+                        frame,
+                        messages,
+                    }),
+                }
+            },
+        )
+        .await
+    }
+
+    /// Puts a message at the end. *Blocks* while the queue is full.
+    ///
+    /// *Errors:* [`Closed`], with the message, if the queue is or gets closed.
+    pub fn put<'a>(
+        &'a self,
+        os: &'a mut Os,
+        message: T,
+    ) -> impl Future<Output = Result<(), Closed<T>>> + 'a {
+        let id = self.id_in(os);
+        os.call(
+            move |frame| {
+                frame.message.set(self.shared.messages.push(message));
+                SystemCall::Put(id)
+            },
+            move |reply, _| match reply {
+                Reply::Done => Ok(()),
+                Reply::Message(number) => Err(Closed(self.shared.messages.take(number))),
+                other => mismatch(other),
+            },
+        )
+    }
+
+    /// Puts a message at the end if there is room, or somebody waits for it. Never blocks.
+    ///
+    /// *Errors:* [`TryPutError`], with the message.
+    pub fn try_put<'a>(
+        &'a self,
+        os: &'a mut Os,
+        message: T,
+    ) -> impl Future<Output = Result<(), TryPutError<T>>> + 'a {
+        let id = self.id_in(os);
+        let take = |number| self.shared.messages.take(number);
+        os.call(
+            move |frame| {
+                frame.message.set(self.shared.messages.push(message));
+                SystemCall::TryPut(id)
+            },
+            move |reply, _| match reply {
+                Reply::Done => Ok(()),
+                Reply::Full(number) => Err(TryPutError::Full(take(number))),
+                Reply::Message(number) => Err(TryPutError::Closed(take(number))),
+                other => mismatch(other),
+            },
+        )
+    }
+
+    /// Takes the first message. *Blocks* while the queue is empty.
+    ///
+    /// *Errors:* [`Closed`], if the queue is or gets closed and is empty.
+    pub fn get<'a>(&'a self, os: &'a mut Os) -> impl Future<Output = Result<T, Closed>> + 'a {
+        let id = self.id_in(os);
+        os.call(
+            move |_| SystemCall::Get(id),
+            move |reply, _| match reply {
+                Reply::Message(number) => Ok(self.shared.messages.take(number)),
+                Reply::Err(_) => Err(Closed(())),
+                other => mismatch(other),
+            },
+        )
+    }
+
+    /// Takes the first message if there is one. Never blocks.
+    ///
+    /// *Errors:* [`TryGetError`].
+    pub fn try_get<'a>(
+        &'a self,
+        os: &'a mut Os,
+    ) -> impl Future<Output = Result<T, TryGetError>> + 'a {
+        let id = self.id_in(os);
+        os.call(
+            move |_| SystemCall::TryGet(id),
+            move |reply, _| match reply {
+                Reply::Message(number) => Ok(self.shared.messages.take(number)),
+                Reply::Again => Err(TryGetError::Empty),
+                Reply::Err(_) => Err(TryGetError::Closed),
+                other => mismatch(other),
+            },
+        )
+    }
+
+    /// Closes the queue: what is in it can still be got, and nothing more be put. Tasks that wait
+    /// at either end wake with [`Closed`]. To close it again changes nothing. Never blocks.
+    pub fn close(&self, os: &mut Os) -> impl Future<Output = ()> {
+        let id = self.id_in(os);
+        os.call(
+            move |_| SystemCall::CloseQueue(id),
+            |reply, _| match reply {
+                Reply::Done | Reply::Err(_) => (),
+                other => mismatch(other),
+            },
+        )
+    }
+
+    /// How many messages can be got at once.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.shared.messages.len.get()
+    }
+
+    /// Whether the kernel has closed it.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.shared.messages.closed.get()
+    }
+
+    /// Puts a message without a trap, from a destructor say: the kernel sees to it as soon as the
+    /// task stops. Only for queues that are never full.
+    pub(crate) fn post(&self, message: T) {
+        let number = self.shared.messages.push(message);
+        self.shared.frame.post(Mail::Put(self.id(), number));
+    }
+
+    /// Whether there is no message to be had.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Its name, as traces and reports show it.
+    #[must_use]
+    pub fn id(&self) -> QueueId {
+        self.shared.id
+    }
+
+    /// Its name in the kernel of `os`: none in another kernel, where it counts as closed.
+    fn id_in(&self, os: &Os) -> QueueId {
+        if Rc::ptr_eq(&self.shared.frame, os.frame()) {
+            self.id()
+        } else {
+            QueueId::NONE
+        }
+    }
+}
+
+impl<T> Clone for Queue<T> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Rc::clone(&self.shared),
+        }
+    }
+}
+
+impl<T> fmt::Debug for Queue<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Queue({})", self.shared.id)
+    }
+}
+
+/// What the handles of a queue share.
+struct Shared<T> {
+    id: QueueId,
+    frame: Rc<Frame>,
+    messages: Rc<Messages<T>>,
+}
+
+impl<T> Drop for Shared<T> {
+    fn drop(&mut self) {
+        self.frame.post(Mail::FreeQueue(self.id));
+        // Here and not in the kernel: these destructors are the task's.
+        drop(self.messages.kept.take());
+    }
+}
+
+/// A queue's messages by number, including those that wait to be put and those that are matched
+/// with a task that has not run yet.
+struct Messages<T> {
+    kept: RefCell<VecDeque<Option<T>>>,
+    /// The number of the first that is kept.
+    first: Cell<u64>,
+    len: Cell<usize>,
+    closed: Cell<bool>,
+}
+
+impl<T> Default for Messages<T> {
+    fn default() -> Self {
+        Self {
+            kept: RefCell::default(),
+            first: Cell::default(),
+            len: Cell::default(),
+            closed: Cell::default(),
+        }
+    }
+}
+
+impl<T> Messages<T> {
+    /// Keeps a message and answers its number.
+    fn push(&self, message: T) -> u64 {
+        let mut kept = self.kept.borrow_mut();
+        kept.push_back(Some(message));
+        self.first.get() + kept.len() as u64 - 1
+    }
+
+    fn take(&self, number: u64) -> T {
+        self.remove(number)
+            .expect("the kernel gives out a message once")
+    }
+
+    fn remove(&self, number: u64) -> Option<T> {
+        let mut kept = self.kept.borrow_mut();
+        let at = number.checked_sub(self.first.get())?;
+        let message = kept.get_mut(usize::try_from(at).ok()?)?.take();
+        while let Some(None) = kept.front() {
+            kept.pop_front();
+            self.first.set(self.first.get() + 1);
+        }
+        message
+    }
+}
+
+impl<T> Store for Messages<T> {
+    fn discard(&self, number: u64) {
+        // Not within the borrow: its destructor may use the queue.
+        drop(self.remove(number));
+    }
+
+    fn set_len(&self, len: usize) {
+        self.len.set(len);
+    }
+
+    fn close(&self) {
+        self.closed.set(true);
+    }
+}
