@@ -30,7 +30,7 @@ use queues::Queues;
 
 use crate::{
     abi::{DeviceId, Direction, Errno, Exit, Nanos, Reply, SystemCall, TaskInfo, Tid},
-    event::{Fact, Log, Wake},
+    event::{Detail, Fact, Log, Wake},
     frame::{Frame, Mail, Payload},
     interrupt::Remote,
     os::Os,
@@ -81,22 +81,20 @@ struct Limits {
 }
 
 /// What a handler decides. The loop acts on it: no handler touches the ready queue for its caller.
+///
+/// Two words wide, so that it stays in registers: richer answers are left with the task.
 #[must_use]
 enum Outcome {
-    /// The caller goes to the back of the ready queue with this answer.
-    Answer(Answer),
-    /// The caller waits, in the queue where the handler has put it; then it is given `then`.
-    Block { place: Place, then: Answer },
+    /// The caller goes to the back of the ready queue with this reply.
+    Reply(Reply),
+    /// The same, with an answer that the handler has left with it.
+    Answered,
+    /// The caller waits, where the handler has put it.
+    Blocked,
     /// The caller ends.
-    Exit(Exit),
+    Exit(Box<Exit>),
     /// The caller has ended, with everybody else.
     Gone,
-}
-
-impl Outcome {
-    fn reply(reply: Reply) -> Self {
-        Self::Answer(reply.into())
-    }
 }
 
 impl Kernel {
@@ -241,25 +239,23 @@ impl Kernel {
             let Some(task) = self.tasks.get_mut(me) else {
                 continue;
             };
-            let State::Ready(answer) = &mut task.state else {
-                continue;
-            };
-            let answer = std::mem::replace(answer, Reply::Done.into());
-            task.state = State::Running;
-            let reply = match answer {
-                Answer::Reply(reply) => reply,
-                Answer::Message(_, number) => Reply::Message(number),
-                rich => match self.deliver(me, rich) {
+            let reply = match task.state {
+                State::Ready(Answer::Reply(reply)) => {
+                    task.change(State::Running);
+                    reply
+                }
+                State::Ready(_) => match self.deliver(me) {
                     Some(reply) => reply,
                     None => continue,
                 },
+                State::Running | State::Blocked { .. } | State::Zombie(_) => continue,
             };
             self.resume(me, left, reply);
             return Some(me.tid);
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn resume(&mut self, me: Runnable, left: u32, reply: Reply) {
         self.stats.ticks += 1;
         self.log.emit(&mut *self.world, me.tid, || Fact::Resumed);
@@ -273,46 +269,47 @@ impl Kernel {
         if self.frame.has_mail() && !self.take_mail(me) {
             return;
         }
-        let (outcome, left) = match result {
-            // To yield is to give up the rest of the turn.
-            Ok(GeneratorState::Yielded(SystemCall::Yield)) => {
-                (self.handle(me, SystemCall::Yield), 0)
-            }
-            Ok(GeneratorState::Yielded(call)) => (self.handle(me, call), left - 1),
+        let call = match result {
+            Ok(GeneratorState::Yielded(call)) => call,
             Ok(GeneratorState::Complete(())) => match self.frame.take() {
-                Some(Payload::Exit(exit)) => (Outcome::Exit(exit), 0),
+                Some(Payload::Exit(exit)) => return self.end(me, exit),
                 _ => unreachable!("a program leaves its exit in the frame"),
             },
-            Err(panic) => (Outcome::Exit(Exit::Faulted(panic_message(panic))), 0),
+            Err(panic) => return self.end(me, Exit::Faulted(panic_message(panic))),
         };
-        match outcome {
-            Outcome::Answer(answer) => self.requeue(me, left, answer),
-            Outcome::Block { place, then } => self.block(me, place, then),
-            Outcome::Exit(exit) => self.end(me, exit),
-            Outcome::Gone => {}
+        match self.handle(me, call) {
+            Outcome::Reply(reply) => {
+                self.tell_reply(me.tid, reply);
+                self.tasks[me].change(State::Ready(reply.into()));
+            }
+            Outcome::Answered => {}
+            Outcome::Blocked | Outcome::Gone => return,
+            Outcome::Exit(exit) => return self.end(me, *exit),
+        }
+        // Its turn goes on while the quantum lasts; to yield is to give up the rest of it.
+        if left > 1 && call != SystemCall::Yield {
+            self.turn = Some((me, left - 1));
+        } else {
+            self.ready.push(me, Cause::Requeued);
         }
     }
 
-    /// Puts the caller back with its answer: on the ready queue, or to go on at once while its
-    /// quantum lasts.
-    #[inline]
-    fn requeue(&mut self, me: Runnable, left: u32, answer: Answer) {
+    /// Leaves an answer with the caller.
+    fn answer(&mut self, me: Runnable, answer: impl Into<Answer>) -> Outcome {
+        let answer = answer.into();
         self.tell_answer(me.tid, &answer);
         self.tasks[me].state = State::Ready(answer);
-        if left > 0 {
-            self.turn = Some((me, left));
-        } else {
-            self.ready.push(me, Cause::Preempted);
-        }
+        Outcome::Answered
     }
 
     /// Marks the caller as blocked, in the queue where a handler has put it.
-    fn block(&mut self, me: Runnable, place: Place, then: Answer) {
+    fn block(&mut self, me: Runnable, place: Place, then: Answer) -> Outcome {
         let since = self.clock;
         self.log.emit(&mut *self.world, me.tid, || Fact::Blocked {
             on: place.into(),
         });
         self.tasks[me].state = State::Blocked { place, since, then };
+        Outcome::Blocked
     }
 
     /// Makes a blocked task ready, once it has left the queue where it waited. It is answered what
@@ -330,7 +327,14 @@ impl Kernel {
         self.ready.push(task, Cause::Woken);
     }
 
-    #[inline]
+    #[inline(always)]
+    fn tell_reply(&mut self, tid: Tid, reply: Reply) {
+        self.log.emit(&mut *self.world, tid, || Fact::Replied {
+            reply,
+            detail: Detail::None,
+        });
+    }
+
     fn tell_answer(&mut self, tid: Tid, answer: &Answer) {
         if self.log.is_observed()
             && let Some((reply, detail)) = answer.known()

@@ -1,10 +1,14 @@
 //! The open devices, and who waits for each of them.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, io, net::SocketAddr};
 
+use super::{Kernel, Outcome};
 use crate::{
-    abi::{DeviceId, Direction, Errno},
+    abi::{DeviceId, Direction, Errno, Reply, Tid},
+    event::{Fact, Wake},
+    frame::Payload,
     sched::Runnable,
+    task::{Answer, Place, State},
 };
 
 /// One reader and one writer may wait for a device at once.
@@ -17,25 +21,25 @@ pub(super) struct Devices {
 
 impl Devices {
     /// A token that no device has had before.
-    pub(super) fn next_id(&self) -> DeviceId {
+    fn next_id(&self) -> DeviceId {
         DeviceId::from(self.last + 1)
     }
 
     /// Adds the device that was opened under the next token.
-    pub(super) fn insert(&mut self, device: DeviceId) {
+    fn insert(&mut self, device: DeviceId) {
         self.last = device.into();
         self.open.insert(device, [None; 2]);
     }
 
     /// Takes a device off the table and answers who waited for it, the reader first.
-    pub(super) fn remove(&mut self, device: DeviceId) -> Option<[Option<Runnable>; 2]> {
+    fn remove(&mut self, device: DeviceId) -> Option<[Option<Runnable>; 2]> {
         let waiters = self.open.remove(&device)?;
         self.waiting -= waiters.iter().flatten().count();
         Some(waiters)
     }
 
     /// Whether a task may wait for this direction of the device.
-    pub(super) fn check(&self, device: DeviceId, direction: Direction) -> Result<(), Errno> {
+    fn check(&self, device: DeviceId, direction: Direction) -> Result<(), Errno> {
         match self.open.get(&device) {
             None => Err(Errno::BadFd),
             Some(waiters) if waiters[direction as usize].is_some() => Err(Errno::Busy),
@@ -43,7 +47,7 @@ impl Devices {
         }
     }
 
-    pub(super) fn set(&mut self, device: DeviceId, direction: Direction, task: Runnable) {
+    fn set(&mut self, device: DeviceId, direction: Direction, task: Runnable) {
         let waiters = self
             .open
             .get_mut(&device)
@@ -67,4 +71,223 @@ impl Devices {
     pub(super) fn waiter(&self, device: DeviceId, direction: Direction) -> Option<Runnable> {
         self.open.get(&device)?[direction as usize]
     }
+}
+
+/// The calls on devices.
+impl Kernel {
+    pub(super) fn attach(&mut self, me: Runnable) -> Outcome {
+        let Some(Payload::Source(source)) = self.frame.take() else {
+            return Outcome::Reply(Reply::Err(Errno::Invalid));
+        };
+        let id = self.devices.next_id();
+        let result = self.world.attach(id, source);
+        self.opened(me, id, result.map(|()| None))
+    }
+
+    pub(super) fn listen(&mut self, me: Runnable) -> Outcome {
+        let Some(Payload::Addr(addr)) = self.frame.take() else {
+            return Outcome::Reply(Reply::Err(Errno::Invalid));
+        };
+        let id = self.devices.next_id();
+        let result = self.world.listen(id, addr);
+        self.opened(me, id, result.map(Some))
+    }
+
+    pub(super) fn connect(&mut self, me: Runnable) -> Outcome {
+        let Some(Payload::Addr(addr)) = self.frame.take() else {
+            return Outcome::Reply(Reply::Err(Errno::Invalid));
+        };
+        let id = self.devices.next_id();
+        let result = self.world.connect(id, addr);
+        self.opened(me, id, result.map(|()| None))
+    }
+
+    fn opened(
+        &mut self,
+        me: Runnable,
+        id: DeviceId,
+        result: io::Result<Option<SocketAddr>>,
+    ) -> Outcome {
+        let answer = match result {
+            Ok(addr) => {
+                self.devices.insert(id);
+                Answer::Opened(id, addr)
+            }
+            Err(error) => Answer::Io(error),
+        };
+        self.answer(me, answer)
+    }
+
+    pub(super) fn connected(&mut self, me: Runnable, device: DeviceId) -> Outcome {
+        let answer = match self.devices.check(device, Direction::Write) {
+            Err(errno) => errno.into(),
+            Ok(()) => done(self.world.connected(device)),
+        };
+        self.answer(me, answer)
+    }
+
+    pub(super) fn shutdown_write(&mut self, me: Runnable, device: DeviceId) -> Outcome {
+        let answer = match self.devices.check(device, Direction::Write) {
+            Err(Errno::BadFd) => Errno::BadFd.into(),
+            // A writer that waits does not keep the stream from being ended: it will be told.
+            Ok(()) | Err(_) => done(self.world.shutdown_write(device)),
+        };
+        self.answer(me, answer)
+    }
+
+    pub(super) fn device_wait(
+        &mut self,
+        me: Runnable,
+        device: DeviceId,
+        direction: Direction,
+    ) -> Outcome {
+        if let Err(errno) = self.devices.check(device, direction) {
+            return Outcome::Reply(Reply::Err(errno));
+        }
+        match self.world.ready(device, direction) {
+            Ok(false) => self.wait_for(me, device, direction, Reply::Done.into()),
+            // What is wrong with it shows when it is used.
+            Ok(true) | Err(_) => Outcome::Reply(Reply::Done),
+        }
+    }
+
+    fn wait_for(
+        &mut self,
+        me: Runnable,
+        device: DeviceId,
+        direction: Direction,
+        then: Answer,
+    ) -> Outcome {
+        self.devices.set(device, direction, me);
+        self.block(me, Place::Device(device, direction), then)
+    }
+
+    pub(super) fn recv_later(&mut self, me: Runnable, device: DeviceId) -> Outcome {
+        let room = self.frame.len.take();
+        self.answer(me, Answer::Recv { device, room })
+    }
+
+    pub(super) fn send(&mut self, me: Runnable, device: DeviceId) -> Outcome {
+        if let Err(errno) = self.devices.check(device, Direction::Write) {
+            return Outcome::Reply(Reply::Err(errno));
+        }
+        let result = self
+            .world
+            .send(device, &self.frame.buffer(self.frame.len.take()));
+        match self.transferred(me.tid, device, Direction::Write, result) {
+            Some(answer) => self.answer(me, answer),
+            None => self.wait_for(me, device, Direction::Write, Reply::Again.into()),
+        }
+    }
+
+    pub(super) fn close_device(&mut self, device: DeviceId) -> Outcome {
+        Outcome::Reply(if self.close(device) {
+            Reply::Done
+        } else {
+            Reply::Err(Errno::BadFd)
+        })
+    }
+
+    /// Closes a device and wakes who waits for it. Answers whether it was open.
+    pub(super) fn close(&mut self, device: DeviceId) -> bool {
+        let Some(waiters) = self.devices.remove(device) else {
+            return false;
+        };
+        self.world.close(device);
+        for task in waiters.into_iter().flatten() {
+            self.wake(task, Wake::Closed(device), Some(Errno::Closed.into()));
+        }
+        true
+    }
+
+    /// Gives a task whose turn it is an answer that is not a bare reply. Reads it off the device
+    /// first, if that is where it is; where there is nothing, the task blocks, and `None` says that
+    /// its turn is over.
+    pub(super) fn deliver(&mut self, me: Runnable) -> Option<Reply> {
+        let state = std::mem::replace(&mut self.tasks[me].state, State::Running);
+        let State::Ready(answer) = state else {
+            unreachable!("only a ready task has a turn")
+        };
+        let (read, device) = match answer {
+            Answer::Recv { device, room } => (self.recv(me, device, room), device),
+            Answer::Accept { device } => (self.accept(me, device), device),
+            known => return Some(self.hand_over(known)),
+        };
+        let Some(read) = read else {
+            let _ = self.wait_for(me, device, Direction::Read, answer);
+            return None;
+        };
+        self.tell_answer(me.tid, &read);
+        Some(self.hand_over(read))
+    }
+
+    /// Puts the answer into the frame, as far as it does not fit into the reply.
+    fn hand_over(&self, answer: Answer) -> Reply {
+        let (reply, payload) = match answer {
+            Answer::Reply(reply) => return reply,
+            Answer::Message(_, number) => return Reply::Message(number),
+            Answer::Exit(exit) => (Reply::Exit, Payload::Exit(exit)),
+            Answer::Tasks(tasks) => (Reply::Tasks, Payload::Tasks(tasks)),
+            Answer::Io(error) => (Reply::Io, Payload::Io(error)),
+            Answer::Opened(device, None) => return Reply::Device(device),
+            Answer::Opened(device, Some(addr)) => (Reply::Device(device), Payload::Addr(addr)),
+            Answer::Recv { .. } | Answer::Accept { .. } => {
+                unreachable!("what has to be read first is read by now")
+            }
+        };
+        self.frame.put(payload);
+        reply
+    }
+
+    fn recv(&mut self, me: Runnable, device: DeviceId, room: usize) -> Option<Answer> {
+        if let Err(errno) = self.devices.check(device, Direction::Read) {
+            return Some(errno.into());
+        }
+        let result = self.world.recv(device, self.frame.buffer(room).as_mut());
+        self.transferred(me.tid, device, Direction::Read, result)
+    }
+
+    fn accept(&mut self, me: Runnable, listener: DeviceId) -> Option<Answer> {
+        if let Err(errno) = self.devices.check(listener, Direction::Read) {
+            return Some(errno.into());
+        }
+        let id = self.devices.next_id();
+        let mut peer = None;
+        let result = self.world.accept(listener, id).map(|addr| {
+            self.devices.insert(id);
+            peer = Some(addr);
+            0
+        });
+        let answer = self.transferred(me.tid, listener, Direction::Read, result)?;
+        Some(if peer.is_some() {
+            Answer::Opened(id, peer)
+        } else {
+            answer
+        })
+    }
+
+    /// What came of an attempt at a device; `None` where it would block.
+    fn transferred(
+        &mut self,
+        tid: Tid,
+        device: DeviceId,
+        direction: Direction,
+        result: io::Result<usize>,
+    ) -> Option<Answer> {
+        if let Err(error) = &result
+            && error.kind() == io::ErrorKind::WouldBlock
+        {
+            return None;
+        }
+        self.log.emit(&mut *self.world, tid, || Fact::DeviceIo {
+            device,
+            direction,
+            result: result.as_ref().map_err(io::Error::kind).copied(),
+        });
+        Some(result.map_or_else(Answer::Io, |n| Reply::Bytes(n as u64).into()))
+    }
+}
+
+fn done(result: io::Result<()>) -> Answer {
+    result.map_or_else(Answer::Io, |()| Reply::Done.into())
 }

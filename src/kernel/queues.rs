@@ -7,7 +7,14 @@ use std::{collections::VecDeque, rc::Rc};
 
 use slab::Slab;
 
-use crate::{abi::QueueId, frame::Store, sched::Runnable};
+use super::{Kernel, Outcome, contain};
+use crate::{
+    abi::{End, Errno, QueueId, Reply},
+    event::Wake,
+    frame::{Payload, Store},
+    sched::Runnable,
+    task::{Answer, Place},
+};
 
 pub(super) struct MessageQueue {
     id: QueueId,
@@ -19,11 +26,11 @@ pub(super) struct MessageQueue {
     getters: VecDeque<Runnable>,
     /// Who waits for room, with the message.
     putters: VecDeque<(Runnable, u64)>,
-    pub(super) store: Rc<dyn Store>,
+    store: Rc<dyn Store>,
 }
 
 /// What came of a put.
-pub(super) enum Put {
+enum Put {
     Stored,
     /// It is for this task, which waited for one.
     Handed(Runnable),
@@ -32,7 +39,7 @@ pub(super) enum Put {
 }
 
 /// What came of a get.
-pub(super) enum Got {
+enum Got {
     Message(u64),
     /// The same, and this task's put, which waited for room, is done.
     Admitted(u64, Runnable),
@@ -41,7 +48,7 @@ pub(super) enum Got {
 }
 
 impl MessageQueue {
-    pub(super) fn put(&mut self, message: u64) -> Put {
+    fn put(&mut self, message: u64) -> Put {
         if self.closed {
             return Put::Closed;
         }
@@ -56,7 +63,7 @@ impl MessageQueue {
         Put::Stored
     }
 
-    pub(super) fn get(&mut self) -> Got {
+    fn get(&mut self) -> Got {
         let first = self.available.pop_front();
         let admitted = self.putters.pop_front();
         let got = match (first, admitted) {
@@ -75,7 +82,7 @@ impl MessageQueue {
 
     /// Takes a message back that was matched with a task which will not take it. Answers who gets
     /// it instead; otherwise it is in its old place.
-    pub(super) fn give_back(&mut self, message: u64) -> Option<Runnable> {
+    fn give_back(&mut self, message: u64) -> Option<Runnable> {
         let next = self.getters.pop_front();
         if next.is_none() {
             let place = self.available.partition_point(|other| *other < message);
@@ -86,7 +93,7 @@ impl MessageQueue {
     }
 
     /// Closes it and answers who waited, with the messages of those that wanted to put one.
-    pub(super) fn close(&mut self) -> (VecDeque<Runnable>, VecDeque<(Runnable, u64)>) {
+    fn close(&mut self) -> (VecDeque<Runnable>, VecDeque<(Runnable, u64)>) {
         self.closed = true;
         self.store.close();
         (
@@ -95,25 +102,17 @@ impl MessageQueue {
         )
     }
 
-    pub(super) fn is_closed(&self) -> bool {
+    fn is_closed(&self) -> bool {
         self.closed
     }
 
-    pub(super) fn wait_to_put(&mut self, task: Runnable, message: u64) {
-        self.putters.push_back((task, message));
-    }
-
-    pub(super) fn wait_to_get(&mut self, task: Runnable) {
-        self.getters.push_back(task);
-    }
-
     /// Forgets a task that waits to put, and answers its message.
-    pub(super) fn forget_putter(&mut self, task: Runnable) -> Option<u64> {
+    fn forget_putter(&mut self, task: Runnable) -> Option<u64> {
         let place = self.putters.iter().rposition(|(other, _)| *other == task)?;
         self.putters.remove(place).map(|(_, message)| message)
     }
 
-    pub(super) fn forget_getter(&mut self, task: Runnable) {
+    fn forget_getter(&mut self, task: Runnable) {
         if let Some(place) = self.getters.iter().rposition(|other| *other == task) {
             self.getters.remove(place);
         }
@@ -171,5 +170,155 @@ impl Queues {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &MessageQueue> {
         self.slots.iter().map(|(_, queue)| queue)
+    }
+}
+
+/// The calls on queues.
+impl Kernel {
+    pub(super) fn new_queue(&mut self, capacity: u64) -> Outcome {
+        let Some(Payload::Store(store)) = self.frame.take() else {
+            return Outcome::Reply(Reply::Err(Errno::Invalid));
+        };
+        Outcome::Reply(match self.queues.insert(capacity, store) {
+            Some(queue) => Reply::Queue(queue),
+            None => Reply::Err(Errno::Closed),
+        })
+    }
+
+    pub(super) fn put(&mut self, me: Runnable, queue: QueueId) -> Outcome {
+        let message = self.frame.message.take();
+        match self.put_message(queue, message) {
+            Reply::Full(message) => {
+                let full = self.queues.get_mut(queue).expect("a full queue exists");
+                full.putters.push_back((me, message));
+                self.block(me, Place::Queue(queue, End::Put), Reply::Done.into())
+            }
+            reply => Outcome::Reply(reply),
+        }
+    }
+
+    pub(super) fn try_put(&mut self, queue: QueueId) -> Outcome {
+        let message = self.frame.message.take();
+        Outcome::Reply(self.put_message(queue, message))
+    }
+
+    pub(super) fn put_message(&mut self, queue: QueueId, message: u64) -> Reply {
+        let Some(found) = self.queues.get_mut(queue) else {
+            return Reply::Message(message);
+        };
+        match found.put(message) {
+            Put::Stored => Reply::Done,
+            Put::Handed(getter) => {
+                self.wake(
+                    getter,
+                    Wake::Queue(queue),
+                    Some(Answer::Message(queue, message)),
+                );
+                Reply::Done
+            }
+            Put::Full => Reply::Full(message),
+            Put::Closed => Reply::Message(message),
+        }
+    }
+
+    /// Puts a message that was posted from a destructor; one that cannot be put is dropped.
+    pub(super) fn put_posted(&mut self, queue: QueueId, message: u64) {
+        if self.put_message(queue, message) != Reply::Done
+            && let Some(closed) = self.queues.get_mut(queue)
+        {
+            let store = Rc::clone(&closed.store);
+            contain(|| store.discard(message));
+        }
+    }
+
+    pub(super) fn get(&mut self, me: Runnable, queue: QueueId) -> Outcome {
+        match self.try_get(me, queue) {
+            Outcome::Reply(Reply::Again) => {
+                let empty = self.queues.get_mut(queue).expect("an empty queue exists");
+                empty.getters.push_back(me);
+                self.block(me, Place::Queue(queue, End::Get), Reply::Done.into())
+            }
+            outcome => outcome,
+        }
+    }
+
+    pub(super) fn try_get(&mut self, me: Runnable, queue: QueueId) -> Outcome {
+        let Some(found) = self.queues.get_mut(queue) else {
+            return Outcome::Reply(Reply::Err(Errno::Closed));
+        };
+        match found.get() {
+            Got::Message(message) => self.answer(me, Answer::Message(queue, message)),
+            Got::Admitted(message, putter) => {
+                self.wake(putter, Wake::Queue(queue), None);
+                self.answer(me, Answer::Message(queue, message))
+            }
+            Got::Empty => Outcome::Reply(Reply::Again),
+            Got::Closed => Outcome::Reply(Reply::Err(Errno::Closed)),
+        }
+    }
+
+    pub(super) fn close_queue_of(&mut self, queue: QueueId) -> Outcome {
+        let open = self.close_queue(queue);
+        Outcome::Reply(if open {
+            Reply::Done
+        } else {
+            Reply::Err(Errno::Closed)
+        })
+    }
+
+    /// Closes a queue and wakes who waits at its ends. Answers whether it was open.
+    pub(super) fn close_queue(&mut self, queue: QueueId) -> bool {
+        let Some(found) = self
+            .queues
+            .get_mut(queue)
+            .filter(|queue| !queue.is_closed())
+        else {
+            return false;
+        };
+        let (getters, putters) = found.close();
+        for getter in getters {
+            self.wake(getter, Wake::Queue(queue), Some(Errno::Closed.into()));
+        }
+        for (putter, message) in putters {
+            self.wake(
+                putter,
+                Wake::Queue(queue),
+                Some(Reply::Message(message).into()),
+            );
+        }
+        true
+    }
+
+    /// Finds a new owner for a message that was matched with a task which will not take it.
+    pub(super) fn give_back(&mut self, queue: QueueId, message: u64) {
+        let next = self
+            .queues
+            .get_mut(queue)
+            .and_then(|queue| queue.give_back(message));
+        if let Some(next) = next {
+            self.wake(
+                next,
+                Wake::Queue(queue),
+                Some(Answer::Message(queue, message)),
+            );
+        }
+    }
+
+    /// Takes a task out of the queue where it waits. The message that it wanted to put goes with
+    /// it.
+    pub(super) fn leave_queue(&mut self, me: Runnable, queue: QueueId, end: End) {
+        let found = self
+            .queues
+            .get_mut(queue)
+            .expect("a queue that is waited for exists");
+        match end {
+            End::Get => found.forget_getter(me),
+            End::Put => {
+                if let Some(message) = found.forget_putter(me) {
+                    let store = Rc::clone(&found.store);
+                    contain(|| store.discard(message));
+                }
+            }
+        }
     }
 }

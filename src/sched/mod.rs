@@ -23,10 +23,8 @@ pub enum Cause {
     Spawned,
     /// What it was blocked on has come.
     Woken,
-    /// It gave up the rest of its turn.
-    Yielded,
-    /// It has used up its quantum.
-    Preempted,
+    /// Its turn is over: it has yielded, or used up its quantum.
+    Requeued,
 }
 
 /// A scheduling policy: the ready queue, and the decision who leaves it next.
