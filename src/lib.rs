@@ -46,6 +46,7 @@
 //! | `event.rs`, `trace.rs` | the event log, [`Tracer`], the bridge to `tracing` |
 //! | `world/` | [`World`], [`RealWorld`], [`SimWorld`] |
 //! | `kernel.rs`, `kernel/` | [`Kernel`]: the loop, and the handlers of the calls |
+//! | `cli/` (feature `cli`) | the command line, for any set of programs |
 //!
 //! # What panics do
 //!
@@ -59,6 +60,8 @@ compile_error!("trapline's devices are Unix descriptors: it builds on Unix syste
 mod abi;
 mod blocking;
 mod callback;
+#[cfg(feature = "cli")]
+pub mod cli;
 mod device;
 mod event;
 mod frame;
@@ -81,6 +84,8 @@ pub use abi::{
     TaskState, Tid,
 };
 pub use blocking::Panicked;
+#[cfg(feature = "cli")]
+pub use cli::Program;
 pub use device::{AsDevice, Device};
 pub use event::{Detail, Event, Fact, Tracer, Wake};
 pub use interrupt::Remote;

@@ -128,9 +128,17 @@ impl Tracer for Bridge {
                 }
                 tell!("trapline::kernel", event, task, { exit = %exit, }, "exited: {exit}");
             }
-            Fact::Spawned { .. } | Fact::Reaped => {
-                tell!("trapline::kernel", event, task, {}, "{}", event.fact);
+            Fact::Spawned {
+                parent: Tid::KERNEL,
+                ..
+            } => {
+                tell!("trapline::kernel", event, task, {}, "spawned by the host");
             }
+            Fact::Spawned { parent, .. } => {
+                let parent_tid = u64::from(*parent);
+                tell!("trapline::kernel", event, task, { parent = parent_tid, }, "spawned by {parent}");
+            }
+            Fact::Reaped => tell!("trapline::kernel", event, task, {}, "reaped"),
             Fact::Resumed | Fact::Woken { .. } | Fact::ClockJumped { .. } => {
                 tell!("trapline::sched", event, task, {}, "{}", event.fact);
             }

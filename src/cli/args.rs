@@ -1,0 +1,314 @@
+//! The commands and options, and what is said about wrong ones.
+
+use std::{ffi::OsString, str::FromStr, time::Duration};
+
+use clap::{
+    ArgAction, ArgMatches, Args, ColorChoice, Command, CommandFactory, FromArgMatches, Parser,
+    Subcommand, ValueEnum,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
+use clap_complete::Shell;
+
+use super::{Entry, Image, duration, words};
+
+/// Boots programs on trapline, a tiny operating system inside one process
+#[derive(Parser)]
+#[command(arg_required_else_help = true)]
+pub(super) struct Cli {
+    #[command(flatten)]
+    pub(super) tone: Tone,
+    #[command(subcommand)]
+    pub(super) order: Order,
+}
+
+/// How much is said, and how. Not global in `clap`'s sense: a program's options are its own.
+#[derive(Args)]
+pub(super) struct Tone {
+    /// When to use colours; NO_COLOR is heard too
+    #[arg(long, value_name = "WHEN")]
+    pub(super) color: Option<ColorChoice>,
+    /// Say less: no warnings, no seed
+    #[arg(long, short, conflicts_with = "verbose")]
+    pub(super) quiet: bool,
+    /// Say more: what programs log as info; twice, debug as well
+    #[arg(long, short, action = ArgAction::Count)]
+    pub(super) verbose: u8,
+}
+
+#[derive(Subcommand)]
+pub(super) enum Order {
+    /// Show the programs, a line each
+    List,
+    Boot(Boot),
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Print a manual page, for `man -l -`
+    Man {
+        /// Whose page: none for the first, or a command such as `boot` or `boot echo`
+        #[arg(value_name = "COMMAND")]
+        of: Vec<String>,
+    },
+}
+
+/// Boot a program and run until no task is left
+#[derive(Args)]
+#[command(
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    subcommand_required = true,
+    subcommand_help_heading = "Programs",
+    subcommand_value_name = "PROGRAM"
+)]
+pub(super) struct Boot {
+    #[command(flatten)]
+    pub(super) tone: Tone,
+    /// Boot this program too, beside the first; can be repeated
+    #[arg(long, value_name = "PROGRAM ARGS")]
+    pub(super) with: Vec<String>,
+
+    /// Live in the simulated world: a virtual clock that never waits, no outside
+    #[arg(long = "virtual", help_heading = "World")]
+    pub(super) simulated: bool,
+    /// The seed of all random numbers; a random one otherwise, which is printed
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u64>, help_heading = "World")]
+    pub(super) seed: Option<u64>,
+
+    /// Show every trap as a line on standard error; or what FILTER selects, which is written like
+    /// RUST_LOG (heard too): trapline::sched=trace shows whose turn it is
+    #[arg(long, value_name = "FILTER", num_args = 0..=1, require_equals = true,
+        default_missing_value = "", help_heading = "Watching")]
+    pub(super) trace: Option<String>,
+    /// How lines on standard error look: for people, or a JSON object each
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        default_value = "text",
+        help_heading = "Watching"
+    )]
+    pub(super) log_format: Format,
+    /// At the end, show a table of the tasks and a table of their calls on standard error
+    #[arg(long, help_heading = "Watching")]
+    pub(super) summary: bool,
+
+    /// How many tasks may live at once
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<usize>, help_heading = "Limits")]
+    pub(super) max_tasks: Option<usize>,
+    /// Stop after so many resumes
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u64>, help_heading = "Limits")]
+    pub(super) max_ticks: Option<u64>,
+    /// Stop after this time on the world's clock, such as 500ms, 10s or 2m
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Limits")]
+    pub(super) max_time: Option<Duration>,
+
+    /// How many ticks a turn may have
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u32>, default_value = "1",
+        help_heading = "Scheduling")]
+    pub(super) quantum: u32,
+    /// Who runs next: first in, first out
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "fifo",
+        help_heading = "Scheduling"
+    )]
+    pub(super) policy: Policy,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    Text,
+    Json,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum Policy {
+    Fifo,
+}
+
+/// The whole command line of a binary called `name`.
+pub(super) fn command(name: &str, programs: &[Entry]) -> Command {
+    let first = programs.first().map_or("PROGRAM", |entry| entry.name);
+    let last = programs.last().map_or("PROGRAM", |entry| entry.name);
+    let version = if name == env!("CARGO_PKG_NAME") {
+        env!("CARGO_PKG_VERSION")
+    } else {
+        concat!("on trapline ", env!("CARGO_PKG_VERSION"))
+    };
+    Cli::command()
+        .name(name.to_string())
+        .version(version)
+        .after_help(format!(
+            "Examples:\n  \
+             {name} list                           what can be booted\n  \
+             {name} boot {first}                     boot it\n  \
+             {name} boot --virtual --trace {first}   in no time, with every trap shown\n  \
+             {name} boot {first} --help              what it takes"
+        ))
+        .mut_subcommand("boot", |boot| {
+            boot.subcommands(programs.iter().map(Entry::command))
+                .override_usage(format!("{name} boot [OPTIONS] PROGRAM [ARGS]..."))
+                .after_help(format!(
+                    "Options stand before the program; what follows its name is its own.\n\n\
+                     Programs write to standard output; everything else goes to standard error.\n\
+                     Exit codes: 0 all tasks ended well, 1 a task failed or faulted or the kernel \
+                     met an I/O\nerror, 2 wrong command line, 3 deadlock, 4 a limit was reached, \
+                     130 interrupted (^C).\n\n\
+                     Examples:\n  \
+                     {name} boot {first}\n  \
+                     {name} boot --virtual --seed 7 --summary {first}\n  \
+                     {name} boot --with \"{last} ARGS\" {first}\n  \
+                     {name} boot --trace --log-format json {first} 2>&1 >/dev/null | jq 'select(.tid==1)'"
+                ))
+        })
+}
+
+/// Understands a command line, or says what is wrong with it.
+pub(super) fn parse(
+    command: &Command,
+    programs: &[Entry],
+    args: &[OsString],
+) -> Result<(Cli, ArgMatches), clap::Error> {
+    let matches = command
+        .clone()
+        .try_get_matches_from(args)
+        .map_err(|error| explain(error, command.clone(), programs))?;
+    Ok((Cli::from_arg_matches(&matches)?, matches))
+}
+
+/// The programs to boot, with their arguments: the first, and those of `--with`.
+pub(super) fn images(
+    programs: &[Entry],
+    options: &Boot,
+    matches: &ArgMatches,
+) -> Result<Vec<Image>, clap::Error> {
+    let boot = matches.subcommand_matches("boot");
+    let mut images = vec![load(programs, boot.and_then(ArgMatches::subcommand))?];
+    for line in &options.with {
+        images.push(with(programs, line)?);
+    }
+    Ok(images)
+}
+
+fn load(programs: &[Entry], named: Option<(&str, &ArgMatches)>) -> Result<Image, clap::Error> {
+    let (name, matches) = named.expect("clap requires a program");
+    let entry = programs.iter().find(|entry| entry.name == name);
+    let entry = entry.expect("clap knows these programs only");
+    (entry.load)(entry.name, matches)
+}
+
+/// The program of a `--with`, whose errors say which one it is.
+fn with(programs: &[Entry], line: &str) -> Result<Image, clap::Error> {
+    let locate = |kind, message: &str| {
+        let message = message.strip_prefix("error: ").unwrap_or(message);
+        clap::Error::raw(
+            kind,
+            format!("in --with {line:?}: {}\n", message.trim_end()),
+        )
+    };
+    let words = words::split(line).map_err(|error| locate(ErrorKind::InvalidValue, error))?;
+    let command = Command::new("--with")
+        .no_binary_name(true)
+        .disable_help_subcommand(true)
+        .subcommand_required(true)
+        .override_usage("--with \"PROGRAM [ARGS]...\"")
+        .subcommands(programs.iter().map(Entry::command));
+    let result = command.clone().try_get_matches_from(words);
+    let image = result.and_then(|matches| load(programs, matches.subcommand()));
+    image.map_err(|error| match error.kind() {
+        ErrorKind::DisplayHelp => error,
+        ErrorKind::MissingSubcommand => locate(error.kind(), "it names no program"),
+        kind => locate(kind, &explain_program(error, command).to_string()),
+    })
+}
+
+/// The command whose manual page is asked for.
+pub(super) fn find(mut command: Command, of: &[String]) -> Result<Command, clap::Error> {
+    command.build();
+    for name in of {
+        let Some(next) = command.find_subcommand(name).cloned() else {
+            let message = format!("there is no command '{name}' that could have a page");
+            return Err(command.error(ErrorKind::InvalidValue, message));
+        };
+        command = next;
+    }
+    Ok(command)
+}
+
+/// Makes an error of `clap`'s more helpful where we know more than it does.
+fn explain(mut error: clap::Error, mut command: Command, programs: &[Entry]) -> clap::Error {
+    command.build();
+    let boot = command
+        .find_subcommand("boot")
+        .expect("there is one")
+        .clone();
+    // Only the usage of boot has a PROGRAM.
+    let of_boot = matches!(error.get(ContextKind::Usage),
+        Some(ContextValue::StyledStr(usage)) if usage.to_string().contains("PROGRAM"));
+    match error.kind() {
+        ErrorKind::InvalidSubcommand | ErrorKind::MissingSubcommand if of_boot => {
+            return explain_program(error, boot);
+        }
+        ErrorKind::InvalidSubcommand => {
+            let name = text(&error, ContextKind::InvalidSubcommand);
+            if programs.iter().any(|entry| entry.name == name) {
+                let order = ContextValue::String(format!("boot {name}"));
+                error.insert(ContextKind::SuggestedSubcommand, order);
+            }
+        }
+        ErrorKind::UnknownArgument => {
+            let name = text(&error, ContextKind::InvalidArg);
+            let long = name
+                .strip_prefix("--")
+                .and_then(|name| name.split('=').next());
+            if !of_boot && boot.get_arguments().any(|arg| arg.get_long() == long) {
+                let tip = format!("{name} is an option of boot, and goes before the program");
+                let tip = ContextValue::StyledStrs(vec![tip.into()]);
+                error.insert(ContextKind::Suggested, tip);
+                error.remove(ContextKind::SuggestedArg);
+            }
+        }
+        _ => {}
+    }
+    error
+}
+
+/// Says that there is no such program, where that is what is wrong.
+fn explain_program(error: clap::Error, mut command: Command) -> clap::Error {
+    let message = match error.kind() {
+        ErrorKind::MissingSubcommand => "name a program to boot".to_string(),
+        ErrorKind::InvalidSubcommand => {
+            let name = text(&error, ContextKind::InvalidSubcommand);
+            let near = match error.get(ContextKind::SuggestedSubcommand) {
+                Some(ContextValue::Strings(names)) => names.last(),
+                Some(ContextValue::String(name)) => Some(name),
+                _ => None,
+            };
+            let near = near.map(|near| format!(": did you mean '{near}'?"));
+            format!("there is no program '{name}'{}", near.unwrap_or_default())
+        }
+        _ => return error,
+    };
+    command.error(
+        error.kind(),
+        format!("{message}\n\nThe command `list` shows what there is."),
+    )
+}
+
+fn text(error: &clap::Error, kind: ContextKind) -> String {
+    match error.get(kind) {
+        Some(ContextValue::String(text)) => text.clone(),
+        _ => String::new(),
+    }
+}
+
+fn whole<T: FromStr>(text: &str) -> Result<T, String> {
+    let largest = match size_of::<T>() {
+        4 => u64::from(u32::MAX),
+        _ => u64::MAX,
+    };
+    text.parse()
+        .map_err(|_| format!("it takes a whole number from 0 to {largest}"))
+}

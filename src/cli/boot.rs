@@ -1,0 +1,187 @@
+//! `boot`: the kernel's settings, interrupts, and how it ended as an exit code.
+
+use std::{
+    cell::RefCell,
+    hash::{BuildHasher, RandomState},
+    io::{self, Write},
+    panic,
+    process::{self, ExitCode},
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use clap::error::ErrorKind;
+use signal_hook::{consts::SIGINT, iterator::Signals};
+
+use super::{
+    FAILURE, Image,
+    args::{Boot, Policy, Tone},
+    log::{self, Log},
+    summary::Summary,
+};
+use crate::{DeviceId, Direction, Error, Kernel, Limit, Remote, Report, SimWorld, World};
+
+const DEADLOCK: u8 = 3;
+const LIMIT: u8 = 4;
+const INTERRUPTED: u8 = 130;
+
+/// Boots the programs and runs them to their end. An error is one of usage.
+pub(super) fn boot(
+    tone: &Tone,
+    options: &Boot,
+    images: Vec<Image>,
+) -> Result<ExitCode, clap::Error> {
+    let log = Log::new(tone, options);
+    log::install(log, options)
+        .map_err(|error| clap::Error::raw(ErrorKind::InvalidValue, error + "\n"))?;
+    if log.is_json() {
+        panic::set_hook(Box::new(move |panic| log.error(&panic.to_string())));
+    }
+    let summary = Rc::new(RefCell::new(Summary::default()));
+    let mut kernel = match kernel(options, &summary) {
+        Ok(kernel) => kernel,
+        Err(error) => {
+            log.error(&format!("cannot boot: {error}"));
+            return Ok(ExitCode::from(FAILURE));
+        }
+    };
+    let interrupted = Arc::new(AtomicBool::new(false));
+    if let Err(error) = listen(log, kernel.remote(), Arc::clone(&interrupted)) {
+        log.error(&format!("cannot listen for interrupts: {error}"));
+        return Ok(ExitCode::from(FAILURE));
+    }
+    if options.seed.is_none() {
+        let seed = kernel.seed();
+        log.note(&format!("seed {seed} (repeat with --seed {seed})"));
+    }
+    for image in images {
+        if let Err(errno) = image(&mut kernel) {
+            log.error(&format!("cannot boot: {errno}: raise --max-tasks"));
+            return Ok(ExitCode::from(LIMIT));
+        }
+    }
+    let result = kernel.run();
+    let now = kernel.now();
+    let mut code = explain(log, &result);
+    if interrupted.load(Ordering::Acquire) {
+        code = INTERRUPTED;
+    }
+    if options.summary {
+        summary.borrow_mut().show(log, now);
+    }
+    Ok(ExitCode::from(code))
+}
+
+fn kernel(options: &Boot, summary: &Rc<RefCell<Summary>>) -> Result<Kernel, Error> {
+    let seed = options.seed.unwrap_or_else(random_seed);
+    let mut builder = Kernel::builder().seed(seed).quantum(options.quantum);
+    if options.simulated {
+        builder = builder.world(Simulated(SimWorld::new(seed)));
+    }
+    match options.policy {
+        Policy::Fifo => {}
+    }
+    if let Some(tasks) = options.max_tasks {
+        builder = builder.max_tasks(tasks);
+    }
+    if let Some(ticks) = options.max_ticks {
+        builder = builder.max_ticks(ticks);
+    }
+    if let Some(time) = options.max_time {
+        builder = builder.max_time(time);
+    }
+    if options.summary {
+        builder = builder.tracer(Summary::tracer(summary));
+    }
+    builder.build()
+}
+
+/// A seed of its own for each run, short enough to be typed again.
+fn random_seed() -> u64 {
+    RandomState::new().hash_one(process::id()) % 1_000_000_000
+}
+
+/// Shuts the kernel down at the first interrupt, and ends the process at the second: a task that
+/// makes no trap hears of nothing.
+fn listen(log: Log, kernel: Remote, interrupted: Arc<AtomicBool>) -> io::Result<()> {
+    let mut signals = Signals::new([SIGINT])?;
+    thread::Builder::new()
+        .name("interrupts".into())
+        .spawn(move || {
+            for _ in signals.forever() {
+                if interrupted.swap(true, Ordering::AcqRel) {
+                    process::exit(INTERRUPTED.into());
+                }
+                log.note("interrupted: shutting down (again to end at once)");
+                kernel.shutdown();
+            }
+        })?;
+    Ok(())
+}
+
+/// Says why the kernel stopped, where that needs to be said, and answers the exit code.
+fn explain(log: Log, result: &Result<Report, Error>) -> u8 {
+    match result {
+        Ok(report) if report.failures == 0 => 0,
+        // Each has been warned of when it happened.
+        Ok(_) => FAILURE,
+        Err(Error::Deadlock(deadlock)) => {
+            log.error(&deadlock.to_string());
+            DEADLOCK
+        }
+        Err(Error::Limit(limit)) => {
+            let option = match limit {
+                Limit::Ticks(_) => "--max-ticks",
+                Limit::Time(_) => "--max-time",
+            };
+            log.error(&format!("{limit}: raise {option}"));
+            LIMIT
+        }
+        // Nobody reads the output to its end.
+        Err(Error::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => 0,
+        Err(error @ Error::Io(_)) => {
+            log.error(&error.to_string());
+            FAILURE
+        }
+    }
+}
+
+/// The simulated world, whose console is standard output.
+struct Simulated(SimWorld);
+
+impl World for Simulated {
+    fn now(&mut self) -> Duration {
+        self.0.now()
+    }
+
+    fn random(&mut self) -> u64 {
+        self.0.random()
+    }
+
+    fn reseed(&mut self, seed: u64) {
+        self.0.reseed(seed);
+    }
+
+    fn seed(&self) -> u64 {
+        self.0.seed()
+    }
+
+    fn print(&mut self, text: &str) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes())?;
+        out.flush()
+    }
+
+    fn wait(
+        &mut self,
+        deadline: Option<Duration>,
+        ready: &mut Vec<(DeviceId, Direction)>,
+    ) -> io::Result<()> {
+        self.0.wait(deadline, ready)
+    }
+}

@@ -1,0 +1,308 @@
+//! What goes to standard error: messages of the command line, and the lines that a [`Layer`] makes
+//! of `tracing` events. Both as text for people, or as a JSON object a line.
+
+use std::{
+    env, fmt,
+    io::{self, Write},
+    process,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use anstyle::{AnsiColor, Style};
+use clap::ColorChoice;
+use serde_json::{Map, Value};
+use tracing::{
+    Event, Level, Subscriber,
+    field::{Field, Visit},
+    span::{Attributes, Id},
+};
+use tracing_subscriber::{
+    EnvFilter, Layer,
+    layer::{Context, SubscriberExt},
+    registry::LookupSpan,
+};
+
+use super::args::{Boot, Format, Tone};
+use crate::Nanos;
+
+/// What a bare `--trace` shows.
+const TRACE: &str = "trapline::kernel=trace,trapline::device=trace";
+/// The targets of the kernel's own events, which carry a time.
+const KERNEL: [&str; 4] = [
+    "trapline::kernel",
+    "trapline::device",
+    "trapline::sched",
+    "trapline::console",
+];
+
+/// Standard error, as the options want it.
+#[derive(Clone, Copy)]
+pub(super) struct Log {
+    format: Format,
+    colored: bool,
+    quiet: bool,
+    verbose: u8,
+}
+
+impl Log {
+    /// As the options before `boot` and after it want it; the latter count more.
+    pub(super) fn new(outer: &Tone, options: &Boot) -> Self {
+        let inner = &options.tone;
+        match inner.color.or(outer.color) {
+            None | Some(ColorChoice::Auto) => {}
+            Some(ColorChoice::Always) => anstream::ColorChoice::Always.write_global(),
+            Some(ColorChoice::Never) => anstream::ColorChoice::Never.write_global(),
+        }
+        let choice = anstream::AutoStream::choice(&io::stderr());
+        Self {
+            format: options.log_format,
+            colored: choice != anstream::ColorChoice::Never,
+            quiet: inner.quiet || outer.quiet,
+            verbose: inner.verbose.max(outer.verbose),
+        }
+    }
+
+    /// Says something that may be kept quiet.
+    pub(super) fn note(self, message: &str) {
+        if self.quiet {
+            return;
+        }
+        match self.format {
+            Format::Json => self.json(&message_line(Level::INFO, message)),
+            Format::Text => {
+                let dim = self.style(Style::new().dimmed());
+                tell(&format!("{dim}{message}{dim:#}\n"));
+            }
+        }
+    }
+
+    /// Says what went wrong.
+    pub(super) fn error(self, message: &str) {
+        match self.format {
+            Format::Json => self.json(&message_line(Level::ERROR, message)),
+            Format::Text => {
+                let red = self.style(AnsiColor::Red.on_default().bold());
+                tell(&format!("{red}error:{red:#} {message}\n"));
+            }
+        }
+    }
+
+    /// Whether standard error is to hold nothing but JSON.
+    pub(super) fn is_json(self) -> bool {
+        self.format == Format::Json
+    }
+
+    pub(super) fn json(self, line: &Map<String, Value>) {
+        tell(&(json(line) + "\n"));
+    }
+
+    fn style(self, style: Style) -> Style {
+        if self.colored { style } else { Style::new() }
+    }
+}
+
+/// Writes to standard error. There is nobody to tell that nobody listens.
+pub(super) fn tell(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
+fn message_line(level: Level, message: &str) -> Map<String, Value> {
+    let mut line = Map::new();
+    line.insert("level".into(), level.as_str().into());
+    line.insert("target".into(), "trapline::cli".into());
+    line.insert("message".into(), message.into());
+    line
+}
+
+fn json(line: &Map<String, Value>) -> String {
+    serde_json::to_string(line).expect("a map of plain values is JSON")
+}
+
+/// Shows `tracing` events from now on, as far as the options and `RUST_LOG` want them.
+pub(super) fn install(log: Log, options: &Boot) -> Result<(), String> {
+    let level = match (log.quiet, log.verbose) {
+        (true, _) => "error",
+        (_, 0) => "warn",
+        (_, 1) => "info",
+        _ => "debug",
+    };
+    let environment = env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default();
+    let trace = options.trace.as_deref().map_or("", |filter| match filter {
+        "" => TRACE,
+        filter => filter,
+    });
+    for (origin, filter) in [("RUST_LOG", &*environment), ("--trace", trace)] {
+        if let Err(error) = EnvFilter::builder().parse(filter) {
+            return Err(format!(
+                "{origin}={filter} is not a filter: {error}\n\n\
+                 A filter is a list like `info,trapline::sched=trace`."
+            ));
+        }
+    }
+    // What is said later of the same target counts.
+    let filters = [level, &environment, trace];
+    let filters = filters.into_iter().filter(|filter| !filter.is_empty());
+    let filter = filters.collect::<Vec<_>>().join(",");
+    let filter = EnvFilter::builder().parse_lossy(filter);
+    let lines = Lines {
+        log,
+        at: Mutex::new(None),
+    };
+    // A binary that has a subscriber of its own keeps it.
+    let _ = tracing::subscriber::set_global_default(
+        tracing_subscriber::registry().with(filter).with(lines),
+    );
+    Ok(())
+}
+
+/// The layer that makes a line of each event.
+struct Lines {
+    log: Log,
+    /// The time since boot, of the kernel's last event: whatever comes next happens then.
+    at: Mutex<Option<Value>>,
+}
+
+/// What a span says of the task it stands for.
+struct Fields(Map<String, Value>);
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        if let Some(span) = context.span(id)
+            && KERNEL.contains(&span.metadata().target())
+        {
+            let mut fields = Fields(Map::new());
+            attributes.record(&mut fields);
+            span.extensions_mut().insert(fields);
+        }
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        let (target, level) = (event.metadata().target(), *event.metadata().level());
+        let of_kernel = KERNEL.contains(&target);
+        let mut fields = Fields(Map::new());
+        event.record(&mut fields);
+        let Fields(mut line) = fields;
+        // The kernel's events say which task they are about; a program's happen within a span.
+        let spans = context.event_scope(event).filter(|_| !of_kernel);
+        for span in spans.into_iter().flatten() {
+            if let Some(Fields(task)) = span.extensions().get() {
+                line.extend(task.clone());
+            }
+        }
+        let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
+        match line.get("at") {
+            Some(now) if of_kernel => *at = Some(now.clone()),
+            _ => line.extend(at.clone().map(|at| ("at".into(), at))),
+        }
+        let text = match self.log.format {
+            Format::Json => {
+                line.insert("level".into(), level.as_str().into());
+                line.insert("target".into(), target.into());
+                json(&line)
+            }
+            Format::Text => self.text(target, level, &line),
+        };
+        if let Err(error) = io::stderr().write_all((text + "\n").as_bytes())
+            && error.kind() == io::ErrorKind::BrokenPipe
+        {
+            // Nobody reads the trace to its end: no reason to go on, and no error.
+            process::exit(0);
+        }
+    }
+}
+
+impl Lines {
+    fn text(&self, target: &str, level: Level, line: &Map<String, Value>) -> String {
+        let of_kernel = KERNEL.contains(&target);
+        let mut text = match line.get("at").and_then(Value::as_f64) {
+            Some(at) => self.columns(at, line),
+            None => String::new(),
+        };
+        if level != Level::TRACE || !of_kernel {
+            let (name, color) = match level {
+                Level::ERROR => ("error", AnsiColor::Red),
+                Level::WARN => ("warning", AnsiColor::Yellow),
+                Level::INFO => ("info", AnsiColor::Green),
+                Level::DEBUG => ("debug", AnsiColor::Blue),
+                Level::TRACE => ("trace", AnsiColor::Blue),
+            };
+            let style = self.log.style(color.on_default().bold());
+            text += &format!("{style}{name}:{style:#} ");
+        }
+        let message = field(line, "message");
+        if of_kernel {
+            text += &aligned(&message, &field(line, "reply"));
+            return text;
+        }
+        text += &format!("{target}: {message}");
+        for (key, value) in line {
+            if !["at", "tid", "comm", "message"].contains(&key.as_str()) {
+                text += &format!(" {key}={value}");
+            }
+        }
+        text
+    }
+
+    /// When, and which task.
+    fn columns(&self, at: f64, line: &Map<String, Value>) -> String {
+        const COLORS: [AnsiColor; 5] = [
+            AnsiColor::Cyan,
+            AnsiColor::Magenta,
+            AnsiColor::Green,
+            AnsiColor::Blue,
+            AnsiColor::Yellow,
+        ];
+        let at = Nanos::from(Duration::from_secs_f64(at));
+        let tid = line.get("tid").and_then(Value::as_u64).unwrap_or(0);
+        let name = field(line, "comm").replace(char::is_control, "?");
+        let dim = self.log.style(Style::new().dimmed());
+        let color = COLORS[(tid % COLORS.len() as u64) as usize].on_default();
+        let color = self.log.style(color);
+        format!("{dim}{at:.6}{dim:#} {color}{tid:>4} {name:<12}{color:#} ")
+    }
+}
+
+/// Puts the replies below one another, like `strace`.
+fn aligned(message: &str, reply: &str) -> String {
+    let call = message.strip_suffix(reply);
+    match call.and_then(|call| call.strip_suffix(" = ")) {
+        Some(call) => format!("{call:<28} = {reply}"),
+        None => message.to_string(),
+    }
+}
+
+fn field(line: &Map<String, Value>, name: &str) -> String {
+    match line.get(name) {
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+        None => String::new(),
+    }
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.0
+            .insert(field.name().into(), format!("{value:?}").into());
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name().into(), value.into());
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.0.insert(field.name().into(), value.into());
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.0.insert(field.name().into(), value.into());
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.0.insert(field.name().into(), value.into());
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.0.insert(field.name().into(), value.into());
+    }
+}

@@ -1,0 +1,184 @@
+//! The tables of `--summary`: what each task did, and what each call came to.
+
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
+
+use comfy_table::{CellAlignment, Table, presets};
+use serde_json::{Map, Value};
+
+use super::log::{self, Log};
+use crate::{Event, Fact, Nanos, Reply, Tid};
+
+/// Counts what happens; a tracer and the command line share it.
+#[derive(Default)]
+pub(super) struct Summary {
+    tasks: BTreeMap<Tid, Task>,
+    calls: BTreeMap<&'static str, Call>,
+    ticks: u64,
+}
+
+#[derive(Default)]
+struct Task {
+    name: String,
+    exit: Option<String>,
+    traps: u64,
+    ticks: u64,
+    blocked: Duration,
+    /// Its last call.
+    call: &'static str,
+    /// Since when it has been blocked on it.
+    since: Option<Duration>,
+}
+
+#[derive(Default)]
+struct Call {
+    count: u64,
+    errors: u64,
+    blocked: Duration,
+}
+
+/// A table, before it is known whether people or programs will read it.
+struct Report<const N: usize> {
+    of: &'static str,
+    columns: [&'static str; N],
+    rows: Vec<[Value; N]>,
+}
+
+impl Summary {
+    /// A tracer that counts into `summary`.
+    pub(super) fn tracer(summary: &Rc<RefCell<Self>>) -> impl FnMut(&Event<'_>) + use<> {
+        let summary = Rc::clone(summary);
+        move |event| summary.borrow_mut().count(event)
+    }
+
+    fn count(&mut self, event: &Event<'_>) {
+        if event.tid == Tid::KERNEL {
+            return;
+        }
+        let task = self.tasks.entry(event.tid).or_default();
+        match event.fact {
+            Fact::Spawned { name, .. } => task.name = name.to_string(),
+            Fact::Resumed => {
+                task.ticks += 1;
+                self.ticks += 1;
+            }
+            Fact::Trapped { call, .. } => {
+                task.traps += 1;
+                task.call = call.name();
+                self.calls.entry(task.call).or_default().count += 1;
+            }
+            Fact::Replied { reply, .. } => {
+                if let Reply::Err(_) | Reply::Io = reply {
+                    self.calls.entry(task.call).or_default().errors += 1;
+                }
+            }
+            Fact::Blocked { .. } => task.since = Some(event.at),
+            Fact::Woken { .. } => self.unblock(event.tid, event.at),
+            Fact::Exited { exit } => {
+                task.exit = Some(exit.to_string());
+                self.unblock(event.tid, event.at);
+            }
+            Fact::DeviceIo { .. }
+            | Fact::Console { .. }
+            | Fact::Reaped
+            | Fact::ClockJumped { .. } => {}
+        }
+    }
+
+    fn unblock(&mut self, tid: Tid, now: Duration) {
+        if let Some(task) = self.tasks.get_mut(&tid)
+            && let Some(since) = task.since.take()
+        {
+            let span = now.saturating_sub(since);
+            task.blocked += span;
+            self.calls.entry(task.call).or_default().blocked += span;
+        }
+    }
+
+    /// Shows it all, as of `now`.
+    pub(super) fn show(&mut self, log: Log, now: Duration) {
+        let blocked: Vec<Tid> = self.tasks.keys().copied().collect();
+        for tid in blocked {
+            self.unblock(tid, now);
+        }
+        let traps: u64 = self.calls.values().map(|call| call.count).sum();
+        let mut tasks = Report {
+            of: "task",
+            columns: ["tid", "task", "ticks", "traps", "blocked", "exit"],
+            rows: Vec::new(),
+        };
+        for (tid, task) in &self.tasks {
+            let alive = || "none: it was alive".to_string();
+            tasks.rows.push([
+                u64::from(*tid).into(),
+                task.name.clone().into(),
+                task.ticks.into(),
+                task.traps.into(),
+                seconds(task.blocked),
+                task.exit.clone().unwrap_or_else(alive).into(),
+            ]);
+        }
+        let mut calls = Report {
+            of: "call",
+            columns: ["call", "count", "errors", "blocked"],
+            rows: Vec::new(),
+        };
+        for (name, call) in &self.calls {
+            calls.rows.push([
+                (*name).into(),
+                call.count.into(),
+                call.errors.into(),
+                seconds(call.blocked),
+            ]);
+        }
+        tasks.show(log);
+        calls.show(log);
+        if !log.is_json() {
+            let (n, now) = (self.tasks.len(), Nanos::from(now));
+            let ticks = self.ticks;
+            log::tell(&format!(
+                "\ntasks {n}, ticks {ticks}, traps {traps}, time {now:.6}\n"
+            ));
+        }
+    }
+}
+
+fn seconds(span: Duration) -> Value {
+    span.as_secs_f64().into()
+}
+
+impl<const N: usize> Report<N> {
+    fn show(self, log: Log) {
+        if log.is_json() {
+            for row in self.rows {
+                let cells = self.columns.iter().map(ToString::to_string).zip(row);
+                let mut line: Map<String, Value> = cells.collect();
+                line.insert("summary".into(), self.of.into());
+                log.json(&line);
+            }
+            return;
+        }
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING).set_header(self.columns);
+        for row in &self.rows {
+            table.add_row(row.iter().map(cell));
+        }
+        for (at, value) in self.rows.first().into_iter().flatten().enumerate() {
+            if value.is_number()
+                && let Some(column) = table.column_mut(at)
+            {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        log::tell(&format!("\n{}\n", table.trim_fmt()));
+    }
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.escape_debug().to_string(),
+        Value::Number(number) if number.is_f64() => {
+            format!("{:.6}s", number.as_f64().unwrap_or(0.0))
+        }
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,53 @@
+//! Splits a line into words as a shell does, quotes and backslashes included, and nothing else.
+
+/// The words of `line`. Between single quotes everything is itself; elsewhere a backslash makes
+/// the next character so.
+pub(super) fn split(line: &str) -> Result<Vec<String>, &'static str> {
+    let mut words = Vec::new();
+    // A word begins with its first character or quote, so that '' is one too.
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    let mut rest = line.chars();
+    while let Some(c) = rest.next() {
+        match (quote, c) {
+            (None, c) if c.is_whitespace() => words.extend(word.take()),
+            (None, '\'' | '"') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (Some(open), c) if c == open => quote = None,
+            (None | Some('"'), '\\') => {
+                let next = rest.next().ok_or("nothing follows the last backslash")?;
+                word.get_or_insert_default().push(next);
+            }
+            (_, c) => word.get_or_insert_default().push(c),
+        }
+    }
+    if quote.is_some() {
+        return Err("a quote is not closed");
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split;
+
+    #[test]
+    fn words_are_split_as_by_a_shell() {
+        let words = |line| split(line).map(|words| words.join("|"));
+        assert_eq!(words("  alive --every  2s "), Ok("alive|--every|2s".into()));
+        assert_eq!(
+            words(r#"a 'b "c\' "d 'e" f\ g"#),
+            Ok(r#"a|b "c\|d 'e|f g"#.into())
+        );
+        assert_eq!(
+            words(r#"--prefix='' "" x"y"z"#),
+            Ok("--prefix=||xyz".into())
+        );
+        assert_eq!(words(""), Ok(String::new()));
+        assert_eq!(words("a 'b"), Err("a quote is not closed"));
+        assert_eq!(words("a\\"), Err("nothing follows the last backslash"));
+    }
+}

@@ -1,0 +1,949 @@
+//! The command line, as its users meet it: the built binary, run as a process.
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader, Read, Write},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio},
+    sync::mpsc::{self, Receiver},
+    thread,
+    time::Duration,
+};
+
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
+use serde_json::Value;
+use socket2::SockRef;
+
+// ---- tools
+
+/// A command that the environment of the tests does not change.
+fn trapline(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trapline"));
+    command.args(args).stdin(Stdio::null());
+    for variable in ["RUST_LOG", "NO_COLOR", "CLICOLOR_FORCE", "CLICOLOR"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+/// Runs it to its end: the exit code, standard output and standard error.
+fn run(args: &[&str]) -> (i32, String, String) {
+    texts(trapline(args).output().expect("it runs"))
+}
+
+fn texts(output: Output) -> (i32, String, String) {
+    let text = |bytes| String::from_utf8(bytes).expect("it is text");
+    (
+        output.status.code().expect("no signal ended it"),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+/// What a program prints in the simulated world.
+fn transcript(args: &[&str]) -> String {
+    let boot = ["boot", "--virtual", "--seed", "1"];
+    let (code, out, err) = run(&[&boot, args].concat());
+    assert_eq!((code, &*err), (0, ""));
+    out
+}
+
+fn lines(times: usize, text: &str) -> String {
+    text.repeat(times)
+}
+
+/// A process that is still running. One that does not end is killed after a while.
+struct Running {
+    child: Child,
+    out: Option<BufReader<ChildStdout>>,
+    err: Option<BufReader<ChildStderr>>,
+}
+
+impl Running {
+    fn start(command: &mut Command) -> Self {
+        let mut child = command.spawn().expect("it runs");
+        let out = child.stdout.take().map(BufReader::new);
+        let err = child.stderr.take().map(BufReader::new);
+        Self { child, out, err }
+    }
+
+    fn with_pipes(args: &[&str]) -> Self {
+        let mut command = trapline(args);
+        Self::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
+    }
+
+    fn with_stderr(args: &[&str]) -> Self {
+        let mut command = trapline(args);
+        Self::start(command.stdout(Stdio::null()).stderr(Stdio::piped()))
+    }
+
+    fn out_line(&mut self) -> String {
+        line(self.out.as_mut().expect("it is piped"))
+    }
+
+    fn err_line(&mut self) -> String {
+        line(self.err.as_mut().expect("it is piped"))
+    }
+
+    fn interrupt(&self) {
+        kill_process(self.pid(), Signal::INT).expect("it can be reached");
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Its exit code; what it still wrote to standard error.
+    fn end(mut self) -> (Option<i32>, String) {
+        let (ended, end) = mpsc::channel::<()>();
+        let pid = self.pid();
+        let watchdog = thread::spawn(move || {
+            if end.recv_timeout(Duration::from_secs(60)) == Err(mpsc::RecvTimeoutError::Timeout) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        });
+        let drain = self
+            .out
+            .take()
+            .map(|mut out| thread::spawn(move || io::copy(&mut out, &mut io::sink())));
+        let mut rest = String::new();
+        if let Some(err) = &mut self.err {
+            err.read_to_string(&mut rest).expect("it is text");
+        }
+        let code = self.child.wait().expect("it ends").code();
+        drop(ended);
+        watchdog.join().expect("the watchdog ends");
+        if let Some(drain) = drain {
+            drain
+                .join()
+                .expect("the pipe ends")
+                .expect("it can be read");
+        }
+        (code, rest)
+    }
+}
+
+fn line(from: &mut impl BufRead) -> String {
+    let mut line = String::new();
+    from.read_line(&mut line).expect("it is text");
+    assert!(line.ends_with('\n'), "it ended early: {line:?}");
+    line
+}
+
+/// A standard output that nobody reads.
+fn closed_pipe() -> Stdio {
+    let (reader, writer) = io::pipe().expect("there are descriptors left");
+    drop(reader);
+    writer.into()
+}
+
+// ---- transcripts
+
+#[test]
+fn parts() {
+    assert_eq!(transcript(&["parts"]), "Part 1\nPart 2\n");
+}
+
+#[test]
+fn multitask_takes_turns() {
+    let out = transcript(&["multitask", "--foo", "2", "--bar", "2"]);
+    assert_eq!(
+        out,
+        "I'm foo\nI'm bar\nI'm foo\nI'm bar\nTask 1 terminated\nTask 2 terminated\n"
+    );
+}
+
+#[test]
+fn multitask_ends_one_task_before_the_other() {
+    let out = transcript(&["multitask", "--foo", "10", "--bar", "5"]);
+    let both = lines(5, "I'm foo\nI'm bar\n");
+    let foo = lines(4, "I'm foo\n");
+    assert_eq!(
+        out,
+        format!("{both}I'm foo\nTask 2 terminated\n{foo}Task 1 terminated\n")
+    );
+}
+
+#[test]
+fn tids() {
+    let both = lines(5, "I'm foo 1\nI'm bar 2\n");
+    let bar = lines(5, "I'm bar 2\n");
+    assert_eq!(
+        transcript(&["tids"]),
+        format!("{both}Task 1 terminated\n{bar}Task 2 terminated\n")
+    );
+}
+
+#[test]
+fn kill() {
+    let foo = lines(5, "I'm foo 2\n");
+    assert_eq!(
+        transcript(&["kill"]),
+        format!("{foo}Task 2 terminated\nmain done\nTask 1 terminated\n")
+    );
+}
+
+#[test]
+fn wait() {
+    let foo = lines(5, "I'm foo 2\n");
+    assert_eq!(
+        transcript(&["wait"]),
+        format!("Waiting for child\n{foo}Task 2 terminated\nChild done\nTask 1 terminated\n")
+    );
+}
+
+#[test]
+fn alive() {
+    assert_eq!(
+        transcript(&["alive", "--count", "3"]),
+        lines(3, "I'm alive\n")
+    );
+}
+
+#[test]
+fn countdown() {
+    let mut expected = String::new();
+    for n in 0..20 {
+        if n % 4 == 0 {
+            expected += &format!("Down {}\n", 5 - n / 4);
+        }
+        expected += &format!("Up {n}\n");
+    }
+    assert_eq!(transcript(&["countdown"]), expected);
+}
+
+#[test]
+fn subroutines() {
+    assert_eq!(
+        transcript(&["subroutines"]),
+        "small_step 123\nmain_step 12300\n"
+    );
+}
+
+#[test]
+fn sleepers_sleep_at_the_same_time() {
+    let out = transcript(&["sleepers"]);
+    let words: Vec<&str> = out.split_whitespace().collect();
+    assert_eq!(words[..4], ["1000", "tasks", "slept", "for"]);
+    let sum: f64 = words[4].trim_end_matches('s').parse().unwrap();
+    let took: f64 = words[6].trim_end_matches("ms").parse().unwrap();
+    assert!((400.0..600.0).contains(&sum), "{out}");
+    assert!((900.0..1000.0).contains(&took), "{out}");
+    assert_eq!(out, transcript(&["sleepers"]), "a seed is a run");
+}
+
+// ---- commands
+
+#[test]
+fn list_shows_the_first_line_of_each_help() {
+    let (code, out, err) = run(&["list"]);
+    assert_eq!((code, &*err), (0, ""));
+    assert_eq!(out.lines().count(), 11);
+    assert!(out.starts_with("parts        A task in two parts"), "{out}");
+}
+
+#[test]
+fn help_has_examples() {
+    for args in [["--help"].as_slice(), &["boot", "--help"]] {
+        let (code, out, _) = run(args);
+        assert_eq!(code, 0);
+        assert!(out.contains("Examples:\n  trapline "), "{out}");
+    }
+    let (code, out, _) = run(&["boot", "echo", "--help"]);
+    assert_eq!(code, 0);
+    assert!(out.contains("Usage: trapline boot echo [OPTIONS]"), "{out}");
+}
+
+#[test]
+fn completions_and_manual_pages_are_printed() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let (code, out, _) = run(&["completions", shell]);
+        assert_eq!(code, 0);
+        assert!(out.contains("multitask"), "{shell} knows the programs");
+    }
+    let (code, out, _) = run(&["man"]);
+    assert_eq!(code, 0);
+    assert!(out.contains(".TH trapline 1"), "{out}");
+    let (code, out, _) = run(&["man", "boot", "echo"]);
+    assert_eq!(code, 0);
+    assert!(out.contains("\\-\\-prefix"), "{out}");
+}
+
+#[test]
+fn with_boots_other_programs_beside_the_first() {
+    let (code, out, err) = run(&[
+        "boot",
+        "--virtual",
+        "-q",
+        "--with",
+        "alive --count 2 --every '1s'",
+        "--with",
+        "parts",
+        "alive",
+        "--count",
+        "1",
+    ]);
+    assert_eq!((code, &*err), (0, ""));
+    assert_eq!(out, "I'm alive\nI'm alive\nPart 1\nPart 2\nI'm alive\n");
+}
+
+#[test]
+fn a_random_seed_is_printed_and_repeats_the_run() {
+    let (_, first, err) = run(&["boot", "--virtual", "sleepers", "--count", "10"]);
+    let seed = err
+        .strip_prefix("seed ")
+        .unwrap()
+        .split(' ')
+        .next()
+        .unwrap();
+    let again = format!("seed {seed} (repeat with --seed {seed})\n");
+    assert_eq!(err, again);
+    let (_, second, err) = run(&[
+        "boot",
+        "--virtual",
+        "--seed",
+        seed,
+        "sleepers",
+        "--count",
+        "10",
+    ]);
+    assert_eq!((first, &*err), (second, ""));
+}
+
+// ---- exit codes and messages
+
+#[test]
+fn a_failed_task_is_exit_code_1() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = taken.local_addr().unwrap().to_string();
+    let args = ["boot", "--seed", "1", "echo", "--addr", &addr];
+    let (code, out, err) = run(&args);
+    assert_eq!((code, &*out), (1, ""));
+    assert!(
+        err.starts_with(&format!(
+            "warning: task 1 \"echo\" failed: cannot listen at {addr}: Address"
+        )) && err.ends_with("(see --addr)\n"),
+        "{err}"
+    );
+    let (code, _, err) = run(&[["boot", "-q"].as_slice(), &args[1..]].concat());
+    assert_eq!((code, &*err), (1, ""));
+}
+
+#[test]
+fn a_console_that_is_full_is_exit_code_1() {
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let output = trapline(&["boot", "-q", "parts"])
+        .stdout(full)
+        .output()
+        .unwrap();
+    let (code, _, err) = texts(output);
+    assert_eq!(code, 1);
+    assert!(
+        err.starts_with("error: the world failed: No space"),
+        "{err}"
+    );
+}
+
+#[test]
+fn usage_is_exit_code_2_and_says_what_to_do() {
+    let cases: &[(&[&str], &str)] = &[
+        (&[], "Examples:"),
+        (&["boot"], "Programs:"),
+        (&["bot"], "'boot'"),
+        (&["echo"], "'boot echo'"),
+        (
+            &["boot", "ehco"],
+            "there is no program 'ehco': did you mean 'echo'?",
+        ),
+        (
+            &["boot", "xyzzy"],
+            "there is no program 'xyzzy'\n\nThe command `list`",
+        ),
+        (&["boot", "--virtual"], "name a program to boot"),
+        (
+            &["boot", "parts", "--virtual"],
+            "--virtual is an option of boot, and goes before the program",
+        ),
+        (&["boot", "multitask", "--fo", "3"], "'--foo'"),
+        (
+            &["boot", "--seed", "abc", "parts"],
+            "'abc' for '--seed <N>': it takes a whole number",
+        ),
+        (
+            &["boot", "--seed", "-1", "parts"],
+            "'-1' for '--seed <N>': it takes a whole number",
+        ),
+        (
+            &["boot", "--max-time", "10", "parts"],
+            "such as 500ms, 10s or 2m",
+        ),
+        (
+            &["boot", "--policy", "lifo", "parts"],
+            "possible values: fifo",
+        ),
+        (
+            &["boot", "--trace=a=b", "parts"],
+            "--trace=a=b is not a filter",
+        ),
+        (
+            &["boot", "--with", "ehco", "parts"],
+            "in --with \"ehco\": there is no program 'ehco': did you mean 'echo'?",
+        ),
+        (
+            &["boot", "--with", "alive --evry 1s", "parts"],
+            "in --with \"alive --evry 1s\": unexpected argument '--evry'",
+        ),
+        (
+            &["boot", "--with", "alive 'x", "parts"],
+            "in --with \"alive 'x\": a quote is not closed",
+        ),
+        (
+            &["boot", "--with", "", "parts"],
+            "in --with \"\": it names no program",
+        ),
+        (&["boot", "http-get", "https://a/"], "try http://"),
+        (&["boot", "http-get", "a b"], "it begins with http://"),
+        (&["man", "boot", "nothing"], "no command 'nothing'"),
+    ];
+    for (args, message) in cases {
+        let (code, out, err) = run(args);
+        assert_eq!((code, &*out), (2, ""), "{args:?}");
+        assert!(err.contains(message), "{args:?}: {err}");
+    }
+    let output = trapline(&["boot", "parts"]).env("RUST_LOG", "a=b").output();
+    let (code, _, err) = texts(output.unwrap());
+    assert_eq!(code, 2);
+    assert!(err.contains("RUST_LOG=a=b is not a filter"), "{err}");
+}
+
+#[test]
+fn a_deadlock_is_exit_code_3() {
+    let (code, out, err) = run(&["boot", "-q", "alive", "--every", "1000years"]);
+    assert_eq!((code, &*out), (3, "I'm alive\n"));
+    assert_eq!(
+        err,
+        "error: deadlock: no task is ready, and nothing can make one ready\n  \
+         tid 1 \"alive\" waits for nothing: it sleeps for ever, since 00:00.000\n"
+    );
+}
+
+#[test]
+fn a_limit_is_exit_code_4() {
+    let (code, _, err) = run(&["boot", "-q", "--virtual", "--max-ticks", "3", "alive"]);
+    assert_eq!(code, 4);
+    assert_eq!(
+        err,
+        "error: the limit of 3 ticks is reached: raise --max-ticks\n"
+    );
+    let (code, _, err) = run(&["boot", "-q", "--virtual", "--max-time", "1m", "alive"]);
+    assert_eq!(code, 4);
+    assert_eq!(
+        err,
+        "error: the limit of 60s is reached: raise --max-time\n"
+    );
+    let (code, _, err) = run(&["boot", "-q", "--max-tasks", "1", "--with", "parts", "parts"]);
+    assert_eq!(code, 4);
+    assert_eq!(
+        err,
+        "error: cannot boot: too many live tasks: raise --max-tasks\n"
+    );
+}
+
+// ---- closed pipes
+
+#[test]
+fn an_output_that_nobody_reads_is_no_error() {
+    let cases: &[&[&str]] = &[
+        &["list"],
+        &["--help"],
+        &["man"],
+        &["completions", "zsh"],
+        &["boot", "-q", "parts"],
+        &["boot", "-q", "--virtual", "alive"],
+        &["boot", "-q", "multitask", "--foo", "4294967295"],
+    ];
+    for args in cases {
+        let output = trapline(args).stdout(closed_pipe()).output().unwrap();
+        assert_eq!(texts(output), (0, String::new(), String::new()), "{args:?}");
+    }
+}
+
+#[test]
+fn a_trace_that_is_read_to_a_part_ends_the_run() {
+    let mut run = Running::with_stderr(&["boot", "--virtual", "--trace", "alive"]);
+    run.err_line();
+    run.err = None;
+    assert_eq!(run.end().0, Some(0));
+}
+
+#[test]
+fn messages_that_nobody_reads_are_no_error() {
+    let cases: &[(&[&str], i32)] = &[
+        (&["boot", "parts"], 0),
+        (&["boot", "--summary", "parts"], 0),
+        (&["boot", "--virtual", "--max-ticks", "3", "alive"], 4),
+        (&["boot", "nothing"], 2),
+    ];
+    for (args, code) in cases {
+        let status = trapline(args)
+            .stdout(Stdio::null())
+            .stderr(closed_pipe())
+            .status();
+        assert_eq!(status.unwrap().code(), Some(*code), "{args:?}");
+    }
+}
+
+// ---- watching
+
+#[test]
+fn trace_reads_like_strace() {
+    let (code, _, err) = run(&["boot", "--virtual", "--seed", "1", "--trace", "tids"]);
+    assert_eq!(code, 0);
+    let tids = "00:00.000000    1 tids         yield()                      = ok\n";
+    let bar = "00:00.000000    2 bar          yield()                      = ok\n";
+    let expected = [
+        "00:00.000000    1 tids         spawned by the host\n",
+        "00:00.000000    1 tids         get_tid()                    = 1\n",
+        "00:00.000000    2 bar          spawned by 1\n",
+        "00:00.000000    1 tids         new_task(\"bar\")              = 2\n",
+        "00:00.000000    2 bar          get_tid()                    = 2\n",
+        &lines(5, &[tids, bar].concat()),
+        "00:00.000000    1 tids         exited: done\n",
+        "00:00.000000    1 tids         reaped\n",
+        &lines(5, bar),
+        "00:00.000000    2 bar          exited: done\n",
+        "00:00.000000    2 bar          reaped\n",
+    ];
+    assert_eq!(err, expected.concat());
+}
+
+#[test]
+fn trace_shows_when_a_call_blocks_and_when_it_is_answered() {
+    let (_, _, err) = run(&[
+        "boot",
+        "--virtual",
+        "--seed",
+        "1",
+        "--trace",
+        "alive",
+        "--count",
+        "1",
+    ]);
+    let expected = "\
+00:00.000000    1 alive        spawned by the host
+00:00.000000    1 alive        sleep(1s) ...
+00:01.000000    1 alive        ... sleep(1s)                = ok
+00:01.000000    1 alive        exited: done
+00:01.000000    1 alive        reaped
+";
+    assert_eq!(err, expected);
+}
+
+#[test]
+fn trace_takes_a_filter_and_so_does_the_environment() {
+    let (_, _, err) = run(&[
+        "boot",
+        "-q",
+        "--virtual",
+        "--trace=trapline::sched=trace",
+        "parts",
+    ]);
+    let turn = "00:00.000000    1 parts        resumed\n";
+    assert_eq!(err, lines(2, turn));
+    let mut command = trapline(&["boot", "-q", "--virtual", "parts"]);
+    let output = command.env("RUST_LOG", "trapline::sched=trace").output();
+    assert_eq!(texts(output.unwrap()).2, lines(2, turn));
+}
+
+#[test]
+fn json_is_an_object_a_line() {
+    let (code, _, err) = run(&[
+        "boot",
+        "--virtual",
+        "--trace",
+        "--log-format",
+        "json",
+        "--summary",
+        "wait",
+    ]);
+    assert_eq!(code, 0);
+    let mut of_two = 0;
+    for line in err.lines() {
+        let object: Value = serde_json::from_str(line).expect("each line is JSON");
+        assert!(object.is_object(), "{line}");
+        assert!(line.matches("\"tid\":").count() <= 1, "{line}");
+        of_two += usize::from(object["tid"] == 2 && object["comm"] == "foo");
+    }
+    assert_eq!(of_two, 9, "{err}");
+    assert!(err.contains(r#""call":"wait_task(2)","#), "{err}");
+    assert!(
+        err.contains(r#""call":"yield","count":5,"errors":0,"summary":"call""#),
+        "{err}"
+    );
+}
+
+#[test]
+fn colours_are_for_terminals_unless_they_are_wanted() {
+    let colored = |args: &[&str], environment: &[&str]| {
+        let mut command = trapline(&[args, &["boot", "--virtual", "--trace", "parts"]].concat());
+        command.envs(environment.iter().map(|name| (name, "1")));
+        texts(command.output().unwrap()).2.contains('\x1b')
+    };
+    assert!(!colored(&[], &[]));
+    assert!(colored(&["--color", "always"], &[]));
+    assert!(colored(&["--color", "always"], &["NO_COLOR"]));
+    assert!(colored(&[], &["CLICOLOR_FORCE"]));
+    assert!(!colored(&["--color", "never"], &["CLICOLOR_FORCE"]));
+    assert!(!colored(&[], &["CLICOLOR_FORCE", "NO_COLOR"]));
+}
+
+#[test]
+fn summary_is_a_table_of_tasks_and_one_of_calls() {
+    let (_, out, err) = run(&["boot", "-q", "--virtual", "--summary", "countdown"]);
+    assert!(!out.contains("tid"));
+    let expected = "
+ tid  task       ticks  traps     blocked  exit
+   1  countdown      3      2   0.000000s  done
+   2  down           6      5  20.000000s  done
+   3  up            21     20  20.000000s  done
+
+ call      count  errors     blocked
+ new_task      2       0   0.000000s
+ sleep        25       0  40.000000s
+
+tasks 3, ticks 30, traps 27, time 00:20.000000
+";
+    assert_eq!(err, expected);
+}
+
+#[test]
+fn summary_is_shown_after_a_deadlock_and_a_limit() {
+    let (code, _, err) = run(&["boot", "--summary", "alive", "--every", "1000years"]);
+    assert_eq!(code, 3);
+    assert!(err.contains("none: it was alive"), "{err}");
+    let (code, _, err) = run(&[
+        "boot",
+        "--virtual",
+        "--summary",
+        "--max-time",
+        "9s",
+        "alive",
+    ]);
+    assert_eq!(code, 4);
+    assert!(err.contains("9.000000s"), "{err}");
+}
+
+// ---- interrupts
+
+#[test]
+fn s53_sigint_ends_a_server_that_waits_for_a_device() {
+    let mut run = Running::with_pipes(&["boot", "--summary", "echo", "--addr", "127.0.0.1:0"]);
+    run.out_line();
+    run.interrupt();
+    let (code, err) = run.end();
+    assert_eq!(code, Some(130));
+    assert!(err.contains("interrupted: shutting down"), "{err}");
+    assert!(err.contains("accept"), "the summary is shown: {err}");
+}
+
+#[test]
+fn s53_sigint_ends_a_kernel_that_sleeps() {
+    let mut run = Running::with_pipes(&["boot", "alive", "--every", "1day"]);
+    run.out_line();
+    run.interrupt();
+    assert_eq!(run.end().0, Some(130));
+}
+
+#[test]
+fn s53_sigint_ends_a_busy_kernel_in_either_world() {
+    for world in [["boot"].as_slice(), &["boot", "--virtual"]] {
+        for program in [
+            ["multitask", "--foo", "4294967295"].as_slice(),
+            &["alive", "--every", "0s"],
+        ] {
+            let mut run = Running::with_stderr(&[world, program].concat());
+            assert!(run.err_line().starts_with("seed "));
+            run.interrupt();
+            assert_eq!(run.end().0, Some(130), "{world:?} {program:?}");
+        }
+    }
+}
+
+#[test]
+fn s53_a_second_sigint_ends_it_at_once() {
+    // A kernel that writes to a full pipe hears of nothing.
+    let (_reader, mut writer) = io::pipe().unwrap();
+    let flags = rustix::fs::fcntl_getfl(&writer).unwrap();
+    rustix::fs::fcntl_setfl(&writer, flags | rustix::fs::OFlags::NONBLOCK).unwrap();
+    while writer.write(b"x").is_ok() {}
+    rustix::fs::fcntl_setfl(&writer, flags).unwrap();
+    let mut command = trapline(&["boot", "multitask", "--foo", "4294967295"]);
+    let mut run = Running::start(command.stdout(writer).stderr(Stdio::piped()));
+    assert!(run.err_line().starts_with("seed "));
+    run.interrupt();
+    assert!(run.err_line().starts_with("interrupted"));
+    run.interrupt();
+    assert_eq!(run.end().0, Some(130));
+}
+
+// ---- the network
+
+/// A running echo server: its address, and the lines that it prints.
+fn echo(command: &mut Command) -> (Running, SocketAddr, Receiver<String>) {
+    let mut run = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let addr = loop {
+        // Programs that were booted beside it may be faster.
+        if let Some(addr) = run.out_line().strip_prefix("Server starting at ") {
+            break addr.trim_end().parse().expect("it is an address");
+        }
+    };
+    let out = run.out.take().expect("it is piped");
+    let (sender, lines) = mpsc::channel();
+    thread::spawn(move || {
+        for line in out.lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    (run, addr, lines)
+}
+
+fn allow_descriptors(n: u64) {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|current| current < n) {
+        let maximum = limit.maximum;
+        let current = Some(maximum.map_or(n, |maximum| maximum.min(n)));
+        setrlimit(Resource::Nofile, Rlimit { current, maximum }).expect("it may be raised");
+    }
+}
+
+/// Bytes that differ from client to client.
+fn payload(client: usize) -> Vec<u8> {
+    let len = 1 + client * 37 % 9000;
+    (0..len).map(|at| (client * 31 + at * 7) as u8).collect()
+}
+
+#[test]
+fn echo_serves_a_thousand_clients_whatever_they_do() {
+    allow_descriptors(4096);
+    let (server, addr, lines) = echo(&mut trapline(&[
+        "boot",
+        "--summary",
+        "--with",
+        "alive --every 5ms",
+        "echo",
+        "--addr",
+        "127.0.0.1:0",
+    ]));
+    let mut clients: Vec<_> = (0..1000)
+        .map(|_| TcpStream::connect(addr).unwrap())
+        .collect();
+    for (n, client) in clients.iter_mut().enumerate() {
+        let sent = payload(n);
+        match n % 10 {
+            0 => {}
+            1 => {
+                client.write_all(&sent[..sent.len() / 2]).unwrap();
+                client.shutdown(Shutdown::Write).unwrap();
+            }
+            2 => {
+                client.write_all(&sent).unwrap();
+                SockRef::from(&*client)
+                    .set_linger(Some(Duration::ZERO))
+                    .unwrap();
+            }
+            _ => client.write_all(&sent).unwrap(),
+        }
+    }
+    // They are all there, and the other task goes on.
+    while lines.try_recv().is_ok() {}
+    while lines.recv().expect("it goes on") != "I'm alive" {}
+    for (n, mut client) in clients.into_iter().enumerate() {
+        let mut sent = payload(n);
+        match n % 10 {
+            0 | 2 => drop(client),
+            1 => {
+                sent.truncate(sent.len() / 2);
+                let mut got = Vec::new();
+                client.read_to_end(&mut got).unwrap();
+                assert!(got == sent, "client {n}");
+            }
+            _ => {
+                let mut got = vec![0; sent.len()];
+                client.read_exact(&mut got).unwrap();
+                assert!(got == sent, "client {n}");
+                // Again, now that the server has waited for it.
+                client.write_all(b"again").unwrap();
+                client.read_exact(&mut got[..1]).unwrap();
+                assert_eq!(got[0], b'a', "client {n}");
+            }
+        }
+    }
+    let mut last = TcpStream::connect(addr).unwrap();
+    last.write_all(b"still there?").unwrap();
+    let mut got = [0; 12];
+    last.read_exact(&mut got).unwrap();
+    assert_eq!(&got, b"still there?");
+    server.interrupt();
+    let (code, err) = server.end();
+    assert_eq!(code, Some(130));
+    assert_eq!(
+        err.matches("  client ").count(),
+        1001,
+        "the summary is shown"
+    );
+    assert!(
+        err.contains("accept") && err.contains("tasks 1003,"),
+        "{err}"
+    );
+}
+
+#[test]
+fn echo_answers_with_a_prefix() {
+    let (server, addr, lines) = echo(&mut trapline(&[
+        "boot",
+        "echo",
+        "--addr",
+        "127.0.0.1:0",
+        "--prefix",
+        "Got: ",
+    ]));
+    let mut client = TcpStream::connect(addr).unwrap();
+    client.write_all(b"hello").unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    let mut got = String::new();
+    client.read_to_string(&mut got).unwrap();
+    assert_eq!(got, "Got: hello");
+    let peer = client.local_addr().unwrap();
+    assert_eq!(lines.recv().unwrap(), format!("Client connected {peer}"));
+    assert_eq!(lines.recv().unwrap(), format!("Client closed {peer}"));
+    server.interrupt();
+    assert_eq!(server.end().0, Some(130));
+}
+
+#[test]
+fn s36_echo_serves_again_after_it_ran_out_of_descriptors() {
+    let program = env!("CARGO_BIN_EXE_trapline");
+    let mut shell = Command::new("sh");
+    shell.args([
+        "-c",
+        "ulimit -n 16; exec \"$0\" boot -q echo --addr 127.0.0.1:0",
+        program,
+    ]);
+    let (server, addr, lines) = echo(shell.stdin(Stdio::null()));
+    let clients: Vec<_> = (0..24).map(|_| TcpStream::connect(addr).unwrap()).collect();
+    while !lines
+        .recv()
+        .expect("it goes on")
+        .starts_with("Cannot accept: ")
+    {}
+    for mut client in clients {
+        client.write_all(b"x").unwrap();
+        let mut got = [0];
+        client.read_exact(&mut got).unwrap();
+        assert_eq!(&got, b"x");
+    }
+    server.interrupt();
+    assert_eq!(server.end().0, Some(130));
+}
+
+/// An HTTP server for one request, which it answers with `response`, and that request.
+fn serve(response: Vec<u8>) -> (SocketAddr, thread::JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    let server = thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        let mut request = String::new();
+        let mut lines = BufReader::new(client.try_clone().unwrap());
+        while !request.ends_with("\r\n\r\n") {
+            lines.read_line(&mut request).unwrap();
+        }
+        client.write_all(&response).unwrap();
+        request
+    });
+    (addr, server)
+}
+
+fn http_get(url: &str) -> Output {
+    trapline(&["boot", "--seed", "1", "http-get", url])
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn http_get_writes_the_body_byte_by_byte() {
+    let body: Vec<u8> = (0..500_000_u32)
+        .map(|at| (at.wrapping_mul(at) >> 7) as u8)
+        .collect();
+    let (addr, server) = serve([b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n", &*body].concat());
+    let output = http_get(&format!("http://localhost:{}/page?x=1#part", addr.port()));
+    assert_eq!(
+        (output.status.code(), &*output.stderr),
+        (Some(0), b"".as_slice())
+    );
+    assert!(output.stdout == body);
+    let expected = format!(
+        "GET /page?x=1 HTTP/1.0\r\nHost: localhost:{}\r\n\r\n",
+        addr.port()
+    );
+    assert_eq!(server.join().unwrap(), expected);
+}
+
+#[test]
+fn http_get_says_what_went_wrong() {
+    let (addr, server) = serve(b"HTTP/1.1 404 Not Found\r\n\r\nno such page".to_vec());
+    let (code, out, err) = texts(http_get(&format!("http://{addr}")));
+    assert_eq!((code, &*out), (1, "no such page"));
+    assert!(
+        err.contains(&format!("{addr} answers HTTP/1.1 404 Not Found")),
+        "{err}"
+    );
+    assert!(server.join().unwrap().starts_with("GET / HTTP/1.0\r\n"));
+
+    let (addr, server) = serve(b"220 not the web\r\n".to_vec());
+    let (code, _, err) = texts(http_get(&format!("http://{addr}/")));
+    assert_eq!(code, 1);
+    assert!(err.contains("does not answer in HTTP"), "{err}");
+    server.join().unwrap();
+
+    let closed = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let (code, _, err) = texts(http_get(&format!("http://{closed}/")));
+    assert_eq!(code, 1);
+    assert!(
+        err.contains(&format!("cannot connect to {closed}: Connection refused")),
+        "{err}"
+    );
+}
+
+#[test]
+fn programs_log_through_tracing_too() {
+    let (addr, server) = serve(b"HTTP/1.1 200 OK\r\n\r\n".to_vec());
+    let url = format!("http://{addr}/");
+    let (code, _, err) = run(&["boot", "--seed", "1", "-v", "http-get", &url]);
+    assert_eq!(
+        (code, &*err),
+        (0, "info: trapline::http_get: HTTP/1.1 200 OK\n")
+    );
+    server.join().unwrap();
+
+    let (addr, server) = serve(b"HTTP/1.1 200 OK\r\n\r\n".to_vec());
+    let url = format!("http://{addr}/");
+    let (_, _, err) = run(&[
+        "boot",
+        "-v",
+        "--trace",
+        "--log-format",
+        "json",
+        "http-get",
+        &url,
+    ]);
+    let own = err.lines().find(|line| line.contains("trapline::http_get"));
+    let own: Value = serde_json::from_str(own.expect("it is in the trace")).unwrap();
+    assert_eq!((&own["tid"], &own["comm"]), (&1.into(), &"http-get".into()));
+    assert!(own["at"].is_f64(), "{own}");
+    server.join().unwrap();
+}
