@@ -74,8 +74,8 @@ pub(crate) struct Frame {
     pub(crate) killing: Cell<bool>,
     /// A line to the kernel for other threads.
     pub(crate) remote: Remote,
-    /// Whether the task that runs has yielded since it was resumed (see [`crate::task::program`]).
-    pub(crate) trapped: Cell<bool>,
+    /// Whether a panic has unwound through a program (see [`crate::task::fault`]).
+    pub(crate) unwound: Cell<bool>,
     /// Whether there is mail. Looked at after every resume, so it stands apart from the mail.
     mail: Cell<bool>,
     /// Mail: what was printed.
@@ -96,7 +96,7 @@ impl Frame {
             elapsed: Cell::default(),
             killing: Cell::default(),
             remote,
-            trapped: Cell::default(),
+            unwound: Cell::default(),
             mail: Cell::default(),
             console: RefCell::default(),
             post: RefCell::default(),

@@ -17,6 +17,7 @@ use std::{
     fmt, io,
     panic::{AssertUnwindSafe, catch_unwind},
     rc::Rc,
+    thread,
     time::Duration,
 };
 
@@ -35,7 +36,7 @@ use crate::{
     interrupt::Remote,
     os::Os,
     sched::{Cause, Ready, Runnable},
-    task::{self, Answer, IntoExit, Legacy, Place, State, Tasks, panic_message},
+    task::{self, Answer, IntoExit, Legacy, Place, State, Tasks, fault, panic_message},
     time::Timers,
     trace,
     world::World,
@@ -59,12 +60,10 @@ pub struct Kernel {
     log: Log,
     remote: Remote,
     limits: Limits,
-    /// The task whose turn goes on, with how many ticks of its quantum are left.
-    turn: Option<(Runnable, u32)>,
     /// The time of the last look at the world.
     clock: Nanos,
-    /// How many resumes are left before the world is looked at.
-    until_look: u64,
+    /// After how many resumes since boot the world is looked at next.
+    next_look: u64,
     /// What the world reported last; kept for its memory.
     reported: Vec<(DeviceId, Direction)>,
     /// What could not be told to a task: the console is gone.
@@ -77,7 +76,6 @@ struct Limits {
     tasks: usize,
     ticks: u64,
     time: Nanos,
-    quantum: u32,
 }
 
 /// What a handler decides. The loop acts on it: no handler touches the ready queue for its caller.
@@ -91,8 +89,8 @@ enum Outcome {
     Answered,
     /// The caller waits, where the handler has put it.
     Blocked,
-    /// The caller ends.
-    Exit(Box<Exit>),
+    /// The caller ends, with the exit in the frame.
+    Exit,
     /// The caller has ended, with everybody else.
     Gone,
 }
@@ -144,11 +142,8 @@ impl Kernel {
         let ticks = self.stats.ticks.saturating_add(self.limits.ticks);
         let time = Nanos::from(self.now()).saturating_add(self.limits.time);
         loop {
-            while self.until_look > 0 && self.stats.ticks < ticks {
-                if self.tick().is_none() {
-                    break;
-                }
-            }
+            let pause = ticks.min(self.next_look);
+            while self.stats.ticks < pause && self.tick().is_some() {}
             if self.tasks.live() == 0 {
                 return self.report();
             }
@@ -165,7 +160,7 @@ impl Kernel {
     pub fn step(&mut self) -> Result<Step, Error> {
         self.log.observe_by_tracing();
         loop {
-            if self.until_look > 0
+            if self.stats.ticks < self.next_look
                 && let Some(tid) = self.tick()
             {
                 return Ok(Step::Ran(tid));
@@ -215,86 +210,92 @@ impl Kernel {
         if let Some(error) = self.trouble.take() {
             return Err(Error::Io(error));
         }
-        self.stats.elapsed = self.now();
-        Ok(self.stats.clone())
+        let mut report = self.stats.clone();
+        report.elapsed = self.now();
+        report.traps = report.ticks - report.finished;
+        Ok(report)
     }
 
     fn is_idle(&self) -> bool {
-        self.turn.is_none() && self.ready.len() == 0
+        self.ready.len() == 0
     }
 
     // ---- turns
 
     /// Gives the next task its turn: resumes it and handles its call. Answers which it was, or
     /// `None` if nobody is ready.
-    #[inline]
+    #[inline(always)]
     fn tick(&mut self) -> Option<Tid> {
         loop {
-            let (me, left) = match self.turn.take() {
-                Some(turn) => turn,
-                None => (self.ready.pop()?, self.limits.quantum),
-            };
-            self.until_look = self.until_look.saturating_sub(1);
+            let me = self.ready.pop()?;
             // A task that was killed on the ready queue is passed over.
             let Some(task) = self.tasks.get_mut(me) else {
                 continue;
             };
             let reply = match task.state {
-                State::Ready(Answer::Reply(reply)) => {
-                    task.change(State::Running);
-                    reply
-                }
+                State::Ready(Answer::Reply(reply)) => reply,
                 State::Ready(_) => match self.deliver(me) {
                     Some(reply) => reply,
                     None => continue,
                 },
                 State::Running | State::Blocked { .. } | State::Zombie(_) => continue,
             };
-            self.resume(me, left, reply);
+            self.resume(me, reply);
             return Some(me.tid);
         }
     }
 
     #[inline(always)]
-    fn resume(&mut self, me: Runnable, left: u32, reply: Reply) {
+    fn resume(&mut self, me: Runnable, reply: Reply) {
         self.stats.ticks += 1;
         self.log.emit(&mut *self.world, me.tid, || Fact::Resumed);
         let task = &mut self.tasks[me];
+        task.change(State::Running);
         let program = task.program.as_mut().expect("a live task has a program");
         let result = catch_unwind(AssertUnwindSafe(|| program.as_mut().resume_with(reply)));
-        if let Ok(GeneratorState::Yielded(_)) = result {
-            task.traps += 1;
-            self.stats.traps += 1;
-        }
+        let Ok(GeneratorState::Yielded(call)) = result else {
+            return self.finish(me, result);
+        };
+        task.traps += 1;
         if self.frame.has_mail() && !self.take_mail(me) {
             return;
         }
-        let call = match result {
-            Ok(GeneratorState::Yielded(call)) => call,
-            Ok(GeneratorState::Complete(())) => match self.frame.take() {
-                Some(Payload::Exit(exit)) => return self.end(me, exit),
-                _ => unreachable!("a program leaves its exit in the frame"),
-            },
-            Err(panic) => return self.end(me, Exit::Faulted(panic_message(panic))),
-        };
         match self.handle(me, call) {
             Outcome::Reply(reply) => {
-                self.tell_reply(me.tid, reply);
+                self.log.emit(&mut *self.world, me.tid, || Fact::Replied {
+                    reply,
+                    detail: Detail::None,
+                });
                 self.tasks[me].change(State::Ready(reply.into()));
+                self.ready.requeue(me, call == SystemCall::Yield);
             }
-            Outcome::Answered => {}
-            Outcome::Blocked | Outcome::Gone => return,
-            Outcome::Exit(exit) => return self.end(me, *exit),
+            Outcome::Answered => self.ready.requeue(me, call == SystemCall::Yield),
+            Outcome::Blocked | Outcome::Gone => {}
+            Outcome::Exit => self.exit_by_frame(me),
         }
-        // Its turn goes on while the quantum lasts; to yield is to give up the rest of it.
-        if left > 1 && call != SystemCall::Yield {
-            self.turn = Some((me, left - 1));
-        } else {
-            self.ready.push(me, Cause::Requeued);
+    }
+
+    /// Ends a task whose program has returned or panicked.
+    #[cold]
+    fn finish(&mut self, me: Runnable, result: thread::Result<GeneratorState<SystemCall, ()>>) {
+        self.stats.finished += 1;
+        if let Err(panic) = result {
+            self.frame.put(Payload::Exit(fault(&self.frame, panic)));
+        }
+        if !self.frame.has_mail() || self.take_mail(me) {
+            self.exit_by_frame(me);
+        }
+    }
+
+    fn exit_by_frame(&mut self, me: Runnable) {
+        match self.frame.take() {
+            Some(Payload::Exit(exit)) => self.end(me, exit),
+            _ => unreachable!("who ends leaves the exit in the frame"),
         }
     }
 
     /// Leaves an answer with the caller.
+    #[inline]
     fn answer(&mut self, me: Runnable, answer: impl Into<Answer>) -> Outcome {
         let answer = answer.into();
         self.tell_answer(me.tid, &answer);
@@ -327,14 +328,6 @@ impl Kernel {
         self.ready.push(task, Cause::Woken);
     }
 
-    #[inline(always)]
-    fn tell_reply(&mut self, tid: Tid, reply: Reply) {
-        self.log.emit(&mut *self.world, tid, || Fact::Replied {
-            reply,
-            detail: Detail::None,
-        });
-    }
-
     fn tell_answer(&mut self, tid: Tid, answer: &Answer) {
         if self.log.is_observed()
             && let Some((reply, detail)) = answer.known()
@@ -347,6 +340,7 @@ impl Kernel {
     /// Sees to what a task has left for the kernel without a trap. Answers whether the task is
     /// still alive: it may have killed itself that way.
     #[cold]
+    #[inline(never)]
     fn take_mail(&mut self, me: Runnable) -> bool {
         let (text, post) = self.frame.take_mail();
         if !text.is_empty() {
@@ -354,7 +348,7 @@ impl Kernel {
                 .emit(&mut *self.world, me.tid, || Fact::Console { text: &text });
             if let Err(error) = self.world.print(&text) {
                 self.trouble.get_or_insert(error);
-                self.until_look = 0;
+                self.next_look = 0;
             }
         }
         for mail in post {
@@ -547,7 +541,7 @@ impl Kernel {
                 self.wake(task, Wake::Device(device, direction), None);
             }
         }
-        self.until_look = LOOK_AFTER.max(self.ready.len() as u64);
+        self.next_look = self.stats.ticks + LOOK_AFTER.max(self.ready.len() as u64);
         let over = if self.is_idle() {
             Nanos::from(now) >= limit
         } else {

@@ -365,6 +365,14 @@ impl Os {
     }
 }
 
+/// Leaves word that a panic unwinds through the program. To look whether it has yielded after each
+/// poll instead would cost a layer, and that a third of the price of a trap.
+impl Drop for Os {
+    fn drop(&mut self) {
+        self.frame.unwound.set(std::thread::panicking());
+    }
+}
+
 impl fmt::Debug for Os {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Os").finish_non_exhaustive()
@@ -443,7 +451,6 @@ where
         let this = self.get_mut();
         if let Some(prepare) = this.prepare.take() {
             let call = prepare(&this.os.frame);
-            this.os.frame.trapped.set(true);
             this.barrier = Some((this.door)(this.os, call));
             return Poll::Pending;
         }

@@ -13,14 +13,12 @@
 use std::{
     any::Any,
     collections::BTreeMap,
-    future::poll_fn,
     io,
     net::SocketAddr,
     ops::{Index, IndexMut},
     panic::{AssertUnwindSafe, catch_unwind},
-    pin::{Pin, pin},
+    pin::Pin,
     rc::Rc,
-    task::Poll,
 };
 
 use genawaiter::{
@@ -83,9 +81,6 @@ impl<T> Returns for fn() -> T {
     type Type = T;
 }
 
-const NOT_A_TRAP: &str = "awaited a future that is pending and is not a trap: a task can await \
-                          only the calls of its Os, and what is built on them";
-
 /// Makes a program of an async closure.
 pub(crate) fn program<T: IntoExit>(
     frame: &Rc<Frame>,
@@ -93,24 +88,24 @@ pub(crate) fn program<T: IntoExit>(
 ) -> Program {
     let frame = Rc::clone(frame);
     Box::pin(Gen::new(move |co: Co<SystemCall, Reply>| async move {
-        let mut os = Os::new(co, Rc::clone(&frame));
-        let exit = {
-            let mut body = pin!(body(&mut os));
-            // A generator that is pending without having yielded would panic on the kernel's side.
-            poll_fn(|cx| match body.as_mut().poll(cx) {
-                Poll::Ready(value) => Poll::Ready(value.into_exit()),
-                Poll::Pending if frame.trapped.replace(false) => Poll::Pending,
-                Poll::Pending => {
-                    // What the body holds is dropped by this death, not by its own hand.
-                    frame.killing.set(true);
-                    Poll::Ready(Exit::Faulted(NOT_A_TRAP.into()))
-                }
-            })
-            .await
-        };
-        frame.killing.set(false);
-        frame.put(Payload::Exit(exit));
+        let mut os = Os::new(co, frame);
+        let exit = body(&mut os).await.into_exit();
+        os.frame().put(Payload::Exit(exit));
     }))
+}
+
+const NOT_A_TRAP: &str = "awaited a future that is pending and is not a trap: a task can await \
+                          only the calls of its Os, and what is built on them";
+
+/// How a task ends whose resume panicked. A panic of the program has unwound through its `Os`; one
+/// of the generator, which was left pending without having yielded, has not.
+pub(crate) fn fault(frame: &Frame, panic: Box<dyn Any + Send>) -> Exit {
+    let message = panic_message(panic);
+    Exit::Faulted(if frame.unwound.take() {
+        message
+    } else {
+        NOT_A_TRAP.into()
+    })
 }
 
 /// Where a live task is. It is in exactly one place.

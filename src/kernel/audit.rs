@@ -78,10 +78,7 @@ impl Kernel {
             }
         }
         assert_eq!(live, self.tasks.live(), "live tasks");
-        assert!(
-            ready <= self.ready.len() + usize::from(self.turn.is_some()),
-            "ready tasks"
-        );
+        assert!(ready <= self.ready.len(), "ready tasks");
         assert_eq!(timers, self.timers.len(), "armed timers");
         assert_eq!(
             devices,

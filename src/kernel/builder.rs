@@ -8,7 +8,7 @@ use crate::{
     event::{Log, Tracer},
     frame::Frame,
     interrupt::Remote,
-    sched::{Fifo, Policy, Ready},
+    sched::{Policy, Ready},
     world::{RealWorld, World},
 };
 
@@ -34,7 +34,8 @@ use crate::{
 pub struct Builder {
     world: Option<Box<dyn World>>,
     seed: Option<u64>,
-    ready: Ready,
+    policy: Option<Box<dyn Policy>>,
+    quantum: u32,
     log: Log,
     limits: Limits,
 }
@@ -44,13 +45,13 @@ impl Default for Builder {
         Self {
             world: None,
             seed: None,
-            ready: Ready::Fifo(Fifo::default()),
+            policy: None,
+            quantum: 1,
             log: Log::default(),
             limits: Limits {
                 tasks: 1 << 22,
                 ticks: u64::MAX,
                 time: Nanos::FOREVER,
-                quantum: 1,
             },
         }
     }
@@ -71,14 +72,14 @@ impl Builder {
 
     /// Who runs next; otherwise first in, first out.
     pub fn policy(mut self, policy: impl Policy + 'static) -> Self {
-        self.ready = Ready::Other(Box::new(policy));
+        self.policy = Some(Box::new(policy));
         self
     }
 
     /// How many ticks a turn may have: a task goes on at once after a call that does not block,
     /// until it has made so many or yields. 1 unless it is set; 0 counts as 1.
     pub fn quantum(mut self, ticks: u32) -> Self {
-        self.limits.quantum = ticks.max(1);
+        self.quantum = ticks;
         self
     }
 
@@ -125,7 +126,7 @@ impl Builder {
         let remote = Remote::new(world.waker());
         Kernel {
             tasks: Default::default(),
-            ready: self.ready,
+            ready: Ready::new(self.policy, self.quantum),
             timers: Default::default(),
             devices: Devices::default(),
             queues: Queues::default(),
@@ -134,9 +135,8 @@ impl Builder {
             remote,
             log: self.log,
             limits: self.limits,
-            turn: None,
             clock: Nanos::ZERO,
-            until_look: LOOK_AFTER,
+            next_look: LOOK_AFTER,
             reported: Vec::new(),
             trouble: None,
             stats: Report::default(),
@@ -148,7 +148,7 @@ impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")
             .field("seed", &self.seed)
-            .field("policy", &self.ready)
+            .field("quantum", &self.quantum)
             .field("limits", &self.limits)
             .finish_non_exhaustive()
     }

@@ -203,6 +203,7 @@ impl Kernel {
     /// Gives a task whose turn it is an answer that is not a bare reply. Reads it off the device
     /// first, if that is where it is; where there is nothing, the task blocks, and `None` says that
     /// its turn is over.
+    #[inline(never)]
     pub(super) fn deliver(&mut self, me: Runnable) -> Option<Reply> {
         let state = std::mem::replace(&mut self.tasks[me].state, State::Running);
         let State::Ready(answer) = state else {

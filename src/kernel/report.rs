@@ -18,6 +18,8 @@ pub struct Report {
     pub peak_tasks: usize,
     /// How many tasks failed or faulted, whoever spawned them.
     pub failures: u64,
+    /// How many resumes ended a program: the others were ended by a trap.
+    pub(super) finished: u64,
     pub(super) exits: BTreeMap<Tid, Exit>,
 }
 

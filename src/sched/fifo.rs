@@ -1,29 +1,42 @@
 //! First in, first out.
 
-use std::collections::VecDeque;
-
 use super::{Cause, Policy, Runnable};
 
 /// First in, first out: tasks run in the order in which they became ready. With a quantum of more
 /// than one this is round robin.
+///
+/// It is kept as the passes of the loop are: the tasks of this pass, and those that have become
+/// ready for the next.
 #[derive(Debug, Default)]
-pub struct Fifo(VecDeque<Runnable>);
+pub struct Fifo {
+    pass: Vec<Runnable>,
+    /// How many of this pass have had their turn.
+    taken: usize,
+    next: Vec<Runnable>,
+}
 
 impl Policy for Fifo {
     #[inline]
     fn push(&mut self, task: Runnable, _: Cause) {
-        self.0.push_back(task);
+        self.next.push(task);
     }
 
     #[inline]
     fn pop(&mut self) -> Option<Runnable> {
-        self.0.pop_front()
+        if self.taken == self.pass.len() {
+            self.pass.clear();
+            self.taken = 0;
+            std::mem::swap(&mut self.pass, &mut self.next);
+        }
+        let task = *self.pass.get(self.taken)?;
+        self.taken += 1;
+        Some(task)
     }
 
     /// Leaves it: to find it would cost more than to pass over it once.
     fn remove(&mut self, _: Runnable) {}
 
     fn len(&self) -> usize {
-        self.0.len()
+        self.pass.len() - self.taken + self.next.len()
     }
 }

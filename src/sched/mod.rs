@@ -75,50 +75,118 @@ pub trait Policy {
     }
 }
 
-/// The kernel's ready queue. FIFO, which nearly every run uses, is called without indirection.
+/// The kernel's ready queue.
+#[derive(Debug)]
 pub(crate) enum Ready {
-    Fifo(Fifo),
-    Other(Box<dyn Policy>),
+    /// First in, first out, a tick at a time: what nearly every run uses, without indirection.
+    Plain(Fifo),
+    Other(Turns),
+}
+
+/// A policy, and turns of more than a tick.
+pub(crate) struct Turns {
+    policy: Box<dyn Policy>,
+    /// How many ticks a turn has.
+    quantum: u32,
+    /// How many are left of the turn under way.
+    left: u32,
+    /// The task whose turn goes on.
+    holder: Option<Runnable>,
 }
 
 impl Ready {
-    fn policy(&mut self) -> &mut dyn Policy {
-        match self {
-            Self::Fifo(fifo) => fifo,
-            Self::Other(policy) => policy.as_mut(),
+    pub(crate) fn new(policy: Option<Box<dyn Policy>>, quantum: u32) -> Self {
+        match policy {
+            None if quantum <= 1 => Self::Plain(Fifo::default()),
+            policy => Self::Other(Turns {
+                policy: policy.unwrap_or_else(|| Box::<Fifo>::default()),
+                quantum: quantum.max(1),
+                left: 0,
+                holder: None,
+            }),
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push(&mut self, task: Runnable, cause: Cause) {
         match self {
-            Self::Fifo(fifo) => fifo.push(task, cause),
-            Self::Other(policy) => policy.push(task, cause),
+            Self::Plain(fifo) => fifo.push(task, cause),
+            Self::Other(turns) => turns.policy.push(task, cause),
         }
     }
 
-    #[inline]
+    /// Puts a task back that has made a call which does not block: to the others, unless its turn
+    /// goes on, which a `yield` gives up.
+    #[inline(always)]
+    pub(crate) fn requeue(&mut self, task: Runnable, yields: bool) {
+        match self {
+            Self::Plain(fifo) => fifo.push(task, Cause::Requeued),
+            Self::Other(turns) => turns.requeue(task, yields),
+        }
+    }
+
+    #[inline(always)]
     pub(crate) fn pop(&mut self) -> Option<Runnable> {
         match self {
-            Self::Fifo(fifo) => fifo.pop(),
-            Self::Other(policy) => policy.pop(),
+            Self::Plain(fifo) => fifo.pop(),
+            Self::Other(turns) => turns.pop(),
         }
     }
 
     pub(crate) fn remove(&mut self, task: Runnable) {
-        self.policy().remove(task);
+        match self {
+            Self::Plain(fifo) => fifo.remove(task),
+            Self::Other(turns) => turns.remove(task),
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
         match self {
-            Self::Fifo(fifo) => fifo.len(),
-            Self::Other(policy) => policy.len(),
+            Self::Plain(fifo) => fifo.len(),
+            Self::Other(turns) => turns.policy.len() + usize::from(turns.holder.is_some()),
         }
     }
 }
 
-impl fmt::Debug for Ready {
+impl Turns {
+    #[inline(never)]
+    fn requeue(&mut self, task: Runnable, yields: bool) {
+        if self.left > 0 && !yields {
+            self.holder = Some(task);
+        } else {
+            self.policy.push(task, Cause::Requeued);
+        }
+    }
+
+    #[inline(never)]
+    fn pop(&mut self) -> Option<Runnable> {
+        let task = match self.holder.take() {
+            Some(holder) => holder,
+            None => {
+                self.left = self.quantum;
+                self.policy.pop()?
+            }
+        };
+        self.left -= 1;
+        Some(task)
+    }
+
+    fn remove(&mut self, task: Runnable) {
+        if self.holder == Some(task) {
+            self.holder = None;
+        } else {
+            self.policy.remove(task);
+        }
+    }
+}
+
+impl fmt::Debug for Turns {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Ready({})", self.len())
+        write!(
+            f,
+            "Turns({} ready, quantum {})",
+            self.policy.len(),
+            self.quantum
+        )
     }
 }
