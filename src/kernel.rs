@@ -232,8 +232,10 @@ impl Kernel {
         let Some(task) = self.tasks.get_mut(me) else {
             return self.turn(me);
         };
-        let State::Ready(Answer::Reply(reply)) = task.state else {
-            return self.turn(me);
+        let reply = match task.state {
+            State::Ready(Answer::Reply(reply)) => reply,
+            State::Ready(Answer::Message(_, number)) => Reply::Message(number),
+            _ => return self.turn(me),
         };
         if self.log.is_observed() {
             return self.turn(me);
@@ -324,7 +326,7 @@ impl Kernel {
     fn answer(&mut self, me: Runnable, answer: impl Into<Answer>) -> Outcome {
         let answer = answer.into();
         self.tell_answer(me.tid, &answer);
-        self.tasks[me].state = State::Ready(answer);
+        self.tasks[me].change(State::Ready(answer));
         Outcome::Answered
     }
 
@@ -334,18 +336,17 @@ impl Kernel {
         self.log.emit(&mut *self.world, me.tid, || Fact::Blocked {
             on: place.into(),
         });
-        self.tasks[me].state = State::Blocked { place, since, then };
+        self.tasks[me].change(State::Blocked { place, since, then });
         Outcome::Blocked
     }
 
     /// Makes a blocked task ready, once it has left the queue where it waited. It is answered what
     /// was agreed when it blocked, unless there is another `answer`.
     fn wake(&mut self, task: Runnable, by: Wake, answer: Option<Answer>) {
-        let State::Blocked { then, .. } = &mut self.tasks[task].state else {
-            unreachable!("only a blocked task is in a queue of waiters")
-        };
-        let agreed = std::mem::replace(then, Reply::Done.into());
-        let answer = answer.unwrap_or(agreed);
+        let answer = answer.unwrap_or_else(|| match &mut self.tasks[task].state {
+            State::Blocked { then, .. } => std::mem::replace(then, Reply::Done.into()),
+            _ => unreachable!("only a blocked task is in a queue of waiters"),
+        });
         self.log
             .emit(&mut *self.world, task.tid, || Fact::Woken { by });
         self.tell_answer(task.tid, &answer);
@@ -353,10 +354,16 @@ impl Kernel {
         self.ready.push(task, Cause::Woken);
     }
 
+    #[inline(always)]
     fn tell_answer(&mut self, tid: Tid, answer: &Answer) {
-        if self.log.is_observed()
-            && let Some((reply, detail)) = answer.known()
-        {
+        if self.log.is_observed() {
+            self.tell_answer_in_full(tid, answer);
+        }
+    }
+
+    #[cold]
+    fn tell_answer_in_full(&mut self, tid: Tid, answer: &Answer) {
+        if let Some((reply, detail)) = answer.known() {
             self.log
                 .emit(&mut *self.world, tid, || Fact::Replied { reply, detail });
         }

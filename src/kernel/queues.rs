@@ -11,7 +11,7 @@ use super::{Kernel, Outcome, contain};
 use crate::{
     abi::{End, Errno, QueueId, Reply},
     event::Wake,
-    frame::{Payload, Store},
+    frame::{Gauge, Payload, Store},
     sched::Runnable,
     task::{Answer, Place},
 };
@@ -27,6 +27,7 @@ pub(super) struct MessageQueue {
     /// Who waits for room, with the message.
     putters: VecDeque<(Runnable, u64)>,
     store: Rc<dyn Store>,
+    gauge: Rc<Gauge>,
 }
 
 /// What came of a put.
@@ -95,7 +96,7 @@ impl MessageQueue {
     /// Closes it and answers who waited, with the messages of those that wanted to put one.
     fn close(&mut self) -> (VecDeque<Runnable>, VecDeque<(Runnable, u64)>) {
         self.closed = true;
-        self.store.close();
+        self.gauge.closed.set(true);
         (
             std::mem::take(&mut self.getters),
             std::mem::take(&mut self.putters),
@@ -130,7 +131,7 @@ impl MessageQueue {
     }
 
     fn publish(&self) {
-        self.store.set_len(self.available.len());
+        self.gauge.len.set(self.available.len());
     }
 }
 
@@ -143,7 +144,12 @@ pub(super) struct Queues {
 
 impl Queues {
     /// Makes a queue; `None` where there is no room for one more.
-    pub(super) fn insert(&mut self, capacity: u64, store: Rc<dyn Store>) -> Option<QueueId> {
+    pub(super) fn insert(
+        &mut self,
+        capacity: u64,
+        store: Rc<dyn Store>,
+        gauge: Rc<Gauge>,
+    ) -> Option<QueueId> {
         let entry = self.slots.vacant_entry();
         let id = QueueId::new(self.last + 1, entry.key())?;
         self.last += 1;
@@ -155,6 +161,7 @@ impl Queues {
             getters: VecDeque::new(),
             putters: VecDeque::new(),
             store,
+            gauge,
         });
         Some(id)
     }
@@ -176,10 +183,10 @@ impl Queues {
 /// The calls on queues.
 impl Kernel {
     pub(super) fn new_queue(&mut self, capacity: u64) -> Outcome {
-        let Some(Payload::Store(store)) = self.frame.take() else {
+        let Some(Payload::Queue(store, gauge)) = self.frame.take() else {
             return Outcome::Reply(Reply::Err(Errno::Invalid));
         };
-        Outcome::Reply(match self.queues.insert(capacity, store) {
+        Outcome::Reply(match self.queues.insert(capacity, store, gauge) {
             Some(queue) => Reply::Queue(queue),
             None => Reply::Err(Errno::Closed),
         })
