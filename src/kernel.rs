@@ -270,20 +270,25 @@ impl Kernel {
         if self.frame.has_mail() {
             self.take_mail(me.tid);
         }
-        let (outcome, left) = match result {
-            // To yield is to give up the rest of the turn.
-            Ok(GeneratorState::Yielded(SystemCall::Yield)) => {
-                (self.handle(me, SystemCall::Yield), 0)
+        let (outcome, cause) = match result {
+            Ok(GeneratorState::Yielded(call)) => {
+                let cause = match call {
+                    SystemCall::Yield | SystemCall::Sleep(Nanos::ZERO) => Cause::Yielded,
+                    _ => Cause::Preempted,
+                };
+                (self.handle(me, call), cause)
             }
-            Ok(GeneratorState::Yielded(call)) => (self.handle(me, call), left - 1),
             Ok(GeneratorState::Complete(())) => match self.frame.take() {
-                Some(Payload::Exit(exit)) => (Outcome::Exit(exit), 0),
+                Some(Payload::Exit(exit)) => (Outcome::Exit(exit), Cause::Yielded),
                 _ => unreachable!("a program leaves its exit in the frame"),
             },
-            Err(panic) => (Outcome::Exit(Exit::Faulted(panic_message(panic))), 0),
+            Err(panic) => {
+                let exit = Exit::Faulted(panic_message(panic));
+                (Outcome::Exit(exit), Cause::Yielded)
+            }
         };
         match outcome {
-            Outcome::Answer(answer) => self.requeue(me, left, answer),
+            Outcome::Answer(answer) => self.requeue(me, left - 1, cause, answer),
             Outcome::Block { place, then } => self.block(me, place, then),
             Outcome::Exit(exit) => self.end(me, exit),
             Outcome::Gone => {}
@@ -291,15 +296,15 @@ impl Kernel {
     }
 
     /// Puts the caller back with its answer: on the ready queue, or to go on at once while its
-    /// quantum lasts.
+    /// quantum lasts and it does not yield.
     #[inline]
-    fn requeue(&mut self, me: Runnable, left: u32, answer: Answer) {
+    fn requeue(&mut self, me: Runnable, left: u32, cause: Cause, answer: Answer) {
         self.tell_answer(me.tid, &answer);
         self.tasks[me].state = State::Ready(answer);
-        if left > 0 {
+        if left > 0 && cause == Cause::Preempted {
             self.turn = Some((me, left));
         } else {
-            self.ready.push(me, Cause::Preempted);
+            self.ready.push(me, cause);
         }
     }
 
