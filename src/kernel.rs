@@ -284,6 +284,7 @@ impl Kernel {
             },
             Err(panic) => {
                 let exit = Exit::Faulted(panic_message(panic));
+                self.discard_trap();
                 (Outcome::Exit(exit), Cause::Yielded)
             }
         };
@@ -292,6 +293,15 @@ impl Kernel {
             Outcome::Block { place, then } => self.block(me, place, then),
             Outcome::Exit(exit) => self.end(me, exit),
             Outcome::Gone => {}
+        }
+    }
+
+    /// Empties the frame of a trap that was begun and never made, because the task panicked first.
+    #[cold]
+    fn discard_trap(&mut self) {
+        self.frame.trapped.set(false);
+        if let Some(Payload::Program { program, .. }) = self.frame.take() {
+            self.drop_program(Some(program));
         }
     }
 

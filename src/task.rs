@@ -95,7 +95,11 @@ pub(crate) fn program<T: IntoExit>(
             let mut body = pin!(body(&mut os));
             // A generator that is pending without having yielded would panic on the kernel's side.
             poll_fn(|cx| match body.as_mut().poll(cx) {
-                Poll::Ready(value) => Poll::Ready(value.into_exit()),
+                Poll::Ready(value) => {
+                    // It may have begun a trap, and ended before it made it.
+                    frame.trapped.set(false);
+                    Poll::Ready(value.into_exit())
+                }
                 Poll::Pending if frame.trapped.replace(false) => Poll::Pending,
                 Poll::Pending => Poll::Ready(Exit::Faulted(NOT_A_TRAP.into())),
             })
