@@ -36,8 +36,11 @@ impl Kernel {
             SystemCall::Listen => self.listen(),
             SystemCall::Connect => self.connect(),
             SystemCall::Connected(device) => self.connected(device),
-            SystemCall::Accept(device) => Outcome::Answer(Answer::Accept { device }),
-            SystemCall::Recv(device) => self.recv_later(device),
+            SystemCall::Accept(device) => self.read_later(device, Answer::Accept { device }),
+            SystemCall::Recv(device) => {
+                let room = self.frame.len.take();
+                self.read_later(device, Answer::Recv { device, room })
+            }
             SystemCall::Send(device) => self.send(me, device),
             SystemCall::ShutdownWrite(device) => self.shutdown_write(device),
             SystemCall::Close(device) => self.close_device(device),
@@ -197,10 +200,12 @@ impl Kernel {
         }
     }
 
-    fn recv_later(&mut self, device: DeviceId) -> Outcome {
-        Outcome::Answer(Answer::Recv {
-            device,
-            room: self.frame.len.take(),
+    /// Whoever waits already must not find the device taken when it is woken before the caller's
+    /// turn.
+    fn read_later(&mut self, device: DeviceId, then: Answer) -> Outcome {
+        Outcome::Answer(match self.devices.check(device, Direction::Read) {
+            Err(errno) => errno.into(),
+            Ok(()) => then,
         })
     }
 
