@@ -608,6 +608,19 @@ fn s34_a_killed_task_closes_what_it_held() {
 }
 
 #[test]
+fn s34_a_task_killed_before_it_was_given_its_device_leaves_it_closed() {
+    real(async |os| {
+        let (ours, theirs) = UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let opener = async move |os: &mut Os| os.attach(theirs).await.map(drop);
+        let opener = os.spawn("opener", opener).await?;
+        assert!(os.kill(opener).await);
+        assert_eq!((&ours).read(&mut [0; 8])?, 0);
+        Ok::<(), io::Error>(())
+    });
+}
+
+#[test]
 fn s34_a_world_without_devices_says_so() {
     console(async |os| {
         let addr = ([127, 0, 0, 1], 0).into();
