@@ -4,6 +4,7 @@
 //! Uses the ABI and the world's clock.
 
 use std::{
+    any::Any,
     fmt, io,
     net::SocketAddr,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -210,15 +211,24 @@ impl Log {
 
     #[cold]
     fn tell(&mut self, event: &Event<'_>) {
-        self.tracers.retain_mut(|tracer| {
-            let result = catch_unwind(AssertUnwindSafe(|| tracer.event(event)));
-            if let Err(panic) = result {
-                let message = panic_message(panic);
-                tracing::warn!(target: "trapline::kernel", "a tracer panicked and is switched off: {message}");
-                return false;
+        let mut at = 0;
+        while at < self.tracers.len() {
+            let tracer = &mut self.tracers[at];
+            match catch_unwind(AssertUnwindSafe(|| tracer.event(event))) {
+                Ok(()) => at += 1,
+                Err(panic) => self.switch_off(at, panic),
             }
-            true
-        });
+        }
+    }
+
+    /// Drops a tracer that panicked; its destructor may panic as well.
+    fn switch_off(&mut self, at: usize, panic: Box<dyn Any + Send>) {
+        let message = panic_message(panic);
+        tracing::warn!(target: "trapline::kernel", "a tracer panicked and is switched off: {message}");
+        let tracer = self.tracers.remove(at);
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(tracer))) {
+            panic_message(panic);
+        }
     }
 }
 

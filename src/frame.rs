@@ -138,9 +138,10 @@ impl Frame {
     }
 
     pub(crate) fn print(&self, text: fmt::Arguments<'_>) {
+        // First of all: a Display of the caller's may panic half way.
+        self.mail.set(true);
         // Writing to a String fails only where a Display of the caller's does.
         let _ = fmt::write(&mut *self.console.borrow_mut(), text);
-        self.mail.set(true);
     }
 
     pub(crate) fn post(&self, mail: Mail) {

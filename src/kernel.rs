@@ -63,6 +63,8 @@ pub struct Kernel {
     clock: Nanos,
     /// After how many resumes since boot the world is looked at next.
     next_look: u64,
+    /// After how many resumes since boot the run is at its limit.
+    last_tick: u64,
     /// What the world reported last; kept for its memory.
     reported: Vec<(DeviceId, Direction)>,
     /// What could not be told to a task: the console is gone.
@@ -138,15 +140,15 @@ impl Kernel {
     /// any of them, and after an `Ok`, it can be called again; a limit then counts anew.
     pub fn run(&mut self) -> Result<Report, Error> {
         self.log.observe_by_tracing();
-        let ticks = self.stats.ticks.saturating_add(self.limits.ticks);
+        self.last_tick = self.stats.ticks.saturating_add(self.limits.ticks);
+        self.next_look = self.next_look.min(self.last_tick);
         let time = Nanos::from(self.now()).saturating_add(self.limits.time);
         loop {
-            let pause = ticks.min(self.next_look);
-            while self.stats.ticks < pause && self.tick().is_some() {}
+            while self.stats.ticks < self.next_look && self.tick().is_some() {}
             if self.tasks.live() == 0 {
                 return self.report();
             }
-            if self.stats.ticks >= ticks {
+            if self.stats.ticks >= self.last_tick {
                 return Err(Error::Limit(Limit::Ticks(self.limits.ticks)));
             }
             self.look(time)?;
@@ -158,6 +160,7 @@ impl Kernel {
     /// *Errors:* as [`Kernel::run`], but for the limits on ticks and time, which are of a run.
     pub fn step(&mut self) -> Result<Step, Error> {
         self.log.observe_by_tracing();
+        self.last_tick = u64::MAX;
         loop {
             if self.stats.ticks < self.next_look
                 && let Some(tid) = self.tick()
@@ -254,7 +257,7 @@ impl Kernel {
             return self.settle(me, call);
         }
         task.change(State::Ready(reply.into()));
-        self.ready.requeue(me, reply == Reply::Done);
+        self.ready.requeue(me, call);
         Some(me.tid)
     }
 
@@ -291,9 +294,9 @@ impl Kernel {
                 self.log
                     .emit(&mut *self.world, me.tid, || Fact::Replied { reply, detail });
                 self.tasks[me].change(State::Ready(reply.into()));
-                self.ready.requeue(me, call == SystemCall::Yield);
+                self.ready.requeue(me, call);
             }
-            Outcome::Answered => self.ready.requeue(me, call == SystemCall::Yield),
+            Outcome::Answered => self.ready.requeue(me, call),
             Outcome::Blocked | Outcome::Gone => {}
             Outcome::Exit => self.exit_by_frame(me),
         }
@@ -306,6 +309,8 @@ impl Kernel {
         self.stats.finished += 1;
         self.tasks[me].traps -= 1;
         if let Err(panic) = yielded {
+            // It may have begun a trap that it did not come to make.
+            contain(|| drop(self.frame.take()));
             self.frame.put(Payload::Exit(fault(&self.frame, panic)));
         }
         if !self.frame.has_mail() || self.take_mail(me) {
@@ -442,7 +447,7 @@ impl Kernel {
         }
         self.log
             .emit(&mut *self.world, me.tid, || Fact::Exited { exit: &exit });
-        let answered = waiters.is_some();
+        let answered = waiters.as_ref().is_some_and(|waiters| !waiters.is_empty());
         for waiter in waiters.into_iter().flat_map(|waiters| *waiters) {
             self.wake(waiter, Wake::Exit(me.tid), Some(Answer::Exit(exit.clone())));
         }
@@ -573,7 +578,8 @@ impl Kernel {
                 self.wake(task, Wake::Device(device, direction), None);
             }
         }
-        self.next_look = self.stats.ticks + LOOK_AFTER.max(self.ready.len() as u64);
+        let pass = LOOK_AFTER.max(self.ready.len() as u64);
+        self.next_look = (self.stats.ticks + pass).min(self.last_tick);
         let over = if self.is_idle() {
             Nanos::from(now) >= limit
         } else {

@@ -88,7 +88,12 @@ impl Os {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn trap(&mut self, call: SystemCall) -> impl Future<Output = Reply> {
-        self.call(move |_| call, |reply, _| reply)
+        let prepare = move |frame: &Frame| {
+            // An answer that nobody took must not pass for this call's argument.
+            frame.take();
+            call
+        };
+        self.call(prepare, |reply, _| reply)
     }
 
     /// Answers this task's own number. Never blocks. (Beazley's `GetTid`.)

@@ -162,9 +162,13 @@ impl Kernel {
         self.block(me, Place::Device(device, direction), then)
     }
 
-    pub(super) fn recv_later(&mut self, me: Runnable, device: DeviceId) -> Outcome {
-        let room = self.frame.len.take();
-        self.answer(me, Answer::Recv { device, room })
+    /// Whoever waits already must not find the device taken when it is woken before the caller's
+    /// turn.
+    pub(super) fn read_later(&mut self, me: Runnable, device: DeviceId, then: Answer) -> Outcome {
+        match self.devices.check(device, Direction::Read) {
+            Err(errno) => Outcome::Reply(Reply::Err(errno)),
+            Ok(()) => self.answer(me, then),
+        }
     }
 
     pub(super) fn send(&mut self, me: Runnable, device: DeviceId) -> Outcome {

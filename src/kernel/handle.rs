@@ -46,8 +46,11 @@ impl Kernel {
             SystemCall::Listen => self.listen(me),
             SystemCall::Connect => self.connect(me),
             SystemCall::Connected(device) => self.connected(me, device),
-            SystemCall::Accept(device) => self.answer(me, Answer::Accept { device }),
-            SystemCall::Recv(device) => self.recv_later(me, device),
+            SystemCall::Accept(device) => self.read_later(me, device, Answer::Accept { device }),
+            SystemCall::Recv(device) => {
+                let room = self.frame.len.take();
+                self.read_later(me, device, Answer::Recv { device, room })
+            }
             SystemCall::Send(device) => self.send(me, device),
             SystemCall::ShutdownWrite(device) => self.shutdown_write(me, device),
             SystemCall::Close(device) => self.close_device(device),

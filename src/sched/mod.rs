@@ -6,7 +6,7 @@ use std::fmt;
 
 pub use fifo::Fifo;
 
-use crate::abi::Tid;
+use crate::abi::{Nanos, SystemCall, Tid};
 
 /// A task on a queue: its number, and the slot in the task map where it is found without a look-up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,8 +23,10 @@ pub enum Cause {
     Spawned,
     /// What it was blocked on has come.
     Woken,
-    /// Its turn is over: it has yielded, or used up its quantum.
-    Requeued,
+    /// It gave up the rest of its turn.
+    Yielded,
+    /// It has used up its quantum.
+    Preempted,
 }
 
 /// A scheduling policy: the ready queue, and the decision who leaves it next.
@@ -121,12 +123,12 @@ impl Ready {
     }
 
     /// Puts a task back that has made a call which does not block: to the others, unless its turn
-    /// goes on, which a `yield` gives up.
+    /// goes on.
     #[inline(always)]
-    pub(crate) fn requeue(&mut self, task: Runnable, yields: bool) {
+    pub(crate) fn requeue(&mut self, task: Runnable, call: SystemCall) {
         match &mut self.turns {
-            None => self.plain.push(task, Cause::Requeued),
-            Some(turns) => turns.requeue(task, yields),
+            None => self.plain.push(task, Cause::Preempted),
+            Some(turns) => turns.requeue(task, call),
         }
     }
 
@@ -155,11 +157,13 @@ impl Ready {
 
 impl Turns {
     #[inline(never)]
-    fn requeue(&mut self, task: Runnable, yields: bool) {
-        if self.left > 0 && !yields {
-            self.holder = Some(task);
-        } else {
-            self.policy.push(task, Cause::Requeued);
+    fn requeue(&mut self, task: Runnable, call: SystemCall) {
+        match call {
+            SystemCall::Yield | SystemCall::Sleep(Nanos::ZERO) => {
+                self.policy.push(task, Cause::Yielded);
+            }
+            _ if self.left > 0 => self.holder = Some(task),
+            _ => self.policy.push(task, Cause::Preempted),
         }
     }
 

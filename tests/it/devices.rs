@@ -1,0 +1,865 @@
+//! S29 to S38, for descriptors that are attached: pairs of sockets, pipes, files.
+
+use std::{
+    cell::{Cell, RefCell},
+    fs::File,
+    io::{self, ErrorKind, Read, Write},
+    os::unix::net::UnixStream,
+    process::Stdio,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use trapline::{Device, Direction, Errno, Exit, Kernel, Os, RealWorld, SystemCall};
+
+use crate::{
+    support::*,
+    worlds::{Bells, Counted},
+};
+
+type End = Rc<Device<UnixStream>>;
+
+/// A pair of connected sockets: one that the kernel has, one for the test's own use.
+async fn pair(os: &mut Os) -> io::Result<(End, UnixStream)> {
+    let (ours, theirs) = UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    Ok((Rc::new(os.attach(theirs).await?), ours))
+}
+
+/// Fills a socket until it takes no more, and answers how much it took.
+fn fill(mut socket: &UnixStream) -> usize {
+    let mut sum = 0;
+    loop {
+        match socket.write(&[7; 4096]) {
+            Ok(n) => sum += n,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                return sum;
+            }
+        }
+    }
+}
+
+/// Reads what there is.
+fn drain(mut socket: &UnixStream) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let error = socket.read_to_end(&mut bytes).expect_err("it is open");
+    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+    bytes
+}
+
+fn kind<T: std::fmt::Debug>(result: io::Result<T>) -> ErrorKind {
+    result.expect_err("it fails").kind()
+}
+
+/// Lets the kernel look at the world, and those whom that wakes have their turns.
+async fn look(os: &mut Os) {
+    passes(os, 300).await;
+}
+
+/// A task that waits for a direction of a device and notes how that came out.
+async fn spawn_waiter(
+    os: &mut Os,
+    device: &End,
+    direction: Direction,
+    diary: &Diary,
+) -> Result<trapline::Tid, Errno> {
+    let (device, diary) = (Rc::clone(device), diary.clone());
+    os.spawn("waiter", async move |os| {
+        let result = match direction {
+            Direction::Read => os.read_wait(&device).await,
+            Direction::Write => os.write_wait(&device).await,
+        };
+        diary.note(format!("{direction}: {result:?}"));
+    })
+    .await
+}
+
+// ---- S30
+
+#[test]
+fn s30_wait_then_read_and_read_then_wait() {
+    real(async |os| {
+        let (device, mut ours) = pair(os).await?;
+        let mut buf = [0; 64];
+        for text in [b"first", b"other", b"third"] {
+            // Read, then wait: the data comes while the task waits for it.
+            assert_eq!(kind((&**device).read(&mut buf)), ErrorKind::WouldBlock);
+            let diary = Diary::default();
+            spawn_waiter(os, &device, Direction::Read, &diary).await?;
+            look(os).await;
+            assert_eq!(diary.text(), "");
+            ours.write_all(text)?;
+            look(os).await;
+            assert_eq!(diary.text(), "read: Ok(())");
+            // Wait, then read: it is level-triggered.
+            for _ in 0..3 {
+                os.read_wait(&*device).await?;
+            }
+            assert_eq!((&**device).read(&mut buf)?, 5);
+            assert_eq!(&buf[..5], text);
+        }
+        Ok::<(), io::Error>(())
+    });
+}
+
+#[test]
+fn s30_partial_reads_in_any_order_and_by_any_door_lose_nothing() {
+    real(async |os| {
+        let (device, mut ours) = pair(os).await?;
+        let sent: Vec<u8> = (0..=255).cycle().take(5000).collect();
+        let text = sent.clone();
+        let writer = async move |os: &mut Os| {
+            for chunk in text.chunks(97) {
+                ours.write_all(chunk)?;
+                let pause = os.random().await % 3;
+                passes(os, pause as usize).await;
+            }
+            Ok::<(), io::Error>(())
+        };
+        os.spawn("writer", writer).await?;
+        let mut got = Vec::new();
+        loop {
+            let (door, size) = (os.random().await % 4, os.random().await as usize % 150 + 1);
+            let mut buf = vec![0; size];
+            let n = match door {
+                // A trap, without and with a wait before it; the source itself, likewise.
+                0 => device.recv(os, &mut buf).await?,
+                1 => {
+                    os.read_wait(&*device).await?;
+                    device.recv(os, &mut buf).await?
+                }
+                2 => {
+                    os.read_wait(&*device).await?;
+                    (&**device).read(&mut buf)?
+                }
+                _ => match (&**device).read(&mut buf) {
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                        os.read_wait(&*device).await?;
+                        continue;
+                    }
+                    result => result?,
+                },
+            };
+            if n == 0 {
+                break;
+            }
+            got.extend_from_slice(&buf[..n]);
+        }
+        assert!(got == sent, "{} bytes of {}", got.len(), sent.len());
+        Ok::<(), io::Error>(())
+    });
+}
+
+#[test]
+fn s30_a_recv_after_the_source_was_read_to_its_end_waits_for_more() {
+    real(async |os| {
+        let (device, mut ours) = pair(os).await?;
+        ours.write_all(b"one")?;
+        os.read_wait(&*device).await?;
+        assert_eq!((&**device).read(&mut [0; 8])?, 3);
+        let reader = Rc::clone(&device);
+        let reader = os
+            .spawn("reader", async move |os| {
+                let mut buf = [0; 8];
+                assert_eq!(reader.recv(os, &mut buf).await?, 3);
+                assert_eq!(&buf[..3], b"two");
+                Ok::<(), io::Error>(())
+            })
+            .await?;
+        look(os).await;
+        ours.write_all(b"two")?;
+        assert_eq!(os.wait(reader).await, Ok(Exit::Done));
+        Ok::<(), io::Error>(())
+    });
+}
+
+#[test]
+fn s30_the_end_of_a_stream_stays_ready() {
+    real(async |os| {
+        let (device, ours) = pair(os).await?;
+        drop(ours);
+        for _ in 0..3 {
+            os.read_wait(&*device).await?;
+            assert_eq!(device.recv(os, &mut [0; 8]).await?, 0);
+            assert_eq!((&**device).read(&mut [0; 8])?, 0);
+        }
+        Ok::<(), io::Error>(())
+    });
+}
+
+#[test]
+fn s30_writing_waits_until_there_is_room() {
+    real(async |os| {
+        let (device, ours) = pair(os).await?;
+        let filled = fill(&device);
+        let diary = Diary::default();
+        spawn_waiter(os, &device, Direction::Write, &diary).await?;
+        look(os).await;
+        assert_eq!(diary.text(), "", "there is no room");
+        assert_eq!(drain(&ours).len(), filled);
+        look(os).await;
+        assert_eq!(diary.text(), "write: Ok(())");
+        // The same by send, which moves more than fits at once.
+        let sender = Rc::clone(&device);
+        let sent: Vec<u8> = (0..=255).cycle().take(1_000_000).collect();
+        let text = sent.clone();
+        let sender = os
+            .spawn("sender", async move |os| sender.send_all(os, &text).await)
+            .await?;
+        let mut got = Vec::new();
+        while got.len() < sent.len() {
+            look(os).await;
+            got.extend(drain(&ours));
+        }
+        assert!(got == sent);
+        assert_eq!(os.wait(sender).await, Ok(Exit::Done));
+        Ok::<(), io::Error>(())
+    });
+}
+
+#[test]
+fn s30_a_killed_reader_takes_no_bytes_with_it() {
+    real(async |os| {
+        let (device, mut ours) = pair(os).await?;
+        for pause in 0..300 {
+            let reader = Rc::clone(&device);
+            let reader = os
+                .spawn("reader", async move |os| {
+                    reader.recv(os, &mut [0; 8]).await.map(drop)
+                })
+                .await?;
+            look(os).await;
+            ours.write_all(b"kept")?;
+            // After one of these pauses it has been woken and has not had its turn.
+            passes(os, pause).await;
+            let killed = os.kill(reader).await;
+            let exit = os.wait(reader).await?;
+            assert_eq!(killed, exit == Exit::Killed);
+            if killed {
+                assert_eq!(device.recv(os, &mut [0; 8]).await?, 4, "pause {pause}");
+            }
+        }
+        Ok::<(), io::Error>(())
+    });
+}
+
+#[test]
+fn s30_pipes_work_too() {
+    real(async |os| {
+        let (reader, writer) = io::pipe()?;
+        let (reader, writer) = (os.attach(reader).await?, os.attach(writer).await?);
+        let task = async move |os: &mut Os| {
+            writer.send_all(os, &[9; 200_000]).await?;
+            os.write_wait(&writer).await?;
+            Ok::<(), io::Error>(())
+        };
+        os.spawn("writer", task).await?;
+        let (mut sum, mut buf) = (0, [0; 1000]);
+        loop {
+            match reader.recv(os, &mut buf).await? {
+                0 => break,
+                n => sum += n,
+            }
+        }
+        assert_eq!(sum, 200_000);
+        Ok::<(), io::Error>(())
+    });
+}
+
+#[test]
+fn s30_an_empty_buffer_is_no_end() {
+    real(async |os| {
+        let (device, mut ours) = pair(os).await?;
+        ours.write_all(b"x")?;
+        assert_eq!(device.recv(os, &mut []).await?, 0);
+        assert_eq!(device.send(os, &[]).await?, 0);
+        device.send_all(os, &[]).await?;
+        assert_eq!(device.recv(os, &mut [0; 4]).await?, 1);
+        Ok::<(), io::Error>(())
+    });
+}
+
+// ---- S31
+
+#[test]
+fn s31_a_second_waiter_for_a_direction_is_busy_and_the_first_undisturbed() {
+    real(async |os| {
+        let (device, mut ours) = pair(os).await?;
+        let filled = fill(&device);
+        let diary = Diary::default();
+        // One reader and one writer may wait at once.
+        spawn_waiter(os, &device, Direction::Read, &diary).await?;
+        spawn_waiter(os, &device, Direction::Write, &diary).await?;
+        look(os).await;
+        assert_eq!(os.read_wait(&*device).await, Err(Errno::Busy));
+        assert_eq!(os.write_wait(&*device).await, Err(Errno::Busy));
+        assert_eq!(
+            kind(device.recv(os, &mut [0; 8]).await),
+            ErrorKind::ResourceBusy
+        );
+        assert_eq!(kind(device.send(os, b"x").await), ErrorKind::ResourceBusy);
+        assert_eq!(diary.text(), "");
+        ours.write_all(b"x")?;
+        look(os).await;
+        assert_eq!(diary.text(), "read: Ok(())");
+        assert_eq!(drain(&ours).len(), filled);
+        look(os).await;
+        assert_eq!(diary.text(), "read: Ok(()), write: Ok(())");
+        os.read_wait(&*device).await?;
+        os.write_wait(&*device).await?;
+        Ok::<(), io::Error>(())
+    });
+}
+
+#[test]
+fn s31_a_reader_that_was_woken_is_not_made_busy_by_those_who_came_later() {
+    real(async |os| {
+        let (device, ours) = pair(os).await?;
+        // Passes of so many tasks end with a look at the world.
+        for _ in 0..300 {
+            os.spawn("spinner", async |os| passes(os, 700).await)
+                .await?;
+        }
+        let (diary, ours) = (Diary::default(), Rc::new(ours));
+        let go = Rc::new(Cell::new(false));
+        for name in ["first", "second", "third"] {
+            let (device, diary) = (Rc::clone(&device), diary.clone());
+            let (go, ours) = (Rc::clone(&go), Rc::clone(&ours));
+            os.spawn_detached(name, async move |os| {
+                while name != "first" && !go.get() {
+                    os.yield_now().await;
+                }
+                if name == "third" {
+                    // The first still waits, and will be woken at the end of this pass.
+                    (&*ours).write_all(b"data")?;
+                }
+                let result = device.recv(os, &mut [0; 8]).await;
+                let result = result.map_err(|error| error.kind());
+                diary.note(format!("{name}: {result:?}"));
+                Ok::<(), io::Error>(())
+            })
+            .await?;
+        }
+        passes(os, 5).await;
+        go.set(true);
+        look(os).await;
+        let mut lines = diary.lines();
+        lines.sort();
+        let busy = "Err(ResourceBusy)";
+        let expected = [
+            "first: Ok(4)",
+            &format!("second: {busy}"),
+            &format!("third: {busy}"),
+        ];
+        assert_eq!(lines, expected);
+        Ok::<(), io::Error>(())
+    });
+}
+
+#[test]
+fn s31_a_killed_waiter_makes_room_at_once() {
+    // S06, for devices.
+    real(async |os| {
+        let (device, mut ours) = pair(os).await?;
+        fill(&device);
+        let diary = Diary::default();
+        for direction in [Direction::Read, Direction::Write] {
+            let victim = spawn_waiter(os, &device, direction, &diary).await?;
+            look(os).await;
+            assert!(os.kill(victim).await);
+            spawn_waiter(os, &device, direction, &diary).await?;
+        }
+        look(os).await;
+        assert_eq!(diary.text(), "");
+        ours.write_all(b"x")?;
+        drain(&ours);
+        look(os).await;
+        assert_eq!(diary.text(), "read: Ok(()), write: Ok(())");
+        Ok::<(), io::Error>(())
+    });
+}
+
+// ---- S32
+
+#[test]
+fn s32_where_both_directions_are_ready_the_reader_is_woken_first() {
+    for reader_first in [true, false] {
+        real(async move |os| {
+            let (device, mut ours) = pair(os).await?;
+            fill(&device);
+            let diary = Diary::default();
+            let mut directions = [Direction::Write, Direction::Read];
+            if reader_first {
+                directions.reverse();
+            }
+            for direction in directions {
+                spawn_waiter(os, &device, direction, &diary).await?;
+            }
+            look(os).await;
+            // Within one turn, so that one look at the world finds both.
+            drain(&ours);
+            ours.write_all(b"x")?;
+            look(os).await;
+            assert_eq!(diary.text(), "read: Ok(()), write: Ok(())");
+            Ok::<(), io::Error>(())
+        });
+    }
+}
+
+// ---- S33
+
+#[test]
+fn s33_a_device_closed_while_tasks_wait_on_it_wakes_them_with_closed() {
+    real(async |os| {
+        let (device, ours) = pair(os).await?;
+        fill(&device);
+        let diary = Diary::default();
+        spawn_waiter(os, &device, Direction::Write, &diary).await?;
+        spawn_waiter(os, &device, Direction::Read, &diary).await?;
+        passes(os, 3).await;
+        device.close(os).await?;
+        passes(os, 1).await;
+        assert_eq!(diary.text(), "read: Err(Closed), write: Err(Closed)");
+        // It is gone for everybody, and the peer sees it.
+        assert_eq!(os.read_wait(&*device).await, Err(Errno::BadFd));
+        assert_eq!(device.close(os).await, Err(Errno::BadFd));
+        drop(device);
+        passes(os, 1).await;
+        let mut rest = Vec::new();
+        (&ours).read_to_end(&mut rest)?;
+        Ok::<(), io::Error>(())
+    });
+}
+
+#[test]
+fn s33_recv_and_send_that_wait_are_woken_too() {
+    real(async |os| {
+        let (device, _ours) = pair(os).await?;
+        fill(&device);
+        let reader = Rc::clone(&device);
+        let reader = async move |os: &mut Os| reader.recv(os, &mut [0; 8]).await.map(drop);
+        let writer = Rc::clone(&device);
+        let writer = async move |os: &mut Os| writer.send(os, b"x").await.map(drop);
+        let tasks = [
+            os.spawn("reader", reader).await?,
+            os.spawn("writer", writer).await?,
+        ];
+        passes(os, 3).await;
+        device.close(os).await?;
+        for task in tasks {
+            let exit = os.wait(task).await?;
+            assert_eq!(exit, Exit::Failed("it is closed".into()));
+        }
+        Ok::<(), io::Error>(())
+    });
+}
+
+#[test]
+fn s33_a_descriptor_number_that_is_used_again_wakes_nobody_of_before() {
+    real(async |os| {
+        let diary = Diary::default();
+        for _ in 0..20 {
+            let (device, mut ours) = pair(os).await?;
+            spawn_waiter(os, &device, Direction::Read, &diary).await?;
+            passes(os, 2).await;
+            ours.write_all(b"x")?;
+            device.close(os).await?;
+        }
+        passes(os, 3).await;
+        assert_eq!(diary.lines(), ["read: Err(Closed)"; 20]);
+        Ok::<(), io::Error>(())
+    });
+}
+
+// ---- S34
+
+#[test]
+fn s34_a_device_of_another_kernel_is_a_bad_descriptor_to_the_caller_alone() {
+    let kept = Rc::new(RefCell::new(None));
+    let keep = Rc::clone(&kept);
+    let mut other = Kernel::real().unwrap();
+    run_main(&mut other, async move |os: &mut Os| {
+        *keep.borrow_mut() = Some(pair(os).await?);
+        Ok::<(), io::Error>(())
+    });
+    let (foreign, mut ours) = kept.take().unwrap();
+    let theirs = Rc::clone(&foreign);
+    real(async move |os| {
+        // It has the same number as a device of this kernel.
+        let (device, mut mine) = pair(os).await?;
+        assert_eq!(device.id(), theirs.id());
+        mine.write_all(b"mine")?;
+        assert_eq!(os.read_wait(&*theirs).await, Err(Errno::BadFd));
+        assert_eq!(os.write_wait(&theirs).await, Err(Errno::BadFd));
+        assert_eq!(
+            kind(theirs.recv(os, &mut [0; 8]).await),
+            ErrorKind::InvalidInput
+        );
+        assert_eq!(kind(theirs.send(os, b"x").await), ErrorKind::InvalidInput);
+        assert_eq!(theirs.close(os).await, Err(Errno::BadFd));
+        drop(theirs);
+        assert_eq!(device.recv(os, &mut [0; 8]).await?, 4);
+        Ok::<(), io::Error>(())
+    });
+    // And its own kernel serves it still.
+    run_main(&mut other, async move |os: &mut Os| {
+        ours.write_all(b"yours")?;
+        assert_eq!(foreign.recv(os, &mut [0; 8]).await?, 5);
+        Ok::<(), io::Error>(())
+    });
+}
+
+#[test]
+fn s34_numbers_that_no_device_has_are_bad_descriptors() {
+    real(async |os| {
+        for id in [0, 1, 77, u64::MAX] {
+            for call in [
+                SystemCall::ReadWait(id.into()),
+                SystemCall::WriteWait(id.into()),
+                SystemCall::Recv(id.into()),
+                SystemCall::Accept(id.into()),
+                SystemCall::Send(id.into()),
+                SystemCall::Close(id.into()),
+            ] {
+                assert_eq!(raw(os, call).await, "Err(BadFd)", "{call:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn s34_a_descriptor_is_attached_once() {
+    real(async |os| {
+        let (ours, theirs) = UnixStream::pair()?;
+        let theirs = Rc::new(theirs);
+        let first = os.attach(Rc::clone(&theirs)).await?;
+        let again = os.attach(Rc::clone(&theirs)).await;
+        assert_eq!(kind(again), ErrorKind::AlreadyExists);
+        (&ours).write_all(b"x")?;
+        assert_eq!(first.recv(os, &mut [0; 8]).await?, 1);
+        first.close(os).await?;
+        os.attach(theirs).await?;
+        Ok::<(), io::Error>(())
+    });
+}
+
+#[test]
+fn s34_calls_that_are_for_other_devices_are_errors_to_the_caller_alone() {
+    real(async |os| {
+        let file = os.attach(File::open("/dev/null")?).await?;
+        for call in [
+            SystemCall::Accept(file.id()),
+            SystemCall::ShutdownWrite(file.id()),
+            SystemCall::Connected(file.id()),
+        ] {
+            assert_eq!(raw(os, call).await, "Io", "{call:?}");
+        }
+        let error = file
+            .send(os, b"x")
+            .await
+            .expect_err("it is open for reading");
+        assert_eq!(
+            error.raw_os_error(),
+            Some(rustix::io::Errno::BADF.raw_os_error())
+        );
+        Ok::<(), io::Error>(())
+    });
+}
+
+#[test]
+fn s34_the_last_handle_closes_the_descriptor() {
+    real(async |os| {
+        let (device, ours) = pair(os).await?;
+        let other = Device::clone(&device);
+        drop(device);
+        os.yield_now().await;
+        assert_eq!(kind((&ours).read(&mut [0; 8])), ErrorKind::WouldBlock);
+        let id = other.id();
+        drop(other);
+        os.yield_now().await;
+        assert_eq!((&ours).read(&mut [0; 8])?, 0, "the peer sees its end");
+        assert_eq!(raw(os, SystemCall::ReadWait(id)).await, "Err(BadFd)");
+        Ok::<(), io::Error>(())
+    });
+}
+
+#[test]
+fn s34_a_killed_task_closes_what_it_held() {
+    real(async |os| {
+        let (ours, theirs) = UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let holder = os
+            .spawn("holder", async move |os| {
+                let device = os.attach(theirs).await?;
+                os.read_wait(&device).await?;
+                Ok::<(), io::Error>(())
+            })
+            .await?;
+        passes(os, 3).await;
+        assert!(os.kill(holder).await);
+        assert_eq!((&ours).read(&mut [0; 8])?, 0);
+        Ok::<(), io::Error>(())
+    });
+}
+
+#[test]
+fn s34_a_task_killed_before_it_was_given_its_device_leaves_it_closed() {
+    real(async |os| {
+        let (ours, theirs) = UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let opener = async move |os: &mut Os| os.attach(theirs).await.map(drop);
+        let opener = os.spawn("opener", opener).await?;
+        assert!(os.kill(opener).await);
+        assert_eq!((&ours).read(&mut [0; 8])?, 0);
+        Ok::<(), io::Error>(())
+    });
+}
+
+#[test]
+fn s34_a_world_without_devices_says_so() {
+    console(async |os| {
+        let addr = ([127, 0, 0, 1], 0).into();
+        assert_eq!(
+            kind(os.attach(File::open("/dev/null")?).await),
+            ErrorKind::Unsupported
+        );
+        assert_eq!(kind(os.listen(addr).await), ErrorKind::Unsupported);
+        assert_eq!(kind(os.connect(addr).await), ErrorKind::Unsupported);
+        Ok::<(), io::Error>(())
+    });
+}
+
+// ---- S35
+
+#[test]
+fn s35_what_the_poller_cannot_watch_is_always_ready() {
+    real(async |os| {
+        let null = File::options().read(true).write(true).open("/dev/null")?;
+        let null = os.attach(null).await?;
+        let itself = os
+            .attach(File::open(file!().replace("devices.rs", "main.rs"))?)
+            .await?;
+        let mut sum = 0;
+        for _ in 0..3 {
+            os.read_wait(&null).await?;
+            os.write_wait(&null).await?;
+            assert_eq!(null.recv(os, &mut [0; 8]).await?, 0);
+            assert_eq!(null.send(os, b"into the void").await?, 13);
+            os.read_wait(&itself).await?;
+        }
+        loop {
+            let n = itself.recv(os, &mut [0; 100]).await?;
+            sum += n as u64;
+            if n == 0 {
+                break;
+            }
+        }
+        assert_eq!(sum, itself.metadata()?.len());
+        Ok::<(), io::Error>(())
+    });
+}
+
+#[test]
+fn s35_a_redirected_stdin_is_always_ready() {
+    let test = "devices::s35_a_redirected_stdin_is_always_ready";
+    let redirect = |command: &mut std::process::Command| {
+        let file = File::open("Cargo.toml").expect("tests run where the manifest is");
+        command.stdin(Stdio::from(file));
+    };
+    in_own_process(test, redirect, || {
+        real(async |os| {
+            let stdin = os.attach(io::stdin()).await?;
+            let mut text = Vec::new();
+            loop {
+                let mut buf = [0; 100];
+                os.read_wait(&stdin).await?;
+                match stdin.recv(os, &mut buf).await? {
+                    0 => break,
+                    n => text.extend_from_slice(&buf[..n]),
+                }
+            }
+            assert!(text.starts_with(b"[package]"));
+            Ok::<(), io::Error>(())
+        });
+    });
+}
+
+#[test]
+fn s35_a_task_at_a_device_that_is_always_ready_starves_nobody() {
+    let report = real(async |os| {
+        let busy = os
+            .spawn("busy", async |os| {
+                let null = os.attach(File::open("/dev/null")?).await?;
+                loop {
+                    null.recv(os, &mut [0; 8]).await?;
+                }
+                #[expect(unreachable_code, reason = "names the type of the error")]
+                Ok::<(), io::Error>(())
+            })
+            .await?;
+        os.sleep(Duration::from_millis(2)).await;
+        assert!(os.kill(busy).await);
+        Ok::<(), io::Error>(())
+    });
+    assert!(report.traps > 10);
+}
+
+// ---- S37
+
+#[test]
+fn s37_writing_to_a_peer_that_has_gone_is_an_error() {
+    real(async |os| {
+        let (device, ours) = pair(os).await?;
+        drop(ours);
+        for _ in 0..2 {
+            assert_eq!(kind(device.send(os, b"x").await), ErrorKind::BrokenPipe);
+            assert_eq!(kind(device.send_all(os, b"x").await), ErrorKind::BrokenPipe);
+            os.write_wait(&*device).await?;
+        }
+        let (reader, writer) = io::pipe()?;
+        let writer = os.attach(writer).await?;
+        drop(reader);
+        assert_eq!(kind(writer.send(os, b"x").await), ErrorKind::BrokenPipe);
+        Ok::<(), io::Error>(())
+    });
+}
+
+#[test]
+fn s37_writing_to_a_socket_raises_no_signal() {
+    let test = "devices::s37_writing_to_a_socket_raises_no_signal";
+    in_own_process(
+        test,
+        |_| {},
+        || {
+            let raised = Arc::new(AtomicBool::new(false));
+            let signal = signal_hook::consts::SIGPIPE;
+            signal_hook::flag::register(signal, Arc::clone(&raised)).expect("it can be caught");
+            real(async |os| {
+                let (device, ours) = pair(os).await?;
+                drop(ours);
+                assert_eq!(kind(device.send(os, b"x").await), ErrorKind::BrokenPipe);
+                Ok::<(), io::Error>(())
+            });
+            assert!(!raised.load(Ordering::SeqCst));
+        },
+    );
+}
+
+#[test]
+fn s37_a_writer_that_waits_is_told_when_its_peer_goes() {
+    real(async |os| {
+        let (device, ours) = pair(os).await?;
+        fill(&device);
+        let writer = os
+            .spawn("writer", async move |os| {
+                device.send(os, b"x").await.map(drop)
+            })
+            .await?;
+        look(os).await;
+        drop(ours);
+        let Exit::Failed(why) = os.wait(writer).await? else {
+            panic!("it fails");
+        };
+        assert!(
+            why.contains("Broken pipe") || why.contains("reset"),
+            "{why}"
+        );
+        Ok::<(), io::Error>(())
+    });
+}
+
+// ---- S38
+
+#[test]
+fn s38_with_nothing_ready_the_kernel_sleeps_until_the_next_deadline() {
+    let span = Duration::from_millis(50);
+    let (world, waits) = Counted::new(RealWorld::new().unwrap());
+    let mut kernel = Kernel::builder().world(world).build().unwrap();
+    let cpu = || rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let counter = Rc::clone(&waits);
+    let report = run_main(&mut kernel, async move |os: &mut Os| {
+        let mut kept = Vec::new();
+        // Idle; with bytes that nobody reads; at its end; and a waiter that nobody ever serves.
+        for n in 0..100 {
+            let (device, mut ours) = pair(os).await?;
+            match n % 4 {
+                0 => {}
+                1 => ours.write_all(b"unread")?,
+                2 => ours.shutdown(std::net::Shutdown::Both)?,
+                _ => {
+                    spawn_waiter(os, &device, Direction::Read, &Diary::default()).await?;
+                }
+            }
+            kept.push((device, ours));
+        }
+        look(os).await;
+        let before = (counter.get(), cpu());
+        os.sleep(span).await;
+        let after = (counter.get(), cpu());
+        assert!(after.0 - before.0 <= 4, "{} waits", after.0 - before.0);
+        let nanos = |time: rustix::time::Timespec| time.tv_sec * 1_000_000_000 + time.tv_nsec;
+        let burnt = Duration::from_nanos((nanos(after.1) - nanos(before.1)) as u64);
+        assert!(burnt < span / 2, "{burnt:?} of CPU");
+        for (device, _) in &kept {
+            device.close(os).await?;
+        }
+        Ok::<(), io::Error>(())
+    });
+    assert!(report.elapsed >= span);
+}
+
+#[test]
+fn s38_a_device_wakes_a_kernel_that_sleeps() {
+    let (world, waits) = Counted::new(RealWorld::new().unwrap());
+    let mut kernel = Kernel::builder().world(world).build().unwrap();
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    let thread = std::thread::spawn(move || {
+        let mut buf = [0; 4];
+        for _ in 0..10 {
+            ours.write_all(b"ping")?;
+            ours.read_exact(&mut buf)?;
+        }
+        io::Result::Ok(buf)
+    });
+    let report = run_main(&mut kernel, async move |os: &mut Os| {
+        let device = os.attach(theirs).await?;
+        let mut buf = [0; 64];
+        while device.recv(os, &mut buf).await? > 0 {
+            device.send_all(os, b"pong").await?;
+        }
+        Ok::<(), io::Error>(())
+    });
+    assert_eq!(&thread.join().unwrap().unwrap(), b"pong");
+    assert!(
+        waits.get() < 60 && report.ticks < 200,
+        "{} waits, {report:?}",
+        waits.get()
+    );
+}
+
+#[test]
+fn s38_a_killed_waiter_leaves_no_device_behind_that_is_waited_for() {
+    // What is left when it is gone is a deadlock, not a sleep for ever.
+    let (world, _) = Bells::new();
+    let mut kernel = Kernel::builder().world(world).build().unwrap();
+    kernel
+        .spawn("main", async |os| {
+            let reader = os
+                .spawn("reader", async |os| {
+                    let device = os.attach(File::open("/dev/null")?).await?;
+                    os.read_wait(&device).await.map_err(io::Error::from)
+                })
+                .await?;
+            look(os).await;
+            os.kill(reader).await;
+            os.sleep(Duration::MAX).await;
+            Ok::<(), Errno>(())
+        })
+        .unwrap();
+    assert!(matches!(kernel.run(), Err(trapline::Error::Deadlock(_))));
+}

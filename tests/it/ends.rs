@@ -1,0 +1,517 @@
+//! S46 to S50: how a run ends, and how it goes on after that.
+
+use std::{io, rc::Rc, thread, time::Duration};
+
+use trapline::{Deadlock, Errno, Error, Exit, Kernel, Limit, Os, SimWorld, Step, Tid};
+
+use crate::{support::*, worlds::NoConsole};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn deadlock(kernel: &mut Kernel) -> Deadlock {
+    match kernel.run() {
+        Err(Error::Deadlock(deadlock)) => deadlock,
+        other => panic!("not a deadlock: {other:?}"),
+    }
+}
+
+/// A task that waits, after `delay` seconds, for the task of that number.
+fn spawn_waiter(kernel: &mut Kernel, name: &str, delay: u32, target: u64) {
+    let program = async move |os: &mut Os| {
+        os.sleep(delay * SECOND).await;
+        os.wait(tid(target)).await.map(drop)
+    };
+    kernel.spawn(name, program).unwrap();
+}
+
+fn tids(numbers: &[u64]) -> Vec<Tid> {
+    numbers.iter().copied().map(tid).collect()
+}
+
+// ---- S46
+
+#[test]
+fn s46_a_deadlock_names_each_blocked_task_and_every_cycle_and_tail() {
+    let mut kernel = Kernel::simulated(0);
+    for (name, delay, target) in [
+        ("ring", 0, 2),      // 1 -> 2 -> 3 -> 1
+        ("ring", 0, 3),      // 2
+        ("ring", 2, 1),      // 3
+        ("tail", 1, 2),      // 4
+        ("long tail", 0, 4), // 5 -> 4 -> 2
+        ("pair", 0, 7),      // 6 -> 7 -> 6
+        ("pair", 4, 6),      // 7
+        ("no cycle", 0, 9),  // 8 -> 9, which sleeps for ever
+    ] {
+        spawn_waiter(&mut kernel, name, delay, target);
+    }
+    kernel
+        .spawn("sleeper", async |os| os.sleep(Duration::MAX).await)
+        .unwrap();
+    let deadlock = deadlock(&mut kernel);
+    assert_eq!(deadlock.cycles, [tids(&[1, 2, 3]), tids(&[6, 7])]);
+    assert_eq!(deadlock.tails, [tids(&[4, 2]), tids(&[5, 4, 2])]);
+    assert_eq!(deadlock.blocked.len(), 9);
+    let expected = r#"deadlock: no task is ready, and nothing can make one ready
+  tid 1 "ring" waits for the end of task 2, since 00:00.000
+  tid 2 "ring" waits for the end of task 3, since 00:00.000
+  tid 3 "ring" waits for the end of task 1, since 00:02.000
+  tid 4 "tail" waits for the end of task 2, since 00:01.000
+  tid 5 "long tail" waits for the end of task 4, since 00:00.000
+  tid 6 "pair" waits for the end of task 7, since 00:00.000
+  tid 7 "pair" waits for the end of task 6, since 00:04.000
+  tid 8 "no cycle" waits for the end of task 9, since 00:00.000
+  tid 9 "sleeper" waits for nothing: it sleeps for ever, since 00:00.000
+  cycle: 1 -> 2 -> 3 -> 1
+  cycle: 6 -> 7 -> 6
+  waits on a cycle: 4 -> 2
+  waits on a cycle: 5 -> 4 -> 2"#;
+    assert_eq!(deadlock.to_string(), expected);
+    assert_eq!(Error::Deadlock(deadlock).to_string(), expected);
+}
+
+#[test]
+fn s46_zombies_are_not_in_the_report() {
+    let mut kernel = Kernel::simulated(0);
+    kernel
+        .spawn("parent", async |os| {
+            os.spawn("zombie", async |_| {}).await?;
+            os.sleep(Duration::MAX).await;
+            Ok::<(), Errno>(())
+        })
+        .unwrap();
+    let deadlock = deadlock(&mut kernel);
+    assert_eq!(deadlock.blocked.len(), 1);
+    assert_eq!(deadlock.blocked[0].tid, tid(1));
+    assert!(deadlock.cycles.is_empty() && deadlock.tails.is_empty());
+}
+
+#[test]
+fn s46_a_timer_or_a_device_is_hope() {
+    let mut kernel = Kernel::simulated(0);
+    spawn_waiter(&mut kernel, "ring", 0, 2);
+    spawn_waiter(&mut kernel, "ring", 0, 1);
+    kernel
+        .spawn("saviour", async |os| {
+            os.sleep(SECOND).await;
+            os.kill(tid(1)).await;
+        })
+        .unwrap();
+    let report = kernel.run().unwrap();
+    let exits: Vec<_> = report.exits().values().cloned().collect();
+    assert_eq!(exits, [Exit::Killed, Exit::Done, Exit::Done]);
+}
+
+#[test]
+fn s46_the_real_world_does_not_hang_either() {
+    let mut kernel = Kernel::real().unwrap();
+    spawn_waiter(&mut kernel, "ring", 0, 2);
+    spawn_waiter(&mut kernel, "ring", 0, 1);
+    assert_eq!(deadlock(&mut kernel).cycles, [tids(&[1, 2])]);
+}
+
+#[test]
+fn s46_step_reports_a_deadlock_too() {
+    let mut kernel = Kernel::simulated(0);
+    kernel
+        .spawn("sleeper", async |os| os.sleep(Duration::MAX).await)
+        .unwrap();
+    assert_eq!(kernel.step().unwrap(), Step::Ran(tid(1)));
+    for _ in 0..2 {
+        assert!(matches!(kernel.step(), Err(Error::Deadlock(_))));
+    }
+}
+
+// ---- S47
+
+#[test]
+fn s47_a_kernel_without_tasks_ends_at_once() {
+    for mut kernel in [Kernel::simulated(0), Kernel::real().unwrap()] {
+        let report = kernel.run().unwrap();
+        assert_eq!((report.ticks, report.traps, report.peak_tasks), (0, 0, 0));
+        assert!(report.exits().is_empty());
+        assert_eq!(kernel.step().unwrap(), Step::Finished);
+    }
+}
+
+#[test]
+fn s47_nothing_but_live_tasks_keeps_a_run_going() {
+    let mut kernel = Kernel::real().unwrap();
+    let kept = Rc::new(std::cell::RefCell::new(None));
+    let keep = Rc::clone(&kept);
+    let remote = kernel.remote();
+    run_main(&mut kernel, async move |os: &mut Os| {
+        // A device that is open and ready, a timer that was disarmed, a zombie, a line from outside.
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+        let device = os.attach(theirs).await?;
+        let sleeper = os
+            .spawn("sleeper", async |os| os.sleep(3600 * SECOND).await)
+            .await?;
+        os.yield_now().await;
+        os.kill(sleeper).await;
+        *keep.borrow_mut() = Some((device, ours));
+        Ok::<(), io::Error>(())
+    });
+    assert!(kernel.now() < 60 * SECOND);
+    drop((kept, remote));
+}
+
+// ---- S48
+
+#[test]
+fn s48_run_after_run() {
+    let mut kernel = Kernel::simulated(0);
+    for round in 1..4 {
+        kernel
+            .spawn("sleeper", async |os| os.sleep(SECOND).await)
+            .unwrap();
+        let report = kernel.run().unwrap();
+        kernel.audit();
+        assert_eq!(report.elapsed, round * SECOND);
+        assert_eq!(report.exits().len(), round as usize);
+        assert_eq!(report.ticks, 2 * u64::from(round));
+        assert_eq!(report.traps, u64::from(round));
+    }
+}
+
+#[test]
+fn s48_run_goes_on_after_a_deadlock() {
+    let mut kernel = Kernel::simulated(0);
+    spawn_waiter(&mut kernel, "ring", 0, 2);
+    spawn_waiter(&mut kernel, "ring", 0, 1);
+    for _ in 0..2 {
+        deadlock(&mut kernel);
+        kernel.audit();
+    }
+    kernel
+        .spawn("saviour", async |os| {
+            os.kill(tid(2)).await;
+        })
+        .unwrap();
+    let report = kernel.run().unwrap();
+    let exits: Vec<_> = report.exits().values().cloned().collect();
+    assert_eq!(exits, [Exit::Done, Exit::Killed, Exit::Done]);
+}
+
+#[test]
+fn s48_step_is_exactly_one_resume_or_one_wait() {
+    let mut kernel = Kernel::simulated(0);
+    kernel
+        .spawn("a", async |os| {
+            os.get_tid().await;
+            os.sleep(SECOND).await;
+        })
+        .unwrap();
+    kernel.spawn("b", async |os| passes(os, 1).await).unwrap();
+    let mut steps = Vec::new();
+    for tick in 1.. {
+        let step = kernel.step().unwrap();
+        kernel.audit();
+        steps.push(step);
+        if step == Step::Finished {
+            break;
+        }
+        assert!(tick < 100);
+    }
+    let (a, b) = (Step::Ran(tid(1)), Step::Ran(tid(2)));
+    // The last wait finds nobody else to wait for.
+    assert_eq!(steps, [a, b, a, b, Step::Idle, a, Step::Finished]);
+    assert_eq!(kernel.now(), SECOND);
+    assert_eq!(kernel.run().unwrap().ticks, 5);
+}
+
+#[test]
+fn s48_steps_and_runs_mix() {
+    let mut kernel = sim().max_ticks(10).build().unwrap();
+    kernel
+        .spawn("spinner", async |os| passes(os, 50).await)
+        .unwrap();
+    for _ in 0..4 {
+        assert!(kernel.run().is_err());
+        assert_eq!(kernel.step().unwrap(), Step::Ran(tid(1)));
+    }
+    assert_eq!(kernel.run().unwrap().ticks, 51);
+}
+
+#[test]
+fn s48_a_host_that_spawns_between_steps_is_served() {
+    let mut kernel = Kernel::simulated(0);
+    kernel
+        .spawn("first", async |os| os.sleep(SECOND).await)
+        .unwrap();
+    assert_eq!(kernel.step().unwrap(), Step::Ran(tid(1)));
+    kernel.spawn("second", async |_| {}).unwrap();
+    assert_eq!(kernel.step().unwrap(), Step::Ran(tid(2)));
+    assert_eq!(kernel.step().unwrap(), Step::Idle);
+    assert_eq!(kernel.step().unwrap(), Step::Ran(tid(1)));
+    assert_eq!(kernel.step().unwrap(), Step::Finished);
+}
+
+#[test]
+fn s48_a_console_that_is_gone_is_an_error_of_the_run_and_no_end() {
+    let mut kernel = Kernel::builder()
+        .world(NoConsole(SimWorld::new(1)))
+        .build()
+        .unwrap();
+    kernel
+        .spawn("printer", async |os| {
+            writeln!(os, "lost");
+            passes(os, 3).await;
+            writeln!(os, "lost too");
+        })
+        .unwrap();
+    for _ in 0..2 {
+        let error = kernel.run().unwrap_err();
+        assert!(matches!(&error, Error::Io(error) if error.kind() == io::ErrorKind::BrokenPipe));
+        assert_eq!(error.to_string(), "the world failed: broken pipe");
+    }
+    assert_eq!(kernel.run().unwrap().exits()[&tid(1)], Exit::Done);
+}
+
+// ---- S49
+
+#[test]
+fn s49_the_limit_on_resumes_ends_a_run_which_can_be_continued() {
+    let mut kernel = sim().max_ticks(1000).build().unwrap();
+    kernel
+        .spawn("spinner", async |os| passes(os, 2500).await)
+        .unwrap();
+    for round in 1..3 {
+        let error = kernel.run().unwrap_err();
+        assert!(matches!(error, Error::Limit(Limit::Ticks(1000))));
+        assert_eq!(error.to_string(), "the limit of 1000 ticks is reached");
+        kernel.audit();
+        let traps = kernel.tasks().next().map(|task| task.traps);
+        assert_eq!(traps, Some(1000 * round));
+    }
+    assert_eq!(kernel.run().unwrap().ticks, 2501);
+}
+
+#[test]
+fn s49_a_run_that_needs_exactly_the_limit_is_within_it() {
+    let mut kernel = sim().max_ticks(3).build().unwrap();
+    run_main(&mut kernel, async |os: &mut Os| passes(os, 2).await);
+}
+
+#[test]
+fn s49_the_limit_on_virtual_time_ends_a_run_which_can_be_continued() {
+    let mut kernel = sim().max_time(10 * SECOND).build().unwrap();
+    kernel
+        .spawn("sleeper", async |os| os.sleep(25 * SECOND).await)
+        .unwrap();
+    for round in 1..3 {
+        let error = kernel.run().unwrap_err();
+        assert!(matches!(error, Error::Limit(Limit::Time(limit)) if limit == 10 * SECOND));
+        assert_eq!(error.to_string(), "the limit of 10s is reached");
+        assert_eq!(kernel.now(), round * 10 * SECOND);
+        kernel.audit();
+    }
+    assert_eq!(kernel.run().unwrap().elapsed, 25 * SECOND);
+}
+
+#[test]
+fn s49_what_is_due_at_the_limit_is_within_it() {
+    let mut kernel = sim().max_time(10 * SECOND).build().unwrap();
+    run_main(&mut kernel, async |os: &mut Os| os.sleep(10 * SECOND).await);
+}
+
+#[test]
+fn s49_the_limit_on_real_time_ends_sleepers_and_spinners() {
+    let span = Duration::from_millis(10);
+    let mut kernel = Kernel::builder().max_time(span).build().unwrap();
+    kernel
+        .spawn("sleeper", async |os| os.sleep(3600 * SECOND).await)
+        .unwrap();
+    for round in 1..3 {
+        assert!(matches!(kernel.run(), Err(Error::Limit(Limit::Time(_)))));
+        assert!(kernel.now() >= round * span);
+        kernel.spawn("spinner", spin).unwrap();
+    }
+    assert!(kernel.now() < 60 * SECOND);
+}
+
+// ---- S50
+
+/// Spawns tasks that are ready, asleep, waiting and not yet begun, each with a destructor.
+fn spawn_family(kernel: &mut Kernel, diary: &Diary) {
+    let notes = diary.clone();
+    kernel
+        .spawn("parent", async move |os| {
+            let _guard = notes.on_drop("1");
+            let (four, five) = (notes.clone(), notes.clone());
+            let asleep = os
+                .spawn("asleep", async move |os| {
+                    let _guard = four.on_drop("4");
+                    os.sleep(Duration::MAX).await;
+                })
+                .await?;
+            os.spawn("waiting", async move |os| {
+                let _guard = five.on_drop("5");
+                os.wait(asleep).await.map(drop)
+            })
+            .await?;
+            spin(os).await;
+            Ok::<(), Errno>(())
+        })
+        .unwrap();
+    let two = diary.on_drop("2");
+    kernel
+        .spawn("ready", async move |os| {
+            let _guard = two;
+            spin(os).await;
+        })
+        .unwrap();
+}
+
+#[test]
+fn s50_shutdown_ends_every_task_the_youngest_first_and_run_answers_ok() {
+    let (mut kernel, log) = logged(sim());
+    let diary = Diary::default();
+    spawn_family(&mut kernel, &diary);
+    kernel
+        .spawn("third", async |os| passes(os, 9).await)
+        .unwrap();
+    for _ in 0..20 {
+        kernel.step().unwrap();
+    }
+    let (owned, me) = (diary.on_drop("7"), diary.on_drop("6"));
+    kernel
+        .spawn("shutter", async move |os| {
+            let _me = me;
+            os.shutdown().await
+        })
+        .unwrap();
+    kernel
+        .spawn("unborn", async move |os| {
+            let _owned = owned;
+            spin(os).await;
+        })
+        .unwrap();
+    let report = kernel.run().unwrap();
+    kernel.audit();
+    assert_eq!(diary.text(), "7, 6, 5, 4, 2, 1");
+    let exited: Vec<_> = log
+        .lines()
+        .iter()
+        .filter_map(|line| {
+            Some(
+                line.split_once(' ')?
+                    .1
+                    .strip_suffix(" exited killed")?
+                    .to_string(),
+            )
+        })
+        .collect();
+    assert_eq!(exited, ["7", "6", "5", "4", "3", "2", "1"]);
+    let exits: Vec<_> = report.exits().keys().copied().collect();
+    assert_eq!(exits, tids(&[1, 2, 3, 6, 7]));
+    assert_eq!(kernel.tasks().count(), 0);
+}
+
+#[test]
+fn s50_a_kernel_that_was_shut_down_runs_new_tasks() {
+    let mut kernel = Kernel::simulated(0);
+    let diary = Diary::default();
+    for round in 0..3 {
+        spawn_family(&mut kernel, &diary);
+        kernel
+            .spawn("shutter", async |os| {
+                os.sleep(SECOND).await;
+                os.shutdown().await
+            })
+            .unwrap();
+        // Endless spinners: the clock stands still, so the line from outside is needed.
+        kernel.remote().shutdown();
+        kernel.run().unwrap();
+        assert_eq!(kernel.tasks().count(), 0, "round {round}");
+    }
+    run_main(&mut kernel, async |os: &mut Os| os.sleep(SECOND).await);
+}
+
+#[test]
+fn s50_a_thread_shuts_down_a_kernel_that_sleeps() {
+    let mut kernel = Kernel::real().unwrap();
+    let diary = Diary::default();
+    let notes = diary.clone();
+    let remote = kernel.remote();
+    let (tell, told) = std::sync::mpsc::channel();
+    kernel
+        .spawn("sleeper", async move |os| {
+            let _guard = notes.on_drop("sleeper");
+            tell.send(()).expect("the thread listens");
+            os.sleep(3600 * SECOND).await;
+        })
+        .unwrap();
+    let (_ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    let notes = diary.clone();
+    kernel
+        .spawn("reader", async move |os| {
+            let _guard = notes.on_drop("reader");
+            let device = os.attach(theirs).await?;
+            os.read_wait(&device).await?;
+            Ok::<(), io::Error>(())
+        })
+        .unwrap();
+    let thread = thread::spawn(move || {
+        told.recv().expect("the sleeper says when it runs");
+        remote.shutdown();
+    });
+    let report = kernel.run().unwrap();
+    thread.join().unwrap();
+    assert!(report.elapsed < 60 * SECOND);
+    assert_eq!(diary.text(), "reader, sleeper");
+    assert_eq!(report.exits()[&tid(1)], Exit::Killed);
+}
+
+#[test]
+fn s50_destructors_that_print_are_heard_at_shutdown_and_when_the_kernel_is_dropped() {
+    struct Farewell<'a>(&'a mut Os);
+    impl Drop for Farewell<'_> {
+        fn drop(&mut self) {
+            writeln!(self.0, "farewell");
+        }
+    }
+    let program = async |os: &mut Os| {
+        let last = Farewell(os);
+        last.0.sleep(Duration::MAX).await;
+    };
+    let (mut kernel, log) = logged(sim());
+    kernel.spawn("first", program).unwrap();
+    deadlock(&mut kernel);
+    kernel.remote().shutdown();
+    kernel.run().unwrap();
+    assert_eq!(kernel.take_console(), "farewell\n");
+    kernel.spawn("second", program).unwrap();
+    deadlock(&mut kernel);
+    drop(kernel);
+    assert_eq!(
+        about(&log, 2)[4..],
+        ["console \"farewell\\n\"", "exited killed", "reaped"]
+    );
+}
+
+#[test]
+fn dropping_a_kernel_ends_its_tasks_the_youngest_first() {
+    let diary = Diary::default();
+    let mut kernel = sim().max_ticks(20).build().unwrap();
+    spawn_family(&mut kernel, &diary);
+    assert!(kernel.run().is_err());
+    drop(kernel);
+    assert_eq!(diary.text(), "5, 4, 2, 1");
+}
+
+#[test]
+fn a_task_may_run_a_kernel_of_its_own() {
+    let transcript = console(async |os| {
+        let mut inner = Kernel::simulated(2);
+        run_main(&mut inner, async |os: &mut Os| {
+            os.sleep(SECOND).await;
+            let me = os.get_tid().await;
+            writeln!(os, "inner {me}");
+        });
+        let text = inner.take_console();
+        let (me, now) = (os.get_tid().await, os.now().await);
+        write!(os, "{text}outer {me} at {now:?}");
+    });
+    assert_eq!(transcript, "inner 1\nouter 1 at 0ns");
+}

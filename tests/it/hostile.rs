@@ -1,0 +1,216 @@
+//! A flood of hostile tasks beside an innocent one, which must finish with the right result.
+
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
+
+use trapline::{Builder, Error, Event, Exit, Fact, Kernel, Limit, Os, Tid};
+
+use crate::support::*;
+
+/// What the innocent task works out.
+const PRIMES: u64 = 303;
+
+/// Tasks that must not be harmed: the innocent one and its helpers know one another's tids, and
+/// the killers leave the lowest tids alone.
+const SPARED: u64 = 2;
+
+/// Counts the primes below 2000, a trap or two for each candidate, with a helper for each hundred.
+async fn innocent(os: &mut Os) {
+    let mut found = 0;
+    for hundred in 0..20u64 {
+        for candidate in hundred * 100..(hundred + 1) * 100 {
+            let divides = |divisor| candidate % divisor == 0;
+            let prime = candidate > 1
+                && !(2..candidate)
+                    .take_while(|d| d * d <= candidate)
+                    .any(divides);
+            found += u64::from(prime);
+            assert_eq!(os.get_tid().await, tid(1));
+        }
+        os.sleep(Duration::from_micros(10)).await;
+    }
+    assert_eq!(found, PRIMES);
+    writeln!(os, "{found} primes");
+}
+
+/// Does one bad thing after another, chosen by the world's seed.
+async fn villain(os: &mut Os) {
+    loop {
+        match os.random().await % 12 {
+            0 => panic!("a villain panics"),
+            1 => {
+                let _bad = PanicOnDrop;
+                passes(os, 3).await;
+            }
+            2 => foreign().await,
+            3..=5 => {
+                let program = async |os: &mut Os| Box::pin(villain(os)).await;
+                // Refused at the limit, which is where this flood lives.
+                let _ = os.spawn_detached("villain", program).await;
+            }
+            6..=7 => {
+                let victim = SPARED + 1 + os.random().await % 3000;
+                os.kill(tid(victim)).await;
+            }
+            8 => {
+                let target = SPARED + 1 + os.random().await % 3000;
+                let _ = os.wait(tid(target)).await;
+            }
+            9 => {
+                let span = os.random().await % 50;
+                os.sleep(Duration::from_micros(span)).await;
+            }
+
+            10 => std::panic::panic_any(PanicOnDrop),
+            _ => {
+                let owned = PanicOnDrop;
+                let _ = os.spawn("doomed", async move |_| drop(owned)).await;
+            }
+        }
+    }
+}
+
+/// Keeps the flood going.
+async fn recruiter(os: &mut Os) {
+    loop {
+        while os.spawn_detached("villain", villain).await.is_ok() {}
+        os.sleep(Duration::from_micros(5)).await;
+    }
+}
+
+fn flood(builder: Builder) {
+    let born = Rc::new(RefCell::new(BTreeMap::<Tid, u32>::new()));
+    let register = Rc::clone(&born);
+    let tracer = move |event: &Event<'_>| match event.fact {
+        Fact::Spawned { .. } => drop(register.borrow_mut().insert(event.tid, 0)),
+        Fact::Exited { .. } => *register.borrow_mut().get_mut(&event.tid).unwrap() += 1,
+        _ => {}
+    };
+    let mut kernel = builder
+        .max_tasks(200)
+        .max_ticks(2_000_000)
+        .tracer(tracer)
+        .build()
+        .unwrap();
+    let main = kernel.spawn("innocent", innocent).unwrap();
+    kernel.spawn("recruiter", recruiter).unwrap();
+    // Villains have no end: the host stops when the innocent task is done.
+    while kernel.tasks().any(|task| task.tid == main) {
+        for _ in 0..500 {
+            kernel.step().unwrap();
+        }
+        kernel.audit();
+    }
+    kernel.remote().shutdown();
+    let report = kernel.run().unwrap();
+    assert_eq!(report.exits()[&main], Exit::Done);
+    assert_eq!(report.exits()[&tid(2)], Exit::Killed);
+    assert_eq!(report.peak_tasks, 200);
+    assert!(report.failures > 100, "{} bad ends", report.failures);
+    assert!(kernel.take_console().contains("303 primes\n"));
+    assert!(
+        born.borrow().values().all(|exits| *exits == 1),
+        "each ends once"
+    );
+}
+
+#[test]
+fn a_flood_of_hostile_tasks_does_not_harm_an_innocent_one() {
+    for seed in 0..3 {
+        flood(sim().seed(seed));
+    }
+}
+
+#[test]
+fn nor_does_it_with_a_long_quantum() {
+    flood(sim().seed(9).quantum(7));
+}
+
+#[test]
+fn a_fork_bomb_stops_at_the_limit() {
+    async fn bomb(os: &mut Os) {
+        loop {
+            let program = async |os: &mut Os| Box::pin(bomb(os)).await;
+            let _ = os.spawn("bomb", program).await;
+        }
+    }
+    let mut kernel = sim().max_tasks(100).max_ticks(10_000).build().unwrap();
+    kernel.spawn("bomb", bomb).unwrap();
+    assert!(matches!(kernel.run(), Err(Error::Limit(Limit::Ticks(_)))));
+    assert_eq!(kernel.tasks().count(), 100);
+    kernel.remote().shutdown();
+    assert_eq!(kernel.run().unwrap().peak_tasks, 100);
+}
+
+#[test]
+fn calls_half_made_or_without_their_arguments_harm_nobody() {
+    use trapline::SystemCall as Call;
+    let mut kernel = Kernel::simulated(0);
+    let other = kernel
+        .spawn("other", async |os| {
+            for _ in 0..50 {
+                assert_eq!(os.get_tid().await, tid(1));
+                let child = os.spawn("child", async |_| Err("fine")).await?;
+                let exit = os.wait(child).await?;
+                assert_eq!(exit, Exit::Failed("fine".into()));
+            }
+            Ok::<(), trapline::Errno>(())
+        })
+        .unwrap();
+    let rude = kernel
+        .spawn("rude", async |os| {
+            for call in [
+                Call::NewTask,
+                Call::NewDetachedTask,
+                Call::Exit,
+                Call::Attach,
+                Call::Listen,
+                Call::Connect,
+            ] {
+                assert_eq!(raw(os, call).await, "Err(Invalid)", "{call:?}");
+            }
+            for call in [
+                Call::ReadWait(7.into()),
+                Call::WriteWait(7.into()),
+                Call::Connected(7.into()),
+                Call::Accept(7.into()),
+                Call::Recv(7.into()),
+                Call::Send(7.into()),
+                Call::ShutdownWrite(7.into()),
+                Call::Close(7.into()),
+            ] {
+                assert_eq!(raw(os, call).await, "Err(BadFd)", "{call:?}");
+            }
+            for _ in 0..3 {
+                ignore_answer(os.tasks()).await;
+                ignore_answer(os.spawn("orphan", async |_| {})).await;
+                ignore_answer(os.listen(([127, 0, 0, 1], 0).into())).await;
+                ignore_answer(os.wait(tid(4))).await;
+            }
+            // A future that was made and never awaited is no trap.
+            drop(os.kill(tid(1)));
+            assert_eq!(os.get_tid().await, tid(2));
+        })
+        .unwrap();
+    let report = kernel.run().unwrap();
+    assert_eq!(report.exits()[&other], Exit::Done);
+    assert_eq!(report.exits()[&rude], Exit::Done);
+}
+
+#[test]
+fn two_calls_at_once_by_trickery_end_the_trickster_at_worst() {
+    let mut kernel = Kernel::simulated(0);
+    kernel
+        .spawn("trickster", async |os| {
+            abandon(os.get_tid());
+            abandon(os.random());
+            os.now().await;
+        })
+        .unwrap();
+    let other = kernel
+        .spawn("other", async |os| {
+            os.sleep(Duration::from_secs(1)).await;
+            assert_eq!(os.get_tid().await, tid(2));
+        })
+        .unwrap();
+    assert_eq!(kernel.run().unwrap().exits()[&other], Exit::Done);
+}

@@ -1,0 +1,298 @@
+//! S51 and S52: the event log, and those who observe it.
+
+use std::{
+    fmt::Debug,
+    panic::panic_any,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use tracing::{
+    Level, Metadata, Subscriber,
+    field::{Field, Visit},
+    span,
+};
+use trapline::{Errno, Event, Exit, Kernel, Os, SimWorld};
+
+use crate::support::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A bit of everything that needs no device.
+async fn everything(os: &mut Os) -> Result<(), Errno> {
+    let number = os.random().await;
+    writeln!(os, "drew {number}");
+    let sleeper = os
+        .spawn("sleeper", async |os| os.sleep(SECOND).await)
+        .await?;
+    let failing = os.spawn("failing", async |_| Err("a reason")).await?;
+    let faulty = os.spawn("faulty", async |_| panic!("a \"quote\"")).await?;
+    os.spawn_detached("victim", spin).await?;
+    os.kill(tid(5)).await;
+    os.kill(tid(5)).await;
+    for child in [failing, faulty, sleeper, sleeper] {
+        let _ = os.wait(child).await;
+    }
+    os.sleep_until(2 * SECOND).await;
+    os.now().await;
+    os.tasks().await;
+    os.yield_now().await;
+    os.exit(Exit::Failed("enough".into())).await
+}
+
+/// Many tasks that decide by random numbers what they do.
+async fn chaos(os: &mut Os) -> Result<(), Errno> {
+    for _ in 0..20 {
+        os.spawn("random", async |os| {
+            for _ in 0..20 {
+                match os.random().await % 5 {
+                    0 => os.yield_now().await,
+                    1 => {
+                        let span = os.random().await % 1000;
+                        os.sleep(Duration::from_micros(span)).await;
+                    }
+                    2 => {
+                        let victim = os.random().await % 100;
+                        os.kill(tid(victim)).await;
+                    }
+                    3 => {
+                        let number = os.random().await;
+                        writeln!(os, "{number}");
+                    }
+                    _ => drop(
+                        os.spawn_detached("grandchild", async |os| passes(os, 2).await)
+                            .await,
+                    ),
+                }
+            }
+        })
+        .await?;
+    }
+    os.sleep(SECOND).await;
+    Ok(())
+}
+
+fn log_of<T: trapline::IntoExit>(
+    seed: u64,
+    program: impl AsyncFnOnce(&mut Os) -> T + 'static,
+) -> String {
+    let (mut kernel, log) = logged(Kernel::builder().world(SimWorld::new(seed)));
+    kernel.spawn("main", program).unwrap();
+    kernel.run().unwrap();
+    log.lines().join("\n")
+}
+
+// ---- S51
+
+#[test]
+fn s51_the_log_is_the_same_on_every_machine() {
+    let expected = include_str!("everything.log");
+    assert_eq!(log_of(7, everything), expected.trim_end());
+}
+
+#[test]
+fn s51_two_kernels_with_one_seed_write_the_same_log_byte_for_byte() {
+    let log = log_of(11, chaos);
+    assert_eq!(log, log_of(11, chaos));
+    assert!(log.lines().count() > 1000);
+    assert_ne!(log, log_of(12, chaos), "another seed, another run");
+}
+
+#[test]
+fn s51_two_processes_write_the_same_log() {
+    let test = "log::s51_two_processes_write_the_same_log";
+    let printed = in_own_process(test, |_| {}, || println!("<{}>", log_of(13, chaos)));
+    if !printed.is_empty() {
+        let log = printed
+            .split(['<', '>'])
+            .nth(1)
+            .expect("the child prints a log");
+        assert_eq!(log, log_of(13, chaos));
+    }
+}
+
+#[test]
+fn s51_stepping_and_looking_on_change_nothing() {
+    let (mut kernel, log) = logged(
+        Kernel::builder()
+            .world(SimWorld::new(11))
+            .tracer(|_: &Event<'_>| {}),
+    );
+    kernel.spawn("main", chaos).unwrap();
+    while kernel.step().unwrap() != trapline::Step::Finished {
+        kernel.tasks().count();
+        kernel.audit();
+    }
+    assert_eq!(log.lines().join("\n"), log_of(11, chaos));
+}
+
+#[test]
+fn s51_a_seed_of_the_builder_is_the_worlds() {
+    let draw = async |os: &mut Os| {
+        let number = os.random().await;
+        writeln!(os, "{number}");
+    };
+    let drawn = |mut kernel: Kernel| {
+        run_main(&mut kernel, draw);
+        (kernel.seed(), kernel.take_console())
+    };
+    let five = drawn(Kernel::simulated(5));
+    assert_eq!(five, drawn(sim().seed(5).build().unwrap()));
+    assert_ne!(five.1, drawn(Kernel::simulated(6)).1);
+    let real = |seed| {
+        let mut kernel = Kernel::builder().seed(seed).build().unwrap();
+        let diary = Diary::default();
+        let notes = diary.clone();
+        run_main(&mut kernel, async move |os: &mut Os| {
+            notes.note(os.random().await.to_string());
+        });
+        diary.text() + "\n"
+    };
+    assert_eq!(five.1, real(5), "the real world draws the same numbers");
+}
+
+// ---- S52
+
+#[test]
+fn s52_a_tracer_that_panics_is_switched_off_with_a_warning_and_the_kernel_goes_on() {
+    let warnings = Warnings::default();
+    let diary = Diary::default();
+    warnings.during(|| {
+        let notes = diary.clone();
+        let faulty = move |_: &Event<'_>| {
+            notes.note("called");
+            assert!(notes.lines().len() < 3, "no more");
+        };
+        let (mut kernel, log) = logged(sim().tracer(faulty));
+        run_main(&mut kernel, async |os: &mut Os| passes(os, 5).await);
+        assert_eq!(diary.lines().len(), 3, "it is called no more");
+        assert_eq!(
+            about(&log, 1).last().unwrap(),
+            "reaped",
+            "the others see everything"
+        );
+    });
+    let expected = ["a tracer panicked and is switched off: no more"];
+    assert_eq!(warnings.lines(), expected);
+}
+
+#[test]
+fn s52_a_tracer_may_panic_with_anything_and_when_it_is_dropped() {
+    struct Bad;
+    impl trapline::Tracer for Bad {
+        fn event(&mut self, _: &Event<'_>) {
+            panic_any(PanicOnDrop)
+        }
+    }
+    let mut kernel = sim().tracer(Bad).tracer(Bad).build().unwrap();
+    run_main(&mut kernel, async |os: &mut Os| passes(os, 5).await);
+}
+
+#[test]
+fn s52_a_tracer_whose_destructor_panics_does_not_end_the_kernel() {
+    struct Bad(PanicOnDrop);
+    impl trapline::Tracer for Bad {
+        fn event(&mut self, _: &Event<'_>) {
+            let _for_its_destructor = &self.0;
+            panic!("at the first event")
+        }
+    }
+    let (mut kernel, log) = logged(sim().tracer(Bad(PanicOnDrop)));
+    run_main(&mut kernel, async |os: &mut Os| passes(os, 5).await);
+    assert_eq!(about(&log, 1).last().unwrap(), "reaped");
+}
+
+// ---- what tracing is told
+
+#[test]
+fn bad_ends_and_bad_destructors_are_warnings() {
+    let warnings = Warnings::default();
+    warnings.during(|| {
+        let mut kernel = Kernel::simulated(0);
+        kernel.spawn("fine", async |_| {}).unwrap();
+        kernel.spawn("failing", async |_| Err("why")).unwrap();
+        kernel.spawn("faulty", async |_| panic!("ouch")).unwrap();
+        kernel
+            .spawn("killer", async |os| {
+                os.kill(tid(5)).await.then_some(()).ok_or("who")
+            })
+            .unwrap();
+        kernel
+            .spawn("killed", async |os| {
+                let _bad = PanicOnDrop;
+                spin(os).await;
+            })
+            .unwrap();
+        kernel.step().unwrap();
+        kernel.run().unwrap();
+    });
+    let mut expected = vec![
+        "task 2 \"failing\" failed: why",
+        "task 3 \"faulty\" faulted: ouch",
+    ];
+    // The killed task never ran, so its destructor has nothing to drop: no third warning.
+    assert_eq!(warnings.lines(), expected);
+    warnings.during(|| {
+        let mut kernel = Kernel::simulated(0);
+        let bad = PanicOnDrop;
+        kernel
+            .spawn("owner", async move |os| {
+                let _bad = bad;
+                spin(os).await;
+            })
+            .unwrap();
+    });
+    expected.push("a destructor panicked: the destructor panics");
+    assert_eq!(warnings.lines(), expected);
+}
+
+/// A subscriber that keeps the messages of warnings.
+#[derive(Clone, Default)]
+struct Warnings(Arc<Mutex<Vec<String>>>);
+
+impl Warnings {
+    /// Collects what this thread is warned of meanwhile.
+    fn during(&self, run: impl FnOnce()) {
+        // With one subscriber alone, tracing lets the first thread that comes to an event decide for
+        // all threads whether anybody wants it.
+        let _second = tracing::Dispatch::new(Self::default());
+        tracing::subscriber::with_default(self.clone(), run);
+    }
+
+    fn lines(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl Subscriber for Warnings {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= Level::WARN
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        assert_eq!(event.metadata().target(), "trapline::kernel");
+        event.record(&mut Message(&self.0));
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+struct Message<'a>(&'a Mutex<Vec<String>>);
+
+impl Visit for Message<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if field.name() == "message" {
+            self.0.lock().unwrap().push(format!("{value:?}"));
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! What every topic uses: kernels that keep their event log, and programs with their transcript.
+
+use std::{
+    cell::RefCell,
+    future::{pending, poll_fn},
+    pin::Pin,
+    process::Command,
+    rc::Rc,
+    task::Poll,
+    time::Duration,
+};
+
+use trapline::{Builder, Event, Exit, IntoExit, Kernel, Os, Report, SimWorld, SystemCall, Tid};
+
+/// Lines that several tasks, destructors or tracers write to and a test reads.
+#[derive(Clone, Default)]
+pub(crate) struct Diary(Rc<RefCell<Vec<String>>>);
+
+impl Diary {
+    pub(crate) fn note(&self, line: impl Into<String>) {
+        self.0.borrow_mut().push(line.into());
+    }
+
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.0.borrow().clone()
+    }
+
+    /// All of it, in one line.
+    pub(crate) fn text(&self) -> String {
+        self.lines().join(", ")
+    }
+
+    /// Something that notes `line` when it is dropped.
+    pub(crate) fn on_drop(&self, line: &'static str) -> OnDrop {
+        OnDrop(self.clone(), line)
+    }
+}
+
+pub(crate) struct OnDrop(Diary, &'static str);
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        self.0.note(self.1);
+    }
+}
+
+/// A destructor that panics.
+pub(crate) struct PanicOnDrop;
+
+impl Drop for PanicOnDrop {
+    fn drop(&mut self) {
+        panic!("the destructor panics");
+    }
+}
+
+/// A builder of simulated kernels. The limit is for programs that fail while others spin.
+pub(crate) fn sim() -> Builder {
+    Kernel::builder()
+        .world(SimWorld::new(1))
+        .max_ticks(1_000_000)
+}
+
+/// A kernel whose event log the diary keeps, a line per fact.
+pub(crate) fn logged(builder: Builder) -> (Kernel, Diary) {
+    let diary = Diary::default();
+    let lines = diary.clone();
+    let tracer = move |event: &Event<'_>| lines.note(event.to_string());
+    let kernel = builder.tracer(tracer).build().expect("a kernel boots");
+    (kernel, diary)
+}
+
+/// Runs a program in the simulated world, where it must end well, and answers what was printed.
+pub(crate) fn console<T: IntoExit>(program: impl AsyncFnOnce(&mut Os) -> T + 'static) -> String {
+    let mut kernel = sim().build().expect("a kernel boots");
+    run_main(&mut kernel, program);
+    kernel.take_console()
+}
+
+/// Runs a program in the real world, where it must end well. The limit is for programs that fail
+/// while others wait for a device.
+pub(crate) fn real<T: IntoExit>(program: impl AsyncFnOnce(&mut Os) -> T + 'static) -> Report {
+    let builder = Kernel::builder().max_time(Duration::from_secs(30));
+    run_main(&mut builder.build().expect("a kernel boots"), program)
+}
+
+/// Runs a program as a task of that kernel; it must end well, and so must the run.
+pub(crate) fn run_main<T: IntoExit>(
+    kernel: &mut Kernel,
+    program: impl AsyncFnOnce(&mut Os) -> T + 'static,
+) -> Report {
+    let main = kernel.spawn("main", program).expect("there is room");
+    let report = kernel.run().expect("the run ends well");
+    kernel.audit();
+    assert_eq!(report.exits()[&main], Exit::Done, "how main ended");
+    report
+}
+
+/// The part of a log that is about one task, without times and tid.
+pub(crate) fn about(log: &Diary, tid: u64) -> Vec<String> {
+    let tid = format!(" {tid} ");
+    let fact = |line: &String| Some(line.split_once(&tid)?.1.to_string());
+    log.lines()
+        .iter()
+        .filter(|line| {
+            line.split_once(' ')
+                .is_some_and(|(_, rest)| rest.starts_with(tid.trim_start()))
+        })
+        .filter_map(fact)
+        .collect()
+}
+
+pub(crate) fn tid(number: u64) -> Tid {
+    Tid::from(number)
+}
+
+/// A program that lives until somebody ends it, and uses no timer and no device.
+pub(crate) async fn spin(os: &mut Os) {
+    loop {
+        os.yield_now().await;
+    }
+}
+
+/// Lets so many passes go by.
+pub(crate) async fn passes(os: &mut Os, n: usize) {
+    for _ in 0..n {
+        os.yield_now().await;
+    }
+}
+
+/// Never ready, and no trap.
+pub(crate) async fn foreign() {
+    pending::<()>().await;
+}
+
+/// Makes a trap and loses interest in its answer: drops the future once it was polled, and goes
+/// on in the same turn.
+pub(crate) fn abandon<F: Future>(future: F) {
+    let mut future = Box::pin(future);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(future.as_mut().poll(&mut context).is_pending());
+}
+
+/// The same, but goes on only when the kernel has answered.
+pub(crate) async fn ignore_answer<F: Future>(future: F) {
+    let mut future: Option<Pin<Box<F>>> = Some(Box::pin(future));
+    poll_fn(move |context| match future.take() {
+        Some(mut future) => future.as_mut().poll(context).map(drop),
+        None => Poll::Ready(()),
+    })
+    .await;
+}
+
+/// A raw trap's reply as text.
+pub(crate) async fn raw(os: &mut Os, call: SystemCall) -> String {
+    format!("{:?}", os.trap(call).await)
+}
+
+/// Runs `inside` in a process of its own, since what it changes belongs to the whole process: the
+/// test of that name runs again, as a child of this one. Answers what the child printed.
+pub(crate) fn in_own_process(
+    test: &str,
+    command: impl FnOnce(&mut Command),
+    inside: fn(),
+) -> String {
+    const MARK: &str = "TRAPLINE_TEST_INSIDE";
+    if std::env::var(MARK).is_ok_and(|inner| inner == test) {
+        inside();
+        return String::new();
+    }
+    let mut child = Command::new(std::env::current_exe().expect("a test binary has a path"));
+    child
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(MARK, test);
+    command(&mut child);
+    let output = child.output().expect("a test binary can be run");
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{}\n{stdout}\n{stderr}",
+        output.status
+    );
+    assert!(
+        stdout.contains("1 passed"),
+        "no test is called {test}:\n{stdout}"
+    );
+    stdout
+}
