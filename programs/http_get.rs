@@ -1,28 +1,35 @@
-use std::{
-    error::Error,
-    io,
-    net::{SocketAddr, ToSocketAddrs},
-    str::FromStr,
-    time::Duration,
-};
+use std::{error::Error, io, net::ToSocketAddrs, str::FromStr, time::Duration};
 
-use trapline::{Os, Program, TcpStream};
+use trapline::{Elapsed, Os, Program, TcpStream, cli};
 
 /// Fetches a page by plain HTTP and writes its body to standard output
 #[derive(clap::Args)]
 pub(crate) struct HttpGet {
     /// What to fetch, such as http://example.com/
     url: Url,
+    /// How long to wait for it
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = cli::duration)]
+    timeout: Duration,
+    /// Print 1 when the response is in and 2 after the call that asks for it, instead: 2 is first
+    #[arg(long)]
+    demo_order: bool,
 }
 
 impl Program for HttpGet {
     async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
-        let Url { host, path } = &self.url;
-        let server = connect(os, host).await?;
-        // A server answers HTTP/1.0 with the plain body and the end of the stream.
-        let request = format!("GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n");
-        server.send_all(os, request.as_bytes()).await?;
-        let response = read_to_end(os, &server).await?;
+        let Self { url, timeout, .. } = self;
+        if self.demo_order {
+            os.call_soon(async move |os: &mut Os| {
+                fetch(os, &url, timeout).await?;
+                writeln!(os, "1");
+                Ok::<(), String>(())
+            })
+            .await;
+            writeln!(os, "2");
+            return Ok(());
+        }
+        let host = &url.host;
+        let response = fetch(os, &url, timeout).await?;
         let end = response.windows(4).position(|bytes| bytes == b"\r\n\r\n");
         let end = end.ok_or_else(|| format!("{host} does not answer in HTTP"))?;
         let (head, body) = (
@@ -39,7 +46,23 @@ impl Program for HttpGet {
     }
 }
 
-/// Connects to the first address of a host that answers. Looking it up holds up all tasks.
+/// Asks for a page and answers the response, head and body.
+pub(crate) async fn fetch(os: &mut Os, url: &Url, timeout: Duration) -> Result<Vec<u8>, String> {
+    let Url { host, path } = url;
+    let response = os.timeout(timeout, async |os| {
+        let server = connect(os, host).await?;
+        // A server answers HTTP/1.0 with the plain body and the end of the stream.
+        let request = format!("GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n");
+        let sent = server.send_all(os, request.as_bytes()).await;
+        sent.map_err(|error| format!("cannot ask {host}: {error}"))?;
+        let response = read_to_end(os, &server).await;
+        response.map_err(|error| format!("{host} breaks off: {error}"))
+    });
+    let late = |Elapsed| format!("{host} has not answered within {timeout:?}: raise --timeout");
+    response.await.map_err(late)?
+}
+
+/// Connects to the first address of a host that answers.
 async fn connect(os: &mut Os, host: &str) -> Result<TcpStream, String> {
     // The colons of an IPv6 address are in brackets; one after them leads to a port.
     let addr = if host.rsplit(']').next().is_some_and(|end| end.contains(':')) {
@@ -47,10 +70,12 @@ async fn connect(os: &mut Os, host: &str) -> Result<TcpStream, String> {
     } else {
         format!("{host}:80")
     };
-    let found = addr.to_socket_addrs();
+    let name = addr.clone();
+    let found = os.run_blocking(move || name.to_socket_addrs()).await;
+    let found = found.map_err(|error| format!("cannot look up {host}: {error}"))?;
     let found = found.map_err(|error| format!("cannot find {host}: {error}"))?;
     let mut trouble = "it has no address".to_string();
-    for addr in found.collect::<Vec<SocketAddr>>() {
+    for addr in found {
         match os.connect(addr).await {
             Ok(server) => return Ok(server),
             Err(error) => trouble = error.to_string(),
@@ -88,7 +113,7 @@ async fn write(os: &mut Os, bytes: &[u8]) -> io::Result<()> {
 }
 
 #[derive(Clone)]
-struct Url {
+pub(crate) struct Url {
     host: String,
     path: String,
 }

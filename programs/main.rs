@@ -3,15 +3,22 @@
 //! It uses the public API only, and a binary with programs of your own looks just like it.
 
 mod alive;
+mod average;
+mod callbacks;
 mod countdown;
 mod echo;
+mod fake_io;
 mod http_get;
 mod kill;
+mod lists;
 mod multitask;
 mod parts;
+mod producer_consumer;
+mod promise;
 mod sleepers;
 mod subroutines;
 mod tids;
+mod timers;
 mod wait;
 
 use std::process::ExitCode;
@@ -28,7 +35,14 @@ fn main() -> ExitCode {
         program::<echo::Echo>("echo"),
         program::<alive::Alive>("alive"),
         program::<countdown::Countdown>("countdown"),
+        program::<callbacks::Callbacks>("callbacks"),
+        program::<producer_consumer::ProducerConsumer>("producer-consumer"),
+        program::<average::Average>("average"),
+        program::<promise::Promises>("promise"),
+        program::<lists::Lists>("lists"),
+        program::<timers::Timers>("timers"),
         program::<sleepers::Sleepers>("sleepers"),
+        program::<fake_io::FakeIo>("fake-io"),
         program::<subroutines::Subroutines>("subroutines"),
         program::<http_get::HttpGet>("http-get"),
     ])

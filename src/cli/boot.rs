@@ -11,6 +11,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    task::Waker,
     thread,
     time::Duration,
 };
@@ -183,5 +184,10 @@ impl World for Simulated {
         ready: &mut Vec<(DeviceId, Direction)>,
     ) -> io::Result<()> {
         self.0.wait(deadline, ready)
+    }
+
+    // Without it, a thread that a task waits for would never be heard.
+    fn waker(&self) -> Waker {
+        self.0.waker()
     }
 }

@@ -1,0 +1,45 @@
+use std::{cell::Cell, error::Error, rc::Rc, thread, time::Duration};
+
+use trapline::{Os, Program, cli, sync::Group};
+
+/// Many reads that block, each on a thread, at the same time
+#[derive(clap::Args)]
+pub(crate) struct FakeIo {
+    /// How many
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    count: u32,
+    /// How long each blocks its thread
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = cli::duration)]
+    delay: Duration,
+}
+
+impl Program for FakeIo {
+    async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+        let start = os.now().await;
+        let sum = Rc::new(Cell::new(Duration::ZERO));
+        let mut readers = Group::new(os).await;
+        for _ in 0..self.count {
+            let sum = Rc::clone(&sum);
+            let reader = async move |os: &mut Os| {
+                let delay = os.run_blocking(move || read(self.delay)).await?;
+                sum.set(sum.get().saturating_add(delay));
+                Ok::<(), trapline::Panicked>(())
+            };
+            readers.spawn(os, "reader", reader).await?;
+        }
+        readers.join(os).await?;
+        let (sum, took) = (sum.get(), os.now().await - start);
+        writeln!(
+            os,
+            "{} reads blocked for {sum:.3?} in {took:.3?}",
+            self.count
+        );
+        Ok(())
+    }
+}
+
+/// A system call that the kernel cannot watch: it answers when it likes.
+fn read(delay: Duration) -> Duration {
+    thread::sleep(delay);
+    delay
+}

@@ -1,0 +1,299 @@
+//! The demo programs, as the systems of which they are show them: the built binary, run as a
+//! process. Most in the simulated world, where their output is exact.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    net::{SocketAddr, TcpListener},
+    process::{Child, ChildStdout, Command, Stdio},
+    sync::mpsc::{self, Sender},
+    thread,
+};
+
+// ---- tools
+
+fn trapline(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trapline"));
+    command.args(args).stdin(Stdio::null());
+    command.env_remove("RUST_LOG");
+    command
+}
+
+/// Runs it to its end: the exit code, standard output and standard error.
+fn run(args: &[&str]) -> (i32, String, String) {
+    let output = trapline(args).output().expect("it runs");
+    let text = |bytes| String::from_utf8(bytes).expect("it is text");
+    (
+        output.status.code().expect("no signal ended it"),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+/// What a program prints in the simulated world.
+fn transcript(args: &[&str]) -> String {
+    let boot = ["boot", "--virtual", "--seed", "1"];
+    let (code, out, err) = run(&[&boot, args].concat());
+    assert_eq!((code, &*err), (0, ""));
+    out
+}
+
+/// A program in the real world, while it runs.
+fn start(args: &[&str]) -> (Child, BufReader<ChildStdout>) {
+    let mut command = trapline(&[&["boot", "-q"], args].concat());
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("it runs");
+    let out = child.stdout.take().expect("it is piped");
+    (child, BufReader::new(out))
+}
+
+fn line(out: &mut impl BufRead) -> String {
+    let mut line = String::new();
+    out.read_line(&mut line).expect("it is text");
+    line
+}
+
+/// An HTTP server for one request, which it answers when it is told to; never, if it is not.
+fn serve(response: &'static str) -> (SocketAddr, Sender<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    let (answer, told) = mpsc::channel();
+    thread::spawn(move || {
+        let (client, _) = listener.accept().unwrap();
+        let mut request = BufReader::new(client);
+        while line(&mut request) != "\r\n" {}
+        if told.recv().is_ok() {
+            let _ = request.get_mut().write_all(response.as_bytes());
+        }
+    });
+    (addr, answer)
+}
+
+/// The lines of the workshop's countdown(5) and countup(20).
+fn counts() -> String {
+    let mut lines = String::new();
+    for n in 0..20 {
+        if n % 4 == 0 {
+            lines += &format!("Down {}\n", 5 - n / 4);
+        }
+        lines += &format!("Up {n}\n");
+    }
+    lines
+}
+
+/// The lines of the workshop's producer(10) and consumer().
+fn items() -> String {
+    let item = |n| format!("Producing {n}\nConsuming {n}\n");
+    let items: String = (0..10).map(item).collect();
+    items + "Producer done\nConsumer done\n"
+}
+
+fn lines_with(text: &str, wanted: impl Fn(&str) -> bool) -> String {
+    let lines = text.lines().filter(|line| wanted(line));
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+// ---- callbacks
+
+#[test]
+fn callbacks_count_down_and_up() {
+    assert_eq!(transcript(&["callbacks"]), counts());
+}
+
+#[test]
+fn callbacks_meet_in_a_queue() {
+    assert_eq!(transcript(&["callbacks", "--queue"]), items());
+}
+
+#[test]
+fn callbacks_and_coroutines_run_together() {
+    let out = transcript(&["callbacks", "--mixed"]);
+    let is_count = |line: &str| line.starts_with("Up ") || line.starts_with("Down ");
+    assert_eq!(lines_with(&out, is_count), counts());
+    assert_eq!(lines_with(&out, |line| !is_count(line)), items());
+    let start = "Down 5\nUp 0\nProducing 0\nConsuming 0\nUp 1\nProducing 1\n";
+    assert!(out.starts_with(start), "{out}");
+}
+
+#[test]
+fn callbacks_are_stopped_from_inside() {
+    let out = transcript(&["callbacks", "--stop-after", "4500ms"]);
+    assert_eq!(out, "Down 5\nUp 0\nUp 1\nUp 2\nUp 3\nDown 4\nUp 4\n");
+}
+
+// ---- message queues
+
+#[test]
+fn producer_consumer() {
+    assert_eq!(transcript(&["producer-consumer"]), items());
+    for capacity in ["0", "1", "10"] {
+        let out = transcript(&["producer-consumer", "--capacity", capacity]);
+        assert_eq!(out, items(), "capacity {capacity}");
+    }
+}
+
+#[test]
+fn several_producers_and_consumers_pass_each_item_once() {
+    let args = "producer-consumer --count 20 --capacity 1 --producers 3 --consumers 2";
+    let out = transcript(&args.split(' ').collect::<Vec<_>>());
+    for verb in ["Producing", "Consuming"] {
+        let mut items: Vec<u32> = out
+            .lines()
+            .filter_map(|line| line.strip_prefix(verb)?.trim().parse().ok())
+            .collect();
+        items.sort_unstable();
+        assert!(items.into_iter().eq(0..20), "{verb}: {out}");
+    }
+    assert_eq!(out.matches("Producer done\n").count(), 3);
+    assert!(out.ends_with("Consumer done\nConsumer done\n"), "{out}");
+}
+
+#[test]
+fn a_producer_without_consumers_waits_for_room() {
+    let (code, out, err) = run(&[
+        "boot",
+        "-q",
+        "--virtual",
+        "producer-consumer",
+        "--consumers",
+        "0",
+        "--capacity",
+        "2",
+    ]);
+    assert_eq!(
+        (code, &*out),
+        (3, "Producing 0\nProducing 1\nProducing 2\n")
+    );
+    assert!(
+        err.contains("tid 2 \"producer\" waits for queue 1 (put), since 00:02.000"),
+        "{err}"
+    );
+}
+
+#[test]
+fn average() {
+    let expected = "0\n1.0\n5.0\nclean-up\nclosed\n";
+    assert_eq!(transcript(&["average"]), expected);
+}
+
+// ---- promises and futures
+
+#[test]
+fn promise() {
+    let expected = "\
+before it is set: None
+callback 1: Ok(42)
+callback 2: Ok(42)
+awaited: 42
+after it is set: Some(42)
+set to 42
+not set to 43: the promise is set already
+abandoned: nobody is left who could set the promise
+from a thread: hello
+a task promises its exit: done
+";
+    assert_eq!(transcript(&["promise"]), expected);
+}
+
+#[test]
+fn lists() {
+    let line = |n| format!("abc {n}\n123 {n}\n");
+    assert_eq!(transcript(&["lists"]), (0..5).map(line).collect::<String>());
+}
+
+#[test]
+fn lists_stop_five_seconds_after_the_start() {
+    assert_eq!(transcript(&["lists", "--delay"]), "start\nstop\n");
+    let within = |time| {
+        let boot = ["boot", "-q", "--virtual", "--max-time", time];
+        let (code, out, _) = run(&[&boot, ["lists", "--delay"].as_slice()].concat());
+        (code, out)
+    };
+    assert_eq!(within("4999ms"), (4, "start\n".into()));
+    assert_eq!(within("5001ms"), (0, "start\nstop\n".into()));
+}
+
+// ---- threads
+
+#[test]
+fn fake_io_overlaps() {
+    let args = "fake-io --count 200 --delay 200ms".split(' ');
+    let (code, out, err) = run(&["boot", "--seed", "1"]
+        .into_iter()
+        .chain(args)
+        .collect::<Vec<_>>());
+    assert_eq!((code, &*err), (0, ""));
+    let took = out
+        .strip_prefix("200 reads blocked for 40.000s in ")
+        .unwrap_or_else(|| panic!("{out}"));
+    let took = took.trim_end().strip_suffix("ms").map_or_else(
+        || took.trim_end().trim_end_matches('s').parse::<f64>(),
+        |took| took.parse().map(|took: f64| took / 1000.0),
+    );
+    assert!((0.2..20.0).contains(&took.unwrap()), "{out}");
+}
+
+#[test]
+fn fake_io_takes_no_virtual_time() {
+    let out = transcript(&["fake-io", "--count", "3", "--delay", "1ms"]);
+    assert_eq!(out, "3 reads blocked for 3.000ms in 0.000ns\n");
+}
+
+// ---- timers and HTTP
+
+#[test]
+fn timers() {
+    let expected = "timer tick\ntimer tick\ntimer timeout\n";
+    assert_eq!(transcript(&["timers"]), expected);
+}
+
+#[test]
+fn timers_go_on_while_a_response_is_out() {
+    let (addr, answer) = serve("HTTP/1.1 200 OK\r\nA: b\r\n\r\none\ntwo\n");
+    let url = format!("http://{addr}/");
+    let (mut child, mut out) = start(&["timers", "--url", &url]);
+    assert_eq!(line(&mut out), "timer tick\n");
+    answer.send(()).unwrap();
+    let rest: Vec<String> = out.lines().map(|line| line.expect("it is text")).collect();
+    let response = rest.iter().filter(|line| *line != "timer tick");
+    let expected = ["HTTP/1.1 200 OK", "A: b", "", "one", "two", "timer timeout"];
+    assert!(response.eq(expected), "{rest:?}");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn http_get_calls_back_after_what_follows_the_call() {
+    let (addr, answer) = serve("HTTP/1.1 200 OK\r\n\r\n");
+    let url = format!("http://{addr}/");
+    let (mut child, mut out) = start(&["http-get", "--demo-order", &url]);
+    assert_eq!(line(&mut out), "2\n");
+    answer.send(()).unwrap();
+    assert_eq!(line(&mut out), "1\n");
+    assert_eq!(line(&mut out), "");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn http_get_looks_names_up_on_a_thread_and_gives_up_in_time() {
+    let (addr, _answer) = serve("");
+    let url = format!("http://localhost:{}/", addr.port());
+    let args = ["boot", "--trace", "http-get", "--timeout", "100ms", &url];
+    let (code, out, err) = run(&args);
+    assert_eq!((code, &*out), (1, ""));
+    let host = format!("localhost:{}", addr.port());
+    let expected = format!("{host} has not answered within 100ms: raise --timeout");
+    assert!(err.contains(&expected), "{err}");
+    assert!(err.contains("submit()"), "{err}");
+}
+
+#[test]
+fn durations_say_what_they_look_like() {
+    for args in [
+        ["http-get", "--timeout", "5"],
+        ["callbacks", "--stop-after", "soon"],
+        ["fake-io", "--delay", "100"],
+        ["timers", "--timeout", "1 x"],
+    ] {
+        let (code, out, err) = run(&[["boot"].as_slice(), &args].concat());
+        assert_eq!((code, &*out), (2, ""), "{args:?}");
+        assert!(err.contains("such as 500ms, 10s or 2m"), "{args:?}: {err}");
+    }
+}
