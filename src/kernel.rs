@@ -410,7 +410,7 @@ impl Kernel {
         }
         self.log
             .emit(&mut *self.world, me.tid, || Fact::Exited { exit: &exit });
-        let answered = waiters.is_some();
+        let answered = waiters.as_ref().is_some_and(|waiters| !waiters.is_empty());
         for waiter in waiters.into_iter().flat_map(|waiters| *waiters) {
             self.wake(waiter, Wake::Exit(me.tid), Some(Answer::Exit(exit.clone())));
         }
