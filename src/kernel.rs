@@ -461,7 +461,7 @@ impl Kernel {
             Answer::Message(queue, message) => self.give_back(queue, message),
             Answer::Reply(Reply::Queue(queue)) => drop(self.queues.remove(queue)),
             Answer::Reply(_) | Answer::Exit(_) | Answer::Tasks(_) | Answer::Io(_) => {}
-            Answer::Recv { .. } | Answer::Accept { .. } => {}
+            Answer::Recv { .. } | Answer::Accept { .. } | Answer::Timeout(_) => {}
         }
     }
 

@@ -155,6 +155,9 @@ pub(crate) enum Answer {
     Io(io::Error),
     /// A message that was matched with the task.
     Message(QueueId, u64),
+    /// A timeout, to be started when its turn comes, so that it cannot come before its body has
+    /// begun.
+    Timeout(Timer),
     /// To be read off the device when its turn comes, so that a task that is killed before then
     /// takes no bytes with it.
     Recv {
@@ -180,6 +183,7 @@ impl Answer {
             ),
             Self::Io(error) => (Reply::Io, Detail::Io(error)),
             Self::Message(_, number) => (Reply::Message(*number), Detail::None),
+            Self::Timeout((_, number)) => (Reply::Timeout(*number), Detail::None),
             Self::Recv { .. } | Self::Accept { .. } => return None,
         })
     }

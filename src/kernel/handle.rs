@@ -150,9 +150,9 @@ impl Kernel {
 
     fn timeout(&mut self, me: Runnable, span: Nanos) -> Outcome {
         let deadline = self.time_now().saturating_add(span);
-        let timer = self.timers.arm(deadline, me);
+        let timer = self.timers.reserve(deadline);
         self.tasks[me].timeouts.get_or_insert_default().push(timer);
-        Outcome::Reply(Reply::Timeout(timer.1))
+        self.answer(me, Answer::Timeout(timer))
     }
 
     /// A timer came: of a sleep, or of a timeout around whatever its task is at.
