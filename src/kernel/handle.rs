@@ -176,6 +176,7 @@ impl Kernel {
         match &mut self.tasks[me].state {
             State::Ready(late) => {
                 let late = std::mem::replace(late, answer.into());
+                self.tell_answer(me.tid, &answer.into());
                 self.take_back(&late);
             }
             State::Blocked { place, .. } => {
