@@ -354,7 +354,7 @@ impl Kernel {
         for mail in post {
             match mail {
                 Mail::CloseDevice(device) => drop(self.close(device)),
-                Mail::FreeQueue(queue) => drop(self.queues.remove(queue)),
+                Mail::FreeQueue(queue) => self.free_queue(queue),
                 Mail::Put(queue, message) => self.put_posted(queue, message),
                 Mail::Kill(tid) => drop(self.kill(tid)),
                 Mail::Disarm(number) => self.disarm(me, number),

@@ -289,6 +289,12 @@ impl Kernel {
         true
     }
 
+    /// Frees a queue with its last handle. Who waits at it then has come by its number alone.
+    pub(super) fn free_queue(&mut self, queue: QueueId) {
+        self.close_queue(queue);
+        self.queues.remove(queue);
+    }
+
     /// Finds a new owner for a message that was matched with a task which will not take it.
     pub(super) fn give_back(&mut self, queue: QueueId, message: u64) {
         let next = self
