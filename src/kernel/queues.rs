@@ -65,7 +65,9 @@ impl MessageQueue {
 
     fn get(&mut self) -> Got {
         let first = self.available.pop_front();
-        let admitted = self.putters.pop_front();
+        // A message that was given back may have left less room than none.
+        let room = first.is_none() || (self.available.len() as u64) < self.capacity;
+        let admitted = room.then(|| self.putters.pop_front()).flatten();
         let got = match (first, admitted) {
             (Some(message), None) => Got::Message(message),
             (Some(message), Some((putter, next))) => {
