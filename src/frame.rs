@@ -67,7 +67,7 @@ pub(crate) struct Frame {
     /// How many bytes a `send` offers or a `recv` has room for.
     pub(crate) len: Cell<usize>,
     /// The number of the message that is put.
-    pub(crate) message: Cell<u64>,
+    pub(crate) message: Cell<Option<u64>>,
     /// The timeout that has come for the task that runs, until it has found its way there.
     pub(crate) elapsed: Cell<Option<u64>>,
     /// Whether a program is being dropped because its task was killed.

@@ -142,7 +142,8 @@ impl<T: 'static> Queue<T> {
         let id = self.id_in(os);
         os.call(
             move |frame| {
-                frame.message.set(self.shared.messages.push(message));
+                let number = self.shared.messages.push(message);
+                frame.message.set(Some(number));
                 SystemCall::Put(id)
             },
             move |reply, _| match reply {
@@ -165,7 +166,8 @@ impl<T: 'static> Queue<T> {
         let take = |number| self.shared.messages.take(number);
         os.call(
             move |frame| {
-                frame.message.set(self.shared.messages.push(message));
+                let number = self.shared.messages.push(message);
+                frame.message.set(Some(number));
                 SystemCall::TryPut(id)
             },
             move |reply, _| match reply {

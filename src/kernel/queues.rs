@@ -188,7 +188,9 @@ impl Kernel {
     }
 
     pub(super) fn put(&mut self, me: Runnable, queue: QueueId) -> Outcome {
-        let message = self.frame.message.take();
+        let Some(message) = self.frame.message.take() else {
+            return Outcome::Reply(Reply::Err(Errno::Invalid));
+        };
         match self.put_message(queue, message) {
             Reply::Full(message) => {
                 let full = self.queues.get_mut(queue).expect("a full queue exists");
@@ -200,7 +202,9 @@ impl Kernel {
     }
 
     pub(super) fn try_put(&mut self, queue: QueueId) -> Outcome {
-        let message = self.frame.message.take();
+        let Some(message) = self.frame.message.take() else {
+            return Outcome::Reply(Reply::Err(Errno::Invalid));
+        };
         Outcome::Reply(self.put_message(queue, message))
     }
 
