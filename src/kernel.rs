@@ -459,6 +459,7 @@ impl Kernel {
         match *answer {
             Answer::Opened(device, _) => drop(self.close(device)),
             Answer::Message(queue, message) => self.give_back(queue, message),
+            Answer::HandedBack(queue, message, _) => self.discard(queue, message),
             Answer::Reply(Reply::Queue(queue)) => drop(self.queues.remove(queue)),
             Answer::Reply(_) | Answer::Exit(_) | Answer::Tasks(_) | Answer::Io(_) => {}
             Answer::Recv { .. } | Answer::Accept { .. } | Answer::Timeout(_) => {}

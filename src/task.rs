@@ -155,6 +155,8 @@ pub(crate) enum Answer {
     Io(io::Error),
     /// A message that was matched with the task.
     Message(QueueId, u64),
+    /// A message that was not put: it is the caller's again, with this reply.
+    HandedBack(QueueId, u64, Reply),
     /// A timeout, to be started when its turn comes, so that it cannot come before its body has
     /// begun.
     Timeout(Timer),
@@ -183,6 +185,7 @@ impl Answer {
             ),
             Self::Io(error) => (Reply::Io, Detail::Io(error)),
             Self::Message(_, number) => (Reply::Message(*number), Detail::None),
+            Self::HandedBack(_, _, reply) => (*reply, Detail::None),
             Self::Timeout((_, number)) => (Reply::Timeout(*number), Detail::None),
             Self::Recv { .. } | Self::Accept { .. } => return None,
         })

@@ -231,6 +231,7 @@ impl Kernel {
         let (reply, payload) = match answer {
             Answer::Reply(reply) => return reply,
             Answer::Message(_, number) => return Reply::Message(number),
+            Answer::HandedBack(_, _, reply) => return reply,
             Answer::Exit(exit) => (Reply::Exit, Payload::Exit(exit)),
             Answer::Tasks(tasks) => (Reply::Tasks, Payload::Tasks(tasks)),
             Answer::Io(error) => (Reply::Io, Payload::Io(error)),

@@ -48,7 +48,7 @@ impl Kernel {
             SystemCall::NewQueue(capacity) => self.new_queue(capacity),
             SystemCall::Put(queue) => self.put(me, queue),
             SystemCall::Get(queue) => self.get(me, queue),
-            SystemCall::TryPut(queue) => self.try_put(queue),
+            SystemCall::TryPut(queue) => self.try_put(me, queue),
             SystemCall::TryGet(queue) => self.try_get(me, queue),
             SystemCall::CloseQueue(queue) => self.close_queue_of(queue),
             SystemCall::Attach => self.attach(me),

@@ -197,15 +197,25 @@ impl Kernel {
                 full.putters.push_back((me, message));
                 self.block(me, Place::Queue(queue, End::Put), Reply::Done.into())
             }
-            reply => Outcome::Reply(reply),
+            reply => self.answer_put(me, queue, reply),
         }
     }
 
-    pub(super) fn try_put(&mut self, queue: QueueId) -> Outcome {
+    pub(super) fn try_put(&mut self, me: Runnable, queue: QueueId) -> Outcome {
         let Some(message) = self.frame.message.take() else {
             return Outcome::Reply(Reply::Err(Errno::Invalid));
         };
-        Outcome::Reply(self.put_message(queue, message))
+        let reply = self.put_message(queue, message);
+        self.answer_put(me, queue, reply)
+    }
+
+    fn answer_put(&mut self, me: Runnable, queue: QueueId, reply: Reply) -> Outcome {
+        match reply {
+            Reply::Full(message) | Reply::Message(message) => {
+                self.answer(me, Answer::HandedBack(queue, message, reply))
+            }
+            done => Outcome::Reply(done),
+        }
     }
 
     pub(super) fn put_message(&mut self, queue: QueueId, message: u64) -> Reply {
@@ -229,10 +239,15 @@ impl Kernel {
 
     /// Puts a message that was posted from a destructor; one that cannot be put is dropped.
     pub(super) fn put_posted(&mut self, queue: QueueId, message: u64) {
-        if self.put_message(queue, message) != Reply::Done
-            && let Some(closed) = self.queues.get_mut(queue)
-        {
-            let store = Rc::clone(&closed.store);
+        if self.put_message(queue, message) != Reply::Done {
+            self.discard(queue, message);
+        }
+    }
+
+    /// Drops a message that nobody will get.
+    pub(super) fn discard(&mut self, queue: QueueId, message: u64) {
+        if let Some(found) = self.queues.get_mut(queue) {
+            let store = Rc::clone(&found.store);
             contain(|| store.discard(message));
         }
     }
@@ -289,7 +304,7 @@ impl Kernel {
             self.wake(
                 putter,
                 Wake::Queue(queue),
-                Some(Reply::Message(message).into()),
+                Some(Answer::HandedBack(queue, message, Reply::Message(message))),
             );
         }
         true
@@ -327,8 +342,7 @@ impl Kernel {
             End::Get => found.forget_getter(me),
             End::Put => {
                 if let Some(message) = found.forget_putter(me) {
-                    let store = Rc::clone(&found.store);
-                    contain(|| store.discard(message));
+                    self.discard(queue, message);
                 }
             }
         }
