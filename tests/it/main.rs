@@ -1,4 +1,9 @@
 //! One binary, a module per topic.
+
+mod queues;
+mod three;
+mod timeouts;
+
 use std::time::Duration;
 use trapline::*;
 #[test]
