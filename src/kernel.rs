@@ -258,7 +258,7 @@ impl Kernel {
         };
         task.traps += 1;
         if self.frame.has_mail() && !self.take_mail(me) {
-            return;
+            return self.abandon(call);
         }
         match self.handle(me, call) {
             Outcome::Reply(reply) => {
@@ -284,6 +284,20 @@ impl Kernel {
         }
         if !self.frame.has_mail() || self.take_mail(me) {
             self.exit_by_frame(me);
+        } else {
+            self.frame.take();
+        }
+    }
+
+    /// Drops what travelled beside a call whose task killed itself in making it.
+    #[cold]
+    fn abandon(&mut self, call: SystemCall) {
+        let payload = self.frame.take();
+        contain(|| drop(payload));
+        let message = self.frame.message.take();
+        if let (SystemCall::Put(queue) | SystemCall::TryPut(queue), Some(message)) = (call, message)
+        {
+            self.discard(queue, message);
         }
     }
 
@@ -360,7 +374,11 @@ impl Kernel {
                 Mail::Disarm(number) => self.disarm(me, number),
             }
         }
-        self.tasks.get_mut(me).is_some_and(|task| task.is_live())
+        self.is_live(me)
+    }
+
+    fn is_live(&mut self, task: Runnable) -> bool {
+        self.tasks.get_mut(task).is_some_and(|task| task.is_live())
     }
 
     // ---- birth and death
@@ -390,9 +408,8 @@ impl Kernel {
     /// waiters wake, its children become orphans. What remains of it is its legacy.
     fn end(&mut self, me: Runnable, exit: Exit) {
         let task = &mut self.tasks[me];
-        let state = std::mem::replace(&mut task.state, State::Zombie(exit.clone()));
+        let state = std::mem::replace(&mut task.state, State::Running);
         let program = task.program.take();
-        let waiters = task.waiters.take();
         let timeouts = task.timeouts.take();
         let name = Rc::clone(&task.name);
         self.tasks.ended();
@@ -404,6 +421,10 @@ impl Kernel {
         if self.frame.has_mail() {
             self.take_mail(me);
         }
+        // Not before: the mail may have killed a task that waited for this one, or its parent.
+        let task = &mut self.tasks[me];
+        task.state = State::Zombie(exit.clone());
+        let waiters = task.waiters.take();
         if let Exit::Failed(_) | Exit::Faulted(_) = exit {
             self.stats.failures += 1;
             trace::warn_of(me.tid, &name, &exit);
@@ -477,7 +498,10 @@ impl Kernel {
     /// Ends every task, the youngest first.
     fn end_all(&mut self) {
         for task in self.tasks.youngest_first() {
-            self.end(task, Exit::Killed);
+            // The end of another may have been the end of this one.
+            if self.is_live(task) {
+                self.end(task, Exit::Killed);
+            }
         }
     }
 

@@ -80,11 +80,17 @@ impl Kernel {
             self.frame.put(Payload::Exit(Exit::Killed));
             return Outcome::Exit;
         }
-        Outcome::Reply(if self.kill(tid) {
+        let reply = if self.kill(tid) {
             Reply::Yes
         } else {
             Reply::No
-        })
+        };
+        // The victim may have taken the killer with it.
+        if self.is_live(me) {
+            Outcome::Reply(reply)
+        } else {
+            Outcome::Gone
+        }
     }
 
     /// Ends a task from outside. Answers whether it was alive.
