@@ -56,6 +56,7 @@ pub(crate) enum Mail {
     FreeQueue(QueueId),
     Put(QueueId, u64),
     Disarm(u64),
+    /// The task ends, and leaves no zombie: nobody will wait for it.
     Kill(Tid),
 }
 

@@ -370,7 +370,7 @@ impl Kernel {
                 Mail::CloseDevice(device) => drop(self.close(device)),
                 Mail::FreeQueue(queue) => self.free_queue(queue),
                 Mail::Put(queue, message) => self.put_posted(queue, message),
-                Mail::Kill(tid) => drop(self.kill(tid)),
+                Mail::Kill(tid) => self.kill_and_reap(tid),
                 Mail::Disarm(number) => self.disarm(me, number),
             }
         }

@@ -105,6 +105,16 @@ impl Kernel {
         victim.is_some()
     }
 
+    /// Ends a task from outside, if it has not ended, and leaves no zombie.
+    pub(super) fn kill_and_reap(&mut self, tid: Tid) {
+        self.kill(tid);
+        if let Some(victim) = self.tasks.find(tid)
+            && let State::Zombie(_) = self.tasks[victim].state
+        {
+            self.reap(victim);
+        }
+    }
+
     fn wait_task(&mut self, me: Runnable, tid: Tid) -> Outcome {
         match self.tasks.find(tid) {
             None => Outcome::Reply(Reply::Err(Errno::NoSuchTask)),
