@@ -25,7 +25,12 @@ pub(crate) const MAX_IO: usize = 64 * 1024;
 
 /// An argument or an answer that is bigger than a word.
 pub(crate) enum Payload {
-    Program { name: Rc<str>, program: Program },
+    Program {
+        name: Rc<str>,
+        program: Program,
+        /// Where the new task's number is wanted besides in the reply.
+        newborn: Option<Rc<Cell<Tid>>>,
+    },
     Exit(Exit),
     Tasks(Vec<TaskInfo>),
     Addr(SocketAddr),

@@ -66,11 +66,21 @@ impl Kernel {
     // ---- tasks
 
     fn new_task(&mut self, me: Runnable, legacy: Legacy) -> Outcome {
-        let Some(Payload::Program { name, program }) = self.frame.take() else {
+        let Some(Payload::Program {
+            name,
+            program,
+            newborn,
+        }) = self.frame.take()
+        else {
             return Outcome::Reply(Reply::Err(Errno::Invalid));
         };
         Outcome::Reply(match self.admit(name, program, Some(me), legacy) {
-            Ok(tid) => Reply::Tid(tid),
+            Ok(tid) => {
+                if let Some(newborn) = newborn {
+                    newborn.set(tid);
+                }
+                Reply::Tid(tid)
+            }
             Err(errno) => Reply::Err(errno),
         })
     }
