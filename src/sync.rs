@@ -380,6 +380,8 @@ pub struct Group {
     /// when the task is made: its owner may be killed before it hears of it.
     members: BTreeMap<u64, Rc<Cell<Tid>>>,
     joined: u64,
+    /// The member whose exit is being asked for: a timeout may cut that short.
+    ending: Option<u64>,
     frame: Rc<Frame>,
 }
 
@@ -413,6 +415,7 @@ impl Group {
             ended,
             members: BTreeMap::new(),
             joined: 0,
+            ending: None,
             frame: Rc::clone(os.frame()),
         }
     }
@@ -449,13 +452,19 @@ impl Group {
     /// one ends.
     pub async fn next(&mut self, os: &mut Os) -> Option<(Tid, Exit)> {
         while !self.members.is_empty() {
-            let member = self.ended.get(os).await.ok()?;
+            let member = match self.ending {
+                Some(member) => member,
+                None => self.ended.get(os).await.ok()?,
+            };
+            self.ending = Some(member);
             let Some(tid) = self.members.get(&member).map(|tid| tid.get()) else {
+                self.ending = None;
                 continue;
             };
             // Its program may be gone a moment before the task has ended.
             let exit = os.wait(tid).await;
             self.members.remove(&member);
+            self.ending = None;
             if let Ok(exit) = exit {
                 return Some((tid, exit));
             }
