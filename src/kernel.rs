@@ -523,6 +523,10 @@ impl Kernel {
         if let Some(error) = self.trouble.take() {
             return Err(Error::Io(error));
         }
+        // From the host, or from a destructor of a message.
+        if self.frame.has_mail() {
+            self.take_mail(Runnable::HOST);
+        }
         let expected = self.remote.expected();
         if let Some(interrupts) = self.remote.take() {
             if interrupts.shutdown {
