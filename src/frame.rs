@@ -48,6 +48,8 @@ pub(crate) type Job = Box<dyn FnOnce() + Send>;
 pub(crate) trait Store {
     /// Drops a message that nobody will get.
     fn discard(&self, message: u64);
+    /// Notes that a posted message has come to the kernel.
+    fn arrived(&self);
     /// Notes how many messages are to be had.
     fn set_len(&self, len: usize);
     /// Notes that the queue is closed.

@@ -229,7 +229,8 @@ impl<T: 'static> Queue<T> {
     /// How many messages can be got at once.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.shared.messages.len.get()
+        let messages = &self.shared.messages;
+        messages.len.get() + messages.posted.get()
     }
 
     /// Whether the kernel has closed it.
@@ -240,7 +241,9 @@ impl<T: 'static> Queue<T> {
     /// Puts a message without a trap, from a destructor say: the kernel sees to it as soon as the
     /// task stops. Only for queues that are never full.
     pub(crate) fn post(&self, message: T) {
-        let number = self.shared.messages.push(message);
+        let messages = &self.shared.messages;
+        let number = messages.push(message);
+        messages.posted.set(messages.posted.get() + 1);
         self.shared.frame.post(Mail::Put(self.id(), number));
     }
 
@@ -302,6 +305,8 @@ struct Messages<T> {
     /// The number of the first that is kept.
     first: Cell<u64>,
     len: Cell<usize>,
+    /// How many are on their way to the kernel.
+    posted: Cell<usize>,
     closed: Cell<bool>,
 }
 
@@ -311,6 +316,7 @@ impl<T> Default for Messages<T> {
             kept: RefCell::default(),
             first: Cell::default(),
             len: Cell::default(),
+            posted: Cell::default(),
             closed: Cell::default(),
         }
     }
@@ -345,6 +351,10 @@ impl<T> Store for Messages<T> {
     fn discard(&self, number: u64) {
         // Not within the borrow: its destructor may use the queue.
         drop(self.remove(number));
+    }
+
+    fn arrived(&self) {
+        self.posted.set(self.posted.get() - 1);
     }
 
     fn set_len(&self, len: usize) {

@@ -239,6 +239,9 @@ impl Kernel {
 
     /// Puts a message that was posted from a destructor; one that cannot be put is dropped.
     pub(super) fn put_posted(&mut self, queue: QueueId, message: u64) {
+        if let Some(found) = self.queues.get_mut(queue) {
+            found.store.arrived();
+        }
         if self.put_message(queue, message) != Reply::Done {
             self.discard(queue, message);
         }
