@@ -163,7 +163,13 @@ impl<T: Clone + 'static> Promise<T> {
     ) -> Result<Tid, Errno> {
         let promise = self.clone();
         os.spawn_detached("on_done", async move |os: &mut Os| {
-            let value = promise.wait(os).await;
+            let value = if promise.decided.is_closed() {
+                // Behind those that were added before: they are awake and may not have run.
+                os.yield_now().await;
+                promise.get().ok_or(Abandoned)
+            } else {
+                promise.wait(os).await
+            };
             callback(os, value).await
         })
         .await
