@@ -1,6 +1,10 @@
 //! One binary, a module per topic.
 
+mod callbacks;
+mod promises;
 mod queues;
+mod sync;
+mod threads;
 mod three;
 mod timeouts;
 

@@ -1,6 +1,6 @@
 //! What the tests of queues, promises, timeouts and of what stands on them share.
 
-use std::{cell::RefCell, rc::Rc};
+use std::{cell::RefCell, fmt::Display, rc::Rc};
 
 use trapline::{Exit, IntoExit, Kernel, Os, Report, Step};
 
@@ -48,8 +48,8 @@ pub(crate) async fn settle(os: &mut Os) {
 pub(crate) struct Notes(Rc<RefCell<Vec<String>>>);
 
 impl Notes {
-    pub(crate) fn note(&self, what: impl ToString) {
-        self.0.borrow_mut().push(what.to_string());
+    pub(crate) fn note(&self, what: impl Display) {
+        self.0.borrow_mut().push(format!("{what}"));
     }
 
     pub(crate) fn take(&self) -> Vec<String> {
