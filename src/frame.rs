@@ -36,7 +36,7 @@ pub(crate) enum Payload {
     Addr(SocketAddr),
     Source(Rc<dyn AsFd>),
     Io(io::Error),
-    Store(Rc<dyn Store>),
+    Queue(Rc<dyn Store>, Rc<Gauge>),
     Job(Job),
 }
 
@@ -48,12 +48,16 @@ pub(crate) type Job = Box<dyn FnOnce() + Send>;
 pub(crate) trait Store {
     /// Drops a message that nobody will get.
     fn discard(&self, message: u64);
-    /// Notes that a posted message has come to the kernel.
-    fn arrived(&self);
-    /// Notes how many messages are to be had.
-    fn set_len(&self, len: usize);
-    /// Notes that the queue is closed.
-    fn close(&self);
+}
+
+/// What a queue's handles can read off without asking the kernel, which writes it.
+#[derive(Default)]
+pub(crate) struct Gauge {
+    /// How many messages are to be had.
+    pub(crate) len: Cell<usize>,
+    /// How many are on their way to the kernel.
+    pub(crate) posted: Cell<usize>,
+    pub(crate) closed: Cell<bool>,
 }
 
 /// What a task leaves for the kernel without a trap, mostly from destructors. The kernel sees to

@@ -17,7 +17,6 @@ use std::{
     fmt, io,
     panic::{AssertUnwindSafe, catch_unwind},
     rc::Rc,
-    thread,
     time::Duration,
 };
 
@@ -36,7 +35,7 @@ use crate::{
     interrupt::Remote,
     os::Os,
     sched::{Cause, Ready, Runnable},
-    task::{self, Answer, IntoExit, Legacy, Place, State, Tasks, fault, panic_message},
+    task::{self, Answer, IntoExit, Legacy, Place, State, Tasks, Yielded, fault, panic_message},
     time::Timers,
     trace,
     world::World,
@@ -224,48 +223,74 @@ impl Kernel {
 
     /// Gives the next task its turn: resumes it and handles its call. Answers which it was, or
     /// `None` if nobody is ready.
+    ///
+    /// This is the price of a trap. A call that needs nothing but its caller is answered here and
+    /// now, as long as nobody observes; everything else goes the long way, by `turn` and `settle`.
     #[inline(always)]
     fn tick(&mut self) -> Option<Tid> {
-        loop {
-            let me = self.ready.pop()?;
-            // A task that was killed on the ready queue is passed over.
-            let Some(task) = self.tasks.get_mut(me) else {
-                continue;
-            };
-            let reply = match task.state {
-                State::Ready(Answer::Reply(reply)) => reply,
-                State::Ready(_) => match self.deliver(me) {
-                    Some(reply) => reply,
-                    None => continue,
-                },
-                State::Running | State::Blocked { .. } | State::Zombie(_) => continue,
-            };
-            self.resume(me, reply);
-            return Some(me.tid);
+        let me = self.ready.pop()?;
+        let Some(task) = self.tasks.get_mut(me) else {
+            return self.turn(me);
+        };
+        let reply = match task.state {
+            State::Ready(Answer::Reply(reply)) => reply,
+            State::Ready(Answer::Message(_, number)) => Reply::Message(number),
+            _ => return self.turn(me),
+        };
+        if self.log.is_observed() {
+            return self.turn(me);
+        }
+        self.stats.ticks += 1;
+        let call = match task.resume(reply) {
+            Ok(GeneratorState::Yielded(call)) => call,
+            finished => return self.finish(me, finished),
+        };
+        let reply = match call {
+            SystemCall::GetTid => Reply::Tid(me.tid),
+            SystemCall::Yield => Reply::Done,
+            call => return self.settle(me, call),
+        };
+        if self.frame.has_mail() {
+            return self.settle(me, call);
+        }
+        task.change(State::Ready(reply.into()));
+        self.ready.requeue(me, reply == Reply::Done);
+        Some(me.tid)
+    }
+
+    /// Gives a task its turn, whatever it is to be resumed with; or the next task, if this one was
+    /// killed on the ready queue, or finds nothing to read on its device after all.
+    #[inline(never)]
+    fn turn(&mut self, mut me: Runnable) -> Option<Tid> {
+        let reply = loop {
+            let state = self.tasks.get_mut(me).map(|task| &task.state);
+            if let Some(State::Ready(_)) = state
+                && let Some(reply) = self.deliver(me)
+            {
+                break reply;
+            }
+            me = self.ready.pop()?;
+        };
+        self.stats.ticks += 1;
+        self.log.emit(&mut *self.world, me.tid, || Fact::Resumed);
+        match self.tasks[me].resume(reply) {
+            Ok(GeneratorState::Yielded(call)) => self.settle(me, call),
+            finished => self.finish(me, finished),
         }
     }
 
-    #[inline(always)]
-    fn resume(&mut self, me: Runnable, reply: Reply) {
-        self.stats.ticks += 1;
-        self.log.emit(&mut *self.world, me.tid, || Fact::Resumed);
-        let task = &mut self.tasks[me];
-        task.change(State::Running);
-        let program = task.program.as_mut().expect("a live task has a program");
-        let result = catch_unwind(AssertUnwindSafe(|| program.as_mut().resume_with(reply)));
-        let Ok(GeneratorState::Yielded(call)) = result else {
-            return self.finish(me, result);
-        };
-        task.traps += 1;
+    /// Does what a task's call asks for.
+    #[inline(never)]
+    fn settle(&mut self, me: Runnable, call: SystemCall) -> Option<Tid> {
         if self.frame.has_mail() && !self.take_mail(me) {
-            return self.abandon(call);
+            self.abandon(call);
+            return Some(me.tid);
         }
         match self.handle(me, call) {
             Outcome::Reply(reply) => {
-                self.log.emit(&mut *self.world, me.tid, || Fact::Replied {
-                    reply,
-                    detail: Detail::None,
-                });
+                let detail = Detail::None;
+                self.log
+                    .emit(&mut *self.world, me.tid, || Fact::Replied { reply, detail });
                 self.tasks[me].change(State::Ready(reply.into()));
                 self.ready.requeue(me, call == SystemCall::Yield);
             }
@@ -273,13 +298,15 @@ impl Kernel {
             Outcome::Blocked | Outcome::Gone => {}
             Outcome::Exit => self.exit_by_frame(me),
         }
+        Some(me.tid)
     }
 
     /// Ends a task whose program has returned or panicked.
     #[cold]
-    fn finish(&mut self, me: Runnable, result: thread::Result<GeneratorState<SystemCall, ()>>) {
+    fn finish(&mut self, me: Runnable, yielded: Yielded) -> Option<Tid> {
         self.stats.finished += 1;
-        if let Err(panic) = result {
+        self.tasks[me].traps -= 1;
+        if let Err(panic) = yielded {
             self.frame.put(Payload::Exit(fault(&self.frame, panic)));
         }
         if !self.frame.has_mail() || self.take_mail(me) {
@@ -287,6 +314,7 @@ impl Kernel {
         } else {
             self.frame.take();
         }
+        Some(me.tid)
     }
 
     /// Drops what travelled beside a call whose task killed itself in making it.
@@ -313,7 +341,7 @@ impl Kernel {
     fn answer(&mut self, me: Runnable, answer: impl Into<Answer>) -> Outcome {
         let answer = answer.into();
         self.tell_answer(me.tid, &answer);
-        self.tasks[me].state = State::Ready(answer);
+        self.tasks[me].change(State::Ready(answer));
         Outcome::Answered
     }
 
@@ -323,18 +351,17 @@ impl Kernel {
         self.log.emit(&mut *self.world, me.tid, || Fact::Blocked {
             on: place.into(),
         });
-        self.tasks[me].state = State::Blocked { place, since, then };
+        self.tasks[me].change(State::Blocked { place, since, then });
         Outcome::Blocked
     }
 
     /// Makes a blocked task ready, once it has left the queue where it waited. It is answered what
     /// was agreed when it blocked, unless there is another `answer`.
     fn wake(&mut self, task: Runnable, by: Wake, answer: Option<Answer>) {
-        let State::Blocked { then, .. } = &mut self.tasks[task].state else {
-            unreachable!("only a blocked task is in a queue of waiters")
-        };
-        let agreed = std::mem::replace(then, Reply::Done.into());
-        let answer = answer.unwrap_or(agreed);
+        let answer = answer.unwrap_or_else(|| match &mut self.tasks[task].state {
+            State::Blocked { then, .. } => std::mem::replace(then, Reply::Done.into()),
+            _ => unreachable!("only a blocked task is in a queue of waiters"),
+        });
         self.log
             .emit(&mut *self.world, task.tid, || Fact::Woken { by });
         self.tell_answer(task.tid, &answer);
@@ -342,10 +369,16 @@ impl Kernel {
         self.ready.push(task, Cause::Woken);
     }
 
+    #[inline(always)]
     fn tell_answer(&mut self, tid: Tid, answer: &Answer) {
-        if self.log.is_observed()
-            && let Some((reply, detail)) = answer.known()
-        {
+        if self.log.is_observed() {
+            self.tell_answer_in_full(tid, answer);
+        }
+    }
+
+    #[cold]
+    fn tell_answer_in_full(&mut self, tid: Tid, answer: &Answer) {
+        if let Some((reply, detail)) = answer.known() {
             self.log
                 .emit(&mut *self.world, tid, || Fact::Replied { reply, detail });
         }

@@ -57,6 +57,11 @@
 #[cfg(not(unix))]
 compile_error!("trapline's devices are Unix descriptors: it builds on Unix systems only");
 
+/// The README's programs, compiled and run as tests.
+#[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 mod abi;
 mod blocking;
 mod callback;

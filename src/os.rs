@@ -466,23 +466,22 @@ where
     #[inline(always)]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
         let this = self.get_mut();
+        if let Some(barrier) = &mut this.barrier {
+            return match Pin::new(barrier).poll(cx) {
+                Poll::Pending => Poll::Pending,
+                // After a timeout has come, the call never ends: the timeout drops it.
+                Poll::Ready(Reply::Elapsed(number)) => {
+                    this.barrier = None;
+                    this.os.frame.elapsed.set(Some(number));
+                    Poll::Pending
+                }
+                Poll::Ready(reply) => Poll::Ready((this.decode)(reply, &this.os.frame)),
+            };
+        }
         if let Some(prepare) = this.prepare.take() {
             let call = prepare(&this.os.frame);
             this.barrier = Some((this.door)(this.os, call));
-            return Poll::Pending;
         }
-        // After a timeout has come, the call never ends: the timeout drops it.
-        let Some(barrier) = this.barrier.as_mut() else {
-            return Poll::Pending;
-        };
-        match Pin::new(barrier).poll(cx) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(Reply::Elapsed(number)) => {
-                this.barrier = None;
-                this.os.frame.elapsed.set(Some(number));
-                Poll::Pending
-            }
-            Poll::Ready(reply) => Poll::Ready((this.decode)(reply, &this.os.frame)),
-        }
+        Poll::Pending
     }
 }

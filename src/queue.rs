@@ -13,7 +13,7 @@ use std::{
 
 use crate::{
     abi::{QueueId, Reply, SystemCall},
-    frame::{Frame, Mail, Payload, Store},
+    frame::{Frame, Gauge, Mail, Payload, Store},
     os::{Os, mismatch},
 };
 
@@ -105,11 +105,11 @@ impl<T: 'static> Queue<T> {
     }
 
     async fn with_capacity(os: &mut Os, capacity: u64) -> Self {
-        let messages = Rc::new(Messages::default());
-        let store = Rc::clone(&messages) as Rc<dyn Store>;
+        let (messages, gauge) = (Rc::new(Messages::default()), Rc::new(Gauge::default()));
+        let argument = Payload::Queue(Rc::clone(&messages) as Rc<dyn Store>, Rc::clone(&gauge));
         os.call(
             move |frame| {
-                frame.put(Payload::Store(store));
+                frame.put(argument);
                 SystemCall::NewQueue(capacity)
             },
             move |reply, frame| {
@@ -118,12 +118,14 @@ impl<T: 'static> Queue<T> {
                     Reply::Err(_) => QueueId::NONE,
                     other => mismatch(other),
                 };
-                let (frame, messages) = (Rc::clone(frame), Rc::clone(&messages));
+                let (frame, messages, gauge) =
+                    (Rc::clone(frame), Rc::clone(&messages), Rc::clone(&gauge));
                 Self {
                     shared: Rc::new(Shared {
                         id,
                         frame,
                         messages,
+                        gauge,
                     }),
                 }
             },
@@ -229,21 +231,21 @@ impl<T: 'static> Queue<T> {
     /// How many messages can be got at once.
     #[must_use]
     pub fn len(&self) -> usize {
-        let messages = &self.shared.messages;
-        messages.len.get() + messages.posted.get()
+        let gauge = &self.shared.gauge;
+        gauge.len.get() + gauge.posted.get()
     }
 
     /// Whether the kernel has closed it.
     pub(crate) fn is_closed(&self) -> bool {
-        self.shared.messages.closed.get()
+        self.shared.gauge.closed.get()
     }
 
     /// Puts a message without a trap, from a destructor say: the kernel sees to it as soon as the
     /// task stops. Only for queues that are never full.
     pub(crate) fn post(&self, message: T) {
-        let messages = &self.shared.messages;
-        let number = messages.push(message);
-        messages.posted.set(messages.posted.get() + 1);
+        let number = self.shared.messages.push(message);
+        let posted = &self.shared.gauge.posted;
+        posted.set(posted.get() + 1);
         self.shared.frame.post(Mail::Put(self.id(), number));
     }
 
@@ -288,6 +290,7 @@ struct Shared<T> {
     id: QueueId,
     frame: Rc<Frame>,
     messages: Rc<Messages<T>>,
+    gauge: Rc<Gauge>,
 }
 
 impl<T> Drop for Shared<T> {
@@ -304,10 +307,6 @@ struct Messages<T> {
     kept: RefCell<VecDeque<Option<T>>>,
     /// The number of the first that is kept.
     first: Cell<u64>,
-    len: Cell<usize>,
-    /// How many are on their way to the kernel.
-    posted: Cell<usize>,
-    closed: Cell<bool>,
 }
 
 impl<T> Default for Messages<T> {
@@ -315,9 +314,6 @@ impl<T> Default for Messages<T> {
         Self {
             kept: RefCell::default(),
             first: Cell::default(),
-            len: Cell::default(),
-            posted: Cell::default(),
-            closed: Cell::default(),
         }
     }
 }
@@ -338,7 +334,12 @@ impl<T> Messages<T> {
     fn remove(&self, number: u64) -> Option<T> {
         let mut kept = self.kept.borrow_mut();
         let at = number.checked_sub(self.first.get())?;
-        let message = kept.get_mut(usize::try_from(at).ok()?)?.take();
+        if at > 0 {
+            // It leaves a gap, which goes with the first before it.
+            return kept.get_mut(usize::try_from(at).ok()?)?.take();
+        }
+        let message = kept.pop_front()?;
+        self.first.set(number + 1);
         while let Some(None) = kept.front() {
             kept.pop_front();
             self.first.set(self.first.get() + 1);
@@ -351,17 +352,5 @@ impl<T> Store for Messages<T> {
     fn discard(&self, number: u64) {
         // Not within the borrow: its destructor may use the queue.
         drop(self.remove(number));
-    }
-
-    fn arrived(&self) {
-        self.posted.set(self.posted.get() - 1);
-    }
-
-    fn set_len(&self, len: usize) {
-        self.len.set(len);
-    }
-
-    fn close(&self) {
-        self.closed.set(true);
     }
 }

@@ -19,10 +19,11 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     rc::Rc,
+    thread,
 };
 
 use genawaiter::{
-    Coroutine,
+    Coroutine, GeneratorState,
     rc::{Co, Gen},
 };
 use slab::Slab;
@@ -42,6 +43,9 @@ use crate::{
 /// A suspended program: a generator that yields calls, is resumed with replies, and leaves its
 /// exit in the frame when it completes.
 pub(crate) type Program = Pin<Box<dyn Coroutine<Yield = SystemCall, Resume = Reply, Return = ()>>>;
+
+/// What came of resuming a program.
+pub(crate) type Yielded = thread::Result<GeneratorState<SystemCall, ()>>;
 
 /// What a program may return: what it means as the exit of its task.
 pub trait IntoExit {
@@ -250,6 +254,15 @@ pub(crate) struct Task {
 }
 
 impl Task {
+    /// Runs it until it yields, returns or panics. Counts a trap, which the last two are not.
+    #[inline(always)]
+    pub(crate) fn resume(&mut self, reply: Reply) -> Yielded {
+        self.change(State::Running);
+        self.traps += 1;
+        let program = self.program.as_mut().expect("a live task has a program");
+        catch_unwind(AssertUnwindSafe(|| program.as_mut().resume_with(reply)))
+    }
+
     /// Changes the state of a task whose state has nothing to drop: it is running, or its reply was
     /// taken. Saves the hot path from asking.
     #[inline(always)]

@@ -11,22 +11,13 @@ use crate::{
 };
 
 impl Kernel {
-    /// Handles a trap. What needs nothing but its caller is answered on the spot; the rest stays
-    /// out of the loop's way.
+    /// Handles a trap.
     #[inline(always)]
     pub(super) fn handle(&mut self, me: Runnable, call: SystemCall) -> Outcome {
         self.tell_call(me.tid, call);
         match call {
             SystemCall::GetTid => Outcome::Reply(Reply::Tid(me.tid)),
             SystemCall::Yield => Outcome::Reply(Reply::Done),
-            call => self.handle_more(me, call),
-        }
-    }
-
-    #[inline(never)]
-    fn handle_more(&mut self, me: Runnable, call: SystemCall) -> Outcome {
-        match call {
-            SystemCall::GetTid | SystemCall::Yield => unreachable!("answered on the spot"),
             SystemCall::NewTask => self.new_task(me, Legacy::Zombie),
             SystemCall::NewDetachedTask => self.new_task(me, Legacy::Nothing),
             SystemCall::KillTask(tid) => self.kill_task(me, tid),

@@ -11,7 +11,7 @@ use super::{Kernel, Outcome, contain};
 use crate::{
     abi::{End, Errno, QueueId, Reply},
     event::Wake,
-    frame::{Payload, Store},
+    frame::{Gauge, Payload, Store},
     sched::Runnable,
     task::{Answer, Place},
 };
@@ -27,6 +27,7 @@ pub(super) struct MessageQueue {
     /// Who waits for room, with the message.
     putters: VecDeque<(Runnable, u64)>,
     store: Rc<dyn Store>,
+    gauge: Rc<Gauge>,
 }
 
 /// What came of a put.
@@ -97,7 +98,7 @@ impl MessageQueue {
     /// Closes it and answers who waited, with the messages of those that wanted to put one.
     fn close(&mut self) -> (VecDeque<Runnable>, VecDeque<(Runnable, u64)>) {
         self.closed = true;
-        self.store.close();
+        self.gauge.closed.set(true);
         (
             std::mem::take(&mut self.getters),
             std::mem::take(&mut self.putters),
@@ -132,7 +133,7 @@ impl MessageQueue {
     }
 
     fn publish(&self) {
-        self.store.set_len(self.available.len());
+        self.gauge.len.set(self.available.len());
     }
 }
 
@@ -145,7 +146,12 @@ pub(super) struct Queues {
 
 impl Queues {
     /// Makes a queue; `None` where there is no room for one more.
-    pub(super) fn insert(&mut self, capacity: u64, store: Rc<dyn Store>) -> Option<QueueId> {
+    pub(super) fn insert(
+        &mut self,
+        capacity: u64,
+        store: Rc<dyn Store>,
+        gauge: Rc<Gauge>,
+    ) -> Option<QueueId> {
         let entry = self.slots.vacant_entry();
         let id = QueueId::new(self.last + 1, entry.key())?;
         self.last += 1;
@@ -157,6 +163,7 @@ impl Queues {
             getters: VecDeque::new(),
             putters: VecDeque::new(),
             store,
+            gauge,
         });
         Some(id)
     }
@@ -178,10 +185,10 @@ impl Queues {
 /// The calls on queues.
 impl Kernel {
     pub(super) fn new_queue(&mut self, capacity: u64) -> Outcome {
-        let Some(Payload::Store(store)) = self.frame.take() else {
+        let Some(Payload::Queue(store, gauge)) = self.frame.take() else {
             return Outcome::Reply(Reply::Err(Errno::Invalid));
         };
-        Outcome::Reply(match self.queues.insert(capacity, store) {
+        Outcome::Reply(match self.queues.insert(capacity, store, gauge) {
             Some(queue) => Reply::Queue(queue),
             None => Reply::Err(Errno::Closed),
         })
@@ -240,7 +247,8 @@ impl Kernel {
     /// Puts a message that was posted from a destructor; one that cannot be put is dropped.
     pub(super) fn put_posted(&mut self, queue: QueueId, message: u64) {
         if let Some(found) = self.queues.get_mut(queue) {
-            found.store.arrived();
+            let posted = &found.gauge.posted;
+            posted.set(posted.get() - 1);
         }
         if self.put_message(queue, message) != Reply::Done {
             self.discard(queue, message);

@@ -23,14 +23,14 @@ impl Policy for Fifo {
 
     #[inline]
     fn pop(&mut self) -> Option<Runnable> {
-        if self.taken == self.pass.len() {
-            self.pass.clear();
-            self.taken = 0;
-            std::mem::swap(&mut self.pass, &mut self.next);
+        if let Some(&task) = self.pass.get(self.taken) {
+            self.taken += 1;
+            return Some(task);
         }
-        let task = *self.pass.get(self.taken)?;
-        self.taken += 1;
-        Some(task)
+        self.pass.clear();
+        std::mem::swap(&mut self.pass, &mut self.next);
+        self.taken = self.pass.len().min(1);
+        self.pass.first().copied()
     }
 
     /// Leaves it: to find it would cost more than to pass over it once.

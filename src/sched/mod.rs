@@ -85,10 +85,11 @@ pub trait Policy {
 
 /// The kernel's ready queue.
 #[derive(Debug)]
-pub(crate) enum Ready {
+pub(crate) struct Ready {
     /// First in, first out, a tick at a time: what nearly every run uses, without indirection.
-    Plain(Fifo),
-    Other(Turns),
+    plain: Fifo,
+    /// What is used instead.
+    turns: Option<Box<Turns>>,
 }
 
 /// A policy, and turns of more than a tick.
@@ -104,22 +105,26 @@ pub(crate) struct Turns {
 
 impl Ready {
     pub(crate) fn new(policy: Option<Box<dyn Policy>>, quantum: u32) -> Self {
-        match policy {
-            None if quantum <= 1 => Self::Plain(Fifo::default()),
-            policy => Self::Other(Turns {
-                policy: policy.unwrap_or_else(|| Box::<Fifo>::default()),
+        let turns = (policy.is_some() || quantum > 1).then(|| {
+            let policy = policy.unwrap_or_else(|| Box::<Fifo>::default());
+            Box::new(Turns {
+                policy,
                 quantum: quantum.max(1),
                 left: 0,
                 holder: None,
-            }),
+            })
+        });
+        Self {
+            plain: Fifo::default(),
+            turns,
         }
     }
 
     #[inline(always)]
     pub(crate) fn push(&mut self, task: Runnable, cause: Cause) {
-        match self {
-            Self::Plain(fifo) => fifo.push(task, cause),
-            Self::Other(turns) => turns.policy.push(task, cause),
+        match &mut self.turns {
+            None => self.plain.push(task, cause),
+            Some(turns) => turns.policy.push(task, cause),
         }
     }
 
@@ -127,31 +132,31 @@ impl Ready {
     /// goes on, which a `yield` gives up.
     #[inline(always)]
     pub(crate) fn requeue(&mut self, task: Runnable, yields: bool) {
-        match self {
-            Self::Plain(fifo) => fifo.push(task, Cause::Requeued),
-            Self::Other(turns) => turns.requeue(task, yields),
+        match &mut self.turns {
+            None => self.plain.push(task, Cause::Requeued),
+            Some(turns) => turns.requeue(task, yields),
         }
     }
 
     #[inline(always)]
     pub(crate) fn pop(&mut self) -> Option<Runnable> {
-        match self {
-            Self::Plain(fifo) => fifo.pop(),
-            Self::Other(turns) => turns.pop(),
+        match &mut self.turns {
+            None => self.plain.pop(),
+            Some(turns) => turns.pop(),
         }
     }
 
     pub(crate) fn remove(&mut self, task: Runnable) {
-        match self {
-            Self::Plain(fifo) => fifo.remove(task),
-            Self::Other(turns) => turns.remove(task),
+        match &mut self.turns {
+            None => self.plain.remove(task),
+            Some(turns) => turns.remove(task),
         }
     }
 
     pub(crate) fn len(&self) -> usize {
-        match self {
-            Self::Plain(fifo) => fifo.len(),
-            Self::Other(turns) => turns.policy.len() + usize::from(turns.holder.is_some()),
+        match &self.turns {
+            None => self.plain.len(),
+            Some(turns) => turns.policy.len() + usize::from(turns.holder.is_some()),
         }
     }
 }
