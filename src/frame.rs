@@ -25,7 +25,12 @@ pub(crate) const MAX_IO: usize = 64 * 1024;
 
 /// An argument or an answer that is bigger than a word.
 pub(crate) enum Payload {
-    Program { name: Rc<str>, program: Program },
+    Program {
+        name: Rc<str>,
+        program: Program,
+        /// Where the new task's number is wanted besides in the reply.
+        newborn: Option<Rc<Cell<Tid>>>,
+    },
     Exit(Exit),
     Tasks(Vec<TaskInfo>),
     Addr(SocketAddr),
@@ -50,6 +55,8 @@ pub(crate) trait Store {
 pub(crate) struct Gauge {
     /// How many messages are to be had.
     pub(crate) len: Cell<usize>,
+    /// How many are on their way to the kernel.
+    pub(crate) posted: Cell<usize>,
     pub(crate) closed: Cell<bool>,
 }
 
@@ -60,6 +67,7 @@ pub(crate) enum Mail {
     FreeQueue(QueueId),
     Put(QueueId, u64),
     Disarm(u64),
+    /// The task ends, and leaves no zombie: nobody will wait for it.
     Kill(Tid),
 }
 
@@ -71,7 +79,7 @@ pub(crate) struct Frame {
     /// How many bytes a `send` offers or a `recv` has room for.
     pub(crate) len: Cell<usize>,
     /// The number of the message that is put.
-    pub(crate) message: Cell<u64>,
+    pub(crate) message: Cell<Option<u64>>,
     /// The timeout that has come for the task that runs, until it has found its way there.
     pub(crate) elapsed: Cell<Option<u64>>,
     /// Whether a program is being dropped because its task was killed.

@@ -286,6 +286,7 @@ impl Kernel {
     #[inline(never)]
     fn settle(&mut self, me: Runnable, call: SystemCall) -> Option<Tid> {
         if self.frame.has_mail() && !self.take_mail(me) {
+            self.abandon(call);
             return Some(me.tid);
         }
         match self.handle(me, call) {
@@ -315,8 +316,22 @@ impl Kernel {
         }
         if !self.frame.has_mail() || self.take_mail(me) {
             self.exit_by_frame(me);
+        } else {
+            self.frame.take();
         }
         Some(me.tid)
+    }
+
+    /// Drops what travelled beside a call whose task killed itself in making it.
+    #[cold]
+    fn abandon(&mut self, call: SystemCall) {
+        let payload = self.frame.take();
+        contain(|| drop(payload));
+        let message = self.frame.message.take();
+        if let (SystemCall::Put(queue) | SystemCall::TryPut(queue), Some(message)) = (call, message)
+        {
+            self.discard(queue, message);
+        }
     }
 
     fn exit_by_frame(&mut self, me: Runnable) {
@@ -391,13 +406,17 @@ impl Kernel {
         for mail in post {
             match mail {
                 Mail::CloseDevice(device) => drop(self.close(device)),
-                Mail::FreeQueue(queue) => drop(self.queues.remove(queue)),
+                Mail::FreeQueue(queue) => self.free_queue(queue),
                 Mail::Put(queue, message) => self.put_posted(queue, message),
-                Mail::Kill(tid) => drop(self.kill(tid)),
+                Mail::Kill(tid) => self.kill_and_reap(tid),
                 Mail::Disarm(number) => self.disarm(me, number),
             }
         }
-        self.tasks.get_mut(me).is_some_and(|task| task.is_live())
+        self.is_live(me)
+    }
+
+    fn is_live(&mut self, task: Runnable) -> bool {
+        self.tasks.get_mut(task).is_some_and(|task| task.is_live())
     }
 
     // ---- birth and death
@@ -427,9 +446,8 @@ impl Kernel {
     /// waiters wake, its children become orphans. What remains of it is its legacy.
     fn end(&mut self, me: Runnable, exit: Exit) {
         let task = &mut self.tasks[me];
-        let state = std::mem::replace(&mut task.state, State::Zombie(exit.clone()));
+        let state = std::mem::replace(&mut task.state, State::Running);
         let program = task.program.take();
-        let waiters = task.waiters.take();
         let timeouts = task.timeouts.take();
         let name = Rc::clone(&task.name);
         self.tasks.ended();
@@ -441,6 +459,10 @@ impl Kernel {
         if self.frame.has_mail() {
             self.take_mail(me);
         }
+        // Not before: the mail may have killed a task that waited for this one, or its parent.
+        let task = &mut self.tasks[me];
+        task.state = State::Zombie(exit.clone());
+        let waiters = task.waiters.take();
         if let Exit::Failed(_) | Exit::Faulted(_) = exit {
             self.stats.failures += 1;
             trace::warn_of(me.tid, &name, &exit);
@@ -496,9 +518,10 @@ impl Kernel {
         match *answer {
             Answer::Opened(device, _) => drop(self.close(device)),
             Answer::Message(queue, message) => self.give_back(queue, message),
+            Answer::HandedBack(queue, message, _) => self.discard(queue, message),
             Answer::Reply(Reply::Queue(queue)) => drop(self.queues.remove(queue)),
             Answer::Reply(_) | Answer::Exit(_) | Answer::Tasks(_) | Answer::Io(_) => {}
-            Answer::Recv { .. } | Answer::Accept { .. } => {}
+            Answer::Recv { .. } | Answer::Accept { .. } | Answer::Timeout(_) => {}
         }
     }
 
@@ -513,7 +536,10 @@ impl Kernel {
     /// Ends every task, the youngest first.
     fn end_all(&mut self) {
         for task in self.tasks.youngest_first() {
-            self.end(task, Exit::Killed);
+            // The end of another may have been the end of this one.
+            if self.is_live(task) {
+                self.end(task, Exit::Killed);
+            }
         }
     }
 
@@ -534,6 +560,10 @@ impl Kernel {
         }
         if let Some(error) = self.trouble.take() {
             return Err(Error::Io(error));
+        }
+        // From the host, or from a destructor of a message.
+        if self.frame.has_mail() {
+            self.take_mail(Runnable::HOST);
         }
         let expected = self.remote.expected();
         if let Some(interrupts) = self.remote.take() {

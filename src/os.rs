@@ -3,6 +3,7 @@
 //! Uses the ABI and the frame. With `task.rs` the only file that knows what generators are made of.
 
 use std::{
+    cell::Cell,
     fmt, io,
     net::SocketAddr,
     os::fd::AsFd,
@@ -140,7 +141,7 @@ impl Os {
         program: impl AsyncFnOnce(&mut Self) -> T + 'static,
     ) -> impl Future<Output = Result<Tid, Errno>> {
         let name = self.frame.intern(name.as_ref());
-        self.new_task(SystemCall::NewTask, name, program)
+        self.new_task(SystemCall::NewTask, name, program, None)
     }
 
     /// Like [`Os::spawn`], for a task that nobody will wait for: it leaves no zombie.
@@ -150,7 +151,18 @@ impl Os {
         program: impl AsyncFnOnce(&mut Self) -> T + 'static,
     ) -> impl Future<Output = Result<Tid, Errno>> {
         let name = self.frame.intern(name.as_ref());
-        self.new_task(SystemCall::NewDetachedTask, name, program)
+        self.new_task(SystemCall::NewDetachedTask, name, program, None)
+    }
+
+    /// Like [`Os::spawn`], and leaves the new task's number in `newborn` before anybody else runs.
+    pub(crate) fn spawn_into<T: IntoExit>(
+        &mut self,
+        name: impl AsRef<str>,
+        program: impl AsyncFnOnce(&mut Self) -> T + 'static,
+        newborn: Rc<Cell<Tid>>,
+    ) -> impl Future<Output = Result<Tid, Errno>> {
+        let name = self.frame.intern(name.as_ref());
+        self.new_task(SystemCall::NewTask, name, program, Some(newborn))
     }
 
     fn new_task<T: IntoExit>(
@@ -158,11 +170,16 @@ impl Os {
         call: SystemCall,
         name: Rc<str>,
         program: impl AsyncFnOnce(&mut Self) -> T + 'static,
+        newborn: Option<Rc<Cell<Tid>>>,
     ) -> impl Future<Output = Result<Tid, Errno>> {
         let program = task::program(&self.frame, program);
         self.call(
             move |frame| {
-                frame.put(Payload::Program { name, program });
+                frame.put(Payload::Program {
+                    name,
+                    program,
+                    newborn,
+                });
                 call
             },
             |reply, _| match reply {

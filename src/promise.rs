@@ -8,10 +8,7 @@ use std::{
     cell::Cell,
     fmt,
     rc::Rc,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use crate::{
@@ -77,20 +74,23 @@ pub struct RemoteSetter<T> {
     expected: Expected,
 }
 
-/// What the two ends share.
-struct Slot<T> {
-    taken: AtomicBool,
-    value: Mutex<Option<T>>,
-}
+/// What the two ends share: the value, once it is set.
+struct Slot<T>(Mutex<Option<T>>);
 
 impl<T> Slot<T> {
-    /// Sets the value, unless it is set: then it hands the new one back.
+    /// Sets the value, unless it is set: then it hands the new one back. Whoever is refused can
+    /// count on the value's being there.
     fn set(&self, value: T) -> Option<T> {
-        if self.taken.swap(true, Ordering::AcqRel) {
+        let mut slot = self.lock();
+        if slot.is_some() {
             return Some(value);
         }
-        *self.value.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+        *slot = Some(value);
         None
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -110,10 +110,7 @@ impl<T: Clone + 'static> Promise<T> {
     /// Makes a promise and answers its two ends. Never blocks.
     pub async fn new(os: &mut Os) -> (Setter<T>, Self) {
         let decided = Queue::unbounded(os).await;
-        let slot = Arc::new(Slot {
-            taken: AtomicBool::new(false),
-            value: Mutex::new(None),
-        });
+        let slot = Arc::new(Slot(Mutex::new(None)));
         let frame = Rc::clone(os.frame());
         let hope = Arc::new(Hope {
             remote: frame.remote.clone(),
@@ -145,11 +142,7 @@ impl<T: Clone + 'static> Promise<T> {
         if !self.decided.is_closed() {
             return None;
         }
-        self.slot
-            .value
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.slot.lock().clone()
     }
 
     /// Runs `callback` with what [`Promise::wait`] answers, as a task of its own whose number this
@@ -163,7 +156,13 @@ impl<T: Clone + 'static> Promise<T> {
     ) -> Result<Tid, Errno> {
         let promise = self.clone();
         os.spawn_detached("on_done", async move |os: &mut Os| {
-            let value = promise.wait(os).await;
+            let value = if promise.decided.is_closed() {
+                // Behind those that were added before: they are awake and may not have run.
+                os.yield_now().await;
+                promise.get().ok_or(Abandoned)
+            } else {
+                promise.wait(os).await
+            };
             callback(os, value).await
         })
         .await

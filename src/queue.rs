@@ -144,7 +144,8 @@ impl<T: 'static> Queue<T> {
         let id = self.id_in(os);
         os.call(
             move |frame| {
-                frame.message.set(self.shared.messages.push(message));
+                let number = self.shared.messages.push(message);
+                frame.message.set(Some(number));
                 SystemCall::Put(id)
             },
             move |reply, _| match reply {
@@ -167,7 +168,8 @@ impl<T: 'static> Queue<T> {
         let take = |number| self.shared.messages.take(number);
         os.call(
             move |frame| {
-                frame.message.set(self.shared.messages.push(message));
+                let number = self.shared.messages.push(message);
+                frame.message.set(Some(number));
                 SystemCall::TryPut(id)
             },
             move |reply, _| match reply {
@@ -229,7 +231,8 @@ impl<T: 'static> Queue<T> {
     /// How many messages can be got at once.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.shared.gauge.len.get()
+        let gauge = &self.shared.gauge;
+        gauge.len.get() + gauge.posted.get()
     }
 
     /// Whether the kernel has closed it.
@@ -241,6 +244,8 @@ impl<T: 'static> Queue<T> {
     /// task stops. Only for queues that are never full.
     pub(crate) fn post(&self, message: T) {
         let number = self.shared.messages.push(message);
+        let posted = &self.shared.gauge.posted;
+        posted.set(posted.get() + 1);
         self.shared.frame.post(Mail::Put(self.id(), number));
     }
 

@@ -376,9 +376,12 @@ impl Condition {
 pub struct Group {
     /// The members that have ended.
     ended: Queue<u64>,
-    /// Everybody who is not known to have ended, by order of joining.
-    members: BTreeMap<u64, Tid>,
+    /// Everybody who is not known to have ended, by order of joining. The kernel writes the number
+    /// when the task is made: its owner may be killed before it hears of it.
+    members: BTreeMap<u64, Rc<Cell<Tid>>>,
     joined: u64,
+    /// The member whose exit is being asked for: a timeout may cut that short.
+    ending: Option<u64>,
     frame: Rc<Frame>,
 }
 
@@ -412,6 +415,7 @@ impl Group {
             ended,
             members: BTreeMap::new(),
             joined: 0,
+            ending: None,
             frame: Rc::clone(os.frame()),
         }
     }
@@ -431,26 +435,36 @@ impl Group {
             ended: self.ended.clone(),
             member,
         };
-        let child = os.spawn(name, async move |os: &mut Os| {
+        let newborn = Rc::new(Cell::new(Tid::KERNEL));
+        self.members.insert(member, Rc::clone(&newborn));
+        let program = async move |os: &mut Os| {
             let _ending = ending;
             program(os).await
-        });
-        let tid = child.await?;
-        self.members.insert(member, tid);
-        Ok(tid)
+        };
+        let child = os.spawn_into(name, program, newborn).await;
+        if child.is_err() {
+            self.members.remove(&member);
+        }
+        child
     }
 
     /// Waits for the next task that ends and answers how; `None` when none is left. *Blocks* until
     /// one ends.
     pub async fn next(&mut self, os: &mut Os) -> Option<(Tid, Exit)> {
         while !self.members.is_empty() {
-            let member = self.ended.get(os).await.ok()?;
-            let Some(&tid) = self.members.get(&member) else {
+            let member = match self.ending {
+                Some(member) => member,
+                None => self.ended.get(os).await.ok()?,
+            };
+            self.ending = Some(member);
+            let Some(tid) = self.members.get(&member).map(|tid| tid.get()) else {
+                self.ending = None;
                 continue;
             };
             // Its program may be gone a moment before the task has ended.
             let exit = os.wait(tid).await;
             self.members.remove(&member);
+            self.ending = None;
             if let Ok(exit) = exit {
                 return Some((tid, exit));
             }
@@ -480,8 +494,8 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        for &tid in self.members.values() {
-            self.frame.post(Mail::Kill(tid));
+        for tid in self.members.values() {
+            self.frame.post(Mail::Kill(tid.get()));
         }
     }
 }
@@ -506,6 +520,8 @@ impl<T> fmt::Debug for Broken<T> {
 
 impl fmt::Debug for Group {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.members.values()).finish()
+        f.debug_list()
+            .entries(self.members.values().map(|tid| tid.get()))
+            .finish()
     }
 }

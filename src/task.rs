@@ -159,6 +159,11 @@ pub(crate) enum Answer {
     Io(io::Error),
     /// A message that was matched with the task.
     Message(QueueId, u64),
+    /// A message that was not put: it is the caller's again, with this reply.
+    HandedBack(QueueId, u64, Reply),
+    /// A timeout, to be started when its turn comes, so that it cannot come before its body has
+    /// begun.
+    Timeout(Timer),
     /// To be read off the device when its turn comes, so that a task that is killed before then
     /// takes no bytes with it.
     Recv {
@@ -184,6 +189,8 @@ impl Answer {
             ),
             Self::Io(error) => (Reply::Io, Detail::Io(error)),
             Self::Message(_, number) => (Reply::Message(*number), Detail::None),
+            Self::HandedBack(_, _, reply) => (*reply, Detail::None),
+            Self::Timeout((_, number)) => (Reply::Timeout(*number), Detail::None),
             Self::Recv { .. } | Self::Accept { .. } => return None,
         })
     }

@@ -15,14 +15,24 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    /// Arms a timer for `task`. One that never comes is not kept.
+    /// Arms a timer for `task`.
     pub(crate) fn arm(&mut self, deadline: Nanos, task: Runnable) -> Timer {
+        let timer = self.reserve(deadline);
+        self.start(timer, task);
+        timer
+    }
+
+    /// Gives out a place in the order of arming, to be started later.
+    pub(crate) fn reserve(&mut self, deadline: Nanos) -> Timer {
         self.count += 1;
-        let timer = (deadline, self.count);
-        if deadline != Nanos::FOREVER {
+        (deadline, self.count)
+    }
+
+    /// Starts a timer for `task`. One that never comes is not kept.
+    pub(crate) fn start(&mut self, timer: Timer, task: Runnable) {
+        if timer.0 != Nanos::FOREVER {
             self.armed.insert(timer, task);
         }
-        timer
     }
 
     pub(crate) fn disarm(&mut self, timer: Timer) {

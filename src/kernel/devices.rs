@@ -216,6 +216,10 @@ impl Kernel {
         let (read, device) = match answer {
             Answer::Recv { device, room } => (self.recv(me, device, room), device),
             Answer::Accept { device } => (self.accept(me, device), device),
+            Answer::Timeout(timer) => {
+                self.timers.start(timer, me);
+                return Some(Reply::Timeout(timer.1));
+            }
             known => return Some(self.hand_over(known)),
         };
         let Some(read) = read else {
@@ -231,13 +235,14 @@ impl Kernel {
         let (reply, payload) = match answer {
             Answer::Reply(reply) => return reply,
             Answer::Message(_, number) => return Reply::Message(number),
+            Answer::HandedBack(_, _, reply) => return reply,
             Answer::Exit(exit) => (Reply::Exit, Payload::Exit(exit)),
             Answer::Tasks(tasks) => (Reply::Tasks, Payload::Tasks(tasks)),
             Answer::Io(error) => (Reply::Io, Payload::Io(error)),
             Answer::Opened(device, None) => return Reply::Device(device),
             Answer::Opened(device, Some(addr)) => (Reply::Device(device), Payload::Addr(addr)),
-            Answer::Recv { .. } | Answer::Accept { .. } => {
-                unreachable!("what has to be read first is read by now")
+            Answer::Recv { .. } | Answer::Accept { .. } | Answer::Timeout(_) => {
+                unreachable!("what has to be done first is done by now")
             }
         };
         self.frame.put(payload);

@@ -39,7 +39,7 @@ impl Kernel {
             SystemCall::NewQueue(capacity) => self.new_queue(capacity),
             SystemCall::Put(queue) => self.put(me, queue),
             SystemCall::Get(queue) => self.get(me, queue),
-            SystemCall::TryPut(queue) => self.try_put(queue),
+            SystemCall::TryPut(queue) => self.try_put(me, queue),
             SystemCall::TryGet(queue) => self.try_get(me, queue),
             SystemCall::CloseQueue(queue) => self.close_queue_of(queue),
             SystemCall::Attach => self.attach(me),
@@ -60,11 +60,21 @@ impl Kernel {
     // ---- tasks
 
     fn new_task(&mut self, me: Runnable, legacy: Legacy) -> Outcome {
-        let Some(Payload::Program { name, program }) = self.frame.take() else {
+        let Some(Payload::Program {
+            name,
+            program,
+            newborn,
+        }) = self.frame.take()
+        else {
             return Outcome::Reply(Reply::Err(Errno::Invalid));
         };
         Outcome::Reply(match self.admit(name, program, Some(me), legacy) {
-            Ok(tid) => Reply::Tid(tid),
+            Ok(tid) => {
+                if let Some(newborn) = newborn {
+                    newborn.set(tid);
+                }
+                Reply::Tid(tid)
+            }
             Err(errno) => Reply::Err(errno),
         })
     }
@@ -74,11 +84,17 @@ impl Kernel {
             self.frame.put(Payload::Exit(Exit::Killed));
             return Outcome::Exit;
         }
-        Outcome::Reply(if self.kill(tid) {
+        let reply = if self.kill(tid) {
             Reply::Yes
         } else {
             Reply::No
-        })
+        };
+        // The victim may have taken the killer with it.
+        if self.is_live(me) {
+            Outcome::Reply(reply)
+        } else {
+            Outcome::Gone
+        }
     }
 
     /// Ends a task from outside. Answers whether it was alive.
@@ -91,6 +107,16 @@ impl Kernel {
             self.end(victim, Exit::Killed);
         }
         victim.is_some()
+    }
+
+    /// Ends a task from outside, if it has not ended, and leaves no zombie.
+    pub(super) fn kill_and_reap(&mut self, tid: Tid) {
+        self.kill(tid);
+        if let Some(victim) = self.tasks.find(tid)
+            && let State::Zombie(_) = self.tasks[victim].state
+        {
+            self.reap(victim);
+        }
     }
 
     fn wait_task(&mut self, me: Runnable, tid: Tid) -> Outcome {
@@ -144,9 +170,9 @@ impl Kernel {
 
     fn timeout(&mut self, me: Runnable, span: Nanos) -> Outcome {
         let deadline = self.time_now().saturating_add(span);
-        let timer = self.timers.arm(deadline, me);
+        let timer = self.timers.reserve(deadline);
         self.tasks[me].timeouts.get_or_insert_default().push(timer);
-        Outcome::Reply(Reply::Timeout(timer.1))
+        self.answer(me, Answer::Timeout(timer))
     }
 
     /// A timer came: of a sleep, or of a timeout around whatever its task is at.
@@ -170,6 +196,7 @@ impl Kernel {
         match &mut self.tasks[me].state {
             State::Ready(late) => {
                 let late = std::mem::replace(late, answer.into());
+                self.tell_answer(me.tid, &answer.into());
                 self.take_back(&late);
             }
             State::Blocked { place, .. } => {

@@ -66,7 +66,9 @@ impl MessageQueue {
 
     fn get(&mut self) -> Got {
         let first = self.available.pop_front();
-        let admitted = self.putters.pop_front();
+        // A message that was given back may have left less room than none.
+        let room = first.is_none() || (self.available.len() as u64) < self.capacity;
+        let admitted = room.then(|| self.putters.pop_front()).flatten();
         let got = match (first, admitted) {
             (Some(message), None) => Got::Message(message),
             (Some(message), Some((putter, next))) => {
@@ -193,20 +195,34 @@ impl Kernel {
     }
 
     pub(super) fn put(&mut self, me: Runnable, queue: QueueId) -> Outcome {
-        let message = self.frame.message.take();
+        let Some(message) = self.frame.message.take() else {
+            return Outcome::Reply(Reply::Err(Errno::Invalid));
+        };
         match self.put_message(queue, message) {
             Reply::Full(message) => {
                 let full = self.queues.get_mut(queue).expect("a full queue exists");
                 full.putters.push_back((me, message));
                 self.block(me, Place::Queue(queue, End::Put), Reply::Done.into())
             }
-            reply => Outcome::Reply(reply),
+            reply => self.answer_put(me, queue, reply),
         }
     }
 
-    pub(super) fn try_put(&mut self, queue: QueueId) -> Outcome {
-        let message = self.frame.message.take();
-        Outcome::Reply(self.put_message(queue, message))
+    pub(super) fn try_put(&mut self, me: Runnable, queue: QueueId) -> Outcome {
+        let Some(message) = self.frame.message.take() else {
+            return Outcome::Reply(Reply::Err(Errno::Invalid));
+        };
+        let reply = self.put_message(queue, message);
+        self.answer_put(me, queue, reply)
+    }
+
+    fn answer_put(&mut self, me: Runnable, queue: QueueId, reply: Reply) -> Outcome {
+        match reply {
+            Reply::Full(message) | Reply::Message(message) => {
+                self.answer(me, Answer::HandedBack(queue, message, reply))
+            }
+            done => Outcome::Reply(done),
+        }
     }
 
     pub(super) fn put_message(&mut self, queue: QueueId, message: u64) -> Reply {
@@ -230,10 +246,19 @@ impl Kernel {
 
     /// Puts a message that was posted from a destructor; one that cannot be put is dropped.
     pub(super) fn put_posted(&mut self, queue: QueueId, message: u64) {
-        if self.put_message(queue, message) != Reply::Done
-            && let Some(closed) = self.queues.get_mut(queue)
-        {
-            let store = Rc::clone(&closed.store);
+        if let Some(found) = self.queues.get_mut(queue) {
+            let posted = &found.gauge.posted;
+            posted.set(posted.get() - 1);
+        }
+        if self.put_message(queue, message) != Reply::Done {
+            self.discard(queue, message);
+        }
+    }
+
+    /// Drops a message that nobody will get.
+    pub(super) fn discard(&mut self, queue: QueueId, message: u64) {
+        if let Some(found) = self.queues.get_mut(queue) {
+            let store = Rc::clone(&found.store);
             contain(|| store.discard(message));
         }
     }
@@ -290,10 +315,16 @@ impl Kernel {
             self.wake(
                 putter,
                 Wake::Queue(queue),
-                Some(Reply::Message(message).into()),
+                Some(Answer::HandedBack(queue, message, Reply::Message(message))),
             );
         }
         true
+    }
+
+    /// Frees a queue with its last handle. Who waits at it then has come by its number alone.
+    pub(super) fn free_queue(&mut self, queue: QueueId) {
+        self.close_queue(queue);
+        self.queues.remove(queue);
     }
 
     /// Finds a new owner for a message that was matched with a task which will not take it.
@@ -322,8 +353,7 @@ impl Kernel {
             End::Get => found.forget_getter(me),
             End::Put => {
                 if let Some(message) = found.forget_putter(me) {
-                    let store = Rc::clone(&found.store);
-                    contain(|| store.discard(message));
+                    self.discard(queue, message);
                 }
             }
         }

@@ -16,6 +16,14 @@ pub struct Runnable {
     pub(crate) slot: u32,
 }
 
+impl Runnable {
+    /// No task at all: the host.
+    pub(crate) const HOST: Self = Self {
+        tid: Tid::KERNEL,
+        slot: u32::MAX,
+    };
+}
+
 /// Why a task is put on the ready queue: what a policy learns about it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cause {

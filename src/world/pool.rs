@@ -2,12 +2,13 @@
 
 use std::{
     collections::VecDeque,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
     time::Duration,
 };
 
-use crate::frame::Job;
+use crate::{frame::Job, task::panic_message};
 
 /// How many pieces of work can be under way at once; more wait their turn.
 const MAX_THREADS: usize = 1024;
@@ -53,7 +54,7 @@ impl Pool {
             Err(_) => {
                 let job = state.queue.pop_back();
                 drop(state);
-                job.into_iter().for_each(|job| job());
+                job.into_iter().for_each(run);
             }
         }
     }
@@ -70,7 +71,7 @@ impl Shared {
         loop {
             if let Some(job) = state.queue.pop_front() {
                 drop(state);
-                job();
+                run(job);
                 state = self.lock();
                 continue;
             }
@@ -86,6 +87,14 @@ impl Shared {
                 return;
             }
         }
+    }
+}
+
+/// A job contains its own panics, but not those of the destructors of what nobody waits for.
+fn run(job: Job) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(job)) {
+        let message = panic_message(panic);
+        tracing::warn!(target: "trapline::kernel", "work on a thread panicked: {message}");
     }
 }
 

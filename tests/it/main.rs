@@ -1,14 +1,21 @@
 //! The kernel's tests: one binary, a module per topic. Tests named `sNN_...` test that rule of the
 //! semantics; everything that needs no device runs in the simulated world.
 
+mod callbacks;
 mod devices;
 mod ends;
 mod fairness;
 mod hostile;
 mod log;
+mod promises;
 mod properties;
+mod queues;
 mod sockets;
+mod stepping;
 mod support;
+mod sync;
 mod tasks;
+mod threads;
 mod time;
+mod timeouts;
 mod worlds;

@@ -1,0 +1,92 @@
+//! What the tests of queues, promises, timeouts and of what stands on them share.
+
+use std::{cell::RefCell, fmt::Display, rc::Rc};
+
+use trapline::{Exit, IntoExit, Kernel, Os, Report, Step};
+
+/// Runs a kernel to its end, step by step, with an audit after each.
+pub(crate) fn finish(kernel: &mut Kernel) -> Report {
+    while kernel.step().expect("nothing goes wrong") != Step::Finished {
+        kernel.audit();
+    }
+    kernel.audit();
+    kernel.run().expect("nobody is left")
+}
+
+/// Runs one program in the simulated world and answers what was printed. It must end well.
+pub(crate) fn printed<T: IntoExit>(program: impl AsyncFnOnce(&mut Os) -> T + 'static) -> String {
+    let mut kernel = Kernel::simulated(1);
+    let tid = kernel.spawn("main", program).expect("there is room");
+    let report = finish(&mut kernel);
+    assert_eq!(report.exits()[&tid], Exit::Done);
+    kernel.take_console()
+}
+
+/// Runs one program in the simulated world; what is wrong shows as its panic.
+pub(crate) fn boot<T: IntoExit>(program: impl AsyncFnOnce(&mut Os) -> T + 'static) {
+    printed(program);
+}
+
+/// Keeps the ready queue moving for so many ticks, in which the clock stands still and timers that
+/// are due fire at the kernel's looks at the world.
+pub(crate) async fn spin(os: &mut Os, ticks: usize) {
+    for _ in 0..ticks {
+        os.yield_now().await;
+    }
+}
+
+/// More ticks than pass between two looks at the world.
+pub(crate) const A_LOOK: usize = 300;
+
+/// Yields until the others have nothing left to do at this instant.
+pub(crate) async fn settle(os: &mut Os) {
+    spin(os, 8).await;
+}
+
+/// A list of what happened, shared by the tasks of a test.
+#[derive(Clone, Default)]
+pub(crate) struct Notes(Rc<RefCell<Vec<String>>>);
+
+impl Notes {
+    pub(crate) fn note(&self, what: impl Display) {
+        self.0.borrow_mut().push(format!("{what}"));
+    }
+
+    pub(crate) fn take(&self) -> Vec<String> {
+        self.0.take()
+    }
+}
+
+/// Notes when it is dropped.
+pub(crate) struct Dropped(pub(crate) Notes, pub(crate) &'static str);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.note(self.1);
+    }
+}
+
+/// A place where tasks and the host leave things for each other without a trap.
+pub(crate) struct Place<T>(Rc<RefCell<Option<T>>>);
+
+impl<T> Place<T> {
+    pub(crate) fn put(&self, thing: T) {
+        *self.0.borrow_mut() = Some(thing);
+    }
+
+    pub(crate) fn take(&self) -> Option<T> {
+        self.0.borrow_mut().take()
+    }
+}
+
+impl<T> Default for Place<T> {
+    fn default() -> Self {
+        Self(Rc::default())
+    }
+}
+
+impl<T> Clone for Place<T> {
+    fn clone(&self) -> Self {
+        Self(Rc::clone(&self.0))
+    }
+}

@@ -1,0 +1,792 @@
+//! What stands on queues: semaphore, mutex, event, barrier, condition, group.
+
+use std::time::Duration;
+
+use trapline::{
+    Elapsed, Errno, Error, Exit, Kernel, Os, Queue, Tid,
+    sync::{Barrier, Broken, Condition, Event, Group, Guard, Mutex, Semaphore},
+};
+
+use crate::stepping::{Dropped, Notes, Place, boot, finish, settle, spin};
+
+const S: Duration = Duration::from_secs(1);
+
+// ---- semaphore
+
+#[test]
+fn a_semaphore_lets_so_many_through_in_order() {
+    let notes = Notes::default();
+    let seen = notes.clone();
+    boot(async move |os| {
+        let semaphore = Semaphore::new(os, 2).await;
+        assert_eq!(semaphore.available(), 2);
+        for n in 0..5 {
+            let (semaphore, notes) = (semaphore.clone(), notes.clone());
+            let program = async move |os: &mut Os| {
+                let _permit = semaphore.acquire(os).await.unwrap();
+                notes.note(format!("{n} at {:?}", os.now().await));
+                os.sleep(S).await;
+            };
+            os.spawn("worker", program).await.unwrap();
+        }
+        settle(os).await;
+        assert_eq!(semaphore.available(), 0);
+        assert!(semaphore.try_acquire(os).await.is_none());
+        os.sleep(S * 9).await;
+        assert_eq!(semaphore.available(), 2);
+        let permit = semaphore.try_acquire(os).await.unwrap();
+        assert_eq!(semaphore.available(), 1);
+        drop(permit);
+        assert_eq!(semaphore.available(), 2);
+    });
+    let expected = ["0 at 0ns", "1 at 0ns", "2 at 1s", "3 at 1s", "4 at 2s"];
+    assert_eq!(seen.take(), expected);
+}
+
+#[test]
+fn a_permit_comes_back_from_the_dead() {
+    boot(async |os| {
+        let semaphore = Semaphore::new(os, 1).await;
+        for fate in 0..4 {
+            let mine = semaphore.clone();
+            let holder = async move |os: &mut Os| {
+                let _permit = mine.acquire(os).await.unwrap();
+                match fate {
+                    0 => os.sleep(Duration::MAX).await,
+                    1 => panic!("boom"),
+                    2 => std::future::pending().await,
+                    _ => os.exit(Exit::Done).await,
+                }
+            };
+            let holder = os.spawn("holder", holder).await.unwrap();
+            settle(os).await;
+            // One that is killed while it waits takes none with it.
+            let mine = semaphore.clone();
+            let waiter = async move |os: &mut Os| drop(mine.acquire(os).await);
+            let waiter = os.spawn("waiter", waiter).await.unwrap();
+            os.kill(waiter).await;
+            os.kill(holder).await;
+            let permit = os.timeout(S, async |os| semaphore.acquire(os).await);
+            drop(permit.await.expect("it was given back").unwrap());
+            assert_eq!(semaphore.available(), 1);
+        }
+    });
+}
+
+#[test]
+fn a_permit_that_the_host_drops_is_given_back() {
+    let place = Place::default();
+    let (theirs, mut kernel) = (place.clone(), Kernel::simulated(0));
+    let main = async move |os: &mut Os| {
+        let semaphore = Semaphore::new(os, 1).await;
+        theirs.put(semaphore.acquire(os).await.unwrap());
+        semaphore.acquire(os).await.map(drop)
+    };
+    let main = kernel.spawn("main", main).unwrap();
+    assert!(matches!(kernel.run(), Err(Error::Deadlock(_))));
+    drop(place.take());
+    assert_eq!(finish(&mut kernel).exits()[&main], Exit::Done);
+}
+
+// ---- mutex
+
+#[test]
+fn a_mutex_is_held_by_one_at_a_time_in_order() {
+    let notes = Notes::default();
+    let seen = notes.clone();
+    boot(async move |os| {
+        let total = Mutex::new(os, 0).await;
+        let mut group = Group::new(os).await;
+        for n in 0..4 {
+            let (total, notes) = (total.clone(), notes.clone());
+            let add = async move |os: &mut Os| {
+                for _ in 0..3 {
+                    let mut guard = total.lock(os).await.unwrap();
+                    let before = *guard;
+                    spin(os, 5).await;
+                    *guard = before + 1;
+                    notes.note(n);
+                }
+            };
+            group.spawn(os, "adder", add).await.unwrap();
+        }
+        group.join(os).await.unwrap();
+        assert_eq!(*total.lock(os).await.unwrap(), 12);
+    });
+    assert_eq!(seen.take().concat(), "012301230123");
+}
+
+/// Ends a task in one of several ways while it has the lock.
+async fn die(os: &mut Os, mutex: &Mutex<i32>, how: u32) -> Exit {
+    let mine = mutex.clone();
+    let victim = async move |os: &mut Os| {
+        let mut guard = match mine.lock(os).await {
+            Ok(guard) | Err(Broken(guard)) => guard,
+        };
+        *guard += 1;
+        match how {
+            0 => os.sleep(Duration::MAX).await,
+            1 => panic!("boom"),
+            2 => std::future::pending().await,
+            3 => {
+                os.yield_now().await;
+                std::future::pending::<()>().await;
+            }
+            4 => {
+                let tid = os.get_tid().await;
+                os.kill(tid).await;
+            }
+            _ => drop(guard),
+        }
+    };
+    let victim = os.spawn("victim", victim).await.unwrap();
+    settle(os).await;
+    os.kill(victim).await;
+    os.wait(victim).await.unwrap()
+}
+
+#[test]
+fn a_mutex_is_broken_by_a_death_and_mended() {
+    for how in 0..5 {
+        boot(async move |os| {
+            let mutex = Mutex::new(os, 0).await;
+            assert_ne!(die(os, &mutex, how).await, Exit::Done);
+            // Everybody is told, with the lock in hand, until somebody mends it.
+            for _ in 0..2 {
+                let Err(Broken(guard)) = mutex.lock(os).await else {
+                    panic!("{how} went unnoticed");
+                };
+                assert_eq!(*guard, 1);
+            }
+            let Err(Broken(mut guard)) = mutex.lock(os).await else {
+                panic!("{how} went unnoticed");
+            };
+            *guard = 7;
+            guard.mutex().mend();
+            drop(guard);
+            assert_eq!(*mutex.lock(os).await.unwrap(), 7);
+        });
+    }
+}
+
+#[test]
+fn a_mutex_is_not_broken_by_those_who_live_or_do_not_have_it() {
+    boot(async |os| {
+        let mutex = Mutex::new(os, 0).await;
+        assert_eq!(die(os, &mutex, 5).await, Exit::Done);
+        assert!(mutex.lock(os).await.is_ok());
+        // A body that times out lets go of it by its own hand.
+        let cut = os.timeout(S, async |os| {
+            let _guard = mutex.lock(os).await;
+            os.sleep(S * 9).await;
+        });
+        assert_eq!(cut.await, Err(Elapsed));
+        assert!(mutex.lock(os).await.is_ok());
+        // Who waits for it and dies has not had it, even if the lock was on its way.
+        let guard = mutex.lock(os).await.unwrap();
+        let mine = mutex.clone();
+        let waiter = async move |os: &mut Os| drop(mine.lock(os).await);
+        let waiter = os.spawn("waiter", waiter).await.unwrap();
+        settle(os).await;
+        drop(guard);
+        assert!(os.kill(waiter).await);
+        assert!(mutex.lock(os).await.is_ok());
+    });
+}
+
+#[test]
+fn a_destructor_that_panics_beside_a_lock_breaks_only_that_lock() {
+    struct Bad;
+    impl Drop for Bad {
+        fn drop(&mut self) {
+            if !std::thread::panicking() {
+                panic!("bad");
+            }
+        }
+    }
+    boot(async |os| {
+        let other = Mutex::new(os, 0).await;
+        for how in 0..3 {
+            let victim = async move |os: &mut Os| {
+                let _bad = Bad;
+                os.yield_now().await;
+                match how {
+                    0 => std::future::pending().await,
+                    1 => os.sleep(Duration::MAX).await,
+                    _ => panic!("boom"),
+                }
+            };
+            let victim = os.spawn("victim", victim).await.unwrap();
+            settle(os).await;
+            os.kill(victim).await;
+            // A guard that is dropped in peace afterwards breaks nothing.
+            drop(other.lock(os).await.unwrap());
+            assert!(other.lock(os).await.is_ok(), "case {how}");
+        }
+    });
+}
+
+// ---- event
+
+#[test]
+fn an_event_lets_everybody_through_while_it_is_set() {
+    let notes = Notes::default();
+    let seen = notes.clone();
+    boot(async move |os| {
+        let event = Event::new(os).await;
+        assert!(!event.is_set());
+        let wait = |n: u32| {
+            let (event, notes) = (event.clone(), notes.clone());
+            async move |os: &mut Os| {
+                event.wait(os).await;
+                notes.note(n);
+            }
+        };
+        for n in 0..3 {
+            os.spawn("waiter", wait(n)).await.unwrap();
+        }
+        settle(os).await;
+        notes.note("set");
+        event.set(os).await;
+        event.set(os).await;
+        settle(os).await;
+        event.wait(os).await;
+        assert!(event.is_set());
+        event.clear(os).await;
+        event.clear(os).await;
+        assert!(!event.is_set());
+        notes.note("cleared");
+        let late = os.spawn("late", wait(3)).await.unwrap();
+        let cut = os.timeout(S, async |os| os.wait(late).await).await;
+        assert_eq!(cut, Err(Elapsed));
+        event.set(os).await;
+        assert_eq!(os.wait(late).await, Ok(Exit::Done));
+    });
+    assert_eq!(seen.take(), ["set", "0", "1", "2", "cleared", "3"]);
+}
+
+#[test]
+fn an_event_that_is_cleared_at_once_still_wakes_who_waited() {
+    boot(async |os| {
+        let event = Event::new(os).await;
+        let mine = event.clone();
+        let waiter = async move |os: &mut Os| mine.wait(os).await;
+        let waiter = os.spawn("waiter", waiter).await.unwrap();
+        settle(os).await;
+        event.set(os).await;
+        event.clear(os).await;
+        assert_eq!(os.wait(waiter).await, Ok(Exit::Done));
+        assert!(!event.is_set());
+    });
+}
+
+// ---- barrier
+
+#[test]
+fn a_barrier_serves_several_rounds() {
+    let notes = Notes::default();
+    let seen = notes.clone();
+    boot(async move |os| {
+        let barrier = Barrier::new(os, 3).await;
+        let mut group = Group::new(os).await;
+        for n in 1..=3u32 {
+            let (barrier, notes) = (barrier.clone(), notes.clone());
+            let runner = async move |os: &mut Os| {
+                for round in 0..4 {
+                    os.sleep(S * n).await;
+                    if barrier.wait(os).await {
+                        notes.note(format!("round {round} by {n} at {:?}", os.now().await));
+                    }
+                }
+            };
+            group.spawn(os, "runner", runner).await.unwrap();
+        }
+        group.join(os).await.unwrap();
+    });
+    let expected: Vec<_> = (0..4)
+        .map(|round| format!("round {round} by 3 at {}s", 3 * (round + 1)))
+        .collect();
+    assert_eq!(seen.take(), expected);
+}
+
+#[test]
+fn a_barrier_does_not_count_the_dead_and_those_who_gave_up() {
+    boot(async |os| {
+        let barrier = Barrier::new(os, 2).await;
+        let mine = barrier.clone();
+        let dead = async move |os: &mut Os| assert!(!mine.wait(os).await);
+        let dead = os.spawn("dead", dead).await.unwrap();
+        settle(os).await;
+        assert!(os.kill(dead).await);
+        let gave_up = os.timeout(S, async |os| barrier.wait(os).await).await;
+        assert_eq!(gave_up, Err(Elapsed));
+
+        let mine = barrier.clone();
+        let first = async move |os: &mut Os| assert!(!mine.wait(os).await);
+        let first = os.spawn("first", first).await.unwrap();
+        settle(os).await;
+        assert!(barrier.wait(os).await);
+        assert_eq!(os.wait(first).await, Ok(Exit::Done));
+        // Killed after the round was complete, and before it ran: that round stands.
+        let mine = barrier.clone();
+        let woken = async move |os: &mut Os| assert!(!mine.wait(os).await);
+        let woken = os.spawn("woken", woken).await.unwrap();
+        settle(os).await;
+        assert!(barrier.wait(os).await);
+        os.kill(woken).await;
+        let cut = os.timeout(S, async |os| barrier.wait(os).await).await;
+        assert_eq!(cut, Err(Elapsed));
+    });
+    boot(async |os| {
+        for tasks in [0, 1] {
+            let alone = Barrier::new(os, tasks).await;
+            assert!(alone.wait(os).await && alone.wait(os).await);
+        }
+    });
+}
+
+// ---- condition
+
+#[test]
+fn a_condition_wakes_one_or_all() {
+    let notes = Notes::default();
+    let seen = notes.clone();
+    boot(async move |os| {
+        let mutex = Mutex::new(os, 0).await;
+        let condition = Condition::new(os).await;
+        assert!(!condition.notify_one(os).await);
+        condition.notify_all(os).await;
+        for n in 1..=3 {
+            let (mutex, condition) = (mutex.clone(), condition.clone());
+            let notes = notes.clone();
+            let waiter = async move |os: &mut Os| {
+                let mut guard = mutex.lock(os).await.unwrap();
+                while *guard < n {
+                    guard = condition.wait(os, guard).await.unwrap();
+                }
+                notes.note(format!("{n} saw {}", *guard));
+            };
+            os.spawn("waiter", waiter).await.unwrap();
+        }
+        settle(os).await;
+        *mutex.lock(os).await.unwrap() = 1;
+        assert!(condition.notify_one(os).await);
+        spin(os, 20).await;
+        notes.note("all");
+        *mutex.lock(os).await.unwrap() = 3;
+        condition.notify_all(os).await;
+        spin(os, 20).await;
+    });
+    assert_eq!(seen.take(), ["1 saw 1", "all", "2 saw 3", "3 saw 3"]);
+}
+
+#[test]
+fn a_condition_releases_the_lock_and_takes_it_again() {
+    boot(async |os| {
+        let mutex = Mutex::new(os, 0).await;
+        let condition = Condition::new(os).await;
+        let (theirs, signals) = (mutex.clone(), condition.clone());
+        let waiter = async move |os: &mut Os| {
+            let guard: Guard<i32> = theirs.lock(os).await.unwrap();
+            let mut guard = signals.wait(os, guard).await.unwrap();
+            *guard += 1;
+            os.sleep(S).await;
+        };
+        let waiter = os.spawn("waiter", waiter).await.unwrap();
+        settle(os).await;
+        // It is free while the other waits, and held when it goes on.
+        let guard = os.timeout(S, async |os| mutex.lock(os).await).await;
+        let guard = guard.expect("it is free").unwrap();
+        assert!(condition.notify_one(os).await);
+        settle(os).await;
+        assert_eq!(*guard, 0);
+        drop(guard);
+        settle(os).await;
+        let held = os.timeout(S / 2, async |os| mutex.lock(os).await.is_ok());
+        assert_eq!(held.await, Err(Elapsed));
+        assert_eq!(os.wait(waiter).await, Ok(Exit::Done));
+        assert_eq!(*mutex.lock(os).await.unwrap(), 1);
+    });
+}
+
+#[test]
+fn a_signal_for_a_task_that_dies_goes_to_the_next() {
+    boot(async |os| {
+        let mutex = Mutex::new(os, ()).await;
+        let condition = Condition::new(os).await;
+        let mut waiters = Vec::new();
+        for _ in 0..2 {
+            let (mutex, condition) = (mutex.clone(), condition.clone());
+            let waiter = async move |os: &mut Os| {
+                let guard = mutex.lock(os).await.unwrap();
+                drop(condition.wait(os, guard).await);
+            };
+            waiters.push(os.spawn("waiter", waiter).await.unwrap());
+        }
+        settle(os).await;
+        // The signal and the kill in one instant, with nobody's turn in between.
+        let signal = async move |os: &mut Os| {
+            os.sleep_until(S).await;
+            assert!(condition.notify_one(os).await);
+        };
+        os.spawn("signal", signal).await.unwrap();
+        settle(os).await;
+        os.sleep_until(S).await;
+        assert!(os.kill(waiters[0]).await);
+        assert_eq!(os.wait(waiters[1]).await, Ok(Exit::Done));
+    });
+}
+
+// ---- group
+
+/// Adds a task to a group that notes its end, however it comes.
+async fn member(os: &mut Os, group: &mut Group, name: &'static str, notes: &Notes) -> Tid {
+    let noted = Dropped(notes.clone(), name);
+    let program = async move |os: &mut Os| {
+        let _noted = noted;
+        os.sleep(Duration::MAX).await;
+    };
+    group.spawn(os, name, program).await.unwrap()
+}
+
+#[test]
+fn a_group_joins_all_its_members() {
+    boot(async |os| {
+        let mut group = Group::new(os).await;
+        let mut tids = Vec::new();
+        for n in [3, 1, 2] {
+            let program = async move |os: &mut Os| os.sleep(S * n).await;
+            tids.push(group.spawn(os, "member", program).await.unwrap());
+        }
+        assert_eq!(group.next(os).await, Some((tids[1], Exit::Done)));
+        assert_eq!(group.join(os).await, Ok(()));
+        assert_eq!(os.now().await, S * 3);
+        // They leave no zombies.
+        assert_eq!(os.tasks().await.len(), 1);
+        let mut nobody = Group::new(os).await;
+        assert_eq!(nobody.next(os).await, None);
+        assert_eq!(nobody.first(os).await, None);
+        let nobody = Group::new(os).await;
+        assert_eq!(nobody.join(os).await, Ok(()));
+    });
+}
+
+#[test]
+fn the_first_of_a_group_ends_the_rest() {
+    let notes = Notes::default();
+    let seen = notes.clone();
+    boot(async move |os| {
+        let mut group = Group::new(os).await;
+        member(os, &mut group, "slow", &notes).await;
+        let program = async |os: &mut Os| os.sleep(S).await;
+        let fast = group.spawn(os, "fast", program).await.unwrap();
+        assert_eq!(group.first(os).await, Some((fast, Exit::Done)));
+        os.yield_now().await;
+        assert_eq!(notes.take(), ["slow"]);
+    });
+    assert!(seen.take().is_empty());
+}
+
+#[test]
+fn a_failure_in_a_group_ends_the_rest() {
+    for how in 0..3 {
+        let notes = Notes::default();
+        boot(async move |os| {
+            let mut group = Group::new(os).await;
+            member(os, &mut group, "elder", &notes).await;
+            let bad = async move |os: &mut Os| {
+                os.sleep(S).await;
+                match how {
+                    0 => return Err("no"),
+                    1 => panic!("boom"),
+                    _ => {
+                        let tid = os.get_tid().await;
+                        os.kill(tid).await;
+                    }
+                }
+                Ok(())
+            };
+            let bad = group.spawn(os, "bad", bad).await.unwrap();
+            member(os, &mut group, "younger", &notes).await;
+            let failure = group.join(os).await.unwrap_err();
+            let exits = [
+                Exit::Failed("no".into()),
+                Exit::Faulted("boom".into()),
+                Exit::Killed,
+            ];
+            assert_eq!((failure.tid, &failure.exit), (bad, &exits[how]));
+            os.yield_now().await;
+            assert_eq!(notes.take(), ["elder", "younger"]);
+        });
+    }
+}
+
+#[test]
+fn a_group_that_is_dropped_kills_its_members() {
+    let notes = Notes::default();
+    boot(async move |os| {
+        let mut group = Group::new(os).await;
+        let tid = member(os, &mut group, "member", &notes).await;
+        settle(os).await;
+        drop(group);
+        // By the next trap it is done.
+        assert!(!os.kill(tid).await);
+        assert_eq!(notes.take(), ["member"]);
+    });
+}
+
+/// An owner with a group of two, which it holds while it sleeps.
+async fn owner(os: &mut Os, notes: &Notes) -> Tid {
+    let notes = notes.clone();
+    let owner = async move |os: &mut Os| {
+        let mut group = Group::new(os).await;
+        member(os, &mut group, "first", &notes).await;
+        member(os, &mut group, "second", &notes).await;
+        os.sleep(Duration::MAX).await;
+    };
+    let owner = os.spawn("owner", owner).await.unwrap();
+    spin(os, 20).await;
+    owner
+}
+
+#[test]
+fn an_owner_that_is_killed_takes_its_group_with_it() {
+    let notes = Notes::default();
+    boot(async move |os| {
+        let owner = owner(os, &notes).await;
+        assert!(os.kill(owner).await);
+        assert_eq!(notes.take(), ["first", "second"]);
+        assert_eq!(os.tasks().await.len(), 2); // with the owner's zombie
+    });
+}
+
+#[test]
+fn an_owner_that_is_killed_the_moment_it_has_spawned_takes_that_one_too() {
+    let notes = Notes::default();
+    let seen = notes.clone();
+    boot(async move |os| {
+        let owner = async move |os: &mut Os| {
+            let me = os.get_tid().await;
+            let mut group = Group::new(os).await;
+            // It has its first turn before its owner hears of it, and uses it.
+            let parricide = async move |os: &mut Os| {
+                let _noted = Dropped(notes, "parricide");
+                os.kill(me).await;
+                os.sleep(Duration::MAX).await;
+            };
+            group.spawn(os, "parricide", parricide).await.unwrap();
+            panic!("it went on");
+        };
+        let owner = os.spawn("owner", owner).await.unwrap();
+        assert_eq!(os.wait(owner).await, Ok(Exit::Killed));
+    });
+    assert_eq!(seen.take(), ["parricide"]);
+}
+
+#[test]
+fn a_spawn_into_a_group_that_times_out_leaves_nobody_outside_it() {
+    let notes = Notes::default();
+    let seen = notes.clone();
+    boot(async move |os| {
+        for before in 245..260 {
+            let notes = notes.clone();
+            let run = async move |os: &mut Os| {
+                let mut group = Group::new(os).await;
+                spin(os, before).await;
+                for _ in 0..20 {
+                    let spawn = async |os: &mut Os| member(os, &mut group, "m", &notes).await;
+                    if os.timeout(Duration::ZERO, spawn).await.is_err() {
+                        break;
+                    }
+                }
+                drop(group);
+                os.yield_now().await;
+                notes.take();
+                os.tasks().await.len()
+            };
+            assert_eq!(run(os).await, 1);
+        }
+    });
+    assert!(seen.take().is_empty());
+}
+
+#[test]
+fn a_member_that_kills_its_owner_dies_with_the_group() {
+    let notes = Notes::default();
+    let seen = notes.clone();
+    boot(async move |os| {
+        let theirs = notes.clone();
+        let owner = async move |os: &mut Os| {
+            let me = os.get_tid().await;
+            let mut group = Group::new(os).await;
+            let rebel = async move |os: &mut Os| {
+                let _noted = Dropped(theirs.clone(), "rebel");
+                os.sleep(S).await;
+                os.kill(me).await;
+                theirs.note("it went on");
+            };
+            group.spawn(os, "rebel", rebel).await.unwrap();
+            member(os, &mut group, "other", &notes).await;
+            os.sleep(Duration::MAX).await;
+        };
+        let owner = os.spawn("owner", owner).await.unwrap();
+        assert_eq!(os.wait(owner).await, Ok(Exit::Killed));
+    });
+    assert_eq!(seen.take(), ["rebel", "other"]);
+}
+
+#[test]
+fn a_member_that_waits_for_its_owner_dies_with_it() {
+    for detached in [true, false] {
+        let notes = Notes::default();
+        let theirs = notes.clone();
+        boot(async move |os| {
+            let owner = async move |os: &mut Os| {
+                let me = os.get_tid().await;
+                let mut group = Group::new(os).await;
+                let waits = async move |os: &mut Os| {
+                    let _noted = Dropped(theirs.clone(), "member");
+                    let exit = os.wait(me).await;
+                    theirs.note(format!("it saw {exit:?}"));
+                };
+                group.spawn(os, "member", waits).await.unwrap();
+                os.sleep(Duration::MAX).await;
+            };
+            let owner = if detached {
+                os.spawn_detached("owner", owner).await.unwrap()
+            } else {
+                os.spawn("owner", owner).await.unwrap()
+            };
+            settle(os).await;
+            assert!(os.kill(owner).await);
+            os.yield_now().await;
+            // Its only waiter was killed: it has left a zombie.
+            let expected = if detached {
+                Err(Errno::NoSuchTask)
+            } else {
+                Ok(Exit::Killed)
+            };
+            assert_eq!(os.wait(owner).await, expected);
+            assert_eq!(notes.take(), ["member"]);
+        });
+    }
+}
+
+#[test]
+fn a_group_may_hold_the_parent_of_the_task_that_holds_it() {
+    boot(async |os| {
+        let groups = Queue::<Group>::unbounded(os).await;
+        let mut group = Group::new(os).await;
+        let theirs = groups.clone();
+        let parent = async move |os: &mut Os| {
+            let child = async move |os: &mut Os| {
+                let _group = theirs.get(os).await;
+                os.sleep(Duration::MAX).await;
+            };
+            os.spawn("child", child).await.unwrap();
+            os.sleep(Duration::MAX).await;
+        };
+        let parent = group.spawn(os, "parent", parent).await.unwrap();
+        settle(os).await;
+        assert!(groups.put(os, group).await.is_ok());
+        settle(os).await;
+        let child = u64::from(parent) + 1;
+        assert!(os.kill(child.into()).await);
+        assert!(!os.kill(parent).await);
+        settle(os).await;
+    });
+}
+
+#[test]
+fn a_shutdown_meets_a_group_that_is_younger_than_its_members() {
+    let notes = Notes::default();
+    let theirs = notes.clone();
+    let mut kernel = Kernel::simulated(0);
+    let main = async move |os: &mut Os| {
+        let mut group = Group::new(os).await;
+        member(os, &mut group, "first", &theirs).await;
+        member(os, &mut group, "second", &theirs).await;
+        let keeper = async move |os: &mut Os| {
+            let _group = group;
+            os.sleep(Duration::MAX).await;
+        };
+        os.spawn("keeper", keeper).await.unwrap();
+        settle(os).await;
+        os.shutdown().await;
+    };
+    kernel.spawn("main", main).unwrap();
+    let report = finish(&mut kernel);
+    assert_eq!(report.exits()[&1.into()], Exit::Killed);
+    assert_eq!(notes.take(), ["first", "second"]);
+}
+
+#[test]
+fn a_task_that_drops_the_group_it_is_in_is_killed_at_its_next_trap() {
+    let notes = Notes::default();
+    let seen = notes.clone();
+    boot(async move |os| {
+        let groups = Queue::<Group>::unbounded(os).await;
+        let mut group = Group::new(os).await;
+        let theirs = groups.clone();
+        let suicide = async move |os: &mut Os| {
+            drop(theirs.get(os).await);
+            let owned = Dropped(notes.clone(), "what the spawn carried");
+            notes.note("dropped");
+            let child = async move |_: &mut Os| drop(owned);
+            os.spawn("child", child).await.unwrap();
+            panic!("it went on");
+        };
+        let suicide = group.spawn(os, "suicide", suicide).await.unwrap();
+        groups
+            .put(os, group)
+            .await
+            .unwrap_or_else(|_| panic!("it is open"));
+        settle(os).await;
+        assert!(!os.kill(suicide).await);
+        assert_eq!(os.tasks().await.len(), 1); // no child, and no zombie
+    });
+    assert_eq!(seen.take(), ["dropped", "what the spawn carried"]);
+}
+
+#[test]
+fn a_group_at_the_limit_of_tasks() {
+    let builder = Kernel::builder().world(trapline::SimWorld::new(0));
+    let mut kernel = builder.max_tasks(2).build().unwrap();
+    let main = async |os: &mut Os| {
+        let mut group = Group::new(os).await;
+        let program = async |os: &mut Os| os.sleep(S).await;
+        let tid = group.spawn(os, "one", program).await.unwrap();
+        let refused = group.spawn(os, "two", program).await;
+        assert_eq!(refused, Err(Errno::TooManyTasks));
+        assert_eq!(group.next(os).await, Some((tid, Exit::Done)));
+        assert_eq!(group.next(os).await, None);
+        group.spawn(os, "three", program).await.unwrap();
+        assert_eq!(group.join(os).await, Ok(()));
+    };
+    kernel.spawn("main", main).unwrap();
+    assert_eq!(finish(&mut kernel).exits()[&1.into()], Exit::Done);
+}
+
+#[test]
+fn a_next_that_times_out_loses_no_member() {
+    // Whatever the alignment of turns and looks: the members that ended are counted once each.
+    for before in 240..262 {
+        boot(async move |os| {
+            let mut group = Group::new(os).await;
+            for _ in 0..5 {
+                let program = async |_: &mut Os| {};
+                group.spawn(os, "member", program).await.unwrap();
+            }
+            spin(os, before).await;
+            let cut = os.timeout(
+                Duration::ZERO,
+                async |os| {
+                    while group.next(os).await.is_some() {}
+                },
+            );
+            let _ = cut.await;
+            let rest = os.timeout(S, async |os| while group.next(os).await.is_some() {});
+            assert_eq!(rest.await, Ok(()), "a member never ended");
+        });
+    }
+}

@@ -1,0 +1,178 @@
+//! Work on threads: rule S39. In the real world, where there are threads.
+
+use std::{
+    sync::{
+        Arc, Barrier,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
+
+use trapline::{Elapsed, Exit, Kernel, Os, Panicked, RealWorld, World};
+
+use crate::stepping::{Notes, boot};
+
+/// Longer than any test takes: what must not be waited for.
+const FOREVER: Duration = Duration::from_secs(3600);
+
+fn run_real(program: impl AsyncFnOnce(&mut Os) + 'static) {
+    let mut kernel = Kernel::real().unwrap();
+    let main = kernel.spawn("main", program).unwrap();
+    assert_eq!(kernel.run().unwrap().exits()[&main], Exit::Done);
+}
+
+#[test]
+fn s39_work_on_a_thread_wakes_a_sleeping_kernel() {
+    run_real(async |os| {
+        // The kernel sleeps in its poller, for this deadline or for ever.
+        let other = os.spawn("sleeper", async |os| os.sleep(FOREVER).await);
+        let other = other.await.unwrap();
+        let here = thread::current().id();
+        let there = os.run_blocking(move || thread::current().id()).await;
+        assert_ne!(there.unwrap(), here);
+        os.kill(other).await;
+        assert_eq!(os.run_blocking(|| 2).await, Ok(2));
+        assert!(os.now().await < FOREVER);
+    });
+}
+
+#[test]
+fn s39_others_go_on_meanwhile() {
+    run_real(async |os| {
+        let (go, wait) = mpsc::channel();
+        let child = os.spawn("child", async move |os| {
+            os.yield_now().await;
+            go.send("went on").unwrap();
+        });
+        child.await.unwrap();
+        assert_eq!(
+            os.run_blocking(move || wait.recv().unwrap()).await,
+            Ok("went on")
+        );
+    });
+}
+
+#[test]
+fn s39_a_panic_on_the_thread_is_an_error_to_the_task_that_waits() {
+    for real in [true, false] {
+        let program = async |os: &mut Os| {
+            // No message of the panic hook's: it is of no use here.
+            let quiet = |what: &'static str| -> u32 { std::panic::resume_unwind(Box::new(what)) };
+            let work = os.run_blocking(move || quiet("boom")).await;
+            assert_eq!(work, Err(Panicked("boom".into())));
+            assert_eq!(work.unwrap_err().to_string(), "panicked: boom");
+            // The task, the kernel and the threads go on.
+            assert_eq!(os.run_blocking(|| 1).await, Ok(1));
+        };
+        if real {
+            run_real(program);
+        } else {
+            boot(program);
+        }
+    }
+}
+
+#[test]
+fn s39_many_at_once_and_all_of_them_under_way() {
+    const WORKERS: usize = 40;
+    run_real(async |os| {
+        // None of them ends before all have begun.
+        let all = Arc::new(Barrier::new(WORKERS));
+        let done = Arc::new(AtomicUsize::new(0));
+        for _ in 0..WORKERS {
+            let (all, done) = (Arc::clone(&all), Arc::clone(&done));
+            let worker = async move |os: &mut Os| {
+                let work = move || all.wait().is_leader();
+                os.run_blocking(work).await.unwrap();
+                done.fetch_add(1, Ordering::Relaxed);
+            };
+            os.spawn("worker", worker).await.unwrap();
+        }
+        let ours = Arc::clone(&done);
+        while ours.load(Ordering::Relaxed) < WORKERS {
+            os.run_blocking(|| ()).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn s39_work_whose_task_is_gone_runs_to_its_end_unheard() {
+    run_real(async |os| {
+        let (go, wait) = mpsc::channel::<()>();
+        let (tell, told) = mpsc::channel();
+        let victim = async move |os: &mut Os| {
+            let work = move || {
+                wait.recv().unwrap();
+                tell.send("to its end").unwrap();
+            };
+            os.run_blocking(work).await
+        };
+        let killed = os.spawn("victim", async move |os| victim(os).await.map(drop));
+        let killed = killed.await.unwrap();
+        os.sleep(Duration::from_millis(1)).await;
+        assert!(os.kill(killed).await);
+        go.send(()).unwrap();
+        assert_eq!(told.recv(), Ok("to its end"));
+
+        let (go, wait) = mpsc::channel::<()>();
+        let cut = os.timeout(Duration::from_millis(1), async move |os| {
+            os.run_blocking(move || wait.recv().unwrap()).await
+        });
+        assert_eq!(cut.await, Err(Elapsed));
+        go.send(()).unwrap();
+    });
+}
+
+#[test]
+fn s39_the_simulated_world_runs_it_in_place() {
+    let notes = Notes::default();
+    let seen = notes.clone();
+    boot(async move |os| {
+        let theirs = notes.clone();
+        let child = async move |_: &mut Os| theirs.note("child");
+        os.spawn("child", child).await.unwrap();
+        let here = thread::current().id();
+        assert_eq!(
+            os.run_blocking(move || thread::current().id()).await,
+            Ok(here)
+        );
+        notes.note(format!("{:?}", os.now().await));
+    });
+    assert_eq!(seen.take(), ["child", "0ns"]);
+}
+
+#[test]
+fn a_job_that_panics_costs_the_pool_no_thread() {
+    // More of them than the pool ever has threads.
+    const JOBS: usize = 1100;
+    let mut world = RealWorld::new().unwrap();
+    for _ in 0..JOBS {
+        world.submit(Box::new(|| std::panic::resume_unwind(Box::new("boom"))));
+    }
+    let (tell, told) = mpsc::channel();
+    world.submit(Box::new(move || tell.send(()).unwrap()));
+    assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(()));
+}
+
+#[test]
+fn a_kernel_that_ends_first_leaves_the_threads_alone() {
+    let (go, wait) = mpsc::channel::<()>();
+    let (tell, told) = mpsc::channel();
+    let mut kernel = Kernel::real().unwrap();
+    let main = async move |os: &mut Os| {
+        let work = move || {
+            let _ = wait.recv();
+            tell.send(()).unwrap();
+        };
+        os.run_blocking(work).await.map(drop)
+    };
+    kernel.spawn("main", main).unwrap();
+    for _ in 0..3 {
+        kernel.step().unwrap();
+    }
+    drop(kernel);
+    drop(go);
+    assert_eq!(told.recv(), Ok(()));
+}

@@ -1,0 +1,482 @@
+//! Timeouts: rules S24 to S27.
+
+use std::{cell::Cell, io, rc::Rc, time::Duration};
+
+use trapline::{
+    Closed, DeviceId, Direction, Elapsed, Errno, Event, Exit, Fact, Kernel, Os, Queue, SimWorld,
+    World,
+};
+
+use crate::stepping::{A_LOOK, Dropped, Notes, boot, finish, printed, spin};
+
+const S: Duration = Duration::from_secs(1);
+
+#[test]
+fn s24_a_timeout_that_fires_drops_the_body_and_answers_elapsed() {
+    let notes = Notes::default();
+    let seen = notes.clone();
+    boot(async move |os| {
+        let inner = notes.clone();
+        let answer = os.timeout(S, async |os| {
+            let _outer = Dropped(inner.clone(), "outer");
+            let call = async |os: &mut Os| {
+                let _inner = Dropped(inner.clone(), "inner");
+                os.sleep(S * 5).await;
+                inner.note("slept on");
+            };
+            call(os).await;
+        });
+        assert_eq!(answer.await, Err(Elapsed));
+        notes.note(format!("elapsed at {:?}", os.now().await));
+        // The sleep that was cut has left its queue.
+        os.sleep(S * 10).await;
+        notes.note(format!("slept until {:?}", os.now().await));
+    });
+    assert_eq!(
+        seen.take(),
+        ["inner", "outer", "elapsed at 1s", "slept until 11s"]
+    );
+}
+
+#[test]
+fn s24_a_body_that_ends_first_answers_ok_and_disarms_the_timer() {
+    boot(async |os| {
+        let answer = os.timeout(S * 5, async |os| {
+            os.sleep(S).await;
+            "done"
+        });
+        assert_eq!(answer.await, Ok("done"));
+        // Were it still armed, it would cut this sleep, or the clock would stop at it.
+        os.sleep(S * 20).await;
+        assert_eq!(os.now().await, S * 21);
+    });
+    let mut kernel = Kernel::simulated(0);
+    let main = async |os: &mut Os| os.timeout(S, async |os| os.yield_now().await).await;
+    kernel.spawn("main", main).unwrap();
+    assert_eq!(finish(&mut kernel).elapsed, Duration::ZERO);
+}
+
+#[test]
+fn s24_a_body_that_panics_or_is_killed_disarms_the_timer() {
+    let mut kernel = Kernel::simulated(0);
+    let body = async |os: &mut Os| {
+        let panics = async |os: &mut Os| {
+            os.yield_now().await;
+            panic!("boom");
+        };
+        let _: Result<(), Elapsed> = os.timeout(S, panics).await;
+    };
+    let bad = kernel.spawn("bad", body).unwrap();
+    kernel
+        .spawn("killer", async |os| {
+            let victim = os
+                .spawn("victim", async |os| {
+                    os.timeout(S, async |os| os.sleep(S * 9).await).await
+                })
+                .await
+                .unwrap();
+            os.yield_now().await;
+            assert!(os.kill(victim).await);
+        })
+        .unwrap();
+    let report = finish(&mut kernel);
+    assert_eq!(report.exits()[&bad], Exit::Faulted("boom".into()));
+    assert_eq!(report.elapsed, Duration::ZERO);
+}
+
+#[test]
+fn s24_a_timeout_leaves_every_queue() {
+    boot(async |os| {
+        let queue = Queue::bounded(os, 1).await;
+        let sleeper = os.spawn("sleeper", async |os| os.sleep(S * 100).await);
+        let sleeper = sleeper.await.unwrap();
+
+        let wait = os.timeout(S, async |os| os.wait(sleeper).await).await;
+        assert_eq!(wait, Err(Elapsed));
+        let get = os.timeout(S, async |os| queue.get(os).await).await;
+        assert_eq!(get, Err(Elapsed));
+        queue.put(os, 1).await.unwrap();
+        let put = os.timeout(S, async |os| queue.put(os, 2).await).await;
+        assert_eq!(put, Err(Elapsed));
+        let within = os.timeout(S, async |os| {
+            os.timeout(S * 2, async |os| os.sleep(S * 3).await).await
+        });
+        assert_eq!(within.await, Err(Elapsed));
+        assert_eq!(os.now().await, S * 4);
+
+        // The put that was cut put nothing, the get that was cut takes nothing.
+        assert_eq!(queue.get(os).await, Ok(1));
+        queue.put(os, 3).await.unwrap();
+        assert_eq!(queue.get(os).await, Ok(3));
+        assert!(queue.is_empty());
+        // The wait that was cut has not reaped.
+        assert_eq!(os.wait(sleeper).await, Ok(Exit::Done));
+        assert_eq!(os.wait(sleeper).await, Err(Errno::NoSuchTask));
+        assert_eq!(os.now().await, S * 100);
+    });
+}
+
+#[test]
+fn s24_a_message_whose_put_timed_out_is_dropped() {
+    let notes = Notes::default();
+    let seen = notes.clone();
+    boot(async move |os| {
+        let queue = Queue::bounded(os, 0).await;
+        let message = Dropped(notes.clone(), "message");
+        let put = os.timeout(S, async |os| queue.put(os, message).await).await;
+        assert!(put.is_err());
+        notes.note("elapsed");
+    });
+    assert_eq!(seen.take(), ["message", "elapsed"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn s24_a_timeout_around_a_device() {
+    use std::{io::Write, os::unix::net::UnixStream};
+    let mut kernel = Kernel::real().unwrap();
+    let main = kernel.spawn("main", async |os| {
+        let (ours, mut theirs) = UnixStream::pair()?;
+        let device = os.attach(ours).await?;
+        let mut buf = [0; 8];
+        let span = Duration::from_millis(5);
+        let cut = os.timeout(span, async |os| device.recv(os, &mut buf).await);
+        assert!(cut.await.is_err());
+        // The direction is free again, and nothing that comes later was swallowed.
+        theirs.write_all(b"late")?;
+        let n = os.timeout(S * 60, async |os| device.recv(os, &mut buf).await);
+        let n = n.await.expect("it is there already")?;
+        assert_eq!(&buf[..n], b"late");
+        Ok::<(), io::Error>(())
+    });
+    let main = main.unwrap();
+    assert_eq!(kernel.run().unwrap().exits()[&main], Exit::Done);
+}
+
+#[test]
+fn s25_timeouts_nest_and_the_inner_one_may_fire_alone() {
+    boot(async |os| {
+        let outer = os.timeout(S * 5, async |os| {
+            let inner = os.timeout(S, async |os| os.sleep(S * 9).await).await;
+            assert_eq!(inner, Err(Elapsed));
+            os.sleep(S).await;
+            "on"
+        });
+        assert_eq!(outer.await, Ok("on"));
+        assert_eq!(os.now().await, S * 2);
+    });
+}
+
+#[test]
+fn s25_when_the_outer_one_fires_only_it_answers() {
+    let notes = Notes::default();
+    let seen = notes.clone();
+    boot(async move |os| {
+        let inside = notes.clone();
+        let outer = os.timeout(S, async |os| {
+            let _outer = Dropped(inside.clone(), "outer body");
+            let inner = os.timeout(S * 2, async |os| {
+                let _inner = Dropped(inside.clone(), "inner body");
+                os.timeout(S * 3, async |os| os.sleep(S * 9).await).await
+            });
+            let inner = inner.await;
+            inside.note(format!("inner answered {inner:?}"));
+        });
+        notes.note(format!("outer answered {:?}", outer.await));
+        // The timers of those inside are gone.
+        os.sleep(S * 60).await;
+        assert_eq!(os.now().await, S * 61);
+    });
+    assert_eq!(
+        seen.take(),
+        ["inner body", "outer body", "outer answered Err(Elapsed)"]
+    );
+}
+
+#[test]
+fn s25_at_the_same_instant_the_outer_one_wins() {
+    for (outer, inner) in [(S, S), (S * 2, S * 2)] {
+        boot(async move |os| {
+            let cut = os.timeout(outer, async |os| {
+                let inner = os.timeout(inner, async |os| os.sleep(S * 9).await);
+                let inner = inner.await;
+                panic!("the inner one answered {inner:?}");
+            });
+            assert_eq!(cut.await, Err(Elapsed));
+            assert_eq!(os.now().await, outer);
+        });
+    }
+}
+
+#[test]
+fn s25_an_outer_one_that_fires_before_the_inner_answer_is_heard_wins() {
+    // The inner one is due at every look, the outer one a look later.
+    let mut kernel = Kernel::simulated(0);
+    let late = Rc::new(Cell::new(0));
+    let count = Rc::clone(&late);
+    kernel
+        .spawn("main", async move |os: &mut Os| {
+            let outer = os.timeout(Duration::ZERO, async |os| {
+                loop {
+                    let inner = os.timeout(Duration::ZERO, async |os| {
+                        spin(os, A_LOOK).await;
+                    });
+                    assert!(inner.await.is_err());
+                    count.set(count.get() + 1);
+                }
+            });
+            let outer: Result<(), Elapsed> = outer.await;
+            assert_eq!(outer, Err(Elapsed));
+        })
+        .unwrap();
+    let report = finish(&mut kernel);
+    assert_eq!(report.exits()[&1.into()], Exit::Done);
+    assert_eq!(late.get(), 0);
+}
+
+#[test]
+fn s25_a_hundred_deep() {
+    async fn nest(os: &mut Os, depth: u32) -> Result<(), Elapsed> {
+        if depth == 0 {
+            os.sleep(Duration::MAX).await;
+            return Ok(());
+        }
+        // The inner ones are due earlier, but for those around the fortieth, which is the first.
+        let span = if depth == 40 { S } else { S * (depth + 1) };
+        let inner = os.timeout(span, async |os| Box::pin(nest(os, depth - 1)).await);
+        match inner.await {
+            Err(Elapsed) => {
+                writeln!(os, "{depth} elapsed");
+                Ok(())
+            }
+            Ok(inner) => inner,
+        }
+    }
+    let printed = printed(async |os| nest(os, 100).await);
+    assert_eq!(printed, "40 elapsed\n");
+}
+
+/// The simulated world with a clock that the test moves while a task runs, as the real one does.
+struct Moving {
+    sim: SimWorld,
+    passed: Rc<Cell<Duration>>,
+}
+
+impl World for Moving {
+    fn now(&mut self) -> Duration {
+        self.sim.now() + self.passed.get()
+    }
+    fn random(&mut self) -> u64 {
+        self.sim.random()
+    }
+    fn reseed(&mut self, seed: u64) {
+        self.sim.reseed(seed);
+    }
+    fn seed(&self) -> u64 {
+        self.sim.seed()
+    }
+    fn print(&mut self, text: &str) -> io::Result<()> {
+        self.sim.print(text)
+    }
+    fn wait(
+        &mut self,
+        deadline: Option<Duration>,
+        ready: &mut Vec<(DeviceId, Direction)>,
+    ) -> io::Result<()> {
+        let deadline = deadline.map(|deadline| deadline.saturating_sub(self.passed.get()));
+        self.sim.wait(deadline, ready)
+    }
+}
+
+#[test]
+fn s26_a_body_that_runs_past_its_deadline_without_trapping_is_not_cut() {
+    let passed = Rc::new(Cell::new(Duration::ZERO));
+    let world = Moving {
+        sim: SimWorld::new(0),
+        passed: Rc::clone(&passed),
+    };
+    let mut kernel = Kernel::builder().world(world).build().unwrap();
+    kernel
+        .spawn("main", async move |os: &mut Os| {
+            let compute = || passed.set(passed.get() + S * 10);
+            // Without a trap, and with the last trap before the deadline.
+            let answer = os.timeout(S, async |_: &mut Os| compute()).await;
+            assert_eq!(answer, Ok(()));
+            let answer = os.timeout(S, async |os| {
+                os.yield_now().await;
+                compute();
+                "late"
+            });
+            assert_eq!(answer.await, Ok("late"));
+            // The timer is disarmed: this is not cut.
+            spin(os, A_LOOK).await;
+            // One that traps again is cut there.
+            let answer = os.timeout(S, async |os| {
+                compute();
+                os.sleep(S).await;
+                panic!("it went on");
+            });
+            assert_eq!(answer.await, Err(Elapsed));
+        })
+        .unwrap();
+    assert_eq!(finish(&mut kernel).exits()[&1.into()], Exit::Done);
+}
+
+#[test]
+fn s26_a_body_that_does_not_trap_is_not_cut_before_it_begins() {
+    // A look at the world comes between the arming and the body, some time.
+    boot(async |os| {
+        for n in 0..A_LOOK * 2 {
+            let answer = os.timeout(Duration::ZERO, async move |_: &mut Os| n).await;
+            assert_eq!(answer, Ok(n));
+            if n % 3 == 0 {
+                os.yield_now().await;
+            }
+        }
+    });
+}
+
+#[test]
+fn s26_a_body_whose_deadline_passed_before_it_began_is_cut_at_its_first_trap() {
+    for before in 250..260 {
+        boot(async move |os| {
+            spin(os, before).await;
+            let answer = os.timeout(Duration::ZERO, async |os| spin(os, A_LOOK).await);
+            assert_eq!(answer.await, Err(Elapsed));
+            let answer = os.timeout(Duration::ZERO, async |os| os.sleep(S).await);
+            assert_eq!(answer.await, Err(Elapsed));
+            assert_eq!(os.now().await, Duration::ZERO);
+        });
+    }
+}
+
+#[test]
+fn s27_a_call_and_its_timeout_that_are_due_at_the_same_instant() {
+    boot(async |os| {
+        let sleep = os.timeout(S, async |os| os.sleep(S).await).await;
+        assert_eq!(sleep, Err(Elapsed));
+        // The guarded call that was armed first wins.
+        let wins = os.spawn("wins", async |os| os.sleep_until(S * 3).await);
+        let wins = wins.await.unwrap();
+        os.yield_now().await;
+        os.sleep(S).await;
+        let wait = os.timeout(S, async |os| os.wait(wins).await).await;
+        assert_eq!(wait, Err(Elapsed));
+        assert_eq!(os.wait(wins).await, Ok(Exit::Done));
+        assert_eq!(os.now().await, S * 3);
+    });
+}
+
+#[test]
+fn s27_exactly_one_of_them_happens() {
+    // A message arrives at the instant of the timeout, before it or after it: it is got or left.
+    for producer_first in [true, false] {
+        boot(async move |os| {
+            let queue = Queue::unbounded(os).await;
+            let source = queue.clone();
+            let put = async move |os: &mut Os| {
+                os.sleep_until(S).await;
+                source.put(os, "message").await
+            };
+            if producer_first {
+                os.spawn("producer", put).await.unwrap();
+                let get = os.timeout(S, async |os| queue.get(os).await).await;
+                assert_eq!(get, Err(Elapsed));
+            } else {
+                let getter = queue.clone();
+                let consumer = async move |os: &mut Os| {
+                    let get = os.timeout(S, async |os| getter.get(os).await).await;
+                    assert_eq!(get, Err(Elapsed));
+                };
+                os.spawn("consumer", consumer).await.unwrap();
+                os.spawn("producer", put).await.unwrap();
+            }
+            assert_eq!(queue.get(os).await, Ok("message"));
+            assert_eq!(queue.try_get(os).await.ok(), None);
+        });
+    }
+}
+
+#[test]
+fn s27_a_call_that_was_answered_and_not_heard_when_the_timeout_comes() {
+    // The exit of a task, a message and a spawned task: whatever the alignment of turns and looks,
+    // either the body goes on with its answer, or it is cut and the message is still there.
+    for before in 240..270 {
+        boot(async move |os| {
+            let queue = Queue::unbounded(os).await;
+            for n in 0..20 {
+                queue.put(os, n).await.unwrap();
+            }
+            spin(os, before).await;
+            let mut got = 0;
+            let cut = os.timeout(Duration::ZERO, async |os| {
+                while let Ok(n) = queue.get(os).await {
+                    assert_eq!(n, got);
+                    got += 1;
+                }
+            });
+            assert_eq!(cut.await, Err(Elapsed));
+            assert_eq!(queue.len(), 20 - got);
+            for n in got..20 {
+                assert_eq!(queue.get(os).await?, n);
+            }
+            Ok::<(), Closed>(())
+        });
+    }
+}
+
+#[test]
+fn a_timeout_that_comes_after_the_answer_shows_in_the_trace() {
+    // In one of these runs the put comes in the tick before a look at the world.
+    let replies: Vec<_> = (245..260).map(replies_of_a_getter).collect();
+    let late = ["Timeout(1)", "Message(0)", "Elapsed(1)"];
+    assert!(
+        replies
+            .iter()
+            .any(|replies| replies.iter().take(3).eq(&late))
+    );
+}
+
+fn replies_of_a_getter(before: usize) -> Vec<String> {
+    let notes = Notes::default();
+    let seen = notes.clone();
+    let tracer = move |event: &Event<'_>| {
+        if let Fact::Replied { reply, .. } = event.fact
+            && event.tid == 2.into()
+        {
+            seen.note(format!("{reply:?}"));
+        }
+    };
+    let builder = Kernel::builder().world(SimWorld::new(0)).tracer(tracer);
+    let mut kernel = builder.build().unwrap();
+    let main = async move |os: &mut Os| {
+        let queue = Queue::unbounded(os).await;
+        let source = queue.clone();
+        let getter = async move |os: &mut Os| {
+            let get = os.timeout(Duration::ZERO, async |os| queue.get(os).await);
+            let got = get.await.is_ok();
+            // Whichever it was, the message is not lost.
+            assert_eq!(queue.get(os).await.is_ok(), !got);
+        };
+        os.spawn("getter", getter).await.unwrap();
+        spin(os, before).await;
+        source.put(os, ()).await.unwrap();
+        source.close(os).await;
+    };
+    kernel.spawn("main", main).unwrap();
+    finish(&mut kernel);
+    notes.take()
+}
+
+#[test]
+fn a_timeout_that_never_comes() {
+    let printed = printed(async |os| {
+        let answer = os
+            .timeout(Duration::MAX, async |os| os.sleep(S).await)
+            .await;
+        assert_eq!(answer, Ok(()));
+        let now = os.now().await;
+        writeln!(os, "{now:?}");
+    });
+    assert_eq!(printed, "1s\n");
+}
