@@ -7,7 +7,9 @@
 #![cfg(feature = "cli")]
 
 use std::{
-    env, fs,
+    env,
+    ffi::OsStr,
+    fs,
     io::{self, Read},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
@@ -20,7 +22,12 @@ const TEMPLATE: &str = include_str!("../src/cli/template/main.rs.in");
 // ---- tools
 
 fn trapline(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_trapline"));
+    command(env!("CARGO_BIN_EXE_trapline"), args)
+}
+
+/// A command that the environment of the tests does not change.
+fn command(name: impl AsRef<OsStr>, args: &[&str]) -> Command {
+    let mut command = Command::new(name);
     command.args(args);
     for variable in ["RUST_LOG", "NO_COLOR", "CLICOLOR_FORCE", "CLICOLOR"] {
         command.env_remove(variable);
@@ -48,9 +55,10 @@ fn crate_of(dir: &Path, name: &str) -> PathBuf {
 
 /// Cargo in that crate. What it builds is kept from one run of the tests to the next.
 fn cargo(dir: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let name = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("target");
-    command.args(args).current_dir(dir);
+    let mut command = command(name, args);
+    command.current_dir(dir);
     command.env("CARGO_TARGET_DIR", target);
     command
 }
