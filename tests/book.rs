@@ -1,8 +1,8 @@
 //! The book in `docs/`, and the crate that `trapline new` makes: all of it is tried.
 //!
 //! In the book a block of `rust` with a `main` is a whole program, and the block of `text` that
-//! follows it is what it prints; a block without is a part of a program of the same page, or of a new crate's. In a
-//! block of `console`, what follows a command is what it prints.
+//! follows it is what it prints; a block without is a part of a program of the same page, or of a
+//! new crate's. In a block of `console`, what follows a command is what it prints.
 
 #![cfg(feature = "cli")]
 
