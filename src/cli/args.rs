@@ -9,7 +9,7 @@ use clap::{
 };
 use clap_complete::Shell;
 
-use super::{Entry, Image, duration, words};
+use super::{Entry, Image, duration, new::New, words};
 
 /// Boots programs on trapline, a tiny operating system inside one process
 #[derive(Parser)]
@@ -40,6 +40,7 @@ pub(super) enum Order {
     /// Show the programs, a line each
     List,
     Boot(Boot),
+    New(New),
     /// Print a completion script for a shell
     Completions {
         /// The shell

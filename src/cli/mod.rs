@@ -38,12 +38,14 @@
 //! | `args.rs` | the commands and options, and what is said about wrong ones |
 //! | `boot.rs` | `boot`: the kernel's settings, interrupts, exit codes |
 //! | `log.rs` | what goes to standard error, as text or JSON; the layer under `--trace` |
+//! | `new.rs`, `template/` | `new`: the crate that it makes |
 //! | `summary.rs` | the tables of `--summary` |
 //! | `words.rs` | the splitting of `--with` |
 
 mod args;
 mod boot;
 mod log;
+mod new;
 mod summary;
 mod words;
 
@@ -142,6 +144,7 @@ fn run(programs: &[Entry], args: &[OsString]) -> Result<ExitCode, clap::Error> {
             let images = args::images(programs, options, &matches)?;
             boot::boot(&cli.tone, options, images)
         }
+        Order::New(order) => Ok(new::new(order, cli.tone.quiet)),
         Order::List => Ok(print(list(programs).as_bytes())),
         Order::Completions { shell } => {
             let mut script = Vec::new();

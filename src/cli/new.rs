@@ -1,0 +1,144 @@
+//! `new`: makes a crate with a program in it.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use clap::Args;
+
+use super::{FAILURE, log};
+
+/// The files of the crate, with `{{name}}` and `{{trapline}}` to be filled in. They end in `.in`,
+/// since Cargo would take a directory with a Cargo.toml for a package of its own.
+const FILES: [(&str, &str); 4] = [
+    ("Cargo.toml", include_str!("template/Cargo.toml.in")),
+    ("README.md", include_str!("template/README.md.in")),
+    (".gitignore", "/target\n"),
+    ("src/main.rs", include_str!("template/main.rs.in")),
+];
+
+/// What Cargo refuses as the name of a package, and what the crate depends on.
+const TAKEN: [&str; 11] = [
+    "alloc",
+    "build",
+    "clap",
+    "core",
+    "deps",
+    "examples",
+    "incremental",
+    "proc-macro",
+    "std",
+    "test",
+    "trapline",
+];
+
+/// The keywords of Rust that are made of small letters.
+const KEYWORDS: &str = "abstract as async await become box break const continue crate do dyn \
+    else enum extern false final fn for gen if impl in let loop macro match mod move mut \
+    override priv pub ref return self static struct super trait true try type typeof unsafe \
+    unsized use virtual where while yield";
+
+/// Make a crate with a program of your own to go on from
+#[derive(Args)]
+pub(super) struct New {
+    /// The name of the crate
+    #[arg(value_parser = crate_name)]
+    name: String,
+    /// The directory to make; otherwise one of that name
+    #[arg(long, value_name = "DIR")]
+    path: Option<PathBuf>,
+    /// Depend on the trapline in this directory, not on the published one
+    #[arg(long, value_name = "PATH")]
+    trapline: Option<PathBuf>,
+}
+
+/// Makes the crate, and says how to go on.
+pub(super) fn new(order: &New, quiet: bool) -> ExitCode {
+    let dir = order.path.clone().unwrap_or_else(|| (&order.name).into());
+    match write(order, &dir) {
+        Ok(()) if quiet => ExitCode::SUCCESS,
+        Ok(()) => {
+            let dir = dir.display();
+            log::tell(&format!(
+                "made {dir}; next: cd {dir} && cargo run -- boot launch\n"
+            ));
+            ExitCode::SUCCESS
+        }
+        Err(message) => {
+            log::tell(&format!("error: {message}\n"));
+            ExitCode::from(FAILURE)
+        }
+    }
+}
+
+fn write(order: &New, dir: &Path) -> Result<(), String> {
+    let dependency = match &order.trapline {
+        None => format!("{:?}", env!("CARGO_PKG_VERSION")),
+        Some(path) => format!("{{ path = {} }}", checkout(path)?),
+    };
+    let cannot = |path: &Path, error: io::Error| format!("cannot make {}: {error}", path.display());
+    if let Some(parent) = dir.parent() {
+        fs::create_dir_all(parent).map_err(|error| cannot(parent, error))?;
+    }
+    fs::create_dir(dir).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            format!(
+                "{} exists; another place can be given with --path",
+                dir.display()
+            )
+        }
+        _ => cannot(dir, error),
+    })?;
+    let src = dir.join("src");
+    fs::create_dir(&src).map_err(|error| cannot(&src, error))?;
+    for (name, text) in FILES {
+        let text = text
+            .replace("{{name}}", &order.name)
+            .replace("{{trapline}}", &dependency);
+        let path = dir.join(name);
+        fs::write(&path, text).map_err(|error| cannot(&path, error))?;
+    }
+    Ok(())
+}
+
+/// The path of a checkout of trapline, as a TOML string.
+fn checkout(path: &Path) -> Result<String, String> {
+    let trouble = |what: &str| format!("--trapline {}: {what}", path.display());
+    let full = path
+        .canonicalize()
+        .map_err(|error| trouble(&error.to_string()))?;
+    if !full.join("Cargo.toml").is_file() {
+        return Err(trouble("there is no Cargo.toml in this directory"));
+    }
+    match full.to_str() {
+        Some(text) if !text.contains(char::is_control) => {
+            let text = text.replace('\\', "\\\\").replace('"', "\\\"");
+            Ok(format!("\"{text}\""))
+        }
+        _ => Err(trouble("a Cargo.toml cannot hold such a path")),
+    }
+}
+
+/// Understands the name of a crate, or says what is wrong with it.
+fn crate_name(text: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+    if !text.starts_with(|c: char| c.is_ascii_lowercase()) || !text.chars().all(plain) {
+        return Err(
+            "a crate's name begins with a small letter, and goes on with small letters, \
+                    digits, - and _: such as my-kernel"
+                .into(),
+        );
+    }
+    if text.len() > 64 {
+        return Err("a crate's name has no more than 64 characters".into());
+    }
+    if TAKEN.contains(&text.replace('_', "-").as_str()) {
+        return Err(format!("Cargo needs the name {text} for something else"));
+    }
+    if KEYWORDS.split(' ').any(|word| word == text) {
+        return Err(format!("{text} is a keyword of Rust"));
+    }
+    Ok(text.into())
+}

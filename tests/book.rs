@@ -1,0 +1,411 @@
+//! The book in `docs/`, and the crate that `trapline new` makes: all of it is tried.
+//!
+//! In the book a block of `rust` with a `main` is a whole program, and the block of `text` that
+//! follows it is what it prints; a block without is a part of a program of the same page, or of a
+//! new crate's. In a block of `console`, what follows a command is what it prints.
+
+#![cfg(feature = "cli")]
+
+use std::{
+    env,
+    ffi::OsStr,
+    fs,
+    io::{self, Read},
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+const HERE: &str = env!("CARGO_MANIFEST_DIR");
+/// The program of a new crate.
+const TEMPLATE: &str = include_str!("../src/cli/template/main.rs.in");
+
+// ---- tools
+
+fn trapline(args: &[&str]) -> Command {
+    command(env!("CARGO_BIN_EXE_trapline"), args)
+}
+
+/// A command that the environment of the tests does not change.
+fn command(name: impl AsRef<OsStr>, args: &[&str]) -> Command {
+    let mut command = Command::new(name);
+    command.args(args);
+    for variable in ["RUST_LOG", "NO_COLOR", "CLICOLOR_FORCE", "CLICOLOR"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+/// A directory of this test alone, empty at first.
+fn scratch(name: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_dir_all(&dir);
+    fs::create_dir_all(&dir).expect("it can be made");
+    dir
+}
+
+/// Makes a crate that depends on this trapline, and on what is locked for it.
+fn crate_of(dir: &Path, name: &str) -> PathBuf {
+    let path = dir.join(name);
+    let place = path.to_str().expect("it is text");
+    let made = trapline(&["--quiet", "new", name, "--path", place, "--trapline", HERE]);
+    assert_eq!(texts(made), (0, String::new(), String::new()));
+    fs::copy(Path::new(HERE).join("Cargo.lock"), path.join("Cargo.lock")).expect("it is there");
+    path
+}
+
+/// Cargo in that crate. What it builds is kept from one run of the tests to the next.
+fn cargo(dir: &Path, args: &[&str]) -> Command {
+    let name = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("target");
+    let mut command = command(name, args);
+    command.current_dir(dir);
+    command.env("CARGO_TARGET_DIR", target);
+    command
+}
+
+fn texts(mut command: Command) -> (i32, String, String) {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.stdin(Stdio::null()).output().expect("it runs");
+    let text = |bytes| String::from_utf8(bytes).expect("it is text");
+    (
+        status.code().expect("no signal ended it"),
+        text(stdout),
+        text(stderr),
+    )
+}
+
+/// Standard output of a command that ends well.
+fn out(command: Command) -> String {
+    let line = format!("{command:?}");
+    let (code, out, err) = texts(command);
+    assert_eq!(code, 0, "{line}\n{out}\n{err}");
+    out
+}
+
+/// What a terminal would show of it.
+fn terminal(mut command: Command) -> String {
+    let (mut reader, writer) = io::pipe().expect("there is a pipe");
+    command
+        .stdin(Stdio::null())
+        .stdout(writer.try_clone().expect("it can be cloned"))
+        .stderr(writer);
+    let mut child = command.spawn().expect("it runs");
+    drop(command); // and with it our ends of the pipe
+    let mut text = String::new();
+    reader.read_to_string(&mut text).expect("it is text");
+    child.wait().expect("it ends");
+    text
+}
+
+// ---- the book
+
+struct Block {
+    kind: String,
+    line: usize,
+    text: String,
+}
+
+/// The pages by name, with their blocks of code.
+fn pages() -> Vec<(String, Vec<Block>)> {
+    let files = fs::read_dir(Path::new(HERE).join("docs")).expect("there is a book");
+    let mut pages: Vec<_> = files
+        .map(|file| file.expect("it can be read").path())
+        .filter(|path| path.extension().is_some_and(|kind| kind == "md"))
+        .map(|path| {
+            let name = path.file_stem().expect("it has one").to_string_lossy();
+            let text = fs::read_to_string(&path).expect("it is text");
+            (name.into_owned(), blocks(&text))
+        })
+        .collect();
+    pages.sort_by(|a, b| a.0.cmp(&b.0));
+    pages
+}
+
+fn blocks(page: &str) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let mut open: Option<Block> = None;
+    for (line, text) in (1..).zip(page.lines()) {
+        match (text.strip_prefix("```"), &mut open) {
+            (Some(kind), None) => {
+                let (kind, text) = (kind.into(), String::new());
+                open = Some(Block { kind, line, text });
+            }
+            (Some(_), Some(_)) => blocks.extend(open.take()),
+            (None, Some(block)) => block.text += &format!("{text}\n"),
+            (None, None) => {}
+        }
+    }
+    assert!(open.is_none(), "a block is not closed");
+    blocks
+}
+
+/// A program of the book: its name as a binary, its source, and what it prints.
+struct Example {
+    name: String,
+    source: String,
+    output: String,
+}
+
+fn examples(page: &str, blocks: &[Block]) -> Vec<Example> {
+    let mut examples: Vec<Example> = Vec::new();
+    let mut next = blocks.iter().peekable();
+    while let Some(block) = next.next() {
+        if block.kind == "rust" && block.text.contains("fn main()") {
+            let output = next.next_if(|next| next.kind == "text");
+            let output = output.unwrap_or_else(|| panic!("{page}:{}: no output", block.line));
+            examples.push(Example {
+                name: format!("{page}-{}", block.line),
+                source: block.text.clone(),
+                output: output.text.clone(),
+            });
+        }
+    }
+    examples
+}
+
+/// The lines of a text, wherever they are indented.
+fn flat(text: &str) -> String {
+    text.lines()
+        .map(|line| line.trim().to_string() + "\n")
+        .collect()
+}
+
+#[test]
+fn every_block_is_of_a_kind_that_is_checked() {
+    for (page, blocks) in pages() {
+        let examples = examples(&page, &blocks);
+        for (at, Block { kind, line, text }) in blocks.iter().enumerate() {
+            match kind.as_str() {
+                "rust" if text.contains("fn main()") => {}
+                "rust" => assert!(
+                    examples
+                        .iter()
+                        .map(|example| example.source.as_str())
+                        .chain([TEMPLATE])
+                        .any(|source| flat(source).contains(&flat(text))),
+                    "{page}:{line}: this is neither in a program of the page nor in a new crate"
+                ),
+                "text" => {
+                    let before = at.checked_sub(1).map(|at| &blocks[at]);
+                    assert!(
+                        before.is_some_and(|block| block.text.contains("fn main()")),
+                        "{page}:{line}: no program prints this"
+                    );
+                }
+                "console" => {}
+                other => panic!("{page}:{line}: nothing checks a block of {other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn the_programs_of_the_book_print_what_it_says() {
+    let dir = crate_of(&scratch("book"), "book");
+    let manifest = fs::read_to_string(dir.join("Cargo.toml")).expect("it was made");
+    let more = "genawaiter = { version = \"0.99.1\", default-features = false }\n\
+                rustix = { version = \"1.1\", features = [\"event\"] }\n";
+    fs::write(dir.join("Cargo.toml"), manifest + more).expect("it can be written");
+    let bin = dir.join("src/bin");
+    fs::create_dir(&bin).expect("it can be made");
+    let pages = pages();
+    let examples: Vec<_> = pages
+        .iter()
+        .flat_map(|(page, blocks)| examples(page, blocks))
+        .collect();
+    assert!(examples.len() >= 8, "the book has a program a step");
+    for Example { name, source, .. } in &examples {
+        fs::write(bin.join(format!("{name}.rs")), source).expect("it can be written");
+    }
+    let build = cargo(&dir, &["build", "--offline", "--quiet", "--bins"]);
+    assert_eq!(
+        texts(build),
+        (0, String::new(), String::new()),
+        "no warnings"
+    );
+    assert_eq!(out(cargo(&dir, &["fmt", "--check"])), "");
+    for Example { name, output, .. } in &examples {
+        let run = ["run", "--offline", "--quiet", "--bin", name];
+        assert_eq!(&out(cargo(&dir, &run)), output, "{name}");
+    }
+}
+
+#[test]
+fn the_commands_of_the_book_print_what_it_says() {
+    let dir = crate_of(&scratch("commands"), "mine");
+    let build = ["build", "--offline", "--quiet"];
+    assert_eq!(out(cargo(&dir, &build)), "");
+    let mut checked = 0;
+    for (page, blocks) in pages() {
+        for block in blocks.iter().filter(|block| block.kind == "console") {
+            let place = format!("{page}:{}", block.line);
+            for step in format!("\n{}", block.text).split("\n$ ").skip(1) {
+                let (line, output) = step.split_once('\n').unwrap_or((step, ""));
+                let words: Vec<&str> = line.split(' ').collect();
+                let command = match words[..] {
+                    ["trapline", "new", ..] => continue,
+                    ["trapline", ref args @ ..] => trapline(args),
+                    ["cargo", "run", "-q", "--", ref args @ ..] => {
+                        let run = ["run", "--offline", "-q", "--"];
+                        cargo(&dir, &[&run, args].concat())
+                    }
+                    _ => {
+                        assert_eq!(output, "", "{place}: nothing checks what {line:?} prints");
+                        continue;
+                    }
+                };
+                let shown = terminal(command);
+                assert_eq!(shown.trim_end(), output.trim_end(), "{place}: {line}");
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 0, "the book shows commands");
+}
+
+#[test]
+fn the_links_and_the_files_that_the_book_names_are_there() {
+    let docs = Path::new(HERE).join("docs");
+    for (page, _) in pages() {
+        let text = fs::read_to_string(docs.join(format!("{page}.md"))).expect("it is text");
+        for link in text.split("](").skip(1) {
+            let link = link.split([')', '#']).next().expect("split gives one");
+            if !link.starts_with("https://") {
+                assert!(docs.join(link).exists(), "{page}: {link} leads nowhere");
+            }
+        }
+        for name in text.split('`').skip(1).step_by(2) {
+            let ours = ["src/", "programs/", "tests/"];
+            if ours.iter().any(|dir| name.starts_with(dir)) && name != "src/main.rs" {
+                let path = Path::new(HERE).join(name);
+                assert!(path.exists(), "{page}: there is no {name}");
+            }
+        }
+    }
+}
+
+// ---- trapline new
+
+#[test]
+fn a_new_crate_passes_its_checks_as_it_is() {
+    let dir = crate_of(&scratch("new"), "my-kernel");
+    assert_eq!(out(cargo(&dir, &["fmt", "--check"])), "");
+    let clippy = [
+        "clippy",
+        "--offline",
+        "--quiet",
+        "--all-targets",
+        "--no-deps",
+        "--",
+        "-Dwarnings",
+    ];
+    assert_eq!(out(cargo(&dir, &clippy)), "");
+    let tests = out(cargo(&dir, &["test", "--offline", "--quiet"]));
+    assert!(tests.contains("1 passed"), "{tests}");
+    let run = [
+        "run",
+        "--offline",
+        "--quiet",
+        "--",
+        "boot",
+        "--virtual",
+        "--seed",
+        "1",
+    ];
+    let launch = out(cargo(
+        &dir,
+        &[&run[..], &["launch", "--from", "2"]].concat(),
+    ));
+    assert_eq!(launch, "2\n1\ncountdown done\n");
+    let readme = fs::read_to_string(dir.join("README.md")).expect("it was made");
+    assert!(readme.starts_with("# my-kernel\n"), "{readme}");
+}
+
+#[test]
+fn a_new_crate_depends_on_the_published_trapline_and_says_how_to_go_on() {
+    let dir = scratch("published");
+    let mut new = trapline(&["new", "fresh"]);
+    new.current_dir(&dir);
+    let said = "made fresh; next: cd fresh && cargo run -- boot launch\n";
+    assert_eq!(texts(new), (0, String::new(), said.into()));
+    let manifest = fs::read_to_string(dir.join("fresh/Cargo.toml")).expect("it was made");
+    let version = env!("CARGO_PKG_VERSION");
+    assert!(
+        manifest.contains(&format!("\ntrapline = \"{version}\"\n")),
+        "{manifest}"
+    );
+    let main = fs::read_to_string(dir.join("fresh/src/main.rs")).expect("it was made");
+    assert!(!(manifest + &main).contains("{{"));
+}
+
+#[test]
+fn what_is_no_name_for_a_crate_is_refused() {
+    let name = "a crate's name begins with a small letter";
+    for (bad, why) in [
+        ("", name),
+        ("9lives", name),
+        ("-x", "unexpected argument"),
+        ("My", name),
+        ("a b", name),
+        ("a/b", name),
+        ("../up", name),
+        ("straße", name),
+        ("fn", "fn is a keyword of Rust"),
+        ("test", "Cargo needs the name test for something else"),
+        ("proc_macro", "Cargo needs the name proc_macro"),
+        ("trapline", "Cargo needs the name trapline"),
+        (&"x".repeat(65), "no more than 64 characters"),
+    ] {
+        let dir = scratch("names");
+        let mut new = trapline(&["new", bad]);
+        new.current_dir(&dir);
+        let (code, out, err) = texts(new);
+        assert_eq!((code, &*out), (2, ""), "{bad}: {err}");
+        assert!(err.contains(why), "{bad}: {err}");
+        assert_eq!(fs::read_dir(&dir).expect("it is there").count(), 0, "{bad}");
+    }
+}
+
+#[test]
+fn a_new_crate_takes_the_place_of_nothing_and_says_what_is_in_its_way() {
+    let dir = scratch("ways");
+    fs::write(dir.join("file"), "mine").expect("it can be written");
+    fs::create_dir(dir.join("there")).expect("it can be made");
+    for (args, why) in [
+        (
+            &["there"][..],
+            "there exists; another place can be given with --path",
+        ),
+        (
+            &["file"],
+            "file exists; another place can be given with --path",
+        ),
+        (&["fresh", "--path", "there"], "there exists"),
+        (&["fresh", "--path", "file/fresh"], "cannot make file"),
+        (
+            &["fresh", "--trapline", "nowhere"],
+            "--trapline nowhere: No such file",
+        ),
+        (
+            &["fresh", "--trapline", "there"],
+            "there is no Cargo.toml in this directory",
+        ),
+    ] {
+        let mut new = trapline(&[&["new"], args].concat());
+        new.current_dir(&dir);
+        let (code, out, err) = texts(new);
+        assert_eq!((code, &*out), (1, ""), "{args:?}: {err}");
+        assert!(
+            err.starts_with("error: ") && err.contains(why),
+            "{args:?}: {err}"
+        );
+    }
+    assert_eq!(
+        fs::read_to_string(dir.join("file")).expect("it is there"),
+        "mine"
+    );
+    assert_eq!(fs::read_dir(&dir).expect("it is there").count(), 2);
+}
