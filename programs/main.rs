@@ -3,12 +3,15 @@
 //! It uses the public API only, and a binary with programs of your own looks just like it.
 
 mod alive;
+mod chat;
 mod countdown;
 mod echo;
 mod http_get;
+mod httpd;
 mod kill;
 mod multitask;
 mod parts;
+mod proxy;
 mod sleepers;
 mod subroutines;
 mod tids;
@@ -31,5 +34,8 @@ fn main() -> ExitCode {
         program::<sleepers::Sleepers>("sleepers"),
         program::<subroutines::Subroutines>("subroutines"),
         program::<http_get::HttpGet>("http-get"),
+        program::<httpd::Httpd>("httpd"),
+        program::<proxy::Proxy>("proxy"),
+        program::<chat::Chat>("chat"),
     ])
 }
