@@ -154,10 +154,12 @@ async fn visit(
     let mut lines = Lines::new(client);
     if let Some(name) = enter(os, &mut lines, room, &outbox, timeout).await? {
         let result = talk(os, &mut lines, room, &outbox, &name).await;
+        // The room closes the outbox, when it has heard all that was said before.
         room.put(os, Event::Leave(name)).await?;
         result?;
+    } else {
+        outbox.close(os).await;
     }
-    outbox.close(os).await;
     // The last lines still have to go out.
     group.join(os).await?;
     Ok(())

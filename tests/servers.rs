@@ -749,7 +749,11 @@ fn chat_passes_lines_to_everybody() {
     ann.hears("");
     bob.hears("ann: bye");
     bob.hears("* ann leaves");
-    bob.says("/quit");
+    // All that was said before one left is heard, even if it was said in one breath.
+    bob.says(&((0..200).map(|n| format!("{n}\n")).collect::<String>() + "/quit"));
+    for n in 0..200 {
+        bob.hears(&format!("bob: {n}"));
+    }
     bob.hears("");
     // The name is free again.
     Talker::inside(&server, "ann");
