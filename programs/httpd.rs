@@ -220,6 +220,8 @@ impl Connection {
             return Ok(Some(request));
         }
         self.flush(os).await?;
+        // Clients that idle after a long answer need not keep the room it took.
+        self.output.shrink_to(HEAD);
         let head = os.timeout(self.site.timeout, async |os| self.head(os).await);
         match head.await {
             Ok(result) => result,
