@@ -5,16 +5,19 @@
 mod alive;
 mod average;
 mod callbacks;
+mod chat;
 mod countdown;
 mod echo;
 mod fake_io;
 mod http_get;
+mod httpd;
 mod kill;
 mod lists;
 mod multitask;
 mod parts;
 mod producer_consumer;
 mod promise;
+mod proxy;
 mod sleepers;
 mod subroutines;
 mod tids;
@@ -45,5 +48,8 @@ fn main() -> ExitCode {
         program::<fake_io::FakeIo>("fake-io"),
         program::<subroutines::Subroutines>("subroutines"),
         program::<http_get::HttpGet>("http-get"),
+        program::<httpd::Httpd>("httpd"),
+        program::<proxy::Proxy>("proxy"),
+        program::<chat::Chat>("chat"),
     ])
 }

@@ -1,0 +1,915 @@
+//! The servers among the programs, as their clients meet them: the built binary, and real sockets.
+
+use std::{
+    collections::HashSet,
+    fs,
+    io::{self, BufRead, BufReader, Read, Write},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::mpsc::{self, Receiver},
+    thread,
+    time::Duration,
+};
+
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
+use socket2::SockRef;
+
+// ---- tools
+
+/// A server that runs until it is dropped.
+struct Server {
+    child: Child,
+    addr: SocketAddr,
+    /// What it prints after its first line.
+    lines: Receiver<String>,
+}
+
+impl Server {
+    fn start(args: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trapline"));
+        command.args(["boot", "-q"]).args(args);
+        Self::run(command)
+    }
+
+    /// Starts it with so many descriptors.
+    fn with_descriptors(limit: u32, args: &[&str]) -> Self {
+        let mut command = Command::new("sh");
+        let script = format!("ulimit -n {limit}; exec \"$0\" boot -q \"$@\"");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_trapline")]);
+        command.args(args);
+        Self::run(command)
+    }
+
+    fn run(mut command: Command) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("it runs");
+        let mut out = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+        let first = out.next().expect("it says where it listens").unwrap();
+        let words = first.split([' ', '/', ',']);
+        let addr = words.filter_map(|word| word.parse().ok()).next();
+        let (sender, lines) = mpsc::channel();
+        thread::spawn(move || {
+            out.map_while(Result::ok)
+                .try_for_each(|line| sender.send(line))
+        });
+        Self {
+            child,
+            addr: addr.expect("an address is in it"),
+            lines,
+        }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let client = TcpStream::connect(self.addr).expect("it accepts");
+        // Nothing here takes that long: a test that would hang fails.
+        client
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
+        client
+    }
+
+    /// The answer to what is sent on a connection of its own, which the server must end.
+    fn ask(&self, request: &str) -> String {
+        let mut client = self.connect();
+        client.write_all(request.as_bytes()).unwrap();
+        String::from_utf8_lossy(&rest(&mut client)).into_owned()
+    }
+
+    /// Waits for a line that contains this.
+    fn says(&self, text: &str) {
+        while !self.lines.recv().expect("it goes on").contains(text) {}
+    }
+
+    /// Ends it as a user does, and checks that it was alive and well.
+    fn end(mut self) {
+        kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
+        assert_eq!(self.child.wait().unwrap().code(), Some(130));
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It fails if the server has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn rest(client: &mut TcpStream) -> Vec<u8> {
+    let mut all = Vec::new();
+    client.read_to_end(&mut all).expect("it ends in order");
+    all
+}
+
+/// Ends a connection as a crash would.
+fn reset(client: TcpStream) {
+    SockRef::from(&client)
+        .set_linger(Some(Duration::ZERO))
+        .unwrap();
+    drop(client);
+}
+
+/// Whether the other end has ended the connection, one way or the other.
+fn is_over(result: io::Result<usize>) -> bool {
+    match result {
+        Ok(n) => n == 0,
+        Err(error) => error.kind() == io::ErrorKind::ConnectionReset,
+    }
+}
+
+fn bytes(len: usize, seed: usize) -> Vec<u8> {
+    (0..len)
+        .map(|at| ((at + seed).wrapping_mul(2_654_435_761) >> 13) as u8)
+        .collect()
+}
+
+fn allow_descriptors(n: u64) {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|current| current < n) {
+        let maximum = limit.maximum;
+        let current = Some(maximum.map_or(n, |maximum| maximum.min(n)));
+        setrlimit(Resource::Nofile, Rlimit { current, maximum }).expect("it may be raised");
+    }
+}
+
+// ---- httpd
+
+/// A directory to serve, removed with this.
+struct Www(PathBuf);
+
+const BIG: usize = 20_000_000;
+
+impl Www {
+    fn new(test: &str) -> Self {
+        let top = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
+        let _ = fs::remove_dir_all(&top);
+        let root = top.join("root");
+        fs::create_dir_all(root.join("sub")).unwrap();
+        fs::create_dir(root.join("list")).unwrap();
+        fs::write(top.join("secret"), "secret").unwrap();
+        for (path, text) in [
+            ("page.html", "<p>page"),
+            ("sub/index.html", "<p>index"),
+            ("list/a b&<c>", "odd"),
+        ] {
+            fs::write(root.join(path), text).unwrap();
+        }
+        fs::write(root.join("big"), bytes(BIG, 0)).unwrap();
+        symlink("..", root.join("up")).unwrap();
+        symlink("../secret", root.join("leak.txt")).unwrap();
+        symlink("page.html", root.join("link")).unwrap();
+        symlink("loop", root.join("loop")).unwrap();
+        let made = Command::new("mkfifo").arg(root.join("pipe")).status();
+        assert!(made.unwrap().success());
+        Self(top)
+    }
+
+    fn serve(&self, args: &[&str]) -> Server {
+        let root = self.0.join("root");
+        let own = [
+            "httpd",
+            "--addr",
+            "127.0.0.1:0",
+            "--root",
+            root.to_str().unwrap(),
+        ];
+        Server::start(&[&own, args].concat())
+    }
+}
+
+impl Drop for Www {
+    fn drop(&mut self) {
+        // What is left is removed by the next run.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+}
+
+fn code(answer: &str) -> &str {
+    answer.split(' ').nth(1).unwrap_or_default()
+}
+
+#[test]
+fn httpd_serves_files_and_directories() {
+    let www = Www::new("serves");
+    let server = www.serve(&[]);
+    let page = "HTTP/1.1 200 OK\r\nContent-Length: 7\r\nContent-Type: text/html; charset=utf-8\r\n\
+                Connection: close\r\n\r\n";
+    for path in [
+        "/page.html",
+        "/page.html?x=..",
+        "//./page.html",
+        "/p%61ge.html",
+        "http://y/page.html",
+    ] {
+        assert_eq!(server.ask(&get(path)), format!("{page}<p>page"), "{path}");
+    }
+    assert_eq!(server.ask(&get("/page.html").replace("GET", "HEAD")), page);
+    let link = server.ask(&get("/link"));
+    assert!(link.ends_with("\r\n\r\n<p>page"), "{link}");
+    assert!(link.contains("application/octet-stream"), "{link}");
+    assert!(server.ask(&get("/sub/")).ends_with("\r\n\r\n<p>index"));
+    for path in ["/sub", "//sub", "/./sub"] {
+        let moved = server.ask(&get(path));
+        assert_eq!(code(&moved), "301");
+        assert!(moved.contains("\r\nLocation: /sub/\r\n"), "{moved}");
+    }
+    let list = server.ask(&get("/list/"));
+    assert!(
+        list.ends_with(
+            "<ul>\n<li><a href=\"../\">../</a>\n\
+             <li><a href=\"a%20b%26%3Cc%3E\">a b&amp;&lt;c&gt;</a>\n</ul>\n"
+        ),
+        "{list}"
+    );
+    assert!(
+        server
+            .ask(&get("/list/a%20b%26%3Cc%3E"))
+            .ends_with("\r\n\r\nodd")
+    );
+    let big = server.ask(&get("/big").replace("GET", "HEAD"));
+    assert!(big.contains(&format!("\r\nContent-Length: {BIG}\r\n")) && big.ends_with("\r\n\r\n"));
+    server.end();
+}
+
+#[test]
+fn httpd_lets_nobody_out_of_its_root() {
+    let www = Www::new("root");
+    let server = www.serve(&[]);
+    for (path, expected) in [
+        ("/../secret", "403"),
+        ("/sub/../../secret", "403"),
+        ("/%2e%2e/secret", "403"),
+        ("/.%2E/secret", "403"),
+        ("/..%2fsecret", "403"),
+        ("/sub/%2e%2e%2f%2e%2e%2fsecret", "403"),
+        ("http://x/../secret", "403"),
+        ("/leak.txt", "403"),
+        ("/up/secret", "403"),
+        ("/up/", "403"),
+        ("/pipe", "403"),
+        ("/loop", "404"),
+        ("/..\\secret", "404"),
+        ("/%252e%252e/secret", "404"),
+        ("/page.html/", "404"),
+        ("/page.html/x", "404"),
+        ("/none", "404"),
+        ("/page.html%00", "400"),
+        ("/%", "400"),
+        ("/%2", "400"),
+        ("/%gg", "400"),
+        ("secret", "400"),
+        ("../secret", "400"),
+    ] {
+        let answer = server.ask(&get(path));
+        assert_eq!(code(&answer), expected, "{path}: {answer}");
+    }
+    assert_eq!(
+        code(&server.ask(&get(&format!("/{}", "x".repeat(300))))),
+        "404"
+    );
+    server.end();
+}
+
+#[test]
+fn httpd_refuses_what_it_cannot_understand() {
+    let www = Www::new("refuses");
+    let server = www.serve(&[]);
+    let long = "x".repeat(9000);
+    let many = "A: b\r\n".repeat(100);
+    for (request, expected) in [
+        ("\r\n\r\nGET /page.html HTTP/1.0\r\n\r\n", "200"),
+        (
+            "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc",
+            "405",
+        ),
+        ("OPTIONS * HTTP/1.0\r\n\r\n", "405"),
+        ("GET / HTTP/1.1\r\n\r\n", "400"),
+        ("GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", "400"),
+        (
+            "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+            "400",
+        ),
+        (
+            "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: +1\r\n\r\n",
+            "400",
+        ),
+        (
+            "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n",
+            "400",
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "400",
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            "411",
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 65537\r\n\r\n",
+            "413",
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n",
+            "405",
+        ),
+        ("PRI * HTTP/2.0\r\n\r\n", "505"),
+        ("\x16\x03\x01\n", "400"),
+        (&format!("GET /{long} HTTP/1.1\r\n"), "414"),
+        (&format!("GET / HTTP/1.1\r\nA: {long}\r\n"), "431"),
+        (&format!("GET / HTTP/1.1\r\n{many}\r\n"), "431"),
+    ] {
+        let answer = server.ask(request);
+        assert_eq!(code(&answer), expected, "{request:?}: {answer}");
+    }
+    server.end();
+}
+
+#[test]
+fn httpd_answers_requests_that_were_sent_ahead() {
+    let www = Www::new("ahead");
+    let server = www.serve(&[]);
+    let mut requests = String::new();
+    let mut expected = Vec::new();
+    for n in 0..500 {
+        // What is in a body is no request.
+        let smuggled = "GET /sub/ HTTP/1.1\r\nHost: x\r\n\r\n";
+        let len = smuggled.len();
+        let (path, body) = if n % 2 == 0 {
+            ("page", "page")
+        } else {
+            ("sub/index", "index")
+        };
+        requests += &format!(
+            "GET /{path}.html HTTP/1.1\r\nHost: x\r\nContent-Length: {len}\r\n\r\n{smuggled}"
+        );
+        expected.extend(
+            format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\
+                 Content-Type: text/html; charset=utf-8\r\n\r\n<p>{body}",
+                body.len() + 3
+            )
+            .bytes(),
+        );
+    }
+    requests += &get("/big");
+    let mut client = server.connect();
+    let mut sender = client.try_clone().unwrap();
+    let sender = thread::spawn(move || {
+        // Pieces of every length end anywhere.
+        let mut rest = requests.as_bytes();
+        for n in (1..).map(|n| n * 7 % 997) {
+            let (piece, left) = rest.split_at(n.min(rest.len()));
+            sender.write_all(piece).unwrap();
+            rest = left;
+            if rest.is_empty() {
+                break;
+            }
+        }
+    });
+    expected.extend(
+        format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: {BIG}\r\n\
+             Content-Type: application/octet-stream\r\nConnection: close\r\n\r\n"
+        )
+        .bytes(),
+    );
+    expected.extend(bytes(BIG, 0));
+    assert!(rest(&mut client) == expected);
+    sender.join().unwrap();
+    // HTTP/1.0 ends a connection unless it is told not to.
+    let old =
+        "GET /page.html HTTP/1.0\r\nConnection: keep-alive\r\n\r\nGET /page.html HTTP/1.0\r\n\r\n";
+    let answers = server.ask(old);
+    assert_eq!(answers.matches("<p>page").count(), 2, "{answers}");
+    assert!(
+        answers.contains("\r\nConnection: keep-alive\r\n"),
+        "{answers}"
+    );
+    server.end();
+}
+
+#[test]
+fn httpd_notices_changes() {
+    let www = Www::new("changes");
+    let server = www.serve(&[]);
+    assert!(server.ask(&get("/page.html")).ends_with("<p>page"));
+    fs::write(www.0.join("root/page.html"), "<p>new").unwrap();
+    // It may take a second; the test does not end if it never happens.
+    while !server.ask(&get("/page.html")).ends_with("<p>new") {}
+    server.end();
+}
+
+#[test]
+fn httpd_does_not_wait_for_slow_clients() {
+    let www = Www::new("slow");
+    let server = www.serve(&["--timeout", "300ms", "--max-connections", "1"]);
+    // There is room for one at a time: each of them must be sent away for the next to be served.
+    let mut silent = server.connect();
+    assert_eq!(rest(&mut silent), b"");
+    let mut half = server.connect();
+    half.write_all(b"GET / HT").unwrap();
+    assert_eq!(code(&String::from_utf8(rest(&mut half)).unwrap()), "408");
+    let answer = server.ask("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n");
+    assert_eq!(code(&answer), "408");
+    // A byte now and then does not help.
+    let mut slow = server.connect();
+    slow.set_read_timeout(Some(Duration::from_millis(20)))
+        .unwrap();
+    slow.write_all(b"GET / HTTP/1.1\r\nA: ").unwrap();
+    let mut answer = [0; 12];
+    while let Err(error) = slow.read_exact(&mut answer) {
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        slow.write_all(b"x").unwrap();
+    }
+    assert_eq!(&answer, b"HTTP/1.1 408");
+    drop(slow);
+    // Nor does it to take nothing of what was asked for.
+    let mut deaf = server.connect();
+    deaf.write_all(get("/big").as_bytes()).unwrap();
+    assert!(server.ask(&get("/page.html")).ends_with("<p>page"));
+    let mut got = Vec::new();
+    let _ = deaf.read_to_end(&mut got);
+    assert!(got.len() < BIG, "it was cut short");
+    server.end();
+}
+
+#[test]
+fn httpd_serves_others_beside_a_slow_reader() {
+    let www = Www::new("beside");
+    let server = www.serve(&["--max-connections", "3"]);
+    let mut slow = server.connect();
+    slow.write_all(get("/big").as_bytes()).unwrap();
+    let idle = server.connect();
+    let mut last = server.connect();
+    for _ in 0..100 {
+        last.write_all(b"GET /page.html HTTP/1.1\r\nHost: x\r\n\r\n")
+            .unwrap();
+        let page = "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\
+                    Content-Type: text/html; charset=utf-8\r\n\r\n<p>page";
+        let mut answer = vec![0; page.len()];
+        last.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, page.as_bytes());
+    }
+    // One more waits, and is served when another has gone.
+    let mut fourth = server.connect();
+    fourth.write_all(get("/page.html").as_bytes()).unwrap();
+    fourth
+        .set_read_timeout(Some(Duration::from_millis(100)))
+        .unwrap();
+    let early = fourth.read(&mut [0]).expect_err("it has to wait");
+    assert_eq!(early.kind(), io::ErrorKind::WouldBlock);
+    drop(idle);
+    fourth.set_read_timeout(None).unwrap();
+    assert!(rest(&mut fourth).ends_with(b"<p>page"));
+    assert!(rest(&mut slow).ends_with(&bytes(BIG, 0)));
+    server.end();
+}
+
+#[test]
+fn httpd_serves_again_after_it_ran_out_of_descriptors() {
+    let www = Www::new("descriptors");
+    let root = www.0.join("root");
+    let args = [
+        "httpd",
+        "--addr",
+        "127.0.0.1:0",
+        "--root",
+        root.to_str().unwrap(),
+    ];
+    let server = Server::with_descriptors(16, &args);
+    let clients: Vec<_> = (0..24).map(|_| server.connect()).collect();
+    server.says("Cannot accept: ");
+    for mut client in clients {
+        client.write_all(get("/page.html").as_bytes()).unwrap();
+        let answer = String::from_utf8(rest(&mut client)).unwrap();
+        assert!(["200", "503"].contains(&code(&answer)), "{answer}");
+    }
+    assert!(server.ask(&get("/page.html")).ends_with("<p>page"));
+    server.end();
+}
+
+#[test]
+fn httpd_survives_a_thousand_clients_that_vanish() {
+    allow_descriptors(4096);
+    let www = Www::new("vanish");
+    let server = www.serve(&["--max-connections", "2000"]);
+    let mut clients: Vec<_> = (0..1000).map(|_| server.connect()).collect();
+    for (n, client) in clients.iter_mut().enumerate() {
+        let request = match n % 5 {
+            0 => "GET /pa".to_string(),
+            1 => get("/big"),
+            2 => String::new(),
+            _ => get("/page.html"),
+        };
+        client.write_all(request.as_bytes()).unwrap();
+    }
+    for (n, mut client) in clients.into_iter().enumerate() {
+        match n % 5 {
+            0..=2 if n % 2 == 0 => reset(client),
+            0..=2 => drop(client),
+            _ => assert!(rest(&mut client).ends_with(b"<p>page"), "client {n}"),
+        }
+    }
+    assert!(server.ask(&get("/sub/")).ends_with("<p>index"));
+    server.end();
+}
+
+// ---- proxy
+
+/// A server that does the same with each of its clients, and a proxy to it.
+fn behind_proxy(args: &[&str], serve: impl Fn(TcpStream) + Clone + Send + 'static) -> Server {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let serve = serve.clone();
+            thread::spawn(move || serve(client));
+        }
+    });
+    let own = ["proxy", "--listen", "127.0.0.1:0", "--to", &to];
+    Server::start(&[&own, args].concat())
+}
+
+#[test]
+fn proxy_passes_everything_on_and_the_end_of_each_direction() {
+    // The answer begins when the question has ended, and the question when the answer's first part
+    // has come: neither is possible if an end is passed on wrongly, or to both sides.
+    let proxy = behind_proxy(&[], |mut client| {
+        client.write_all(&bytes(3_000_000, 1)).unwrap();
+        let question = rest(&mut client);
+        assert!(question == bytes(5_000_000, 2));
+        client.write_all(&question).unwrap();
+    });
+    let mut client = proxy.connect();
+    let mut first = vec![0; 3_000_000];
+    client.read_exact(&mut first).unwrap();
+    assert!(first == bytes(3_000_000, 1));
+    client.write_all(&bytes(5_000_000, 2)).unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    assert!(rest(&mut client) == bytes(5_000_000, 2));
+    proxy.says(&format!(
+        "Connection of {} ended",
+        client.local_addr().unwrap()
+    ));
+
+    // The other way round.
+    let proxy = behind_proxy(&[], |mut client| {
+        client.shutdown(Shutdown::Write).unwrap();
+        assert!(rest(&mut client) == bytes(1_000_000, 3));
+        reset(client);
+    });
+    let mut client = proxy.connect();
+    assert_eq!(rest(&mut client), b"");
+    client.write_all(&bytes(1_000_000, 3)).unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    proxy.says("Connection of");
+    proxy.end();
+}
+
+#[test]
+fn proxy_ends_both_directions_when_one_fails() {
+    let (sender, ended) = mpsc::channel();
+    let proxy = behind_proxy(&[], move |mut server| {
+        let mut order = [0];
+        server.read_exact(&mut order).unwrap();
+        if order == *b"r" {
+            reset(server);
+        } else {
+            server.write_all(b"!").unwrap();
+            sender.send(is_over(server.read(&mut order))).unwrap();
+        }
+    });
+    let mut client = proxy.connect();
+    client.write_all(b"r").unwrap();
+    assert!(is_over(client.read(&mut [0])));
+    proxy.says("lost: failed: Connection reset");
+
+    let mut client = proxy.connect();
+    client.write_all(b"w").unwrap();
+    client.read_exact(&mut [0]).unwrap();
+    reset(client);
+    assert!(ended.recv().unwrap());
+    proxy.says("lost: failed: Connection reset");
+    proxy.end();
+}
+
+#[test]
+fn proxy_says_that_it_cannot_connect_and_goes_on() {
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = closed.local_addr().unwrap();
+    drop(closed);
+    let proxy = Server::start(&["proxy", "--listen", "127.0.0.1:0", "--to", &to.to_string()]);
+    for _ in 0..3 {
+        let mut client = proxy.connect();
+        assert!(is_over(client.read(&mut [0])));
+        proxy.says(&format!("cannot connect to {to}: Connection refused"));
+    }
+    proxy.end();
+}
+
+#[test]
+fn proxy_ends_connections_that_are_idle() {
+    let proxy = behind_proxy(&["--idle-timeout", "300ms"], |mut server| {
+        // Lively in this direction only, while the other has nothing to say.
+        let mut order = [0];
+        server.read_exact(&mut order).unwrap();
+        server
+            .set_read_timeout(Some(Duration::from_millis(50)))
+            .unwrap();
+        for n in 0..12 {
+            server.write_all(&[n]).unwrap();
+            let silence = server.read(&mut order).expect_err("it lives");
+            assert_eq!(silence.kind(), io::ErrorKind::WouldBlock);
+        }
+        server.set_read_timeout(None).unwrap();
+        let _ = server.read(&mut order);
+    });
+    let mut client = proxy.connect();
+    client.write_all(b"x").unwrap();
+    assert_eq!(rest(&mut client), (0..12).collect::<Vec<u8>>());
+    proxy.says("lost: failed: nothing has moved for 300ms");
+    proxy.end();
+}
+
+#[test]
+fn proxy_survives_clients_that_vanish() {
+    allow_descriptors(8192);
+    let proxy = behind_proxy(&[], |mut server| {
+        // Clients that vanish are an error here.
+        let mut buf = [0; 4096];
+        while let Ok(n @ 1..) = server.read(&mut buf) {
+            if server.write_all(&buf[..n]).is_err() {
+                break;
+            }
+        }
+    });
+    let mut clients: Vec<_> = (0..500).map(|_| proxy.connect()).collect();
+    for (n, client) in clients.iter_mut().enumerate() {
+        client.write_all(&bytes(n * 10, n)).unwrap();
+    }
+    for (n, mut client) in clients.into_iter().enumerate() {
+        match n % 4 {
+            0 => reset(client),
+            1 => drop(client),
+            _ => {
+                client.shutdown(Shutdown::Write).unwrap();
+                assert!(rest(&mut client) == bytes(n * 10, n), "client {n}");
+            }
+        }
+    }
+    proxy.end();
+}
+
+// ---- chat
+
+struct Talker {
+    client: TcpStream,
+    lines: BufReader<TcpStream>,
+}
+
+impl Talker {
+    fn new(server: &Server, name: &str) -> Self {
+        let client = server.connect();
+        let lines = BufReader::new(client.try_clone().unwrap());
+        let mut talker = Self { client, lines };
+        talker.hears("* your name?");
+        talker.says(name);
+        talker
+    }
+
+    /// One who is in the room.
+    fn inside(server: &Server, name: &str) -> Self {
+        let mut talker = Self::new(server, name);
+        talker.hears(&format!("* {name} joins"));
+        talker
+    }
+
+    fn says(&mut self, line: &str) {
+        self.client
+            .write_all(format!("{line}\n").as_bytes())
+            .unwrap();
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        line
+    }
+
+    fn hears(&mut self, line: &str) {
+        assert_eq!(self.line().trim_end_matches('\n'), line);
+    }
+}
+
+#[test]
+fn chat_passes_lines_to_everybody() {
+    let server = Server::start(&["chat", "--addr", "127.0.0.1:0"]);
+    let mut ann = Talker::inside(&server, "ann");
+    let mut bob = Talker::new(&server, "ann");
+    bob.hears("* ann is here already: your name?");
+    for bad in ["", "a b", "<script>", "\u{1b}[2J", &"x".repeat(21)] {
+        bob.says(bad);
+        bob.hears("* a name has 1 to 20 letters, digits, - or _: your name?");
+    }
+    bob.says("bob\r");
+    for talker in [&mut ann, &mut bob] {
+        talker.hears("* bob joins");
+    }
+    bob.says("hello\r\n\n  \nthere \u{7}\u{1b}[1mä");
+    ann.says("/who");
+    for line in ["bob: hello", "bob: there [1mä"] {
+        bob.hears(line);
+    }
+    let mut heard = [ann.line(), ann.line(), ann.line()];
+    heard.sort();
+    assert_eq!(
+        heard,
+        ["* here: ann, bob\n", "bob: hello\n", "bob: there [1mä\n"]
+    );
+    ann.says("/nonsense");
+    ann.hears("* there is /who, for who is here, and /quit");
+    ann.says(&"x".repeat(1001));
+    ann.hears("* not said: a line has 1000 bytes at most");
+    ann.says(&"x".repeat(1_000_000));
+    ann.hears("* not said: a line has 1000 bytes at most");
+    ann.says(&"y".repeat(1000));
+    bob.hears(&format!("ann: {}", "y".repeat(1000)));
+    ann.hears(&format!("ann: {}", "y".repeat(1000)));
+    // A line may lack its end if nothing follows.
+    ann.client.write_all(b"bye").unwrap();
+    ann.client.shutdown(Shutdown::Write).unwrap();
+    ann.hears("ann: bye");
+    ann.hears("");
+    bob.hears("ann: bye");
+    bob.hears("* ann leaves");
+    // All that was said before one left is heard, even if it was said in one breath.
+    bob.says(&((0..200).map(|n| format!("{n}\n")).collect::<String>() + "/quit"));
+    for n in 0..200 {
+        bob.hears(&format!("bob: {n}"));
+    }
+    bob.hears("");
+    // The name is free again.
+    Talker::inside(&server, "ann");
+    server.end();
+}
+
+#[test]
+fn chat_waits_for_nobody() {
+    let server = Server::start(&["chat", "--addr", "127.0.0.1:0", "--timeout", "500ms"]);
+    let mut nameless = server.connect();
+    assert_eq!(rest(&mut nameless), b"* your name?\n* too late\n");
+
+    let mut ann = Talker::inside(&server, "ann");
+    let mut deaf = Talker::inside(&server, "deaf");
+    ann.hears("* deaf joins");
+    // More than the connection of one who does not read has room for.
+    let text = "x".repeat(900);
+    let mut dropped = false;
+    while !dropped {
+        for _ in 0..50 {
+            ann.says(&text);
+        }
+        let mut heard = 0;
+        while heard < 50 {
+            match ann.line() {
+                line if line == "* deaf leaves\n" => dropped = true,
+                line => {
+                    assert_eq!(line.trim_end(), format!("ann: {text}"));
+                    heard += 1;
+                }
+            }
+        }
+    }
+    ann.says("/who");
+    ann.hears("* here: ann");
+    // What was sent can still be read, and then it is over.
+    while !matches!(deaf.lines.read_line(&mut String::new()), Ok(0) | Err(_)) {}
+    server.end();
+}
+
+#[test]
+fn chat_tells_a_slow_reader_what_it_has_lost() {
+    let server = Server::start(&["chat", "--addr", "127.0.0.1:0", "--timeout", "60s"]);
+    let mut ann = Talker::inside(&server, "ann");
+    let mut slow = Talker::inside(&server, "slow");
+    ann.hears("* slow joins");
+    SockRef::from(&slow.client)
+        .set_recv_buffer_size(10_000)
+        .unwrap();
+    let numbers = (0..).map(|n| format!("{n} {}", "x".repeat(900)));
+    let mut numbers = numbers.into_iter();
+    let mut speak = |times| {
+        for line in numbers.by_ref().take(times) {
+            ann.says(&line);
+            ann.hears(&format!("ann: {line}"));
+        }
+    };
+    // More than its connection and its queue have room for.
+    speak(12_000);
+    let mut lost = 0;
+    for n in 0.. {
+        // Once there is room, it hears more.
+        speak(1);
+        let line = slow.line();
+        if let Some(count) = line.strip_prefix("* lines lost: ") {
+            lost = count.trim_end().parse().unwrap();
+            let next = slow.line();
+            let next = next.split(' ').nth(1).unwrap();
+            assert_eq!(next, (n + lost).to_string());
+            break;
+        }
+        assert_eq!(line.split(' ').nth(1), Some(&*n.to_string()));
+    }
+    assert!(lost > 0);
+    server.end();
+}
+
+#[test]
+fn chat_survives_clients_that_vanish() {
+    allow_descriptors(4096);
+    let server = Server::start(&["chat", "--addr", "127.0.0.1:0"]);
+    let mut ann = Talker::inside(&server, "ann");
+    let mut names = HashSet::new();
+    let mut guests = Vec::new();
+    for n in 0..1000 {
+        let mut guest = server.connect();
+        guest
+            .write_all(format!("guest{n}\nhello\n").as_bytes())
+            .unwrap();
+        guests.push(guest);
+        names.insert(format!("guest{n}"));
+    }
+    let (mut joined, mut left) = (HashSet::new(), HashSet::new());
+    while joined.len() < 1000 {
+        let line = ann.line();
+        if let Some(name) = line.strip_suffix(" joins\n") {
+            joined.insert(name[2..].to_string());
+        }
+    }
+    for (n, guest) in guests.into_iter().enumerate() {
+        if n % 2 == 0 {
+            reset(guest);
+        } else {
+            drop(guest);
+        }
+    }
+    while left.len() < 1000 {
+        let line = ann.line();
+        if let Some(name) = line.strip_suffix(" leaves\n") {
+            left.insert(name[2..].to_string());
+        }
+    }
+    assert_eq!((&joined, &left), (&names, &names));
+    ann.says("/who");
+    ann.hears("* here: ann");
+    server.end();
+}
+
+// ---- wrong arguments
+
+#[test]
+fn servers_say_what_is_wrong_with_their_arguments() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let file = file!();
+    for (args, code, expected) in [
+        (vec!["httpd", "--addr", &taken], 1, "(see --addr)"),
+        (
+            vec!["httpd", "--root", "/no/such"],
+            1,
+            "cannot serve /no/such: No such file",
+        ),
+        (vec!["httpd", "--root", file], 1, "Not a directory"),
+        (
+            vec!["httpd", "--max-connections", "0"],
+            2,
+            "--max-connections",
+        ),
+        (vec!["proxy"], 2, "--to <IP:PORT>"),
+        (
+            vec!["proxy", "--to", "x", "--listen", &taken],
+            2,
+            "--to <IP:PORT>",
+        ),
+        (
+            vec!["proxy", "--to", &taken, "--listen", &taken],
+            1,
+            "(see --listen)",
+        ),
+        (vec!["chat", "--addr", &taken], 1, "(see --addr)"),
+        (vec!["chat", "--timeout", "soon"], 2, "such as 500ms"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trapline"));
+        let output = command.arg("boot").args(&args).output().unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {err}");
+        assert!(err.contains(expected), "{args:?}: {err}");
+    }
+}
