@@ -35,7 +35,9 @@ use crate::{
     interrupt::Remote,
     os::Os,
     sched::{Cause, Ready, Runnable},
-    task::{self, Answer, IntoExit, Legacy, Place, State, Tasks, Yielded, fault, panic_message},
+    task::{
+        self, Answer, IntoExit, Legacy, Place, State, Tasks, Then, Yielded, fault, panic_message,
+    },
     time::Timers,
     trace,
     world::World,
@@ -181,7 +183,7 @@ impl Kernel {
 
     /// A line per task, zombies included, by tid.
     pub fn tasks(&self) -> impl Iterator<Item = TaskInfo> {
-        self.tasks.iter().map(task::Task::info)
+        self.tasks.infos()
     }
 
     /// The time since boot.
@@ -351,7 +353,7 @@ impl Kernel {
     }
 
     /// Marks the caller as blocked, in the queue where a handler has put it.
-    fn block(&mut self, me: Runnable, place: Place, then: Answer) -> Outcome {
+    fn block(&mut self, me: Runnable, place: Place, then: Then) -> Outcome {
         let since = self.clock;
         self.log.emit(&mut *self.world, me.tid, || Fact::Blocked {
             on: place.into(),
@@ -363,14 +365,19 @@ impl Kernel {
     /// Makes a blocked task ready, once it has left the queue where it waited. It is answered what
     /// was agreed when it blocked, unless there is another `answer`.
     fn wake(&mut self, task: Runnable, by: Wake, answer: Option<Answer>) {
-        let answer = answer.unwrap_or_else(|| match &mut self.tasks[task].state {
-            State::Blocked { then, .. } => std::mem::replace(then, Reply::Done.into()),
-            _ => unreachable!("only a blocked task is in a queue of waiters"),
+        let State::Blocked { place, then, .. } = self.tasks[task].state else {
+            unreachable!("only a blocked task is in a queue of waiters")
+        };
+        let answer = answer.unwrap_or_else(|| match (then, place) {
+            (Then::Recv(room), Place::Device(device, _)) => Answer::Recv { device, room },
+            (Then::Accept, Place::Device(device, _)) => Answer::Accept { device },
+            (Then::Again, _) => Reply::Again.into(),
+            _ => Reply::Done.into(),
         });
         self.log
             .emit(&mut *self.world, task.tid, || Fact::Woken { by });
         self.tell_answer(task.tid, &answer);
-        self.tasks[task].state = State::Ready(answer);
+        self.tasks[task].change(State::Ready(answer));
         self.ready.push(task, Cause::Woken);
     }
 
@@ -471,7 +478,7 @@ impl Kernel {
             .emit(&mut *self.world, me.tid, || Fact::Exited { exit: &exit });
         let answered = waiters.as_ref().is_some_and(|waiters| !waiters.is_empty());
         for waiter in waiters.into_iter().flat_map(|waiters| *waiters) {
-            self.wake(waiter, Wake::Exit(me.tid), Some(Answer::Exit(exit.clone())));
+            self.wake(waiter, Wake::Exit(me.tid), Some(exit.clone().into()));
         }
         while let Some(child) = self.tasks.release_child(me) {
             let orphan = &mut self.tasks[child];
@@ -518,7 +525,9 @@ impl Kernel {
         match *answer {
             Answer::Opened(device, _) => drop(self.close(device)),
             Answer::Message(queue, message) => self.give_back(queue, message),
-            Answer::HandedBack(queue, message, _) => self.discard(queue, message),
+            Answer::Full(queue, message) | Answer::Refused(queue, message) => {
+                self.discard(queue, message);
+            }
             Answer::Reply(Reply::Queue(queue)) => drop(self.queues.remove(queue)),
             Answer::Reply(_) | Answer::Exit(_) | Answer::Tasks(_) | Answer::Io(_) => {}
             Answer::Recv { .. } | Answer::Accept { .. } | Answer::Timeout(_) => {}

@@ -12,9 +12,9 @@
 
 use std::{
     any::Any,
-    collections::BTreeMap,
     io,
     net::SocketAddr,
+    num::NonZeroU32,
     ops::{Index, IndexMut},
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
@@ -91,10 +91,13 @@ pub(crate) fn program<T: IntoExit>(
     body: impl AsyncFnOnce(&mut Os) -> T + 'static,
 ) -> Program {
     let frame = Rc::clone(frame);
-    Box::pin(Gen::new(move |co: Co<SystemCall, Reply>| async move {
+    Box::pin(Gen::new(move |co: Co<SystemCall, Reply>| {
+        // Made here, the async block has room for it once, and not for its parts as well.
         let mut os = Os::new(co, frame);
-        let exit = body(&mut os).await.into_exit();
-        os.frame().put(Payload::Exit(exit));
+        async move {
+            let exit = body(&mut os).await.into_exit();
+            os.frame().put(Payload::Exit(exit));
+        }
     }))
 }
 
@@ -123,7 +126,7 @@ pub(crate) enum State {
     Blocked {
         place: Place,
         since: Nanos,
-        then: Answer,
+        then: Then,
     },
     /// Ended, and waiting to be asked about it.
     Zombie(Exit),
@@ -149,18 +152,32 @@ impl From<Place> for On {
     }
 }
 
-/// What a task will be resumed with.
+/// What a blocked task is to be answered once it is woken, if nothing else comes of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Then {
+    Done,
+    Again,
+    /// To read off the device what has come, up to so many bytes.
+    Recv(u32),
+    /// To take a connection off the device.
+    Accept,
+}
+
+/// What a task will be resumed with. Kept small, since every task has room for one.
 #[derive(Debug)]
 pub(crate) enum Answer {
     Reply(Reply),
-    Exit(Exit),
-    Tasks(Vec<TaskInfo>),
-    Opened(DeviceId, Option<SocketAddr>),
+    /// `None` is the exit that needs no words: done.
+    Exit(Option<Box<Exit>>),
+    Tasks(Box<[TaskInfo]>),
+    Opened(DeviceId, Option<Box<SocketAddr>>),
     Io(io::Error),
     /// A message that was matched with the task.
     Message(QueueId, u64),
-    /// A message that was not put: it is the caller's again, with this reply.
-    HandedBack(QueueId, u64, Reply),
+    /// A message that was not put, since there is no room: it is the caller's again.
+    Full(QueueId, u64),
+    /// A message that was not put, since the queue is closed: it is the caller's again.
+    Refused(QueueId, u64),
     /// A timeout, to be started when its turn comes, so that it cannot come before its body has
     /// begun.
     Timeout(Timer),
@@ -168,7 +185,7 @@ pub(crate) enum Answer {
     /// takes no bytes with it.
     Recv {
         device: DeviceId,
-        room: usize,
+        room: u32,
     },
     /// To be taken off the listener when its turn comes.
     Accept {
@@ -181,18 +198,30 @@ impl Answer {
     pub(crate) fn known(&self) -> Option<(Reply, Detail<'_>)> {
         Some(match self {
             Self::Reply(reply) => (*reply, Detail::None),
-            Self::Exit(exit) => (Reply::Exit, Detail::Exit(exit)),
+            Self::Exit(exit) => (
+                Reply::Exit,
+                Detail::Exit(exit.as_deref().unwrap_or(&Exit::Done)),
+            ),
             Self::Tasks(tasks) => (Reply::Tasks, Detail::Count(tasks.len())),
             Self::Opened(device, addr) => (
                 Reply::Device(*device),
-                addr.map_or(Detail::None, Detail::Addr),
+                addr.as_deref()
+                    .map_or(Detail::None, |addr| Detail::Addr(*addr)),
             ),
             Self::Io(error) => (Reply::Io, Detail::Io(error)),
-            Self::Message(_, number) => (Reply::Message(*number), Detail::None),
-            Self::HandedBack(_, _, reply) => (*reply, Detail::None),
+            Self::Message(_, number) | Self::Refused(_, number) => {
+                (Reply::Message(*number), Detail::None)
+            }
+            Self::Full(_, number) => (Reply::Full(*number), Detail::None),
             Self::Timeout((_, number)) => (Reply::Timeout(*number), Detail::None),
             Self::Recv { .. } | Self::Accept { .. } => return None,
         })
+    }
+}
+
+impl From<Exit> for Answer {
+    fn from(exit: Exit) -> Self {
+        Self::Exit((exit != Exit::Done).then(|| Box::new(exit)))
     }
 }
 
@@ -225,14 +254,30 @@ struct Links {
     previous: Option<Slot>,
 }
 
-/// A task's place in the table.
-pub(crate) type Slot = u32;
+/// A task's place in the table, counted from 1: so the lack of one takes no room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Slot(NonZeroU32);
+
+impl Slot {
+    /// A place that no task has.
+    pub(crate) const LAST: Self = Self(NonZeroU32::MAX);
+
+    fn new(index: usize) -> Self {
+        let number = u32::try_from(index + 1).ok().and_then(NonZeroU32::new);
+        Self(number.expect("a kernel has fewer tasks than there are slots"))
+    }
+
+    #[inline(always)]
+    fn index(self) -> usize {
+        self.0.get() as usize - 1
+    }
+}
 
 pub(crate) struct Task {
     pub(crate) tid: Tid,
     pub(crate) name: Rc<str>,
     /// The parent while it lives.
-    pub(crate) parent: Option<Runnable>,
+    parent: Option<Slot>,
     pub(crate) legacy: Legacy,
     /// `None` once it has ended.
     pub(crate) program: Option<Program>,
@@ -270,6 +315,10 @@ impl Task {
         std::mem::forget(std::mem::replace(&mut self.state, state));
     }
 
+    pub(crate) fn has_parent(&self) -> bool {
+        self.parent.is_some()
+    }
+
     pub(crate) fn is_live(&self) -> bool {
         self.program.is_some()
     }
@@ -299,7 +348,7 @@ impl Task {
         })
     }
 
-    pub(crate) fn info(&self) -> TaskInfo {
+    fn info(&self, parent: Tid) -> TaskInfo {
         let state = match &self.state {
             State::Ready(_) => TaskState::Ready,
             State::Running => TaskState::Running,
@@ -312,7 +361,7 @@ impl Task {
         TaskInfo {
             tid: self.tid,
             name: self.name.to_string(),
-            parent: self.parent.map_or(Tid::KERNEL, |parent| parent.tid),
+            parent,
             state,
             traps: self.traps,
         }
@@ -324,7 +373,7 @@ impl Task {
 #[derive(Default)]
 pub(crate) struct Tasks {
     slots: Slab<Task>,
-    by_tid: BTreeMap<Tid, Slot>,
+    by_tid: ByTid,
     last: u64,
     /// How many have not ended.
     live: usize,
@@ -343,14 +392,15 @@ impl Tasks {
         self.last += 1;
         let tid = Tid::from(self.last);
         let next = parent.and_then(|parent| self[parent].links.first_child);
-        let slot = self.slots.insert(Task {
+        let slot = Slot::new(self.slots.vacant_key());
+        self.slots.insert(Task {
             tid,
-            name,
-            parent,
-            legacy,
             program: Some(program),
-            state: State::Ready(Reply::Done.into()),
             traps: 0,
+            state: State::Ready(Reply::Done.into()),
+            legacy,
+            name,
+            parent: parent.map(|parent| parent.slot),
             waiters: None,
             timeouts: None,
             links: Links {
@@ -358,17 +408,16 @@ impl Tasks {
                 next,
                 previous: None,
             },
-        }) as Slot;
-        let task = Runnable { tid, slot };
+        });
         if let Some(next) = next {
-            self.slots[next as usize].links.previous = Some(slot);
+            self.at(next).links.previous = Some(slot);
         }
         if let Some(parent) = parent {
             self[parent].links.first_child = Some(slot);
         }
-        self.by_tid.insert(tid, slot);
+        self.by_tid.push(tid, slot);
         self.live += 1;
-        task
+        Runnable { tid, slot }
     }
 
     /// The number of live tasks.
@@ -382,44 +431,51 @@ impl Tasks {
     }
 
     /// Whether a queue's entry still stands for a task, or that has ended meanwhile.
+    #[inline(always)]
     pub(crate) fn get_mut(&mut self, task: Runnable) -> Option<&mut Task> {
         self.slots
-            .get_mut(task.slot as usize)
+            .get_mut(task.slot.index())
             .filter(|found| found.tid == task.tid)
     }
 
     /// The task of that number, zombie or alive.
     pub(crate) fn find(&self, tid: Tid) -> Option<Runnable> {
-        self.by_tid.get(&tid).map(|&slot| Runnable { tid, slot })
+        self.by_tid.get(tid).map(|slot| Runnable { tid, slot })
     }
 
     /// The live tasks, the youngest first.
     pub(crate) fn youngest_first(&self) -> Vec<Runnable> {
-        let live = self
-            .by_tid
-            .iter()
-            .rev()
-            .filter(|&(_, &slot)| self.slots[slot as usize].program.is_some());
-        live.map(|(&tid, &slot)| Runnable { tid, slot }).collect()
+        let all = self.by_tid.iter().map(|(tid, slot)| Runnable { tid, slot });
+        all.rev().filter(|task| self[*task].is_live()).collect()
     }
 
     /// Every task, by tid.
-    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Task> {
-        self.by_tid.values().map(|&slot| &self.slots[slot as usize])
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Task> {
+        self.by_tid
+            .iter()
+            .map(|(_, slot)| &self.slots[slot.index()])
+    }
+
+    /// A line per task, by tid.
+    pub(crate) fn infos(&self) -> impl Iterator<Item = TaskInfo> {
+        self.iter().map(|task| {
+            let parent = task.parent.map(|parent| self.slots[parent.index()].tid);
+            task.info(parent.unwrap_or(Tid::KERNEL))
+        })
     }
 
     /// Forgets a task that has ended and answers it.
     pub(crate) fn remove(&mut self, task: Runnable) -> Task {
         self.unlink(task);
-        self.by_tid.remove(&task.tid);
-        self.slots.remove(task.slot as usize)
+        self.by_tid.remove(task.tid);
+        self.slots.remove(task.slot.index())
     }
 
     /// Takes the youngest child out of its family: an orphan from now on.
     pub(crate) fn release_child(&mut self, parent: Runnable) -> Option<Runnable> {
         let slot = self[parent].links.first_child?;
         let child = Runnable {
-            tid: self.slots[slot as usize].tid,
+            tid: self.at(slot).tid,
             slot,
         };
         self.unlink(child);
@@ -433,12 +489,54 @@ impl Tasks {
         };
         let (next, previous) = (this.links.next.take(), this.links.previous.take());
         if let Some(next) = next {
-            self.slots[next as usize].links.previous = previous;
+            self.at(next).links.previous = previous;
         }
         match previous {
-            Some(previous) => self.slots[previous as usize].links.next = next,
-            None => self[parent].links.first_child = next,
+            Some(previous) => self.at(previous).links.next = next,
+            None => self.at(parent).links.first_child = next,
         }
+    }
+
+    fn at(&mut self, slot: Slot) -> &mut Task {
+        &mut self.slots[slot.index()]
+    }
+}
+
+/// Slots by tid. Tids only rise, so that a list which is appended to stays in order; who is gone
+/// leaves a gap, and when half of it is gaps they are closed.
+#[derive(Default)]
+struct ByTid {
+    entries: Vec<(Tid, Option<Slot>)>,
+    gaps: usize,
+}
+
+impl ByTid {
+    fn push(&mut self, tid: Tid, slot: Slot) {
+        self.entries.push((tid, Some(slot)));
+    }
+
+    fn get(&self, tid: Tid) -> Option<Slot> {
+        let at = self
+            .entries
+            .binary_search_by_key(&tid, |entry| entry.0)
+            .ok()?;
+        self.entries[at].1
+    }
+
+    fn remove(&mut self, tid: Tid) {
+        if let Ok(at) = self.entries.binary_search_by_key(&tid, |entry| entry.0) {
+            self.gaps += usize::from(self.entries[at].1.take().is_some());
+        }
+        if self.gaps > 16 + self.entries.len() / 2 {
+            self.entries.retain(|entry| entry.1.is_some());
+            self.gaps = 0;
+        }
+    }
+
+    fn iter(&self) -> impl DoubleEndedIterator<Item = (Tid, Slot)> {
+        self.entries
+            .iter()
+            .filter_map(|(tid, slot)| slot.map(|slot| (*tid, slot)))
     }
 }
 
@@ -446,13 +544,13 @@ impl Index<Runnable> for Tasks {
     type Output = Task;
 
     fn index(&self, task: Runnable) -> &Task {
-        &self.slots[task.slot as usize]
+        &self.slots[task.slot.index()]
     }
 }
 
 impl IndexMut<Runnable> for Tasks {
     fn index_mut(&mut self, task: Runnable) -> &mut Task {
-        &mut self.slots[task.slot as usize]
+        &mut self.slots[task.slot.index()]
     }
 }
 

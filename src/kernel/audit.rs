@@ -34,7 +34,7 @@ impl Kernel {
                 State::Ready(_) => ready += 1,
                 State::Running => panic!("task {tid} runs, and it is nobody's turn"),
                 State::Zombie(_) => {
-                    assert!(task.parent.is_some(), "task {tid} is of no use to anybody");
+                    assert!(task.has_parent(), "task {tid} is of no use to anybody");
                 }
                 State::Blocked {
                     place: Place::Timer(timer),

@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, io, net::SocketAddr};
 
 use super::{Kernel, Outcome};
 use crate::{
-    abi::{DeviceId, Direction, Errno, Reply, Tid},
+    abi::{DeviceId, Direction, Errno, Exit, Reply, Tid},
     event::{Fact, Wake},
     frame::Payload,
     sched::Runnable,
-    task::{Answer, Place, State},
+    task::{Answer, Place, State, Then},
 };
 
 /// One reader and one writer may wait for a device at once.
@@ -111,7 +111,7 @@ impl Kernel {
         let answer = match result {
             Ok(addr) => {
                 self.devices.insert(id);
-                Answer::Opened(id, addr)
+                Answer::Opened(id, addr.map(Box::new))
             }
             Err(error) => Answer::Io(error),
         };
@@ -145,7 +145,7 @@ impl Kernel {
             return Outcome::Reply(Reply::Err(errno));
         }
         match self.world.ready(device, direction) {
-            Ok(false) => self.wait_for(me, device, direction, Reply::Done.into()),
+            Ok(false) => self.wait_for(me, device, direction, Then::Done),
             // What is wrong with it shows when it is used.
             Ok(true) | Err(_) => Outcome::Reply(Reply::Done),
         }
@@ -156,7 +156,7 @@ impl Kernel {
         me: Runnable,
         device: DeviceId,
         direction: Direction,
-        then: Answer,
+        then: Then,
     ) -> Outcome {
         self.devices.set(device, direction, me);
         self.block(me, Place::Device(device, direction), then)
@@ -180,7 +180,7 @@ impl Kernel {
             .send(device, &self.frame.buffer(self.frame.len.take()));
         match self.transferred(me.tid, device, Direction::Write, result) {
             Some(answer) => self.answer(me, answer),
-            None => self.wait_for(me, device, Direction::Write, Reply::Again.into()),
+            None => self.wait_for(me, device, Direction::Write, Then::Again),
         }
     }
 
@@ -213,9 +213,11 @@ impl Kernel {
         let State::Ready(answer) = state else {
             unreachable!("only a ready task has a turn")
         };
-        let (read, device) = match answer {
-            Answer::Recv { device, room } => (self.recv(me, device, room), device),
-            Answer::Accept { device } => (self.accept(me, device), device),
+        let (read, device, then) = match answer {
+            Answer::Recv { device, room } => {
+                (self.recv(me, device, room), device, Then::Recv(room))
+            }
+            Answer::Accept { device } => (self.accept(me, device), device, Then::Accept),
             Answer::Timeout(timer) => {
                 self.timers.start(timer, me);
                 return Some(Reply::Timeout(timer.1));
@@ -223,7 +225,7 @@ impl Kernel {
             known => return Some(self.hand_over(known)),
         };
         let Some(read) = read else {
-            let _ = self.wait_for(me, device, Direction::Read, answer);
+            let _ = self.wait_for(me, device, Direction::Read, then);
             return None;
         };
         self.tell_answer(me.tid, &read);
@@ -234,13 +236,18 @@ impl Kernel {
     fn hand_over(&self, answer: Answer) -> Reply {
         let (reply, payload) = match answer {
             Answer::Reply(reply) => return reply,
-            Answer::Message(_, number) => return Reply::Message(number),
-            Answer::HandedBack(_, _, reply) => return reply,
-            Answer::Exit(exit) => (Reply::Exit, Payload::Exit(exit)),
-            Answer::Tasks(tasks) => (Reply::Tasks, Payload::Tasks(tasks)),
+            Answer::Message(_, number) | Answer::Refused(_, number) => {
+                return Reply::Message(number);
+            }
+            Answer::Full(_, number) => return Reply::Full(number),
+            Answer::Exit(exit) => {
+                let exit = exit.map_or(Exit::Done, |exit| *exit);
+                (Reply::Exit, Payload::Exit(exit))
+            }
+            Answer::Tasks(tasks) => (Reply::Tasks, Payload::Tasks(tasks.into_vec())),
             Answer::Io(error) => (Reply::Io, Payload::Io(error)),
             Answer::Opened(device, None) => return Reply::Device(device),
-            Answer::Opened(device, Some(addr)) => (Reply::Device(device), Payload::Addr(addr)),
+            Answer::Opened(device, Some(addr)) => (Reply::Device(device), Payload::Addr(*addr)),
             Answer::Recv { .. } | Answer::Accept { .. } | Answer::Timeout(_) => {
                 unreachable!("what has to be done first is done by now")
             }
@@ -249,11 +256,13 @@ impl Kernel {
         reply
     }
 
-    fn recv(&mut self, me: Runnable, device: DeviceId, room: usize) -> Option<Answer> {
+    fn recv(&mut self, me: Runnable, device: DeviceId, room: u32) -> Option<Answer> {
         if let Err(errno) = self.devices.check(device, Direction::Read) {
             return Some(errno.into());
         }
-        let result = self.world.recv(device, self.frame.buffer(room).as_mut());
+        let result = self
+            .world
+            .recv(device, self.frame.buffer(room as usize).as_mut());
         self.transferred(me.tid, device, Direction::Read, result)
     }
 
@@ -270,7 +279,7 @@ impl Kernel {
         });
         let answer = self.transferred(me.tid, listener, Direction::Read, result)?;
         Some(if peer.is_some() {
-            Answer::Opened(id, peer)
+            Answer::Opened(id, peer.map(Box::new))
         } else {
             answer
         })

@@ -6,7 +6,7 @@ use crate::{
     event::{Detail, Fact, Wake},
     frame::Payload,
     sched::Runnable,
-    task::{Answer, Legacy, Place, State},
+    task::{Answer, Legacy, Place, State, Then},
     time::Timer,
 };
 
@@ -48,7 +48,7 @@ impl Kernel {
             SystemCall::Connected(device) => self.connected(me, device),
             SystemCall::Accept(device) => self.read_later(me, device, Answer::Accept { device }),
             SystemCall::Recv(device) => {
-                let room = self.frame.len.take();
+                let room = u32::try_from(self.frame.len.take()).unwrap_or(u32::MAX);
                 self.read_later(me, device, Answer::Recv { device, room })
             }
             SystemCall::Send(device) => self.send(me, device),
@@ -125,11 +125,11 @@ impl Kernel {
             Some(target) if target == me => Outcome::Reply(Reply::Err(Errno::WouldDeadlock)),
             Some(target) if self.tasks[target].is_live() => {
                 self.tasks[target].add_waiter(me);
-                self.block(me, Place::Exit(target), Reply::Done.into())
+                self.block(me, Place::Exit(target), Then::Done)
             }
             Some(zombie) => {
                 let exit = self.reap(zombie);
-                self.answer(me, Answer::Exit(exit))
+                self.answer(me, exit)
             }
         }
     }
@@ -165,7 +165,7 @@ impl Kernel {
             return Outcome::Reply(Reply::Done);
         }
         let place = Place::Timer(self.timers.arm(deadline, me));
-        self.block(me, place, Reply::Done.into())
+        self.block(me, place, Then::Done)
     }
 
     fn timeout(&mut self, me: Runnable, span: Nanos) -> Outcome {

@@ -13,7 +13,7 @@ use crate::{
     event::Wake,
     frame::{Gauge, Payload, Store},
     sched::Runnable,
-    task::{Answer, Place},
+    task::{Answer, Place, Then},
 };
 
 pub(super) struct MessageQueue {
@@ -202,7 +202,7 @@ impl Kernel {
             Reply::Full(message) => {
                 let full = self.queues.get_mut(queue).expect("a full queue exists");
                 full.putters.push_back((me, message));
-                self.block(me, Place::Queue(queue, End::Put), Reply::Done.into())
+                self.block(me, Place::Queue(queue, End::Put), Then::Done)
             }
             reply => self.answer_put(me, queue, reply),
         }
@@ -218,9 +218,8 @@ impl Kernel {
 
     fn answer_put(&mut self, me: Runnable, queue: QueueId, reply: Reply) -> Outcome {
         match reply {
-            Reply::Full(message) | Reply::Message(message) => {
-                self.answer(me, Answer::HandedBack(queue, message, reply))
-            }
+            Reply::Full(message) => self.answer(me, Answer::Full(queue, message)),
+            Reply::Message(message) => self.answer(me, Answer::Refused(queue, message)),
             done => Outcome::Reply(done),
         }
     }
@@ -268,7 +267,7 @@ impl Kernel {
             Outcome::Reply(Reply::Again) => {
                 let empty = self.queues.get_mut(queue).expect("an empty queue exists");
                 empty.getters.push_back(me);
-                self.block(me, Place::Queue(queue, End::Get), Reply::Done.into())
+                self.block(me, Place::Queue(queue, End::Get), Then::Done)
             }
             outcome => outcome,
         }
@@ -315,7 +314,7 @@ impl Kernel {
             self.wake(
                 putter,
                 Wake::Queue(queue),
-                Some(Answer::HandedBack(queue, message, Reply::Message(message))),
+                Some(Answer::Refused(queue, message)),
             );
         }
         true

@@ -28,6 +28,10 @@ impl Policy for Fifo {
             return Some(task);
         }
         self.pass.clear();
+        // After a crowd has left, its room is given back.
+        if self.pass.capacity() / 8 > self.next.capacity().max(128) {
+            self.pass.shrink_to(0);
+        }
         std::mem::swap(&mut self.pass, &mut self.next);
         self.taken = self.pass.len().min(1);
         self.pass.first().copied()

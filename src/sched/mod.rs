@@ -6,21 +6,24 @@ use std::fmt;
 
 pub use fifo::Fifo;
 
-use crate::abi::{Nanos, SystemCall, Tid};
+use crate::{
+    abi::{Nanos, SystemCall, Tid},
+    task::Slot,
+};
 
 /// A task on a queue: its number, and the slot in the task map where it is found without a look-up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Runnable {
     /// The task's number: what a policy may look at.
     pub tid: Tid,
-    pub(crate) slot: u32,
+    pub(crate) slot: Slot,
 }
 
 impl Runnable {
     /// No task at all: the host.
     pub(crate) const HOST: Self = Self {
         tid: Tid::KERNEL,
-        slot: u32::MAX,
+        slot: Slot::LAST,
     };
 }
 
