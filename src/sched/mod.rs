@@ -143,6 +143,20 @@ impl Ready {
         }
     }
 
+    pub(crate) fn is_plain(&self) -> bool {
+        self.turns.is_none()
+    }
+
+    #[inline(always)]
+    pub(crate) fn pop_plain(&mut self) -> Option<Runnable> {
+        self.plain.pop()
+    }
+
+    #[inline(always)]
+    pub(crate) fn push_plain(&mut self, task: Runnable) {
+        self.plain.push(task, Cause::Preempted);
+    }
+
     #[inline(always)]
     pub(crate) fn pop(&mut self) -> Option<Runnable> {
         match &mut self.turns {

@@ -683,7 +683,10 @@ fn s35_a_redirected_stdin_is_always_ready() {
                     n => text.extend_from_slice(&buf[..n]),
                 }
             }
-            assert!(text == std::fs::read("Cargo.toml")?, "not what the file says");
+            assert!(
+                text == std::fs::read("Cargo.toml")?,
+                "not what the file says"
+            );
             Ok::<(), io::Error>(())
         });
     });
