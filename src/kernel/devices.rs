@@ -1,6 +1,8 @@
 //! The open devices, and who waits for each of them.
 
-use std::{collections::BTreeMap, io, net::SocketAddr};
+use std::{io, net::SocketAddr};
+
+use rustc_hash::FxHashMap;
 
 use super::{Kernel, Outcome};
 use crate::{
@@ -14,7 +16,7 @@ use crate::{
 /// One reader and one writer may wait for a device at once.
 #[derive(Debug, Default)]
 pub(super) struct Devices {
-    open: BTreeMap<DeviceId, [Option<Runnable>; 2]>,
+    open: FxHashMap<DeviceId, [Option<Runnable>; 2]>,
     last: u64,
     waiting: usize,
 }

@@ -7,7 +7,6 @@
 //! the kernel and its programs all of this is level-triggered.
 
 use std::{
-    collections::BTreeMap,
     hash::{BuildHasher, RandomState},
     io::{self, Write},
     net::SocketAddr,
@@ -23,9 +22,10 @@ use rand_pcg::{
     Pcg64,
     rand_core::{Rng, SeedableRng},
 };
+use rustc_hash::FxHashMap;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{FileType, OFlags};
-use rustix::net::SendFlags;
+use rustix::net::{RecvFlags, SendFlags};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{World, pool::Pool};
@@ -34,15 +34,20 @@ use crate::abi::{DeviceId, Direction};
 /// How many connections the operating system keeps for a listener that is busy.
 const BACKLOG: i32 = 4096;
 
+/// The key under which the poller tells itself that it was notified.
+#[cfg(target_os = "linux")]
+const NOTIFIED: u64 = usize::MAX as u64;
+
 /// The real world. Its seed is the operating system's choice unless one is set.
-#[derive(Debug)]
 pub struct RealWorld {
     boot: Instant,
     seed: u64,
     random: Pcg64,
     poller: Arc<Poller>,
     events: Events,
-    sources: BTreeMap<DeviceId, Source>,
+    #[cfg(target_os = "linux")]
+    raw_events: Vec<rustix::event::epoll::Event>,
+    sources: FxHashMap<DeviceId, Source>,
     /// Streams that a short read has emptied, as far as one can tell. Where the end of the stream
     /// was reported together with the last bytes it is not reported again; so these are looked at
     /// once, all in one system call, before the next wait.
@@ -92,7 +97,9 @@ impl RealWorld {
             random: Pcg64::seed_from_u64(seed),
             poller: Arc::new(Poller::new()?),
             events: Events::new(),
-            sources: BTreeMap::new(),
+            #[cfg(target_os = "linux")]
+            raw_events: Vec::with_capacity(1024),
+            sources: FxHashMap::default(),
             unsure: Vec::new(),
             pool: Pool::default(),
         })
@@ -131,6 +138,37 @@ impl RealWorld {
         self.sources
             .get_mut(&id)
             .ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// Waits without a timer, or only looks: one system call, where the poller's own wait makes
+    /// five. Answers whether the poller was notified, which only its own wait can acknowledge.
+    #[cfg(target_os = "linux")]
+    fn wait_barely(
+        &mut self,
+        timeout: Option<Duration>,
+        ready: &mut Vec<(DeviceId, Direction)>,
+    ) -> io::Result<bool> {
+        use rustix::event::epoll::{self, EventFlags as Flags};
+        const WRONG: Flags = Flags::HUP.union(Flags::ERR);
+        let at_once = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let timeout = timeout.map(|_| &at_once);
+        self.raw_events.clear();
+        rustix::io::retry_on_intr(|| {
+            let room = rustix::buffer::spare_capacity(&mut self.raw_events);
+            epoll::wait(self.poller.as_fd(), room, timeout)
+        })?;
+        let mut notified = false;
+        for event in &self.raw_events {
+            let (key, flags) = (event.data.u64(), event.flags);
+            notified |= key == NOTIFIED;
+            let readable = flags.intersects(Flags::IN | Flags::PRI | WRONG);
+            let writable = flags.intersects(Flags::OUT | WRONG);
+            note(&mut self.sources, key.into(), readable, writable, ready);
+        }
+        Ok(notified)
     }
 
     /// Asks about the streams that may have more to say, and reports those that do.
@@ -188,28 +226,33 @@ impl World for RealWorld {
         ready: &mut Vec<(DeviceId, Direction)>,
     ) -> io::Result<()> {
         self.look_again(ready)?;
-        let timeout = match deadline {
+        #[cfg_attr(
+            not(target_os = "linux"),
+            expect(unused_mut, reason = "it is one wait there")
+        )]
+        let mut timeout = match deadline {
             _ if !ready.is_empty() => Some(Duration::ZERO),
             Some(deadline) => Some(deadline.saturating_sub(self.now())),
             None => None,
         };
+        #[cfg(target_os = "linux")]
+        if matches!(timeout, None | Some(Duration::ZERO)) {
+            if !self.wait_barely(timeout, ready)? {
+                return Ok(());
+            }
+            timeout = Some(Duration::ZERO);
+        }
         self.events.clear();
         self.poller.wait(&mut self.events, timeout)?;
         for event in self.events.iter() {
-            let id = DeviceId::from(event.key as u64);
-            let Some(source) = self.sources.get_mut(&id) else {
-                continue;
-            };
-            // Readers first: the end of a half-closed stream must be seen before we write to it.
-            for (direction, now) in [
-                (Direction::Read, event.readable),
-                (Direction::Write, event.writable),
-            ] {
-                if now {
-                    source.ready[direction as usize] = true;
-                    ready.push((id, direction));
-                }
-            }
+            let device = DeviceId::from(event.key as u64);
+            note(
+                &mut self.sources,
+                device,
+                event.readable,
+                event.writable,
+                ready,
+            );
         }
         Ok(())
     }
@@ -283,8 +326,13 @@ impl World for RealWorld {
 
     fn recv(&mut self, id: DeviceId, buf: &mut [u8]) -> io::Result<usize> {
         let source = self.source(id)?;
+        let stream = source.kind == Kind::Stream;
         let n = source.attempt(Direction::Read, |fd| {
-            Ok(rustix::io::read(fd.as_fd(), &mut *buf)?)
+            Ok(if stream {
+                rustix::net::recv(fd.as_fd(), &mut *buf, RecvFlags::empty())?.0
+            } else {
+                rustix::io::read(fd.as_fd(), &mut *buf)?
+            })
         })?;
         if source.kind == Kind::Stream && 0 < n && n < buf.len() {
             source.ready[READ] = false;
@@ -333,10 +381,40 @@ impl World for RealWorld {
     }
 }
 
+impl std::fmt::Debug for RealWorld {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RealWorld")
+            .field("seed", &self.seed)
+            .field("sources", &self.sources)
+            .field("pool", &self.pool)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Drop for RealWorld {
     fn drop(&mut self) {
         for source in self.sources.values() {
             source.deregister(&self.poller);
+        }
+    }
+}
+
+/// Remembers what the poller says of a device, and reports it. Readers first: the end of a
+/// half-closed stream must be seen before we write to it.
+fn note(
+    sources: &mut FxHashMap<DeviceId, Source>,
+    device: DeviceId,
+    readable: bool,
+    writable: bool,
+    ready: &mut Vec<(DeviceId, Direction)>,
+) {
+    let Some(source) = sources.get_mut(&device) else {
+        return;
+    };
+    for (direction, now) in [(Direction::Read, readable), (Direction::Write, writable)] {
+        if now {
+            source.ready[direction as usize] = true;
+            ready.push((device, direction));
         }
     }
 }
