@@ -40,6 +40,9 @@
 //! | `frame.rs` | what travels beside it |
 //! | `os.rs` | [`Os`], the task's side; the crate's only yield |
 //! | `device.rs`, `net.rs` | [`Device`], [`TcpListener`], [`TcpStream`] |
+//! | `queue.rs`, `promise.rs`, `sync.rs` | [`Queue`], and what stands on it: [`Promise`], [`sync`] |
+//! | `timeout.rs`, `callback.rs`, `blocking.rs` | [`Os::timeout`], [`Os::call_later`], [`Os::run_blocking`] |
+//! | `interrupt.rs` | how other threads reach a kernel: [`Remote`] |
 //! | `task.rs` | a task, its states, the task map |
 //! | `time.rs` | the timers |
 //! | `sched/` | who runs next: [`Policy`], [`Fifo`] |

@@ -239,7 +239,9 @@ fn the_commands_of_the_book_print_what_it_says() {
     let build = ["build", "--offline", "--quiet"];
     assert_eq!(out(cargo(&dir, &build)), "");
     let mut checked = 0;
-    for (page, blocks) in pages() {
+    let readme = fs::read_to_string(Path::new(HERE).join("README.md")).expect("there is one");
+    let readme = ("README".to_string(), blocks(&readme));
+    for (page, blocks) in pages().into_iter().chain([readme]) {
         for block in blocks.iter().filter(|block| block.kind == "console") {
             let place = format!("{page}:{}", block.line);
             for step in format!("\n{}", block.text).split("\n$ ").skip(1) {
