@@ -56,6 +56,10 @@
 //! A panic ends its own task, as [`Exit::Faulted`]; so the crate must be built with
 //! `panic = "unwind"`, the default. Nobody can contain a destructor that panics while its task is
 //! already unwinding from another panic: Rust ends the process then.
+//!
+//! Nor can a task await a future that is pending and is no trap, such as one of another runtime: it
+//! ends as `Faulted`, with a message that says so. The panic hook hears of that as a panic inside
+//! the generator crate; the command line keeps it from showing.
 
 #[cfg(not(unix))]
 compile_error!("trapline's devices are Unix descriptors: it builds on Unix systems only");

@@ -387,8 +387,8 @@ impl Os {
     }
 }
 
-/// Leaves word that a panic unwinds through the program. To look whether it has yielded after each
-/// poll instead would cost a layer, and that a third of the price of a trap.
+// Leaves word that a panic unwinds through the program. To look whether it has yielded after each
+// poll instead would cost a layer, and that a third of the price of a trap.
 impl Drop for Os {
     fn drop(&mut self) {
         self.frame.unwound.set(std::thread::panicking());

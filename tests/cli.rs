@@ -331,8 +331,9 @@ fn a_failed_task_is_exit_code_1() {
         )) && err.ends_with("(see --addr)\n"),
         "{err}"
     );
-    let (code, _, err) = run(&[["boot", "-q"].as_slice(), &args[1..]].concat());
-    assert_eq!((code, &*err), (1, ""));
+    // Why it failed is said all the same.
+    let quiet = run(&[["boot", "-q"].as_slice(), &args[1..]].concat());
+    assert_eq!(quiet, (1, String::new(), err));
 }
 
 #[test]
@@ -952,4 +953,11 @@ fn programs_log_through_tracing_too() {
     assert_eq!((&own["tid"], &own["comm"]), (&1.into(), &"http-get".into()));
     assert!(own["at"].is_f64(), "{own}");
     server.join().unwrap();
+}
+
+#[test]
+fn a_quantum_of_no_ticks_is_a_wrong_command_line() {
+    let (code, _, err) = run(&["boot", "--quantum", "0", "parts"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("a whole number from 1 to"), "{err}");
 }

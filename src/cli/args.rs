@@ -1,6 +1,6 @@
 //! The commands and options, and what is said about wrong ones.
 
-use std::{ffi::OsString, str::FromStr, time::Duration};
+use std::{ffi::OsString, num::NonZeroU32, str::FromStr, time::Duration};
 
 use clap::{
     ArgAction, ArgMatches, Args, ColorChoice, Command, CommandFactory, FromArgMatches, Parser,
@@ -27,7 +27,7 @@ pub(super) struct Tone {
     /// When to use colours; NO_COLOR is heard too
     #[arg(long, value_name = "WHEN")]
     pub(super) color: Option<ColorChoice>,
-    /// Say less: no warnings, no seed
+    /// Say less: no seed, and no warnings but of tasks that failed
     #[arg(long, short, conflicts_with = "verbose")]
     pub(super) quiet: bool,
     /// Say more: what programs log as info; twice, debug as well
@@ -105,9 +105,9 @@ pub(super) struct Boot {
     pub(super) max_time: Option<Duration>,
 
     /// How many ticks a turn may have
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u32>, default_value = "1",
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<NonZeroU32>, default_value = "1",
         help_heading = "Scheduling")]
-    pub(super) quantum: u32,
+    pub(super) quantum: NonZeroU32,
     /// Who runs next: first in, first out
     #[arg(
         long,
@@ -160,7 +160,7 @@ pub(super) fn command(name: &str, programs: &[Entry]) -> Command {
                      Examples:\n  \
                      {name} boot {first}\n  \
                      {name} boot --virtual --seed 7 --summary {first}\n  \
-                     {name} boot --with \"{last} ARGS\" {first}\n  \
+                     {name} boot --with {last} {first}\n  \
                      {name} boot --trace --log-format json {first} 2>&1 >/dev/null | jq 'select(.tid==1)'"
                 ))
         })
@@ -310,6 +310,7 @@ fn whole<T: FromStr>(text: &str) -> Result<T, String> {
         4 => u64::from(u32::MAX),
         _ => u64::MAX,
     };
+    let least = u8::from("0".parse::<T>().is_err());
     text.parse()
-        .map_err(|_| format!("it takes a whole number from 0 to {largest}"))
+        .map_err(|_| format!("it takes a whole number from {least} to {largest}"))
 }

@@ -40,9 +40,20 @@ pub(super) fn boot(
     let log = Log::new(tone, options);
     log::install(log, options)
         .map_err(|error| clap::Error::raw(ErrorKind::InvalidValue, error + "\n"))?;
-    if log.is_json() {
-        panic::set_hook(Box::new(move |panic| log.error(&panic.to_string())));
-    }
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        let file = panic.location().map_or("", panic::Location::file);
+        // A generator's own panic says that a task awaited what is no trap; the kernel says it in
+        // plain words.
+        if file.contains("genawaiter") {
+            return;
+        }
+        if log.is_json() {
+            log.error(&panic.to_string());
+        } else {
+            hook(panic);
+        }
+    }));
     let summary = Rc::new(RefCell::new(Summary::default()));
     let mut kernel = match kernel(options, &summary) {
         Ok(kernel) => kernel,
@@ -80,7 +91,7 @@ pub(super) fn boot(
 
 fn kernel(options: &Boot, summary: &Rc<RefCell<Summary>>) -> Result<Kernel, Error> {
     let seed = options.seed.unwrap_or_else(random_seed);
-    let mut builder = Kernel::builder().seed(seed).quantum(options.quantum);
+    let mut builder = Kernel::builder().seed(seed).quantum(options.quantum.get());
     if options.simulated {
         builder = builder.world(Simulated(SimWorld::new(seed)));
     }

@@ -122,7 +122,8 @@ fn json(line: &Map<String, Value>) -> String {
 /// Shows `tracing` events from now on, as far as the options and `RUST_LOG` want them.
 pub(super) fn install(log: Log, options: &Boot) -> Result<(), String> {
     let level = match (log.quiet, log.verbose) {
-        (true, _) => "error",
+        // Why a run failed is no news to be kept quiet.
+        (true, _) => "error,trapline::kernel=warn",
         (_, 0) => "warn",
         (_, 1) => "info",
         _ => "debug",
@@ -255,7 +256,7 @@ impl Lines {
         ];
         let at = Nanos::from(Duration::from_secs_f64(at));
         let tid = line.get("tid").and_then(Value::as_u64).unwrap_or(0);
-        let name = field(line, "comm").replace(char::is_control, "?");
+        let name = field(line, "comm");
         let dim = self.log.style(Style::new().dimmed());
         let color = COLORS[(tid % COLORS.len() as u64) as usize].on_default();
         let color = self.log.style(color);
@@ -272,9 +273,24 @@ fn aligned(message: &str, reply: &str) -> String {
     }
 }
 
+/// Text that a terminal shows as it is, on one line.
+fn clean(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                clean.extend(letter.escape_unicode());
+            }
+            control if control.is_control() => clean.extend(control.escape_debug()),
+            letter => clean.push(letter),
+        }
+    }
+    clean
+}
+
 fn field(line: &Map<String, Value>, name: &str) -> String {
     match line.get(name) {
-        Some(Value::String(text)) => text.clone(),
+        Some(Value::String(text)) => clean(text),
         Some(other) => other.to_string(),
         None => String::new(),
     }
