@@ -214,9 +214,11 @@ pub enum SystemCall {
     /// [`Os::run_blocking`](crate::Os::run_blocking): hands the work over. Answers
     /// [`Reply::Done`].
     Submit,
-    /// [`Queue::bounded`](crate::Queue::bounded), with its capacity. Answers [`Reply::Queue`].
+    /// [`Queue::bounded`](crate::Queue::bounded), with its capacity. Answers [`Reply::Queue`]
+    /// or [`Reply::Err`].
     NewQueue(u64),
-    /// [`Queue::put`](crate::Queue::put). Answers [`Reply::Done`] or [`Reply::Err`].
+    /// [`Queue::put`](crate::Queue::put). Answers [`Reply::Done`], or [`Reply::Message`] if it is
+    /// closed.
     Put(QueueId),
     /// [`Queue::get`](crate::Queue::get). Answers [`Reply::Message`] or [`Reply::Err`].
     Get(QueueId),

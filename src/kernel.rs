@@ -329,6 +329,8 @@ impl Kernel {
         if let Err(panic) = yielded {
             // It may have begun a trap that it did not come to make.
             contain(|| drop(self.frame.take()));
+            self.frame.message.take();
+            self.frame.len.take();
             self.frame.put(Payload::Exit(fault(&self.frame, panic)));
         }
         if !self.frame.has_mail() || self.take_mail(me) {
@@ -451,7 +453,7 @@ impl Kernel {
         legacy: Legacy,
     ) -> Result<Tid, Errno> {
         if self.tasks.live() >= self.limits.tasks {
-            self.drop_program(Some(program));
+            self.drop_apart(Some(program));
             return Err(Errno::TooManyTasks);
         }
         let task = self.tasks.insert(name, program, parent, legacy);
@@ -570,8 +572,19 @@ impl Kernel {
     /// Drops a program. Locks that it held learn that nobody will release them.
     fn drop_program(&mut self, program: Option<task::Program>) {
         let outer = self.frame.killing.replace(true);
-        contain(|| drop(program));
+        self.drop_apart(program);
         self.frame.killing.set(outer);
+    }
+
+    /// Drops a program whose destructors may begin traps of their own: the frame is kept from them.
+    fn drop_apart(&mut self, program: Option<task::Program>) {
+        let frame = Rc::clone(&self.frame);
+        let (payload, message, len) = (frame.take(), frame.message.take(), frame.len.take());
+        contain(|| drop(program));
+        contain(|| drop(frame.take()));
+        frame.put_back(payload);
+        frame.message.set(message);
+        frame.len.set(len);
     }
 
     // ---- the world
@@ -591,12 +604,12 @@ impl Kernel {
         }
         let expected = self.remote.expected();
         if let Some(interrupts) = self.remote.take() {
+            for queue in interrupts.rung {
+                self.close_queue(queue);
+            }
             if interrupts.shutdown {
                 self.end_all();
                 return Ok(());
-            }
-            for queue in interrupts.rung {
-                self.close_queue(queue);
             }
         }
         let waits = self.is_idle();

@@ -1,6 +1,6 @@
 //! The task's side: [`Os`], the handle through which a program makes its system calls.
 //!
-//! Uses the ABI and the frame. With `task.rs` the only file that knows what generators are made of.
+//! Uses the ABI and the frame. The only file that yields; `task.rs` makes the generators.
 
 use std::{
     cell::Cell,
@@ -92,6 +92,8 @@ impl Os {
         let prepare = move |frame: &Frame| {
             // An answer that nobody took must not pass for this call's argument.
             frame.take();
+            frame.message.take();
+            frame.len.take();
             call
         };
         self.call(prepare, |reply, _| reply)

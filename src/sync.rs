@@ -317,14 +317,14 @@ impl Round {
 #[derive(Clone, Debug)]
 pub struct Condition {
     /// Without room: a message passes only to a task that waits.
-    signals: Queue<()>,
+    signals: Rc<RefCell<Queue<()>>>,
 }
 
 impl Condition {
     /// Makes a condition. Never blocks.
     pub async fn new(os: &mut Os) -> Self {
         Self {
-            signals: Queue::bounded(os, 0).await,
+            signals: Rc::new(RefCell::new(Queue::bounded(os, 0).await)),
         }
     }
 
@@ -340,18 +340,23 @@ impl Condition {
         let mutex = guard.mutex();
         // The lock is free from the next trap on, which is the one that waits.
         drop(guard);
-        let _ = self.signals.get(os).await;
+        let signals = self.signals.borrow().clone();
+        let _ = signals.get(os).await;
         mutex.lock(os).await
     }
 
     /// Wakes the task that has waited longest, if there is one. Never blocks.
     pub async fn notify_one(&self, os: &mut Os) -> bool {
-        self.signals.try_put(os, ()).await.is_ok()
+        let signals = self.signals.borrow().clone();
+        signals.try_put(os, ()).await.is_ok()
     }
 
     /// Wakes every task that waits. Never blocks.
     pub async fn notify_all(&self, os: &mut Os) {
-        while self.notify_one(os).await {}
+        // Who waits again before this is done waits for the next signal.
+        let next = Queue::bounded(os, 0).await;
+        let all = self.signals.replace(next);
+        all.close(os).await;
     }
 }
 
@@ -422,13 +427,16 @@ impl Group {
 
     /// Starts a task in the group, as [`Os::spawn`] does.
     ///
-    /// *Errors:* [`Errno::TooManyTasks`].
+    /// *Errors:* [`Errno::TooManyTasks`]; [`Errno::Invalid`] in another kernel than its own.
     pub async fn spawn<T: IntoExit>(
         &mut self,
         os: &mut Os,
         name: impl AsRef<str>,
         program: impl AsyncFnOnce(&mut Os) -> T + 'static,
     ) -> Result<Tid, Errno> {
+        if !Rc::ptr_eq(&self.frame, os.frame()) {
+            return Err(Errno::Invalid);
+        }
         self.joined += 1;
         let member = self.joined;
         let ending = Ending {

@@ -1,6 +1,6 @@
 //! A task: its program, its state and its family, and the table that holds them all.
 //!
-//! Uses the ABI, the frame and `Os`. The life of a task, with who moves it on:
+//! Uses the ABI, the frame, `Os`, and the names of events, queues and timers. The life of a task, with who moves it on:
 //!
 //! ```text
 //!  insert ──> Ready ──turn──> Running ──reply──> Ready

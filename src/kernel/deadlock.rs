@@ -1,6 +1,9 @@
 //! Who waits for whom when nothing can go on.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use crate::abi::{On, TaskInfo, TaskState, Tid};
 
@@ -26,16 +29,22 @@ impl Deadlock {
             .collect();
         let waits: BTreeMap<Tid, Tid> = blocked.iter().filter_map(edge).collect();
         let cycles = cycles(&waits);
-        let on_cycle = |tid| cycles.iter().flatten().any(|other| *other == tid);
+        let on_cycle: BTreeSet<Tid> = cycles.iter().flatten().copied().collect();
+        // Who is known to wait for no cycle: no need to go that way again.
+        let mut open = BTreeSet::new();
         let mut tails = Vec::new();
-        for &start in waits.keys().filter(|&&tid| !on_cycle(tid)) {
+        for &start in waits.keys().filter(|tid| !on_cycle.contains(tid)) {
             let mut way = vec![start];
-            while let Some(&next) = waits.get(way.last().expect("a way begins with a task")) {
+            let mut last = start;
+            while !on_cycle.contains(&last) && !open.contains(&last) {
+                let Some(&next) = waits.get(&last) else { break };
                 way.push(next);
-                if on_cycle(next) {
-                    tails.push(way);
-                    break;
-                }
+                last = next;
+            }
+            if on_cycle.contains(&last) {
+                tails.push(way);
+            } else {
+                open.extend(way);
             }
         }
         Self {

@@ -64,6 +64,8 @@ struct Source {
     watched: bool,
     /// Whether an attempt may succeed. Indexed by [`Direction`].
     ready: [bool; 2],
+    /// Whether it is on the list of streams to be looked at again.
+    unsure: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -129,6 +131,7 @@ impl RealWorld {
                 kind,
                 watched,
                 ready: [true; 2],
+                unsure: false,
             },
         );
         Ok(())
@@ -174,8 +177,12 @@ impl RealWorld {
     /// Asks about the streams that may have more to say, and reports those that do.
     fn look_again(&mut self, ready: &mut Vec<(DeviceId, Direction)>) -> io::Result<()> {
         let sources = &mut self.sources;
-        self.unsure
-            .retain(|id| sources.get(id).is_some_and(|source| !source.ready[READ]));
+        self.unsure.retain(|id| {
+            sources.get_mut(id).is_some_and(|source| {
+                source.unsure = !source.ready[READ];
+                source.unsure
+            })
+        });
         if self.unsure.is_empty() {
             return Ok(());
         }
@@ -187,7 +194,11 @@ impl RealWorld {
         poll_now(&mut asked)?;
         let readable: Vec<bool> = asked.iter().map(|fd| !fd.revents().is_empty()).collect();
         for (id, readable) in self.unsure.drain(..).zip(readable) {
-            if readable && let Some(source) = sources.get_mut(&id) {
+            let Some(source) = sources.get_mut(&id) else {
+                continue;
+            };
+            source.unsure = false;
+            if readable {
                 source.ready[READ] = true;
                 ready.push((id, Direction::Read));
             }
@@ -336,7 +347,9 @@ impl World for RealWorld {
         })?;
         if source.kind == Kind::Stream && 0 < n && n < buf.len() {
             source.ready[READ] = false;
-            self.unsure.push(id);
+            if !std::mem::replace(&mut source.unsure, true) {
+                self.unsure.push(id);
+            }
         }
         Ok(n)
     }

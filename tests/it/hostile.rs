@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 
-use trapline::{Builder, Error, Event, Exit, Fact, Kernel, Limit, Os, Tid};
+use trapline::{Builder, Error, Event, Exit, Fact, Kernel, Limit, Os, SystemCall, Tid};
 
 use crate::support::*;
 
@@ -213,4 +213,33 @@ fn two_calls_at_once_by_trickery_end_the_trickster_at_worst() {
         })
         .unwrap();
     assert_eq!(kernel.run().unwrap().exits()[&other], Exit::Done);
+}
+
+/// A destructor that begins a trap of its own, which is never made.
+struct Bye<'a>(&'a mut Os);
+
+impl Drop for Bye<'_> {
+    fn drop(&mut self) {
+        let mut call = std::pin::pin!(self.0.trap(SystemCall::GetTid));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(call.as_mut().poll(&mut context).is_pending());
+    }
+}
+
+#[test]
+fn s17_a_destructor_that_begins_a_trap_does_not_touch_the_one_under_way() {
+    let mut kernel = Kernel::simulated(0);
+    kernel
+        .spawn("owner", async |os: &mut Os| {
+            let mut group = trapline::sync::Group::new(os).await;
+            let member = group.spawn(os, "member", async |os: &mut Os| {
+                let bye = Bye(os);
+                bye.0.sleep(Duration::from_secs(1)).await;
+            });
+            member.await.unwrap();
+            os.yield_now().await;
+        })
+        .unwrap();
+    let report = kernel.run().unwrap();
+    assert_eq!(report.exits()[&1.into()], Exit::Done);
 }

@@ -790,3 +790,30 @@ fn a_next_that_times_out_loses_no_member() {
         });
     }
 }
+
+#[test]
+fn a_condition_that_is_never_met_does_not_hold_up_who_signals_it() {
+    let mut kernel = Kernel::simulated(0);
+    kernel
+        .spawn("main", async |os: &mut Os| {
+            let mutex = Mutex::new(os, ()).await;
+            let condition = Condition::new(os).await;
+            for _ in 0..3 {
+                let (mutex, condition) = (mutex.clone(), condition.clone());
+                let waiter = os.spawn_detached("waiter", async move |os: &mut Os| {
+                    let mut guard = mutex.lock(os).await.unwrap();
+                    loop {
+                        guard = condition.wait(os, guard).await.unwrap();
+                    }
+                });
+                waiter.await.unwrap();
+            }
+            for _ in 0..10 {
+                os.yield_now().await;
+            }
+            condition.notify_all(os).await;
+            os.shutdown().await
+        })
+        .unwrap();
+    assert!(kernel.run().unwrap().ticks < 100);
+}
