@@ -175,6 +175,7 @@ impl fmt::Display for End {
 /// Each has a stub on [`Os`](crate::Os), whose documentation is the manual of that call. Arguments
 /// that are not part of the variant (a program, an address, bytes) travel in the kernel's frame,
 /// where only the stub can put them: made without its stub, such a call answers [`Errno::Invalid`].
+/// `Recv` and `Send` have room for no bytes then, and move none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
 #[non_exhaustive]
