@@ -1,9 +1,10 @@
 //! Recordings: what is written can be read, whatever it is and whatever became of the file.
 
+mod anything;
+
 use std::{
     fs,
     io::{self, Cursor},
-    net::SocketAddr,
     path::PathBuf,
     sync::LazyLock,
     time::Duration,
@@ -11,11 +12,11 @@ use std::{
 
 use proptest::{
     prelude::*,
-    sample::{Index, select},
+    sample::Index,
 };
 use trapline::{
-    Detail, DeviceId, Direction, End, Errno, Event, Exit, Fact, Kernel, Nanos, On, Queue, QueueId,
-    Reply, SimWorld, SystemCall, Tid, Tracer, Wake,
+    Detail, Event, Fact, Kernel,
+    Reply, SimWorld, Tid, Tracer,
     record::{Error, Header, OwnedEvent, Recorder, Recording},
 };
 
@@ -198,6 +199,161 @@ fn nothing_is_recorded_after_the_tape_was_closed() {
     assert_eq!(read_well(bytes).0.len(), 2);
 }
 
+// ---- the last so many
+
+/// A run of which the last so many events are recorded: its log, what could be read, and how many
+/// are missing.
+fn ring(
+    test: &str,
+    size: usize,
+    program: impl AsyncFnOnce(&mut trapline::Os) + 'static,
+) -> (Vec<String>, Vec<OwnedEvent>, u64) {
+    let file = Scratch::new(test);
+    let recorder = Recorder::last(size, &file.0, &Header::default()).unwrap();
+    let log = recorded(recorder, program).lines();
+    let (events, missing) = read_well(file.bytes());
+    assert_eq!(
+        events.len() as u64 + missing,
+        log.len() as u64,
+        "nothing twice"
+    );
+    (log, events, missing)
+}
+
+#[test]
+fn a_ring_keeps_the_last_events_and_who_they_are_about() {
+    for size in [0, 1, 7, 500, 1_000_000] {
+        let program = async |os: &mut trapline::Os| chaos(os).await.unwrap();
+        let (log, events, missing) = ring("ring", size, program);
+        let all = lines(&events);
+        let last = size.min(log.len());
+        assert_eq!(all[all.len() - last..], log[log.len() - last..], "{size}");
+        assert_eq!(missing == 0, size >= log.len());
+        for event in &events {
+            let spawned = |other: &OwnedEvent| {
+                other.tid == event.tid && matches!(other.borrow().fact, Fact::Spawned { .. })
+            };
+            let known = event.tid == Tid::KERNEL || events.iter().any(spawned);
+            assert!(known, "{event} is about nobody");
+        }
+        let mut rest = log.iter();
+        assert!(
+            all.iter().all(|line| rest.any(|other| line == other)),
+            "what is kept of the past is in order"
+        );
+    }
+}
+
+#[test]
+fn a_ring_forgets_by_and_by_and_is_right_at_every_size() {
+    let program = async |os: &mut trapline::Os| {
+        for n in 0..20_000 {
+            os.yield_now().await;
+            if n % 100 == 0 {
+                let text = "-".repeat(n);
+                writeln!(os, "{text}");
+            }
+        }
+    };
+    for size in [10, 30_000, 60_000] {
+        let (log, events, _) = ring("by-and-by", size, program);
+        assert_eq!(
+            events.len(),
+            size + 1,
+            "the window, and that main was spawned"
+        );
+        assert_eq!(lines(&events)[1..], log[log.len() - size..]);
+    }
+}
+
+#[test]
+fn a_ring_knows_what_a_task_has_been_blocked_on_for_long() {
+    let file = Scratch::new("blocked");
+    let recorder = Recorder::last(10, &file.0, &Header::default()).unwrap();
+    let tape = recorder.tape();
+    let mut kernel = sim().tracer(recorder).max_ticks(50_000).build().unwrap();
+    let hour = Duration::from_secs(3600);
+    kernel
+        .spawn("sleeper", async move |os| os.sleep(hour).await)
+        .unwrap();
+    kernel.spawn("spinner", spin).unwrap();
+    assert!(kernel.run().is_err());
+    tape.close().unwrap();
+    drop(kernel);
+    let (events, missing) = read_well(file.bytes());
+    assert_eq!(
+        lines(&events)[..4],
+        [
+            "00:00.000000000 1 spawned \"sleeper\" by 0",
+            "00:00.000000000 2 spawned \"spinner\" by 0",
+            "00:00.000000000 1 blocked on the timer at 60:00.000",
+            "00:00.000000000 2 replied ok",
+        ]
+    );
+    assert_eq!(events.len(), 3 + 10);
+    assert_eq!(missing, 2 + 2 + 3 * 49_999 - 3 - 10 + 1);
+}
+
+#[test]
+fn a_ring_is_written_at_the_first_fault_and_keeps_what_led_to_it() {
+    let file = Scratch::new("fault");
+    let recorder = Recorder::last(10, &file.0, &Header::default()).unwrap();
+    let path = file.0.clone();
+    let log = recorded(recorder, async move |os| {
+        passes(os, 30).await;
+        let faulty = os
+            .spawn("faulty", async |_| panic!("at last"))
+            .await
+            .unwrap();
+        let (events, missing) = read_well(fs::read(&path).unwrap());
+        assert_eq!(
+            events.last().unwrap().to_string(),
+            "00:00.000000000 2 exited faulted: at last"
+        );
+        assert_eq!((events.len(), missing), (10 + 1, 1 + 3 * 30 + 6 - 11));
+        passes(os, 30).await;
+        let _ = os.wait(faulty).await;
+        let _ = os.spawn("faulty too", async |_| panic!("again")).await;
+        passes(os, 30).await;
+    });
+    let (events, missing) = read_well(file.bytes());
+    let (lines, log) = (lines(&events), log.lines());
+    assert_eq!(lines.len() as u64 + missing, log.len() as u64);
+    let fault = log
+        .iter()
+        .position(|line| line.ends_with("at last"))
+        .unwrap();
+    assert_eq!(lines[1..11], log[fault - 9..=fault]);
+    assert_eq!(
+        lines[11..lines.len() - 10],
+        [
+            "00:00.000000000 2 reaped",
+            "00:00.000000000 3 spawned \"faulty too\" by 1",
+            "00:00.000000000 3 exited faulted: again"
+        ]
+    );
+    assert_eq!(lines[lines.len() - 10..], log[log.len() - 10..]);
+}
+
+#[test]
+fn any_thread_can_have_a_ring_written() {
+    let file = Scratch::new("thread");
+    let recorder = Recorder::last(1_000, &file.0, &Header::default()).unwrap();
+    let (tape, path) = (recorder.tape(), file.0.clone());
+    recorded(recorder, async move |os| {
+        passes(os, 5).await;
+        std::thread::spawn(move || tape.flush().unwrap())
+            .join()
+            .unwrap();
+        let (events, _) = read_well(fs::read(&path).unwrap());
+        assert_eq!(
+            events.len(),
+            2 + 3 * 5,
+            "a task that is stuck would be seen"
+        );
+    });
+}
+
 // ---- what became of the file
 
 #[test]
@@ -288,6 +444,47 @@ fn a_chunk_that_claims_to_be_huge_takes_no_memory() {
     assert!(matches!(error, Some(Error::Truncated { offset: 10 })));
 }
 
+// ---- when it cannot be written
+
+#[test]
+fn an_error_in_writing_ends_the_recording_and_not_the_run() {
+    let pipe = Scratch::new("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe.0).status();
+    assert!(made.unwrap().success());
+    let path = pipe.0.clone();
+    let reader = std::thread::spawn(move || {
+        let mut some = [0; 10];
+        let mut file = fs::File::open(path).unwrap();
+        io::Read::read_exact(&mut file, &mut some).unwrap();
+    });
+    let recorder = Recorder::create(&pipe.0, &Header::default()).unwrap();
+    reader.join().unwrap();
+    let tape = recorder.tape();
+    let log = recorded(recorder, async |os| passes(os, 100_000).await);
+    assert_eq!(log.lines().len(), 3 + 3 * 100_000 + 1);
+    for result in [tape.flush(), tape.close()] {
+        assert_eq!(result.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_created_is_an_error_at_once() {
+    let nowhere = Scratch::new("no/where");
+    let header = Header::default();
+    for result in [
+        Recorder::create(&nowhere.0, &header),
+        Recorder::last(10, &nowhere.0, &header),
+    ] {
+        assert_eq!(result.unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+    if cfg!(target_os = "linux") {
+        let full = Recorder::create("/dev/full", &header).unwrap_err();
+        assert_eq!(full.kind(), io::ErrorKind::StorageFull);
+    }
+}
+
+// ---- anything at all
+
 /// The chunks of a recording: where their payloads lie.
 fn payloads(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
     let mut at = 10;
@@ -300,9 +497,14 @@ fn payloads(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
     payloads
 }
 
+fn owned(tid: u64, fact: Fact<'_>) -> OwnedEvent {
+    let (at, tid) = (Duration::from_nanos(tid), tid.into());
+    OwnedEvent::from(&Event { at, tid, fact })
+}
+
 proptest! {
     #[test]
-    fn whatever_can_happen_is_read_back_as_it_was(events in prop::collection::vec(event(), 0..40)) {
+    fn whatever_can_happen_is_read_back_as_it_was(events in prop::collection::vec(anything::event(), 0..40)) {
         let (read, missing) = read_well(record("any", &events));
         prop_assert_eq!(&read, &events);
         prop_assert_eq!(lines(&read), lines(&events));
@@ -340,272 +542,4 @@ proptest! {
         }
         read(bytes);
     }
-}
-
-// ---- anything that can happen
-
-fn owned(tid: u64, fact: Fact<'_>) -> OwnedEvent {
-    let (at, tid) = (Duration::from_nanos(tid), tid.into());
-    OwnedEvent::from(&Event { at, tid, fact })
-}
-
-/// Real queues: nobody else can make up their names.
-static QUEUES: LazyLock<Vec<QueueId>> = LazyLock::new(|| {
-    let diary = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
-    let ids = diary.clone();
-    let tracer = move |event: &Event<'_>| {
-        if let Fact::Replied {
-            reply: Reply::Queue(id),
-            ..
-        } = event.fact
-        {
-            ids.lock().unwrap().push(id);
-        }
-    };
-    let mut kernel = sim().tracer(tracer).build().unwrap();
-    run_main(&mut kernel, async |os| {
-        let mut kept = Vec::new();
-        for n in 0..300 {
-            let queue = Queue::<u8>::unbounded(os).await;
-            if n % 3 == 0 {
-                kept.push(queue);
-            }
-        }
-    });
-    let ids = diary.lock().unwrap().clone();
-    assert_eq!(ids.len(), 300);
-    ids
-});
-
-fn queue() -> impl Strategy<Value = QueueId> {
-    select(&QUEUES[..])
-}
-
-/// Small numbers mostly.
-fn number() -> impl Strategy<Value = u64> {
-    prop_oneof![0..3_u64, 0..100_000_u64, any::<u64>()]
-}
-
-fn a_tid() -> impl Strategy<Value = Tid> {
-    number().prop_map(Tid::from)
-}
-
-fn device() -> impl Strategy<Value = DeviceId> {
-    number().prop_map(DeviceId::from)
-}
-
-fn nanos() -> impl Strategy<Value = Nanos> {
-    number().prop_map(|n| Duration::from_nanos(n).into())
-}
-
-fn direction() -> impl Strategy<Value = Direction> {
-    select(&[Direction::Read, Direction::Write][..])
-}
-
-fn text() -> impl Strategy<Value = String> {
-    prop::collection::vec(any::<char>(), 0..8).prop_map(String::from_iter)
-}
-
-fn exit() -> impl Strategy<Value = Exit> {
-    prop_oneof![
-        Just(Exit::Done),
-        text().prop_map(Exit::Failed),
-        text().prop_map(Exit::Faulted),
-        Just(Exit::Killed),
-    ]
-}
-
-fn call() -> impl Strategy<Value = SystemCall> {
-    use SystemCall as C;
-    prop_oneof![
-        select(
-            &[
-                C::GetTid,
-                C::Yield,
-                C::NewTask,
-                C::NewDetachedTask,
-                C::Exit,
-                C::Shutdown,
-                C::Now,
-                C::Random,
-                C::Tasks,
-                C::Submit,
-                C::Attach,
-                C::Listen,
-                C::Connect,
-            ][..]
-        ),
-        (select(&[C::KillTask, C::WaitTask][..]), a_tid()).prop_map(|(call, tid)| call(tid)),
-        (select(&[C::Sleep, C::SleepUntil, C::Timeout][..]), nanos()).prop_map(|(call, n)| call(n)),
-        number().prop_map(C::NewQueue),
-        (
-            select(&[C::Put, C::Get, C::TryPut, C::TryGet, C::CloseQueue][..]),
-            queue()
-        )
-            .prop_map(|(call, queue)| call(queue)),
-        (
-            select(
-                &[
-                    C::ReadWait,
-                    C::WriteWait,
-                    C::Connected,
-                    C::Accept,
-                    C::Recv,
-                    C::Send,
-                    C::ShutdownWrite,
-                    C::Close,
-                ][..]
-            ),
-            device()
-        )
-            .prop_map(|(call, device)| call(device)),
-    ]
-}
-
-fn reply() -> impl Strategy<Value = Reply> {
-    use Reply as R;
-    prop_oneof![
-        select(&[R::Done, R::Yes, R::No, R::Again, R::Exit, R::Tasks, R::Io][..]),
-        select(
-            &[
-                Errno::NoSuchTask,
-                Errno::WouldDeadlock,
-                Errno::TooManyTasks,
-                Errno::BadFd,
-                Errno::Busy,
-                Errno::Closed,
-                Errno::Invalid,
-            ][..]
-        )
-        .prop_map(R::Err),
-        a_tid().prop_map(R::Tid),
-        nanos().prop_map(R::Time),
-        device().prop_map(R::Device),
-        queue().prop_map(R::Queue),
-        (
-            select(
-                &[
-                    R::Random,
-                    R::Bytes,
-                    R::Message,
-                    R::Full,
-                    R::Timeout,
-                    R::Elapsed
-                ][..]
-            ),
-            number()
-        )
-            .prop_map(|(reply, number)| reply(number)),
-    ]
-}
-
-fn on() -> impl Strategy<Value = On> {
-    prop_oneof![
-        a_tid().prop_map(On::Exit),
-        nanos().prop_map(On::Timer),
-        (device(), direction()).prop_map(|(device, direction)| On::Device(device, direction)),
-        (queue(), select(&[End::Put, End::Get][..])).prop_map(|(queue, end)| On::Queue(queue, end)),
-    ]
-}
-
-fn wake() -> impl Strategy<Value = Wake> {
-    prop_oneof![
-        a_tid().prop_map(Wake::Exit),
-        select(&[Wake::Timer, Wake::Timeout][..]),
-        (device(), direction()).prop_map(|(device, direction)| Wake::Device(device, direction)),
-        device().prop_map(Wake::Closed),
-        queue().prop_map(Wake::Queue),
-    ]
-}
-
-fn error_kind() -> impl Strategy<Value = io::ErrorKind> {
-    use io::ErrorKind as E;
-    select(
-        &[
-            E::Other,
-            E::WouldBlock,
-            E::NotFound,
-            E::BrokenPipe,
-            E::TimedOut,
-            E::OutOfMemory,
-        ][..],
-    )
-}
-
-/// What texts a detail or a fact may borrow from.
-#[derive(Clone, Debug)]
-struct Texts {
-    text: String,
-    exit: Exit,
-    addr: SocketAddr,
-    size: usize,
-    error: io::ErrorKind,
-}
-
-fn texts() -> impl Strategy<Value = Texts> {
-    (
-        text(),
-        exit(),
-        any::<SocketAddr>(),
-        any::<usize>(),
-        error_kind(),
-    )
-        .prop_map(|(text, exit, addr, size, error)| Texts {
-            text,
-            exit,
-            addr,
-            size,
-            error,
-        })
-}
-
-fn event() -> impl Strategy<Value = OwnedEvent> {
-    let calls = (call(), reply(), on(), wake());
-    let rest = (a_tid(), device(), direction(), nanos());
-    let which = (0..11, 0..7, any::<bool>());
-    let whose = (nanos(), a_tid());
-    (which, whose, calls, rest, texts()).prop_map(
-        |(which, (at, tid), (call, reply, on, by), (parent, device, direction, from), texts)| {
-            let (fact, detail, fails) = which;
-            let error = io::Error::new(texts.error, texts.text.clone());
-            let detail = match detail {
-                0 => Detail::None,
-                1 => Detail::Name(&texts.text),
-                2 => Detail::Addr(texts.addr),
-                3 => Detail::Len(texts.size),
-                4 => Detail::Exit(&texts.exit),
-                5 => Detail::Count(texts.size),
-                _ => Detail::Io(&error),
-            };
-            let fact = match fact {
-                0 => Fact::Spawned {
-                    parent,
-                    name: &texts.text,
-                },
-                1 => Fact::Resumed,
-                2 => Fact::Trapped { call, detail },
-                3 => Fact::Replied { reply, detail },
-                4 => Fact::Blocked { on },
-                5 => Fact::Woken { by },
-                6 => {
-                    let result = if fails {
-                        Err(texts.error)
-                    } else {
-                        Ok(texts.size)
-                    };
-                    Fact::DeviceIo {
-                        device,
-                        direction,
-                        result,
-                    }
-                }
-                7 => Fact::Console { text: &texts.text },
-                8 => Fact::Exited { exit: &texts.exit },
-                9 => Fact::Reaped,
-                _ => Fact::ClockJumped { from: from.into() },
-            };
-            let at = at.into();
-            OwnedEvent::from(&Event { at, tid, fact })
-        },
-    )
 }
