@@ -1,12 +1,58 @@
 //! Events as bytes. `decode.rs` is the other direction.
 
-use std::{io::Write, net::SocketAddr, time::Duration};
+use std::{
+    io::{self, Write},
+    net::SocketAddr,
+    sync::atomic::{AtomicU8, Ordering},
+    time::Duration,
+};
 
 use super::{Context, Header, MAGIC, MAX_TEXT, VERSION, errors, kind};
 use crate::{
     abi::{Direction, End, Errno, Exit, On, QueueId, Reply, SystemCall},
     event::{Detail, Event, Fact, Wake},
 };
+
+/// Where encoded bytes go.
+pub(super) trait Out {
+    fn push(&mut self, byte: u8);
+    fn put(&mut self, bytes: &[u8]);
+}
+
+impl Out for Vec<u8> {
+    fn push(&mut self, byte: u8) {
+        Vec::push(self, byte);
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+}
+
+/// Atomic bytes that are filled. What does not fit is counted and left out.
+pub(super) struct Slots<'a> {
+    pub(super) slots: &'a [AtomicU8],
+    pub(super) len: usize,
+}
+
+impl Out for Slots<'_> {
+    #[inline(always)]
+    fn push(&mut self, byte: u8) {
+        if let Some(slot) = self.slots.get(self.len) {
+            slot.store(byte, Ordering::Relaxed);
+        }
+        self.len += 1;
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        if let Some(slots) = self.slots.get(self.len..self.len + bytes.len()) {
+            for (slot, byte) in slots.iter().zip(bytes) {
+                slot.store(*byte, Ordering::Relaxed);
+            }
+        }
+        self.len += bytes.len();
+    }
+}
 
 /// How a recording begins: everything up to its first record.
 pub(super) fn preamble(header: &Header) -> Vec<u8> {
@@ -27,7 +73,7 @@ pub(super) fn preamble(header: &Header) -> Vec<u8> {
 }
 
 /// A chunk. Its payload is shorter than 4 GiB: a buffer's length, or a record's.
-pub(super) fn chunk(out: &mut impl Write, payload: &[u8]) -> std::io::Result<()> {
+pub(super) fn chunk(out: &mut impl Write, payload: &[u8]) -> io::Result<()> {
     let mut frame = [0; 8];
     frame[..4].copy_from_slice(&(payload.len() as u32).to_le_bytes());
     frame[4..].copy_from_slice(&crc32fast::hash(payload).to_le_bytes());
@@ -37,9 +83,8 @@ pub(super) fn chunk(out: &mut impl Write, payload: &[u8]) -> std::io::Result<()>
 
 impl Context {
     /// Appends an event.
-    pub(super) fn event(&mut self, out: &mut Vec<u8>, event: &Event<'_>) {
-        // Room for all but texts, so that it need not be asked for byte by byte.
-        out.reserve(128);
+    #[inline]
+    pub(super) fn event(&mut self, out: &mut impl Out, event: &Event<'_>) {
         match &event.fact {
             Fact::Spawned { parent, name } => {
                 self.begin(out, kind::SPAWNED, event);
@@ -94,8 +139,8 @@ impl Context {
     }
 
     /// The kind of a record, whom it is about, and when.
-    #[inline]
-    fn begin(&mut self, out: &mut Vec<u8>, kind: u8, event: &Event<'_>) {
+    #[inline(always)]
+    fn begin(&mut self, out: &mut impl Out, kind: u8, event: &Event<'_>) {
         let (tid, at) = (u64::from(event.tid), nanos(event.at));
         let whom = if tid == self.tid { 0 } else { kind::TID };
         let when = if at == self.at { 0 } else { kind::TIME };
@@ -112,12 +157,13 @@ impl Context {
 }
 
 /// A record that says how many events are missing here.
-pub(super) fn gap(out: &mut Vec<u8>, missing: u64) {
+pub(super) fn gap(out: &mut impl Out, missing: u64) {
     out.push(kind::GAP);
     number(out, missing);
 }
 
-fn trapped(out: &mut Vec<u8>, call: SystemCall, beside: &Detail<'_>) {
+#[inline]
+fn trapped(out: &mut impl Out, call: SystemCall, beside: &Detail<'_>) {
     use SystemCall as C;
     let (place, argument) = match call {
         C::GetTid => (0, None),
@@ -156,7 +202,8 @@ fn trapped(out: &mut Vec<u8>, call: SystemCall, beside: &Detail<'_>) {
     with_argument(out, place, argument, beside);
 }
 
-fn replied(out: &mut Vec<u8>, reply: Reply, beside: &Detail<'_>) {
+#[inline]
+fn replied(out: &mut impl Out, reply: Reply, beside: &Detail<'_>) {
     let (place, argument) = match reply {
         Reply::Done => (0, None),
         Reply::Yes => (1, None),
@@ -193,15 +240,18 @@ fn errno_number(errno: Errno) -> u64 {
 }
 
 #[inline]
-fn with_argument(out: &mut Vec<u8>, place: u8, argument: Option<u64>, beside: &Detail<'_>) {
+fn with_argument(out: &mut impl Out, place: u8, argument: Option<u64>, beside: &Detail<'_>) {
     out.push(place | detail_bit(beside));
     if let Some(argument) = argument {
         number(out, argument);
     }
+    if let Detail::None = beside {
+        return;
+    }
     detail(out, beside);
 }
 
-fn with_queue(out: &mut Vec<u8>, place: u8, id: QueueId, beside: &Detail<'_>) {
+fn with_queue(out: &mut impl Out, place: u8, id: QueueId, beside: &Detail<'_>) {
     out.push(place | detail_bit(beside));
     queue(out, id);
     detail(out, beside);
@@ -212,8 +262,7 @@ fn detail_bit(detail: &Detail<'_>) -> u8 {
 }
 
 /// What travelled beside a call or its reply, unless that is nothing.
-#[inline]
-fn detail(out: &mut Vec<u8>, detail: &Detail<'_>) {
+fn detail(out: &mut impl Out, detail: &Detail<'_>) {
     match detail {
         Detail::None => {}
         Detail::Name(name) => {
@@ -222,15 +271,15 @@ fn detail(out: &mut Vec<u8>, detail: &Detail<'_>) {
         }
         Detail::Addr(SocketAddr::V4(addr)) => {
             out.push(2);
-            out.extend(addr.ip().octets());
-            out.extend(addr.port().to_le_bytes());
+            out.put(&addr.ip().octets());
+            out.put(&addr.port().to_le_bytes());
         }
         Detail::Addr(SocketAddr::V6(addr)) => {
             out.push(3);
-            out.extend(addr.ip().octets());
-            out.extend(addr.port().to_le_bytes());
-            out.extend(addr.flowinfo().to_le_bytes());
-            out.extend(addr.scope_id().to_le_bytes());
+            out.put(&addr.ip().octets());
+            out.put(&addr.port().to_le_bytes());
+            out.put(&addr.flowinfo().to_le_bytes());
+            out.put(&addr.scope_id().to_le_bytes());
         }
         Detail::Len(n) => {
             out.push(4);
@@ -252,7 +301,7 @@ fn detail(out: &mut Vec<u8>, detail: &Detail<'_>) {
     }
 }
 
-fn blocked(out: &mut Vec<u8>, on: On) {
+fn blocked(out: &mut impl Out, on: On) {
     let (how, what) = match on {
         On::Exit(tid) => (0, tid.into()),
         On::Timer(deadline) => (1, nanos(deadline.into())),
@@ -267,7 +316,7 @@ fn blocked(out: &mut Vec<u8>, on: On) {
     number(out, what);
 }
 
-fn woken(out: &mut Vec<u8>, by: Wake) {
+fn woken(out: &mut impl Out, by: Wake) {
     let (how, what) = match by {
         Wake::Exit(tid) => (0, tid.into()),
         Wake::Timer => return out.push(1),
@@ -284,7 +333,7 @@ fn woken(out: &mut Vec<u8>, by: Wake) {
     number(out, what);
 }
 
-fn exit(out: &mut Vec<u8>, exit: &Exit) {
+fn exit(out: &mut impl Out, exit: &Exit) {
     match exit {
         Exit::Done => out.push(0),
         Exit::Failed(why) => {
@@ -299,22 +348,22 @@ fn exit(out: &mut Vec<u8>, exit: &Exit) {
     }
 }
 
-fn queue(out: &mut Vec<u8>, queue: QueueId) {
+fn queue(out: &mut impl Out, queue: QueueId) {
     number(out, queue.number());
     number(out, queue.slot() as u64);
 }
 
-fn text(out: &mut Vec<u8>, text: &str) {
+fn text(out: &mut impl Out, text: &str) {
     let mut end = text.len().min(MAX_TEXT);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
     number(out, end as u64);
-    out.extend_from_slice(&text.as_bytes()[..end]);
+    out.put(&text.as_bytes()[..end]);
 }
 
-#[inline]
-fn number(out: &mut Vec<u8>, mut number: u64) {
+#[inline(always)]
+fn number(out: &mut impl Out, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
         number >>= 7;
@@ -322,7 +371,7 @@ fn number(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-#[inline]
+#[inline(always)]
 fn nanos(instant: Duration) -> u64 {
     let seconds = instant.as_secs().saturating_mul(1_000_000_000);
     seconds.saturating_add(instant.subsec_nanos().into())

@@ -17,7 +17,12 @@ use std::{
     time::Duration,
 };
 
-use super::{Context, Header, encode, kind, ring::Ring};
+use super::{
+    Context, Header,
+    encode::{self, Slots},
+    kind,
+    ring::Ring,
+};
 use crate::{
     abi::Exit,
     event::{Event, Fact, Tracer},
@@ -37,8 +42,6 @@ const EVERY: Duration = Duration::from_millis(100);
 pub struct Recorder {
     tape: Tape,
     context: Context,
-    /// The event under way.
-    record: Vec<u8>,
     /// How much of the tape's buffer is filled.
     len: usize,
     /// How many events there were before it.
@@ -124,7 +127,6 @@ impl Recorder {
         Self {
             tape: Tape(Arc::new(shared)),
             context: Context::default(),
-            record: Vec::new(),
             len: 0,
             events: 0,
             is_ring,
@@ -137,25 +139,22 @@ impl Recorder {
         self.tape.clone()
     }
 
-    /// Makes room in the buffer, and puts down there what fits in no buffer.
+    /// Puts down an event for which there is no room in the buffer, and makes room.
     #[cold]
-    fn make_room(&mut self, before: Context) {
+    fn make_room(&mut self, event: &Event<'_>) {
+        let before = self.context;
+        let mut record = Vec::new();
+        self.context.event(&mut record, event);
         let shared = &*self.tape.0;
         let mut state = shared.lock();
         state.save(shared);
-        let (next, context) = if self.record.len() > BUFFER {
-            state.put(&self.record);
-            self.record.clear();
-            (self.events + 1, self.context)
-        } else {
-            (self.events, before)
-        };
-        if let Place::Ring(ring) = &mut state.place {
-            ring.begin_part(next, context);
-        }
         state.done = 0;
-        self.len = 0;
         shared.len.store(0, Ordering::Release);
+        if let Place::Ring(ring) = &mut state.place {
+            ring.begin_part(self.events, before);
+        }
+        state.put(&record);
+        self.len = 0;
     }
 
     /// Sees to an event that is more than a record.
@@ -178,19 +177,20 @@ impl Recorder {
 
 impl Tracer for Recorder {
     fn event(&mut self, event: &Event<'_>) {
-        let before = self.context;
-        self.record.clear();
-        self.context.event(&mut self.record, event);
-        if self.record.len() > BUFFER - self.len {
-            self.make_room(before);
-        }
         let shared = &*self.tape.0;
-        let end = self.len + self.record.len();
-        for (place, &byte) in shared.buffer[self.len..end].iter().zip(&self.record) {
-            place.store(byte, Ordering::Relaxed);
+        let mut context = self.context;
+        let mut out = Slots {
+            slots: &shared.buffer,
+            len: self.len,
+        };
+        context.event(&mut out, event);
+        if out.len <= BUFFER {
+            shared.len.store(out.len, Ordering::Release);
+            self.len = out.len;
+            self.context = context;
+        } else {
+            self.make_room(event);
         }
-        shared.len.store(end, Ordering::Release);
-        self.len = end;
         if let Fact::Spawned { .. }
         | Fact::Blocked { .. }
         | Fact::Woken { .. }

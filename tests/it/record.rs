@@ -10,13 +10,9 @@ use std::{
     time::Duration,
 };
 
-use proptest::{
-    prelude::*,
-    sample::Index,
-};
+use proptest::{prelude::*, sample::Index};
 use trapline::{
-    Detail, Event, Fact, Kernel,
-    Reply, SimWorld, Tid, Tracer,
+    Detail, Event, Fact, Kernel, Reply, SimWorld, Tid, Tracer,
     record::{Error, Header, OwnedEvent, Recorder, Recording},
 };
 
