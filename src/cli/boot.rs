@@ -23,6 +23,7 @@ use super::{
     FAILURE, Image,
     args::{Boot, Policy, Tone},
     log::{self, Log},
+    record::Recorded,
     summary::Summary,
 };
 use crate::{DeviceId, Direction, Error, Kernel, Limit, Remote, Report, SimWorld, World};
@@ -36,34 +37,23 @@ pub(super) fn boot(
     tone: &Tone,
     options: &Boot,
     images: Vec<Image>,
+    command: &[String],
 ) -> Result<ExitCode, clap::Error> {
     let log = Log::new(tone, options);
     log::install(log, options)
         .map_err(|error| clap::Error::raw(ErrorKind::InvalidValue, error + "\n"))?;
-    let hook = panic::take_hook();
-    panic::set_hook(Box::new(move |panic| {
-        let file = panic.location().map_or("", panic::Location::file);
-        // A generator's own panic says that a task awaited what is no trap; the kernel says it in
-        // plain words.
-        if file.contains("genawaiter") {
-            return;
-        }
-        if log.is_json() {
-            log.error(&panic.to_string());
-        } else {
-            hook(panic);
-        }
-    }));
     let summary = Rc::new(RefCell::new(Summary::default()));
-    let mut kernel = match kernel(options, &summary) {
-        Ok(kernel) => kernel,
+    let (mut kernel, recorded) = match kernel(options, command, &summary) {
+        Ok(booted) => booted,
         Err(error) => {
-            log.error(&format!("cannot boot: {error}"));
+            log.error(&error);
             return Ok(ExitCode::from(FAILURE));
         }
     };
+    hear_panics(log, recorded.clone());
     let interrupted = Arc::new(AtomicBool::new(false));
-    if let Err(error) = listen(log, kernel.remote(), Arc::clone(&interrupted)) {
+    let heard = Arc::clone(&interrupted);
+    if let Err(error) = listen(log, kernel.remote(), heard, recorded.clone()) {
         log.error(&format!("cannot listen for interrupts: {error}"));
         return Ok(ExitCode::from(FAILURE));
     }
@@ -86,10 +76,40 @@ pub(super) fn boot(
     if options.summary {
         summary.borrow_mut().show(log, now);
     }
+    // Before the kernel is dropped: how the last tasks are ended then is not what happened.
+    if let Some(recorded) = recorded {
+        code = recorded.end(log, code);
+    }
     Ok(ExitCode::from(code))
 }
 
-fn kernel(options: &Boot, summary: &Rc<RefCell<Summary>>) -> Result<Kernel, Error> {
+/// Lets panics be told of as the options want it.
+fn hear_panics(log: Log, recorded: Option<Recorded>) {
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        if let Some(recorded) = &recorded {
+            recorded.survive_panic();
+        }
+        let file = panic.location().map_or("", panic::Location::file);
+        // A generator's own panic says that a task awaited what is no trap; the kernel says it in
+        // plain words.
+        if file.contains("genawaiter") {
+            return;
+        }
+        if log.is_json() {
+            log.error(&panic.to_string());
+        } else {
+            hook(panic);
+        }
+    }));
+}
+
+/// A kernel as the options want it, or why there is none.
+fn kernel(
+    options: &Boot,
+    command: &[String],
+    summary: &Rc<RefCell<Summary>>,
+) -> Result<(Kernel, Option<Recorded>), String> {
     let seed = options.seed.unwrap_or_else(random_seed);
     let mut builder = Kernel::builder().seed(seed).quantum(options.quantum.get());
     if options.simulated {
@@ -110,7 +130,11 @@ fn kernel(options: &Boot, summary: &Rc<RefCell<Summary>>) -> Result<Kernel, Erro
     if options.summary {
         builder = builder.tracer(Summary::tracer(summary));
     }
-    builder.build()
+    let (builder, recorded) = Recorded::begin(options, command, seed, builder)?;
+    match builder.build() {
+        Ok(kernel) => Ok((kernel, recorded)),
+        Err(error) => Err(format!("cannot boot: {error}")),
+    }
 }
 
 /// A seed of its own for each run, short enough to be typed again.
@@ -120,13 +144,21 @@ fn random_seed() -> u64 {
 
 /// Shuts the kernel down at the first interrupt, and ends the process at the second: a task that
 /// makes no trap hears of nothing.
-fn listen(log: Log, kernel: Remote, interrupted: Arc<AtomicBool>) -> io::Result<()> {
+fn listen(
+    log: Log,
+    kernel: Remote,
+    interrupted: Arc<AtomicBool>,
+    recorded: Option<Recorded>,
+) -> io::Result<()> {
     let mut signals = Signals::new([SIGINT])?;
     thread::Builder::new()
         .name("interrupts".into())
         .spawn(move || {
             for _ in signals.forever() {
                 if interrupted.swap(true, Ordering::AcqRel) {
+                    if let Some(recorded) = &recorded {
+                        recorded.end(log, INTERRUPTED);
+                    }
                     process::exit(INTERRUPTED.into());
                 }
                 log.note("interrupted: shutting down (again to end at once)");
