@@ -15,14 +15,12 @@ mod report;
 
 use std::{
     fmt, io,
-    panic::{AssertUnwindSafe, catch_unwind},
     rc::Rc,
     time::Duration,
 };
 
 pub use builder::Builder;
 pub use deadlock::Deadlock;
-use genawaiter::GeneratorState;
 pub use report::{Error, Limit, Report, Step};
 
 use devices::Devices;
@@ -36,7 +34,7 @@ use crate::{
     os::Os,
     sched::{Cause, Ready, Runnable},
     task::{
-        self, Answer, IntoExit, Legacy, Place, State, Tasks, Then, Yielded, fault, panic_message,
+        self, Answer, IntoExit, Legacy, Panic, Place, State, Task, Tasks, Then, contain,
     },
     time::Timers,
     trace,
@@ -225,7 +223,7 @@ impl Kernel {
     }
 
     fn is_idle(&self) -> bool {
-        self.ready.len() == 0
+        self.ready.is_empty()
     }
 
     // ---- turns
@@ -237,65 +235,90 @@ impl Kernel {
     /// now; everything else goes the long way, by `turn` and `settle`.
     fn plain_turns(&mut self) {
         while self.stats.ticks < self.next_look {
-            let Some(me) = self.ready.pop_plain() else {
+            let (pass, taken) = self.ready.take_pass();
+            let turns = usize::try_from(self.next_look - self.stats.ticks).unwrap_or(usize::MAX);
+            let rest = pass.len() - taken;
+            let walked = match &pass[taken..taken + rest.min(turns)] {
+                [] => 0,
+                alone @ [_] => self.walk::<true>(alone),
+                many => self.walk::<false>(many),
+            };
+            self.ready.resume_pass(pass, taken + walked);
+            if walked == 0 {
                 return;
-            };
-            let Some(task) = self.tasks.get_mut(me) else {
-                continue;
-            };
-            let reply = match task.state {
-                State::Ready(Answer::Reply(reply)) => reply,
-                State::Ready(Answer::Message(_, number)) => Reply::Message(number),
-                _ => {
-                    self.turn(me);
-                    continue;
-                }
-            };
-            self.stats.ticks += 1;
-            let call = match task.resume(reply) {
-                Ok(GeneratorState::Yielded(call)) => call,
-                finished => {
-                    self.finish(me, finished);
-                    continue;
-                }
-            };
-            let reply = match call {
-                SystemCall::GetTid if !self.frame.has_mail() => Reply::Tid(me.tid),
-                SystemCall::Yield if !self.frame.has_mail() => Reply::Done,
-                call => {
-                    self.settle(me, call);
-                    continue;
-                }
-            };
-            task.change(State::Ready(reply.into()));
-            self.ready.push_plain(me);
+            }
         }
+    }
+
+    /// Gives each of these a turn, or as many as it can before the world is to be looked at.
+    /// Answers how many.
+    #[inline(never)]
+    fn walk<const ALONE: bool>(&mut self, pass: &[Runnable]) -> usize {
+        'pass: for (at, me) in pass.iter().enumerate() {
+            if let Some(Task {
+                state: State::Ready(Answer::Reply(reply)),
+                program: Some(program),
+                traps,
+                tid,
+                ..
+            }) = self.tasks.get_mut(*me)
+            {
+                let call = loop {
+                    self.stats.ticks += 1;
+                    *traps += 1;
+                    *reply = match task::resume(program, *reply) {
+                        Ok(Some(SystemCall::GetTid)) if !self.frame.has_mail() => Reply::Tid(*tid),
+                        Ok(Some(SystemCall::Yield)) if !self.frame.has_mail() => Reply::Done,
+                        call => break call,
+                    };
+                    if !ALONE || self.stats.ticks >= self.next_look || !self.ready.is_empty() {
+                        self.ready.push_plain(*me);
+                        continue 'pass;
+                    }
+                };
+                match call {
+                    Ok(Some(call)) => self.settle(*me, call),
+                    Ok(None) => self.finish(*me, None),
+                    Err(panic) => self.finish(*me, Some(panic)),
+                };
+            } else {
+                self.turn(*me);
+            }
+            if self.stats.ticks >= self.next_look {
+                return at + 1;
+            }
+        }
+        pass.len()
     }
 
     /// Gives the next task its turn. Answers which it was, or `None` if nobody is ready.
     fn tick(&mut self) -> Option<Tid> {
-        let me = self.ready.pop()?;
-        self.turn(me)
+        loop {
+            let me = self.ready.pop()?;
+            let turn = self.turn(me);
+            if turn.is_some() {
+                return turn;
+            }
+        }
     }
 
-    /// Gives a task its turn, whatever it is to be resumed with; or the next task, if this one was
-    /// killed on the ready queue, or finds nothing to read on its device after all.
+    /// Gives a task its turn, whatever it is to be resumed with. It has none if it was killed on
+    /// the ready queue, or finds nothing to read on its device after all.
     #[inline(never)]
-    fn turn(&mut self, mut me: Runnable) -> Option<Tid> {
-        let reply = loop {
-            let state = self.tasks.get_mut(me).map(|task| &task.state);
-            if let Some(State::Ready(_)) = state
-                && let Some(reply) = self.deliver(me)
-            {
-                break reply;
-            }
-            me = self.ready.pop()?;
+    fn turn(&mut self, me: Runnable) -> Option<Tid> {
+        let Some(State::Ready(_)) = self.tasks.get_mut(me).map(|task| &task.state) else {
+            return None;
         };
+        let reply = self.deliver(me)?;
         self.stats.ticks += 1;
         self.log.emit(&mut *self.world, me.tid, || Fact::Resumed);
-        match self.tasks[me].resume(reply) {
-            Ok(GeneratorState::Yielded(call)) => self.settle(me, call),
-            finished => self.finish(me, finished),
+        let task = &mut self.tasks[me];
+        task.traps += 1;
+        let program = task.program.as_mut().expect("a live task has a program");
+        match task::resume(program, reply) {
+            Ok(Some(call)) => self.settle(me, call),
+            Ok(None) => self.finish(me, None),
+            Err(panic) => self.finish(me, Some(panic)),
         }
     }
 
@@ -323,16 +346,12 @@ impl Kernel {
 
     /// Ends a task whose program has returned or panicked.
     #[cold]
-    fn finish(&mut self, me: Runnable, yielded: Yielded) -> Option<Tid> {
+    fn finish(&mut self, me: Runnable, panic: Option<Panic>) -> Option<Tid> {
+        if let Some(panic) = panic {
+            task::fault(&self.frame, panic);
+        }
         self.stats.finished += 1;
         self.tasks[me].traps -= 1;
-        if let Err(panic) = yielded {
-            // It may have begun a trap that it did not come to make.
-            contain(|| drop(self.frame.take()));
-            self.frame.message.take();
-            self.frame.len.take();
-            self.frame.put(Payload::Exit(fault(&self.frame, panic)));
-        }
         if !self.frame.has_mail() || self.take_mail(me) {
             self.exit_by_frame(me);
         } else {
@@ -673,13 +692,5 @@ impl fmt::Debug for Kernel {
             .field("ready", &self.ready)
             .field("timers", &self.timers.len())
             .finish_non_exhaustive()
-    }
-}
-
-/// Runs destructors. One that panics is its own end and nobody else's.
-fn contain(destructors: impl FnOnce()) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(destructors)) {
-        let message = panic_message(panic);
-        tracing::warn!(target: "trapline::kernel", "a destructor panicked: {message}");
     }
 }

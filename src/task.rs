@@ -19,7 +19,6 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     rc::Rc,
-    thread,
 };
 
 use genawaiter::{
@@ -43,9 +42,6 @@ use crate::{
 /// A suspended program: a generator that yields calls, is resumed with replies, and leaves its
 /// exit in the frame when it completes.
 pub(crate) type Program = Pin<Box<dyn Coroutine<Yield = SystemCall, Resume = Reply, Return = ()>>>;
-
-/// What came of resuming a program.
-pub(crate) type Yielded = thread::Result<GeneratorState<SystemCall, ()>>;
 
 /// What a program may return: what it means as the exit of its task.
 pub trait IntoExit {
@@ -101,18 +97,36 @@ pub(crate) fn program<T: IntoExit>(
     }))
 }
 
+/// What a program panicked with.
+pub(crate) type Panic = Box<dyn Any + Send>;
+
+/// Runs a program until it makes a call, or, with `None`, until it ends with its exit in the frame.
+#[inline(always)]
+pub(crate) fn resume(program: &mut Program, reply: Reply) -> Result<Option<SystemCall>, Panic> {
+    match catch_unwind(AssertUnwindSafe(|| program.as_mut().resume_with(reply))) {
+        Ok(GeneratorState::Yielded(call)) => Ok(Some(call)),
+        Ok(GeneratorState::Complete(())) => Ok(None),
+        Err(panic) => Err(panic),
+    }
+}
+
 const NOT_A_TRAP: &str = "awaited a future that is pending and is not a trap: a task can await \
                           only the calls of its Os, and what is built on them";
 
-/// How a task ends whose resume panicked. A panic of the program has unwound through its `Os`; one
-/// of the generator, which was left pending without having yielded, has not.
-pub(crate) fn fault(frame: &Frame, panic: Box<dyn Any + Send>) -> Exit {
+/// Leaves the exit of a task whose resume panicked. A panic of the program has unwound through its
+/// `Os`; one of the generator, which was left pending without having yielded, has not.
+#[cold]
+pub(crate) fn fault(frame: &Frame, panic: Panic) {
+    // It may have begun a trap that it did not come to make.
+    contain(|| drop(frame.take()));
+    frame.message.take();
+    frame.len.take();
     let message = panic_message(panic);
-    Exit::Faulted(if frame.unwound.take() {
+    frame.put(Payload::Exit(Exit::Faulted(if frame.unwound.take() {
         message
     } else {
         NOT_A_TRAP.into()
-    })
+    })));
 }
 
 /// Where a live task is. It is in exactly one place.
@@ -299,15 +313,6 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    /// Runs it until it yields, returns or panics. Counts a trap, which the last two are not.
-    #[inline(always)]
-    pub(crate) fn resume(&mut self, reply: Reply) -> Yielded {
-        self.change(State::Running);
-        self.traps += 1;
-        let program = self.program.as_mut().expect("a live task has a program");
-        catch_unwind(AssertUnwindSafe(|| program.as_mut().resume_with(reply)))
-    }
-
     /// Changes the state of a task whose state has nothing to drop: it is running, or its reply was
     /// taken. Saves the hot path from asking.
     #[inline(always)]
@@ -567,4 +572,12 @@ pub(crate) fn panic_message(panic: Box<dyn Any + Send>) -> String {
         std::mem::forget(worse);
     }
     message
+}
+
+/// Runs destructors. One that panics is its own end and nobody else's.
+pub(crate) fn contain(destructors: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(destructors)) {
+        let message = panic_message(panic);
+        tracing::warn!(target: "trapline::kernel", "a destructor panicked: {message}");
+    }
 }

@@ -15,6 +15,32 @@ pub struct Fifo {
     next: Vec<Runnable>,
 }
 
+impl Fifo {
+    /// Hands out what is left of a pass, or the next one, to be walked in one go; empty if nobody
+    /// is ready. It comes back by [`Fifo::resume_pass`].
+    pub(super) fn take_pass(&mut self) -> (Vec<Runnable>, usize) {
+        if self.taken == self.pass.len() {
+            self.begin_pass();
+        }
+        (std::mem::take(&mut self.pass), self.taken)
+    }
+
+    /// Takes a pass back of which so many have had their turn.
+    pub(super) fn resume_pass(&mut self, pass: Vec<Runnable>, taken: usize) {
+        (self.pass, self.taken) = (pass, taken);
+    }
+
+    fn begin_pass(&mut self) {
+        self.pass.clear();
+        // After a crowd has left, its room is given back.
+        if self.pass.capacity() / 8 > self.next.capacity().max(128) {
+            self.pass.shrink_to(0);
+        }
+        std::mem::swap(&mut self.pass, &mut self.next);
+        self.taken = 0;
+    }
+}
+
 impl Policy for Fifo {
     #[inline]
     fn push(&mut self, task: Runnable, _: Cause) {
@@ -23,18 +49,12 @@ impl Policy for Fifo {
 
     #[inline]
     fn pop(&mut self) -> Option<Runnable> {
-        if let Some(&task) = self.pass.get(self.taken) {
-            self.taken += 1;
-            return Some(task);
+        if self.taken == self.pass.len() {
+            self.begin_pass();
         }
-        self.pass.clear();
-        // After a crowd has left, its room is given back.
-        if self.pass.capacity() / 8 > self.next.capacity().max(128) {
-            self.pass.shrink_to(0);
-        }
-        std::mem::swap(&mut self.pass, &mut self.next);
-        self.taken = self.pass.len().min(1);
-        self.pass.first().copied()
+        let first = self.pass.get(self.taken).copied()?;
+        self.taken += 1;
+        Some(first)
     }
 
     /// Leaves it: to find it would cost more than to pass over it once.

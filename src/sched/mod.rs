@@ -147,9 +147,12 @@ impl Ready {
         self.turns.is_none()
     }
 
-    #[inline(always)]
-    pub(crate) fn pop_plain(&mut self) -> Option<Runnable> {
-        self.plain.pop()
+    pub(crate) fn take_pass(&mut self) -> (Vec<Runnable>, usize) {
+        self.plain.take_pass()
+    }
+
+    pub(crate) fn resume_pass(&mut self, pass: Vec<Runnable>, taken: usize) {
+        self.plain.resume_pass(pass, taken);
     }
 
     #[inline(always)]
@@ -170,6 +173,10 @@ impl Ready {
             None => self.plain.remove(task),
             Some(turns) => turns.remove(task),
         }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     pub(crate) fn len(&self) -> usize {
