@@ -13,11 +13,7 @@ mod handle;
 mod queues;
 mod report;
 
-use std::{
-    fmt, io,
-    rc::Rc,
-    time::Duration,
-};
+use std::{fmt, io, rc::Rc, time::Duration};
 
 pub use builder::Builder;
 pub use deadlock::Deadlock;
@@ -33,9 +29,7 @@ use crate::{
     interrupt::Remote,
     os::Os,
     sched::{Cause, Ready, Runnable},
-    task::{
-        self, Answer, IntoExit, Legacy, Panic, Place, State, Task, Tasks, Then, contain,
-    },
+    task::{self, Answer, IntoExit, Legacy, Panic, Place, State, Task, Tasks, Then, contain},
     time::Timers,
     trace,
     world::World,
@@ -254,41 +248,42 @@ impl Kernel {
     /// Answers how many.
     #[inline(never)]
     fn walk<const ALONE: bool>(&mut self, pass: &[Runnable]) -> usize {
-        'pass: for (at, me) in pass.iter().enumerate() {
+        let mut rest = pass.iter();
+        'pass: for &me in rest.by_ref() {
             if let Some(Task {
                 state: State::Ready(Answer::Reply(reply)),
                 program: Some(program),
                 traps,
                 tid,
                 ..
-            }) = self.tasks.get_mut(*me)
+            }) = self.tasks.get_mut(me)
             {
-                let call = loop {
+                loop {
                     self.stats.ticks += 1;
                     *traps += 1;
-                    *reply = match task::resume(program, *reply) {
-                        Ok(Some(SystemCall::GetTid)) if !self.frame.has_mail() => Reply::Tid(*tid),
-                        Ok(Some(SystemCall::Yield)) if !self.frame.has_mail() => Reply::Done,
-                        call => break call,
+                    let call = match task::resume(program, *reply) {
+                        Ok(Some(call)) => call,
+                        Ok(None) => break self.finish(me, None),
+                        Err(panic) => break self.finish(me, Some(panic)),
+                    };
+                    *reply = match call {
+                        SystemCall::GetTid if !self.frame.has_mail() => Reply::Tid(*tid),
+                        SystemCall::Yield if !self.frame.has_mail() => Reply::Done,
+                        call => break self.settle(me, call),
                     };
                     if !ALONE || self.stats.ticks >= self.next_look || !self.ready.is_empty() {
-                        self.ready.push_plain(*me);
+                        self.ready.push_plain(me);
                         continue 'pass;
                     }
-                };
-                match call {
-                    Ok(Some(call)) => self.settle(*me, call),
-                    Ok(None) => self.finish(*me, None),
-                    Err(panic) => self.finish(*me, Some(panic)),
-                };
+                }
             } else {
-                self.turn(*me);
+                self.turn(me);
             }
             if self.stats.ticks >= self.next_look {
-                return at + 1;
+                break;
             }
         }
-        pass.len()
+        pass.len() - rest.len()
     }
 
     /// Gives the next task its turn. Answers which it was, or `None` if nobody is ready.
@@ -320,14 +315,15 @@ impl Kernel {
             Ok(None) => self.finish(me, None),
             Err(panic) => self.finish(me, Some(panic)),
         }
+        Some(me.tid)
     }
 
     /// Does what a task's call asks for.
     #[inline(never)]
-    fn settle(&mut self, me: Runnable, call: SystemCall) -> Option<Tid> {
+    fn settle(&mut self, me: Runnable, call: SystemCall) {
+        self.tasks[me].change(State::Running);
         if self.frame.has_mail() && !self.take_mail(me) {
-            self.abandon(call);
-            return Some(me.tid);
+            return self.abandon(call);
         }
         match self.handle(me, call) {
             Outcome::Reply(reply) => {
@@ -341,12 +337,12 @@ impl Kernel {
             Outcome::Blocked | Outcome::Gone => {}
             Outcome::Exit => self.exit_by_frame(me),
         }
-        Some(me.tid)
     }
 
     /// Ends a task whose program has returned or panicked.
     #[cold]
-    fn finish(&mut self, me: Runnable, panic: Option<Panic>) -> Option<Tid> {
+    fn finish(&mut self, me: Runnable, panic: Option<Panic>) {
+        self.tasks[me].change(State::Running);
         if let Some(panic) = panic {
             task::fault(&self.frame, panic);
         }
@@ -357,7 +353,6 @@ impl Kernel {
         } else {
             self.frame.take();
         }
-        Some(me.tid)
     }
 
     /// Drops what travelled beside a call whose task killed itself in making it.

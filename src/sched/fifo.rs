@@ -22,7 +22,10 @@ impl Fifo {
         if self.taken == self.pass.len() {
             self.begin_pass();
         }
-        (std::mem::take(&mut self.pass), self.taken)
+        (
+            std::mem::take(&mut self.pass),
+            std::mem::take(&mut self.taken),
+        )
     }
 
     /// Takes a pass back of which so many have had their turn.
