@@ -228,20 +228,21 @@ impl Kernel {
     /// This is the price of a trap. A call that needs nothing but its caller is answered here and
     /// now; everything else goes the long way, by `turn` and `settle`.
     fn plain_turns(&mut self) {
+        let (mut pass, mut taken) = self.ready.take_pass();
         while self.stats.ticks < self.next_look {
-            let (pass, taken) = self.ready.take_pass();
+            if taken == pass.len() {
+                self.ready.next_pass(&mut pass);
+                taken = 0;
+            }
             let turns = usize::try_from(self.next_look - self.stats.ticks).unwrap_or(usize::MAX);
-            let rest = pass.len() - taken;
-            let walked = match &pass[taken..taken + rest.min(turns)] {
-                [] => 0,
+            let rest = &pass[taken..];
+            taken += match &rest[..rest.len().min(turns)] {
+                [] => break,
                 alone @ [_] => self.walk::<true>(alone),
                 many => self.walk::<false>(many),
             };
-            self.ready.resume_pass(pass, taken + walked);
-            if walked == 0 {
-                return;
-            }
         }
+        self.ready.resume_pass(pass, taken);
     }
 
     /// Gives each of these a turn, or as many as it can before the world is to be looked at.
@@ -251,27 +252,32 @@ impl Kernel {
         let mut rest = pass.iter();
         'pass: for &me in rest.by_ref() {
             if let Some(Task {
-                state: State::Ready(Answer::Reply(reply)),
+                state: State::Ready(answer @ (Answer::Reply(_) | Answer::Message(..))),
                 program: Some(program),
                 traps,
-                tid,
                 ..
             }) = self.tasks.get_mut(me)
             {
+                let mut reply = match *answer {
+                    Answer::Message(_, number) => Reply::Message(number),
+                    Answer::Reply(reply) => reply,
+                    _ => unreachable!("no other answer was let through"),
+                };
                 loop {
                     self.stats.ticks += 1;
                     *traps += 1;
-                    let call = match task::resume(program, *reply) {
+                    let call = match task::resume(program, reply) {
                         Ok(Some(call)) => call,
                         Ok(None) => break self.finish(me, None),
                         Err(panic) => break self.finish(me, Some(panic)),
                     };
-                    *reply = match call {
-                        SystemCall::GetTid if !self.frame.has_mail() => Reply::Tid(*tid),
+                    reply = match call {
+                        SystemCall::GetTid if !self.frame.has_mail() => Reply::Tid(me.tid),
                         SystemCall::Yield if !self.frame.has_mail() => Reply::Done,
                         call => break self.settle(me, call),
                     };
                     if !ALONE || self.stats.ticks >= self.next_look || !self.ready.is_empty() {
+                        answer.change(reply);
                         self.ready.push_plain(me);
                         continue 'pass;
                     }
@@ -375,11 +381,10 @@ impl Kernel {
     }
 
     /// Leaves an answer with the caller.
-    #[inline]
+    #[inline(always)]
     fn answer(&mut self, me: Runnable, answer: impl Into<Answer>) -> Outcome {
-        let answer = answer.into();
-        self.tell_answer(me.tid, &answer);
-        self.tasks[me].change(State::Ready(answer));
+        self.tasks[me].change(State::Ready(answer.into()));
+        self.tell_answer(me);
         Outcome::Answered
     }
 
@@ -400,30 +405,36 @@ impl Kernel {
             unreachable!("only a blocked task is in a queue of waiters")
         };
         let answer = answer.unwrap_or_else(|| match (then, place) {
-            (Then::Recv(room), Place::Device(device, _)) => Answer::Recv { device, room },
+            (Then::Recv(room), Place::Device(device, _)) => Answer::Recv {
+                device,
+                room: room.into(),
+            },
             (Then::Accept, Place::Device(device, _)) => Answer::Accept { device },
             (Then::Again, _) => Reply::Again.into(),
             _ => Reply::Done.into(),
         });
         self.log
             .emit(&mut *self.world, task.tid, || Fact::Woken { by });
-        self.tell_answer(task.tid, &answer);
         self.tasks[task].change(State::Ready(answer));
+        self.tell_answer(task);
         self.ready.push(task, Cause::Woken);
     }
 
+    /// Tells of the answer that a task has got, if it is known by now.
     #[inline(always)]
-    fn tell_answer(&mut self, tid: Tid, answer: &Answer) {
+    fn tell_answer(&mut self, me: Runnable) {
         if self.log.is_observed() {
-            self.tell_answer_in_full(tid, answer);
+            self.tell_answer_in_full(me);
         }
     }
 
     #[cold]
-    fn tell_answer_in_full(&mut self, tid: Tid, answer: &Answer) {
-        if let Some((reply, detail)) = answer.known() {
+    fn tell_answer_in_full(&mut self, me: Runnable) {
+        if let State::Ready(answer) = &self.tasks[me].state
+            && let Some((reply, detail)) = answer.known()
+        {
             self.log
-                .emit(&mut *self.world, tid, || Fact::Replied { reply, detail });
+                .emit(&mut *self.world, me.tid, || Fact::Replied { reply, detail });
         }
     }
 

@@ -199,7 +199,8 @@ pub(crate) enum Answer {
     /// takes no bytes with it.
     Recv {
         device: DeviceId,
-        room: u32,
+        /// In bytes. A full word, since an answer that is words throughout is moved in registers.
+        room: u64,
     },
     /// To be taken off the listener when its turn comes.
     Accept {
@@ -208,6 +209,13 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
+    /// Becomes a plain reply, from an answer that has nothing to drop. Saves the hot path from
+    /// asking.
+    #[inline(always)]
+    pub(crate) fn change(&mut self, reply: Reply) {
+        std::mem::forget(std::mem::replace(self, reply.into()));
+    }
+
     /// The answer in words, once it is known.
     pub(crate) fn known(&self) -> Option<(Reply, Detail<'_>)> {
         Some(match self {

@@ -216,9 +216,11 @@ impl Kernel {
             unreachable!("only a ready task has a turn")
         };
         let (read, device, then) = match answer {
-            Answer::Recv { device, room } => {
-                (self.recv(me, device, room), device, Then::Recv(room))
-            }
+            Answer::Recv { device, room } => (
+                self.recv(me, device, room),
+                device,
+                Then::Recv(u32::try_from(room).unwrap_or(u32::MAX)),
+            ),
             Answer::Accept { device } => (self.accept(me, device), device, Then::Accept),
             Answer::Timeout(timer) => {
                 self.timers.start(timer, me);
@@ -230,8 +232,8 @@ impl Kernel {
             let _ = self.wait_for(me, device, Direction::Read, then);
             return None;
         };
-        self.tell_answer(me.tid, &read);
-        Some(self.hand_over(read))
+        let _ = self.answer(me, read);
+        self.deliver(me)
     }
 
     /// Puts the answer into the frame, as far as it does not fit into the reply.
@@ -258,7 +260,7 @@ impl Kernel {
         reply
     }
 
-    fn recv(&mut self, me: Runnable, device: DeviceId, room: u32) -> Option<Answer> {
+    fn recv(&mut self, me: Runnable, device: DeviceId, room: u64) -> Option<Answer> {
         if let Err(errno) = self.devices.check(device, Direction::Read) {
             return Some(errno.into());
         }

@@ -48,7 +48,7 @@ impl Kernel {
             SystemCall::Connected(device) => self.connected(me, device),
             SystemCall::Accept(device) => self.read_later(me, device, Answer::Accept { device }),
             SystemCall::Recv(device) => {
-                let room = u32::try_from(self.frame.len.take()).unwrap_or(u32::MAX);
+                let room = self.frame.len.take() as u64;
                 self.read_later(me, device, Answer::Recv { device, room })
             }
             SystemCall::Send(device) => self.send(me, device),
@@ -196,7 +196,7 @@ impl Kernel {
         match &mut self.tasks[me].state {
             State::Ready(late) => {
                 let late = std::mem::replace(late, answer.into());
-                self.tell_answer(me.tid, &answer.into());
+                self.tell_answer(me);
                 self.take_back(&late);
             }
             State::Blocked { place, .. } => {

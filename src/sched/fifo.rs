@@ -16,31 +16,28 @@ pub struct Fifo {
 }
 
 impl Fifo {
-    /// Hands out what is left of a pass, or the next one, to be walked in one go; empty if nobody
-    /// is ready. It comes back by [`Fifo::resume_pass`].
+    /// Hands out the pass under way, and how many of it have had their turn.
     pub(super) fn take_pass(&mut self) -> (Vec<Runnable>, usize) {
-        if self.taken == self.pass.len() {
-            self.begin_pass();
-        }
         (
             std::mem::take(&mut self.pass),
             std::mem::take(&mut self.taken),
         )
     }
 
-    /// Takes a pass back of which so many have had their turn.
+    /// Takes it back.
     pub(super) fn resume_pass(&mut self, pass: Vec<Runnable>, taken: usize) {
         (self.pass, self.taken) = (pass, taken);
     }
 
-    fn begin_pass(&mut self) {
-        self.pass.clear();
+    /// Makes of a pass that is through the next one.
+    #[inline(always)]
+    pub(super) fn next_pass(&mut self, pass: &mut Vec<Runnable>) {
+        pass.clear();
         // After a crowd has left, its room is given back.
-        if self.pass.capacity() / 8 > self.next.capacity().max(128) {
-            self.pass.shrink_to(0);
+        if pass.capacity() / 8 > self.next.capacity().max(128) {
+            pass.shrink_to(0);
         }
-        std::mem::swap(&mut self.pass, &mut self.next);
-        self.taken = 0;
+        std::mem::swap(pass, &mut self.next);
     }
 }
 
@@ -53,7 +50,9 @@ impl Policy for Fifo {
     #[inline]
     fn pop(&mut self) -> Option<Runnable> {
         if self.taken == self.pass.len() {
-            self.begin_pass();
+            let (mut pass, _) = self.take_pass();
+            self.next_pass(&mut pass);
+            self.pass = pass;
         }
         let first = self.pass.get(self.taken).copied()?;
         self.taken += 1;

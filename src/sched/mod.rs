@@ -156,6 +156,11 @@ impl Ready {
     }
 
     #[inline(always)]
+    pub(crate) fn next_pass(&mut self, pass: &mut Vec<Runnable>) {
+        self.plain.next_pass(pass);
+    }
+
+    #[inline(always)]
     pub(crate) fn push_plain(&mut self, task: Runnable) {
         self.plain.push(task, Cause::Preempted);
     }
