@@ -327,7 +327,7 @@ pub enum Reply {
     Timeout(u64),
     /// The timeout of this number has come, before the call could be answered.
     Elapsed(u64),
-    /// An [`Exit`](enum@Exit), in the frame.
+    /// An [`Exit`](enum@Exit), in the frame; none there stands for [`Exit::Done`](enum@Exit).
     Exit,
     /// A list of [`TaskInfo`], in the frame.
     Tasks,

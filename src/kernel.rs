@@ -252,17 +252,13 @@ impl Kernel {
         let mut rest = pass.iter();
         'pass: for &me in rest.by_ref() {
             if let Some(Task {
-                state: State::Ready(answer @ (Answer::Reply(_) | Answer::Message(..))),
+                state: State::Ready(answer),
                 program: Some(program),
                 traps,
                 ..
             }) = self.tasks.get_mut(me)
+                && let Some(mut reply) = answer.plain()
             {
-                let mut reply = match *answer {
-                    Answer::Message(_, number) => Reply::Message(number),
-                    Answer::Reply(reply) => reply,
-                    _ => unreachable!("no other answer was let through"),
-                };
                 loop {
                     self.stats.ticks += 1;
                     *traps += 1;
@@ -498,7 +494,6 @@ impl Kernel {
         let state = std::mem::replace(&mut task.state, State::Running);
         let program = task.program.take();
         let timeouts = task.timeouts.take();
-        let name = Rc::clone(&task.name);
         self.tasks.ended();
         self.leave(me, state);
         for timer in timeouts.into_iter().flat_map(|timeouts| *timeouts) {
@@ -514,7 +509,7 @@ impl Kernel {
         let waiters = task.waiters.take();
         if let Exit::Failed(_) | Exit::Faulted(_) = exit {
             self.stats.failures += 1;
-            trace::warn_of(me.tid, &name, &exit);
+            trace::warn_of(me.tid, &task.name, &exit);
         }
         self.log
             .emit(&mut *self.world, me.tid, || Fact::Exited { exit: &exit });

@@ -181,8 +181,8 @@ pub(crate) enum Then {
 #[derive(Debug)]
 pub(crate) enum Answer {
     Reply(Reply),
-    /// `None` is the exit that needs no words: done.
-    Exit(Option<Box<Exit>>),
+    /// An exit that needs words. One that does not is the bare [`Reply::Exit`].
+    Exit(Box<Exit>),
     Tasks(Box<[TaskInfo]>),
     Opened(DeviceId, Option<Box<SocketAddr>>),
     Io(io::Error),
@@ -216,14 +216,22 @@ impl Answer {
         std::mem::forget(std::mem::replace(self, reply.into()));
     }
 
+    /// The answer as a reply, if nothing has to be done first and nothing goes with it.
+    #[inline(always)]
+    pub(crate) fn plain(&self) -> Option<Reply> {
+        match *self {
+            Self::Reply(reply) => Some(reply),
+            Self::Message(_, number) => Some(Reply::Message(number)),
+            _ => None,
+        }
+    }
+
     /// The answer in words, once it is known.
     pub(crate) fn known(&self) -> Option<(Reply, Detail<'_>)> {
         Some(match self {
+            Self::Reply(Reply::Exit) => (Reply::Exit, Detail::Exit(&Exit::Done)),
             Self::Reply(reply) => (*reply, Detail::None),
-            Self::Exit(exit) => (
-                Reply::Exit,
-                Detail::Exit(exit.as_deref().unwrap_or(&Exit::Done)),
-            ),
+            Self::Exit(exit) => (Reply::Exit, Detail::Exit(exit)),
             Self::Tasks(tasks) => (Reply::Tasks, Detail::Count(tasks.len())),
             Self::Opened(device, addr) => (
                 Reply::Device(*device),
@@ -243,7 +251,10 @@ impl Answer {
 
 impl From<Exit> for Answer {
     fn from(exit: Exit) -> Self {
-        Self::Exit((exit != Exit::Done).then(|| Box::new(exit)))
+        match exit {
+            Exit::Done => Reply::Exit.into(),
+            other => Self::Exit(Box::new(other)),
+        }
     }
 }
 
@@ -529,16 +540,25 @@ impl ByTid {
     }
 
     fn get(&self, tid: Tid) -> Option<Slot> {
-        let at = self
-            .entries
-            .binary_search_by_key(&tid, |entry| entry.0)
-            .ok()?;
-        self.entries[at].1
+        self.entries[self.place(tid)?].1
+    }
+
+    /// Whoever was born last is asked about most.
+    fn place(&self, tid: Tid) -> Option<usize> {
+        match self.entries.last() {
+            Some((last, _)) if *last == tid => Some(self.entries.len() - 1),
+            _ => self
+                .entries
+                .binary_search_by_key(&tid, |entry| entry.0)
+                .ok(),
+        }
     }
 
     fn remove(&mut self, tid: Tid) {
-        if let Ok(at) = self.entries.binary_search_by_key(&tid, |entry| entry.0) {
-            self.gaps += usize::from(self.entries[at].1.take().is_some());
+        match self.place(tid) {
+            Some(at) if at + 1 == self.entries.len() => drop(self.entries.pop()),
+            Some(at) => self.gaps += usize::from(self.entries[at].1.take().is_some()),
+            None => {}
         }
         if self.gaps > 16 + self.entries.len() / 2 {
             self.entries.retain(|entry| entry.1.is_some());

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::{Kernel, Outcome};
 use crate::{
-    abi::{DeviceId, Direction, Errno, Exit, Reply, Tid},
+    abi::{DeviceId, Direction, Errno, Reply, Tid},
     event::{Fact, Wake},
     frame::Payload,
     sched::Runnable,
@@ -244,10 +244,7 @@ impl Kernel {
                 return Reply::Message(number);
             }
             Answer::Full(_, number) => return Reply::Full(number),
-            Answer::Exit(exit) => {
-                let exit = exit.map_or(Exit::Done, |exit| *exit);
-                (Reply::Exit, Payload::Exit(exit))
-            }
+            Answer::Exit(exit) => (Reply::Exit, Payload::Exit(*exit)),
             Answer::Tasks(tasks) => (Reply::Tasks, Payload::Tasks(tasks.into_vec())),
             Answer::Io(error) => (Reply::Io, Payload::Io(error)),
             Answer::Opened(device, None) => return Reply::Device(device),
