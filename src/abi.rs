@@ -80,6 +80,18 @@ impl QueueId {
         (slot >> Self::SLOT_BITS == 0).then_some(Self(number << Self::SLOT_BITS | slot))
     }
 
+    /// Whatever was once [`QueueId::number`] and [`QueueId::slot`].
+    pub(crate) fn from_parts(number: u64, slot: usize) -> Option<Self> {
+        let fits = number <= u64::MAX >> Self::SLOT_BITS;
+        fits.then(|| Self::new(number, slot)).flatten()
+    }
+
+    /// The number it was given, from 1 upward: what is shown of it.
+    #[must_use]
+    pub fn number(self) -> u64 {
+        self.0 >> Self::SLOT_BITS
+    }
+
     pub(crate) fn slot(self) -> usize {
         (self.0 & ((1 << Self::SLOT_BITS) - 1)) as usize
     }
@@ -87,7 +99,7 @@ impl QueueId {
 
 impl fmt::Display for QueueId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (self.0 >> Self::SLOT_BITS).fmt(f)
+        self.number().fmt(f)
     }
 }
 

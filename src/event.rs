@@ -23,7 +23,8 @@ use crate::{
 /// simulated world print the same lines, byte for byte.
 #[derive(Debug)]
 pub struct Event<'a> {
-    /// When, counted from boot.
+    /// When, counted from boot. The kernel reads its clock when a task has stopped and when the
+    /// world has been waited for; what follows at once from that has the same time.
     pub at: Duration,
     /// Which task it is about; [`Tid::KERNEL`] for the kernel itself.
     pub tid: Tid,
@@ -172,6 +173,8 @@ pub(crate) struct Log {
     tracers: Vec<Box<dyn Tracer>>,
     /// Whether one of them leads, or led, to `tracing`.
     is_bridged: bool,
+    /// What the clock said when it was last read for the log.
+    now: Duration,
 }
 
 impl Log {
@@ -201,12 +204,27 @@ impl Log {
         fact: impl FnOnce() -> Fact<'a>,
     ) {
         if self.is_observed() {
+            self.now = world.now();
+            self.emit_at_once(tid, fact);
+        }
+    }
+
+    /// Tells of a fact that follows at once from the one before, and has its time: a clock is read
+    /// once in a turn, not three times.
+    #[inline(always)]
+    pub(crate) fn emit_at_once<'a>(&mut self, tid: Tid, fact: impl FnOnce() -> Fact<'a>) {
+        if self.is_observed() {
             self.tell(&Event {
-                at: world.now(),
+                at: self.now,
                 tid,
                 fact: fact(),
             });
         }
+    }
+
+    /// Takes the time for what follows at once from something else than a fact.
+    pub(crate) fn set_clock(&mut self, now: Duration) {
+        self.now = now;
     }
 
     #[cold]

@@ -133,7 +133,7 @@ impl Kernel {
     /// [`Error::Limit`] at a limit of the [`Builder`], [`Error::Io`] when the world fails. After
     /// any of them, and after an `Ok`, it can be called again; a limit then counts anew.
     pub fn run(&mut self) -> Result<Report, Error> {
-        self.log.observe_by_tracing();
+        self.observe();
         self.last_tick = self.stats.ticks.saturating_add(self.limits.ticks);
         self.next_look = self.next_look.min(self.last_tick);
         let time = Nanos::from(self.now()).saturating_add(self.limits.time);
@@ -157,7 +157,7 @@ impl Kernel {
     ///
     /// *Errors:* as [`Kernel::run`], but for the limits on ticks and time, which are of a run.
     pub fn step(&mut self) -> Result<Step, Error> {
-        self.log.observe_by_tracing();
+        self.observe();
         self.last_tick = u64::MAX;
         loop {
             if self.stats.ticks < self.next_look
@@ -203,6 +203,13 @@ impl Kernel {
     #[must_use]
     pub fn remote(&self) -> Remote {
         self.remote.clone()
+    }
+
+    /// Readies the log: the host has had the time since the last event.
+    fn observe(&mut self) {
+        self.log.observe_by_tracing();
+        let now = self.world.now();
+        self.log.set_clock(now);
     }
 
     /// What happened since boot, unless the world failed.
@@ -308,7 +315,7 @@ impl Kernel {
         };
         let reply = self.deliver(me)?;
         self.stats.ticks += 1;
-        self.log.emit(&mut *self.world, me.tid, || Fact::Resumed);
+        self.log.emit_at_once(me.tid, || Fact::Resumed);
         let task = &mut self.tasks[me];
         task.traps += 1;
         let program = task.program.as_mut().expect("a live task has a program");
@@ -331,7 +338,7 @@ impl Kernel {
             Outcome::Reply(reply) => {
                 let detail = Detail::None;
                 self.log
-                    .emit(&mut *self.world, me.tid, || Fact::Replied { reply, detail });
+                    .emit_at_once(me.tid, || Fact::Replied { reply, detail });
                 self.tasks[me].change(State::Ready(reply.into()));
                 self.ready.requeue(me, call);
             }
@@ -387,9 +394,8 @@ impl Kernel {
     /// Marks the caller as blocked, in the queue where a handler has put it.
     fn block(&mut self, me: Runnable, place: Place, then: Then) -> Outcome {
         let since = self.clock;
-        self.log.emit(&mut *self.world, me.tid, || Fact::Blocked {
-            on: place.into(),
-        });
+        self.log
+            .emit_at_once(me.tid, || Fact::Blocked { on: place.into() });
         self.tasks[me].change(State::Blocked { place, since, then });
         Outcome::Blocked
     }
@@ -430,7 +436,7 @@ impl Kernel {
             && let Some((reply, detail)) = answer.known()
         {
             self.log
-                .emit(&mut *self.world, me.tid, || Fact::Replied { reply, detail });
+                .emit_at_once(me.tid, || Fact::Replied { reply, detail });
         }
     }
 
@@ -651,11 +657,10 @@ impl Kernel {
         }
         let now = self.world.now();
         self.clock = now.into();
+        self.log.set_clock(now);
         if waits && now > before {
             self.log
-                .emit(&mut *self.world, Tid::KERNEL, || Fact::ClockJumped {
-                    from: before,
-                });
+                .emit_at_once(Tid::KERNEL, || Fact::ClockJumped { from: before });
         }
         while let Some((timer, task)) = self.timers.pop_due(now.into()) {
             self.alarm(timer, task);

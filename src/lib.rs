@@ -47,6 +47,7 @@
 //! | `time.rs` | the timers |
 //! | `sched/` | who runs next: [`Policy`], [`Fifo`] |
 //! | `event.rs`, `trace.rs` | the event log, [`Tracer`], the bridge to `tracing` |
+//! | `record.rs`, `record/` | the event log in a file: [`record`] |
 //! | `world/` | [`World`], [`RealWorld`], [`SimWorld`] |
 //! | `kernel.rs`, `kernel/` | [`Kernel`]: the loop, and the handlers of the calls |
 //! | `cli/` (feature `cli`) | the command line, for any set of programs |
@@ -83,6 +84,7 @@ mod net;
 mod os;
 mod promise;
 mod queue;
+pub mod record;
 mod sched;
 pub mod sync;
 mod task;

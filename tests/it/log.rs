@@ -19,7 +19,7 @@ use crate::support::*;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A bit of everything that needs no device.
-async fn everything(os: &mut Os) -> Result<(), Errno> {
+pub(crate) async fn everything(os: &mut Os) -> Result<(), Errno> {
     let number = os.random().await;
     writeln!(os, "drew {number}");
     let sleeper = os
@@ -41,7 +41,7 @@ async fn everything(os: &mut Os) -> Result<(), Errno> {
 }
 
 /// Many tasks that decide by random numbers what they do.
-async fn chaos(os: &mut Os) -> Result<(), Errno> {
+pub(crate) async fn chaos(os: &mut Os) -> Result<(), Errno> {
     for _ in 0..20 {
         os.spawn("random", async |os| {
             for _ in 0..20 {

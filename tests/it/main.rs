@@ -10,6 +10,7 @@ mod log;
 mod promises;
 mod properties;
 mod queues;
+mod record;
 mod sockets;
 mod stepping;
 mod support;

@@ -1,0 +1,324 @@
+//! Writing a recording.
+//!
+//! The kernel's thread encodes each event into a buffer of atomic bytes, which costs it no more
+//! than a plain one; everybody else can read what is in it at any time. So a thread of the
+//! recorder's own puts it on disk again and again, even while a task computes for ever, and so can
+//! whoever handles a signal.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Write},
+    path::Path,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicU8, AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use super::{
+    Context, Header,
+    encode::{self, Slots},
+    kind,
+    ring::Ring,
+};
+use crate::{
+    abi::Exit,
+    event::{Event, Fact, Tracer},
+};
+
+/// How many bytes the buffer holds.
+const BUFFER: usize = 64 * 1024;
+/// How old an event may get that is not on disk.
+const EVERY: Duration = Duration::from_millis(100);
+
+/// A tracer that writes a recording.
+///
+/// It must be handed to the kernel's [`Builder`](crate::Builder), so keep its [`Tape`] to find out
+/// whether all went well. What happened is in the file a tenth of a second later at the latest,
+/// even if the process is killed. An error in writing ends the recording, not the run.
+#[derive(Debug)]
+pub struct Recorder {
+    tape: Tape,
+    context: Context,
+    /// How much of the tape's buffer is filled.
+    len: usize,
+    /// How many events there were before it.
+    events: u64,
+    is_ring: bool,
+}
+
+/// Where a [`Recorder`] writes to: for any thread, at any time.
+#[derive(Clone, Debug)]
+pub struct Tape(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    /// Records that are to be put to their place. Written by the kernel's thread alone.
+    buffer: Box<[AtomicU8]>,
+    /// How many bytes of the buffer are whole records.
+    len: AtomicUsize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    place: Place,
+    /// How much of the buffer is on disk.
+    done: usize,
+    is_closed: bool,
+    error: Option<(io::ErrorKind, String)>,
+}
+
+/// Where the records go.
+#[derive(Debug)]
+enum Place {
+    File(File),
+    Ring(Ring),
+}
+
+impl Recorder {
+    /// Records everything into a file, which is created or replaced.
+    ///
+    /// *Errors:* the operating system's.
+    pub fn create(path: impl AsRef<Path>, header: &Header) -> io::Result<Self> {
+        let mut file = File::create(path)?;
+        file.write_all(&encode::preamble(header))?;
+        let recorder = Self::new(Place::File(file));
+        let shared = Arc::downgrade(&recorder.tape.0);
+        thread::Builder::new()
+            .name("recorder".into())
+            .spawn(move || save_again_and_again(&shared))?;
+        Ok(recorder)
+    }
+
+    /// Keeps the last so many events, and writes them to a file at the end, or whenever its tape
+    /// is flushed. Of what came before it keeps what is needed to understand them: the names of
+    /// the tasks that live, and what they were doing.
+    ///
+    /// When a task faults for the first time, the events up to there go to the file at once and
+    /// stay in it: it may hold twice as many, with a gap between.
+    ///
+    /// *Errors:* the operating system's, if the file cannot be created. What it contains stays
+    /// until there is something to replace it.
+    pub fn last(events: usize, path: impl AsRef<Path>, header: &Header) -> io::Result<Self> {
+        let file = OpenOptions::new()
+            .create(true)
+            .write(true)
+            .truncate(false)
+            .open(path)?;
+        let ring = Ring::new(events, file, encode::preamble(header));
+        Ok(Self::new(Place::Ring(ring)))
+    }
+
+    fn new(place: Place) -> Self {
+        let is_ring = matches!(place, Place::Ring(_));
+        let shared = Shared {
+            buffer: (0..BUFFER).map(|_| AtomicU8::new(0)).collect(),
+            len: AtomicUsize::new(0),
+            state: Mutex::new(State {
+                place,
+                done: 0,
+                is_closed: false,
+                error: None,
+            }),
+        };
+        Self {
+            tape: Tape(Arc::new(shared)),
+            context: Context::default(),
+            len: 0,
+            events: 0,
+            is_ring,
+        }
+    }
+
+    /// Where it writes to.
+    #[must_use]
+    pub fn tape(&self) -> Tape {
+        self.tape.clone()
+    }
+
+    /// Puts down an event for which there is no room in the buffer, and makes room.
+    #[cold]
+    fn make_room(&mut self, event: &Event<'_>) {
+        let before = self.context;
+        let mut record = Vec::new();
+        self.context.event(&mut record, event);
+        let shared = &*self.tape.0;
+        let mut state = shared.lock();
+        state.save(shared);
+        state.done = 0;
+        shared.len.store(0, Ordering::Release);
+        if let Place::Ring(ring) = &mut state.place {
+            ring.begin_part(self.events, before);
+        }
+        state.put(&record);
+        self.len = 0;
+    }
+
+    /// Sees to an event that is more than a record.
+    fn note(&self, event: &Event<'_>) {
+        let is_fault =
+            matches!(&event.fact, Fact::Exited { exit } if matches!(exit, Exit::Faulted(_)));
+        if !self.is_ring && !is_fault {
+            return;
+        }
+        let shared = &*self.tape.0;
+        let mut state = shared.lock();
+        if let Place::Ring(ring) = &mut state.place {
+            ring.note(self.events, event);
+        }
+        if is_fault {
+            state.fault(shared);
+        }
+    }
+}
+
+impl Tracer for Recorder {
+    fn event(&mut self, event: &Event<'_>) {
+        let shared = &*self.tape.0;
+        let mut context = self.context;
+        let mut out = Slots {
+            slots: &shared.buffer,
+            len: self.len,
+        };
+        context.event(&mut out, event);
+        if out.len <= BUFFER {
+            shared.len.store(out.len, Ordering::Release);
+            self.len = out.len;
+            self.context = context;
+        } else {
+            self.make_room(event);
+        }
+        if let Fact::Spawned { .. }
+        | Fact::Blocked { .. }
+        | Fact::Woken { .. }
+        | Fact::Exited { .. }
+        | Fact::Reaped = event.fact
+        {
+            self.note(event);
+        }
+        self.events += 1;
+    }
+}
+
+/// It ends with whoever traced: what is on the tape is complete then.
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        // Whoever wants to know of an error asks the tape.
+        let _ = self.tape.close();
+    }
+}
+
+impl Tape {
+    /// Puts down what has been recorded so far. Rarely needed: it happens by itself.
+    ///
+    /// *Errors:* the first that has befallen the recording.
+    pub fn flush(&self) -> io::Result<()> {
+        let mut state = self.0.lock();
+        state.flush(&self.0);
+        state.result()
+    }
+
+    /// Ends the recording: nothing that happens later is in it.
+    ///
+    /// *Errors:* the first that has befallen it.
+    pub fn close(&self) -> io::Result<()> {
+        let mut state = self.0.lock();
+        if !state.is_closed {
+            state.close(&self.0);
+        }
+        state.result()
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn result(&self) -> io::Result<()> {
+        match &self.error {
+            None => Ok(()),
+            Some((kind, text)) => Err(io::Error::new(*kind, text.clone())),
+        }
+    }
+
+    /// Takes the new records out of the buffer.
+    fn save(&mut self, shared: &Shared) {
+        let len = shared.len.load(Ordering::Acquire);
+        let new = &shared.buffer[self.done..len];
+        let new: Vec<u8> = new
+            .iter()
+            .map(|byte| byte.load(Ordering::Relaxed))
+            .collect();
+        self.done = len;
+        self.put(&new);
+    }
+
+    /// Puts down whole records.
+    fn put(&mut self, records: &[u8]) {
+        if records.is_empty() || self.is_closed {
+            return;
+        }
+        match &mut self.place {
+            Place::File(file) => {
+                let result = encode::chunk(file, records);
+                self.note(result);
+            }
+            Place::Ring(ring) => ring.put(records),
+        }
+    }
+
+    fn flush(&mut self, shared: &Shared) {
+        self.save(shared);
+        if let (Place::Ring(ring), false) = (&mut self.place, self.is_closed) {
+            let result = ring.write();
+            self.note(result);
+        }
+    }
+
+    fn close(&mut self, shared: &Shared) {
+        if let Place::File(_) = self.place {
+            self.save(shared);
+            self.put(&[kind::END]);
+        } else {
+            self.flush(shared);
+        }
+        self.is_closed = true;
+    }
+
+    fn fault(&mut self, shared: &Shared) {
+        self.save(shared);
+        if let (Place::Ring(ring), false) = (&mut self.place, self.is_closed) {
+            let result = ring.fault();
+            self.note(result);
+        }
+    }
+
+    /// A recording that went wrong ends there.
+    fn note(&mut self, result: io::Result<()>) {
+        if let Err(error) = result {
+            self.error = Some((error.kind(), error.to_string()));
+            self.is_closed = true;
+        }
+    }
+}
+
+/// Puts what is new on disk, now and then, until the recorder is gone or has failed.
+fn save_again_and_again(shared: &Weak<Shared>) {
+    loop {
+        thread::sleep(EVERY);
+        let Some(shared) = shared.upgrade() else {
+            return;
+        };
+        let mut state = shared.lock();
+        state.save(&shared);
+        if state.is_closed {
+            return;
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The last events of a run, kept in memory until somebody wants them in a file.
+//!
+//! Events are counted from 0 in the order in which they happened.
+
+use std::{
+    collections::VecDeque,
+    fs::File,
+    io::{self, Seek, Write},
+};
+
+use rustc_hash::FxHashMap;
+
+use super::{
+    Context, OwnedEvent,
+    decode::{Bytes, Record},
+    encode, kind,
+};
+use crate::{
+    abi::Tid,
+    event::{Event, Fact},
+};
+
+/// The longest payload that is written, but for one event that is longer.
+const CHUNK: usize = 64 * 1024;
+
+/// Records in parts, of which the oldest are forgotten.
+#[derive(Debug)]
+pub(super) struct Ring {
+    /// How many events are wanted.
+    size: u64,
+    parts: VecDeque<Part>,
+    known: FxHashMap<Tid, Known>,
+    /// Who is only known for what is kept of the past, and may be forgotten with it; by the number
+    /// of the event.
+    gone: VecDeque<(u64, Tid)>,
+    file: File,
+    /// What is in the file for good: the header; after a fault, the events up to there too.
+    head: Vec<u8>,
+    /// The first event that is not in the head, and what its record leaves out.
+    since: u64,
+    context: Context,
+    has_fault: bool,
+}
+
+/// Records, and what they leave out.
+#[derive(Debug)]
+struct Part {
+    first: u64,
+    context: Context,
+    records: Vec<u8>,
+}
+
+/// What must be told of a task where the records no longer do, with the events' numbers.
+#[derive(Debug)]
+struct Known {
+    spawned: (u64, OwnedEvent),
+    blocked: Option<(u64, OwnedEvent)>,
+    exited: Option<(u64, OwnedEvent)>,
+    reaped: Option<(u64, OwnedEvent)>,
+}
+
+impl Ring {
+    pub(super) fn new(size: usize, file: File, head: Vec<u8>) -> Self {
+        let mut ring = Self {
+            size: size as u64,
+            parts: VecDeque::new(),
+            known: FxHashMap::default(),
+            gone: VecDeque::new(),
+            file,
+            head,
+            since: 0,
+            context: Context::default(),
+            has_fault: false,
+        };
+        ring.begin_part(0, Context::default());
+        ring
+    }
+
+    /// Takes records, which go on where the last ones ended.
+    pub(super) fn put(&mut self, records: &[u8]) {
+        if let Some(part) = self.parts.back_mut() {
+            part.records.extend_from_slice(records);
+        }
+    }
+
+    /// The event of this number is next: from it on the records can be read without those before.
+    /// The parts that are not needed any more are forgotten.
+    pub(super) fn begin_part(&mut self, next: u64, context: Context) {
+        self.parts.push_back(Part {
+            first: next,
+            context,
+            records: Vec::new(),
+        });
+        while let Some(second) = self.parts.get(1)
+            && next - second.first >= self.size
+        {
+            self.parts.pop_front();
+        }
+        let first = self.parts.front().map_or(next, |part| part.first);
+        while let Some(&(reaped, tid)) = self.gone.front()
+            && reaped < first
+        {
+            self.gone.pop_front();
+            self.known.remove(&tid);
+        }
+    }
+
+    /// Remembers what an event says about its task.
+    pub(super) fn note(&mut self, number: u64, event: &Event<'_>) {
+        let noted = Some((number, event.into()));
+        if let (Fact::Spawned { .. }, Some(spawned)) = (&event.fact, &noted) {
+            let known = Known {
+                spawned: spawned.clone(),
+                blocked: None,
+                exited: None,
+                reaped: None,
+            };
+            self.known.insert(event.tid, known);
+            return;
+        }
+        // The task of an event that is no task's is not known.
+        let Some(known) = self.known.get_mut(&event.tid) else {
+            return;
+        };
+        match event.fact {
+            Fact::Blocked { .. } => known.blocked = noted,
+            Fact::Woken { .. } => known.blocked = None,
+            Fact::Exited { .. } => known.exited = noted,
+            Fact::Reaped => {
+                known.reaped = noted;
+                // Of whom the head speaks, the end must be told as well.
+                if known.spawned.0 >= self.since {
+                    self.gone.push_back((number, event.tid));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Keeps what there is for good, if this is the first fault, and writes it down.
+    pub(super) fn fault(&mut self) -> io::Result<()> {
+        if self.has_fault {
+            return Ok(());
+        }
+        self.has_fault = true;
+        let (window, context, next) = self.window();
+        self.head.extend(window);
+        self.context = context;
+        self.since = next;
+        self.gone.clear();
+        self.known.retain(|_, known| known.reaped.is_none());
+        // The recorder goes on where it was: the window ended with its last event.
+        self.parts.clear();
+        self.begin_part(next, context);
+        self.write()
+    }
+
+    /// Writes the file anew.
+    pub(super) fn write(&mut self) -> io::Result<()> {
+        let (mut window, ..) = self.window();
+        encode::chunk(&mut window, &[kind::END])?;
+        if self.file.metadata()?.is_file() {
+            self.file.set_len(0)?;
+            self.file.rewind()?;
+        }
+        self.file.write_all(&self.head)?;
+        self.file.write_all(&window)
+    }
+
+    /// The last events in chunks, after those that tell whom they are about; what the record after
+    /// them leaves out, and its number.
+    fn window(&self) -> (Vec<u8>, Context, u64) {
+        let first = self.parts.front().map_or(self.since, |part| part.first);
+        let next = first + self.events().count() as u64;
+        let start = next.saturating_sub(self.size).max(first);
+        let mut past = self.past(start);
+        past.sort_by_key(|&(number, _)| number);
+        let mut chunks = Chunks {
+            context: self.context,
+            records: Vec::new(),
+            out: Vec::new(),
+        };
+        let missing = start - self.since - past.len() as u64;
+        if missing > 0 {
+            encode::gap(&mut chunks.records, missing);
+        }
+        for (_, event) in past {
+            chunks.put(event);
+        }
+        for event in self.events().skip((start - first) as usize) {
+            chunks.put(&event);
+        }
+        chunks.end();
+        (chunks.out, chunks.context, next)
+    }
+
+    /// What is to be told of the time before `start`, in any order.
+    fn past(&self, start: u64) -> Vec<&(u64, OwnedEvent)> {
+        let known = self.known.values().filter(|known| {
+            let gone = known.reaped.as_ref();
+            known.spawned.0 < self.since || gone.is_none_or(|&(number, _)| number >= start)
+        });
+        let events = known.flat_map(|known| {
+            let rest = [&known.blocked, &known.exited, &known.reaped];
+            rest.into_iter().flatten().chain([&known.spawned])
+        });
+        let past = self.since..start;
+        events.filter(|(number, _)| past.contains(number)).collect()
+    }
+
+    /// All events that are kept.
+    fn events(&self) -> impl Iterator<Item = OwnedEvent> {
+        self.parts.iter().flat_map(|part| {
+            let mut context = part.context;
+            let mut bytes = Bytes(&part.records);
+            std::iter::from_fn(move || {
+                if bytes.0.is_empty() {
+                    return None;
+                }
+                match context.record(&mut bytes) {
+                    Ok(Record::Event(event)) => Some(event),
+                    Ok(Record::Gap(_) | Record::End) | Err(_) => {
+                        unreachable!("the recorder wrote these records, all of them events")
+                    }
+                }
+            })
+        })
+    }
+}
+
+/// Events on their way into chunks.
+struct Chunks {
+    context: Context,
+    records: Vec<u8>,
+    out: Vec<u8>,
+}
+
+impl Chunks {
+    fn put(&mut self, event: &OwnedEvent) {
+        self.context.event(&mut self.records, &event.borrow());
+        if self.records.len() >= CHUNK {
+            self.end();
+        }
+    }
+
+    fn end(&mut self) {
+        if !self.records.is_empty() {
+            encode::chunk(&mut self.out, &self.records).expect("memory can be written to");
+            self.records.clear();
+        }
+    }
+}

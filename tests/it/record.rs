@@ -1,0 +1,541 @@
+//! Recordings: what is written can be read, whatever it is and whatever became of the file.
+
+mod anything;
+
+use std::{
+    fs,
+    io::{self, Cursor},
+    path::PathBuf,
+    sync::LazyLock,
+    time::Duration,
+};
+
+use proptest::{prelude::*, sample::Index};
+use trapline::{
+    Detail, Event, Fact, Kernel, Reply, SimWorld, Tid, Tracer,
+    record::{Error, Header, OwnedEvent, Recorder, Recording},
+};
+
+use crate::{
+    log::{chaos, everything},
+    support::*,
+};
+
+/// A file of a test's own, that goes with it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(test: &str) -> Self {
+        let name = format!("{test}-{}.trap", std::process::id());
+        Self(PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name))
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        fs::read(&self.0).unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// What can be read of these bytes, how many events are missing, and the error that ended it.
+fn read(bytes: Vec<u8>) -> (Vec<OwnedEvent>, u64, Option<Error>) {
+    let mut recording = match Recording::from_reader(Cursor::new(bytes)) {
+        Ok(recording) => recording,
+        Err(error) => return (Vec::new(), 0, Some(error)),
+    };
+    let mut events = Vec::new();
+    let mut error = None;
+    for event in &mut recording {
+        match event {
+            Ok(event) => events.push(event),
+            Err(e) => error = Some(e),
+        }
+    }
+    (events, recording.missing(), error)
+}
+
+fn read_well(bytes: Vec<u8>) -> (Vec<OwnedEvent>, u64) {
+    let (events, missing, error) = read(bytes);
+    assert!(error.is_none(), "{error:?}");
+    (events, missing)
+}
+
+fn lines(events: &[OwnedEvent]) -> Vec<String> {
+    events.iter().map(ToString::to_string).collect()
+}
+
+/// A run that is recorded, and logged besides.
+fn recorded(recorder: Recorder, program: impl AsyncFnOnce(&mut trapline::Os) + 'static) -> Diary {
+    let (mut kernel, log) = logged(Kernel::builder().world(SimWorld::new(7)).tracer(recorder));
+    kernel.spawn("main", program).unwrap();
+    kernel.run().unwrap();
+    log
+}
+
+fn record(test: &str, events: &[OwnedEvent]) -> Vec<u8> {
+    let file = Scratch::new(test);
+    let mut recorder = Recorder::create(&file.0, &Header::default()).unwrap();
+    for event in events {
+        recorder.event(&event.borrow());
+    }
+    recorder.tape().close().unwrap();
+    file.bytes()
+}
+
+/// A recording of a run that has a bit of everything.
+static EVERYTHING: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let file = Scratch::new("everything");
+    let recorder = Recorder::create(&file.0, &Header::default()).unwrap();
+    let tape = recorder.tape();
+    recorded(recorder, async |os| {
+        let _ = everything(os).await;
+    });
+    tape.close().unwrap();
+    file.bytes()
+});
+
+// ---- what is written is read
+
+#[test]
+fn a_recording_has_the_header_and_the_log_of_the_run() {
+    let file = Scratch::new("run");
+    let mut header = Header::default();
+    header.command = vec!["chaos".to_string(), "--at \u{1f30a}".to_string()];
+    (header.seed, header.quantum, header.is_simulated) = (7, 3, true);
+    let recorder = Recorder::create(&file.0, &header).unwrap();
+    let log = recorded(recorder, async |os| chaos(os).await.unwrap());
+    let recording = Recording::open(&file.0).unwrap();
+    assert_eq!(*recording.header(), header);
+    let events: Vec<OwnedEvent> = recording.map(Result::unwrap).collect();
+    assert_eq!(lines(&events), log.lines());
+    assert!(events.len() > 1000);
+    let bytes = file.bytes();
+    assert!(
+        bytes.len() < events.len() * 6,
+        "{} bytes for {} events",
+        bytes.len(),
+        events.len()
+    );
+}
+
+#[test]
+fn recording_the_same_run_twice_gives_the_same_bytes() {
+    let run = |test| {
+        let file = Scratch::new(test);
+        let recorder = Recorder::create(&file.0, &Header::default()).unwrap();
+        recorded(recorder, async |os| chaos(os).await.unwrap());
+        read_well(file.bytes()).0
+    };
+    assert_eq!(run("twin-1"), run("twin-2"));
+}
+
+#[test]
+fn texts_of_any_length_are_kept_up_to_a_limit() {
+    let text = |len: usize| "\u{e9}".repeat(len / 2);
+    for len in [0, 2, 127 * 2, 65_520, 65_536, 65_538, 1 << 20] {
+        let text = text(len);
+        let event = owned(1, Fact::Console { text: &text });
+        let after = owned(2, Fact::Reaped);
+        let events = [after.clone(), event, after];
+        let (read, _) = read_well(record("texts", &events));
+        assert_eq!(read, events, "{len}");
+    }
+    let huge = text(20 << 20);
+    let events = [
+        owned(1, Fact::Console { text: &huge }),
+        owned(2, Fact::Reaped),
+    ];
+    let (read, _) = read_well(record("huge", &events));
+    let Fact::Console { text: cut } = read[0].borrow().fact else {
+        panic!("{}", read[0].tid)
+    };
+    assert!(huge.starts_with(cut) && cut.len() > 15 << 20 && cut.len() < 16 << 20);
+    assert_eq!(read[1], events[1]);
+}
+
+#[test]
+fn an_operating_systems_error_keeps_its_kind_and_text() {
+    let refused = io::Error::from_raw_os_error(rustix::io::Errno::CONNREFUSED.raw_os_error());
+    let detail = Detail::Io(&refused);
+    let reply = Reply::Io;
+    let (read, _) = read_well(record("io", &[owned(1, Fact::Replied { reply, detail })]));
+    let Fact::Replied {
+        detail: Detail::Io(error),
+        ..
+    } = read[0].borrow().fact
+    else {
+        panic!("{}", read[0])
+    };
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+    assert_eq!(error.to_string(), refused.to_string());
+}
+
+#[test]
+fn nothing_is_recorded_after_the_tape_was_closed() {
+    let file = Scratch::new("closed");
+    let mut recorder = Recorder::create(&file.0, &Header::default()).unwrap();
+    recorder.event(&owned(1, Fact::Resumed).borrow());
+    recorder.tape().flush().unwrap();
+    assert!(matches!(
+        read(file.bytes()),
+        (events, 0, Some(Error::Truncated { .. })) if events.len() == 1
+    ));
+    recorder.event(&owned(1, Fact::Reaped).borrow());
+    recorder.tape().close().unwrap();
+    let bytes = file.bytes();
+    for _ in 0..100_000 {
+        recorder.event(&owned(2, Fact::Resumed).borrow());
+    }
+    drop(recorder);
+    assert_eq!(file.bytes(), bytes);
+    assert_eq!(read_well(bytes).0.len(), 2);
+}
+
+// ---- the last so many
+
+/// A run of which the last so many events are recorded: its log, what could be read, and how many
+/// are missing.
+fn ring(
+    test: &str,
+    size: usize,
+    program: impl AsyncFnOnce(&mut trapline::Os) + 'static,
+) -> (Vec<String>, Vec<OwnedEvent>, u64) {
+    let file = Scratch::new(test);
+    let recorder = Recorder::last(size, &file.0, &Header::default()).unwrap();
+    let log = recorded(recorder, program).lines();
+    let (events, missing) = read_well(file.bytes());
+    assert_eq!(
+        events.len() as u64 + missing,
+        log.len() as u64,
+        "nothing twice"
+    );
+    (log, events, missing)
+}
+
+#[test]
+fn a_ring_keeps_the_last_events_and_who_they_are_about() {
+    for size in [0, 1, 7, 500, 1_000_000] {
+        let program = async |os: &mut trapline::Os| chaos(os).await.unwrap();
+        let (log, events, missing) = ring("ring", size, program);
+        let all = lines(&events);
+        let last = size.min(log.len());
+        assert_eq!(all[all.len() - last..], log[log.len() - last..], "{size}");
+        assert_eq!(missing == 0, size >= log.len());
+        for event in &events {
+            let spawned = |other: &OwnedEvent| {
+                other.tid == event.tid && matches!(other.borrow().fact, Fact::Spawned { .. })
+            };
+            let known = event.tid == Tid::KERNEL || events.iter().any(spawned);
+            assert!(known, "{event} is about nobody");
+        }
+        let mut rest = log.iter();
+        assert!(
+            all.iter().all(|line| rest.any(|other| line == other)),
+            "what is kept of the past is in order"
+        );
+    }
+}
+
+#[test]
+fn a_ring_forgets_by_and_by_and_is_right_at_every_size() {
+    let program = async |os: &mut trapline::Os| {
+        for n in 0..20_000 {
+            os.yield_now().await;
+            if n % 100 == 0 {
+                let text = "-".repeat(n);
+                writeln!(os, "{text}");
+            }
+        }
+    };
+    for size in [10, 30_000, 60_000] {
+        let (log, events, _) = ring("by-and-by", size, program);
+        assert_eq!(
+            events.len(),
+            size + 1,
+            "the window, and that main was spawned"
+        );
+        assert_eq!(lines(&events)[1..], log[log.len() - size..]);
+    }
+}
+
+#[test]
+fn a_ring_knows_what_a_task_has_been_blocked_on_for_long() {
+    let file = Scratch::new("blocked");
+    let recorder = Recorder::last(10, &file.0, &Header::default()).unwrap();
+    let tape = recorder.tape();
+    let mut kernel = sim().tracer(recorder).max_ticks(50_000).build().unwrap();
+    let hour = Duration::from_secs(3600);
+    kernel
+        .spawn("sleeper", async move |os| os.sleep(hour).await)
+        .unwrap();
+    kernel.spawn("spinner", spin).unwrap();
+    assert!(kernel.run().is_err());
+    tape.close().unwrap();
+    drop(kernel);
+    let (events, missing) = read_well(file.bytes());
+    assert_eq!(
+        lines(&events)[..4],
+        [
+            "00:00.000000000 1 spawned \"sleeper\" by 0",
+            "00:00.000000000 2 spawned \"spinner\" by 0",
+            "00:00.000000000 1 blocked on the timer at 60:00.000",
+            "00:00.000000000 2 replied ok",
+        ]
+    );
+    assert_eq!(events.len(), 3 + 10);
+    assert_eq!(missing, 2 + 2 + 3 * 49_999 - 3 - 10 + 1);
+}
+
+#[test]
+fn a_ring_is_written_at_the_first_fault_and_keeps_what_led_to_it() {
+    let file = Scratch::new("fault");
+    let recorder = Recorder::last(10, &file.0, &Header::default()).unwrap();
+    let path = file.0.clone();
+    let log = recorded(recorder, async move |os| {
+        passes(os, 30).await;
+        let faulty = os
+            .spawn("faulty", async |_| panic!("at last"))
+            .await
+            .unwrap();
+        let (events, missing) = read_well(fs::read(&path).unwrap());
+        assert_eq!(
+            events.last().unwrap().to_string(),
+            "00:00.000000000 2 exited faulted: at last"
+        );
+        assert_eq!((events.len(), missing), (10 + 1, 1 + 3 * 30 + 6 - 11));
+        passes(os, 30).await;
+        let _ = os.wait(faulty).await;
+        let _ = os.spawn("faulty too", async |_| panic!("again")).await;
+        passes(os, 30).await;
+    });
+    let (events, missing) = read_well(file.bytes());
+    let (lines, log) = (lines(&events), log.lines());
+    assert_eq!(lines.len() as u64 + missing, log.len() as u64);
+    let fault = log
+        .iter()
+        .position(|line| line.ends_with("at last"))
+        .unwrap();
+    assert_eq!(lines[1..11], log[fault - 9..=fault]);
+    assert_eq!(
+        lines[11..lines.len() - 10],
+        [
+            "00:00.000000000 2 reaped",
+            "00:00.000000000 3 spawned \"faulty too\" by 1",
+            "00:00.000000000 3 exited faulted: again"
+        ]
+    );
+    assert_eq!(lines[lines.len() - 10..], log[log.len() - 10..]);
+}
+
+#[test]
+fn any_thread_can_have_a_ring_written() {
+    let file = Scratch::new("thread");
+    let recorder = Recorder::last(1_000, &file.0, &Header::default()).unwrap();
+    let (tape, path) = (recorder.tape(), file.0.clone());
+    recorded(recorder, async move |os| {
+        passes(os, 5).await;
+        std::thread::spawn(move || tape.flush().unwrap())
+            .join()
+            .unwrap();
+        let (events, _) = read_well(fs::read(&path).unwrap());
+        assert_eq!(
+            events.len(),
+            2 + 3 * 5,
+            "a task that is stuck would be seen"
+        );
+    });
+}
+
+// ---- what became of the file
+
+#[test]
+fn what_is_no_recording_is_refused() {
+    let error = |bytes: &[u8]| read(bytes.to_vec()).2.expect("it is refused").to_string();
+    let foreign = "this is no recording of trapline: it does not begin like one";
+    for bytes in ["", "\n", "00:00.000 1 main spawned", "\u{89}PNG", "\x7fELF"] {
+        assert_eq!(error(bytes.as_bytes()), foreign, "{bytes:?}");
+    }
+    let mut later = EVERYTHING.clone();
+    later[8] = 2;
+    assert_eq!(
+        error(&later),
+        "the recording has version 2 of the format, and this trapline reads version 1: read it \
+         with a later one"
+    );
+    later[8] = 0;
+    assert_eq!(
+        error(&later),
+        "the recording is damaged at byte 8: version 0 of the format"
+    );
+    let missing = Recording::open("no such file").unwrap_err().to_string();
+    assert!(missing.starts_with("No such file"), "{missing}");
+    assert!(Recording::open(env!("CARGO_TARGET_TMPDIR")).is_err());
+}
+
+#[test]
+fn a_recording_cut_anywhere_gives_what_is_whole_and_says_where_it_ends() {
+    let file = Scratch::new("cut");
+    let mut recorder = Recorder::create(&file.0, &Header::default()).unwrap();
+    let (events, _) = read_well(EVERYTHING.clone());
+    for (at, event) in events.iter().enumerate() {
+        recorder.event(&event.borrow());
+        if at % 10 == 9 {
+            recorder.tape().flush().unwrap();
+        }
+    }
+    drop(recorder);
+    let bytes = file.bytes();
+    let mut most = 0;
+    for len in 0..bytes.len() {
+        let (read, _, error) = read(bytes[..len].to_vec());
+        assert_eq!(read, events[..read.len()]);
+        assert!(read.len() >= most);
+        most = read.len();
+        match error.expect("its end is missing") {
+            Error::Truncated { offset } => assert!(offset <= len as u64),
+            Error::Foreign => assert_eq!(len, 0),
+            error => panic!("{len}: {error}"),
+        }
+    }
+    assert_eq!(most, events.len());
+}
+
+#[test]
+fn a_damaged_chunk_is_found_and_what_stands_before_it_is_read() {
+    let file = Scratch::new("damaged");
+    let mut recorder = Recorder::create(&file.0, &Header::default()).unwrap();
+    let event = owned(1, Fact::Console { text: "a text" });
+    recorder.event(&event.borrow());
+    recorder.tape().flush().unwrap();
+    let second = file.bytes().len();
+    recorder.event(&event.borrow());
+    drop(recorder);
+    let mut bytes = file.bytes();
+    bytes[second + 12] ^= 1;
+    let (events, _, error) = read(bytes);
+    assert_eq!(events, [event]);
+    assert_eq!(
+        error.expect("it is damaged").to_string(),
+        format!(
+            "the recording is damaged at byte {second}: a chunk that does not match its checksum"
+        )
+    );
+}
+
+#[test]
+fn a_chunk_that_claims_to_be_huge_takes_no_memory() {
+    let mut bytes = EVERYTHING[..10].to_vec();
+    bytes.extend([0xff; 8]);
+    let (_, _, error) = read(bytes.clone());
+    assert_eq!(
+        error.expect("it is refused").to_string(),
+        "the recording is damaged at byte 10: a chunk that is too long"
+    );
+    bytes[10..14].copy_from_slice(&(32_u32 << 20).to_le_bytes());
+    let (_, _, error) = read(bytes);
+    assert!(matches!(error, Some(Error::Truncated { offset: 10 })));
+}
+
+// ---- when it cannot be written
+
+#[test]
+fn an_error_in_writing_ends_the_recording_and_not_the_run() {
+    let pipe = Scratch::new("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe.0).status();
+    assert!(made.unwrap().success());
+    let path = pipe.0.clone();
+    let reader = std::thread::spawn(move || {
+        let mut some = [0; 10];
+        let mut file = fs::File::open(path).unwrap();
+        io::Read::read_exact(&mut file, &mut some).unwrap();
+    });
+    let recorder = Recorder::create(&pipe.0, &Header::default()).unwrap();
+    reader.join().unwrap();
+    let tape = recorder.tape();
+    let log = recorded(recorder, async |os| passes(os, 100_000).await);
+    assert_eq!(log.lines().len(), 3 + 3 * 100_000 + 1);
+    for result in [tape.flush(), tape.close()] {
+        assert_eq!(result.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_created_is_an_error_at_once() {
+    let nowhere = Scratch::new("no/where");
+    let header = Header::default();
+    for result in [
+        Recorder::create(&nowhere.0, &header),
+        Recorder::last(10, &nowhere.0, &header),
+    ] {
+        assert_eq!(result.unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+    if cfg!(target_os = "linux") {
+        let full = Recorder::create("/dev/full", &header).unwrap_err();
+        assert_eq!(full.kind(), io::ErrorKind::StorageFull);
+    }
+}
+
+// ---- anything at all
+
+/// The chunks of a recording: where their payloads lie.
+fn payloads(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
+    let mut at = 10;
+    let mut payloads = Vec::new();
+    while let Some(len) = bytes.get(at..at + 4) {
+        let len = u32::from_le_bytes(len.try_into().unwrap()) as usize;
+        payloads.push(at + 8..at + 8 + len);
+        at += 8 + len;
+    }
+    payloads
+}
+
+fn owned(tid: u64, fact: Fact<'_>) -> OwnedEvent {
+    let (at, tid) = (Duration::from_nanos(tid), tid.into());
+    OwnedEvent::from(&Event { at, tid, fact })
+}
+
+proptest! {
+    #[test]
+    fn whatever_can_happen_is_read_back_as_it_was(events in prop::collection::vec(anything::event(), 0..40)) {
+        let (read, missing) = read_well(record("any", &events));
+        prop_assert_eq!(&read, &events);
+        prop_assert_eq!(lines(&read), lines(&events));
+        prop_assert_eq!(missing, 0);
+    }
+
+    #[test]
+    fn no_bytes_confuse_the_reader(bytes in prop::collection::vec(any::<u8>(), 0..1000), is_framed: bool) {
+        let mut all = EVERYTHING[..payloads(&EVERYTHING)[0].end].to_vec();
+        if is_framed {
+            all.extend((bytes.len() as u32).to_le_bytes());
+            all.extend(crc32fast::hash(&bytes).to_le_bytes());
+        }
+        all.extend(bytes);
+        prop_assert!(read(all).2.is_some());
+    }
+
+    /// Damage that the checksum does not show, as if somebody had meant it.
+    #[test]
+    fn no_damage_confuses_the_reader(
+        damage in prop::collection::vec((any::<Index>(), any::<u8>()), 1..10),
+        resealed: bool,
+    ) {
+        let mut bytes = EVERYTHING.clone();
+        let payloads = payloads(&bytes);
+        for (at, byte) in damage {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        if resealed {
+            for payload in payloads {
+                let sum = crc32fast::hash(&bytes[payload.clone()]).to_le_bytes();
+                bytes[payload.start - 4..payload.start].copy_from_slice(&sum);
+            }
+        }
+        read(bytes);
+    }
+}

@@ -1,0 +1,272 @@
+//! Any event that can happen.
+
+use std::{io, net::SocketAddr, sync::LazyLock, time::Duration};
+
+use proptest::{prelude::*, sample::select};
+use trapline::{
+    Detail, DeviceId, Direction, End, Errno, Event, Exit, Fact, Nanos, On, Queue, QueueId, Reply,
+    SystemCall, Tid, Wake, record::OwnedEvent,
+};
+
+use crate::support::*;
+
+/// Real queues: nobody else can make up their names.
+static QUEUES: LazyLock<Vec<QueueId>> = LazyLock::new(|| {
+    let diary = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let ids = diary.clone();
+    let tracer = move |event: &Event<'_>| {
+        if let Fact::Replied {
+            reply: Reply::Queue(id),
+            ..
+        } = event.fact
+        {
+            ids.lock().unwrap().push(id);
+        }
+    };
+    let mut kernel = sim().tracer(tracer).build().unwrap();
+    run_main(&mut kernel, async |os| {
+        let mut kept = Vec::new();
+        for n in 0..300 {
+            let queue = Queue::<u8>::unbounded(os).await;
+            if n % 3 == 0 {
+                kept.push(queue);
+            }
+        }
+    });
+    let ids = diary.lock().unwrap().clone();
+    assert_eq!(ids.len(), 300);
+    ids
+});
+
+fn queue() -> impl Strategy<Value = QueueId> {
+    select(&QUEUES[..])
+}
+
+/// Small numbers mostly.
+fn number() -> impl Strategy<Value = u64> {
+    prop_oneof![0..3_u64, 0..100_000_u64, any::<u64>()]
+}
+
+fn a_tid() -> impl Strategy<Value = Tid> {
+    number().prop_map(Tid::from)
+}
+
+fn device() -> impl Strategy<Value = DeviceId> {
+    number().prop_map(DeviceId::from)
+}
+
+fn nanos() -> impl Strategy<Value = Nanos> {
+    number().prop_map(|n| Duration::from_nanos(n).into())
+}
+
+fn direction() -> impl Strategy<Value = Direction> {
+    select(&[Direction::Read, Direction::Write][..])
+}
+
+fn text() -> impl Strategy<Value = String> {
+    prop::collection::vec(any::<char>(), 0..8).prop_map(String::from_iter)
+}
+
+fn exit() -> impl Strategy<Value = Exit> {
+    prop_oneof![
+        Just(Exit::Done),
+        text().prop_map(Exit::Failed),
+        text().prop_map(Exit::Faulted),
+        Just(Exit::Killed),
+    ]
+}
+
+fn call() -> impl Strategy<Value = SystemCall> {
+    use SystemCall as C;
+    prop_oneof![
+        select(
+            &[
+                C::GetTid,
+                C::Yield,
+                C::NewTask,
+                C::NewDetachedTask,
+                C::Exit,
+                C::Shutdown,
+                C::Now,
+                C::Random,
+                C::Tasks,
+                C::Submit,
+                C::Attach,
+                C::Listen,
+                C::Connect,
+            ][..]
+        ),
+        (select(&[C::KillTask, C::WaitTask][..]), a_tid()).prop_map(|(call, tid)| call(tid)),
+        (select(&[C::Sleep, C::SleepUntil, C::Timeout][..]), nanos()).prop_map(|(call, n)| call(n)),
+        number().prop_map(C::NewQueue),
+        (
+            select(&[C::Put, C::Get, C::TryPut, C::TryGet, C::CloseQueue][..]),
+            queue()
+        )
+            .prop_map(|(call, queue)| call(queue)),
+        (
+            select(
+                &[
+                    C::ReadWait,
+                    C::WriteWait,
+                    C::Connected,
+                    C::Accept,
+                    C::Recv,
+                    C::Send,
+                    C::ShutdownWrite,
+                    C::Close,
+                ][..]
+            ),
+            device()
+        )
+            .prop_map(|(call, device)| call(device)),
+    ]
+}
+
+fn reply() -> impl Strategy<Value = Reply> {
+    use Reply as R;
+    prop_oneof![
+        select(&[R::Done, R::Yes, R::No, R::Again, R::Exit, R::Tasks, R::Io][..]),
+        select(
+            &[
+                Errno::NoSuchTask,
+                Errno::WouldDeadlock,
+                Errno::TooManyTasks,
+                Errno::BadFd,
+                Errno::Busy,
+                Errno::Closed,
+                Errno::Invalid,
+            ][..]
+        )
+        .prop_map(R::Err),
+        a_tid().prop_map(R::Tid),
+        nanos().prop_map(R::Time),
+        device().prop_map(R::Device),
+        queue().prop_map(R::Queue),
+        (
+            select(
+                &[
+                    R::Random,
+                    R::Bytes,
+                    R::Message,
+                    R::Full,
+                    R::Timeout,
+                    R::Elapsed
+                ][..]
+            ),
+            number()
+        )
+            .prop_map(|(reply, number)| reply(number)),
+    ]
+}
+
+fn on() -> impl Strategy<Value = On> {
+    prop_oneof![
+        a_tid().prop_map(On::Exit),
+        nanos().prop_map(On::Timer),
+        (device(), direction()).prop_map(|(device, direction)| On::Device(device, direction)),
+        (queue(), select(&[End::Put, End::Get][..])).prop_map(|(queue, end)| On::Queue(queue, end)),
+    ]
+}
+
+fn wake() -> impl Strategy<Value = Wake> {
+    prop_oneof![
+        a_tid().prop_map(Wake::Exit),
+        select(&[Wake::Timer, Wake::Timeout][..]),
+        (device(), direction()).prop_map(|(device, direction)| Wake::Device(device, direction)),
+        device().prop_map(Wake::Closed),
+        queue().prop_map(Wake::Queue),
+    ]
+}
+
+fn error_kind() -> impl Strategy<Value = io::ErrorKind> {
+    use io::ErrorKind as E;
+    select(
+        &[
+            E::Other,
+            E::WouldBlock,
+            E::NotFound,
+            E::BrokenPipe,
+            E::TimedOut,
+            E::OutOfMemory,
+        ][..],
+    )
+}
+
+/// What texts a detail or a fact may borrow from.
+#[derive(Clone, Debug)]
+struct Texts {
+    text: String,
+    exit: Exit,
+    addr: SocketAddr,
+    size: usize,
+    error: io::ErrorKind,
+}
+
+fn texts() -> impl Strategy<Value = Texts> {
+    (
+        text(),
+        exit(),
+        any::<SocketAddr>(),
+        any::<usize>(),
+        error_kind(),
+    )
+        .prop_map(|(text, exit, addr, size, error)| Texts {
+            text,
+            exit,
+            addr,
+            size,
+            error,
+        })
+}
+
+pub(super) fn event() -> impl Strategy<Value = OwnedEvent> {
+    let calls = (call(), reply(), on(), wake());
+    let rest = (a_tid(), device(), direction(), nanos());
+    let which = (0..11, 0..7, any::<bool>());
+    let whose = (nanos(), a_tid());
+    (which, whose, calls, rest, texts()).prop_map(
+        |(which, (at, tid), (call, reply, on, by), (parent, device, direction, from), texts)| {
+            let (fact, detail, fails) = which;
+            let error = io::Error::new(texts.error, texts.text.clone());
+            let detail = match detail {
+                0 => Detail::None,
+                1 => Detail::Name(&texts.text),
+                2 => Detail::Addr(texts.addr),
+                3 => Detail::Len(texts.size),
+                4 => Detail::Exit(&texts.exit),
+                5 => Detail::Count(texts.size),
+                _ => Detail::Io(&error),
+            };
+            let fact = match fact {
+                0 => Fact::Spawned {
+                    parent,
+                    name: &texts.text,
+                },
+                1 => Fact::Resumed,
+                2 => Fact::Trapped { call, detail },
+                3 => Fact::Replied { reply, detail },
+                4 => Fact::Blocked { on },
+                5 => Fact::Woken { by },
+                6 => {
+                    let result = if fails {
+                        Err(texts.error)
+                    } else {
+                        Ok(texts.size)
+                    };
+                    Fact::DeviceIo {
+                        device,
+                        direction,
+                        result,
+                    }
+                }
+                7 => Fact::Console { text: &texts.text },
+                8 => Fact::Exited { exit: &texts.exit },
+                9 => Fact::Reaped,
+                _ => Fact::ClockJumped { from: from.into() },
+            };
+            let at = at.into();
+            OwnedEvent::from(&Event { at, tid, fact })
+        },
+    )
+}
