@@ -16,6 +16,7 @@ use std::{
 
 use crate::{
     abi::{DeviceId, Exit, QueueId, TaskInfo, Tid},
+    event::Tracer,
     interrupt::Remote,
     task::Program,
 };
@@ -69,6 +70,8 @@ pub(crate) enum Mail {
     Disarm(u64),
     /// The task ends, and leaves no zombie: nobody will wait for it.
     Kill(Tid),
+    Observe(u64, Box<dyn Tracer>),
+    Unobserve(u64),
 }
 
 pub(crate) struct Frame {
@@ -84,6 +87,8 @@ pub(crate) struct Frame {
     pub(crate) elapsed: Cell<Option<u64>>,
     /// Whether a program is being dropped because its task was killed.
     pub(crate) killing: Cell<bool>,
+    /// How many tracers tasks have attached.
+    pub(crate) observers: Cell<u64>,
     /// A line to the kernel for other threads.
     pub(crate) remote: Remote,
     /// Whether a panic has unwound through a program (see [`crate::task::fault`]).
@@ -107,6 +112,7 @@ impl Frame {
             message: Cell::default(),
             elapsed: Cell::default(),
             killing: Cell::default(),
+            observers: Cell::default(),
             remote,
             unwound: Cell::default(),
             mail: Cell::default(),

@@ -38,6 +38,10 @@ use crate::{
 /// How many resumes may pass before the world is looked at, where the passes are shorter.
 const LOOK_AFTER: u64 = 256;
 
+/// How long daemons may have to wait for a look at their devices, which costs a system call, while
+/// others are ready.
+const GLANCE_AFTER: Nanos = Nanos::from_millis(1);
+
 /// An operating system in a process: it owns the tasks, the queues, the timers and the devices.
 ///
 /// Spawn programs, then [`run`](Kernel::run). Dropping a kernel ends its tasks, destructors
@@ -57,6 +61,8 @@ pub struct Kernel {
     clock: Nanos,
     /// After how many resumes since boot the world is looked at next.
     next_look: u64,
+    /// When daemons' devices are looked at next, if nobody else has reason to look at any.
+    next_glance: Nanos,
     /// After how many resumes since boot the run is at its limit.
     last_tick: u64,
     /// What the world reported last; kept for its memory.
@@ -124,7 +130,45 @@ impl Kernel {
         self.log.observe_by_tracing();
         let name = self.frame.intern(name.as_ref());
         let program = task::program(&self.frame, program);
-        self.admit(name, program, None, Legacy::Report)
+        self.admit(name, program, None, Legacy::Report, false)
+    }
+
+    /// Starts a program that serves the host rather than the run, a monitor say, as a daemon: a
+    /// task that the others do not notice. It keeps no run alive and hides no deadlock: what it
+    /// could yet do for others does not count. It is in no list of tasks, under no limit on them,
+    /// and its events are told to no tracer; its number is out of the way of theirs
+    /// ([`Tid::is_daemon`]). So are the tasks that it spawns. While others are ready, it may hear
+    /// of its devices a millisecond late.
+    ///
+    /// It ends by itself, at a shutdown, or with the kernel.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use trapline::{Kernel, Os};
+    ///
+    /// let mut kernel = Kernel::simulated(0);
+    /// kernel.spawn_daemon("watch", async |os: &mut Os| loop {
+    ///     let tasks = os.tasks().await;
+    ///     writeln!(os, "{} to go", tasks.len());
+    ///     os.sleep(Duration::from_secs(2)).await;
+    /// });
+    /// for span in [1, 3] {
+    ///     let span = Duration::from_secs(span);
+    ///     kernel.spawn("sleeper", async move |os: &mut Os| os.sleep(span).await)?;
+    /// }
+    /// kernel.run()?;
+    /// assert_eq!(kernel.take_console(), "2 to go\n1 to go\n");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn spawn_daemon<T: IntoExit>(
+        &mut self,
+        name: impl AsRef<str>,
+        program: impl AsyncFnOnce(&mut Os) -> T + 'static,
+    ) -> Tid {
+        let name = self.frame.intern(name.as_ref());
+        let program = task::program(&self.frame, program);
+        let task = self.admit(name, program, None, Legacy::Nothing, true);
+        task.expect("there is no limit on daemons")
     }
 
     /// Runs until no task is left, which may be never.
@@ -266,6 +310,7 @@ impl Kernel {
             }) = self.tasks.get_mut(me)
                 && let Some(mut reply) = answer.plain()
             {
+                self.remote.runs(me.tid);
                 loop {
                     self.stats.ticks += 1;
                     *traps += 1;
@@ -315,6 +360,7 @@ impl Kernel {
         };
         let reply = self.deliver(me)?;
         self.stats.ticks += 1;
+        self.remote.runs(me.tid);
         self.log.emit_at_once(me.tid, || Fact::Resumed);
         let task = &mut self.tasks[me];
         task.traps += 1;
@@ -461,6 +507,12 @@ impl Kernel {
                 Mail::Put(queue, message) => self.put_posted(queue, message),
                 Mail::Kill(tid) => self.kill_and_reap(tid),
                 Mail::Disarm(number) => self.disarm(me, number),
+                Mail::Observe(number, tracer) => {
+                    self.log.attach(number, tracer);
+                    // The turns that are under way are given without a word.
+                    self.next_look = 0;
+                }
+                Mail::Unobserve(number) => contain(|| self.log.detach(number)),
             }
         }
         self.is_live(me)
@@ -478,12 +530,13 @@ impl Kernel {
         program: task::Program,
         parent: Option<Runnable>,
         legacy: Legacy,
+        is_daemon: bool,
     ) -> Result<Tid, Errno> {
-        if self.tasks.live() >= self.limits.tasks {
+        if !is_daemon && self.tasks.live() >= self.limits.tasks {
             self.drop_apart(Some(program));
             return Err(Errno::TooManyTasks);
         }
-        let task = self.tasks.insert(name, program, parent, legacy);
+        let task = self.tasks.insert(name, program, parent, legacy, is_daemon);
         self.stats.peak_tasks = self.stats.peak_tasks.max(self.tasks.live());
         self.log.emit(&mut *self.world, task.tid, || Fact::Spawned {
             parent: parent.map_or(Tid::KERNEL, |parent| parent.tid),
@@ -500,7 +553,7 @@ impl Kernel {
         let state = std::mem::replace(&mut task.state, State::Running);
         let program = task.program.take();
         let timeouts = task.timeouts.take();
-        self.tasks.ended();
+        self.tasks.ended(me);
         self.leave(me, state);
         for timer in timeouts.into_iter().flat_map(|timeouts| *timeouts) {
             self.timers.disarm(timer);
@@ -514,7 +567,7 @@ impl Kernel {
         task.state = State::Zombie(exit.clone());
         let waiters = task.waiters.take();
         if let Exit::Failed(_) | Exit::Faulted(_) = exit {
-            self.stats.failures += 1;
+            self.stats.failures += u64::from(!me.tid.is_daemon());
             trace::warn_of(me.tid, &task.name, &exit);
         }
         self.log
@@ -640,16 +693,19 @@ impl Kernel {
         }
         let waits = self.is_idle();
         let deadline = self.timers.next();
-        if waits && deadline.is_none() && self.devices.waiting() == 0 && expected == 0 {
+        if waits && !self.timers.count() && self.devices.waiting() == 0 && expected == 0 {
             return Err(Error::Deadlock(Deadlock::of(self.tasks())));
         }
         let before = self.world.now();
+        let glance = self.devices.daemons() > 0 && Nanos::from(before) >= self.next_glance;
         let until = if waits {
+            self.remote.runs(Tid::KERNEL);
             deadline.unwrap_or(Nanos::FOREVER).min(limit)
         } else {
             Nanos::ZERO
         };
-        if waits || self.devices.waiting() > 0 {
+        if waits || self.devices.waiting() > 0 || glance {
+            self.next_glance = Nanos::from(before).saturating_add(GLANCE_AFTER);
             let until = (until != Nanos::FOREVER).then(|| until.into());
             self.world
                 .wait(until, &mut self.reported)

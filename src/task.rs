@@ -401,6 +401,9 @@ pub(crate) struct Tasks {
     last: u64,
     /// How many have not ended.
     live: usize,
+    /// The tasks that count nowhere and are in no list.
+    daemons: ByTid,
+    last_daemon: u64,
 }
 
 impl Tasks {
@@ -412,9 +415,9 @@ impl Tasks {
         program: Program,
         parent: Option<Runnable>,
         legacy: Legacy,
+        is_daemon: bool,
     ) -> Runnable {
-        self.last += 1;
-        let tid = Tid::from(self.last);
+        let tid = self.next_tid(is_daemon);
         let next = parent.and_then(|parent| self[parent].links.first_child);
         let slot = Slot::new(self.slots.vacant_key());
         self.slots.insert(Task {
@@ -439,19 +442,33 @@ impl Tasks {
         if let Some(parent) = parent {
             self[parent].links.first_child = Some(slot);
         }
-        self.by_tid.push(tid, slot);
-        self.live += 1;
+        if is_daemon {
+            self.daemons.push(tid, slot);
+        } else {
+            self.by_tid.push(tid, slot);
+            self.live += 1;
+        }
         Runnable { tid, slot }
     }
 
-    /// The number of live tasks.
+    fn next_tid(&mut self, is_daemon: bool) -> Tid {
+        if is_daemon {
+            self.last_daemon += 1;
+            Tid::from(Tid::DAEMONS + self.last_daemon)
+        } else {
+            self.last += 1;
+            Tid::from(self.last)
+        }
+    }
+
+    /// The number of live tasks, daemons apart.
     pub(crate) fn live(&self) -> usize {
         self.live
     }
 
-    /// Marks that one more task has ended.
-    pub(crate) fn ended(&mut self) {
-        self.live -= 1;
+    /// Marks that a task has ended.
+    pub(crate) fn ended(&mut self, task: Runnable) {
+        self.live -= usize::from(!task.tid.is_daemon());
     }
 
     /// Whether a queue's entry still stands for a task, or that has ended meanwhile.
@@ -464,25 +481,31 @@ impl Tasks {
 
     /// The task of that number, zombie or alive.
     pub(crate) fn find(&self, tid: Tid) -> Option<Runnable> {
-        self.by_tid.get(tid).map(|slot| Runnable { tid, slot })
+        let map = if tid.is_daemon() {
+            &self.daemons
+        } else {
+            &self.by_tid
+        };
+        map.get(tid).map(|slot| Runnable { tid, slot })
     }
 
-    /// The live tasks, the youngest first.
+    /// The live tasks, the youngest first; daemons last.
     pub(crate) fn youngest_first(&self) -> Vec<Runnable> {
-        let all = self.by_tid.iter().map(|(tid, slot)| Runnable { tid, slot });
+        let all = self.daemons.iter().chain(self.by_tid.iter());
+        let all = all.map(|(tid, slot)| Runnable { tid, slot });
         all.rev().filter(|task| self[*task].is_live()).collect()
     }
 
-    /// Every task, by tid.
+    /// Every task, by tid, daemons included.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Task> {
-        self.by_tid
-            .iter()
-            .map(|(_, slot)| &self.slots[slot.index()])
+        let all = self.by_tid.iter().chain(self.daemons.iter());
+        all.map(|(_, slot)| &self.slots[slot.index()])
     }
 
-    /// A line per task, by tid.
+    /// A line per task, by tid; none for daemons.
     pub(crate) fn infos(&self) -> impl Iterator<Item = TaskInfo> {
-        self.iter().map(|task| {
+        self.by_tid.iter().map(|(_, slot)| {
+            let task = &self.slots[slot.index()];
             let parent = task.parent.map(|parent| self.slots[parent.index()].tid);
             task.info(parent.unwrap_or(Tid::KERNEL))
         })
@@ -491,7 +514,11 @@ impl Tasks {
     /// Forgets a task that has ended and answers it.
     pub(crate) fn remove(&mut self, task: Runnable) -> Task {
         self.unlink(task);
-        self.by_tid.remove(task.tid);
+        if task.tid.is_daemon() {
+            self.daemons.remove(task.tid);
+        } else {
+            self.by_tid.remove(task.tid);
+        }
         self.slots.remove(task.slot.index())
     }
 

@@ -9,7 +9,7 @@ use std::{
     rc::Rc,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicI32, Ordering},
     },
     task::Waker,
     thread,
@@ -17,11 +17,15 @@ use std::{
 };
 
 use clap::error::ErrorKind;
-use signal_hook::{consts::SIGINT, iterator::Signals};
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM},
+    iterator::Signals,
+};
 
 use super::{
     FAILURE, Image,
     args::{Boot, Policy, Tone},
+    live::Watch,
     log::{self, Log},
     summary::Summary,
 };
@@ -29,7 +33,6 @@ use crate::{DeviceId, Direction, Error, Kernel, Limit, Remote, Report, SimWorld,
 
 const DEADLOCK: u8 = 3;
 const LIMIT: u8 = 4;
-const INTERRUPTED: u8 = 130;
 
 /// Boots the programs and runs them to their end. An error is one of usage.
 pub(super) fn boot(
@@ -55,15 +58,28 @@ pub(super) fn boot(
         }
     }));
     let summary = Rc::new(RefCell::new(Summary::default()));
-    let mut kernel = match kernel(options, &summary) {
+    let watch = match Watch::new(&options.live) {
+        Ok(watch) => watch,
+        Err(error) => {
+            log.error(&error);
+            return Ok(ExitCode::from(FAILURE));
+        }
+    };
+    let mut kernel = match kernel(options, &summary, watch.as_ref()) {
         Ok(kernel) => kernel,
         Err(error) => {
             log.error(&format!("cannot boot: {error}"));
             return Ok(ExitCode::from(FAILURE));
         }
     };
-    let interrupted = Arc::new(AtomicBool::new(false));
-    if let Err(error) = listen(log, kernel.remote(), Arc::clone(&interrupted)) {
+    let interrupted = Arc::new(AtomicI32::new(0));
+    let listening = listen(
+        log,
+        kernel.remote(),
+        Arc::clone(&interrupted),
+        watch.as_ref(),
+    );
+    if let Err(error) = listening {
         log.error(&format!("cannot listen for interrupts: {error}"));
         return Ok(ExitCode::from(FAILURE));
     }
@@ -77,11 +93,14 @@ pub(super) fn boot(
             return Ok(ExitCode::from(LIMIT));
         }
     }
+    if let Some(watch) = watch {
+        watch.start(&mut kernel);
+    }
     let result = kernel.run();
     let now = kernel.now();
     let mut code = explain(log, &result);
-    if interrupted.load(Ordering::Acquire) {
-        code = INTERRUPTED;
+    if let signal @ 1.. = interrupted.load(Ordering::Acquire) {
+        code = ended_by(signal);
     }
     if options.summary {
         summary.borrow_mut().show(log, now);
@@ -89,7 +108,11 @@ pub(super) fn boot(
     Ok(ExitCode::from(code))
 }
 
-fn kernel(options: &Boot, summary: &Rc<RefCell<Summary>>) -> Result<Kernel, Error> {
+fn kernel(
+    options: &Boot,
+    summary: &Rc<RefCell<Summary>>,
+    watch: Option<&Watch>,
+) -> Result<Kernel, Error> {
     let seed = options.seed.unwrap_or_else(random_seed);
     let mut builder = Kernel::builder().seed(seed).quantum(options.quantum.get());
     if options.simulated {
@@ -107,6 +130,9 @@ fn kernel(options: &Boot, summary: &Rc<RefCell<Summary>>) -> Result<Kernel, Erro
     if let Some(time) = options.max_time {
         builder = builder.max_time(time);
     }
+    if let Some(watch) = watch {
+        builder = builder.tracer(watch.tracer());
+    }
     if options.summary {
         builder = builder.tracer(Summary::tracer(summary));
     }
@@ -118,16 +144,35 @@ fn random_seed() -> u64 {
     RandomState::new().hash_one(process::id()) % 1_000_000_000
 }
 
+/// The exit code of who is ended by a signal, as shells have it.
+fn ended_by(signal: i32) -> u8 {
+    u8::try_from(128 + signal).unwrap_or(FAILURE)
+}
+
 /// Shuts the kernel down at the first interrupt, and ends the process at the second: a task that
 /// makes no trap hears of nothing.
-fn listen(log: Log, kernel: Remote, interrupted: Arc<AtomicBool>) -> io::Result<()> {
+fn listen(
+    log: Log,
+    kernel: Remote,
+    interrupted: Arc<AtomicI32>,
+    watch: Option<&Watch>,
+) -> io::Result<()> {
     let mut signals = Signals::new([SIGINT])?;
+    if watch.is_some() {
+        // Otherwise they may end the process at once; here something has to be put right first.
+        signals.add_signal(SIGTERM)?;
+        signals.add_signal(SIGHUP)?;
+    }
+    let last_words = watch.map(Watch::last_words);
     thread::Builder::new()
         .name("interrupts".into())
         .spawn(move || {
-            for _ in signals.forever() {
-                if interrupted.swap(true, Ordering::AcqRel) {
-                    process::exit(INTERRUPTED.into());
+            for signal in signals.forever() {
+                if interrupted.swap(signal, Ordering::AcqRel) != 0 {
+                    if let Some(last_words) = &last_words {
+                        last_words();
+                    }
+                    process::exit(ended_by(signal).into());
                 }
                 log.note("interrupted: shutting down (again to end at once)");
                 kernel.shutdown();

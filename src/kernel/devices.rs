@@ -18,7 +18,10 @@ use crate::{
 pub(super) struct Devices {
     open: FxHashMap<DeviceId, [Option<Runnable>; 2]>,
     last: u64,
+    /// How many tasks wait, daemons apart.
     waiting: usize,
+    /// How many daemons wait.
+    daemons: usize,
 }
 
 impl Devices {
@@ -36,8 +39,19 @@ impl Devices {
     /// Takes a device off the table and answers who waited for it, the reader first.
     fn remove(&mut self, device: DeviceId) -> Option<[Option<Runnable>; 2]> {
         let waiters = self.open.remove(&device)?;
-        self.waiting -= waiters.iter().flatten().count();
+        for task in waiters.iter().flatten() {
+            *self.waiting_like(*task) -= 1;
+        }
         Some(waiters)
+    }
+
+    /// How many wait that count as this one does.
+    fn waiting_like(&mut self, task: Runnable) -> &mut usize {
+        if task.tid.is_daemon() {
+            &mut self.daemons
+        } else {
+            &mut self.waiting
+        }
     }
 
     /// Whether a task may wait for this direction of the device.
@@ -55,19 +69,24 @@ impl Devices {
             .get_mut(&device)
             .expect("a device that is waited for is open");
         waiters[direction as usize] = Some(task);
-        self.waiting += 1;
+        *self.waiting_like(task) += 1;
     }
 
     /// Takes the task that waits for this direction of the device, if there is one.
     pub(super) fn take(&mut self, device: DeviceId, direction: Direction) -> Option<Runnable> {
         let task = self.open.get_mut(&device)?[direction as usize].take()?;
-        self.waiting -= 1;
+        *self.waiting_like(task) -= 1;
         Some(task)
     }
 
-    /// How many tasks wait for a device.
+    /// How many tasks wait for a device, daemons apart.
     pub(super) fn waiting(&self) -> usize {
         self.waiting
+    }
+
+    /// How many daemons wait for a device.
+    pub(super) fn daemons(&self) -> usize {
+        self.daemons
     }
 
     pub(super) fn waiter(&self, device: DeviceId, direction: Direction) -> Option<Runnable> {

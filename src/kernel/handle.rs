@@ -68,15 +68,17 @@ impl Kernel {
         else {
             return Outcome::Reply(Reply::Err(Errno::Invalid));
         };
-        Outcome::Reply(match self.admit(name, program, Some(me), legacy) {
-            Ok(tid) => {
-                if let Some(newborn) = newborn {
-                    newborn.set(tid);
+        Outcome::Reply(
+            match self.admit(name, program, Some(me), legacy, me.tid.is_daemon()) {
+                Ok(tid) => {
+                    if let Some(newborn) = newborn {
+                        newborn.set(tid);
+                    }
+                    Reply::Tid(tid)
                 }
-                Reply::Tid(tid)
-            }
-            Err(errno) => Reply::Err(errno),
-        })
+                Err(errno) => Reply::Err(errno),
+            },
+        )
     }
 
     fn kill_task(&mut self, me: Runnable, tid: Tid) -> Outcome {
