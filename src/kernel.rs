@@ -301,7 +301,8 @@ impl Kernel {
     #[inline(never)]
     fn walk<const ALONE: bool>(&mut self, pass: &[Runnable]) -> usize {
         let mut rest = pass.iter();
-        'pass: for &me in rest.by_ref() {
+        'pass: for entry in rest.by_ref() {
+            let me = *entry;
             if let Some(Task {
                 state: State::Ready(answer),
                 program: Some(program),
@@ -326,7 +327,7 @@ impl Kernel {
                     };
                     if !ALONE || self.stats.ticks >= self.next_look || !self.ready.is_empty() {
                         answer.change(reply);
-                        self.ready.push_plain(me);
+                        self.ready.push_plain(entry);
                         continue 'pass;
                     }
                 }

@@ -161,8 +161,8 @@ impl Ready {
     }
 
     #[inline(always)]
-    pub(crate) fn push_plain(&mut self, task: Runnable) {
-        self.plain.push(task, Cause::Preempted);
+    pub(crate) fn push_plain(&mut self, task: &Runnable) {
+        self.plain.push_entry(task);
     }
 
     #[inline(always)]
