@@ -280,6 +280,21 @@ pub enum SystemCall {
 }
 
 impl SystemCall {
+    /// Whether an argument of it travels in the frame.
+    pub(crate) fn has_payload(self) -> bool {
+        matches!(
+            self,
+            Self::NewTask
+                | Self::NewDetachedTask
+                | Self::Exit
+                | Self::Submit
+                | Self::NewQueue(_)
+                | Self::Attach
+                | Self::Listen
+                | Self::Connect
+        )
+    }
+
     /// The call's name as traces show it, in the manner of `strace`.
     #[must_use]
     pub fn name(self) -> &'static str {

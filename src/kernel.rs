@@ -321,8 +321,8 @@ impl Kernel {
                         Err(panic) => break self.finish(me, Some(panic)),
                     };
                     reply = match call {
-                        SystemCall::GetTid if !self.frame.has_mail() => Reply::Tid(me.tid),
-                        SystemCall::Yield if !self.frame.has_mail() => Reply::Done,
+                        SystemCall::GetTid if self.frame.is_empty() => Reply::Tid(me.tid),
+                        SystemCall::Yield if self.frame.is_empty() => Reply::Done,
                         call => break self.settle(me, call),
                     };
                     if !ALONE || self.stats.ticks >= self.next_look || !self.ready.is_empty() {
@@ -380,6 +380,10 @@ impl Kernel {
         self.tasks[me].change(State::Running);
         if self.frame.has_mail() && !self.take_mail(me) {
             return self.abandon(call);
+        }
+        if self.frame.has_payload() && !call.has_payload() {
+            // Of a trap that was begun and given up.
+            contain(|| drop(self.frame.take()));
         }
         match self.handle(me, call) {
             Outcome::Reply(reply) => {
@@ -633,7 +637,7 @@ impl Kernel {
 
     fn reap(&mut self, me: Runnable) -> Exit {
         self.log.emit(&mut *self.world, me.tid, || Fact::Reaped);
-        match self.tasks.remove(me).state {
+        match self.tasks.remove(me) {
             State::Zombie(exit) => exit,
             other => unreachable!("reaped a task that is {other:?}"),
         }

@@ -25,7 +25,6 @@ use genawaiter::{
     Coroutine, GeneratorState,
     rc::{Co, Gen},
 };
-use slab::Slab;
 
 use crate::{
     abi::{
@@ -396,7 +395,9 @@ impl Task {
 /// serves spawn, kill, wait and exit.
 #[derive(Default)]
 pub(crate) struct Tasks {
-    slots: Slab<Task>,
+    slots: Vec<Task>,
+    /// The slots whose tasks are gone. Such a task has the number 0, which is nobody's.
+    free: Vec<Slot>,
     by_tid: ByTid,
     last: u64,
     /// How many have not ended.
@@ -419,8 +420,7 @@ impl Tasks {
     ) -> Runnable {
         let tid = self.next_tid(is_daemon);
         let next = parent.and_then(|parent| self[parent].links.first_child);
-        let slot = Slot::new(self.slots.vacant_key());
-        self.slots.insert(Task {
+        let newborn = Task {
             tid,
             program: Some(program),
             traps: 0,
@@ -435,7 +435,17 @@ impl Tasks {
                 next,
                 previous: None,
             },
-        });
+        };
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.slots[slot.index()] = newborn;
+                slot
+            }
+            None => {
+                self.slots.push(newborn);
+                Slot::new(self.slots.len() - 1)
+            }
+        };
         if let Some(next) = next {
             self.at(next).links.previous = Some(slot);
         }
@@ -511,15 +521,18 @@ impl Tasks {
         })
     }
 
-    /// Forgets a task that has ended and answers it.
-    pub(crate) fn remove(&mut self, task: Runnable) -> Task {
+    /// Forgets a task that has ended and answers its state.
+    pub(crate) fn remove(&mut self, task: Runnable) -> State {
         self.unlink(task);
         if task.tid.is_daemon() {
             self.daemons.remove(task.tid);
         } else {
             self.by_tid.remove(task.tid);
         }
-        self.slots.remove(task.slot.index())
+        self.free.push(task.slot);
+        let gone = &mut self[task];
+        gone.tid = Tid::KERNEL;
+        std::mem::replace(&mut gone.state, State::Running)
     }
 
     /// Takes the youngest child out of its family: an orphan from now on.

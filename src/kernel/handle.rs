@@ -239,30 +239,18 @@ impl Kernel {
 
     #[cold]
     fn tell_call_in_full(&mut self, tid: Tid, call: SystemCall) {
-        let payload = match call {
-            SystemCall::NewTask
-            | SystemCall::NewDetachedTask
-            | SystemCall::Exit
-            | SystemCall::Listen
-            | SystemCall::Connect => self.frame.take(),
-            SystemCall::Recv(_) | SystemCall::Send(_) => {
-                let detail = Detail::Len(self.frame.len.get());
-                return self.tell_trap(tid, call, detail);
-            }
-            _ => return self.tell_trap(tid, call, Detail::None),
-        };
-        let detail = match &payload {
-            Some(Payload::Program { name, .. }) => Detail::Name(name),
-            Some(Payload::Exit(exit)) => Detail::Exit(exit),
-            Some(Payload::Addr(addr)) => Detail::Addr(*addr),
+        let payload = call.has_payload().then(|| self.frame.take()).flatten();
+        let detail = match (&payload, call) {
+            (_, SystemCall::Recv(_) | SystemCall::Send(_)) => Detail::Len(self.frame.len.get()),
+            (Some(Payload::Program { name, .. }), _) => Detail::Name(name),
+            (Some(Payload::Exit(exit)), _) => Detail::Exit(exit),
+            (Some(Payload::Addr(addr)), _) => Detail::Addr(*addr),
             _ => Detail::None,
         };
-        self.tell_trap(tid, call, detail);
-        self.frame.put_back(payload);
-    }
-
-    fn tell_trap(&mut self, tid: Tid, call: SystemCall, detail: Detail<'_>) {
         self.log
             .emit(&mut *self.world, tid, || Fact::Trapped { call, detail });
+        if payload.is_some() {
+            self.frame.put_back(payload);
+        }
     }
 }
