@@ -9,13 +9,24 @@ use std::{fmt, io, time::Duration};
 
 /// A task's number: from 1 upward in order of creation, never used twice in a run.
 ///
-/// 0 stands for the kernel itself, and for the host as a parent.
+/// 0 stands for the kernel itself, and for the host as a parent. Daemons have numbers of their own,
+/// far above.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Tid(u64);
 
 impl Tid {
     /// The kernel, or the host that booted it.
     pub const KERNEL: Self = Self(0);
+
+    /// What the first daemon's number follows.
+    pub(crate) const DAEMONS: u64 = 1 << 63;
+
+    /// Whether it is the number of a daemon, of
+    /// [`Kernel::spawn_daemon`](crate::Kernel::spawn_daemon).
+    #[must_use]
+    pub fn is_daemon(self) -> bool {
+        self.0 > Self::DAEMONS
+    }
 }
 
 impl From<u64> for Tid {
@@ -112,6 +123,10 @@ impl Nanos {
     pub const ZERO: Self = Self(0);
     /// Longer than can be represented: a deadline that never comes.
     pub const FOREVER: Self = Self(u64::MAX);
+
+    pub(crate) const fn from_millis(millis: u64) -> Self {
+        Self(millis * 1_000_000)
+    }
 
     /// This instant moved by `span`; for ever if that cannot be represented.
     #[must_use]
@@ -265,6 +280,21 @@ pub enum SystemCall {
 }
 
 impl SystemCall {
+    /// Whether an argument of it travels in the frame.
+    pub(crate) fn has_payload(self) -> bool {
+        matches!(
+            self,
+            Self::NewTask
+                | Self::NewDetachedTask
+                | Self::Exit
+                | Self::Submit
+                | Self::NewQueue(_)
+                | Self::Attach
+                | Self::Listen
+                | Self::Connect
+        )
+    }
+
     /// The call's name as traces show it, in the manner of `strace`.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -339,7 +369,7 @@ pub enum Reply {
     Timeout(u64),
     /// The timeout of this number has come, before the call could be answered.
     Elapsed(u64),
-    /// An [`Exit`](enum@Exit), in the frame.
+    /// An [`Exit`](enum@Exit), in the frame; none there stands for [`Exit::Done`](enum@Exit).
     Exit,
     /// A list of [`TaskInfo`], in the frame.
     Tasks,

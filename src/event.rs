@@ -159,6 +159,13 @@ pub enum Detail<'a> {
 pub trait Tracer {
     /// Called for each fact, in order. A tracer that panics is switched off, with a warning.
     fn event(&mut self, event: &Event<'_>);
+
+    /// Whether the clock is to be read for each event; asked once. While no tracer of a kernel
+    /// wants that, which is most of the price of an event, [`Event::at`] is the time of the
+    /// kernel's last look at the world, no more than 256 resumes or a pass before.
+    fn is_exact(&self) -> bool {
+        true
+    }
 }
 
 impl<F: FnMut(&Event<'_>)> Tracer for F {
@@ -170,16 +177,46 @@ impl<F: FnMut(&Event<'_>)> Tracer for F {
 /// The tracers of a kernel. With none, an event costs a branch.
 #[derive(Default)]
 pub(crate) struct Log {
-    tracers: Vec<Box<dyn Tracer>>,
+    tracers: Vec<Attached>,
     /// Whether one of them leads, or led, to `tracing`.
     is_bridged: bool,
+    /// Whether one of them wants each event's own time.
+    is_exact: bool,
     /// What the clock said when it was last read for the log.
     now: Duration,
 }
 
+struct Attached {
+    /// Of those that tasks have attached; 0 of the host's.
+    number: u64,
+    is_exact: bool,
+    tracer: Box<dyn Tracer>,
+}
+
 impl Log {
     pub(crate) fn add(&mut self, tracer: Box<dyn Tracer>) {
-        self.tracers.push(tracer);
+        self.attach(0, tracer);
+    }
+
+    pub(crate) fn attach(&mut self, number: u64, tracer: Box<dyn Tracer>) {
+        self.tracers.push(Attached {
+            number,
+            is_exact: tracer.is_exact(),
+            tracer,
+        });
+        self.count_exact();
+    }
+
+    /// Drops a tracer that a task has attached.
+    pub(crate) fn detach(&mut self, number: u64) {
+        let place = self.tracers.iter().position(|at| at.number == number);
+        let tracer = place.map(|place| self.tracers.remove(place));
+        self.count_exact();
+        drop(tracer);
+    }
+
+    fn count_exact(&mut self) {
+        self.is_exact = self.tracers.iter().any(|tracer| tracer.is_exact);
     }
 
     pub(crate) fn add_bridge(&mut self, bridge: Box<dyn Tracer>) {
@@ -204,7 +241,9 @@ impl Log {
         fact: impl FnOnce() -> Fact<'a>,
     ) {
         if self.is_observed() {
-            self.now = world.now();
+            if self.is_exact {
+                self.now = world.now();
+            }
             self.emit_at_once(tid, fact);
         }
     }
@@ -213,7 +252,7 @@ impl Log {
     /// once in a turn, not three times.
     #[inline(always)]
     pub(crate) fn emit_at_once<'a>(&mut self, tid: Tid, fact: impl FnOnce() -> Fact<'a>) {
-        if self.is_observed() {
+        if self.is_observed() && !tid.is_daemon() {
             self.tell(&Event {
                 at: self.now,
                 tid,
@@ -231,7 +270,7 @@ impl Log {
     fn tell(&mut self, event: &Event<'_>) {
         let mut at = 0;
         while at < self.tracers.len() {
-            let tracer = &mut self.tracers[at];
+            let tracer = &mut self.tracers[at].tracer;
             match catch_unwind(AssertUnwindSafe(|| tracer.event(event))) {
                 Ok(()) => at += 1,
                 Err(panic) => self.switch_off(at, panic),
@@ -244,14 +283,16 @@ impl Log {
         let message = panic_message(panic);
         tracing::warn!(target: "trapline::kernel", "a tracer panicked and is switched off: {message}");
         let tracer = self.tracers.remove(at);
+        self.count_exact();
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(tracer))) {
             panic_message(panic);
         }
     }
 }
 
-/// A call with its arguments, the way `strace` shows it.
-pub(crate) struct Call<'a>(pub(crate) SystemCall, pub(crate) Detail<'a>);
+/// The text of a call with its arguments, the way `strace` shows it: of [`Fact::Trapped`].
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a>(pub SystemCall, pub Detail<'a>);
 
 impl fmt::Display for Call<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -296,8 +337,9 @@ impl fmt::Display for Call<'_> {
     }
 }
 
-/// A reply with what travels beside it.
-pub(crate) struct Answered<'a>(pub(crate) Reply, pub(crate) Detail<'a>);
+/// The text of a reply with what travels beside it: of [`Fact::Replied`].
+#[derive(Clone, Copy, Debug)]
+pub struct Answered<'a>(pub Reply, pub Detail<'a>);
 
 impl fmt::Display for Answered<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -16,6 +16,7 @@ use std::{
 
 use crate::{
     abi::{DeviceId, Exit, QueueId, TaskInfo, Tid},
+    event::Tracer,
     interrupt::Remote,
     task::Program,
 };
@@ -69,7 +70,12 @@ pub(crate) enum Mail {
     Disarm(u64),
     /// The task ends, and leaves no zombie: nobody will wait for it.
     Kill(Tid),
+    Observe(u64, Box<dyn Tracer>),
+    Unobserve(u64),
 }
+
+const MAIL: u8 = 1;
+const PAYLOAD: u8 = 2;
 
 pub(crate) struct Frame {
     /// The one big argument or answer of the trap under way.
@@ -84,12 +90,15 @@ pub(crate) struct Frame {
     pub(crate) elapsed: Cell<Option<u64>>,
     /// Whether a program is being dropped because its task was killed.
     pub(crate) killing: Cell<bool>,
+    /// How many tracers tasks have attached.
+    pub(crate) observers: Cell<u64>,
     /// A line to the kernel for other threads.
     pub(crate) remote: Remote,
     /// Whether a panic has unwound through a program (see [`crate::task::fault`]).
     pub(crate) unwound: Cell<bool>,
-    /// Whether there is mail. Looked at after every resume, so it stands apart from the mail.
-    mail: Cell<bool>,
+    /// What there is besides the call: [`MAIL`], [`PAYLOAD`]. Looked at after every resume, so it
+    /// stands apart from both.
+    flags: Cell<u8>,
     /// Mail: what was printed.
     console: RefCell<String>,
     /// Mail: the rest of it.
@@ -107,9 +116,10 @@ impl Frame {
             message: Cell::default(),
             elapsed: Cell::default(),
             killing: Cell::default(),
+            observers: Cell::default(),
             remote,
             unwound: Cell::default(),
-            mail: Cell::default(),
+            flags: Cell::default(),
             console: RefCell::default(),
             post: RefCell::default(),
             name: RefCell::default(),
@@ -117,15 +127,32 @@ impl Frame {
     }
 
     pub(crate) fn put(&self, payload: Payload) {
-        self.payload.set(Some(payload));
+        self.put_back(Some(payload));
     }
 
     pub(crate) fn put_back(&self, payload: Option<Payload>) {
+        self.flag(PAYLOAD, payload.is_some());
         self.payload.set(payload);
     }
 
     pub(crate) fn take(&self) -> Option<Payload> {
+        self.flag(PAYLOAD, false);
         self.payload.take()
+    }
+
+    pub(crate) fn has_payload(&self) -> bool {
+        self.flags.get() & PAYLOAD != 0
+    }
+
+    /// Whether there is nothing besides the call.
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.flags.get() == 0
+    }
+
+    fn flag(&self, flag: u8, up: bool) {
+        let others = self.flags.get() & !flag;
+        self.flags.set(if up { others | flag } else { others });
     }
 
     /// The first `len` bytes of the buffer.
@@ -147,23 +174,23 @@ impl Frame {
 
     pub(crate) fn print(&self, text: fmt::Arguments<'_>) {
         // First of all: a Display of the caller's may panic half way.
-        self.mail.set(true);
+        self.flag(MAIL, true);
         // Writing to a String fails only where a Display of the caller's does.
         let _ = fmt::write(&mut *self.console.borrow_mut(), text);
     }
 
     pub(crate) fn post(&self, mail: Mail) {
         self.post.borrow_mut().push(mail);
-        self.mail.set(true);
+        self.flag(MAIL, true);
     }
 
     pub(crate) fn has_mail(&self) -> bool {
-        self.mail.get()
+        self.flags.get() & MAIL != 0
     }
 
     /// Empties the mail box.
     pub(crate) fn take_mail(&self) -> (String, Vec<Mail>) {
-        self.mail.set(false);
+        self.flag(MAIL, false);
         (self.console.take(), self.post.take())
     }
 

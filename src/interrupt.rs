@@ -7,12 +7,12 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     task::Waker,
 };
 
-use crate::abi::QueueId;
+use crate::abi::{QueueId, Tid};
 
 /// A line into a kernel from any thread, of [`Kernel::remote`](crate::Kernel::remote).
 #[derive(Clone)]
@@ -30,6 +30,8 @@ struct Line {
     rung: Mutex<Vec<QueueId>>,
     /// How many threads may yet have something to say.
     expected: AtomicUsize,
+    /// The task that was resumed last, or the kernel while it waits.
+    running: AtomicU64,
 }
 
 /// What the kernel finds on the line.
@@ -47,6 +49,7 @@ impl Remote {
                 shutdown: AtomicBool::new(false),
                 rung: Mutex::default(),
                 expected: AtomicUsize::new(0),
+                running: AtomicU64::new(0),
             }),
         }
     }
@@ -56,6 +59,20 @@ impl Remote {
     pub fn shutdown(&self) {
         self.line.shutdown.store(true, Ordering::Release);
         self.raise();
+    }
+
+    /// Which task runs at this moment, or has its call handled; [`Tid::KERNEL`] while the kernel
+    /// waits for the world. A thread that asks every now and then learns who uses the time, and
+    /// who has not come to a trap for long.
+    #[must_use]
+    pub fn running(&self) -> Tid {
+        self.line.running.load(Ordering::Relaxed).into()
+    }
+
+    /// Leaves word who runs.
+    #[inline(always)]
+    pub(crate) fn runs(&self, tid: Tid) {
+        self.line.running.store(tid.into(), Ordering::Relaxed);
     }
 
     /// Has the kernel close a queue.

@@ -13,16 +13,10 @@ mod handle;
 mod queues;
 mod report;
 
-use std::{
-    fmt, io,
-    panic::{AssertUnwindSafe, catch_unwind},
-    rc::Rc,
-    time::Duration,
-};
+use std::{fmt, io, rc::Rc, time::Duration};
 
 pub use builder::Builder;
 pub use deadlock::Deadlock;
-use genawaiter::GeneratorState;
 pub use report::{Error, Limit, Report, Step};
 
 use devices::Devices;
@@ -35,9 +29,7 @@ use crate::{
     interrupt::Remote,
     os::Os,
     sched::{Cause, Ready, Runnable},
-    task::{
-        self, Answer, IntoExit, Legacy, Place, State, Tasks, Then, Yielded, fault, panic_message,
-    },
+    task::{self, Answer, IntoExit, Legacy, Panic, Place, State, Task, Tasks, Then, contain},
     time::Timers,
     trace,
     world::World,
@@ -45,6 +37,10 @@ use crate::{
 
 /// How many resumes may pass before the world is looked at, where the passes are shorter.
 const LOOK_AFTER: u64 = 256;
+
+/// How long daemons may have to wait for a look at their devices, which costs a system call, while
+/// others are ready.
+const GLANCE_AFTER: Nanos = Nanos::from_millis(1);
 
 /// An operating system in a process: it owns the tasks, the queues, the timers and the devices.
 ///
@@ -65,6 +61,8 @@ pub struct Kernel {
     clock: Nanos,
     /// After how many resumes since boot the world is looked at next.
     next_look: u64,
+    /// When daemons' devices are looked at next, if nobody else has reason to look at any.
+    next_glance: Nanos,
     /// After how many resumes since boot the run is at its limit.
     last_tick: u64,
     /// What the world reported last; kept for its memory.
@@ -132,7 +130,45 @@ impl Kernel {
         self.log.observe_by_tracing();
         let name = self.frame.intern(name.as_ref());
         let program = task::program(&self.frame, program);
-        self.admit(name, program, None, Legacy::Report)
+        self.admit(name, program, None, Legacy::Report, false)
+    }
+
+    /// Starts a program that serves the host rather than the run, a monitor say, as a daemon: a
+    /// task that the others do not notice. It keeps no run alive and hides no deadlock: what it
+    /// could yet do for others does not count. It is in no list of tasks, under no limit on them,
+    /// and its events are told to no tracer; its number is out of the way of theirs
+    /// ([`Tid::is_daemon`]). So are the tasks that it spawns. While others are ready, it may hear
+    /// of its devices a millisecond late.
+    ///
+    /// It ends by itself, at a shutdown, or with the kernel.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use trapline::{Kernel, Os};
+    ///
+    /// let mut kernel = Kernel::simulated(0);
+    /// kernel.spawn_daemon("watch", async |os: &mut Os| loop {
+    ///     let tasks = os.tasks().await;
+    ///     writeln!(os, "{} to go", tasks.len());
+    ///     os.sleep(Duration::from_secs(2)).await;
+    /// });
+    /// for span in [1, 3] {
+    ///     let span = Duration::from_secs(span);
+    ///     kernel.spawn("sleeper", async move |os: &mut Os| os.sleep(span).await)?;
+    /// }
+    /// kernel.run()?;
+    /// assert_eq!(kernel.take_console(), "2 to go\n1 to go\n");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn spawn_daemon<T: IntoExit>(
+        &mut self,
+        name: impl AsRef<str>,
+        program: impl AsyncFnOnce(&mut Os) -> T + 'static,
+    ) -> Tid {
+        let name = self.frame.intern(name.as_ref());
+        let program = task::program(&self.frame, program);
+        let task = self.admit(name, program, None, Legacy::Nothing, true);
+        task.expect("there is no limit on daemons")
     }
 
     /// Runs until no task is left, which may be never.
@@ -232,7 +268,7 @@ impl Kernel {
     }
 
     fn is_idle(&self) -> bool {
-        self.ready.len() == 0
+        self.ready.is_empty()
     }
 
     // ---- turns
@@ -243,75 +279,111 @@ impl Kernel {
     /// This is the price of a trap. A call that needs nothing but its caller is answered here and
     /// now; everything else goes the long way, by `turn` and `settle`.
     fn plain_turns(&mut self) {
+        let (mut pass, mut taken) = self.ready.take_pass();
         while self.stats.ticks < self.next_look {
-            let Some(me) = self.ready.pop_plain() else {
-                return;
+            if taken == pass.len() {
+                self.ready.next_pass(&mut pass);
+                taken = 0;
+            }
+            let turns = usize::try_from(self.next_look - self.stats.ticks).unwrap_or(usize::MAX);
+            let rest = &pass[taken..];
+            taken += match &rest[..rest.len().min(turns)] {
+                [] => break,
+                alone @ [_] => self.walk::<true>(alone),
+                many => self.walk::<false>(many),
             };
-            let Some(task) = self.tasks.get_mut(me) else {
-                continue;
-            };
-            let reply = match task.state {
-                State::Ready(Answer::Reply(reply)) => reply,
-                State::Ready(Answer::Message(_, number)) => Reply::Message(number),
-                _ => {
-                    self.turn(me);
-                    continue;
-                }
-            };
-            self.stats.ticks += 1;
-            let call = match task.resume(reply) {
-                Ok(GeneratorState::Yielded(call)) => call,
-                finished => {
-                    self.finish(me, finished);
-                    continue;
-                }
-            };
-            let reply = match call {
-                SystemCall::GetTid if !self.frame.has_mail() => Reply::Tid(me.tid),
-                SystemCall::Yield if !self.frame.has_mail() => Reply::Done,
-                call => {
-                    self.settle(me, call);
-                    continue;
-                }
-            };
-            task.change(State::Ready(reply.into()));
-            self.ready.push_plain(me);
         }
+        self.ready.resume_pass(pass, taken);
+    }
+
+    /// Gives each of these a turn, or as many as it can before the world is to be looked at.
+    /// Answers how many.
+    #[inline(never)]
+    fn walk<const ALONE: bool>(&mut self, pass: &[Runnable]) -> usize {
+        let mut rest = pass.iter();
+        'pass: for entry in rest.by_ref() {
+            let me = *entry;
+            if let Some(Task {
+                state: State::Ready(answer),
+                program: Some(program),
+                traps,
+                ..
+            }) = self.tasks.get_mut(me)
+                && let Some(mut reply) = answer.plain()
+            {
+                self.remote.runs(me.tid);
+                loop {
+                    self.stats.ticks += 1;
+                    *traps += 1;
+                    let call = match task::resume(program, reply) {
+                        Ok(Some(call)) => call,
+                        Ok(None) => break self.finish(me, None),
+                        Err(panic) => break self.finish(me, Some(panic)),
+                    };
+                    reply = match call {
+                        SystemCall::GetTid if self.frame.is_empty() => Reply::Tid(me.tid),
+                        SystemCall::Yield if self.frame.is_empty() => Reply::Done,
+                        call => break self.settle(me, call),
+                    };
+                    if !ALONE || self.stats.ticks >= self.next_look || !self.ready.is_empty() {
+                        answer.change(reply);
+                        self.ready.push_plain(entry);
+                        continue 'pass;
+                    }
+                }
+            } else {
+                self.turn(me);
+            }
+            if self.stats.ticks >= self.next_look {
+                break;
+            }
+        }
+        pass.len() - rest.len()
     }
 
     /// Gives the next task its turn. Answers which it was, or `None` if nobody is ready.
     fn tick(&mut self) -> Option<Tid> {
-        let me = self.ready.pop()?;
-        self.turn(me)
+        loop {
+            let me = self.ready.pop()?;
+            let turn = self.turn(me);
+            if turn.is_some() {
+                return turn;
+            }
+        }
     }
 
-    /// Gives a task its turn, whatever it is to be resumed with; or the next task, if this one was
-    /// killed on the ready queue, or finds nothing to read on its device after all.
+    /// Gives a task its turn, whatever it is to be resumed with. It has none if it was killed on
+    /// the ready queue, or finds nothing to read on its device after all.
     #[inline(never)]
-    fn turn(&mut self, mut me: Runnable) -> Option<Tid> {
-        let reply = loop {
-            let state = self.tasks.get_mut(me).map(|task| &task.state);
-            if let Some(State::Ready(_)) = state
-                && let Some(reply) = self.deliver(me)
-            {
-                break reply;
-            }
-            me = self.ready.pop()?;
+    fn turn(&mut self, me: Runnable) -> Option<Tid> {
+        let Some(State::Ready(_)) = self.tasks.get_mut(me).map(|task| &task.state) else {
+            return None;
         };
+        let reply = self.deliver(me)?;
         self.stats.ticks += 1;
+        self.remote.runs(me.tid);
         self.log.emit_at_once(me.tid, || Fact::Resumed);
-        match self.tasks[me].resume(reply) {
-            Ok(GeneratorState::Yielded(call)) => self.settle(me, call),
-            finished => self.finish(me, finished),
+        let task = &mut self.tasks[me];
+        task.traps += 1;
+        let program = task.program.as_mut().expect("a live task has a program");
+        match task::resume(program, reply) {
+            Ok(Some(call)) => self.settle(me, call),
+            Ok(None) => self.finish(me, None),
+            Err(panic) => self.finish(me, Some(panic)),
         }
+        Some(me.tid)
     }
 
     /// Does what a task's call asks for.
     #[inline(never)]
-    fn settle(&mut self, me: Runnable, call: SystemCall) -> Option<Tid> {
+    fn settle(&mut self, me: Runnable, call: SystemCall) {
+        self.tasks[me].change(State::Running);
         if self.frame.has_mail() && !self.take_mail(me) {
-            self.abandon(call);
-            return Some(me.tid);
+            return self.abandon(call);
+        }
+        if self.frame.has_payload() && !call.has_payload() {
+            // Of a trap that was begun and given up.
+            contain(|| drop(self.frame.take()));
         }
         match self.handle(me, call) {
             Outcome::Reply(reply) => {
@@ -325,27 +397,22 @@ impl Kernel {
             Outcome::Blocked | Outcome::Gone => {}
             Outcome::Exit => self.exit_by_frame(me),
         }
-        Some(me.tid)
     }
 
     /// Ends a task whose program has returned or panicked.
     #[cold]
-    fn finish(&mut self, me: Runnable, yielded: Yielded) -> Option<Tid> {
+    fn finish(&mut self, me: Runnable, panic: Option<Panic>) {
+        self.tasks[me].change(State::Running);
+        if let Some(panic) = panic {
+            task::fault(&self.frame, panic);
+        }
         self.stats.finished += 1;
         self.tasks[me].traps -= 1;
-        if let Err(panic) = yielded {
-            // It may have begun a trap that it did not come to make.
-            contain(|| drop(self.frame.take()));
-            self.frame.message.take();
-            self.frame.len.take();
-            self.frame.put(Payload::Exit(fault(&self.frame, panic)));
-        }
         if !self.frame.has_mail() || self.take_mail(me) {
             self.exit_by_frame(me);
         } else {
             self.frame.take();
         }
-        Some(me.tid)
     }
 
     /// Drops what travelled beside a call whose task killed itself in making it.
@@ -368,11 +435,10 @@ impl Kernel {
     }
 
     /// Leaves an answer with the caller.
-    #[inline]
+    #[inline(always)]
     fn answer(&mut self, me: Runnable, answer: impl Into<Answer>) -> Outcome {
-        let answer = answer.into();
-        self.tell_answer(me.tid, &answer);
-        self.tasks[me].change(State::Ready(answer));
+        self.tasks[me].change(State::Ready(answer.into()));
+        self.tell_answer(me);
         Outcome::Answered
     }
 
@@ -392,30 +458,36 @@ impl Kernel {
             unreachable!("only a blocked task is in a queue of waiters")
         };
         let answer = answer.unwrap_or_else(|| match (then, place) {
-            (Then::Recv(room), Place::Device(device, _)) => Answer::Recv { device, room },
+            (Then::Recv(room), Place::Device(device, _)) => Answer::Recv {
+                device,
+                room: room.into(),
+            },
             (Then::Accept, Place::Device(device, _)) => Answer::Accept { device },
             (Then::Again, _) => Reply::Again.into(),
             _ => Reply::Done.into(),
         });
         self.log
             .emit(&mut *self.world, task.tid, || Fact::Woken { by });
-        self.tell_answer(task.tid, &answer);
         self.tasks[task].change(State::Ready(answer));
+        self.tell_answer(task);
         self.ready.push(task, Cause::Woken);
     }
 
+    /// Tells of the answer that a task has got, if it is known by now.
     #[inline(always)]
-    fn tell_answer(&mut self, tid: Tid, answer: &Answer) {
+    fn tell_answer(&mut self, me: Runnable) {
         if self.log.is_observed() {
-            self.tell_answer_in_full(tid, answer);
+            self.tell_answer_in_full(me);
         }
     }
 
     #[cold]
-    fn tell_answer_in_full(&mut self, tid: Tid, answer: &Answer) {
-        if let Some((reply, detail)) = answer.known() {
+    fn tell_answer_in_full(&mut self, me: Runnable) {
+        if let State::Ready(answer) = &self.tasks[me].state
+            && let Some((reply, detail)) = answer.known()
+        {
             self.log
-                .emit_at_once(tid, || Fact::Replied { reply, detail });
+                .emit_at_once(me.tid, || Fact::Replied { reply, detail });
         }
     }
 
@@ -440,6 +512,12 @@ impl Kernel {
                 Mail::Put(queue, message) => self.put_posted(queue, message),
                 Mail::Kill(tid) => self.kill_and_reap(tid),
                 Mail::Disarm(number) => self.disarm(me, number),
+                Mail::Observe(number, tracer) => {
+                    self.log.attach(number, tracer);
+                    // The turns that are under way are given without a word.
+                    self.next_look = 0;
+                }
+                Mail::Unobserve(number) => contain(|| self.log.detach(number)),
             }
         }
         self.is_live(me)
@@ -457,12 +535,13 @@ impl Kernel {
         program: task::Program,
         parent: Option<Runnable>,
         legacy: Legacy,
+        is_daemon: bool,
     ) -> Result<Tid, Errno> {
-        if self.tasks.live() >= self.limits.tasks {
+        if !is_daemon && self.tasks.live() >= self.limits.tasks {
             self.drop_apart(Some(program));
             return Err(Errno::TooManyTasks);
         }
-        let task = self.tasks.insert(name, program, parent, legacy);
+        let task = self.tasks.insert(name, program, parent, legacy, is_daemon);
         self.stats.peak_tasks = self.stats.peak_tasks.max(self.tasks.live());
         self.log.emit(&mut *self.world, task.tid, || Fact::Spawned {
             parent: parent.map_or(Tid::KERNEL, |parent| parent.tid),
@@ -479,8 +558,7 @@ impl Kernel {
         let state = std::mem::replace(&mut task.state, State::Running);
         let program = task.program.take();
         let timeouts = task.timeouts.take();
-        let name = Rc::clone(&task.name);
-        self.tasks.ended();
+        self.tasks.ended(me);
         self.leave(me, state);
         for timer in timeouts.into_iter().flat_map(|timeouts| *timeouts) {
             self.timers.disarm(timer);
@@ -494,8 +572,8 @@ impl Kernel {
         task.state = State::Zombie(exit.clone());
         let waiters = task.waiters.take();
         if let Exit::Failed(_) | Exit::Faulted(_) = exit {
-            self.stats.failures += 1;
-            trace::warn_of(me.tid, &name, &exit);
+            self.stats.failures += u64::from(!me.tid.is_daemon());
+            trace::warn_of(me.tid, &task.name, &exit);
         }
         self.log
             .emit(&mut *self.world, me.tid, || Fact::Exited { exit: &exit });
@@ -559,7 +637,7 @@ impl Kernel {
 
     fn reap(&mut self, me: Runnable) -> Exit {
         self.log.emit(&mut *self.world, me.tid, || Fact::Reaped);
-        match self.tasks.remove(me).state {
+        match self.tasks.remove(me) {
             State::Zombie(exit) => exit,
             other => unreachable!("reaped a task that is {other:?}"),
         }
@@ -620,16 +698,19 @@ impl Kernel {
         }
         let waits = self.is_idle();
         let deadline = self.timers.next();
-        if waits && deadline.is_none() && self.devices.waiting() == 0 && expected == 0 {
+        if waits && !self.timers.count() && self.devices.waiting() == 0 && expected == 0 {
             return Err(Error::Deadlock(Deadlock::of(self.tasks())));
         }
         let before = self.world.now();
+        let glance = self.devices.daemons() > 0 && Nanos::from(before) >= self.next_glance;
         let until = if waits {
+            self.remote.runs(Tid::KERNEL);
             deadline.unwrap_or(Nanos::FOREVER).min(limit)
         } else {
             Nanos::ZERO
         };
-        if waits || self.devices.waiting() > 0 {
+        if waits || self.devices.waiting() > 0 || glance {
+            self.next_glance = Nanos::from(before).saturating_add(GLANCE_AFTER);
             let until = (until != Nanos::FOREVER).then(|| until.into());
             self.world
                 .wait(until, &mut self.reported)
@@ -678,13 +759,5 @@ impl fmt::Debug for Kernel {
             .field("ready", &self.ready)
             .field("timers", &self.timers.len())
             .finish_non_exhaustive()
-    }
-}
-
-/// Runs destructors. One that panics is its own end and nobody else's.
-fn contain(destructors: impl FnOnce()) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(destructors)) {
-        let message = panic_message(panic);
-        tracing::warn!(target: "trapline::kernel", "a destructor panicked: {message}");
     }
 }

@@ -42,6 +42,7 @@
 //! | `device.rs`, `net.rs` | [`Device`], [`TcpListener`], [`TcpStream`] |
 //! | `queue.rs`, `promise.rs`, `sync.rs` | [`Queue`], and what stands on it: [`Promise`], [`sync`] |
 //! | `timeout.rs`, `callback.rs`, `blocking.rs` | [`Os::timeout`], [`Os::call_later`], [`Os::run_blocking`] |
+//! | `observe.rs` | how a task attaches a tracer: [`Os::observe`] |
 //! | `interrupt.rs` | how other threads reach a kernel: [`Remote`] |
 //! | `task.rs` | a task, its states, the task map |
 //! | `time.rs` | the timers |
@@ -81,6 +82,7 @@ mod frame;
 mod interrupt;
 mod kernel;
 mod net;
+mod observe;
 mod os;
 mod promise;
 mod queue;
@@ -101,10 +103,11 @@ pub use blocking::Panicked;
 #[cfg(feature = "cli")]
 pub use cli::Program;
 pub use device::{AsDevice, Device};
-pub use event::{Detail, Event, Fact, Tracer, Wake};
+pub use event::{Answered, Call, Detail, Event, Fact, Tracer, Wake};
 pub use interrupt::Remote;
 pub use kernel::{Builder, Deadlock, Error, Kernel, Limit, Report, Step};
 pub use net::{Listener, Stream, TcpListener, TcpStream};
+pub use observe::Observer;
 pub use os::Os;
 pub use promise::{Abandoned, AlreadySet, Promise, RemoteSetter, Setter};
 pub use queue::{Closed, Queue, TryGetError, TryPutError};

@@ -219,6 +219,7 @@ impl Os {
         self.call(
             move |_| SystemCall::WaitTask(tid),
             |reply, frame| match (reply, frame.take()) {
+                (Reply::Exit, None) => Ok(Exit::Done),
                 (Reply::Exit, Some(Payload::Exit(exit))) => Ok(exit),
                 (Reply::Err(errno), _) => Err(errno),
                 (other, _) => mismatch(other),

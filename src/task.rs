@@ -19,14 +19,12 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     rc::Rc,
-    thread,
 };
 
 use genawaiter::{
     Coroutine, GeneratorState,
     rc::{Co, Gen},
 };
-use slab::Slab;
 
 use crate::{
     abi::{
@@ -43,9 +41,6 @@ use crate::{
 /// A suspended program: a generator that yields calls, is resumed with replies, and leaves its
 /// exit in the frame when it completes.
 pub(crate) type Program = Pin<Box<dyn Coroutine<Yield = SystemCall, Resume = Reply, Return = ()>>>;
-
-/// What came of resuming a program.
-pub(crate) type Yielded = thread::Result<GeneratorState<SystemCall, ()>>;
 
 /// What a program may return: what it means as the exit of its task.
 pub trait IntoExit {
@@ -101,18 +96,36 @@ pub(crate) fn program<T: IntoExit>(
     }))
 }
 
+/// What a program panicked with.
+pub(crate) type Panic = Box<dyn Any + Send>;
+
+/// Runs a program until it makes a call, or, with `None`, until it ends with its exit in the frame.
+#[inline(always)]
+pub(crate) fn resume(program: &mut Program, reply: Reply) -> Result<Option<SystemCall>, Panic> {
+    match catch_unwind(AssertUnwindSafe(|| program.as_mut().resume_with(reply))) {
+        Ok(GeneratorState::Yielded(call)) => Ok(Some(call)),
+        Ok(GeneratorState::Complete(())) => Ok(None),
+        Err(panic) => Err(panic),
+    }
+}
+
 const NOT_A_TRAP: &str = "awaited a future that is pending and is not a trap: a task can await \
                           only the calls of its Os, and what is built on them";
 
-/// How a task ends whose resume panicked. A panic of the program has unwound through its `Os`; one
-/// of the generator, which was left pending without having yielded, has not.
-pub(crate) fn fault(frame: &Frame, panic: Box<dyn Any + Send>) -> Exit {
+/// Leaves the exit of a task whose resume panicked. A panic of the program has unwound through its
+/// `Os`; one of the generator, which was left pending without having yielded, has not.
+#[cold]
+pub(crate) fn fault(frame: &Frame, panic: Panic) {
+    // It may have begun a trap that it did not come to make.
+    contain(|| drop(frame.take()));
+    frame.message.take();
+    frame.len.take();
     let message = panic_message(panic);
-    Exit::Faulted(if frame.unwound.take() {
+    frame.put(Payload::Exit(Exit::Faulted(if frame.unwound.take() {
         message
     } else {
         NOT_A_TRAP.into()
-    })
+    })));
 }
 
 /// Where a live task is. It is in exactly one place.
@@ -167,8 +180,8 @@ pub(crate) enum Then {
 #[derive(Debug)]
 pub(crate) enum Answer {
     Reply(Reply),
-    /// `None` is the exit that needs no words: done.
-    Exit(Option<Box<Exit>>),
+    /// An exit that needs words. One that does not is the bare [`Reply::Exit`].
+    Exit(Box<Exit>),
     Tasks(Box<[TaskInfo]>),
     Opened(DeviceId, Option<Box<SocketAddr>>),
     Io(io::Error),
@@ -185,7 +198,8 @@ pub(crate) enum Answer {
     /// takes no bytes with it.
     Recv {
         device: DeviceId,
-        room: u32,
+        /// In bytes. A full word, since an answer that is words throughout is moved in registers.
+        room: u64,
     },
     /// To be taken off the listener when its turn comes.
     Accept {
@@ -194,14 +208,29 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
+    /// Becomes a plain reply, from an answer that has nothing to drop. Saves the hot path from
+    /// asking.
+    #[inline(always)]
+    pub(crate) fn change(&mut self, reply: Reply) {
+        std::mem::forget(std::mem::replace(self, reply.into()));
+    }
+
+    /// The answer as a reply, if nothing has to be done first and nothing goes with it.
+    #[inline(always)]
+    pub(crate) fn plain(&self) -> Option<Reply> {
+        match *self {
+            Self::Reply(reply) => Some(reply),
+            Self::Message(_, number) => Some(Reply::Message(number)),
+            _ => None,
+        }
+    }
+
     /// The answer in words, once it is known.
     pub(crate) fn known(&self) -> Option<(Reply, Detail<'_>)> {
         Some(match self {
+            Self::Reply(Reply::Exit) => (Reply::Exit, Detail::Exit(&Exit::Done)),
             Self::Reply(reply) => (*reply, Detail::None),
-            Self::Exit(exit) => (
-                Reply::Exit,
-                Detail::Exit(exit.as_deref().unwrap_or(&Exit::Done)),
-            ),
+            Self::Exit(exit) => (Reply::Exit, Detail::Exit(exit)),
             Self::Tasks(tasks) => (Reply::Tasks, Detail::Count(tasks.len())),
             Self::Opened(device, addr) => (
                 Reply::Device(*device),
@@ -221,7 +250,10 @@ impl Answer {
 
 impl From<Exit> for Answer {
     fn from(exit: Exit) -> Self {
-        Self::Exit((exit != Exit::Done).then(|| Box::new(exit)))
+        match exit {
+            Exit::Done => Reply::Exit.into(),
+            other => Self::Exit(Box::new(other)),
+        }
     }
 }
 
@@ -299,15 +331,6 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    /// Runs it until it yields, returns or panics. Counts a trap, which the last two are not.
-    #[inline(always)]
-    pub(crate) fn resume(&mut self, reply: Reply) -> Yielded {
-        self.change(State::Running);
-        self.traps += 1;
-        let program = self.program.as_mut().expect("a live task has a program");
-        catch_unwind(AssertUnwindSafe(|| program.as_mut().resume_with(reply)))
-    }
-
     /// Changes the state of a task whose state has nothing to drop: it is running, or its reply was
     /// taken. Saves the hot path from asking.
     #[inline(always)]
@@ -372,11 +395,16 @@ impl Task {
 /// serves spawn, kill, wait and exit.
 #[derive(Default)]
 pub(crate) struct Tasks {
-    slots: Slab<Task>,
+    slots: Vec<Task>,
+    /// The slots whose tasks are gone. Such a task has the number 0, which is nobody's.
+    free: Vec<Slot>,
     by_tid: ByTid,
     last: u64,
     /// How many have not ended.
     live: usize,
+    /// The tasks that count nowhere and are in no list.
+    daemons: ByTid,
+    last_daemon: u64,
 }
 
 impl Tasks {
@@ -388,12 +416,11 @@ impl Tasks {
         program: Program,
         parent: Option<Runnable>,
         legacy: Legacy,
+        is_daemon: bool,
     ) -> Runnable {
-        self.last += 1;
-        let tid = Tid::from(self.last);
+        let tid = self.next_tid(is_daemon);
         let next = parent.and_then(|parent| self[parent].links.first_child);
-        let slot = Slot::new(self.slots.vacant_key());
-        self.slots.insert(Task {
+        let newborn = Task {
             tid,
             program: Some(program),
             traps: 0,
@@ -408,26 +435,50 @@ impl Tasks {
                 next,
                 previous: None,
             },
-        });
+        };
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.slots[slot.index()] = newborn;
+                slot
+            }
+            None => {
+                self.slots.push(newborn);
+                Slot::new(self.slots.len() - 1)
+            }
+        };
         if let Some(next) = next {
             self.at(next).links.previous = Some(slot);
         }
         if let Some(parent) = parent {
             self[parent].links.first_child = Some(slot);
         }
-        self.by_tid.push(tid, slot);
-        self.live += 1;
+        if is_daemon {
+            self.daemons.push(tid, slot);
+        } else {
+            self.by_tid.push(tid, slot);
+            self.live += 1;
+        }
         Runnable { tid, slot }
     }
 
-    /// The number of live tasks.
+    fn next_tid(&mut self, is_daemon: bool) -> Tid {
+        if is_daemon {
+            self.last_daemon += 1;
+            Tid::from(Tid::DAEMONS + self.last_daemon)
+        } else {
+            self.last += 1;
+            Tid::from(self.last)
+        }
+    }
+
+    /// The number of live tasks, daemons apart.
     pub(crate) fn live(&self) -> usize {
         self.live
     }
 
-    /// Marks that one more task has ended.
-    pub(crate) fn ended(&mut self) {
-        self.live -= 1;
+    /// Marks that a task has ended.
+    pub(crate) fn ended(&mut self, task: Runnable) {
+        self.live -= usize::from(!task.tid.is_daemon());
     }
 
     /// Whether a queue's entry still stands for a task, or that has ended meanwhile.
@@ -440,35 +491,48 @@ impl Tasks {
 
     /// The task of that number, zombie or alive.
     pub(crate) fn find(&self, tid: Tid) -> Option<Runnable> {
-        self.by_tid.get(tid).map(|slot| Runnable { tid, slot })
+        let map = if tid.is_daemon() {
+            &self.daemons
+        } else {
+            &self.by_tid
+        };
+        map.get(tid).map(|slot| Runnable { tid, slot })
     }
 
-    /// The live tasks, the youngest first.
+    /// The live tasks, the youngest first; daemons last.
     pub(crate) fn youngest_first(&self) -> Vec<Runnable> {
-        let all = self.by_tid.iter().map(|(tid, slot)| Runnable { tid, slot });
+        let all = self.daemons.iter().chain(self.by_tid.iter());
+        let all = all.map(|(tid, slot)| Runnable { tid, slot });
         all.rev().filter(|task| self[*task].is_live()).collect()
     }
 
-    /// Every task, by tid.
+    /// Every task, by tid, daemons included.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Task> {
-        self.by_tid
-            .iter()
-            .map(|(_, slot)| &self.slots[slot.index()])
+        let all = self.by_tid.iter().chain(self.daemons.iter());
+        all.map(|(_, slot)| &self.slots[slot.index()])
     }
 
-    /// A line per task, by tid.
+    /// A line per task, by tid; none for daemons.
     pub(crate) fn infos(&self) -> impl Iterator<Item = TaskInfo> {
-        self.iter().map(|task| {
+        self.by_tid.iter().map(|(_, slot)| {
+            let task = &self.slots[slot.index()];
             let parent = task.parent.map(|parent| self.slots[parent.index()].tid);
             task.info(parent.unwrap_or(Tid::KERNEL))
         })
     }
 
-    /// Forgets a task that has ended and answers it.
-    pub(crate) fn remove(&mut self, task: Runnable) -> Task {
+    /// Forgets a task that has ended and answers its state.
+    pub(crate) fn remove(&mut self, task: Runnable) -> State {
         self.unlink(task);
-        self.by_tid.remove(task.tid);
-        self.slots.remove(task.slot.index())
+        if task.tid.is_daemon() {
+            self.daemons.remove(task.tid);
+        } else {
+            self.by_tid.remove(task.tid);
+        }
+        self.free.push(task.slot);
+        let gone = &mut self[task];
+        gone.tid = Tid::KERNEL;
+        std::mem::replace(&mut gone.state, State::Running)
     }
 
     /// Takes the youngest child out of its family: an orphan from now on.
@@ -516,16 +580,25 @@ impl ByTid {
     }
 
     fn get(&self, tid: Tid) -> Option<Slot> {
-        let at = self
-            .entries
-            .binary_search_by_key(&tid, |entry| entry.0)
-            .ok()?;
-        self.entries[at].1
+        self.entries[self.place(tid)?].1
+    }
+
+    /// Whoever was born last is asked about most.
+    fn place(&self, tid: Tid) -> Option<usize> {
+        match self.entries.last() {
+            Some((last, _)) if *last == tid => Some(self.entries.len() - 1),
+            _ => self
+                .entries
+                .binary_search_by_key(&tid, |entry| entry.0)
+                .ok(),
+        }
     }
 
     fn remove(&mut self, tid: Tid) {
-        if let Ok(at) = self.entries.binary_search_by_key(&tid, |entry| entry.0) {
-            self.gaps += usize::from(self.entries[at].1.take().is_some());
+        match self.place(tid) {
+            Some(at) if at + 1 == self.entries.len() => drop(self.entries.pop()),
+            Some(at) => self.gaps += usize::from(self.entries[at].1.take().is_some()),
+            None => {}
         }
         if self.gaps > 16 + self.entries.len() / 2 {
             self.entries.retain(|entry| entry.1.is_some());
@@ -567,4 +640,12 @@ pub(crate) fn panic_message(panic: Box<dyn Any + Send>) -> String {
         std::mem::forget(worse);
     }
     message
+}
+
+/// Runs destructors. One that panics is its own end and nobody else's.
+pub(crate) fn contain(destructors: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(destructors)) {
+        let message = panic_message(panic);
+        tracing::warn!(target: "trapline::kernel", "a destructor panicked: {message}");
+    }
 }

@@ -12,6 +12,8 @@ pub(crate) type Timer = (Nanos, u64);
 pub(crate) struct Timers {
     armed: BTreeMap<Timer, Runnable>,
     count: u64,
+    /// How many of them are daemons'.
+    of_daemons: usize,
 }
 
 impl Timers {
@@ -32,11 +34,14 @@ impl Timers {
     pub(crate) fn start(&mut self, timer: Timer, task: Runnable) {
         if timer.0 != Nanos::FOREVER {
             self.armed.insert(timer, task);
+            self.of_daemons += usize::from(task.tid.is_daemon());
         }
     }
 
     pub(crate) fn disarm(&mut self, timer: Timer) {
-        self.armed.remove(&timer);
+        if let Some(task) = self.armed.remove(&timer) {
+            self.of_daemons -= usize::from(task.tid.is_daemon());
+        }
     }
 
     /// The next deadline.
@@ -49,7 +54,12 @@ impl Timers {
     /// Takes the first timer that is due at `now`.
     pub(crate) fn pop_due(&mut self, now: Nanos) -> Option<(Timer, Runnable)> {
         let first = self.armed.first_entry()?;
-        (first.key().0 <= now).then(|| first.remove_entry())
+        if first.key().0 > now {
+            return None;
+        }
+        let (timer, task) = first.remove_entry();
+        self.of_daemons -= usize::from(task.tid.is_daemon());
+        Some((timer, task))
     }
 
     pub(crate) fn is_armed(&self, timer: Timer) -> bool {
@@ -58,5 +68,10 @@ impl Timers {
 
     pub(crate) fn len(&self) -> usize {
         self.armed.len()
+    }
+
+    /// Whether one is armed for a task that is no daemon.
+    pub(crate) fn count(&self) -> bool {
+        self.armed.len() > self.of_daemons
     }
 }

@@ -15,6 +15,7 @@ mod contest;
 mod echo;
 mod memory;
 mod meter;
+mod queues;
 mod sleepers;
 mod spawn;
 mod switch;
@@ -25,9 +26,10 @@ use contest::{Contest, Table};
 
 type Contests = fn(rounds: usize) -> Vec<Contest>;
 
-const WORKLOADS: [(&str, Contests); 5] = [
+const WORKLOADS: [(&str, Contests); 6] = [
     ("switch", switch::contests),
     ("spawn", spawn::contests),
+    ("queues", queues::contests),
     ("memory", memory::contests),
     ("echo", echo::contests),
     ("sleepers", sleepers::contests),
@@ -36,7 +38,7 @@ const WORKLOADS: [(&str, Contests); 5] = [
 const USAGE: &str = "\
 usage: trapline-bench [--json] [--rounds N] [--contest TEXT] [--contender TEXT] [WORKLOAD]...
 
-workloads, all of them unless some are named: switch spawn memory echo sleepers
+workloads, all of them unless some are named: switch spawn queues memory echo sleepers
 --rounds N   how often each contender runs; 7 unless it is given
 --json       the table as JSON, on standard output
 --contest TEXT, --contender TEXT

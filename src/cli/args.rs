@@ -15,7 +15,7 @@ use clap::{
 };
 use clap_complete::Shell;
 
-use super::{Entry, Image, duration, new::New, words};
+use super::{Entry, Image, duration, live, new::New, words};
 
 /// Boots programs on trapline, a tiny operating system inside one process
 #[derive(Parser)]
@@ -47,6 +47,8 @@ pub(super) enum Order {
     List,
     Boot(Boot),
     New(New),
+    #[command(flatten)]
+    Live(live::Order),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -107,6 +109,8 @@ pub(super) struct Boot {
     #[arg(long, value_name = "N", requires = "record", allow_negative_numbers = true, value_parser = whole::<NonZeroUsize>,
         help_heading = "Watching")]
     pub(super) record_last: Option<NonZeroUsize>,
+    #[command(flatten)]
+    pub(super) live: live::Options,
 
     /// How many tasks may live at once
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<usize>, help_heading = "Limits")]
@@ -320,7 +324,8 @@ fn text(error: &clap::Error, kind: ContextKind) -> String {
     }
 }
 
-fn whole<T: FromStr>(text: &str) -> Result<T, String> {
+/// Reads a whole number, or says which there are.
+pub(super) fn whole<T: FromStr>(text: &str) -> Result<T, String> {
     let largest = match size_of::<T>() {
         4 => u64::from(u32::MAX),
         _ => u64::MAX,

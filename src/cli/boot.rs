@@ -9,7 +9,7 @@ use std::{
     rc::Rc,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicI32, Ordering},
     },
     task::Waker,
     thread,
@@ -17,20 +17,25 @@ use std::{
 };
 
 use clap::error::ErrorKind;
-use signal_hook::{consts::SIGINT, iterator::Signals};
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM},
+    iterator::Signals,
+};
 
 use super::{
     FAILURE, Image,
     args::{Boot, Policy, Tone},
+    live::Watch,
     log::{self, Log},
-    record::Recorded,
+    record::{self, Recorded},
     summary::Summary,
 };
-use crate::{DeviceId, Direction, Error, Kernel, Limit, Remote, Report, SimWorld, World};
+use crate::{
+    DeviceId, Direction, Error, Kernel, Limit, Remote, Report, SimWorld, World, record::Recorder,
+};
 
 const DEADLOCK: u8 = 3;
 const LIMIT: u8 = 4;
-const INTERRUPTED: u8 = 130;
 
 /// Boots the programs and runs them to their end. An error is one of usage.
 pub(super) fn boot(
@@ -42,18 +47,52 @@ pub(super) fn boot(
     let log = Log::new(tone, options);
     log::install(log, options)
         .map_err(|error| clap::Error::raw(ErrorKind::InvalidValue, error + "\n"))?;
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        let file = panic.location().map_or("", panic::Location::file);
+        // A generator's own panic says that a task awaited what is no trap; the kernel says it in
+        // plain words.
+        if file.contains("genawaiter") {
+            return;
+        }
+        if log.is_json() {
+            log.error(&panic.to_string());
+        } else {
+            hook(panic);
+        }
+    }));
     let summary = Rc::new(RefCell::new(Summary::default()));
-    let (mut kernel, recorded) = match kernel(options, command, &summary) {
-        Ok(booted) => booted,
+    let watch = match Watch::new(&options.live) {
+        Ok(watch) => watch,
         Err(error) => {
             log.error(&error);
             return Ok(ExitCode::from(FAILURE));
         }
     };
-    hear_panics(log, recorded.clone());
-    let interrupted = Arc::new(AtomicBool::new(false));
-    let heard = Arc::clone(&interrupted);
-    if let Err(error) = listen(log, kernel.remote(), heard, recorded.clone()) {
+    let seed = options.seed.unwrap_or_else(random_seed);
+    let (recorder, recorded) = match record::begin(options, command, seed) {
+        Ok(recording) => recording.unzip(),
+        Err(error) => {
+            log.error(&error);
+            return Ok(ExitCode::from(FAILURE));
+        }
+    };
+    let mut kernel = match kernel(options, seed, &summary, watch.as_ref(), recorder) {
+        Ok(kernel) => kernel,
+        Err(error) => {
+            log.error(&format!("cannot boot: {error}"));
+            return Ok(ExitCode::from(FAILURE));
+        }
+    };
+    let interrupted = Arc::new(AtomicI32::new(0));
+    let listening = listen(
+        log,
+        kernel.remote(),
+        Arc::clone(&interrupted),
+        watch.as_ref(),
+        recorded.clone(),
+    );
+    if let Err(error) = listening {
         log.error(&format!("cannot listen for interrupts: {error}"));
         return Ok(ExitCode::from(FAILURE));
     }
@@ -67,11 +106,14 @@ pub(super) fn boot(
             return Ok(ExitCode::from(LIMIT));
         }
     }
+    if let Some(watch) = watch {
+        watch.start(&mut kernel);
+    }
     let result = kernel.run();
     let now = kernel.now();
     let mut code = explain(log, &result);
-    if interrupted.load(Ordering::Acquire) {
-        code = INTERRUPTED;
+    if let signal @ 1.. = interrupted.load(Ordering::Acquire) {
+        code = ended_by(signal);
     }
     if options.summary {
         summary.borrow_mut().show(log, now);
@@ -83,34 +125,13 @@ pub(super) fn boot(
     Ok(ExitCode::from(code))
 }
 
-/// Lets panics be told of as the options want it.
-fn hear_panics(log: Log, recorded: Option<Recorded>) {
-    let hook = panic::take_hook();
-    panic::set_hook(Box::new(move |panic| {
-        if let Some(recorded) = &recorded {
-            recorded.survive_panic();
-        }
-        let file = panic.location().map_or("", panic::Location::file);
-        // A generator's own panic says that a task awaited what is no trap; the kernel says it in
-        // plain words.
-        if file.contains("genawaiter") {
-            return;
-        }
-        if log.is_json() {
-            log.error(&panic.to_string());
-        } else {
-            hook(panic);
-        }
-    }));
-}
-
-/// A kernel as the options want it, or why there is none.
 fn kernel(
     options: &Boot,
-    command: &[String],
+    seed: u64,
     summary: &Rc<RefCell<Summary>>,
-) -> Result<(Kernel, Option<Recorded>), String> {
-    let seed = options.seed.unwrap_or_else(random_seed);
+    watch: Option<&Watch>,
+    recorder: Option<Recorder>,
+) -> Result<Kernel, Error> {
     let mut builder = Kernel::builder().seed(seed).quantum(options.quantum.get());
     if options.simulated {
         builder = builder.world(Simulated(SimWorld::new(seed)));
@@ -127,14 +148,16 @@ fn kernel(
     if let Some(time) = options.max_time {
         builder = builder.max_time(time);
     }
+    if let Some(watch) = watch {
+        builder = builder.tracer(watch.tracer());
+    }
+    if let Some(recorder) = recorder {
+        builder = builder.tracer(recorder);
+    }
     if options.summary {
         builder = builder.tracer(Summary::tracer(summary));
     }
-    let (builder, recorded) = Recorded::begin(options, command, seed, builder)?;
-    match builder.build() {
-        Ok(kernel) => Ok((kernel, recorded)),
-        Err(error) => Err(format!("cannot boot: {error}")),
-    }
+    builder.build()
 }
 
 /// A seed of its own for each run, short enough to be typed again.
@@ -142,24 +165,39 @@ fn random_seed() -> u64 {
     RandomState::new().hash_one(process::id()) % 1_000_000_000
 }
 
+/// The exit code of who is ended by a signal, as shells have it.
+fn ended_by(signal: i32) -> u8 {
+    u8::try_from(128 + signal).unwrap_or(FAILURE)
+}
+
 /// Shuts the kernel down at the first interrupt, and ends the process at the second: a task that
 /// makes no trap hears of nothing.
 fn listen(
     log: Log,
     kernel: Remote,
-    interrupted: Arc<AtomicBool>,
+    interrupted: Arc<AtomicI32>,
+    watch: Option<&Watch>,
     recorded: Option<Recorded>,
 ) -> io::Result<()> {
     let mut signals = Signals::new([SIGINT])?;
+    if watch.is_some() {
+        // Otherwise they may end the process at once; here something has to be put right first.
+        signals.add_signal(SIGTERM)?;
+        signals.add_signal(SIGHUP)?;
+    }
+    let last_words = watch.map(Watch::last_words);
     thread::Builder::new()
         .name("interrupts".into())
         .spawn(move || {
-            for _ in signals.forever() {
-                if interrupted.swap(true, Ordering::AcqRel) {
-                    if let Some(recorded) = &recorded {
-                        recorded.end(log, INTERRUPTED);
+            for signal in signals.forever() {
+                if interrupted.swap(signal, Ordering::AcqRel) != 0 {
+                    if let Some(last_words) = &last_words {
+                        last_words();
                     }
-                    process::exit(INTERRUPTED.into());
+                    if let Some(recorded) = &recorded {
+                        recorded.end(log, FAILURE);
+                    }
+                    process::exit(ended_by(signal).into());
                 }
                 log.note("interrupted: shutting down (again to end at once)");
                 kernel.shutdown();

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use anstream::stream::RawStream;
 use anstyle::{AnsiColor, Style};
 use clap::ColorChoice;
 use serde_json::{Map, Value};
@@ -49,17 +50,21 @@ impl Log {
     /// As the options before `boot` and after it want it; the latter count more.
     pub(super) fn new(outer: &Tone, options: &Boot) -> Self {
         let inner = &options.tone;
-        match inner.color.or(outer.color) {
-            None | Some(ColorChoice::Auto) => {}
-            Some(ColorChoice::Always) => anstream::ColorChoice::Always.write_global(),
-            Some(ColorChoice::Never) => anstream::ColorChoice::Never.write_global(),
-        }
-        let choice = anstream::AutoStream::choice(&io::stderr());
         Self {
             format: options.log_format,
-            colored: choice != anstream::ColorChoice::Never,
+            colored: is_colored(inner.color.or(outer.color), &io::stderr()),
             quiet: inner.quiet || outer.quiet,
             verbose: inner.verbose.max(outer.verbose),
+        }
+    }
+
+    /// For lines on standard output.
+    pub(super) fn of_output(tone: &Tone) -> Self {
+        Self {
+            format: Format::Text,
+            colored: is_colored(tone.color, &io::stdout()),
+            quiet: tone.quiet,
+            verbose: tone.verbose,
         }
     }
 
@@ -102,6 +107,15 @@ impl Log {
     }
 }
 
+fn is_colored(choice: Option<ColorChoice>, stream: &impl RawStream) -> bool {
+    match choice {
+        None | Some(ColorChoice::Auto) => {}
+        Some(ColorChoice::Always) => anstream::ColorChoice::Always.write_global(),
+        Some(ColorChoice::Never) => anstream::ColorChoice::Never.write_global(),
+    }
+    anstream::AutoStream::choice(stream) != anstream::ColorChoice::Never
+}
+
 /// Writes to standard error. There is nobody to tell that nobody listens.
 pub(super) fn tell(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
@@ -115,7 +129,7 @@ fn message_line(level: Level, message: &str) -> Map<String, Value> {
     line
 }
 
-fn json(line: &Map<String, Value>) -> String {
+pub(super) fn json(line: &Map<String, Value>) -> String {
     serde_json::to_string(line).expect("a map of plain values is JSON")
 }
 
@@ -202,7 +216,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
                 line.insert("target".into(), target.into());
                 json(&line)
             }
-            Format::Text => self.text(target, level, &line),
+            Format::Text => self.log.line(target, level, &line),
         };
         if let Err(error) = io::stderr().write_all((text + "\n").as_bytes())
             && error.kind() == io::ErrorKind::BrokenPipe
@@ -213,8 +227,9 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
     }
 }
 
-impl Lines {
-    fn text(&self, target: &str, level: Level, line: &Map<String, Value>) -> String {
+impl Log {
+    /// An event as a line for people.
+    pub(super) fn line(self, target: &str, level: Level, line: &Map<String, Value>) -> String {
         let of_kernel = KERNEL.contains(&target);
         let mut text = match line.get("at").and_then(Value::as_f64) {
             Some(at) => self.columns(at, line),
@@ -228,7 +243,7 @@ impl Lines {
                 Level::DEBUG => ("debug", AnsiColor::Blue),
                 Level::TRACE => ("trace", AnsiColor::Blue),
             };
-            let style = self.log.style(color.on_default().bold());
+            let style = self.style(color.on_default().bold());
             text += &format!("{style}{name}:{style:#} ");
         }
         let message = field(line, "message");
@@ -246,7 +261,7 @@ impl Lines {
     }
 
     /// When, and which task.
-    fn columns(&self, at: f64, line: &Map<String, Value>) -> String {
+    fn columns(self, at: f64, line: &Map<String, Value>) -> String {
         const COLORS: [AnsiColor; 5] = [
             AnsiColor::Cyan,
             AnsiColor::Magenta,
@@ -257,9 +272,9 @@ impl Lines {
         let at = Nanos::from(Duration::from_secs_f64(at));
         let tid = line.get("tid").and_then(Value::as_u64).unwrap_or(0);
         let name = field(line, "comm");
-        let dim = self.log.style(Style::new().dimmed());
+        let dim = self.style(Style::new().dimmed());
         let color = COLORS[(tid % COLORS.len() as u64) as usize].on_default();
-        let color = self.log.style(color);
+        let color = self.style(color);
         format!("{dim}{at:.6}{dim:#} {color}{tid:>4} {name:<12}{color:#} ")
     }
 }
@@ -274,7 +289,7 @@ fn aligned(message: &str, reply: &str) -> String {
 }
 
 /// Text that a terminal shows as it is, on one line.
-fn clean(text: &str) -> String {
+pub(super) fn clean(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {

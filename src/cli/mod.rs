@@ -37,6 +37,7 @@
 //! |---|---|
 //! | `args.rs` | the commands and options, and what is said about wrong ones |
 //! | `boot.rs` | `boot`: the kernel's settings, interrupts, exit codes |
+//! | `live/` | looking at a kernel while it runs |
 //! | `log.rs` | what goes to standard error, as text or JSON; the layer under `--trace` |
 //! | `new.rs`, `template/` | `new`: the crate that it makes |
 //! | `record.rs` | `--record` |
@@ -45,6 +46,7 @@
 
 mod args;
 mod boot;
+mod live;
 mod log;
 mod new;
 mod record;
@@ -147,6 +149,7 @@ fn run(programs: &[Entry], args: &[OsString]) -> Result<ExitCode, clap::Error> {
             let images = args::images(programs, options, &matches)?;
             boot::boot(&cli.tone, options, images, &words(&name, args))
         }
+        Order::Live(order) => Ok(live::run(order, &cli.tone)),
         Order::New(order) => Ok(new::new(order, cli.tone.quiet)),
         Order::List => Ok(print(list(programs).as_bytes())),
         Order::Completions { shell } => {

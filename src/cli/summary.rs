@@ -157,20 +157,25 @@ impl<const N: usize> Report<N> {
             }
             return;
         }
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING).set_header(self.columns);
-        for row in &self.rows {
-            table.add_row(row.iter().map(cell));
-        }
-        for (at, value) in self.rows.first().into_iter().flatten().enumerate() {
-            if value.is_number()
-                && let Some(column) = table.column_mut(at)
-            {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
-        log::tell(&format!("\n{}\n", table.trim_fmt()));
+        log::tell(&format!("\n{}\n", table(self.columns, &self.rows)));
     }
+}
+
+/// A table for people, with the numbers to the right.
+pub(super) fn table<const N: usize>(columns: [&str; N], rows: &[[Value; N]]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(columns);
+    for row in rows {
+        table.add_row(row.iter().map(cell));
+    }
+    for (at, value) in rows.first().into_iter().flatten().enumerate() {
+        if value.is_number()
+            && let Some(column) = table.column_mut(at)
+        {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.trim_fmt()
 }
 
 fn cell(value: &Value) -> String {

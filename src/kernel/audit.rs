@@ -20,7 +20,7 @@ impl Kernel {
                 task.tid,
                 self.tasks.find(task.tid).expect("a task is in the map"),
             );
-            live += usize::from(task.is_live());
+            live += usize::from(task.is_live() && !tid.is_daemon());
             assert_eq!(
                 task.is_live(),
                 !matches!(task.state, State::Zombie(_)),
@@ -82,7 +82,7 @@ impl Kernel {
         assert_eq!(timers, self.timers.len(), "armed timers");
         assert_eq!(
             devices,
-            self.devices.waiting(),
+            self.devices.waiting() + self.devices.daemons(),
             "tasks that wait for devices"
         );
     }

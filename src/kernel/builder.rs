@@ -137,6 +137,7 @@ impl Builder {
             limits: self.limits,
             clock: Nanos::ZERO,
             next_look: LOOK_AFTER,
+            next_glance: Nanos::ZERO,
             last_tick: u64::MAX,
             reported: Vec::new(),
             trouble: None,

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::{Kernel, Outcome};
 use crate::{
-    abi::{DeviceId, Direction, Errno, Exit, Reply, Tid},
+    abi::{DeviceId, Direction, Errno, Reply, Tid},
     event::{Fact, Wake},
     frame::Payload,
     sched::Runnable,
@@ -18,7 +18,10 @@ use crate::{
 pub(super) struct Devices {
     open: FxHashMap<DeviceId, [Option<Runnable>; 2]>,
     last: u64,
+    /// How many tasks wait, daemons apart.
     waiting: usize,
+    /// How many daemons wait.
+    daemons: usize,
 }
 
 impl Devices {
@@ -36,8 +39,19 @@ impl Devices {
     /// Takes a device off the table and answers who waited for it, the reader first.
     fn remove(&mut self, device: DeviceId) -> Option<[Option<Runnable>; 2]> {
         let waiters = self.open.remove(&device)?;
-        self.waiting -= waiters.iter().flatten().count();
+        for task in waiters.iter().flatten() {
+            *self.waiting_like(*task) -= 1;
+        }
         Some(waiters)
+    }
+
+    /// How many wait that count as this one does.
+    fn waiting_like(&mut self, task: Runnable) -> &mut usize {
+        if task.tid.is_daemon() {
+            &mut self.daemons
+        } else {
+            &mut self.waiting
+        }
     }
 
     /// Whether a task may wait for this direction of the device.
@@ -55,19 +69,24 @@ impl Devices {
             .get_mut(&device)
             .expect("a device that is waited for is open");
         waiters[direction as usize] = Some(task);
-        self.waiting += 1;
+        *self.waiting_like(task) += 1;
     }
 
     /// Takes the task that waits for this direction of the device, if there is one.
     pub(super) fn take(&mut self, device: DeviceId, direction: Direction) -> Option<Runnable> {
         let task = self.open.get_mut(&device)?[direction as usize].take()?;
-        self.waiting -= 1;
+        *self.waiting_like(task) -= 1;
         Some(task)
     }
 
-    /// How many tasks wait for a device.
+    /// How many tasks wait for a device, daemons apart.
     pub(super) fn waiting(&self) -> usize {
         self.waiting
+    }
+
+    /// How many daemons wait for a device.
+    pub(super) fn daemons(&self) -> usize {
+        self.daemons
     }
 
     pub(super) fn waiter(&self, device: DeviceId, direction: Direction) -> Option<Runnable> {
@@ -216,9 +235,11 @@ impl Kernel {
             unreachable!("only a ready task has a turn")
         };
         let (read, device, then) = match answer {
-            Answer::Recv { device, room } => {
-                (self.recv(me, device, room), device, Then::Recv(room))
-            }
+            Answer::Recv { device, room } => (
+                self.recv(me, device, room),
+                device,
+                Then::Recv(u32::try_from(room).unwrap_or(u32::MAX)),
+            ),
             Answer::Accept { device } => (self.accept(me, device), device, Then::Accept),
             Answer::Timeout(timer) => {
                 self.timers.start(timer, me);
@@ -230,8 +251,8 @@ impl Kernel {
             let _ = self.wait_for(me, device, Direction::Read, then);
             return None;
         };
-        self.tell_answer(me.tid, &read);
-        Some(self.hand_over(read))
+        let _ = self.answer(me, read);
+        self.deliver(me)
     }
 
     /// Puts the answer into the frame, as far as it does not fit into the reply.
@@ -242,10 +263,7 @@ impl Kernel {
                 return Reply::Message(number);
             }
             Answer::Full(_, number) => return Reply::Full(number),
-            Answer::Exit(exit) => {
-                let exit = exit.map_or(Exit::Done, |exit| *exit);
-                (Reply::Exit, Payload::Exit(exit))
-            }
+            Answer::Exit(exit) => (Reply::Exit, Payload::Exit(*exit)),
             Answer::Tasks(tasks) => (Reply::Tasks, Payload::Tasks(tasks.into_vec())),
             Answer::Io(error) => (Reply::Io, Payload::Io(error)),
             Answer::Opened(device, None) => return Reply::Device(device),
@@ -258,7 +276,7 @@ impl Kernel {
         reply
     }
 
-    fn recv(&mut self, me: Runnable, device: DeviceId, room: u32) -> Option<Answer> {
+    fn recv(&mut self, me: Runnable, device: DeviceId, room: u64) -> Option<Answer> {
         if let Err(errno) = self.devices.check(device, Direction::Read) {
             return Some(errno.into());
         }

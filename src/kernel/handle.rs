@@ -48,7 +48,7 @@ impl Kernel {
             SystemCall::Connected(device) => self.connected(me, device),
             SystemCall::Accept(device) => self.read_later(me, device, Answer::Accept { device }),
             SystemCall::Recv(device) => {
-                let room = u32::try_from(self.frame.len.take()).unwrap_or(u32::MAX);
+                let room = self.frame.len.take() as u64;
                 self.read_later(me, device, Answer::Recv { device, room })
             }
             SystemCall::Send(device) => self.send(me, device),
@@ -68,15 +68,17 @@ impl Kernel {
         else {
             return Outcome::Reply(Reply::Err(Errno::Invalid));
         };
-        Outcome::Reply(match self.admit(name, program, Some(me), legacy) {
-            Ok(tid) => {
-                if let Some(newborn) = newborn {
-                    newborn.set(tid);
+        Outcome::Reply(
+            match self.admit(name, program, Some(me), legacy, me.tid.is_daemon()) {
+                Ok(tid) => {
+                    if let Some(newborn) = newborn {
+                        newborn.set(tid);
+                    }
+                    Reply::Tid(tid)
                 }
-                Reply::Tid(tid)
-            }
-            Err(errno) => Reply::Err(errno),
-        })
+                Err(errno) => Reply::Err(errno),
+            },
+        )
     }
 
     fn kill_task(&mut self, me: Runnable, tid: Tid) -> Outcome {
@@ -196,7 +198,7 @@ impl Kernel {
         match &mut self.tasks[me].state {
             State::Ready(late) => {
                 let late = std::mem::replace(late, answer.into());
-                self.tell_answer(me.tid, &answer.into());
+                self.tell_answer(me);
                 self.take_back(&late);
             }
             State::Blocked { place, .. } => {
@@ -237,30 +239,18 @@ impl Kernel {
 
     #[cold]
     fn tell_call_in_full(&mut self, tid: Tid, call: SystemCall) {
-        let payload = match call {
-            SystemCall::NewTask
-            | SystemCall::NewDetachedTask
-            | SystemCall::Exit
-            | SystemCall::Listen
-            | SystemCall::Connect => self.frame.take(),
-            SystemCall::Recv(_) | SystemCall::Send(_) => {
-                let detail = Detail::Len(self.frame.len.get());
-                return self.tell_trap(tid, call, detail);
-            }
-            _ => return self.tell_trap(tid, call, Detail::None),
-        };
-        let detail = match &payload {
-            Some(Payload::Program { name, .. }) => Detail::Name(name),
-            Some(Payload::Exit(exit)) => Detail::Exit(exit),
-            Some(Payload::Addr(addr)) => Detail::Addr(*addr),
+        let payload = call.has_payload().then(|| self.frame.take()).flatten();
+        let detail = match (&payload, call) {
+            (_, SystemCall::Recv(_) | SystemCall::Send(_)) => Detail::Len(self.frame.len.get()),
+            (Some(Payload::Program { name, .. }), _) => Detail::Name(name),
+            (Some(Payload::Exit(exit)), _) => Detail::Exit(exit),
+            (Some(Payload::Addr(addr)), _) => Detail::Addr(*addr),
             _ => Detail::None,
         };
-        self.tell_trap(tid, call, detail);
-        self.frame.put_back(payload);
-    }
-
-    fn tell_trap(&mut self, tid: Tid, call: SystemCall, detail: Detail<'_>) {
         self.log
             .emit(&mut *self.world, tid, || Fact::Trapped { call, detail });
+        if payload.is_some() {
+            self.frame.put_back(payload);
+        }
     }
 }

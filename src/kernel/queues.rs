@@ -13,7 +13,7 @@ use crate::{
     event::Wake,
     frame::{Gauge, Payload, Store},
     sched::Runnable,
-    task::{Answer, Place, Then},
+    task::{Answer, Place, State, Then},
 };
 
 pub(super) struct MessageQueue {
@@ -199,6 +199,7 @@ impl Kernel {
             return Outcome::Reply(Reply::Err(Errno::Invalid));
         };
         match self.put_message(queue, message) {
+            Reply::Done => Outcome::Reply(Reply::Done),
             Reply::Full(message) => {
                 let full = self.queues.get_mut(queue).expect("a full queue exists");
                 full.putters.push_back((me, message));
@@ -278,14 +279,23 @@ impl Kernel {
             return Outcome::Reply(Reply::Err(Errno::Closed));
         };
         match found.get() {
-            Got::Message(message) => self.answer(me, Answer::Message(queue, message)),
+            Got::Message(message) => self.hand_out(me, queue, message),
             Got::Admitted(message, putter) => {
                 self.wake(putter, Wake::Queue(queue), None);
-                self.answer(me, Answer::Message(queue, message))
+                self.hand_out(me, queue, message)
             }
             Got::Empty => Outcome::Reply(Reply::Again),
             Got::Closed => Outcome::Reply(Reply::Err(Errno::Closed)),
         }
+    }
+
+    /// Answers the caller with a message. The answer is made in its place: one that is carried there
+    /// has to be dropped if there should be no such task, and so cannot be carried in registers.
+    fn hand_out(&mut self, me: Runnable, queue: QueueId, message: u64) -> Outcome {
+        let task = &mut self.tasks[me];
+        task.change(State::Ready(Answer::Message(queue, message)));
+        self.tell_answer(me);
+        Outcome::Answered
     }
 
     pub(super) fn close_queue_of(&mut self, queue: QueueId) -> Outcome {

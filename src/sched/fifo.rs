@@ -15,6 +15,38 @@ pub struct Fifo {
     next: Vec<Runnable>,
 }
 
+impl Fifo {
+    /// Hands out the pass under way, and how many of it have had their turn.
+    pub(super) fn take_pass(&mut self) -> (Vec<Runnable>, usize) {
+        (
+            std::mem::take(&mut self.pass),
+            std::mem::take(&mut self.taken),
+        )
+    }
+
+    /// Takes it back.
+    pub(super) fn resume_pass(&mut self, pass: Vec<Runnable>, taken: usize) {
+        (self.pass, self.taken) = (pass, taken);
+    }
+
+    /// A push that copies the entry from memory to memory: the loop has no registers to spare.
+    #[inline(always)]
+    pub(super) fn push_entry(&mut self, task: &Runnable) {
+        self.next.extend_from_slice(std::slice::from_ref(task));
+    }
+
+    /// Makes of a pass that is through the next one.
+    #[inline(always)]
+    pub(super) fn next_pass(&mut self, pass: &mut Vec<Runnable>) {
+        pass.clear();
+        // After a crowd has left, its room is given back.
+        if pass.capacity() / 8 > self.next.capacity().max(128) {
+            pass.shrink_to(0);
+        }
+        std::mem::swap(pass, &mut self.next);
+    }
+}
+
 impl Policy for Fifo {
     #[inline]
     fn push(&mut self, task: Runnable, _: Cause) {
@@ -23,18 +55,14 @@ impl Policy for Fifo {
 
     #[inline]
     fn pop(&mut self) -> Option<Runnable> {
-        if let Some(&task) = self.pass.get(self.taken) {
-            self.taken += 1;
-            return Some(task);
+        if self.taken == self.pass.len() {
+            let (mut pass, _) = self.take_pass();
+            self.next_pass(&mut pass);
+            self.pass = pass;
         }
-        self.pass.clear();
-        // After a crowd has left, its room is given back.
-        if self.pass.capacity() / 8 > self.next.capacity().max(128) {
-            self.pass.shrink_to(0);
-        }
-        std::mem::swap(&mut self.pass, &mut self.next);
-        self.taken = self.pass.len().min(1);
-        self.pass.first().copied()
+        let first = self.pass.get(self.taken).copied()?;
+        self.taken += 1;
+        Some(first)
     }
 
     /// Leaves it: to find it would cost more than to pass over it once.

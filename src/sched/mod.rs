@@ -147,14 +147,22 @@ impl Ready {
         self.turns.is_none()
     }
 
-    #[inline(always)]
-    pub(crate) fn pop_plain(&mut self) -> Option<Runnable> {
-        self.plain.pop()
+    pub(crate) fn take_pass(&mut self) -> (Vec<Runnable>, usize) {
+        self.plain.take_pass()
+    }
+
+    pub(crate) fn resume_pass(&mut self, pass: Vec<Runnable>, taken: usize) {
+        self.plain.resume_pass(pass, taken);
     }
 
     #[inline(always)]
-    pub(crate) fn push_plain(&mut self, task: Runnable) {
-        self.plain.push(task, Cause::Preempted);
+    pub(crate) fn next_pass(&mut self, pass: &mut Vec<Runnable>) {
+        self.plain.next_pass(pass);
+    }
+
+    #[inline(always)]
+    pub(crate) fn push_plain(&mut self, task: &Runnable) {
+        self.plain.push_entry(task);
     }
 
     #[inline(always)]
@@ -170,6 +178,10 @@ impl Ready {
             None => self.plain.remove(task),
             Some(turns) => turns.remove(task),
         }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -53,6 +53,8 @@ pub struct RealWorld {
     /// once, all in one system call, before the next wait.
     unsure: Vec<DeviceId>,
     pool: Pool,
+    /// Where the console is, if it is not standard output.
+    console: Option<Box<dyn Write>>,
 }
 
 /// A registered descriptor.
@@ -104,7 +106,15 @@ impl RealWorld {
             sources: FxHashMap::default(),
             unsure: Vec::new(),
             pool: Pool::default(),
+            console: None,
         })
+    }
+
+    /// Has the console somewhere else than at standard output.
+    #[must_use]
+    pub fn print_to(mut self, console: impl Write + 'static) -> Self {
+        self.console = Some(Box::new(console));
+        self
     }
 
     /// Begins to watch a descriptor.
@@ -226,6 +236,10 @@ impl World for RealWorld {
     }
 
     fn print(&mut self, text: &str) -> io::Result<()> {
+        if let Some(console) = &mut self.console {
+            console.write_all(text.as_bytes())?;
+            return console.flush();
+        }
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes())?;
         out.flush()

@@ -956,6 +956,27 @@ fn s16_a_trap_half_made_leaves_nothing_for_the_next_task() {
     assert_eq!(diary.lines(), ["dropped"]);
 }
 
+#[test]
+fn s09_an_answer_that_nobody_took_does_not_get_between_a_waiter_and_its_exit() {
+    for turns in 1..8 {
+        let transcript = console(async move |os| {
+            let child = os.spawn("child", async move |os| passes(os, turns).await);
+            let child = child.await?;
+            os.spawn("careless", async |os| {
+                for _ in 0..8 {
+                    ignore_answer(os.tasks()).await;
+                    os.get_tid().await;
+                }
+            })
+            .await?;
+            let exit = os.wait(child).await?;
+            writeln!(os, "{exit}");
+            Ok::<(), Errno>(())
+        });
+        assert_eq!(transcript, "done\n");
+    }
+}
+
 // ---- S17
 
 #[test]

@@ -1,0 +1,329 @@
+//! The commands that ask a kernel which already runs.
+
+use std::{
+    io::{self, BufRead, BufReader, ErrorKind, Read, Write},
+    os::unix::net::UnixStream,
+    path::Path,
+    time::Duration,
+};
+
+use serde_json::{Map, Value};
+use tracing::Level;
+
+use super::{
+    model::{Row, State, Totals},
+    protocol::{Answer, Request},
+};
+use crate::{
+    Nanos,
+    cli::{
+        log::{Log, clean},
+        summary::table,
+    },
+};
+
+/// How long a kernel may take to answer: a task that makes no trap holds it up.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest line that a monitor sends, and more.
+const LINE: u64 = 1 << 20;
+
+/// What ended a conversation early.
+pub(super) enum Failure {
+    /// Something is wrong, and this says what.
+    Said(String),
+    /// Nobody reads the output to its end, which is no error.
+    Unread,
+}
+
+impl From<String> for Failure {
+    fn from(message: String) -> Self {
+        Self::Said(message)
+    }
+}
+
+/// A connection to a kernel's monitor.
+pub(super) struct Connection {
+    stream: BufReader<UnixStream>,
+    /// Whether the answers are shown as they come.
+    json: bool,
+}
+
+/// Connects, or says why that cannot be.
+pub(super) fn connect(path: &Path) -> Result<UnixStream, String> {
+    UnixStream::connect(path).map_err(|error| {
+        let why = match error.kind() {
+            ErrorKind::NotFound => "there is no such socket: boot with --monitor".to_string(),
+            ErrorKind::ConnectionRefused => {
+                "nobody listens there: its kernel has ended, or it is no socket".to_string()
+            }
+            ErrorKind::PermissionDenied => "it belongs to another user".to_string(),
+            _ => error.to_string(),
+        };
+        format!("cannot attach to {}: {why}", path.display())
+    })
+}
+
+impl Connection {
+    pub(super) fn open(path: &Path, json: bool) -> Result<Self, Failure> {
+        let stream = connect(path)?;
+        let ready = stream
+            .set_read_timeout(Some(PATIENCE))
+            .and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
+        ready.map_err(|error| error.to_string())?;
+        let stream = BufReader::new(stream);
+        Ok(Self { stream, json })
+    }
+
+    fn ask(&mut self, request: &Request) -> Result<(), Failure> {
+        let mut line = serde_json::to_vec(request).expect("plain values are JSON");
+        line.push(b'\n');
+        match self.stream.get_mut().write_all(&line) {
+            // It may have said why it hung up.
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(broken(&error).into()),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// The next object; `None` if there are no more.
+    fn next(&mut self) -> Result<Option<Answer>, Failure> {
+        let mut line = Vec::new();
+        let read = (&mut self.stream).take(LINE).read_until(b'\n', &mut line);
+        read.map_err(|error| broken(&error))?;
+        if line.is_empty() {
+            return Ok(None);
+        }
+        let answer = serde_json::from_slice(&line)
+            .map_err(|_| "what listens there is no monitor of a kernel".to_string())?;
+        if self.json {
+            output(&line)?;
+        }
+        if let Answer::Error { message } = answer {
+            return Err(Failure::Said(message));
+        }
+        Ok(Some(answer))
+    }
+
+    /// Asks, and hands over every object but the last, which it answers.
+    fn each(
+        &mut self,
+        request: &Request,
+        mut answer: impl FnMut(Answer),
+    ) -> Result<Totals, Failure> {
+        self.ask(request)?;
+        loop {
+            match self.next()? {
+                Some(Answer::End(totals)) => return Ok(totals),
+                Some(other) => answer(other),
+                None => return Err(Failure::Said("the kernel has ended".into())),
+            }
+        }
+    }
+
+    fn tasks(&mut self) -> Result<(Vec<Row>, Totals), Failure> {
+        let mut tasks = Vec::new();
+        let totals = self.each(&Request::Ps {}, |answer| {
+            if let Answer::Task(row) = answer {
+                tasks.push(row);
+            }
+        })?;
+        Ok((tasks, totals))
+    }
+
+    pub(super) fn ps(&mut self) -> Result<(), Failure> {
+        let (tasks, _) = self.tasks()?;
+        if self.json {
+            return Ok(());
+        }
+        let columns = [
+            "tid",
+            "task",
+            "parent",
+            "state",
+            "blocked on",
+            "since",
+            "traps",
+        ];
+        let rows: Vec<_> = tasks.iter().map(ps_row).collect();
+        output(format!("{}\n", table(columns, &rows)).as_bytes())
+    }
+
+    pub(super) fn tree(&mut self) -> Result<(), Failure> {
+        let (tasks, _) = self.tasks()?;
+        if self.json {
+            return Ok(());
+        }
+        let mut text = String::new();
+        for (row, branch) in tree(&tasks) {
+            let (comm, doing) = (clean(&row.comm), doing(row));
+            text += &format!("{branch}{} {comm}: {doing}\n", row.tid);
+        }
+        output(text.as_bytes())
+    }
+
+    pub(super) fn whereabouts(&mut self, tid: u64, log: Log) -> Result<(), Failure> {
+        let (mut chain, mut traps) = (Vec::new(), Vec::new());
+        let totals = self.each(&Request::Where { tid }, |answer| match answer {
+            Answer::Task(row) => chain.push(row),
+            Answer::Trap(line) => traps.push(line),
+            _ => {}
+        })?;
+        if self.json {
+            return Ok(());
+        }
+        let mut text = String::new();
+        for line in where_lines(&chain, totals.at) {
+            text += &(line + "\n");
+        }
+        for line in traps {
+            text += &(event(log, &line) + "\n");
+        }
+        output(text.as_bytes())
+    }
+
+    pub(super) fn kill(&mut self, tid: u64) -> Result<(), Failure> {
+        self.each(&Request::Kill { tid }, drop).map(drop)
+    }
+
+    /// Shows what happens until the kernel has ended.
+    pub(super) fn trace(&mut self, request: &Request, log: Log) -> Result<(), Failure> {
+        self.ask(request)?;
+        while let Some(answer) = self.next()? {
+            match answer {
+                // From now on it may be silent as long as it likes.
+                Answer::Tracing => {
+                    let patient = self.stream.get_ref().set_read_timeout(None);
+                    patient.map_err(|error| error.to_string())?;
+                }
+                _ if self.json => {}
+                Answer::Event(line) => output((event(log, &line) + "\n").as_bytes())?,
+                Answer::Lost { count } => {
+                    output(format!("... {count} events lost: too slow a reader\n").as_bytes())?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn broken(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => format!(
+            "no answer within {} s: does a task run without making a trap?",
+            PATIENCE.as_secs()
+        ),
+        ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => "the kernel has ended".to_string(),
+        _ => format!("the connection is broken: {error}"),
+    }
+}
+
+fn output(text: &[u8]) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text).and_then(|()| out.flush()) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Failure::Unread),
+        Err(error) => Err(format!("cannot write to standard output: {error}").into()),
+    }
+}
+
+/// A line as `--trace` shows it.
+pub(super) fn event(log: Log, line: &Map<String, Value>) -> String {
+    let target = line.get("target").and_then(Value::as_str);
+    log.line(target.unwrap_or("trapline::kernel"), Level::TRACE, line)
+}
+
+fn ps_row(row: &Row) -> [Value; 7] {
+    let since = row.since.map_or_else(String::new, instant);
+    let on = match &row.exit {
+        Some(exit) => clean(exit),
+        None => row.blocked_on.clone().unwrap_or_default(),
+    };
+    [
+        row.tid.into(),
+        clean(&row.comm).into(),
+        row.parent.into(),
+        row.state.name().into(),
+        on.into(),
+        since.into(),
+        row.traps.into(),
+    ]
+}
+
+/// An instant as it stands in a report.
+pub(super) fn instant(seconds: f64) -> String {
+    let span = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+    Nanos::from(span).to_string()
+}
+
+/// What a task is at, in words.
+pub(super) fn doing(row: &Row) -> String {
+    match (row.state, &row.blocked_on, &row.exit) {
+        (State::Blocked, Some(on), _) => {
+            let since = row.since.map_or_else(String::new, instant);
+            format!("waits for {on}, since {since}")
+        }
+        (State::Zombie, _, Some(exit)) => format!("a zombie: {}", clean(exit)),
+        (state, ..) => state.name().to_string(),
+    }
+}
+
+/// What `where` says, but for the last traps.
+pub(super) fn where_lines(chain: &[Row], now: f64) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (at, row) in chain.iter().enumerate() {
+        let name = format!("task {} {:?}", row.tid, row.comm);
+        let parent = match row.parent {
+            0 => String::new(),
+            parent => format!(", parent {parent}"),
+        };
+        let span = row.since.map_or_else(String::new, |since| {
+            format!(" (for {:.3} s)", (now - since).max(0.0))
+        });
+        let (indent, doing, traps) = ("  ".repeat(at.min(8)), doing(row), row.traps);
+        if chain[..at].iter().any(|other| other.tid == row.tid) {
+            lines.push(format!("{indent}{name}, again: a cycle"));
+        } else {
+            lines.push(format!(
+                "{indent}{name} {doing}{span}{parent}, {traps} traps"
+            ));
+        }
+    }
+    lines
+}
+
+/// The tasks in the order of a tree of parents, with the branch before each.
+pub(super) fn tree(tasks: &[Row]) -> Vec<(&Row, String)> {
+    let mut children: std::collections::BTreeMap<u64, Vec<&Row>> =
+        std::collections::BTreeMap::new();
+    for row in tasks {
+        let known = tasks
+            .binary_search_by_key(&row.parent, |row| row.tid)
+            .is_ok();
+        let parent = if known { row.parent } else { 0 };
+        children.entry(parent).or_default().push(row);
+    }
+    let mut lines = Vec::with_capacity(tasks.len());
+    // What is still to come: deep trees must not need a deep stack.
+    let mut ahead: Vec<(&Row, String, String)> = Vec::new();
+    let roots = children.remove(&0).unwrap_or_default();
+    ahead.extend(
+        roots
+            .into_iter()
+            .rev()
+            .map(|row| (row, String::new(), String::new())),
+    );
+    while let Some((row, branch, below)) = ahead.pop() {
+        lines.push((row, branch));
+        let family = children.remove(&row.tid).unwrap_or_default();
+        for (at, child) in family.iter().enumerate().rev() {
+            let last = at + 1 == family.len();
+            let (branch, bar) = if last {
+                ("└─ ", "   ")
+            } else {
+                ("├─ ", "│  ")
+            };
+            ahead.push((child, format!("{below}{branch}"), format!("{below}{bar}")));
+        }
+    }
+    lines
+}

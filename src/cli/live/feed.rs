@@ -1,0 +1,176 @@
+//! The live trace: a tracer that makes the lines of `--trace` for one reader, and drops and counts
+//! what the reader is too slow for.
+
+use std::{cell::RefCell, rc::Rc};
+
+use serde_json::{Map, Value};
+
+use super::{
+    protocol::{Answer, Filter},
+    recent::{self, Known, Recent, Trap},
+};
+use crate::{Answered, Event, Fact, Nanos, Tid, Tracer};
+
+/// How many bytes wait for a reader at most.
+const ROOM: usize = 1 << 20;
+
+/// What waits for a reader.
+#[derive(Default)]
+pub(super) struct Outbox {
+    lines: Vec<u8>,
+    lost: u64,
+}
+
+impl Outbox {
+    /// Moves what waits to `to`.
+    pub(super) fn drain(&mut self, to: &mut Vec<u8>) {
+        to.append(&mut self.lines);
+        if self.lost > 0 {
+            let count = std::mem::take(&mut self.lost);
+            Answer::Lost { count }.write(to);
+        }
+    }
+}
+
+pub(super) struct Feed {
+    pub(super) filter: Filter,
+    /// It has heard of each event before this one does.
+    pub(super) recent: Rc<RefCell<Recent>>,
+    pub(super) outbox: Rc<RefCell<Outbox>>,
+}
+
+impl Tracer for Feed {
+    fn event(&mut self, event: &Event<'_>) {
+        if !self.filter.shows(&event.fact) {
+            return;
+        }
+        let recent = self.recent.borrow();
+        let known = recent.of(event.tid);
+        if !self.filter.selects(event.tid, known) {
+            return;
+        }
+        let trap = known.and_then(|known| known.traps.back());
+        if let Fact::Blocked { .. } | Fact::Replied { .. } = event.fact
+            && !self.filter.has(trap)
+        {
+            return;
+        }
+        let mut outbox = self.outbox.borrow_mut();
+        if outbox.lines.len() >= ROOM {
+            outbox.lost += 1;
+            return;
+        }
+        let comm = match event.tid {
+            Tid::KERNEL => "kernel",
+            _ => known.map_or("?", |known| &known.comm),
+        };
+        if let (Fact::Exited { .. }, Some(trap)) = (&event.fact, trap)
+            && !trap.is_answered()
+            && trap.blocked.is_none()
+        {
+            let line = line(event, comm, |line| {
+                let call = trap.request().to_string();
+                let message = format!("{call} = ?");
+                line.insert("call".into(), call.into());
+                message
+            });
+            Answer::Event(line).write(&mut outbox.lines);
+        }
+        let line = line(event, comm, |line| describe(&event.fact, trap, line));
+        Answer::Event(line).write(&mut outbox.lines);
+    }
+}
+
+impl Filter {
+    /// Whether facts of this kind are shown at all.
+    fn shows(&self, fact: &Fact<'_>) -> bool {
+        match fact {
+            Fact::Trapped { .. } => false,
+            Fact::Blocked { .. } | Fact::Replied { .. } => true,
+            _ if !self.calls.is_empty() => false,
+            Fact::Resumed | Fact::Woken { .. } | Fact::ClockJumped { .. } => self.sched,
+            Fact::Console { .. } => self.console,
+            Fact::Spawned { .. } | Fact::DeviceIo { .. } | Fact::Exited { .. } | Fact::Reaped => {
+                true
+            }
+        }
+    }
+
+    fn selects(&self, tid: Tid, known: Option<&Known>) -> bool {
+        let comm = known.map(|known| &known.comm);
+        (self.tids.is_empty() || self.tids.contains(&tid.into()))
+            && (self.comms.is_empty() || comm.is_some_and(|comm| self.comms.contains(comm)))
+    }
+
+    fn has(&self, trap: Option<&Trap>) -> bool {
+        let name = trap.map(|trap| trap.call().name());
+        self.calls.is_empty() || name.is_some_and(|name| self.calls.iter().any(|call| call == name))
+    }
+}
+
+fn line(
+    event: &Event<'_>,
+    comm: &str,
+    describe: impl FnOnce(&mut Map<String, Value>) -> String,
+) -> Map<String, Value> {
+    let mut line = recent::line(event.at, event.tid, comm);
+    line.insert("target".into(), target(&event.fact).into());
+    let message = describe(&mut line);
+    line.insert("message".into(), message.into());
+    line
+}
+
+fn target(fact: &Fact<'_>) -> &'static str {
+    match fact {
+        Fact::Resumed | Fact::Woken { .. } | Fact::ClockJumped { .. } => "trapline::sched",
+        Fact::DeviceIo { .. } => "trapline::device",
+        Fact::Console { .. } => "trapline::console",
+        Fact::Spawned { .. }
+        | Fact::Trapped { .. }
+        | Fact::Blocked { .. }
+        | Fact::Replied { .. }
+        | Fact::Exited { .. }
+        | Fact::Reaped => "trapline::kernel",
+    }
+}
+
+/// The words of the bridge to `tracing`, and its fields.
+fn describe(fact: &Fact<'_>, trap: Option<&Trap>, line: &mut Map<String, Value>) -> String {
+    let call = || trap.map_or_else(|| "?".to_string(), |trap| trap.request().to_string());
+    match fact {
+        Fact::Blocked { on } => {
+            let call = call();
+            let message = format!("{call} ...");
+            line.insert("call".into(), call.into());
+            line.insert("blocked_on".into(), on.to_string().into());
+            message
+        }
+        Fact::Replied { reply, detail } => {
+            let (call, reply) = (call(), Answered(*reply, *detail).to_string());
+            let blocked = trap.is_none_or(|trap| trap.blocked.is_some());
+            let dots = if blocked { "... " } else { "" };
+            let message = format!("{dots}{call} = {reply}");
+            line.insert("call".into(), call.into());
+            line.insert("reply".into(), reply.into());
+            message
+        }
+        Fact::Spawned { parent, .. } => match *parent {
+            Tid::KERNEL => "spawned by the host".to_string(),
+            parent => {
+                line.insert("parent".into(), u64::from(parent).into());
+                format!("spawned by {parent}")
+            }
+        },
+        Fact::Exited { exit } => {
+            line.insert("exit".into(), exit.to_string().into());
+            format!("exited: {exit}")
+        }
+        Fact::ClockJumped { from } => format!("slept from {:.6}", Nanos::from(*from)),
+        Fact::Trapped { .. }
+        | Fact::Resumed
+        | Fact::Woken { .. }
+        | Fact::DeviceIo { .. }
+        | Fact::Console { .. }
+        | Fact::Reaped => fact.to_string(),
+    }
+}

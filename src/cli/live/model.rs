@@ -1,0 +1,218 @@
+//! What is shown of a kernel: a [`Snapshot`], the same for the screen, the socket and the commands.
+
+use std::{rc::Rc, time::Duration};
+
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{
+    Shared,
+    recent::Recent,
+    sampler::{Sampler, Shares},
+};
+use crate::{On, Os, TaskInfo, TaskState, Tid};
+
+/// The tasks of a kernel at one instant.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Snapshot {
+    pub(super) tasks: Vec<Row>,
+    pub(super) totals: Totals,
+}
+
+/// A task.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Row {
+    pub(super) tid: u64,
+    pub(super) comm: String,
+    /// 0 for the host's tasks and for orphans.
+    pub(super) parent: u64,
+    pub(super) state: State,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) blocked_on: Option<String>,
+    /// The task whose end it waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) waits_for: Option<u64>,
+    /// Since when it is blocked, in seconds since boot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) since: Option<f64>,
+    /// How it ended, if it is a zombie.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) exit: Option<String>,
+    pub(super) traps: u64,
+    /// Traps per second, since the last snapshot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) rate: Option<f64>,
+    /// Its share of the time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) share: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum State {
+    #[default]
+    Ready,
+    Running,
+    Blocked,
+    Zombie,
+}
+
+/// What all tasks come to, those that are not in the list included.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Totals {
+    /// When, in seconds since boot.
+    pub(super) at: f64,
+    pub(super) tasks: usize,
+    pub(super) ready: usize,
+    pub(super) blocked: usize,
+    pub(super) zombies: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) rate: Option<f64>,
+    /// The share of the time in which the kernel waited for the world.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) idle: Option<f64>,
+    /// The share of the time that the looking itself takes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) watching: Option<f64>,
+}
+
+impl State {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Running => "running",
+            Self::Blocked => "blocked",
+            Self::Zombie => "zombie",
+        }
+    }
+}
+
+impl Row {
+    pub(super) fn of(task: &TaskInfo) -> Self {
+        let mut row = Self {
+            tid: task.tid.into(),
+            comm: task.name.clone(),
+            parent: task.parent.into(),
+            traps: task.traps,
+            ..Self::default()
+        };
+        match &task.state {
+            TaskState::Ready => {}
+            TaskState::Running => row.state = State::Running,
+            TaskState::Blocked { on, since } => {
+                row.state = State::Blocked;
+                row.blocked_on = Some(on.to_string());
+                row.since = Some(since.as_secs_f64());
+                if let On::Exit(tid) = on {
+                    row.waits_for = Some((*tid).into());
+                }
+            }
+            TaskState::Zombie(exit) => {
+                row.state = State::Zombie;
+                row.exit = Some(exit.to_string());
+            }
+        }
+        row
+    }
+}
+
+impl Totals {
+    pub(super) fn of(tasks: &[TaskInfo], now: Duration) -> Self {
+        let mut totals = Self {
+            at: now.as_secs_f64(),
+            tasks: tasks.len(),
+            ..Self::default()
+        };
+        for task in tasks {
+            match task.state {
+                TaskState::Ready | TaskState::Running => totals.ready += 1,
+                TaskState::Blocked { .. } => totals.blocked += 1,
+                TaskState::Zombie(_) => totals.zombies += 1,
+            }
+        }
+        totals
+    }
+}
+
+/// Takes snapshots, each of which knows what happened since the one before.
+pub(super) struct Model {
+    sampler: Option<Rc<Sampler>>,
+    before: Option<(Duration, FxHashMap<Tid, u64>)>,
+}
+
+impl Model {
+    pub(super) fn new(live: &Shared) -> Self {
+        Self {
+            sampler: live.sampler(),
+            before: None,
+        }
+    }
+
+    /// The tasks as they are now. Where there are more than `most`, those that made most traps
+    /// lately.
+    pub(super) async fn snapshot(&mut self, os: &mut Os, most: usize) -> Snapshot {
+        let now = os.now().await;
+        let tasks = os.tasks().await;
+        let mut totals = Totals::of(&tasks, now);
+        let mut order: Vec<(u64, &TaskInfo)> = tasks.iter().map(|task| (0, task)).collect();
+        let mut seconds = None;
+        if let Some((then, traps)) = &self.before {
+            for (done, task) in &mut order {
+                *done = task
+                    .traps
+                    .saturating_sub(traps.get(&task.tid).copied().unwrap_or(0));
+            }
+            seconds = Some(now.saturating_sub(*then).as_secs_f64().max(1e-9));
+        }
+        let all: u64 = order.iter().map(|(done, _)| done).sum();
+        if order.len() > most {
+            order.sort_by_key(|(done, task)| (u64::MAX - done, task.tid));
+            order.truncate(most);
+            order.sort_by_key(|(_, task)| task.tid);
+        }
+        let rate = |done: u64| seconds.map(|seconds| done as f64 / seconds);
+        let shares = self.sampler.as_ref().map(|sampler| sampler.shares());
+        let row = |(done, task): &(u64, &TaskInfo)| Row {
+            rate: rate(*done),
+            share: shares.as_ref().map(|shares| shares.of(task.tid)),
+            ..Row::of(task)
+        };
+        let rows = order.iter().map(row).collect();
+        totals.rate = rate(all);
+        totals.idle = shares.as_ref().map(Shares::idle);
+        totals.watching = shares.as_ref().map(Shares::daemons);
+        let traps = tasks.iter().map(|task| (task.tid, task.traps));
+        self.before = Some((now, traps.collect()));
+        Snapshot {
+            tasks: rows,
+            totals,
+        }
+    }
+}
+
+/// How long to leave the kernel alone that has just listed so many tasks: twenty times as long as
+/// that takes, or so.
+pub(super) fn pause(tasks: usize) -> Duration {
+    Duration::from_micros(4 * tasks as u64)
+}
+
+/// A task with those that it waits for in turn, and its last traps as lines.
+pub(super) type Whereabouts = (Vec<Row>, Vec<Map<String, Value>>);
+
+/// Where a task is, unless there is none of that number.
+pub(super) fn whereabouts(tasks: &[TaskInfo], recent: &Recent, tid: u64) -> Option<Whereabouts> {
+    let find = |tid: u64| {
+        let at = tasks.binary_search_by_key(&Tid::from(tid), |task| task.tid);
+        at.ok().map(|at| Row::of(&tasks[at]))
+    };
+    let mut chain = vec![find(tid)?];
+    while let Some(next) = chain[chain.len() - 1].waits_for.and_then(find) {
+        let again = chain.iter().any(|row| row.tid == next.tid);
+        chain.push(next);
+        if again {
+            break;
+        }
+    }
+    Some((chain, recent.lines(tid.into())))
+}

@@ -1,0 +1,295 @@
+//! The task behind a monitor's socket, and one for each client. Whatever a client does, it costs
+//! the kernel no more than a bounded buffer and a small part of its time.
+
+use std::{
+    cell::{Cell, RefCell},
+    error::Error,
+    io::{self, Write},
+    os::unix::net::{UnixListener, UnixStream},
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+
+use super::{
+    Shared,
+    feed::{Feed, Outbox},
+    model::{self, Model, Row, Totals},
+    protocol::{Answer, Filter, Request},
+    socket::SocketFile,
+};
+use crate::{Device, Os, Tid};
+
+/// How many clients are served at once.
+const CLIENTS: usize = 64;
+/// The longest request.
+const REQUEST: usize = 4096;
+/// How many bytes are sent at once.
+const CHUNK: usize = 1 << 16;
+/// How long a client may say nothing, and how long it may read nothing.
+const SILENCE: Duration = Duration::from_secs(60);
+const STALL: Duration = Duration::from_secs(10);
+/// How often a trace is sent on.
+const BEAT: Duration = Duration::from_millis(50);
+
+/// Serves clients, for ever. The file goes with the task.
+pub(super) async fn serve(
+    os: &mut Os,
+    listener: UnixListener,
+    _file: Arc<SocketFile>,
+    live: Shared,
+) -> Result<(), Box<dyn Error>> {
+    let listener = os.attach(listener).await?;
+    let clients = Rc::new(Cell::new(0));
+    loop {
+        os.read_wait(&listener).await?;
+        let stream = match listener.accept() {
+            Ok((stream, _)) => stream,
+            // The client has thought better of it.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+            // Out of descriptors, most likely.
+            Err(_) => {
+                os.sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let place = Place::take(&clients);
+        let live = live.clone();
+        let client = async move |os: &mut Os| {
+            let full = place.0.get() > CLIENTS;
+            // It is the client's business alone if it does not go well.
+            let _ = attend(os, stream, live, full).await;
+        };
+        let _ = os.spawn_detached("monitor client", client).await;
+    }
+}
+
+/// A client's place among those that are served.
+struct Place(Rc<Cell<usize>>);
+
+impl Place {
+    fn take(clients: &Rc<Cell<usize>>) -> Self {
+        clients.set(clients.get() + 1);
+        Self(Rc::clone(clients))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+struct Client {
+    live: Shared,
+    /// What it has sent, as far as it is not understood yet.
+    input: Vec<u8>,
+    output: Output,
+    model: Option<Model>,
+}
+
+async fn attend(os: &mut Os, stream: UnixStream, live: Shared, full: bool) -> io::Result<()> {
+    let mut client = Client {
+        live,
+        input: Vec::new(),
+        output: Output {
+            device: os.attach(stream).await?,
+            bytes: Vec::new(),
+            sent: 0,
+            outbox: Rc::default(),
+        },
+        model: None,
+    };
+    if full {
+        return client.refuse(os, "there are too many clients").await;
+    }
+    while let Some(line) = client.line(os).await? {
+        match serde_json::from_slice(&line) {
+            Ok(request) => client.answer(os, request).await?,
+            Err(error) => {
+                let message = format!("this is no request: {error}");
+                client.output.push(&Answer::error(message));
+            }
+        }
+        client.output.flush(os).await?;
+    }
+    Ok(())
+}
+
+impl Client {
+    async fn refuse(&mut self, os: &mut Os, message: &str) -> io::Result<()> {
+        self.output.push(&Answer::error(message));
+        self.output.flush(os).await
+    }
+
+    /// The next request, without its end; `None` if there will be no more.
+    async fn line(&mut self, os: &mut Os) -> io::Result<Option<Vec<u8>>> {
+        loop {
+            if let Some(end) = self.input.iter().position(|&byte| byte == b'\n') {
+                let rest = self.input.split_off(end + 1);
+                let mut line = std::mem::replace(&mut self.input, rest);
+                line.truncate(end);
+                if line.trim_ascii().is_empty() {
+                    continue;
+                }
+                return Ok(Some(line));
+            }
+            if self.input.len() > REQUEST {
+                let message = format!("a request has at most {REQUEST} bytes");
+                self.refuse(os, &message).await?;
+                return Ok(None);
+            }
+            if !self.listen(os, SILENCE).await?.unwrap_or(false) {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Hears what the client says within this time: `None` if it is silent, `false` if it has gone.
+    async fn listen(&mut self, os: &mut Os, span: Duration) -> io::Result<Option<bool>> {
+        let mut buf = [0; 1024];
+        let device = &self.output.device;
+        let heard = os.timeout(span, async |os| device.recv(os, &mut buf).await);
+        Ok(match heard.await {
+            Err(_) => None,
+            Ok(n) => {
+                let n = n?;
+                self.input.extend_from_slice(&buf[..n]);
+                Some(n > 0)
+            }
+        })
+    }
+
+    async fn answer(&mut self, os: &mut Os, request: Request) -> io::Result<()> {
+        let tid = request.tid();
+        let totals = match request {
+            Request::Ps {} => self.ps(os).await?,
+            Request::Top { most } => self.top(os, most).await?,
+            Request::Where { tid } => self.whereabouts(os, tid).await,
+            Request::Kill { tid } => self.kill(os, tid).await,
+            Request::Trace(filter) => return self.trace(os, filter).await,
+        };
+        match totals {
+            Some(totals) => {
+                let pause = model::pause(totals.tasks);
+                self.output.push(&Answer::End(totals));
+                self.output.flush(os).await?;
+                os.sleep(pause).await;
+            }
+            None => {
+                let message = format!("there is no live task {tid}");
+                self.output.push(&Answer::error(message));
+            }
+        }
+        Ok(())
+    }
+
+    async fn ps(&mut self, os: &mut Os) -> io::Result<Option<Totals>> {
+        let (now, tasks) = (os.now().await, os.tasks().await);
+        for task in &tasks {
+            self.output.push(&Answer::Task(Row::of(task)));
+            self.output.flush_chunk(os).await?;
+        }
+        Ok(Some(Totals::of(&tasks, now)))
+    }
+
+    async fn top(&mut self, os: &mut Os, most: usize) -> io::Result<Option<Totals>> {
+        let live = &self.live;
+        let model = self.model.get_or_insert_with(|| Model::new(live));
+        let snapshot = model.snapshot(os, most).await;
+        for row in snapshot.tasks {
+            self.output.push(&Answer::Task(row));
+            self.output.flush_chunk(os).await?;
+        }
+        Ok(Some(snapshot.totals))
+    }
+
+    async fn whereabouts(&mut self, os: &mut Os, tid: u64) -> Option<Totals> {
+        let (now, tasks) = (os.now().await, os.tasks().await);
+        let recent = self.live.recent.borrow();
+        let (chain, traps) = model::whereabouts(&tasks, &recent, tid)?;
+        for row in chain {
+            self.output.push(&Answer::Task(row));
+        }
+        for trap in traps {
+            self.output.push(&Answer::Trap(trap));
+        }
+        Some(Totals::of(&tasks, now))
+    }
+
+    async fn kill(&mut self, os: &mut Os, tid: u64) -> Option<Totals> {
+        let victim = Tid::from(tid);
+        if victim.is_daemon() || !os.kill(victim).await {
+            return None;
+        }
+        Some(Totals::of(&os.tasks().await, os.now().await))
+    }
+
+    /// Shows what happens, until the client has something else to say.
+    async fn trace(&mut self, os: &mut Os, filter: Filter) -> io::Result<()> {
+        let observer = os.observe(Feed {
+            filter,
+            recent: Rc::clone(&self.live.recent),
+            outbox: Rc::clone(&self.output.outbox),
+        });
+        self.output.push(&Answer::Tracing);
+        loop {
+            self.output.flush(os).await?;
+            let over = self.listen(os, BEAT).await?.is_some();
+            self.output.receive();
+            if over {
+                drop(observer);
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// What is on its way to a client. What is left when its task ends goes out as far as there is room:
+/// the last thing that happens in a run is told, too.
+struct Output {
+    device: Device<UnixStream>,
+    bytes: Vec<u8>,
+    /// How many of them are out.
+    sent: usize,
+    outbox: Rc<RefCell<Outbox>>,
+}
+
+impl Output {
+    fn push(&mut self, answer: &Answer) {
+        answer.write(&mut self.bytes);
+    }
+
+    /// Takes what the trace has come to.
+    fn receive(&mut self) {
+        self.outbox.borrow_mut().drain(&mut self.bytes);
+    }
+
+    async fn flush_chunk(&mut self, os: &mut Os) -> io::Result<()> {
+        if self.bytes.len() < CHUNK {
+            return Ok(());
+        }
+        self.flush(os).await
+    }
+
+    /// Sends everything, unless the client does not read.
+    async fn flush(&mut self, os: &mut Os) -> io::Result<()> {
+        while self.sent < self.bytes.len() {
+            let (device, rest) = (&self.device, &self.bytes[self.sent..]);
+            let sent = os.timeout(STALL, async |os| device.send(os, rest).await);
+            self.sent += sent.await.map_err(|_| io::ErrorKind::TimedOut)??;
+        }
+        self.bytes.clear();
+        self.sent = 0;
+        Ok(())
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        self.receive();
+        let mut stream: &UnixStream = &self.device;
+        // It does not block. There is nobody to tell that nobody reads.
+        let _ = stream.write(&self.bytes[self.sent..]);
+    }
+}

@@ -1,0 +1,321 @@
+//! Daemons, whom the others do not notice, and what they look through: observers, and the word
+//! which task runs.
+
+use std::{
+    cell::{Cell, RefCell},
+    io::{Read, Write},
+    os::unix::net::UnixStream,
+    rc::Rc,
+    thread,
+    time::Duration,
+};
+
+use trapline::{Error, Event, Exit, Fact, Kernel, Limit, Os, SimWorld, TaskState, Tid, Tracer};
+
+use crate::support::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A daemon that does a bit of everything, for ever.
+async fn busy(os: &mut Os) {
+    loop {
+        let child = os.spawn("child of a daemon", async |os: &mut Os| {
+            os.yield_now().await;
+        });
+        let child = child.await.expect("daemons are under no limit");
+        assert_eq!(os.wait(child).await, Ok(Exit::Done));
+        os.sleep(SECOND / 7).await;
+    }
+}
+
+/// Two sleepers and a child.
+fn spawn_programs(kernel: &mut Kernel) {
+    for span in [1, 2] {
+        let program = async move |os: &mut Os| {
+            let child = os.spawn("child", async |os: &mut Os| os.sleep(SECOND).await);
+            let child = child.await.expect("there is room");
+            os.sleep(span * SECOND).await;
+            let (tids, exit) = (os.tasks().await.len(), os.wait(child).await);
+            writeln!(os, "{tids} tasks, {exit:?}");
+        };
+        kernel.spawn("parent", program).unwrap();
+    }
+}
+
+#[test]
+fn daemons_are_not_noticed_by_the_others() {
+    let run = |daemons: u32| {
+        let (mut kernel, log) = logged(Kernel::builder().world(SimWorld::new(1)).max_tasks(4));
+        for _ in 0..daemons {
+            assert!(kernel.spawn_daemon("daemon", busy).is_daemon());
+        }
+        spawn_programs(&mut kernel);
+        let report = kernel.run().unwrap();
+        kernel.audit();
+        assert_eq!(kernel.tasks().count(), 0);
+        let facts = log.lines();
+        // The clock stands still more often for daemons, but goes on for nobody else.
+        let facts = facts.into_iter().filter(|line| !line.contains("clock"));
+        (
+            facts.collect::<Vec<_>>(),
+            kernel.take_console(),
+            report.exits().clone(),
+            report.peak_tasks,
+        )
+    };
+    let alone = run(0);
+    assert_eq!(alone.1, "4 tasks, Ok(Done)\n2 tasks, Ok(Done)\n");
+    assert_eq!(alone, run(3));
+}
+
+#[test]
+fn daemons_keep_no_run_alive_and_outlive_it() {
+    let mut kernel = Kernel::simulated(0);
+    let diary = Diary::default();
+    let end = diary.on_drop("dropped");
+    kernel.spawn_daemon("daemon", async move |os: &mut Os| {
+        let _end = end;
+        busy(os).await;
+    });
+    assert!(kernel.run().is_ok());
+    for seconds in 1..3 {
+        let nap = async |os: &mut Os| os.sleep(SECOND).await;
+        kernel.spawn("nap", nap).unwrap();
+        let ticks = kernel.run().unwrap().ticks;
+        assert!(ticks > 10 * u64::from(seconds), "the daemon goes on");
+        assert_eq!(kernel.now(), seconds * SECOND);
+    }
+    assert_eq!(diary.text(), "");
+    drop(kernel);
+    assert_eq!(diary.text(), "dropped");
+}
+
+#[test]
+fn daemons_hide_no_deadlock() {
+    let (_ours, theirs) = UnixStream::pair().unwrap();
+    for mut kernel in [Kernel::simulated(0), Kernel::real().unwrap()] {
+        let waiter = async |os: &mut Os| os.wait(tid(1)).await.map(drop);
+        let spin = async |os: &mut Os| os.sleep(Duration::MAX).await;
+        kernel.spawn("sleeper", spin).unwrap();
+        kernel.spawn("waiter", waiter).unwrap();
+        kernel.spawn_daemon("timer", async |os: &mut Os| {
+            loop {
+                os.sleep(SECOND).await;
+            }
+        });
+        let socket = theirs.try_clone().unwrap();
+        kernel.spawn_daemon("device", async move |os: &mut Os| {
+            let device = os.attach(socket).await?;
+            device.recv(os, &mut [0]).await.map(drop)
+        });
+        match kernel.run() {
+            Err(Error::Deadlock(deadlock)) => assert_eq!(deadlock.blocked.len(), 2),
+            other => panic!("not a deadlock: {other:?}"),
+        }
+        kernel.audit();
+    }
+}
+
+#[test]
+fn daemons_that_fault_fail_no_run() {
+    let mut kernel = Kernel::simulated(0);
+    kernel.spawn_daemon("daemon", async |_: &mut Os| panic!("a bug"));
+    kernel
+        .spawn("program", async |os| passes(os, 3).await)
+        .unwrap();
+    assert_eq!(kernel.run().unwrap().failures, 0);
+}
+
+#[test]
+fn daemons_end_at_a_shutdown_after_the_others() {
+    let mut kernel = Kernel::simulated(0);
+    let diary = Diary::default();
+    for daemon in [true, false] {
+        let end = diary.on_drop(if daemon { "daemon" } else { "program" });
+        let program = async move |os: &mut Os| {
+            let _end = end;
+            spin(os).await;
+        };
+        if daemon {
+            kernel.spawn_daemon("daemon", program);
+        } else {
+            kernel.spawn("program", program).unwrap();
+        }
+    }
+    let last = async |os: &mut Os| {
+        passes(os, 2).await;
+        os.shutdown().await
+    };
+    kernel.spawn("last", last).unwrap();
+    kernel.run().unwrap();
+    kernel.audit();
+    assert_eq!(diary.text(), "program, daemon");
+}
+
+#[test]
+fn daemons_hear_of_devices_while_others_spin() {
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    let mut kernel = Kernel::builder().max_time(30 * SECOND).build().unwrap();
+    let over = Rc::new(Cell::new(false));
+    let heard = Rc::clone(&over);
+    kernel.spawn_daemon("echo", async move |os: &mut Os| {
+        let device = os.attach(theirs).await.unwrap();
+        let mut buf = [0; 8];
+        let n = device.recv(os, &mut buf).await.unwrap();
+        device.send_all(os, &buf[..n]).await.unwrap();
+        heard.set(true);
+    });
+    let client = thread::spawn(move || {
+        ours.write_all(b"hello").unwrap();
+        let mut buf = [0; 5];
+        ours.read_exact(&mut buf).unwrap();
+        buf
+    });
+    let spin = async move |os: &mut Os| {
+        while !over.get() {
+            os.yield_now().await;
+        }
+    };
+    kernel.spawn("spin", spin).unwrap();
+    kernel.run().unwrap();
+    assert_eq!(&client.join().unwrap(), b"hello");
+}
+
+#[test]
+fn daemons_count_as_ticks() {
+    let mut kernel = sim().max_ticks(100).build().unwrap();
+    kernel.spawn_daemon("spin", spin);
+    let sleep = async |os: &mut Os| os.sleep(SECOND).await;
+    kernel.spawn("sleeper", sleep).unwrap();
+    assert!(matches!(kernel.run(), Err(Error::Limit(Limit::Ticks(100)))));
+}
+
+#[test]
+fn a_daemon_sees_the_tasks_and_may_kill_them() {
+    let mut kernel = Kernel::simulated(0);
+    let victim = async |os: &mut Os| os.sleep(60 * SECOND).await;
+    let victim = kernel.spawn("victim", victim).unwrap();
+    kernel.spawn_daemon("killer", async |os: &mut Os| {
+        os.sleep(SECOND).await;
+        let tasks = os.tasks().await;
+        assert_eq!(tasks.len(), 1);
+        assert!(matches!(tasks[0].state, TaskState::Blocked { .. }));
+        assert!(os.kill(tasks[0].tid).await);
+    });
+    let report = kernel.run().unwrap();
+    assert_eq!(report.exits()[&victim], Exit::Killed);
+    assert_eq!(kernel.now(), SECOND);
+}
+
+// ---- observers
+
+#[test]
+fn an_observer_hears_everything_from_the_next_trap_on_until_it_is_dropped() {
+    // Nobody else observes: these are the plain turns, which are given without a word otherwise.
+    let mut kernel = Kernel::simulated(0);
+    let diary = Diary::default();
+    let lines = diary.clone();
+    kernel
+        .spawn("other", async |os| passes(os, 6).await)
+        .unwrap();
+    let main = async move |os: &mut Os| {
+        let observer = os.observe(move |event: &Event<'_>| lines.note(event.fact.to_string()));
+        os.get_tid().await;
+        drop(observer);
+        passes(os, 2).await;
+    };
+    kernel.spawn("main", main).unwrap();
+    kernel.run().unwrap();
+    let heard = [
+        "trapped get_tid()",
+        "replied 2",
+        "resumed",
+        "trapped yield()",
+        "replied ok",
+        "resumed",
+    ];
+    assert_eq!(diary.lines(), heard);
+}
+
+#[test]
+fn an_observer_that_panics_is_switched_off_and_one_that_ends_with_its_task_too() {
+    let mut kernel = Kernel::simulated(0);
+    let diary = Diary::default();
+    let lines = diary.clone();
+    let main = async move |os: &mut Os| {
+        let _bad = os.observe(|_: &Event<'_>| panic!("a bug"));
+        let _good = os.observe(move |event: &Event<'_>| lines.note(event.fact.to_string()));
+        os.get_tid().await;
+    };
+    let main = kernel.spawn("main", main).unwrap();
+    kernel
+        .spawn("other", async |os| passes(os, 6).await)
+        .unwrap();
+    let report = kernel.run().unwrap();
+    assert_eq!(report.exits()[&main], Exit::Done);
+    // Its task's turn is the last thing that it hears of; the mail is read before the end is told.
+    let lines = diary.lines();
+    assert_eq!(
+        lines.last().map(String::as_str),
+        Some("resumed"),
+        "{lines:?}"
+    );
+}
+
+/// Keeps the times that it is told.
+struct Times(Rc<RefCell<Vec<Duration>>>, bool);
+
+impl Tracer for Times {
+    fn event(&mut self, event: &Event<'_>) {
+        if let Fact::Trapped { .. } = event.fact {
+            self.0.borrow_mut().push(event.at);
+        }
+    }
+
+    fn is_exact(&self) -> bool {
+        self.1
+    }
+}
+
+#[test]
+fn a_tracer_that_is_not_exact_costs_no_clock_unless_another_is() {
+    let times = |exact: bool| {
+        let times = Rc::new(RefCell::new(Vec::new()));
+        let coarse = Times(Rc::clone(&times), false);
+        let mut kernel = Kernel::builder().tracer(coarse).build().unwrap();
+        let main = async move |os: &mut Os| {
+            let other = Times(Rc::default(), true);
+            let _observer = exact.then(|| os.observe(other));
+            passes(os, 200).await;
+        };
+        kernel.spawn("main", main).unwrap();
+        kernel.run().unwrap();
+        times.take()
+    };
+    let mut coarse = times(false);
+    coarse.dedup();
+    assert_eq!(coarse.len(), 1, "within the first 256 resumes: {coarse:?}");
+    let exact = times(true);
+    assert!(exact[1] < exact[2] && exact.is_sorted(), "{exact:?}");
+}
+
+// ---- who runs
+
+#[test]
+fn another_thread_sees_who_runs() {
+    let mut kernel = Kernel::real().unwrap();
+    let remote = kernel.remote();
+    assert_eq!(remote.running(), Tid::KERNEL);
+    let main = async move |os: &mut Os| {
+        assert_eq!(remote.running(), tid(1));
+        // The thread ends when it has seen the kernel wait for it.
+        let seen = os.run_blocking(move || {
+            while remote.running() != Tid::KERNEL {
+                thread::yield_now();
+            }
+        });
+        assert_eq!(seen.await, Ok(()));
+        assert_eq!(os.get_tid().await, tid(1));
+    };
+    run_main(&mut kernel, main);
+}

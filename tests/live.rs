@@ -1,0 +1,658 @@
+//! Looking at a kernel that already runs: the built binary, its monitor's socket, and the commands
+//! that attach to it.
+
+use std::{
+    fs,
+    io::{self, BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpStream},
+    os::unix::{
+        fs::{FileTypeExt, PermissionsExt},
+        net::{UnixListener, UnixStream},
+    },
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::mpsc::{self, Receiver},
+    thread,
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+// ---- tools
+
+fn trapline(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trapline"));
+    command.args(args).stdin(Stdio::null());
+    for variable in ["RUST_LOG", "NO_COLOR", "CLICOLOR_FORCE", "CLICOLOR"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+/// A place for a socket that no other test uses, and short enough for one.
+fn place(test: &str) -> PathBuf {
+    let dir = std::env::temp_dir().join(format!("trapline-{}", std::process::id()));
+    fs::create_dir_all(&dir).expect("it can be made");
+    dir.join(test)
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("it is text")
+}
+
+/// A command attached to that socket: its exit code, standard output and standard error.
+fn ask(socket: &Path, args: &[&str]) -> (i32, String, String) {
+    let output = trapline(args).args(["--attach", text(socket)]).output();
+    let output = output.expect("it runs");
+    let text = |bytes| String::from_utf8(bytes).expect("it is text");
+    (
+        output.status.code().expect("no signal ended it"),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+/// The same, where it must go well.
+fn show(socket: &Path, args: &[&str]) -> String {
+    let (code, out, err) = ask(socket, args);
+    assert_eq!((code, &*err), (0, ""), "{args:?}: {out}");
+    out
+}
+
+/// A kernel that is monitored, until it is dropped.
+struct Kernel {
+    child: Child,
+    socket: PathBuf,
+    /// Where its first program listens, if it says so.
+    addr: Option<SocketAddr>,
+    /// What it printed after that.
+    _lines: Receiver<String>,
+}
+
+impl Kernel {
+    fn boot(test: &str, args: &[&str]) -> Self {
+        let socket = place(test);
+        let mut command = trapline(&["boot", "-q", "--monitor", text(&socket)]);
+        let mut child = command.args(args).stdout(Stdio::piped()).spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+        let mut addr = None;
+        while args.contains(&"echo") && addr.is_none() {
+            let line = out.next().expect("it says where it listens").unwrap();
+            addr = line.split(' ').find_map(|word| word.parse().ok());
+        }
+        let (sender, lines) = mpsc::channel();
+        thread::spawn(move || {
+            out.map_while(Result::ok)
+                .for_each(|line| drop(sender.send(line)));
+        });
+        Self {
+            child,
+            socket,
+            addr,
+            _lines: lines,
+        }
+    }
+
+    fn echo(test: &str) -> Self {
+        Self::boot(test, &["echo", "--addr", "127.0.0.1:0"])
+    }
+
+    /// A client of the echo server that has had its first answer.
+    fn tcp(&self) -> TcpStream {
+        let client = TcpStream::connect(self.addr.expect("it listens")).unwrap();
+        client.set_nodelay(true).unwrap();
+        client
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
+        echo(&client);
+        client
+    }
+
+    fn attach(&self) -> Client {
+        Client::new(UnixStream::connect(&self.socket).expect("it listens"))
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    fn end(&mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        // It fails if it has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_file(&self.socket);
+    }
+}
+
+fn echo(mut client: &TcpStream) {
+    client.write_all(b"hello").unwrap();
+    let mut answer = [0; 5];
+    client.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"hello");
+}
+
+/// Somebody at the socket who speaks for himself.
+struct Client(BufReader<UnixStream>);
+
+impl Client {
+    fn new(stream: UnixStream) -> Self {
+        // Nothing here takes that long: a test that would hang fails.
+        stream
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
+        Self(BufReader::new(stream))
+    }
+
+    fn say(&mut self, bytes: impl AsRef<[u8]>) {
+        self.0.get_mut().write_all(bytes.as_ref()).unwrap();
+    }
+
+    fn hear(&mut self) -> Value {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|_| panic!("no JSON: {line:?}"))
+    }
+
+    /// All that is answered to a request.
+    fn ask(&mut self, request: &str) -> Vec<Value> {
+        self.say(format!("{request}\n"));
+        let mut answers = Vec::new();
+        loop {
+            let answer = self.hear();
+            let last = answer["is"] == "end" || answer["is"] == "error";
+            answers.push(answer);
+            if last {
+                return answers;
+            }
+        }
+    }
+
+    fn error(&mut self, request: &str) -> String {
+        let answers = self.ask(request);
+        assert_eq!(answers.len(), 1, "{answers:?}");
+        let message = answers[0]["message"].as_str();
+        message.expect("it is an error").to_string()
+    }
+
+    /// What comes until the other end closes.
+    fn rest(mut self) -> String {
+        let mut rest = String::new();
+        match self.0.read_to_string(&mut rest) {
+            Err(error) if error.kind() != io::ErrorKind::ConnectionReset => panic!("{error}"),
+            _ => rest,
+        }
+    }
+}
+
+/// The lines without what differs from run to run: times and ports.
+fn steady(text: &str) -> String {
+    let word = |word: &str| match word {
+        time if time.contains(':') && time.starts_with(|c: char| c.is_ascii_digit()) => {
+            if time.ends_with(',') { "TIME," } else { "TIME" }.to_string()
+        }
+        other => other.to_string(),
+    };
+    let line = |line: &str| {
+        let words: Vec<_> = line.split_whitespace().map(word).collect();
+        words.join(" ") + "\n"
+    };
+    text.lines().map(line).collect()
+}
+
+// ---- the commands
+
+#[test]
+fn ps_lists_the_tasks_and_not_the_monitor() {
+    let kernel = Kernel::echo("ps");
+    let _client = kernel.tcp();
+    let out = show(&kernel.socket, &["ps"]);
+    assert_eq!(
+        steady(&out),
+        "tid task parent state blocked on since traps\n\
+         1 echo 0 blocked device 1 (read) TIME 4\n\
+         2 client 1 blocked device 3 (read) TIME 3\n"
+    );
+    let json = show(&kernel.socket, &["ps", "--json"]);
+    let lines: Vec<Value> = json
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 3);
+    assert_eq!(lines[1]["comm"], "client");
+    assert_eq!(
+        (&lines[2]["is"], &lines[2]["tasks"]),
+        (&"end".into(), &2.into())
+    );
+}
+
+#[test]
+fn tree_shows_parents() {
+    let kernel = Kernel::echo("tree");
+    let _clients = [kernel.tcp(), kernel.tcp()];
+    let out = steady(&show(&kernel.socket, &["tree"]));
+    assert_eq!(
+        out,
+        "1 echo: waits for device 1 (read), since TIME\n\
+         ├─ 2 client: waits for device 3 (read), since TIME\n\
+         └─ 3 client: waits for device 4 (read), since TIME\n"
+    );
+}
+
+#[test]
+fn where_shows_what_a_task_waits_for_in_turn_and_its_last_traps() {
+    let kernel = Kernel::echo("where");
+    let _client = kernel.tcp();
+    let out = steady(&show(&kernel.socket, &["where", "2"]));
+    let (first, traps) = out.split_once('\n').unwrap();
+    assert!(
+        first.starts_with("task 2 \"client\" waits for device 3 (read), since TIME (for "),
+        "{out}"
+    );
+    assert!(first.ends_with(" s), parent 1, 3 traps"), "{out}");
+    assert_eq!(
+        traps,
+        "TIME 2 client recv(3, 4096) = 5\n\
+         TIME 2 client send(3, 5) = 5\n\
+         TIME 2 client recv(3, 4096) ...\n"
+    );
+}
+
+#[test]
+fn kill_ends_a_task_at_once() {
+    let mut kernel = Kernel::echo("kill");
+    let mut client = kernel.tcp();
+    assert_eq!(show(&kernel.socket, &["kill", "2"]), "");
+    assert_eq!(
+        client.read(&mut [0]).unwrap(),
+        0,
+        "the connection is closed"
+    );
+    for (args, message) in [
+        (["kill", "2"], "error: there is no live task 2\n"),
+        (["where", "2"], "error: there is no live task 2\n"),
+        (
+            ["kill", "9223372036854775809"],
+            "error: there is no live task 9223372036854775809\n",
+        ),
+    ] {
+        let (code, out, err) = ask(&kernel.socket, &args);
+        assert_eq!((code, &*out, &*err), (1, "", message), "{args:?}");
+    }
+    show(&kernel.socket, &["kill", "1"]);
+    assert_eq!(kernel.end(), Some(0), "the monitor keeps no kernel alive");
+    assert!(!kernel.socket.exists());
+}
+
+/// Starts a live trace, and waits until it has begun.
+fn live(kernel: &Kernel, args: &[&str]) -> (Child, BufReader<impl Read + use<>>) {
+    let mut command = trapline(&["trace", "live", "--attach", text(&kernel.socket)]);
+    let mut child = command.args(args).stdout(Stdio::piped()).spawn().unwrap();
+    let out = BufReader::new(child.stdout.take().expect("it is piped"));
+    (child, out)
+}
+
+#[test]
+fn trace_live_shows_the_lines_of_trace_to_the_very_end() {
+    let socket = place("trace");
+    let mut command = trapline(&["boot", "-q", "--trace", "--monitor", text(&socket)]);
+    command.args(["echo", "--addr", "127.0.0.1:0"]);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut first = String::new();
+    out.read_line(&mut first).unwrap();
+    let stderr = child.stderr.take().unwrap();
+    let all = thread::spawn(move || io::read_to_string(stderr).unwrap());
+    let mut kernel = Kernel {
+        child,
+        socket,
+        addr: first.split_whitespace().find_map(|word| word.parse().ok()),
+        _lines: mpsc::channel().1,
+    };
+    let _before = kernel.tcp();
+    let (mut viewer, mut lines) = live(&kernel, &["--task", "3"]);
+    // A viewer that has begun shows the next line; until then nobody knows.
+    let mut seen = String::new();
+    let client = kernel.tcp();
+    let (begun, begin) = mpsc::channel();
+    let reader = thread::spawn(move || {
+        lines.read_line(&mut seen).unwrap();
+        begun.send(()).unwrap();
+        lines.read_to_string(&mut seen).unwrap();
+        seen
+    });
+    while begin.recv_timeout(Duration::from_millis(10)).is_err() {
+        echo(&client);
+    }
+    drop(client);
+    show(&kernel.socket, &["kill", "1"]);
+    // The other client's task is still there.
+    show(&kernel.socket, &["kill", "2"]);
+    assert_eq!(kernel.end(), Some(0));
+    assert_eq!(viewer.wait().unwrap().code(), Some(0));
+    let seen = reader.join().unwrap();
+    let all = all.join().unwrap();
+    let of_task: String = all
+        .lines()
+        .filter(|line| line.split_whitespace().nth(1) == Some("3"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    assert!(of_task.ends_with(&seen), "{seen}\n--- of\n{of_task}");
+    assert!(
+        seen.contains("exited: done\n") && seen.ends_with("reaped\n"),
+        "{seen}"
+    );
+    assert!(!all.contains("monitor"), "{all}");
+}
+
+#[test]
+fn trace_live_filters_by_call_and_name() {
+    let kernel = Kernel::boot(
+        "filter",
+        &[
+            "--with",
+            "alive --every 5ms",
+            "echo",
+            "--addr",
+            "127.0.0.1:0",
+        ],
+    );
+    let mut client = kernel.attach();
+    client.say("{\"do\":\"trace\",\"calls\":[\"sleep\"]}\n");
+    assert_eq!(client.hear()["is"], "tracing");
+    for _ in 0..4 {
+        let line = client.hear();
+        let call = line["call"].as_str().unwrap_or_default();
+        assert!(call.starts_with("sleep("), "{line}");
+    }
+    // Another request ends the trace.
+    client.say("{\"do\":\"ps\"}\n");
+    while client.hear()["is"] != "end" {}
+    client.say("{\"do\":\"trace\",\"comms\":[\"echo\"]}\n");
+    assert_eq!(client.hear()["is"], "tracing");
+    let _client = kernel.tcp();
+    let line = client.hear();
+    assert_eq!(
+        (&line["comm"], &line["tid"]),
+        (&"echo".into(), &1.into()),
+        "{line}"
+    );
+    client.say("{\"do\":\"trace\",\"sched\":true,\"console\":true,\"tids\":[2]}\n");
+    while client.hear()["is"] != "tracing" {}
+    let mut targets =
+        [client.hear(), client.hear(), client.hear()].map(|line| line["target"].clone());
+    targets.sort_by_key(ToString::to_string);
+    assert!(targets.contains(&"trapline::sched".into()), "{targets:?}");
+}
+
+#[test]
+fn a_slow_reader_loses_events_and_is_told_how_many() {
+    const ROUNDS: u64 = 12_000;
+    let kernel = Kernel::echo("slow");
+    let client = kernel.tcp();
+    let mut reader = kernel.attach();
+    reader.say("{\"do\":\"trace\",\"calls\":[\"send\"]}\n");
+    assert_eq!(reader.hear()["is"], "tracing");
+    for _ in 0..ROUNDS {
+        echo(&client);
+    }
+    let (mut events, mut lost) = (0, 0);
+    while events + lost < ROUNDS {
+        let line = reader.hear();
+        match line["is"].as_str() {
+            Some("event") => events += 1,
+            Some("lost") => lost += line["count"].as_u64().unwrap(),
+            _ => panic!("{line}"),
+        }
+    }
+    assert_eq!(events + lost, ROUNDS);
+    assert!(events > 1000 && lost > 1000, "{events} {lost}");
+}
+
+// ---- clients without manners
+
+#[test]
+fn requests_that_are_none_are_answered_and_no_more() {
+    let kernel = Kernel::echo("garbage");
+    let mut client = kernel.attach();
+    for request in [
+        "hello",
+        "{\"do\":\"dance\"}",
+        "{\"do\":\"kill\"}",
+        "{\"do\":\"kill\",\"tid\":-1}",
+        "{\"do\":\"ps\",\"loudly\":true}",
+        "{\"do\":\"trace\",\"tasks\":[]}",
+        "[[[[[[[[[[",
+        "\0\u{1}\u{202e}",
+    ] {
+        let message = client.error(request);
+        assert!(message.starts_with("this is no request: "), "{message}");
+    }
+    client.say(b"\xff\xfe\n\n\r\n");
+    assert_eq!(client.hear()["is"], "error");
+    for byte in b"{\"do\":\"ps\"" {
+        client.say([*byte]);
+    }
+    assert_eq!(client.ask("}").len(), 2, "one that comes in parts is one");
+    // Several at once are answered in turn.
+    client.say("{\"do\":\"ps\"}\n".repeat(20));
+    for _ in 0..20 {
+        assert_eq!(client.hear()["tid"], 1);
+        assert_eq!(client.hear()["is"], "end");
+    }
+}
+
+#[test]
+fn a_request_without_end_is_not_kept() {
+    let kernel = Kernel::echo("long");
+    let mut client = kernel.attach();
+    // The other end closes before it has read everything.
+    let _ = client.0.get_mut().write_all(&[b'x'; 1 << 20]);
+    let rest = client.rest();
+    assert!(
+        rest.is_empty() || rest.contains("at most 4096 bytes"),
+        "{rest}"
+    );
+    assert_eq!(kernel.attach().ask("{\"do\":\"ps\"}").len(), 2);
+}
+
+#[test]
+fn clients_that_are_silent_vanish_or_do_not_read_disturb_nobody() {
+    let mut kernel = Kernel::echo("rude");
+    let client = kernel.tcp();
+    let silent: Vec<_> = (0..10).map(|_| kernel.attach()).collect();
+    for round in 0..50 {
+        let mut vanishing = kernel.attach();
+        let request = if round % 2 == 0 {
+            "{\"do\":\"ps\"}\n"
+        } else {
+            "{\"do\":\"trace\"}\n"
+        };
+        vanishing.say(request);
+    }
+    let unread: Vec<_> = (0..5)
+        .map(|_| {
+            let mut unread = kernel.attach();
+            unread.say("{\"do\":\"trace\",\"sched\":true}\n");
+            // More answers than any buffer holds.
+            let _ = unread.0.get_ref().set_nonblocking(true);
+            let _ = unread
+                .0
+                .get_mut()
+                .write_all("{\"do\":\"ps\"}\n".repeat(10_000).as_bytes());
+            unread
+        })
+        .collect();
+    for _ in 0..1000 {
+        echo(&client);
+    }
+    let out = show(&kernel.socket, &["ps"]);
+    assert_eq!(out.lines().count(), 3, "{out}");
+    drop((silent, unread));
+    assert_eq!(show(&kernel.socket, &["kill", "1"]), "");
+    assert_eq!(show(&kernel.socket, &["kill", "2"]), "");
+    assert_eq!(kernel.end(), Some(0));
+}
+
+#[test]
+fn there_is_a_limit_on_clients_and_room_again_when_one_goes() {
+    let kernel = Kernel::echo("crowd");
+    let mut crowd: Vec<_> = (0..64).map(|_| kernel.attach()).collect();
+    for client in &mut crowd {
+        assert_eq!(client.ask("{\"do\":\"ps\"}").len(), 2);
+    }
+    let refused = kernel.attach().rest();
+    assert!(refused.contains("there are too many clients"), "{refused}");
+    let (code, _, err) = ask(&kernel.socket, &["ps"]);
+    assert_eq!((code, &*err), (1, "error: there are too many clients\n"));
+    crowd.pop();
+    // The kernel hears of that in its own time.
+    assert!((0..1000).any(|_| ask(&kernel.socket, &["ps"]).0 == 0));
+}
+
+// ---- the socket
+
+#[test]
+fn the_socket_is_its_owners_alone_and_goes_with_the_kernel() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+        let mut kernel = Kernel::echo("owner");
+        let file = fs::metadata(&kernel.socket).unwrap();
+        assert!(file.file_type().is_socket());
+        assert_eq!(file.permissions().mode() & 0o777, 0o600);
+        kernel.signal(signal);
+        assert_eq!(kernel.end(), Some(code));
+        assert!(!kernel.socket.exists());
+    }
+}
+
+#[test]
+fn a_stale_socket_is_replaced_and_nothing_else_is() {
+    let socket = place("stale");
+    drop(UnixListener::bind(&socket).unwrap());
+    let kernel = Kernel::echo("stale");
+    assert_eq!(kernel.attach().ask("{\"do\":\"ps\"}").len(), 2);
+    let boot = |path: &Path| {
+        let mut command = trapline(&["boot", "-q", "--monitor", text(path), "parts"]);
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(output.stdout, b"", "nothing has run");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let err = boot(&socket);
+    assert!(err.contains("somebody listens there already"), "{err}");
+    assert_eq!(kernel.attach().ask("{\"do\":\"ps\"}").len(), 2);
+    let file = place("file");
+    fs::write(&file, "precious").unwrap();
+    let err = boot(&file);
+    assert!(err.contains("it is no socket"), "{err}");
+    assert_eq!(fs::read(&file).unwrap(), b"precious");
+    let err = boot(Path::new("/no/such/directory/socket"));
+    assert!(err.contains("No such file or directory"), "{err}");
+    let err = boot(&place(&"long".repeat(50)));
+    assert!(err.contains("cannot listen at"), "{err}");
+}
+
+#[test]
+fn a_socket_that_somebody_else_has_put_there_stays() {
+    let mut kernel = Kernel::echo("taken");
+    fs::remove_file(&kernel.socket).unwrap();
+    let _other = UnixListener::bind(&kernel.socket).unwrap();
+    kernel.signal(Signal::INT);
+    assert_eq!(kernel.end(), Some(130));
+    assert!(kernel.socket.exists());
+}
+
+#[test]
+fn what_cannot_be_attached_to_is_said() {
+    let nothing = place("nothing");
+    let file = place("plain");
+    fs::write(&file, "").unwrap();
+    let stale = place("dead");
+    let _ = fs::remove_file(&stale);
+    drop(UnixListener::bind(&stale).unwrap());
+    for (path, why) in [
+        (&nothing, "there is no such socket: boot with --monitor"),
+        (
+            &file,
+            "nobody listens there: its kernel has ended, or it is no socket",
+        ),
+        (
+            &stale,
+            "nobody listens there: its kernel has ended, or it is no socket",
+        ),
+    ] {
+        let (code, out, err) = ask(path, &["ps"]);
+        assert_eq!((code, &*out), (1, ""));
+        let expected = format!("error: cannot attach to {}: {why}\n", path.display());
+        assert_eq!(err, expected);
+    }
+    let stranger = place("stranger");
+    let _ = fs::remove_file(&stranger);
+    let listener = UnixListener::bind(&stranger).unwrap();
+    thread::spawn(move || {
+        listener
+            .accept()
+            .unwrap()
+            .0
+            .write_all(b"220 hello\r\n")
+            .unwrap();
+    });
+    let (code, _, err) = ask(&stranger, &["ps"]);
+    assert_eq!(
+        (code, &*err),
+        (1, "error: what listens there is no monitor of a kernel\n")
+    );
+    let boot = trapline(&["boot", "--virtual", "--monitor", text(&nothing), "parts"]).output();
+    let boot = boot.unwrap();
+    assert_eq!(boot.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&boot.stderr).contains("cannot be used with"));
+}
+
+// ---- what it does not change
+
+#[test]
+fn a_monitor_hides_no_deadlock_and_changes_no_run() {
+    let socket = place("deadlock");
+    let run = |monitor: bool, args: &[&str]| {
+        let mut command = trapline(&["boot", "-q", "--seed", "1"]);
+        if monitor {
+            command.args(["--monitor", text(&socket)]);
+        }
+        let output = command.args(args).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (
+            output.status.code(),
+            text(output.stdout),
+            text(output.stderr),
+        )
+    };
+    let asleep = ["alive", "--every", "1000years"];
+    let (code, _, err) = run(true, &asleep);
+    assert_eq!(code, Some(3), "{err}");
+    assert_eq!(run(true, &asleep), run(false, &asleep));
+    for args in [
+        &["wait"][..],
+        &["--max-tasks", "2", "wait"],
+        &["--summary", "--trace", "tids"],
+    ] {
+        let (code, out, err) = run(true, args);
+        let other = run(false, args);
+        assert_eq!((code, out), (other.0, other.1));
+        let without_times = |text: &str| {
+            let words = text.split_whitespace().filter(|word| !word.contains('.'));
+            words.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(without_times(&err), without_times(&other.2));
+    }
+    assert!(!socket.exists());
+}
