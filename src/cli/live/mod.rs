@@ -82,14 +82,6 @@ pub(super) enum Order {
         #[command(flatten)]
         attach: Attach,
     },
-    /// Look at traces
-    #[command(subcommand)]
-    Trace(TraceCommand),
-}
-
-#[derive(Subcommand)]
-pub(super) enum TraceCommand {
-    Live(TraceLive),
 }
 
 /// Which kernel.
@@ -127,7 +119,25 @@ pub(super) struct TraceLive {
 
 /// Does what one of the commands asks for.
 pub(super) fn run(order: &Order, tone: &Tone) -> ExitCode {
-    match ask(order, Log::of_output(tone)) {
+    exit_code(ask(order, Log::of_output(tone)))
+}
+
+/// Shows a live trace.
+pub(super) fn trace(order: &TraceLive, tone: &Tone) -> ExitCode {
+    let request = Request::Trace(Filter {
+        tids: order.tids.clone(),
+        comms: order.comms.clone(),
+        calls: order.calls.clone(),
+        sched: order.sched,
+        console: order.console,
+    });
+    let connection = Connection::open(&order.attach.socket, order.attach.json);
+    let log = Log::of_output(tone);
+    exit_code(connection.and_then(|mut connection| connection.trace(&request, log)))
+}
+
+fn exit_code(done: Result<(), Failure>) -> ExitCode {
+    match done {
         Ok(()) | Err(Failure::Unread) => ExitCode::SUCCESS,
         Err(Failure::Said(message)) => {
             log::tell(&format!("error: {message}\n"));
@@ -143,16 +153,6 @@ fn ask(order: &Order, log: Log) -> Result<(), Failure> {
         Order::Tree(attach) => open(attach)?.tree(),
         Order::Where { tid, attach } => open(attach)?.whereabouts(*tid, log),
         Order::Kill { tid, attach } => open(attach)?.kill(*tid),
-        Order::Trace(TraceCommand::Live(live)) => {
-            let request = Request::Trace(Filter {
-                tids: live.tids.clone(),
-                comms: live.comms.clone(),
-                calls: live.calls.clone(),
-                sched: live.sched,
-                console: live.console,
-            });
-            open(&live.attach)?.trace(&request, log)
-        }
     }
 }
 
