@@ -5,13 +5,16 @@
 //! | `source.rs` | the recording that is read, and what is said of a damaged one |
 //! | `tasks.rs` | who the events are about, and at which call they are |
 //! | `spans.rs` | what each task did at every moment |
-//! | `show.rs`, `summary.rs` | `trace show`, ... |
+//! | `waits.rs` | who waits for whom at the end |
+//! | `show.rs`, `summary.rs`, `timeline/` | `trace show`, ... |
 
 mod show;
 mod source;
 mod spans;
 mod summary;
 mod tasks;
+mod timeline;
+mod waits;
 
 use std::{
     io::{self, BufWriter, Write},
@@ -34,6 +37,7 @@ use super::{
 pub(super) enum Order {
     Show(show::Order),
     Summary(summary::Order),
+    Timeline(timeline::Order),
     Live(TraceLive),
 }
 
@@ -65,6 +69,7 @@ pub(super) fn run(order: &Order, tone: &Tone) -> ExitCode {
     let done = match order {
         Order::Show(order) => order.run(log, &mut out),
         Order::Summary(order) => order.run(log, &mut out),
+        Order::Timeline(order) => order.run(log, &mut out),
         Order::Live(order) => return live::trace(order, tone),
     };
     let message = match done.and_then(|code| Ok(out.flush().map(|()| code)?)) {
