@@ -1,10 +1,16 @@
 //! The commands and options, and what is said about wrong ones.
 
-use std::{ffi::OsString, num::NonZeroU32, str::FromStr, time::Duration};
+use std::{
+    ffi::OsString,
+    num::{NonZeroU32, NonZeroUsize},
+    path::PathBuf,
+    str::FromStr,
+    time::Duration,
+};
 
 use clap::{
     ArgAction, ArgMatches, Args, ColorChoice, Command, CommandFactory, FromArgMatches, Parser,
-    Subcommand, ValueEnum,
+    Subcommand, ValueEnum, ValueHint,
     error::{ContextKind, ContextValue, ErrorKind},
 };
 use clap_complete::Shell;
@@ -95,6 +101,14 @@ pub(super) struct Boot {
     /// At the end, show a table of the tasks and a table of their calls on standard error
     #[arg(long, help_heading = "Watching")]
     pub(super) summary: bool,
+    /// Record every event to FILE, which is replaced; the command `trace` reads it
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Watching")]
+    pub(super) record: Option<PathBuf>,
+    /// Record no more than the last N events: at the end, an interrupt, a deadlock or the first
+    /// fault, which keeps what led to it
+    #[arg(long, value_name = "N", requires = "record", allow_negative_numbers = true, value_parser = whole::<NonZeroUsize>,
+        help_heading = "Watching")]
+    pub(super) record_last: Option<NonZeroUsize>,
     #[command(flatten)]
     pub(super) live: live::Options,
 
@@ -165,6 +179,7 @@ pub(super) fn command(name: &str, programs: &[Entry]) -> Command {
                      {name} boot {first}\n  \
                      {name} boot --virtual --seed 7 --summary {first}\n  \
                      {name} boot --with {last} {first}\n  \
+                     {name} boot --record run.trap {first}     then: {name} trace show run.trap\n  \
                      {name} boot --trace --log-format json {first} 2>&1 >/dev/null | jq 'select(.tid==1)'"
                 ))
         })

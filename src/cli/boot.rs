@@ -27,6 +27,7 @@ use super::{
     args::{Boot, Policy, Tone},
     live::Watch,
     log::{self, Log},
+    record::Recorded,
     summary::Summary,
 };
 use crate::{DeviceId, Direction, Error, Kernel, Limit, Remote, Report, SimWorld, World};
@@ -39,24 +40,11 @@ pub(super) fn boot(
     tone: &Tone,
     options: &Boot,
     images: Vec<Image>,
+    command: &[String],
 ) -> Result<ExitCode, clap::Error> {
     let log = Log::new(tone, options);
     log::install(log, options)
         .map_err(|error| clap::Error::raw(ErrorKind::InvalidValue, error + "\n"))?;
-    let hook = panic::take_hook();
-    panic::set_hook(Box::new(move |panic| {
-        let file = panic.location().map_or("", panic::Location::file);
-        // A generator's own panic says that a task awaited what is no trap; the kernel says it in
-        // plain words.
-        if file.contains("genawaiter") {
-            return;
-        }
-        if log.is_json() {
-            log.error(&panic.to_string());
-        } else {
-            hook(panic);
-        }
-    }));
     let summary = Rc::new(RefCell::new(Summary::default()));
     let watch = match Watch::new(&options.live) {
         Ok(watch) => watch,
@@ -65,19 +53,21 @@ pub(super) fn boot(
             return Ok(ExitCode::from(FAILURE));
         }
     };
-    let mut kernel = match kernel(options, &summary, watch.as_ref()) {
-        Ok(kernel) => kernel,
+    let (mut kernel, recorded) = match kernel(options, command, &summary, watch.as_ref()) {
+        Ok(booted) => booted,
         Err(error) => {
-            log.error(&format!("cannot boot: {error}"));
+            log.error(&error);
             return Ok(ExitCode::from(FAILURE));
         }
     };
+    hear_panics(log, recorded.clone());
     let interrupted = Arc::new(AtomicI32::new(0));
     let listening = listen(
         log,
         kernel.remote(),
         Arc::clone(&interrupted),
         watch.as_ref(),
+        recorded.clone(),
     );
     if let Err(error) = listening {
         log.error(&format!("cannot listen for interrupts: {error}"));
@@ -105,14 +95,41 @@ pub(super) fn boot(
     if options.summary {
         summary.borrow_mut().show(log, now);
     }
+    // Before the kernel is dropped: how the last tasks are ended then is not what happened.
+    if let Some(recorded) = recorded {
+        code = recorded.end(log, code);
+    }
     Ok(ExitCode::from(code))
 }
 
+/// Lets panics be told of as the options want it.
+fn hear_panics(log: Log, recorded: Option<Recorded>) {
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        if let Some(recorded) = &recorded {
+            recorded.survive_panic();
+        }
+        let file = panic.location().map_or("", panic::Location::file);
+        // A generator's own panic says that a task awaited what is no trap; the kernel says it in
+        // plain words.
+        if file.contains("genawaiter") {
+            return;
+        }
+        if log.is_json() {
+            log.error(&panic.to_string());
+        } else {
+            hook(panic);
+        }
+    }));
+}
+
+/// A kernel as the options want it, or why there is none.
 fn kernel(
     options: &Boot,
+    command: &[String],
     summary: &Rc<RefCell<Summary>>,
     watch: Option<&Watch>,
-) -> Result<Kernel, Error> {
+) -> Result<(Kernel, Option<Recorded>), String> {
     let seed = options.seed.unwrap_or_else(random_seed);
     let mut builder = Kernel::builder().seed(seed).quantum(options.quantum.get());
     if options.simulated {
@@ -136,7 +153,11 @@ fn kernel(
     if options.summary {
         builder = builder.tracer(Summary::tracer(summary));
     }
-    builder.build()
+    let (builder, recorded) = Recorded::begin(options, command, seed, builder)?;
+    match builder.build() {
+        Ok(kernel) => Ok((kernel, recorded)),
+        Err(error) => Err(format!("cannot boot: {error}")),
+    }
 }
 
 /// A seed of its own for each run, short enough to be typed again.
@@ -156,6 +177,7 @@ fn listen(
     kernel: Remote,
     interrupted: Arc<AtomicI32>,
     watch: Option<&Watch>,
+    recorded: Option<Recorded>,
 ) -> io::Result<()> {
     let mut signals = Signals::new([SIGINT])?;
     if watch.is_some() {
@@ -169,10 +191,14 @@ fn listen(
         .spawn(move || {
             for signal in signals.forever() {
                 if interrupted.swap(signal, Ordering::AcqRel) != 0 {
+                    let code = ended_by(signal);
+                    if let Some(recorded) = &recorded {
+                        recorded.end(log, code);
+                    }
                     if let Some(last_words) = &last_words {
                         last_words();
                     }
-                    process::exit(ended_by(signal).into());
+                    process::exit(code.into());
                 }
                 log.note("interrupted: shutting down (again to end at once)");
                 kernel.shutdown();

@@ -40,6 +40,7 @@
 //! | `live/` | looking at a kernel while it runs |
 //! | `log.rs` | what goes to standard error, as text or JSON; the layer under `--trace` |
 //! | `new.rs`, `template/` | `new`: the crate that it makes |
+//! | `record.rs` | `--record` |
 //! | `summary.rs` | the tables of `--summary` |
 //! | `words.rs` | the splitting of `--with` |
 
@@ -48,10 +49,12 @@ mod boot;
 mod live;
 mod log;
 mod new;
+mod record;
 mod summary;
 mod words;
 
 use std::{
+    borrow::Cow,
     env,
     error::Error,
     ffi::OsString,
@@ -144,7 +147,7 @@ fn run(programs: &[Entry], args: &[OsString]) -> Result<ExitCode, clap::Error> {
     match &cli.order {
         Order::Boot(options) => {
             let images = args::images(programs, options, &matches)?;
-            boot::boot(&cli.tone, options, images)
+            boot::boot(&cli.tone, options, images, &words(&name, args))
         }
         Order::Live(order) => Ok(live::run(order, &cli.tone)),
         Order::New(order) => Ok(new::new(order, cli.tone.quiet)),
@@ -160,6 +163,16 @@ fn run(programs: &[Entry], args: &[OsString]) -> Result<ExitCode, clap::Error> {
             Ok(print(&page))
         }
     }
+}
+
+/// The command line as text, under the binary's name.
+fn words(name: &str, args: &[OsString]) -> Vec<String> {
+    let words = args.iter().skip(1).map(|word| word.to_string_lossy());
+    [name.into()]
+        .into_iter()
+        .chain(words)
+        .map(Cow::into_owned)
+        .collect()
 }
 
 /// A line per program: its name, and the first line of its help.

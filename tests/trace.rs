@@ -1,0 +1,105 @@
+//! Recordings and the commands that read them, as their users meet them: the built binary, run as
+//! a process.
+
+#[path = "trace/record.rs"]
+mod record;
+
+use std::{
+    fs,
+    io::{self, BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdout, Command, Stdio},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use trapline::record::{Error, OwnedEvent, Recording};
+
+/// A file of a test's own, that goes with it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(test: &str) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}.trap"));
+        let _ = fs::remove_file(&path);
+        Self(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("it is text")
+    }
+
+    /// Its events, and what ended them too early.
+    fn read(&self) -> (Vec<OwnedEvent>, Option<Error>) {
+        let mut events = Vec::new();
+        let recording = match Recording::open(&self.0) {
+            Ok(recording) => recording,
+            Err(error) => return (events, Some(error)),
+        };
+        for event in recording {
+            match event {
+                Ok(event) => events.push(event),
+                Err(error) => return (events, Some(error)),
+            }
+        }
+        (events, None)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// A command that the environment of the tests does not change.
+fn trapline(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trapline"));
+    command.args(args).stdin(Stdio::null());
+    for variable in ["RUST_LOG", "NO_COLOR", "CLICOLOR_FORCE", "CLICOLOR"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+/// Runs it to its end: the exit code, standard output and standard error.
+fn run(args: &[&str]) -> (i32, String, String) {
+    let output = trapline(args).output().expect("it runs");
+    let text = |bytes| String::from_utf8(bytes).expect("it is text");
+    (
+        output.status.code().expect("no signal ended it"),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+/// A process that still runs, and what it prints.
+struct Running {
+    child: Child,
+    out: BufReader<ChildStdout>,
+}
+
+impl Running {
+    fn start(args: &[&str]) -> Self {
+        let mut command = trapline(args);
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("it runs");
+        let out = BufReader::new(child.stdout.take().expect("it is piped"));
+        Self { child, out }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.out.read_line(&mut line).expect("it is text");
+        line
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("it can be reached");
+    }
+
+    /// Its exit code, once it has ended.
+    fn end(mut self) -> Option<i32> {
+        io::copy(&mut self.out, &mut io::sink()).expect("it can be read");
+        self.child.wait().expect("it ends").code()
+    }
+}
