@@ -226,7 +226,7 @@ pub(crate) fn opened(reply: Reply, frame: &Rc<Frame>) -> io::Result<(Handle, Opt
                 id,
                 frame: Rc::clone(frame),
             };
-            Ok((Handle(Rc::new(lease)), frame.take()))
+            Ok((Handle(Rc::new(lease)), frame.take_answer()))
         }
         other => Err(io_error(other, frame)),
     }

@@ -2,8 +2,8 @@
 //!
 //! One [`Frame`] per kernel, shared by it and by every task's [`Os`](crate::Os). Its contents are
 //! valid for the length of one trap: a stub fills it just before it yields and the kernel empties
-//! it before any other task runs; the kernel fills it just before it resumes and the stub empties
-//! it before the task goes on. Only the mail outlives a trap: what a task leaves for the kernel
+//! it before any other task runs; the kernel fills it just before it resumes, the stub empties it
+//! before the task goes on, and what nobody took is gone when the task stops. Only the mail outlives a trap: what a task leaves for the kernel
 //! without asking for anything.
 
 use std::{
@@ -75,8 +75,10 @@ pub(crate) enum Mail {
 }
 
 pub(crate) struct Frame {
-    /// The one big argument or answer of the trap under way.
+    /// The one big argument of the trap under way.
     payload: Cell<Option<Payload>>,
+    /// Its one big answer.
+    answer: Cell<Option<Payload>>,
     /// The bytes of a `send` on their way in, or of a `recv` on their way out. It only grows.
     bytes: RefCell<Vec<u8>>,
     /// How many bytes a `send` offers or a `recv` has room for.
@@ -107,6 +109,7 @@ impl Frame {
     pub(crate) fn new(remote: Remote) -> Self {
         Self {
             payload: Cell::default(),
+            answer: Cell::default(),
             bytes: RefCell::default(),
             len: Cell::default(),
             message: Cell::default(),
@@ -132,6 +135,14 @@ impl Frame {
 
     pub(crate) fn take(&self) -> Option<Payload> {
         self.payload.take()
+    }
+
+    pub(crate) fn put_answer(&self, answer: Payload) {
+        self.answer.set(Some(answer));
+    }
+
+    pub(crate) fn take_answer(&self) -> Option<Payload> {
+        self.answer.take()
     }
 
     /// The first `len` bytes of the buffer.

@@ -366,7 +366,10 @@ impl Kernel {
         let task = &mut self.tasks[me];
         task.traps += 1;
         let program = task.program.as_mut().expect("a live task has a program");
-        match task::resume(program, reply) {
+        let stop = task::resume(program, reply);
+        // An answer that nobody took must not pass for the next one.
+        drop(self.frame.take_answer());
+        match stop {
             Ok(Some(call)) => self.settle(me, call),
             Ok(None) => self.finish(me, None),
             Err(panic) => self.finish(me, Some(panic)),

@@ -90,7 +90,7 @@ impl Os {
     /// ```
     pub fn trap(&mut self, call: SystemCall) -> impl Future<Output = Reply> {
         let prepare = move |frame: &Frame| {
-            // An answer that nobody took must not pass for this call's argument.
+            // What a call that was not made has left must not pass for this one's argument.
             frame.take();
             frame.message.take();
             frame.len.take();
@@ -218,7 +218,7 @@ impl Os {
     pub fn wait(&mut self, tid: Tid) -> impl Future<Output = Result<Exit, Errno>> {
         self.call(
             move |_| SystemCall::WaitTask(tid),
-            |reply, frame| match (reply, frame.take()) {
+            |reply, frame| match (reply, frame.take_answer()) {
                 (Reply::Exit, None) => Ok(Exit::Done),
                 (Reply::Exit, Some(Payload::Exit(exit))) => Ok(exit),
                 (Reply::Err(errno), _) => Err(errno),
@@ -322,7 +322,7 @@ impl Os {
     pub fn tasks(&mut self) -> impl Future<Output = Vec<TaskInfo>> {
         self.call(
             |_| SystemCall::Tasks,
-            |reply, frame| match (reply, frame.take()) {
+            |reply, frame| match (reply, frame.take_answer()) {
                 (Reply::Tasks, Some(Payload::Tasks(tasks))) => tasks,
                 (other, _) => mismatch(other),
             },
@@ -431,7 +431,7 @@ pub(crate) fn io_checked(reply: Reply, frame: &Rc<Frame>) -> io::Result<()> {
 
 /// The error behind a reply that is one.
 pub(crate) fn io_error(reply: Reply, frame: &Frame) -> io::Error {
-    match (reply, frame.take()) {
+    match (reply, frame.take_answer()) {
         (Reply::Err(errno), _) => errno.into(),
         (Reply::Io, Some(Payload::Io(error))) => error,
         (other, _) => mismatch(other),

@@ -272,7 +272,7 @@ impl Kernel {
                 unreachable!("what has to be done first is done by now")
             }
         };
-        self.frame.put(payload);
+        self.frame.put_answer(payload);
         reply
     }
 
