@@ -218,8 +218,16 @@ impl Answer {
     /// The answer as a reply, if nothing has to be done first and nothing goes with it.
     #[inline(always)]
     pub(crate) fn plain(&self) -> Option<Reply> {
+        if let Self::Reply(reply) = *self {
+            return Some(reply);
+        }
+        self.message()
+    }
+
+    /// Apart, so that the usual answer is one compare.
+    #[inline(never)]
+    fn message(&self) -> Option<Reply> {
         match *self {
-            Self::Reply(reply) => Some(reply),
             Self::Message(_, number) => Some(Reply::Message(number)),
             _ => None,
         }
