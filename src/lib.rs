@@ -114,4 +114,5 @@ pub use queue::{Closed, Queue, TryGetError, TryPutError};
 pub use sched::{Cause, Fifo, Policy, Runnable};
 pub use task::IntoExit;
 pub use timeout::Elapsed;
+pub use trace::Told;
 pub use world::{RealWorld, SimWorld, World};

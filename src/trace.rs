@@ -14,7 +14,7 @@
 //! `tracing` events stand between its traps. A task that failed or faulted is a WARN besides,
 //! whether or not anybody traces.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use tracing::{Level, Span, dispatcher, enabled, span::Id, trace, trace_span, warn};
 
@@ -22,6 +22,50 @@ use crate::{
     abi::{Exit, Nanos, Tid},
     event::{Answered, Call, Event, Fact, Log, Tracer},
 };
+
+/// An event in the words of a trace, the way `strace` shows it: what stands on its line after when
+/// it was, and whom it is about.
+#[derive(Clone, Copy)]
+pub struct Told<'a> {
+    /// What happened.
+    pub fact: &'a Fact<'a>,
+    /// The call of the task that has no reply yet: its [`Call`], or the text of one.
+    pub call: &'a dyn fmt::Display,
+    /// Whether that call has been shown already, because it blocked.
+    pub is_shown: bool,
+}
+
+impl fmt::Display for Told<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let call = self.call;
+        match self.fact {
+            Fact::Blocked { .. } => write!(f, "{call} ..."),
+            Fact::Replied { reply, detail } => {
+                let dots = if self.is_shown { "... " } else { "" };
+                write!(f, "{dots}{call} = {}", Answered(*reply, *detail))
+            }
+            Fact::Exited { exit } => write!(f, "exited: {exit}"),
+            Fact::Spawned {
+                parent: Tid::KERNEL,
+                ..
+            } => f.write_str("spawned by the host"),
+            Fact::Spawned { parent, .. } => write!(f, "spawned by {parent}"),
+            Fact::ClockJumped { from } => write!(f, "slept from {:.6}", Nanos::from(*from)),
+            Fact::Trapped { .. }
+            | Fact::Resumed
+            | Fact::Woken { .. }
+            | Fact::DeviceIo { .. }
+            | Fact::Console { .. }
+            | Fact::Reaped => self.fact.fmt(f),
+        }
+    }
+}
+
+impl fmt::Debug for Told<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Told({self})")
+    }
+}
 
 /// Tells `tracing` that a task came to a bad end.
 pub(crate) fn warn_of(tid: Tid, comm: &str, exit: &Exit) {
@@ -91,10 +135,14 @@ macro_rules! tell {
 impl Tracer for Bridge {
     fn event(&mut self, event: &Event<'_>) {
         self.leave();
-        if let Fact::ClockJumped { from } = event.fact {
+        if let Fact::ClockJumped { .. } = event.fact {
             let at = event.at.as_secs_f64();
-            trace!(target: "trapline::sched", parent: None, at, tid = 0, comm = "kernel",
-                "slept from {:.6}", Nanos::from(from));
+            let told = Told {
+                fact: &event.fact,
+                call: &"",
+                is_shown: false,
+            };
+            trace!(target: "trapline::sched", parent: None, at, tid = 0, comm = "kernel", "{told}");
             return;
         }
         if let Fact::Spawned { name, .. } = event.fact {
@@ -105,45 +153,49 @@ impl Tracer for Bridge {
             .tasks
             .entry(event.tid)
             .or_insert_with(|| Known::new(event.tid, "?"));
+        let told = Told {
+            fact: &event.fact,
+            call: &task.call,
+            is_shown: task.shown,
+        };
         match &event.fact {
-            Fact::Trapped { call, detail } => {
-                task.call = Call(*call, *detail).to_string();
-                task.shown = false;
-            }
+            Fact::Trapped { .. } => {}
             Fact::Blocked { on } => {
-                task.shown = true;
                 tell!("trapline::kernel", event, task, { call = task.call, blocked_on = %on, },
-                    "{} ...", task.call);
+                    "{told}");
             }
             Fact::Replied { reply, detail } => {
                 let reply = Answered(*reply, *detail);
-                let dots = if task.shown { "... " } else { "" };
                 tell!("trapline::kernel", event, task, { call = task.call, reply = %reply, },
-                    "{dots}{} = {reply}", task.call);
-                task.call.clear();
+                    "{told}");
             }
             Fact::Exited { exit } => {
                 if !task.call.is_empty() && !task.shown {
                     tell!("trapline::kernel", event, task, { call = task.call, }, "{} = ?", task.call);
                 }
-                tell!("trapline::kernel", event, task, { exit = %exit, }, "exited: {exit}");
+                tell!("trapline::kernel", event, task, { exit = %exit, }, "{told}");
             }
-            Fact::Spawned {
-                parent: Tid::KERNEL,
-                ..
-            } => {
-                tell!("trapline::kernel", event, task, {}, "spawned by the host");
+            Fact::Spawned { parent, .. } if *parent != Tid::KERNEL => {
+                let parent = u64::from(*parent);
+                tell!("trapline::kernel", event, task, { parent, }, "{told}");
             }
-            Fact::Spawned { parent, .. } => {
-                let parent_tid = u64::from(*parent);
-                tell!("trapline::kernel", event, task, { parent = parent_tid, }, "spawned by {parent}");
+            Fact::Spawned { .. } | Fact::Reaped => {
+                tell!("trapline::kernel", event, task, {}, "{told}");
             }
-            Fact::Reaped => tell!("trapline::kernel", event, task, {}, "reaped"),
             Fact::Resumed | Fact::Woken { .. } | Fact::ClockJumped { .. } => {
-                tell!("trapline::sched", event, task, {}, "{}", event.fact);
+                tell!("trapline::sched", event, task, {}, "{told}");
             }
-            Fact::DeviceIo { .. } => tell!("trapline::device", event, task, {}, "{}", event.fact),
-            Fact::Console { .. } => tell!("trapline::console", event, task, {}, "{}", event.fact),
+            Fact::DeviceIo { .. } => tell!("trapline::device", event, task, {}, "{told}"),
+            Fact::Console { .. } => tell!("trapline::console", event, task, {}, "{told}"),
+        }
+        match event.fact {
+            Fact::Trapped { call, detail } => {
+                task.call = Call(call, detail).to_string();
+                task.shown = false;
+            }
+            Fact::Blocked { .. } => task.shown = true,
+            Fact::Replied { .. } => task.call.clear(),
+            _ => {}
         }
         match event.fact {
             Fact::Resumed => self.enter(event.tid),

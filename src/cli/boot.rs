@@ -27,10 +27,12 @@ use super::{
     args::{Boot, Policy, Tone},
     live::Watch,
     log::{self, Log},
-    record::Recorded,
+    record::{self, Recorded},
     summary::Summary,
 };
-use crate::{DeviceId, Direction, Error, Kernel, Limit, Remote, Report, SimWorld, World};
+use crate::{
+    DeviceId, Direction, Error, Kernel, Limit, Remote, Report, SimWorld, World, record::Recorder,
+};
 
 const DEADLOCK: u8 = 3;
 const LIMIT: u8 = 4;
@@ -45,6 +47,20 @@ pub(super) fn boot(
     let log = Log::new(tone, options);
     log::install(log, options)
         .map_err(|error| clap::Error::raw(ErrorKind::InvalidValue, error + "\n"))?;
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        let file = panic.location().map_or("", panic::Location::file);
+        // A generator's own panic says that a task awaited what is no trap; the kernel says it in
+        // plain words.
+        if file.contains("genawaiter") {
+            return;
+        }
+        if log.is_json() {
+            log.error(&panic.to_string());
+        } else {
+            hook(panic);
+        }
+    }));
     let summary = Rc::new(RefCell::new(Summary::default()));
     let watch = match Watch::new(&options.live) {
         Ok(watch) => watch,
@@ -53,14 +69,21 @@ pub(super) fn boot(
             return Ok(ExitCode::from(FAILURE));
         }
     };
-    let (mut kernel, recorded) = match kernel(options, command, &summary, watch.as_ref()) {
-        Ok(booted) => booted,
+    let seed = options.seed.unwrap_or_else(random_seed);
+    let (recorder, recorded) = match record::begin(options, command, seed) {
+        Ok(recording) => recording.unzip(),
         Err(error) => {
             log.error(&error);
             return Ok(ExitCode::from(FAILURE));
         }
     };
-    hear_panics(log, recorded.clone());
+    let mut kernel = match kernel(options, seed, &summary, watch.as_ref(), recorder) {
+        Ok(kernel) => kernel,
+        Err(error) => {
+            log.error(&format!("cannot boot: {error}"));
+            return Ok(ExitCode::from(FAILURE));
+        }
+    };
     let interrupted = Arc::new(AtomicI32::new(0));
     let listening = listen(
         log,
@@ -102,35 +125,13 @@ pub(super) fn boot(
     Ok(ExitCode::from(code))
 }
 
-/// Lets panics be told of as the options want it.
-fn hear_panics(log: Log, recorded: Option<Recorded>) {
-    let hook = panic::take_hook();
-    panic::set_hook(Box::new(move |panic| {
-        if let Some(recorded) = &recorded {
-            recorded.survive_panic();
-        }
-        let file = panic.location().map_or("", panic::Location::file);
-        // A generator's own panic says that a task awaited what is no trap; the kernel says it in
-        // plain words.
-        if file.contains("genawaiter") {
-            return;
-        }
-        if log.is_json() {
-            log.error(&panic.to_string());
-        } else {
-            hook(panic);
-        }
-    }));
-}
-
-/// A kernel as the options want it, or why there is none.
 fn kernel(
     options: &Boot,
-    command: &[String],
+    seed: u64,
     summary: &Rc<RefCell<Summary>>,
     watch: Option<&Watch>,
-) -> Result<(Kernel, Option<Recorded>), String> {
-    let seed = options.seed.unwrap_or_else(random_seed);
+    recorder: Option<Recorder>,
+) -> Result<Kernel, Error> {
     let mut builder = Kernel::builder().seed(seed).quantum(options.quantum.get());
     if options.simulated {
         builder = builder.world(Simulated(SimWorld::new(seed)));
@@ -150,14 +151,13 @@ fn kernel(
     if let Some(watch) = watch {
         builder = builder.tracer(watch.tracer());
     }
+    if let Some(recorder) = recorder {
+        builder = builder.tracer(recorder);
+    }
     if options.summary {
         builder = builder.tracer(Summary::tracer(summary));
     }
-    let (builder, recorded) = Recorded::begin(options, command, seed, builder)?;
-    match builder.build() {
-        Ok(kernel) => Ok((kernel, recorded)),
-        Err(error) => Err(format!("cannot boot: {error}")),
-    }
+    builder.build()
 }
 
 /// A seed of its own for each run, short enough to be typed again.
@@ -191,14 +191,13 @@ fn listen(
         .spawn(move || {
             for signal in signals.forever() {
                 if interrupted.swap(signal, Ordering::AcqRel) != 0 {
-                    let code = ended_by(signal);
-                    if let Some(recorded) = &recorded {
-                        recorded.end(log, code);
-                    }
                     if let Some(last_words) = &last_words {
                         last_words();
                     }
-                    process::exit(code.into());
+                    if let Some(recorded) = &recorded {
+                        recorded.end(log, FAILURE);
+                    }
+                    process::exit(ended_by(signal).into());
                 }
                 log.note("interrupted: shutting down (again to end at once)");
                 kernel.shutdown();

@@ -25,7 +25,7 @@ use tracing_subscriber::{
 };
 
 use super::args::{Boot, Format, Tone};
-use crate::Nanos;
+use crate::{Fact, Nanos};
 
 /// What a bare `--trace` shows.
 const TRACE: &str = "trapline::kernel=trace,trapline::device=trace";
@@ -36,6 +36,21 @@ const KERNEL: [&str; 4] = [
     "trapline::sched",
     "trapline::console",
 ];
+
+/// The target of the bridge to `tracing` for events of this kind.
+pub(super) fn target(fact: &Fact<'_>) -> &'static str {
+    match fact {
+        Fact::Resumed | Fact::Woken { .. } | Fact::ClockJumped { .. } => "trapline::sched",
+        Fact::DeviceIo { .. } => "trapline::device",
+        Fact::Console { .. } => "trapline::console",
+        Fact::Spawned { .. }
+        | Fact::Trapped { .. }
+        | Fact::Blocked { .. }
+        | Fact::Replied { .. }
+        | Fact::Exited { .. }
+        | Fact::Reaped => "trapline::kernel",
+    }
+}
 
 /// Standard error, as the options want it.
 #[derive(Clone, Copy)]
@@ -232,7 +247,11 @@ impl Log {
     pub(super) fn line(self, target: &str, level: Level, line: &Map<String, Value>) -> String {
         let of_kernel = KERNEL.contains(&target);
         let mut text = match line.get("at").and_then(Value::as_f64) {
-            Some(at) => self.columns(at, line),
+            Some(at) => {
+                let at = Nanos::from(Duration::from_secs_f64(at));
+                let tid = line.get("tid").and_then(Value::as_u64).unwrap_or(0);
+                self.columns(&format!("{at:.6}"), tid, &field(line, "comm"))
+            }
             None => String::new(),
         };
         if level != Level::TRACE || !of_kernel {
@@ -261,7 +280,7 @@ impl Log {
     }
 
     /// When, and which task.
-    fn columns(self, at: f64, line: &Map<String, Value>) -> String {
+    pub(super) fn columns(self, at: &str, tid: u64, comm: &str) -> String {
         const COLORS: [AnsiColor; 5] = [
             AnsiColor::Cyan,
             AnsiColor::Magenta,
@@ -269,18 +288,15 @@ impl Log {
             AnsiColor::Blue,
             AnsiColor::Yellow,
         ];
-        let at = Nanos::from(Duration::from_secs_f64(at));
-        let tid = line.get("tid").and_then(Value::as_u64).unwrap_or(0);
-        let name = field(line, "comm");
         let dim = self.style(Style::new().dimmed());
         let color = COLORS[(tid % COLORS.len() as u64) as usize].on_default();
         let color = self.style(color);
-        format!("{dim}{at:.6}{dim:#} {color}{tid:>4} {name:<12}{color:#} ")
+        format!("{dim}{at}{dim:#} {color}{tid:>4} {comm:<12}{color:#} ")
     }
 }
 
 /// Puts the replies below one another, like `strace`.
-fn aligned(message: &str, reply: &str) -> String {
+pub(super) fn aligned(message: &str, reply: &str) -> String {
     let call = message.strip_suffix(reply);
     match call.and_then(|call| call.strip_suffix(" = ")) {
         Some(call) => format!("{call:<28} = {reply}"),

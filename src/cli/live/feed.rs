@@ -9,7 +9,7 @@ use super::{
     protocol::{Answer, Filter},
     recent::{self, Known, Recent, Trap},
 };
-use crate::{Answered, Event, Fact, Nanos, Tid, Tracer};
+use crate::{Answered, Event, Fact, Tid, Told, Tracer, cli::log};
 
 /// How many bytes wait for a reader at most.
 const ROOM: usize = 1 << 20;
@@ -114,63 +114,37 @@ fn line(
     describe: impl FnOnce(&mut Map<String, Value>) -> String,
 ) -> Map<String, Value> {
     let mut line = recent::line(event.at, event.tid, comm);
-    line.insert("target".into(), target(&event.fact).into());
+    line.insert("target".into(), log::target(&event.fact).into());
     let message = describe(&mut line);
     line.insert("message".into(), message.into());
     line
 }
 
-fn target(fact: &Fact<'_>) -> &'static str {
-    match fact {
-        Fact::Resumed | Fact::Woken { .. } | Fact::ClockJumped { .. } => "trapline::sched",
-        Fact::DeviceIo { .. } => "trapline::device",
-        Fact::Console { .. } => "trapline::console",
-        Fact::Spawned { .. }
-        | Fact::Trapped { .. }
-        | Fact::Blocked { .. }
-        | Fact::Replied { .. }
-        | Fact::Exited { .. }
-        | Fact::Reaped => "trapline::kernel",
-    }
-}
-
 /// The words of the bridge to `tracing`, and its fields.
 fn describe(fact: &Fact<'_>, trap: Option<&Trap>, line: &mut Map<String, Value>) -> String {
-    let call = || trap.map_or_else(|| "?".to_string(), |trap| trap.request().to_string());
+    let call = trap.map_or_else(|| "?".to_string(), |trap| trap.request().to_string());
+    let told = Told {
+        fact,
+        call: &call,
+        is_shown: trap.is_none_or(|trap| trap.blocked.is_some()),
+    };
+    let message = told.to_string();
     match fact {
         Fact::Blocked { on } => {
-            let call = call();
-            let message = format!("{call} ...");
-            line.insert("call".into(), call.into());
             line.insert("blocked_on".into(), on.to_string().into());
-            message
+            line.insert("call".into(), call.into());
         }
         Fact::Replied { reply, detail } => {
-            let (call, reply) = (call(), Answered(*reply, *detail).to_string());
-            let blocked = trap.is_none_or(|trap| trap.blocked.is_some());
-            let dots = if blocked { "... " } else { "" };
-            let message = format!("{dots}{call} = {reply}");
+            line.insert("reply".into(), Answered(*reply, *detail).to_string().into());
             line.insert("call".into(), call.into());
-            line.insert("reply".into(), reply.into());
-            message
         }
-        Fact::Spawned { parent, .. } => match *parent {
-            Tid::KERNEL => "spawned by the host".to_string(),
-            parent => {
-                line.insert("parent".into(), u64::from(parent).into());
-                format!("spawned by {parent}")
-            }
-        },
+        Fact::Spawned { parent, .. } if *parent != Tid::KERNEL => {
+            line.insert("parent".into(), u64::from(*parent).into());
+        }
         Fact::Exited { exit } => {
             line.insert("exit".into(), exit.to_string().into());
-            format!("exited: {exit}")
         }
-        Fact::ClockJumped { from } => format!("slept from {:.6}", Nanos::from(*from)),
-        Fact::Trapped { .. }
-        | Fact::Resumed
-        | Fact::Woken { .. }
-        | Fact::DeviceIo { .. }
-        | Fact::Console { .. }
-        | Fact::Reaped => fact.to_string(),
+        _ => {}
     }
+    message
 }

@@ -1,0 +1,3 @@
+//! `trace`: what a recording shows.
+
+mod spans;

@@ -1,0 +1,149 @@
+//! What each task did at every moment, told from a log of events: it ran, it was ready, or it was
+//! blocked on something. Whoever looks at a recording as a whole stands on this.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use crate::{Event, Fact, On, SystemCall, Tid, Wake};
+
+/// A moment of a run.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub(super) struct Moment {
+    /// Counted from boot.
+    pub(super) at: Duration,
+    /// How many turns had been given by then, and how often nobody had been ready while the clock
+    /// moved: a measure of what goes on while a virtual clock stands still.
+    pub(super) turn: u64,
+}
+
+/// What a task does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Doing {
+    /// It has its turn, up to its next trap.
+    Running,
+    /// It waits for its turn.
+    Ready,
+    /// It waits for something else.
+    Blocked(On),
+}
+
+/// What a task did without a break.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    pub(super) tid: Tid,
+    pub(super) doing: Doing,
+    pub(super) from: Moment,
+    pub(super) to: Moment,
+    pub(super) end: Ending,
+}
+
+/// How a span ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Ending {
+    /// Its turn came, or was over.
+    Next,
+    /// What it waited for came; through whom, if that was a task.
+    Woken { by: Wake, waker: Option<Tid> },
+    /// The task ended.
+    Exited,
+    /// It had not ended when the log did.
+    Open,
+}
+
+/// Makes spans of events, which it takes in order.
+#[derive(Default)]
+pub(super) struct Spans {
+    now: Moment,
+    /// What each live task is doing, and since when.
+    open: BTreeMap<Tid, (Doing, Moment)>,
+    /// Whose call is being seen to: who wakes others.
+    running: Option<Tid>,
+}
+
+impl Spans {
+    /// The moment of the last event.
+    pub(super) fn now(&self) -> Moment {
+        self.now
+    }
+
+    /// Takes the next event. Answers the span that it ends, if it ends one.
+    pub(super) fn event(&mut self, event: &Event<'_>) -> Option<Span> {
+        let tid = event.tid;
+        self.now.at = event.at;
+        match event.fact {
+            Fact::Spawned { .. } => self.begin(tid, Doing::Ready, Ending::Next),
+            Fact::Resumed => {
+                let ready = self.begin(tid, Doing::Running, Ending::Next);
+                self.running = Some(tid);
+                self.now.turn += 1;
+                ready
+            }
+            Fact::Trapped { call, .. } => {
+                // They wake nobody, and are answered at the next turn only.
+                if let SystemCall::Recv(_) | SystemCall::Accept(_) = call {
+                    self.running = None;
+                }
+                self.begin(tid, Doing::Ready, Ending::Next)
+            }
+            Fact::Replied { .. } => {
+                self.running = self.running.filter(|running| *running != tid);
+                None
+            }
+            Fact::Blocked { on } => {
+                self.running = self.running.filter(|running| *running != tid);
+                let ready = self.begin(tid, Doing::Blocked(on), Ending::Next);
+                // Between a trap and that it blocks there is nothing.
+                ready.filter(|span| span.from != span.to)
+            }
+            Fact::Woken { by } => {
+                let waker = match by {
+                    Wake::Exit(tid) => Some(tid),
+                    Wake::Queue(_) | Wake::Closed(_) => self.running,
+                    Wake::Timer | Wake::Device(..) | Wake::Timeout => None,
+                };
+                self.begin(tid, Doing::Ready, Ending::Woken { by, waker })
+            }
+            Fact::Exited { .. } => {
+                self.running = self.running.filter(|running| *running != tid);
+                self.end(tid, Ending::Exited)
+            }
+            Fact::ClockJumped { .. } => {
+                self.running = None;
+                self.now.turn += 1;
+                None
+            }
+            Fact::DeviceIo { .. } | Fact::Console { .. } | Fact::Reaped => None,
+        }
+    }
+
+    /// Some events are missing here: whoever was not blocked may have done anything since.
+    pub(super) fn gap(&mut self) {
+        self.open
+            .retain(|_, (doing, _)| matches!(doing, Doing::Blocked(_)));
+        self.running = None;
+    }
+
+    /// The spans of the tasks that were alive at the end of the log.
+    pub(super) fn finish(mut self) -> Vec<Span> {
+        let tids: Vec<Tid> = self.open.keys().copied().collect();
+        tids.into_iter()
+            .filter_map(|tid| self.end(tid, Ending::Open))
+            .collect()
+    }
+
+    fn begin(&mut self, tid: Tid, doing: Doing, end: Ending) -> Option<Span> {
+        let before = self.end(tid, end);
+        self.open.insert(tid, (doing, self.now));
+        before
+    }
+
+    fn end(&mut self, tid: Tid, end: Ending) -> Option<Span> {
+        let (doing, from) = self.open.remove(&tid)?;
+        Some(Span {
+            tid,
+            doing,
+            from,
+            to: self.now,
+            end,
+        })
+    }
+}
