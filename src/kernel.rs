@@ -639,7 +639,7 @@ impl Kernel {
             }
         }
         let waits = self.is_idle();
-        let deadline = self.timers.next();
+        let deadline = if waits { self.timers.next() } else { None };
         if waits && deadline.is_none() && self.devices.waiting() == 0 && expected == 0 {
             return Err(Error::Deadlock(Deadlock::of(self.tasks())));
         }
@@ -662,8 +662,8 @@ impl Kernel {
             self.log
                 .emit_at_once(Tid::KERNEL, || Fact::ClockJumped { from: before });
         }
-        while let Some((timer, task)) = self.timers.pop_due(now.into()) {
-            self.alarm(timer, task);
+        while let Some((timer, slot)) = self.timers.pop_due(now.into()) {
+            self.alarm(timer, slot);
         }
         for (device, direction) in std::mem::take(&mut self.reported) {
             if let Some(task) = self.devices.take(device, direction) {

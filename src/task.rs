@@ -295,7 +295,7 @@ impl Slot {
     /// A place that no task has.
     pub(crate) const LAST: Self = Self(NonZeroU32::MAX);
 
-    fn new(index: usize) -> Self {
+    pub(crate) fn new(index: usize) -> Self {
         let number = u32::try_from(index + 1).ok().and_then(NonZeroU32::new);
         Self(number.expect("a kernel has fewer tasks than there are slots"))
     }
@@ -322,7 +322,7 @@ pub(crate) struct Task {
         reason = "a word in each of a million tasks, rather than three"
     )]
     pub(crate) waiters: Option<Box<Vec<Runnable>>>,
-    /// The timeouts around its call, the outermost first.
+    /// The timeouts around its call that have been started, the outermost first.
     #[expect(
         clippy::box_collection,
         reason = "a word in each of a million tasks, rather than three"
@@ -360,15 +360,13 @@ impl Task {
         }
     }
 
-    /// Takes one of its timeouts, and those within it.
-    pub(crate) fn take_timeouts(&mut self, number: u64) -> Vec<Timer> {
-        let timeouts = self.timeouts.as_deref_mut();
-        timeouts.map_or_else(Vec::new, |timeouts| {
-            let outer = timeouts
-                .iter()
-                .take_while(|(_, other)| *other != number)
-                .count();
-            timeouts.split_off(outer)
+    /// Takes one of its timeouts, and then those within it.
+    pub(crate) fn take_timeouts(&mut self, number: u64) -> impl Iterator<Item = Timer> {
+        let timeouts = self.timeouts.as_deref_mut().into_iter();
+        timeouts.flat_map(move |timeouts| {
+            let outer = timeouts.iter().take_while(|(_, other)| *other != number);
+            let outer = outer.count();
+            timeouts.drain(outer..)
         })
     }
 
@@ -392,12 +390,17 @@ impl Task {
     }
 }
 
-/// The task map. Tasks live in numbered slots, to which the queues lead directly; the map by tid
-/// serves spawn, kill, wait and exit.
+/// The task map. Tasks live in numbered slots, to which the queues lead directly; the list by tid
+/// serves kill, wait and `ps`.
 #[derive(Default)]
 pub(crate) struct Tasks {
     slots: Slab<Task>,
-    by_tid: ByTid,
+    /// Tids only rise, so that a list which is appended to stays in order. Who is gone is still on
+    /// it, for to look for him would cost more than the rest of his end; when half of them are
+    /// gone, they are swept out.
+    by_tid: Vec<Runnable>,
+    /// How many of them are gone.
+    gone: usize,
     last: u64,
     /// How many have not ended.
     live: usize,
@@ -439,9 +442,10 @@ impl Tasks {
         if let Some(parent) = parent {
             self[parent].links.first_child = Some(slot);
         }
-        self.by_tid.push(tid, slot);
+        let task = Runnable { tid, slot };
+        self.by_tid.push(task);
         self.live += 1;
-        Runnable { tid, slot }
+        task
     }
 
     /// The number of live tasks.
@@ -462,22 +466,27 @@ impl Tasks {
             .filter(|found| found.tid == task.tid)
     }
 
-    /// The task of that number, zombie or alive.
+    /// The task of that number, zombie or alive. Whoever was born last is asked about most.
     pub(crate) fn find(&self, tid: Tid) -> Option<Runnable> {
-        self.by_tid.get(tid).map(|slot| Runnable { tid, slot })
+        let last = self.by_tid.last().filter(|last| last.tid == tid);
+        let found = last.or_else(|| {
+            let at = self.by_tid.binary_search_by_key(&tid, |task| task.tid);
+            self.by_tid.get(at.ok()?)
+        });
+        found.copied().filter(|task| is_there(&self.slots, *task))
     }
 
     /// The live tasks, the youngest first.
     pub(crate) fn youngest_first(&self) -> Vec<Runnable> {
-        let all = self.by_tid.iter().map(|(tid, slot)| Runnable { tid, slot });
-        all.rev().filter(|task| self[*task].is_live()).collect()
+        let all = self.by_tid.iter().rev().copied();
+        all.filter(|task| is_there(&self.slots, *task) && self[*task].is_live())
+            .collect()
     }
 
     /// Every task, by tid.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Task> {
-        self.by_tid
-            .iter()
-            .map(|(_, slot)| &self.slots[slot.index()])
+        let there = |task: &&Runnable| is_there(&self.slots, **task);
+        self.by_tid.iter().filter(there).map(|task| &self[*task])
     }
 
     /// A line per task, by tid.
@@ -491,17 +500,21 @@ impl Tasks {
     /// Forgets a task that has ended and answers it.
     pub(crate) fn remove(&mut self, task: Runnable) -> Task {
         self.unlink(task);
-        self.by_tid.remove(task.tid);
-        self.slots.remove(task.slot.index())
+        let removed = self.slots.remove(task.slot.index());
+        if self.by_tid.pop_if(|last| *last == task).is_none() {
+            self.gone += 1;
+        }
+        if self.gone > 16 + self.by_tid.len() / 2 {
+            self.by_tid.retain(|task| is_there(&self.slots, *task));
+            self.gone = 0;
+        }
+        removed
     }
 
     /// Takes the youngest child out of its family: an orphan from now on.
     pub(crate) fn release_child(&mut self, parent: Runnable) -> Option<Runnable> {
         let slot = self[parent].links.first_child?;
-        let child = Runnable {
-            tid: self.at(slot).tid,
-            slot,
-        };
+        let child = self.in_slot(slot);
         self.unlink(child);
         Some(child)
     }
@@ -521,56 +534,22 @@ impl Tasks {
         }
     }
 
+    /// The task in a slot that has one, by its name on the queues.
+    pub(crate) fn in_slot(&self, slot: Slot) -> Runnable {
+        let tid = self.slots[slot.index()].tid;
+        Runnable { tid, slot }
+    }
+
     fn at(&mut self, slot: Slot) -> &mut Task {
         &mut self.slots[slot.index()]
     }
 }
 
-/// Slots by tid. Tids only rise, so that a list which is appended to stays in order; who is gone
-/// leaves a gap, and when half of it is gaps they are closed.
-#[derive(Default)]
-struct ByTid {
-    entries: Vec<(Tid, Option<Slot>)>,
-    gaps: usize,
-}
-
-impl ByTid {
-    fn push(&mut self, tid: Tid, slot: Slot) {
-        self.entries.push((tid, Some(slot)));
-    }
-
-    fn get(&self, tid: Tid) -> Option<Slot> {
-        self.entries[self.place(tid)?].1
-    }
-
-    /// Whoever was born last is asked about most.
-    fn place(&self, tid: Tid) -> Option<usize> {
-        match self.entries.last() {
-            Some((last, _)) if *last == tid => Some(self.entries.len() - 1),
-            _ => self
-                .entries
-                .binary_search_by_key(&tid, |entry| entry.0)
-                .ok(),
-        }
-    }
-
-    fn remove(&mut self, tid: Tid) {
-        match self.place(tid) {
-            Some(at) if at + 1 == self.entries.len() => drop(self.entries.pop()),
-            Some(at) => self.gaps += usize::from(self.entries[at].1.take().is_some()),
-            None => {}
-        }
-        if self.gaps > 16 + self.entries.len() / 2 {
-            self.entries.retain(|entry| entry.1.is_some());
-            self.gaps = 0;
-        }
-    }
-
-    fn iter(&self) -> impl DoubleEndedIterator<Item = (Tid, Slot)> {
-        self.entries
-            .iter()
-            .filter_map(|(tid, slot)| slot.map(|slot| (*tid, slot)))
-    }
+/// Whether a task is in its slot, zombie or alive.
+fn is_there(slots: &Slab<Task>, task: Runnable) -> bool {
+    slots
+        .get(task.slot.index())
+        .is_some_and(|found| found.tid == task.tid)
 }
 
 impl Index<Runnable> for Tasks {
