@@ -30,7 +30,7 @@ use crate::{
     os::Os,
     sched::{Cause, Ready, Runnable},
     task::{self, Answer, IntoExit, Legacy, Panic, Place, State, Task, Tasks, Then, contain},
-    time::Timers,
+    time::Clocks,
     trace,
     world::World,
 };
@@ -49,7 +49,7 @@ const GLANCE_AFTER: Nanos = Nanos::from_millis(1);
 pub struct Kernel {
     tasks: Tasks,
     ready: Ready,
-    timers: Timers,
+    timers: Clocks,
     devices: Devices,
     queues: Queues,
     world: Box<dyn World>,
@@ -561,7 +561,7 @@ impl Kernel {
         self.tasks.ended(me);
         self.leave(me, state);
         for timer in timeouts.into_iter().flat_map(|timeouts| *timeouts) {
-            self.timers.disarm(timer);
+            self.timers.of(me).disarm(timer);
         }
         self.drop_program(program);
         if self.frame.has_mail() {
@@ -615,7 +615,7 @@ impl Kernel {
     fn vacate(&mut self, me: Runnable, place: Place) {
         match place {
             Place::Exit(target) => self.tasks[target].forget_waiter(me),
-            Place::Timer(timer) => self.timers.disarm(timer),
+            Place::Timer(timer) => self.timers.of(me).disarm(timer),
             Place::Device(device, direction) => drop(self.devices.take(device, direction)),
             Place::Queue(queue, end) => self.leave_queue(me, queue, end),
         }
@@ -697,8 +697,8 @@ impl Kernel {
             }
         }
         let waits = self.is_idle();
-        let deadline = self.timers.next();
-        if waits && !self.timers.count() && self.devices.waiting() == 0 && expected == 0 {
+        let deadline = if waits { self.timers.next() } else { None };
+        if waits && self.timers.tasks.len() == 0 && self.devices.waiting() == 0 && expected == 0 {
             return Err(Error::Deadlock(Deadlock::of(self.tasks())));
         }
         let before = self.world.now();
@@ -723,8 +723,8 @@ impl Kernel {
             self.log
                 .emit_at_once(Tid::KERNEL, || Fact::ClockJumped { from: before });
         }
-        while let Some((timer, task)) = self.timers.pop_due(now.into()) {
-            self.alarm(timer, task);
+        while let Some((timer, slot)) = self.timers.pop_due(now.into()) {
+            self.alarm(timer, slot);
         }
         for (device, direction) in std::mem::take(&mut self.reported) {
             if let Some(task) = self.devices.take(device, direction) {
@@ -757,7 +757,7 @@ impl fmt::Debug for Kernel {
         f.debug_struct("Kernel")
             .field("live_tasks", &self.tasks.live())
             .field("ready", &self.ready)
-            .field("timers", &self.timers.len())
+            .field("timers", &self.timers.tasks.len())
             .finish_non_exhaustive()
     }
 }
