@@ -111,6 +111,8 @@ struct Locked<T> {
     broken: Cell<bool>,
     /// `None` while a guard has it.
     value: Cell<Option<Box<T>>>,
+    /// How it is dropped.
+    drop: fn(&Frame, Box<T>),
 }
 
 /// The lock of a [`Mutex`], and the way to its value; released when it is dropped.
@@ -136,6 +138,7 @@ impl<T: 'static> Mutex<T> {
                 frame: Rc::clone(os.frame()),
                 broken,
                 value,
+                drop: Frame::drop_flat,
             }),
         }
     }
@@ -163,6 +166,14 @@ impl<T: 'static> Mutex<T> {
     /// Declares a broken lock whole again, its value having been seen to.
     pub fn mend(&self) {
         self.inner.broken.set(false);
+    }
+}
+
+impl<T> Drop for Locked<T> {
+    fn drop(&mut self) {
+        if let Some(value) = self.value.take() {
+            (self.drop)(&self.frame, value);
+        }
     }
 }
 
