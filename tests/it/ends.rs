@@ -295,7 +295,7 @@ fn s48_a_host_that_spawns_between_steps_is_served() {
 #[test]
 fn s48_a_console_that_is_gone_is_an_error_of_the_run_and_no_end() {
     let mut kernel = Kernel::builder()
-        .world(NoConsole(SimWorld::new(1)))
+        .world(SimWorld::new(1).print_to(NoConsole))
         .build()
         .unwrap();
     kernel
