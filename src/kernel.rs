@@ -10,6 +10,7 @@ mod builder;
 mod deadlock;
 mod devices;
 mod handle;
+mod mail;
 mod queues;
 mod report;
 
@@ -25,7 +26,7 @@ use queues::Queues;
 use crate::{
     abi::{DeviceId, Direction, Errno, Exit, Nanos, Reply, SystemCall, TaskInfo, Tid},
     event::{Detail, Fact, Log, Wake},
-    frame::{Frame, Mail, Payload},
+    frame::{Frame, Payload},
     interrupt::Remote,
     os::Os,
     sched::{Cause, Ready, Runnable},
@@ -491,38 +492,6 @@ impl Kernel {
         }
     }
 
-    /// Sees to what a task has left for the kernel without a trap. Answers whether the task is
-    /// still alive: it may have killed itself that way.
-    #[cold]
-    #[inline(never)]
-    fn take_mail(&mut self, me: Runnable) -> bool {
-        let (text, post) = self.frame.take_mail();
-        if !text.is_empty() {
-            self.log
-                .emit(&mut *self.world, me.tid, || Fact::Console { text: &text });
-            if let Err(error) = self.world.print(&text) {
-                self.trouble.get_or_insert(error);
-                self.next_look = 0;
-            }
-        }
-        for mail in post {
-            match mail {
-                Mail::CloseDevice(device) => drop(self.close(device)),
-                Mail::FreeQueue(queue) => self.free_queue(queue),
-                Mail::Put(queue, message) => self.put_posted(queue, message),
-                Mail::Kill(tid) => self.kill_and_reap(tid),
-                Mail::Disarm(number) => self.disarm(me, number),
-                Mail::Observe(number, tracer) => {
-                    self.log.attach(number, tracer);
-                    // The turns that are under way are given without a word.
-                    self.next_look = 0;
-                }
-                Mail::Unobserve(number) => contain(|| self.log.detach(number)),
-            }
-        }
-        self.is_live(me)
-    }
-
     fn is_live(&mut self, task: Runnable) -> bool {
         self.tasks.get_mut(task).is_some_and(|task| task.is_live())
     }
@@ -551,9 +520,18 @@ impl Kernel {
         Ok(task.tid)
     }
 
-    /// Ends a live task, whatever it is doing: it leaves every queue, its program is dropped, its
-    /// waiters wake, its children become orphans. What remains of it is its legacy.
+    /// Ends a live task, whatever it is doing. What remains of it is its legacy.
     fn end(&mut self, me: Runnable, exit: Exit) {
+        self.strip(me);
+        if self.frame.has_mail() {
+            self.take_mail(me);
+        }
+        // Not before: the mail may have killed a task that waited for this one, or its parent.
+        self.bury(me, exit);
+    }
+
+    /// The first half of a task's end: it leaves every queue, and its program is dropped.
+    fn strip(&mut self, me: Runnable) {
         let task = &mut self.tasks[me];
         let state = std::mem::replace(&mut task.state, State::Running);
         let program = task.program.take();
@@ -564,10 +542,10 @@ impl Kernel {
             self.timers.of(me).disarm(timer);
         }
         self.drop_program(program);
-        if self.frame.has_mail() {
-            self.take_mail(me);
-        }
-        // Not before: the mail may have killed a task that waited for this one, or its parent.
+    }
+
+    /// The second half: its waiters wake, and its children become orphans.
+    fn bury(&mut self, me: Runnable, exit: Exit) {
         let task = &mut self.tasks[me];
         task.state = State::Zombie(exit.clone());
         let waiters = task.waiters.take();

@@ -3,17 +3,14 @@
 use std::{
     cell::RefCell,
     hash::{BuildHasher, RandomState},
-    io::{self, Write},
-    panic,
+    io, panic,
     process::{self, ExitCode},
     rc::Rc,
     sync::{
         Arc,
         atomic::{AtomicI32, Ordering},
     },
-    task::Waker,
     thread,
-    time::Duration,
 };
 
 use clap::error::ErrorKind;
@@ -30,9 +27,7 @@ use super::{
     record::{self, Recorded},
     summary::Summary,
 };
-use crate::{
-    DeviceId, Direction, Error, Kernel, Limit, Remote, Report, SimWorld, World, record::Recorder,
-};
+use crate::{Error, Kernel, Limit, Remote, Report, SimWorld, record::Recorder};
 
 const DEADLOCK: u8 = 3;
 const LIMIT: u8 = 4;
@@ -134,7 +129,7 @@ fn kernel(
 ) -> Result<Kernel, Error> {
     let mut builder = Kernel::builder().seed(seed).quantum(options.quantum.get());
     if options.simulated {
-        builder = builder.world(Simulated(SimWorld::new(seed)));
+        builder = builder.world(SimWorld::new(seed).print_to(io::stdout()));
     }
     match options.policy {
         Policy::Fifo => {}
@@ -230,45 +225,5 @@ fn explain(log: Log, result: &Result<Report, Error>) -> u8 {
             log.error(&error.to_string());
             FAILURE
         }
-    }
-}
-
-/// The simulated world, whose console is standard output.
-struct Simulated(SimWorld);
-
-impl World for Simulated {
-    fn now(&mut self) -> Duration {
-        self.0.now()
-    }
-
-    fn random(&mut self) -> u64 {
-        self.0.random()
-    }
-
-    fn reseed(&mut self, seed: u64) {
-        self.0.reseed(seed);
-    }
-
-    fn seed(&self) -> u64 {
-        self.0.seed()
-    }
-
-    fn print(&mut self, text: &str) -> io::Result<()> {
-        let mut out = io::stdout().lock();
-        out.write_all(text.as_bytes())?;
-        out.flush()
-    }
-
-    fn wait(
-        &mut self,
-        deadline: Option<Duration>,
-        ready: &mut Vec<(DeviceId, Direction)>,
-    ) -> io::Result<()> {
-        self.0.wait(deadline, ready)
-    }
-
-    // Without it, a thread that a task waits for would never be heard.
-    fn waker(&self) -> Waker {
-        self.0.waker()
     }
 }

@@ -100,24 +100,25 @@ impl Kernel {
     }
 
     /// Ends a task from outside. Answers whether it was alive.
-    pub(super) fn kill(&mut self, tid: Tid) -> bool {
-        let victim = self
-            .tasks
-            .find(tid)
-            .filter(|&victim| self.tasks[victim].is_live());
+    fn kill(&mut self, tid: Tid) -> bool {
+        let victim = self.find_live(tid);
         if let Some(victim) = victim {
             self.end(victim, Exit::Killed);
         }
         victim.is_some()
     }
 
-    /// Ends a task from outside, if it has not ended, and leaves no zombie.
-    pub(super) fn kill_and_reap(&mut self, tid: Tid) {
-        self.kill(tid);
-        if let Some(victim) = self.tasks.find(tid)
-            && let State::Zombie(_) = self.tasks[victim].state
+    pub(super) fn find_live(&self, tid: Tid) -> Option<Runnable> {
+        let task = self.tasks.find(tid)?;
+        self.tasks[task].is_live().then_some(task)
+    }
+
+    /// Forgets a task that has ended, if it has and there is anything left of it.
+    pub(super) fn reap_zombie(&mut self, tid: Tid) {
+        if let Some(task) = self.tasks.find(tid)
+            && let State::Zombie(_) = self.tasks[task].state
         {
-            self.reap(victim);
+            self.reap(task);
         }
     }
 
