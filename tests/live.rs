@@ -605,7 +605,7 @@ fn what_cannot_be_attached_to_is_said() {
             .unwrap()
             .0
             .write_all(b"220 hello\r\n")
-            .unwrap()
+            .unwrap();
     });
     let (code, _, err) = ask(&stranger, &["ps"]);
     assert_eq!(
