@@ -280,6 +280,35 @@ pub enum SystemCall {
 }
 
 impl SystemCall {
+    /// The device that it is about, if it names one.
+    #[must_use]
+    pub fn device(self) -> Option<DeviceId> {
+        match self {
+            Self::ReadWait(device)
+            | Self::WriteWait(device)
+            | Self::Connected(device)
+            | Self::Accept(device)
+            | Self::Recv(device)
+            | Self::Send(device)
+            | Self::ShutdownWrite(device)
+            | Self::Close(device) => Some(device),
+            _ => None,
+        }
+    }
+
+    /// The message queue that it is about, if it names one.
+    #[must_use]
+    pub fn queue(self) -> Option<QueueId> {
+        match self {
+            Self::Put(queue)
+            | Self::Get(queue)
+            | Self::TryPut(queue)
+            | Self::TryGet(queue)
+            | Self::CloseQueue(queue) => Some(queue),
+            _ => None,
+        }
+    }
+
     /// Whether an argument of it travels in the frame.
     pub(crate) fn has_payload(self) -> bool {
         matches!(

@@ -15,7 +15,7 @@ use clap::{
 };
 use clap_complete::Shell;
 
-use super::{Entry, Image, duration, live, new::New, words};
+use super::{Entry, Image, duration, live, new::New, trace, words};
 
 /// Boots programs on trapline, a tiny operating system inside one process
 #[derive(Parser)]
@@ -47,6 +47,9 @@ pub(super) enum Order {
     List,
     Boot(Boot),
     New(New),
+    /// Look at traces: of a recording, or of a running kernel
+    #[command(subcommand)]
+    Trace(trace::Order),
     #[command(flatten)]
     Live(live::Order),
     /// Print a completion script for a shell

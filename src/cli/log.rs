@@ -107,6 +107,13 @@ impl Log {
         }
     }
 
+    /// Says what is not as it should be, but no failure.
+    pub(super) fn warn(self, message: &str) {
+        if !self.quiet {
+            tell(&format!("warning: {message}\n"));
+        }
+    }
+
     /// Says what went wrong.
     pub(super) fn error(self, message: &str) {
         match self.format {

@@ -44,6 +44,7 @@
 //! | `new.rs`, `template/` | `new`: the crate that it makes |
 //! | `record.rs` | `--record` |
 //! | `summary.rs` | the tables of `--summary` |
+//! | `trace/` | `trace`: what recordings show |
 //! | `words.rs` | the splitting of `--with` |
 
 mod args;
@@ -55,6 +56,7 @@ mod log;
 mod new;
 mod record;
 mod summary;
+mod trace;
 mod words;
 
 use std::{
@@ -153,6 +155,7 @@ fn run(programs: &[Entry], args: &[OsString]) -> Result<ExitCode, clap::Error> {
             let images = args::images(programs, options, &matches)?;
             boot::boot(&cli.tone, options, images, &words(&name, args))
         }
+        Order::Trace(order) => Ok(trace::run(order, &cli.tone)),
         Order::Live(order) => Ok(live::run(order, &cli.tone)),
         Order::New(order) => Ok(new::new(order, cli.tone.quiet)),
         Order::List => Ok(print(list(programs).as_bytes())),

@@ -127,14 +127,6 @@ pub(super) enum Order {
         #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
         every: Duration,
     },
-    /// Look at traces
-    #[command(subcommand)]
-    Trace(TraceCommand),
-}
-
-#[derive(Subcommand)]
-pub(super) enum TraceCommand {
-    Live(TraceLive),
 }
 
 /// Which kernel.
@@ -173,10 +165,28 @@ pub(super) struct TraceLive {
 /// Does what one of the commands asks for.
 pub(super) fn run(order: &Order, tone: &Tone) -> ExitCode {
     let log = Log::of_output(tone);
-    let done = match order {
+    exit_code(match order {
         Order::Top { socket, every } => top(socket, *every, log),
         order => ask(order, log).map(|()| ExitCode::SUCCESS),
-    };
+    })
+}
+
+/// Shows a live trace.
+pub(super) fn trace(order: &TraceLive, tone: &Tone) -> ExitCode {
+    let request = Request::Trace(Filter {
+        tids: order.tids.clone(),
+        comms: order.comms.clone(),
+        calls: order.calls.clone(),
+        sched: order.sched,
+        console: order.console,
+    });
+    let connection = Connection::open(&order.attach.socket, order.attach.json);
+    let log = Log::of_output(tone);
+    let done = connection.and_then(|mut connection| connection.trace(&request, log));
+    exit_code(done.map(|()| ExitCode::SUCCESS))
+}
+
+fn exit_code(done: Result<ExitCode, Failure>) -> ExitCode {
     match done {
         Ok(code) => code,
         Err(Failure::Unread) => ExitCode::SUCCESS,
@@ -195,16 +205,6 @@ fn ask(order: &Order, log: Log) -> Result<(), Failure> {
         Order::Where { tid, attach } => open(attach)?.whereabouts(*tid, log),
         Order::Kill { tid, attach } => open(attach)?.kill(*tid),
         Order::Top { .. } => unreachable!("it asks more than once"),
-        Order::Trace(TraceCommand::Live(live)) => {
-            let request = Request::Trace(Filter {
-                tids: live.tids.clone(),
-                comms: live.comms.clone(),
-                calls: live.calls.clone(),
-                sched: live.sched,
-                console: live.console,
-            });
-            open(&live.attach)?.trace(&request, log)
-        }
     }
 }
 

@@ -1,3 +1,100 @@
 //! `trace`: what a recording shows.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `source.rs` | the recording that is read, and what is said of a damaged one |
+//! | `tasks.rs` | who the events are about, and at which call they are |
+//! | `spans.rs` | what each task did at every moment |
+//! | `show.rs`, `summary.rs` | `trace show`, ... |
 
+mod show;
+mod source;
 mod spans;
+mod summary;
+mod tasks;
+
+use std::{
+    io::{self, BufWriter, Write},
+    process::ExitCode,
+    time::Duration,
+};
+
+use clap::Subcommand;
+
+use super::{
+    FAILURE,
+    args::Tone,
+    duration,
+    live::{self, TraceLive},
+    log::{self, Log},
+};
+
+/// The commands that look at traces.
+#[derive(Subcommand)]
+pub(super) enum Order {
+    Show(show::Order),
+    Summary(summary::Order),
+    Live(TraceLive),
+}
+
+/// Why a command could not be done.
+enum Failure {
+    /// Something is wrong, and this says what.
+    Said(String),
+    /// Standard output cannot be written to.
+    Output(io::Error),
+}
+
+impl From<String> for Failure {
+    fn from(message: String) -> Self {
+        Self::Said(message)
+    }
+}
+
+/// Only the output is written to.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+/// Does what one of the commands asks for.
+pub(super) fn run(order: &Order, tone: &Tone) -> ExitCode {
+    let log = Log::of_output(tone);
+    let mut out = BufWriter::new(io::stdout().lock());
+    let done = match order {
+        Order::Show(order) => order.run(log, &mut out),
+        Order::Summary(order) => order.run(log, &mut out),
+        Order::Live(order) => return live::trace(order, tone),
+    };
+    let message = match done.and_then(|code| Ok(out.flush().map(|()| code)?)) {
+        Ok(code) => return code,
+        // Nobody reads it to its end.
+        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            return ExitCode::SUCCESS;
+        }
+        Err(Failure::Output(error)) => format!("cannot write to standard output: {error}"),
+        Err(Failure::Said(message)) => message,
+    };
+    log::tell(&format!("error: {message}\n"));
+    ExitCode::from(FAILURE)
+}
+
+/// Reads an instant since boot: as a trace shows it, `00:04.000`, or as a duration, `4s`.
+fn instant(text: &str) -> Result<Duration, String> {
+    let shown = || {
+        let (minutes, seconds) = text.split_once(':')?;
+        let (seconds, fraction) = seconds.split_once('.').unwrap_or((seconds, ""));
+        let digits = [minutes, seconds, fraction];
+        let plain = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+        if !digits.into_iter().all(plain) || fraction.len() > 9 {
+            return None;
+        }
+        let nanos: u64 = format!("{fraction:0<9}").parse().ok()?;
+        let minutes = minutes.parse::<u64>().ok()?.checked_mul(60)?;
+        let seconds = minutes.checked_add(seconds.parse().ok()?)?;
+        Duration::from_secs(seconds).checked_add(Duration::from_nanos(nanos))
+    };
+    let instant = shown().map_or_else(|| duration(text), Ok);
+    instant.map_err(|_| "it takes a time since boot, such as 00:04.000, 4s or 250ms".to_string())
+}

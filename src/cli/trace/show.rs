@@ -1,0 +1,211 @@
+//! `trace show`: a line per trap, as `boot --trace` shows them, of those that are asked for.
+
+use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
+
+use clap::{Args, ValueHint};
+
+use super::{Failure, instant, source::Source, tasks::Tasks};
+use crate::{
+    Answered, DeviceId, Event, Exit, Fact, Nanos, On, Reply, SystemCall, Tid, Wake,
+    cli::{
+        args::whole,
+        log::{Log, aligned, clean},
+    },
+};
+
+/// Show a recording, a line per trap
+#[derive(Args)]
+#[command(after_help = "\
+Times are counted from boot. Several filters show what all of them select.
+
+Examples:
+  boot --record run.trap echo               record a run
+  trace show run.trap | less                all of it
+  trace show --task echo --errors run.trap  what went wrong in tasks of that name
+  trace show --call recv --relative run.trap
+  trace show --from 00:04.000 --to 5s --sched run.trap")]
+pub(in crate::cli) struct Order {
+    /// The recording, as `boot --record` makes it; - for standard input
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+    /// Only this task, by its number or name; can be repeated
+    #[arg(long = "task", value_name = "TASK")]
+    tasks: Vec<String>,
+    /// Only this call, such as recv or new_task; can be repeated
+    #[arg(long = "call", value_name = "CALL")]
+    calls: Vec<String>,
+    /// Only what concerns this device, by its number
+    #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
+    device: Option<u64>,
+    /// Only what concerns this message queue, by its number
+    #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
+    queue: Option<u64>,
+    /// Only from this time on
+    #[arg(long, value_name = "TIME", value_parser = instant)]
+    from: Option<Duration>,
+    /// Only up to this time
+    #[arg(long, value_name = "TIME", value_parser = instant)]
+    to: Option<Duration>,
+    /// Only what went wrong: errors that were answered, tasks that failed or faulted
+    #[arg(long)]
+    errors: bool,
+    /// Also whose turn it is, who woke whom, and when the clock moved
+    #[arg(long)]
+    sched: bool,
+    /// Also what is printed
+    #[arg(long)]
+    console: bool,
+    /// Show the time since the line before
+    #[arg(long)]
+    relative: bool,
+}
+
+impl Order {
+    pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
+        let mut source = Source::open(&self.file)?;
+        let mut tasks = Tasks::default();
+        let mut lines = Lines {
+            log,
+            before: self.relative.then_some(Duration::ZERO),
+        };
+        let mut missing = 0;
+        while let Some(owned) = source.next() {
+            if source.missing() > missing {
+                missing = source.missing();
+                writeln!(out, "... {missing} events are missing here ...")?;
+            }
+            let event = owned.borrow();
+            tasks.meet(&event);
+            if self.to.is_some_and(|to| event.at > to) {
+                // Nothing that follows can be earlier.
+                break;
+            }
+            if self.selects(&event, &tasks) {
+                lines.write(out, &event, &tasks)?;
+            }
+            tasks.follow(owned);
+        }
+        source.end(log)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn selects(&self, event: &Event<'_>, tasks: &Tasks) -> bool {
+        let call = tasks.trap(event.tid).map(|trap| trap.call.0);
+        self.shows(&event.fact)
+            && self.from.is_none_or(|from| event.at >= from)
+            && (self.tasks.is_empty() || self.has_task(event.tid, tasks))
+            && (self.calls.is_empty() || call.is_some_and(|call| self.has_call(call)))
+            && (!self.errors || is_error(&event.fact))
+            && self
+                .device
+                .is_none_or(|n| is_about_device(&event.fact, call, n.into()))
+            && self
+                .queue
+                .is_none_or(|n| is_about_queue(&event.fact, call, n))
+    }
+
+    /// Whether facts of this kind are shown at all.
+    fn shows(&self, fact: &Fact<'_>) -> bool {
+        match fact {
+            Fact::Trapped { .. } => false,
+            Fact::Blocked { .. } | Fact::Replied { .. } => true,
+            _ if !self.calls.is_empty() => false,
+            Fact::Resumed | Fact::Woken { .. } | Fact::ClockJumped { .. } => self.sched,
+            Fact::Console { .. } => self.console,
+            Fact::Spawned { .. } | Fact::DeviceIo { .. } | Fact::Exited { .. } | Fact::Reaped => {
+                true
+            }
+        }
+    }
+
+    fn has_task(&self, tid: Tid, tasks: &Tasks) -> bool {
+        let comm = tasks.comm(tid);
+        let is = |task: &String| match task.parse::<u64>() {
+            Ok(number) => tid == number.into(),
+            Err(_) => comm == clean(task),
+        };
+        self.tasks.iter().any(is)
+    }
+
+    fn has_call(&self, call: SystemCall) -> bool {
+        self.calls.iter().any(|name| name == call.name())
+    }
+}
+
+/// Whether the fact is that something went wrong.
+fn is_error(fact: &Fact<'_>) -> bool {
+    match fact {
+        Fact::Replied { reply, .. } => matches!(reply, Reply::Err(_) | Reply::Io),
+        Fact::DeviceIo { result, .. } => result.is_err(),
+        Fact::Exited { exit } => matches!(exit, Exit::Failed(_) | Exit::Faulted(_)),
+        _ => false,
+    }
+}
+
+fn is_about_device(fact: &Fact<'_>, call: Option<SystemCall>, wanted: DeviceId) -> bool {
+    match *fact {
+        Fact::DeviceIo { device, .. } => device == wanted,
+        Fact::Blocked { on } => matches!(on, On::Device(device, _) if device == wanted),
+        Fact::Woken { by } => {
+            matches!(by, Wake::Device(device, _) | Wake::Closed(device) if device == wanted)
+        }
+        Fact::Replied { reply, .. } => {
+            reply == Reply::Device(wanted) || call.and_then(SystemCall::device) == Some(wanted)
+        }
+        _ => false,
+    }
+}
+
+fn is_about_queue(fact: &Fact<'_>, call: Option<SystemCall>, wanted: u64) -> bool {
+    match *fact {
+        Fact::Blocked { on } => matches!(on, On::Queue(queue, _) if queue.number() == wanted),
+        Fact::Woken { by } => matches!(by, Wake::Queue(queue) if queue.number() == wanted),
+        Fact::Replied { reply, .. } => {
+            matches!(reply, Reply::Queue(queue) if queue.number() == wanted)
+                || call
+                    .and_then(SystemCall::queue)
+                    .is_some_and(|queue| queue.number() == wanted)
+        }
+        _ => false,
+    }
+}
+
+/// Events as lines.
+struct Lines {
+    log: Log,
+    /// When the line before was, if times are relative.
+    before: Option<Duration>,
+}
+
+impl Lines {
+    fn write(
+        &mut self,
+        out: &mut impl Write,
+        event: &Event<'_>,
+        tasks: &Tasks,
+    ) -> Result<(), Failure> {
+        let at = match &mut self.before {
+            None => format!("{:.6}", Nanos::from(event.at)),
+            Some(before) => {
+                let span = event.at.saturating_sub(*before);
+                *before = event.at;
+                format!("+{:.6}", Nanos::from(span))
+            }
+        };
+        let columns = self
+            .log
+            .columns(&at, event.tid.into(), tasks.comm(event.tid));
+        if let (Fact::Exited { .. }, Some(trap)) = (&event.fact, tasks.trap(event.tid))
+            && !trap.has_blocked
+        {
+            writeln!(out, "{columns}{} = ?", clean(&trap.call.to_string()))?;
+        }
+        let message = clean(&tasks.tell(event));
+        let reply = match event.fact {
+            Fact::Replied { reply, detail } => clean(&Answered(reply, detail).to_string()),
+            _ => String::new(),
+        };
+        writeln!(out, "{columns}{}", aligned(&message, &reply))?;
+        Ok(())
+    }
+}

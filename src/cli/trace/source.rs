@@ -1,0 +1,95 @@
+//! The recording that is read.
+
+use std::{
+    io::{self, IsTerminal},
+    path::Path,
+};
+
+use super::Failure;
+use crate::{
+    cli::log::Log,
+    record::{Error, Header, OwnedEvent, Recording},
+};
+
+/// A recording, from a file or from standard input.
+pub(super) struct Source {
+    name: String,
+    recording: Recording,
+    /// What ended it, if not its end.
+    error: Option<Error>,
+}
+
+impl Source {
+    /// Begins to read; `-` is standard input.
+    pub(super) fn open(path: &Path) -> Result<Self, Failure> {
+        let name = match path.to_string_lossy() {
+            dash if dash == "-" => "standard input".to_string(),
+            path => path.into_owned(),
+        };
+        let recording = if path != Path::new("-") {
+            Recording::open(path)
+        } else if io::stdin().is_terminal() {
+            return Err(
+                "a recording is to come on standard input, which is a terminal: name a file"
+                    .to_string()
+                    .into(),
+            );
+        } else {
+            Recording::from_reader(io::stdin())
+        };
+        match recording {
+            Ok(recording) => Ok(Self {
+                name,
+                recording,
+                error: None,
+            }),
+            Err(error) => {
+                let hint = match &error {
+                    Error::Io(error) if error.kind() == io::ErrorKind::NotFound => {
+                        " (`boot --record FILE PROGRAM` makes one)"
+                    }
+                    _ => "",
+                };
+                Err(format!("cannot read {name}: {error}{hint}").into())
+            }
+        }
+    }
+
+    pub(super) fn header(&self) -> &Header {
+        self.recording.header()
+    }
+
+    /// How many events are missing of those before the last one that was answered.
+    pub(super) fn missing(&self) -> u64 {
+        self.recording.missing()
+    }
+
+    /// Says what was wrong with the recording, once all of it has been read that can be. That its
+    /// end is missing is no failure: it is how a process that was killed leaves it.
+    pub(super) fn end(self, log: Log) -> Result<(), Failure> {
+        let Self { name, error, .. } = self;
+        match error {
+            None => Ok(()),
+            Some(error @ Error::Truncated { .. }) => {
+                log.warn(&format!("{name}: {error}"));
+                Ok(())
+            }
+            Some(error) => Err(format!("{name}: {error}").into()),
+        }
+    }
+}
+
+/// The events, as far as they can be read.
+impl Iterator for Source {
+    type Item = OwnedEvent;
+
+    fn next(&mut self) -> Option<OwnedEvent> {
+        match self.recording.next()? {
+            Ok(event) => Some(event),
+            Err(error) => {
+                self.error = Some(error);
+                None
+            }
+        }
+    }
+}
