@@ -116,7 +116,7 @@ impl fmt::Display for QueueId {
 
 /// Nanoseconds: a span, or an instant since boot. Reaches 584 years; [`Nanos::FOREVER`] is beyond.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Nanos(u64);
+pub struct Nanos(pub(crate) u64);
 
 impl Nanos {
     /// Boot, or no time at all.

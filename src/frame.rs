@@ -7,7 +7,9 @@
 //! without asking for anything.
 
 use std::{
+    any::Any,
     cell::{Cell, RefCell, RefMut},
+    collections::VecDeque,
     fmt, io,
     net::SocketAddr,
     os::fd::AsFd,
@@ -90,6 +92,10 @@ pub(crate) struct Frame {
     pub(crate) elapsed: Cell<Option<u64>>,
     /// Whether a program is being dropped because its task was killed.
     pub(crate) killing: Cell<bool>,
+    /// Whether [`Frame::drop_flat`] is at work.
+    dropping: Cell<bool>,
+    /// What it is to drop besides.
+    rest: RefCell<VecDeque<Box<dyn Any>>>,
     /// How many tracers tasks have attached.
     pub(crate) observers: Cell<u64>,
     /// A line to the kernel for other threads.
@@ -116,6 +122,8 @@ impl Frame {
             message: Cell::default(),
             elapsed: Cell::default(),
             killing: Cell::default(),
+            dropping: Cell::default(),
+            rest: RefCell::default(),
             observers: Cell::default(),
             remote,
             unwound: Cell::default(),
@@ -194,11 +202,43 @@ impl Frame {
         (self.console.take(), self.post.take())
     }
 
+    /// Drops a value that may hold others like it, in a chain of any length: messages with the last
+    /// handle of a queue among them. Those within wait in a list, and not on the stack.
+    pub(crate) fn drop_flat<T: 'static>(&self, value: T) {
+        if self.dropping.get() {
+            self.rest.borrow_mut().push_back(Box::new(value));
+            return;
+        }
+        self.dropping.set(true);
+        let rest = Rest(self);
+        drop(value);
+        rest.drop_all();
+    }
+
     pub(crate) fn intern(&self, name: &str) -> Rc<str> {
         let mut last = self.name.borrow_mut();
         if **last != *name {
             *last = name.into();
         }
         Rc::clone(&last)
+    }
+}
+
+/// What [`Frame::drop_flat`] is to drop besides, even if a destructor panics.
+struct Rest<'a>(&'a Frame);
+
+impl Rest<'_> {
+    fn drop_all(&self) {
+        let next = || self.0.rest.borrow_mut().pop_front();
+        while let Some(value) = next() {
+            drop(value);
+        }
+    }
+}
+
+impl Drop for Rest<'_> {
+    fn drop(&mut self) {
+        self.drop_all();
+        self.0.dropping.set(false);
     }
 }

@@ -10,6 +10,7 @@ mod builder;
 mod deadlock;
 mod devices;
 mod handle;
+mod mail;
 mod queues;
 mod report;
 
@@ -25,12 +26,12 @@ use queues::Queues;
 use crate::{
     abi::{DeviceId, Direction, Errno, Exit, Nanos, Reply, SystemCall, TaskInfo, Tid},
     event::{Detail, Fact, Log, Wake},
-    frame::{Frame, Mail, Payload},
+    frame::{Frame, Payload},
     interrupt::Remote,
     os::Os,
     sched::{Cause, Ready, Runnable},
     task::{self, Answer, IntoExit, Legacy, Panic, Place, State, Task, Tasks, Then, contain},
-    time::Timers,
+    time::Clocks,
     trace,
     world::World,
 };
@@ -49,7 +50,7 @@ const GLANCE_AFTER: Nanos = Nanos::from_millis(1);
 pub struct Kernel {
     tasks: Tasks,
     ready: Ready,
-    timers: Timers,
+    timers: Clocks,
     devices: Devices,
     queues: Queues,
     world: Box<dyn World>,
@@ -491,38 +492,6 @@ impl Kernel {
         }
     }
 
-    /// Sees to what a task has left for the kernel without a trap. Answers whether the task is
-    /// still alive: it may have killed itself that way.
-    #[cold]
-    #[inline(never)]
-    fn take_mail(&mut self, me: Runnable) -> bool {
-        let (text, post) = self.frame.take_mail();
-        if !text.is_empty() {
-            self.log
-                .emit(&mut *self.world, me.tid, || Fact::Console { text: &text });
-            if let Err(error) = self.world.print(&text) {
-                self.trouble.get_or_insert(error);
-                self.next_look = 0;
-            }
-        }
-        for mail in post {
-            match mail {
-                Mail::CloseDevice(device) => drop(self.close(device)),
-                Mail::FreeQueue(queue) => self.free_queue(queue),
-                Mail::Put(queue, message) => self.put_posted(queue, message),
-                Mail::Kill(tid) => self.kill_and_reap(tid),
-                Mail::Disarm(number) => self.disarm(me, number),
-                Mail::Observe(number, tracer) => {
-                    self.log.attach(number, tracer);
-                    // The turns that are under way are given without a word.
-                    self.next_look = 0;
-                }
-                Mail::Unobserve(number) => contain(|| self.log.detach(number)),
-            }
-        }
-        self.is_live(me)
-    }
-
     fn is_live(&mut self, task: Runnable) -> bool {
         self.tasks.get_mut(task).is_some_and(|task| task.is_live())
     }
@@ -551,9 +520,18 @@ impl Kernel {
         Ok(task.tid)
     }
 
-    /// Ends a live task, whatever it is doing: it leaves every queue, its program is dropped, its
-    /// waiters wake, its children become orphans. What remains of it is its legacy.
+    /// Ends a live task, whatever it is doing. What remains of it is its legacy.
     fn end(&mut self, me: Runnable, exit: Exit) {
+        self.strip(me);
+        if self.frame.has_mail() {
+            self.take_mail(me);
+        }
+        // Not before: the mail may have killed a task that waited for this one, or its parent.
+        self.bury(me, exit);
+    }
+
+    /// The first half of a task's end: it leaves every queue, and its program is dropped.
+    fn strip(&mut self, me: Runnable) {
         let task = &mut self.tasks[me];
         let state = std::mem::replace(&mut task.state, State::Running);
         let program = task.program.take();
@@ -561,13 +539,13 @@ impl Kernel {
         self.tasks.ended(me);
         self.leave(me, state);
         for timer in timeouts.into_iter().flat_map(|timeouts| *timeouts) {
-            self.timers.disarm(timer);
+            self.timers.of(me).disarm(timer);
         }
         self.drop_program(program);
-        if self.frame.has_mail() {
-            self.take_mail(me);
-        }
-        // Not before: the mail may have killed a task that waited for this one, or its parent.
+    }
+
+    /// The second half: its waiters wake, and its children become orphans.
+    fn bury(&mut self, me: Runnable, exit: Exit) {
         let task = &mut self.tasks[me];
         task.state = State::Zombie(exit.clone());
         let waiters = task.waiters.take();
@@ -615,7 +593,7 @@ impl Kernel {
     fn vacate(&mut self, me: Runnable, place: Place) {
         match place {
             Place::Exit(target) => self.tasks[target].forget_waiter(me),
-            Place::Timer(timer) => self.timers.disarm(timer),
+            Place::Timer(timer) => self.timers.of(me).disarm(timer),
             Place::Device(device, direction) => drop(self.devices.take(device, direction)),
             Place::Queue(queue, end) => self.leave_queue(me, queue, end),
         }
@@ -697,8 +675,8 @@ impl Kernel {
             }
         }
         let waits = self.is_idle();
-        let deadline = self.timers.next();
-        if waits && !self.timers.count() && self.devices.waiting() == 0 && expected == 0 {
+        let deadline = if waits { self.timers.next() } else { None };
+        if waits && self.timers.tasks.len() == 0 && self.devices.waiting() == 0 && expected == 0 {
             return Err(Error::Deadlock(Deadlock::of(self.tasks())));
         }
         let before = self.world.now();
@@ -723,8 +701,8 @@ impl Kernel {
             self.log
                 .emit_at_once(Tid::KERNEL, || Fact::ClockJumped { from: before });
         }
-        while let Some((timer, task)) = self.timers.pop_due(now.into()) {
-            self.alarm(timer, task);
+        while let Some((timer, slot)) = self.timers.pop_due(now.into()) {
+            self.alarm(timer, slot);
         }
         for (device, direction) in std::mem::take(&mut self.reported) {
             if let Some(task) = self.devices.take(device, direction) {
@@ -757,7 +735,7 @@ impl fmt::Debug for Kernel {
         f.debug_struct("Kernel")
             .field("live_tasks", &self.tasks.live())
             .field("ready", &self.ready)
-            .field("timers", &self.timers.len())
+            .field("timers", &self.timers.tasks.len())
             .finish_non_exhaustive()
     }
 }

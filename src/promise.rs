@@ -74,8 +74,13 @@ pub struct RemoteSetter<T> {
     expected: Expected,
 }
 
-/// What the two ends share: the value, once it is set.
-struct Slot<T>(Mutex<Option<T>>);
+/// What the two ends share.
+struct Slot<T> {
+    /// Once it is set.
+    value: Mutex<Option<T>>,
+    /// How it is dropped.
+    drop: fn(&Frame, T),
+}
 
 impl<T> Slot<T> {
     /// Sets the value, unless it is set: then it hands the new one back. Whoever is refused can
@@ -90,7 +95,16 @@ impl<T> Slot<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<T>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.value.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Drops the value with the last end, if that is one of a task.
+    fn leave(self: &mut Arc<Self>, frame: &Frame) {
+        if let Some(slot) = Arc::get_mut(self)
+            && let Some(value) = slot.lock().take()
+        {
+            (slot.drop)(frame, value);
+        }
     }
 }
 
@@ -110,7 +124,10 @@ impl<T: Clone + 'static> Promise<T> {
     /// Makes a promise and answers its two ends. Never blocks.
     pub async fn new(os: &mut Os) -> (Setter<T>, Self) {
         let decided = Queue::unbounded(os).await;
-        let slot = Arc::new(Slot(Mutex::new(None)));
+        let slot = Arc::new(Slot {
+            value: Mutex::new(None),
+            drop: Frame::drop_flat,
+        });
         let frame = Rc::clone(os.frame());
         let hope = Arc::new(Hope {
             remote: frame.remote.clone(),
@@ -212,6 +229,18 @@ impl<T: Send> RemoteSetter<T> {
         }
         self.hope.remote.ring(self.hope.decided);
         Ok(())
+    }
+}
+
+impl<T> Drop for Promise<T> {
+    fn drop(&mut self) {
+        self.slot.leave(self.decided.frame());
+    }
+}
+
+impl<T> Drop for Setter<T> {
+    fn drop(&mut self) {
+        self.slot.leave(&self.frame);
     }
 }
 

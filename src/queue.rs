@@ -126,6 +126,7 @@ impl<T: 'static> Queue<T> {
                         frame,
                         messages,
                         gauge,
+                        drop: Frame::drop_flat,
                     }),
                 }
             },
@@ -261,6 +262,10 @@ impl<T: 'static> Queue<T> {
         self.shared.id
     }
 
+    pub(crate) fn frame(&self) -> &Frame {
+        &self.shared.frame
+    }
+
     /// Its name in the kernel of `os`: none in another kernel, where it counts as closed.
     fn id_in(&self, os: &Os) -> QueueId {
         if Rc::ptr_eq(&self.shared.frame, os.frame()) {
@@ -291,13 +296,18 @@ struct Shared<T> {
     frame: Rc<Frame>,
     messages: Rc<Messages<T>>,
     gauge: Rc<Gauge>,
+    /// How messages are dropped, for all that `T` is not known to be `'static` any more.
+    drop: fn(&Frame, VecDeque<Option<T>>),
 }
 
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
         self.frame.post(Mail::FreeQueue(self.id));
         // Here and not in the kernel: these destructors are the task's.
-        drop(self.messages.kept.take());
+        let messages = self.messages.kept.take();
+        if !messages.is_empty() {
+            (self.drop)(&self.frame, messages);
+        }
     }
 }
 

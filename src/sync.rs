@@ -33,7 +33,10 @@ use crate::{
 /// ```
 #[derive(Clone, Debug)]
 pub struct Semaphore {
+    /// The permits that have been given back.
     permits: Queue<()>,
+    /// How many have never been asked for. Nobody waits while there is one.
+    fresh: Rc<Cell<usize>>,
 }
 
 /// A permit of a [`Semaphore`], given back when it is dropped.
@@ -44,19 +47,20 @@ pub struct Permit {
 }
 
 impl Semaphore {
-    /// Makes a semaphore with so many permits. Never blocks.
+    /// Makes a semaphore with so many permits. Never blocks. It takes room only for as many as
+    /// have been out at once.
     pub async fn new(os: &mut Os, permits: usize) -> Self {
-        let semaphore = Self {
+        Self {
             permits: Queue::unbounded(os).await,
-        };
-        (0..permits).for_each(|_| semaphore.permits.post(()));
-        semaphore
+            fresh: Rc::new(Cell::new(permits)),
+        }
     }
 
     /// Takes a permit. *Blocks* while there is none.
     ///
     /// *Errors:* [`Closed`], in another kernel than its own.
     pub async fn acquire(&self, os: &mut Os) -> Result<Permit, Closed> {
+        self.freshen();
         self.permits.get(os).await?;
         Ok(Permit {
             permits: self.permits.clone(),
@@ -65,16 +69,26 @@ impl Semaphore {
 
     /// Takes a permit if there is one. Never blocks.
     pub async fn try_acquire(&self, os: &mut Os) -> Option<Permit> {
+        self.freshen();
         self.permits.try_get(os).await.ok()?;
         Some(Permit {
             permits: self.permits.clone(),
         })
     }
 
+    /// Sees to it that there is a permit to be had, if one is left. It is in the queue before the
+    /// call that follows, and stays there if nothing comes of that call.
+    fn freshen(&self) {
+        if self.permits.is_empty() && self.fresh.get() > 0 {
+            self.fresh.set(self.fresh.get() - 1);
+            self.permits.post(());
+        }
+    }
+
     /// How many permits are left.
     #[must_use]
     pub fn available(&self) -> usize {
-        self.permits.len()
+        self.fresh.get() + self.permits.len()
     }
 }
 
@@ -111,6 +125,8 @@ struct Locked<T> {
     broken: Cell<bool>,
     /// `None` while a guard has it.
     value: Cell<Option<Box<T>>>,
+    /// How it is dropped.
+    drop: fn(&Frame, Box<T>),
 }
 
 /// The lock of a [`Mutex`], and the way to its value; released when it is dropped.
@@ -136,6 +152,7 @@ impl<T: 'static> Mutex<T> {
                 frame: Rc::clone(os.frame()),
                 broken,
                 value,
+                drop: Frame::drop_flat,
             }),
         }
     }
@@ -163,6 +180,14 @@ impl<T: 'static> Mutex<T> {
     /// Declares a broken lock whole again, its value having been seen to.
     pub fn mend(&self) {
         self.inner.broken.set(false);
+    }
+}
+
+impl<T> Drop for Locked<T> {
+    fn drop(&mut self) {
+        if let Some(value) = self.value.take() {
+            (self.drop)(&self.frame, value);
+        }
     }
 }
 

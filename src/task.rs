@@ -218,8 +218,16 @@ impl Answer {
     /// The answer as a reply, if nothing has to be done first and nothing goes with it.
     #[inline(always)]
     pub(crate) fn plain(&self) -> Option<Reply> {
+        if let Self::Reply(reply) = *self {
+            return Some(reply);
+        }
+        self.message()
+    }
+
+    /// Apart, so that the usual answer is one compare.
+    #[inline(never)]
+    fn message(&self) -> Option<Reply> {
         match *self {
-            Self::Reply(reply) => Some(reply),
             Self::Message(_, number) => Some(Reply::Message(number)),
             _ => None,
         }
@@ -294,7 +302,7 @@ impl Slot {
     /// A place that no task has.
     pub(crate) const LAST: Self = Self(NonZeroU32::MAX);
 
-    fn new(index: usize) -> Self {
+    pub(crate) fn new(index: usize) -> Self {
         let number = u32::try_from(index + 1).ok().and_then(NonZeroU32::new);
         Self(number.expect("a kernel has fewer tasks than there are slots"))
     }
@@ -321,7 +329,7 @@ pub(crate) struct Task {
         reason = "a word in each of a million tasks, rather than three"
     )]
     pub(crate) waiters: Option<Box<Vec<Runnable>>>,
-    /// The timeouts around its call, the outermost first.
+    /// The timeouts around its call that have been started, the outermost first.
     #[expect(
         clippy::box_collection,
         reason = "a word in each of a million tasks, rather than three"
@@ -359,15 +367,13 @@ impl Task {
         }
     }
 
-    /// Takes one of its timeouts, and those within it.
-    pub(crate) fn take_timeouts(&mut self, number: u64) -> Vec<Timer> {
-        let timeouts = self.timeouts.as_deref_mut();
-        timeouts.map_or_else(Vec::new, |timeouts| {
-            let outer = timeouts
-                .iter()
-                .take_while(|(_, other)| *other != number)
-                .count();
-            timeouts.split_off(outer)
+    /// Takes one of its timeouts, and then those within it.
+    pub(crate) fn take_timeouts(&mut self, number: u64) -> impl Iterator<Item = Timer> {
+        let timeouts = self.timeouts.as_deref_mut().into_iter();
+        timeouts.flat_map(move |timeouts| {
+            let outer = timeouts.iter().take_while(|(_, other)| *other != number);
+            let outer = outer.count();
+            timeouts.drain(outer..)
         })
     }
 
@@ -391,8 +397,8 @@ impl Task {
     }
 }
 
-/// The task map. Tasks live in numbered slots, to which the queues lead directly; the map by tid
-/// serves spawn, kill, wait and exit.
+/// The task map. Tasks live in numbered slots, to which the queues lead directly; the list by tid
+/// serves kill, wait and `ps`.
 #[derive(Default)]
 pub(crate) struct Tasks {
     slots: Vec<Task>,
@@ -452,13 +458,14 @@ impl Tasks {
         if let Some(parent) = parent {
             self[parent].links.first_child = Some(slot);
         }
+        let task = Runnable { tid, slot };
         if is_daemon {
-            self.daemons.push(tid, slot);
+            self.daemons.all.push(task);
         } else {
-            self.by_tid.push(tid, slot);
+            self.by_tid.all.push(task);
             self.live += 1;
         }
-        Runnable { tid, slot }
+        task
     }
 
     fn next_tid(&mut self, is_daemon: bool) -> Tid {
@@ -491,31 +498,32 @@ impl Tasks {
 
     /// The task of that number, zombie or alive.
     pub(crate) fn find(&self, tid: Tid) -> Option<Runnable> {
-        let map = if tid.is_daemon() {
+        let list = if tid.is_daemon() {
             &self.daemons
         } else {
             &self.by_tid
         };
-        map.get(tid).map(|slot| Runnable { tid, slot })
+        list.find(tid).filter(|task| is_there(&self.slots, *task))
     }
 
     /// The live tasks, the youngest first; daemons last.
     pub(crate) fn youngest_first(&self) -> Vec<Runnable> {
-        let all = self.daemons.iter().chain(self.by_tid.iter());
-        let all = all.map(|(tid, slot)| Runnable { tid, slot });
-        all.rev().filter(|task| self[*task].is_live()).collect()
+        let all = self.daemons.iter(&self.slots);
+        let all = all.chain(self.by_tid.iter(&self.slots)).rev();
+        all.filter(|task| self[*task].is_live()).collect()
     }
 
     /// Every task, by tid, daemons included.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Task> {
-        let all = self.by_tid.iter().chain(self.daemons.iter());
-        all.map(|(_, slot)| &self.slots[slot.index()])
+        let all = self.by_tid.iter(&self.slots);
+        let all = all.chain(self.daemons.iter(&self.slots));
+        all.map(|task| &self[task])
     }
 
     /// A line per task, by tid; none for daemons.
     pub(crate) fn infos(&self) -> impl Iterator<Item = TaskInfo> {
-        self.by_tid.iter().map(|(_, slot)| {
-            let task = &self.slots[slot.index()];
+        self.by_tid.iter(&self.slots).map(|task| {
+            let task = &self[task];
             let parent = task.parent.map(|parent| self.slots[parent.index()].tid);
             task.info(parent.unwrap_or(Tid::KERNEL))
         })
@@ -524,24 +532,23 @@ impl Tasks {
     /// Forgets a task that has ended and answers its state.
     pub(crate) fn remove(&mut self, task: Runnable) -> State {
         self.unlink(task);
-        if task.tid.is_daemon() {
-            self.daemons.remove(task.tid);
-        } else {
-            self.by_tid.remove(task.tid);
-        }
         self.free.push(task.slot);
         let gone = &mut self[task];
         gone.tid = Tid::KERNEL;
-        std::mem::replace(&mut gone.state, State::Running)
+        let state = std::mem::replace(&mut gone.state, State::Running);
+        let list = if task.tid.is_daemon() {
+            &mut self.daemons
+        } else {
+            &mut self.by_tid
+        };
+        list.forget(task, &self.slots);
+        state
     }
 
     /// Takes the youngest child out of its family: an orphan from now on.
     pub(crate) fn release_child(&mut self, parent: Runnable) -> Option<Runnable> {
         let slot = self[parent].links.first_child?;
-        let child = Runnable {
-            tid: self.at(slot).tid,
-            slot,
-        };
+        let child = self.in_slot(slot);
         self.unlink(child);
         Some(child)
     }
@@ -561,56 +568,60 @@ impl Tasks {
         }
     }
 
+    /// The task in a slot that has one, by its name on the queues.
+    pub(crate) fn in_slot(&self, slot: Slot) -> Runnable {
+        let tid = self.slots[slot.index()].tid;
+        Runnable { tid, slot }
+    }
+
     fn at(&mut self, slot: Slot) -> &mut Task {
         &mut self.slots[slot.index()]
     }
 }
 
-/// Slots by tid. Tids only rise, so that a list which is appended to stays in order; who is gone
-/// leaves a gap, and when half of it is gaps they are closed.
+/// Tasks by tid. Tids only rise, so that a list which is appended to stays in order. Who is gone is
+/// still on it, for to look for him would cost more than the rest of his end; when half of them are
+/// gone, they are swept out.
 #[derive(Default)]
 struct ByTid {
-    entries: Vec<(Tid, Option<Slot>)>,
-    gaps: usize,
+    all: Vec<Runnable>,
+    /// How many of them are gone.
+    gone: usize,
 }
 
 impl ByTid {
-    fn push(&mut self, tid: Tid, slot: Slot) {
-        self.entries.push((tid, Some(slot)));
+    /// The task of that number, if it was ever there. Whoever was born last is asked about most.
+    fn find(&self, tid: Tid) -> Option<Runnable> {
+        let last = self.all.last().filter(|last| last.tid == tid);
+        let found = last.or_else(|| {
+            let at = self.all.binary_search_by_key(&tid, |task| task.tid);
+            self.all.get(at.ok()?)
+        });
+        found.copied()
     }
 
-    fn get(&self, tid: Tid) -> Option<Slot> {
-        self.entries[self.place(tid)?].1
+    fn iter(&self, slots: &[Task]) -> impl DoubleEndedIterator<Item = Runnable> {
+        let all = self.all.iter().copied();
+        all.filter(|task| is_there(slots, *task))
     }
 
-    /// Whoever was born last is asked about most.
-    fn place(&self, tid: Tid) -> Option<usize> {
-        match self.entries.last() {
-            Some((last, _)) if *last == tid => Some(self.entries.len() - 1),
-            _ => self
-                .entries
-                .binary_search_by_key(&tid, |entry| entry.0)
-                .ok(),
+    /// Takes note that a task is gone from its slot.
+    fn forget(&mut self, task: Runnable, slots: &[Task]) {
+        if self.all.pop_if(|last| *last == task).is_none() {
+            self.gone += 1;
+        }
+        if self.gone > 16 + self.all.len() / 2 {
+            self.all.retain(|task| is_there(slots, *task));
+            self.gone = 0;
         }
     }
+}
 
-    fn remove(&mut self, tid: Tid) {
-        match self.place(tid) {
-            Some(at) if at + 1 == self.entries.len() => drop(self.entries.pop()),
-            Some(at) => self.gaps += usize::from(self.entries[at].1.take().is_some()),
-            None => {}
-        }
-        if self.gaps > 16 + self.entries.len() / 2 {
-            self.entries.retain(|entry| entry.1.is_some());
-            self.gaps = 0;
-        }
-    }
-
-    fn iter(&self) -> impl DoubleEndedIterator<Item = (Tid, Slot)> {
-        self.entries
-            .iter()
-            .filter_map(|(tid, slot)| slot.map(|slot| (*tid, slot)))
-    }
+/// Whether a task is in its slot, zombie or alive.
+fn is_there(slots: &[Task], task: Runnable) -> bool {
+    slots
+        .get(task.slot.index())
+        .is_some_and(|found| found.tid == task.tid)
 }
 
 impl Index<Runnable> for Tasks {

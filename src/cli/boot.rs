@@ -3,36 +3,23 @@
 use std::{
     cell::RefCell,
     hash::{BuildHasher, RandomState},
-    io::{self, Write},
-    panic,
+    io,
     process::{self, ExitCode},
     rc::Rc,
-    sync::{
-        Arc,
-        atomic::{AtomicI32, Ordering},
-    },
-    task::Waker,
-    thread,
-    time::Duration,
 };
 
 use clap::error::ErrorKind;
-use signal_hook::{
-    consts::{SIGHUP, SIGINT, SIGTERM},
-    iterator::Signals,
-};
 
 use super::{
     FAILURE, Image,
     args::{Boot, Policy, Tone},
-    live::Watch,
+    held, interrupts,
+    live::{self, Watch},
     log::{self, Log},
-    record::{self, Recorded},
+    record,
     summary::Summary,
 };
-use crate::{
-    DeviceId, Direction, Error, Kernel, Limit, Remote, Report, SimWorld, World, record::Recorder,
-};
+use crate::{Error, Kernel, Limit, RealWorld, Report, SimWorld, record::Recorder};
 
 const DEADLOCK: u8 = 3;
 const LIMIT: u8 = 4;
@@ -47,22 +34,10 @@ pub(super) fn boot(
     let log = Log::new(tone, options);
     log::install(log, options)
         .map_err(|error| clap::Error::raw(ErrorKind::InvalidValue, error + "\n"))?;
-    let hook = panic::take_hook();
-    panic::set_hook(Box::new(move |panic| {
-        let file = panic.location().map_or("", panic::Location::file);
-        // A generator's own panic says that a task awaited what is no trap; the kernel says it in
-        // plain words.
-        if file.contains("genawaiter") {
-            return;
-        }
-        if log.is_json() {
-            log.error(&panic.to_string());
-        } else {
-            hook(panic);
-        }
-    }));
+    log::hook_panics(log);
     let summary = Rc::new(RefCell::new(Summary::default()));
-    let watch = match Watch::new(&options.live) {
+    let _screen = live::Taken;
+    let watch = match Watch::new(&options.live, log) {
         Ok(watch) => watch,
         Err(error) => {
             log.error(&error);
@@ -84,18 +59,22 @@ pub(super) fn boot(
             return Ok(ExitCode::from(FAILURE));
         }
     };
-    let interrupted = Arc::new(AtomicI32::new(0));
-    let listening = listen(
-        log,
-        kernel.remote(),
-        Arc::clone(&interrupted),
-        watch.as_ref(),
-        recorded.clone(),
-    );
-    if let Err(error) = listening {
-        log.error(&format!("cannot listen for interrupts: {error}"));
-        return Ok(ExitCode::from(FAILURE));
+    let mut last_words: Vec<interrupts::LastWords> = Vec::new();
+    if let Some(watch) = &watch {
+        last_words.push(Box::new(watch.last_words()));
     }
+    if let Some(recorded) = recorded.clone() {
+        last_words.push(Box::new(move || {
+            recorded.end(log, FAILURE);
+        }));
+    }
+    let interrupted = match interrupts::listen(log, kernel.remote(), last_words) {
+        Ok(interrupted) => interrupted,
+        Err(error) => {
+            log.error(&format!("cannot listen for interrupts: {error}"));
+            return Ok(ExitCode::from(FAILURE));
+        }
+    };
     if options.seed.is_none() {
         let seed = kernel.seed();
         log.note(&format!("seed {seed} (repeat with --seed {seed})"));
@@ -110,10 +89,11 @@ pub(super) fn boot(
         watch.start(&mut kernel);
     }
     let result = kernel.run();
+    live::leave();
     let now = kernel.now();
     let mut code = explain(log, &result);
-    if let signal @ 1.. = interrupted.load(Ordering::Acquire) {
-        code = ended_by(signal);
+    if let Some(signal) = interrupted.signal() {
+        code = signal;
     }
     if options.summary {
         summary.borrow_mut().show(log, now);
@@ -134,7 +114,9 @@ fn kernel(
 ) -> Result<Kernel, Error> {
     let mut builder = Kernel::builder().seed(seed).quantum(options.quantum.get());
     if options.simulated {
-        builder = builder.world(Simulated(SimWorld::new(seed)));
+        builder = builder.world(SimWorld::new(seed).print_to(held::Console));
+    } else if watch.is_some_and(Watch::has_screen) {
+        builder = builder.world(RealWorld::new()?.print_to(held::Console));
     }
     match options.policy {
         Policy::Fifo => {}
@@ -165,47 +147,6 @@ fn random_seed() -> u64 {
     RandomState::new().hash_one(process::id()) % 1_000_000_000
 }
 
-/// The exit code of who is ended by a signal, as shells have it.
-fn ended_by(signal: i32) -> u8 {
-    u8::try_from(128 + signal).unwrap_or(FAILURE)
-}
-
-/// Shuts the kernel down at the first interrupt, and ends the process at the second: a task that
-/// makes no trap hears of nothing.
-fn listen(
-    log: Log,
-    kernel: Remote,
-    interrupted: Arc<AtomicI32>,
-    watch: Option<&Watch>,
-    recorded: Option<Recorded>,
-) -> io::Result<()> {
-    let mut signals = Signals::new([SIGINT])?;
-    if watch.is_some() {
-        // Otherwise they may end the process at once; here something has to be put right first.
-        signals.add_signal(SIGTERM)?;
-        signals.add_signal(SIGHUP)?;
-    }
-    let last_words = watch.map(Watch::last_words);
-    thread::Builder::new()
-        .name("interrupts".into())
-        .spawn(move || {
-            for signal in signals.forever() {
-                if interrupted.swap(signal, Ordering::AcqRel) != 0 {
-                    if let Some(last_words) = &last_words {
-                        last_words();
-                    }
-                    if let Some(recorded) = &recorded {
-                        recorded.end(log, FAILURE);
-                    }
-                    process::exit(ended_by(signal).into());
-                }
-                log.note("interrupted: shutting down (again to end at once)");
-                kernel.shutdown();
-            }
-        })?;
-    Ok(())
-}
-
 /// Says why the kernel stopped, where that needs to be said, and answers the exit code.
 fn explain(log: Log, result: &Result<Report, Error>) -> u8 {
     match result {
@@ -230,45 +171,5 @@ fn explain(log: Log, result: &Result<Report, Error>) -> u8 {
             log.error(&error.to_string());
             FAILURE
         }
-    }
-}
-
-/// The simulated world, whose console is standard output.
-struct Simulated(SimWorld);
-
-impl World for Simulated {
-    fn now(&mut self) -> Duration {
-        self.0.now()
-    }
-
-    fn random(&mut self) -> u64 {
-        self.0.random()
-    }
-
-    fn reseed(&mut self, seed: u64) {
-        self.0.reseed(seed);
-    }
-
-    fn seed(&self) -> u64 {
-        self.0.seed()
-    }
-
-    fn print(&mut self, text: &str) -> io::Result<()> {
-        let mut out = io::stdout().lock();
-        out.write_all(text.as_bytes())?;
-        out.flush()
-    }
-
-    fn wait(
-        &mut self,
-        deadline: Option<Duration>,
-        ready: &mut Vec<(DeviceId, Direction)>,
-    ) -> io::Result<()> {
-        self.0.wait(deadline, ready)
-    }
-
-    // Without it, a thread that a task waits for would never be heard.
-    fn waker(&self) -> Waker {
-        self.0.waker()
     }
 }

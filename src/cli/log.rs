@@ -2,9 +2,7 @@
 //! of `tracing` events. Both as text for people, or as a JSON object a line.
 
 use std::{
-    env, fmt,
-    io::{self, Write},
-    process,
+    env, fmt, io, panic, process,
     sync::{Mutex, PoisonError},
     time::Duration,
 };
@@ -24,7 +22,11 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-use super::args::{Boot, Format, Tone};
+use super::{
+    args::{Boot, Format, Tone},
+    held::{self, Stream},
+    live,
+};
 use crate::{Fact, Nanos};
 
 /// What a bare `--trace` shows.
@@ -73,6 +75,14 @@ impl Log {
         }
     }
 
+    /// For lines on a screen.
+    pub(super) const PLAIN: Self = Self {
+        format: Format::Text,
+        colored: false,
+        quiet: false,
+        verbose: 0,
+    };
+
     /// For lines on standard output.
     pub(super) fn of_output(tone: &Tone) -> Self {
         Self {
@@ -115,6 +125,10 @@ impl Log {
         }
     }
 
+    pub(super) fn is_colored(self) -> bool {
+        self.colored
+    }
+
     /// Whether standard error is to hold nothing but JSON.
     pub(super) fn is_json(self) -> bool {
         self.format == Format::Json
@@ -140,7 +154,32 @@ fn is_colored(choice: Option<ColorChoice>, stream: &impl RawStream) -> bool {
 
 /// Writes to standard error. There is nobody to tell that nobody listens.
 pub(super) fn tell(text: &str) {
-    let _ = io::stderr().write_all(text.as_bytes());
+    let _ = held::write(Stream::Err, text.as_bytes());
+}
+
+/// Has panics said in a way that suits the rest of what is said.
+pub(super) fn hook_panics(log: Log) {
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        let file = panic.location().map_or("", panic::Location::file);
+        // A generator's own panic says that a task awaited what is no trap; the kernel says it in
+        // plain words.
+        if file.contains("genawaiter") {
+            return;
+        }
+        // This ends the process, and nobody will come to put the terminal back.
+        let text = panic.payload().downcast_ref::<&str>();
+        if text.is_some_and(|text| text.starts_with("panic in a destructor")) {
+            live::leave();
+        }
+        if log.is_json() {
+            log.error(&panic.to_string());
+        } else if held::is_on() {
+            tell(&format!("{panic}\n"));
+        } else {
+            hook(panic);
+        }
+    }));
 }
 
 fn message_line(level: Level, message: &str) -> Map<String, Value> {
@@ -240,10 +279,11 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
             }
             Format::Text => self.log.line(target, level, &line),
         };
-        if let Err(error) = io::stderr().write_all((text + "\n").as_bytes())
+        if let Err(error) = held::write(Stream::Err, (text + "\n").as_bytes())
             && error.kind() == io::ErrorKind::BrokenPipe
         {
             // Nobody reads the trace to its end: no reason to go on, and no error.
+            live::leave();
             process::exit(0);
         }
     }

@@ -36,7 +36,9 @@
 //! | file | owns |
 //! |---|---|
 //! | `args.rs` | the commands and options, and what is said about wrong ones |
-//! | `boot.rs` | `boot`: the kernel's settings, interrupts, exit codes |
+//! | `boot.rs` | `boot`: the kernel's settings, exit codes |
+//! | `held.rs` | the standard streams while a screen has the terminal |
+//! | `interrupts.rs` | signals that end a run |
 //! | `live/` | looking at a kernel while it runs |
 //! | `log.rs` | what goes to standard error, as text or JSON; the layer under `--trace` |
 //! | `new.rs`, `template/` | `new`: the crate that it makes |
@@ -47,6 +49,8 @@
 
 mod args;
 mod boot;
+mod held;
+mod interrupts;
 mod live;
 mod log;
 mod new;

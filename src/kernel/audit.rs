@@ -1,7 +1,10 @@
 //! The kernel's invariant, checked.
 
 use super::{Kernel, queues::MessageQueue};
-use crate::task::{Place, State};
+use crate::{
+    abi::Nanos,
+    task::{Place, State},
+};
 
 /// A larger kernel is not audited in full after each pass of a debug build.
 const MOST: usize = 512;
@@ -11,10 +14,11 @@ impl Kernel {
     /// after each pass, too.
     #[doc(hidden)]
     pub fn audit(&self) {
-        if self.tasks.iter().count() > MOST {
+        if self.tasks.iter().nth(MOST).is_some() {
             return;
         }
-        let (mut live, mut ready, mut timers, mut devices) = (0, 0, 0, 0);
+        let (mut live, mut ready, mut devices) = (0, 0, 0);
+        let mut timers = Vec::new();
         for task in self.tasks.iter() {
             let (tid, me) = (
                 task.tid,
@@ -26,10 +30,7 @@ impl Kernel {
                 !matches!(task.state, State::Zombie(_)),
                 "task {tid}"
             );
-            let timeouts = task.timeouts.iter().flat_map(|timeouts| timeouts.iter());
-            timers += timeouts
-                .filter(|timeout| self.timers.is_armed(**timeout))
-                .count();
+            timers.extend(task.timeouts.iter().flat_map(|timeouts| timeouts.iter()));
             match task.state {
                 State::Ready(_) => ready += 1,
                 State::Running => panic!("task {tid} runs, and it is nobody's turn"),
@@ -39,9 +40,7 @@ impl Kernel {
                 State::Blocked {
                     place: Place::Timer(timer),
                     ..
-                } => {
-                    timers += usize::from(self.timers.is_armed(timer));
-                }
+                } => timers.push(timer),
                 State::Blocked {
                     place: Place::Device(device, direction),
                     ..
@@ -79,7 +78,14 @@ impl Kernel {
         }
         assert_eq!(live, self.tasks.live(), "live tasks");
         assert!(ready <= self.ready.len(), "ready tasks");
-        assert_eq!(timers, self.timers.len(), "armed timers");
+        timers.retain(|(deadline, _)| *deadline != Nanos::FOREVER);
+        timers.sort_unstable();
+        let mut armed = self.timers.tasks.all();
+        armed.extend(self.timers.daemons.all());
+        armed.sort_unstable();
+        assert_eq!(timers, armed, "armed timers");
+        let count = self.timers.tasks.len() + self.timers.daemons.len();
+        assert_eq!(timers.len(), count, "armed timers");
         assert_eq!(
             devices,
             self.devices.waiting() + self.devices.daemons(),

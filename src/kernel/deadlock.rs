@@ -10,15 +10,18 @@ use crate::abi::{On, TaskInfo, TaskState, Tid};
 /// No task was ready, and no timer, device or interrupt could make one ready.
 ///
 /// Its `Display` is the report: a line per blocked task with what it waits for and since when, a
-/// line per cycle, and a line per task that waits on a cycle.
+/// line per cycle, and lines with every task that waits on a cycle. It grows with the number of
+/// tasks and no faster.
 #[derive(Clone, Debug)]
 pub struct Deadlock {
     /// The blocked tasks, by tid.
     pub blocked: Vec<TaskInfo>,
     /// Each ring of tasks that wait for one another, from its lowest tid on; ordered by that.
     pub cycles: Vec<Vec<Tid>>,
-    /// Each task that waits, directly or through others, for a task on a cycle: the way there,
-    /// ending with the first task that is on it.
+    /// The tasks that wait, directly or through others, for a task on a cycle, as ways there: each
+    /// begins with a task for which nobody waits, ordered by that, and ends with the first task
+    /// that is on a cycle, or on an earlier way. So each of these tasks is once on a way but for
+    /// its end.
     pub tails: Vec<Vec<Tid>>,
 }
 
@@ -29,24 +32,7 @@ impl Deadlock {
             .collect();
         let waits: BTreeMap<Tid, Tid> = blocked.iter().filter_map(edge).collect();
         let cycles = cycles(&waits);
-        let on_cycle: BTreeSet<Tid> = cycles.iter().flatten().copied().collect();
-        // Who is known to wait for no cycle: no need to go that way again.
-        let mut open = BTreeSet::new();
-        let mut tails = Vec::new();
-        for &start in waits.keys().filter(|tid| !on_cycle.contains(tid)) {
-            let mut way = vec![start];
-            let mut last = start;
-            while !on_cycle.contains(&last) && !open.contains(&last) {
-                let Some(&next) = waits.get(&last) else { break };
-                way.push(next);
-                last = next;
-            }
-            if on_cycle.contains(&last) {
-                tails.push(way);
-            } else {
-                open.extend(way);
-            }
-        }
+        let tails = tails(&waits, &cycles);
         Self {
             blocked,
             cycles,
@@ -97,6 +83,30 @@ fn cycles(waits: &BTreeMap<Tid, Tid>) -> Vec<Vec<Tid>> {
     cycles
 }
 
+/// The ways to the cycles. No way goes on beyond a task that was met before: where that leads is
+/// known.
+fn tails(waits: &BTreeMap<Tid, Tid>, cycles: &[Vec<Tid>]) -> Vec<Vec<Tid>> {
+    let mut is_stuck: BTreeMap<Tid, bool> =
+        cycles.iter().flatten().map(|tid| (*tid, true)).collect();
+    let waited_for: BTreeSet<Tid> = waits.values().copied().collect();
+    let mut tails = Vec::new();
+    for &start in waits.keys().filter(|tid| !waited_for.contains(tid)) {
+        let (mut way, mut last) = (vec![start], start);
+        while !is_stuck.contains_key(&last)
+            && let Some(&next) = waits.get(&last)
+        {
+            way.push(next);
+            last = next;
+        }
+        let stuck = is_stuck.get(&last) == Some(&true);
+        is_stuck.extend(way.iter().map(|tid| (*tid, stuck)));
+        if stuck {
+            tails.push(way);
+        }
+    }
+    tails
+}
+
 impl std::error::Error for Deadlock {}
 
 impl fmt::Display for Deadlock {
@@ -108,8 +118,12 @@ impl fmt::Display for Deadlock {
         for ring in &self.cycles {
             write!(f, "\n  cycle: {} -> {}", Way(ring), ring[0])?;
         }
+        let on_cycle: BTreeSet<&Tid> = self.cycles.iter().flatten().collect();
         for way in &self.tails {
             write!(f, "\n  waits on a cycle: {}", Way(way))?;
+            if way.last().is_some_and(|last| !on_cycle.contains(last)) {
+                f.write_str(" (see above)")?;
+            }
         }
         Ok(())
     }

@@ -241,10 +241,7 @@ impl Kernel {
                 Then::Recv(u32::try_from(room).unwrap_or(u32::MAX)),
             ),
             Answer::Accept { device } => (self.accept(me, device), device, Then::Accept),
-            Answer::Timeout(timer) => {
-                self.timers.start(timer, me);
-                return Some(Reply::Timeout(timer.1));
-            }
+            Answer::Timeout(timer) => return Some(self.start_timeout(me, timer)),
             known => return Some(self.hand_over(known)),
         };
         let Some(read) = read else {

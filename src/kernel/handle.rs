@@ -6,7 +6,7 @@ use crate::{
     event::{Detail, Fact, Wake},
     frame::Payload,
     sched::Runnable,
-    task::{Answer, Legacy, Place, State, Then},
+    task::{Answer, Legacy, Place, Slot, State, Then},
     time::Timer,
 };
 
@@ -100,24 +100,25 @@ impl Kernel {
     }
 
     /// Ends a task from outside. Answers whether it was alive.
-    pub(super) fn kill(&mut self, tid: Tid) -> bool {
-        let victim = self
-            .tasks
-            .find(tid)
-            .filter(|&victim| self.tasks[victim].is_live());
+    fn kill(&mut self, tid: Tid) -> bool {
+        let victim = self.find_live(tid);
         if let Some(victim) = victim {
             self.end(victim, Exit::Killed);
         }
         victim.is_some()
     }
 
-    /// Ends a task from outside, if it has not ended, and leaves no zombie.
-    pub(super) fn kill_and_reap(&mut self, tid: Tid) {
-        self.kill(tid);
-        if let Some(victim) = self.tasks.find(tid)
-            && let State::Zombie(_) = self.tasks[victim].state
+    pub(super) fn find_live(&self, tid: Tid) -> Option<Runnable> {
+        let task = self.tasks.find(tid)?;
+        self.tasks[task].is_live().then_some(task)
+    }
+
+    /// Forgets a task that has ended, if it has and there is anything left of it.
+    pub(super) fn reap_zombie(&mut self, tid: Tid) {
+        if let Some(task) = self.tasks.find(tid)
+            && let State::Zombie(_) = self.tasks[task].state
         {
-            self.reap(victim);
+            self.reap(task);
         }
     }
 
@@ -158,27 +159,39 @@ impl Kernel {
     }
 
     fn sleep(&mut self, me: Runnable, span: Nanos) -> Outcome {
-        let deadline = self.time_now().saturating_add(span);
-        self.sleep_until(me, deadline)
+        let now = self.time_now();
+        self.sleep_from(me, now, now.saturating_add(span))
     }
 
     fn sleep_until(&mut self, me: Runnable, deadline: Nanos) -> Outcome {
-        if deadline <= self.time_now() {
+        let now = self.time_now();
+        self.sleep_from(me, now, deadline)
+    }
+
+    fn sleep_from(&mut self, me: Runnable, now: Nanos, deadline: Nanos) -> Outcome {
+        if deadline <= now {
             return Outcome::Reply(Reply::Done);
         }
-        let place = Place::Timer(self.timers.arm(deadline, me));
+        let place = Place::Timer(self.timers.of(me).arm(deadline, me.slot));
         self.block(me, place, Then::Done)
     }
 
     fn timeout(&mut self, me: Runnable, span: Nanos) -> Outcome {
         let deadline = self.time_now().saturating_add(span);
-        let timer = self.timers.reserve(deadline);
-        self.tasks[me].timeouts.get_or_insert_default().push(timer);
+        let timer = self.timers.of(me).reserve(deadline);
         self.answer(me, Answer::Timeout(timer))
     }
 
+    /// Starts a timeout, whose body is about to begin.
+    pub(super) fn start_timeout(&mut self, me: Runnable, timer: Timer) -> Reply {
+        self.timers.of(me).start(timer, me.slot);
+        self.tasks[me].timeouts.get_or_insert_default().push(timer);
+        Reply::Timeout(timer.1)
+    }
+
     /// A timer came: of a sleep, or of a timeout around whatever its task is at.
-    pub(super) fn alarm(&mut self, timer: Timer, me: Runnable) {
+    pub(super) fn alarm(&mut self, timer: Timer, slot: Slot) {
+        let me = self.tasks.in_slot(slot);
         match self.tasks[me].state {
             State::Blocked {
                 place: Place::Timer(slept),
@@ -193,7 +206,9 @@ impl Kernel {
     /// Answers a task's call, whatever it is, with the timeout around it. The timeouts within are
     /// gone with what they guarded.
     fn elapse(&mut self, me: Runnable, number: u64) {
-        self.disarm(me, number);
+        for within in self.tasks[me].take_timeouts(number).skip(1) {
+            self.timers.of(me).disarm(within);
+        }
         let answer = Reply::Elapsed(number);
         match &mut self.tasks[me].state {
             State::Ready(late) => {
@@ -212,11 +227,10 @@ impl Kernel {
 
     /// Disarms a timeout, and those within it.
     pub(super) fn disarm(&mut self, me: Runnable, number: u64) {
-        let Some(task) = self.tasks.get_mut(me) else {
-            return;
-        };
-        for timer in task.take_timeouts(number) {
-            self.timers.disarm(timer);
+        if let Some(task) = self.tasks.get_mut(me) {
+            for timer in task.take_timeouts(number) {
+                self.timers.of(me).disarm(timer);
+            }
         }
     }
 

@@ -2,7 +2,8 @@
 //! kept, and nothing outside.
 
 use std::{
-    io,
+    fmt,
+    io::{self, Write},
     sync::{Arc, Condvar, Mutex, PoisonError},
     task::{Wake, Waker},
     time::Duration,
@@ -18,13 +19,18 @@ use crate::abi::{DeviceId, Direction};
 
 /// The simulated world. Its clock stands still until the kernel waits, and then jumps to the
 /// deadline: a day of sleep takes no time. Everything that happens in it follows from its seed.
-#[derive(Debug)]
 pub struct SimWorld {
     now: Duration,
     seed: u64,
     random: Pcg64,
-    console: String,
+    console: Console,
     bell: Arc<Bell>,
+}
+
+/// Where what is printed goes.
+enum Console {
+    Kept(String),
+    Sink(Box<dyn Write>),
 }
 
 /// What a thread rings to end a wait without a deadline.
@@ -58,9 +64,26 @@ impl SimWorld {
             now: Duration::ZERO,
             seed,
             random,
-            console: String::new(),
+            console: Console::Kept(String::new()),
             bell: Arc::default(),
         }
+    }
+
+    /// Has what is printed go there at once, rather than be kept for
+    /// [`Kernel::take_console`](crate::Kernel::take_console).
+    #[must_use]
+    pub fn print_to(mut self, console: impl Write + 'static) -> Self {
+        self.console = Console::Sink(Box::new(console));
+        self
+    }
+}
+
+impl fmt::Debug for SimWorld {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimWorld")
+            .field("now", &self.now)
+            .field("seed", &self.seed)
+            .finish_non_exhaustive()
     }
 }
 
@@ -83,12 +106,23 @@ impl World for SimWorld {
     }
 
     fn print(&mut self, text: &str) -> io::Result<()> {
-        self.console.push_str(text);
-        Ok(())
+        match &mut self.console {
+            Console::Kept(kept) => {
+                kept.push_str(text);
+                Ok(())
+            }
+            Console::Sink(sink) => {
+                sink.write_all(text.as_bytes())?;
+                sink.flush()
+            }
+        }
     }
 
     fn take_console(&mut self) -> String {
-        std::mem::take(&mut self.console)
+        match &mut self.console {
+            Console::Kept(kept) => std::mem::take(kept),
+            Console::Sink(_) => String::new(),
+        }
     }
 
     fn wait(

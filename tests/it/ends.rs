@@ -48,10 +48,11 @@ fn s46_a_deadlock_names_each_blocked_task_and_every_cycle_and_tail() {
     kernel
         .spawn("sleeper", async |os| os.sleep(Duration::MAX).await)
         .unwrap();
+    spawn_waiter(&mut kernel, "side tail", 0, 4); // 10 -> 4
     let deadlock = deadlock(&mut kernel);
     assert_eq!(deadlock.cycles, [tids(&[1, 2, 3]), tids(&[6, 7])]);
-    assert_eq!(deadlock.tails, [tids(&[4, 2]), tids(&[5, 4, 2])]);
-    assert_eq!(deadlock.blocked.len(), 9);
+    assert_eq!(deadlock.tails, [tids(&[5, 4, 2]), tids(&[10, 4])]);
+    assert_eq!(deadlock.blocked.len(), 10);
     let expected = r#"deadlock: no task is ready, and nothing can make one ready
   tid 1 "ring" waits for the end of task 2, since 00:00.000
   tid 2 "ring" waits for the end of task 3, since 00:00.000
@@ -62,12 +63,56 @@ fn s46_a_deadlock_names_each_blocked_task_and_every_cycle_and_tail() {
   tid 7 "pair" waits for the end of task 6, since 00:04.000
   tid 8 "no cycle" waits for the end of task 9, since 00:00.000
   tid 9 "sleeper" waits for nothing: it sleeps for ever, since 00:00.000
+  tid 10 "side tail" waits for the end of task 4, since 00:00.000
   cycle: 1 -> 2 -> 3 -> 1
   cycle: 6 -> 7 -> 6
-  waits on a cycle: 4 -> 2
-  waits on a cycle: 5 -> 4 -> 2"#;
+  waits on a cycle: 5 -> 4 -> 2
+  waits on a cycle: 10 -> 4 (see above)"#;
     assert_eq!(deadlock.to_string(), expected);
     assert_eq!(Error::Deadlock(deadlock).to_string(), expected);
+}
+
+#[test]
+fn s46_the_report_grows_no_faster_than_the_tasks() {
+    const TASKS: u64 = 2_000;
+    // A ring of two at the low end; all others wait for the one before, or for the one after.
+    for rising in [true, false] {
+        let mut kernel = Kernel::simulated(0);
+        for task in 1..=TASKS {
+            let target = match task {
+                1 => 2,
+                2 => 1,
+                TASKS if rising => 1,
+                _ if rising => task + 1,
+                _ => task - 1,
+            };
+            spawn_waiter(&mut kernel, "t", 0, target);
+        }
+        let deadlock = deadlock(&mut kernel);
+        assert_eq!(deadlock.cycles, [tids(&[1, 2])]);
+        let (mut way, end): (Vec<_>, _) = ((3..=TASKS).collect(), if rising { 1 } else { 2 });
+        if !rising {
+            way.reverse();
+        }
+        way.push(end);
+        assert_eq!(deadlock.tails, [tids(&way)]);
+    }
+}
+
+#[test]
+fn s46_many_that_wait_for_one_name_the_way_once() {
+    const LONG: u64 = 1_000;
+    let mut kernel = Kernel::simulated(0);
+    // 1 and 2 are a ring, 3 to 1000 wait for the one before, and the others for the last of them.
+    for task in 1..=2 * LONG {
+        let target = if task == 1 { 2 } else { (task - 1).min(LONG) };
+        spawn_waiter(&mut kernel, "t", 0, target);
+    }
+    let deadlock = deadlock(&mut kernel);
+    let (first, rest) = deadlock.tails.split_first().expect("they wait on a cycle");
+    assert_eq!((first[0], first.len() as u64), (tid(LONG + 1), LONG));
+    let ways = (LONG + 2..=2 * LONG).map(|task| tids(&[task, LONG]));
+    assert!(rest.iter().cloned().eq(ways));
 }
 
 #[test]
@@ -250,7 +295,7 @@ fn s48_a_host_that_spawns_between_steps_is_served() {
 #[test]
 fn s48_a_console_that_is_gone_is_an_error_of_the_run_and_no_end() {
     let mut kernel = Kernel::builder()
-        .world(NoConsole(SimWorld::new(1)))
+        .world(SimWorld::new(1).print_to(NoConsole))
         .build()
         .unwrap();
     kernel

@@ -197,6 +197,26 @@ fn calls_half_made_or_without_their_arguments_harm_nobody() {
 }
 
 #[test]
+fn an_answer_that_nobody_took_is_nobody_elses() {
+    let transcript = console(async |os| {
+        let failed = os.spawn("failed", async |_| Err("no")).await?;
+        let done = os.spawn("done", async |os| passes(os, 9).await).await?;
+        let waiter = async move |os: &mut Os| {
+            let exit = os.wait(done).await;
+            writeln!(os, "{exit:?}");
+        };
+        let waiter = os.spawn("waiter", waiter).await?;
+        ignore_answer(os.wait(failed)).await;
+        passes(os, 9).await;
+        ignore_answer(os.tasks()).await;
+        let exit = os.wait(waiter).await?;
+        writeln!(os, "{exit}");
+        Ok::<(), trapline::Errno>(())
+    });
+    assert_eq!(transcript, "Ok(Done)\ndone\n");
+}
+
+#[test]
 fn two_calls_at_once_by_trickery_end_the_trickster_at_worst() {
     let mut kernel = Kernel::simulated(0);
     kernel

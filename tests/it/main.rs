@@ -2,6 +2,7 @@
 //! semantics; everything that needs no device runs in the simulated world.
 
 mod callbacks;
+mod chains;
 mod daemons;
 mod devices;
 mod ends;

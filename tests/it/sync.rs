@@ -74,6 +74,62 @@ fn a_permit_comes_back_from_the_dead() {
 }
 
 #[test]
+fn a_semaphore_may_have_any_number_of_permits() {
+    const ALL: usize = usize::MAX;
+    boot(async |os| {
+        let semaphore = Semaphore::new(os, ALL).await;
+        assert_eq!(semaphore.available(), ALL);
+        let first = semaphore.acquire(os).await.unwrap();
+        let second = semaphore.try_acquire(os).await.unwrap();
+        assert_eq!(semaphore.available(), ALL - 2);
+        drop(first);
+        assert_eq!(semaphore.available(), ALL - 1);
+        drop((second, semaphore.acquire(os).await.unwrap()));
+        os.yield_now().await;
+        assert_eq!(semaphore.available(), ALL);
+    });
+}
+
+#[test]
+fn no_permit_is_lost_or_made_by_deaths_and_timeouts() {
+    // Of three tasks that want one of two permits each, one is killed after so many passes, or
+    // times out after so many nanoseconds: before it asks, while it waits, when it has just been
+    // matched with one, while it has it.
+    let cases = (0..8).flat_map(|after| (0..3).map(move |victim| (after, victim)));
+    for (after, victim, killed) in cases.flat_map(|(n, m)| [(n, m, true), (n, m, false)]) {
+        boot(async move |os| {
+            let semaphore = Semaphore::new(os, 2).await;
+            let mut workers = Vec::new();
+            for n in 0..3 {
+                let semaphore = semaphore.clone();
+                let limit = (n == victim && !killed).then_some(Duration::from_nanos(after));
+                let program = async move |os: &mut Os| {
+                    let work = async |os: &mut Os| {
+                        let _permit = semaphore.acquire(os).await.unwrap();
+                        os.sleep(Duration::from_nanos(3)).await;
+                    };
+                    let _ = os.timeout(limit.unwrap_or(S), work).await;
+                };
+                workers.push(os.spawn("worker", program).await.unwrap());
+            }
+            if killed {
+                os.sleep(Duration::from_nanos(after / 2)).await;
+                spin(os, after as usize % 2).await;
+                os.kill(workers[victim]).await;
+            }
+            for worker in workers {
+                os.wait(worker).await.unwrap();
+            }
+            assert_eq!(semaphore.available(), 2, "{after} {victim} {killed}");
+            let first = semaphore.try_acquire(os).await;
+            let second = semaphore.try_acquire(os).await;
+            assert!(first.is_some() && second.is_some());
+            assert!(semaphore.try_acquire(os).await.is_none());
+        });
+    }
+}
+
+#[test]
 fn a_permit_that_the_host_drops_is_given_back() {
     let place = Place::default();
     let (theirs, mut kernel) = (place.clone(), Kernel::simulated(0));

@@ -1,6 +1,7 @@
 //! The commands that ask a kernel which already runs.
 
 use std::{
+    collections::BTreeMap,
     io::{self, BufRead, BufReader, ErrorKind, Read, Write},
     os::unix::net::UnixStream,
     path::Path,
@@ -153,7 +154,7 @@ impl Connection {
             return Ok(());
         }
         let mut text = String::new();
-        for (row, branch) in tree(&tasks) {
+        for (row, branch) in tree(&tasks.iter().collect::<Vec<_>>()) {
             let (comm, doing) = (clean(&row.comm), doing(row));
             text += &format!("{branch}{} {comm}: {doing}\n", row.tid);
         }
@@ -291,37 +292,31 @@ pub(super) fn where_lines(chain: &[Row], now: f64) -> Vec<String> {
     lines
 }
 
-/// The tasks in the order of a tree of parents, with the branch before each.
-pub(super) fn tree(tasks: &[Row]) -> Vec<(&Row, String)> {
-    let mut children: std::collections::BTreeMap<u64, Vec<&Row>> =
-        std::collections::BTreeMap::new();
-    for row in tasks {
-        let known = tasks
-            .binary_search_by_key(&row.parent, |row| row.tid)
-            .is_ok();
-        let parent = if known { row.parent } else { 0 };
+/// The tasks in the order of a tree of parents, with the branch before each. They come by tid.
+pub(super) fn tree<'a>(tasks: &[&'a Row]) -> Vec<(&'a Row, String)> {
+    let mut children: BTreeMap<u64, Vec<&Row>> = BTreeMap::new();
+    for &row in tasks {
+        let parent = tasks.binary_search_by_key(&row.parent, |row| row.tid);
+        let parent = parent.map_or(0, |_| row.parent);
         children.entry(parent).or_default().push(row);
     }
     let mut lines = Vec::with_capacity(tasks.len());
-    // What is still to come: deep trees must not need a deep stack.
+    // What is still to come: a deep tree must not need a deep stack.
     let mut ahead: Vec<(&Row, String, String)> = Vec::new();
-    let roots = children.remove(&0).unwrap_or_default();
-    ahead.extend(
-        roots
-            .into_iter()
-            .rev()
-            .map(|row| (row, String::new(), String::new())),
-    );
+    for root in children.remove(&0).into_iter().flatten().rev() {
+        ahead.push((root, String::new(), String::new()));
+    }
     while let Some((row, branch, below)) = ahead.pop() {
         lines.push((row, branch));
         let family = children.remove(&row.tid).unwrap_or_default();
         for (at, child) in family.iter().enumerate().rev() {
-            let last = at + 1 == family.len();
-            let (branch, bar) = if last {
+            let (branch, bar) = if at + 1 == family.len() {
                 ("└─ ", "   ")
             } else {
                 ("├─ ", "│  ")
             };
+            // Deeper than this nobody follows the lines.
+            let bar = if below.len() < 256 { bar } else { "" };
             ahead.push((child, format!("{below}{branch}"), format!("{below}{bar}")));
         }
     }

@@ -13,38 +13,53 @@
 //! | `socket.rs` | its file |
 //! | `monitor.rs` | the task behind it |
 //! | `client.rs` | the commands |
+//! | `screen.rs` | the screen: its tasks |
+//! | `view.rs`, `draw.rs` | what it shows, what keys do, how it looks |
+//! | `terminal.rs` | the terminal, before, while and after |
 
 mod client;
+mod draw;
 mod feed;
 mod model;
 mod monitor;
 mod protocol;
 mod recent;
 mod sampler;
+mod screen;
 mod socket;
+mod terminal;
+mod view;
 
 use std::{
     cell::RefCell,
+    error::Error,
     os::unix::net::UnixListener,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
     rc::{Rc, Weak},
     sync::Arc,
+    time::Duration,
 };
 
 use clap::{Args, Subcommand};
+use signal_hook::consts::SIGINT;
 
 use super::{
     FAILURE,
     args::{Tone, whole},
+    duration, interrupts,
     log::{self, Log},
 };
-use crate::{Event, Kernel, Os, Remote, Tracer};
+use crate::{Event, Exit, Kernel, Os, Remote, Tracer};
 use client::{Connection, Failure};
+use model::Model;
 use protocol::{Filter, Request};
 use recent::Recent;
 use sampler::Sampler;
+use screen::{Link, Source};
 use socket::SocketFile;
+use terminal::Terminal;
+pub(super) use terminal::{Taken, leave};
 
 /// The options of `boot` to be looked at.
 #[derive(Args)]
@@ -57,6 +72,27 @@ pub(super) struct Options {
         help_heading = "Watching"
     )]
     monitor: Option<PathBuf>,
+    /// Show the tasks on a screen that refreshes itself, each second or so often; what programs
+    /// print is shown there, and left on the terminal at the end
+    #[arg(
+        long,
+        value_name = "TIME",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1s",
+        value_parser = interval,
+        conflicts_with = "simulated",
+        help_heading = "Watching"
+    )]
+    top: Option<Duration>,
+}
+
+/// Reads the time between two snapshots.
+fn interval(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        short if short < Duration::from_millis(50) => Err("it takes 50ms or more".into()),
+        span => Ok(span),
+    }
 }
 
 /// The commands for a kernel that already runs.
@@ -81,6 +117,15 @@ pub(super) enum Order {
         tid: u64,
         #[command(flatten)]
         attach: Attach,
+    },
+    /// Show the tasks of a running kernel on a screen that refreshes itself
+    Top {
+        /// The socket of a kernel that was booted with --monitor
+        #[arg(long = "attach", value_name = "SOCKET")]
+        socket: PathBuf,
+        /// The time between two looks
+        #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+        every: Duration,
     },
 }
 
@@ -119,7 +164,11 @@ pub(super) struct TraceLive {
 
 /// Does what one of the commands asks for.
 pub(super) fn run(order: &Order, tone: &Tone) -> ExitCode {
-    exit_code(ask(order, Log::of_output(tone)))
+    let log = Log::of_output(tone);
+    exit_code(match order {
+        Order::Top { socket, every } => top(socket, *every, log),
+        order => ask(order, log).map(|()| ExitCode::SUCCESS),
+    })
 }
 
 /// Shows a live trace.
@@ -133,12 +182,14 @@ pub(super) fn trace(order: &TraceLive, tone: &Tone) -> ExitCode {
     });
     let connection = Connection::open(&order.attach.socket, order.attach.json);
     let log = Log::of_output(tone);
-    exit_code(connection.and_then(|mut connection| connection.trace(&request, log)))
+    let done = connection.and_then(|mut connection| connection.trace(&request, log));
+    exit_code(done.map(|()| ExitCode::SUCCESS))
 }
 
-fn exit_code(done: Result<(), Failure>) -> ExitCode {
+fn exit_code(done: Result<ExitCode, Failure>) -> ExitCode {
     match done {
-        Ok(()) | Err(Failure::Unread) => ExitCode::SUCCESS,
+        Ok(code) => code,
+        Err(Failure::Unread) => ExitCode::SUCCESS,
         Err(Failure::Said(message)) => {
             log::tell(&format!("error: {message}\n"));
             ExitCode::from(FAILURE)
@@ -153,6 +204,36 @@ fn ask(order: &Order, log: Log) -> Result<(), Failure> {
         Order::Tree(attach) => open(attach)?.tree(),
         Order::Where { tid, attach } => open(attach)?.whereabouts(*tid, log),
         Order::Kill { tid, attach } => open(attach)?.kill(*tid),
+        Order::Top { .. } => unreachable!("it asks more than once"),
+    }
+}
+
+/// The screen for another kernel: a task of a kernel of its own.
+fn top(socket: &Path, every: Duration, log: Log) -> Result<ExitCode, Failure> {
+    let stream = client::connect(socket)?;
+    let terminal = terminal::find()?;
+    let _taken = Taken;
+    log::hook_panics(log);
+    let kernel = Kernel::real().map_err(|error| error.to_string());
+    let mut kernel = kernel?;
+    let interrupted = interrupts::listen(log, kernel.remote(), vec![Box::new(leave)]);
+    let interrupted = interrupted.map_err(|error| error.to_string())?;
+    let main = kernel.spawn("top", async move |os: &mut Os| {
+        let source = Source::There(Link::new(os, stream).await?);
+        screen::show(os, source, terminal, every, log.is_colored()).await?;
+        os.shutdown().await;
+        #[expect(unreachable_code, reason = "it gives the errors above a type")]
+        Ok::<(), Box<dyn Error>>(())
+    });
+    let main = main.map_err(|errno| errno.to_string())?;
+    let report = kernel.run();
+    leave();
+    let report = report.map_err(|error| error.to_string())?;
+    match &report.exits()[&main] {
+        Exit::Failed(why) | Exit::Faulted(why) => Err(why.clone().into()),
+        Exit::Done | Exit::Killed => Ok(interrupted
+            .signal()
+            .map_or(ExitCode::SUCCESS, ExitCode::from)),
     }
 }
 
@@ -161,6 +242,8 @@ fn ask(order: &Order, log: Log) -> Result<(), Failure> {
 pub(super) struct Watch {
     recent: Rc<RefCell<Recent>>,
     socket: Option<(UnixListener, Arc<SocketFile>)>,
+    screen: Option<(Terminal, Duration)>,
+    colored: bool,
 }
 
 /// What the daemons share.
@@ -173,20 +256,24 @@ struct Shared {
 
 impl Watch {
     /// Gets ready to look; `None` if nobody wants to.
-    pub(super) fn new(options: &Options) -> Result<Option<Self>, String> {
-        let Some(path) = &options.monitor else {
+    pub(super) fn new(options: &Options, log: Log) -> Result<Option<Self>, String> {
+        if options.monitor.is_none() && options.top.is_none() {
             return Ok(None);
-        };
-        let (listener, file) = socket::bind(path).map_err(|error| {
-            format!(
-                "cannot listen at {}: {error} (see --monitor)",
-                path.display()
-            )
-        })?;
+        }
+        let socket = options.monitor.as_deref().map(listen).transpose()?;
+        let screen = options
+            .top
+            .map(|every| Ok::<_, String>((terminal::find()?, every)));
         Ok(Some(Self {
             recent: Rc::default(),
-            socket: Some((listener, Arc::new(file))),
+            socket,
+            screen: screen.transpose()?,
+            colored: log.is_colored(),
         }))
+    }
+
+    pub(super) fn has_screen(&self) -> bool {
+        self.screen.is_some()
     }
 
     /// What the kernel is to have from the beginning.
@@ -198,6 +285,7 @@ impl Watch {
     pub(super) fn last_words(&self) -> impl Fn() + Send + use<> {
         let file = self.socket.as_ref().map(|(_, file)| Arc::downgrade(file));
         move || {
+            leave();
             if let Some(file) = file.as_ref().and_then(std::sync::Weak::upgrade) {
                 file.remove();
             }
@@ -211,11 +299,33 @@ impl Watch {
             kernel: kernel.remote(),
             sampler: Rc::default(),
         };
+        if let Some((terminal, every)) = self.screen {
+            let shared = shared.clone();
+            let colored = self.colored;
+            kernel.spawn_daemon("top", async move |os: &mut Os| {
+                let model = Model::new(&shared);
+                let source = Source::Here { shared, model };
+                screen::show(os, source, terminal, every, colored).await?;
+                // As its user would do without a screen.
+                signal_hook::low_level::raise(SIGINT)?;
+                Ok::<(), Box<dyn Error>>(())
+            });
+        }
         if let Some((listener, file)) = self.socket {
             kernel.spawn_daemon("monitor", async move |os: &mut Os| {
                 monitor::serve(os, listener, file, shared).await
             });
         }
+    }
+}
+
+fn listen(path: &Path) -> Result<(UnixListener, Arc<SocketFile>), String> {
+    match socket::bind(path) {
+        Ok((listener, file)) => Ok((listener, Arc::new(file))),
+        Err(error) => Err(format!(
+            "cannot listen at {}: {error} (see --monitor)",
+            path.display()
+        )),
     }
 }
 

@@ -172,7 +172,7 @@ impl Model {
             order.sort_by_key(|(_, task)| task.tid);
         }
         let rate = |done: u64| seconds.map(|seconds| done as f64 / seconds);
-        let shares = self.sampler.as_ref().map(|sampler| sampler.shares());
+        let shares = self.sampler.as_ref().and_then(|sampler| sampler.shares());
         let row = |(done, task): &(u64, &TaskInfo)| Row {
             rate: rate(*done),
             share: shares.as_ref().map(|shares| shares.of(task.tid)),

@@ -15,6 +15,8 @@ use crate::{Remote, Tid};
 
 /// How many samples are kept: of two seconds.
 const SAMPLES: usize = 2000;
+/// How many say anything.
+const ENOUGH: usize = 50;
 
 /// A thread that samples; it ends when this is dropped.
 pub(super) struct Sampler {
@@ -40,9 +42,13 @@ impl Sampler {
         Ok(Self { samples })
     }
 
-    pub(super) fn shares(&self) -> Shares {
+    /// What the last two seconds went to, once that can be said.
+    pub(super) fn shares(&self) -> Option<Shares> {
         let mut shares = Shares::default();
         let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        if samples.len() < ENOUGH {
+            return None;
+        }
         for &tid in samples.iter() {
             shares.all += 1;
             match tid {
@@ -51,7 +57,7 @@ impl Sampler {
                 tid => *shares.by_task.entry(tid).or_default() += 1,
             }
         }
-        shares
+        Some(shares)
     }
 }
 

@@ -6,8 +6,12 @@
 //! | `tasks.rs` | who the events are about, and at which call they are |
 //! | `spans.rs` | what each task did at every moment |
 //! | `waits.rs` | who waits for whom at the end |
-//! | `show.rs`, `summary.rs`, `timeline/` | `trace show`, ... |
+//! | `show.rs`, `summary.rs`, `timeline/`, `export.rs`, `diff.rs` | `trace show`, ... |
+//! | `chrome.rs` | Chrome's trace events |
 
+mod chrome;
+mod diff;
+mod export;
 mod show;
 mod source;
 mod spans;
@@ -25,12 +29,13 @@ use std::{
 use clap::Subcommand;
 
 use super::{
-    FAILURE,
+    FAILURE, USAGE,
     args::Tone,
     duration,
     live::{self, TraceLive},
     log::{self, Log},
 };
+use crate::{Exit, Fact, Reply};
 
 /// The commands that look at traces.
 #[derive(Subcommand)]
@@ -38,6 +43,8 @@ pub(super) enum Order {
     Show(show::Order),
     Summary(summary::Order),
     Timeline(timeline::Order),
+    Export(export::Order),
+    Diff(diff::Order),
     Live(TraceLive),
 }
 
@@ -70,6 +77,8 @@ pub(super) fn run(order: &Order, tone: &Tone) -> ExitCode {
         Order::Show(order) => order.run(log, &mut out),
         Order::Summary(order) => order.run(log, &mut out),
         Order::Timeline(order) => order.run(log, &mut out),
+        Order::Export(order) => order.run(log, &mut out),
+        Order::Diff(order) => order.run(log, &mut out),
         Order::Live(order) => return live::trace(order, tone),
     };
     let message = match done.and_then(|code| Ok(out.flush().map(|()| code)?)) {
@@ -82,7 +91,21 @@ pub(super) fn run(order: &Order, tone: &Tone) -> ExitCode {
         Err(Failure::Said(message)) => message,
     };
     log::tell(&format!("error: {message}\n"));
-    ExitCode::from(FAILURE)
+    ExitCode::from(match order {
+        // As with diff(1): 1 is an answer.
+        Order::Diff(_) => USAGE,
+        _ => FAILURE,
+    })
+}
+
+/// Whether the fact is that something went wrong.
+fn is_error(fact: &Fact<'_>) -> bool {
+    match fact {
+        Fact::Replied { reply, .. } => matches!(reply, Reply::Err(_) | Reply::Io),
+        Fact::DeviceIo { result, .. } => result.is_err(),
+        Fact::Exited { exit } => matches!(exit, Exit::Failed(_) | Exit::Faulted(_)),
+        _ => false,
+    }
 }
 
 /// Reads an instant since boot: as a trace shows it, `00:04.000`, or as a duration, `4s`.

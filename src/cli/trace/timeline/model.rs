@@ -129,7 +129,9 @@ impl Timeline {
     pub(super) fn read(source: &mut Source, window: &Window) -> Result<Self, Failure> {
         let mut gather = Gather::new(source.header().clone(), window);
         while let Some(event) = source.next() {
-            gather.mind_gap(source.missing());
+            if let Some(missing) = source.gap() {
+                gather.gap(missing);
+            }
             if !gather.event(&event) {
                 break;
             }
@@ -194,11 +196,9 @@ impl<'a> Gather<'a> {
         }
     }
 
-    fn mind_gap(&mut self, missing: u64) {
-        if missing > self.timeline.missing {
-            self.timeline.missing = missing;
-            self.spans.gap();
-        }
+    fn gap(&mut self, missing: u64) {
+        self.timeline.missing += missing;
+        self.spans.gap();
     }
 
     /// Takes the next event. Answers whether more are wanted.
@@ -353,10 +353,20 @@ impl<'a> Gather<'a> {
     }
 
     fn finish(mut self, is_torn: bool) -> Timeline {
-        for span in std::mem::take(&mut self.spans).finish() {
+        let mut waits = std::mem::take(&mut self.watch).finish();
+        // What was under way when it was cut might have gone on.
+        waits.is_deadlock &= !self.timeline.is_cut && !is_torn;
+        let now = self.spans.now();
+        for mut span in std::mem::take(&mut self.spans).finish() {
+            // Nobody is ready any more: that is to be seen, though it takes no time.
+            span.to.turn += u64::from(waits.is_deadlock);
             if let Some(&place) = self.places.get(&span.tid) {
                 self.bar(place, span, false);
             }
+        }
+        if waits.is_deadlock {
+            self.timeline.end.turn += 1;
+            self.timeline.idle.push((now, self.timeline.end));
         }
         let mut timeline = self.timeline;
         timeline
@@ -364,9 +374,7 @@ impl<'a> Gather<'a> {
             .retain(|lane| lane.has_rows || !lane.bars.is_empty());
         timeline.lanes.sort_by_key(|lane| lane.tid);
         timeline.is_torn = is_torn;
-        timeline.waits = self.watch.finish();
-        // What was under way when it was cut might have gone on.
-        timeline.waits.is_deadlock &= !timeline.is_cut && !is_torn;
+        timeline.waits = waits;
         timeline
     }
 }

@@ -1,0 +1,186 @@
+//! The hot paths. Each does its work `laps` times, on the public API, in the simulated world.
+
+use std::time::Duration;
+
+use trapline::{Kernel, Os, Queue, SimWorld};
+
+use crate::ring::Ring;
+
+pub(crate) struct Path {
+    pub(crate) name: &'static str,
+    pub(crate) run: fn(laps: u64),
+    /// How many operations a lap has.
+    pub(crate) operations: u64,
+    /// How many laps are measured, after as many that are not.
+    pub(crate) laps: u64,
+}
+
+pub(crate) const PATHS: [Path; 9] = [
+    Path {
+        name: "get_tid",
+        run: get_tid,
+        operations: 1,
+        laps: 20_000,
+    },
+    Path {
+        name: "get_tid-with-ring",
+        run: get_tid_with_ring,
+        operations: 1,
+        laps: 20_000,
+    },
+    Path {
+        name: "yield-among-100",
+        run: yield_among_100,
+        operations: 100,
+        laps: 500,
+    },
+    Path {
+        name: "spawn-exit-wait",
+        run: spawn_exit_wait,
+        operations: 1,
+        laps: 5_000,
+    },
+    Path {
+        name: "queue-of-1-round-trip",
+        run: queue_of_1,
+        operations: 1,
+        laps: 5_000,
+    },
+    Path {
+        name: "queue-of-64-message",
+        run: queue_of_64,
+        operations: 1,
+        laps: 20_000,
+    },
+    Path {
+        name: "sleep-alone",
+        run: |laps| sleep_among(1, laps),
+        operations: 1,
+        laps: 20_000,
+    },
+    Path {
+        name: "sleep-among-10000",
+        run: |laps| sleep_among(10_000, laps),
+        operations: 10_000,
+        laps: 4,
+    },
+    Path {
+        name: "timeout-armed-cancelled",
+        run: timeout,
+        operations: 1,
+        laps: 20_000,
+    },
+];
+
+fn run(mut kernel: Kernel, name: &str, program: impl AsyncFnOnce(&mut Os) + 'static) {
+    kernel
+        .spawn(name, program)
+        .expect("there is room for a task");
+    kernel.run().expect("the tasks come to an end");
+}
+
+fn get_tid(laps: u64) {
+    run(Kernel::simulated(0), "task", async move |os| {
+        for _ in 0..laps {
+            os.get_tid().await;
+        }
+    });
+}
+
+fn get_tid_with_ring(laps: u64) {
+    let kernel = Kernel::builder()
+        .world(SimWorld::new(0))
+        .tracer(Ring::new());
+    let kernel = kernel.build().expect("a simulated world needs nothing");
+    run(kernel, "task", async move |os| {
+        for _ in 0..laps {
+            os.get_tid().await;
+        }
+    });
+}
+
+fn yield_among_100(laps: u64) {
+    run(Kernel::simulated(0), "parent", async move |os| {
+        for _ in 0..100 {
+            os.spawn_detached("task", async move |os| {
+                for _ in 0..laps {
+                    os.yield_now().await;
+                }
+            })
+            .await
+            .expect("there is room for the tasks");
+        }
+    });
+}
+
+fn spawn_exit_wait(laps: u64) {
+    run(Kernel::simulated(0), "parent", async move |os| {
+        for _ in 0..laps {
+            let child = os.spawn("child", async |_| ()).await;
+            let child = child.expect("there is room for a task");
+            os.wait(child).await.expect("nobody else waits");
+        }
+    });
+}
+
+fn queue_of_1(laps: u64) {
+    run(Kernel::simulated(0), "ping", async move |os| {
+        let there = Queue::bounded(os, 1).await;
+        let back = Queue::bounded(os, 1).await;
+        let (inbox, outbox) = (there.clone(), back.clone());
+        os.spawn_detached("pong", async move |os| {
+            while let Ok(n) = inbox.get(os).await {
+                outbox.put(os, n).await.expect("it is open");
+            }
+        })
+        .await
+        .expect("there is room for a task");
+        for n in 0..laps {
+            there.put(os, n).await.expect("it is open");
+            assert_eq!(back.get(os).await, Ok(n));
+        }
+        there.close(os).await;
+    });
+}
+
+fn queue_of_64(laps: u64) {
+    run(Kernel::simulated(0), "consumer", async move |os| {
+        let queue = Queue::bounded(os, 64).await;
+        let source = queue.clone();
+        os.spawn_detached("producer", async move |os| {
+            for n in 0..laps {
+                source.put(os, n).await.expect("it is open");
+            }
+        })
+        .await
+        .expect("there is room for a task");
+        for n in 0..laps {
+            assert_eq!(queue.get(os).await, Ok(n));
+        }
+    });
+}
+
+fn sleep_among(tasks: u64, laps: u64) {
+    run(Kernel::simulated(0), "parent", async move |os| {
+        for task in 0..tasks {
+            os.spawn_detached("sleeper", async move |os| {
+                for lap in 0..laps {
+                    // Deadlines in no order, as real ones are.
+                    let span = 1 + (task * 7919 + lap * 104_729) % 1_000_003;
+                    os.sleep(Duration::from_micros(span)).await;
+                }
+            })
+            .await
+            .expect("there is room for the tasks");
+        }
+    });
+}
+
+fn timeout(laps: u64) {
+    run(Kernel::simulated(0), "task", async move |os| {
+        for n in 0..laps {
+            let body = os.timeout(Duration::from_secs(1), async |_| n).await;
+            assert_eq!(body, Ok(n));
+        }
+    });
+}

@@ -1,0 +1,153 @@
+//! What is written to the standard streams: straight away, or, while a screen has the terminal,
+//! kept for its pane and shown when it has given the terminal back.
+
+use std::{
+    collections::VecDeque,
+    io::{self, Write},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+/// How many bytes are kept.
+const ROOM: usize = 1 << 20;
+/// How many bytes are kept, or forgotten, at once.
+const PART: usize = 1 << 12;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stream {
+    Out,
+    Err,
+}
+
+/// What a screen that is on keeps. The streams belong to the process, and so does this.
+static HELD: Mutex<Option<Held>> = Mutex::new(None);
+
+struct Held {
+    /// Which streams are the terminal: the others take what is written to them all the time.
+    terminals: [bool; 2],
+    parts: VecDeque<(Stream, Vec<u8>)>,
+    bytes: usize,
+    /// How many bytes there was no room for.
+    lost: usize,
+    /// How often anything was written.
+    count: u64,
+}
+
+/// Writes to a stream, sooner or later.
+pub(super) fn write(stream: Stream, text: &[u8]) -> io::Result<()> {
+    let mut held = lock();
+    if let Some(held) = &mut *held {
+        held.keep(stream, text);
+        if held.terminals[stream as usize] {
+            return Ok(());
+        }
+    }
+    straight(stream, text)
+}
+
+/// From now on, what is written to the streams that are a terminal is held.
+pub(super) fn begin(terminals: [bool; 2]) {
+    *lock() = Some(Held {
+        terminals,
+        parts: VecDeque::new(),
+        bytes: 0,
+        lost: 0,
+        count: 0,
+    });
+}
+
+/// Writes what is held, and holds no more. There is nobody to tell that nobody reads.
+pub(super) fn end() {
+    let Some(held) = lock().take() else {
+        return;
+    };
+    if held.lost > 0 && held.terminals.contains(&true) {
+        let note = format!(
+            "... {} bytes of earlier output are not kept: redirect it to keep all of it\n",
+            held.lost
+        );
+        let _ = straight(Stream::Err, note.as_bytes());
+    }
+    for (stream, text) in held.parts {
+        if held.terminals[stream as usize] {
+            let _ = straight(stream, &text);
+        }
+    }
+}
+
+/// Whether anything is held.
+pub(super) fn is_on() -> bool {
+    lock().is_some()
+}
+
+/// How often anything was written since `begin`.
+pub(super) fn count() -> u64 {
+    lock().as_ref().map_or(0, |held| held.count)
+}
+
+/// The last lines that were written, so many at most.
+pub(super) fn tail(lines: usize) -> Vec<String> {
+    let held = lock();
+    let Some(held) = &*held else {
+        return Vec::new();
+    };
+    let ends = |text: &[u8]| text.iter().filter(|&&byte| byte == b'\n').count();
+    let (mut first, mut found) = (held.parts.len(), 0);
+    while first > 0 && found <= lines {
+        first -= 1;
+        found += ends(&held.parts[first].1);
+    }
+    let parts = held.parts.iter().skip(first);
+    let text: Vec<u8> = parts.flat_map(|(_, text)| text.iter().copied()).collect();
+    let text = String::from_utf8_lossy(&text);
+    let all: Vec<&str> = text.lines().collect();
+    let from = all.len().saturating_sub(lines);
+    all[from..].iter().map(ToString::to_string).collect()
+}
+
+impl Held {
+    fn keep(&mut self, stream: Stream, text: &[u8]) {
+        self.count += 1;
+        self.bytes += text.len();
+        match self.parts.back_mut() {
+            Some((last, part)) if *last == stream && part.len() + text.len() <= PART => {
+                part.extend_from_slice(text);
+            }
+            _ => self.parts.push_back((stream, text.to_vec())),
+        }
+        while self.bytes > ROOM
+            && let Some((_, text)) = self.parts.pop_front()
+        {
+            self.bytes -= text.len();
+            self.lost += text.len();
+        }
+    }
+}
+
+fn lock() -> MutexGuard<'static, Option<Held>> {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn straight(stream: Stream, text: &[u8]) -> io::Result<()> {
+    match stream {
+        Stream::Out => {
+            let mut out = io::stdout().lock();
+            out.write_all(text)?;
+            out.flush()
+        }
+        Stream::Err => io::stderr().write_all(text),
+    }
+}
+
+/// Standard output, as the console of a kernel.
+pub(super) struct Console;
+
+impl Write for Console {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        write(Stream::Out, text)?;
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

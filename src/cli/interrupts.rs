@@ -1,0 +1,70 @@
+//! Signals that end a run.
+
+use std::{
+    io, process,
+    sync::{
+        Arc,
+        atomic::{AtomicI32, Ordering},
+    },
+    thread,
+};
+
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM},
+    iterator::Signals,
+};
+
+use super::log::Log;
+use crate::Remote;
+
+/// The signal that came last, if any has.
+pub(super) struct Interrupted(Arc<AtomicI32>);
+
+impl Interrupted {
+    /// As the exit code that shells have for it.
+    pub(super) fn signal(&self) -> Option<u8> {
+        match self.0.load(Ordering::Acquire) {
+            0 => None,
+            signal => Some(exit_code(signal)),
+        }
+    }
+}
+
+fn exit_code(signal: i32) -> u8 {
+    u8::try_from(128 + signal).unwrap_or(u8::MAX)
+}
+
+/// What is to be put right before the process ends at once.
+pub(super) type LastWords = Box<dyn Fn() + Send>;
+
+/// Shuts the kernel down at the first interrupt, and ends the process at the second: a task that
+/// makes no trap hears of nothing. Where something has to be put right at the end, that is done
+/// before, and signals that would end the process at once are interrupts, too.
+pub(super) fn listen(
+    log: Log,
+    kernel: Remote,
+    last_words: Vec<LastWords>,
+) -> io::Result<Interrupted> {
+    let mut signals = Signals::new([SIGINT])?;
+    if !last_words.is_empty() {
+        signals.add_signal(SIGTERM)?;
+        signals.add_signal(SIGHUP)?;
+    }
+    let interrupted = Arc::new(AtomicI32::new(0));
+    let last = Arc::clone(&interrupted);
+    thread::Builder::new()
+        .name("interrupts".into())
+        .spawn(move || {
+            for signal in signals.forever() {
+                if last.swap(signal, Ordering::AcqRel) != 0 {
+                    for say in &last_words {
+                        say();
+                    }
+                    process::exit(exit_code(signal).into());
+                }
+                log.note("interrupted: shutting down (again to end at once)");
+                kernel.shutdown();
+            }
+        })?;
+    Ok(Interrupted(interrupted))
+}

@@ -1,0 +1,356 @@
+//! How the screen looks, at any width.
+
+use std::collections::VecDeque;
+
+use ratatui::{
+    Frame,
+    layout::{Alignment, Constraint, Layout, Rect},
+    style::{Color, Modifier, Style},
+    text::{Line, Span, Text},
+    widgets::{Block, Borders, Cell, Clear, Paragraph, Row as Cells, Table, TableState, Wrap},
+};
+
+use super::{
+    client,
+    model::{Row, State},
+    view::{Mode, Sort, View},
+};
+use crate::cli::log::{Log, clean};
+
+const HELP: &[(&str, &str)] = &[
+    ("up down pgup pgdn home end", "choose a task"),
+    ("enter", "its details and last traps"),
+    ("k", "kill it"),
+    ("s", "sort by another column"),
+    ("r", "the other way round"),
+    ("/", "filter by tid, name, state or cause"),
+    ("t", "tree of parents"),
+    ("c", "what is printed, or not"),
+    ("esc", "no filter, no details"),
+    ("^L", "repaint"),
+    ("q", "quit"),
+];
+
+/// Draws it all. `printed` is what programs have printed lately.
+pub(super) fn draw(frame: &mut Frame, view: &mut View, printed: &[String]) {
+    let area = frame.area();
+    let head = if area.height >= 6 { 2 } else { 0 };
+    let console = match area.height {
+        12.. if view.console && !printed.is_empty() => (area.height / 4).clamp(3, 10),
+        _ => 0,
+    };
+    let [header, body, console, footer] = Layout::vertical([
+        Constraint::Length(head),
+        Constraint::Min(1),
+        Constraint::Length(console),
+        Constraint::Length(1),
+    ])
+    .areas(area);
+    frame.render_widget(Paragraph::new(heading(view, header.width)), header);
+    let tasks = if view.details {
+        let (tasks, details) = halves(body);
+        draw_details(frame, view, details);
+        tasks
+    } else {
+        body
+    };
+    draw_tasks(frame, view, tasks);
+    draw_console(frame, printed, console);
+    frame.render_widget(Paragraph::new(foot(view)), footer);
+    if view.mode == Mode::Help {
+        draw_help(frame, area);
+    }
+}
+
+fn halves(body: Rect) -> (Rect, Rect) {
+    let [tasks, details] = if body.width >= 110 {
+        Layout::horizontal([Constraint::Percentage(55), Constraint::Percentage(45)]).areas(body)
+    } else {
+        Layout::vertical([Constraint::Percentage(50), Constraint::Percentage(50)]).areas(body)
+    };
+    (tasks, details)
+}
+
+fn heading(view: &View, width: u16) -> Text<'static> {
+    let totals = &view.snapshot.totals;
+    let count = |n: usize, what: &str| format!("  {n} {what}");
+    let mut tasks = count(
+        totals.tasks,
+        if totals.tasks == 1 { "task" } else { "tasks" },
+    );
+    tasks += &count(totals.ready, "ready");
+    tasks += &count(totals.blocked, "blocked");
+    if totals.zombies > 0 {
+        tasks += &count(totals.zombies, "zombies");
+    }
+    let shown = view.snapshot.tasks.len();
+    if shown < totals.tasks {
+        tasks += &format!("  (the busiest {shown} are here)");
+    }
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    let at = client::instant(totals.at);
+    let first = Line::from(vec![Span::styled(at, bold), Span::raw(tasks)]);
+    let mut second = format!("{} traps/s", human(totals.rate));
+    if let Some(idle) = totals.idle {
+        second += &format!("  idle {}", percent(Some(idle)));
+    }
+    if let Some(watching) = totals.watching.filter(|watching| *watching >= 0.001) {
+        second += &format!("  top {}", percent(Some(watching)));
+    }
+    let room = usize::from(width).saturating_sub(second.chars().count() + 2);
+    second += "  ";
+    second += &sparks(&view.all, room.min(64));
+    Text::from(vec![first, Line::from(second)])
+}
+
+fn foot(view: &View) -> Line<'static> {
+    let strong = Style::new().add_modifier(Modifier::REVERSED);
+    match view.mode {
+        Mode::Filter => return Line::from(format!("filter: {}_  (enter, esc)", view.filter)),
+        Mode::Kill(tid) => {
+            let question = format!("kill task {}? y/n", view.name(tid));
+            return Line::from(Span::styled(question, strong));
+        }
+        Mode::Look | Mode::Help => {}
+    }
+    if !view.notice.is_empty() {
+        return Line::from(Span::styled(clean(&view.notice), strong));
+    }
+    let mut words = vec!["q quit".to_string(), "? help".to_string()];
+    if !view.filter.is_empty() {
+        words.push(format!("filter {:?}", view.filter));
+    }
+    if view.tree {
+        words.push("tree".into());
+    } else {
+        let back = if view.reversed { " reversed" } else { "" };
+        words.push(format!("s sort: {}{back}", view.sort.name()));
+    }
+    for more in ["enter details", "k kill", "/ filter", "t tree"] {
+        words.push(more.into());
+    }
+    Line::from(words.join("  "))
+}
+
+/// A column of the table.
+struct Column {
+    title: &'static str,
+    width: Constraint,
+    sort: Option<Sort>,
+    cell: fn(&View, &Row, &str) -> Cell<'static>,
+}
+
+fn columns(width: u16) -> Vec<Column> {
+    let all = [
+        (
+            0,
+            "tid",
+            Constraint::Length(6),
+            Some(Sort::Tid),
+            tid as fn(&View, &Row, &str) -> _,
+        ),
+        (0, "task", Constraint::Fill(2), Some(Sort::Name), name),
+        (0, "state", Constraint::Length(7), Some(Sort::State), state),
+        (64, "blocked on", Constraint::Fill(3), None, cause),
+        (84, "since", Constraint::Length(9), Some(Sort::Since), since),
+        (100, "traps", Constraint::Length(9), None, traps),
+        (0, "traps/s", Constraint::Length(7), Some(Sort::Rate), rate),
+        (0, "time", Constraint::Length(6), Some(Sort::Share), share),
+        (90, "history", Constraint::Length(12), None, short_history),
+    ];
+    all.into_iter()
+        .filter(|(least, ..)| width >= *least)
+        .map(|(_, title, width, sort, cell)| Column {
+            title,
+            width,
+            sort,
+            cell,
+        })
+        .collect()
+}
+
+fn right(text: String) -> Cell<'static> {
+    Cell::from(Text::from(text).alignment(Alignment::Right))
+}
+
+fn tid(_: &View, row: &Row, _: &str) -> Cell<'static> {
+    right(row.tid.to_string())
+}
+
+fn name(_: &View, row: &Row, branch: &str) -> Cell<'static> {
+    Cell::from(format!("{branch}{}", clean(&row.comm)))
+}
+
+fn state(view: &View, row: &Row, _: &str) -> Cell<'static> {
+    let color = match row.state {
+        State::Ready | State::Running => Color::Green,
+        State::Blocked => Color::Reset,
+        State::Zombie => Color::Red,
+    };
+    let style = if view.colored {
+        Style::new().fg(color)
+    } else {
+        Style::new()
+    };
+    Cell::from(Span::styled(row.state.name(), style))
+}
+
+fn cause(_: &View, row: &Row, _: &str) -> Cell<'static> {
+    Cell::from(match (&row.blocked_on, &row.exit) {
+        (Some(on), _) => on.clone(),
+        (None, Some(exit)) => clean(exit),
+        (None, None) => String::new(),
+    })
+}
+
+fn since(_: &View, row: &Row, _: &str) -> Cell<'static> {
+    right(row.since.map_or_else(String::new, client::instant))
+}
+
+fn traps(_: &View, row: &Row, _: &str) -> Cell<'static> {
+    right(row.traps.to_string())
+}
+
+fn rate(_: &View, row: &Row, _: &str) -> Cell<'static> {
+    right(human(row.rate))
+}
+
+fn share(_: &View, row: &Row, _: &str) -> Cell<'static> {
+    right(percent(row.share))
+}
+
+fn short_history(view: &View, row: &Row, _: &str) -> Cell<'static> {
+    Cell::from(sparks(view.history(row.tid), 12))
+}
+
+fn draw_tasks(frame: &mut Frame, view: &mut View, area: Rect) {
+    view.page = usize::from(area.height.saturating_sub(1));
+    let selected = view.select();
+    let columns = columns(area.width);
+    let titles = columns.iter().map(|column| {
+        let sorted = !view.tree && column.sort == Some(view.sort);
+        let line = if sorted {
+            Modifier::BOLD | Modifier::UNDERLINED
+        } else {
+            Modifier::BOLD
+        };
+        let title = Span::styled(column.title, Style::new().add_modifier(line));
+        let numbers = ["tid", "since", "traps", "traps/s", "time"];
+        let side = if numbers.contains(&column.title) {
+            Alignment::Right
+        } else {
+            Alignment::Left
+        };
+        Cell::from(Text::from(title).alignment(side))
+    });
+    // Only the lines that are seen are made: there may be many.
+    let rows = view.rows();
+    let page = view.page.max(1);
+    let line = selected.map_or(0, |(line, _)| line);
+    let first = line
+        .saturating_sub(page / 2)
+        .min(rows.len().saturating_sub(page));
+    let seen = rows.iter().skip(first).take(page).map(|(row, branch)| {
+        Cells::new(
+            columns
+                .iter()
+                .map(|column| (column.cell)(view, row, branch)),
+        )
+    });
+    let table = Table::new(seen, columns.iter().map(|column| column.width))
+        .header(Cells::new(titles))
+        .column_spacing(1)
+        .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
+    let mut state = TableState::new().with_selected(selected.map(|(line, _)| line - first));
+    frame.render_stateful_widget(table, area, &mut state);
+}
+
+fn draw_details(frame: &mut Frame, view: &View, area: Rect) {
+    let borders = if area.width < frame.area().width {
+        Borders::LEFT
+    } else {
+        Borders::TOP
+    };
+    let block = Block::new().borders(borders).title("details");
+    let inner = block.inner(area);
+    frame.render_widget(block, area);
+    let lines = match &view.whereabouts {
+        None => vec!["...".to_string()],
+        Some((chain, traps)) => {
+            let mut lines = client::where_lines(chain, view.snapshot.totals.at);
+            lines.push(match traps.len() {
+                0 => "no traps are kept of it".to_string(),
+                _ => "its last traps:".to_string(),
+            });
+            let traps = traps.iter().map(|trap| client::event(Log::PLAIN, trap));
+            // Who and when stand above; the newest first, as far as there is room.
+            lines.extend(traps.rev());
+            lines
+        }
+    };
+    let lines: Vec<Line> = lines.into_iter().map(Line::from).collect();
+    frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: false }), inner);
+}
+
+fn draw_console(frame: &mut Frame, printed: &[String], area: Rect) {
+    if area.height == 0 {
+        return;
+    }
+    let block = Block::new().borders(Borders::TOP).title("printed");
+    let inner = block.inner(area);
+    let from = printed.len().saturating_sub(inner.height.into());
+    let plain = |line: &String| clean(&anstream::adapter::strip_str(line).to_string());
+    let lines: Vec<Line> = printed[from..]
+        .iter()
+        .map(|line| Line::from(plain(line)))
+        .collect();
+    frame.render_widget(block, area);
+    frame.render_widget(Paragraph::new(lines), inner);
+}
+
+fn draw_help(frame: &mut Frame, area: Rect) {
+    let narrow = area.width < 60;
+    let lines: Vec<Line> = HELP
+        .iter()
+        .map(|(key, what)| {
+            Line::from(if narrow {
+                format!("{}: {what}", key.split(' ').next().unwrap_or(key))
+            } else {
+                format!("{key:<28} {what}")
+            })
+        })
+        .collect();
+    let width = lines.iter().map(Line::width).max().unwrap_or(0) as u16 + 2;
+    let height = lines.len() as u16 + 2;
+    let popup = area.centered(
+        Constraint::Length(width.min(area.width)),
+        Constraint::Length(height.min(area.height)),
+    );
+    frame.render_widget(Clear, popup);
+    let block = Block::bordered().title("keys");
+    frame.render_widget(Paragraph::new(lines).block(block), popup);
+}
+
+/// A number in a few letters.
+fn human(number: Option<f64>) -> String {
+    match number {
+        None => "-".to_string(),
+        Some(number) if number < 9_999.5 => format!("{number:.0}"),
+        Some(number) if number < 999_950.0 => format!("{:.1}k", number / 1e3),
+        Some(number) => format!("{:.1}M", number / 1e6),
+    }
+}
+
+fn percent(share: Option<f64>) -> String {
+    share.map_or_else(|| "-".to_string(), |share| format!("{:.1}%", share * 100.0))
+}
+
+/// The newest numbers as bars, the greatest of them as the highest.
+fn sparks(numbers: &VecDeque<f64>, width: usize) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let from = numbers.len().saturating_sub(width);
+    let most = numbers.iter().skip(from).copied().fold(0.0, f64::max);
+    // Nothing at all is no part of nothing.
+    let bar = |number: &f64| BARS[((number / most.max(1e-9) * 7.0).round() as usize).min(7)];
+    numbers.iter().skip(from).map(bar).collect()
+}

@@ -1,0 +1,374 @@
+//! The screen: a task that reads keys and draws, and one that gets news of the kernel, which may be
+//! another's.
+
+use std::{
+    cell::RefCell,
+    convert::Infallible,
+    error::Error,
+    io::{self, ErrorKind, Write},
+    os::unix::net::UnixStream,
+    rc::Rc,
+    time::Duration,
+};
+
+use ratatui::{
+    TerminalOptions, Viewport,
+    backend::CrosstermBackend,
+    crossterm::{
+        QueueableCommand, cursor,
+        event::{self, Event, KeyEventKind},
+    },
+    layout::Rect,
+};
+
+use super::{
+    Shared,
+    draw::draw,
+    model::{self, Model, Snapshot, Totals, Whereabouts},
+    protocol::{Answer, Request},
+    terminal::{self, Taken, Terminal},
+    view::{View, Wish},
+};
+use crate::{
+    Device, Os, Queue,
+    cli::{held, log},
+};
+
+/// How many tasks are shown at most, and how many lines of what is printed.
+const TASKS: usize = 1000;
+const LINES: usize = 16;
+/// How often the size of the terminal is looked at, and whether there is anything new to draw.
+const BEAT: Duration = Duration::from_millis(100);
+/// After what time a kernel that does not answer is said to be busy.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// The longest answer that is kept.
+const ANSWER: usize = 1 << 22;
+
+/// Where the news come from.
+pub(super) enum Source {
+    /// The kernel of this task.
+    Here { shared: Shared, model: Model },
+    /// Another, at the other end of this connection.
+    There(Link),
+}
+
+/// A connection to a monitor.
+pub(super) struct Link {
+    device: Device<UnixStream>,
+    input: Vec<u8>,
+    /// How much of that has been read.
+    read: usize,
+}
+
+/// What both tasks of a screen know.
+#[derive(Default)]
+struct Desk {
+    view: View,
+    /// Whether there is anything new to draw.
+    dirty: bool,
+    /// Since when an answer is awaited.
+    asked: Option<Duration>,
+    /// Why there will be no more news.
+    over: Option<io::Error>,
+}
+
+/// Shows the screen until its user has enough of it.
+///
+/// *Errors:* a text that says why it cannot go on.
+pub(super) async fn show(
+    os: &mut Os,
+    source: Source,
+    terminal: Terminal,
+    every: Duration,
+    colored: bool,
+) -> Result<(), Box<dyn Error>> {
+    let desk = Rc::new(RefCell::new(Desk {
+        view: View::new(colored),
+        dirty: true,
+        ..Desk::default()
+    }));
+    let asks = Queue::<()>::bounded(os, 1).await;
+    let (theirs, pokes) = (Rc::clone(&desk), asks.clone());
+    let news = async move |os: &mut Os| {
+        let Err(error) = follow(os, source, &theirs, &pokes, every).await;
+        theirs.borrow_mut().over = Some(error);
+    };
+    os.spawn_detached("screen news", news).await?;
+    // Before that, an error leaves it to others to give the terminal back.
+    let _taken = Taken;
+    terminal.enter()?;
+    let mut paper = Paper::new(os, terminal).await?;
+    let keyboard = os.attach(io::stdin()).await.ok();
+    loop {
+        paper.draw(os, &desk).await?;
+        wait_for_keys(os, keyboard.as_ref()).await;
+        if let Some(error) = desk.borrow_mut().over.take() {
+            return farewell(error);
+        }
+        while event::poll(Duration::ZERO)? {
+            let Event::Key(key) = event::read()? else {
+                continue;
+            };
+            if key.kind == KeyEventKind::Release {
+                continue;
+            }
+            let wish = desk.borrow_mut().view.press(key);
+            desk.borrow_mut().dirty = true;
+            match wish {
+                Wish::Redraw => {}
+                Wish::Repaint => paper.size = (0, 0),
+                // If there is one already, it will do.
+                Wish::Ask => drop(asks.try_put(os, ()).await),
+                Wish::Quit => return Ok(()),
+            }
+        }
+        let now = os.now().await;
+        desk.borrow_mut().look_at_the_clock(now);
+    }
+}
+
+/// What a screen ends with that gets no more news.
+fn farewell(error: io::Error) -> Result<(), Box<dyn Error>> {
+    match error.kind() {
+        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
+            log::tell("the kernel has ended\n");
+            Ok(())
+        }
+        _ => Err(error.into()),
+    }
+}
+
+async fn wait_for_keys(os: &mut Os, keyboard: Option<&Device<io::Stdin>>) {
+    let Some(keyboard) = keyboard else {
+        // Somebody else has it as a device: keys come a moment late.
+        return os.sleep(BEAT / 2).await;
+    };
+    let ready = os.timeout(BEAT, async |os| os.read_wait(keyboard).await);
+    if ready.await == Ok(Ok(())) && !event::poll(Duration::ZERO).unwrap_or(true) {
+        // A terminal that has gone is ready for ever.
+        os.sleep(BEAT / 2).await;
+    }
+}
+
+impl Desk {
+    fn look_at_the_clock(&mut self, now: Duration) {
+        if let Some(asked) = self.asked
+            && now.saturating_sub(asked) > PATIENCE
+        {
+            self.view.notice = "no answer: does a task run without making a trap?".into();
+            self.dirty = true;
+        }
+    }
+}
+
+/// Keeps the screen's news up to date.
+async fn follow(
+    os: &mut Os,
+    mut source: Source,
+    desk: &RefCell<Desk>,
+    pokes: &Queue<()>,
+    every: Duration,
+) -> io::Result<Infallible> {
+    let mut due = Duration::ZERO;
+    loop {
+        let now = os.now().await;
+        desk.borrow_mut().asked = Some(now);
+        let victims = std::mem::take(&mut desk.borrow_mut().view.victims);
+        for &tid in &victims {
+            let notice = source.kill(os, tid).await?;
+            desk.borrow_mut().view.notice = notice;
+        }
+        if now >= due || !victims.is_empty() {
+            let snapshot = source.snapshot(os).await?;
+            due = now + every.max(model::pause(snapshot.totals.tasks));
+            desk.borrow_mut().view.update(snapshot);
+        }
+        let subject = desk.borrow_mut().view.subject();
+        if let Some(tid) = subject {
+            let found = source.whereabouts(os, tid).await?;
+            desk.borrow_mut().view.whereabouts = found;
+        }
+        let now = os.now().await;
+        {
+            let mut desk = desk.borrow_mut();
+            desk.asked = None;
+            desk.dirty = true;
+        }
+        let _ = os
+            .timeout(due.saturating_sub(now), async |os| pokes.get(os).await)
+            .await;
+    }
+}
+
+impl Source {
+    async fn snapshot(&mut self, os: &mut Os) -> io::Result<Snapshot> {
+        match self {
+            Self::Here { model, .. } => Ok(model.snapshot(os, TASKS).await),
+            Self::There(link) => {
+                let mut tasks = Vec::new();
+                let answer = link.ask(os, &Request::Top { most: TASKS }, |answer| {
+                    if let Answer::Task(row) = answer {
+                        tasks.push(row);
+                    }
+                });
+                let totals = answer.await?.map_err(io::Error::other)?;
+                Ok(Snapshot { tasks, totals })
+            }
+        }
+    }
+
+    async fn whereabouts(&mut self, os: &mut Os, tid: u64) -> io::Result<Option<Whereabouts>> {
+        match self {
+            Self::Here { shared, .. } => {
+                let tasks = os.tasks().await;
+                Ok(model::whereabouts(&tasks, &shared.recent.borrow(), tid))
+            }
+            Self::There(link) => {
+                let (mut chain, mut traps) = (Vec::new(), Vec::new());
+                let request = Request::Where { tid };
+                let answer = link.ask(os, &request, |answer| match answer {
+                    Answer::Task(row) => chain.push(row),
+                    Answer::Trap(line) => traps.push(line),
+                    _ => {}
+                });
+                Ok(answer.await?.ok().map(|_| (chain, traps)))
+            }
+        }
+    }
+
+    /// Ends a task, and answers what is to be said about it.
+    async fn kill(&mut self, os: &mut Os, tid: u64) -> io::Result<String> {
+        let outcome = match self {
+            Self::Here { .. } => {
+                let killed = os.kill(tid.into()).await;
+                killed
+                    .then_some(())
+                    .ok_or_else(|| format!("there is no live task {tid}"))
+            }
+            Self::There(link) => {
+                let answer = link.ask(os, &Request::Kill { tid }, drop).await?;
+                answer.map(drop)
+            }
+        };
+        Ok(outcome.map_or_else(|why| why, |()| format!("task {tid} is killed")))
+    }
+}
+
+impl Link {
+    pub(super) async fn new(os: &mut Os, stream: UnixStream) -> io::Result<Self> {
+        let device = os.attach(stream).await?;
+        Ok(Self {
+            device,
+            input: Vec::new(),
+            read: 0,
+        })
+    }
+
+    /// Asks, and hands over every answer but the last: an end, or an error of the monitor's.
+    async fn ask(
+        &mut self,
+        os: &mut Os,
+        request: &Request,
+        mut each: impl FnMut(Answer),
+    ) -> io::Result<Result<Totals, String>> {
+        let mut line = serde_json::to_vec(request).expect("plain values are JSON");
+        line.push(b'\n');
+        self.device.send_all(os, &line).await?;
+        loop {
+            match self.next(os).await? {
+                Answer::End(totals) => return Ok(Ok(totals)),
+                Answer::Error { message } => return Ok(Err(message)),
+                answer => each(answer),
+            }
+        }
+    }
+
+    async fn next(&mut self, os: &mut Os) -> io::Result<Answer> {
+        let mut buf = [0; 8192];
+        loop {
+            let rest = &self.input[self.read..];
+            if let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
+                self.read += end + 1;
+                let strange = "what listens there is no monitor of a kernel";
+                return serde_json::from_slice(&rest[..end]).map_err(|_| io::Error::other(strange));
+            }
+            self.input.drain(..self.read);
+            self.read = 0;
+            if self.input.len() > ANSWER {
+                return Err(io::Error::other("an answer is too long"));
+            }
+            match self.device.recv(os, &mut buf).await? {
+                0 => return Err(ErrorKind::UnexpectedEof.into()),
+                n => self.input.extend_from_slice(&buf[..n]),
+            }
+        }
+    }
+}
+
+/// What is drawn on: it writes like any task, so that a slow terminal holds up nobody else.
+struct Paper {
+    terminal: Terminal,
+    size: (u16, u16),
+    /// How much had been printed when it was drawn last.
+    printed: u64,
+    ink: Ink,
+    pages: ratatui::Terminal<CrosstermBackend<Ink>>,
+    out: Option<Device<terminal::Handle>>,
+}
+
+#[derive(Clone, Default)]
+struct Ink(Rc<RefCell<Vec<u8>>>);
+
+impl Write for Ink {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().write(text)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Paper {
+    async fn new(os: &mut Os, terminal: Terminal) -> io::Result<Self> {
+        let ink = Ink::default();
+        let viewport = Viewport::Fixed(Rect::default());
+        let backend = CrosstermBackend::new(ink.clone());
+        let pages = ratatui::Terminal::with_options(backend, TerminalOptions { viewport })?;
+        Ok(Self {
+            terminal,
+            size: (0, 0),
+            printed: 0,
+            ink,
+            pages,
+            out: os.attach(terminal.handle()).await.ok(),
+        })
+    }
+
+    /// Draws what is new, if anything is.
+    async fn draw(&mut self, os: &mut Os, desk: &RefCell<Desk>) -> io::Result<()> {
+        let (size, printed) = (self.terminal.size(), held::count());
+        if size != self.size {
+            self.size = size;
+            self.pages.resize(Rect::new(0, 0, size.0, size.1))?;
+        } else if printed == self.printed && !desk.borrow().dirty {
+            return Ok(());
+        }
+        self.printed = printed;
+        {
+            let mut desk = desk.borrow_mut();
+            desk.dirty = false;
+            let lines = held::tail(LINES);
+            self.pages
+                .draw(|frame| draw(frame, &mut desk.view, &lines))?;
+        }
+        // Whoever writes on the terminal all the same does not scroll the screen away.
+        self.ink.queue(cursor::MoveTo(0, 0))?;
+        let text = self.ink.0.take();
+        match &self.out {
+            Some(out) => out.send_all(os, &text).await,
+            // A program has it as a device of its own.
+            None => self.terminal.write(&text),
+        }
+    }
+}

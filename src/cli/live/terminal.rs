@@ -1,0 +1,144 @@
+//! The terminal while a screen has it, and how it was before. It is put back by whoever comes
+//! first: the end of the screen's task, of the kernel or of the process.
+
+use std::{
+    io::{self, IsTerminal, Write},
+    os::fd::{AsFd, BorrowedFd},
+    sync::{Mutex, PoisonError},
+};
+
+use ratatui::crossterm::{
+    QueueableCommand, cursor,
+    terminal::{EnterAlternateScreen, LeaveAlternateScreen},
+};
+use rustix::termios::{
+    LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr,
+};
+
+use crate::cli::held::{self, Stream};
+
+/// How the terminal was. It belongs to the process, and so does this.
+static BEFORE: Mutex<Option<Before>> = Mutex::new(None);
+
+struct Before {
+    termios: Termios,
+    out: Stream,
+}
+
+/// A terminal that is there to be taken.
+#[derive(Clone, Copy)]
+pub(super) struct Terminal {
+    /// The stream on which the screen is drawn: the first that is not redirected.
+    out: Stream,
+}
+
+/// The terminal that the process was started at, if it can be read and written. From now on, what
+/// is written to it is held.
+pub(super) fn find() -> Result<Terminal, String> {
+    let terminals = [io::stdout().is_terminal(), io::stderr().is_terminal()];
+    let out = match terminals {
+        _ if !io::stdin().is_terminal() => {
+            return Err("a screen needs a terminal, and standard input is none".into());
+        }
+        [true, _] => Stream::Out,
+        [_, true] => Stream::Err,
+        [false, false] => {
+            return Err(
+                "a screen needs a terminal, and neither standard output nor standard error is one"
+                    .into(),
+            );
+        }
+    };
+    held::begin(terminals);
+    Ok(Terminal { out })
+}
+
+impl Terminal {
+    /// Takes it over, until `leave`.
+    pub(super) fn enter(self) -> io::Result<()> {
+        let termios = tcgetattr(io::stdin())?;
+        let mut raw = termios.clone();
+        raw.make_raw();
+        // An interrupt must be heard even while a task that makes no trap keeps the screen from
+        // reading keys. Whoever suspends us would find the terminal as it is now.
+        raw.local_modes |= LocalModes::ISIG;
+        raw.special_codes[SpecialCodeIndex::VSUSP] = 0;
+        raw.special_codes[SpecialCodeIndex::VQUIT] = 0;
+        let out = self.out;
+        *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(Before { termios, out });
+        tcsetattr(io::stdin(), OptionalActions::Flush, &raw)?;
+        let mut sequence = Vec::new();
+        sequence.queue(EnterAlternateScreen)?.queue(cursor::Hide)?;
+        write(out, &sequence)
+    }
+
+    pub(super) fn handle(self) -> Handle {
+        match self.out {
+            Stream::Out => Handle::Out(io::stdout()),
+            Stream::Err => Handle::Err(io::stderr()),
+        }
+    }
+
+    /// Writes at once.
+    pub(super) fn write(self, text: &[u8]) -> io::Result<()> {
+        write(self.out, text)
+    }
+
+    /// Its width and height.
+    pub(super) fn size(self) -> (u16, u16) {
+        match tcgetwinsize(self.handle()) {
+            Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col, size.ws_row),
+            _ => (80, 24),
+        }
+    }
+}
+
+/// Gives the terminal back as it was, if it was taken, and writes to it what was held.
+pub(in crate::cli) fn leave() {
+    let before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(before) = before {
+        let mut sequence = Vec::new();
+        let queued = sequence
+            .queue(LeaveAlternateScreen)
+            .and_then(|sequence| sequence.queue(cursor::Show));
+        // A terminal that has gone needs nothing more.
+        let _ = queued.map(drop).and_then(|()| write(before.out, &sequence));
+        let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &before.termios);
+    }
+    held::end();
+}
+
+/// A standard stream as something that a task can write to.
+pub(super) enum Handle {
+    Out(io::Stdout),
+    Err(io::Stderr),
+}
+
+impl AsFd for Handle {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Out(out) => out.as_fd(),
+            Self::Err(err) => err.as_fd(),
+        }
+    }
+}
+
+fn write(out: Stream, text: &[u8]) -> io::Result<()> {
+    match out {
+        Stream::Out => {
+            let mut out = io::stdout().lock();
+            out.write_all(text)?;
+            out.flush()
+        }
+        Stream::Err => io::stderr().write_all(text),
+    }
+}
+
+/// Gives the terminal back when it is dropped.
+pub(in crate::cli) struct Taken;
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        leave();
+    }
+}

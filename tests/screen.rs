@@ -1,0 +1,454 @@
+//! The screen of `--top` and `top --attach`, on a terminal of its own: a pseudo-terminal, with an
+//! emulator that reads what is drawn.
+
+use std::{
+    env,
+    fs::File,
+    io::{Read, Write},
+    net::TcpStream,
+    num::NonZero,
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+    process::{Child, Command},
+    sync::{Arc, Mutex, Once},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    fs::{Mode, OFlags},
+    process::{Pid, Signal, kill_process},
+    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+    termios::{Termios, Winsize, tcgetattr, tcsetwinsize},
+};
+
+// ---- tools
+
+/// How long a test waits for what must come.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A process at a terminal of its own.
+struct Screen {
+    child: Child,
+    keys: File,
+    /// The other end: what the process has.
+    tty: Option<OwnedFd>,
+    reader: Option<JoinHandle<()>>,
+    emulator: Arc<Mutex<vt100::Parser>>,
+    before: Termios,
+}
+
+fn trapline() -> Command {
+    clean(Command::new(env!("CARGO_BIN_EXE_trapline")))
+}
+
+/// The example whose programs misbehave.
+fn rude() -> Command {
+    static BUILT: Once = Once::new();
+    BUILT.call_once(|| {
+        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut build = Command::new(cargo);
+        build.args(["build", "--quiet", "--example", "rude"]);
+        let built = build.current_dir(env!("CARGO_MANIFEST_DIR")).status();
+        assert!(built.unwrap().success());
+    });
+    let path = Path::new(env!("CARGO_BIN_EXE_trapline")).with_file_name("examples/rude");
+    clean(Command::new(path))
+}
+
+fn clean(mut command: Command) -> Command {
+    for variable in [
+        "RUST_LOG",
+        "NO_COLOR",
+        "CLICOLOR_FORCE",
+        "CLICOLOR",
+        "RUST_BACKTRACE",
+    ] {
+        command.env_remove(variable);
+    }
+    command.env("TERM", "xterm-256color");
+    command
+}
+
+fn size(width: u16, height: u16) -> Winsize {
+    Winsize {
+        ws_col: width,
+        ws_row: height,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    }
+}
+
+fn cells(number: u16) -> NonZero<u16> {
+    NonZero::new(number).unwrap()
+}
+
+impl Screen {
+    fn start(mut command: Command, width: u16, height: u16) -> Self {
+        let master =
+            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let tty = rustix::fs::open(name, flags, Mode::empty()).unwrap();
+        tcsetwinsize(&master, size(width, height)).unwrap();
+        let before = tcgetattr(&tty).unwrap();
+        let stream = || tty.try_clone().unwrap();
+        command.stdin(stream()).stdout(stream()).stderr(stream());
+        let child = command.spawn().unwrap();
+        drop(command);
+        let keys = File::from(master);
+        let emulator = Arc::new(Mutex::new(vt100::Parser::new(
+            cells(height),
+            cells(width),
+            0,
+        )));
+        let (mut drawn, parser) = (keys.try_clone().unwrap(), Arc::clone(&emulator));
+        let reader = thread::spawn(move || {
+            let mut buf = [0; 4096];
+            while let Ok(n @ 1..) = drawn.read(&mut buf) {
+                parser.lock().unwrap().process(&buf[..n]);
+            }
+        });
+        Self {
+            child,
+            keys,
+            tty: Some(tty),
+            reader: Some(reader),
+            emulator,
+            before,
+        }
+    }
+
+    fn boot(args: &[&str], width: u16, height: u16) -> Self {
+        let mut command = trapline();
+        command
+            .args(["boot", "--seed", "1", "--top=100ms"])
+            .args(args);
+        Self::start(command, width, height)
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+
+    fn resize(&self, width: u16, height: u16) {
+        self.emulator
+            .lock()
+            .unwrap()
+            .screen_mut()
+            .set_size(cells(height), cells(width));
+        tcsetwinsize(&self.keys, size(width, height)).unwrap();
+    }
+
+    fn text(&self) -> String {
+        self.emulator.lock().unwrap().screen().contents()
+    }
+
+    /// Waits until the screen is such, and answers what it shows then.
+    fn until(&self, what: impl Fn(&str) -> bool) -> String {
+        let begun = Instant::now();
+        loop {
+            let text = self.text();
+            if what(&text) {
+                return text;
+            }
+            assert!(begun.elapsed() < PATIENCE, "it never came:\n{text}");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn shows(&self, text: &str) -> String {
+        self.until(|screen| screen.contains(text))
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Waits for the end, after which the terminal must be as it was. Answers the exit code and what
+    /// is left on the terminal.
+    fn end(mut self) -> (Option<i32>, String) {
+        let code = self.child.wait().unwrap().code();
+        let tty = self.tty.take().unwrap();
+        let after = tcgetattr(&tty).unwrap();
+        assert_eq!(format!("{after:?}"), format!("{:?}", self.before));
+        // Nobody else has it: what is on its way is read to its end.
+        drop(tty);
+        self.reader.take().unwrap().join().unwrap();
+        let emulator = self.emulator.lock().unwrap();
+        assert!(!emulator.screen().alternate_screen());
+        assert!(!emulator.screen().hide_cursor());
+        let text = emulator.screen().contents();
+        drop(emulator);
+        (code, text)
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // It fails if it has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The address in what an echo server prints.
+fn connect(screen: &str) -> TcpStream {
+    let addr = screen
+        .lines()
+        .find_map(|line| line.split_once("starting at "));
+    let (_, addr) = addr.expect("it says where it listens");
+    TcpStream::connect(addr.trim()).unwrap()
+}
+
+fn line<'a>(screen: &'a str, word: &str) -> &'a str {
+    let mut lines = screen.lines();
+    lines
+        .find(|line| line.split_whitespace().any(|other| other == word))
+        .unwrap_or_else(|| panic!("no line with {word}:\n{screen}"))
+}
+
+// ---- tests
+
+#[test]
+fn the_screen_fits_at_any_width_and_leaves_nothing_behind() {
+    let mut screen = Screen::boot(&["echo", "--addr", "127.0.0.1:0"], 40, 20);
+    let text = screen.shows("starting at");
+    let text = screen.until(|text| text.contains("1 echo") && text.contains("idle")) + &text;
+    assert!(text.contains("tid task"), "{text}");
+    assert!(
+        !text.contains("blocked on"),
+        "there is no room for that:\n{text}"
+    );
+    assert!(text.contains("q quit"), "{text}");
+    screen.resize(200, 50);
+    let text = screen.until(|text| {
+        let last = text.lines().last().unwrap_or_default();
+        text.contains("history") && last.starts_with("q quit  ? help")
+    });
+    assert!(
+        line(&text, "echo").contains("blocked device 1 (read)"),
+        "{text}"
+    );
+    screen.resize(40, 5);
+    screen.until(|text| !text.contains("history") && text.contains("echo"));
+    screen.resize(80, 24);
+    screen.shows("blocked on");
+    screen.press("?");
+    let text = screen.shows("the other way round");
+    assert!(text.contains("repaint"), "{text}");
+    screen.press(" ");
+    screen.until(|text| !text.contains("repaint"));
+    screen.press("q");
+    let (code, text) = screen.end();
+    assert_eq!(code, Some(130));
+    assert!(text.contains("Server starting at 127.0.0.1:"), "{text}");
+    assert!(text.contains("interrupted: shutting down"), "{text}");
+    assert!(!text.contains("tid task"), "{text}");
+}
+
+#[test]
+fn tasks_are_chosen_looked_at_and_killed() {
+    let mut screen = Screen::boot(&["echo", "--addr", "127.0.0.1:0"], 100, 30);
+    let text = screen.shows("starting at");
+    let mut client = connect(&text);
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.write_all(b"hello").unwrap();
+    client.read_exact(&mut [0; 5]).unwrap();
+    screen.shows("2 client");
+    screen.press("t");
+    screen.shows("└─ client");
+    screen.press("\x1b[B\r");
+    screen.until(|text| {
+        text.contains("task 2 \"client\" waits for device ")
+            && text.contains(", 5)                   = 5")
+            && text.contains("4096) ...")
+    });
+    screen.press("k");
+    screen.shows("kill task 2 client? y/n");
+    screen.press("n");
+    screen.shows("q quit");
+    screen.press("ky");
+    screen.shows("task 2 is killed");
+    assert_eq!(client.read(&mut [0]).unwrap(), 0);
+    screen.until(|text| !text.contains("2 └─ client"));
+    screen.press("\x1b");
+    screen.until(|text| !text.contains("details──"));
+    screen.press("q");
+    assert_eq!(screen.end().0, Some(130));
+}
+
+#[test]
+fn tasks_are_sorted_and_filtered() {
+    let mut screen = Screen::boot(
+        &[
+            "--with",
+            "alive --every 20ms",
+            "--with",
+            "sleepers",
+            "echo",
+            "--addr",
+            "127.0.0.1:0",
+        ],
+        120,
+        20,
+    );
+    screen.shows("1 echo");
+    screen.press("/echo");
+    screen.until(|text| text.contains("filter: echo_") && !text.contains("2 alive"));
+    screen.press("\r");
+    screen.shows("filter \"echo\"");
+    screen.press("\x1b");
+    screen.until(|text| !text.contains("filter \""));
+    screen.press("sss");
+    screen.shows("sort: name");
+    screen.press("/alive\r");
+    let text = screen.shows("2 alive");
+    assert!(line(&text, "alive").contains("the timer at"), "{text}");
+    // Wait for a rate: so many traps a second, or so.
+    screen.until(|text| {
+        let words: Vec<&str> = line(text, "alive").split_whitespace().collect();
+        let share = words.iter().position(|word| word.ends_with('%'));
+        let rate = share.and_then(|at| words[at - 1].parse::<f64>().ok());
+        rate.is_some_and(|rate| (10.0..=60.0).contains(&rate))
+    });
+    screen.press("q");
+    assert_eq!(screen.end().0, Some(130));
+}
+
+#[test]
+fn signals_leave_the_terminal_as_it_was() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+        let screen = Screen::boot(&["echo", "--addr", "127.0.0.1:0"], 80, 24);
+        screen.shows("1 echo");
+        screen.signal(signal);
+        let (end, text) = screen.end();
+        assert_eq!(end, Some(code));
+        assert!(text.contains("Server starting"), "{text}");
+    }
+}
+
+#[test]
+fn a_run_that_ends_by_itself_leaves_its_output_and_its_exit_code() {
+    let screen = Screen::boot(&["parts"], 80, 24);
+    let (code, text) = screen.end();
+    assert_eq!((code, text.trim()), (Some(0), "Part 1\nPart 2"));
+    let screen = Screen::boot(&["--summary", "alive", "--every", "1000years"], 80, 40);
+    let (code, text) = screen.end();
+    assert_eq!(code, Some(3));
+    assert!(text.contains("I'm alive\nerror: deadlock"), "{text}");
+    assert!(text.contains("ticks"), "{text}");
+    let screen = Screen::boot(
+        &["--max-time", "300ms", "echo", "--addr", "127.0.0.1:0"],
+        80,
+        24,
+    );
+    screen.shows("1 echo");
+    let (code, text) = screen.end();
+    assert_eq!(code, Some(4), "{text}");
+}
+
+#[test]
+fn a_task_that_panics_is_told_of_on_the_screen_and_after_it() {
+    let mut command = rude();
+    command.args(["boot", "--top=100ms", "panics", "--after", "200ms"]);
+    let mut screen = Screen::start(command, 100, 24);
+    screen.shows("the child is faulted: as it was told to");
+    screen.shows("warning: task 2 \"child\" faulted");
+    screen.press("q");
+    let (code, text) = screen.end();
+    assert_eq!(code, Some(130));
+    assert!(text.contains("as it was told to"), "{text}");
+}
+
+#[test]
+fn a_panic_that_ends_the_process_gives_the_terminal_back_first() {
+    let mut command = rude();
+    command.args(["boot", "--top", "panics", "--after", "500ms", "--twice"]);
+    let screen = Screen::start(command, 100, 30);
+    screen.shows("1 panics");
+    let (code, text) = screen.end();
+    assert_eq!(code, None, "a signal has ended it");
+    assert!(
+        text.contains("panic in a destructor during cleanup"),
+        "{text}"
+    );
+}
+
+#[test]
+fn an_interrupt_ends_a_process_whose_task_makes_no_trap() {
+    let mut command = rude();
+    command.args(["boot", "--top", "hogs"]);
+    let mut screen = Screen::start(command, 80, 24);
+    screen.shows("hogging now");
+    // Signals that come while one is pending are one.
+    while screen.child.try_wait().unwrap().is_none() {
+        screen.signal(Signal::INT);
+        thread::sleep(Duration::from_millis(5));
+    }
+    let (code, text) = screen.end();
+    assert_eq!(code, Some(130));
+    assert!(text.contains("again to end at once"), "{text}");
+}
+
+#[test]
+fn top_attaches_to_a_kernel_that_runs() {
+    let socket = place("attached");
+    let mut kernel = trapline();
+    let path = socket.to_str().unwrap();
+    kernel.args([
+        "boot",
+        "-q",
+        "--monitor",
+        path,
+        "echo",
+        "--addr",
+        "127.0.0.1:0",
+    ]);
+    let mut kernel = Screen::start(kernel, 80, 24);
+    let mut client = connect(&kernel.shows("starting at"));
+    client.write_all(b"hello").unwrap();
+    client.read_exact(&mut [0; 5]).unwrap();
+    let top = || {
+        let mut top = trapline();
+        top.args(["top", "--attach", path, "--every", "100ms"]);
+        Screen::start(top, 120, 24)
+    };
+    let mut first = top();
+    first.shows("2 client");
+    first.press("t\x1b[B\r");
+    first.shows("4096) ...");
+    first.press("ky");
+    first.shows("task 2 is killed");
+    first.press("q");
+    let (code, text) = first.end();
+    assert_eq!((code, text.trim()), (Some(0), ""));
+    let second = top();
+    second.shows("1 echo");
+    kernel.signal(Signal::INT);
+    assert_eq!(kernel.child.wait().unwrap().code(), Some(130));
+    let (code, text) = second.end();
+    assert_eq!((code, text.trim()), (Some(0), "the kernel has ended"));
+}
+
+#[test]
+fn what_is_no_terminal_is_said() {
+    let output = trapline()
+        .args(["boot", "--top", "parts"])
+        .stdin(std::process::Stdio::null())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.stdout, b"");
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(
+        err,
+        "error: a screen needs a terminal, and standard input is none\n"
+    );
+}
+
+fn place(test: &str) -> PathBuf {
+    env::temp_dir().join(format!("trapline-screen-{}-{test}", std::process::id()))
+}
