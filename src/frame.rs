@@ -41,6 +41,8 @@ pub(crate) enum Payload {
     Io(io::Error),
     Queue(Rc<dyn Store>, Rc<Gauge>),
     Job(Job),
+    /// There is a body that a timeout can cut short.
+    Body,
 }
 
 /// Work for a thread.

@@ -76,7 +76,8 @@ impl Os {
 
     /// Makes any system call and answers the kernel's bare reply: the door that every other
     /// method goes through. *Blocks* when the call does. Calls with arguments that are not part
-    /// of [`SystemCall`] are for their stubs: made here they answer [`Errno::Invalid`].
+    /// of [`SystemCall`], and the timeout, which needs a body that it can cut short, are for their
+    /// stubs: made here they answer [`Errno::Invalid`].
     ///
     /// ```
     /// # use trapline::{Kernel, Os, Reply, SystemCall, Tid};
