@@ -48,10 +48,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
     fn on_event(&self, event: &tracing::Event<'_>, context: Context<'_, S>) {
         let mut line = String::new();
         let scope = context.event_scope(event);
-        for span in scope
-            .into_iter()
-            .flat_map(tracing_subscriber::registry::Scope::from_root)
-        {
+        for span in scope.into_iter().flat_map(registry::Scope::from_root) {
             let extensions = span.extensions();
             let text = extensions.get::<Text>().expect("it was new once");
             line += &format!("[{}] ", text.0);
