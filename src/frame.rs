@@ -194,6 +194,15 @@ impl Frame {
         (self.console.take(), self.post.take())
     }
 
+    /// Gives back an emptied mail box, for its memory; not if new mail has come meanwhile, or it
+    /// once was stuffed.
+    pub(crate) fn reuse(&self, text: String, post: Vec<Mail>) {
+        if !self.has_mail() && text.capacity() + post.capacity() < MAX_IO {
+            self.console.replace(text);
+            self.post.replace(post);
+        }
+    }
+
     pub(crate) fn intern(&self, name: &str) -> Rc<str> {
         let mut last = self.name.borrow_mut();
         if **last != *name {
