@@ -6,7 +6,7 @@ use crate::{
     event::{Detail, Fact, Wake},
     frame::Payload,
     sched::Runnable,
-    task::{Answer, Legacy, Place, Slot, State, Then},
+    task::{Answer, Legacy, Place, Slot, State},
     time::Timer,
 };
 
@@ -128,11 +128,11 @@ impl Kernel {
             Some(target) if target == me => Outcome::Reply(Reply::Err(Errno::WouldDeadlock)),
             Some(target) if self.tasks[target].is_live() => {
                 self.tasks[target].add_waiter(me);
-                self.block(me, Place::Exit(target), Then::Done)
+                self.block(me, Place::Exit(target))
             }
             Some(zombie) => {
-                let exit = self.reap(zombie);
-                self.answer(me, exit)
+                let answer = self.reap(zombie);
+                self.answer(me, answer)
             }
         }
     }
@@ -173,7 +173,7 @@ impl Kernel {
             return Outcome::Reply(Reply::Done);
         }
         let place = Place::Timer(self.timers.of(me).arm(deadline, me.slot));
-        self.block(me, place, Then::Done)
+        self.block(me, place)
     }
 
     fn timeout(&mut self, me: Runnable, span: Nanos) -> Outcome {
@@ -201,7 +201,7 @@ impl Kernel {
                 place: Place::Timer(slept),
                 ..
             } if slept == timer => {
-                self.wake(me, Wake::Timer, None);
+                self.wake(me, Wake::Timer, Reply::Done);
             }
             _ => self.elapse(me, timer.1),
         }
@@ -223,7 +223,7 @@ impl Kernel {
             State::Blocked { place, .. } => {
                 let place = *place;
                 self.vacate(me, place);
-                self.wake(me, Wake::Timeout, Some(answer.into()));
+                self.wake(me, Wake::Timeout, answer);
             }
             State::Running | State::Zombie(_) => unreachable!("only a task that waits times out"),
         }
