@@ -5,8 +5,12 @@
 //! | `source.rs` | the recording that is read, and what is said of a damaged one |
 //! | `tasks.rs` | who the events are about, and at which call they are |
 //! | `spans.rs` | what each task did at every moment |
-//! | `show.rs`, `summary.rs` | `trace show`, ... |
+//! | `show.rs`, `summary.rs`, `export.rs`, `diff.rs` | `trace show`, ... |
+//! | `chrome.rs` | Chrome's trace events |
 
+mod chrome;
+mod diff;
+mod export;
 mod show;
 mod source;
 mod spans;
@@ -22,18 +26,21 @@ use std::{
 use clap::Subcommand;
 
 use super::{
-    FAILURE,
+    FAILURE, USAGE,
     args::Tone,
     duration,
     live::{self, TraceLive},
     log::{self, Log},
 };
+use crate::{Exit, Fact, Reply};
 
 /// The commands that look at traces.
 #[derive(Subcommand)]
 pub(super) enum Order {
     Show(show::Order),
     Summary(summary::Order),
+    Export(export::Order),
+    Diff(diff::Order),
     Live(TraceLive),
 }
 
@@ -65,6 +72,8 @@ pub(super) fn run(order: &Order, tone: &Tone) -> ExitCode {
     let done = match order {
         Order::Show(order) => order.run(log, &mut out),
         Order::Summary(order) => order.run(log, &mut out),
+        Order::Export(order) => order.run(log, &mut out),
+        Order::Diff(order) => order.run(log, &mut out),
         Order::Live(order) => return live::trace(order, tone),
     };
     let message = match done.and_then(|code| Ok(out.flush().map(|()| code)?)) {
@@ -77,7 +86,21 @@ pub(super) fn run(order: &Order, tone: &Tone) -> ExitCode {
         Err(Failure::Said(message)) => message,
     };
     log::tell(&format!("error: {message}\n"));
-    ExitCode::from(FAILURE)
+    ExitCode::from(match order {
+        // As with diff(1): 1 is an answer.
+        Order::Diff(_) => USAGE,
+        _ => FAILURE,
+    })
+}
+
+/// Whether the fact is that something went wrong.
+fn is_error(fact: &Fact<'_>) -> bool {
+    match fact {
+        Fact::Replied { reply, .. } => matches!(reply, Reply::Err(_) | Reply::Io),
+        Fact::DeviceIo { result, .. } => result.is_err(),
+        Fact::Exited { exit } => matches!(exit, Exit::Failed(_) | Exit::Faulted(_)),
+        _ => false,
+    }
 }
 
 /// Reads an instant since boot: as a trace shows it, `00:04.000`, or as a duration, `4s`.

@@ -4,9 +4,9 @@ use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Args, ValueHint};
 
-use super::{Failure, instant, source::Source, tasks::Tasks};
+use super::{Failure, instant, is_error, source::Source, tasks::Tasks};
 use crate::{
-    Answered, DeviceId, Event, Exit, Fact, Nanos, On, Reply, SystemCall, Tid, Wake,
+    Answered, DeviceId, Event, Fact, Nanos, On, Reply, SystemCall, Tid, Wake,
     cli::{
         args::whole,
         log::{Log, aligned, clean},
@@ -68,10 +68,8 @@ impl Order {
             log,
             before: self.relative.then_some(Duration::ZERO),
         };
-        let mut missing = 0;
         while let Some(owned) = source.next() {
-            if source.missing() > missing {
-                missing = source.missing();
+            if let Some(missing) = source.gap() {
                 writeln!(out, "... {missing} events are missing here ...")?;
             }
             let event = owned.borrow();
@@ -129,16 +127,6 @@ impl Order {
 
     fn has_call(&self, call: SystemCall) -> bool {
         self.calls.iter().any(|name| name == call.name())
-    }
-}
-
-/// Whether the fact is that something went wrong.
-fn is_error(fact: &Fact<'_>) -> bool {
-    match fact {
-        Fact::Replied { reply, .. } => matches!(reply, Reply::Err(_) | Reply::Io),
-        Fact::DeviceIo { result, .. } => result.is_err(),
-        Fact::Exited { exit } => matches!(exit, Exit::Failed(_) | Exit::Faulted(_)),
-        _ => false,
     }
 }
 

@@ -15,6 +15,8 @@ use crate::{
 pub(super) struct Source {
     name: String,
     recording: Recording,
+    /// How many events are missing, as far as that has been told.
+    missing: u64,
     /// What ended it, if not its end.
     error: Option<Error>,
 }
@@ -41,6 +43,7 @@ impl Source {
             Ok(recording) => Ok(Self {
                 name,
                 recording,
+                missing: 0,
                 error: None,
             }),
             Err(error) => {
@@ -55,13 +58,21 @@ impl Source {
         }
     }
 
+    /// The file's name.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     pub(super) fn header(&self) -> &Header {
         self.recording.header()
     }
 
-    /// How many events are missing of those before the last one that was answered.
-    pub(super) fn missing(&self) -> u64 {
-        self.recording.missing()
+    /// How many events are missing between the last one that was answered and the one before, if
+    /// any; answered once.
+    pub(super) fn gap(&mut self) -> Option<u64> {
+        let missing = self.recording.missing();
+        let before = std::mem::replace(&mut self.missing, missing);
+        (missing > before).then(|| missing - before)
     }
 
     /// Says what was wrong with the recording, once all of it has been read that can be. That its

@@ -84,7 +84,7 @@ struct Waits {
 
 /// What a task is blocked on, but for the instant of a timer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum What {
+pub(super) enum What {
     Exit(Tid),
     Timer,
     Device(DeviceId, Direction),
@@ -109,8 +109,8 @@ impl Order {
         let mut tasks = Tasks::default();
         let mut missing = 0;
         while let Some(owned) = source.next() {
-            if source.missing() > missing {
-                missing = source.missing();
+            if let Some(gap) = source.gap() {
+                missing += gap;
                 summary.spans.gap();
             }
             let event = owned.borrow();
@@ -479,7 +479,7 @@ fn seconds(span: Duration) -> Value {
     span.as_secs_f64().into()
 }
 
-fn world(header: &Header) -> &'static str {
+pub(super) fn world(header: &Header) -> &'static str {
     if header.is_simulated {
         "simulated"
     } else {

@@ -1,0 +1,259 @@
+//! Chrome's trace events: what Perfetto and speedscope open.
+//!
+//! The format is described in "Trace Event Format" by the Chromium project. Times are in
+//! microseconds; a task is a thread of one process, and the kernel is its thread 0.
+
+use std::{collections::BTreeMap, io::Write};
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    Failure,
+    source::Source,
+    spans::{Doing, Ending, Moment, Span, Spans},
+    summary::{What, world},
+    tasks::Tasks,
+};
+use crate::{Event, Fact, Tid};
+
+/// What a microsecond of a trace stands for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Clock {
+    /// One of the world's.
+    World,
+    /// A turn.
+    Turns,
+}
+
+/// Trace events on their way out.
+struct Chrome<'a, W> {
+    out: &'a mut W,
+    clock: Clock,
+    tasks: Tasks,
+    /// Of tasks that have had a turn: when the last one was over. An arrow begins there.
+    turns: BTreeMap<Tid, f64>,
+    /// Of tasks that were woken and have had no turn since: where the arrow begins.
+    arrows: BTreeMap<Tid, (Tid, f64)>,
+    /// How many arrows there have been.
+    count: u64,
+}
+
+/// Writes all of a recording.
+pub(super) fn write(
+    out: &mut impl Write,
+    source: &mut Source,
+    clock: Clock,
+) -> Result<(), Failure> {
+    let header = source.header();
+    let about = json!({
+        "command": header.command.join(" "),
+        "seed": header.seed.to_string(),
+        "policy": header.policy,
+        "quantum": header.quantum,
+        "world": world(header),
+        "version": header.version,
+    });
+    let name = match &*header.command.join(" ") {
+        "" => "trapline".to_string(),
+        command => command.to_string(),
+    };
+    // The last comma is not missed: a metadata event stands at the end.
+    writeln!(
+        out,
+        "{{\"displayTimeUnit\":\"ns\",\"otherData\":{about},\"traceEvents\":["
+    )?;
+    let mut chrome = Chrome {
+        out,
+        clock,
+        tasks: Tasks::default(),
+        turns: BTreeMap::new(),
+        arrows: BTreeMap::new(),
+        count: 0,
+    };
+    let mut spans = Spans::default();
+    while let Some(owned) = source.next() {
+        let event = owned.borrow();
+        if let Some(missing) = source.gap() {
+            spans.gap();
+            let message = format!("{missing} events are missing here");
+            let now = chrome.clock.micros(Moment {
+                at: event.at,
+                ..spans.now()
+            });
+            let mut gap = line("i", Tid::KERNEL, now, &message, "gap");
+            gap.insert("s".into(), "g".into());
+            chrome.put(&gap)?;
+        }
+        chrome.tasks.meet(&event);
+        if let Some(span) = spans.event(&event) {
+            chrome.span(&span)?;
+        }
+        chrome.event(&event, spans.now())?;
+        chrome.tasks.follow(owned);
+    }
+    for span in spans.finish() {
+        chrome.span(&span)?;
+    }
+    chrome.name_thread(Tid::KERNEL, "kernel")?;
+    let process = json!({ "ph": "M", "pid": 1, "name": "process_name", "args": { "name": name } });
+    writeln!(out, "{process}\n]}}")?;
+    Ok(())
+}
+
+impl<W: Write> Chrome<'_, W> {
+    fn span(&mut self, span: &Span) -> Result<(), Failure> {
+        let (name, category) = match span.doing {
+            Doing::Running => ("running".to_string(), "running"),
+            Doing::Blocked(_) => {
+                let trap = self.tasks.trap(span.tid);
+                (
+                    trap.map_or("?".to_string(), |trap| trap.call.to_string()),
+                    "blocked",
+                )
+            }
+            // It waits between two slices.
+            Doing::Ready => return Ok(()),
+        };
+        let (from, to) = (self.clock.micros(span.from), self.clock.micros(span.to));
+        let mut args = Map::new();
+        if let Doing::Blocked(on) = span.doing {
+            // Without the instant of a timer: speedscope adds up what is called the same.
+            args.insert("blocked_on".into(), What::from(on).to_string().into());
+            if let Ending::Woken { by, .. } = span.end {
+                args.insert("woken_by".into(), by.to_string().into());
+            }
+        }
+        self.slice([from, to], span.tid, &name, category, args)?;
+        match (span.doing, span.end) {
+            (Doing::Running, _) => self.turn(span.tid, from, to),
+            (_, Ending::Woken { waker, .. }) => {
+                // The arrow leads to its next turn.
+                if let Some(waker) = waker
+                    && let Some(&over) = self.turns.get(&waker)
+                {
+                    self.arrows.insert(span.tid, (waker, over));
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A slice, as its beginning and its end: as one event it would have a duration, and what it
+    /// leads to would not always be the number at which the next slice begins.
+    fn slice(
+        &mut self,
+        ends: [f64; 2],
+        tid: Tid,
+        name: &str,
+        category: &str,
+        args: Map<String, Value>,
+    ) -> Result<(), Failure> {
+        let args = Value::from(args);
+        for (phase, at) in ["B", "E"].into_iter().zip(ends) {
+            let mut end = line(phase, tid, at, name, category);
+            end.insert("args".into(), args.clone());
+            self.put(&end)?;
+        }
+        Ok(())
+    }
+
+    /// Draws the arrow that leads to a turn.
+    fn turn(&mut self, tid: Tid, from: f64, to: f64) -> Result<(), Failure> {
+        // A moment before its end, so that it lies within.
+        self.turns.insert(tid, (to - 0.001).max(from));
+        let Some((waker, over)) = self.arrows.remove(&tid) else {
+            return Ok(());
+        };
+        self.count += 1;
+        for (phase, tid, at) in [("s", waker, over), ("f", tid, from)] {
+            let mut arrow = line(phase, tid, at, "woke", "wake");
+            arrow.insert("id".into(), self.count.into());
+            arrow.insert("bp".into(), "e".into());
+            self.put(&arrow)?;
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, event: &Event<'_>, now: Moment) -> Result<(), Failure> {
+        let tid = event.tid;
+        match &event.fact {
+            Fact::ClockJumped { from } => {
+                let (at, turn) = (*from, now.turn - 1);
+                let from = self.clock.micros(Moment { at, turn });
+                let slice = [from, self.clock.micros(now)];
+                return self.slice(slice, tid, "idle", "idle", Map::new());
+            }
+            Fact::Spawned { .. } => {
+                let name = format!("{} {tid}", self.tasks.comm(tid));
+                self.name_thread(tid, &name)?;
+            }
+            Fact::Reaped => {
+                self.turns.remove(&tid);
+            }
+            // Slices and arrows show them.
+            Fact::Resumed | Fact::Trapped { .. } | Fact::Blocked { .. } | Fact::Woken { .. } => {
+                return Ok(());
+            }
+            Fact::Replied { .. }
+            | Fact::DeviceIo { .. }
+            | Fact::Console { .. }
+            | Fact::Exited { .. } => {}
+        }
+        let category = match event.fact {
+            Fact::Replied { .. } => "call",
+            Fact::DeviceIo { .. } => "device",
+            Fact::Console { .. } => "console",
+            _ => "life",
+        };
+        let mut instant = line(
+            "i",
+            tid,
+            self.clock.micros(now),
+            &self.tasks.tell(event),
+            category,
+        );
+        instant.insert("s".into(), "t".into());
+        self.put(&instant)
+    }
+
+    /// Names a track, which stands where its number puts it.
+    fn name_thread(&mut self, tid: Tid, name: &str) -> Result<(), Failure> {
+        for (what, args) in [
+            ("thread_name", json!({ "name": name })),
+            ("thread_sort_index", json!({ "sort_index": u64::from(tid) })),
+        ] {
+            let mut names = line("M", tid, 0.0, what, "");
+            names.insert("args".into(), args);
+            self.put(&names)?;
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, line: &Map<String, Value>) -> Result<(), Failure> {
+        serde_json::to_writer(&mut *self.out, line).map_err(std::io::Error::from)?;
+        self.out.write_all(b",\n")?;
+        Ok(())
+    }
+}
+
+/// What each trace event has.
+fn line(phase: &str, tid: Tid, at: f64, name: &str, category: &str) -> Map<String, Value> {
+    let mut line = Map::new();
+    line.insert("ph".into(), phase.into());
+    line.insert("pid".into(), 1.into());
+    line.insert("tid".into(), u64::from(tid).into());
+    line.insert("ts".into(), at.into());
+    line.insert("name".into(), name.into());
+    line.insert("cat".into(), category.into());
+    line
+}
+
+impl Clock {
+    fn micros(self, moment: Moment) -> f64 {
+        match self {
+            Self::World => moment.at.as_nanos() as f64 / 1e3,
+            Self::Turns => moment.turn as f64,
+        }
+    }
+}

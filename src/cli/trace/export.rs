@@ -1,0 +1,148 @@
+//! `trace export`: a recording for other programs.
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
+
+use clap::{Args, ValueEnum, ValueHint};
+
+use super::{
+    Failure,
+    chrome::{self, Clock},
+    is_error,
+    source::Source,
+    tasks::Tasks,
+};
+use crate::{
+    Answered, Call, Event, Fact,
+    cli::{
+        USAGE,
+        log::{self, Log},
+    },
+};
+
+/// Write a recording to standard output in a format that other programs read
+#[derive(Args)]
+#[command(after_help = "\
+Formats:
+  chrome  Chrome's trace events, as JSON: for https://ui.perfetto.dev, speedscope and
+          chrome://tracing. A track for each task, with a slice while it runs and one while it is
+          blocked; answers, input and output are instants; arrows lead from who woke to who was woken
+  csv     a row for each event: seconds,tid,task,event,call,detail,error
+
+Examples:
+  trace export --format chrome run.trap > run.json
+  trace export --format chrome --turns simulated.trap > run.json
+  trace export --format csv run.trap | sqlite3 :memory: '.import --csv /dev/stdin events' \\
+    'select call, count(*) from events where event = \"replied\" and error group by call'")]
+pub(in crate::cli) struct Order {
+    /// The recording, as `boot --record` makes it; - for standard input
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+    /// Which format
+    #[arg(long, value_name = "FORMAT")]
+    format: Format,
+    /// For chrome: let each turn take a microsecond, whatever the clock says. Shows the order of
+    /// things where a virtual clock stands still
+    #[arg(long)]
+    turns: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    Chrome,
+    Csv,
+}
+
+impl Order {
+    pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
+        if self.turns && !matches!(self.format, Format::Chrome) {
+            log::tell("error: --turns is for --format chrome\n");
+            return Ok(ExitCode::from(USAGE));
+        }
+        let mut source = Source::open(&self.file)?;
+        match self.format {
+            Format::Chrome => {
+                let clock = if self.turns {
+                    Clock::Turns
+                } else {
+                    Clock::World
+                };
+                chrome::write(out, &mut source, clock)?;
+            }
+            Format::Csv => write_csv(out, &mut source)?,
+        }
+        // What could be read stands before what is said about it.
+        out.flush()?;
+        source.end(log)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// A row per event.
+fn write_csv(out: &mut impl Write, source: &mut Source) -> Result<(), Failure> {
+    let mut tasks = Tasks::default();
+    let mut rows = csv::Writer::from_writer(out);
+    rows.write_record(["seconds", "tid", "task", "event", "call", "detail", "error"])
+        .map_err(unwrap)?;
+    for owned in source {
+        let event = owned.borrow();
+        tasks.meet(&event);
+        rows.write_record(row(&event, &tasks)).map_err(unwrap)?;
+        tasks.follow(owned);
+    }
+    rows.flush()?;
+    Ok(())
+}
+
+fn row(event: &Event<'_>, tasks: &Tasks) -> [String; 7] {
+    let call = match (&event.fact, tasks.trap(event.tid)) {
+        (Fact::Trapped { call, .. }, _) => call.name(),
+        (Fact::Spawned { .. } | Fact::Resumed | Fact::Console { .. } | Fact::Reaped, _) => "",
+        (_, trap) => trap.map_or("", |trap| trap.call.0.name()),
+    };
+    let (kind, detail) = match &event.fact {
+        Fact::Spawned { parent, .. } => ("spawned", parent.to_string()),
+        Fact::Resumed => ("resumed", String::new()),
+        Fact::Trapped { call, detail } => ("trapped", arguments(Call(*call, *detail))),
+        Fact::Replied { reply, detail } => ("replied", Answered(*reply, *detail).to_string()),
+        Fact::Blocked { on } => ("blocked", on.to_string()),
+        Fact::Woken { by } => ("woken", by.to_string()),
+        Fact::DeviceIo { .. } => ("device_io", event.fact.to_string()),
+        Fact::Console { text } => ("console", (*text).to_string()),
+        Fact::Exited { exit } => ("exited", exit.to_string()),
+        Fact::Reaped => ("reaped", String::new()),
+        Fact::ClockJumped { from } => ("clock_jumped", seconds(*from)),
+    };
+    [
+        seconds(event.at),
+        event.tid.to_string(),
+        tasks.comm(event.tid).to_string(),
+        kind.to_string(),
+        call.to_string(),
+        detail,
+        u8::from(is_error(&event.fact)).to_string(),
+    ]
+}
+
+/// The error within: a closed pipe has to be known as one.
+fn unwrap(error: csv::Error) -> io::Error {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => error,
+        other => io::Error::other(format!("{other:?}")),
+    }
+}
+
+/// What stands between the parentheses.
+fn arguments(call: Call<'_>) -> String {
+    let text = call.to_string();
+    let arguments = text.get(call.0.name().len() + 1..text.len() - 1);
+    arguments.unwrap_or_default().to_string()
+}
+
+fn seconds(instant: Duration) -> String {
+    format!("{}.{:09}", instant.as_secs(), instant.subsec_nanos())
+}
