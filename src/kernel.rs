@@ -131,7 +131,7 @@ impl Kernel {
         self.log.observe_by_tracing();
         let name = self.frame.intern(name.as_ref());
         let program = task::program(&self.frame, program);
-        self.admit(name, program, None, Legacy::Report, false)
+        self.admit(name, program, None, Legacy::Report, false, Nanos::ZERO)
     }
 
     /// Starts a program that serves the host rather than the run, a monitor say, as a daemon: a
@@ -168,7 +168,7 @@ impl Kernel {
     ) -> Tid {
         let name = self.frame.intern(name.as_ref());
         let program = task::program(&self.frame, program);
-        let task = self.admit(name, program, None, Legacy::Nothing, true);
+        let task = self.admit(name, program, None, Legacy::Nothing, true, Nanos::ZERO);
         task.expect("there is no limit on daemons")
     }
 
@@ -497,6 +497,7 @@ impl Kernel {
         parent: Option<Runnable>,
         legacy: Legacy,
         is_daemon: bool,
+        delay: Nanos,
     ) -> Result<Tid, Errno> {
         if !is_daemon && self.tasks.live() >= self.limits.tasks {
             self.drop_apart(Some(program));
@@ -508,7 +509,11 @@ impl Kernel {
             parent: parent.map_or(Tid::KERNEL, |parent| parent.tid),
             name: &self.tasks[task].name,
         });
-        self.ready.push(task, Cause::Spawned);
+        if delay == Nanos::ZERO {
+            self.ready.push(task, Cause::Spawned);
+        } else {
+            let _ = self.sleep(task, delay);
+        }
         Ok(task.tid)
     }
 

@@ -64,12 +64,14 @@ impl Kernel {
             name,
             program,
             newborn,
+            delay,
         }) = self.frame.take()
         else {
             return Outcome::Reply(Reply::Err(Errno::Invalid));
         };
+        let is_daemon = me.tid.is_daemon();
         Outcome::Reply(
-            match self.admit(name, program, Some(me), legacy, me.tid.is_daemon()) {
+            match self.admit(name, program, Some(me), legacy, is_daemon, delay) {
                 Ok(tid) => {
                     if let Some(newborn) = newborn {
                         newborn.set(tid);
@@ -158,7 +160,7 @@ impl Kernel {
         self.world.now().into()
     }
 
-    fn sleep(&mut self, me: Runnable, span: Nanos) -> Outcome {
+    pub(super) fn sleep(&mut self, me: Runnable, span: Nanos) -> Outcome {
         let now = self.time_now();
         self.sleep_from(me, now, now.saturating_add(span))
     }
