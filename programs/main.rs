@@ -5,6 +5,7 @@
 mod alive;
 mod average;
 mod callbacks;
+mod cases;
 mod chat;
 mod countdown;
 mod echo;
@@ -51,5 +52,10 @@ fn main() -> ExitCode {
         program::<httpd::Httpd>("httpd"),
         program::<proxy::Proxy>("proxy"),
         program::<chat::Chat>("chat"),
+        program::<cases::starved::Starved>("starved"),
+        program::<cases::deadlock::Deadlock>("deadlock"),
+        program::<cases::lost_wakeup::LostWakeup>("lost-wakeup"),
+        program::<cases::slow_reader::SlowReader>("slow-reader"),
+        program::<cases::convoy::Convoy>("convoy"),
     ])
 }

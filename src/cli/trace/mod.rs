@@ -5,7 +5,8 @@
 //! | `source.rs` | the recording that is read, and what is said of a damaged one |
 //! | `tasks.rs` | who the events are about, and at which call they are |
 //! | `spans.rs` | what each task did at every moment |
-//! | `show.rs`, `summary.rs`, `export.rs`, `diff.rs` | `trace show`, ... |
+//! | `waits.rs` | who waits for whom at the end |
+//! | `show.rs`, `summary.rs`, `timeline/`, `export.rs`, `diff.rs` | `trace show`, ... |
 //! | `chrome.rs` | Chrome's trace events |
 
 mod chrome;
@@ -16,6 +17,8 @@ mod source;
 mod spans;
 mod summary;
 mod tasks;
+mod timeline;
+mod waits;
 
 use std::{
     io::{self, BufWriter, Write},
@@ -39,6 +42,7 @@ use crate::{Exit, Fact, Reply};
 pub(super) enum Order {
     Show(show::Order),
     Summary(summary::Order),
+    Timeline(timeline::Order),
     Export(export::Order),
     Diff(diff::Order),
     Live(TraceLive),
@@ -72,6 +76,7 @@ pub(super) fn run(order: &Order, tone: &Tone) -> ExitCode {
     let done = match order {
         Order::Show(order) => order.run(log, &mut out),
         Order::Summary(order) => order.run(log, &mut out),
+        Order::Timeline(order) => order.run(log, &mut out),
         Order::Export(order) => order.run(log, &mut out),
         Order::Diff(order) => order.run(log, &mut out),
         Order::Live(order) => return live::trace(order, tone),

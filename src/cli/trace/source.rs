@@ -75,6 +75,11 @@ impl Source {
         (missing > before).then(|| missing - before)
     }
 
+    /// Whether it ended before its end.
+    pub(super) fn is_torn(&self) -> bool {
+        self.error.is_some()
+    }
+
     /// Says what was wrong with the recording, once all of it has been read that can be. That its
     /// end is missing is no failure: it is how a process that was killed leaves it.
     pub(super) fn end(self, log: Log) -> Result<(), Failure> {

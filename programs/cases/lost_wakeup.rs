@@ -1,0 +1,63 @@
+use std::{
+    cell::{Cell, RefCell},
+    error::Error,
+    rc::Rc,
+};
+
+use trapline::{Closed, Os, Program, Queue};
+
+/// Goes wrong: a mailbox of one's own, whose reader looks first and says later that it waits
+#[derive(clap::Args)]
+pub(crate) struct LostWakeup {
+    /// Let the reader say that it waits before it looks
+    #[arg(long)]
+    cured: bool,
+}
+
+struct Mailbox {
+    letters: RefCell<Vec<&'static str>>,
+    someone_waits: Cell<bool>,
+    bell: Queue<()>,
+}
+
+impl Program for LostWakeup {
+    async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+        let mailbox = Rc::new(Mailbox {
+            letters: RefCell::default(),
+            someone_waits: Cell::new(false),
+            bell: Queue::unbounded(os).await,
+        });
+        let mine = Rc::clone(&mailbox);
+        let reader = async move |os: &mut Os| mine.read(os, self.cured).await;
+        let reader = os.spawn("reader", reader).await?;
+        mailbox.write(os, "a letter").await?;
+        os.wait(reader).await?;
+        Ok(())
+    }
+}
+
+impl Mailbox {
+    async fn read(&self, os: &mut Os, cured: bool) -> Result<(), Closed> {
+        loop {
+            self.someone_waits.set(cured);
+            if let Some(letter) = self.letters.borrow_mut().pop() {
+                writeln!(os, "reader has {letter}");
+                return Ok(());
+            }
+            // A trap, and so a turn for the writer, who sees nobody that would have to be woken.
+            let now = os.now().await;
+            writeln!(os, "reader waits since {now:?}");
+            self.someone_waits.set(true);
+            self.bell.get(os).await?;
+        }
+    }
+
+    async fn write(&self, os: &mut Os, letter: &'static str) -> Result<(), Closed<()>> {
+        self.letters.borrow_mut().push(letter);
+        writeln!(os, "writer has put {letter}");
+        if self.someone_waits.take() {
+            self.bell.put(os, ()).await?;
+        }
+        Ok(())
+    }
+}

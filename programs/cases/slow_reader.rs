@@ -1,0 +1,46 @@
+use std::{error::Error, time::Duration};
+
+use trapline::{Closed, Os, Program, Queue, sync::Group};
+
+/// Goes wrong: a source that is as slow as who reads from it
+#[derive(clap::Args)]
+pub(crate) struct SlowReader {
+    /// How many read
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    readers: u32,
+}
+
+impl Program for SlowReader {
+    async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+        let queue = Queue::bounded(os, 2).await;
+        let mut readers = Group::new(os).await;
+        for _ in 0..self.readers {
+            let queue = queue.clone();
+            let reader = async move |os: &mut Os| reader(os, &queue).await;
+            readers.spawn(os, "reader", reader).await?;
+        }
+        let mine = queue.clone();
+        let source = async move |os: &mut Os| source(os, &mine).await;
+        let source = os.spawn("source", source).await?;
+        os.wait(source).await?;
+        queue.close(os).await;
+        readers.join(os).await?;
+        Ok(())
+    }
+}
+
+/// Has something new every 2 ms.
+async fn source(os: &mut Os, queue: &Queue<u32>) -> Result<(), Closed<u32>> {
+    for item in 0..12 {
+        os.sleep(Duration::from_millis(2)).await;
+        queue.put(os, item).await?;
+    }
+    Ok(())
+}
+
+/// Needs 10 ms for each.
+async fn reader(os: &mut Os, queue: &Queue<u32>) {
+    while queue.get(os).await.is_ok() {
+        os.sleep(Duration::from_millis(10)).await;
+    }
+}

@@ -1,0 +1,52 @@
+use std::error::Error;
+
+use trapline::{Abandoned, Os, Program, Promise, Queue, Setter, sync::Group};
+
+/// Goes wrong: a worker that hardly gets a turn, since its clients poll
+#[derive(clap::Args)]
+pub(crate) struct Starved {
+    /// Let the clients wait for their answers instead
+    #[arg(long)]
+    cured: bool,
+}
+
+impl Program for Starved {
+    async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+        let jobs = Queue::unbounded(os).await;
+        let mut tasks = Group::new(os).await;
+        for n in 1..=5 {
+            let (jobs, cured) = (jobs.clone(), self.cured);
+            let client = async move |os: &mut Os| client(os, &jobs, cured).await;
+            tasks.spawn(os, format!("client-{n}"), client).await?;
+        }
+        let mine = jobs.clone();
+        let worker = async move |os: &mut Os| worker(os, &mine).await;
+        let worker = os.spawn("worker", worker).await?;
+        tasks.join(os).await?;
+        jobs.close(os).await;
+        os.wait(worker).await?;
+        Ok(())
+    }
+}
+
+async fn client(os: &mut Os, jobs: &Queue<Setter<()>>, cured: bool) -> Result<(), Abandoned> {
+    let (job, answer) = Promise::new(os).await;
+    let _ = jobs.put(os, job).await;
+    if cured {
+        return answer.wait(os).await;
+    }
+    while answer.get().is_none() {
+        os.yield_now().await;
+    }
+    Ok(())
+}
+
+async fn worker(os: &mut Os, jobs: &Queue<Setter<()>>) {
+    while let Ok(job) = jobs.get(os).await {
+        // The work, in three pieces.
+        for _ in 0..3 {
+            os.yield_now().await;
+        }
+        let _ = job.set(os, ()).await;
+    }
+}

@@ -1,0 +1,217 @@
+'use strict';
+// The recording, as `pack.rs` packs it: everything is a varint.
+
+const KINDS = ['running', 'ready', 'timer', 'queue', 'device', 'exit'];
+const RUNNING = 0;
+const READY = 1;
+const NEXT = 0;
+const WOKEN = 1;
+const ENDED = 2;
+const CALL = 0;
+const SCALES = ['time', 'turns'];
+
+/** Texts, each as the number of its template and the number that belongs in it. */
+class Texts {
+  constructor(templates, length) {
+    this.templates = templates;
+    this.template = new Int32Array(length);
+    this.number = new Float64Array(length);
+  }
+
+  get(at) {
+    return fill(this.templates[this.template[at]], this.number[at]);
+  }
+}
+
+/** A template, split at the place of its number: `before`, how many digits, `after`. */
+function split(template) {
+  const at = template.indexOf('\u0001');
+  if (at < 0) return { before: template, digits: 0, after: '' };
+  const digits = template.charCodeAt(at + 1) - 48;
+  return { before: template.slice(0, at), digits, after: template.slice(at + 2) };
+}
+
+function fill({ before, digits, after }, number) {
+  return digits ? before + String(number).padStart(digits, '0') + after : before;
+}
+
+/** Columns of so many moments: in nanoseconds since boot, and in turns. */
+function moments(length) {
+  return { time: new Float64Array(length), turns: new Float64Array(length) };
+}
+
+class Unpacker {
+  constructor(data, templates) {
+    const raw = atob(data);
+    this.bytes = new Uint8Array(raw.length);
+    for (let at = 0; at < raw.length; at++) this.bytes[at] = raw.charCodeAt(at);
+    this.at = 0;
+    this.templates = templates;
+  }
+
+  number() {
+    let byte = this.bytes[this.at++];
+    let number = byte & 127;
+    for (let unit = 128; byte > 127; unit *= 128) {
+      byte = this.bytes[this.at++];
+      number += (byte & 127) * unit;
+    }
+    return number;
+  }
+
+  moment(columns, at, time, turns) {
+    columns.time[at] = time + this.number();
+    columns.turns[at] = turns + this.number();
+  }
+
+  text(texts, at) {
+    const template = this.number();
+    texts.template[at] = template;
+    if (this.templates[template].digits) texts.number[at] = this.number();
+  }
+}
+
+function unpack(facts) {
+  const templates = facts.templates.map(split);
+  const input = new Unpacker(facts.data, templates);
+  const limits = moments(2);
+  input.moment(limits, 0, 0, 0);
+  input.moment(limits, 1, limits.time[0], limits.turns[0]);
+  const idle = unpackIdle(input, limits);
+  const rows = unpackRows(input, limits);
+  const { lanes, bars } = unpackLanes(input, limits);
+  return { templates, limits, idle, rows, lanes, bars };
+}
+
+function unpackIdle(input, limits) {
+  const length = input.number();
+  const idle = { length, from: moments(length), to: moments(length) };
+  let [time, turns] = [limits.time[0], limits.turns[0]];
+  for (let at = 0; at < length; at++) {
+    input.moment(idle.from, at, time, turns);
+    input.moment(idle.to, at, idle.from.time[at], idle.from.turns[at]);
+    time = idle.to.time[at];
+    turns = idle.to.turns[at];
+  }
+  return idle;
+}
+
+/** What is in the table: calls with their answers, and what else happened. */
+function unpackRows(input, limits) {
+  const length = input.number();
+  const rows = {
+    length,
+    kind: new Uint8Array(length),
+    lane: new Int32Array(length),
+    at: moments(length),
+    what: new Texts(input.templates, length),
+    isAnswered: new Uint8Array(length),
+    result: new Texts(input.templates, length),
+    took: new Float64Array(length),
+  };
+  let lane = 0;
+  let [time, turns] = [limits.time[0], limits.turns[0]];
+  for (let at = 0; at < length; at++) {
+    const flags = input.number();
+    if (!(flags & 16)) lane = input.number();
+    rows.kind[at] = flags & 7;
+    rows.lane[at] = lane;
+    input.moment(rows.at, at, time, turns);
+    time = rows.at.time[at];
+    turns = rows.at.turns[at];
+    input.text(rows.what, at);
+    if (flags & 8) {
+      rows.isAnswered[at] = 1;
+      input.text(rows.result, at);
+      rows.took[at] = input.number();
+    }
+  }
+  return rows;
+}
+
+function unpackLanes(input, limits) {
+  const length = input.number();
+  const total = input.number();
+  const lanes = {
+    length,
+    tid: new Float64Array(length),
+    name: new Texts(input.templates, length),
+    parent: new Float64Array(length),
+    traps: new Float64Array(length),
+    exit: new Texts(input.templates, length),
+    // Where the bars of each begin; those of the last end at one more.
+    first: new Int32Array(length + 1),
+    place: new Map(),
+  };
+  const bars = {
+    length: total,
+    lane: new Int32Array(total),
+    doing: new Uint8Array(total),
+    end: new Uint8Array(total),
+    from: moments(total),
+    to: moments(total),
+    row: new Int32Array(total),
+    on: new Texts(input.templates, total),
+    by: new Texts(input.templates, total),
+    waker: new Float64Array(total),
+  };
+  for (let lane = 0, bar = 0; lane < length; lane++) {
+    lanes.tid[lane] = input.number();
+    lanes.place.set(lanes.tid[lane], lane);
+    input.text(lanes.name, lane);
+    lanes.parent[lane] = input.number();
+    lanes.traps[lane] = input.number();
+    input.text(lanes.exit, lane);
+    bar = unpackBars(input, limits, lane, bar, bars);
+    lanes.first[lane + 1] = bar;
+  }
+  return { lanes, bars };
+}
+
+function unpackBars(input, limits, lane, bar, bars) {
+  let [time, turns] = [limits.time[0], limits.turns[0]];
+  let row = 0;
+  for (const last = input.number() + bar; bar < last; bar++) {
+    const flags = input.number();
+    bars.lane[bar] = lane;
+    bars.doing[bar] = flags & 7;
+    bars.end[bar] = (flags >> 3) & 3;
+    if (flags & 32) {
+      time += input.number();
+      turns += input.number();
+    }
+    bars.from.time[bar] = time;
+    bars.from.turns[bar] = turns;
+    input.moment(bars.to, bar, time, turns);
+    time = bars.to.time[bar];
+    turns = bars.to.turns[bar];
+    if (flags & 64) row += input.number();
+    bars.row[bar] = row - 1;
+    if (bars.doing[bar] > READY) input.text(bars.on, bar);
+    if (bars.end[bar] === WOKEN) {
+      input.text(bars.by, bar);
+      bars.waker[bar] = input.number();
+    }
+  }
+  return bar;
+}
+
+/** The first place from `low` up to `high` whose value is not below `value`; `high` if there is none. */
+function lowerBound(values, value, low, high) {
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (values[middle] < value) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** The same, but whose value is above `value`. */
+function upperBound(values, value, low, high) {
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (values[middle] <= value) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}

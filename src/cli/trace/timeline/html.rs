@@ -1,0 +1,240 @@
+//! A timeline as a page of its own: it loads nothing, so it works wherever it lies.
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use serde_json::{Value, json};
+
+use super::{
+    Scale, graph,
+    model::Timeline,
+    pack::pack,
+    svg,
+    words::{self, Sums},
+};
+use crate::cli::log::clean;
+
+/// In the order in which they use one another.
+const SCRIPTS: [&str; 6] = [
+    include_str!("data.js"),
+    include_str!("view.js"),
+    include_str!("lanes.js"),
+    include_str!("table.js"),
+    include_str!("input.js"),
+    include_str!("page.js"),
+];
+
+/// How many tasks the table of the summary has.
+const TASKS: usize = 200;
+
+pub(super) fn page(timeline: &Timeline, scale: Scale) -> String {
+    let (bytes, templates) = pack(timeline);
+    let facts = json!({
+        "scale": match scale { Scale::Time => "time", Scale::Turns => "turns" },
+        "isVirtual": timeline.header.is_simulated,
+        "events": timeline.events,
+        "templates": templates,
+        "data": BASE64_STANDARD.encode(bytes),
+    });
+    // Its own scripts and nothing else: no network, and no script in a name.
+    let key = crc32fast::hash(facts.to_string().as_bytes());
+    let policy = format!(
+        "default-src 'none'; style-src 'unsafe-inline'; script-src 'nonce-{key:08x}'; \
+         base-uri 'none'; form-action 'none'"
+    );
+    let title = words::title(timeline);
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(policy);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) " · trapline" }
+                style { (PreEscaped(style())) }
+            }
+            body {
+                header {
+                    h1 { (title) }
+                    p id="facts" { (facts_of(timeline)) }
+                }
+                (summary(timeline, scale))
+                noscript { p { "Without scripts there is no more than this summary to be seen." } }
+                main id="main" hidden { (stage()) }
+                script type="application/json" id="recording" { (PreEscaped(script_safe(&facts))) }
+                script nonce=(format!("{key:08x}")) { (PreEscaped(SCRIPTS.concat())) }
+            }
+        }
+    };
+    page.into_string() + "\n"
+}
+
+/// The page's, and that of the picture in it. Whoever chooses a theme gets it; otherwise it is that
+/// of the system.
+fn style() -> String {
+    let (light, dark) = (svg::LIGHT, svg::DARK);
+    format!(
+        ":root {{\n{light}}}\n@media (prefers-color-scheme: dark) {{ :root {{\n{dark}}} }}\n\
+         :root[data-theme=light] {{\ncolor-scheme: light;\n{light}}}\n\
+         :root[data-theme=dark] {{\ncolor-scheme: dark;\n{dark}}}\n{}{}",
+        svg::STYLE,
+        include_str!("page.css"),
+    )
+}
+
+/// JSON within a page: nothing in it can end the element that it is in.
+fn script_safe(facts: &Value) -> String {
+    facts.to_string().replace('<', "\\u003c")
+}
+
+fn facts_of(timeline: &Timeline) -> String {
+    let header = &timeline.header;
+    let world = if header.is_simulated {
+        "simulated"
+    } else {
+        "real"
+    };
+    format!(
+        "{} in the {world} world, seed {}, policy {}, quantum {}, trapline {}",
+        words::count(timeline.events, "event"),
+        header.seed,
+        clean(&header.policy),
+        header.quantum,
+        clean(&header.version),
+    )
+}
+
+/// What there is to say without a picture.
+fn summary(timeline: &Timeline, scale: Scale) -> Markup {
+    let is_deadlock = timeline.waits.is_deadlock;
+    html! {
+        details id="summary" open[is_deadlock] {
+            summary { "Summary" }
+            @for sentence in words::summary(timeline) { p { (sentence) } }
+            @if is_deadlock { (graph::draw(&timeline.waits)) }
+            div class="scroll" tabindex="0" role="region" aria-label="The tasks" {
+                table {
+                    thead { tr {
+                        th { "tid" } th { "task" } th class="n" { "traps" } th class="n" { "turns" }
+                        th class="n" { "running" } th class="n" { "ready" }
+                        th class="n" { "blocked" } th { "longest wait" } th { "end" }
+                    } }
+                    tbody {
+                        @for lane in timeline.lanes.iter().take(TASKS) {
+                            @let sums = Sums::of(lane, scale);
+                            tr {
+                                td { (lane.tid) } td { (lane.name) }
+                                td class="n" { (lane.traps) } td class="n" { (sums.turns) }
+                                td class="n" { (scale.amount(sums.running)) }
+                                td class="n" { (scale.amount(sums.ready)) }
+                                td class="n" { (scale.amount(sums.blocked)) }
+                                td { @if let Some((longest, on)) = sums.longest {
+                                    (scale.amount(longest)) " on " (on)
+                                } }
+                                td { @match &lane.exit {
+                                    Some(exit) => (clean(&exit.to_string())),
+                                    None => "alive",
+                                } }
+                            }
+                        }
+                    }
+                }
+            }
+            @let more = timeline.lanes.len().saturating_sub(TASKS);
+            @if more > 0 { p { "And " (words::count(more as u64, "task")) " more." } }
+        }
+    }
+}
+
+/// What the script fills.
+fn stage() -> Markup {
+    let kinds = [
+        ("running", "Running"),
+        ("ready", "Ready"),
+        ("timer", "Sleeps"),
+        ("queue", "Queue"),
+        ("device", "Device"),
+        ("exit", "Task’s end"),
+    ];
+    html! {
+        div id="tools" role="toolbar" aria-label="Timeline" {
+            span class="group" {
+                input id="search" type="search" placeholder="Search: call, result, task…"
+                    aria-label="Search calls, results and tasks" aria-keyshortcuts="/";
+                button id="previous" title="Previous match (Shift+N)" { "↑" span class="hide" { " previous match" } }
+                button id="next" title="Next match (N)" { "↓" span class="hide" { " next match" } }
+                output id="found" for="search" {}
+            }
+            span class="group" {
+                button id="out" title="Zoom out (-)" { "−" span class="hide" { " zoom out" } }
+                button id="in" title="Zoom in (+)" { "+" span class="hide" { " zoom in" } }
+                button id="fit" title="All of it (0)" { "Fit" }
+            }
+            label class="group" { "Width is "
+                select id="scale" { option value="time" { "time" } option value="turns" { "turns" } }
+            }
+            label class="group" { input id="arrows" type="checkbox" checked; "Wake-ups" }
+            label class="group" { input id="present" type="checkbox"; "Only tasks in view" }
+            button id="theme" title="Light or dark (D)" { "Theme" }
+            button id="help" title="Keys (?)" aria-haspopup="dialog" { "?" span class="hide" { " keys" } }
+        }
+        canvas id="overview" aria-hidden="true" {}
+        div id="stage" {
+            canvas id="lanes" tabindex="0" role="application" aria-roledescription="timeline"
+                aria-label="Lanes of the tasks; arrow keys move from span to span, ? lists the keys"
+                aria-describedby="details" {}
+            div id="tip" hidden {}
+        }
+        ul id="legend" aria-label="Legend: press to highlight" {
+            @for (class, word) in kinds {
+                li { button data-kind=(class) aria-pressed="false" {
+                    canvas width="22" height="14" aria-hidden="true" {} (word)
+                } }
+            }
+        }
+        p id="details" aria-live="polite" {}
+        div id="grip" role="separator" aria-orientation="horizontal" tabindex="0"
+            aria-label="Height of the lanes" {}
+        section id="calls" aria-label="Calls" {
+            div id="head" {
+                label { input id="follow" type="checkbox" checked; "Only what is in view" }
+                label { input id="mine" type="checkbox"; "Only the selected task" }
+                output id="shown" {}
+            }
+            div id="table" role="grid" tabindex="0" aria-label="Calls, and what else happened" {}
+        }
+        dialog id="keys" aria-label="Keys" {
+            (keys())
+            form method="dialog" { button { "Close" } }
+        }
+    }
+}
+
+fn keys() -> Markup {
+    let keys = [
+        ("← →", "the span before, the span after"),
+        ("↑ ↓", "the lane above, the lane below"),
+        ("+ −", "zoom in, zoom out"),
+        ("A D, Shift+← Shift+→", "pan"),
+        ("Home End", "the first span, the last span of the lane"),
+        ("0", "all of it"),
+        ("Z", "zoom to the selected span"),
+        ("W", "to the task that woke this one"),
+        ("/", "search"),
+        ("N Shift+N", "the next match, the previous match"),
+        ("Enter", "to the call in the table; there: to the lanes"),
+        ("S", "width is time or turns"),
+        ("T", "light or dark"),
+        ("Esc", "select nothing"),
+        (
+            "drag, one finger",
+            "pan; along the ruler: zoom to what is dragged over",
+        ),
+        ("Ctrl+wheel, two fingers", "zoom"),
+        ("double click", "zoom to a span"),
+    ];
+    html! {
+        h2 { "Keys" }
+        dl { @for (key, what) in keys { div { dt { (key) } dd { (what) } } } }
+    }
+}

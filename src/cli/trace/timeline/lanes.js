@@ -1,0 +1,428 @@
+// Draws the lanes. What is wide enough is drawn bar by bar; where a pixel stands for many bars, it
+// shows how much of them was spent running, ready and blocked.
+
+const canvas = page('lanes');
+const paper = canvas.getContext('2d');
+const dense = document.createElement('canvas');
+const densePaper = dense.getContext('2d');
+let pixels = null;
+let colors = {};
+
+/** Where the bars of a lane begin, from its top: who runs stands out. */
+const TOPS = [3, 9, 15, 15, 15, 15];
+const BOTTOM = LANE - 4;
+/** How many bars of a lane are drawn each by itself. */
+const MOST_BARS = 400;
+const MOST_ARROWS = 2000;
+const FONT = '11px system-ui, "Segoe UI", "DejaVu Sans", sans-serif';
+const SMALL = '10px system-ui, "Segoe UI", "DejaVu Sans", sans-serif';
+
+/** Takes the colours of the page's style. */
+function readColors() {
+  const style = getComputedStyle(document.documentElement);
+  const get = (name) => style.getPropertyValue(`--${name}`).trim();
+  colors = Object.fromEntries(
+    ['paper', 'ink', 'dim', 'rule', 'idle', 'on', 'found', 'focus', 'wait'].map((name) => [name, get(name)]),
+  );
+  colors.kinds = KINDS.map((kind) => ({ paper: get(`${kind}-paper`), ink: get(kind) }));
+  colors.fills = KINDS.map(pattern);
+  colors.numbers = colors.kinds.map(({ ink }) => toNumber(ink));
+  colors.faded = toNumber(colors.rule);
+}
+
+/** A filling that can be told from the others without its colour. */
+function pattern(kind, at) {
+  const { paper: below, ink } = colors.kinds[at];
+  if (kind === 'running') return ink;
+  const tile = document.createElement('canvas');
+  tile.width = tile.height = 6;
+  const brush = tile.getContext('2d');
+  brush.fillStyle = below;
+  brush.fillRect(0, 0, 6, 6);
+  brush.fillStyle = brush.strokeStyle = ink;
+  brush.lineWidth = 1.6;
+  brush.beginPath();
+  if (kind === 'ready') {
+    for (const shift of [-6, 0, 6]) {
+      brush.moveTo(shift - 1, 7);
+      brush.lineTo(shift + 7, -1);
+    }
+    brush.stroke();
+  } else if (kind === 'queue') {
+    brush.arc(3, 3, 1.5, 0, 7);
+    brush.fill();
+  } else if (kind === 'device') {
+    brush.fillRect(0, 0, 2, 6);
+  } else if (kind === 'exit') {
+    brush.fillRect(0, 0, 6, 2);
+  }
+  return paper.createPattern(tile, 'repeat');
+}
+
+/** A colour as a pixel of an image, alpha first in memory last. */
+function toNumber(color) {
+  const [red, green, blue] = [1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16));
+  return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+}
+
+/** Fits the canvas to its place on the page. */
+function measure() {
+  const ratio = window.devicePixelRatio || 1;
+  const box = canvas.getBoundingClientRect();
+  [view.width, view.height] = [box.width, box.height];
+  for (const target of [canvas, dense]) {
+    target.width = Math.max(1, Math.round(box.width * ratio));
+    target.height = Math.max(1, Math.round(box.height * ratio));
+  }
+  pixels = null;
+  view.gutter = gutter();
+}
+
+function gutter() {
+  paper.font = FONT;
+  let widest = 40;
+  for (let lane = 0; lane < Math.min(lanes.length, 2000); lane++) {
+    widest = Math.max(widest, paper.measureText(task(lane)).width);
+  }
+  return Math.round(Math.min(widest + 70, GUTTER_MOST, view.width / 3));
+}
+
+function draw() {
+  const ratio = canvas.width / view.width;
+  paper.setTransform(ratio, 0, 0, ratio, 0, 0);
+  paper.fillStyle = colors.paper;
+  paper.fillRect(0, 0, view.width, view.height);
+  paper.textBaseline = 'middle';
+  drawIdle();
+  const first = Math.max(0, Math.floor(view.top / LANE));
+  const last = Math.min(view.shown.length, Math.ceil((view.top + view.height - RULER) / LANE));
+  drawBars(first, last, ratio);
+  drawFound(first, last);
+  if (view.arrows) drawArrows();
+  drawSelection();
+  drawGutter(first, last);
+  drawRuler();
+  drawOverview();
+  fillTable();
+}
+
+/** Bands where nobody was ready. */
+function drawIdle() {
+  // Where only waiting takes time, there would be nothing else.
+  if (view.scale === 'time' && facts.isVirtual) return;
+  const [from, to] = [idle.from[view.scale], idle.to[view.scale]];
+  const first = lowerBound(to, view.begin, 0, idle.length);
+  const last = upperBound(from, view.end, 0, idle.length);
+  paper.fillStyle = colors.idle;
+  let right = -1;
+  for (let at = first; at < last; at++) {
+    const [x, end] = [Math.max(toX(from[at]), view.gutter), toX(to[at])];
+    if (end <= right) continue;
+    paper.fillRect(x, RULER, Math.max(end - x, 0.5), view.height);
+    right = Math.floor(end);
+  }
+}
+
+function drawBars(first, last, ratio) {
+  const { from, to } = columns();
+  let isDense = false;
+  for (let place = first; place < last; place++) {
+    const lane = view.shown[place];
+    const [low, high] = [lanes.first[lane], lanes.first[lane + 1]];
+    const begin = lowerBound(to, view.begin, low, high);
+    const end = upperBound(from, view.end, begin, high);
+    if (end - begin <= MOST_BARS) {
+      for (let bar = begin; bar < end; bar++) drawBar(bar, toY(place));
+      continue;
+    }
+    if (!isDense) beginDense();
+    isDense = true;
+    drawDense(begin, end, Math.round((toY(place) + BOTTOM) * ratio), ratio);
+  }
+  if (!isDense) return;
+  densePaper.putImageData(pixels.image, 0, 0);
+  paper.drawImage(dense, 0, 0, view.width, view.height);
+}
+
+function drawBar(bar, y) {
+  const kind = bars.doing[bar];
+  const { from, to } = columns();
+  let [x, right] = [toX(from[bar]), toX(to[bar])];
+  // A turn that takes no time is one nevertheless.
+  const least = kind === RUNNING ? 1.5 : 0;
+  if (right - x < least) right = x + least;
+  x = Math.max(x, view.gutter);
+  right = Math.min(right, view.width);
+  if (right <= x) return;
+  // Turns that follow one another are seen to be several.
+  if (right - x > 4) right -= 0.7;
+  const [top, width] = [y + TOPS[kind], right - x];
+  paper.globalAlpha = view.kind < 0 || view.kind === kind ? 1 : 0.2;
+  paper.fillStyle = width < 4 ? colors.kinds[kind].ink : colors.fills[kind];
+  paper.fillRect(x, top, width, y + BOTTOM - top);
+  if (width >= 4 && kind !== RUNNING) {
+    paper.strokeStyle = colors.kinds[kind].ink;
+    paper.lineWidth = 0.6;
+    paper.strokeRect(x + 0.3, top + 0.3, width - 0.6, y + BOTTOM - top - 0.6);
+  }
+  if (width > 30) label(bar, kind, x, y, width);
+  paper.globalAlpha = 1;
+}
+
+/** Writes into a bar what it is, as far as that fits. */
+function label(bar, kind, x, y, width) {
+  if (kind === READY || bars.row[bar] < 0) return;
+  const call = rows.what.get(bars.row[bar]);
+  paper.font = SMALL;
+  paper.textAlign = 'left';
+  const fits = (text) => paper.measureText(text).width <= width - 8;
+  const text = [call, call.split(/[(:]/)[0]].find(fits);
+  if (!text) return;
+  paper.fillStyle = kind === RUNNING ? colors.on : colors.ink;
+  paper.fillText(text, x + 4, y + (kind === RUNNING ? 14 : 9));
+}
+
+/** As much of a text as fits. */
+function shortened(text, room) {
+  if (paper.measureText(text).width <= room) return text;
+  let length = Math.max(0, Math.floor((room / paper.measureText(text).width) * text.length) - 1);
+  while (length > 0 && paper.measureText(text.slice(0, length) + '…').width > room) length--;
+  return length > 1 ? text.slice(0, length) + '…' : '';
+}
+
+function beginDense() {
+  if (!pixels) {
+    const image = densePaper.createImageData(dense.width, dense.height);
+    pixels = { image, words: new Uint32Array(image.data.buffer) };
+  }
+  pixels.words.fill(0);
+}
+
+/** Each column of pixels: from below how much was running, ready and blocked. */
+function drawDense(begin, end, bottom, ratio) {
+  const { from, to, sums } = columns();
+  const height = Math.round((BOTTOM - 3) * ratio);
+  const unit = unitsPerPixel() / ratio;
+  const left = Math.round(view.gutter * ratio);
+  const shares = [0, 0, 0];
+  let bar = begin;
+  for (let x = left; x < dense.width; x++) {
+    const low = view.begin + (x - left) * unit;
+    const high = low + unit;
+    bar = after(to, low, bar, end);
+    if (bar >= end) return;
+    if (from[bar] >= high) continue;
+    // The last of the column, which may reach into the next one.
+    const last = Math.min(after(to, high, bar, end), end - 1);
+    for (let kind = 0; kind < 3; kind++) {
+      let share = sums[kind][last + 1] - sums[kind][bar];
+      if (Math.min(bars.doing[bar], 2) === kind) share -= Math.max(0, low - from[bar]);
+      if (Math.min(bars.doing[last], 2) === kind) share -= Math.min(Math.max(0, to[last] - high), to[last] - from[last]);
+      shares[kind] = Math.max(0, share);
+    }
+    const hasTurn = last - bar > 2 || bars.doing[bar] === RUNNING || bars.doing[last] === RUNNING;
+    paintColumn(x, bottom, height, shares, hasTurn, blockedKind(bar, last));
+  }
+}
+
+/** On what a task is blocked among these bars, if it is. */
+function blockedKind(bar, last) {
+  for (let at = bar; at <= Math.min(last, bar + 3); at++) if (bars.doing[at] > READY) return bars.doing[at];
+  return READY + 1;
+}
+
+function paintColumn(x, bottom, height, shares, hasTurn, kind) {
+  const total = shares[0] + shares[1] + shares[2];
+  const of = (share) => (total > 0 ? Math.round((share / total) * height) : 0);
+  // Turns that take no time are turns nevertheless.
+  const running = hasTurn ? Math.max(of(shares[0]), 3) : of(shares[0]);
+  const ready = running + of(shares[1]);
+  const blocked = total > 0 && shares[2] > 0 ? Math.max(height, ready) : ready;
+  for (let done = 0; done < Math.min(blocked, height); done++) {
+    const y = bottom - 1 - done;
+    if (y < 0 || y >= dense.height) continue;
+    const what = done < running ? RUNNING : done < ready ? READY : kind;
+    pixels.words[y * dense.width + x] = view.kind < 0 || view.kind === what ? colors.numbers[what] : colors.faded;
+  }
+}
+
+/** The first bar from `bar` on that ends after `value`. */
+function after(to, value, bar, end) {
+  let step = 1;
+  while (bar + step < end && to[bar + step] <= value) step *= 2;
+  return upperBound(to, value, bar, Math.min(bar + step + 1, end));
+}
+
+/** The bars at whose ends somebody was woken by a task, in order. */
+function wakes() {
+  const known = columns();
+  if (known.wakes) return known.wakes;
+  const woken = [];
+  for (let bar = 0; bar < bars.length; bar++) {
+    if (bars.end[bar] === WOKEN && lanes.place.has(bars.waker[bar])) woken.push(bar);
+  }
+  const order = Int32Array.from(woken).sort((a, b) => known.to[a] - known.to[b]);
+  known.wakes = { bars: order, at: Float64Array.from(order, (bar) => known.to[bar]) };
+  return known.wakes;
+}
+
+function drawArrows() {
+  const { bars: woken, at } = wakes();
+  const first = lowerBound(at, view.begin, 0, at.length);
+  const last = upperBound(at, view.end, first, at.length);
+  paper.strokeStyle = paper.fillStyle = colors.ink;
+  paper.lineWidth = 0.8;
+  if (last - first > MOST_ARROWS) {
+    page('shown').dataset.arrows = `${count(last - first, 'wake-up')}: zoom in to see them`;
+    return;
+  }
+  delete page('shown').dataset.arrows;
+  paper.beginPath();
+  for (let index = first; index < last; index++) arrow(woken[index]);
+  paper.stroke();
+}
+
+/** From the waker to the woken. */
+function arrow(bar) {
+  const from = view.placeOf[lanes.place.get(bars.waker[bar])];
+  const to = view.placeOf[bars.lane[bar]];
+  if (from < 0 || to < 0 || from === to) return;
+  const [y, end] = [toY(from), toY(to)];
+  if (Math.max(y, end) < 0 || Math.min(y, end) > view.height) return;
+  const x = toX(columns().to[bar]);
+  const [start, stop, tip] = from < to ? [y + BOTTOM, end + 8, -4] : [y + 3, end + BOTTOM, 4];
+  paper.moveTo(x, start);
+  paper.lineTo(x, stop);
+  paper.moveTo(x - 2.5, stop + tip);
+  paper.lineTo(x, stop);
+  paper.lineTo(x + 2.5, stop + tip);
+}
+
+/** Marks the calls that the search has found. */
+function drawFound(first, last) {
+  if (!search.found) return;
+  const at = rows.at[view.scale];
+  const inView = search.found;
+  let index = lowerBoundBy(inView, (row) => at[row] >= view.begin);
+  paper.fillStyle = colors.found;
+  const done = new Float64Array(last - first).fill(-9);
+  for (; index < inView.length && at[inView[index]] <= view.end; index++) {
+    const place = view.placeOf[rows.lane[inView[index]]];
+    if (place < first || place >= last) continue;
+    const x = toX(at[inView[index]]);
+    if (x - done[place - first] < 1) continue;
+    done[place - first] = x;
+    paper.fillRect(x - 1, toY(place) + 1, 2.5, LANE - 3);
+  }
+}
+
+/** The first place of a list at which something holds, that holds from there on. */
+function lowerBoundBy(list, holds) {
+  let [low, high] = [0, list.length];
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (holds(list[middle])) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
+function drawSelection() {
+  const place = view.placeOf[view.lane];
+  if (document.activeElement === canvas && place >= 0) {
+    paper.strokeStyle = colors.focus;
+    paper.lineWidth = 1;
+    paper.setLineDash([2, 2]);
+    paper.strokeRect(view.gutter + 0.5, toY(place) + 0.5, view.width - view.gutter - 1, LANE - 1);
+    paper.setLineDash([]);
+  }
+  if (view.bar < 0) return;
+  const its = view.placeOf[bars.lane[view.bar]];
+  if (its < 0) return;
+  const { from, to } = columns();
+  const x = Math.max(toX(from[view.bar]), view.gutter);
+  const right = Math.min(Math.max(toX(to[view.bar]), x + 2), view.width);
+  if (right < view.gutter || x > view.width) return;
+  const top = TOPS[bars.doing[view.bar]];
+  paper.strokeStyle = colors.focus;
+  paper.lineWidth = 2.5;
+  paper.strokeRect(x - 1, toY(its) + top - 1.5, right - x + 2, BOTTOM - top + 3);
+  if (bars.end[view.bar] === WOKEN && lanes.place.has(bars.waker[view.bar])) {
+    paper.lineWidth = 2;
+    paper.beginPath();
+    arrow(view.bar);
+    paper.stroke();
+  }
+}
+
+/** The names of the tasks, and how they ended. */
+function drawGutter(first, last) {
+  paper.fillStyle = colors.paper;
+  paper.fillRect(0, 0, view.gutter, view.height);
+  paper.strokeStyle = colors.rule;
+  paper.lineWidth = 1;
+  paper.beginPath();
+  for (let place = first; place < last; place++) {
+    const lane = view.shown[place];
+    const y = toY(place);
+    const end = fate(lane);
+    paper.font = SMALL;
+    paper.textAlign = 'right';
+    paper.fillStyle = colors.dim;
+    paper.fillText(end, view.gutter - 6, y + 15);
+    const room = view.gutter - 22 - paper.measureText(end).width;
+    paper.font = lane === view.lane ? `bold ${FONT}` : FONT;
+    paper.textAlign = 'left';
+    paper.fillStyle = colors.ink;
+    paper.fillText(shortened(task(lane), room), 8, y + 15);
+    paper.moveTo(0, y + LANE - 0.5);
+    paper.lineTo(view.width, y + LANE - 0.5);
+  }
+  paper.moveTo(view.gutter - 0.5, 0);
+  paper.lineTo(view.gutter - 0.5, view.height);
+  paper.stroke();
+}
+
+/** How a task ended, in a word. */
+function fate(lane) {
+  return lanes.exit.get(lane).split(':')[0] || 'alive';
+}
+
+function drawRuler() {
+  paper.fillStyle = colors.paper;
+  paper.fillRect(0, 0, view.width, RULER);
+  paper.font = SMALL;
+  paper.textAlign = 'center';
+  paper.strokeStyle = colors.rule;
+  paper.lineWidth = 1;
+  paper.beginPath();
+  const step = tickStep((view.width - view.gutter) / 110);
+  for (let value = Math.ceil(view.begin / step) * step; value <= view.end; value += step) {
+    const x = toX(value);
+    if (x < view.gutter + 20 || x > view.width - 24) continue;
+    paper.moveTo(x, RULER - 6);
+    paper.lineTo(x, view.height);
+    paper.fillStyle = colors.dim;
+    paper.fillText(tick(value, step), x, 11);
+  }
+  paper.moveTo(0, RULER - 0.5);
+  paper.lineTo(view.width, RULER - 0.5);
+  paper.stroke();
+  paper.textAlign = 'left';
+  paper.fillStyle = colors.dim;
+  paper.fillText(view.scale === 'time' ? 'time' : 'turn', 8, 12);
+}
+
+/** The round step between about so many ticks. */
+function tickStep(wanted) {
+  const rough = (view.end - view.begin) / Math.max(1, wanted);
+  const power = Math.max(1, 10 ** Math.floor(Math.log10(rough)));
+  return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= rough) ?? power;
+}
+
+/** A place on the ruler, with as many digits as tell it from the next. */
+function tick(value, step) {
+  if (view.scale !== 'time') return value.toLocaleString('en');
+  if (value === 0) return '0';
+  return span(value, Math.max(1, Math.ceil(Math.log10(value / step) + 1)));
+}

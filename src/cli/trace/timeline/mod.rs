@@ -1,0 +1,166 @@
+//! `trace timeline`: a lane per task, as a page to look around in or as a picture.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `model.rs` | what is shown, gathered from the events |
+//! | `words.rs` | what is said about it |
+//! | `svg.rs`, `picture.css` | the picture |
+//! | `graph.rs` | who waits for whom, as a picture on the page |
+//! | `html.rs`, `page.css` | the page |
+//! | `light.css`, `dark.css` | the colours of both |
+//! | `pack.rs` | what is shown, as bytes for the page's script |
+//! | `*.js` | that script; `data.js` unpacks the bytes |
+
+mod graph;
+mod html;
+mod model;
+mod pack;
+mod svg;
+mod words;
+
+use std::{
+    ffi::OsStr,
+    fs,
+    io::{self, IsTerminal, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
+
+use clap::{Args, ValueEnum, ValueHint};
+
+use super::{Failure, source::Source, spans::Moment};
+use crate::cli::log::Log;
+use model::{Bound, Timeline, Window};
+
+/// Draw a recording: a lane per task, as an HTML page or an SVG picture
+#[derive(Args)]
+#[command(after_help = "\
+The page needs no network: zoom, pan, search and follow wake-ups in any browser. Its help is under
+the key `?`. A picture is for documents, and so has to be small: take a part of a long run.
+
+Examples:
+  boot --record run.trap echo                    record a run
+  trace timeline run.trap -o run.html            look around in it
+  trace timeline run.trap -o run.svg             put it in a document
+  trace timeline --from 4s --to 4500ms --task echo --task client run.trap -o part.svg
+  trace timeline --scale turns --to 300t run.trap -o order.svg")]
+pub(in crate::cli) struct Order {
+    /// The recording, as `boot --record` makes it; - for standard input
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+    /// Where to write to; standard output otherwise
+    #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    output: Option<PathBuf>,
+    /// A page or a picture; by the name of the output otherwise
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<Format>,
+    /// What the width stands for: by default time in the real world, and turns in the simulated
+    /// one, where most things take no time. On a page it can be changed
+    #[arg(long, value_name = "SCALE")]
+    scale: Option<Scale>,
+    /// Only from this time or turn on, such as 00:04.000, 250ms or 300t
+    #[arg(long, value_name = "TIME", value_parser = Bound::parse)]
+    from: Option<Bound>,
+    /// Only up to this time or turn
+    #[arg(long, value_name = "TIME", value_parser = Bound::parse)]
+    to: Option<Bound>,
+    /// Only this task, by its number or name; can be repeated
+    #[arg(long = "task", value_name = "TASK")]
+    tasks: Vec<String>,
+    /// How wide a picture is
+    #[arg(long, value_name = "PIXELS", default_value = "960", value_parser = clap::value_parser!(u32).range(200..=20_000))]
+    width: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Html,
+    Svg,
+}
+
+/// What the width stands for.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Scale {
+    /// The clock
+    Time,
+    /// Each turn is as wide as any other, and so is each time that nobody was ready
+    Turns,
+}
+
+impl Order {
+    pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
+        let format = self.format()?;
+        if self.output.is_none() && format == Format::Html && io::stdout().is_terminal() {
+            return Err(
+                "a page is nothing for a terminal: name a file with --output"
+                    .to_string()
+                    .into(),
+            );
+        }
+        let mut source = Source::open(&self.file)?;
+        let window = Window {
+            from: self.from,
+            to: self.to,
+            tasks: self.tasks.clone(),
+        };
+        let timeline = Timeline::read(&mut source, &window)?;
+        let scale = self.scale.unwrap_or(if timeline.header.is_simulated {
+            Scale::Turns
+        } else {
+            Scale::Time
+        });
+        let drawn = match format {
+            Format::Html => html::page(&timeline, scale),
+            Format::Svg => svg::draw(&timeline, scale, self.width)?,
+        };
+        match &self.output {
+            None => out.write_all(drawn.as_bytes())?,
+            Some(path) => fs::write(path, drawn)
+                .map_err(|error| format!("cannot write {}: {error}", path.display()))?,
+        }
+        source.end(log)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn format(&self) -> Result<Format, Failure> {
+        let kind = self.output.as_deref().map(Path::extension);
+        match (self.format, kind) {
+            (Some(format), _) => Ok(format),
+            (None, None) => Ok(Format::Html),
+            (None, Some(kind)) => match kind.and_then(OsStr::to_str) {
+                Some("html" | "htm") => Ok(Format::Html),
+                Some("svg") => Ok(Format::Svg),
+                _ => Err("the output is neither .html nor .svg: choose with --format"
+                    .to_string()
+                    .into()),
+            },
+        }
+    }
+}
+
+impl Scale {
+    /// Where a moment is.
+    fn of(self, moment: Moment) -> f64 {
+        match self {
+            Self::Time => moment.at.as_nanos() as f64,
+            Self::Turns => moment.turn as f64,
+        }
+    }
+
+    /// A place on the ruler.
+    fn tick(self, value: f64) -> String {
+        match self {
+            Self::Time if value > 0.0 => words::span(Duration::from_nanos(value as u64)),
+            Self::Time | Self::Turns => format!("{value}"),
+        }
+    }
+
+    /// So much of it.
+    fn amount(self, value: f64) -> String {
+        match self {
+            Self::Time => words::rounded(Duration::from_nanos(value as u64)),
+            Self::Turns => words::count(value as u64, "turn"),
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! What a timeline shows, gathered from the events of a recording.
+
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+
+use super::super::{
+    Failure,
+    source::Source,
+    spans::{Doing, Moment, Span, Spans},
+    waits::{Waits, Watch},
+};
+use crate::{
+    Answered, Call, Event, Exit, Fact, Tid,
+    cli::log::clean,
+    record::{Header, OwnedEvent},
+};
+
+/// How many events a timeline may have: a page with more takes a browser's memory.
+const MOST: u64 = 10_000_000;
+
+/// Which part of a recording is wanted.
+#[derive(Default)]
+pub(super) struct Window {
+    pub(super) from: Option<Bound>,
+    pub(super) to: Option<Bound>,
+    /// Numbers or names; all of them, if there is none.
+    pub(super) tasks: Vec<String>,
+}
+
+/// An end of a window.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Bound {
+    Time(Duration),
+    Turn(u64),
+}
+
+pub(super) struct Timeline {
+    pub(super) header: Header,
+    /// By the number of the task.
+    pub(super) lanes: Vec<Lane>,
+    /// In order.
+    pub(super) rows: Vec<Row>,
+    /// When nobody was ready, and the clock moved.
+    pub(super) idle: Vec<(Moment, Moment)>,
+    pub(super) begin: Moment,
+    pub(super) end: Moment,
+    /// How many events were read.
+    pub(super) events: u64,
+    /// How many were not recorded.
+    pub(super) missing: u64,
+    /// Whether the window ends before the recording.
+    pub(super) is_cut: bool,
+    /// Whether the recording has no end: whoever wrote it was killed.
+    pub(super) is_torn: bool,
+    pub(super) waits: Waits,
+}
+
+/// A task, and what it did.
+#[derive(Default)]
+pub(super) struct Lane {
+    pub(super) tid: u64,
+    pub(super) name: String,
+    pub(super) parent: u64,
+    /// In order, without gaps but where events are missing.
+    pub(super) bars: Vec<Bar>,
+    pub(super) exit: Option<Exit>,
+    pub(super) traps: u64,
+    /// The row of its last call, or of its birth.
+    row: Option<usize>,
+    has_rows: bool,
+}
+
+/// A span of a lane.
+pub(super) struct Bar {
+    pub(super) span: Span,
+    /// The row of the call with which it ended, if the task ran; otherwise that of its last call.
+    pub(super) row: Option<usize>,
+}
+
+/// What a task did or what became of it, as a row of a table.
+pub(super) struct Row {
+    pub(super) at: Moment,
+    pub(super) tid: u64,
+    pub(super) kind: Kind,
+    pub(super) what: String,
+    /// The answer to a call, once it was there, and how long that took.
+    pub(super) result: Option<(String, Duration)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    Call,
+    Spawned,
+    Console,
+    Device,
+    Exited,
+}
+
+impl Bound {
+    /// Reads one: an instant, or the number of a turn.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        if let Some(Ok(turn)) = text.strip_suffix('t').map(str::parse) {
+            return Ok(Self::Turn(turn));
+        }
+        match super::super::instant(text) {
+            Ok(at) => Ok(Self::Time(at)),
+            Err(error) => Err(format!("{error}, or a turn, such as 300t")),
+        }
+    }
+
+    fn is_before(self, moment: Moment) -> bool {
+        match self {
+            Self::Time(at) => at < moment.at,
+            Self::Turn(turn) => turn < moment.turn,
+        }
+    }
+
+    fn is_after(self, moment: Moment) -> bool {
+        match self {
+            Self::Time(at) => at > moment.at,
+            Self::Turn(turn) => turn > moment.turn,
+        }
+    }
+}
+
+impl Timeline {
+    /// Reads a recording, as far as the window goes.
+    pub(super) fn read(source: &mut Source, window: &Window) -> Result<Self, Failure> {
+        let mut gather = Gather::new(source.header().clone(), window);
+        while let Some(event) = source.next() {
+            if let Some(missing) = source.gap() {
+                gather.gap(missing);
+            }
+            if !gather.event(&event) {
+                break;
+            }
+            if gather.timeline.events > MOST {
+                return Err(format!(
+                    "a timeline of more than {MOST} events would be too large: take a part of it \
+                     with --from and --to, or with --task"
+                )
+                .into());
+            }
+        }
+        let is_torn = source.is_torn();
+        let timeline = gather.finish(is_torn);
+        if timeline.lanes.is_empty() {
+            return Err(
+                "there is nothing to show: no task that is wanted was there then"
+                    .to_string()
+                    .into(),
+            );
+        }
+        Ok(timeline)
+    }
+
+    pub(super) fn lane(&self, tid: Tid) -> Option<usize> {
+        let tid = u64::from(tid);
+        self.lanes.binary_search_by_key(&tid, |lane| lane.tid).ok()
+    }
+}
+
+/// A timeline in the making.
+struct Gather<'a> {
+    window: &'a Window,
+    spans: Spans,
+    watch: Watch,
+    /// The lanes' places by their tasks.
+    places: FxHashMap<Tid, usize>,
+    timeline: Timeline,
+    has_begun: bool,
+}
+
+impl<'a> Gather<'a> {
+    fn new(header: Header, window: &'a Window) -> Self {
+        Self {
+            window,
+            spans: Spans::default(),
+            watch: Watch::default(),
+            places: FxHashMap::default(),
+            timeline: Timeline {
+                header,
+                lanes: Vec::new(),
+                rows: Vec::new(),
+                idle: Vec::new(),
+                begin: Moment::default(),
+                end: Moment::default(),
+                events: 0,
+                missing: 0,
+                is_cut: false,
+                is_torn: false,
+                waits: Waits::default(),
+            },
+            has_begun: false,
+        }
+    }
+
+    fn gap(&mut self, missing: u64) {
+        self.timeline.missing += missing;
+        self.spans.gap();
+    }
+
+    /// Takes the next event. Answers whether more are wanted.
+    fn event(&mut self, owned: &OwnedEvent) -> bool {
+        let event = &owned.borrow();
+        let before = self.spans.now();
+        if self.window.to.is_some_and(|to| {
+            to.is_before(Moment {
+                at: event.at,
+                turn: before.turn,
+            })
+        }) {
+            self.timeline.is_cut = true;
+            return false;
+        }
+        let span = self.spans.event(event);
+        self.watch.event(event);
+        let now = self.spans.now();
+        if !self.has_begun && !self.window.from.is_some_and(|from| from.is_after(now)) {
+            self.has_begun = true;
+            self.timeline.begin = match self.window.from {
+                Some(Bound::Time(at)) => Moment { at, ..now },
+                Some(Bound::Turn(turn)) => Moment { turn, ..now },
+                None => Moment {
+                    at: event.at,
+                    turn: before.turn,
+                },
+            };
+        }
+        if let Fact::ClockJumped { from } = event.fact {
+            let before = Moment { at: from, ..before };
+            if self.has_begun {
+                self.timeline.idle.push((before, now));
+            }
+        }
+        self.timeline.events += 1;
+        self.timeline.end = now;
+        if event.tid != Tid::KERNEL
+            && let Some(place) = self.place(event)
+        {
+            self.note(place, event, span);
+        }
+        true
+    }
+
+    /// The lane of an event's task, if it is wanted.
+    fn place(&mut self, event: &Event<'_>) -> Option<usize> {
+        if let Some(&place) = self.places.get(&event.tid) {
+            return Some(place);
+        }
+        let (name, parent) = match event.fact {
+            Fact::Spawned { name, parent } => (clean(name), parent.into()),
+            _ => ("?".to_string(), 0),
+        };
+        let is_wanted = |task: &String| match task.parse::<u64>() {
+            Ok(number) => event.tid == number.into(),
+            Err(_) => name == clean(task),
+        };
+        let tasks = &self.window.tasks;
+        if !tasks.is_empty() && !tasks.iter().any(is_wanted) {
+            return None;
+        }
+        let place = self.timeline.lanes.len();
+        self.places.insert(event.tid, place);
+        self.timeline.lanes.push(Lane {
+            tid: event.tid.into(),
+            name,
+            parent,
+            ..Lane::default()
+        });
+        Some(place)
+    }
+
+    fn note(&mut self, place: usize, event: &Event<'_>, span: Option<Span>) {
+        if let Some(span) = span {
+            self.bar(
+                place,
+                span,
+                matches!(event.fact, Fact::Trapped { .. } | Fact::Exited { .. }),
+            );
+        }
+        let now = self.spans.now();
+        let row = |kind, what| Row {
+            at: now,
+            tid: event.tid.into(),
+            kind,
+            what,
+            result: None,
+        };
+        let row = match &event.fact {
+            Fact::Trapped { call, detail } => {
+                row(Kind::Call, clean(&Call(*call, *detail).to_string()))
+            }
+            Fact::Replied { reply, detail } => {
+                let answer = clean(&Answered(*reply, *detail).to_string());
+                return self.answer(place, answer);
+            }
+            Fact::Spawned { parent, .. } => row(
+                Kind::Spawned,
+                match *parent {
+                    Tid::KERNEL => "spawned by the host".to_string(),
+                    parent => format!("spawned by {parent}"),
+                },
+            ),
+            Fact::Console { text } => row(Kind::Console, clean(text.trim_end_matches('\n'))),
+            Fact::DeviceIo { .. } => row(Kind::Device, event.fact.to_string()),
+            Fact::Exited { exit } => {
+                self.timeline.lanes[place].exit = Some((*exit).clone());
+                row(Kind::Exited, clean(&format!("exited: {exit}")))
+            }
+            _ => return,
+        };
+        if self.has_begun {
+            self.push(place, row);
+        }
+    }
+
+    fn push(&mut self, place: usize, row: Row) {
+        let lane = &mut self.timeline.lanes[place];
+        lane.has_rows = true;
+        lane.traps += u64::from(row.kind == Kind::Call);
+        if let Kind::Call | Kind::Spawned = row.kind {
+            lane.row = Some(self.timeline.rows.len());
+        }
+        self.timeline.rows.push(row);
+    }
+
+    fn answer(&mut self, place: usize, answer: String) {
+        let now = self.spans.now();
+        let row = self.timeline.lanes[place].row;
+        if let Some(row) = row.and_then(|row| self.timeline.rows.get_mut(row))
+            && row.kind == Kind::Call
+        {
+            row.result = Some((answer, now.at.saturating_sub(row.at.at)));
+        }
+    }
+
+    /// Adds a bar to a lane, if it reaches into the window.
+    fn bar(&mut self, place: usize, mut span: Span, has_ended_by_row: bool) {
+        let begin = self.timeline.begin;
+        if !self.has_begun || (span.to < begin || span.to.turn < begin.turn) {
+            return;
+        }
+        span.from.at = span.from.at.max(begin.at);
+        span.from.turn = span.from.turn.max(begin.turn);
+        let row = if has_ended_by_row && span.doing == Doing::Running {
+            Some(self.timeline.rows.len())
+        } else {
+            self.timeline.lanes[place].row
+        };
+        self.timeline.lanes[place].bars.push(Bar { span, row });
+    }
+
+    fn finish(mut self, is_torn: bool) -> Timeline {
+        let mut waits = std::mem::take(&mut self.watch).finish();
+        // What was under way when it was cut might have gone on.
+        waits.is_deadlock &= !self.timeline.is_cut && !is_torn;
+        let now = self.spans.now();
+        for mut span in std::mem::take(&mut self.spans).finish() {
+            // Nobody is ready any more: that is to be seen, though it takes no time.
+            span.to.turn += u64::from(waits.is_deadlock);
+            if let Some(&place) = self.places.get(&span.tid) {
+                self.bar(place, span, false);
+            }
+        }
+        if waits.is_deadlock {
+            self.timeline.end.turn += 1;
+            self.timeline.idle.push((now, self.timeline.end));
+        }
+        let mut timeline = self.timeline;
+        timeline
+            .lanes
+            .retain(|lane| lane.has_rows || !lane.bars.is_empty());
+        timeline.lanes.sort_by_key(|lane| lane.tid);
+        timeline.is_torn = is_torn;
+        timeline.waits = waits;
+        timeline
+    }
+}

@@ -1,0 +1,188 @@
+//! A timeline as bytes, for the script of the page: `data.js` reads them, in the same order.
+//!
+//! Everything is a LEB128 varint. A text is the number of a template and, if the template has a
+//! place for a number, that number: most texts of a trace are alike but for one.
+
+use rustc_hash::FxHashMap;
+
+use super::model::{Kind, Lane, Timeline};
+use crate::{
+    On, Tid,
+    cli::trace::spans::{Doing, Ending, Moment},
+};
+
+/// Stands in a template for a number. The next character is how many digits it has at least,
+/// counted from `0`.
+const NUMBER: char = '\u{1}';
+/// Numbers with so many digits are exact in JavaScript.
+const DIGITS: usize = 15;
+
+/// What a bar's first number says besides what the task did and how that ended.
+const GAP: u64 = 1 << 5;
+const ROW: u64 = 1 << 6;
+
+/// The bytes, and the templates of the texts.
+pub(super) fn pack(timeline: &Timeline) -> (Vec<u8>, Vec<String>) {
+    let mut pack = Pack::default();
+    pack.moment(timeline.begin, Moment::default());
+    pack.moment(timeline.end, timeline.begin);
+    pack.number(timeline.idle.len() as u64);
+    let mut last = timeline.begin;
+    for &(from, to) in &timeline.idle {
+        pack.moment(from, last);
+        pack.moment(to, from);
+        last = to;
+    }
+    pack.rows(timeline);
+    pack.number(timeline.lanes.len() as u64);
+    let bars: usize = timeline.lanes.iter().map(|lane| lane.bars.len()).sum();
+    pack.number(bars as u64);
+    for lane in &timeline.lanes {
+        pack.lane(lane, timeline.begin);
+    }
+    (pack.bytes, pack.templates)
+}
+
+#[derive(Default)]
+struct Pack {
+    bytes: Vec<u8>,
+    templates: Vec<String>,
+    numbers: FxHashMap<String, u64>,
+}
+
+impl Pack {
+    fn rows(&mut self, timeline: &Timeline) {
+        self.number(timeline.rows.len() as u64);
+        let mut last = timeline.begin;
+        let mut lane = 0;
+        for row in &timeline.rows {
+            let place = timeline.lane(Tid::from(row.tid)).unwrap_or(0);
+            let is_same = u64::from(place == lane);
+            let kind = match row.kind {
+                Kind::Call => 0,
+                Kind::Spawned => 1,
+                Kind::Console => 2,
+                Kind::Device => 3,
+                Kind::Exited => 4,
+            };
+            let is_answered = u64::from(row.result.is_some());
+            self.number(kind | is_answered << 3 | is_same << 4);
+            if place != lane {
+                self.number(place as u64);
+                lane = place;
+            }
+            self.moment(row.at, last);
+            self.text(&row.what);
+            if let Some((result, took)) = &row.result {
+                self.text(result);
+                self.number(took.as_nanos() as u64);
+            }
+            last = row.at;
+        }
+    }
+
+    fn lane(&mut self, lane: &Lane, begin: Moment) {
+        self.number(lane.tid);
+        self.text(&lane.name);
+        self.number(lane.parent);
+        self.number(lane.traps);
+        self.text(&lane.exit.as_ref().map_or_else(String::new, |exit| {
+            crate::cli::log::clean(&exit.to_string())
+        }));
+        self.number(lane.bars.len() as u64);
+        let mut last = begin;
+        let mut row = 0;
+        for bar in &lane.bars {
+            let span = bar.span;
+            let doing = match span.doing {
+                Doing::Running => 0,
+                Doing::Ready => 1,
+                Doing::Blocked(On::Timer(_)) => 2,
+                Doing::Blocked(On::Queue(..)) => 3,
+                Doing::Blocked(On::Device(..)) => 4,
+                Doing::Blocked(On::Exit(_)) => 5,
+            };
+            let end = match span.end {
+                Ending::Next => 0,
+                Ending::Woken { .. } => 1,
+                Ending::Exited => 2,
+                Ending::Open => 3,
+            };
+            let gap = u64::from(span.from != last) * GAP;
+            // Counted from 1: 0 is none.
+            let its_row = bar.row.map_or(0, |row| row as u64 + 1);
+            let has_row = u64::from(its_row > row) * ROW;
+            self.number(doing | end << 3 | gap | has_row);
+            if gap != 0 {
+                self.moment(span.from, last);
+            }
+            self.moment(span.to, span.from);
+            if has_row != 0 {
+                self.number(its_row - row);
+                row = its_row;
+            }
+            if let Doing::Blocked(on) = span.doing {
+                self.text(&on.to_string());
+            }
+            if let Ending::Woken { by, waker } = span.end {
+                self.text(&by.to_string());
+                self.number(waker.map_or(0, u64::from));
+            }
+            last = span.to;
+        }
+    }
+
+    fn moment(&mut self, moment: Moment, since: Moment) {
+        self.number(moment.at.saturating_sub(since.at).as_nanos() as u64);
+        self.number(moment.turn.saturating_sub(since.turn));
+    }
+
+    fn text(&mut self, text: &str) {
+        let digits = longest_number(text);
+        let number: Option<u64> = text[digits.clone()].parse().ok();
+        let template = match number {
+            None => text.to_string(),
+            Some(_) => {
+                let width = char::from(b'0' + digits.len() as u8);
+                let (before, after) = (&text[..digits.start], &text[digits.end..]);
+                format!("{before}{NUMBER}{width}{after}")
+            }
+        };
+        let next = self.templates.len() as u64;
+        let place = *self.numbers.entry(template).or_insert_with_key(|template| {
+            self.templates.push(template.clone());
+            next
+        });
+        self.number(place);
+        if let Some(number) = number {
+            self.number(number);
+        }
+    }
+
+    fn number(&mut self, mut number: u64) {
+        while number >= 0x80 {
+            self.bytes.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        self.bytes.push(number as u8);
+    }
+}
+
+/// Where in a text its longest number is, of those that are not too long; the last of equals.
+fn longest_number(text: &str) -> std::ops::Range<usize> {
+    let mut longest = 0..0;
+    let mut start = None;
+    for (at, byte) in text.bytes().chain([b' ']).enumerate() {
+        match (byte.is_ascii_digit(), start) {
+            (true, None) => start = Some(at),
+            (false, Some(from)) => {
+                if at - from >= longest.len() && at - from <= DIGITS {
+                    longest = from..at;
+                }
+                start = None;
+            }
+            _ => {}
+        }
+    }
+    longest
+}

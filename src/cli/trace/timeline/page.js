@@ -1,0 +1,260 @@
+// What is around the lanes: tools, the overview, the theme; and how it all begins.
+
+// ---- overview
+
+const overview = page('overview');
+const overviewPaper = overview.getContext('2d');
+const BINS = 600;
+
+/** How many tasks ran and how many were ready, on average, in each part of the run. */
+function summed() {
+  const known = columns();
+  if (known.overview) return known.overview;
+  const [first, last] = limits();
+  const unit = (last - first) / BINS;
+  const sums = [RUNNING, READY].map(() => ({ parts: new Float64Array(BINS + 1), steps: new Float64Array(BINS + 2) }));
+  for (let bar = 0; bar < bars.length; bar++) {
+    const kind = bars.doing[bar];
+    if (kind > READY || known.to[bar] === known.from[bar]) continue;
+    const [from, to] = [(known.from[bar] - first) / unit, (known.to[bar] - first) / unit];
+    const [low, high] = [Math.floor(from), Math.floor(to)];
+    const { parts, steps } = sums[kind];
+    if (low === high) parts[low] += to - from;
+    else {
+      parts[low] += low + 1 - from;
+      parts[high] += to - high;
+      steps[low + 1] += 1;
+      steps[high] -= 1;
+    }
+  }
+  for (const { parts, steps } of sums) {
+    for (let bin = 0, level = 0; bin < BINS; bin++) parts[bin] += level += steps[bin];
+  }
+  const [running, ready] = sums.map(({ parts }) => parts);
+  let most = 1;
+  for (let bin = 0; bin < BINS; bin++) most = Math.max(most, running[bin] + ready[bin]);
+  return (known.overview = { running, ready, most });
+}
+
+function drawOverview() {
+  const box = overview.getBoundingClientRect();
+  const ratio = window.devicePixelRatio || 1;
+  if (overview.width !== Math.round(box.width * ratio)) overview.width = Math.round(box.width * ratio);
+  if (overview.height !== Math.round(box.height * ratio)) overview.height = Math.round(box.height * ratio);
+  const brush = overviewPaper;
+  brush.setTransform(ratio, 0, 0, ratio, 0, 0);
+  brush.fillStyle = colors.paper;
+  brush.fillRect(0, 0, box.width, box.height);
+  const { running, ready, most } = summed();
+  const [left, width, height] = [view.gutter, box.width - view.gutter, box.height - 3];
+  const hill = (kind, level) => {
+    brush.fillStyle = colors.kinds[kind].ink;
+    brush.beginPath();
+    brush.moveTo(left, box.height);
+    for (let bin = 0; bin < BINS; bin++) {
+      const y = box.height - (level(bin) / most) * height;
+      brush.lineTo(left + (bin / BINS) * width, y);
+      brush.lineTo(left + ((bin + 1) / BINS) * width, y);
+    }
+    brush.lineTo(left + width, box.height);
+    brush.fill();
+  };
+  hill(READY, (bin) => running[bin] + ready[bin]);
+  hill(RUNNING, (bin) => running[bin]);
+  if (search.found) drawFoundOverview(brush, left, width);
+  const [first, last] = limits();
+  const toOverview = (value) => left + ((value - first) / (last - first)) * width;
+  const [x, right] = [toOverview(view.begin), toOverview(view.end)];
+  brush.globalAlpha = 0.7;
+  brush.fillStyle = colors.paper;
+  brush.fillRect(left, 0, x - left, box.height);
+  brush.fillRect(right, 0, box.width - right, box.height);
+  brush.globalAlpha = 1;
+  brush.strokeStyle = colors.focus;
+  brush.lineWidth = 1.5;
+  brush.strokeRect(x + 0.75, 0.75, Math.max(right - x - 1.5, 1), box.height - 1.5);
+  brush.font = SMALL;
+  brush.fillStyle = colors.dim;
+  brush.textBaseline = 'middle';
+  brush.fillText('running + ready', 8, box.height * 0.3);
+  brush.fillText(`most: ${most < 10 ? Number(most.toFixed(1)) : Math.round(most)}`, 8, box.height * 0.7);
+}
+
+function drawFoundOverview(brush, left, width) {
+  const [first, last] = limits();
+  const at = rows.at[view.scale];
+  brush.fillStyle = colors.found;
+  let done = -1;
+  for (const row of search.found) {
+    const x = left + ((at[row] - first) / (last - first)) * width;
+    if (x - done < 1) continue;
+    done = x;
+    brush.fillRect(x - 0.5, 0, 1.5, 5);
+  }
+}
+
+let isOnOverview = false;
+function moveOverview(event) {
+  const box = overview.getBoundingClientRect();
+  const [first, last] = limits();
+  const share = (event.clientX - box.left - view.gutter) / (box.width - view.gutter);
+  const middle = first + share * (last - first);
+  const half = (view.end - view.begin) / 2;
+  show(middle - half, middle + half);
+}
+overview.addEventListener('pointerdown', (event) => {
+  overview.setPointerCapture(event.pointerId);
+  isOnOverview = true;
+  moveOverview(event);
+});
+overview.addEventListener('pointermove', (event) => isOnOverview && moveOverview(event));
+for (const name of ['pointerup', 'pointercancel']) overview.addEventListener(name, () => (isOnOverview = false));
+
+// ---- tools
+
+function setScale(scale) {
+  if (scale === view.scale) return;
+  // What is in view stays in view, as far as the scales agree on what that is.
+  const [old, bounds] = [view.scale, [view.begin, view.end]];
+  const isAll = bounds[0] <= limits()[0] && bounds[1] >= limits()[1];
+  const [from, to] = [rows.at[old], rows.at[scale]];
+  const first = lowerBound(from, bounds[0], 0, rows.length);
+  const last = upperBound(from, bounds[1], first, rows.length) - 1;
+  view.scale = scale;
+  page('scale').value = scale;
+  if (isAll || last <= first) show(...limits());
+  else show(to[first], Math.max(to[last], to[first] + 1));
+  chooseLanes();
+  if (view.bar >= 0) reveal(view.bar);
+}
+
+function isDark() {
+  const chosen = document.documentElement.dataset.theme;
+  return chosen ? chosen === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches;
+}
+
+function toggleTheme() {
+  document.documentElement.dataset.theme = isDark() ? 'light' : 'dark';
+  repaint();
+}
+
+function repaint() {
+  readColors();
+  for (const button of document.querySelectorAll('#legend button')) drawSwatch(button);
+  changed();
+}
+
+function drawSwatch(button) {
+  const kind = KINDS.indexOf(button.dataset.kind);
+  const brush = button.firstElementChild.getContext('2d');
+  brush.fillStyle = colors.fills[kind];
+  const top = [0, 3, 6, 6, 6, 6][kind];
+  brush.clearRect(0, 0, 22, 14);
+  brush.fillRect(0, top, 22, 14 - top);
+}
+
+function onClick(id, action) {
+  page(id).addEventListener('click', action);
+}
+
+onClick('in', () => zoom(1 / 1.5, focusX()));
+onClick('out', () => zoom(1.5, focusX()));
+onClick('fit', () => show(...limits()));
+onClick('previous', () => goToMatch(-1));
+onClick('next', () => goToMatch(1));
+onClick('theme', toggleTheme);
+onClick('help', () => page('keys').showModal());
+
+page('scale').addEventListener('change', (event) => setScale(event.target.value));
+page('arrows').addEventListener('change', (event) => {
+  view.arrows = event.target.checked;
+  changed();
+});
+page('present').addEventListener('change', (event) => {
+  view.onlyPresent = event.target.checked;
+  chooseLanes();
+  changed();
+});
+for (const id of ['follow', 'mine']) {
+  page(id).addEventListener('change', (event) => {
+    list[id] = event.target.checked;
+    table.scrollTop = 0;
+    changed();
+  });
+}
+
+let due = 0;
+page('search').addEventListener('input', (event) => {
+  clearTimeout(due);
+  due = setTimeout(() => find(event.target.value), 120);
+});
+page('search').addEventListener('keydown', (event) => {
+  if (event.key === 'Enter') {
+    clearTimeout(due);
+    if (search.text !== event.target.value.trim().toLowerCase()) find(event.target.value);
+    goToMatch(event.shiftKey ? -1 : 1);
+  } else if (event.key === 'Escape') {
+    event.target.value = '';
+    find('');
+    canvas.focus();
+  } else return;
+  event.preventDefault();
+});
+
+for (const button of document.querySelectorAll('#legend button')) {
+  button.addEventListener('click', () => {
+    const kind = KINDS.indexOf(button.dataset.kind);
+    view.kind = view.kind === kind ? -1 : kind;
+    for (const other of document.querySelectorAll('#legend button')) {
+      other.setAttribute('aria-pressed', KINDS.indexOf(other.dataset.kind) === view.kind);
+    }
+    changed();
+  });
+}
+
+// ---- the height of the lanes
+
+const grip = page('grip');
+function setHeight(pixels) {
+  const most = Math.max(120, window.innerHeight - 160);
+  page('stage').style.flex = `0 0 ${Math.min(Math.max(pixels, 80), most)}px`;
+}
+grip.addEventListener('pointerdown', (event) => grip.setPointerCapture(event.pointerId));
+grip.addEventListener('pointermove', (event) => {
+  if (!grip.hasPointerCapture(event.pointerId)) return;
+  const box = page('stage').getBoundingClientRect();
+  setHeight(event.clientY - box.top - (grip.getBoundingClientRect().top - box.bottom));
+});
+grip.addEventListener('keydown', (event) => {
+  const by = { ArrowUp: -20, ArrowDown: 20 }[event.key];
+  if (!by) return;
+  event.preventDefault();
+  setHeight(page('stage').clientHeight + by);
+});
+
+// ---- beginning
+
+function start() {
+  page('main').hidden = false;
+  page('scale').value = view.scale;
+  // Too many lanes to be looked through.
+  view.onlyPresent = lanes.length > 300;
+  page('present').checked = view.onlyPresent;
+  [view.begin, view.end] = limits();
+  readColors();
+  chooseLanes();
+  repaint();
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', repaint);
+  new ResizeObserver(() => {
+    measure();
+    scroll(0);
+    changed();
+  }).observe(page('stage'));
+  new ResizeObserver(changed).observe(table);
+  // No more room than the lanes need.
+  const needed = RULER + Math.max(3, view.shown.length) * LANE + 12;
+  if (needed < page('stage').clientHeight) setHeight(needed);
+  measure();
+}
+
+start();

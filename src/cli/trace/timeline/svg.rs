@@ -1,0 +1,392 @@
+//! A timeline as a picture for documents. It holds still, so it has to be small.
+
+use std::fmt::Write;
+
+use maud::{Markup, PreEscaped, html};
+
+use super::{
+    Scale,
+    model::{Bar, Lane, Timeline},
+    words::{self, count},
+};
+use crate::{
+    Exit, On, Tid,
+    cli::trace::spans::{Doing, Ending, Moment},
+};
+
+/// What still can be told apart in a picture.
+const MOST_LANES: usize = 100;
+const MOST_BARS: usize = 5000;
+
+const LANE: f64 = 28.0;
+const TOP: f64 = 62.0;
+/// How much smaller small letters are.
+const SMALL: f64 = 0.84;
+/// Its colours have names, which are those of the page.
+pub(super) const STYLE: &str = include_str!("picture.css");
+pub(super) const LIGHT: &str = include_str!("light.css");
+pub(super) const DARK: &str = include_str!("dark.css");
+
+/// Draws it, or says why that would be no use.
+pub(super) fn draw(timeline: &Timeline, scale: Scale, width: u32) -> Result<String, String> {
+    let bars: usize = timeline.lanes.iter().map(|lane| lane.bars.len()).sum();
+    let lanes = timeline.lanes.len();
+    if lanes > MOST_LANES || bars > MOST_BARS {
+        return Err(format!(
+            "a picture of {} and {} could not be read (the most is {MOST_LANES} and \
+             {MOST_BARS}): take a part with --from and --to, or with --task, or make it HTML",
+            count(lanes as u64, "task"),
+            count(bars as u64, "span"),
+        ));
+    }
+    let picture = Picture::new(timeline, scale, f64::from(width)).draw();
+    // XML cannot hold them.
+    Ok(picture
+        .into_string()
+        .replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}")
+        + "\n")
+}
+
+struct Picture<'a> {
+    timeline: &'a Timeline,
+    scale: Scale,
+    width: f64,
+    height: f64,
+    /// Where the lanes begin and end.
+    left: f64,
+    right: f64,
+    begin: f64,
+    end: f64,
+}
+
+impl<'a> Picture<'a> {
+    fn new(timeline: &'a Timeline, scale: Scale, width: f64) -> Self {
+        let name = |lane: &Lane| text_width(&label(lane)) + text_width(fate(lane)) + 24.0;
+        let gutter = timeline.lanes.iter().map(name).fold(60.0, f64::max);
+        let margin = if arcs(timeline).is_empty() {
+            14.0
+        } else {
+            70.0
+        };
+        let begin = scale.of(timeline.begin);
+        let deadlock = if timeline.waits.is_deadlock {
+            22.0
+        } else {
+            0.0
+        };
+        Self {
+            timeline,
+            scale,
+            width,
+            height: TOP + LANE * timeline.lanes.len() as f64 + 36.0 + deadlock,
+            left: gutter.min(width / 3.0).ceil(),
+            right: width - margin,
+            begin,
+            // Where nothing takes any time there is still an order to be seen.
+            end: scale.of(timeline.end).max(begin + 1.0),
+        }
+    }
+
+    fn x(&self, moment: Moment) -> f64 {
+        let share = (self.scale.of(moment) - self.begin) / (self.end - self.begin);
+        self.left + share * (self.right - self.left)
+    }
+
+    fn y(lane: usize) -> f64 {
+        TOP + LANE * lane as f64
+    }
+
+    fn draw(&self) -> Markup {
+        let Self { width, height, .. } = *self;
+        let timeline = self.timeline;
+        html! {
+            svg xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (width) " " (px(height)) }
+                width=(width) height=(px(height)) role="img" aria-labelledby="title about" {
+                title id="title" { (words::title(timeline)) }
+                desc id="about" { (words::summary(timeline).join(" ")) }
+                style { (PreEscaped(style())) }
+                defs { (patterns()) }
+                rect class="paper" width="100%" height="100%" {}
+                text class="head" x="12" y="20" { (words::title(timeline)) }
+                (self.ruler())
+                @for (lane, place) in timeline.lanes.iter().zip(0..) { (self.lane(lane, place)) }
+                (self.arrows())
+                @for &(from, to) in &arcs(timeline) { (self.arc(from, to)) }
+                (self.legend())
+            }
+        }
+    }
+
+    /// The ticks above the lanes, and the bands where nobody was ready.
+    fn ruler(&self) -> Markup {
+        let bottom = Self::y(self.timeline.lanes.len());
+        let ticks = ticks(self.begin, self.end, (self.right - self.left) / 90.0);
+        let at = |value: f64| {
+            let share = (value - self.begin) / (self.end - self.begin);
+            self.left + share * (self.right - self.left)
+        };
+        html! {
+            // Where only waiting takes time, there would be nothing else.
+            @let idle = if self.is_clock_virtual() { &[][..] } else { &self.timeline.idle };
+            @for &(from, to) in idle {
+                @let (x, right) = (self.x(from), self.x(to));
+                rect class="idle" x=(px(x)) y=(px(TOP - 6.0)) width=(px(right - x))
+                    height=(px(bottom - TOP + 6.0)) {
+                    title { "nobody is ready; the clock moves by " (words::span(to.at - from.at)) }
+                }
+                @let moved = words::rounded(to.at - from.at);
+                @if self.scale == Scale::Turns && to.at > from.at && right - x > text_width(&moved) + 2.0 {
+                    text class="small" x=(px((x + right) / 2.0)) y=(px(TOP - 10.0))
+                        text-anchor="middle" { "+" (moved) }
+                }
+            }
+            @for value in ticks {
+                @let x = px(at(value));
+                line class="tick" x1=(x) x2=(x) y1=(px(TOP - 20.0)) y2=(px(bottom)) {}
+                text class="small" x=(x) y="38" text-anchor="middle" { (self.scale.tick(value)) }
+            }
+        }
+    }
+
+    fn is_clock_virtual(&self) -> bool {
+        self.scale == Scale::Time && self.timeline.header.is_simulated
+    }
+
+    fn lane(&self, lane: &Lane, place: usize) -> Markup {
+        let y = Self::y(place);
+        let fate = fate(lane);
+        let room = self.left - 24.0 - text_width(fate);
+        html! {
+            line class="rule" x1="0" x2=(px(self.width)) y1=(px(y + LANE)) y2=(px(y + LANE)) {}
+            g {
+                title { (words::lane(lane, self.scale)) }
+                text x="12" y=(px(y + 19.0)) { (shortened(&label(lane), room)) }
+                text class="small" x=(px(self.left - 6.0)) y=(px(y + 19.0)) text-anchor="end" {
+                    (fate)
+                }
+            }
+            @for bar in &lane.bars { (self.bar(bar, y)) }
+        }
+    }
+
+    fn bar(&self, bar: &Bar, y: f64) -> Markup {
+        let (from, to) = (self.x(bar.span.from), self.x(bar.span.to));
+        let (class, top, least) = match bar.span.doing {
+            // A turn that takes no time is one nevertheless.
+            Doing::Running => ("running", 3.0, 1.5),
+            Doing::Ready => ("ready", 9.0, 0.0),
+            Doing::Blocked(on) => (kind(on), 15.0, 0.0),
+        };
+        let width = (to - from).max(least);
+        if width <= 0.0 {
+            return html! {};
+        }
+        let word = match (bar.span.doing, bar.row) {
+            (Doing::Running | Doing::Blocked(_), Some(row)) => {
+                fitting(&self.timeline.rows[row].what, (width - 6.0) / SMALL)
+            }
+            _ => "",
+        };
+        let height = LANE - 5.0 - top + 1.0;
+        // Turns that follow one another are seen to be several.
+        let gap = if width > 4.0 { width - 0.7 } else { width };
+        html! {
+            rect class=(class) x=(px(from)) y=(px(y + top)) width=(px(gap)) height=(px(height)) {
+                title { (words::bar(bar, self.timeline, self.scale)) }
+            }
+            @if !word.is_empty() {
+                @let (class, base) = if class == "running" { ("on", 18.0) } else { ("small", 12.0) };
+                text class=(class) x=(px(from + width / 2.0)) y=(px(y + base)) text-anchor="middle" {
+                    (word)
+                }
+            }
+        }
+    }
+
+    /// From those who wake to those who are woken.
+    fn arrows(&self) -> Markup {
+        let mut path = String::new();
+        for (lane, place) in self.timeline.lanes.iter().zip(0..) {
+            for bar in &lane.bars {
+                if let Ending::Woken {
+                    waker: Some(waker), ..
+                } = bar.span.end
+                    && let Some(waker) = self.timeline.lane(waker)
+                    && waker != place
+                {
+                    let (x, down) = (self.x(bar.span.to), waker < place);
+                    let from = Self::y(waker) + if down { LANE - 5.0 } else { 3.0 };
+                    let to = Self::y(place) + if down { 8.0 } else { LANE - 4.0 };
+                    let tip = if down { -4.0 } else { 4.0 };
+                    // The path is of numbers alone, and writing to a text does not fail.
+                    let _ = write!(
+                        path,
+                        "M{x:.1} {from:.1}V{to:.1}m-2.5 {tip}l2.5 {}l2.5 {tip}",
+                        -tip
+                    );
+                }
+            }
+        }
+        html! { @if !path.is_empty() { path class="arrow" d=(path) {} } }
+    }
+
+    /// Whom a lane waits for at the end, on the right of the lanes.
+    fn arc(&self, from: usize, to: usize) -> Markup {
+        let (x, y1, y2) = (self.right + 2.0, Self::y(from) + 18.0, Self::y(to) + 12.0);
+        let bulge = x + (16.0 + 10.0 * from.abs_diff(to) as f64).min(80.0);
+        let d = format!(
+            "M{x:.1} {y1:.1}C{bulge:.1} {y1:.1} {bulge:.1} {y2:.1} {x:.1} {y2:.1}m5 -3.5l-5 3.5l5 3.5"
+        );
+        html! { path class="wait" d=(d) {} }
+    }
+
+    fn legend(&self) -> Markup {
+        let mut entries = words::legend(self.timeline);
+        entries.retain(|(class, _)| *class != "idle" || !self.is_clock_virtual());
+        let mut x = 12.0;
+        let y = Self::y(self.timeline.lanes.len()) + 14.0;
+        html! {
+            @for (class, word) in entries {
+                @let top = match class { "running" => 0.0, "ready" => 3.0, _ => 6.0 };
+                @match class {
+                    "arrow" => path class="arrow" d={
+                        "M" (px(x + 6.0)) " " (px(y)) "v12m-2.5 -4l2.5 4l2.5 -4"
+                    } {},
+                    "wait" => path class="wait" d={
+                        "M" (px(x)) " " (px(y + 2.0)) "c16 0 16 9 0 9m5 -3.5l-5 3.5l5 3.5"
+                    } {},
+                    _ => rect class=(class) x=(px(x)) y=(px(y + top)) width="14"
+                        height=(px(14.0 - top)) {},
+                }
+                text class="small" x=(px(x + 19.0)) y=(px(y + 11.0)) { (word) }
+                @let () = x += 19.0 + text_width(word) * SMALL + 16.0;
+            }
+            @if self.timeline.waits.is_deadlock {
+                text class="alarm" x="12" y=(px(y + 34.0)) { (words::deadlock(self.timeline)) }
+            }
+        }
+    }
+}
+
+/// The style with colours as they are: not every program that shows pictures knows names.
+fn style() -> String {
+    let dark = colored(STYLE, DARK);
+    let light = colored(STYLE, LIGHT);
+    format!("{light}@media (prefers-color-scheme: dark) {{\n{dark}}}\n")
+}
+
+fn colored(style: &str, colors: &str) -> String {
+    colors
+        .lines()
+        .filter_map(|line| line.strip_suffix(';')?.split_once(": "))
+        .fold(style.to_string(), |style, (name, color)| {
+            style.replace(&format!("var({name})"), color)
+        })
+}
+
+/// Fillings that can be told apart without colours.
+pub(super) fn patterns() -> Markup {
+    html! {
+        pattern id="p-ready" width="6" height="6" patternUnits="userSpaceOnUse"
+            patternTransform="rotate(45)" {
+            rect class="ready-paper" width="6" height="6" {}
+            rect class="ready-ink" width="2" height="6" {}
+        }
+        pattern id="p-queue" width="6" height="6" patternUnits="userSpaceOnUse" {
+            rect class="queue-paper" width="6" height="6" {}
+            circle class="queue-ink" cx="3" cy="3" r="1.4" {}
+        }
+        pattern id="p-device" width="5" height="5" patternUnits="userSpaceOnUse" {
+            rect class="device-paper" width="5" height="5" {}
+            rect class="device-ink" width="1.6" height="5" {}
+        }
+        pattern id="p-exit" width="5" height="5" patternUnits="userSpaceOnUse" {
+            rect class="exit-paper" width="5" height="5" {}
+            rect class="exit-ink" width="5" height="1.6" {}
+        }
+    }
+}
+
+/// Who waits for whom at the end, where nothing could go on: by their lanes.
+fn arcs(timeline: &Timeline) -> Vec<(usize, usize)> {
+    if !timeline.waits.is_deadlock {
+        return Vec::new();
+    }
+    let blocked = timeline.waits.blocked.iter();
+    blocked
+        .filter_map(|waiting| Some((timeline.lane(waiting.tid)?, timeline.lane(waiting.whom?)?)))
+        .collect()
+}
+
+fn kind(on: On) -> &'static str {
+    match on {
+        On::Timer(_) => "timer",
+        On::Queue(..) => "queue",
+        On::Device(..) => "device",
+        On::Exit(_) => "exit",
+    }
+}
+
+/// A call, or its name alone, or nothing, as it fits.
+fn fitting(call: &str, room: f64) -> &str {
+    let name = call.split(['(', ':']).next().unwrap_or(call);
+    [call, name]
+        .into_iter()
+        .find(|text| text_width(text) <= room)
+        .unwrap_or_default()
+}
+
+fn label(lane: &Lane) -> String {
+    format!("{} {}", Tid::from(lane.tid), lane.name)
+}
+
+/// How a task ended, in a word.
+fn fate(lane: &Lane) -> &'static str {
+    match lane.exit {
+        None => "alive",
+        Some(Exit::Done) => "done",
+        Some(Exit::Failed(_)) => "failed",
+        Some(Exit::Faulted(_)) => "faulted",
+        Some(Exit::Killed) => "killed",
+    }
+}
+
+/// About how wide a text is.
+fn text_width(text: &str) -> f64 {
+    text.chars()
+        .map(|letter| if letter < '\u{1100}' { 6.6 } else { 12.0 })
+        .sum()
+}
+
+pub(super) fn shortened(text: &str, room: f64) -> String {
+    if text_width(text) <= room {
+        return text.to_string();
+    }
+    let mut short = String::new();
+    for letter in text.chars() {
+        if text_width(&short) + 18.0 > room {
+            break;
+        }
+        short.push(letter);
+    }
+    short + "…"
+}
+
+pub(super) fn px(value: f64) -> String {
+    let text = format!("{value:.1}");
+    text.strip_suffix(".0").unwrap_or(&text).to_string()
+}
+
+/// Round values between two others, about so many.
+fn ticks(begin: f64, end: f64, wanted: f64) -> Vec<f64> {
+    let rough = (end - begin) / wanted.max(1.0);
+    let power = 10f64.powf(rough.log10().floor()).max(1.0);
+    let step = [1.0, 2.0, 5.0, 10.0]
+        .into_iter()
+        .map(|factor| factor * power)
+        .find(|step| *step >= rough)
+        .unwrap_or(power);
+    let first = (begin / step).ceil() as u64;
+    let last = (end / step).floor() as u64;
+    (first..=last).map(|n| n as f64 * step).collect()
+}

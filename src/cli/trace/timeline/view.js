@@ -1,0 +1,229 @@
+// What is in view, and where; what is selected; and how things are said.
+
+const GUTTER_MOST = 220;
+const RULER = 26;
+const LANE = 28;
+
+const page = (id) => document.getElementById(id);
+const facts = JSON.parse(page('recording').textContent);
+const run = unpack(facts);
+const { lanes, bars, rows, idle } = run;
+
+const view = {
+  scale: facts.scale,
+  // The part of the run that is in view, in the unit of the scale.
+  begin: 0,
+  end: 1,
+  // How far the lanes are scrolled.
+  top: 0,
+  width: 0,
+  height: 0,
+  gutter: 80,
+  // The lanes that are shown, and the place of each among them.
+  shown: new Int32Array(0),
+  placeOf: new Int32Array(lanes.length).fill(-1),
+  // A bar, and the row that belongs to it; -1 is none.
+  bar: -1,
+  row: -1,
+  // The lane on which the keys work.
+  lane: 0,
+  // The kind of bars that stands out, if one does.
+  kind: -1,
+  arrows: true,
+  onlyPresent: false,
+};
+
+/** For each scale, what is derived from it once. */
+const derived = {};
+
+function limits() {
+  const values = run.limits[view.scale];
+  // Where nothing takes any time there is still something to be seen.
+  return [values[0], Math.max(values[1], values[0] + 1)];
+}
+
+/** The bars on the present scale, with sums that say how much of any part was spent how. */
+function columns() {
+  return (derived[view.scale] ??= derive(bars.from[view.scale], bars.to[view.scale]));
+}
+
+function derive(from, to) {
+  const running = new Float64Array(bars.length + 1);
+  const ready = new Float64Array(bars.length + 1);
+  const blocked = new Float64Array(bars.length + 1);
+  for (let bar = 0; bar < bars.length; bar++) {
+    const length = to[bar] - from[bar];
+    const doing = bars.doing[bar];
+    running[bar + 1] = running[bar] + (doing === RUNNING ? length : 0);
+    ready[bar + 1] = ready[bar] + (doing === READY ? length : 0);
+    blocked[bar + 1] = blocked[bar] + (doing > READY ? length : 0);
+  }
+  return { from, to, sums: [running, ready, blocked], wakes: null, overview: null };
+}
+
+const unitsPerPixel = () => (view.end - view.begin) / Math.max(1, view.width - view.gutter);
+const toX = (value) => view.gutter + (value - view.begin) / unitsPerPixel();
+const toValue = (x) => view.begin + (x - view.gutter) * unitsPerPixel();
+const toY = (place) => RULER + place * LANE - view.top;
+
+/** Shows a part of the run, as far as there is one. */
+function show(begin, end) {
+  const [first, last] = limits();
+  const least = view.scale === 'time' ? 20 : 4;
+  const span = Math.min(Math.max(end - begin, Math.min(least, last - first)), last - first);
+  const middle = (begin + end) / 2;
+  view.begin = Math.min(Math.max(middle - span / 2, first), last - span);
+  view.end = view.begin + span;
+  if (view.onlyPresent) chooseLanes();
+  changed();
+}
+
+/** Zooms; what is at `x` stays where it is. */
+function zoom(factor, x = (view.gutter + view.width) / 2) {
+  const value = toValue(Math.max(x, view.gutter));
+  show(value - (value - view.begin) * factor, value + (view.end - value) * factor);
+}
+
+function pan(pixels) {
+  const units = pixels * unitsPerPixel();
+  show(view.begin + units, view.end + units);
+}
+
+function scroll(pixels) {
+  const most = Math.max(0, view.shown.length * LANE + RULER - view.height);
+  const top = Math.min(Math.max(view.top + pixels, 0), most);
+  if (top === view.top) return false;
+  view.top = top;
+  changed();
+  return true;
+}
+
+/** Brings a bar into view, if it is not. */
+function reveal(bar) {
+  const { from, to } = columns();
+  const [begin, end] = [from[bar], to[bar]];
+  const span = view.end - view.begin;
+  if (end < view.begin || begin > view.end || (end - begin < span && (begin < view.begin || end > view.end))) {
+    const middle = end - begin < span ? (begin + end) / 2 : begin + span * 0.4;
+    show(middle - span / 2, middle + span / 2);
+  }
+  revealLane(bars.lane[bar]);
+}
+
+function revealLane(lane) {
+  if (view.placeOf[lane] < 0) chooseLanes(lane);
+  const y = toY(view.placeOf[lane]);
+  if (y < RULER) scroll(y - RULER);
+  else if (y + LANE > view.height) scroll(y + LANE - view.height);
+  changed();
+}
+
+/** Decides which lanes are shown: all, or those whose tasks live in what is in view. */
+function chooseLanes(wanted = -1) {
+  const { from, to } = columns();
+  const shown = [];
+  view.placeOf.fill(-1);
+  for (let lane = 0; lane < lanes.length; lane++) {
+    const [first, last] = [lanes.first[lane], lanes.first[lane + 1] - 1];
+    const isPresent = first <= last && from[first] <= view.end && to[last] >= view.begin;
+    if (view.onlyPresent && !isPresent && lane !== wanted) continue;
+    view.placeOf[lane] = shown.length;
+    shown.push(lane);
+  }
+  view.shown = Int32Array.from(shown);
+  scroll(0);
+}
+
+function select(bar, row = bar < 0 ? -1 : bars.row[bar]) {
+  view.bar = bar;
+  view.row = row;
+  if (bar >= 0) view.lane = bars.lane[bar];
+  page('details').textContent = bar < 0 ? '' : sentences(bar).join(' · ');
+  changed();
+}
+
+/** The bar of a lane at a value, or -1. */
+function barAt(lane, value) {
+  const { from, to } = columns();
+  const [first, last] = [lanes.first[lane], lanes.first[lane + 1]];
+  const bar = lowerBound(to, value, first, last);
+  return bar < last && from[bar] <= value ? bar : -1;
+}
+
+/** The bar that belongs to a row: the turn that ended with it, or what the task did then. */
+function barOfRow(row) {
+  const lane = rows.lane[row];
+  const [first, last] = [lanes.first[lane], lanes.first[lane + 1]];
+  let bar = lowerBound(bars.to.time, rows.at.time[row], first, last);
+  while (bar < last && bars.to.turns[bar] < rows.at.turns[row]) bar++;
+  for (let next = bar; next < last && bars.from.turns[next] <= rows.at.turns[row]; next++) {
+    if (bars.row[next] === row) return next;
+  }
+  return Math.min(bar, last - 1);
+}
+
+// ---- words
+
+/** An instant, as traces show it. */
+function instant(nanos) {
+  const seconds = Math.floor(nanos / 1e9);
+  const [minutes, rest] = [Math.floor(seconds / 60), seconds % 60];
+  const fraction = String(Math.floor((nanos % 1e9) / 1000)).padStart(6, '0');
+  return `${String(minutes).padStart(2, '0')}:${String(rest).padStart(2, '0')}.${fraction}`;
+}
+
+/** A span of time, to so many digits. */
+function span(nanos, digits = 3) {
+  const units = [[1e9, 's'], [1e6, 'ms'], [1e3, 'µs'], [1, 'ns']];
+  const [size, unit] = units.find(([size]) => nanos >= size) ?? units[3];
+  return Number((nanos / size).toPrecision(digits)) + ' ' + unit;
+}
+
+const count = (number, what) => `${number.toLocaleString('en')} ${what}${number === 1 ? '' : 's'}`;
+
+const task = (lane) => `${lanes.tid[lane]} ${lanes.name.get(lane)}`;
+
+function doing(bar) {
+  const kind = bars.doing[bar];
+  return kind > READY ? `blocked on ${bars.on.get(bar)}` : KINDS[kind];
+}
+
+/** What there is to say about a bar. */
+function sentences(bar) {
+  const [from, to] = [bars.from.time[bar], bars.to.time[bar]];
+  const turns = bars.to.turns[bar] - bars.from.turns[bar];
+  const long = [];
+  if (to > from || turns === 0) long.push(span(to - from));
+  if (bars.doing[bar] !== RUNNING && turns > 0) long.push(count(turns, 'turn'));
+  const words = [`task ${task(bars.lane[bar])}`, doing(bar) + (long.length ? ` for ${long.join(', ')}` : '')];
+  words.push(to > from ? `${instant(from)} to ${instant(to)}` : instant(from));
+  const row = bars.row[bar];
+  if (row >= 0) words.push(call(row));
+  if (bars.end[bar] === WOKEN) {
+    const waker = lanes.place.get(bars.waker[bar]);
+    const who = waker === undefined ? (bars.waker[bar] ? `task ${bars.waker[bar]}, ` : '') : `task ${task(waker)}, `;
+    words.push(`woken by ${who}${bars.by.get(bar)}`);
+  }
+  if (bars.end[bar] > ENDED) words.push('not over when the recording ended');
+  return words;
+}
+
+function call(row) {
+  const what = rows.what.get(row);
+  if (rows.kind[row] !== CALL) return what;
+  return rows.isAnswered[row] ? `${what} = ${rows.result.get(row)}` : `${what} …`;
+}
+
+// ---- drawing again
+
+let isDue = false;
+
+/** Something is to be seen that was not before. */
+function changed() {
+  if (isDue) return;
+  isDue = true;
+  requestAnimationFrame(() => {
+    isDue = false;
+    draw();
+  });
+}

@@ -1,0 +1,255 @@
+//! What is said about a timeline: for those who do not see it, and beside what is seen.
+
+use std::time::Duration;
+
+use super::{
+    Scale,
+    model::{Bar, Lane, Timeline},
+};
+use crate::{
+    Exit, Nanos, On,
+    cli::{
+        log::clean,
+        trace::{
+            spans::{Doing, Ending},
+            waits::Waiting,
+        },
+    },
+};
+
+/// What a task did in all, on a scale.
+#[derive(Default)]
+pub(super) struct Sums {
+    pub(super) turns: u64,
+    pub(super) running: f64,
+    pub(super) ready: f64,
+    pub(super) blocked: f64,
+    /// The longest that it was blocked, and on what.
+    pub(super) longest: Option<(f64, On)>,
+}
+
+pub(super) fn title(timeline: &Timeline) -> String {
+    match &*timeline.header.command {
+        [] => "a recording".to_string(),
+        words => clean(&words.join(" ")),
+    }
+}
+
+/// The run in a few sentences.
+pub(super) fn summary(timeline: &Timeline) -> Vec<String> {
+    let traps = timeline.lanes.iter().map(|lane| lane.traps).sum();
+    let turns = timeline.end.turn - timeline.begin.turn - timeline.idle.len() as u64;
+    let mut sentences = vec![format!(
+        "{} made {} in {} and {}{}.",
+        count(timeline.lanes.len() as u64, "task"),
+        count(traps, "trap"),
+        count(turns, "turn"),
+        span(timeline.end.at.saturating_sub(timeline.begin.at)),
+        if timeline.header.is_simulated {
+            " of virtual time"
+        } else {
+            ""
+        },
+    )];
+    sentences.push(fates(timeline));
+    if timeline.waits.is_deadlock {
+        sentences.push(deadlock(timeline));
+        sentences.extend(timeline.waits.blocked.iter().take(20).map(waiting));
+        let more = timeline.waits.blocked.len().saturating_sub(20);
+        if more > 0 {
+            sentences.push(format!("{} more wait.", count(more as u64, "task")));
+        }
+    }
+    if timeline.missing > 0 {
+        let missing = count(timeline.missing, "event");
+        sentences.push(format!(
+            "{missing} are missing, since only the last were kept."
+        ));
+    }
+    if timeline.is_torn {
+        sentences.push(
+            "The recording has no end: whoever wrote it was killed, or was still at it.".into(),
+        );
+    }
+    if timeline.is_cut {
+        sentences.push("This is a part of the recording, which goes on.".into());
+    }
+    sentences
+}
+
+fn fates(timeline: &Timeline) -> String {
+    let of = |is: fn(&Option<Exit>) -> bool| {
+        let lanes = timeline.lanes.iter();
+        lanes.filter(|lane| is(&lane.exit)).count()
+    };
+    let fates = [
+        (of(|exit| matches!(exit, Some(Exit::Done))), "ended well"),
+        (of(|exit| matches!(exit, Some(Exit::Failed(_)))), "failed"),
+        (of(|exit| matches!(exit, Some(Exit::Faulted(_)))), "faulted"),
+        (of(|exit| matches!(exit, Some(Exit::Killed))), "killed"),
+        (of(Option::is_none), "alive at the end"),
+    ];
+    let fates: Vec<String> = fates
+        .into_iter()
+        .filter(|(number, _)| *number > 0)
+        .map(|(number, fate)| format!("{number} {fate}"))
+        .collect();
+    format!("Of the tasks: {}.", fates.join(", "))
+}
+
+/// That nothing could go on, and in which cycle.
+pub(super) fn deadlock(timeline: &Timeline) -> String {
+    let mut text =
+        "Deadlock: no task was ready, and nothing could have made one ready.".to_string();
+    for ring in &timeline.waits.cycles {
+        let tids = ring.iter().chain(ring.first()).map(ToString::to_string);
+        text += &format!(" Cycle: {}.", tids.collect::<Vec<_>>().join(" → "));
+    }
+    text
+}
+
+/// What a task that was blocked at the end waited for.
+pub(super) fn waiting(waiting: &Waiting) -> String {
+    let (tid, name, on) = (waiting.tid, clean(&waiting.name), waiting.on);
+    let since = Nanos::from(waiting.since);
+    let whom = match (on, waiting.whom) {
+        (On::Queue(..), Some(whom)) => format!(", of which task {whom} got the last message"),
+        (On::Queue(..), None) => ", of which no live task got a message".to_string(),
+        _ => String::new(),
+    };
+    format!("Task {tid} {name:?} waits for {on} since {since}{whom}.")
+}
+
+/// A lane in a sentence.
+pub(super) fn lane(lane: &Lane, scale: Scale) -> String {
+    let sums = Sums::of(lane, scale);
+    let exit = match &lane.exit {
+        None => "alive at the end".to_string(),
+        Some(exit) => clean(&exit.to_string()),
+    };
+    format!(
+        "task {} {:?}: {}, {}; running {}, ready {}, blocked {}; {exit}",
+        lane.tid,
+        lane.name,
+        count(sums.turns, "turn"),
+        count(lane.traps, "trap"),
+        scale.amount(sums.running),
+        scale.amount(sums.ready),
+        scale.amount(sums.blocked),
+    )
+}
+
+/// A bar in a few words.
+pub(super) fn bar(bar: &Bar, timeline: &Timeline, scale: Scale) -> String {
+    let (from, to) = (bar.span.from, bar.span.to);
+    let doing = match bar.span.doing {
+        Doing::Running => "running".to_string(),
+        Doing::Ready => "ready".to_string(),
+        Doing::Blocked(on) => format!("blocked on {on}"),
+    };
+    let mut text = format!(
+        "{doing} for {}",
+        scale.amount(scale.of(to) - scale.of(from))
+    );
+    if scale == Scale::Turns && to.at > from.at {
+        text += &format!(" ({})", span(to.at - from.at));
+    }
+    text += &format!(", from {:.6}", Nanos::from(from.at));
+    match bar.span.end {
+        Ending::Next | Ending::Exited => {}
+        Ending::Woken { by, waker: None } => text += &format!("; woken by {by}"),
+        Ending::Woken {
+            by,
+            waker: Some(waker),
+        } => text += &format!("; woken by task {waker}, through {by}"),
+        Ending::Open => text += "; not over when the recording ended",
+    }
+    if let Some(row) = bar.row.and_then(|row| timeline.rows.get(row)) {
+        text += &format!("; {}", row.what);
+        if let Some((result, _)) = &row.result {
+            text += &format!(" = {result}");
+        }
+    }
+    text
+}
+
+/// What occurs in a timeline, by the class of its style.
+pub(super) fn legend(timeline: &Timeline) -> Vec<(&'static str, &'static str)> {
+    let bars = || timeline.lanes.iter().flat_map(|lane| &lane.bars);
+    let has = |is: fn(On) -> bool| {
+        bars().any(|bar| matches!(bar.span.doing, Doing::Blocked(on) if is(on)))
+    };
+    let is_woken = |bar: &Bar| matches!(bar.span.end, Ending::Woken { waker: Some(_), .. });
+    let entries = [
+        (true, "running", "running"),
+        (true, "ready", "ready: waits for its turn"),
+        (has(|on| matches!(on, On::Timer(_))), "timer", "sleeps"),
+        (
+            has(|on| matches!(on, On::Queue(..))),
+            "queue",
+            "blocked on a queue",
+        ),
+        (
+            has(|on| matches!(on, On::Device(..))),
+            "device",
+            "blocked on a device",
+        ),
+        (
+            has(|on| matches!(on, On::Exit(_))),
+            "exit",
+            "waits for a task's end",
+        ),
+        (!timeline.idle.is_empty(), "idle", "nobody is ready"),
+        (bars().any(is_woken), "arrow", "wakes"),
+        (timeline.waits.is_deadlock, "wait", "waits for"),
+    ];
+    let entries = entries.into_iter().filter(|(occurs, ..)| *occurs);
+    entries.map(|(_, class, word)| (class, word)).collect()
+}
+
+impl Sums {
+    pub(super) fn of(lane: &Lane, scale: Scale) -> Self {
+        let mut sums = Self::default();
+        for bar in &lane.bars {
+            let length = scale.of(bar.span.to) - scale.of(bar.span.from);
+            match bar.span.doing {
+                Doing::Running => {
+                    sums.turns += 1;
+                    sums.running += length;
+                }
+                Doing::Ready => sums.ready += length,
+                Doing::Blocked(on) => {
+                    sums.blocked += length;
+                    if sums.longest.is_none_or(|(longest, _)| length > longest) {
+                        sums.longest = Some((length, on));
+                    }
+                }
+            }
+        }
+        sums
+    }
+}
+
+/// So many of something.
+pub(super) fn count(number: u64, what: &str) -> String {
+    match number {
+        1 => format!("1 {what}"),
+        _ => format!("{number} {what}s"),
+    }
+}
+
+/// A span of time, exactly.
+pub(super) fn span(span: Duration) -> String {
+    format!("{span:?}")
+}
+
+/// A span of time, to three digits.
+pub(super) fn rounded(span: Duration) -> String {
+    let nanos = span.as_nanos() as f64;
+    let digits = nanos.max(1.0).log10().floor() as i32 + 1;
+    let unit = 10f64.powi((digits - 3).max(0));
+    format!(
+        "{:?}",
+        Duration::from_nanos(((nanos / unit).round() * unit) as u64)
+    )
+}
