@@ -237,7 +237,8 @@ pub enum SystemCall {
     ReadWait(DeviceId),
     /// [`Os::write_wait`](crate::Os::write_wait). Answers [`Reply::Done`] or [`Reply::Err`].
     WriteWait(DeviceId),
-    /// [`Os::timeout`](crate::Os::timeout): arms it. Answers [`Reply::Timeout`].
+    /// [`Os::timeout`](crate::Os::timeout): arms it. Answers [`Reply::Timeout`], or
+    /// [`Errno::Invalid`] without a body that it could cut short.
     Timeout(Nanos),
     /// [`Os::run_blocking`](crate::Os::run_blocking): hands the work over. Answers
     /// [`Reply::Done`].
@@ -321,6 +322,7 @@ impl SystemCall {
                 | Self::Attach
                 | Self::Listen
                 | Self::Connect
+                | Self::Timeout(_)
         )
     }
 

@@ -13,36 +13,39 @@ impl Os {
         &mut self,
         callback: impl AsyncFnOnce(&mut Self) -> T + 'static,
     ) -> Tid {
-        self.call_back("call_soon", callback).await
+        self.call_back("call_soon", Duration::ZERO, callback).await
     }
 
-    /// Runs `callback` when `delay` has passed; otherwise like [`Os::call_soon`]. (`setTimeout`.)
+    /// Runs `callback` when `delay` has passed, counted from this call; otherwise like
+    /// [`Os::call_soon`]. (`setTimeout`.)
     pub async fn call_later<T: IntoExit>(
         &mut self,
         delay: Duration,
         callback: impl AsyncFnOnce(&mut Self) -> T + 'static,
     ) -> Tid {
-        let deadline = self.now().await.saturating_add(delay);
-        self.call_back("call_later", async move |os: &mut Self| {
-            os.sleep_until(deadline).await;
-            callback(os).await
-        })
-        .await
+        self.call_back("call_later", delay, callback).await
     }
 
     /// Runs `callback` each time `period` has passed, until it is killed; otherwise like
-    /// [`Os::call_soon`]. It keeps to the beat: a late call does not delay the next. (`setInterval`.)
+    /// [`Os::call_soon`]. It keeps to the beat: a late call does not delay the next. A period of
+    /// zero counts as a millisecond: without one, no clock that waits for the tasks would ever
+    /// move on. (`setInterval`, which does the same.)
     pub async fn call_every(
         &mut self,
         period: Duration,
         mut callback: impl AsyncFnMut(&mut Self) + 'static,
     ) -> Tid {
-        let mut deadline = self.now().await;
-        self.call_back("call_every", async move |os: &mut Self| {
+        let period = if period.is_zero() {
+            Duration::from_millis(1)
+        } else {
+            period
+        };
+        let mut deadline = self.now().await.saturating_add(period);
+        self.call_back("call_every", period, async move |os: &mut Self| {
             loop {
+                callback(os).await;
                 deadline = deadline.saturating_add(period);
                 os.sleep_until(deadline).await;
-                callback(os).await;
             }
         })
         .await
@@ -51,9 +54,11 @@ impl Os {
     async fn call_back<T: IntoExit>(
         &mut self,
         name: &str,
+        delay: Duration,
         callback: impl AsyncFnOnce(&mut Self) -> T + 'static,
     ) -> Tid {
-        self.spawn_detached(name, callback).await.unwrap_or_else(|errno| {
+        let spawned = self.spawn_later(name, delay, callback).await;
+        spawned.unwrap_or_else(|errno| {
             tracing::warn!(target: "trapline::kernel", "a callback of {name} is dropped: {errno}");
             Tid::KERNEL
         })

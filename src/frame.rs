@@ -17,7 +17,7 @@ use std::{
 };
 
 use crate::{
-    abi::{DeviceId, Exit, QueueId, TaskInfo, Tid},
+    abi::{DeviceId, Exit, Nanos, QueueId, TaskInfo, Tid},
     event::Tracer,
     interrupt::Remote,
     task::Program,
@@ -33,6 +33,8 @@ pub(crate) enum Payload {
         program: Program,
         /// Where the new task's number is wanted besides in the reply.
         newborn: Option<Rc<Cell<Tid>>>,
+        /// How long the new task sleeps before its first turn.
+        delay: Nanos,
     },
     Exit(Exit),
     Tasks(Vec<TaskInfo>),
@@ -41,6 +43,8 @@ pub(crate) enum Payload {
     Io(io::Error),
     Queue(Rc<dyn Store>, Rc<Gauge>),
     Job(Job),
+    /// There is a body that a timeout can cut short.
+    Body,
 }
 
 /// Work for a thread.

@@ -30,7 +30,7 @@ use crate::{
     interrupt::Remote,
     os::Os,
     sched::{Cause, Ready, Runnable},
-    task::{self, Answer, IntoExit, Legacy, Panic, Place, State, Task, Tasks, Then, contain},
+    task::{self, Answer, IntoExit, Legacy, Panic, Place, State, Task, Tasks, contain},
     time::Clocks,
     trace,
     world::World,
@@ -131,7 +131,7 @@ impl Kernel {
         self.log.observe_by_tracing();
         let name = self.frame.intern(name.as_ref());
         let program = task::program(&self.frame, program);
-        self.admit(name, program, None, Legacy::Report, false)
+        self.admit(name, program, None, Legacy::Report, false, Nanos::ZERO)
     }
 
     /// Starts a program that serves the host rather than the run, a monitor say, as a daemon: a
@@ -168,7 +168,7 @@ impl Kernel {
     ) -> Tid {
         let name = self.frame.intern(name.as_ref());
         let program = task::program(&self.frame, program);
-        let task = self.admit(name, program, None, Legacy::Nothing, true);
+        let task = self.admit(name, program, None, Legacy::Nothing, true, Nanos::ZERO);
         task.expect("there is no limit on daemons")
     }
 
@@ -444,32 +444,24 @@ impl Kernel {
     }
 
     /// Marks the caller as blocked, in the queue where a handler has put it.
-    fn block(&mut self, me: Runnable, place: Place, then: Then) -> Outcome {
+    fn block(&mut self, me: Runnable, place: Place) -> Outcome {
         let since = self.clock;
         self.log
             .emit_at_once(me.tid, || Fact::Blocked { on: place.into() });
-        self.tasks[me].change(State::Blocked { place, since, then });
+        self.tasks[me].change(State::Blocked { place, since });
         Outcome::Blocked
     }
 
-    /// Makes a blocked task ready, once it has left the queue where it waited. It is answered what
-    /// was agreed when it blocked, unless there is another `answer`.
-    fn wake(&mut self, task: Runnable, by: Wake, answer: Option<Answer>) {
-        let State::Blocked { place, then, .. } = self.tasks[task].state else {
-            unreachable!("only a blocked task is in a queue of waiters")
-        };
-        let answer = answer.unwrap_or_else(|| match (then, place) {
-            (Then::Recv(room), Place::Device(device, _)) => Answer::Recv {
-                device,
-                room: room.into(),
-            },
-            (Then::Accept, Place::Device(device, _)) => Answer::Accept { device },
-            (Then::Again, _) => Reply::Again.into(),
-            _ => Reply::Done.into(),
-        });
+    /// Makes a blocked task ready, once it has left the queue where it waited.
+    fn wake(&mut self, task: Runnable, by: Wake, answer: impl Into<Answer>) {
         self.log
             .emit(&mut *self.world, task.tid, || Fact::Woken { by });
-        self.tasks[task].change(State::Ready(answer));
+        let woken = &mut self.tasks[task];
+        debug_assert!(
+            matches!(woken.state, State::Blocked { .. }),
+            "only a blocked task is in a queue of waiters"
+        );
+        woken.change(State::Ready(answer.into()));
         self.tell_answer(task);
         self.ready.push(task, Cause::Woken);
     }
@@ -505,6 +497,7 @@ impl Kernel {
         parent: Option<Runnable>,
         legacy: Legacy,
         is_daemon: bool,
+        delay: Nanos,
     ) -> Result<Tid, Errno> {
         if !is_daemon && self.tasks.live() >= self.limits.tasks {
             self.drop_apart(Some(program));
@@ -516,7 +509,11 @@ impl Kernel {
             parent: parent.map_or(Tid::KERNEL, |parent| parent.tid),
             name: &self.tasks[task].name,
         });
-        self.ready.push(task, Cause::Spawned);
+        if delay == Nanos::ZERO {
+            self.ready.push(task, Cause::Spawned);
+        } else {
+            let _ = self.sleep(task, delay);
+        }
         Ok(task.tid)
     }
 
@@ -547,7 +544,7 @@ impl Kernel {
     /// The second half: its waiters wake, and its children become orphans.
     fn bury(&mut self, me: Runnable, exit: Exit) {
         let task = &mut self.tasks[me];
-        task.state = State::Zombie(exit.clone());
+        task.state = State::Zombie(exit.clone().into());
         let waiters = task.waiters.take();
         if let Exit::Failed(_) | Exit::Faulted(_) = exit {
             self.stats.failures += u64::from(!me.tid.is_daemon());
@@ -557,7 +554,7 @@ impl Kernel {
             .emit(&mut *self.world, me.tid, || Fact::Exited { exit: &exit });
         let answered = waiters.as_ref().is_some_and(|waiters| !waiters.is_empty());
         for waiter in waiters.into_iter().flat_map(|waiters| *waiters) {
-            self.wake(waiter, Wake::Exit(me.tid), Some(exit.clone().into()));
+            self.wake(waiter, Wake::Exit(me.tid), exit.clone());
         }
         while let Some(child) = self.tasks.release_child(me) {
             let orphan = &mut self.tasks[child];
@@ -594,7 +591,7 @@ impl Kernel {
         match place {
             Place::Exit(target) => self.tasks[target].forget_waiter(me),
             Place::Timer(timer) => self.timers.of(me).disarm(timer),
-            Place::Device(device, direction) => drop(self.devices.take(device, direction)),
+            Place::Device(device, direction, _) => drop(self.devices.take(device, direction)),
             Place::Queue(queue, end) => self.leave_queue(me, queue, end),
         }
     }
@@ -613,10 +610,11 @@ impl Kernel {
         }
     }
 
-    fn reap(&mut self, me: Runnable) -> Exit {
+    /// Forgets a zombie. Answers what whoever asked about it is to be answered.
+    fn reap(&mut self, me: Runnable) -> Answer {
         self.log.emit(&mut *self.world, me.tid, || Fact::Reaped);
         match self.tasks.remove(me) {
-            State::Zombie(exit) => exit,
+            State::Zombie(answer) => answer,
             other => unreachable!("reaped a task that is {other:?}"),
         }
     }
@@ -640,7 +638,7 @@ impl Kernel {
 
     /// Drops a program whose destructors may begin traps of their own: the frame is kept from them.
     fn drop_apart(&mut self, program: Option<task::Program>) {
-        let frame = Rc::clone(&self.frame);
+        let frame = &*self.frame;
         let (payload, message, len) = (frame.take(), frame.message.take(), frame.len.take());
         contain(|| drop(program));
         contain(|| drop(frame.take()));
@@ -704,11 +702,11 @@ impl Kernel {
         while let Some((timer, slot)) = self.timers.pop_due(now.into()) {
             self.alarm(timer, slot);
         }
-        for (device, direction) in std::mem::take(&mut self.reported) {
-            if let Some(task) = self.devices.take(device, direction) {
-                self.wake(task, Wake::Device(device, direction), None);
-            }
+        let mut reported = std::mem::take(&mut self.reported);
+        for (device, direction) in reported.drain(..) {
+            self.report_ready(device, direction);
         }
+        self.reported = reported;
         let pass = LOOK_AFTER.max(self.ready.len() as u64);
         self.next_look = (self.stats.ticks + pass).min(self.last_tick);
         let over = if self.is_idle() {

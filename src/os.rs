@@ -76,7 +76,8 @@ impl Os {
 
     /// Makes any system call and answers the kernel's bare reply: the door that every other
     /// method goes through. *Blocks* when the call does. Calls with arguments that are not part
-    /// of [`SystemCall`] are for their stubs: made here they answer [`Errno::Invalid`].
+    /// of [`SystemCall`], and the timeout, which needs a body that it can cut short, are for their
+    /// stubs: made here they answer [`Errno::Invalid`].
     ///
     /// ```
     /// # use trapline::{Kernel, Os, Reply, SystemCall, Tid};
@@ -143,7 +144,7 @@ impl Os {
         program: impl AsyncFnOnce(&mut Self) -> T + 'static,
     ) -> impl Future<Output = Result<Tid, Errno>> {
         let name = self.frame.intern(name.as_ref());
-        self.new_task(SystemCall::NewTask, name, program, None)
+        self.new_task(SystemCall::NewTask, name, program, None, Nanos::ZERO)
     }
 
     /// Like [`Os::spawn`], for a task that nobody will wait for: it leaves no zombie.
@@ -153,7 +154,26 @@ impl Os {
         program: impl AsyncFnOnce(&mut Self) -> T + 'static,
     ) -> impl Future<Output = Result<Tid, Errno>> {
         let name = self.frame.intern(name.as_ref());
-        self.new_task(SystemCall::NewDetachedTask, name, program, None)
+        self.new_task(
+            SystemCall::NewDetachedTask,
+            name,
+            program,
+            None,
+            Nanos::ZERO,
+        )
+    }
+
+    /// Like [`Os::spawn_detached`], for a task that is born asleep: its first turn comes when
+    /// `delay` has passed.
+    pub(crate) fn spawn_later<T: IntoExit>(
+        &mut self,
+        name: &str,
+        delay: Duration,
+        program: impl AsyncFnOnce(&mut Self) -> T + 'static,
+    ) -> impl Future<Output = Result<Tid, Errno>> {
+        let name = self.frame.intern(name);
+        let delay = Nanos::from(delay);
+        self.new_task(SystemCall::NewDetachedTask, name, program, None, delay)
     }
 
     /// Like [`Os::spawn`], and leaves the new task's number in `newborn` before anybody else runs.
@@ -164,7 +184,13 @@ impl Os {
         newborn: Rc<Cell<Tid>>,
     ) -> impl Future<Output = Result<Tid, Errno>> {
         let name = self.frame.intern(name.as_ref());
-        self.new_task(SystemCall::NewTask, name, program, Some(newborn))
+        self.new_task(
+            SystemCall::NewTask,
+            name,
+            program,
+            Some(newborn),
+            Nanos::ZERO,
+        )
     }
 
     fn new_task<T: IntoExit>(
@@ -173,6 +199,7 @@ impl Os {
         name: Rc<str>,
         program: impl AsyncFnOnce(&mut Self) -> T + 'static,
         newborn: Option<Rc<Cell<Tid>>>,
+        delay: Nanos,
     ) -> impl Future<Output = Result<Tid, Errno>> {
         let program = task::program(&self.frame, program);
         self.call(
@@ -181,6 +208,7 @@ impl Os {
                     name,
                     program,
                     newborn,
+                    delay,
                 });
                 call
             },

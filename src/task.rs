@@ -136,13 +136,9 @@ pub(crate) enum State {
     /// The current task.
     Running,
     /// With what it waits for.
-    Blocked {
-        place: Place,
-        since: Nanos,
-        then: Then,
-    },
-    /// Ended, and waiting to be asked about it.
-    Zombie(Exit),
+    Blocked { place: Place, since: Nanos },
+    /// Ended, and waiting to be asked about it; this is what is answered then.
+    Zombie(Answer),
 }
 
 /// The queue in which a blocked task waits, with what it takes to leave it.
@@ -150,7 +146,7 @@ pub(crate) enum State {
 pub(crate) enum Place {
     Exit(Runnable),
     Timer(Timer),
-    Device(DeviceId, Direction),
+    Device(DeviceId, Direction, Then),
     Queue(QueueId, End),
 }
 
@@ -159,13 +155,13 @@ impl From<Place> for On {
         match place {
             Place::Exit(target) => Self::Exit(target.tid),
             Place::Timer((deadline, _)) => Self::Timer(deadline),
-            Place::Device(device, direction) => Self::Device(device, direction),
+            Place::Device(device, direction, _) => Self::Device(device, direction),
             Place::Queue(queue, end) => Self::Queue(queue, end),
         }
     }
 }
 
-/// What a blocked task is to be answered once it is woken, if nothing else comes of it.
+/// What a task is to be answered that waits for a device, once that is ready.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Then {
     Done,
@@ -385,7 +381,10 @@ impl Task {
                 on: (*place).into(),
                 since: (*since).into(),
             },
-            State::Zombie(exit) => TaskState::Zombie(exit.clone()),
+            State::Zombie(answer) => match answer.known() {
+                Some((_, Detail::Exit(exit))) => TaskState::Zombie(exit.clone()),
+                _ => unreachable!("a zombie answers with its exit"),
+            },
         };
         TaskInfo {
             tid: self.tid,

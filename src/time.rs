@@ -97,6 +97,11 @@ impl Timers {
         }
         self.len += 1;
         if let Some(rung) = self.rung_of(timer) {
+            let kept = rung.timers.len();
+            if kept == rung.timers.capacity() {
+                // By half, and not to twice the room: there may be a million.
+                rung.timers.reserve_exact(FOOT + kept / 2);
+            }
             rung.timers.push((timer, task));
             return;
         }
@@ -131,7 +136,7 @@ impl Timers {
 
     /// The next deadline.
     pub(crate) fn next(&mut self) -> Option<Nanos> {
-        if self.foot.is_empty() {
+        if self.foot.is_empty() && (!self.rungs.is_empty() || self.foot.capacity() > 2 * FOOT) {
             self.descend();
         }
         self.foot.last().map(|((deadline, _), _)| *deadline)

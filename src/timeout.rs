@@ -7,7 +7,7 @@ use std::{future::poll_fn, pin::pin, rc::Rc, task::Poll, time::Duration};
 
 use crate::{
     abi::{Nanos, Reply, SystemCall},
-    frame::{Frame, Mail},
+    frame::{Frame, Mail, Payload},
     os::{Os, mismatch},
 };
 
@@ -36,7 +36,10 @@ pub(crate) async fn timeout<T>(
     let span = Nanos::from(span);
     let frame = Rc::clone(os.frame());
     let armed = os.call(
-        |_| SystemCall::Timeout(span),
+        |frame| {
+            frame.put(Payload::Body);
+            SystemCall::Timeout(span)
+        },
         |reply, frame| match reply {
             Reply::Timeout(number) => Armed {
                 frame: Rc::clone(frame),

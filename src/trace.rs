@@ -16,7 +16,9 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use tracing::{Level, Span, dispatcher, enabled, span::Id, trace, trace_span, warn};
+use tracing::{
+    Level, Span, dispatcher, enabled, level_filters::LevelFilter, span::Id, trace, trace_span, warn,
+};
 
 use crate::{
     abi::{Exit, Nanos, Tid},
@@ -83,14 +85,25 @@ impl Log {
             || enabled!(target: "trapline::device", Level::TRACE)
             || enabled!(target: "trapline::console", Level::TRACE);
         if wanted {
-            self.add_bridge(Box::new(Bridge::default()));
+            self.add_bridge(Box::new(Bridge::new(Span::none())));
+            return;
+        }
+        // A filter may want the spans alone, which say in which task a program's own events happen;
+        // or choose among them by their fields, and with them what is in them. It says so only of a
+        // span that is one: the kernel's own.
+        if LevelFilter::current() == LevelFilter::TRACE {
+            let kernel = span(Tid::KERNEL, "kernel");
+            if !kernel.is_disabled() {
+                self.add_bridge(Box::new(Bridge::new(kernel)));
+            }
         }
     }
 }
 
-#[derive(Default)]
 struct Bridge {
     tasks: BTreeMap<Tid, Known>,
+    /// The kernel's own span, where there was reason to make one.
+    _kernel: Span,
     /// The span that is entered: of the task that runs.
     entered: Option<Id>,
 }
@@ -105,11 +118,14 @@ struct Known {
     shown: bool,
 }
 
+fn span(tid: Tid, comm: &str) -> Span {
+    trace_span!(target: "trapline::kernel", parent: None, "task", tid = u64::from(tid), comm)
+}
+
 impl Known {
     fn new(tid: Tid, comm: &str) -> Self {
-        let span = trace_span!(target: "trapline::kernel", parent: None, "task", tid = u64::from(tid), comm);
         Self {
-            span,
+            span: span(tid, comm),
             comm: comm.to_string(),
             call: String::new(),
             shown: false,
@@ -145,8 +161,12 @@ impl Tracer for Bridge {
             trace!(target: "trapline::sched", parent: None, at, tid = 0, comm = "kernel", "{told}");
             return;
         }
-        if let Fact::Spawned { name, .. } = event.fact {
-            self.tasks.insert(event.tid, Known::new(event.tid, name));
+        if let Fact::Spawned { name, parent } = event.fact {
+            let task = Known::new(event.tid, name);
+            if let Some(parent) = self.tasks.get(&parent) {
+                task.span.follows_from(&parent.span);
+            }
+            self.tasks.insert(event.tid, task);
         }
         // A subscriber that came late has missed the names.
         let task = self
@@ -158,6 +178,8 @@ impl Tracer for Bridge {
             call: &task.call,
             is_shown: task.shown,
         };
+        // Filters by span look at the span that is entered, not at that which is named.
+        let entered = task.span.clone().entered();
         match &event.fact {
             Fact::Trapped { .. } => {}
             Fact::Blocked { on } => {
@@ -197,6 +219,7 @@ impl Tracer for Bridge {
             Fact::Replied { .. } => task.call.clear(),
             _ => {}
         }
+        drop(entered);
         match event.fact {
             Fact::Resumed => self.enter(event.tid),
             Fact::Reaped => drop(self.tasks.remove(&event.tid)),
@@ -206,6 +229,14 @@ impl Tracer for Bridge {
 }
 
 impl Bridge {
+    fn new(kernel: Span) -> Self {
+        Self {
+            tasks: BTreeMap::new(),
+            _kernel: kernel,
+            entered: None,
+        }
+    }
+
     fn enter(&mut self, tid: Tid) {
         self.entered = self.tasks.get(&tid).and_then(|task| task.span.id());
         if let Some(id) = &self.entered {

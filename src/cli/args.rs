@@ -101,7 +101,8 @@ pub(super) struct Boot {
         help_heading = "Watching"
     )]
     pub(super) log_format: Format,
-    /// At the end, show a table of the tasks and a table of their calls on standard error
+    /// At the end, show a table of the tasks (the 1,000 with the most traps) and a table of their
+    /// calls on standard error
     #[arg(long, help_heading = "Watching")]
     pub(super) summary: bool,
     /// Record every event to FILE, which is replaced; the command `trace` reads it

@@ -1,6 +1,6 @@
 //! The tables of `--summary`: what each task did, and what each call came to.
 
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
+use std::{cell::RefCell, cmp::Reverse, collections::BTreeMap, rc::Rc, time::Duration};
 
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Map, Value};
@@ -8,10 +8,17 @@ use serde_json::{Map, Value};
 use super::log::{self, Log};
 use crate::{Event, Fact, Nanos, Reply, Tid};
 
+/// How many tasks the table has at most: those with the most traps.
+const ROWS: usize = 1000;
+
 /// Counts what happens; a tracer and the command line share it.
 #[derive(Default)]
 pub(super) struct Summary {
+    /// Those that live, and of those that have ended the ones that may yet be in the table.
     tasks: BTreeMap<Tid, Task>,
+    spawned: usize,
+    /// How many of `tasks` have ended.
+    ended: usize,
     calls: BTreeMap<&'static str, Call>,
     ticks: u64,
 }
@@ -54,9 +61,19 @@ impl Summary {
         if event.tid == Tid::KERNEL {
             return;
         }
-        let task = self.tasks.entry(event.tid).or_default();
+        if let Fact::Spawned { name, .. } = event.fact {
+            let name = name.to_string();
+            let task = Task {
+                name,
+                ..Task::default()
+            };
+            self.tasks.insert(event.tid, task);
+            self.spawned += 1;
+        }
+        let Some(task) = self.tasks.get_mut(&event.tid) else {
+            return;
+        };
         match event.fact {
-            Fact::Spawned { name, .. } => task.name = name.to_string(),
             Fact::Resumed => {
                 task.ticks += 1;
                 self.ticks += 1;
@@ -76,8 +93,14 @@ impl Summary {
             Fact::Exited { exit } => {
                 task.exit = Some(exit.to_string());
                 self.unblock(event.tid, event.at);
+                self.ended += 1;
+                if self.ended == 2 * ROWS {
+                    self.forget(|task| task.exit.is_some());
+                    self.ended = ROWS;
+                }
             }
-            Fact::DeviceIo { .. }
+            Fact::Spawned { .. }
+            | Fact::DeviceIo { .. }
             | Fact::Console { .. }
             | Fact::Reaped
             | Fact::ClockJumped { .. } => {}
@@ -94,12 +117,26 @@ impl Summary {
         }
     }
 
+    /// Of the tasks of that kind, keeps those with the most traps; of equals the elder.
+    fn forget(&mut self, kind: impl Fn(&Task) -> bool) {
+        let tasks = self.tasks.iter().filter(|(_, task)| kind(task));
+        let mut order: Vec<_> = tasks
+            .map(|(tid, task)| (Reverse(task.traps), *tid))
+            .collect();
+        order.sort_unstable();
+        for (_, tid) in order.into_iter().skip(ROWS) {
+            self.tasks.remove(&tid);
+        }
+    }
+
     /// Shows it all, as of `now`.
     pub(super) fn show(&mut self, log: Log, now: Duration) {
         let blocked: Vec<Tid> = self.tasks.keys().copied().collect();
         for tid in blocked {
             self.unblock(tid, now);
         }
+        self.forget(|_| true);
+        let left_out = self.spawned - self.tasks.len();
         let traps: u64 = self.calls.values().map(|call| call.count).sum();
         let mut tasks = Report {
             of: "task",
@@ -131,9 +168,19 @@ impl Summary {
             ]);
         }
         tasks.show(log);
+        if left_out > 0 && log.is_json() {
+            let line = [("summary", "left_out".into()), ("tasks", left_out.into())];
+            log.json(&Map::from_iter(
+                line.map(|(key, value)| (key.into(), value)),
+            ));
+        } else if left_out > 0 {
+            log::tell(&format!(
+                "and {left_out} more tasks, none with more traps\n"
+            ));
+        }
         calls.show(log);
         if !log.is_json() {
-            let (n, now) = (self.tasks.len(), Nanos::from(now));
+            let (n, now) = (self.spawned, Nanos::from(now));
             let ticks = self.ticks;
             log::tell(&format!(
                 "\ntasks {n}, ticks {ticks}, traps {traps}, time {now:.6}\n"
@@ -181,7 +228,7 @@ pub(super) fn table<const N: usize>(columns: [&str; N], rows: &[[Value; N]]) -> 
 
 fn cell(value: &Value) -> String {
     match value {
-        Value::String(text) => text.escape_debug().to_string(),
+        Value::String(text) => log::clean(text),
         Value::Number(number) if number.is_f64() => {
             format!("{:.6}s", number.as_f64().unwrap_or(0.0))
         }

@@ -42,7 +42,7 @@ impl Kernel {
                     ..
                 } => timers.push(timer),
                 State::Blocked {
-                    place: Place::Device(device, direction),
+                    place: Place::Device(device, direction, _),
                     ..
                 } => {
                     devices += 1;

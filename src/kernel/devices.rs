@@ -180,7 +180,7 @@ impl Kernel {
         then: Then,
     ) -> Outcome {
         self.devices.set(device, direction, me);
-        self.block(me, Place::Device(device, direction), then)
+        self.block(me, Place::Device(device, direction, then))
     }
 
     /// Whoever waits already must not find the device taken when it is woken before the caller's
@@ -213,6 +213,30 @@ impl Kernel {
         })
     }
 
+    /// Wakes who waits for a device that the world has reported ready.
+    pub(super) fn report_ready(&mut self, device: DeviceId, direction: Direction) {
+        let Some(task) = self.devices.take(device, direction) else {
+            return;
+        };
+        let State::Blocked {
+            place: Place::Device(_, _, then),
+            ..
+        } = self.tasks[task].state
+        else {
+            unreachable!("only a task that waits for a device is kept with it")
+        };
+        let answer = match then {
+            Then::Done => Reply::Done.into(),
+            Then::Again => Reply::Again.into(),
+            Then::Recv(room) => Answer::Recv {
+                device,
+                room: room.into(),
+            },
+            Then::Accept => Answer::Accept { device },
+        };
+        self.wake(task, Wake::Device(device, direction), answer);
+    }
+
     /// Closes a device and wakes who waits for it. Answers whether it was open.
     pub(super) fn close(&mut self, device: DeviceId) -> bool {
         let Some(waiters) = self.devices.remove(device) else {
@@ -220,7 +244,7 @@ impl Kernel {
         };
         self.world.close(device);
         for task in waiters.into_iter().flatten() {
-            self.wake(task, Wake::Closed(device), Some(Errno::Closed.into()));
+            self.wake(task, Wake::Closed(device), Errno::Closed);
         }
         true
     }

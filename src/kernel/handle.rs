@@ -6,7 +6,7 @@ use crate::{
     event::{Detail, Fact, Wake},
     frame::Payload,
     sched::Runnable,
-    task::{Answer, Legacy, Place, Slot, State, Then},
+    task::{Answer, Legacy, Place, Slot, State},
     time::Timer,
 };
 
@@ -64,12 +64,14 @@ impl Kernel {
             name,
             program,
             newborn,
+            delay,
         }) = self.frame.take()
         else {
             return Outcome::Reply(Reply::Err(Errno::Invalid));
         };
+        let is_daemon = me.tid.is_daemon();
         Outcome::Reply(
-            match self.admit(name, program, Some(me), legacy, me.tid.is_daemon()) {
+            match self.admit(name, program, Some(me), legacy, is_daemon, delay) {
                 Ok(tid) => {
                     if let Some(newborn) = newborn {
                         newborn.set(tid);
@@ -128,11 +130,11 @@ impl Kernel {
             Some(target) if target == me => Outcome::Reply(Reply::Err(Errno::WouldDeadlock)),
             Some(target) if self.tasks[target].is_live() => {
                 self.tasks[target].add_waiter(me);
-                self.block(me, Place::Exit(target), Then::Done)
+                self.block(me, Place::Exit(target))
             }
             Some(zombie) => {
-                let exit = self.reap(zombie);
-                self.answer(me, exit)
+                let answer = self.reap(zombie);
+                self.answer(me, answer)
             }
         }
     }
@@ -158,7 +160,7 @@ impl Kernel {
         self.world.now().into()
     }
 
-    fn sleep(&mut self, me: Runnable, span: Nanos) -> Outcome {
+    pub(super) fn sleep(&mut self, me: Runnable, span: Nanos) -> Outcome {
         let now = self.time_now();
         self.sleep_from(me, now, now.saturating_add(span))
     }
@@ -173,10 +175,14 @@ impl Kernel {
             return Outcome::Reply(Reply::Done);
         }
         let place = Place::Timer(self.timers.of(me).arm(deadline, me.slot));
-        self.block(me, place, Then::Done)
+        self.block(me, place)
     }
 
     fn timeout(&mut self, me: Runnable, span: Nanos) -> Outcome {
+        // Without a body to drop, nobody could go on from the call that it cuts.
+        let Some(Payload::Body) = self.frame.take() else {
+            return Outcome::Reply(Reply::Err(Errno::Invalid));
+        };
         let deadline = self.time_now().saturating_add(span);
         let timer = self.timers.of(me).reserve(deadline);
         self.answer(me, Answer::Timeout(timer))
@@ -197,7 +203,7 @@ impl Kernel {
                 place: Place::Timer(slept),
                 ..
             } if slept == timer => {
-                self.wake(me, Wake::Timer, None);
+                self.wake(me, Wake::Timer, Reply::Done);
             }
             _ => self.elapse(me, timer.1),
         }
@@ -219,7 +225,7 @@ impl Kernel {
             State::Blocked { place, .. } => {
                 let place = *place;
                 self.vacate(me, place);
-                self.wake(me, Wake::Timeout, Some(answer.into()));
+                self.wake(me, Wake::Timeout, answer);
             }
             State::Running | State::Zombie(_) => unreachable!("only a task that waits times out"),
         }

@@ -13,7 +13,7 @@ use crate::{
     event::Wake,
     frame::{Gauge, Payload, Store},
     sched::Runnable,
-    task::{Answer, Place, State, Then},
+    task::{Answer, Place, State},
 };
 
 pub(super) struct MessageQueue {
@@ -203,7 +203,7 @@ impl Kernel {
             Reply::Full(message) => {
                 let full = self.queues.get_mut(queue).expect("a full queue exists");
                 full.putters.push_back((me, message));
-                self.block(me, Place::Queue(queue, End::Put), Then::Done)
+                self.block(me, Place::Queue(queue, End::Put))
             }
             reply => self.answer_put(me, queue, reply),
         }
@@ -232,11 +232,7 @@ impl Kernel {
         match found.put(message) {
             Put::Stored => Reply::Done,
             Put::Handed(getter) => {
-                self.wake(
-                    getter,
-                    Wake::Queue(queue),
-                    Some(Answer::Message(queue, message)),
-                );
+                self.wake(getter, Wake::Queue(queue), Answer::Message(queue, message));
                 Reply::Done
             }
             Put::Full => Reply::Full(message),
@@ -268,7 +264,7 @@ impl Kernel {
             Outcome::Reply(Reply::Again) => {
                 let empty = self.queues.get_mut(queue).expect("an empty queue exists");
                 empty.getters.push_back(me);
-                self.block(me, Place::Queue(queue, End::Get), Then::Done)
+                self.block(me, Place::Queue(queue, End::Get))
             }
             outcome => outcome,
         }
@@ -281,7 +277,7 @@ impl Kernel {
         match found.get() {
             Got::Message(message) => self.hand_out(me, queue, message),
             Got::Admitted(message, putter) => {
-                self.wake(putter, Wake::Queue(queue), None);
+                self.wake(putter, Wake::Queue(queue), Reply::Done);
                 self.hand_out(me, queue, message)
             }
             Got::Empty => Outcome::Reply(Reply::Again),
@@ -318,14 +314,10 @@ impl Kernel {
         };
         let (getters, putters) = found.close();
         for getter in getters {
-            self.wake(getter, Wake::Queue(queue), Some(Errno::Closed.into()));
+            self.wake(getter, Wake::Queue(queue), Errno::Closed);
         }
         for (putter, message) in putters {
-            self.wake(
-                putter,
-                Wake::Queue(queue),
-                Some(Answer::Refused(queue, message)),
-            );
+            self.wake(putter, Wake::Queue(queue), Answer::Refused(queue, message));
         }
         true
     }
@@ -343,11 +335,7 @@ impl Kernel {
             .get_mut(queue)
             .and_then(|queue| queue.give_back(message));
         if let Some(next) = next {
-            self.wake(
-                next,
-                Wake::Queue(queue),
-                Some(Answer::Message(queue, message)),
-            );
+            self.wake(next, Wake::Queue(queue), Answer::Message(queue, message));
         }
     }
 

@@ -39,11 +39,13 @@ impl Fifo {
     #[inline(always)]
     pub(super) fn next_pass(&mut self, pass: &mut Vec<Runnable>) {
         pass.clear();
-        // After a crowd has left, its room is given back.
-        if pass.capacity() / 8 > self.next.capacity().max(128) {
-            pass.shrink_to(0);
-        }
         std::mem::swap(pass, &mut self.next);
+        // After a crowd has left, its room is given back.
+        let few = 8 * pass.len().max(128);
+        if pass.capacity().max(self.next.capacity()) > few {
+            pass.shrink_to(few);
+            self.next.shrink_to(few);
+        }
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::{cell::Cell, time::Duration};
 
-use trapline::{Exit, Kernel, Os, SimWorld, Tid};
+use trapline::{Errno, Exit, Kernel, On, Os, SimWorld, TaskState, Tid};
 
-use crate::stepping::{Dropped, Notes, boot, finish, printed, settle};
+use crate::stepping::{Dropped, Moving, Notes, boot, finish, printed, settle};
 
 const S: Duration = Duration::from_secs(1);
 
@@ -30,6 +30,61 @@ fn call_later_runs_at_its_deadline_and_equal_ones_in_order() {
         }
     });
     assert_eq!(printed, "4 at 0ns\n2 at 1s\n5 at 1s\n1 at 2s\n3 at 2s\n");
+}
+
+#[test]
+fn call_later_is_one_trap_and_its_timer_is_armed_by_it() {
+    let printed = printed(async |os| {
+        os.call_later(S, async |os: &mut Os| writeln!(os, "first"))
+            .await;
+        let tasks = os.tasks().await;
+        // The call and this one.
+        assert_eq!(tasks[0].traps, 2);
+        assert_eq!(tasks[1].traps, 0);
+        let on = On::Timer(S.into());
+        let since = Duration::ZERO;
+        assert_eq!(tasks[1].state, TaskState::Blocked { on, since });
+        os.sleep(S).await;
+        writeln!(os, "second");
+    });
+    assert_eq!(printed, "first\nsecond\n");
+}
+
+#[test]
+fn call_later_counts_from_the_call_however_busy_the_others_are() {
+    let (world, passed) = Moving::new();
+    let mut kernel = Kernel::builder().world(world).build().unwrap();
+    let main = async move |os: &mut Os| {
+        os.spawn("busy", async move |os| {
+            os.yield_now().await;
+            // Between the call and the first turn that its task could have had.
+            passed.set(S * 5);
+        })
+        .await?;
+        os.call_later(S, async |os: &mut Os| {
+            let now = os.now().await;
+            writeln!(os, "at {now:?}");
+        })
+        .await;
+        Ok::<(), Errno>(())
+    };
+    kernel.spawn("main", main).unwrap();
+    assert_eq!(finish(&mut kernel).elapsed, S * 5);
+    assert_eq!(kernel.take_console(), "at 5s\n");
+}
+
+#[test]
+fn call_every_nothing_counts_as_a_millisecond() {
+    let notes = Notes::default();
+    let seen = notes.clone();
+    boot(async move |os| {
+        let theirs = notes.clone();
+        let every = async move |os: &mut Os| theirs.note(format!("{:?}", os.now().await));
+        let every = os.call_every(Duration::ZERO, every).await;
+        os.sleep(Duration::from_micros(3500)).await;
+        assert!(os.kill(every).await);
+    });
+    assert_eq!(seen.take(), ["1ms", "2ms", "3ms"]);
 }
 
 #[test]

@@ -165,6 +165,9 @@ fn calls_half_made_or_without_their_arguments_harm_nobody() {
                 Call::Attach,
                 Call::Listen,
                 Call::Connect,
+                Call::NewQueue(1),
+                Call::Submit,
+                Call::Timeout(Duration::ZERO.into()),
             ] {
                 assert_eq!(raw(os, call).await, "Err(Invalid)", "{call:?}");
             }

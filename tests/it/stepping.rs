@@ -1,8 +1,14 @@
 //! What the tests of queues, promises, timeouts and of what stands on them share.
 
-use std::{cell::RefCell, fmt::Display, rc::Rc};
+use std::{
+    cell::{Cell, RefCell},
+    fmt::Display,
+    io,
+    rc::Rc,
+    time::Duration,
+};
 
-use trapline::{Exit, IntoExit, Kernel, Os, Report, Step};
+use trapline::{DeviceId, Direction, Exit, IntoExit, Kernel, Os, Report, SimWorld, Step, World};
 
 /// Runs a kernel to its end, step by step, with an audit after each.
 pub(crate) fn finish(kernel: &mut Kernel) -> Report {
@@ -88,5 +94,52 @@ impl<T> Default for Place<T> {
 impl<T> Clone for Place<T> {
     fn clone(&self) -> Self {
         Self(Rc::clone(&self.0))
+    }
+}
+
+/// The simulated world with a clock that the test moves while a task runs, as the real one does.
+pub(crate) struct Moving {
+    sim: SimWorld,
+    passed: Rc<Cell<Duration>>,
+}
+
+impl Moving {
+    /// The world, and by how much its clock was moved.
+    pub(crate) fn new() -> (Self, Rc<Cell<Duration>>) {
+        let passed = Rc::<Cell<Duration>>::default();
+        let world = Self {
+            sim: SimWorld::new(0),
+            passed: Rc::clone(&passed),
+        };
+        (world, passed)
+    }
+}
+
+impl World for Moving {
+    fn now(&mut self) -> Duration {
+        self.sim.now() + self.passed.get()
+    }
+    fn random(&mut self) -> u64 {
+        self.sim.random()
+    }
+    fn reseed(&mut self, seed: u64) {
+        self.sim.reseed(seed);
+    }
+    fn seed(&self) -> u64 {
+        self.sim.seed()
+    }
+    fn print(&mut self, text: &str) -> io::Result<()> {
+        self.sim.print(text)
+    }
+    fn take_console(&mut self) -> String {
+        self.sim.take_console()
+    }
+    fn wait(
+        &mut self,
+        deadline: Option<Duration>,
+        ready: &mut Vec<(DeviceId, Direction)>,
+    ) -> io::Result<()> {
+        let deadline = deadline.map(|deadline| deadline.saturating_sub(self.passed.get()));
+        self.sim.wait(deadline, ready)
     }
 }

@@ -2,12 +2,9 @@
 
 use std::{cell::Cell, io, rc::Rc, time::Duration};
 
-use trapline::{
-    Closed, DeviceId, Direction, Elapsed, Errno, Event, Exit, Fact, Kernel, Os, Queue, SimWorld,
-    World,
-};
+use trapline::{Closed, Elapsed, Errno, Event, Exit, Fact, Kernel, Os, Queue, SimWorld};
 
-use crate::stepping::{A_LOOK, Dropped, Notes, boot, finish, printed, spin};
+use crate::stepping::{A_LOOK, Dropped, Moving, Notes, boot, finish, printed, spin};
 
 const S: Duration = Duration::from_secs(1);
 
@@ -256,45 +253,9 @@ fn s25_a_hundred_deep() {
     assert_eq!(printed, "40 elapsed\n");
 }
 
-/// The simulated world with a clock that the test moves while a task runs, as the real one does.
-struct Moving {
-    sim: SimWorld,
-    passed: Rc<Cell<Duration>>,
-}
-
-impl World for Moving {
-    fn now(&mut self) -> Duration {
-        self.sim.now() + self.passed.get()
-    }
-    fn random(&mut self) -> u64 {
-        self.sim.random()
-    }
-    fn reseed(&mut self, seed: u64) {
-        self.sim.reseed(seed);
-    }
-    fn seed(&self) -> u64 {
-        self.sim.seed()
-    }
-    fn print(&mut self, text: &str) -> io::Result<()> {
-        self.sim.print(text)
-    }
-    fn wait(
-        &mut self,
-        deadline: Option<Duration>,
-        ready: &mut Vec<(DeviceId, Direction)>,
-    ) -> io::Result<()> {
-        let deadline = deadline.map(|deadline| deadline.saturating_sub(self.passed.get()));
-        self.sim.wait(deadline, ready)
-    }
-}
-
 #[test]
 fn s26_a_body_that_runs_past_its_deadline_without_trapping_is_not_cut() {
-    let passed = Rc::new(Cell::new(Duration::ZERO));
-    let world = Moving {
-        sim: SimWorld::new(0),
-        passed: Rc::clone(&passed),
-    };
+    let (world, passed) = Moving::new();
     let mut kernel = Kernel::builder().world(world).build().unwrap();
     kernel
         .spawn("main", async move |os: &mut Os| {
