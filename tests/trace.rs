@@ -1,6 +1,8 @@
 //! Recordings and the commands that read them, as their users meet them: the built binary, run as
 //! a process.
 
+#[path = "trace/commands.rs"]
+mod commands;
 #[path = "trace/record.rs"]
 mod record;
 
@@ -8,7 +10,7 @@ use std::{
     fs,
     io::{self, BufRead, BufReader},
     path::{Path, PathBuf},
-    process::{Child, ChildStdout, Command, Stdio},
+    process::{Child, ChildStdout, Command, Output, Stdio},
 };
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -51,6 +53,58 @@ impl Drop for Scratch {
     }
 }
 
+/// A directory of a test's own, that goes with it: what recordings are called there is always the
+/// same.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(test: &str) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).expect("there is room");
+        Self(path)
+    }
+
+    /// A directory with a recording of a simulated run, which is called `run.trap`.
+    fn with(test: &str, boot: &[&str]) -> Self {
+        let place = Self::new(test);
+        place.record("run.trap", boot);
+        place
+    }
+
+    fn record(&self, file: &str, boot: &[&str]) {
+        let args = ["boot", "-q", "--virtual", "--seed", "1", "--record", file];
+        let mut command = trapline(&[&args, boot].concat());
+        let output = command.current_dir(&self.0).output().expect("it runs");
+        assert!(
+            output.status.code().is_some_and(|code| code != 2),
+            "{output:?}"
+        );
+    }
+
+    fn run(&self, args: &[&str]) -> (i32, String, String) {
+        texts(
+            trapline(args)
+                .current_dir(&self.0)
+                .output()
+                .expect("it runs"),
+        )
+    }
+
+    /// What a command prints that has nothing to complain about.
+    fn print(&self, args: &[&str]) -> String {
+        let (code, out, err) = self.run(args);
+        assert_eq!((code, &*err), (0, ""), "{args:?}");
+        out
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
 /// A command that the environment of the tests does not change.
 fn trapline(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trapline"));
@@ -63,7 +117,10 @@ fn trapline(args: &[&str]) -> Command {
 
 /// Runs it to its end: the exit code, standard output and standard error.
 fn run(args: &[&str]) -> (i32, String, String) {
-    let output = trapline(args).output().expect("it runs");
+    texts(trapline(args).output().expect("it runs"))
+}
+
+fn texts(output: Output) -> (i32, String, String) {
     let text = |bytes| String::from_utf8(bytes).expect("it is text");
     (
         output.status.code().expect("no signal ended it"),

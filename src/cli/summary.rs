@@ -228,7 +228,7 @@ pub(super) fn table<const N: usize>(columns: [&str; N], rows: &[[Value; N]]) -> 
 
 fn cell(value: &Value) -> String {
     match value {
-        Value::String(text) => text.escape_debug().to_string(),
+        Value::String(text) => log::clean(text),
         Value::Number(number) if number.is_f64() => {
             format!("{:.6}s", number.as_f64().unwrap_or(0.0))
         }

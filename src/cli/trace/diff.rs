@@ -135,7 +135,7 @@ impl Side {
     fn line(&self, event: &OwnedEvent, log: Log) -> String {
         let Event { at, tid, fact } = event.borrow();
         let at = format!("{:.6}", Nanos::from(at));
-        let columns = log.columns(&at, tid.into(), self.tasks.comm(tid));
+        let columns = log.columns(&at, tid.into(), &clean(self.tasks.comm(tid)));
         format!("{columns}{}", clean(&fact.to_string()))
     }
 
@@ -144,7 +144,7 @@ impl Side {
         if tid != Tid::KERNEL {
             let task = self.counts.entry(tid).or_default();
             match &fact {
-                Fact::Spawned { name, .. } => task.comm = clean(name),
+                Fact::Spawned { name, .. } => task.comm = (*name).to_string(),
                 Fact::Resumed => task.turns += 1,
                 Fact::Trapped { call, .. } => {
                     task.traps += 1;
@@ -155,7 +155,7 @@ impl Side {
                     let call = trap.map_or("?", |trap| trap.call.0.name());
                     self.calls.entry(call).or_default()[1] += 1;
                 }
-                Fact::Exited { exit } => task.exit = clean(&exit.to_string()),
+                Fact::Exited { exit } => task.exit = exit.to_string(),
                 _ => {}
             }
         }

@@ -120,7 +120,7 @@ impl Order {
         let comm = tasks.comm(tid);
         let is = |task: &String| match task.parse::<u64>() {
             Ok(number) => tid == number.into(),
-            Err(_) => comm == clean(task),
+            Err(_) => comm == task,
         };
         self.tasks.iter().any(is)
     }
@@ -182,7 +182,7 @@ impl Lines {
         };
         let columns = self
             .log
-            .columns(&at, event.tid.into(), tasks.comm(event.tid));
+            .columns(&at, event.tid.into(), &clean(tasks.comm(event.tid)));
         if let (Fact::Exited { .. }, Some(trap)) = (&event.fact, tasks.trap(event.tid))
             && !trap.has_blocked
         {

@@ -160,7 +160,7 @@ impl Summary {
                 call.errors += u64::from(matches!(reply, Reply::Err(_) | Reply::Io));
             }
             Fact::Exited { exit } => {
-                *task.exits.entry(clean(&exit.to_string())).or_default() += 1;
+                *task.exits.entry(exit.to_string()).or_default() += 1;
             }
             _ => {}
         }

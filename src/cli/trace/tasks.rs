@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use rustc_hash::FxHashMap;
 
-use crate::{Call, Event, Fact, Tid, Told, cli::log::clean, record::OwnedEvent};
+use crate::{Call, Event, Fact, Tid, Told, record::OwnedEvent};
 
 /// The tasks that live, as far as the events have told of them.
 #[derive(Default)]
@@ -31,7 +31,7 @@ impl Tasks {
     pub(super) fn meet(&mut self, event: &Event<'_>) {
         if let Fact::Spawned { name, .. } = event.fact {
             let task = Task {
-                comm: clean(name),
+                comm: name.to_string(),
                 trap: None,
                 has_blocked: false,
             };
@@ -57,7 +57,7 @@ impl Tasks {
         }
     }
 
-    /// A task's name.
+    /// A task's name, as it was given.
     pub(super) fn comm(&self, tid: Tid) -> &str {
         match tid {
             Tid::KERNEL => "kernel",

@@ -1,0 +1,521 @@
+//! The commands that read a recording.
+
+use std::{collections::BTreeMap, io::Write, process::Stdio};
+
+use serde_json::Value;
+use trapline::{
+    DeviceId, Direction, Errno, Event, Fact, On, Reply, SystemCall, Tracer, Wake,
+    record::{Header, Recorder},
+};
+
+use super::*;
+
+/// A program with queues, that ends well.
+const QUEUES: [&str; 7] = [
+    "producer-consumer",
+    "--count",
+    "3",
+    "--capacity",
+    "1",
+    "--consumers",
+    "2",
+];
+
+/// Compares with a file of what is expected. A test that is told to by its environment writes it.
+fn assert_golden(file: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/trace/golden")
+        .join(file);
+    if std::env::var_os("TRAPLINE_UPDATE_GOLDEN").is_some() {
+        fs::write(&path, text).unwrap();
+    }
+    let expected = fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(text, expected, "{file}");
+}
+
+// ---- show
+
+#[test]
+fn show_prints_what_trace_prints_while_it_runs() {
+    for program in [&["wait"][..], &["countdown"], &["kill"], &QUEUES] {
+        let place = Place::with("show-all", program);
+        let shown = place.print(&["trace", "show", "run.trap"]);
+        let boot = ["boot", "-q", "--virtual", "--seed", "1", "--trace"];
+        let (code, _, traced) = place.run(&[&boot, program].concat());
+        assert_eq!((code, shown), (0, traced), "{program:?}");
+    }
+}
+
+#[test]
+fn show_selects_by_task_time_and_kind() {
+    let place = Place::with("show-some", &["countdown"]);
+    let show = [
+        "trace",
+        "show",
+        "--task",
+        "up",
+        "--to",
+        "00:02.000",
+        "--relative",
+        "run.trap",
+    ];
+    let expected = "\
++00:00.000000    3 up           spawned by 1
++00:00.000000    3 up           sleep(1s) ...
++00:01.000000    3 up           ... sleep(1s)                = ok
++00:00.000000    3 up           sleep(1s) ...
++00:01.000000    3 up           ... sleep(1s)                = ok
++00:00.000000    3 up           sleep(1s) ...
+";
+    assert_eq!(place.print(&show), expected);
+    let by_number = [
+        "trace",
+        "show",
+        "--task",
+        "3",
+        "--to",
+        "2s",
+        "--relative",
+        "run.trap",
+    ];
+    assert_eq!(place.print(&by_number), expected);
+    let all = [
+        "trace",
+        "show",
+        "--sched",
+        "--console",
+        "--from",
+        "19s",
+        "run.trap",
+    ];
+    assert_golden("show-sched.txt", &place.print(&all));
+    assert_eq!(
+        place.print(&["trace", "show", "--task", "nobody", "run.trap"]),
+        ""
+    );
+    let two = [
+        "trace", "show", "--task", "1", "--task", "down", "--call", "new_task", "run.trap",
+    ];
+    let expected = "\
+00:00.000000    1 countdown    new_task(\"down\")             = 2
+00:00.000000    1 countdown    new_task(\"up\")               = 3
+";
+    assert_eq!(place.print(&two), expected);
+}
+
+#[test]
+fn show_follows_a_queue() {
+    let place = Place::with("show-queue", &QUEUES);
+    let show = ["trace", "show", "--queue", "1", "--sched", "run.trap"];
+    assert_golden("show-queue.txt", &place.print(&show));
+}
+
+/// A recording of what happens nowhere in a simulated world.
+fn devices(place: &Place) {
+    let path = place.0.join("run.trap");
+    let mut recorder = Recorder::create(path, &Header::default()).unwrap();
+    let device = DeviceId::from;
+    let (call, reply) = (SystemCall::Recv(device(2)), Reply::Err(Errno::Closed));
+    let detail = trapline::Detail::None;
+    let facts = [
+        Fact::Spawned {
+            parent: 0.into(),
+            name: "a\u{202e}\x1b[31m client",
+        },
+        Fact::Trapped {
+            call: SystemCall::Accept(device(1)),
+            detail,
+        },
+        Fact::Replied {
+            reply: Reply::Device(device(2)),
+            detail,
+        },
+        Fact::Trapped {
+            call,
+            detail: trapline::Detail::Len(4096),
+        },
+        Fact::Blocked {
+            on: On::Device(device(2), Direction::Read),
+        },
+        Fact::Woken {
+            by: Wake::Closed(device(2)),
+        },
+        Fact::Replied { reply, detail },
+        Fact::Trapped {
+            call: SystemCall::Send(device(3)),
+            detail: trapline::Detail::Len(1),
+        },
+        Fact::DeviceIo {
+            device: device(3),
+            direction: Direction::Write,
+            result: Err(io::ErrorKind::BrokenPipe),
+        },
+        Fact::Exited {
+            exit: &trapline::Exit::Faulted("oh\nno".into()),
+        },
+        Fact::Reaped,
+    ];
+    for (at, fact) in facts.into_iter().enumerate() {
+        let at = std::time::Duration::from_micros(at as u64);
+        recorder.event(&Event {
+            at,
+            tid: 7.into(),
+            fact,
+        });
+    }
+}
+
+#[test]
+fn show_follows_a_device_and_finds_errors() {
+    let place = Place::new("show-device");
+    devices(&place);
+    let device = ["trace", "show", "--device", "2", "--sched", "run.trap"];
+    let expected = "\
+00:00.000002    7 a\\u{202e}\\u{1b}[31m client accept(1)                    = device 2
+00:00.000004    7 a\\u{202e}\\u{1b}[31m client recv(2, 4096) ...
+00:00.000005    7 a\\u{202e}\\u{1b}[31m client woken by the closing of device 2
+00:00.000006    7 a\\u{202e}\\u{1b}[31m client ... recv(2, 4096)            = Closed (it is closed)
+";
+    assert_eq!(place.print(&device), expected);
+    let errors = ["trace", "show", "--errors", "run.trap"];
+    let expected = "\
+00:00.000006    7 a\\u{202e}\\u{1b}[31m client ... recv(2, 4096)            = Closed (it is closed)
+00:00.000008    7 a\\u{202e}\\u{1b}[31m client device 3 write failed: broken pipe
+00:00.000009    7 a\\u{202e}\\u{1b}[31m client send(3, 1) = ?
+00:00.000009    7 a\\u{202e}\\u{1b}[31m client exited: faulted: oh\\nno
+";
+    assert_eq!(place.print(&errors), expected);
+}
+
+#[test]
+fn show_says_where_events_are_missing() {
+    let place = Place::with("show-gap", &["--record-last", "4", "countdown"]);
+    let expected = "\
+00:00.000000    1 countdown    spawned by the host
+";
+    let shown = place.print(&["trace", "show", "run.trap"]);
+    assert_golden("show-gap.txt", &shown);
+    assert!(!shown.contains(expected), "it is long gone");
+}
+
+#[test]
+fn colours_are_for_those_who_want_them() {
+    let place = Place::with("show-colour", &["wait"]);
+    let plain = place.print(&["trace", "show", "run.trap"]);
+    let colored = place.print(&["--color", "always", "trace", "show", "run.trap"]);
+    assert!(!plain.contains('\x1b') && colored.contains('\x1b'));
+}
+
+// ---- summary
+
+#[test]
+fn summary_shows_tasks_calls_and_waits() {
+    let place = Place::with("summary", &QUEUES);
+    assert_golden(
+        "summary.txt",
+        &place.print(&["trace", "summary", "run.trap"]),
+    );
+    let by_name = place.print(&["trace", "summary", "--by-name", "run.trap"]);
+    assert_golden("summary-by-name.txt", &by_name);
+    let json = place.print(&["trace", "summary", "--json", "run.trap"]);
+    assert_golden("summary.json", &json);
+    for line in json.lines() {
+        serde_json::from_str::<Value>(line).expect("it is JSON");
+    }
+}
+
+#[test]
+fn summary_tells_of_tasks_that_were_alive_and_of_devices() {
+    let place = Place::with(
+        "summary-alive",
+        &["--max-time", "10s", "alive", "--every", "4s"],
+    );
+    assert_golden(
+        "summary-alive.txt",
+        &place.print(&["trace", "summary", "run.trap"]),
+    );
+    devices(&place);
+    assert_golden(
+        "summary-device.txt",
+        &place.print(&["trace", "summary", "run.trap"]),
+    );
+}
+
+// ---- export
+
+#[test]
+fn export_writes_a_row_for_each_event() {
+    let place = Place::with("csv", &["wait"]);
+    let csv = place.print(&["trace", "export", "--format", "csv", "run.trap"]);
+    assert_golden("wait.csv", &csv);
+}
+
+#[test]
+fn export_writes_traces_of_chrome() {
+    let place = Place::with("chrome", &QUEUES);
+    let world = place.print(&["trace", "export", "--format", "chrome", "run.trap"]);
+    assert_golden("chrome.json", &world);
+    let turns = place.print(&[
+        "trace", "export", "--format", "chrome", "--turns", "run.trap",
+    ]);
+    for text in [&world, &turns] {
+        assert_chrome(text);
+    }
+}
+
+/// Checks what the description of the format asks for, and Perfetto and speedscope rely on.
+fn assert_chrome(text: &str) {
+    let trace: Value = serde_json::from_str(text).expect("it is JSON");
+    let events = trace["traceEvents"].as_array().expect("there are events");
+    let mut open: BTreeMap<u64, Vec<(&str, f64)>> = BTreeMap::new();
+    let mut slices: BTreeMap<u64, Vec<(f64, f64)>> = BTreeMap::new();
+    let mut arrows: BTreeMap<u64, Vec<(&str, u64, f64)>> = BTreeMap::new();
+    let mut named = Vec::new();
+    for event in events {
+        let (phase, name) = (
+            event["ph"].as_str().unwrap(),
+            event["name"].as_str().unwrap(),
+        );
+        assert_eq!(event["pid"], 1);
+        if name == "process_name" {
+            continue;
+        }
+        let (tid, at) = (
+            event["tid"].as_u64().unwrap(),
+            event["ts"].as_f64().unwrap(),
+        );
+        match phase {
+            "M" => named.push(tid),
+            "i" => assert!(["t", "g"].contains(&event["s"].as_str().unwrap())),
+            "B" => open.entry(tid).or_default().push((name, at)),
+            "E" => {
+                let (begun, from) = open.get_mut(&tid).and_then(Vec::pop).expect("it began");
+                assert_eq!(begun, name);
+                let slices = slices.entry(tid).or_default();
+                let before = slices.last().map_or(0.0, |&(_, to)| to);
+                assert!(
+                    before <= from && from <= at,
+                    "slices of a task follow one another"
+                );
+                slices.push((from, at));
+            }
+            "s" | "f" => {
+                let id = event["id"].as_u64().unwrap();
+                arrows.entry(id).or_default().push((phase, tid, at));
+            }
+            other => panic!("{other}"),
+        }
+    }
+    assert!(open.values().all(Vec::is_empty), "whatever begins ends");
+    assert!(slices.keys().all(|tid| named.contains(tid)));
+    assert!(!arrows.is_empty());
+    for ends in arrows.values() {
+        let [("s", waker, from), ("f", woken, to)] = ends[..] else {
+            panic!("{ends:?}")
+        };
+        assert!(from <= to);
+        for (tid, at) in [(waker, from), (woken, to)] {
+            let lies_within = |&(from, to): &(f64, f64)| from <= at && at <= to;
+            assert!(slices[&tid].iter().any(lies_within), "{ends:?}");
+        }
+    }
+}
+
+#[test]
+fn export_wants_to_know_the_format() {
+    let place = Place::with("export", &["parts"]);
+    let (code, out, err) = place.run(&["trace", "export", "run.trap"]);
+    assert_eq!((code, &*out), (2, ""));
+    assert!(err.contains("--format <FORMAT>"), "{err}");
+    let turns = ["trace", "export", "--turns", "--format", "csv", "run.trap"];
+    let expected = (
+        2,
+        String::new(),
+        "error: --turns is for --format chrome\n".to_string(),
+    );
+    assert_eq!(place.run(&turns), expected);
+}
+
+// ---- diff
+
+#[test]
+fn diff_finds_where_two_runs_part() {
+    let place = Place::with("diff", &QUEUES);
+    place.record("same.trap", &QUEUES);
+    let (code, out, err) = place.run(&["trace", "diff", "run.trap", "same.trap"]);
+    assert_eq!((code, &*out), (0, ""));
+    assert!(err.starts_with("the runs are the same: "), "{err}");
+    place.record("other.trap", &["--quantum", "2", "countdown"]);
+    place.record("fewer.trap", &[&QUEUES[..], &["--producers", "2"]].concat());
+    for other in ["other", "fewer"] {
+        let file = format!("{other}.trap");
+        let (code, out, err) = place.run(&["trace", "diff", "run.trap", &file]);
+        assert_eq!((code, &*err), (1, ""));
+        assert_golden(&format!("diff-{other}.txt"), &out);
+    }
+}
+
+#[test]
+fn diff_can_leave_times_aside() {
+    let place = Place::with("diff-times", &["alive", "--count", "3", "--every", "4s"]);
+    place.record(
+        "slow.trap",
+        &["--quantum", "9", "alive", "--count", "3", "--every", "5s"],
+    );
+    let (code, out, _) = place.run(&["trace", "diff", "run.trap", "slow.trap"]);
+    assert_eq!(code, 1);
+    assert_golden("diff-times.txt", &out);
+    let (code, out, _) = place.run(&["trace", "diff", "--ignore-times", "run.trap", "slow.trap"]);
+    // The call says how long it is to sleep: that is no time of the world's.
+    assert_eq!(code, 1);
+    assert!(
+        out.contains("- 00:00.000000    1 alive        trapped sleep(4s)"),
+        "{out}"
+    );
+    place.record("countdown.trap", &["countdown"]);
+    let shifted = place.0.join("shifted.trap");
+    let mut recorder = Recorder::create(&shifted, &Header::default()).unwrap();
+    for event in Recording::open(place.0.join("countdown.trap")).unwrap() {
+        let mut event = event.unwrap();
+        event.at += std::time::Duration::from_millis(7);
+        recorder.event(&event.borrow());
+    }
+    drop(recorder);
+    let (code, ..) = place.run(&["trace", "diff", "countdown.trap", "shifted.trap"]);
+    assert_eq!(code, 0, "one of them is real, so times do not count");
+}
+
+#[test]
+fn diff_shows_where_one_run_ends() {
+    let place = Place::with("diff-end", &["alive", "--count", "2"]);
+    place.record("limit.trap", &["--max-ticks", "2", "alive", "--count", "2"]);
+    let (code, out, _) = place.run(&["trace", "diff", "run.trap", "limit.trap"]);
+    assert_eq!(code, 1);
+    assert_golden("diff-end.txt", &out);
+}
+
+// ---- files of all kinds
+
+const READERS: [&[&str]; 5] = [
+    &["show"],
+    &["summary"],
+    &["summary", "--json"],
+    &["export", "--format", "chrome"],
+    &["export", "--format", "csv"],
+];
+
+#[test]
+fn what_is_no_recording_is_refused_with_the_reason() {
+    let place = Place::with("refused", &["parts"]);
+    fs::write(place.0.join("text.trap"), "no recording\n").unwrap();
+    let mut later = fs::read(place.0.join("run.trap")).unwrap();
+    later[8] = 9;
+    fs::write(place.0.join("later.trap"), later).unwrap();
+    let missing = "error: cannot read no.trap: No such file or directory (os error 2) \
+                   (`boot --record FILE PROGRAM` makes one)\n";
+    let foreign = "error: cannot read text.trap: this is no recording of trapline: it does not \
+                   begin like one\n";
+    let later = "error: cannot read later.trap: the recording has version 9 of the format, and \
+                 this trapline reads version 1: read it with a later one\n";
+    let directory = "error: cannot read .: Is a directory (os error 21)\n";
+    let empty = "error: cannot read standard input: this is no recording of trapline: it does not \
+                 begin like one\n";
+    let files = [
+        ("no.trap", missing),
+        ("text.trap", foreign),
+        ("later.trap", later),
+        (".", directory),
+        ("-", empty),
+    ];
+    for (file, expected) in files {
+        for reader in READERS {
+            let outcome = place.run(&[&["trace"], reader, &[file]].concat());
+            assert_eq!(outcome, (1, String::new(), expected.to_string()));
+        }
+        let (code, _, err) = place.run(&["trace", "diff", "run.trap", file]);
+        assert_eq!((code, &*err), (2, expected));
+    }
+}
+
+#[test]
+fn a_recording_that_is_cut_off_is_shown_with_a_warning() {
+    let place = Place::with("cut", &["wait"]);
+    let path = place.0.join("run.trap");
+    let whole = fs::read(&path).unwrap();
+    fs::write(&path, &whole[..whole.len() - 9]).unwrap();
+    let at = whole.len() - 9;
+    for reader in READERS {
+        let (code, out, err) = place.run(&[&["trace"], reader, &["run.trap"]].concat());
+        assert_eq!(code, 0);
+        assert!(out.contains("wait"), "{out}");
+        assert_eq!(
+            err,
+            format!(
+                "warning: run.trap: the recording ends at byte {at}, before its end: whoever \
+                 wrote it was killed, or is still at it\n"
+            )
+        );
+    }
+}
+
+#[test]
+fn a_damaged_recording_is_shown_up_to_there_and_is_an_error() {
+    let place = Place::with("damaged", &["wait"]);
+    let path = place.0.join("run.trap");
+    let mut bytes = fs::read(&path).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    let at = bytes.len() - 9;
+    for reader in READERS {
+        let (code, out, err) = place.run(&[&["trace"], reader, &["run.trap"]].concat());
+        assert_eq!(code, 1);
+        assert!(out.contains("wait"), "{out}");
+        assert_eq!(
+            err,
+            format!(
+                "error: run.trap: the recording is damaged at byte {at}: a chunk that does not \
+                 match its checksum\n"
+            )
+        );
+    }
+}
+
+#[test]
+fn a_recording_can_come_on_standard_input() {
+    let place = Place::with("stdin", &["wait"]);
+    let bytes = fs::read(place.0.join("run.trap")).unwrap();
+    let mut command = trapline(&["trace", "show", "-"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(&bytes).unwrap();
+    let out = child.wait_with_output().unwrap();
+    assert_eq!(texts(out).1, place.print(&["trace", "show", "run.trap"]));
+}
+
+#[test]
+fn an_output_that_nobody_reads_is_no_error() {
+    let place = Place::with("unread", &["alive", "--count", "3000"]);
+    place.record("other.trap", &["wait"]);
+    let diff = ["diff", "other.trap"];
+    for reader in READERS.into_iter().chain([&diff[..]]) {
+        let (reader_end, writer) = io::pipe().unwrap();
+        drop(reader_end);
+        let mut command = trapline(&[&["trace"], reader, &["run.trap"]].concat());
+        let output = command
+            .current_dir(&place.0)
+            .stdout(writer)
+            .output()
+            .unwrap();
+        let (code, _, err) = texts(output);
+        assert_eq!((code, &*err), (0, ""), "{reader:?}");
+    }
+}
+
+#[test]
+fn every_command_has_help_with_examples() {
+    for command in ["show", "summary", "export", "diff"] {
+        let (code, out, _) = run(&["trace", command, "--help"]);
+        assert_eq!(code, 0);
+        assert!(out.contains("Examples:"), "{out}");
+    }
+}
