@@ -173,6 +173,23 @@ fn spans_can_be_had_without_the_kernels_events() {
 }
 
 #[test]
+fn layers_with_filters_of_their_own_each_get_their_part() {
+    let traps = Lines::default();
+    let own = lines(|lines| {
+        let own = filter_fn(|data| data.is_span() || !data.target().starts_with("trapline::"));
+        let kernel = EnvFilter::new("trapline::kernel=trace");
+        registry()
+            .with(lines.with_filter(own))
+            .with(traps.clone().with_filter(kernel))
+    });
+    assert_eq!(own[0], "[task tid=1 comm=\"ann\"] own: before count=1");
+    assert_eq!(own.len(), 8);
+    let traps = traps.0.lock().unwrap();
+    assert_eq!(traps[0], "[task tid=1 comm=\"ann\"] spawned by the host");
+    assert_eq!(traps.len(), 12);
+}
+
+#[test]
 fn who_wants_nothing_of_the_kernel_gets_no_spans_either() {
     let lines = lines(|lines| registry().with(EnvFilter::new("info")).with(lines));
     assert_eq!(lines[0], "own: before count=1");
