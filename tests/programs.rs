@@ -317,14 +317,14 @@ fn what_goes_wrong_can_be_cured() {
         (&["slow-reader", "--readers", "5"], "34ms", "33ms"),
     ];
     for (case, enough, less) in limits {
-        let (ended, _, err) = run(&[&boot, &["--max-time", enough], case].concat());
+        let (ended, _, err) = run(&[&boot[..], &["--max-time", enough], case].concat());
         assert_eq!((ended, &*err), (0, ""), "{case:?}");
-        let (ended, ..) = run(&[&boot, &["--max-time", less], case].concat());
+        let (ended, ..) = run(&[&boot[..], &["--max-time", less], case].concat());
         assert_eq!(ended, 4, "{case:?} takes longer than {less}");
     }
     let turns = |args: &[&str], ticks| {
         let limit = ["--max-ticks", ticks];
-        run(&[&boot, limit.as_slice(), args].concat()).0
+        run(&[&boot[..], &limit, args].concat()).0
     };
     assert_eq!(turns(&["starved"], "142"), 4);
     assert_eq!(turns(&["starved"], "143"), 0);

@@ -1,7 +1,8 @@
 //! `trace timeline`. What a browser makes of the page is tried by `tests/browser/timeline.mjs`.
 
-use std::{iter, time::Duration};
+use std::{iter, sync::LazyLock, time::Duration};
 
+use proptest::{prelude::*, sample::Index};
 use serde_json::Value;
 use trapline::{
     Detail, Event, Exit, Fact, SystemCall, Tracer,
@@ -453,4 +454,45 @@ fn what_was_not_kept_is_a_gap() {
     packed.rows();
     assert_eq!(packed.lanes().len(), 2);
     svg(&place, &["--from", "0t"]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Nobody vouches for what a recording says: its events may come in any order, at any time.
+    #[test]
+    fn events_that_make_no_sense_are_drawn_nevertheless(
+        picks in prop::collection::vec((any::<Index>(), any::<Index>()), 0..60),
+        turn in 0..40_u64,
+    ) {
+        static EVENTS: LazyLock<Vec<OwnedEvent>> = LazyLock::new(|| {
+            let runs = [&["kill"][..], &["deadlock"], &["countdown"], &["producer-consumer"]];
+            let mut events = Vec::new();
+            for run in runs {
+                let place = Place::with("sense", run);
+                let recording = Recording::open(place.0.join("run.trap")).unwrap();
+                events.extend(recording.map(Result::unwrap));
+            }
+            events
+        });
+        let times = [0, 1, 1_000_000, 1 << 53, u64::MAX];
+        let place = Place::new("nonsense");
+        let mut recorder = Recorder::create(place.0.join("run.trap"), &Header::default()).unwrap();
+        for (event, time) in &picks {
+            let event = event.get(&EVENTS[..]);
+            let at = Duration::from_nanos(*time.get(&times));
+            recorder.event(&Event { at, ..event.borrow() });
+        }
+        recorder.tape().close().unwrap();
+        let from = format!("{turn}t");
+        for args in [&["--format", "svg"][..], &[], &["--from", &from], &["--to", &from]] {
+            let (code, out, err) = place.run(&[&DRAW, args].concat());
+            if code == 0 {
+                prop_assert!(!out.contains("NaN") && !out.contains("inf\""), "{}", out);
+            } else {
+                prop_assert_eq!(code, 1, "{}", err);
+                prop_assert!(err.starts_with("error: there is nothing to show"), "{}", err);
+            }
+        }
+    }
 }

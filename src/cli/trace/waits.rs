@@ -23,6 +23,9 @@ struct Task {
     /// The queue that it wants a message from.
     gets: Option<QueueId>,
     blocked: Option<(On, Duration)>,
+    /// Whether its last call handed work to a thread, or the one before: then it waits for that.
+    submits: bool,
+    has_helper: bool,
 }
 
 /// The tasks that were blocked when the log ended.
@@ -32,7 +35,7 @@ pub(super) struct Waits {
     pub(super) blocked: Vec<Waiting>,
     /// Each ring of tasks that wait for one another, from its lowest tid on.
     pub(super) cycles: Vec<Vec<Tid>>,
-    /// Whether no task was ready, and nothing could have made one ready.
+    /// Whether no task was ready, and no timer, device or work on a thread could make one ready.
     pub(super) is_deadlock: bool,
 }
 
@@ -54,11 +57,17 @@ impl Watch {
         if event.tid == Tid::KERNEL {
             return;
         }
+        if let Fact::Exited { .. } | Fact::Reaped = event.fact {
+            self.tasks.remove(&event.tid);
+            return;
+        }
         let task = self.tasks.entry(event.tid).or_default();
         match event.fact {
             Fact::Spawned { name, .. } => task.name = name.to_string(),
             Fact::Trapped { call, detail } => {
                 task.call = Call(call, detail).to_string();
+                task.has_helper = task.submits;
+                task.submits = call == SystemCall::Submit;
                 task.gets = match call {
                     SystemCall::Get(queue) | SystemCall::TryGet(queue) => Some(queue),
                     _ => None,
@@ -71,24 +80,23 @@ impl Watch {
             }
             Fact::Blocked { on } => task.blocked = Some((on, event.at)),
             Fact::Woken { .. } => task.blocked = None,
-            Fact::Exited { .. } => drop(self.tasks.remove(&event.tid)),
             Fact::Resumed
             | Fact::DeviceIo { .. }
             | Fact::Console { .. }
+            | Fact::Exited { .. }
             | Fact::Reaped
             | Fact::ClockJumped { .. } => {}
         }
     }
 
     /// What there is at the end of the log.
-    pub(super) fn finish(mut self) -> Waits {
-        // Of a task that has ended, some events may come later.
-        self.tasks.retain(|_, task| !task.call.is_empty());
+    pub(super) fn finish(self) -> Waits {
         let is_hopeless = |task: &Task| {
-            matches!(
-                task.blocked,
-                Some((On::Exit(_) | On::Queue(..) | On::Timer(Nanos::FOREVER), _))
-            )
+            !task.has_helper
+                && matches!(
+                    task.blocked,
+                    Some((On::Exit(_) | On::Queue(..) | On::Timer(Nanos::FOREVER), _))
+                )
         };
         let is_deadlock = !self.tasks.is_empty() && self.tasks.values().all(is_hopeless);
         let blocked: Vec<Waiting> = self

@@ -232,7 +232,9 @@ function drawDense(begin, end, bottom, ratio) {
       shares[kind] = Math.max(0, share);
     }
     const hasTurn = last - bar > 2 || bars.doing[bar] === RUNNING || bars.doing[last] === RUNNING;
-    paintColumn(x, bottom, height, shares, hasTurn, blockedKind(bar, last));
+    // A few turns are as tall here as they are where there is more room.
+    const least = !hasTurn ? 0 : last - bar > 16 ? 3 : height;
+    paintColumn(x, bottom, height, shares, least, blockedKind(bar, last));
   }
 }
 
@@ -242,14 +244,15 @@ function blockedKind(bar, last) {
   return READY + 1;
 }
 
-function paintColumn(x, bottom, height, shares, hasTurn, kind) {
+function paintColumn(x, bottom, height, shares, least, kind) {
   const total = shares[0] + shares[1] + shares[2];
   const of = (share) => (total > 0 ? Math.round((share / total) * height) : 0);
-  // Turns that take no time are turns nevertheless.
-  const running = hasTurn ? Math.max(of(shares[0]), 3) : of(shares[0]);
+  // Turns that take hardly any time are turns nevertheless.
+  const isShort = shares[0] < total / 10 || total === 0;
+  const running = isShort ? Math.max(of(shares[0]), least) : of(shares[0]);
   const ready = running + of(shares[1]);
-  // Nothing but being blocked is as low as it is elsewhere.
-  const top = ready > 0 ? height : Math.round((height * (BOTTOM - TOPS[kind])) / (BOTTOM - 3));
+  // Hardly anything but being blocked is as low as it is elsewhere.
+  const top = ready > height / 6 ? height : Math.round((height * (BOTTOM - TOPS[kind])) / (BOTTOM - 3));
   const blocked = shares[2] > 0 ? Math.max(top, ready) : ready;
   const texture = (what) => (view.kind < 0 || view.kind === what ? colors.pixels[what] : colors.faded);
   const textures = [texture(RUNNING), texture(READY), texture(kind)];
@@ -438,7 +441,10 @@ function drawRuler() {
 function ticks() {
   const step = tickStep((view.width - view.gutter) / 110);
   const list = [];
-  for (let value = Math.ceil(view.begin / step) * step; value <= view.end; value += step) {
+  const first = Math.ceil(view.begin / step);
+  const last = Math.floor(view.end / step);
+  for (let at = 0; at <= Math.min(last - first, 200); at++) {
+    const value = (first + at) * step;
     const x = Math.round(toX(value)) + 0.5;
     if (x > view.gutter + 20 && x < view.width - 24) list.push({ x, text: tick(value, step) });
   }

@@ -203,8 +203,12 @@ impl<'a> Gather<'a> {
 
     /// Takes the next event. Answers whether more are wanted.
     fn event(&mut self, owned: &OwnedEvent) -> bool {
-        let event = &owned.borrow();
         let before = self.spans.now();
+        // A recording may say anything, also that time went back.
+        let event = &Event {
+            at: owned.at.max(before.at),
+            ..owned.borrow()
+        };
         if self.window.to.is_some_and(|to| {
             to.is_before(Moment {
                 at: event.at,
@@ -228,11 +232,14 @@ impl<'a> Gather<'a> {
                 },
             };
         }
-        if let Fact::ClockJumped { from } = event.fact {
-            let before = Moment { at: from, ..before };
-            if self.has_begun {
-                self.timeline.idle.push((before, now));
-            }
+        if let Fact::ClockJumped { from } = event.fact
+            && self.has_begun
+            && now.turn > self.timeline.begin.turn
+        {
+            let from = from.clamp(before.at, now.at);
+            self.timeline
+                .idle
+                .push((Moment { at: from, ..before }, now));
         }
         self.timeline.events += 1;
         self.timeline.end = now;

@@ -82,8 +82,11 @@ impl<'a> Picture<'a> {
             left: gutter.min(width / 3.0).ceil(),
             right: width - margin,
             begin,
-            // Where nothing takes any time there is still an order to be seen.
-            end: scale.of(timeline.end).max(begin + 1.0),
+            // Where nothing takes any time there is still a picture; so there is after centuries.
+            end: scale
+                .of(timeline.end)
+                .max(begin + 1.0)
+                .max(begin * 1.000_001),
         }
     }
 

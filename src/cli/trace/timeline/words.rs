@@ -38,7 +38,8 @@ pub(super) fn title(timeline: &Timeline) -> String {
 /// The run in a few sentences.
 pub(super) fn summary(timeline: &Timeline) -> Vec<String> {
     let traps = timeline.lanes.iter().map(|lane| lane.traps).sum();
-    let turns = timeline.end.turn - timeline.begin.turn - timeline.idle.len() as u64;
+    let moments = timeline.end.turn.saturating_sub(timeline.begin.turn);
+    let turns = moments.saturating_sub(timeline.idle.len() as u64);
     let mut sentences = vec![format!(
         "{} made {} in {} and {}{}.",
         count(timeline.lanes.len() as u64, "task"),
@@ -97,10 +98,11 @@ fn fates(timeline: &Timeline) -> String {
     format!("Of the tasks: {}.", fates.join(", "))
 }
 
-/// That nothing could go on, and in which cycle.
+/// That nothing could go on, and in which cycle. A thread could have helped: the recording would not
+/// know.
 pub(super) fn deadlock(timeline: &Timeline) -> String {
     let mut text =
-        "Deadlock: no task was ready, and nothing could have made one ready.".to_string();
+        "Deadlock: no task was ready, and no timer and no device could make one ready.".to_string();
     for ring in &timeline.waits.cycles {
         let tids = ring.iter().chain(ring.first()).map(ToString::to_string);
         text += &format!(" Cycle: {}.", tids.collect::<Vec<_>>().join(" → "));
