@@ -9,16 +9,15 @@
 //! - `trapline::console`: what was printed.
 //!
 //! Fields: `at` (seconds since boot), `tid`, `comm` (the task's name; a field called `name` would
-//! be a second key of that name in JSON), `call`, `reply`, `blocked_on`, and the message. Each task
-//! has a span `task` with `tid` and `comm`, which is entered while the task runs: a program's own
-//! `tracing` events stand between its traps. A task that failed or faulted is a WARN besides,
-//! whether or not anybody traces.
+//! be a second key of that name in JSON), `call`, `reply`, `blocked_on`, `parent`, `exit`, and the
+//! message. Each task has a span `task` with `tid` and `comm`, which follows from its parent's, and
+//! is entered while the task runs: a program's own `tracing` events stand between its traps. The
+//! kernel has one, too, of tid 0. A task that failed or faulted is a WARN besides, whether or not
+//! anybody traces. `docs/tracing.md` is the page for readers.
 
 use std::{collections::BTreeMap, fmt};
 
-use tracing::{
-    Level, Span, dispatcher, enabled, level_filters::LevelFilter, span::Id, trace, trace_span, warn,
-};
+use tracing::{Level, Span, dispatcher, enabled, span::Id, trace, trace_span, warn};
 
 use crate::{
     abi::{Exit, Nanos, Tid},
@@ -80,30 +79,30 @@ impl Log {
         if self.is_bridged() {
             return;
         }
-        let wanted = enabled!(target: "trapline::kernel", Level::TRACE)
+        // Asked by its own span, since a filter may want spans alone, which say in which task a
+        // program's own events happen, or choose by the fields of one. First, since a question
+        // without an event after it (`enabled!`) leaves its answer with the layers that have
+        // filters, for the next span that comes.
+        let kernel = span(Tid::KERNEL, "kernel");
+        let wanted = !kernel.is_disabled()
+            || enabled!(target: "trapline::kernel", Level::TRACE)
             || enabled!(target: "trapline::sched", Level::TRACE)
             || enabled!(target: "trapline::device", Level::TRACE)
             || enabled!(target: "trapline::console", Level::TRACE);
         if wanted {
-            self.add_bridge(Box::new(Bridge::new(Span::none())));
-            return;
-        }
-        // A filter may want the spans alone, which say in which task a program's own events happen;
-        // or choose among them by their fields, and with them what is in them. It says so only of a
-        // span that is one: the kernel's own.
-        if LevelFilter::current() == LevelFilter::TRACE {
-            let kernel = span(Tid::KERNEL, "kernel");
-            if !kernel.is_disabled() {
-                self.add_bridge(Box::new(Bridge::new(kernel)));
-            }
+            self.add_bridge(Box::new(Bridge {
+                tasks: BTreeMap::new(),
+                kernel,
+                entered: None,
+            }));
         }
     }
 }
 
 struct Bridge {
     tasks: BTreeMap<Tid, Known>,
-    /// The kernel's own span, where there was reason to make one.
-    _kernel: Span,
+    /// The kernel's own span.
+    kernel: Span,
     /// The span that is entered: of the task that runs.
     entered: Option<Id>,
 }
@@ -158,7 +157,9 @@ impl Tracer for Bridge {
                 call: &"",
                 is_shown: false,
             };
-            trace!(target: "trapline::sched", parent: None, at, tid = 0, comm = "kernel", "{told}");
+            let _entered = self.kernel.enter();
+            trace!(target: "trapline::sched", parent: &self.kernel, at, tid = 0, comm = "kernel",
+                "{told}");
             return;
         }
         if let Fact::Spawned { name, parent } = event.fact {
@@ -229,14 +230,6 @@ impl Tracer for Bridge {
 }
 
 impl Bridge {
-    fn new(kernel: Span) -> Self {
-        Self {
-            tasks: BTreeMap::new(),
-            _kernel: kernel,
-            entered: None,
-        }
-    }
-
     fn enter(&mut self, tid: Tid) {
         self.entered = self.tasks.get(&tid).and_then(|task| task.span.id());
         if let Some(id) = &self.entered {

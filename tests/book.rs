@@ -2,7 +2,9 @@
 //!
 //! In the book a block of `rust` with a `main` is a whole program, and the block of `text` that
 //! follows it is what it prints; a block without is a part of a program of the same page, or of a
-//! new crate's. In a block of `console`, what follows a command is what it prints.
+//! new crate's. In a block of `console`, what follows a command is what it prints. A block of
+//! `session` is the same for commands that need one another: they run in one shell, and their
+//! numbers may differ.
 
 #![cfg(feature = "cli")]
 
@@ -195,7 +197,7 @@ fn every_block_is_of_a_kind_that_is_checked() {
                         "{page}:{line}: no program prints this"
                     );
                 }
-                "console" => {}
+                "console" | "session" => {}
                 other => panic!("{page}:{line}: nothing checks a block of {other:?}"),
             }
         }
@@ -207,7 +209,10 @@ fn the_programs_of_the_book_print_what_it_says() {
     let dir = crate_of(&scratch("book"), "book");
     let manifest = fs::read_to_string(dir.join("Cargo.toml")).expect("it was made");
     let more = "genawaiter = { version = \"0.99.1\", default-features = false }\n\
-                rustix = { version = \"1.1\", features = [\"event\"] }\n";
+                rustix = { version = \"1.1\", features = [\"event\"] }\n\
+                tracing = { version = \"0.1\", default-features = false, features = [\"std\"] }\n\
+                tracing-subscriber = { version = \"0.3\", default-features = false, \
+                features = [\"env-filter\", \"fmt\"] }\n";
     fs::write(dir.join("Cargo.toml"), manifest + more).expect("it can be written");
     let bin = dir.join("src/bin");
     fs::create_dir(&bin).expect("it can be made");
@@ -248,6 +253,12 @@ fn the_commands_of_the_book_print_what_it_says() {
                 let (line, output) = step.split_once('\n').unwrap_or((step, ""));
                 let words: Vec<&str> = line.split(' ').collect();
                 let command = match words[..] {
+                    ["trapline", ..] if line.contains(" | ") => {
+                        if line.contains("jq") && !there_is("jq") {
+                            continue;
+                        }
+                        shell(line)
+                    }
                     ["trapline", "new", ..] => continue,
                     ["trapline", ref args @ ..] => trapline(args),
                     ["cargo", "run", "-q", "--", ref args @ ..] => {
@@ -266,6 +277,75 @@ fn the_commands_of_the_book_print_what_it_says() {
         }
     }
     assert!(checked > 0, "the book shows commands");
+}
+
+/// A line for a shell that knows trapline.
+fn shell(line: &str) -> Command {
+    let mut command = command("sh", &["-c", line]);
+    let ours = Path::new(env!("CARGO_BIN_EXE_trapline")).parent();
+    let theirs = env::var_os("PATH").unwrap_or_default();
+    let paths = ours.map(Path::to_path_buf).into_iter();
+    let paths = env::join_paths(paths.chain(env::split_paths(&theirs)));
+    command.env("PATH", paths.expect("they are paths"));
+    command
+}
+
+fn there_is(tool: &str) -> bool {
+    shell(&format!("{tool} --version"))
+        .stdout(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+/// A text whose numbers do not matter, nor how wide they are.
+fn numberless(text: &str) -> String {
+    let mut steady = String::new();
+    for line in text.lines() {
+        let words: Vec<String> = line
+            .split_whitespace()
+            .map(|word| {
+                let parts = word.split(|c: char| c.is_ascii_digit());
+                let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
+                parts.join("0")
+            })
+            .collect();
+        steady += words.join(" ").trim();
+        steady += "\n";
+    }
+    steady
+}
+
+#[test]
+fn the_sessions_of_the_book_go_as_it_says() {
+    let mut checked = 0;
+    for (page, blocks) in pages() {
+        for block in blocks.iter().filter(|block| block.kind == "session") {
+            let mut script = String::new();
+            for line in block
+                .text
+                .lines()
+                .filter_map(|line| line.strip_prefix("$ "))
+            {
+                script += &format!("echo '$ {line}'\n{line}\n");
+                if let Some(place) = line.split("--monitor ").nth(1) {
+                    let socket = place.split(' ').next().expect("split gives one");
+                    // It takes a second until its tasks have done anything worth showing.
+                    script += &format!("until [ -S {socket} ]; do :; done; sleep 1.5\n");
+                }
+            }
+            let mut command = shell(&script);
+            command.current_dir(scratch("session"));
+            let shown = terminal(command);
+            let place = format!("{page}:{}", block.line);
+            assert_eq!(
+                numberless(&shown),
+                numberless(&block.text),
+                "{place}:\n{shown}"
+            );
+            checked += 1;
+        }
+    }
+    assert!(checked > 0, "the book shows sessions");
 }
 
 #[test]

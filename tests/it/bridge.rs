@@ -15,7 +15,12 @@ use tracing::{
     subscriber::NoSubscriber,
 };
 use tracing_subscriber::{
-    EnvFilter, Layer, filter::filter_fn, layer::Context, prelude::*, registry, registry::LookupSpan,
+    EnvFilter, Layer,
+    filter::filter_fn,
+    layer::Context,
+    prelude::*,
+    registry,
+    registry::{LookupSpan, Scope},
 };
 use trapline::{Kernel, Os};
 
@@ -42,13 +47,13 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
         let mut text = Text(attributes.metadata().name().to_string());
         attributes.record(&mut text);
         let span = context.span(id).expect("it is new");
-        span.extensions_mut().insert(text);
+        span.extensions_mut().replace(text);
     }
 
     fn on_event(&self, event: &tracing::Event<'_>, context: Context<'_, S>) {
         let mut line = String::new();
         let scope = context.event_scope(event);
-        for span in scope.into_iter().flat_map(registry::Scope::from_root) {
+        for span in scope.into_iter().flat_map(Scope::from_root) {
             let extensions = span.extensions();
             let text = extensions.get::<Text>().expect("it was new once");
             line += &format!("[{}] ", text.0);
@@ -170,6 +175,23 @@ fn spans_can_be_had_without_the_kernels_events() {
     assert_eq!(lines.len(), 8);
     assert_eq!(lines[1], "[task tid=2 comm=\"bob\"] own: before count=1");
     assert_eq!(lines[7], "[task tid=2 comm=\"bob\"] own: after");
+}
+
+#[test]
+fn layers_with_filters_of_their_own_each_get_their_part() {
+    let traps = Lines::default();
+    let own = lines(|lines| {
+        let own = filter_fn(|data| data.is_span() || !data.target().starts_with("trapline::"));
+        let kernel = EnvFilter::new("trapline::kernel=trace");
+        registry()
+            .with(lines.with_filter(own))
+            .with(traps.clone().with_filter(kernel))
+    });
+    assert_eq!(own[0], "[task tid=1 comm=\"ann\"] own: before count=1");
+    assert_eq!(own.len(), 8);
+    let traps = traps.0.lock().unwrap();
+    assert_eq!(traps[0], "[task tid=1 comm=\"ann\"] spawned by the host");
+    assert_eq!(traps.len(), 12);
 }
 
 #[test]

@@ -21,18 +21,6 @@ const QUEUES: [&str; 7] = [
     "2",
 ];
 
-/// Compares with a file of what is expected. A test that is told to by its environment writes it.
-fn assert_golden(file: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/trace/golden")
-        .join(file);
-    if std::env::var_os("TRAPLINE_UPDATE_GOLDEN").is_some() {
-        fs::write(&path, text).unwrap();
-    }
-    let expected = fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(text, expected, "{file}");
-}
-
 // ---- show
 
 #[test]

@@ -92,10 +92,11 @@ mod tests {
         observed(&provider, run).unwrap().unwrap();
         let spans = exporter.get_finished_spans().unwrap();
         let names: Vec<&str> = spans.iter().map(|span| &*span.name).collect();
-        assert_eq!(names, ["boil", "task", "task"]);
-        let [boil, cook, main] = &spans[..] else {
-            unreachable!("there are three");
+        assert_eq!(names, ["boil", "task", "task", "task"]);
+        let [boil, cook, main, kernel] = &spans[..] else {
+            unreachable!("there are four");
         };
+        assert_eq!(attribute(kernel, "comm"), "kernel");
         assert_eq!(attribute(cook, "comm"), "cook");
         assert_eq!(attribute(main, "comm"), "main");
         assert_eq!(boil.parent_span_id, cook.span_context.span_id());

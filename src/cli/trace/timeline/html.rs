@@ -110,8 +110,10 @@ fn summary(timeline: &Timeline, scale: Scale) -> Markup {
     html! {
         details id="summary" open[is_deadlock] {
             summary { "Summary" }
-            @for sentence in words::summary(timeline) { p { (sentence) } }
-            @if is_deadlock { (graph::draw(&timeline.waits)) }
+            div class="said" {
+                div { @for sentence in words::summary(timeline) { p { (sentence) } } }
+                @if is_deadlock { div { (graph::draw(&timeline.waits)) } }
+            }
             div class="scroll" tabindex="0" role="region" aria-label="The tasks" {
                 table {
                     thead { tr {

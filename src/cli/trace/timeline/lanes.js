@@ -14,6 +14,8 @@ const BOTTOM = LANE - 4;
 /** How many bars of a lane are drawn each by itself. */
 const MOST_BARS = 400;
 const MOST_ARROWS = 2000;
+/** How wide and high a filling is until it repeats. */
+const TILE = 6;
 const FONT = '11px system-ui, "Segoe UI", "DejaVu Sans", sans-serif';
 const SMALL = '10px system-ui, "Segoe UI", "DejaVu Sans", sans-serif';
 
@@ -25,38 +27,42 @@ function readColors() {
     ['paper', 'ink', 'dim', 'rule', 'idle', 'on', 'found', 'focus', 'wait'].map((name) => [name, get(name)]),
   );
   colors.kinds = KINDS.map((kind) => ({ paper: get(`${kind}-paper`), ink: get(kind) }));
-  colors.fills = KINDS.map(pattern);
-  colors.numbers = colors.kinds.map(({ ink }) => toNumber(ink));
-  colors.faded = toNumber(colors.rule);
+  const tiles = KINDS.map(tile);
+  colors.fills = tiles.map((tile) => paper.createPattern(tile, 'repeat'));
+  colors.pixels = tiles.map(pixelsOf);
+  colors.faded = new Uint32Array(TILE * TILE).fill(toNumber(colors.rule));
 }
 
 /** A filling that can be told from the others without its colour. */
-function pattern(kind, at) {
+function tile(kind, at) {
   const { paper: below, ink } = colors.kinds[at];
-  if (kind === 'running') return ink;
   const tile = document.createElement('canvas');
-  tile.width = tile.height = 6;
+  tile.width = tile.height = TILE;
   const brush = tile.getContext('2d');
   brush.fillStyle = below;
-  brush.fillRect(0, 0, 6, 6);
+  brush.fillRect(0, 0, TILE, TILE);
   brush.fillStyle = brush.strokeStyle = ink;
   brush.lineWidth = 1.6;
   brush.beginPath();
   if (kind === 'ready') {
-    for (const shift of [-6, 0, 6]) {
-      brush.moveTo(shift - 1, 7);
-      brush.lineTo(shift + 7, -1);
+    for (const shift of [-TILE, 0, TILE]) {
+      brush.moveTo(shift - 1, TILE + 1);
+      brush.lineTo(shift + TILE + 1, -1);
     }
     brush.stroke();
   } else if (kind === 'queue') {
     brush.arc(3, 3, 1.5, 0, 7);
     brush.fill();
   } else if (kind === 'device') {
-    brush.fillRect(0, 0, 2, 6);
+    brush.fillRect(0, 0, 2, TILE);
   } else if (kind === 'exit') {
-    brush.fillRect(0, 0, 6, 2);
+    brush.fillRect(0, 0, TILE, 2);
   }
-  return paper.createPattern(tile, 'repeat');
+  return tile;
+}
+
+function pixelsOf(tile) {
+  return new Uint32Array(tile.getContext('2d').getImageData(0, 0, TILE, TILE).data.buffer);
 }
 
 /** A colour as a pixel of an image, alpha first in memory last. */
@@ -91,9 +97,10 @@ function draw() {
   const ratio = canvas.width / view.width;
   paper.setTransform(ratio, 0, 0, ratio, 0, 0);
   paper.fillStyle = colors.paper;
-  paper.fillRect(0, 0, view.width, view.height);
+  paper.fillRect(0, 0, view.width + 1, view.height + 1);
   paper.textBaseline = 'middle';
   drawIdle();
+  drawGrid();
   const first = Math.max(0, Math.floor(view.top / LANE));
   const last = Math.min(view.shown.length, Math.ceil((view.top + view.height - RULER) / LANE));
   drawBars(first, last, ratio);
@@ -114,13 +121,17 @@ function drawIdle() {
   const first = lowerBound(to, view.begin, 0, idle.length);
   const last = upperBound(from, view.end, 0, idle.length);
   paper.fillStyle = colors.idle;
-  let right = -1;
+  // Bands that meet on a pixel are drawn as one: there may be many thousands.
+  let [left, right] = [view.gutter, view.gutter];
   for (let at = first; at < last; at++) {
     const [x, end] = [Math.max(toX(from[at]), view.gutter), toX(to[at])];
-    if (end <= right) continue;
-    paper.fillRect(x, RULER, Math.max(end - x, 0.5), view.height);
-    right = Math.floor(end);
+    if (x > right + 1) {
+      paper.fillRect(left, RULER, right - left, view.height);
+      left = x;
+    }
+    right = Math.max(end, x + 0.5);
   }
+  paper.fillRect(left, RULER, right - left, view.height);
 }
 
 function drawBars(first, last, ratio) {
@@ -237,12 +248,15 @@ function paintColumn(x, bottom, height, shares, hasTurn, kind) {
   // Turns that take no time are turns nevertheless.
   const running = hasTurn ? Math.max(of(shares[0]), 3) : of(shares[0]);
   const ready = running + of(shares[1]);
-  const blocked = total > 0 && shares[2] > 0 ? Math.max(height, ready) : ready;
-  for (let done = 0; done < Math.min(blocked, height); done++) {
+  // Nothing but being blocked is as low as it is elsewhere.
+  const top = ready > 0 ? height : Math.round((height * (BOTTOM - TOPS[kind])) / (BOTTOM - 3));
+  const blocked = shares[2] > 0 ? Math.max(top, ready) : ready;
+  const texture = (what) => (view.kind < 0 || view.kind === what ? colors.pixels[what] : colors.faded);
+  const textures = [texture(RUNNING), texture(READY), texture(kind)];
+  for (let done = Math.max(0, bottom - dense.height); done < Math.min(blocked, height, bottom); done++) {
     const y = bottom - 1 - done;
-    if (y < 0 || y >= dense.height) continue;
-    const what = done < running ? RUNNING : done < ready ? READY : kind;
-    pixels.words[y * dense.width + x] = view.kind < 0 || view.kind === what ? colors.numbers[what] : colors.faded;
+    const texture = textures[done < running ? 0 : done < ready ? 1 : 2];
+    pixels.words[y * dense.width + x] = texture[(y % TILE) * TILE + (x % TILE)];
   }
 }
 
@@ -388,29 +402,47 @@ function fate(lane) {
   return lanes.exit.get(lane).split(':')[0] || 'alive';
 }
 
-function drawRuler() {
-  paper.fillStyle = colors.paper;
-  paper.fillRect(0, 0, view.width, RULER);
-  paper.font = SMALL;
-  paper.textAlign = 'center';
+/** Lines below the ticks, for the eye. */
+function drawGrid() {
   paper.strokeStyle = colors.rule;
   paper.lineWidth = 1;
   paper.beginPath();
-  const step = tickStep((view.width - view.gutter) / 110);
-  for (let value = Math.ceil(view.begin / step) * step; value <= view.end; value += step) {
-    const x = toX(value);
-    if (x < view.gutter + 20 || x > view.width - 24) continue;
+  for (const { x } of ticks()) {
     paper.moveTo(x, RULER - 6);
     paper.lineTo(x, view.height);
-    paper.fillStyle = colors.dim;
-    paper.fillText(tick(value, step), x, 11);
   }
+  paper.stroke();
+}
+
+function drawRuler() {
+  paper.fillStyle = colors.paper;
+  paper.fillRect(0, 0, view.width, RULER);
+  paper.strokeStyle = colors.rule;
+  paper.lineWidth = 1;
+  paper.beginPath();
   paper.moveTo(0, RULER - 0.5);
   paper.lineTo(view.width, RULER - 0.5);
+  for (const { x } of ticks()) {
+    paper.moveTo(x, RULER - 6);
+    paper.lineTo(x, RULER);
+  }
   paper.stroke();
-  paper.textAlign = 'left';
+  paper.font = SMALL;
   paper.fillStyle = colors.dim;
+  paper.textAlign = 'center';
+  for (const { x, text } of ticks()) paper.fillText(text, x, 11);
+  paper.textAlign = 'left';
   paper.fillText(view.scale === 'time' ? 'time' : 'turn', 8, 12);
+}
+
+function ticks() {
+  const step = tickStep((view.width - view.gutter) / 110);
+  const list = [];
+  for (let value = Math.ceil(view.begin / step) * step; value <= view.end; value += step) {
+    const x = Math.round(toX(value)) + 0.5;
+    if (x > view.gutter + 20 && x < view.width - 24) list.push({ x, text: tick(value, step) });
+  }
+  return list;
 }
 
 /** The round step between about so many ticks. */

@@ -255,6 +255,7 @@ function start() {
   const needed = RULER + Math.max(3, view.shown.length) * LANE + 12;
   if (needed < page('stage').clientHeight) setHeight(needed);
   measure();
+  select(-1);
 }
 
 start();

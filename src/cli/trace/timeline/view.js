@@ -134,11 +134,13 @@ function chooseLanes(wanted = -1) {
   scroll(0);
 }
 
+const HINT = 'Press a span to read about it, or go to the lanes and use the arrow keys. The key ? lists all keys.';
+
 function select(bar, row = bar < 0 ? -1 : bars.row[bar]) {
   view.bar = bar;
   view.row = row;
   if (bar >= 0) view.lane = bars.lane[bar];
-  page('details').textContent = bar < 0 ? '' : sentences(bar).join(' · ');
+  page('details').textContent = bar < 0 ? HINT : sentences(bar).join(' · ');
   changed();
 }
 
@@ -193,7 +195,7 @@ function sentences(bar) {
   const [from, to] = [bars.from.time[bar], bars.to.time[bar]];
   const turns = bars.to.turns[bar] - bars.from.turns[bar];
   const long = [];
-  if (to > from || turns === 0) long.push(span(to - from));
+  if (to > from) long.push(span(to - from));
   if (bars.doing[bar] !== RUNNING && turns > 0) long.push(count(turns, 'turn'));
   const words = [`task ${task(bars.lane[bar])}`, doing(bar) + (long.length ? ` for ${long.join(', ')}` : '')];
   words.push(to > from ? `${instant(from)} to ${instant(to)}` : instant(from));

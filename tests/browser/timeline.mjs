@@ -1,0 +1,363 @@
+// Tries the page of `trace timeline` in Chromium. CONTRIBUTING.md says how to run it.
+//
+//     node tests/browser/timeline.mjs [DIRECTORY FOR SCREENSHOTS]
+
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, mkdirSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { crc32 } from 'node:zlib';
+import { chromium } from 'playwright-core';
+
+const trapline = process.env.TRAPLINE ?? 'target/release/trapline';
+const dir = mkdtempSync(join(tmpdir(), 'timeline-'));
+const shots = process.argv[2] ?? dir;
+mkdirSync(shots, { recursive: true });
+
+const flags = '--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking';
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+  args: [...flags.split(' '), '--disable-component-update', '--disable-sync'],
+});
+
+// ---- tools
+
+const log = (...words) => console.log(...words);
+
+/** Records a run, and makes its page. */
+function pageOf(name, ...program) {
+  const tape = join(dir, `${name}.trap`);
+  const boot = ['boot', '-q', '--virtual', '--seed', '1', '--record', tape, ...program];
+  try {
+    execFileSync(trapline, boot, { stdio: 'ignore' });
+  } catch (error) {
+    assert.equal(error.status, 3, `${boot.join(' ')} ends well, or in a deadlock`);
+  }
+  return pageOfTape(name, tape);
+}
+
+function pageOfTape(name, tape) {
+  const html = join(dir, `${name}.html`);
+  execFileSync(trapline, ['trace', 'timeline', tape, '-o', html]);
+  return html;
+}
+
+/** Opens a page, which may ask the network for nothing and complain about nothing. */
+async function open(html, { scheme = 'light', width = 1280, height = 900, touch = false } = {}) {
+  const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, hasTouch: touch });
+  const page = await context.newPage();
+  page.on('pageerror', (error) => assert.fail(`${html}: ${error.stack}`));
+  page.on('console', (message) => assert.fail(`${html}: ${message.text()}`));
+  page.on('request', (request) => assert.match(request.url(), /^file:.*\.html$/, 'nothing is loaded'));
+  const begin = performance.now();
+  await page.goto(pathToFileURL(html).href);
+  await frame(page);
+  return { page, took: performance.now() - begin };
+}
+
+/** Waits until what is due has been drawn. */
+const frame = (page) =>
+  page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+
+const shot = async (page, name) => {
+  await frame(page);
+  await page.screenshot({ path: join(shots, `${name}.png`) });
+};
+
+/** How many pixels of the lanes have the colour of running tasks. */
+const painted = (page) =>
+  page.evaluate(() => {
+    const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', { willReadFrequently: true });
+    copy.drawImage(canvas, 0, 0);
+    const { data } = copy.getImageData(0, 0, canvas.width, canvas.height);
+    const [red, green, blue] = [1, 3, 5].map((at) => parseInt(colors.kinds[RUNNING].ink.slice(at, at + 2), 16));
+    let number = 0;
+    for (let at = 0; at < data.length; at += 4) {
+      number += data[at] === red && data[at + 1] === green && data[at + 2] === blue;
+    }
+    return number;
+  });
+
+const width = (page) => page.evaluate(() => view.end - view.begin);
+const text = (page, selector) => page.locator(selector).textContent();
+const shownRows = async (page) => Number((await text(page, '#shown')).match(/^[\d,]+/)[0].replaceAll(',', ''));
+
+async function press(page, ...keys) {
+  for (const key of keys) await page.keyboard.press(key);
+  await frame(page);
+}
+
+// ---- what is tried
+
+async function draws(page) {
+  assert.ok((await painted(page)) > 500, 'tasks that run are seen');
+  assert.equal(await page.locator('#lanes').getAttribute('role'), 'application');
+  assert.equal(await page.locator('#table').getAttribute('role'), 'grid');
+  assert.ok((await page.locator('#table .rows .row').count()) > 5, 'the table has rows');
+}
+
+async function zooms(page) {
+  const all = await width(page);
+  const box = await page.locator('#lanes').boundingBox();
+  await page.mouse.move(box.x + box.width / 2, box.y + 60);
+  await page.keyboard.down('Control');
+  await page.mouse.wheel(0, -200);
+  await page.keyboard.up('Control');
+  await frame(page);
+  const wheel = await width(page);
+  assert.ok(wheel < all * 0.7, 'the wheel zooms');
+  const rows = await shownRows(page);
+  await page.locator('#in').click();
+  await frame(page);
+  assert.ok((await width(page)) < wheel, 'the button zooms');
+  assert.ok((await shownRows(page)) < rows, 'the table follows');
+  const begin = await page.evaluate(() => view.begin);
+  await page.mouse.move(box.x + box.width / 2, box.y + 60);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width / 2 - 120, box.y + 60, { steps: 4 });
+  await page.mouse.up();
+  await frame(page);
+  assert.ok((await page.evaluate(() => view.begin)) > begin, 'dragging pans');
+  await page.locator('#fit').click();
+  await frame(page);
+  assert.equal(await width(page), all);
+  await page.mouse.move(box.x + 400, box.y + 8);
+  await page.mouse.down();
+  await page.mouse.move(box.x + 500, box.y + 8, { steps: 4 });
+  await page.mouse.up();
+  await frame(page);
+  assert.ok((await width(page)) < all * 0.2, 'a drag along the ruler zooms to it');
+  await page.locator('#fit').click();
+}
+
+async function hovers(page) {
+  const box = await page.locator('#lanes').boundingBox();
+  const point = await page.evaluate(() => {
+    const bar = bars.doing.findIndex((kind) => kind > READY);
+    return { x: toX((columns().from[bar] + columns().to[bar]) / 2), y: toY(view.placeOf[bars.lane[bar]]) + 20 };
+  });
+  await page.mouse.move(box.x + point.x, box.y + point.y);
+  await page.locator('#tip').waitFor({ state: 'visible' });
+  const tip = await text(page, '#tip');
+  assert.match(tip, /task \d+ .*blocked on .*\(.*\) = /, tip);
+  assert.match(tip, /woken by/, tip);
+}
+
+async function searches(page) {
+  await page.keyboard.press('/');
+  await page.keyboard.type('SLEEP(');
+  await page.waitForFunction(() => page('found').textContent.includes('match'));
+  await frame(page);
+  const matches = await shownRows(page);
+  const all = await page.evaluate(() => rows.length);
+  assert.ok(matches > 0 && matches < all, 'the table has what is found');
+  const calls = await page.locator('#table .rows .row > :nth-child(4)').allTextContents();
+  assert.ok(calls.every((call) => call.startsWith('sleep(')), calls.join());
+  await page.keyboard.press('Enter');
+  await frame(page);
+  assert.match(await text(page, '#found'), /^1 of /);
+  assert.match(await text(page, '#details'), /sleep\(/);
+  await page.keyboard.press('Escape');
+  await frame(page);
+  assert.equal(await shownRows(page), all);
+}
+
+async function hasKeys(page) {
+  await page.locator('#lanes').focus();
+  await press(page, 'Escape', '0', 'PageUp', 'Home');
+  const first = await text(page, '#details');
+  assert.match(first, /^task 1 /);
+  await press(page, 'ArrowRight');
+  const second = await text(page, '#details');
+  assert.notEqual(second, first);
+  await press(page, 'ArrowDown', 'End');
+  assert.match(await text(page, '#details'), /^task 2 /);
+  const all = await width(page);
+  await press(page, '+', '+');
+  assert.ok((await width(page)) < all / 2);
+  await press(page, '0');
+  await page.evaluate(() => selectBar(bars.end.findIndex((end, bar) => end === WOKEN && bars.waker[bar] > 0)));
+  const [waker, lane] = await page.evaluate(() => [bars.waker[view.bar], lanes.tid[view.lane]]);
+  assert.notEqual(waker, lane);
+  await page.locator('#lanes').focus();
+  await press(page, 'w');
+  assert.match(await text(page, '#details'), new RegExp(`^task ${waker} .*running`));
+  await press(page, 'Enter');
+  assert.equal(await page.evaluate(() => document.activeElement.id), 'table');
+  await press(page, 'Home', 'ArrowDown');
+  assert.equal(await page.locator('#table').getAttribute('aria-activedescendant'), `row-1`);
+  assert.equal(await page.locator('.row.selected').count(), 1);
+  await press(page, '?');
+  assert.ok(await page.locator('#keys').isVisible());
+  await shot(page, 'keys');
+  await press(page, 'Escape');
+  assert.ok(!(await page.locator('#keys').isVisible()));
+}
+
+async function hasScales(page) {
+  await page.locator('#scale').selectOption('time');
+  await frame(page);
+  assert.equal(await page.evaluate(() => view.scale), 'time');
+  await page.locator('#scale').selectOption('turns');
+  await page.locator('#mine').check();
+  await frame(page);
+  const tasks = await page.locator('#table .rows .row > :nth-child(3)').allTextContents();
+  assert.equal(new Set(tasks).size, 1, 'of the selected task only');
+  await page.locator('#mine').uncheck();
+  await page.locator('#legend button').first().click();
+  await frame(page);
+  assert.ok((await painted(page)) > 500);
+  await page.locator('#legend button').first().click();
+}
+
+async function hasThemes(html) {
+  const paperOf = (page) => page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor);
+  const { page: light } = await open(html);
+  const { page: dark } = await open(html, { scheme: 'dark' });
+  const [white, black] = [await paperOf(light), await paperOf(dark)];
+  assert.notEqual(white, black);
+  assert.ok((await painted(dark)) > 500);
+  await shot(dark, 'dark');
+  await light.locator('#theme').click();
+  await frame(light);
+  assert.equal(await paperOf(light), black);
+  await dark.locator('#theme').click();
+  assert.equal(await paperOf(dark), white);
+}
+
+async function hasTouch(html) {
+  const { page } = await open(html, { width: 390, height: 800, touch: true });
+  await shot(page, 'phone');
+  const all = await width(page);
+  await page.evaluate(() => {
+    const box = canvas.getBoundingClientRect();
+    canvas.setPointerCapture = () => {};
+    const fire = (type, pointerId, x) =>
+      canvas.dispatchEvent(
+        new PointerEvent(type, { pointerId, pointerType: 'touch', clientX: box.left + x, clientY: box.top + 60 }),
+      );
+    fire('pointerdown', 1, 200);
+    fire('pointerdown', 2, 260);
+    fire('pointermove', 2, 330);
+    fire('pointerup', 1, 200);
+    fire('pointerup', 2, 330);
+  });
+  await frame(page);
+  assert.ok((await width(page)) < all * 0.6, 'two fingers zoom');
+  const box = await page.locator('#lanes').boundingBox();
+  await page.touchscreen.tap(box.x + 250, box.y + 70);
+  await frame(page);
+  assert.match(await text(page, '#details'), /^task /, 'a finger selects');
+}
+
+async function showsDeadlocks() {
+  const { page } = await open(pageOf('deadlock', 'deadlock'));
+  assert.ok(await page.locator('#summary svg.graph').isVisible());
+  assert.equal(await page.locator('#summary svg .wait').count(), 3, 'an arc for each that waits');
+  assert.match(await text(page, '#summary'), /Cycle: 2 → 3 → 2/);
+  await shot(page, 'deadlock');
+}
+
+/** A recording by hand, whose task has a name that would do harm. */
+async function isSafe() {
+  const name = '</script><script>window.harm = 1</script><img src=x onerror="window.harm = 2">\u202e&"\'\u0001';
+  const bytes = (value) => [value.length, ...Buffer.from(value)];
+  const text = (value) => bytes(Buffer.from(value));
+  const chunk = (payload) => {
+    const frame = Buffer.alloc(8);
+    frame.writeUInt32LE(payload.length);
+    frame.writeUInt32LE(crc32(payload), 4);
+    return Buffer.concat([frame, payload]);
+  };
+  const header = Buffer.from([1, ...text(name), 1, ...text('fifo'), 1, 1, ...text('0.1.0')]);
+  const records = Buffer.from([0x40, 1, 0, ...text(name), 1, 7, ...text(name), 2, 1, 3, 0, 12]);
+  const start = Buffer.from('\x89TRAPLN\n\x01\x00', 'latin1');
+  const tape = join(dir, 'hostile.trap');
+  writeFileSync(tape, Buffer.concat([start, chunk(header), chunk(records)]));
+  const { page } = await open(pageOfTape('hostile', tape));
+  assert.equal(await page.evaluate(() => window.harm), undefined, 'a name is no script');
+  assert.equal(await page.locator('img').count(), 0);
+  const cell = await page.locator('#table .rows .row > :nth-child(3)').first().textContent();
+  assert.ok(cell.includes('<script>window.harm = 1</script>'), cell);
+  await page.locator('#lanes').focus();
+  await press(page, 'Home');
+  assert.equal(await page.evaluate(() => window.harm), undefined);
+}
+
+/** A million events: how long the page takes to load, to draw, and to search. */
+async function isQuick() {
+  const load = ['producer-consumer', '--count', '60000', '--producers', '5', '--consumers', '3', '--capacity', '8'];
+  const html = pageOf('million', '--with', 'sleepers', '--with', 'multitask --foo 20000 --bar 30000', ...load);
+  const { page, took } = await open(html);
+  const events = await page.evaluate(() => facts.events);
+  assert.ok(events > 1e6, `${events} events`);
+  log(`${events} events: ${(statSync(html).size / 1e6).toFixed(1)} MB, shown after ${took.toFixed(0)} ms`);
+  await shot(page, 'million');
+  for (const [share, what] of [[1, 'all'], [0.2, 'a fifth'], [0.001, 'a thousandth'], [0.0001, 'a ten-thousandth']]) {
+    for (const scale of ['turns', 'time']) log(`  ${scale}, ${what} in view: ${await frames(page, scale, share)}`);
+  }
+  for (const query of ['consumer', 'sleep(', 'message 1234']) {
+    const [found, ms] = await page.evaluate((query) => {
+      const begin = performance.now();
+      find(query);
+      return [search.found.length, performance.now() - begin];
+    }, query);
+    log(`  search for ${query}: ${found} found in ${ms.toFixed(0)} ms`);
+    assert.ok(found > 0);
+  }
+  await page.evaluate(() => {
+    setScale('turns');
+    const [first, last] = limits();
+    show(first + (last - first) * 0.5, first + (last - first) * 0.5004);
+    find('get(1)');
+  });
+  await shot(page, 'million-near');
+  await page.locator('#table').evaluate((table) => (table.scrollTop = 1e9));
+  await frame(page);
+  const last = await page.locator('#table .rows .row').last().getAttribute('aria-rowindex');
+  assert.equal(Number(last), (await shownRows(page)) + 1, 'the table can be scrolled to its end');
+}
+
+/** The time to draw while panning: the middle of 60, and the third longest. */
+const frames = (page, scale, share) =>
+  page.evaluate(
+    async ([scale, share]) => {
+      setScale(scale);
+      const [first, last] = limits();
+      const begin = first + (last - first) * (0.45 - share * 0.45);
+      show(begin, begin + (last - first) * share);
+      const times = [];
+      for (let at = 0; at < 60; at++) {
+        pan(at < 30 ? 15 : -15);
+        const start = performance.now();
+        draw();
+        times.push(performance.now() - start);
+        await new Promise(requestAnimationFrame);
+      }
+      times.sort((a, b) => a - b);
+      return `drawn in ${times[30].toFixed(1)} ms, at most ${times[57].toFixed(1)} ms`;
+    },
+    [scale, share],
+  );
+
+// ---- all of it
+
+const html = pageOf('producers', 'producer-consumer');
+const { page } = await open(html);
+for (const test of [draws, zooms, hovers, searches, hasKeys, hasScales]) {
+  await test(page);
+  log('ok', test.name);
+}
+await shot(page, 'producers');
+for (const test of [hasThemes, hasTouch]) {
+  await test(html);
+  log('ok', test.name);
+}
+for (const test of [showsDeadlocks, isSafe, isQuick]) {
+  await test();
+  log('ok', test.name);
+}
+await browser.close();
+log(`screenshots are in ${shots}`);

@@ -1,0 +1,456 @@
+//! `trace timeline`. What a browser makes of the page is tried by `tests/browser/timeline.mjs`.
+
+use std::{iter, time::Duration};
+
+use serde_json::Value;
+use trapline::{
+    Detail, Event, Exit, Fact, SystemCall, Tracer,
+    record::{Header, Recorder},
+};
+
+use super::*;
+
+const DRAW: [&str; 3] = ["trace", "timeline", "run.trap"];
+
+fn svg(place: &Place, args: &[&str]) -> String {
+    let svg = place.print(&[&DRAW, &["--format", "svg"][..], args].concat());
+    assert_well_formed(&svg);
+    svg
+}
+
+/// Whether elements are closed as they were opened, which XML is strict about.
+fn assert_well_formed(svg: &str) {
+    let mut open = Vec::new();
+    for tag in svg.split('<').skip(1) {
+        let (tag, text) = tag.split_once('>').expect("a tag ends");
+        assert!(
+            !text.contains('>') || open.last() == Some(&"style"),
+            "{tag}"
+        );
+        match tag.strip_prefix('/') {
+            Some(name) => assert_eq!(open.pop(), Some(name)),
+            None => open.push(tag.split([' ', '\n']).next().unwrap()),
+        }
+    }
+    assert!(open.is_empty(), "{open:?} are not closed");
+}
+
+/// The page without its style and its script, which are files of their own, and without the data.
+fn page(place: &Place, args: &[&str]) -> (String, Value) {
+    let page = place.print(&[&DRAW[..], args].concat());
+    let (before, rest) = page.split_once("<style>").unwrap();
+    let (_, rest) = rest.split_once("</style>").unwrap();
+    let (body, rest) = rest
+        .split_once("<script type=\"application/json\"")
+        .unwrap();
+    let (_, rest) = rest.split_once('>').unwrap();
+    let (data, rest) = rest.split_once("</script>").unwrap();
+    let (script, end) = rest.split_once("</script>").unwrap();
+    assert!(script.starts_with("<script nonce="), "{script:.80}");
+    assert_eq!(end, "</body></html>\n");
+    (
+        format!("{before}{body}"),
+        serde_json::from_str(data).unwrap(),
+    )
+}
+
+/// The packed part of a page, read as the page's script reads it.
+struct Packed {
+    bytes: std::vec::IntoIter<u8>,
+    templates: Vec<String>,
+}
+
+impl Packed {
+    fn of(facts: &Value) -> Self {
+        let templates = facts["templates"].as_array().unwrap().iter();
+        let templates = templates.map(|text| text.as_str().unwrap().to_string());
+        Self {
+            bytes: base64(facts["data"].as_str().unwrap()).into_iter(),
+            templates: templates.collect(),
+        }
+    }
+
+    fn number(&mut self) -> u64 {
+        let mut number = 0;
+        for shift in (0..).step_by(7) {
+            let byte = self.bytes.next().expect("there is more");
+            number |= u64::from(byte & 127) << shift;
+            if byte < 128 {
+                break;
+            }
+        }
+        number
+    }
+
+    fn numbers(&mut self, count: usize) -> Vec<u64> {
+        iter::repeat_with(|| self.number()).take(count).collect()
+    }
+
+    fn text(&mut self) -> String {
+        let template = self.number() as usize;
+        let template = self.templates[template].clone();
+        let Some((before, after)) = template.split_once('\u{1}') else {
+            return template;
+        };
+        let (width, after) = after.split_at(1);
+        let width = usize::from(width.as_bytes()[0] - b'0');
+        format!("{before}{:0width$}{after}", self.number())
+    }
+
+    /// The rows of the table: the lane, what happened, and the answer.
+    fn rows(&mut self) -> Vec<(u64, String)> {
+        let mut lane = 0;
+        let mut rows = Vec::new();
+        for _ in 0..self.number() {
+            let flags = self.number();
+            if flags & 16 == 0 {
+                lane = self.number();
+            }
+            self.numbers(2);
+            let mut what = self.text();
+            if flags & 8 != 0 {
+                what += &format!(" = {}", self.text());
+                self.number();
+            }
+            rows.push((lane, what));
+        }
+        rows
+    }
+
+    /// The lanes: the task, its name, and of how many bars it is running, ready and blocked.
+    fn lanes(&mut self) -> Vec<(u64, String, [u64; 3])> {
+        let (lanes, total) = (self.number(), self.number());
+        let mut list = Vec::new();
+        for _ in 0..lanes {
+            let (tid, name) = (self.number(), self.text());
+            self.numbers(2);
+            self.text();
+            let mut bars = [0; 3];
+            for _ in 0..self.number() {
+                let flags = self.number();
+                bars[(flags & 7).min(2) as usize] += 1;
+                self.numbers(if flags & 32 == 0 { 2 } else { 4 });
+                self.numbers((flags >> 6 & 1) as usize);
+                if flags & 7 > 1 {
+                    self.text();
+                }
+                if flags >> 3 & 3 == 1 {
+                    self.text();
+                    self.number();
+                }
+            }
+            list.push((tid, name, bars));
+        }
+        let bars = list.iter().flat_map(|(_, _, bars)| bars);
+        assert_eq!(bars.sum::<u64>(), total);
+        list
+    }
+}
+
+fn base64(text: &str) -> Vec<u8> {
+    let value = |letter: u8| match letter {
+        b'A'..=b'Z' => letter - b'A',
+        b'a'..=b'z' => letter - b'a' + 26,
+        b'0'..=b'9' => letter - b'0' + 52,
+        b'+' => 62,
+        b'/' => 63,
+        other => panic!("{other} is no base64"),
+    };
+    let letters: Vec<u8> = text.trim_end_matches('=').bytes().map(value).collect();
+    let mut bytes = Vec::new();
+    for four in letters.chunks(4) {
+        let word = (0..4).fold(0, |word, at| {
+            word << 6 | u32::from(four.get(at).copied().unwrap_or(0))
+        });
+        bytes.extend(&word.to_be_bytes()[1..four.len()]);
+    }
+    bytes
+}
+
+#[test]
+fn the_page_has_a_summary_and_tools() {
+    let place = Place::with("page", &["wait"]);
+    let (body, facts) = page(&place, &[]);
+    assert_golden("timeline.html", &body.replace("><", ">\n<"));
+    assert_eq!(facts["scale"], "turns", "nothing takes any time there");
+    assert_eq!(facts["events"], 45);
+    assert!(
+        !body.contains("http:") && !body.contains("https:"),
+        "{body}"
+    );
+    assert!(body.contains("default-src 'none'"), "{body}");
+}
+
+#[test]
+fn the_page_has_every_call_and_span() {
+    let place = Place::with("pack", &["wait"]);
+    let (_, facts) = page(&place, &[]);
+    let mut packed = Packed::of(&facts);
+    assert_eq!(
+        packed.numbers(4),
+        [0, 0, 0, 11],
+        "no time, and eleven turns"
+    );
+    assert_eq!(packed.number(), 0, "somebody is always ready");
+    let rows = packed.rows();
+    let rows: Vec<String> = rows
+        .iter()
+        .map(|(lane, row)| format!("{lane} {row}"))
+        .collect();
+    let expected = [
+        "0 spawned by the host",
+        "0 get_tid() = 1",
+        "1 spawned by 1",
+        "0 new_task(\"foo\") = 2",
+        "1 get_tid() = 2",
+        "0 Waiting for child",
+        "0 wait_task(2) = done",
+    ];
+    let order = |row: &&str| rows.iter().position(|other| other == row);
+    let found: Vec<_> = expected.iter().map(order).collect();
+    assert!(found.iter().all(Option::is_some), "{rows:#?}");
+    let yields = rows.iter().filter(|row| *row == "1 yield() = ok");
+    assert_eq!((rows.len(), yields.count()), (21, 5), "{rows:#?}");
+    let lanes = packed.lanes();
+    let wait = (1, "wait".to_string(), [4, 4, 1]);
+    let foo = (2, "foo".to_string(), [7, 7, 0]);
+    assert_eq!(lanes, [wait, foo]);
+    assert_eq!(packed.bytes.next(), None, "and nothing else");
+}
+
+#[test]
+fn a_picture_is_of_what_happened() {
+    let place = Place::with("picture", &["wait"]);
+    let svg = svg(&place, &[]);
+    let titles = svg.matches("<title>running for 1 turn").count();
+    assert_eq!(titles, 11, "a bar for each turn");
+    assert!(svg.contains("woken by task 2, through the end of task 2"));
+    assert!(svg.contains("@media (prefers-color-scheme: dark)"));
+    assert!(!svg.contains("var("), "{svg}");
+    assert_golden("timeline.svg", &svg);
+}
+
+#[test]
+fn the_output_says_what_is_drawn() {
+    let place = Place::with("output", &["wait"]);
+    for (file, begin) in [("a.svg", "<svg "), ("a.html", "<!DOCTYPE html>")] {
+        assert_eq!(place.print(&[&DRAW, &["-o", file][..]].concat()), "");
+        let text = fs::read_to_string(place.0.join(file)).unwrap();
+        assert!(text.starts_with(begin), "{text:.40}");
+    }
+    let (code, _, err) = place.run(&[&DRAW, &["-o", "a.png"][..]].concat());
+    let expected = "error: the output is neither .html nor .svg: choose with --format\n";
+    assert_eq!((code, &*err), (1, expected));
+    let (code, _, err) = place.run(&[&DRAW, &["-o", "no/such/place.svg"][..]].concat());
+    assert_eq!(code, 1);
+    assert!(
+        err.starts_with("error: cannot write no/such/place.svg: "),
+        "{err}"
+    );
+}
+
+#[test]
+fn a_part_can_be_taken() {
+    let place = Place::with("part", &["producer-consumer"]);
+    let (_, facts) = page(
+        &place,
+        &["--task", "consumer", "--from", "2s", "--to", "4500ms"],
+    );
+    let mut packed = Packed::of(&facts);
+    let second = 1_000_000_000;
+    assert_eq!(packed.number(), 2 * second);
+    packed.number();
+    assert!(packed.number() <= 2 * second + second / 2);
+    packed.number();
+    let idle = packed.number() as usize;
+    packed.numbers(4 * idle);
+    let rows = packed.rows();
+    let gets = rows
+        .iter()
+        .filter(|(_, row)| row.starts_with("get(1) = message"));
+    assert_eq!(gets.count(), 2, "{rows:#?}");
+    assert_eq!(
+        rows.last(),
+        Some(&(0, "get(1)".to_string())),
+        "not answered yet"
+    );
+    let lanes = packed.lanes();
+    assert_eq!(lanes.len(), 1);
+    assert_eq!((lanes[0].0, &*lanes[0].1), (3, "consumer"));
+    let turns = svg(&place, &["--from", "10t", "--to", "20t", "--task", "2"]);
+    assert!(
+        turns.contains(">20</text>") && !turns.contains(">30</text>"),
+        "{turns}"
+    );
+    assert!(turns.contains("This is a part of the recording"), "{turns}");
+    let (code, _, err) = place.run(&[&DRAW, &["--from", "soon"][..]].concat());
+    assert_eq!(code, 2);
+    assert!(err.contains("or a turn, such as 300t"), "{err}");
+    for nothing in [["--task", "nobody"], ["--from", "1h"]] {
+        let (code, out, err) = place.run(&[&DRAW, &nothing[..]].concat());
+        assert_eq!((code, &*out), (1, ""));
+        assert!(err.starts_with("error: there is nothing to show"), "{err}");
+    }
+}
+
+#[test]
+fn a_picture_that_could_not_be_read_is_refused() {
+    let place = Place::with("large", &["sleepers"]);
+    let (code, out, err) = place.run(&[&DRAW, &["--format", "svg"][..]].concat());
+    assert_eq!((code, &*out), (1, ""));
+    assert!(err.contains("1001 tasks"), "{err}");
+    assert!(
+        err.contains("--from and --to, or with --task, or make it HTML"),
+        "{err}"
+    );
+    svg(&place, &["--task", "1", "--to", "500t"]);
+}
+
+#[test]
+fn a_deadlock_shows_who_waits_for_whom() {
+    let place = Place::with("stuck", &["deadlock"]);
+    let said = "Cycle: 2 → 3 → 2.";
+    let picture = svg(&place, &[]);
+    assert_eq!(
+        picture.matches("class=\"wait\"").count(),
+        4,
+        "three, and the legend"
+    );
+    assert!(picture.contains(said), "{picture}");
+    let (body, _) = page(&place, &[]);
+    assert!(body.contains(said), "{body}");
+    assert!(
+        body.contains("<details id=\"summary\" open>"),
+        "it is the news"
+    );
+    assert_eq!(body.matches("class=\"wait\"").count(), 3);
+    let holder = "Task 3 &quot;spend&quot; waits for queue 1 (get) since 00:00.001, of which task 2 \
+                  got the last message.";
+    assert!(body.contains(holder), "{body}");
+    let part = svg(&place, &["--to", "6t"]);
+    assert!(!part.contains("Deadlock"), "it is not known yet: {part}");
+}
+
+/// A recording of a task with this name, that prints it and fails with it.
+fn named(place: &Place, name: &str) {
+    let header = Header::default();
+    let mut recorder = Recorder::create(place.0.join("run.trap"), &header).unwrap();
+    let exit = Exit::Failed(name.to_string());
+    let facts = [
+        Fact::Spawned {
+            parent: 0.into(),
+            name,
+        },
+        Fact::Resumed,
+        Fact::Console { text: name },
+        Fact::Trapped {
+            call: SystemCall::NewTask,
+            detail: Detail::Name(name),
+        },
+        Fact::Exited { exit: &exit },
+    ];
+    for (micros, fact) in (0..).zip(facts) {
+        let at = Duration::from_micros(micros);
+        recorder.event(&Event {
+            at,
+            tid: 1.into(),
+            fact,
+        });
+    }
+    recorder.tape().close().unwrap();
+}
+
+#[test]
+fn a_name_is_no_script() {
+    let place = Place::new("hostile");
+    let name = "</script></style><script>alert(1)</script><!--<b onclick='x'>\u{202e}&\u{1}\u{7}";
+    named(&place, name);
+    let whole = place.print(&DRAW);
+    assert_eq!(
+        whole.matches("<script").count(),
+        2,
+        "the data, and the script"
+    );
+    assert_eq!(whole.matches("</script").count(), 2);
+    assert!(!whole.contains("<b ") && !whole.contains("<!--"));
+    let (body, facts) = page(&place, &[]);
+    let shown = "&lt;/script&gt;&lt;/style&gt;&lt;script&gt;alert(1)";
+    assert!(body.contains(shown), "{body}");
+    let mut packed = Packed::of(&facts);
+    packed.numbers(5);
+    packed.rows();
+    let lanes = packed.lanes();
+    assert!(
+        lanes[0].1.starts_with("</script></style><script>alert(1)"),
+        "{lanes:?}"
+    );
+    assert!(!lanes[0].1.contains(['\u{202e}', '\u{1}']), "{lanes:?}");
+    let picture = svg(&place, &[]);
+    assert!(!picture.contains("<script"), "{picture}");
+    assert!(!picture.contains(char::is_control) || !picture.contains('\u{7}'));
+}
+
+#[test]
+fn a_recording_without_an_end_is_drawn_as_far_as_it_goes() {
+    let place = Place::with("torn", &["deadlock"]);
+    let path = place.0.join("run.trap");
+    let whole = fs::read(&path).unwrap();
+    // The mark of the end is a chunk of its own: its length, its sum, and a byte.
+    fs::write(&path, &whole[..whole.len() - 9]).unwrap();
+    let (code, out, err) = place.run(&DRAW);
+    assert_eq!(code, 0);
+    assert!(
+        err.starts_with("warning: run.trap: the recording ends at byte "),
+        "{err}"
+    );
+    assert!(out.contains("The recording has no end"), "{out:.4000}");
+    assert!(!out.contains("Deadlock: "), "nobody knows what came then");
+    fs::write(&path, b"not a recording").unwrap();
+    let (code, out, err) = place.run(&DRAW);
+    assert_eq!((code, &*out), (1, ""));
+    assert_eq!(
+        err,
+        "error: cannot read run.trap: this is no recording of trapline: it does not begin like one\n"
+    );
+}
+
+#[test]
+fn what_was_not_kept_is_a_gap() {
+    let place = Place::new("gap");
+    let boot = [
+        "boot",
+        "-q",
+        "--virtual",
+        "--seed",
+        "1",
+        "--record",
+        "run.trap",
+    ];
+    place.run(
+        &[
+            &boot,
+            &[
+                "--record-last",
+                "50",
+                "multitask",
+                "--foo",
+                "9000",
+                "--bar",
+                "9000",
+            ][..],
+        ]
+        .concat(),
+    );
+    let (body, facts) = page(&place, &[]);
+    assert!(
+        body.contains("events are missing, since only the last were kept"),
+        "{body}"
+    );
+    let mut packed = Packed::of(&facts);
+    packed.numbers(4);
+    let idle = packed.number() as usize;
+    packed.numbers(4 * idle);
+    packed.rows();
+    assert_eq!(packed.lanes().len(), 2);
+    svg(&place, &["--from", "0t"]);
+}
