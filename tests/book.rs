@@ -9,6 +9,7 @@
 #![cfg(feature = "cli")]
 
 use std::{
+    collections::BTreeMap,
     env,
     ffi::OsStr,
     fs,
@@ -20,6 +21,12 @@ use std::{
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
 /// The program of a new crate.
 const TEMPLATE: &str = include_str!("../src/cli/template/main.rs.in");
+/// Programs that the book looks at.
+const CASES: [&str; 3] = [
+    include_str!("../programs/cases/convoy.rs"),
+    include_str!("../programs/cases/lost_wakeup.rs"),
+    include_str!("../programs/cases/starved.rs"),
+];
 
 // ---- tools
 
@@ -187,8 +194,9 @@ fn every_block_is_of_a_kind_that_is_checked() {
                         .iter()
                         .map(|example| example.source.as_str())
                         .chain([TEMPLATE])
+                        .chain(CASES)
                         .any(|source| flat(source).contains(&flat(text))),
-                    "{page}:{line}: this is neither in a program of the page nor in a new crate"
+                    "{page}:{line}: this is in no program of the page, new crate or case"
                 ),
                 "text" => {
                     let before = at.checked_sub(1).map(|at| &blocks[at]);
@@ -239,8 +247,9 @@ fn the_programs_of_the_book_print_what_it_says() {
 }
 
 #[test]
-fn the_commands_of_the_book_print_what_it_says() {
+fn the_commands_of_the_book_print_and_draw_what_it_says() {
     let dir = crate_of(&scratch("commands"), "mine");
+    let drawn = scratch("drawn");
     let build = ["build", "--offline", "--quiet"];
     assert_eq!(out(cargo(&dir, &build)), "");
     let mut checked = 0;
@@ -260,7 +269,11 @@ fn the_commands_of_the_book_print_what_it_says() {
                         shell(line)
                     }
                     ["trapline", "new", ..] => continue,
-                    ["trapline", ref args @ ..] => trapline(args),
+                    ["trapline", ref args @ ..] => {
+                        let mut command = trapline(args);
+                        command.current_dir(&drawn);
+                        command
+                    }
                     ["cargo", "run", "-q", "--", ref args @ ..] => {
                         let run = ["run", "--offline", "-q", "--"];
                         cargo(&dir, &[&run, args].concat())
@@ -277,6 +290,26 @@ fn the_commands_of_the_book_print_what_it_says() {
         }
     }
     assert!(checked > 0, "the book shows commands");
+    let (drawn, shown) = (svgs(&drawn), svgs(&Path::new(HERE).join("docs/pictures")));
+    assert!(drawn.keys().eq(shown.keys()), "{:?}", drawn.keys());
+    for (name, picture) in drawn {
+        let same = shown[&name] == picture;
+        assert!(same, "{name} is drawn otherwise: see docs/pictures.sh");
+    }
+}
+
+/// The pictures in a directory.
+fn svgs(dir: &Path) -> BTreeMap<String, String> {
+    let files = fs::read_dir(dir).expect("there is one");
+    files
+        .map(|file| file.expect("it can be read").path())
+        .filter(|path| path.extension().is_some_and(|kind| kind == "svg"))
+        .map(|path| {
+            let name = path.file_name().expect("it has one").to_string_lossy();
+            let text = fs::read_to_string(&path).expect("it is text");
+            (name.into_owned(), text)
+        })
+        .collect()
 }
 
 /// A line for a shell that knows trapline.

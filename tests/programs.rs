@@ -297,3 +297,37 @@ fn durations_say_what_they_look_like() {
         assert!(err.contains("such as 500ms, 10s or 2m"), "{args:?}: {err}");
     }
 }
+
+// ---- programs that go wrong
+
+#[test]
+fn what_goes_wrong_can_be_cured() {
+    let boot = ["boot", "-q", "--virtual"];
+    for (case, code) in [("deadlock", 3), ("lost-wakeup", 3), ("starved", 0)] {
+        let (ended, _, err) = run(&[&boot, &[case][..]].concat());
+        assert_eq!(ended, code, "{err}");
+        let (ended, _, err) = run(&[&boot, &[case, "--cured"][..]].concat());
+        assert_eq!((ended, &*err), (0, ""), "{case}");
+    }
+    // As long as it takes one after the other, and as long as it takes side by side.
+    let limits = [
+        (["convoy"].as_slice(), "62ms", "61ms"),
+        (&["convoy", "--cured"], "21ms", "20ms"),
+        (&["slow-reader"], "122ms", "121ms"),
+        (&["slow-reader", "--readers", "5"], "34ms", "33ms"),
+    ];
+    for (case, enough, less) in limits {
+        let (ended, _, err) = run(&[&boot, &["--max-time", enough], case].concat());
+        assert_eq!((ended, &*err), (0, ""), "{case:?}");
+        let (ended, ..) = run(&[&boot, &["--max-time", less], case].concat());
+        assert_eq!(ended, 4, "{case:?} takes longer than {less}");
+    }
+    let turns = |args: &[&str], ticks| {
+        let limit = ["--max-ticks", ticks];
+        run(&[&boot, limit.as_slice(), args].concat()).0
+    };
+    assert_eq!(turns(&["starved"], "142"), 4);
+    assert_eq!(turns(&["starved"], "143"), 0);
+    assert_eq!(turns(&["starved", "--cured"], "67"), 4);
+    assert_eq!(turns(&["starved", "--cured"], "68"), 0);
+}
