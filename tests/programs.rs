@@ -317,9 +317,9 @@ fn what_goes_wrong_can_be_cured() {
         (&["slow-reader", "--readers", "5"], "34ms", "33ms"),
     ];
     for (case, enough, less) in limits {
-        let (ended, _, err) = run(&[&boot, &["--max-time", enough], case].concat());
+        let (ended, _, err) = run(&[&boot[..], &["--max-time", enough], case].concat());
         assert_eq!((ended, &*err), (0, ""), "{case:?}");
-        let (ended, ..) = run(&[&boot, &["--max-time", less], case].concat());
+        let (ended, ..) = run(&[&boot[..], &["--max-time", less], case].concat());
         assert_eq!(ended, 4, "{case:?} takes longer than {less}");
     }
     let turns = |args: &[&str], ticks| {
