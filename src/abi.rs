@@ -322,7 +322,6 @@ impl SystemCall {
                 | Self::Attach
                 | Self::Listen
                 | Self::Connect
-                | Self::Timeout(_)
         )
     }
 

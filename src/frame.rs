@@ -43,8 +43,6 @@ pub(crate) enum Payload {
     Io(io::Error),
     Queue(Rc<dyn Store>, Rc<Gauge>),
     Job(Job),
-    /// There is a body that a timeout can cut short.
-    Body,
 }
 
 /// Work for a thread.
@@ -92,6 +90,8 @@ pub(crate) struct Frame {
     pub(crate) len: Cell<usize>,
     /// The number of the message that is put.
     pub(crate) message: Cell<Option<u64>>,
+    /// Whether there is a body that a timeout can cut short.
+    pub(crate) body: Cell<bool>,
     /// The timeout that has come for the task that runs, until it has found its way there.
     pub(crate) elapsed: Cell<Option<u64>>,
     /// Whether a program is being dropped because its task was killed.
@@ -124,6 +124,7 @@ impl Frame {
             bytes: RefCell::default(),
             len: Cell::default(),
             message: Cell::default(),
+            body: Cell::default(),
             elapsed: Cell::default(),
             killing: Cell::default(),
             dropping: Cell::default(),

@@ -640,11 +640,13 @@ impl Kernel {
     fn drop_apart(&mut self, program: Option<task::Program>) {
         let frame = &*self.frame;
         let (payload, message, len) = (frame.take(), frame.message.take(), frame.len.take());
+        let body = frame.body.take();
         contain(|| drop(program));
         contain(|| drop(frame.take()));
         frame.put_back(payload);
         frame.message.set(message);
         frame.len.set(len);
+        frame.body.set(body);
     }
 
     // ---- the world

@@ -95,6 +95,7 @@ impl Os {
             frame.take();
             frame.message.take();
             frame.len.take();
+            frame.body.take();
             call
         };
         self.call(prepare, |reply, _| reply)

@@ -120,6 +120,7 @@ pub(crate) fn fault(frame: &Frame, panic: Panic) {
     contain(|| drop(frame.take()));
     frame.message.take();
     frame.len.take();
+    frame.body.take();
     let message = panic_message(panic);
     frame.put(Payload::Exit(Exit::Faulted(if frame.unwound.take() {
         message

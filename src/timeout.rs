@@ -7,7 +7,7 @@ use std::{future::poll_fn, pin::pin, rc::Rc, task::Poll, time::Duration};
 
 use crate::{
     abi::{Nanos, Reply, SystemCall},
-    frame::{Frame, Mail, Payload},
+    frame::{Frame, Mail},
     os::{Os, mismatch},
 };
 
@@ -37,7 +37,7 @@ pub(crate) async fn timeout<T>(
     let frame = Rc::clone(os.frame());
     let armed = os.call(
         |frame| {
-            frame.put(Payload::Body);
+            frame.body.set(true);
             SystemCall::Timeout(span)
         },
         |reply, frame| match reply {

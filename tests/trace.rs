@@ -3,6 +3,8 @@
 
 #[path = "trace/commands.rs"]
 mod commands;
+#[path = "trace/post_mortem.rs"]
+mod post_mortem;
 #[path = "trace/record.rs"]
 mod record;
 #[path = "trace/timeline.rs"]

@@ -5,9 +5,12 @@
 //! | file | owns |
 //! |---|---|
 //! | `contest.rs` | a contest: who takes part, rounds, medians, the table |
+//! | `picture.rs` | the table as a picture |
 //! | `meter.rs` | what is measured: CPU time, memory |
+//! | `peers.rs`, `peers/` | peers in other languages |
 //! | `switch.rs`, `spawn.rs`, ... | a workload each: ours first, its peers beside it |
 //! | `echo/` | the workload over sockets: its servers, its client |
+//! | `instructions/` | another program: counts the instructions of the hot paths |
 //!
 //! A new workload is a file with a `contests` function, and a line in [`WORKLOADS`].
 
@@ -15,38 +18,75 @@ mod contest;
 mod echo;
 mod memory;
 mod meter;
+mod observation;
+mod peers;
+mod picture;
 mod queues;
+mod ring;
 mod sleepers;
 mod spawn;
+mod start;
 mod switch;
+mod timeouts;
 
-use std::{io, process::ExitCode};
+use std::{fs, io, path::PathBuf, process::ExitCode};
 
-use contest::{Contest, Table};
+use contest::{Contest, Results};
+use peers::Peer;
+use serde_json::{Value, json};
 
-type Contests = fn(rounds: usize) -> Vec<Contest>;
+type Contests = fn(&Plan) -> Vec<Contest>;
 
-const WORKLOADS: [(&str, Contests); 6] = [
+const WORKLOADS: [(&str, Contests); 9] = [
     ("switch", switch::contests),
     ("spawn", spawn::contests),
     ("queues", queues::contests),
+    ("sleepers", sleepers::contests),
+    ("timeouts", timeouts::contests),
     ("memory", memory::contests),
     ("echo", echo::contests),
-    ("sleepers", sleepers::contests),
+    ("start", start::contests),
+    ("observation", observation::contests),
 ];
 
 const USAGE: &str = "\
-usage: trapline-bench [--json] [--rounds N] [--contest TEXT] [--contender TEXT] [WORKLOAD]...
+usage: trapline-bench [OPTION]... [WORKLOAD]...
 
-workloads, all of them unless some are named: switch spawn queues memory echo sleepers
---rounds N   how often each contender runs; 7 unless it is given
+workloads, all of them unless some are named:
+  switch spawn queues sleepers timeouts memory echo start observation
+--quick      in about a minute: less work, fewer rounds, no millions
+--rounds N   how often each contender runs; 7 unless it is given, 3 with --quick
 --json       the table as JSON, on standard output
+--svg FILE   the table as a picture besides
 --contest TEXT, --contender TEXT
              only those whose name contains it: to profile one, for example";
 
+/// How much is measured, and of whom.
+struct Plan {
+    rounds: usize,
+    quick: bool,
+    /// Those in other languages.
+    peers: Vec<Peer>,
+}
+
+impl Plan {
+    /// A million tasks.
+    fn million(&self) -> usize {
+        self.times(1_000_000)
+    }
+
+    /// How often something is to be done.
+    fn times(&self, count: usize) -> usize {
+        if self.quick { count / 10 } else { count }
+    }
+}
+
+#[derive(Default)]
 struct Options {
     json: bool,
-    rounds: usize,
+    svg: Option<PathBuf>,
+    quick: bool,
+    rounds: Option<usize>,
     contest: String,
     contender: String,
     workloads: Vec<String>,
@@ -61,6 +101,7 @@ fn main() -> ExitCode {
         return exit_code(match role {
             "memory" => memory::child(args),
             "echo-server" => echo::serve(args),
+            "echo-pinned" => echo::exec(args),
             "echo-client" => echo::call(args),
             other => Err(io::Error::other(format!(
                 "there is no child role {other:?}"
@@ -88,24 +129,20 @@ fn exit_code(result: io::Result<()>) -> ExitCode {
 }
 
 fn parse(args: Vec<String>) -> Result<Options, String> {
-    let mut options = Options {
-        json: false,
-        rounds: 7,
-        contest: String::new(),
-        contender: String::new(),
-        workloads: Vec::new(),
-    };
+    let mut options = Options::default();
     let mut args = args.into_iter();
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "-h" | "--help" => return Err(USAGE.into()),
             "--json" => options.json = true,
+            "--quick" => options.quick = true,
+            "--svg" => options.svg = Some(args.next().ok_or("--svg: give a file")?.into()),
             "--contest" => options.contest = args.next().ok_or("--contest: give its name")?,
             "--contender" => options.contender = args.next().ok_or("--contender: give its name")?,
             "--rounds" => {
                 let given = args.next().unwrap_or_default();
                 options.rounds = match given.parse() {
-                    Ok(rounds @ 1..) => rounds,
+                    Ok(rounds @ 1..) => Some(rounds),
                     _ => return Err(format!("--rounds {given:?}: give a number from 1 on")),
                 };
             }
@@ -119,12 +156,17 @@ fn parse(args: Vec<String>) -> Result<Options, String> {
 }
 
 fn run(options: &Options) -> io::Result<()> {
-    let mut table = Table::default();
+    let plan = Plan {
+        rounds: options.rounds.unwrap_or(if options.quick { 3 } else { 7 }),
+        quick: options.quick,
+        peers: peers::find(|name| name.contains(&options.contender))?,
+    };
+    let mut table = Vec::new();
     for (name, contests) in WORKLOADS {
         if !options.workloads.is_empty() && !options.workloads.iter().any(|wanted| wanted == name) {
             continue;
         }
-        for contest in contests(options.rounds) {
+        for contest in contests(&plan) {
             let Some(contest) = contest.only(&options.contest, &options.contender) else {
                 continue;
             };
@@ -132,7 +174,7 @@ fn run(options: &Options) -> io::Result<()> {
             if !options.json {
                 print!("{results}");
             }
-            table.add(results);
+            table.push(results);
         }
     }
     if table.is_empty() {
@@ -143,7 +185,15 @@ fn run(options: &Options) -> io::Result<()> {
         )));
     }
     if options.json {
-        println!("{:#}", table.to_json());
+        println!("{:#}", to_json(&table));
+    }
+    if let Some(path) = &options.svg {
+        fs::write(path, picture::draw(&table))
+            .map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?;
     }
     Ok(())
+}
+
+fn to_json(table: &[Results]) -> Value {
+    json!({ "contests": table.iter().map(Results::to_json).collect::<Vec<_>>() })
 }

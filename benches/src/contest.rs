@@ -1,18 +1,26 @@
 //! A contest: contenders that do the same work in turn, round by round.
 
-use std::{fmt, io};
+use std::{fmt, io, iter};
 
 use serde_json::{Value, json};
 
 /// A contender's run: the figures it came to, in the order of the contest's units.
 type Run = Box<dyn FnMut() -> io::Result<Vec<f64>>>;
 
+struct Contender {
+    name: &'static str,
+    /// How many rounds it takes part in, from the first on.
+    rounds: usize,
+    run: Run,
+}
+
 /// The same work for each contender. Ratios are to the first, which is ours unless it was left out.
 pub(crate) struct Contest {
     name: String,
     rounds: usize,
+    /// What is measured; of all of it less is better.
     units: &'static [&'static str],
-    contenders: Vec<(&'static str, Run)>,
+    contenders: Vec<Contender>,
 }
 
 impl Contest {
@@ -30,14 +38,8 @@ impl Contest {
     }
 
     /// Adds a contender that answers a single figure.
-    pub(crate) fn enter(
-        mut self,
-        name: &'static str,
-        mut run: impl FnMut() -> f64 + 'static,
-    ) -> Self {
-        self.contenders
-            .push((name, Box::new(move || Ok(vec![run()]))));
-        self
+    pub(crate) fn enter(self, name: &'static str, mut run: impl FnMut() -> f64 + 'static) -> Self {
+        self.enter_many(name, move || Ok(vec![run()]))
     }
 
     /// Adds a contender that answers a figure per unit, or fails.
@@ -46,14 +48,31 @@ impl Contest {
         name: &'static str,
         run: impl FnMut() -> io::Result<Vec<f64>> + 'static,
     ) -> Self {
-        self.contenders.push((name, Box::new(run)));
+        self.contenders.push(Contender {
+            name,
+            rounds: self.rounds,
+            run: Box::new(run),
+        });
         self
+    }
+
+    /// Lets the contender that was added last take part in the first `rounds` only.
+    pub(crate) fn sits_out_after(mut self, rounds: usize) -> Self {
+        if let Some(last) = self.contenders.last_mut() {
+            last.rounds = rounds;
+        }
+        self
+    }
+
+    /// How many figures a contender answers.
+    pub(crate) fn figures(&self) -> usize {
+        self.units.len()
     }
 
     /// Keeps the contenders whose name contains `contender`; nothing of a contest without any, or
     /// whose own name does not contain `contest`.
     pub(crate) fn only(mut self, contest: &str, contender: &str) -> Option<Self> {
-        self.contenders.retain(|(name, _)| name.contains(contender));
+        self.contenders.retain(|c| c.name.contains(contender));
         (self.name.contains(contest) && !self.contenders.is_empty()).then_some(self)
     }
 
@@ -66,7 +85,13 @@ impl Contest {
         for round in 0..self.rounds {
             for turn in 0..count {
                 let at = (round + turn) % count;
-                let run = (self.contenders[at].1)()?;
+                let contender = &mut self.contenders[at];
+                if round >= contender.rounds {
+                    continue;
+                }
+                let name = contender.name;
+                let run = (contender.run)()
+                    .map_err(|error| io::Error::other(format!("{}: {name}: {error}", self.name)))?;
                 for (figures, figure) in figures[at].iter_mut().zip(run) {
                     figures.push(figure);
                 }
@@ -74,8 +99,8 @@ impl Contest {
         }
         let mut lines = Vec::new();
         for (at, unit) in self.units.iter().enumerate() {
-            for ((name, _), figures) in self.contenders.iter().zip(&figures) {
-                lines.push(Line::new(name, unit, &figures[at]));
+            for (contender, figures) in iter::zip(&self.contenders, &figures) {
+                lines.push(Line::new(contender.name, unit, &figures[at]));
             }
         }
         Ok(Results {
@@ -85,11 +110,11 @@ impl Contest {
     }
 }
 
-/// What a contender came to in a unit.
-struct Line {
-    contender: &'static str,
-    unit: &'static str,
-    median: f64,
+/// What a contender came to in a unit. Not a number where it cannot be measured.
+pub(crate) struct Line {
+    pub(crate) contender: &'static str,
+    pub(crate) unit: &'static str,
+    pub(crate) median: f64,
     least: f64,
     most: f64,
 }
@@ -115,18 +140,18 @@ impl Line {
 }
 
 pub(crate) struct Results {
-    name: String,
-    lines: Vec<Line>,
+    pub(crate) name: String,
+    pub(crate) lines: Vec<Line>,
 }
 
 impl Results {
     /// Ours by theirs: below 1 we need less of the unit than they do.
-    fn ratio(&self, line: &Line) -> f64 {
+    pub(crate) fn ratio(&self, line: &Line) -> f64 {
         let ours = self.lines.iter().find(|ours| ours.unit == line.unit);
         ours.map_or(f64::NAN, |ours| ours.median / line.median)
     }
 
-    fn to_json(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         let lines = self.lines.iter().map(|line| {
             json!({
                 "contender": line.contender, "unit": line.unit, "median": line.median,
@@ -146,14 +171,18 @@ impl fmt::Display for Results {
                 unit = line.unit;
                 writeln!(
                     f,
-                    "  {:<24}{unit:>26}{:>12}{:>12}{:>14}",
+                    "  {:<28}{unit:>26}{:>12}{:>12}{:>14}",
                     "", "least", "most", "ours / this"
                 )?;
             }
+            write!(f, "  {:<28}", line.contender)?;
+            if line.median.is_nan() {
+                writeln!(f, "{:>26}", "-")?;
+                continue;
+            }
             writeln!(
                 f,
-                "  {:<24}{:>26.2}{:>12.2}{:>12.2}{:>14.2}",
-                line.contender,
+                "{:>26.2}{:>12.2}{:>12.2}{:>14.2}",
                 line.median,
                 line.least,
                 line.most,
@@ -161,23 +190,5 @@ impl fmt::Display for Results {
             )?;
         }
         writeln!(f)
-    }
-}
-
-/// The results of a whole run.
-#[derive(Default)]
-pub(crate) struct Table(Vec<Results>);
-
-impl Table {
-    pub(crate) fn add(&mut self, results: Results) {
-        self.0.push(results);
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub(crate) fn to_json(&self) -> Value {
-        json!({ "contests": self.0.iter().map(Results::to_json).collect::<Vec<_>>() })
     }
 }

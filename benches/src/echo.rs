@@ -1,4 +1,5 @@
-//! Echo: 64-byte ping-pong over loopback, a closed loop over each connection.
+//! Echo: 64-byte ping-pong over loopback, a closed loop over each connection; or over some, while
+//! the others are idle.
 //!
 //! A server process on one core, a client process on the other, for a contender at a time; the
 //! contenders take turns round by round. What the client can drive bounds the rate, so look at the
@@ -8,50 +9,108 @@ mod client;
 mod server;
 
 use std::{
-    io::{self, BufRead, BufReader, Read},
+    ffi::{OsStr, OsString},
+    io::{self, BufRead, BufReader},
     net::SocketAddr,
-    path::PathBuf,
+    os::unix::process::CommandExt,
     process::{Child, Command, Stdio},
-    time::Duration,
 };
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 
-use crate::{contest::Contest, meter::pin};
+use crate::{
+    Plan,
+    contest::Contest,
+    meter::pin,
+    peers::{figures, this},
+};
 
 /// Requests and answers have this many bytes.
 const MESSAGE: usize = 64;
 const SERVER_CORE: usize = 0;
 const CLIENT_CORE: usize = 1;
 
-/// How long the client runs before it measures, and how long it measures.
-const WARM_UP: Duration = Duration::from_millis(300);
-const WINDOW: Duration = Duration::from_millis(1200);
+/// How many connections are busy, and how many idle.
+const LOADS: [(usize, usize); 3] = [(50, 0), (1000, 0), (100, 9_900)];
+/// Tells whoever traces the server that the window begins, or ends; the server does not hear it. In
+/// a trace it is a SIGCONT.
+const MARK: Signal = Signal::CONT;
+/// What a process needs descriptors for, besides connections.
+const DESCRIPTORS: usize = 100;
 
-pub(crate) fn contests(rounds: usize) -> Vec<Contest> {
-    let mut contests = Vec::new();
-    for connections in [50, 1000] {
-        let name = |what| format!("echo, {connections} connections{what}");
-        let mut contest = Contest::new(
-            name(""),
-            rounds,
-            &["requests per s", "us of CPU per request"],
-        );
-        for (server, _) in server::SERVERS {
-            contest = contest.enter_many(server, move || round(server, connections));
+/// How long the client runs before it measures, and how long it measures; in milliseconds.
+#[derive(Clone, Copy)]
+struct Times {
+    warm_up: u64,
+    window: u64,
+}
+
+pub(crate) fn contests(plan: &Plan) -> Vec<Contest> {
+    let times = if plan.quick {
+        Times {
+            warm_up: 50,
+            window: 250,
         }
-        contests.push(contest);
-        if !has_strace() {
-            eprintln!("no strace: system calls are not counted");
+    } else {
+        Times {
+            warm_up: 300,
+            window: 1200,
+        }
+    };
+    let has_strace = has_strace();
+    if !has_strace {
+        eprintln!("there is no strace: system calls are not counted");
+    }
+    let mut contests = Vec::new();
+    for (busy, idle) in LOADS {
+        if most_descriptors() < busy + idle + DESCRIPTORS {
+            eprintln!(
+                "echo, {busy} of {} connections: needs that many descriptors",
+                busy + idle
+            );
             continue;
         }
-        let mut contest = Contest::new(name(", under strace"), 1, &["system calls per request"]);
-        for (server, _) in server::SERVERS {
-            contest = contest.enter_many(server, move || count_calls(server, connections));
+        let name = match idle {
+            0 => format!("echo, {busy} connections"),
+            idle => format!("echo, {busy} connections busy and {idle} idle"),
+        };
+        let timed = Contest::new(
+            &name,
+            plan.rounds,
+            &["us of CPU per request", "us per request"],
+        );
+        contests.push(enter(plan, timed, move |line| {
+            round(line, busy, idle, times)
+        }));
+        if has_strace {
+            let name = format!("{name}, system calls");
+            let counted = Contest::new(name, 1, &["system calls per request"]);
+            contests.push(enter(plan, counted, move |line| {
+                count_calls(line, busy, idle, times)
+            }));
         }
-        contests.push(contest);
     }
     contests
+}
+
+/// Adds all servers, as the command lines that start them.
+fn enter(
+    plan: &Plan,
+    mut contest: Contest,
+    run: impl Fn(&[OsString]) -> io::Result<Vec<f64>> + Copy + 'static,
+) -> Contest {
+    for (name, _) in server::SERVERS {
+        contest = contest.enter_many(name, move || run(&this(&["--child=echo-server", name])?));
+    }
+    for peer in &plan.peers {
+        let theirs = peer.command(&["echo".into()]);
+        contest = contest
+            .enter_many(peer.name, move || {
+                run(&[this(&["--child=echo-pinned"])?, theirs.clone()].concat())
+            })
+            .sits_out_after(peer.rounds(plan.rounds));
+    }
+    contest
 }
 
 /// A server that listens.
@@ -62,16 +121,8 @@ struct Server {
 }
 
 impl Server {
-    /// Starts this binary again as a server, by way of the command `before` it.
-    fn start(server: &str, before: &[&str]) -> io::Result<Self> {
-        let this = std::env::current_exe()?;
-        let mut line: Vec<&std::ffi::OsStr> = before.iter().map(AsRef::as_ref).collect();
-        line.extend([
-            this.as_os_str(),
-            "--child=echo-server".as_ref(),
-            server.as_ref(),
-        ]);
-        let mut child = Command::new(line[0])
+    fn start(line: &[OsString]) -> io::Result<Self> {
+        let mut child = Command::new(&line[0])
             .args(&line[1..])
             .stdout(Stdio::piped())
             .spawn()?;
@@ -84,7 +135,7 @@ impl Server {
         match parsed {
             Some((pid, addr)) => Ok(Self { child, pid, addr }),
             None => Err(io::Error::other(format!(
-                "the server {server} said {told:?} instead of its process and address"
+                "the server {line:?} said {told:?} instead of its process and address"
             ))),
         }
     }
@@ -98,40 +149,36 @@ impl Drop for Server {
     }
 }
 
-/// What the client of a round reports.
+/// What the client of a round reports of its window of time.
 struct Load {
-    /// In the window of time.
-    requests_per_second: f64,
+    us_per_request: f64,
     server_cpu_us: f64,
-    /// Since it began.
     requests: f64,
 }
 
-fn load(server: &Server, connections: usize) -> io::Result<Load> {
-    let out = Command::new(std::env::current_exe()?)
-        .arg("--child=echo-client")
-        .arg(server.addr.to_string())
-        .arg(server.pid.to_string())
-        .arg(connections.to_string())
-        .stderr(Stdio::inherit())
-        .output()?;
-    let text = String::from_utf8_lossy(&out.stdout);
-    let figures: Vec<f64> = text.split_whitespace().flat_map(str::parse).collect();
-    match figures[..] {
-        [requests_per_second, server_cpu_us, requests] => Ok(Load {
-            requests_per_second,
-            server_cpu_us,
-            requests,
-        }),
-        _ => Err(io::Error::other(format!(
-            "the client printed {text:?} instead of three figures"
-        ))),
-    }
+fn load(server: &Server, busy: usize, idle: usize, times: Times) -> io::Result<Load> {
+    let figures = figures(
+        &this(&[
+            "--child=echo-client",
+            &server.addr.to_string(),
+            &server.pid.to_string(),
+            &busy.to_string(),
+            &idle.to_string(),
+            &times.warm_up.to_string(),
+            &times.window.to_string(),
+        ])?,
+        3,
+    )?;
+    Ok(Load {
+        us_per_request: figures[0],
+        server_cpu_us: figures[1],
+        requests: figures[2],
+    })
 }
 
-fn round(server: &str, connections: usize) -> io::Result<Vec<f64>> {
-    let load = load(&Server::start(server, &[])?, connections)?;
-    Ok(vec![load.requests_per_second, load.server_cpu_us])
+fn round(line: &[OsString], busy: usize, idle: usize, times: Times) -> io::Result<Vec<f64>> {
+    let load = load(&Server::start(line)?, busy, idle, times)?;
+    Ok(vec![load.server_cpu_us, load.us_per_request])
 }
 
 fn has_strace() -> bool {
@@ -142,28 +189,41 @@ fn has_strace() -> bool {
     quiet.is_ok_and(|status| status.success())
 }
 
-/// The same under strace, which makes the server slow and counts its system calls: the few of its
-/// start are among them.
-fn count_calls(server: &str, connections: usize) -> io::Result<Vec<f64>> {
-    let mut path: PathBuf = std::env::temp_dir();
-    path.push(format!("trapline-bench-{}.strace", std::process::id()));
-    let name = path.display().to_string();
-    let running = Server::start(
-        server,
-        &["strace", "-f", "-c", "-U", "name,calls", "-o", &name],
-    )?;
-    let requests = load(&running, connections)?.requests;
-    drop(running);
-    let mut table = String::new();
-    std::fs::File::open(&path)?.read_to_string(&mut table)?;
+/// The same under strace, which makes the server slow and tells its system calls. They count from
+/// the client's mark on to its next.
+fn count_calls(line: &[OsString], busy: usize, idle: usize, times: Times) -> io::Result<Vec<f64>> {
+    let path = std::env::temp_dir().join(format!("trapline-bench-{}.strace", std::process::id()));
+    let strace = ["strace", "-f", "-s", "0", "-o"].map(OsString::from);
+    let server = Server::start(&[&strace[..], &[path.clone().into()], line].concat())?;
+    let requests = load(&server, busy, idle, times)?.requests;
+    drop(server);
+    let trace = std::fs::read_to_string(&path)?;
     std::fs::remove_file(&path)?;
-    let total = table.lines().find_map(|line| {
-        let mut words = line.split_whitespace();
-        (words.next() == Some("total")).then(|| words.next()?.parse().ok())?
-    });
-    let total: f64 =
-        total.ok_or_else(|| io::Error::other(format!("strace wrote no total, but: {table}")))?;
-    Ok(vec![total / requests])
+    let mut parts = trace.split("--- SIGCONT {");
+    let (Some(_), Some(window), Some(_)) = (parts.next(), parts.next(), parts.next()) else {
+        let last = trace.lines().last();
+        return Err(io::Error::other(format!(
+            "strace saw no marks, and last: {last:?}"
+        )));
+    };
+    // What another thread interrupts has two lines.
+    let calls = window
+        .lines()
+        .filter(|line| line.contains('(') && !line.contains(" resumed>"));
+    Ok(vec![calls.count() as f64 / requests])
+}
+
+fn most_descriptors() -> usize {
+    let most = getrlimit(Resource::Nofile).maximum;
+    most.map_or(usize::MAX, |most| most as usize)
+}
+
+/// Makes this a process of the benchmark: on a core of its own, and with room for descriptors.
+fn settle(core: usize) -> io::Result<()> {
+    pin(None, core)?;
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let current = maximum;
+    Ok(setrlimit(Resource::Nofile, Rlimit { current, maximum })?)
 }
 
 /// The role of the server's process: says who and where it is, and serves until it is killed.
@@ -171,22 +231,32 @@ pub(crate) fn serve(args: &[String]) -> io::Result<()> {
     let found = server::SERVERS.iter().find(|(name, _)| args == [*name]);
     let (_, serve) =
         found.ok_or_else(|| io::Error::other(format!("there is no echo server {args:?}")))?;
-    pin(None, SERVER_CORE)?;
+    settle(SERVER_CORE)?;
     serve()
+}
+
+/// The role of a server's process that is another program.
+pub(crate) fn exec(args: &[String]) -> io::Result<()> {
+    let [program, args @ ..] = args else {
+        return Err(io::Error::other("there is no server to become"));
+    };
+    settle(SERVER_CORE)?;
+    Err(Command::new(OsStr::new(program)).args(args).exec())
 }
 
 /// The role of the client's process.
 pub(crate) fn call(args: &[String]) -> io::Result<()> {
-    let parsed = match args {
-        [addr, pid, connections] => addr
-            .parse()
-            .ok()
-            .zip(pid.parse().ok())
-            .zip(connections.parse().ok()),
-        _ => None,
+    let usage = "an echo client needs ADDR PID BUSY IDLE WARM-UP WINDOW";
+    let numbers: Vec<u64> = args.iter().skip(1).flat_map(|arg| arg.parse()).collect();
+    let addr: Option<SocketAddr> = args.first().and_then(|addr| addr.parse().ok());
+    let (Some(addr), [server, busy, idle, warm_up, window]) = (addr, &numbers[..]) else {
+        return Err(io::Error::other(usage));
     };
-    let ((addr, server), connections) =
-        parsed.ok_or_else(|| io::Error::other("an echo client needs ADDR PID CONNECTIONS"))?;
-    pin(None, CLIENT_CORE)?;
-    client::run(addr, server, connections)
+    let server = Pid::from_raw(*server as i32).ok_or_else(|| io::Error::other(usage))?;
+    settle(CLIENT_CORE)?;
+    let times = Times {
+        warm_up: *warm_up,
+        window: *window,
+    };
+    client::run(addr, server, *busy as usize, *idle as usize, times)
 }

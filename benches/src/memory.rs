@@ -1,77 +1,89 @@
 //! Memory: what a million blocked tasks take, everything included. Each figure comes from a
 //! process of its own, which spawns them, measures when all are blocked, and ends.
+//!
+//! Corosensei's tasks are as many as there can be: each has a stack of its own, in mappings of
+//! which a process has 65,530.
 
-use std::{
-    io,
-    process::{Command, exit},
-    sync::Arc,
-    time::Duration,
-};
+use std::{io, process::exit, time::Duration};
 
+use corosensei::{Coroutine, stack::DefaultStack};
 use genawaiter::rc::{Co, Gen};
-use trapline::{Kernel, Os, Tid};
+use tokio::sync::watch;
+use trapline::{Kernel, Os};
 
 use crate::{
+    Plan,
     contest::Contest,
     meter::{Memory, memory},
+    peers::{figures, this},
 };
 
-const TASKS: usize = 1_000_000;
+const STACKS: usize = 20_000;
 const LONG: Duration = Duration::from_secs(1_000_000);
 
-type Child = fn() -> io::Result<()>;
+type Child = fn(tasks: usize) -> io::Result<()>;
 
-const CHILDREN: [(&str, Child); 5] = [
-    ("trapline-wait", trapline_wait),
-    ("trapline-sleep", trapline_sleep),
-    ("tokio-wait", tokio_wait),
-    ("tokio-sleep", tokio_sleep),
-    ("raw", raw),
+/// Who waits for another, and who sleeps.
+const WAITING: [(&str, Child); 6] = [
+    ("trapline", trapline_wait),
+    ("raw Gen", raw),
+    ("tokio", tokio_wait),
+    ("async-executor", async_executor_wait),
+    ("monoio", monoio_wait),
+    ("corosensei", corosensei_wait),
+];
+const SLEEPING: [(&str, Child); 5] = [
+    ("trapline", trapline_sleep),
+    ("raw Gen", raw),
+    ("tokio", tokio_sleep),
+    ("async-io", async_io_sleep),
+    ("monoio", monoio_sleep),
 ];
 
-pub(crate) fn contests(rounds: usize) -> Vec<Contest> {
-    // Nothing in it varies but a page or two.
-    let contest = |name| Contest::new(name, rounds.min(3), &["bytes of heap", "bytes resident"]);
+pub(crate) fn contests(plan: &Plan) -> Vec<Contest> {
     vec![
-        contest("memory per task, 1000000 wait for another")
-            .enter_many("trapline wait", || ask("trapline-wait"))
-            .enter_many("tokio watch", || ask("tokio-wait"))
-            .enter_many("raw Gen", || ask("raw")),
-        contest("memory per task, 1000000 sleep")
-            .enter_many("trapline sleep", || ask("trapline-sleep"))
-            .enter_many("tokio sleep", || ask("tokio-sleep"))
-            .enter_many("raw Gen", || ask("raw")),
+        contest(plan, "wait", &WAITING),
+        contest(plan, "sleep", &SLEEPING),
     ]
 }
 
-fn ask(child: &str) -> io::Result<Vec<f64>> {
-    let out = Command::new(std::env::current_exe()?)
-        .args(["--child=memory", child])
-        .output()?;
-    let text = String::from_utf8_lossy(&out.stdout);
-    let figures: Result<Vec<f64>, _> = text.split_whitespace().map(str::parse).collect();
-    match figures {
-        Ok(figures) if figures.len() == 2 => Ok(figures),
-        _ => {
-            let told = String::from_utf8_lossy(&out.stderr);
-            Err(io::Error::other(format!(
-                "the child {child} printed {text:?} instead of two figures; it said: {told}"
-            )))
-        }
+fn contest(plan: &Plan, what: &'static str, children: &'static [(&'static str, Child)]) -> Contest {
+    let tasks = plan.million();
+    // Nothing in it varies but a page or two.
+    let rounds = plan.rounds.min(3);
+    let name = format!("memory per task, {tasks} {what}");
+    let mut contest = Contest::new(name, rounds, &["bytes of heap", "bytes resident"]);
+    for (name, _) in children {
+        contest = contest.enter_many(name, move || {
+            figures(
+                &this(&["--child=memory", what, name, &tasks.to_string()])?,
+                2,
+            )
+        });
     }
+    contest.enter_peers(plan, |_| {
+        Some(vec![format!("memory_{what}"), tasks.to_string()])
+    })
 }
 
 pub(crate) fn child(args: &[String]) -> io::Result<()> {
-    let found = CHILDREN.iter().find(|(name, _)| args == [*name]);
-    let (_, child) =
+    let found = match args {
+        [what, name, tasks] => {
+            let children: &[(&str, Child)] = if what == "wait" { &WAITING } else { &SLEEPING };
+            let child = children.iter().find(|(known, _)| known == name);
+            child.zip(tasks.parse().ok())
+        }
+        _ => None,
+    };
+    let ((_, child), tasks) =
         found.ok_or_else(|| io::Error::other(format!("there is no memory child {args:?}")))?;
-    child()
+    child(tasks)
 }
 
 /// Prints what each task takes, and ends the process with all of them blocked.
-fn tell(before: &Memory) -> ! {
+fn tell(before: &Memory, tasks: usize) -> ! {
     let now = memory().expect("it was measured before");
-    let each = |bytes: f64| bytes / TASKS as f64;
+    let each = |bytes: f64| bytes / tasks as f64;
     println!(
         "{} {}",
         each(now.heap - before.heap),
@@ -80,49 +92,49 @@ fn tell(before: &Memory) -> ! {
     exit(0)
 }
 
-fn trapline_wait() -> io::Result<()> {
+fn trapline_wait(tasks: usize) -> io::Result<()> {
     let mut kernel = Kernel::simulated(0);
     let before = memory()?;
     let sleeper = kernel.spawn("sleeper", async |os: &mut Os| os.sleep(LONG).await)?;
-    spawn_all(&mut kernel, async move |os: &mut Os| {
-        drop(os.wait(sleeper).await);
-    })?;
-    tell_last(kernel, before)
+    let program = async move |os: &mut Os| drop(os.wait(sleeper).await);
+    trapline(kernel, before, tasks, program)
 }
 
-fn trapline_sleep() -> io::Result<()> {
-    let mut kernel = Kernel::simulated(0);
+fn trapline_sleep(tasks: usize) -> io::Result<()> {
+    let kernel = Kernel::simulated(0);
     let before = memory()?;
-    spawn_all(&mut kernel, async |os: &mut Os| {
+    trapline(kernel, before, tasks, async move |os: &mut Os| {
         let me = os.get_tid().await;
-        os.sleep(LONG + scattered(me)).await;
-    })?;
-    tell_last(kernel, before)
+        os.sleep(LONG + scattered(u64::from(me) as usize)).await;
+    })
 }
 
 /// Deadlines in no order, as real ones are.
-fn scattered(tid: Tid) -> Duration {
-    Duration::from_micros(u64::from(tid) * 7919 % TASKS as u64)
-}
-
-fn spawn_all(
-    kernel: &mut Kernel,
-    program: impl AsyncFnOnce(&mut Os) + Clone + 'static,
-) -> io::Result<()> {
-    for _ in 0..TASKS {
-        kernel.spawn("task", program.clone())?;
-    }
-    Ok(())
+fn scattered(n: usize) -> Duration {
+    Duration::from_micros(n as u64 * 7919 % 1_000_003)
 }
 
 /// Measures in a task that runs when the others have been blocked for a while.
-fn tell_last(mut kernel: Kernel, before: Memory) -> io::Result<()> {
+fn trapline(
+    mut kernel: Kernel,
+    before: Memory,
+    tasks: usize,
+    program: impl AsyncFnOnce(&mut Os) + Clone + 'static,
+) -> io::Result<()> {
+    for _ in 0..tasks {
+        kernel.spawn("task", program.clone())?;
+    }
     kernel.spawn("meter", async move |os: &mut Os| {
         os.sleep(Duration::from_secs(1)).await;
-        tell(&before)
+        tell(&before, tasks)
     })?;
     kernel.run().map_err(io::Error::other)?;
     Err(io::Error::other("the meter never ran"))
+}
+
+/// A future that waits for what never comes, as long as somebody keeps the other end.
+async fn wait(mut receiver: watch::Receiver<()>) {
+    drop(receiver.changed().await);
 }
 
 fn paused_tokio() -> io::Result<tokio::runtime::Runtime> {
@@ -132,39 +144,106 @@ fn paused_tokio() -> io::Result<tokio::runtime::Runtime> {
         .build()
 }
 
-fn tokio_wait() -> io::Result<()> {
+fn tokio_wait(tasks: usize) -> io::Result<()> {
     let runtime = paused_tokio()?;
     let before = memory()?;
     runtime.block_on(async {
-        let (sender, receiver) = tokio::sync::watch::channel(());
-        let sender = Arc::new(sender);
-        for _ in 0..TASKS {
-            let mut receiver = receiver.clone();
-            tokio::spawn(async move { drop(receiver.changed().await) });
+        let (_sender, receiver) = watch::channel(());
+        for _ in 0..tasks {
+            tokio::spawn(wait(receiver.clone()));
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
-        let _alive = sender;
-        tell(&before)
+        tell(&before, tasks)
     })
 }
 
-fn tokio_sleep() -> io::Result<()> {
+fn tokio_sleep(tasks: usize) -> io::Result<()> {
     let runtime = paused_tokio()?;
     let before = memory()?;
     runtime.block_on(async {
-        for n in 0..TASKS as u64 {
-            let span = LONG + Duration::from_micros(n * 7919 % TASKS as u64);
-            tokio::spawn(tokio::time::sleep(span));
+        for n in 0..tasks {
+            tokio::spawn(tokio::time::sleep(LONG + scattered(n)));
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
-        tell(&before)
+        tell(&before, tasks)
     })
+}
+
+fn async_executor_wait(tasks: usize) -> io::Result<()> {
+    let executor = async_executor::LocalExecutor::new();
+    let before = memory()?;
+    let (_sender, receiver) = watch::channel(());
+    for _ in 0..tasks {
+        executor.spawn(wait(receiver.clone())).detach();
+    }
+    let meter = executor.spawn(async move { tell(&before, tasks) });
+    futures_lite::future::block_on(executor.run(meter))
+}
+
+fn async_io_sleep(tasks: usize) -> io::Result<()> {
+    let executor = async_executor::LocalExecutor::new();
+    let before = memory()?;
+    for n in 0..tasks {
+        executor
+            .spawn(async_io::Timer::after(LONG + scattered(n)))
+            .detach();
+    }
+    async_io::block_on(executor.run(async {
+        async_io::Timer::after(Duration::from_secs(1)).await;
+        tell(&before, tasks)
+    }))
+}
+
+fn timed_monoio() -> io::Result<monoio::Runtime<monoio::time::TimeDriver<monoio::LegacyDriver>>> {
+    monoio::RuntimeBuilder::<monoio::LegacyDriver>::new()
+        .enable_timer()
+        .build()
+}
+
+fn monoio_wait(tasks: usize) -> io::Result<()> {
+    let mut runtime = timed_monoio()?;
+    let before = memory()?;
+    runtime.block_on(async {
+        let (_sender, receiver) = watch::channel(());
+        for _ in 0..tasks {
+            monoio::spawn(wait(receiver.clone()));
+        }
+        monoio::time::sleep(Duration::from_secs(1)).await;
+        tell(&before, tasks)
+    })
+}
+
+fn monoio_sleep(tasks: usize) -> io::Result<()> {
+    let mut runtime = timed_monoio()?;
+    let before = memory()?;
+    runtime.block_on(async {
+        for n in 0..tasks {
+            monoio::spawn(monoio::time::sleep(LONG + scattered(n)));
+        }
+        monoio::time::sleep(Duration::from_secs(1)).await;
+        tell(&before, tasks)
+    })
+}
+
+fn corosensei_wait(tasks: usize) -> io::Result<()> {
+    let tasks = tasks.min(STACKS);
+    let before = memory()?;
+    let mut stopped = Vec::new();
+    for _ in 0..tasks {
+        let stack = DefaultStack::new(16 * 1024)?;
+        let mut task = Coroutine::with_stack(stack, |yielder, n: u64| {
+            yielder.suspend(n);
+        });
+        task.resume(0);
+        stopped.push(task);
+    }
+    tell(&before, tasks)
 }
 
 /// The floor: a generator of a word, with nobody to schedule it.
-fn raw() -> io::Result<()> {
+fn raw(tasks: usize) -> io::Result<()> {
     let before = memory()?;
-    let mut gens: Vec<_> = (0..TASKS)
+    let mut gens: Vec<_> = (0..tasks)
         .map(|_| {
             // An async closure would be a generator within a generator, and bigger.
             Gen::new(|co: Co<u64, u64>| async move {
@@ -176,5 +255,5 @@ fn raw() -> io::Result<()> {
         g.resume_with(0);
     }
     std::hint::black_box(&mut gens);
-    tell(&before)
+    tell(&before, tasks)
 }

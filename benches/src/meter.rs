@@ -2,7 +2,7 @@
 
 use std::{fs, io, time::Duration};
 
-use cpu_time::ThreadTime;
+use cpu_time::{ProcessTime, ThreadTime};
 use rustix::{
     process::Pid,
     thread::{CpuSet, sched_setaffinity},
@@ -20,17 +20,39 @@ pub(crate) fn ns_each(time: Duration, count: usize) -> f64 {
     time.as_nanos() as f64 / count as f64
 }
 
-/// The CPU time that another, single-threaded process has had.
+/// The CPU time of this process, for contenders with threads behind the scenes.
+pub(crate) fn process_time() -> Duration {
+    ProcessTime::now().as_duration()
+}
+
+/// The CPU time that the threads of another process have had.
 pub(crate) fn cpu_time_of(pid: i32) -> io::Result<Duration> {
-    let path = format!("/proc/{pid}/schedstat");
-    let text = fs::read_to_string(&path)?;
-    let first = text
-        .split_whitespace()
-        .next()
-        .and_then(|ns| ns.parse().ok());
-    first
-        .map(Duration::from_nanos)
-        .ok_or_else(|| io::Error::other(format!("{path} holds {text:?}, and no CPU time")))
+    let mut sum = Duration::ZERO;
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let path = thread?.path().join("schedstat");
+        let text = fs::read_to_string(&path)?;
+        let first = text.split_whitespace().next();
+        let nanos = first.and_then(|ns| ns.parse().ok()).ok_or_else(|| {
+            let path = path.display();
+            io::Error::other(format!("{path} holds {text:?}, and no CPU time"))
+        })?;
+        sum += Duration::from_nanos(nanos);
+    }
+    Ok(sum)
+}
+
+/// The numbers up to `count` in an order that is the same each time.
+pub(crate) fn shuffled(count: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count).collect();
+    // Knuth's generator and shuffle.
+    let mut state = 1u64;
+    for at in (1..count).rev() {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        order.swap(at, (state >> 33) as usize % (at + 1));
+    }
+    order
 }
 
 /// Keeps a process to one core; on a machine with a single core, to that.

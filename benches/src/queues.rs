@@ -11,42 +11,56 @@ use std::{cell::Cell, rc::Rc, time::Duration};
 use trapline::{Kernel, Os, Queue, SimWorld};
 
 use crate::{
+    Plan,
     contest::Contest,
     meter::{cpu_time, ns_each},
 };
 
-const TRIPS: u64 = 500_000;
-const MESSAGES: u64 = 2_000_000;
+const TRIPS: usize = 500_000;
+const MESSAGES: usize = 2_000_000;
 
-pub(crate) fn contests(rounds: usize) -> Vec<Contest> {
-    let trip = |time| ns_each(time, TRIPS as usize);
-    let message = |time| ns_each(time, MESSAGES as usize);
+pub(crate) fn contests(plan: &Plan) -> Vec<Contest> {
+    let (trips, messages) = (plan.times(TRIPS), plan.times(MESSAGES));
+    let trip = move |time| ns_each(time, trips);
+    let message = move |time| ns_each(time, messages);
     vec![
-        Contest::new("queue of 1, round trip", rounds, &["ns per round trip"])
-            .enter("trapline", move || trip(trapline_trips()))
-            .enter("tokio mpsc", move || trip(on_tokio(mpsc_trips())))
-            .enter("async-channel on tokio", move || {
-                trip(on_tokio(async_channel_trips()))
+        Contest::new(
+            "queue of 1, round trip",
+            plan.rounds,
+            &["ns per round trip"],
+        )
+        .enter("trapline", move || trip(trapline_trips(trips)))
+        .enter("tokio mpsc", move || trip(on_tokio(mpsc_trips(trips))))
+        .enter("async-channel on tokio", move || {
+            trip(on_tokio(async_channel_trips(trips)))
+        })
+        .enter("async-channel on async-executor", move || {
+            trip(on_async_executor(async_channel_trips(trips)))
+        })
+        .enter_peers(plan, |peer| {
+            Some(vec!["trips".into(), peer.share(trips).to_string()])
+        }),
+        Contest::new("queue of 64, one way", plan.rounds, &["ns per message"])
+            .enter("trapline", move || message(trapline_flow(messages, 1)))
+            .enter("trapline, quantum 64", move || {
+                message(trapline_flow(messages, 64))
             })
-            .enter("async-channel on smol", move || {
-                trip(on_async_executor(async_channel_trips()))
-            }),
-        Contest::new("queue of 64, one way", rounds, &["ns per message"])
-            .enter("trapline", move || message(trapline_flow(1)))
-            .enter("trapline, quantum 64", move || message(trapline_flow(64)))
-            .enter("tokio mpsc", move || message(on_tokio(mpsc_flow())))
+            .enter("tokio mpsc", move || message(on_tokio(mpsc_flow(messages))))
             .enter("async-channel on tokio", move || {
-                message(on_tokio(async_channel_flow()))
+                message(on_tokio(async_channel_flow(messages)))
             })
-            .enter("async-channel on smol", move || {
-                message(on_async_executor(async_channel_flow()))
+            .enter("async-channel on async-executor", move || {
+                message(on_async_executor(async_channel_flow(messages)))
+            })
+            .enter_peers(plan, |peer| {
+                Some(vec!["flow".into(), peer.share(messages).to_string()])
             }),
     ]
 }
 
 const OPEN: &str = "the other end is open as long as there are messages";
 
-fn trapline_trips() -> Duration {
+fn trapline_trips(trips: usize) -> Duration {
     let mut kernel = Kernel::simulated(0);
     let time = Rc::new(Cell::new(Duration::ZERO));
     let told = Rc::clone(&time);
@@ -63,7 +77,7 @@ fn trapline_trips() -> Duration {
             .await
             .expect("there is room for a task");
             let mut start = Duration::ZERO;
-            for n in 0..=TRIPS {
+            for n in 0..=trips {
                 if n == 1 {
                     start = cpu_time();
                 }
@@ -78,7 +92,7 @@ fn trapline_trips() -> Duration {
     time.get()
 }
 
-fn trapline_flow(quantum: u32) -> Duration {
+fn trapline_flow(messages: usize, quantum: u32) -> Duration {
     let mut kernel = Kernel::builder()
         .world(SimWorld::new(0))
         .quantum(quantum)
@@ -91,7 +105,7 @@ fn trapline_flow(quantum: u32) -> Duration {
             let queue = Queue::bounded(os, 64).await;
             let source = queue.clone();
             os.spawn_detached("producer", async move |os| {
-                for n in 0..=MESSAGES {
+                for n in 0..=messages {
                     source.put(os, n).await.expect(OPEN);
                 }
             })
@@ -99,7 +113,7 @@ fn trapline_flow(quantum: u32) -> Duration {
             .expect("there is room for a task");
             queue.get(os).await.expect(OPEN);
             let start = cpu_time();
-            for n in 1..=MESSAGES {
+            for n in 1..=messages {
                 assert_eq!(queue.get(os).await, Ok(n));
             }
             told.set(cpu_time() - start);
@@ -109,12 +123,12 @@ fn trapline_flow(quantum: u32) -> Duration {
     time.get()
 }
 
-fn mpsc_trips() -> (impl Future<Output = Duration>, impl Future<Output = ()>) {
+fn mpsc_trips(trips: usize) -> (impl Future<Output = Duration>, impl Future<Output = ()>) {
     let (there, mut inbox) = tokio::sync::mpsc::channel(1);
     let (outbox, mut back) = tokio::sync::mpsc::channel(1);
     let ping = async move {
         let mut start = Duration::ZERO;
-        for n in 0..=TRIPS {
+        for n in 0..=trips {
             if n == 1 {
                 start = cpu_time();
             }
@@ -131,30 +145,30 @@ fn mpsc_trips() -> (impl Future<Output = Duration>, impl Future<Output = ()>) {
     (ping, pong)
 }
 
-fn mpsc_flow() -> (impl Future<Output = Duration>, impl Future<Output = ()>) {
+fn mpsc_flow(messages: usize) -> (impl Future<Output = Duration>, impl Future<Output = ()>) {
     let (source, mut queue) = tokio::sync::mpsc::channel(64);
     let consumer = async move {
         queue.recv().await.expect(OPEN);
         let start = cpu_time();
-        for n in 1..=MESSAGES {
+        for n in 1..=messages {
             assert_eq!(queue.recv().await, Some(n));
         }
         cpu_time() - start
     };
     let producer = async move {
-        for n in 0..=MESSAGES {
+        for n in 0..=messages {
             source.send(n).await.expect(OPEN);
         }
     };
     (consumer, producer)
 }
 
-fn async_channel_trips() -> (impl Future<Output = Duration>, impl Future<Output = ()>) {
+fn async_channel_trips(trips: usize) -> (impl Future<Output = Duration>, impl Future<Output = ()>) {
     let (there, inbox) = async_channel::bounded(1);
     let (outbox, back) = async_channel::bounded(1);
     let ping = async move {
         let mut start = Duration::ZERO;
-        for n in 0..=TRIPS {
+        for n in 0..=trips {
             if n == 1 {
                 start = cpu_time();
             }
@@ -171,18 +185,20 @@ fn async_channel_trips() -> (impl Future<Output = Duration>, impl Future<Output 
     (ping, pong)
 }
 
-fn async_channel_flow() -> (impl Future<Output = Duration>, impl Future<Output = ()>) {
+fn async_channel_flow(
+    messages: usize,
+) -> (impl Future<Output = Duration>, impl Future<Output = ()>) {
     let (source, queue) = async_channel::bounded(64);
     let consumer = async move {
         queue.recv().await.expect(OPEN);
         let start = cpu_time();
-        for n in 1..=MESSAGES {
+        for n in 1..=messages {
             assert_eq!(queue.recv().await, Ok(n));
         }
         cpu_time() - start
     };
     let producer = async move {
-        for n in 0..=MESSAGES {
+        for n in 0..=messages {
             source.send(n).await.expect(OPEN);
         }
     };

@@ -1,29 +1,41 @@
-//! Sleepers: a million tasks that each sleep once, on a virtual clock, with deadlines in no order.
+//! Sleepers: a million tasks that each sleep once, with deadlines in no order.
 //!
-//! The first task takes the time when all have started; the sleeps are measured with the ends of
-//! the tasks.
+//! All have started when the time is taken; the sleeps are measured with the ends of the tasks.
+//! What counts is CPU time, not the time that the sleeps take: on a real clock up to a second.
 
 use std::{cell::Cell, rc::Rc, time::Duration};
 
+use tokio::sync::watch;
 use trapline::{Kernel, Os};
 
 use crate::{
+    Plan,
     contest::Contest,
-    meter::{cpu_time, ns_each},
+    meter::{ns_each, process_time},
 };
 
-const TASKS: usize = 1_000_000;
-
-pub(crate) fn contests(rounds: usize) -> Vec<Contest> {
-    let each = |time| ns_each(time, TASKS);
+pub(crate) fn contests(plan: &Plan) -> Vec<Contest> {
+    let tasks = plan.million();
+    let each = move |time| ns_each(time, tasks);
+    let contest = |clock| {
+        let name = format!("sleepers, {tasks}, {clock} clock");
+        Contest::new(name, plan.rounds.min(5), &["ns of CPU per sleep"])
+    };
     vec![
-        Contest::new(
-            format!("sleepers, {TASKS}"),
-            rounds.min(5),
-            &["ns of CPU per sleep"],
-        )
-        .enter("trapline, simulated", move || each(trapline()))
-        .enter("tokio, start_paused", move || each(tokio())),
+        contest("virtual")
+            .enter("trapline", move || {
+                each(trapline(Kernel::simulated(0), tasks))
+            })
+            .enter("tokio", move || each(tokio(true, tasks))),
+        contest("real")
+            .enter("trapline", move || {
+                let kernel = Kernel::real().expect("there are descriptors left");
+                each(trapline(kernel, tasks))
+            })
+            .enter("tokio", move || each(tokio(false, tasks)))
+            .enter("async-io", move || each(async_io(tasks)))
+            .enter("monoio", move || each(monoio(tasks)))
+            .enter_peers(plan, |_| Some(vec!["sleepers".into(), tasks.to_string()])),
     ]
 }
 
@@ -32,19 +44,18 @@ fn span(n: usize) -> Duration {
     Duration::from_millis(1 + n as u64 * 7919 % 1000)
 }
 
-fn trapline() -> Duration {
-    let mut kernel = Kernel::simulated(0);
+fn trapline(mut kernel: Kernel, tasks: usize) -> Duration {
     let start = Rc::new(Cell::new(Duration::ZERO));
     let opened = Rc::clone(&start);
     kernel
         .spawn("parent", async move |os: &mut Os| {
             // Opens when everybody waits at it.
             let gate = os.spawn("gate", async move |os| {
-                os.sleep(Duration::from_secs(1)).await;
-                opened.set(cpu_time());
+                os.sleep(Duration::from_secs(2)).await;
+                opened.set(process_time());
             });
             let gate = gate.await.expect("there is room for a task");
-            for n in 0..TASKS {
+            for n in 0..tasks {
                 os.spawn_detached("sleeper", async move |os| {
                     os.wait(gate).await.expect("the gate opens");
                     os.sleep(span(n)).await;
@@ -55,32 +66,67 @@ fn trapline() -> Duration {
         })
         .expect("there is room for a task");
     kernel.run().expect("every sleep comes to an end");
-    cpu_time() - start.get()
+    process_time() - start.get()
 }
 
-fn tokio() -> Duration {
+/// A future that waits for the gate and sleeps.
+async fn sleeper<S: Future>(mut gate: watch::Receiver<()>, sleep: impl FnOnce() -> S) {
+    gate.changed().await.expect("the gate opens");
+    sleep().await;
+}
+
+fn tokio(is_virtual: bool, tasks: usize) -> Duration {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
-        .start_paused(true)
+        .start_paused(is_virtual)
         .build()
         .expect("a runtime needs no more than a kernel");
     runtime.block_on(async {
-        let first = tokio::spawn(async {
-            tokio::task::yield_now().await;
-            cpu_time()
-        });
-        let sleepers: Vec<_> = (0..TASKS)
-            .map(|n| {
-                tokio::spawn(async move {
-                    tokio::task::yield_now().await;
-                    tokio::time::sleep(span(n)).await;
-                })
-            })
-            .collect();
-        let start = first.await.expect("the task ends well");
+        let (opener, gate) = watch::channel(());
+        let sleeper = |n| sleeper(gate.clone(), move || tokio::time::sleep(span(n)));
+        let sleepers: Vec<_> = (0..tasks).map(|n| tokio::spawn(sleeper(n))).collect();
+        // After everybody.
+        tokio::spawn(async {}).await.expect("the task ends well");
+        let start = process_time();
+        opener.send_replace(());
         for sleeper in sleepers {
             sleeper.await.expect("the sleeper ends well");
         }
-        cpu_time() - start
+        process_time() - start
+    })
+}
+
+fn async_io(tasks: usize) -> Duration {
+    let executor = async_executor::LocalExecutor::new();
+    async_io::block_on(executor.run(async {
+        let (opener, gate) = watch::channel(());
+        let sleeper = |n| sleeper(gate.clone(), move || async_io::Timer::after(span(n)));
+        let sleepers: Vec<_> = (0..tasks).map(|n| executor.spawn(sleeper(n))).collect();
+        executor.spawn(async {}).await;
+        let start = process_time();
+        opener.send_replace(());
+        for sleeper in sleepers {
+            sleeper.await;
+        }
+        process_time() - start
+    }))
+}
+
+fn monoio(tasks: usize) -> Duration {
+    let mut runtime = monoio::RuntimeBuilder::<monoio::LegacyDriver>::new()
+        .enable_timer()
+        .build()
+        .expect("a runtime needs no more than a kernel");
+    runtime.block_on(async {
+        let (opener, gate) = watch::channel(());
+        let sleeper = |n| sleeper(gate.clone(), move || monoio::time::sleep(span(n)));
+        let sleepers: Vec<_> = (0..tasks).map(|n| monoio::spawn(sleeper(n))).collect();
+        monoio::spawn(async {}).await;
+        let start = process_time();
+        opener.send_replace(());
+        for sleeper in sleepers {
+            sleeper.await;
+        }
+        process_time() - start
     })
 }

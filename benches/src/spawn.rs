@@ -1,35 +1,47 @@
 //! Spawn, exit, wait: a parent starts a child that ends at once, and waits for it.
+//!
+//! The limit is a generator in a box that is made, resumed to its end, and dropped.
 
-use std::{cell::Cell, rc::Rc, time::Duration};
+use std::{cell::Cell, hint::black_box, pin::Pin, rc::Rc, time::Duration};
 
+use genawaiter::{
+    Coroutine,
+    rc::{Co, Gen},
+};
 use trapline::{Kernel, Os};
 
 use crate::{
+    Plan,
     contest::Contest,
     meter::{cpu_time, ns_each},
 };
 
 const CHILDREN: usize = 500_000;
 
-pub(crate) fn contests(rounds: usize) -> Vec<Contest> {
-    let each = |time| ns_each(time, CHILDREN);
+pub(crate) fn contests(plan: &Plan) -> Vec<Contest> {
+    let children = plan.times(CHILDREN);
+    let each = move |time| ns_each(time, children);
     vec![
-        Contest::new("spawn, exit, wait", rounds, &["ns per child"])
-            .enter("trapline", move || each(trapline()))
-            .enter("tokio", move || each(tokio()))
-            .enter("async-executor", move || each(async_executor()))
-            .enter("monoio", move || each(monoio())),
+        Contest::new("spawn, exit, wait", plan.rounds, &["ns per child"])
+            .enter("trapline", move || each(trapline(children)))
+            .enter("raw Gen, boxed as dyn", move || each(raw_dyn(children)))
+            .enter("tokio", move || each(tokio(children)))
+            .enter("async-executor", move || each(async_executor(children)))
+            .enter("monoio", move || each(monoio(children)))
+            .enter_peers(plan, |peer| {
+                Some(vec!["spawn".into(), peer.share(children).to_string()])
+            }),
     ]
 }
 
-fn trapline() -> Duration {
+fn trapline(children: usize) -> Duration {
     let mut kernel = Kernel::simulated(0);
     let time = Rc::new(Cell::new(Duration::ZERO));
     let parent = Rc::clone(&time);
     kernel
         .spawn("parent", async move |os: &mut Os| {
             let start = cpu_time();
-            for _ in 0..CHILDREN {
+            for _ in 0..children {
                 let child = os
                     .spawn("child", async |_| ())
                     .await
@@ -43,14 +55,25 @@ fn trapline() -> Duration {
     time.get()
 }
 
-fn tokio() -> Duration {
+fn raw_dyn(children: usize) -> Duration {
+    type Boxed = Pin<Box<dyn Coroutine<Yield = u64, Resume = u64, Return = ()>>>;
+    let start = cpu_time();
+    for _ in 0..children {
+        let child = |_: Co<u64, u64>| async {};
+        let mut child: Boxed = black_box(Box::pin(Gen::new(child)));
+        black_box(child.as_mut().resume_with(0));
+    }
+    cpu_time() - start
+}
+
+fn tokio(children: usize) -> Duration {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .expect("a runtime needs no more than a kernel");
     runtime.block_on(async {
-        let parent = tokio::spawn(async {
+        let parent = tokio::spawn(async move {
             let start = cpu_time();
-            for _ in 0..CHILDREN {
+            for _ in 0..children {
                 tokio::spawn(async {}).await.expect("the child ends well");
             }
             cpu_time() - start
@@ -59,24 +82,24 @@ fn tokio() -> Duration {
     })
 }
 
-fn async_executor() -> Duration {
+fn async_executor(children: usize) -> Duration {
     let executor = async_executor::LocalExecutor::new();
     futures_lite::future::block_on(executor.run(async {
         let start = cpu_time();
-        for _ in 0..CHILDREN {
+        for _ in 0..children {
             executor.spawn(async {}).await;
         }
         cpu_time() - start
     }))
 }
 
-fn monoio() -> Duration {
+fn monoio(children: usize) -> Duration {
     let mut runtime = monoio::RuntimeBuilder::<monoio::LegacyDriver>::new()
         .build()
         .expect("a runtime needs no more than a kernel");
     runtime.block_on(async {
         let start = cpu_time();
-        for _ in 0..CHILDREN {
+        for _ in 0..children {
             monoio::spawn(async {}).await;
         }
         cpu_time() - start

@@ -2,12 +2,29 @@
 //!
 //! Every task yields in a loop. The first one takes the time from its second turn on, when all
 //! have started; as queues are first in, first out, it comes back once per round of all tasks. So
-//! neither spawning nor ending is measured.
+//! neither spawning nor ending is measured. `get_tid` has an answer, `yield` has none.
 //!
-//! Monoio does not take part: it puts a task that yields back at the front of its queue, so the
-//! others do not get their turns.
+//! Where turns are shuffled, tasks are made in order, as they lie in memory, and then stopped and
+//! woken in no order; from then on they come round in that one.
+//!
+//! The limits are what has nobody to schedule it: generators in a row, of one type or each in a box
+//! of its own behind `dyn`, as a kernel of many programs must keep them, and state machines by
+//! hand, boxed as well.
 
-use std::{cell::Cell, pin::Pin, rc::Rc, time::Duration};
+use std::{
+    cell::Cell,
+    future::poll_fn,
+    hint::black_box,
+    iter::zip,
+    pin::Pin,
+    rc::Rc,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    task::{Poll, Waker},
+    time::Duration,
+};
 
 use corosensei::{Coroutine as Stackful, CoroutineResult, stack::DefaultStack};
 use genawaiter::{
@@ -17,65 +34,165 @@ use genawaiter::{
 use trapline::{Kernel, Os};
 
 use crate::{
+    Plan,
     contest::Contest,
-    meter::{cpu_time, ns_each},
+    meter::{cpu_time, ns_each, shuffled},
 };
 
 /// How many switches a run measures, at the least.
 const SWITCHES: usize = 4_000_000;
 
-pub(crate) fn contests(rounds: usize) -> Vec<Contest> {
-    [1, 100, 10_000, 1_000_000]
-        .map(|tasks| {
-            let laps = SWITCHES / tasks;
-            let each = move |time: Duration| ns_each(time, tasks * laps);
-            let contest =
-                Contest::new(format!("switch, {tasks} tasks"), rounds, &["ns per switch"])
-                    .enter("trapline get_tid", move || each(trapline(tasks, laps)))
-                    .enter("raw Gen", move || each(raw(tasks, laps)))
-                    .enter("raw Gen, boxed as dyn", move || each(raw_dyn(tasks, laps)))
-                    .enter("tokio", move || each(tokio(tasks, laps)))
-                    .enter("async-executor", move || each(async_executor(tasks, laps)));
-            // A stack each: a million are more mappings than a process may have.
-            if tasks > 10_000 {
-                return contest;
-            }
-            contest.enter("corosensei", move || each(stackful(tasks, laps)))
+/// A stack each: a million are more mappings than a process may have.
+const MOST_STACKS: usize = 10_000;
+
+pub(crate) fn contests(plan: &Plan) -> Vec<Contest> {
+    let in_order = [1, 100, 10_000, plan.million()].map(|tasks| (tasks, false));
+    let shuffled = [10_000, plan.million()].map(|tasks| (tasks, true));
+    let all = in_order.into_iter().chain(shuffled);
+    all.map(|(tasks, shuffled)| contest(plan, tasks, shuffled))
+        .collect()
+}
+
+fn contest(plan: &Plan, tasks: usize, shuffled: bool) -> Contest {
+    let laps = plan.times(SWITCHES).div_ceil(tasks);
+    let order = Order { tasks, shuffled };
+    let each = move |time| ns_each(time, tasks * laps);
+    let plural = if tasks == 1 { "" } else { "s" };
+    let title = if shuffled { ", shuffled" } else { "" };
+    let name = format!("switch, {tasks} task{plural}{title}");
+    let mut contest = Contest::new(name, plan.rounds, &["ns per switch"])
+        .enter("trapline get_tid", move || {
+            each(trapline(order, laps, Os::get_tid))
         })
-        .into()
+        .enter("trapline yield", move || {
+            each(trapline(order, laps, Os::yield_now))
+        })
+        .enter("raw state machine, boxed", move || {
+            each(machines(order, laps))
+        })
+        .enter("raw Gen", move || each(raw(order, laps)))
+        .enter("raw Gen, boxed as dyn", move || each(raw_dyn(order, laps)))
+        .enter("tokio", move || tokio(order, laps))
+        .enter("async-executor", move || async_executor(order, laps))
+        .enter("monoio", move || monoio(order, laps));
+    if tasks <= MOST_STACKS {
+        contest = contest.enter("corosensei", move || each(stackful(order, laps)));
+    }
+    contest.enter_peers(plan, |peer| {
+        let work = if shuffled {
+            "switch_shuffled"
+        } else {
+            "switch"
+        };
+        let laps = peer.share(laps);
+        Some(vec![work.into(), tasks.to_string(), laps.to_string()])
+    })
+}
+
+/// How many tasks, and in which order they have their turns.
+#[derive(Clone, Copy)]
+struct Order {
+    tasks: usize,
+    shuffled: bool,
+}
+
+impl Order {
+    /// Which task comes how maniest.
+    fn turns(self) -> Vec<usize> {
+        if self.shuffled {
+            shuffled(self.tasks)
+        } else {
+            (0..self.tasks).collect()
+        }
+    }
 }
 
 /// How many times the tasks other than the first yield: once before the time is taken, and after
-/// it once more than they must.
+/// it more often than they must.
 fn turns(laps: usize) -> usize {
-    laps + 2
+    laps + 2 + laps / 8
 }
 
-fn trapline(tasks: usize, laps: usize) -> Duration {
+/// `trap` is a stub itself, since a closure around it would be a state machine around it.
+fn trapline<T>(
+    order: Order,
+    laps: usize,
+    trap: impl AsyncFn(&mut Os) -> T + Copy + 'static,
+) -> Duration {
+    const ROOM: &str = "there is room for the tasks";
     let mut kernel = Kernel::simulated(0);
     let time = Rc::new(Cell::new(Duration::ZERO));
     let first = Rc::clone(&time);
+    // Opens when everybody waits at it.
+    let gate = kernel
+        .spawn("gate", async |os: &mut Os| {
+            os.sleep(Duration::from_secs(100)).await;
+        })
+        .expect(ROOM);
     kernel
         .spawn("first", async move |os: &mut Os| {
-            os.get_tid().await;
+            if order.shuffled {
+                os.wait(gate).await.expect("the gate opens");
+            }
+            trap(os).await;
             let start = cpu_time();
             for _ in 0..laps {
-                os.get_tid().await;
+                trap(os).await;
             }
             first.set(cpu_time() - start);
         })
-        .expect("there is room for a task");
-    for _ in 1..tasks {
+        .expect(ROOM);
+    for turn in &order.turns()[1..] {
+        // Waiters wake in the order in which they came.
+        let come_at = order
+            .shuffled
+            .then(|| Duration::from_micros(1 + *turn as u64));
         kernel
             .spawn("other", async move |os: &mut Os| {
+                if let Some(come_at) = come_at {
+                    os.sleep_until(come_at).await;
+                    os.wait(gate).await.expect("the gate opens");
+                }
                 for _ in 0..turns(laps) {
-                    os.get_tid().await;
+                    trap(os).await;
                 }
             })
-            .expect("there is room for the tasks");
+            .expect(ROOM);
     }
     kernel.run().expect("tasks that only yield come to an end");
     time.get()
+}
+
+/// What the compiler makes of [`count`], by hand.
+trait Machine {
+    fn resume(&mut self, value: u64) -> u64;
+}
+
+enum Counter {
+    Unstarted,
+    Counting { n: u64 },
+}
+
+impl Machine for Counter {
+    fn resume(&mut self, value: u64) -> u64 {
+        match self {
+            Self::Unstarted => {
+                *self = Self::Counting { n: 0 };
+                0
+            }
+            Self::Counting { n } => {
+                *n = value;
+                *n
+            }
+        }
+    }
+}
+
+fn machines(order: Order, laps: usize) -> Duration {
+    let machines = (0..order.tasks).map(|_| Box::new(Counter::Unstarted) as Box<dyn Machine>);
+    rounds(order, laps, machines, |machine, n| {
+        black_box(machine.resume(n));
+    })
 }
 
 async fn count(co: Co<u64, u64>) {
@@ -85,110 +202,201 @@ async fn count(co: Co<u64, u64>) {
     }
 }
 
-fn raw(tasks: usize, laps: usize) -> Duration {
-    let mut gens: Vec<_> = (0..tasks).map(|_| Gen::new(count)).collect();
-    for g in &mut gens {
-        g.resume_with(0);
-    }
-    let start = cpu_time();
-    for lap in 0..laps {
-        for g in &mut gens {
-            std::hint::black_box(g.resume_with(lap as u64));
-        }
-    }
-    cpu_time() - start
+fn raw(order: Order, laps: usize) -> Duration {
+    let gens = (0..order.tasks).map(|_| Gen::new(count));
+    rounds(order, laps, gens, |g, n| {
+        black_box(g.resume_with(n));
+    })
 }
 
-fn raw_dyn(tasks: usize, laps: usize) -> Duration {
+fn raw_dyn(order: Order, laps: usize) -> Duration {
     type Boxed = Pin<Box<dyn Coroutine<Yield = u64, Resume = u64, Return = ()>>>;
-    let mut gens: Vec<Boxed> = (0..tasks)
-        .map(|_| Box::pin(Gen::new(count)) as Boxed)
-        .collect();
-    for g in &mut gens {
-        g.as_mut().resume_with(0);
+    let gens = (0..order.tasks).map(|_| Box::pin(Gen::new(count)) as Boxed);
+    rounds(order, laps, gens, |g, n| {
+        black_box(g.as_mut().resume_with(n));
+    })
+}
+
+/// Resumes all in turn, once before the time is taken. What they point to stays where it was made.
+fn rounds<T>(
+    order: Order,
+    laps: usize,
+    tasks: impl Iterator<Item = T>,
+    mut resume: impl FnMut(&mut T, u64),
+) -> Duration {
+    let mut placed: Vec<(usize, T)> = zip(order.turns(), tasks).collect();
+    placed.sort_by_key(|(turn, _)| *turn);
+    let mut tasks: Vec<T> = placed.into_iter().map(|(_, task)| task).collect();
+    for task in &mut tasks {
+        resume(task, 0);
     }
     let start = cpu_time();
-    for lap in 0..laps {
-        for g in &mut gens {
-            std::hint::black_box(g.as_mut().resume_with(lap as u64));
+    for n in 0..laps {
+        for task in &mut tasks {
+            resume(task, n as u64);
         }
     }
     cpu_time() - start
 }
 
-fn tokio(tasks: usize, laps: usize) -> Duration {
+fn stackful(order: Order, laps: usize) -> Duration {
+    let tasks = (0..order.tasks).map(|_| {
+        let stack = DefaultStack::new(16 * 1024).expect("there is room for the stacks");
+        Stackful::with_stack(stack, move |yielder, mut n: u64| {
+            for _ in 0..turns(laps) {
+                n = yielder.suspend(n);
+            }
+        })
+    });
+    let mut tasks: Vec<_> = tasks.collect();
+    let time = rounds(order, laps, tasks.iter_mut(), |task, n| {
+        let CoroutineResult::Yield(_) = black_box(task.resume(n)) else {
+            unreachable!("a task has more turns than laps are run");
+        };
+    });
+    // They end here: to drop one that is suspended would unwind its stack.
+    for task in &mut tasks {
+        while let CoroutineResult::Yield(_) = task.resume(0) {}
+    }
+    time
+}
+
+/// Where futures wait for somebody to wake them in another order than that of their making.
+#[derive(Clone)]
+struct Parking(Arc<Mutex<Vec<Option<Waker>>>>);
+
+impl Parking {
+    fn new(order: Order) -> Self {
+        Self(Arc::new(Mutex::new(vec![None; order.tasks])))
+    }
+
+    async fn park(&self, place: usize) {
+        let mut parked = false;
+        poll_fn(|cx| {
+            if parked {
+                return Poll::Ready(());
+            }
+            parked = true;
+            self.0.lock().expect(NO_PANIC)[place] = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    fn wake_all(&self, order: Order) {
+        let mut places = std::mem::take(&mut *self.0.lock().expect(NO_PANIC));
+        for turn in order.turns() {
+            if let Some(waker) = places[turn].take() {
+                waker.wake();
+            }
+        }
+    }
+}
+
+const NO_PANIC: &str = "nobody panics";
+
+/// How many turns the others have had: tokio's do not quite come round in order. Nobody else writes
+/// it, so it need not be an atomic addition.
+static TURNS: AtomicUsize = AtomicUsize::new(0);
+
+/// A future's task that yields in a loop; `yields` is the runtime's way to.
+async fn other<Y: Future>(
+    order: Order,
+    place: usize,
+    laps: usize,
+    parking: Parking,
+    yields: impl Fn() -> Y,
+) {
+    if order.shuffled {
+        parking.park(place).await;
+    }
+    for _ in 0..turns(laps) {
+        TURNS.store(TURNS.load(Relaxed) + 1, Relaxed);
+        yields().await;
+    }
+}
+
+/// The first one; where turns are shuffled it is made last, when the others have stopped. Answers
+/// the nanoseconds for each turn of any.
+async fn first<Y: Future>(
+    order: Order,
+    laps: usize,
+    parking: Parking,
+    yields: impl Fn() -> Y,
+) -> f64 {
+    if order.shuffled {
+        parking.wake_all(order);
+    }
+    yields().await;
+    TURNS.store(0, Relaxed);
+    let start = cpu_time();
+    for _ in 0..laps {
+        yields().await;
+    }
+    ns_each(cpu_time() - start, laps + TURNS.load(Relaxed))
+}
+
+fn tokio(order: Order, laps: usize) -> f64 {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .expect("a runtime needs no more than a kernel");
+    let yields = tokio::task::yield_now;
+    let parking = Parking::new(order);
     runtime.block_on(async {
-        let first = tokio::spawn(async move {
-            tokio::task::yield_now().await;
-            let start = cpu_time();
-            for _ in 0..laps {
-                tokio::task::yield_now().await;
-            }
-            cpu_time() - start
-        });
-        for _ in 1..tasks {
-            tokio::spawn(async move {
-                for _ in 0..turns(laps) {
-                    tokio::task::yield_now().await;
-                }
-            });
+        let first = || tokio::spawn(first(order, laps, parking.clone(), yields));
+        let made = (!order.shuffled).then(first);
+        for place in 1..order.tasks {
+            tokio::spawn(other(order, place, laps, parking.clone(), yields));
         }
+        let first = made.unwrap_or_else(first);
         first.await.expect("the task ends well")
     })
 }
 
-fn async_executor(tasks: usize, laps: usize) -> Duration {
+fn async_executor(order: Order, laps: usize) -> f64 {
     let executor = async_executor::LocalExecutor::new();
-    let first = executor.spawn(async move {
-        futures_lite::future::yield_now().await;
-        let start = cpu_time();
-        for _ in 0..laps {
-            futures_lite::future::yield_now().await;
-        }
-        cpu_time() - start
-    });
-    for _ in 1..tasks {
-        let other = executor.spawn(async move {
-            for _ in 0..turns(laps) {
-                futures_lite::future::yield_now().await;
-            }
-        });
+    let yields = futures_lite::future::yield_now;
+    let parking = Parking::new(order);
+    let first = || executor.spawn(first(order, laps, parking.clone(), yields));
+    let made = (!order.shuffled).then(first);
+    for place in 1..order.tasks {
+        let other = executor.spawn(other(order, place, laps, parking.clone(), yields));
         other.detach();
     }
+    let first = made.unwrap_or_else(first);
     futures_lite::future::block_on(executor.run(first))
 }
 
-fn stackful(tasks: usize, laps: usize) -> Duration {
-    let mut tasks: Vec<_> = (0..tasks)
-        .map(|_| {
-            let stack = DefaultStack::new(16 * 1024).expect("there is room for the stacks");
-            Stackful::with_stack(stack, move |yielder, mut n: u64| {
-                for _ in 0..turns(laps) {
-                    n = yielder.suspend(n);
-                }
-            })
+/// Puts a task that wakes itself at the front of its queue, where it has the next turn as well. So
+/// here each task wakes the one that yielded before it.
+fn monoio(order: Order, laps: usize) -> f64 {
+    let mut runtime = monoio::RuntimeBuilder::<monoio::LegacyDriver>::new()
+        .build()
+        .expect("a runtime needs no more than a kernel");
+    let before = Rc::new(Cell::new(None::<Waker>));
+    let yields = move || {
+        let before = Rc::clone(&before);
+        let mut yielded = false;
+        poll_fn(move |cx| {
+            if yielded {
+                return Poll::Ready(());
+            }
+            yielded = true;
+            if order.tasks == 1 {
+                cx.waker().wake_by_ref();
+            } else if let Some(waker) = before.replace(Some(cx.waker().clone())) {
+                waker.wake();
+            }
+            Poll::Pending
         })
-        .collect();
-    let mut lap = |n| {
-        for task in &mut tasks {
-            let CoroutineResult::Yield(_) = std::hint::black_box(task.resume(n)) else {
-                unreachable!("a task has more turns than laps are run");
-            };
-        }
     };
-    lap(0);
-    let start = cpu_time();
-    for n in 0..laps {
-        lap(n as u64);
-    }
-    let time = cpu_time() - start;
-    // They end here: to drop one that is suspended would unwind its stack.
-    lap(0);
-    for task in &mut tasks {
-        task.resume(0);
-    }
-    time
+    let parking = Parking::new(order);
+    runtime.block_on(async {
+        let first = || monoio::spawn(first(order, laps, parking.clone(), yields.clone()));
+        let made = (!order.shuffled).then(first);
+        for place in 1..order.tasks {
+            monoio::spawn(other(order, place, laps, parking.clone(), yields.clone()));
+        }
+        made.unwrap_or_else(first).await
+    })
 }

@@ -113,6 +113,10 @@ pub(super) struct Boot {
     #[arg(long, value_name = "N", requires = "record", allow_negative_numbers = true, value_parser = whole::<NonZeroUsize>,
         help_heading = "Watching")]
     pub(super) record_last: Option<NonZeroUsize>,
+    /// When a task has faulted or all wait for ever, show at the end the last traps of those
+    /// concerned; --record does so too
+    #[arg(long, help_heading = "Watching")]
+    pub(super) post_mortem: bool,
     #[command(flatten)]
     pub(super) live: live::Options,
 

@@ -101,6 +101,7 @@ pub(super) fn boot(
     // Before the kernel is dropped: how the last tasks are ended then is not what happened.
     if let Some(recorded) = recorded {
         code = recorded.end(log, code);
+        recorded.post_mortem(log, &result);
     }
     Ok(ExitCode::from(code))
 }

@@ -1,16 +1,28 @@
 //! `--record`: the recording of a run, from the options to its last byte.
 
-use std::{num::NonZeroUsize, panic, path::PathBuf};
+use std::{
+    fs, panic,
+    path::{Path, PathBuf},
+};
 
 use clap::ValueEnum;
 
-use super::{FAILURE, args::Boot, log::Log};
-use crate::record::{Header, Recorder, Tape};
+use super::{FAILURE, args::Boot, log::Log, trace::post_mortem};
+use crate::{
+    Error, Report,
+    record::{Header, Recorder, Recording, Tape},
+};
+
+/// How many events are kept for `--post-mortem`.
+const POST_MORTEM: usize = 10_000;
+/// The largest recording that is read again at the end of its run, in bytes.
+const LARGEST: u64 = 64 << 20;
 
 /// A recording under way.
 #[derive(Clone)]
 pub(super) struct Recorded {
-    path: PathBuf,
+    /// Where it is to be found, if not in memory alone.
+    path: Option<PathBuf>,
     tape: Tape,
 }
 
@@ -20,9 +32,9 @@ pub(super) fn begin(
     command: &[String],
     seed: u64,
 ) -> Result<Option<(Recorder, Recorded)>, String> {
-    let Some(path) = options.record.clone() else {
+    if options.record.is_none() && !options.post_mortem {
         return Ok(None);
-    };
+    }
     let policy = options.policy.to_possible_value();
     let header = Header {
         command: command.to_vec(),
@@ -32,14 +44,18 @@ pub(super) fn begin(
         is_simulated: options.simulated,
         ..Header::default()
     };
-    let recorder = match options.record_last.map(NonZeroUsize::get) {
-        None => Recorder::create(&path, &header),
-        Some(last) => Recorder::last(last, &path, &header),
+    let path = options.record.clone();
+    let recorder = match (&path, options.record_last) {
+        (None, _) => Ok(Recorder::in_memory(POST_MORTEM, &header)),
+        (Some(path), None) => Recorder::create(path, &header),
+        (Some(path), Some(last)) => Recorder::last(last.get(), path, &header),
     };
-    let recorder =
-        recorder.map_err(|error| format!("cannot record to {}: {error}", path.display()))?;
+    let recorder = recorder.map_err(|error| {
+        let path = path.as_deref().unwrap_or(Path::new("memory")).display();
+        format!("cannot record to {path}: {error}")
+    })?;
     let tape = recorder.tape();
-    if options.record_last.is_none() {
+    if path.is_some() && options.record_last.is_none() {
         survive_panics(tape.clone());
     }
     Ok(Some((recorder, Recorded { path, tape })))
@@ -60,8 +76,11 @@ impl Recorded {
     /// Writes down what is missing, and says what became of it. Answers the exit code of a run
     /// that would have ended with `code`.
     pub(super) fn end(&self, log: Log, code: u8) -> u8 {
-        let path = self.path.display();
-        match self.tape.close() {
+        let closed = self.tape.close();
+        let Some(path) = self.path.as_ref().map(|path| path.display()) else {
+            return code;
+        };
+        match closed {
             Ok(()) => {
                 log.note(&format!("recorded to {path}"));
                 code
@@ -70,6 +89,25 @@ impl Recorded {
                 log.error(&format!("the recording {path} is not complete: {error}"));
                 if code == 0 { FAILURE } else { code }
             }
+        }
+    }
+
+    /// Shows the last traps of the tasks that faulted, and of those that wait for ever. To be
+    /// called at the end.
+    pub(super) fn post_mortem(&self, log: Log, result: &Result<Report, Error>) {
+        let blocked = match result {
+            Ok(report) if report.failures > 0 => &[][..],
+            Err(Error::Deadlock(deadlock)) => &deadlock.blocked,
+            Ok(_) | Err(_) => return,
+        };
+        let kept = self.tape.recording();
+        let recording = kept.or_else(|| {
+            let path = self.path.as_ref()?;
+            let is_small = fs::metadata(path).is_ok_and(|file| file.len() <= LARGEST);
+            is_small.then(|| Recording::open(path).ok()).flatten()
+        });
+        if let Some(recording) = recording {
+            post_mortem::show(log, recording, blocked);
         }
     }
 }

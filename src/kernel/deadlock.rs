@@ -5,7 +5,7 @@ use std::{
     fmt,
 };
 
-use crate::abi::{On, TaskInfo, TaskState, Tid};
+use crate::abi::{Nanos, On, TaskInfo, TaskState, Tid};
 
 /// No task was ready, and no timer, device or interrupt could make one ready.
 ///
@@ -39,6 +39,79 @@ impl Deadlock {
             tails,
         }
     }
+}
+
+impl Deadlock {
+    /// The same as a picture, for Graphviz: tasks are boxes, what they wait for are ellipses, and
+    /// what is on a cycle is red.
+    ///
+    /// ```
+    /// # use trapline::{Deadlock, Error, Kernel, Os};
+    /// let mut kernel = Kernel::simulated(1);
+    /// kernel.spawn("one", async |os: &mut Os| os.wait(2.into()).await.map(drop))?;
+    /// kernel.spawn("two", async |os: &mut Os| os.wait(1.into()).await.map(drop))?;
+    /// let Err(Error::Deadlock(deadlock)) = kernel.run() else { panic!() };
+    /// assert!(deadlock.dot().contains("task1 -> task2 [label=\"its end\", color=red]"));
+    /// # Ok::<(), trapline::Errno>(())
+    /// ```
+    #[must_use]
+    pub fn dot(&self) -> String {
+        let mut dot = "digraph waits {\n  rankdir=LR\n".to_string();
+        let mut things = BTreeMap::new();
+        for task in &self.blocked {
+            let TaskState::Blocked { on, since } = task.state else {
+                continue;
+            };
+            let (tid, since) = (task.tid, Nanos::from(since));
+            let is_red = self.cycles.iter().flatten().any(|other| *other == tid);
+            let color = if is_red { "red" } else { "black" };
+            let label = quoted(&format!("{tid} {}\nsince {since}", task.name));
+            let (thing, how, name) = thing(on);
+            dot += &format!("  task{tid} [shape=box, label={label}, color={color}]\n");
+            dot += &format!("  task{tid} -> {thing} [label=\"{how}\", color={color}]\n");
+            things.extend(name.map(|name| (thing, name)));
+        }
+        for (thing, name) in things {
+            dot += &format!("  {thing} [label=\"{name}\"]\n");
+        }
+        dot + "}\n"
+    }
+}
+
+/// What a task waits for in a picture: its node, how it is waited for, and its name unless it is a
+/// task.
+fn thing(on: On) -> (String, String, Option<String>) {
+    match on {
+        On::Exit(tid) => (format!("task{tid}"), "its end".into(), None),
+        On::Timer(Nanos::FOREVER) => ("never".into(), String::new(), Some("nothing".into())),
+        On::Timer(instant) => (
+            "clock".into(),
+            instant.to_string(),
+            Some("the clock".into()),
+        ),
+        On::Device(device, direction) => {
+            let name = format!("device {device}");
+            (format!("device{device}"), direction.to_string(), Some(name))
+        }
+        On::Queue(queue, end) => {
+            let name = format!("queue {queue}");
+            (format!("queue{queue}"), end.to_string(), Some(name))
+        }
+    }
+}
+
+/// A text of Graphviz's.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from('"');
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' => quoted.extend(['\\', letter]),
+            '\n' => quoted.push_str("\\n"),
+            control if control.is_control() => quoted.push('?'),
+            letter => quoted.push(letter),
+        }
+    }
+    quoted + "\""
 }
 
 /// Whom a task waits for, where that is a task.

@@ -180,9 +180,9 @@ impl Kernel {
 
     fn timeout(&mut self, me: Runnable, span: Nanos) -> Outcome {
         // Without a body to drop, nobody could go on from the call that it cuts.
-        let Some(Payload::Body) = self.frame.take() else {
+        if !self.frame.body.take() {
             return Outcome::Reply(Reply::Err(Errno::Invalid));
-        };
+        }
         let deadline = self.time_now().saturating_add(span);
         let timer = self.timers.of(me).reserve(deadline);
         self.answer(me, Answer::Timeout(timer))

@@ -18,13 +18,13 @@ use std::{
 };
 
 use super::{
-    Context, Header,
+    Context, Header, OwnedEvent, Recording,
     encode::{self, Slots},
     kind,
     ring::Ring,
 };
 use crate::{
-    abi::Exit,
+    abi::{Exit, SystemCall},
     event::{Event, Fact, Tracer},
 };
 
@@ -47,6 +47,8 @@ pub struct Recorder {
     /// How many events there were before it.
     events: u64,
     is_ring: bool,
+    /// For a ring: the last trap, which the next event may be blocked in.
+    trap: Option<(u64, OwnedEvent)>,
 }
 
 /// Where a [`Recorder`] writes to: for any thread, at any time.
@@ -108,8 +110,16 @@ impl Recorder {
             .write(true)
             .truncate(false)
             .open(path)?;
-        let ring = Ring::new(events, file, encode::preamble(header));
+        let ring = Ring::new(events, Some(file), encode::preamble(header));
         Ok(Self::new(Place::Ring(ring)))
+    }
+
+    /// Keeps the last so many events in memory, as [`Recorder::last`] does, for
+    /// [`Tape::recording`].
+    #[must_use]
+    pub fn in_memory(events: usize, header: &Header) -> Self {
+        let ring = Ring::new(events, None, encode::preamble(header));
+        Self::new(Place::Ring(ring))
     }
 
     fn new(place: Place) -> Self {
@@ -130,6 +140,7 @@ impl Recorder {
             len: 0,
             events: 0,
             is_ring,
+            trap: None,
         }
     }
 
@@ -158,7 +169,7 @@ impl Recorder {
     }
 
     /// Sees to an event that is more than a record.
-    fn note(&self, event: &Event<'_>) {
+    fn note(&mut self, event: &Event<'_>) {
         let is_fault =
             matches!(&event.fact, Fact::Exited { exit } if matches!(exit, Exit::Faulted(_)));
         if !self.is_ring && !is_fault {
@@ -167,6 +178,11 @@ impl Recorder {
         let shared = &*self.tape.0;
         let mut state = shared.lock();
         if let Place::Ring(ring) = &mut state.place {
+            if let Some((number, trap)) = self.trap.take()
+                && trap.tid == event.tid
+            {
+                ring.note(number, &trap.borrow());
+            }
             ring.note(self.events, event);
         }
         if is_fault {
@@ -191,13 +207,21 @@ impl Tracer for Recorder {
         } else {
             self.make_room(event);
         }
-        if let Fact::Spawned { .. }
-        | Fact::Blocked { .. }
-        | Fact::Woken { .. }
-        | Fact::Exited { .. }
-        | Fact::Reaped = event.fact
-        {
-            self.note(event);
+        match event.fact {
+            // A task may be blocked in these much later, when its turn has come.
+            Fact::Trapped {
+                call: SystemCall::Recv(_) | SystemCall::Accept(_),
+                ..
+            }
+            | Fact::Spawned { .. }
+            | Fact::Blocked { .. }
+            | Fact::Woken { .. }
+            | Fact::Exited { .. }
+            | Fact::Reaped => self.note(event),
+            Fact::Trapped { .. } if self.is_ring => {
+                self.trap = Some((self.events, event.into()));
+            }
+            _ => {}
         }
         self.events += 1;
     }
@@ -219,6 +243,34 @@ impl Tape {
         let mut state = self.0.lock();
         state.flush(&self.0);
         state.result()
+    }
+
+    /// What is kept at this moment of the last so many events; `None` if everything goes to a file.
+    ///
+    /// ```
+    /// use trapline::{Kernel, Os, record::{Header, Recorder}};
+    ///
+    /// let recorder = Recorder::in_memory(100, &Header::default());
+    /// let tape = recorder.tape();
+    /// let mut kernel = Kernel::builder().tracer(recorder).build()?;
+    /// kernel.spawn("faulty", async |os: &mut Os| {
+    ///     os.yield_now().await;
+    ///     panic!("ouch");
+    /// })?;
+    /// kernel.run()?;
+    /// for event in tape.recording().expect("it is kept") {
+    ///     println!("{}", event?); // what led to it
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn recording(&self) -> Option<Recording> {
+        let mut state = self.0.lock();
+        state.save(&self.0);
+        match &state.place {
+            Place::File(_) => None,
+            Place::Ring(ring) => Some(ring.recording()),
+        }
     }
 
     /// Ends the recording: nothing that happens later is in it.

@@ -5,13 +5,13 @@
 use std::{
     collections::VecDeque,
     fs::File,
-    io::{self, Seek, Write},
+    io::{self, Cursor, Seek, Write},
 };
 
 use rustc_hash::FxHashMap;
 
 use super::{
-    Context, OwnedEvent,
+    Context, OwnedEvent, Recording,
     decode::{Bytes, Record},
     encode, kind,
 };
@@ -33,7 +33,8 @@ pub(super) struct Ring {
     /// Who is only known for what is kept of the past, and may be forgotten with it; by the number
     /// of the event.
     gone: VecDeque<(u64, Tid)>,
-    file: File,
+    /// Where it is to be written, if anywhere.
+    file: Option<File>,
     /// What is in the file for good: the header; after a fault, the events up to there too.
     head: Vec<u8>,
     /// The first event that is not in the head, and what its record leaves out.
@@ -54,13 +55,15 @@ struct Part {
 #[derive(Debug)]
 struct Known {
     spawned: (u64, OwnedEvent),
+    /// The trap in which it is blocked, or may yet be.
+    trapped: Option<(u64, OwnedEvent)>,
     blocked: Option<(u64, OwnedEvent)>,
     exited: Option<(u64, OwnedEvent)>,
     reaped: Option<(u64, OwnedEvent)>,
 }
 
 impl Ring {
-    pub(super) fn new(size: usize, file: File, head: Vec<u8>) -> Self {
+    pub(super) fn new(size: usize, file: Option<File>, head: Vec<u8>) -> Self {
         let mut ring = Self {
             size: size as u64,
             parts: VecDeque::new(),
@@ -111,6 +114,7 @@ impl Ring {
         if let (Fact::Spawned { .. }, Some(spawned)) = (&event.fact, &noted) {
             let known = Known {
                 spawned: spawned.clone(),
+                trapped: None,
                 blocked: None,
                 exited: None,
                 reaped: None,
@@ -123,6 +127,7 @@ impl Ring {
             return;
         };
         match event.fact {
+            Fact::Trapped { .. } => known.trapped = noted,
             Fact::Blocked { .. } => known.blocked = noted,
             Fact::Woken { .. } => known.blocked = None,
             Fact::Exited { .. } => known.exited = noted,
@@ -157,14 +162,28 @@ impl Ring {
 
     /// Writes the file anew.
     pub(super) fn write(&mut self) -> io::Result<()> {
-        let (mut window, ..) = self.window();
-        encode::chunk(&mut window, &[kind::END])?;
-        if self.file.metadata()?.is_file() {
-            self.file.set_len(0)?;
-            self.file.rewind()?;
+        let Some(mut file) = self.file.as_ref() else {
+            return Ok(());
+        };
+        let window = self.window_and_end();
+        if file.metadata()?.is_file() {
+            file.set_len(0)?;
+            file.rewind()?;
         }
-        self.file.write_all(&self.head)?;
-        self.file.write_all(&window)
+        file.write_all(&self.head)?;
+        file.write_all(&window)
+    }
+
+    /// All that would be written, to be read.
+    pub(super) fn recording(&self) -> Recording {
+        let bytes = [self.head.clone(), self.window_and_end()].concat();
+        Recording::from_reader(Cursor::new(bytes)).expect("what begins with a header can be read")
+    }
+
+    fn window_and_end(&self) -> Vec<u8> {
+        let (mut window, ..) = self.window();
+        encode::chunk(&mut window, &[kind::END]).expect("memory can be written to");
+        window
     }
 
     /// The last events in chunks, after those that tell whom they are about; what the record after
@@ -201,8 +220,10 @@ impl Ring {
             known.spawned.0 < self.since || gone.is_none_or(|&(number, _)| number >= start)
         });
         let events = known.flat_map(|known| {
+            let trapped = known.blocked.as_ref().and(known.trapped.as_ref());
             let rest = [&known.blocked, &known.exited, &known.reaped];
-            rest.into_iter().flatten().chain([&known.spawned])
+            let rest = rest.into_iter().flatten().chain(trapped);
+            rest.chain([&known.spawned])
         });
         let past = self.since..start;
         events.filter(|(number, _)| past.contains(number)).collect()

@@ -15,7 +15,12 @@ use tracing::{
     subscriber::NoSubscriber,
 };
 use tracing_subscriber::{
-    EnvFilter, Layer, filter::filter_fn, layer::Context, prelude::*, registry, registry::LookupSpan,
+    EnvFilter, Layer,
+    filter::filter_fn,
+    layer::Context,
+    prelude::*,
+    registry,
+    registry::{LookupSpan, Scope},
 };
 use trapline::{Kernel, Os};
 
@@ -42,13 +47,13 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
         let mut text = Text(attributes.metadata().name().to_string());
         attributes.record(&mut text);
         let span = context.span(id).expect("it is new");
-        span.extensions_mut().insert(text);
+        span.extensions_mut().replace(text);
     }
 
     fn on_event(&self, event: &tracing::Event<'_>, context: Context<'_, S>) {
         let mut line = String::new();
         let scope = context.event_scope(event);
-        for span in scope.into_iter().flat_map(registry::Scope::from_root) {
+        for span in scope.into_iter().flat_map(Scope::from_root) {
             let extensions = span.extensions();
             let text = extensions.get::<Text>().expect("it was new once");
             line += &format!("[{}] ", text.0);

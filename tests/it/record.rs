@@ -12,7 +12,7 @@ use std::{
 
 use proptest::{prelude::*, sample::Index};
 use trapline::{
-    Detail, Event, Fact, Kernel, Reply, SimWorld, Tid, Tracer,
+    Detail, DeviceId, Direction, Event, Fact, Kernel, On, Reply, SimWorld, SystemCall, Tid, Tracer,
     record::{Error, Header, OwnedEvent, Recorder, Recording},
 };
 
@@ -278,16 +278,18 @@ fn a_ring_knows_what_a_task_has_been_blocked_on_for_long() {
     drop(kernel);
     let (events, missing) = read_well(file.bytes());
     assert_eq!(
-        lines(&events)[..4],
+        lines(&events)[..5],
         [
             "00:00.000000000 1 spawned \"sleeper\" by 0",
             "00:00.000000000 2 spawned \"spinner\" by 0",
+            "00:00.000000000 1 trapped sleep(3600s)",
             "00:00.000000000 1 blocked on the timer at 60:00.000",
             "00:00.000000000 2 replied ok",
         ]
     );
-    assert_eq!(events.len(), 3 + 10);
-    assert_eq!(missing, 2 + 2 + 3 * 49_999 - 3 - 10 + 1);
+    assert_eq!(events.len(), 4 + 10);
+    // Two were spawned, one sleeps, and the limit is on turns.
+    assert_eq!(missing, 2 + 3 + 3 * 49_999 - 14);
 }
 
 #[test]
@@ -329,6 +331,43 @@ fn a_ring_is_written_at_the_first_fault_and_keeps_what_led_to_it() {
         ]
     );
     assert_eq!(lines[lines.len() - 10..], log[log.len() - 10..]);
+}
+
+#[test]
+fn a_ring_knows_in_which_call_a_task_is_though_it_blocked_later() {
+    let mut recorder = Recorder::in_memory(2, &Header::default());
+    let tape = recorder.tape();
+    let (device, detail) = (DeviceId::from(1), Detail::Len(10));
+    let call = SystemCall::Recv(device);
+    let on = On::Device(device, Direction::Read);
+    let name = "reader";
+    let parent = Tid::KERNEL;
+    let facts = [
+        owned(1, Fact::Spawned { parent, name }),
+        owned(
+            2,
+            Fact::Spawned {
+                parent,
+                name: "other",
+            },
+        ),
+        owned(1, Fact::Trapped { call, detail }),
+        owned(
+            2,
+            Fact::Trapped {
+                call: SystemCall::Yield,
+                detail: Detail::None,
+            },
+        ),
+        owned(1, Fact::Blocked { on }),
+    ];
+    for event in facts.iter().chain(&vec![owned(2, Fact::Resumed); 100]) {
+        recorder.event(&event.borrow());
+    }
+    let mut recording = tape.recording().unwrap();
+    let events: Vec<OwnedEvent> = (&mut recording).map(Result::unwrap).collect();
+    assert_eq!(events[..4], [&facts[..3], &facts[4..]].concat());
+    assert_eq!((events.len(), recording.missing()), (4 + 2, 5 + 100 - 6));
 }
 
 #[test]

@@ -384,12 +384,13 @@ fn diff_shows_where_one_run_ends() {
 
 // ---- files of all kinds
 
-const READERS: [&[&str]; 5] = [
+const READERS: [&[&str]; 6] = [
     &["show"],
     &["summary"],
     &["summary", "--json"],
     &["export", "--format", "chrome"],
     &["export", "--format", "csv"],
+    &["waits"],
 ];
 
 #[test]
@@ -501,7 +502,7 @@ fn an_output_that_nobody_reads_is_no_error() {
 
 #[test]
 fn every_command_has_help_with_examples() {
-    for command in ["show", "summary", "export", "diff"] {
+    for command in ["show", "summary", "export", "diff", "waits"] {
         let (code, out, _) = run(&["trace", command, "--help"]);
         assert_eq!(code, 0);
         assert!(out.contains("Examples:"), "{out}");

@@ -7,9 +7,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::{
+    event::epoll::{self, EventData, EventFlags},
+    process::{Pid, kill_process},
+};
 
-use super::{MESSAGE, WARM_UP, WINDOW};
+use super::{MARK, MESSAGE, Times};
 use crate::meter::cpu_time_of;
 
 struct Connection {
@@ -25,28 +28,42 @@ struct Mark {
     server: Duration,
 }
 
-/// Prints the requests per second, the server's CPU time per request in microseconds, and how many
-/// requests there were altogether.
-pub(super) fn run(addr: SocketAddr, server: i32, connections: usize) -> io::Result<()> {
+/// Prints the microseconds per request, the server's CPU time of them, and how many requests there
+/// were.
+pub(super) fn run(
+    addr: SocketAddr,
+    server: Pid,
+    busy: usize,
+    idle: usize,
+    times: Times,
+) -> io::Result<()> {
     let request: [u8; MESSAGE] = std::array::from_fn(|n| n as u8);
     let poller = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let mut clients = Vec::new();
-    for key in 0..connections as u64 {
-        let stream = TcpStream::connect(addr)?;
+    for key in 0..(busy + idle) as u64 {
+        let mut stream = TcpStream::connect(addr)?;
+        // When it answers, it has accepted: so they do not queue up.
+        stream.write_all(&request)?;
+        stream.read_exact(&mut [0; MESSAGE])?;
         stream.set_nonblocking(true)?;
         epoll::add(&poller, &stream, EventData::new_u64(key), EventFlags::IN)?;
         let received = 0;
         clients.push(Connection { stream, received });
     }
-    for client in &mut clients {
+    let (warm_up, window) = (
+        Duration::from_millis(times.warm_up),
+        Duration::from_millis(times.window),
+    );
+    for client in clients.iter_mut().take(busy) {
         client.stream.write_all(&request)?;
     }
     let mut requests = 0;
     let mark = |requests| {
+        kill_process(server, MARK)?;
         io::Result::Ok(Mark {
             at: Instant::now(),
             requests,
-            server: cpu_time_of(server)?,
+            server: cpu_time_of(server.as_raw_nonzero().get())?,
         })
     };
     let begun = Instant::now();
@@ -63,8 +80,8 @@ pub(super) fn run(addr: SocketAddr, server: i32, connections: usize) -> io::Resu
             }
         }
         match &first {
-            None if begun.elapsed() >= WARM_UP => first = Some(mark(requests)?),
-            Some(first) if first.at.elapsed() >= WINDOW => {
+            None if begun.elapsed() >= warm_up => first = Some(mark(requests)?),
+            Some(first) if first.at.elapsed() >= window => {
                 tell(first, &mark(requests)?);
                 return Ok(());
             }
@@ -98,8 +115,8 @@ fn tell(first: &Mark, last: &Mark) {
     let server = (last.server - first.server).as_secs_f64();
     println!(
         "{} {} {}",
-        requests / seconds,
+        seconds * 1e6 / requests,
         server * 1e6 / requests,
-        last.requests
+        requests
     );
 }

@@ -5,17 +5,21 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream},
 };
 
-use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::{
+    event::epoll::{self, EventData, EventFlags},
+    io::retry_on_intr,
+};
 use slab::Slab;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use trapline::{Kernel, Os};
 
 type Serve = fn() -> io::Result<()>;
 
-pub(super) const SERVERS: [(&str, Serve); 3] = [
+pub(super) const SERVERS: [(&str, Serve); 5] = [
     ("trapline", trapline),
-    ("bare epoll", bare_epoll),
+    ("raw epoll", raw_epoll),
     ("tokio", tokio),
+    ("async-io", async_io),
+    ("monoio", monoio),
 ];
 
 const ANY: &str = "127.0.0.1:0";
@@ -56,7 +60,7 @@ fn trapline() -> io::Result<()> {
 }
 
 /// The best simple one: level-triggered, so that a read and a write serve a request.
-fn bare_epoll() -> io::Result<()> {
+fn raw_epoll() -> io::Result<()> {
     const LISTENER: u64 = u64::MAX;
     let listener = TcpListener::bind(ANY)?;
     listener.set_nonblocking(true)?;
@@ -73,7 +77,7 @@ fn bare_epoll() -> io::Result<()> {
     let mut buf = [0; BUFFER];
     loop {
         events.clear();
-        epoll::wait(&poller, rustix::buffer::spare_capacity(&mut events), None)?;
+        retry_on_intr(|| epoll::wait(&poller, rustix::buffer::spare_capacity(&mut events), None))?;
         for event in &events {
             let key = event.data.u64();
             if key == LISTENER {
@@ -101,6 +105,7 @@ fn bare_epoll() -> io::Result<()> {
 }
 
 fn tokio() -> io::Result<()> {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .build()?;
@@ -117,6 +122,56 @@ fn tokio() -> io::Result<()> {
                         return io::Result::Ok(());
                     }
                     stream.write_all(&buf[..n]).await?;
+                }
+            });
+        }
+    })
+}
+
+fn async_io() -> io::Result<()> {
+    use async_io::Async;
+    use futures_lite::{AsyncReadExt, AsyncWriteExt};
+    let executor = async_executor::LocalExecutor::new();
+    async_io::block_on(executor.run(async {
+        let listener =
+            Async::<TcpListener>::bind(ANY.parse::<SocketAddr>().expect("it is an address"))?;
+        tell(listener.get_ref().local_addr()?);
+        loop {
+            let (mut stream, _) = listener.accept().await?;
+            let client = executor.spawn(async move {
+                let mut buf = [0; BUFFER];
+                loop {
+                    let n = stream.read(&mut buf).await?;
+                    if n == 0 {
+                        return io::Result::Ok(());
+                    }
+                    stream.write_all(&buf[..n]).await?;
+                }
+            });
+            client.detach();
+        }
+    }))
+}
+
+fn monoio() -> io::Result<()> {
+    use monoio::io::{AsyncReadRent, AsyncWriteRentExt};
+    let mut runtime = monoio::RuntimeBuilder::<monoio::LegacyDriver>::new().build()?;
+    runtime.block_on(async {
+        let listener = monoio::net::TcpListener::bind(ANY)?;
+        tell(listener.local_addr()?);
+        loop {
+            let (mut stream, _) = listener.accept().await?;
+            monoio::spawn(async move {
+                let mut buf = Vec::with_capacity(BUFFER);
+                loop {
+                    let (read, full) = stream.read(buf).await;
+                    if read? == 0 {
+                        return io::Result::Ok(());
+                    }
+                    let (written, mut empty) = stream.write_all(full).await;
+                    written?;
+                    empty.clear();
+                    buf = empty;
                 }
             });
         }

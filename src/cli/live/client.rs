@@ -90,7 +90,8 @@ impl Connection {
         let mut line = Vec::new();
         let read = (&mut self.stream).take(LINE).read_until(b'\n', &mut line);
         read.map_err(|error| broken(&error))?;
-        if line.is_empty() {
+        // Half a line is the last of a kernel that has ended.
+        if line.last() != Some(&b'\n') && line.len() < LINE as usize {
             return Ok(None);
         }
         let answer = serde_json::from_slice(&line)

@@ -191,7 +191,7 @@ impl Model {
     }
 }
 
-/// How long to leave the kernel alone that has just listed so many tasks: twenty times as long as
+/// How long to leave the kernel alone that has just listed so many tasks: forty times as long as
 /// that takes, or so.
 pub(super) fn pause(tasks: usize) -> Duration {
     Duration::from_micros(4 * tasks as u64)

@@ -8,7 +8,7 @@ use std::{
     os::unix::net::{UnixListener, UnixStream},
     rc::Rc,
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use super::{
@@ -29,8 +29,11 @@ const CHUNK: usize = 1 << 16;
 /// How long a client may say nothing, and how long it may read nothing.
 const SILENCE: Duration = Duration::from_secs(60);
 const STALL: Duration = Duration::from_secs(10);
-/// How often a trace is sent on.
+/// How often a trace is sent on. What its tracer has room for until then is also all that a run has
+/// to pay for: beyond that, events are counted and not put into words.
 const BEAT: Duration = Duration::from_millis(50);
+/// How long the end of a kernel waits for clients to read the last of it.
+const PARTING: Duration = Duration::from_millis(500);
 
 /// Serves clients, for ever. The file goes with the task.
 pub(super) async fn serve(
@@ -41,6 +44,7 @@ pub(super) async fn serve(
 ) -> Result<(), Box<dyn Error>> {
     let listener = os.attach(listener).await?;
     let clients = Rc::new(Cell::new(0));
+    let parting = Rc::new(Cell::new(PARTING));
     loop {
         os.read_wait(&listener).await?;
         let stream = match listener.accept() {
@@ -54,11 +58,11 @@ pub(super) async fn serve(
             }
         };
         let place = Place::take(&clients);
-        let live = live.clone();
+        let (live, parting) = (live.clone(), Rc::clone(&parting));
         let client = async move |os: &mut Os| {
             let full = place.0.get() > CLIENTS;
             // It is the client's business alone if it does not go well.
-            let _ = attend(os, stream, live, full).await;
+            let _ = attend(os, stream, live, full, parting).await;
         };
         let _ = os.spawn_detached("monitor client", client).await;
     }
@@ -88,7 +92,13 @@ struct Client {
     model: Option<Model>,
 }
 
-async fn attend(os: &mut Os, stream: UnixStream, live: Shared, full: bool) -> io::Result<()> {
+async fn attend(
+    os: &mut Os,
+    stream: UnixStream,
+    live: Shared,
+    full: bool,
+    parting: Rc<Cell<Duration>>,
+) -> io::Result<()> {
     let mut client = Client {
         live,
         input: Vec::new(),
@@ -96,27 +106,36 @@ async fn attend(os: &mut Os, stream: UnixStream, live: Shared, full: bool) -> io
             device: os.attach(stream).await?,
             bytes: Vec::new(),
             sent: 0,
+            over: false,
+            parting,
             outbox: Rc::default(),
         },
         model: None,
     };
-    if full {
-        return client.refuse(os, "there are too many clients").await;
-    }
-    while let Some(line) = client.line(os).await? {
-        match serde_json::from_slice(&line) {
-            Ok(request) => client.answer(os, request).await?,
-            Err(error) => {
-                let message = format!("this is no request: {error}");
-                client.output.push(&Answer::error(message));
-            }
-        }
-        client.output.flush(os).await?;
-    }
-    Ok(())
+    let result = if full {
+        client.refuse(os, "there are too many clients").await
+    } else {
+        client.serve(os).await
+    };
+    client.output.over = true;
+    result
 }
 
 impl Client {
+    async fn serve(&mut self, os: &mut Os) -> io::Result<()> {
+        while let Some(line) = self.line(os).await? {
+            match serde_json::from_slice(&line) {
+                Ok(request) => self.answer(os, request).await?,
+                Err(error) => {
+                    let message = format!("this is no request: {error}");
+                    self.output.push(&Answer::error(message));
+                }
+            }
+            self.output.flush(os).await?;
+        }
+        Ok(())
+    }
+
     async fn refuse(&mut self, os: &mut Os, message: &str) -> io::Result<()> {
         self.output.push(&Answer::error(message));
         self.output.flush(os).await
@@ -245,13 +264,17 @@ impl Client {
     }
 }
 
-/// What is on its way to a client. What is left when its task ends goes out as far as there is room:
-/// the last thing that happens in a run is told, too.
+/// What is on its way to a client. What is left when the kernel ends goes out with it: the last
+/// thing that happens in a run is told, too.
 struct Output {
     device: Device<UnixStream>,
     bytes: Vec<u8>,
     /// How many of them are out.
     sent: usize,
+    /// Whether the client has nothing more to expect.
+    over: bool,
+    /// How long the kernel's end may take for all clients.
+    parting: Rc<Cell<Duration>>,
     outbox: Rc<RefCell<Outbox>>,
 }
 
@@ -272,6 +295,25 @@ impl Output {
         self.flush(os).await
     }
 
+    /// Sends what is left while the kernel ends, and waits for the client no longer than there is
+    /// time for all of them.
+    fn part(&mut self) -> io::Result<()> {
+        let mut stream: &UnixStream = &self.device;
+        stream.set_nonblocking(false)?;
+        let began = Instant::now();
+        let time = self.parting.get();
+        while self.sent < self.bytes.len() {
+            let left = time.saturating_sub(began.elapsed());
+            self.parting.set(left);
+            if left.is_zero() {
+                break;
+            }
+            stream.set_write_timeout(Some(left))?;
+            self.sent += stream.write(&self.bytes[self.sent..])?;
+        }
+        Ok(())
+    }
+
     /// Sends everything, unless the client does not read.
     async fn flush(&mut self, os: &mut Os) -> io::Result<()> {
         while self.sent < self.bytes.len() {
@@ -287,9 +329,10 @@ impl Output {
 
 impl Drop for Output {
     fn drop(&mut self) {
-        self.receive();
-        let mut stream: &UnixStream = &self.device;
-        // It does not block. There is nobody to tell that nobody reads.
-        let _ = stream.write(&self.bytes[self.sent..]);
+        if !self.over {
+            self.receive();
+            // There is nobody to tell that nobody reads.
+            let _ = self.part();
+        }
     }
 }

@@ -5,13 +5,16 @@
 //! | `source.rs` | the recording that is read, and what is said of a damaged one |
 //! | `tasks.rs` | who the events are about, and at which call they are |
 //! | `spans.rs` | what each task did at every moment |
-//! | `waits.rs` | who waits for whom at the end |
+//! | `waits.rs`, `graph.rs` | who waits for whom at the end; `trace waits` |
 //! | `show.rs`, `summary.rs`, `timeline/`, `export.rs`, `diff.rs` | `trace show`, ... |
 //! | `chrome.rs` | Chrome's trace events |
+//! | `post_mortem.rs` | the last traps before a deadlock or a fault |
 
 mod chrome;
 mod diff;
 mod export;
+mod graph;
+pub(super) mod post_mortem;
 mod show;
 mod source;
 mod spans;
@@ -45,6 +48,7 @@ pub(super) enum Order {
     Timeline(timeline::Order),
     Export(export::Order),
     Diff(diff::Order),
+    Waits(graph::Order),
     Live(TraceLive),
 }
 
@@ -79,6 +83,7 @@ pub(super) fn run(order: &Order, tone: &Tone) -> ExitCode {
         Order::Timeline(order) => order.run(log, &mut out),
         Order::Export(order) => order.run(log, &mut out),
         Order::Diff(order) => order.run(log, &mut out),
+        Order::Waits(order) => order.run(log, &mut out),
         Order::Live(order) => return live::trace(order, tone),
     };
     let message = match done.and_then(|code| Ok(out.flush().map(|()| code)?)) {

@@ -1,0 +1,166 @@
+//! Observation: what a trap costs while somebody watches, and while nobody does.
+//!
+//! A hundred tasks trap, in the simulated world. Each trap is three events: resumed, trapped,
+//! replied. To make tasks and to end them is measured too, and is little. What goes to a file goes
+//! to the page cache, not to a disk: files are removed as soon as they are open.
+//!
+//! The same from the command line, where a program prints a line at each of its turns.
+
+use std::{
+    fs::{File, remove_file},
+    io::{self, BufWriter, Write},
+    path::PathBuf,
+    process::{Command, Stdio},
+    sync::Mutex,
+};
+
+use tracing_subscriber::{filter::LevelFilter, fmt::Subscriber, util::SubscriberInitExt};
+use trapline::{
+    Builder, Event, Fact, Kernel, Os, SimWorld,
+    record::{Header, Recorder},
+};
+
+use crate::{
+    Plan,
+    contest::Contest,
+    meter::{ns_each, process_time},
+    ring::Ring,
+    start::{measure, trapline},
+};
+
+const TASKS: usize = 100;
+const TRAPS: usize = 2_000_000;
+const TURNS: usize = 200_000;
+
+pub(crate) fn contests(plan: &Plan) -> Vec<Contest> {
+    vec![in_process(plan), by_command_line(plan)]
+}
+
+fn in_process(plan: &Plan) -> Contest {
+    let traps = plan.times(TRAPS);
+    // Text takes long.
+    let few = traps / 10;
+    Contest::new("observation", plan.rounds, &["ns of CPU per trap"])
+        .enter("trapline, nobody", move || run(traps, |builder| builder))
+        .enter("counters", move || {
+            let mut counts = [0u64; 4];
+            run(traps, |builder| {
+                builder.tracer(move |event: &Event<'_>| {
+                    counts[match event.fact {
+                        Fact::Resumed => 0,
+                        Fact::Trapped { .. } => 1,
+                        Fact::Replied { .. } => 2,
+                        _ => 3,
+                    }] += 1;
+                    std::hint::black_box(&counts);
+                })
+            })
+        })
+        .enter("ring of typed records", move || {
+            run(traps, |builder| builder.tracer(Ring::new()))
+        })
+        .enter_many("recording the last 100000", move || {
+            let recorder = Recorder::last(100_000, "/dev/null", &Header::default())?;
+            Ok(vec![run(traps, |builder| builder.tracer(recorder))])
+        })
+        .enter_many("recording to a file", move || {
+            let path = path();
+            let recorder = Recorder::create(&path, &Header::default())?;
+            remove_file(path)?;
+            Ok(vec![run(traps, |builder| builder.tracer(recorder))])
+        })
+        .enter("text to nowhere", move || {
+            run(few, |builder| lines(builder, io::sink()))
+        })
+        .enter_many("text to a file", move || {
+            let file = BufWriter::new(file()?);
+            Ok(vec![run(few, |builder| lines(builder, file))])
+        })
+        .enter("tracing, text to nowhere", move || {
+            let text = Subscriber::builder().with_max_level(LevelFilter::TRACE);
+            let _guard = text.with_writer(io::sink).set_default();
+            run(few, |builder| builder)
+        })
+        .enter("tracing, JSON to nowhere", move || {
+            let json = Subscriber::builder()
+                .json()
+                .with_max_level(LevelFilter::TRACE);
+            let _guard = json.with_writer(io::sink).set_default();
+            run(few, |builder| builder)
+        })
+        .enter_many("tracing, JSON to a file", move || {
+            let json = Subscriber::builder()
+                .json()
+                .with_max_level(LevelFilter::TRACE);
+            let _guard = json.with_writer(Mutex::new(file()?)).set_default();
+            Ok(vec![run(few, |builder| builder)])
+        })
+}
+
+/// Writes each event as a line of the canonical log.
+fn lines(builder: Builder, mut to: impl Write + 'static) -> Builder {
+    builder.tracer(move |event: &Event<'_>| {
+        writeln!(to, "{event}").expect("there is room on the disk");
+    })
+}
+
+fn path() -> PathBuf {
+    std::env::temp_dir().join(format!("trapline-bench-{}.log", std::process::id()))
+}
+
+/// A file without a name.
+fn file() -> io::Result<File> {
+    let path = path();
+    let file = File::create(&path)?;
+    remove_file(path)?;
+    Ok(file)
+}
+
+fn run(traps: usize, observed: impl FnOnce(Builder) -> Builder) -> f64 {
+    let builder = observed(Kernel::builder().world(SimWorld::new(0)));
+    let start = process_time();
+    let mut kernel = builder.build().expect("a simulated world needs nothing");
+    for _ in 0..TASKS {
+        kernel
+            .spawn("task", async move |os: &mut Os| {
+                for _ in 0..traps / TASKS {
+                    os.get_tid().await;
+                }
+            })
+            .expect("there is room for the tasks");
+    }
+    kernel.run().expect("tasks that only trap come to an end");
+    // What is buffered is written as the kernel is dropped.
+    drop(kernel);
+    ns_each(process_time() - start, traps)
+}
+
+fn by_command_line(plan: &Plan) -> Contest {
+    let turns = plan.times(TURNS);
+    let count = (turns / 2).to_string();
+    let name = "observation from the command line";
+    let mut contest = Contest::new(name, plan.rounds.min(5), &["ns of CPU per turn"]);
+    let lines: [(&str, &[&str]); 4] = [
+        ("trapline boot", &[]),
+        ("--summary", &["--summary"]),
+        ("--trace", &["--trace"]),
+        (
+            "--trace --log-format json",
+            &["--trace", "--log-format", "json"],
+        ),
+    ];
+    for (name, options) in lines {
+        let count = count.clone();
+        contest = contest.enter_many(name, move || {
+            let mut command = Command::new(trapline()?);
+            command
+                .args(["boot", "--virtual", "--seed=0"])
+                .args(options)
+                .args(["multitask", "--foo", &count, "--bar", &count])
+                .stdout(Stdio::null())
+                .stderr(Stdio::null());
+            Ok(vec![ns_each(measure(&mut command)?.cpu, turns)])
+        });
+    }
+    contest
+}

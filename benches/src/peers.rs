@@ -1,0 +1,192 @@
+//! Peers in other languages, where the machine has them: programs in `benches/peers` that do a
+//! workload and print its figures.
+//!
+//! The Go program is built here, and a virtual environment made for what Python has to fetch: both
+//! beside this binary.
+
+use std::{
+    ffi::OsString,
+    io,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use crate::{Plan, contest::Contest};
+
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers");
+
+/// How many rounds Python takes part in: it takes long.
+const PYTHON_ROUNDS: usize = 3;
+/// How much less Python does of what is done again and again.
+const PYTHON_SHARE: usize = 20;
+
+pub(crate) struct Peer {
+    pub(crate) name: &'static str,
+    command: Vec<OsString>,
+    is_python: bool,
+}
+
+impl Peer {
+    /// The command line that does some work.
+    pub(crate) fn command(&self, work: &[String]) -> Vec<OsString> {
+        let work = work.iter().map(OsString::from);
+        self.command.iter().cloned().chain(work).collect()
+    }
+
+    /// How often it does what others do `count` times.
+    pub(crate) fn share(&self, count: usize) -> usize {
+        if self.is_python {
+            count.div_ceil(PYTHON_SHARE)
+        } else {
+            count
+        }
+    }
+
+    pub(crate) fn rounds(&self, rounds: usize) -> usize {
+        if self.is_python {
+            rounds.div_ceil(2).min(PYTHON_ROUNDS)
+        } else {
+            rounds
+        }
+    }
+}
+
+impl Contest {
+    /// Adds the peers: `work` says what they do, as their arguments, or that they sit it out.
+    pub(crate) fn enter_peers(
+        mut self,
+        plan: &Plan,
+        work: impl Fn(&Peer) -> Option<Vec<String>>,
+    ) -> Self {
+        let count = self.figures();
+        for peer in &plan.peers {
+            if let Some(work) = work(peer) {
+                let line = peer.command(&work);
+                self = self.enter_many(peer.name, move || figures(&line, count));
+                self = self.sits_out_after(peer.rounds(plan.rounds));
+            }
+        }
+        self
+    }
+}
+
+/// The command line of this binary.
+pub(crate) fn this(args: &[&str]) -> io::Result<Vec<OsString>> {
+    let this = std::env::current_exe()?;
+    let args = args.iter().map(OsString::from);
+    Ok(std::iter::once(this.into()).chain(args).collect())
+}
+
+/// Runs a command to its end and reads so many figures from what it prints.
+pub(crate) fn figures(line: &[OsString], count: usize) -> io::Result<Vec<f64>> {
+    let out = Command::new(&line[0]).args(&line[1..]).output()?;
+    let text = String::from_utf8_lossy(&out.stdout);
+    let figures: Result<Vec<f64>, _> = text.split_whitespace().map(str::parse).collect();
+    match figures {
+        Ok(figures) if figures.len() == count => Ok(figures),
+        _ => Err(io::Error::other(format!(
+            "{line:?} printed {text:?} instead of {count} figures; it said: {}",
+            String::from_utf8_lossy(&out.stderr)
+        ))),
+    }
+}
+
+/// Finds the peers that are wanted, and says why it leaves one out.
+pub(crate) fn find(is_wanted: impl Fn(&str) -> bool) -> io::Result<Vec<Peer>> {
+    let this = std::env::current_exe()?;
+    let beside = this.with_file_name("bench-peers");
+    std::fs::create_dir_all(&beside)?;
+    let mut peers = Vec::new();
+    let mut found = |name, command: Result<Vec<OsString>, String>| match command {
+        Ok(command) => peers.push(Peer {
+            name,
+            command,
+            is_python: name != "Go",
+        }),
+        Err(why) => eprintln!("{name} takes no part: {why}"),
+    };
+    if is_wanted("Go") {
+        found("Go", go(&beside));
+    }
+    for name in ["asyncio", "uvloop", "curio", "pyos"] {
+        if is_wanted(name) {
+            found(name, python(name, &beside));
+        }
+    }
+    Ok(peers)
+}
+
+fn go(beside: &Path) -> Result<Vec<OsString>, String> {
+    let program = beside.join("go");
+    let source = Path::new(SOURCES).join("peer.go");
+    let line: [&std::ffi::OsStr; 4] = [
+        "build".as_ref(),
+        "-o".as_ref(),
+        program.as_ref(),
+        source.as_ref(),
+    ];
+    run("go", Command::new("go").args(line))?;
+    Ok(vec![program.into()])
+}
+
+fn python(name: &str, beside: &Path) -> Result<Vec<OsString>, String> {
+    let is_new = "import sys; assert sys.version_info >= (3, 11), 'Python is older than 3.11'";
+    run("python3", Command::new("python3").args(["-c", is_new]))?;
+    let (interpreter, script) = match name {
+        "uvloop" => (with_package(name, beside)?, "asyncio_peer.py"),
+        "curio" => (with_package(name, beside)?, "curio_peer.py"),
+        "pyos" => ("python3".into(), "pyos_peer.py"),
+        _ => ("python3".into(), "asyncio_peer.py"),
+    };
+    let script = Path::new(SOURCES).join(script);
+    // Nothing is written beside the sources; and no asserts: curio's look through all ready tasks.
+    let mut line = vec![interpreter.into(), "-BO".into(), script.into()];
+    if name == "uvloop" {
+        line.push("--uvloop".into());
+    }
+    Ok(line)
+}
+
+/// An interpreter that has a package: the machine's, or one that fetches it once.
+fn with_package(name: &str, beside: &Path) -> Result<PathBuf, String> {
+    let has = |python: &Path| {
+        let import = format!("import {name}");
+        run(name, Command::new(python).args(["-c", &import])).is_ok()
+    };
+    let system = PathBuf::from("python3");
+    if has(&system) {
+        return Ok(system);
+    }
+    let environment = beside.join("venv");
+    let python = environment.join("bin/python");
+    if !python.exists() {
+        run(
+            "python3",
+            Command::new("python3")
+                .args(["-m", "venv"])
+                .arg(&environment),
+        )?;
+    }
+    if !has(&python) {
+        run(
+            "pip",
+            Command::new(&python).args(["-m", "pip", "install", "--quiet", name]),
+        )?;
+    }
+    Ok(python)
+}
+
+/// Runs a command to its end, and answers what is wrong with it.
+fn run(name: &str, command: &mut Command) -> Result<(), String> {
+    let told = |Output { stderr, .. }| {
+        let text = String::from_utf8_lossy(&stderr);
+        let last = text.lines().rfind(|line| !line.trim().is_empty());
+        format!("{name}: {}", last.unwrap_or("failed without a word"))
+    };
+    match command.output() {
+        Ok(out) if out.status.success() => Ok(()),
+        Ok(out) => Err(told(out)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(format!("there is no {name}")),
+        Err(error) => Err(format!("{name}: {error}")),
+    }
+}

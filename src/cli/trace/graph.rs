@@ -1,0 +1,124 @@
+//! `trace waits`: who waits for whom at the end of a recording, as text and for Graphviz.
+
+use std::{io::Write, path::PathBuf, process::ExitCode};
+
+use clap::{Args, ValueEnum, ValueHint};
+
+use super::{
+    Failure,
+    source::Source,
+    waits::{Waiting, Waits, Watch},
+};
+use crate::{
+    Deadlock, Nanos, On, TaskInfo, TaskState,
+    cli::log::{Log, clean},
+};
+
+/// Show what the tasks waited for when a recording ended, and in which cycles
+#[derive(Args)]
+#[command(after_help = "\
+Who got the last message from a queue may be whom the others wait for: of a lock, who holds it.
+
+Examples:
+  trace waits run.trap
+  trace waits --format dot run.trap | dot -Tsvg > waits.svg")]
+pub(in crate::cli) struct Order {
+    /// The recording, as `boot --record` makes it; - for standard input
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+    /// As what: for people, or a graph for Graphviz
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    format: Format,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    Text,
+    Dot,
+}
+
+impl Order {
+    pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
+        let mut source = Source::open(&self.file)?;
+        let mut watch = Watch::default();
+        let mut now = Nanos::ZERO;
+        for owned in &mut source {
+            let event = owned.borrow();
+            now = event.at.into();
+            watch.event(&event);
+        }
+        let waits = watch.finish();
+        match self.format {
+            Format::Text => write_text(out, &waits, now)?,
+            Format::Dot => out.write_all(dot(&waits).as_bytes())?,
+        }
+        out.flush()?;
+        source.end(log)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn write_text(out: &mut impl Write, waits: &Waits, now: Nanos) -> Result<(), Failure> {
+    let why = if waits.is_deadlock {
+        "deadlock: no task was ready, and nothing could make one ready"
+    } else {
+        match waits.blocked.len() {
+            0 => "no task waited",
+            _ => "these tasks waited",
+        }
+    };
+    writeln!(out, "at {now:.6}, the end of the recording: {why}")?;
+    for waiting in &waits.blocked {
+        let holder = match (waiting.on, waiting.whom) {
+            (On::Queue(..), Some(whom)) => format!("; task {whom} got its last message"),
+            _ => String::new(),
+        };
+        let (info, call) = (info(waiting), clean(&waiting.call));
+        writeln!(out, "  {}, in {call}{holder}", clean(&info.to_string()))?;
+    }
+    for ring in &waits.cycles {
+        let way = ring.iter().chain(ring.first());
+        let way: Vec<String> = way.map(ToString::to_string).collect();
+        writeln!(out, "  cycle: {}", way.join(" -> "))?;
+    }
+    Ok(())
+}
+
+fn info(waiting: &Waiting) -> TaskInfo {
+    TaskInfo {
+        tid: waiting.tid,
+        name: waiting.name.clone(),
+        parent: 0.into(),
+        state: TaskState::Blocked {
+            on: waiting.on,
+            since: waiting.since,
+        },
+        traps: 0,
+    }
+}
+
+/// The kernel's picture of a deadlock, with who got the last message from a queue.
+fn dot(waits: &Waits) -> String {
+    let deadlock = Deadlock {
+        blocked: waits.blocked.iter().map(info).collect(),
+        cycles: waits.cycles.clone(),
+        tails: Vec::new(),
+    };
+    let dot = deadlock.dot();
+    let mut dot = dot.trim_end().trim_end_matches('}').to_string();
+    let mut holders: Vec<_> = waits
+        .blocked
+        .iter()
+        .filter_map(|waiting| match (waiting.on, waiting.whom) {
+            (On::Queue(queue, _), Some(whom)) => Some((queue, whom)),
+            _ => None,
+        })
+        .collect();
+    holders.sort_unstable();
+    holders.dedup();
+    for (queue, tid) in holders {
+        let name = "got its last message";
+        dot += &format!("  queue{queue} -> task{tid} [label=\"{name}\", style=dashed]\n");
+    }
+    dot + "}\n"
+}

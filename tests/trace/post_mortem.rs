@@ -1,0 +1,199 @@
+//! After a deadlock, a fault, or the end of the process: what the report says, and what is left.
+
+use std::{env, os::unix::process::ExitStatusExt, sync::Once};
+
+use super::*;
+
+const DEADLOCK: &str = "\
+error: deadlock: no task is ready, and nothing can make one ready
+  tid 1 \"deadlock\" waits for the end of task 2, since 00:00.000
+  tid 2 \"save\" waits for queue 2 (get), since 00:00.001
+  tid 3 \"spend\" waits for queue 1 (get), since 00:00.001
+";
+const LAST_TRAPS: &str = "\
+the last traps of task 1 deadlock:
+00:00.000000    1 deadlock     new_queue(unbounded)         = queue 1
+00:00.000000    1 deadlock     new_queue(unbounded)         = queue 2
+00:00.000000    1 deadlock     new_task(\"save\")             = 2
+00:00.000000    1 deadlock     new_task(\"spend\")            = 3
+00:00.000000    1 deadlock     wait_task(2) ...
+the last traps of task 2 save:
+00:00.000000    2 save         get(1)                       = message 0
+00:00.000000    2 save         sleep(1ms)                   = ok
+00:00.001000    2 save         get(2) ...
+the last traps of task 3 spend:
+00:00.000000    3 spend        get(2)                       = message 0
+00:00.000000    3 spend        sleep(1ms)                   = ok
+00:00.001000    3 spend        get(1) ...
+";
+
+/// The example whose programs misbehave.
+fn rude(args: &[&str]) -> Command {
+    static BUILT: Once = Once::new();
+    BUILT.call_once(|| {
+        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut build = Command::new(cargo);
+        build.args(["build", "--quiet", "--example", "rude"]);
+        let built = build.current_dir(env!("CARGO_MANIFEST_DIR")).status();
+        assert!(built.unwrap().success());
+    });
+    let path = Path::new(env!("CARGO_BIN_EXE_trapline")).with_file_name("examples/rude");
+    let mut command = Command::new(path);
+    command
+        .args(args)
+        .stdin(Stdio::null())
+        .env("RUST_BACKTRACE", "0");
+    command
+}
+
+#[test]
+fn a_deadlock_shows_the_last_traps_of_those_who_wait() {
+    let place = Place::new("post-mortem");
+    let boot = ["boot", "-q", "--virtual", "--seed", "1"];
+    let (code, _, err) = place.run(&[&boot[..], &["deadlock"]].concat());
+    assert_eq!((code, &*err), (3, DEADLOCK));
+    for option in [
+        &["--post-mortem"][..],
+        &["--record", "run.trap"],
+        &["--record-last", "500", "--record", "run.trap"],
+    ] {
+        let (code, _, err) = place.run(&[&boot, option, &["deadlock"]].concat());
+        assert_eq!(
+            (code, err),
+            (3, format!("{DEADLOCK}{LAST_TRAPS}")),
+            "{option:?}"
+        );
+    }
+    let json = ["--post-mortem", "--log-format", "json", "deadlock"];
+    let (_, _, err) = place.run(&[&boot[..], &json].concat());
+    let lines: Vec<serde_json::Value> = err
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("it is JSON"))
+        .collect();
+    assert_eq!(lines.len(), 1 + 5 + 3 + 3);
+    assert_eq!(lines[8]["message"], "get(2) ...");
+    assert_eq!(lines[8]["post_mortem"], true);
+}
+
+#[test]
+fn a_fault_shows_the_last_traps_of_the_task() {
+    let boot = ["boot", "-q", "--virtual", "--post-mortem", "panics"];
+    let (code, out, err) = texts(rude(&boot).output().unwrap());
+    assert_eq!(
+        (code, &*out),
+        (1, "the child is faulted: as it was told to\n")
+    );
+    let expected = "\
+warning: task 2 \"child\" faulted: as it was told to
+the last traps of task 2 child:
+00:00.000000    2 child        sleep(1s)                    = ok
+00:01.000000    2 child        exited: faulted: as it was told to
+";
+    assert!(err.ends_with(expected), "{err}");
+    let (_, _, err) = texts(
+        rude(&[
+            "boot",
+            "-q",
+            "--post-mortem",
+            "--virtual",
+            "hogs",
+            "--span",
+            "0s",
+        ])
+        .output()
+        .unwrap(),
+    );
+    assert_eq!(err, "", "a run that ends well is not examined");
+}
+
+#[test]
+fn what_led_to_the_end_of_the_process_is_in_the_recording() {
+    let file = Scratch::new("abort");
+    let boot = [
+        "boot",
+        "-q",
+        "--virtual",
+        "--record",
+        file.path(),
+        "panics",
+        "--twice",
+    ];
+    let output = rude(&boot).output().unwrap();
+    assert_eq!(output.status.signal(), Some(Signal::ABORT.as_raw()));
+    let (events, error) = file.read();
+    assert!(matches!(error, Some(Error::Truncated { .. })));
+    // A panic in a destructor, while the task unwinds, is the end of all.
+    let last = events.last().unwrap().to_string();
+    assert_eq!(last, "00:01.000000000 2 resumed");
+}
+
+#[test]
+fn a_task_that_makes_no_trap_is_seen_in_the_recording() {
+    for ring in [false, true] {
+        let file = Scratch::new("hog");
+        let last: &[&str] = if ring { &["--record-last", "50"] } else { &[] };
+        let record = ["boot", "--record", file.path()];
+        let mut command = rude(&[&record, last, &["hogs", "--span", "1day"]].concat());
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        out.read_line(&mut line).unwrap();
+        assert_eq!(line, "hogging now\n");
+        let pid = Pid::from_child(&child);
+        // The second one ends it at once. Two that come together are one.
+        while child.try_wait().unwrap().is_none() {
+            kill_process(pid, Signal::INT).unwrap();
+            std::thread::yield_now();
+        }
+        assert_eq!(child.wait().unwrap().code(), Some(130));
+        let (events, error) = file.read();
+        assert!(error.is_none(), "{error:?}");
+        let last = events.last().unwrap().to_string();
+        assert!(last.ends_with("1 resumed"), "{last}");
+    }
+}
+
+// ---- trace waits
+
+#[test]
+fn waits_shows_who_waits_for_whom() {
+    let place = Place::with("waits", &["deadlock"]);
+    let expected = "\
+at 00:00.001000, the end of the recording: deadlock: no task was ready, and nothing could make one ready
+  tid 1 \"deadlock\" waits for the end of task 2, since 00:00.000, in wait_task(2)
+  tid 2 \"save\" waits for queue 2 (get), since 00:00.001, in get(2); task 3 got its last message
+  tid 3 \"spend\" waits for queue 1 (get), since 00:00.001, in get(1); task 2 got its last message
+  cycle: 2 -> 3 -> 2
+";
+    assert_eq!(place.print(&["trace", "waits", "run.trap"]), expected);
+    let dot = place.print(&["trace", "waits", "--format", "dot", "run.trap"]);
+    assert_golden("waits.dot", &dot);
+}
+
+#[test]
+fn waits_knows_of_long_waits_from_a_ring() {
+    let place = Place::new("waits-ring");
+    let countdown = [
+        "boot",
+        "-q",
+        "--virtual",
+        "--max-time",
+        "1s",
+        "--record-last",
+        "3",
+    ];
+    let boot = [&countdown[..], &["--record", "run.trap", "countdown"]].concat();
+    assert_eq!(place.run(&boot).0, 4);
+    let expected = "\
+at 00:01.000000, the end of the recording: these tasks waited
+  tid 2 \"down\" waits for the timer at 00:04.000, since 00:00.000, in sleep(4s)
+";
+    let shown = place.print(&["trace", "waits", "run.trap"]);
+    assert!(shown.starts_with(expected), "{shown}");
+    place.record("done.trap", &["parts"]);
+    assert_eq!(
+        place.print(&["trace", "waits", "done.trap"]),
+        "at 00:00.000000, the end of the recording: no task waited\n"
+    );
+}
