@@ -18,14 +18,14 @@ use std::{
 };
 
 use super::{
-    Context, Header, OwnedEvent, Recording,
+    Context, Header, Recording,
     encode::{self, Slots},
     kind,
     ring::Ring,
 };
 use crate::{
-    abi::{Exit, SystemCall},
-    event::{Event, Fact, Tracer},
+    abi::{Exit, SystemCall, Tid},
+    event::{Detail, Event, Fact, Tracer},
 };
 
 /// How many bytes the buffer holds.
@@ -47,8 +47,18 @@ pub struct Recorder {
     /// How many events there were before it.
     events: u64,
     is_ring: bool,
-    /// For a ring: the last trap, which the next event may be blocked in.
-    trap: Option<(u64, OwnedEvent)>,
+    /// For a ring: the last trap, which its task may be blocked in at the next event.
+    trap: Option<Trap>,
+}
+
+/// A trap in a call that may block at once. None of them has more of a detail than a length.
+#[derive(Clone, Copy, Debug)]
+struct Trap {
+    number: u64,
+    at: Duration,
+    tid: Tid,
+    call: SystemCall,
+    len: Option<usize>,
 }
 
 /// Where a [`Recorder`] writes to: for any thread, at any time.
@@ -178,10 +188,8 @@ impl Recorder {
         let shared = &*self.tape.0;
         let mut state = shared.lock();
         if let Place::Ring(ring) = &mut state.place {
-            if let Some((number, trap)) = self.trap.take()
-                && trap.tid == event.tid
-            {
-                ring.note(number, &trap.borrow());
+            if let Some(trap) = self.trap.take().filter(|trap| trap.tid == event.tid) {
+                ring.note(trap.number, &trap.event());
             }
             ring.note(self.events, event);
         }
@@ -218,12 +226,33 @@ impl Tracer for Recorder {
             | Fact::Woken { .. }
             | Fact::Exited { .. }
             | Fact::Reaped => self.note(event),
-            Fact::Trapped { .. } if self.is_ring => {
-                self.trap = Some((self.events, event.into()));
+            Fact::Trapped { call, detail } if self.is_ring => {
+                self.trap = Some(Trap {
+                    number: self.events,
+                    at: event.at,
+                    tid: event.tid,
+                    call,
+                    len: match detail {
+                        Detail::Len(len) => Some(len),
+                        _ => None,
+                    },
+                });
             }
             _ => {}
         }
         self.events += 1;
+    }
+}
+
+impl Trap {
+    fn event(&self) -> Event<'static> {
+        let call = self.call;
+        let detail = self.len.map_or(Detail::None, Detail::Len);
+        Event {
+            at: self.at,
+            tid: self.tid,
+            fact: Fact::Trapped { call, detail },
+        }
     }
 }
 
