@@ -54,7 +54,7 @@ usage: trapline-bench [OPTION]... [WORKLOAD]...
 
 workloads, all of them unless some are named:
   switch spawn queues sleepers timeouts memory echo start observation
---quick      in about a minute: less work, fewer rounds, no millions
+--quick      less work, fewer rounds, no millions
 --rounds N   how often each contender runs; 7 unless it is given, 3 with --quick
 --json       the table as JSON, on standard output
 --svg FILE   the table as a picture besides
