@@ -96,6 +96,23 @@ pub(crate) fn program<T: IntoExit>(
     }))
 }
 
+/// The program of a task that has ended. Takes no memory.
+pub(crate) fn ended() -> Program {
+    struct Ended;
+
+    impl Coroutine for Ended {
+        type Yield = SystemCall;
+        type Resume = Reply;
+        type Return = ();
+
+        fn resume_with(self: Pin<&mut Self>, _: Reply) -> GeneratorState<SystemCall, ()> {
+            unreachable!("a task that has ended has no turn")
+        }
+    }
+
+    Box::pin(Ended)
+}
+
 /// What a program panicked with.
 pub(crate) type Panic = Box<dyn Any + Send>;
 
@@ -132,14 +149,62 @@ pub(crate) fn fault(frame: &Frame, panic: Panic) {
 /// Where a live task is. It is in exactly one place.
 #[derive(Debug)]
 pub(crate) enum State {
-    /// On the ready queue; this is what it will be resumed with.
-    Ready(Answer),
+    /// On the ready queue, to be resumed with this.
+    Ready(Reply),
+    /// On the ready queue, to be resumed with what comes of this.
+    Owed(Answer),
     /// The current task.
     Running,
     /// With what it waits for.
-    Blocked { place: Place, since: Nanos },
+    Blocked(Place),
+    /// Ending: it has left every queue, and its program is being dropped.
+    Ending,
     /// Ended, and waiting to be asked about it; this is what is answered then.
     Zombie(Answer),
+}
+
+impl State {
+    pub(crate) fn is_ready(&self) -> bool {
+        matches!(self, Self::Ready(_) | Self::Owed(_))
+    }
+
+    /// What a ready task is to be resumed with, if nothing has to be done first and nothing goes
+    /// with it.
+    #[inline(always)]
+    pub(crate) fn plain(&self) -> Option<Reply> {
+        if let Self::Ready(reply) = *self {
+            return Some(reply);
+        }
+        self.message()
+    }
+
+    /// Apart, so that the usual answer is one compare.
+    #[inline(never)]
+    fn message(&self) -> Option<Reply> {
+        match *self {
+            Self::Owed(Answer::Message(_, number)) => Some(Reply::Message(number)),
+            _ => None,
+        }
+    }
+
+    /// What a ready task will be resumed with, in words, if it is known by now.
+    pub(crate) fn answer(&self) -> Option<(Reply, Detail<'_>)> {
+        match self {
+            Self::Ready(reply) => Some(reply.in_words()),
+            Self::Owed(answer) => answer.known(),
+            _ => None,
+        }
+    }
+}
+
+impl<A: Into<Answer>> From<A> for State {
+    #[inline(always)]
+    fn from(answer: A) -> Self {
+        match answer.into() {
+            Answer::Reply(reply) => Self::Ready(reply),
+            owed => Self::Owed(owed),
+        }
+    }
 }
 
 /// The queue in which a blocked task waits, with what it takes to leave it.
@@ -173,7 +238,8 @@ pub(crate) enum Then {
     Accept,
 }
 
-/// What a task will be resumed with. Kept small, since every task has room for one.
+/// What a call is answered with: a bare reply, or what it takes to make one up when the caller's
+/// turn comes. Kept small, since every task has room for one.
 #[derive(Debug)]
 pub(crate) enum Answer {
     Reply(Reply),
@@ -205,36 +271,10 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
-    /// Becomes a plain reply, from an answer that has nothing to drop. Saves the hot path from
-    /// asking.
-    #[inline(always)]
-    pub(crate) fn change(&mut self, reply: Reply) {
-        std::mem::forget(std::mem::replace(self, reply.into()));
-    }
-
-    /// The answer as a reply, if nothing has to be done first and nothing goes with it.
-    #[inline(always)]
-    pub(crate) fn plain(&self) -> Option<Reply> {
-        if let Self::Reply(reply) = *self {
-            return Some(reply);
-        }
-        self.message()
-    }
-
-    /// Apart, so that the usual answer is one compare.
-    #[inline(never)]
-    fn message(&self) -> Option<Reply> {
-        match *self {
-            Self::Message(_, number) => Some(Reply::Message(number)),
-            _ => None,
-        }
-    }
-
     /// The answer in words, once it is known.
     pub(crate) fn known(&self) -> Option<(Reply, Detail<'_>)> {
         Some(match self {
-            Self::Reply(Reply::Exit) => (Reply::Exit, Detail::Exit(&Exit::Done)),
-            Self::Reply(reply) => (*reply, Detail::None),
+            Self::Reply(reply) => reply.in_words(),
             Self::Exit(exit) => (Reply::Exit, Detail::Exit(exit)),
             Self::Tasks(tasks) => (Reply::Tasks, Detail::Count(tasks.len())),
             Self::Opened(device, addr) => (
@@ -250,6 +290,16 @@ impl Answer {
             Self::Timeout((_, number)) => (Reply::Timeout(*number), Detail::None),
             Self::Recv { .. } | Self::Accept { .. } => return None,
         })
+    }
+}
+
+impl Reply {
+    fn in_words(self) -> (Self, Detail<'static>) {
+        let detail = match self {
+            Self::Exit => Detail::Exit(&Exit::Done),
+            _ => Detail::None,
+        };
+        (self, detail)
     }
 }
 
@@ -284,14 +334,14 @@ pub(crate) enum Legacy {
     Nothing,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Links {
     first_child: Option<Slot>,
     next: Option<Slot>,
     previous: Option<Slot>,
 }
 
-/// A task's place in the table, counted from 1: so the lack of one takes no room.
+/// A task's place in the table. The first is nobody's: so the lack of one takes no room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Slot(NonZeroU32);
 
@@ -300,26 +350,26 @@ impl Slot {
     pub(crate) const LAST: Self = Self(NonZeroU32::MAX);
 
     pub(crate) fn new(index: usize) -> Self {
-        let number = u32::try_from(index + 1).ok().and_then(NonZeroU32::new);
+        let number = u32::try_from(index).ok().and_then(NonZeroU32::new);
         Self(number.expect("a kernel has fewer tasks than there are slots"))
     }
 
     #[inline(always)]
     fn index(self) -> usize {
-        self.0.get() as usize - 1
+        self.0.get() as usize
     }
 }
 
+/// What a turn touches comes first, and is a line of the cache.
+#[repr(C, align(64))]
 pub(crate) struct Task {
     pub(crate) tid: Tid,
-    pub(crate) name: Rc<str>,
-    /// The parent while it lives.
-    parent: Option<Slot>,
-    pub(crate) legacy: Legacy,
-    /// `None` once it has ended.
-    pub(crate) program: Option<Program>,
-    pub(crate) state: State,
+    pub(crate) program: Program,
     pub(crate) traps: u64,
+    pub(crate) state: State,
+    /// When it was blocked last.
+    pub(crate) since: Nanos,
+    pub(crate) name: Rc<str>,
     /// The tasks that wait for this one to end, in order. Most have none, and no room for it.
     #[expect(
         clippy::box_collection,
@@ -332,8 +382,13 @@ pub(crate) struct Task {
         reason = "a word in each of a million tasks, rather than three"
     )]
     pub(crate) timeouts: Option<Box<Vec<Timer>>>,
+    /// The parent while it lives.
+    parent: Option<Slot>,
     links: Links,
+    pub(crate) legacy: Legacy,
 }
+
+const _: () = assert!(std::mem::offset_of!(Task, since) == 64 && size_of::<Task>() == 128);
 
 impl Task {
     /// Changes the state of a task whose state has nothing to drop: it is running, or its reply was
@@ -348,7 +403,7 @@ impl Task {
     }
 
     pub(crate) fn is_live(&self) -> bool {
-        self.program.is_some()
+        !matches!(self.state, State::Ending | State::Zombie(_))
     }
 
     pub(crate) fn add_waiter(&mut self, waiter: Runnable) {
@@ -376,11 +431,11 @@ impl Task {
 
     fn info(&self, parent: Tid) -> TaskInfo {
         let state = match &self.state {
-            State::Ready(_) => TaskState::Ready,
-            State::Running => TaskState::Running,
-            State::Blocked { place, since, .. } => TaskState::Blocked {
+            State::Ready(_) | State::Owed(_) => TaskState::Ready,
+            State::Running | State::Ending => TaskState::Running,
+            State::Blocked(place) => TaskState::Blocked {
                 on: (*place).into(),
-                since: (*since).into(),
+                since: self.since.into(),
             },
             State::Zombie(answer) => match answer.known() {
                 Some((_, Detail::Exit(exit))) => TaskState::Zombie(exit.clone()),
@@ -399,7 +454,6 @@ impl Task {
 
 /// The task map. Tasks live in numbered slots, to which the queues lead directly; the list by tid
 /// serves kill, wait and `ps`.
-#[derive(Default)]
 pub(crate) struct Tasks {
     slots: Vec<Task>,
     /// The slots whose tasks are gone. Such a task has the number 0, which is nobody's.
@@ -411,6 +465,33 @@ pub(crate) struct Tasks {
     /// The tasks that count nowhere and are in no list.
     daemons: ByTid,
     last_daemon: u64,
+}
+
+impl Default for Tasks {
+    fn default() -> Self {
+        let nobody = Task {
+            tid: Tid::KERNEL,
+            program: ended(),
+            traps: 0,
+            state: State::Ending,
+            since: Nanos::ZERO,
+            name: Rc::default(),
+            waiters: None,
+            timeouts: None,
+            parent: None,
+            links: Links::default(),
+            legacy: Legacy::Nothing,
+        };
+        Self {
+            slots: vec![nobody],
+            free: Vec::new(),
+            by_tid: ByTid::default(),
+            last: 0,
+            live: 0,
+            daemons: ByTid::default(),
+            last_daemon: 0,
+        }
+    }
 }
 
 impl Tasks {
@@ -428,9 +509,10 @@ impl Tasks {
         let next = parent.and_then(|parent| self[parent].links.first_child);
         let newborn = Task {
             tid,
-            program: Some(program),
+            program,
             traps: 0,
-            state: State::Ready(Reply::Done.into()),
+            state: State::Ready(Reply::Done),
+            since: Nanos::ZERO,
             legacy,
             name,
             parent: parent.map(|parent| parent.slot),
@@ -535,7 +617,7 @@ impl Tasks {
         self.free.push(task.slot);
         let gone = &mut self[task];
         gone.tid = Tid::KERNEL;
-        let state = std::mem::replace(&mut gone.state, State::Running);
+        let state = std::mem::replace(&mut gone.state, State::Ending);
         let list = if task.tid.is_daemon() {
             &mut self.daemons
         } else {
