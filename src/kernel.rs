@@ -558,7 +558,7 @@ impl Kernel {
         let program = std::mem::replace(&mut task.program, task::ended());
         let timeouts = task.timeouts.take();
         self.tasks.ended(me);
-        self.leave(me, state);
+        self.leave(me, &state);
         for timer in timeouts.into_iter().flat_map(|timeouts| *timeouts) {
             self.timers.of(me).disarm(timer);
         }
@@ -599,12 +599,12 @@ impl Kernel {
 
     /// Takes a task out of whatever queue it is in. What it was to be answered goes back to where
     /// it came from.
-    fn leave(&mut self, me: Runnable, state: State) {
-        match state {
+    fn leave(&mut self, me: Runnable, state: &State) {
+        match *state {
             State::Running | State::Ending | State::Zombie(_) => {}
             State::Ready(_) | State::Owed(_) => {
                 self.ready.remove(me);
-                self.take_back(&state);
+                self.take_back(state);
             }
             State::Blocked(place) => self.vacate(me, place),
         }
