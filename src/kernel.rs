@@ -39,6 +39,9 @@ use crate::{
 /// How many resumes may pass before the world is looked at, where the passes are shorter.
 const LOOK_AFTER: u64 = 256;
 
+/// How many tasks are too many for the nearer caches, with their programs.
+const CROWD: usize = 4096;
+
 /// How long daemons may have to wait for a look at their devices, which costs a system call, while
 /// others are ready.
 const GLANCE_AFTER: Nanos = Nanos::from_millis(1);
@@ -297,8 +300,15 @@ impl Kernel {
             let rest = &pass[taken..];
             let (walked, stay) = match rest {
                 [] => break,
-                [_] if self.ready.is_empty() => self.walk::<true>(rest),
-                _ => self.walk::<false>(&rest[..rest.len().min(turns)]),
+                [_] if self.ready.is_empty() => self.walk::<true, false>(rest),
+                _ => {
+                    let rest = &rest[..rest.len().min(turns)];
+                    if rest.len() < CROWD {
+                        self.walk::<false, false>(rest)
+                    } else {
+                        self.walk::<false, true>(rest)
+                    }
+                }
             };
             if stay == 0 && walked == pass.len() && self.ready.is_empty() {
                 // Nobody has left and nobody has come: the next pass is this one.
@@ -317,13 +327,21 @@ impl Kernel {
     /// and are not back on it yet: to put them back at once costs less than one by one, and nothing
     /// if all stay.
     ///
+    /// In a crowd, which fits into no cache, those who come soon are fetched.
+    ///
     /// This is the price of a trap. A call that needs little but its caller is answered here and
     /// now; everything else goes the long way, by `turn` and `settle`.
     #[inline(never)]
-    fn walk<const ALONE: bool>(&mut self, pass: &[Runnable]) -> (usize, usize) {
+    fn walk<const ALONE: bool, const CROWDED: bool>(
+        &mut self,
+        pass: &[Runnable],
+    ) -> (usize, usize) {
         let mut stay = 0;
         let mut rest = pass.iter();
         'pass: while let Some(me) = rest.next() {
+            if CROWDED {
+                self.tasks.fetch(rest.as_slice());
+            }
             let turn = 'turn: {
                 let Some(task) = self.tasks.get_mut(*me) else {
                     break 'turn Turn::None;
