@@ -6,7 +6,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     fmt,
     rc::Rc,
 };
@@ -290,6 +290,9 @@ impl<T> fmt::Debug for Queue<T> {
     }
 }
 
+/// The messages that nobody took, in the order in which they were put.
+type Left<T> = (BTreeMap<u64, T>, VecDeque<Option<T>>);
+
 /// What the handles of a queue share.
 struct Shared<T> {
     id: QueueId,
@@ -297,15 +300,15 @@ struct Shared<T> {
     messages: Rc<Messages<T>>,
     gauge: Rc<Gauge>,
     /// How messages are dropped, for all that `T` is not known to be `'static` any more.
-    drop: fn(&Frame, VecDeque<Option<T>>),
+    drop: fn(&Frame, Left<T>),
 }
 
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
         self.frame.post(Mail::FreeQueue(self.id));
         // Here and not in the kernel: these destructors are the task's.
-        let messages = self.messages.kept.take();
-        if !messages.is_empty() {
+        let messages = (self.messages.aside.take(), self.messages.kept.take());
+        if !messages.0.is_empty() || !messages.1.is_empty() {
             (self.drop)(&self.frame, messages);
         }
     }
@@ -314,9 +317,14 @@ impl<T> Drop for Shared<T> {
 /// A queue's messages by number, including those that wait to be put and those that are matched
 /// with a task that has not run yet.
 struct Messages<T> {
+    /// The latest, one after the other; `None` is a gap, left by one that went before the first.
     kept: RefCell<VecDeque<Option<T>>>,
-    /// The number of the first that is kept.
+    /// The number of the first of these.
     first: Cell<u64>,
+    /// How many gaps there are among them: never many more than messages.
+    gaps: Cell<usize>,
+    /// Those before the first: they have stayed so long that they would hold up too many gaps.
+    aside: RefCell<BTreeMap<u64, T>>,
 }
 
 impl<T> Default for Messages<T> {
@@ -324,12 +332,14 @@ impl<T> Default for Messages<T> {
         Self {
             kept: RefCell::default(),
             first: Cell::default(),
+            gaps: Cell::default(),
+            aside: RefCell::default(),
         }
     }
 }
 
 impl<T> Messages<T> {
-    /// Keeps a message and answers its number.
+    /// Keeps a message and answers its number, which no other has ever had.
     fn push(&self, message: T) -> u64 {
         let mut kept = self.kept.borrow_mut();
         kept.push_back(Some(message));
@@ -342,19 +352,39 @@ impl<T> Messages<T> {
     }
 
     fn remove(&self, number: u64) -> Option<T> {
-        let mut kept = self.kept.borrow_mut();
-        let at = number.checked_sub(self.first.get())?;
-        if at > 0 {
-            // It leaves a gap, which goes with the first before it.
-            return kept.get_mut(usize::try_from(at).ok()?)?.take();
+        if number != self.first.get() {
+            return self.remove_other(number);
         }
+        let mut kept = self.kept.borrow_mut();
         let message = kept.pop_front()?;
         self.first.set(number + 1);
         while let Some(None) = kept.front() {
             kept.pop_front();
             self.first.set(self.first.get() + 1);
+            self.gaps.set(self.gaps.get() - 1);
         }
         message
+    }
+
+    /// Removes one that is not the first: whose put was refused, whose task died or was woken
+    /// later than it goes on.
+    #[inline(never)]
+    fn remove_other(&self, number: u64) -> Option<T> {
+        let Some(at) = number.checked_sub(self.first.get()) else {
+            return self.aside.borrow_mut().remove(&number);
+        };
+        let mut kept = self.kept.borrow_mut();
+        let message = kept.get_mut(usize::try_from(at).ok()?)?.take()?;
+        self.gaps.set(self.gaps.get() + 1);
+        if self.gaps.get() > 16 + kept.len() / 2 {
+            let (first, len) = (self.first.get(), kept.len() as u64);
+            let numbered = (first..).zip(kept.drain(..));
+            let messages = numbered.filter_map(|(number, message)| Some((number, message?)));
+            self.aside.borrow_mut().extend(messages);
+            self.first.set(first + len);
+            self.gaps.set(0);
+        }
+        Some(message)
     }
 }
 
@@ -362,5 +392,87 @@ impl<T> Store for Messages<T> {
     fn discard(&self, number: u64) {
         // Not within the borrow: its destructor may use the queue.
         drop(self.remove(number));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Messages that are their own numbers.
+    #[derive(Default)]
+    struct Counted {
+        messages: Messages<u64>,
+        pushed: u64,
+        /// How many are there.
+        live: usize,
+        /// The most that was ever kept beyond them.
+        spare: usize,
+    }
+
+    impl Counted {
+        fn push(&mut self) -> u64 {
+            let number = self.messages.push(self.pushed);
+            assert_eq!(number, self.pushed);
+            self.pushed += 1;
+            self.live += 1;
+            let kept = self.messages.kept.borrow().len() + self.messages.aside.borrow().len();
+            self.spare = self.spare.max(kept - self.live);
+            number
+        }
+
+        fn remove(&mut self, number: u64) {
+            assert_eq!(self.messages.remove(number), Some(number));
+            assert_eq!(self.messages.remove(number), None);
+            self.live -= 1;
+            let kept = self.messages.kept.borrow();
+            let gaps = kept.iter().filter(|message| message.is_none());
+            assert_eq!(gaps.count(), self.messages.gaps.get());
+        }
+    }
+
+    #[test]
+    fn what_is_refused_costs_no_memory() {
+        let mut counted = Counted::default();
+        counted.push();
+        for _ in 0..1000 {
+            let refused = counted.push();
+            counted.remove(refused);
+        }
+        assert!(counted.spare < 40, "{}", counted.spare);
+        counted.remove(0);
+    }
+
+    #[test]
+    fn one_that_stays_does_not_keep_the_room_of_those_behind_it() {
+        for length in [1, 5, 100] {
+            let mut counted = Counted::default();
+            counted.push();
+            for _ in 0..length {
+                counted.push();
+            }
+            for _ in 0..1000 {
+                counted.remove(counted.pushed - length);
+                counted.push();
+            }
+            let most = 40 + length as usize;
+            assert!(counted.spare < most, "{}", counted.spare);
+            counted.remove(0);
+        }
+    }
+
+    #[test]
+    fn in_whatever_order_they_leave_nothing_stays() {
+        for stride in [1, 2, 3, 50, 97, 100] {
+            let mut counted = Counted::default();
+            for _ in 0..101 {
+                counted.push();
+            }
+            for n in 0..101 {
+                counted.remove(n * stride % 101);
+            }
+            assert_eq!(counted.messages.kept.borrow().len(), 0);
+            assert!(counted.messages.aside.borrow().is_empty());
+        }
     }
 }

@@ -782,7 +782,7 @@ fn destructors_of_messages_may_panic_and_may_use_queues() {
 }
 
 #[test]
-fn what_is_refused_again_and_again_costs_no_memory() {
+fn what_is_refused_again_and_again_leaves_the_queue_as_it_was() {
     boot(async |os| {
         let queue = Queue::bounded(os, 1).await;
         queue.put(os, 0).await.unwrap();
