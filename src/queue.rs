@@ -242,7 +242,7 @@ impl<T: 'static> Queue<T> {
     }
 
     /// Puts a message without a trap, from a destructor say: the kernel sees to it as soon as the
-    /// task stops. Only for queues that are never full.
+    /// task stops. Where there is no room for it, it is dropped.
     pub(crate) fn post(&self, message: T) {
         let number = self.shared.messages.push(message);
         let posted = &self.shared.gauge.posted;

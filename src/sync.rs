@@ -366,8 +366,11 @@ impl Condition {
         // The lock is free from the next trap on, which is the one that waits.
         drop(guard);
         let signals = self.signals.borrow().clone();
-        let _ = signals.get(os).await;
-        mutex.lock(os).await
+        let signal = signals.get(os).await.map(|()| Signal(&signals));
+        let locked = mutex.lock(os).await;
+        // It has been heard.
+        std::mem::forget(signal);
+        locked
     }
 
     /// Wakes the task that has waited longest, if there is one. Never blocks.
@@ -382,6 +385,16 @@ impl Condition {
         let next = Queue::bounded(os, 0).await;
         let all = self.signals.replace(next);
         all.close(os).await;
+    }
+}
+
+/// A signal of [`Condition::notify_one`] on its way: who dies or gives up before it has the lock
+/// again has not heard it, and it is for the next who waits.
+struct Signal<'a>(&'a Queue<()>);
+
+impl Drop for Signal<'_> {
+    fn drop(&mut self) {
+        self.0.post(());
     }
 }
 

@@ -493,6 +493,60 @@ fn a_signal_for_a_task_that_dies_goes_to_the_next() {
     });
 }
 
+#[test]
+fn a_signal_for_a_task_that_does_not_get_the_lock_goes_to_the_next() {
+    for killed in [true, false] {
+        boot(async move |os| {
+            let mutex = Mutex::new(os, ()).await;
+            let condition = Condition::new(os).await;
+            let mut waiters = Vec::new();
+            for patience in [if killed { 9 * S } else { 2 * S }, 9 * S, 9 * S] {
+                let (mutex, condition) = (mutex.clone(), condition.clone());
+                let waiter = async move |os: &mut Os| {
+                    let guard = mutex.lock(os).await.unwrap();
+                    let wait = os.timeout(patience, async |os| condition.wait(os, guard).await);
+                    wait.await.map(|guard| drop(guard.unwrap()))
+                };
+                waiters.push(os.spawn("waiter", waiter).await.unwrap());
+            }
+            os.sleep(S).await;
+            let guard = mutex.lock(os).await.unwrap();
+            assert!(condition.notify_one(os).await);
+            os.sleep(2 * S).await;
+            if killed {
+                assert!(os.kill(waiters[0]).await);
+            }
+            drop(guard);
+            assert_ne!(os.wait(waiters[0]).await, Ok(Exit::Done));
+            assert_eq!(os.wait(waiters[1]).await, Ok(Exit::Done));
+            assert_eq!(os.now().await, 3 * S);
+            // It was one signal, for one of them.
+            assert_ne!(os.wait(waiters[2]).await, Ok(Exit::Done));
+        });
+    }
+}
+
+#[test]
+fn a_signal_that_nobody_else_waits_for_goes_with_the_task_it_was_for() {
+    boot(async |os| {
+        let mutex = Mutex::new(os, ()).await;
+        let condition = Condition::new(os).await;
+        let (theirs, signals) = (mutex.clone(), condition.clone());
+        let waiter = async move |os: &mut Os| {
+            let guard = theirs.lock(os).await.unwrap();
+            drop(signals.wait(os, guard).await);
+        };
+        let waiter = os.spawn("waiter", waiter).await.unwrap();
+        settle(os).await;
+        let guard = mutex.lock(os).await.unwrap();
+        assert!(condition.notify_one(os).await);
+        settle(os).await;
+        assert!(os.kill(waiter).await);
+        let late = os.timeout(S, async |os| condition.wait(os, guard).await.is_ok());
+        assert_eq!(late.await, Err(Elapsed));
+    });
+}
+
 // ---- group
 
 /// Adds a task to a group that notes its end, however it comes.
