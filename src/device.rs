@@ -2,7 +2,7 @@
 //!
 //! Built on the calls of [`Os`]; uses the ABI and the frame.
 
-use std::{fmt, io, ops::Deref, os::fd::AsFd, rc::Rc};
+use std::{fmt, io, net::SocketAddr, ops::Deref, os::fd::AsFd, rc::Rc};
 
 use crate::{
     abi::{DeviceId, Errno, Reply, SystemCall},
@@ -200,6 +200,20 @@ struct Lease {
     frame: Rc<Frame>,
 }
 
+impl Handle {
+    pub(crate) fn new(id: DeviceId, frame: &Rc<Frame>) -> Self {
+        let frame = Rc::clone(frame);
+        Self(Rc::new(Lease { id, frame }))
+    }
+
+    /// Leaves the device open, for whoever knows its number.
+    pub(crate) fn let_go(mut self) {
+        if let Some(lease) = Rc::get_mut(&mut self.0) {
+            lease.id = DeviceId::NONE;
+        }
+    }
+}
+
 impl Drop for Lease {
     fn drop(&mut self) {
         self.frame.post(Mail::CloseDevice(self.id));
@@ -217,17 +231,13 @@ pub(crate) fn open(
     }
 }
 
-/// Decodes the reply of a call that opens a device. The handle is made within the trap, so that a
-/// device is at no time without an owner.
-pub(crate) fn opened(reply: Reply, frame: &Rc<Frame>) -> io::Result<(Handle, Option<Payload>)> {
-    match reply {
-        Reply::Device(id) => {
-            let lease = Lease {
-                id,
-                frame: Rc::clone(frame),
-            };
-            Ok((Handle(Rc::new(lease)), frame.take()))
-        }
-        other => Err(io_error(other, frame)),
+/// Decodes the reply of a call that opens a device. The kernel has made the handle, so that a
+/// device is at no time without an owner: where nobody decodes the reply, it is closed.
+pub(crate) fn opened(reply: Reply, frame: &Rc<Frame>) -> io::Result<(Handle, Option<SocketAddr>)> {
+    if let Reply::Device(_) = reply
+        && let Some(Payload::Opened(handle, addr)) = frame.take()
+    {
+        return Ok((handle, addr));
     }
+    Err(io_error(reply, frame))
 }

@@ -18,6 +18,7 @@ use std::{
 
 use crate::{
     abi::{DeviceId, Exit, Nanos, QueueId, TaskInfo, Tid},
+    device::Handle,
     event::Tracer,
     interrupt::Remote,
     task::Program,
@@ -40,6 +41,9 @@ pub(crate) enum Payload {
     Tasks(Vec<TaskInfo>),
     Addr(SocketAddr),
     Source(Rc<dyn AsFd>),
+    /// A device that was opened, and the address that came of it. Whoever drops it closes the
+    /// device.
+    Opened(Handle, Option<SocketAddr>),
     Io(io::Error),
     Queue(Rc<dyn Store>, Rc<Gauge>),
     Job(Job),

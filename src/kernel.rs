@@ -422,12 +422,12 @@ impl Kernel {
     #[inline(never)]
     fn settle(&mut self, me: Runnable, call: SystemCall) {
         self.tasks[me].change(State::Running);
+        if self.frame.has_payload() && !call.has_payload() {
+            // Of a trap that was begun and given up, or answered and not heard.
+            contain(|| drop(self.frame.take()));
+        }
         if self.frame.has_mail() && !self.take_mail(me) {
             return self.abandon(call);
-        }
-        if self.frame.has_payload() && !call.has_payload() {
-            // Of a trap that was begun and given up.
-            contain(|| drop(self.frame.take()));
         }
         match self.handle(me, call) {
             Outcome::Reply(reply) => {

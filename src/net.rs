@@ -50,7 +50,7 @@ impl TcpListener {
         let (handle, local) = os
             .call(open(SystemCall::Listen, Payload::Addr(addr)), opened)
             .await?;
-        let local = address(local.as_ref()).unwrap_or(addr);
+        let local = local.unwrap_or(addr);
         Ok(Self::new(handle, Rc::new(Listener { local })))
     }
 
@@ -64,7 +64,7 @@ impl TcpListener {
     pub async fn accept(&self, os: &mut Os) -> io::Result<(TcpStream, SocketAddr)> {
         let id = self.device_id(os);
         let (handle, peer) = os.call(move |_| SystemCall::Accept(id), opened).await?;
-        let peer = address(peer.as_ref()).ok_or(io::ErrorKind::AddrNotAvailable)?;
+        let peer = peer.ok_or(io::ErrorKind::AddrNotAvailable)?;
         Ok((connection(handle, peer), peer))
     }
 }
@@ -97,11 +97,4 @@ impl TcpStream {
 
 fn connection(handle: Handle, peer: SocketAddr) -> TcpStream {
     Device::new(handle, Rc::new(Stream { peer }))
-}
-
-fn address(payload: Option<&Payload>) -> Option<SocketAddr> {
-    match payload {
-        Some(Payload::Addr(addr)) => Some(*addr),
-        _ => None,
-    }
 }

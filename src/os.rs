@@ -98,7 +98,14 @@ impl Os {
             frame.body.take();
             call
         };
-        self.call(prepare, |reply, _| reply)
+        self.call(prepare, |reply, frame| {
+            if let Reply::Device(_) = reply
+                && let Some(Payload::Opened(handle, _)) = frame.take()
+            {
+                handle.let_go();
+            }
+            reply
+        })
     }
 
     /// Answers this task's own number. Never blocks. (Beazley's `GetTid`.)

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 use super::{Kernel, Outcome};
 use crate::{
     abi::{DeviceId, Direction, Errno, Reply, Tid},
+    device::Handle,
     event::{Fact, Wake},
     frame::Payload,
     sched::Runnable,
@@ -285,8 +286,11 @@ impl Kernel {
             Answer::Exit(exit) => (Reply::Exit, Payload::Exit(*exit)),
             Answer::Tasks(tasks) => (Reply::Tasks, Payload::Tasks(tasks.into_vec())),
             Answer::Io(error) => (Reply::Io, Payload::Io(error)),
-            Answer::Opened(device, None) => return Reply::Device(device),
-            Answer::Opened(device, Some(addr)) => (Reply::Device(device), Payload::Addr(*addr)),
+            Answer::Opened(device, addr) => {
+                let handle = Handle::new(device, &self.frame);
+                let addr = addr.map(|addr| *addr);
+                (Reply::Device(device), Payload::Opened(handle, addr))
+            }
             Answer::Recv { .. } | Answer::Accept { .. } | Answer::Timeout(_) => {
                 unreachable!("what has to be done first is done by now")
             }

@@ -621,6 +621,38 @@ fn s34_a_task_killed_before_it_was_given_its_device_leaves_it_closed() {
 }
 
 #[test]
+fn s34_a_device_that_its_opener_did_not_take_is_closed() {
+    // What the opener does instead of hearing the answer.
+    for next in 0..5 {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let mut kernel = Kernel::real().unwrap();
+        let opener = async move |os: &mut Os| {
+            ignore_answer(os.attach(theirs)).await;
+            match next {
+                0 => drop(os.get_tid().await),
+                1 => drop(os.listen(([127, 0, 0, 1], 0).into()).await),
+                2 => drop(os.spawn("child", async |_| ()).await),
+                3 => panic!("it has other worries"),
+                _ => return,
+            }
+            os.yield_now().await;
+            assert_eq!(ours.read(&mut [0; 8]).unwrap(), 0, "case {next}");
+        };
+        let tid = kernel.spawn("opener", opener).unwrap();
+        let report = kernel.run().unwrap();
+        match &report.exits()[&tid] {
+            Exit::Faulted(why) if next == 3 => assert!(why.contains("worries"), "{why}"),
+            exit => assert_eq!(*exit, Exit::Done),
+        }
+        run_main(&mut kernel, async move |os: &mut Os| {
+            let reply = raw(os, SystemCall::Close(1.into())).await;
+            assert_eq!(reply, "Err(BadFd)", "case {next}");
+        });
+    }
+}
+
+#[test]
 fn s34_a_world_without_devices_says_so() {
     console(async |os| {
         let addr = ([127, 0, 0, 1], 0).into();

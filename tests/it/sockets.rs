@@ -10,7 +10,7 @@ use std::{
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::SockRef;
-use trapline::{Errno, Exit, Kernel, Os, RealWorld, TcpListener, TcpStream};
+use trapline::{Errno, Exit, Kernel, Os, RealWorld, Reply, SystemCall, TcpListener, TcpStream};
 
 use crate::{support::*, worlds::Counted};
 
@@ -466,6 +466,49 @@ fn s36_a_kernel_that_cannot_boot_for_want_of_descriptors_says_so() {
             );
         },
     );
+}
+
+#[test]
+fn s36_a_socket_that_its_opener_did_not_take_is_closed() {
+    real(async |os| {
+        // A listener.
+        let free = net::TcpListener::bind(any())?.local_addr()?;
+        ignore_answer(os.listen(free)).await;
+        os.yield_now().await;
+        assert_eq!(
+            kind(net::TcpStream::connect(free)),
+            ErrorKind::ConnectionRefused
+        );
+        // A connection.
+        let host = net::TcpListener::bind(any())?;
+        ignore_answer(os.connect(host.local_addr()?)).await;
+        os.yield_now().await;
+        assert_eq!(host.accept()?.0.read(&mut [0; 8])?, 0);
+        // One that was accepted.
+        let listener = os.listen(any()).await?;
+        let mut client = net::TcpStream::connect(listener.local_addr()?)?;
+        ignore_answer(listener.accept(os)).await;
+        os.yield_now().await;
+        assert_eq!(client.read(&mut [0; 8])?, 0);
+        Ok::<(), io::Error>(())
+    });
+}
+
+#[test]
+fn s36_a_connection_accepted_by_the_raw_call_is_its_callers() {
+    real(async |os| {
+        let listener = os.listen(any()).await?;
+        let mut client = net::TcpStream::connect(listener.local_addr()?)?;
+        client.set_nonblocking(true)?;
+        let Reply::Device(id) = os.trap(SystemCall::Accept(listener.id())).await else {
+            panic!("nobody has connected");
+        };
+        passes(os, 3).await;
+        assert_eq!(kind(client.read(&mut [0; 8])), ErrorKind::WouldBlock);
+        assert_eq!(raw(os, SystemCall::Close(id)).await, "Done");
+        assert_eq!(client.read(&mut [0; 8])?, 0);
+        Ok::<(), io::Error>(())
+    });
 }
 
 // ---- S37
