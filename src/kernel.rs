@@ -14,7 +14,7 @@ mod mail;
 mod queues;
 mod report;
 
-use std::{fmt, io, rc::Rc, time::Duration};
+use std::{fmt, io, rc::Rc, sync::Arc, time::Duration};
 
 pub use builder::Builder;
 pub use deadlock::Deadlock;
@@ -609,7 +609,7 @@ impl Kernel {
             Legacy::Zombie if !answered => {}
             Legacy::Zombie | Legacy::Nothing => drop(self.reap(me)),
             Legacy::Report => {
-                self.stats.exits.insert(me.tid, exit);
+                Arc::make_mut(&mut self.stats.exits).insert(me.tid, exit);
                 self.reap(me);
             }
         }

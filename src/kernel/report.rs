@@ -1,6 +1,6 @@
 //! What the host is told: a [`Report`] of a run, or why it stopped.
 
-use std::{collections::BTreeMap, io, time::Duration};
+use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
 
 use super::Deadlock;
 use crate::abi::{Exit, Tid};
@@ -20,7 +20,8 @@ pub struct Report {
     pub failures: u64,
     /// How many resumes ended a program: the others were ended by a trap.
     pub(super) finished: u64,
-    pub(super) exits: BTreeMap<Tid, Exit>,
+    /// Shared, and copied only where the host keeps a report while more of its tasks end.
+    pub(super) exits: Arc<BTreeMap<Tid, Exit>>,
 }
 
 impl Report {

@@ -2,7 +2,7 @@
 
 use std::{io, rc::Rc, thread, time::Duration};
 
-use trapline::{Deadlock, Errno, Error, Exit, Kernel, Limit, Os, SimWorld, Step, Tid};
+use trapline::{Deadlock, Errno, Error, Exit, Kernel, Limit, Os, Report, SimWorld, Step, Tid};
 
 use crate::{support::*, worlds::NoConsole};
 
@@ -217,6 +217,23 @@ fn s48_run_after_run() {
         assert_eq!(report.ticks, 2 * u64::from(round));
         assert_eq!(report.traps, u64::from(round));
     }
+}
+
+#[test]
+fn s48_run_after_run_copies_no_exits_of_before() {
+    let mut kernel = Kernel::simulated(0);
+    let place = |report: &Report| std::ptr::from_ref(report.exits());
+    let mut spawn_and_run = || {
+        kernel.spawn("brief", async |_| ()).unwrap();
+        kernel.run().unwrap()
+    };
+    let first = place(&spawn_and_run());
+    let kept = spawn_and_run();
+    assert_eq!(place(&kept), first);
+    // What the host keeps does not change.
+    let next = spawn_and_run();
+    assert_ne!(place(&next), first);
+    assert_eq!((kept.exits().len(), next.exits().len()), (2, 3));
 }
 
 #[test]
