@@ -56,6 +56,9 @@ impl Remote {
 
     /// Shuts the kernel down as [`Os::shutdown`](crate::Os::shutdown) does, as soon as the task
     /// that runs has come to its next trap. A kernel that sleeps is woken for it.
+    ///
+    /// This is for the run under way, whose last task may just have ended by itself; the tasks of a
+    /// later one are spared. Between two runs it is for the next.
     pub fn shutdown(&self) {
         self.line.shutdown.store(true, Ordering::Release);
         self.raise();
@@ -96,6 +99,11 @@ impl Remote {
         self.line.expected.load(Ordering::Acquire)
     }
 
+    /// Takes the shutdown that has been raised, if one has, and leaves the rest.
+    pub(crate) fn take_shutdown(&self) -> bool {
+        self.line.shutdown.swap(false, Ordering::Acquire)
+    }
+
     /// Takes what has been raised since it was last taken.
     pub(crate) fn take(&self) -> Option<Interrupts> {
         if !self.line.raised.load(Ordering::Relaxed) {
@@ -105,7 +113,7 @@ impl Remote {
             .raised
             .swap(false, Ordering::AcqRel)
             .then(|| Interrupts {
-                shutdown: self.line.shutdown.swap(false, Ordering::Acquire),
+                shutdown: self.take_shutdown(),
                 rung: std::mem::take(
                     &mut self
                         .line

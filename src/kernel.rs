@@ -202,7 +202,8 @@ impl Kernel {
                 while self.stats.ticks < self.next_look && self.tick().is_some() {}
             }
             if self.tasks.live() == 0 {
-                return self.report();
+                self.wind_up()?;
+                return Ok(self.report());
             }
             if self.stats.ticks >= self.last_tick {
                 return Err(Error::Limit(Limit::Ticks(self.limits.ticks)));
@@ -224,7 +225,7 @@ impl Kernel {
                 return Ok(Step::Ran(tid));
             }
             if self.tasks.live() == 0 {
-                self.report()?;
+                self.wind_up()?;
                 return Ok(Step::Finished);
             }
             let idle = self.is_idle();
@@ -270,15 +271,23 @@ impl Kernel {
         self.log.set_clock(now);
     }
 
-    /// What happened since boot, unless the world failed.
-    fn report(&mut self) -> Result<Report, Error> {
-        if let Some(error) = self.trouble.take() {
-            return Err(Error::Io(error));
+    /// Sees to what came too late for a look at the world: no task is left. A shutdown is for
+    /// daemons too, and not for the next run.
+    fn wind_up(&mut self) -> Result<(), Error> {
+        if self.remote.take_shutdown() {
+            self.end_all();
         }
+        self.trouble
+            .take()
+            .map_or(Ok(()), |error| Err(Error::Io(error)))
+    }
+
+    /// What happened since boot.
+    fn report(&mut self) -> Report {
         let mut report = self.stats.clone();
         report.elapsed = self.now();
         report.traps = report.ticks - report.finished;
-        Ok(report)
+        report
     }
 
     fn is_idle(&self) -> bool {

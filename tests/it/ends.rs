@@ -491,6 +491,34 @@ fn s50_a_kernel_that_was_shut_down_runs_new_tasks() {
 }
 
 #[test]
+fn s50_a_shutdown_as_a_run_ends_is_not_for_the_next() {
+    for steps in [false, true] {
+        let mut kernel = Kernel::simulated(0);
+        let diary = Diary::default();
+        let notes = diary.clone();
+        kernel.spawn_daemon("daemon", async move |os: &mut Os| {
+            let _guard = notes.on_drop("daemon");
+            spin(os).await;
+        });
+        let remote = kernel.remote();
+        let last = async move |_: &mut Os| remote.shutdown();
+        kernel.spawn("last", last).unwrap();
+        if steps {
+            while kernel.step().unwrap() != Step::Finished {}
+        } else {
+            kernel.run().unwrap();
+        }
+        // The daemons of the run that was shut down are gone.
+        assert_eq!(diary.text(), "daemon");
+        run_main(&mut kernel, async |os: &mut Os| os.sleep(SECOND).await);
+        // Between runs, it is for the next.
+        kernel.remote().shutdown();
+        let spared = kernel.spawn("not spared", spin).unwrap();
+        assert_eq!(kernel.run().unwrap().exits()[&spared], Exit::Killed);
+    }
+}
+
+#[test]
 fn s50_a_thread_shuts_down_a_kernel_that_sleeps() {
     let mut kernel = Kernel::real().unwrap();
     let diary = Diary::default();
