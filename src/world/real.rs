@@ -62,6 +62,8 @@ pub struct RealWorld {
 struct Source {
     fd: Fd,
     kind: Kind,
+    /// Whether it may be shared with other processes, so that it was not made non-blocking.
+    shared: bool,
     /// Whether the poller watches it; what it cannot watch is always ready.
     watched: bool,
     /// Whether an attempt may succeed. Indexed by [`Direction`].
@@ -78,8 +80,6 @@ enum Kind {
     Socket,
     /// Something that is not a socket.
     File,
-    /// The same, and shared with other processes, so that it could not be made non-blocking.
-    Shared,
 }
 
 enum Fd {
@@ -122,6 +122,7 @@ impl RealWorld {
         let key = usize::try_from(u64::from(id)).map_err(|_| io::ErrorKind::Unsupported)?;
         let interest = polling::Event::all(key);
         let raw = fd.as_fd().as_raw_fd();
+        let shared = fd.is_shared();
         #[expect(
             unsafe_code,
             reason = "polling cannot know that its sources outlive their registration"
@@ -139,6 +140,7 @@ impl RealWorld {
             Source {
                 fd,
                 kind,
+                shared,
                 watched,
                 ready: [true; 2],
                 unsure: false,
@@ -291,19 +293,17 @@ impl World for RealWorld {
     }
 
     fn attach(&mut self, id: DeviceId, source: Rc<dyn AsFd>) -> io::Result<()> {
-        let fd = (*source).as_fd();
-        let kind = if FileType::from_raw_mode(rustix::fs::fstat(fd)?.st_mode) == FileType::Socket {
-            Kind::Socket
-        } else if fd.as_raw_fd() <= 2 {
-            Kind::Shared
-        } else {
-            Kind::File
+        let fd = Fd::Attached(source);
+        let mode = rustix::fs::fstat(fd.as_fd())?.st_mode;
+        let kind = match FileType::from_raw_mode(mode) {
+            FileType::Socket => Kind::Socket,
+            _ => Kind::File,
         };
-        if kind != Kind::Shared {
-            let flags = rustix::fs::fcntl_getfl(fd)?;
-            rustix::fs::fcntl_setfl(fd, flags | OFlags::NONBLOCK)?;
+        if !fd.is_shared() {
+            let flags = rustix::fs::fcntl_getfl(&fd)?;
+            rustix::fs::fcntl_setfl(&fd, flags | OFlags::NONBLOCK)?;
         }
-        self.register(id, Fd::Attached(source), kind)
+        self.register(id, fd, kind)
     }
 
     fn listen(&mut self, id: DeviceId, addr: SocketAddr) -> io::Result<SocketAddr> {
@@ -351,10 +351,10 @@ impl World for RealWorld {
 
     fn recv(&mut self, id: DeviceId, buf: &mut [u8]) -> io::Result<usize> {
         let source = self.source(id)?;
-        let stream = source.kind == Kind::Stream;
+        let socket = source.kind != Kind::File;
         let n = source.attempt(Direction::Read, |fd| {
-            Ok(if stream {
-                rustix::net::recv(fd.as_fd(), &mut *buf, RecvFlags::empty())?.0
+            Ok(if socket {
+                rustix::net::recv(fd.as_fd(), &mut *buf, RecvFlags::DONTWAIT)?.0
             } else {
                 rustix::io::read(fd.as_fd(), &mut *buf)?
             })
@@ -370,18 +370,15 @@ impl World for RealWorld {
 
     fn send(&mut self, id: DeviceId, buf: &[u8]) -> io::Result<usize> {
         let source = self.source(id)?;
-        let socket = matches!(source.kind, Kind::Stream | Kind::Socket);
+        let socket = source.kind != Kind::File;
         // A terminal that is said to be writable has room for this much, at least.
-        let whole = if source.kind == Kind::Shared {
-            buf.len().min(512)
-        } else {
-            buf.len()
-        };
+        let room = if source.shared { 512 } else { buf.len() };
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         source.attempt(Direction::Write, |fd| {
             Ok(if socket {
-                rustix::net::send(fd.as_fd(), buf, SendFlags::NOSIGNAL)?
+                rustix::net::send(fd.as_fd(), buf, flags)?
             } else {
-                rustix::io::write(fd.as_fd(), &buf[..whole])?
+                rustix::io::write(fd.as_fd(), &buf[..buf.len().min(room)])?
             })
         })
     }
@@ -456,7 +453,7 @@ impl Source {
         mut io: impl FnMut(&Fd) -> io::Result<T>,
     ) -> io::Result<T> {
         let ready = &mut self.ready[direction as usize];
-        if *ready && self.kind == Kind::Shared && self.watched {
+        if *ready && self.shared && self.watched {
             *ready = is_ready(self.fd.as_fd(), direction)?;
         }
         if !*ready {
@@ -479,6 +476,14 @@ impl Source {
             // It fails only where the descriptor is closed already, and so not watched any more.
             let _ = poller.delete(self.fd.as_fd());
         }
+    }
+}
+
+impl Fd {
+    /// Whether it is one of the three standard streams. What is opened here is not, even if it has
+    /// the number of one that was closed.
+    fn is_shared(&self) -> bool {
+        matches!(self, Self::Attached(_)) && self.as_fd().as_raw_fd() <= 2
     }
 }
 

@@ -14,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+use rustix::fs::OFlags;
 use trapline::{Device, Direction, Errno, Exit, Kernel, Os, RealWorld, SystemCall};
 
 use crate::{
@@ -719,6 +720,38 @@ fn s35_a_redirected_stdin_is_always_ready() {
                 text == std::fs::read("Cargo.toml")?,
                 "not what the file says"
             );
+            Ok::<(), io::Error>(())
+        });
+    });
+}
+
+/// Whoever shares it expects it to block.
+#[test]
+fn s35_a_socket_as_stdin_is_used_as_it_is() {
+    let test = "devices::s35_a_socket_as_stdin_is_used_as_it_is";
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    ours.write_all(b"hello").unwrap();
+    let redirect = |command: &mut std::process::Command| {
+        command.stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs)));
+    };
+    in_own_process(test, redirect, || {
+        real(async |os| {
+            let flags = || rustix::fs::fcntl_getfl(io::stdin());
+            let before = flags()?;
+            assert!(!before.contains(OFlags::NONBLOCK));
+            let stdin = os.attach(io::stdin()).await?;
+            let mut buf = [0; 8];
+            os.read_wait(&stdin).await?;
+            assert_eq!(stdin.recv(os, &mut buf).await?, 5);
+            // To the others it does not block.
+            let wait = Duration::from_millis(5);
+            let more = os.timeout(wait, async |os| stdin.recv(os, &mut buf).await);
+            assert!(more.await.is_err());
+            let send = async |os: &mut Os| loop {
+                stdin.send(os, &[7; 4096]).await.expect("it is open");
+            };
+            assert!(os.timeout(wait, send).await.is_err());
+            assert_eq!(flags()?, before);
             Ok::<(), io::Error>(())
         });
     });
