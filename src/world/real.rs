@@ -64,7 +64,8 @@ struct Source {
     kind: Kind,
     /// Whether it may be shared with other processes, so that it was not made non-blocking.
     shared: bool,
-    /// Whether the poller watches it; what it cannot watch is always ready.
+    /// Whether the poller watches it; what it cannot watch is always ready. Should that not be
+    /// true, it is an error, for nobody would report it later.
     watched: bool,
     /// Whether an attempt may succeed. Indexed by [`Direction`].
     ready: [bool; 2],
@@ -463,6 +464,9 @@ impl Source {
             match io(&self.fd) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if !self.watched {
+                        return Err(io::Error::new(io::ErrorKind::Unsupported, error));
+                    }
                     *ready = false;
                     return Err(error);
                 }

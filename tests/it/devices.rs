@@ -4,7 +4,10 @@ use std::{
     cell::{Cell, RefCell},
     fs::File,
     io::{self, ErrorKind, Read, Write},
-    os::unix::net::UnixStream,
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::net::UnixStream,
+    },
     process::Stdio,
     rc::Rc,
     sync::{
@@ -693,6 +696,41 @@ fn s35_what_the_poller_cannot_watch_is_always_ready() {
             }
         }
         assert_eq!(sum, itself.metadata()?.len());
+        Ok::<(), io::Error>(())
+    });
+}
+
+#[test]
+fn s35_what_cannot_be_watched_and_is_not_ready_is_an_error() {
+    /// A file when it is attached, and an empty pipe later.
+    struct Fickle {
+        file: File,
+        pipe: io::PipeReader,
+        now: Cell<bool>,
+    }
+    impl AsFd for Fickle {
+        fn as_fd(&self) -> BorrowedFd<'_> {
+            if self.now.get() {
+                self.pipe.as_fd()
+            } else {
+                self.file.as_fd()
+            }
+        }
+    }
+    real(async |os| {
+        let (pipe, mut ours) = io::pipe()?;
+        rustix::fs::fcntl_setfl(&pipe, OFlags::NONBLOCK)?;
+        let (file, now) = (File::open("Cargo.toml")?, Cell::new(false));
+        let device = os.attach(Fickle { file, pipe, now }).await?;
+        device.now.set(true);
+        // Nobody could say when to try again: so this is the caller's to know.
+        for _ in 0..2 {
+            os.read_wait(&device).await?;
+            let none = device.recv(os, &mut [0; 8]).await;
+            assert_eq!(kind(none), ErrorKind::Unsupported);
+        }
+        ours.write_all(b"x")?;
+        assert_eq!(device.recv(os, &mut [0; 8]).await?, 1);
         Ok::<(), io::Error>(())
     });
 }
