@@ -98,7 +98,7 @@ pub(crate) struct Frame {
     pub(crate) body: Cell<bool>,
     /// The timeout that has come for the task that runs, until it has found its way there.
     pub(crate) elapsed: Cell<Option<u64>>,
-    /// Whether a program is being dropped because its task was killed.
+    /// Whether a program is being dropped because its task was killed, or faulted.
     pub(crate) killing: Cell<bool>,
     /// Whether [`Frame::drop_flat`] is at work.
     dropping: Cell<bool>,

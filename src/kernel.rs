@@ -570,7 +570,7 @@ impl Kernel {
 
     /// Ends a live task, whatever it is doing. What remains of it is its legacy.
     fn end(&mut self, me: Runnable, exit: Exit) {
-        self.strip(me);
+        self.strip(me, &exit);
         if self.frame.has_mail() {
             self.take_mail(me);
         }
@@ -579,7 +579,7 @@ impl Kernel {
     }
 
     /// The first half of a task's end: it leaves every queue, and its program is dropped.
-    fn strip(&mut self, me: Runnable) {
+    fn strip(&mut self, me: Runnable, exit: &Exit) {
         let task = &mut self.tasks[me];
         let state = std::mem::replace(&mut task.state, State::Ending);
         let program = std::mem::replace(&mut task.program, task::ended());
@@ -589,7 +589,12 @@ impl Kernel {
         for timer in timeouts.into_iter().flat_map(|timeouts| *timeouts) {
             self.timers.of(me).disarm(timer);
         }
-        self.drop_program(program);
+        // Locks that it held learn that nobody will set right what they protect. Who returns, or
+        // asks for its end itself, had the time to.
+        let dies = matches!(exit, Exit::Killed | Exit::Faulted(_));
+        let outer = self.frame.killing.replace(dies);
+        self.drop_apart(program);
+        self.frame.killing.set(outer);
     }
 
     /// The second half: its waiters wake, and its children become orphans.
@@ -677,13 +682,6 @@ impl Kernel {
                 self.end(task, Exit::Killed);
             }
         }
-    }
-
-    /// Drops a program. Locks that it held learn that nobody will release them.
-    fn drop_program(&mut self, program: task::Program) {
-        let outer = self.frame.killing.replace(true);
-        self.drop_apart(program);
-        self.frame.killing.set(outer);
     }
 
     /// Drops a program whose destructors may begin traps of their own: the frame is kept from them.

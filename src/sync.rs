@@ -102,7 +102,8 @@ impl Drop for Permit {
 ///
 /// A task that dies with the lock in its hands, killed or panicking, may have left the value half
 /// changed: the lock is broken then, and each task that locks it is told, until one has called
-/// [`Mutex::mend`]. (The poisoning of the standard library's `Mutex`.)
+/// [`Mutex::mend`]. (The poisoning of the standard library's `Mutex`.) A task that fails, or ends
+/// by [`Os::exit`], has chosen the moment, and breaks nothing.
 ///
 /// ```
 /// # use trapline::{Kernel, Os, sync::Mutex};

@@ -19,7 +19,7 @@ impl Kernel {
         loop {
             if let Some(mail) = post.next() {
                 if let Some(victim) = self.see_to(owner, mail) {
-                    self.strip(victim);
+                    self.strip(victim, &Exit::Killed);
                     under_way.push((owner, post));
                     (owner, post) = (victim, self.open_mail(victim));
                 }

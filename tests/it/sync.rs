@@ -192,6 +192,9 @@ async fn die(os: &mut Os, mutex: &Mutex<i32>, how: u32) -> Exit {
                 let tid = os.get_tid().await;
                 os.kill(tid).await;
             }
+            5 => os.exit(Exit::Faulted("as if".into())).await,
+            6 => os.exit(Exit::Done).await,
+            7 => os.exit(Exit::Failed("no".into())).await,
             _ => drop(guard),
         }
     };
@@ -203,7 +206,7 @@ async fn die(os: &mut Os, mutex: &Mutex<i32>, how: u32) -> Exit {
 
 #[test]
 fn a_mutex_is_broken_by_a_death_and_mended() {
-    for how in 0..5 {
+    for how in 0..6 {
         boot(async move |os| {
             let mutex = Mutex::new(os, 0).await;
             assert_ne!(die(os, &mutex, how).await, Exit::Done);
@@ -229,8 +232,11 @@ fn a_mutex_is_broken_by_a_death_and_mended() {
 fn a_mutex_is_not_broken_by_those_who_live_or_do_not_have_it() {
     boot(async |os| {
         let mutex = Mutex::new(os, 0).await;
-        assert_eq!(die(os, &mutex, 5).await, Exit::Done);
-        assert!(mutex.lock(os).await.is_ok());
+        for how in 6..9 {
+            let exit = die(os, &mutex, how).await;
+            assert!(matches!(exit, Exit::Done | Exit::Failed(_)), "{exit:?}");
+            assert!(mutex.lock(os).await.is_ok(), "case {how}");
+        }
         // A body that times out lets go of it by its own hand.
         let cut = os.timeout(S, async |os| {
             let _guard = mutex.lock(os).await;
