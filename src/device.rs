@@ -14,7 +14,9 @@ use crate::{
 /// [`TcpStream`](crate::TcpStream) or [`TcpListener`](crate::TcpListener).
 ///
 /// It can be cloned and shared between tasks; one may wait to read while another waits to write.
-/// The descriptor is closed with the last handle, or for all of them by [`Device::close`].
+/// The descriptor is closed with the last handle; one that the kernel opened itself, of a
+/// [`TcpStream`](crate::TcpStream) or [`TcpListener`](crate::TcpListener), is closed for all of
+/// them by [`Device::close`].
 ///
 /// It dereferences to what was attached. I/O that a program does on that itself is not a trap: it
 /// shows in no trace and works only with the real outside. [`Device::recv`] and [`Device::send`]
@@ -123,8 +125,11 @@ impl<S> Device<S> {
         Ok(())
     }
 
-    /// Closes the descriptor, for every handle. Tasks that wait on it wake with
-    /// [`Errno::Closed`]; later calls answer [`Errno::BadFd`]. Never blocks.
+    /// Closes the device, for every handle. Tasks that wait on it wake with [`Errno::Closed`];
+    /// later calls answer [`Errno::BadFd`]. Never blocks.
+    ///
+    /// With it the descriptor is closed, if the kernel opened it. One that was attached every
+    /// handle can still reach, so it stays open until the last of them is dropped.
     ///
     /// *Errors:* [`Errno::BadFd`] if it is closed already.
     pub fn close(&self, os: &mut Os) -> impl Future<Output = Result<(), Errno>> {

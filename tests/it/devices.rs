@@ -593,6 +593,25 @@ fn s34_the_last_handle_closes_the_descriptor() {
 }
 
 #[test]
+fn s34_an_attached_descriptor_that_was_closed_goes_with_the_last_handle() {
+    real(async |os| {
+        let (device, ours) = pair(os).await?;
+        let other = Device::clone(&device);
+        device.close(os).await?;
+        drop(device);
+        os.yield_now().await;
+        // The device is closed, and what was attached can still be reached.
+        assert_eq!(other.close(os).await, Err(Errno::BadFd));
+        assert_eq!(kind((&ours).read(&mut [0; 8])), ErrorKind::WouldBlock);
+        (&*other).write_all(b"x")?;
+        assert_eq!((&ours).read(&mut [0; 8])?, 1);
+        drop(other);
+        assert_eq!((&ours).read(&mut [0; 8])?, 0, "the peer sees its end");
+        Ok::<(), io::Error>(())
+    });
+}
+
+#[test]
 fn s34_a_killed_task_closes_what_it_held() {
     real(async |os| {
         let (ours, theirs) = UnixStream::pair()?;

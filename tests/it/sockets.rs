@@ -495,6 +495,18 @@ fn s36_a_socket_that_its_opener_did_not_take_is_closed() {
 }
 
 #[test]
+fn s34_a_connection_that_is_closed_is_closed_for_every_handle() {
+    real(async |os| {
+        let (stream, mut theirs) = pair(os).await?;
+        let other = stream.clone();
+        stream.close(os).await?;
+        assert_eq!(theirs.read(&mut [0; 8])?, 0);
+        assert_eq!(other.close(os).await, Err(Errno::BadFd));
+        Ok::<(), io::Error>(())
+    });
+}
+
+#[test]
 fn s36_a_connection_accepted_by_the_raw_call_is_its_callers() {
     real(async |os| {
         let listener = os.listen(any()).await?;
