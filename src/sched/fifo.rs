@@ -2,6 +2,9 @@
 
 use super::{Cause, Policy, Runnable};
 
+/// How much room is not worth giving back.
+const SMALL: usize = 1024;
+
 /// First in, first out: tasks run in the order in which they became ready. With a quantum of more
 /// than one this is round robin.
 ///
@@ -48,11 +51,12 @@ impl Fifo {
     }
 
     /// Gives back the room of a crowd that has left.
+    #[inline(always)]
     fn shrink(&mut self) {
-        let few = 8 * self.len().max(128);
-        if self.pass.capacity().max(self.next.capacity()) > few {
-            self.pass.shrink_to(few);
-            self.next.shrink_to(few);
+        let room = self.pass.capacity().max(self.next.capacity());
+        if room > SMALL && room / 8 > self.len() {
+            self.pass.shrink_to(SMALL);
+            self.next.shrink_to(SMALL);
         }
     }
 }
