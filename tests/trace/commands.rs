@@ -407,8 +407,8 @@ fn what_is_no_recording_is_refused_with_the_reason() {
     let later = "error: cannot read later.trap: the recording has version 9 of the format, and \
                  this trapline reads version 1: read it with a later one\n";
     let directory = "error: cannot read .: Is a directory (os error 21)\n";
-    let empty = "error: cannot read standard input: this is no recording of trapline: it does not \
-                 begin like one\n";
+    let empty = "error: cannot read standard input: the recording ends at byte 0, before its end: \
+                 whoever wrote it was killed, or is still at it\n";
     let files = [
         ("no.trap", missing),
         ("text.trap", foreign),
