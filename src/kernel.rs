@@ -30,7 +30,7 @@ use crate::{
     interrupt::Remote,
     os::Os,
     sched::{Cause, Ready, Runnable},
-    task::{self, Answer, IntoExit, Legacy, Panic, Place, State, Task, Tasks, contain},
+    task::{self, Answer, IntoExit, Legacy, Panic, Place, State, Tasks, contain},
     time::Clocks,
     trace,
     world::World,
@@ -38,6 +38,9 @@ use crate::{
 
 /// How many resumes may pass before the world is looked at, where the passes are shorter.
 const LOOK_AFTER: u64 = 256;
+
+/// How many tasks are too many for the nearer caches, with their programs.
+const CROWD: usize = 4096;
 
 /// How long daemons may have to wait for a look at their devices, which costs a system call, while
 /// others are ready.
@@ -95,6 +98,16 @@ enum Outcome {
     Exit,
     /// The caller has ended, with everybody else.
     Gone,
+}
+
+/// What a task did that was resumed, or not.
+enum Turn {
+    /// It made a call that is not answered at once.
+    Call(SystemCall),
+    /// It has returned, or panicked.
+    Ended(Option<Panic>),
+    /// It is no longer there, or something has to be done before it is resumed.
+    None,
 }
 
 impl Kernel {
@@ -276,9 +289,6 @@ impl Kernel {
 
     /// Gives turns until it is time to look at the world, or nobody is ready; first in, first out,
     /// a tick at a time, with nobody observing.
-    ///
-    /// This is the price of a trap. A call that needs nothing but its caller is answered here and
-    /// now; everything else goes the long way, by `turn` and `settle`.
     fn plain_turns(&mut self) {
         let (mut pass, mut taken) = self.ready.take_pass();
         while self.stats.ticks < self.next_look {
@@ -288,58 +298,92 @@ impl Kernel {
             }
             let turns = usize::try_from(self.next_look - self.stats.ticks).unwrap_or(usize::MAX);
             let rest = &pass[taken..];
-            taken += match &rest[..rest.len().min(turns)] {
+            let (walked, stay) = match rest {
                 [] => break,
-                alone @ [_] => self.walk::<true>(alone),
-                many => self.walk::<false>(many),
+                [_] if self.ready.is_empty() => self.walk::<true, false>(rest),
+                _ => {
+                    let rest = &rest[..rest.len().min(turns)];
+                    if rest.len() < CROWD {
+                        self.walk::<false, false>(rest)
+                    } else {
+                        self.walk::<false, true>(rest)
+                    }
+                }
             };
+            if stay == 0 && walked == pass.len() && self.ready.is_empty() {
+                // Nobody has left and nobody has come: the next pass is this one.
+                continue;
+            }
+            self.ready.push_all(&rest[stay..walked]);
+            taken += walked;
         }
         self.ready.resume_pass(pass, taken);
     }
 
-    /// Gives each of these a turn, or as many as it can before the world is to be looked at.
-    /// Answers how many.
+    /// Gives these tasks a turn each, until the world is to be looked at. A task that is alone goes
+    /// on until then.
+    ///
+    /// Answers how many had their turn, and from which one of those on all stay on the ready queue
+    /// and are not back on it yet: to put them back at once costs less than one by one, and nothing
+    /// if all stay.
+    ///
+    /// In a crowd, which fits into no cache, those who come soon are fetched.
+    ///
+    /// This is the price of a trap. A call that needs little but its caller is answered here and
+    /// now; everything else goes the long way, by `turn` and `settle`.
     #[inline(never)]
-    fn walk<const ALONE: bool>(&mut self, pass: &[Runnable]) -> usize {
+    fn walk<const ALONE: bool, const CROWDED: bool>(
+        &mut self,
+        pass: &[Runnable],
+    ) -> (usize, usize) {
+        let mut stay = 0;
         let mut rest = pass.iter();
-        'pass: for entry in rest.by_ref() {
-            let me = *entry;
-            if let Some(Task {
-                state: State::Ready(answer),
-                program: Some(program),
-                traps,
-                ..
-            }) = self.tasks.get_mut(me)
-                && let Some(mut reply) = answer.plain()
-            {
+        'pass: while let Some(me) = rest.next() {
+            if CROWDED {
+                self.tasks.fetch(rest.as_slice());
+            }
+            let turn = 'turn: {
+                let Some(task) = self.tasks.get_mut(*me) else {
+                    break 'turn Turn::None;
+                };
+                let Some(mut reply) = task.state.plain() else {
+                    break 'turn Turn::None;
+                };
                 self.remote.runs(me.tid);
                 loop {
                     self.stats.ticks += 1;
-                    *traps += 1;
-                    let call = match task::resume(program, reply) {
+                    task.traps += 1;
+                    let call = match task::resume(&mut task.program, reply) {
                         Ok(Some(call)) => call,
-                        Ok(None) => break self.finish(me, None),
-                        Err(panic) => break self.finish(me, Some(panic)),
+                        Ok(None) => break 'turn Turn::Ended(None),
+                        Err(panic) => break 'turn Turn::Ended(Some(panic)),
                     };
                     reply = match call {
                         SystemCall::GetTid if self.frame.is_empty() => Reply::Tid(me.tid),
                         SystemCall::Yield if self.frame.is_empty() => Reply::Done,
-                        call => break self.settle(me, call),
+                        call if self.queues.at_once(call, &self.frame, task) => continue 'pass,
+                        call => break 'turn Turn::Call(call),
                     };
-                    if !ALONE || self.stats.ticks >= self.next_look || !self.ready.is_empty() {
-                        answer.change(reply);
-                        self.ready.push_plain(entry);
-                        continue 'pass;
+                    if !ALONE || self.stats.ticks >= self.next_look {
+                        break;
                     }
                 }
-            } else {
-                self.turn(me);
+                task.change(State::Ready(reply));
+                continue 'pass;
+            };
+            let taken = pass.len() - rest.len();
+            self.ready.push_all(&pass[stay..taken - 1]);
+            stay = taken;
+            match turn {
+                Turn::Call(call) => self.settle(*me, call),
+                Turn::Ended(panic) => self.finish(*me, panic),
+                Turn::None => drop(self.turn(*me)),
             }
             if self.stats.ticks >= self.next_look {
-                break;
+                return (stay, stay);
             }
         }
-        pass.len() - rest.len()
+        (pass.len(), stay)
     }
 
     /// Gives the next task its turn. Answers which it was, or `None` if nobody is ready.
@@ -357,17 +401,16 @@ impl Kernel {
     /// the ready queue, or finds nothing to read on its device after all.
     #[inline(never)]
     fn turn(&mut self, me: Runnable) -> Option<Tid> {
-        let Some(State::Ready(_)) = self.tasks.get_mut(me).map(|task| &task.state) else {
-            return None;
-        };
+        self.tasks
+            .get_mut(me)
+            .filter(|task| task.state.is_ready())?;
         let reply = self.deliver(me)?;
         self.stats.ticks += 1;
         self.remote.runs(me.tid);
         self.log.emit_at_once(me.tid, || Fact::Resumed);
         let task = &mut self.tasks[me];
         task.traps += 1;
-        let program = task.program.as_mut().expect("a live task has a program");
-        match task::resume(program, reply) {
+        match task::resume(&mut task.program, reply) {
             Ok(Some(call)) => self.settle(me, call),
             Ok(None) => self.finish(me, None),
             Err(panic) => self.finish(me, Some(panic)),
@@ -391,7 +434,7 @@ impl Kernel {
                 let detail = Detail::None;
                 self.log
                     .emit_at_once(me.tid, || Fact::Replied { reply, detail });
-                self.tasks[me].change(State::Ready(reply.into()));
+                self.tasks[me].change(State::Ready(reply));
                 self.ready.requeue(me, call);
             }
             Outcome::Answered => self.ready.requeue(me, call),
@@ -437,31 +480,32 @@ impl Kernel {
 
     /// Leaves an answer with the caller.
     #[inline(always)]
-    fn answer(&mut self, me: Runnable, answer: impl Into<Answer>) -> Outcome {
-        self.tasks[me].change(State::Ready(answer.into()));
+    fn answer(&mut self, me: Runnable, answer: impl Into<State>) -> Outcome {
+        self.tasks[me].change(answer.into());
         self.tell_answer(me);
         Outcome::Answered
     }
 
     /// Marks the caller as blocked, in the queue where a handler has put it.
     fn block(&mut self, me: Runnable, place: Place) -> Outcome {
-        let since = self.clock;
         self.log
             .emit_at_once(me.tid, || Fact::Blocked { on: place.into() });
-        self.tasks[me].change(State::Blocked { place, since });
+        let task = &mut self.tasks[me];
+        task.since = self.clock;
+        task.change(State::Blocked(place));
         Outcome::Blocked
     }
 
     /// Makes a blocked task ready, once it has left the queue where it waited.
-    fn wake(&mut self, task: Runnable, by: Wake, answer: impl Into<Answer>) {
+    fn wake(&mut self, task: Runnable, by: Wake, answer: impl Into<State>) {
         self.log
             .emit(&mut *self.world, task.tid, || Fact::Woken { by });
         let woken = &mut self.tasks[task];
         debug_assert!(
-            matches!(woken.state, State::Blocked { .. }),
+            matches!(woken.state, State::Blocked(_)),
             "only a blocked task is in a queue of waiters"
         );
-        woken.change(State::Ready(answer.into()));
+        woken.change(answer.into());
         self.tell_answer(task);
         self.ready.push(task, Cause::Woken);
     }
@@ -476,9 +520,7 @@ impl Kernel {
 
     #[cold]
     fn tell_answer_in_full(&mut self, me: Runnable) {
-        if let State::Ready(answer) = &self.tasks[me].state
-            && let Some((reply, detail)) = answer.known()
-        {
+        if let Some((reply, detail)) = self.tasks[me].state.answer() {
             self.log
                 .emit_at_once(me.tid, || Fact::Replied { reply, detail });
         }
@@ -500,7 +542,7 @@ impl Kernel {
         delay: Nanos,
     ) -> Result<Tid, Errno> {
         if !is_daemon && self.tasks.live() >= self.limits.tasks {
-            self.drop_apart(Some(program));
+            self.drop_apart(program);
             return Err(Errno::TooManyTasks);
         }
         let task = self.tasks.insert(name, program, parent, legacy, is_daemon);
@@ -530,11 +572,11 @@ impl Kernel {
     /// The first half of a task's end: it leaves every queue, and its program is dropped.
     fn strip(&mut self, me: Runnable) {
         let task = &mut self.tasks[me];
-        let state = std::mem::replace(&mut task.state, State::Running);
-        let program = task.program.take();
+        let state = std::mem::replace(&mut task.state, State::Ending);
+        let program = std::mem::replace(&mut task.program, task::ended());
         let timeouts = task.timeouts.take();
         self.tasks.ended(me);
-        self.leave(me, state);
+        self.leave(me, &state);
         for timer in timeouts.into_iter().flat_map(|timeouts| *timeouts) {
             self.timers.of(me).disarm(timer);
         }
@@ -575,14 +617,14 @@ impl Kernel {
 
     /// Takes a task out of whatever queue it is in. What it was to be answered goes back to where
     /// it came from.
-    fn leave(&mut self, me: Runnable, state: State) {
-        match state {
-            State::Running | State::Zombie(_) => {}
-            State::Ready(answer) => {
+    fn leave(&mut self, me: Runnable, state: &State) {
+        match *state {
+            State::Running | State::Ending | State::Zombie(_) => {}
+            State::Ready(_) | State::Owed(_) => {
                 self.ready.remove(me);
-                self.take_back(&answer);
+                self.take_back(state);
             }
-            State::Blocked { place, .. } => self.vacate(me, place),
+            State::Blocked(place) => self.vacate(me, place),
         }
     }
 
@@ -597,16 +639,15 @@ impl Kernel {
     }
 
     /// Takes back an answer that will not be delivered.
-    fn take_back(&mut self, answer: &Answer) {
-        match *answer {
-            Answer::Opened(device, _) => drop(self.close(device)),
-            Answer::Message(queue, message) => self.give_back(queue, message),
-            Answer::Full(queue, message) | Answer::Refused(queue, message) => {
+    fn take_back(&mut self, late: &State) {
+        match *late {
+            State::Owed(Answer::Opened(device, _)) => drop(self.close(device)),
+            State::Owed(Answer::Message(queue, message)) => self.give_back(queue, message),
+            State::Owed(Answer::Full(queue, message) | Answer::Refused(queue, message)) => {
                 self.discard(queue, message);
             }
-            Answer::Reply(Reply::Queue(queue)) => drop(self.queues.remove(queue)),
-            Answer::Reply(_) | Answer::Exit(_) | Answer::Tasks(_) | Answer::Io(_) => {}
-            Answer::Recv { .. } | Answer::Accept { .. } | Answer::Timeout(_) => {}
+            State::Ready(Reply::Queue(queue)) => drop(self.queues.remove(queue)),
+            _ => {}
         }
     }
 
@@ -630,14 +671,14 @@ impl Kernel {
     }
 
     /// Drops a program. Locks that it held learn that nobody will release them.
-    fn drop_program(&mut self, program: Option<task::Program>) {
+    fn drop_program(&mut self, program: task::Program) {
         let outer = self.frame.killing.replace(true);
         self.drop_apart(program);
         self.frame.killing.set(outer);
     }
 
     /// Drops a program whose destructors may begin traps of their own: the frame is kept from them.
-    fn drop_apart(&mut self, program: Option<task::Program>) {
+    fn drop_apart(&mut self, program: task::Program) {
         let frame = &*self.frame;
         let (payload, message, len) = (frame.take(), frame.message.take(), frame.len.take());
         let body = frame.body.take();

@@ -18,6 +18,7 @@ use std::{
     ops::{Index, IndexMut},
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
+    ptr,
     rc::Rc,
 };
 
@@ -96,6 +97,23 @@ pub(crate) fn program<T: IntoExit>(
     }))
 }
 
+/// The program of a task that has ended. Takes no memory.
+pub(crate) fn ended() -> Program {
+    struct Ended;
+
+    impl Coroutine for Ended {
+        type Yield = SystemCall;
+        type Resume = Reply;
+        type Return = ();
+
+        fn resume_with(self: Pin<&mut Self>, _: Reply) -> GeneratorState<SystemCall, ()> {
+            unreachable!("a task that has ended has no turn")
+        }
+    }
+
+    Box::pin(Ended)
+}
+
 /// What a program panicked with.
 pub(crate) type Panic = Box<dyn Any + Send>;
 
@@ -132,14 +150,62 @@ pub(crate) fn fault(frame: &Frame, panic: Panic) {
 /// Where a live task is. It is in exactly one place.
 #[derive(Debug)]
 pub(crate) enum State {
-    /// On the ready queue; this is what it will be resumed with.
-    Ready(Answer),
+    /// On the ready queue, to be resumed with this.
+    Ready(Reply),
+    /// On the ready queue, to be resumed with what comes of this.
+    Owed(Answer),
     /// The current task.
     Running,
     /// With what it waits for.
-    Blocked { place: Place, since: Nanos },
+    Blocked(Place),
+    /// Ending: it has left every queue, and its program is being dropped.
+    Ending,
     /// Ended, and waiting to be asked about it; this is what is answered then.
     Zombie(Answer),
+}
+
+impl State {
+    pub(crate) fn is_ready(&self) -> bool {
+        matches!(self, Self::Ready(_) | Self::Owed(_))
+    }
+
+    /// What a ready task is to be resumed with, if nothing has to be done first and nothing goes
+    /// with it.
+    #[inline(always)]
+    pub(crate) fn plain(&self) -> Option<Reply> {
+        if let Self::Ready(reply) = *self {
+            return Some(reply);
+        }
+        self.message()
+    }
+
+    /// Apart, so that the usual answer is one compare.
+    #[inline(never)]
+    fn message(&self) -> Option<Reply> {
+        match *self {
+            Self::Owed(Answer::Message(_, number)) => Some(Reply::Message(number)),
+            _ => None,
+        }
+    }
+
+    /// What a ready task will be resumed with, in words, if it is known by now.
+    pub(crate) fn answer(&self) -> Option<(Reply, Detail<'_>)> {
+        match self {
+            Self::Ready(reply) => Some(reply.in_words()),
+            Self::Owed(answer) => answer.known(),
+            _ => None,
+        }
+    }
+}
+
+impl<A: Into<Answer>> From<A> for State {
+    #[inline(always)]
+    fn from(answer: A) -> Self {
+        match answer.into() {
+            Answer::Reply(reply) => Self::Ready(reply),
+            owed => Self::Owed(owed),
+        }
+    }
 }
 
 /// The queue in which a blocked task waits, with what it takes to leave it.
@@ -173,7 +239,8 @@ pub(crate) enum Then {
     Accept,
 }
 
-/// What a task will be resumed with. Kept small, since every task has room for one.
+/// What a call is answered with: a bare reply, or what it takes to make one up when the caller's
+/// turn comes. Kept small, since every task has room for one.
 #[derive(Debug)]
 pub(crate) enum Answer {
     Reply(Reply),
@@ -205,36 +272,10 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
-    /// Becomes a plain reply, from an answer that has nothing to drop. Saves the hot path from
-    /// asking.
-    #[inline(always)]
-    pub(crate) fn change(&mut self, reply: Reply) {
-        std::mem::forget(std::mem::replace(self, reply.into()));
-    }
-
-    /// The answer as a reply, if nothing has to be done first and nothing goes with it.
-    #[inline(always)]
-    pub(crate) fn plain(&self) -> Option<Reply> {
-        if let Self::Reply(reply) = *self {
-            return Some(reply);
-        }
-        self.message()
-    }
-
-    /// Apart, so that the usual answer is one compare.
-    #[inline(never)]
-    fn message(&self) -> Option<Reply> {
-        match *self {
-            Self::Message(_, number) => Some(Reply::Message(number)),
-            _ => None,
-        }
-    }
-
     /// The answer in words, once it is known.
     pub(crate) fn known(&self) -> Option<(Reply, Detail<'_>)> {
         Some(match self {
-            Self::Reply(Reply::Exit) => (Reply::Exit, Detail::Exit(&Exit::Done)),
-            Self::Reply(reply) => (*reply, Detail::None),
+            Self::Reply(reply) => reply.in_words(),
             Self::Exit(exit) => (Reply::Exit, Detail::Exit(exit)),
             Self::Tasks(tasks) => (Reply::Tasks, Detail::Count(tasks.len())),
             Self::Opened(device, addr) => (
@@ -250,6 +291,16 @@ impl Answer {
             Self::Timeout((_, number)) => (Reply::Timeout(*number), Detail::None),
             Self::Recv { .. } | Self::Accept { .. } => return None,
         })
+    }
+}
+
+impl Reply {
+    fn in_words(self) -> (Self, Detail<'static>) {
+        let detail = match self {
+            Self::Exit => Detail::Exit(&Exit::Done),
+            _ => Detail::None,
+        };
+        (self, detail)
     }
 }
 
@@ -284,14 +335,14 @@ pub(crate) enum Legacy {
     Nothing,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Links {
     first_child: Option<Slot>,
     next: Option<Slot>,
     previous: Option<Slot>,
 }
 
-/// A task's place in the table, counted from 1: so the lack of one takes no room.
+/// A task's place in the table. The first is nobody's: so the lack of one takes no room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Slot(NonZeroU32);
 
@@ -300,26 +351,26 @@ impl Slot {
     pub(crate) const LAST: Self = Self(NonZeroU32::MAX);
 
     pub(crate) fn new(index: usize) -> Self {
-        let number = u32::try_from(index + 1).ok().and_then(NonZeroU32::new);
+        let number = u32::try_from(index).ok().and_then(NonZeroU32::new);
         Self(number.expect("a kernel has fewer tasks than there are slots"))
     }
 
     #[inline(always)]
     fn index(self) -> usize {
-        self.0.get() as usize - 1
+        self.0.get() as usize
     }
 }
 
+/// What a turn touches comes first, and is a line of the cache.
+#[repr(C, align(64))]
 pub(crate) struct Task {
     pub(crate) tid: Tid,
-    pub(crate) name: Rc<str>,
-    /// The parent while it lives.
-    parent: Option<Slot>,
-    pub(crate) legacy: Legacy,
-    /// `None` once it has ended.
-    pub(crate) program: Option<Program>,
-    pub(crate) state: State,
+    pub(crate) program: Program,
     pub(crate) traps: u64,
+    pub(crate) state: State,
+    /// When it was blocked last.
+    pub(crate) since: Nanos,
+    pub(crate) name: Rc<str>,
     /// The tasks that wait for this one to end, in order. Most have none, and no room for it.
     #[expect(
         clippy::box_collection,
@@ -332,8 +383,13 @@ pub(crate) struct Task {
         reason = "a word in each of a million tasks, rather than three"
     )]
     pub(crate) timeouts: Option<Box<Vec<Timer>>>,
+    /// The parent while it lives.
+    parent: Option<Slot>,
     links: Links,
+    pub(crate) legacy: Legacy,
 }
+
+const _: () = assert!(std::mem::offset_of!(Task, since) == 64 && size_of::<Task>() == 128);
 
 impl Task {
     /// Changes the state of a task whose state has nothing to drop: it is running, or its reply was
@@ -348,7 +404,7 @@ impl Task {
     }
 
     pub(crate) fn is_live(&self) -> bool {
-        self.program.is_some()
+        !matches!(self.state, State::Ending | State::Zombie(_))
     }
 
     pub(crate) fn add_waiter(&mut self, waiter: Runnable) {
@@ -376,11 +432,11 @@ impl Task {
 
     fn info(&self, parent: Tid) -> TaskInfo {
         let state = match &self.state {
-            State::Ready(_) => TaskState::Ready,
-            State::Running => TaskState::Running,
-            State::Blocked { place, since, .. } => TaskState::Blocked {
+            State::Ready(_) | State::Owed(_) => TaskState::Ready,
+            State::Running | State::Ending => TaskState::Running,
+            State::Blocked(place) => TaskState::Blocked {
                 on: (*place).into(),
-                since: (*since).into(),
+                since: self.since.into(),
             },
             State::Zombie(answer) => match answer.known() {
                 Some((_, Detail::Exit(exit))) => TaskState::Zombie(exit.clone()),
@@ -399,7 +455,6 @@ impl Task {
 
 /// The task map. Tasks live in numbered slots, to which the queues lead directly; the list by tid
 /// serves kill, wait and `ps`.
-#[derive(Default)]
 pub(crate) struct Tasks {
     slots: Vec<Task>,
     /// The slots whose tasks are gone. Such a task has the number 0, which is nobody's.
@@ -411,6 +466,33 @@ pub(crate) struct Tasks {
     /// The tasks that count nowhere and are in no list.
     daemons: ByTid,
     last_daemon: u64,
+}
+
+impl Default for Tasks {
+    fn default() -> Self {
+        let nobody = Task {
+            tid: Tid::KERNEL,
+            program: ended(),
+            traps: 0,
+            state: State::Ending,
+            since: Nanos::ZERO,
+            name: Rc::default(),
+            waiters: None,
+            timeouts: None,
+            parent: None,
+            links: Links::default(),
+            legacy: Legacy::Nothing,
+        };
+        Self {
+            slots: vec![nobody],
+            free: Vec::new(),
+            by_tid: ByTid::default(),
+            last: 0,
+            live: 0,
+            daemons: ByTid::default(),
+            last_daemon: 0,
+        }
+    }
 }
 
 impl Tasks {
@@ -428,9 +510,10 @@ impl Tasks {
         let next = parent.and_then(|parent| self[parent].links.first_child);
         let newborn = Task {
             tid,
-            program: Some(program),
+            program,
             traps: 0,
-            state: State::Ready(Reply::Done.into()),
+            state: State::Ready(Reply::Done),
+            since: Nanos::ZERO,
             legacy,
             name,
             parent: parent.map(|parent| parent.slot),
@@ -496,6 +579,25 @@ impl Tasks {
             .filter(|found| found.tid == task.tid)
     }
 
+    /// Brings nearer what the turns of these tasks will touch: the task that comes in a while, and
+    /// the program of one that comes sooner, which the former has led to. What a generator owns
+    /// was allocated just before it, and so mostly lies before it.
+    #[inline(always)]
+    pub(crate) fn fetch(&self, rest: &[Runnable]) {
+        const AHEAD: usize = 16;
+        const LINE: usize = 64;
+        let task = |at: usize| self.slots.get(rest.get(at)?.slot.index());
+        if let Some(task) = task(AHEAD) {
+            prefetch(ptr::from_ref(task).cast());
+        }
+        if let Some(task) = task(AHEAD / 2) {
+            let program = ptr::from_ref(&*task.program).cast::<u8>();
+            for line in 0..3 {
+                prefetch(program.wrapping_sub(line * LINE));
+            }
+        }
+    }
+
     /// The task of that number, zombie or alive.
     pub(crate) fn find(&self, tid: Tid) -> Option<Runnable> {
         let list = if tid.is_daemon() {
@@ -535,7 +637,7 @@ impl Tasks {
         self.free.push(task.slot);
         let gone = &mut self[task];
         gone.tid = Tid::KERNEL;
-        let state = std::mem::replace(&mut gone.state, State::Running);
+        let state = std::mem::replace(&mut gone.state, State::Ending);
         let list = if task.tid.is_daemon() {
             &mut self.daemons
         } else {
@@ -636,6 +738,24 @@ impl IndexMut<Runnable> for Tasks {
     fn index_mut(&mut self, task: Runnable) -> &mut Task {
         &mut self.slots[task.slot.index()]
     }
+}
+
+/// Asks for a line of memory that will be needed. A million tasks in no order switch six times
+/// faster for it.
+#[inline(always)]
+fn prefetch(line: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    #[expect(
+        unsafe_code,
+        reason = "270 ns a switch among a million tasks become 40"
+    )]
+    // SAFETY: a prefetch is a hint; at no address does it read, write or fault.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(line.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = line;
 }
 
 /// The text of a panic. A payload whose own destructor panics is leaked.

@@ -264,7 +264,7 @@ mod tests {
 
     impl Pair {
         fn arm(&mut self, deadline: Nanos) -> Timer {
-            let task = Slot::new(self.model.len());
+            let task = Slot::new(self.model.len() + 1);
             let timer = self.timers.arm(deadline, task);
             self.model.insert(timer, task);
             timer

@@ -25,26 +25,17 @@ impl Kernel {
                 self.tasks.find(task.tid).expect("a task is in the map"),
             );
             live += usize::from(task.is_live() && !tid.is_daemon());
-            assert_eq!(
-                task.is_live(),
-                !matches!(task.state, State::Zombie(_)),
-                "task {tid}"
-            );
             timers.extend(task.timeouts.iter().flat_map(|timeouts| timeouts.iter()));
             match task.state {
-                State::Ready(_) => ready += 1,
-                State::Running => panic!("task {tid} runs, and it is nobody's turn"),
+                State::Ready(_) | State::Owed(_) => ready += 1,
+                State::Running | State::Ending => {
+                    panic!("task {tid} runs, and it is nobody's turn")
+                }
                 State::Zombie(_) => {
                     assert!(task.has_parent(), "task {tid} is of no use to anybody");
                 }
-                State::Blocked {
-                    place: Place::Timer(timer),
-                    ..
-                } => timers.push(timer),
-                State::Blocked {
-                    place: Place::Device(device, direction, _),
-                    ..
-                } => {
+                State::Blocked(Place::Timer(timer)) => timers.push(timer),
+                State::Blocked(Place::Device(device, direction, _)) => {
                     devices += 1;
                     assert_eq!(
                         self.devices.waiter(device, direction),
@@ -52,20 +43,14 @@ impl Kernel {
                         "task {tid}"
                     );
                 }
-                State::Blocked {
-                    place: Place::Queue(queue, _),
-                    ..
-                } => {
+                State::Blocked(Place::Queue(queue, _)) => {
                     let queues = self.queues.iter().filter(|other| other.id() == queue);
                     let times = queues
                         .flat_map(MessageQueue::waiters)
                         .filter(|waiter| *waiter == me);
                     assert_eq!(times.count(), 1, "task {tid}");
                 }
-                State::Blocked {
-                    place: Place::Exit(target),
-                    ..
-                } => {
+                State::Blocked(Place::Exit(target)) => {
                     let target = &self.tasks[target];
                     let times = target
                         .waiters

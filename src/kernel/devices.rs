@@ -218,11 +218,7 @@ impl Kernel {
         let Some(task) = self.devices.take(device, direction) else {
             return;
         };
-        let State::Blocked {
-            place: Place::Device(_, _, then),
-            ..
-        } = self.tasks[task].state
-        else {
+        let State::Blocked(Place::Device(_, _, then)) = self.tasks[task].state else {
             unreachable!("only a task that waits for a device is kept with it")
         };
         let answer = match then {
@@ -255,8 +251,10 @@ impl Kernel {
     #[inline(never)]
     pub(super) fn deliver(&mut self, me: Runnable) -> Option<Reply> {
         let state = std::mem::replace(&mut self.tasks[me].state, State::Running);
-        let State::Ready(answer) = state else {
-            unreachable!("only a ready task has a turn")
+        let answer = match state {
+            State::Ready(reply) => return Some(reply),
+            State::Owed(answer) => answer,
+            _ => unreachable!("only a ready task has a turn"),
         };
         let (read, device, then) = match answer {
             Answer::Recv { device, room } => (

@@ -199,10 +199,7 @@ impl Kernel {
     pub(super) fn alarm(&mut self, timer: Timer, slot: Slot) {
         let me = self.tasks.in_slot(slot);
         match self.tasks[me].state {
-            State::Blocked {
-                place: Place::Timer(slept),
-                ..
-            } if slept == timer => {
+            State::Blocked(Place::Timer(slept)) if slept == timer => {
                 self.wake(me, Wake::Timer, Reply::Done);
             }
             _ => self.elapse(me, timer.1),
@@ -216,18 +213,21 @@ impl Kernel {
             self.timers.of(me).disarm(within);
         }
         let answer = Reply::Elapsed(number);
-        match &mut self.tasks[me].state {
-            State::Ready(late) => {
-                let late = std::mem::replace(late, answer.into());
-                self.tell_answer(me);
-                self.take_back(&late);
-            }
-            State::Blocked { place, .. } => {
+        let task = &mut self.tasks[me];
+        match &task.state {
+            State::Blocked(place) => {
                 let place = *place;
                 self.vacate(me, place);
                 self.wake(me, Wake::Timeout, answer);
             }
-            State::Running | State::Zombie(_) => unreachable!("only a task that waits times out"),
+            State::Ready(_) | State::Owed(_) => {
+                let late = std::mem::replace(&mut task.state, answer.into());
+                self.tell_answer(me);
+                self.take_back(&late);
+            }
+            State::Running | State::Ending | State::Zombie(_) => {
+                unreachable!("only a task that waits times out")
+            }
         }
     }
 

@@ -9,11 +9,11 @@ use slab::Slab;
 
 use super::{Kernel, Outcome, contain};
 use crate::{
-    abi::{End, Errno, QueueId, Reply},
+    abi::{End, Errno, QueueId, Reply, SystemCall},
     event::Wake,
-    frame::{Gauge, Payload, Store},
+    frame::{Frame, Gauge, Payload, Store},
     sched::Runnable,
-    task::{Answer, Place, State},
+    task::{Answer, Place, State, Task},
 };
 
 pub(super) struct MessageQueue {
@@ -59,9 +59,19 @@ impl MessageQueue {
         if self.available.len() as u64 >= self.capacity {
             return Put::Full;
         }
+        self.store(message);
+        Put::Stored
+    }
+
+    /// Whether a message can be stored, and nobody waits for it.
+    fn has_room(&self) -> bool {
+        let is_full = self.available.len() as u64 >= self.capacity;
+        !is_full && !self.closed && self.getters.is_empty()
+    }
+
+    fn store(&mut self, message: u64) {
         self.available.push_back(message);
         self.publish();
-        Put::Stored
     }
 
     fn get(&mut self) -> Got {
@@ -177,6 +187,36 @@ impl Queues {
         self.slots.try_remove(id.slot())
     }
 
+    /// Does a put for which there is room, or a get of what is there, if nobody else has to be
+    /// told: most of what goes through a long queue. Answers whether it was one.
+    #[inline(never)]
+    pub(super) fn at_once(&mut self, call: SystemCall, frame: &Frame, task: &mut Task) -> bool {
+        match call {
+            SystemCall::Put(queue) | SystemCall::TryPut(queue) if frame.is_empty() => {
+                if let Some(found) = self.get_mut(queue)
+                    && found.has_room()
+                    && let Some(message) = frame.message.take()
+                {
+                    found.store(message);
+                    task.change(State::Ready(Reply::Done));
+                    return true;
+                }
+            }
+            SystemCall::Get(queue) | SystemCall::TryGet(queue) if frame.is_empty() => {
+                if let Some(found) = self.get_mut(queue)
+                    && found.putters.is_empty()
+                    && let Some(message) = found.available.pop_front()
+                {
+                    found.publish();
+                    task.change(State::Owed(Answer::Message(queue, message)));
+                    return true;
+                }
+            }
+            _ => {}
+        }
+        false
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &MessageQueue> {
         self.slots.iter().map(|(_, queue)| queue)
     }
@@ -289,7 +329,7 @@ impl Kernel {
     /// has to be dropped if there should be no such task, and so cannot be carried in registers.
     fn hand_out(&mut self, me: Runnable, queue: QueueId, message: u64) -> Outcome {
         let task = &mut self.tasks[me];
-        task.change(State::Ready(Answer::Message(queue, message)));
+        task.change(State::Owed(Answer::Message(queue, message)));
         self.tell_answer(me);
         Outcome::Answered
     }

@@ -29,10 +29,8 @@ impl Fifo {
         (self.pass, self.taken) = (pass, taken);
     }
 
-    /// A push that copies the entry from memory to memory: the loop has no registers to spare.
-    #[inline(always)]
-    pub(super) fn push_entry(&mut self, task: &Runnable) {
-        self.next.extend_from_slice(std::slice::from_ref(task));
+    pub(super) fn push_all(&mut self, tasks: &[Runnable]) {
+        self.next.extend_from_slice(tasks);
     }
 
     /// Makes of a pass that is through the next one.

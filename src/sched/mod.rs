@@ -161,8 +161,10 @@ impl Ready {
     }
 
     #[inline(always)]
-    pub(crate) fn push_plain(&mut self, task: &Runnable) {
-        self.plain.push_entry(task);
+    pub(crate) fn push_all(&mut self, tasks: &[Runnable]) {
+        if !tasks.is_empty() {
+            self.plain.push_all(tasks);
+        }
     }
 
     #[inline(always)]
