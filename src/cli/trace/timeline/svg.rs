@@ -112,7 +112,7 @@ impl<'a> Picture<'a> {
                 rect class="paper" width="100%" height="100%" {}
                 // Bold letters are wider by a tenth. All of it is in the title.
                 text class="head" x="12" y="20" {
-                    (shortened(&words::title(timeline), f64::from(width) * 0.9 - 24.0))
+                    (shortened(&words::title(timeline), width * 0.9 - 24.0))
                 }
                 (self.ruler())
                 @for (lane, place) in timeline.lanes.iter().zip(0..) { (self.lane(lane, place)) }
