@@ -361,7 +361,11 @@ impl Kernel {
                     reply = match call {
                         SystemCall::GetTid if self.frame.is_empty() => Reply::Tid(me.tid),
                         SystemCall::Yield if self.frame.is_empty() => Reply::Done,
-                        call if self.queues.at_once(call, &self.frame, task) => continue 'pass,
+                        call if call.queue().is_some()
+                            && self.queues.at_once(call, &self.frame, task) =>
+                        {
+                            continue 'pass;
+                        }
                         call => break 'turn Turn::Call(call),
                     };
                     if !ALONE || self.stats.ticks >= self.next_look {
