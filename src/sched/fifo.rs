@@ -30,6 +30,10 @@ impl Fifo {
     /// Takes it back.
     pub(super) fn resume_pass(&mut self, pass: Vec<Runnable>, taken: usize) {
         (self.pass, self.taken) = (pass, taken);
+        if taken == self.pass.len() {
+            self.pass.clear();
+            self.taken = 0;
+        }
         self.shrink();
     }
 
