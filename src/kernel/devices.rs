@@ -1,10 +1,10 @@
 //! The open devices, and who waits for each of them.
 
-use std::{io, net::SocketAddr};
+use std::{io, net::SocketAddr, rc::Rc};
 
 use rustc_hash::FxHashMap;
 
-use super::{Kernel, Outcome};
+use super::{Kernel, Outcome, contain};
 use crate::{
     abi::{DeviceId, Direction, Errno, Reply, Tid},
     event::{Fact, Wake},
@@ -101,7 +101,9 @@ impl Kernel {
             return Outcome::Reply(Reply::Err(Errno::Invalid));
         };
         let id = self.devices.next_id();
-        let result = self.world.attach(id, source);
+        let result = self.world.attach(id, Rc::clone(&source));
+        // One that is refused, and whose call was given up, is dropped here.
+        contain(|| drop(source));
         self.opened(me, id, result.map(|()| None))
     }
 
@@ -238,7 +240,7 @@ impl Kernel {
         let Some(waiters) = self.devices.remove(device) else {
             return false;
         };
-        self.world.close(device);
+        contain(|| self.world.close(device));
         for task in waiters.into_iter().flatten() {
             self.wake(task, Wake::Closed(device), Errno::Closed);
         }

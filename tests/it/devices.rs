@@ -4,7 +4,10 @@ use std::{
     cell::{Cell, RefCell},
     fs::File,
     io::{self, ErrorKind, Read, Write},
-    os::unix::net::UnixStream,
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::net::UnixStream,
+    },
     process::Stdio,
     rc::Rc,
     sync::{
@@ -865,4 +868,37 @@ fn s38_a_killed_waiter_leaves_no_device_behind_that_is_waited_for() {
         })
         .unwrap();
     assert!(matches!(kernel.run(), Err(trapline::Error::Deadlock(_))));
+}
+
+// ---- S17
+
+/// A source with a destructor that panics.
+struct Bad(Rc<UnixStream>, PanicOnDrop);
+
+impl AsFd for Bad {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[test]
+fn s17_a_panic_in_the_destructor_of_a_source_is_contained() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let mut kernel = Kernel::real().unwrap();
+    run_main(&mut kernel, async move |os: &mut Os| {
+        let theirs = Rc::new(theirs);
+        let device = os.attach(Bad(Rc::clone(&theirs), PanicOnDrop)).await?;
+        // The kernel has the last of one that it refuses, too.
+        let refused = Bad(Rc::clone(&theirs), PanicOnDrop);
+        let half = os.spawn("half", async move |os: &mut Os| {
+            abandon(os.attach(refused));
+            foreign().await;
+        });
+        let half = half.await?;
+        assert!(matches!(os.wait(half).await?, Exit::Faulted(_)));
+        drop((device, theirs));
+        os.yield_now().await;
+        assert_eq!((&ours).read(&mut [0; 8])?, 0, "it is closed");
+        Ok::<(), io::Error>(())
+    });
 }
