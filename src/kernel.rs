@@ -188,6 +188,12 @@ impl Kernel {
     /// [`Error::Limit`] at a limit of the [`Builder`], [`Error::Io`] when the world fails. After
     /// any of them, and after an `Ok`, it can be called again; a limit then counts anew.
     pub fn run(&mut self) -> Result<Report, Error> {
+        let report = self.run_on();
+        self.remote.runs(Tid::KERNEL);
+        report
+    }
+
+    fn run_on(&mut self) -> Result<Report, Error> {
         self.observe();
         self.last_tick = self.stats.ticks.saturating_add(self.limits.ticks);
         self.next_look = self.next_look.min(self.last_tick);
@@ -212,6 +218,12 @@ impl Kernel {
     ///
     /// *Errors:* as [`Kernel::run`], but for the limits on ticks and time, which are of a run.
     pub fn step(&mut self) -> Result<Step, Error> {
+        let step = self.step_on();
+        self.remote.runs(Tid::KERNEL);
+        step
+    }
+
+    fn step_on(&mut self) -> Result<Step, Error> {
         self.observe();
         self.last_tick = u64::MAX;
         loop {

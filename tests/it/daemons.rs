@@ -10,7 +10,9 @@ use std::{
     time::Duration,
 };
 
-use trapline::{Error, Event, Exit, Fact, Kernel, Limit, Os, SimWorld, TaskState, Tid, Tracer};
+use trapline::{
+    Error, Event, Exit, Fact, Kernel, Limit, Os, SimWorld, Step, TaskState, Tid, Tracer,
+};
 
 use crate::support::*;
 
@@ -305,6 +307,7 @@ fn a_tracer_that_is_not_exact_costs_no_clock_unless_another_is() {
 fn another_thread_sees_who_runs() {
     let mut kernel = Kernel::real().unwrap();
     let remote = kernel.remote();
+    let of_host = remote.clone();
     assert_eq!(remote.running(), Tid::KERNEL);
     let main = async move |os: &mut Os| {
         assert_eq!(remote.running(), tid(1));
@@ -318,4 +321,9 @@ fn another_thread_sees_who_runs() {
         assert_eq!(os.get_tid().await, tid(1));
     };
     run_main(&mut kernel, main);
+    assert_eq!(of_host.running(), Tid::KERNEL, "the run is over");
+    kernel.spawn("one", async |os| passes(os, 1).await).unwrap();
+    while kernel.step().unwrap() != Step::Finished {
+        assert_eq!(of_host.running(), Tid::KERNEL, "between two steps");
+    }
 }
