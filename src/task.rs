@@ -565,6 +565,18 @@ impl Tasks {
         self.live
     }
 
+    /// How many turns the daemons have had that are there.
+    pub(crate) fn daemon_turns(&self) -> u64 {
+        let daemons = self.daemons.iter(&self.slots);
+        daemons.map(|task| self[task].traps).sum()
+    }
+
+    /// Whether any task is ready, daemons apart.
+    pub(crate) fn is_any_ready(&self) -> bool {
+        let mut tasks = self.by_tid.iter(&self.slots);
+        tasks.any(|task| self[task].state.is_ready())
+    }
+
     /// Marks that a task has ended.
     pub(crate) fn ended(&mut self, task: Runnable) {
         self.live -= usize::from(!task.tid.is_daemon());
