@@ -199,12 +199,16 @@ impl Log {
     }
 
     pub(crate) fn attach(&mut self, number: u64, tracer: Box<dyn Tracer>) {
+        let asked = catch_unwind(AssertUnwindSafe(|| tracer.is_exact()));
         self.tracers.push(Attached {
             number,
-            is_exact: tracer.is_exact(),
+            is_exact: matches!(asked, Ok(true)),
             tracer,
         });
         self.count_exact();
+        if let Err(panic) = asked {
+            self.switch_off(self.tracers.len() - 1, panic);
+        }
     }
 
     /// Drops a tracer that a task has attached.
