@@ -423,7 +423,7 @@ impl Kernel {
         }
         if self.frame.has_payload() && !call.has_payload() {
             // Of a trap that was begun and given up.
-            contain(|| drop(self.frame.take()));
+            task::drop_payload(&self.frame);
         }
         match self.handle(me, call) {
             Outcome::Reply(reply) => {
@@ -458,8 +458,7 @@ impl Kernel {
     /// Drops what travelled beside a call whose task killed itself in making it.
     #[cold]
     fn abandon(&mut self, call: SystemCall) {
-        let payload = self.frame.take();
-        contain(|| drop(payload));
+        task::drop_payload(&self.frame);
         let message = self.frame.message.take();
         if let (SystemCall::Put(queue) | SystemCall::TryPut(queue), Some(message)) = (call, message)
         {
@@ -679,7 +678,7 @@ impl Kernel {
         let (payload, message, len) = (frame.take(), frame.message.take(), frame.len.take());
         let body = frame.body.take();
         contain(|| drop(program));
-        contain(|| drop(frame.take()));
+        task::drop_payload(frame);
         frame.put_back(payload);
         frame.message.set(message);
         frame.len.set(len);

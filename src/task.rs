@@ -133,17 +133,27 @@ const NOT_A_TRAP: &str = "awaited a future that is pending and is not a trap: a 
 /// `Os`; one of the generator, which was left pending without having yielded, has not.
 #[cold]
 pub(crate) fn fault(frame: &Frame, panic: Panic) {
+    // First of all: what is dropped here may have been on the way to be a program, too.
+    let unwound = frame.unwound.take();
     // It may have begun a trap that it did not come to make.
-    contain(|| drop(frame.take()));
+    drop_payload(frame);
     frame.message.take();
     frame.len.take();
     frame.body.take();
     let message = panic_message(panic);
-    frame.put(Payload::Exit(Exit::Faulted(if frame.unwound.take() {
+    frame.put(Payload::Exit(Exit::Faulted(if unwound {
         message
     } else {
         NOT_A_TRAP.into()
     })));
+}
+
+/// Drops what travels beside a call that was given up.
+pub(crate) fn drop_payload(frame: &Frame) {
+    let payload = frame.take();
+    contain(|| drop(payload));
+    // A panic that has unwound through an unborn program is not that of the next task.
+    frame.unwound.set(false);
 }
 
 /// Where a live task is. It is in exactly one place.
