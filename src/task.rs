@@ -12,6 +12,7 @@
 
 use std::{
     any::Any,
+    collections::VecDeque,
     io,
     net::SocketAddr,
     num::NonZeroU32,
@@ -385,7 +386,7 @@ pub(crate) struct Task {
         clippy::box_collection,
         reason = "a word in each of a million tasks, rather than three"
     )]
-    pub(crate) waiters: Option<Box<Vec<Runnable>>>,
+    pub(crate) waiters: Option<Box<VecDeque<Runnable>>>,
     /// The timeouts around its call that have been started, the outermost first.
     #[expect(
         clippy::box_collection,
@@ -417,13 +418,12 @@ impl Task {
     }
 
     pub(crate) fn add_waiter(&mut self, waiter: Runnable) {
-        self.waiters.get_or_insert_default().push(waiter);
+        self.waiters.get_or_insert_default().push_back(waiter);
     }
 
-    /// Whoever began to wait last is most likely to leave first.
     pub(crate) fn forget_waiter(&mut self, waiter: Runnable) {
         if let Some(waiters) = &mut self.waiters
-            && let Some(at) = waiters.iter().rposition(|other| *other == waiter)
+            && let Some(at) = find_waiter(waiters, |other| *other == waiter)
         {
             waiters.remove(at);
         }
@@ -460,6 +460,15 @@ impl Task {
             traps: self.traps,
         }
     }
+}
+
+/// Finds one who wants to wait no longer. Whoever began last is most likely to leave first; but
+/// those with equal timeouts leave in order.
+pub(crate) fn find_waiter<T>(waiters: &VecDeque<T>, is: impl Fn(&T) -> bool) -> Option<usize> {
+    if waiters.front().is_some_and(&is) {
+        return Some(0);
+    }
+    waiters.iter().rposition(is)
 }
 
 /// The task map. Tasks live in numbered slots, to which the queues lead directly; the list by tid

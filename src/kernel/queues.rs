@@ -13,7 +13,7 @@ use crate::{
     event::Wake,
     frame::{Frame, Gauge, Payload, Store},
     sched::Runnable,
-    task::{Answer, Place, State, Task},
+    task::{self, Answer, Place, State, Task},
 };
 
 pub(super) struct MessageQueue {
@@ -121,12 +121,12 @@ impl MessageQueue {
 
     /// Forgets a task that waits to put, and answers its message.
     fn forget_putter(&mut self, task: Runnable) -> Option<u64> {
-        let place = self.putters.iter().rposition(|(other, _)| *other == task)?;
+        let place = task::find_waiter(&self.putters, |(other, _)| *other == task)?;
         self.putters.remove(place).map(|(_, message)| message)
     }
 
     fn forget_getter(&mut self, task: Runnable) {
-        if let Some(place) = self.getters.iter().rposition(|other| *other == task) {
+        if let Some(place) = task::find_waiter(&self.getters, |other| *other == task) {
             self.getters.remove(place);
         }
     }
