@@ -13,7 +13,7 @@ use std::{
 
 use crate::{
     abi::{DeviceId, Direction, Exit, Nanos, On, QueueId, Reply, SystemCall, Tid},
-    task::panic_message,
+    task::{contain, panic_message},
     world::World,
 };
 
@@ -288,9 +288,7 @@ impl Log {
         tracing::warn!(target: "trapline::kernel", "a tracer panicked and is switched off: {message}");
         let tracer = self.tracers.remove(at);
         self.count_exact();
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(tracer))) {
-            panic_message(panic);
-        }
+        contain(|| drop(tracer));
     }
 }
 

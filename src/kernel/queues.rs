@@ -115,10 +115,6 @@ impl MessageQueue {
         )
     }
 
-    fn is_closed(&self) -> bool {
-        self.closed
-    }
-
     /// Forgets a task that waits to put, and answers its message.
     fn forget_putter(&mut self, task: Runnable) -> Option<u64> {
         let place = task::find_waiter(&self.putters, |(other, _)| *other == task)?;
@@ -345,11 +341,7 @@ impl Kernel {
 
     /// Closes a queue and wakes who waits at its ends. Answers whether it was open.
     pub(super) fn close_queue(&mut self, queue: QueueId) -> bool {
-        let Some(found) = self
-            .queues
-            .get_mut(queue)
-            .filter(|queue| !queue.is_closed())
-        else {
+        let Some(found) = self.queues.get_mut(queue).filter(|queue| !queue.closed) else {
             return false;
         };
         let (getters, putters) = found.close();
