@@ -628,7 +628,7 @@ impl Kernel {
         match place {
             Place::Exit(target) => self.tasks[target].forget_waiter(me),
             Place::Timer(timer) => self.timers.of(me).disarm(timer),
-            Place::Device(device, direction, _) => drop(self.devices.take(device, direction)),
+            Place::Device(device, direction, _) => self.devices.leave(device, direction, me),
             Place::Queue(queue, end) => self.leave_queue(me, queue, end),
         }
     }
@@ -637,6 +637,9 @@ impl Kernel {
     fn take_back(&mut self, late: &State) {
         match *late {
             State::Owed(Answer::Opened(device, _)) => drop(self.close(device)),
+            State::Owed(Answer::Recv { device, .. } | Answer::Accept { device }) => {
+                self.devices.release(device, Direction::Read);
+            }
             State::Owed(Answer::Message(queue, message)) => self.give_back(queue, message),
             State::Owed(Answer::Full(queue, message) | Answer::Refused(queue, message)) => {
                 self.discard(queue, message);
