@@ -13,7 +13,7 @@ use std::{
 
 use crate::{
     abi::{DeviceId, Direction, Exit, Nanos, On, QueueId, Reply, SystemCall, Tid},
-    task::panic_message,
+    task::{contain, panic_message},
     world::World,
 };
 
@@ -199,12 +199,16 @@ impl Log {
     }
 
     pub(crate) fn attach(&mut self, number: u64, tracer: Box<dyn Tracer>) {
+        let asked = catch_unwind(AssertUnwindSafe(|| tracer.is_exact()));
         self.tracers.push(Attached {
             number,
-            is_exact: tracer.is_exact(),
+            is_exact: matches!(asked, Ok(true)),
             tracer,
         });
         self.count_exact();
+        if let Err(panic) = asked {
+            self.switch_off(self.tracers.len() - 1, panic);
+        }
     }
 
     /// Drops a tracer that a task has attached.
@@ -299,9 +303,7 @@ impl Log {
         tracing::warn!(target: "trapline::kernel", "a tracer panicked and is switched off: {message}");
         let tracer = self.tracers.remove(at);
         self.count_exact();
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(tracer))) {
-            panic_message(panic);
-        }
+        contain(|| drop(tracer));
     }
 }
 

@@ -69,6 +69,8 @@ pub struct Kernel {
     next_glance: Nanos,
     /// After how many resumes since boot the run is at its limit.
     last_tick: u64,
+    /// How many turns tasks have had, daemons apart, when it was last asked whether only those run.
+    task_turns: u64,
     /// What the world reported last; kept for its memory.
     reported: Vec<(DeviceId, Direction)>,
     /// What could not be told to a task: the console is gone.
@@ -191,6 +193,12 @@ impl Kernel {
     /// [`Error::Limit`] at a limit of the [`Builder`], [`Error::Io`] when the world fails. After
     /// any of them, and after an `Ok`, it can be called again; a limit then counts anew.
     pub fn run(&mut self) -> Result<Report, Error> {
+        let report = self.run_on();
+        self.remote.runs(Tid::KERNEL);
+        report
+    }
+
+    fn run_on(&mut self) -> Result<Report, Error> {
         self.observe();
         self.last_tick = self.stats.ticks.saturating_add(self.limits.ticks);
         self.next_look = self.next_look.min(self.last_tick);
@@ -215,6 +223,12 @@ impl Kernel {
     ///
     /// *Errors:* as [`Kernel::run`], but for the limits on ticks and time, which are of a run.
     pub fn step(&mut self) -> Result<Step, Error> {
+        let step = self.step_on();
+        self.remote.runs(Tid::KERNEL);
+        step
+    }
+
+    fn step_on(&mut self) -> Result<Step, Error> {
         self.observe();
         self.last_tick = u64::MAX;
         loop {
@@ -436,7 +450,7 @@ impl Kernel {
         }
         if self.frame.has_payload() && !call.has_payload() {
             // Of a trap that was begun and given up.
-            contain(|| drop(self.frame.take()));
+            task::drop_payload(&self.frame);
         }
         match self.handle(me, call) {
             Outcome::Reply(reply) => {
@@ -471,8 +485,7 @@ impl Kernel {
     /// Drops what travelled beside a call whose task killed itself in making it.
     #[cold]
     fn abandon(&mut self, call: SystemCall) {
-        let payload = self.frame.take();
-        contain(|| drop(payload));
+        task::drop_payload(&self.frame);
         let message = self.frame.message.take();
         if let (SystemCall::Put(queue) | SystemCall::TryPut(queue), Some(message)) = (call, message)
         {
@@ -642,7 +655,7 @@ impl Kernel {
         match place {
             Place::Exit(target) => self.tasks[target].forget_waiter(me),
             Place::Timer(timer) => self.timers.of(me).disarm(timer),
-            Place::Device(device, direction, _) => drop(self.devices.take(device, direction)),
+            Place::Device(device, direction, _) => self.devices.leave(device, direction, me),
             Place::Queue(queue, end) => self.leave_queue(me, queue, end),
         }
     }
@@ -651,6 +664,9 @@ impl Kernel {
     fn take_back(&mut self, late: &State) {
         match *late {
             State::Owed(Answer::Opened(device, _)) => drop(self.close(device)),
+            State::Owed(Answer::Recv { device, .. } | Answer::Accept { device }) => {
+                self.devices.release(device, Direction::Read);
+            }
             State::Owed(Answer::Message(queue, message)) => self.give_back(queue, message),
             State::Owed(Answer::Full(queue, message) | Answer::Refused(queue, message)) => {
                 self.discard(queue, message);
@@ -692,7 +708,7 @@ impl Kernel {
         let (payload, message, len) = (frame.take(), frame.message.take(), frame.len.take());
         let body = frame.body.take();
         contain(|| drop(program));
-        contain(|| drop(frame.take()));
+        task::drop_payload(frame);
         frame.put_back(payload);
         frame.message.set(message);
         frame.len.set(len);
@@ -726,7 +742,11 @@ impl Kernel {
         }
         let waits = self.is_idle();
         let deadline = if waits { self.timers.next() } else { None };
-        if waits && self.timers.tasks.len() == 0 && self.devices.waiting() == 0 && expected == 0 {
+        if self.timers.tasks.len() == 0
+            && self.devices.waiting() == 0
+            && expected == 0
+            && (waits || self.only_daemons_run())
+        {
             return Err(Error::Deadlock(Deadlock::of(self.tasks())));
         }
         let before = self.world.now();
@@ -771,6 +791,13 @@ impl Kernel {
         } else {
             Ok(())
         }
+    }
+
+    /// Whether daemons had every turn since this was asked last, and no other task is ready. At one
+    /// look that says little: a daemon that is ready may be about to answer a task.
+    fn only_daemons_run(&mut self) -> bool {
+        let turns = self.stats.ticks - self.tasks.daemon_turns();
+        std::mem::replace(&mut self.task_turns, turns) == turns && !self.tasks.is_any_ready()
     }
 }
 

@@ -33,9 +33,9 @@ use crate::{
 pub struct Told<'a> {
     /// What happened.
     pub fact: &'a Fact<'a>,
-    /// The call of the task that has no reply yet: its [`Call`], or the text of one.
+    /// The last call of the task: its [`Call`], or the text of one.
     pub call: &'a dyn fmt::Display,
-    /// Whether that call has been shown already, because it blocked.
+    /// Whether that call has been shown already: it blocked, or has a reply.
     pub is_shown: bool,
 }
 
@@ -116,9 +116,10 @@ struct Bridge {
 struct Known {
     span: Span,
     comm: String,
-    /// The call that has no reply yet, as text.
+    /// Its last call, as text.
     call: String,
-    /// Whether that call was shown already, because it blocked.
+    /// Whether that call was shown already: it blocked, or has a reply, which a timeout may come
+    /// after.
     shown: bool,
 }
 
@@ -221,8 +222,7 @@ impl Tracer for Bridge {
                 task.call = Call(call, detail).to_string();
                 task.shown = false;
             }
-            Fact::Blocked { .. } => task.shown = true,
-            Fact::Replied { .. } => task.call.clear(),
+            Fact::Blocked { .. } | Fact::Replied { .. } => task.shown = true,
             _ => {}
         }
         drop(entered);
