@@ -13,7 +13,7 @@ use std::{
 
 use crate::{
     abi::{DeviceId, Direction, Exit, Nanos, On, QueueId, Reply, SystemCall, Tid},
-    task::panic_message,
+    task::{contain, panic_message},
     world::World,
 };
 
@@ -199,12 +199,16 @@ impl Log {
     }
 
     pub(crate) fn attach(&mut self, number: u64, tracer: Box<dyn Tracer>) {
+        let asked = catch_unwind(AssertUnwindSafe(|| tracer.is_exact()));
         self.tracers.push(Attached {
             number,
-            is_exact: tracer.is_exact(),
+            is_exact: matches!(asked, Ok(true)),
             tracer,
         });
         self.count_exact();
+        if let Err(panic) = asked {
+            self.switch_off(self.tracers.len() - 1, panic);
+        }
     }
 
     /// Drops a tracer that a task has attached.
@@ -261,6 +265,21 @@ impl Log {
         }
     }
 
+    /// Tells of a call with no argument beside it, and of its answer.
+    pub(crate) fn emit_trap(
+        &mut self,
+        world: &mut dyn World,
+        tid: Tid,
+        call: SystemCall,
+        answer: Option<(Reply, Detail<'_>)>,
+    ) {
+        let detail = Detail::None;
+        self.emit(world, tid, || Fact::Trapped { call, detail });
+        if let Some((reply, detail)) = answer {
+            self.emit_at_once(tid, || Fact::Replied { reply, detail });
+        }
+    }
+
     /// Takes the time for what follows at once from something else than a fact.
     pub(crate) fn set_clock(&mut self, now: Duration) {
         self.now = now;
@@ -284,9 +303,7 @@ impl Log {
         tracing::warn!(target: "trapline::kernel", "a tracer panicked and is switched off: {message}");
         let tracer = self.tracers.remove(at);
         self.count_exact();
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(tracer))) {
-            panic_message(panic);
-        }
+        contain(|| drop(tracer));
     }
 }
 

@@ -65,7 +65,7 @@ impl Remote {
     }
 
     /// Which task runs at this moment, or has its call handled; [`Tid::KERNEL`] while the kernel
-    /// waits for the world. A thread that asks every now and then learns who uses the time, and
+    /// waits for the world, and outside of its runs. A thread that asks every now and then learns who uses the time, and
     /// who has not come to a trap for long.
     #[must_use]
     pub fn running(&self) -> Tid {
@@ -132,29 +132,38 @@ impl fmt::Debug for Remote {
 }
 
 /// That a thread may yet have something to say. While one lives, the kernel does not call it a
-/// deadlock when nobody is ready.
+/// deadlock when nobody is ready; unless a daemon has sent the thread, or whoever has a copy.
 pub(crate) struct Expected {
     remote: Remote,
+    /// How much the kernel counts on it: 1, or 0.
+    weight: usize,
 }
 
 impl Expected {
+    /// To be made in the turn of the task that sends the thread, or by the host.
     pub(crate) fn new(remote: &Remote) -> Self {
-        remote.line.expected.fetch_add(1, Ordering::Relaxed);
+        Self::weighing(remote, usize::from(!remote.running().is_daemon()))
+    }
+
+    fn weighing(remote: &Remote, weight: usize) -> Self {
+        remote.line.expected.fetch_add(weight, Ordering::Relaxed);
         Self {
             remote: remote.clone(),
+            weight,
         }
     }
 }
 
 impl Clone for Expected {
     fn clone(&self) -> Self {
-        Self::new(&self.remote)
+        Self::weighing(&self.remote, self.weight)
     }
 }
 
 impl Drop for Expected {
     fn drop(&mut self) {
-        self.remote.line.expected.fetch_sub(1, Ordering::Release);
+        let expected = &self.remote.line.expected;
+        expected.fetch_sub(self.weight, Ordering::Release);
         // A kernel that waits for this alone must find out.
         self.remote.raise();
     }

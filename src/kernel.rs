@@ -69,6 +69,8 @@ pub struct Kernel {
     next_glance: Nanos,
     /// After how many resumes since boot the run is at its limit.
     last_tick: u64,
+    /// How many turns tasks have had, daemons apart, when it was last asked whether only those run.
+    task_turns: u64,
     /// What the world reported last; kept for its memory.
     reported: Vec<(DeviceId, Direction)>,
     /// What could not be told to a task: the console is gone.
@@ -191,12 +193,18 @@ impl Kernel {
     /// [`Error::Limit`] at a limit of the [`Builder`], [`Error::Io`] when the world fails. After
     /// any of them, and after an `Ok`, it can be called again; a limit then counts anew.
     pub fn run(&mut self) -> Result<Report, Error> {
+        let report = self.run_on();
+        self.remote.runs(Tid::KERNEL);
+        report
+    }
+
+    fn run_on(&mut self) -> Result<Report, Error> {
         self.observe();
         self.last_tick = self.stats.ticks.saturating_add(self.limits.ticks);
         self.next_look = self.next_look.min(self.last_tick);
         let time = Nanos::from(self.now()).saturating_add(self.limits.time);
         loop {
-            if self.ready.is_plain() && !self.log.is_observed() {
+            if self.ready.is_plain() {
                 self.plain_turns();
             } else {
                 while self.stats.ticks < self.next_look && self.tick().is_some() {}
@@ -216,6 +224,12 @@ impl Kernel {
     ///
     /// *Errors:* as [`Kernel::run`], but for the limits on ticks and time, which are of a run.
     pub fn step(&mut self) -> Result<Step, Error> {
+        let step = self.step_on();
+        self.remote.runs(Tid::KERNEL);
+        step
+    }
+
+    fn step_on(&mut self) -> Result<Step, Error> {
         self.observe();
         self.last_tick = u64::MAX;
         loop {
@@ -297,7 +311,7 @@ impl Kernel {
     // ---- turns
 
     /// Gives turns until it is time to look at the world, or nobody is ready; first in, first out,
-    /// a tick at a time, with nobody observing.
+    /// a tick at a time.
     fn plain_turns(&mut self) {
         let (mut pass, mut taken) = self.ready.take_pass();
         while self.stats.ticks < self.next_look {
@@ -307,17 +321,14 @@ impl Kernel {
             }
             let turns = usize::try_from(self.next_look - self.stats.ticks).unwrap_or(usize::MAX);
             let rest = &pass[taken..];
-            let (walked, stay) = match rest {
+            let (walked, stay) = match &rest[..rest.len().min(turns)] {
                 [] => break,
-                [_] if self.ready.is_empty() => self.walk::<true, false>(rest),
-                _ => {
-                    let rest = &rest[..rest.len().min(turns)];
-                    if rest.len() < CROWD {
-                        self.walk::<false, false>(rest)
-                    } else {
-                        self.walk::<false, true>(rest)
-                    }
+                some if self.log.is_observed() => self.walk::<false, false, true>(some),
+                [_] if rest.len() == 1 && self.ready.is_empty() => {
+                    self.walk::<true, false, false>(rest)
                 }
+                few if few.len() < CROWD => self.walk::<false, false, false>(few),
+                many => self.walk::<false, true, false>(many),
             };
             if stay == 0 && walked == pass.len() && self.ready.is_empty() {
                 // Nobody has left and nobody has come: the next pass is this one.
@@ -341,7 +352,7 @@ impl Kernel {
     /// This is the price of a trap. A call that needs little but its caller is answered here and
     /// now; everything else goes the long way, by `turn` and `settle`.
     #[inline(never)]
-    fn walk<const ALONE: bool, const CROWDED: bool>(
+    fn walk<const ALONE: bool, const CROWDED: bool, const OBSERVED: bool>(
         &mut self,
         pass: &[Runnable],
     ) -> (usize, usize) {
@@ -359,7 +370,10 @@ impl Kernel {
                     break 'turn Turn::None;
                 };
                 self.remote.runs(me.tid);
-                loop {
+                if OBSERVED {
+                    self.log.emit_at_once(me.tid, || Fact::Resumed);
+                }
+                let call = loop {
                     self.stats.ticks += 1;
                     task.traps += 1;
                     let call = match task::resume(&mut task.program, reply) {
@@ -370,14 +384,23 @@ impl Kernel {
                     reply = match call {
                         SystemCall::GetTid if self.frame.is_empty() => Reply::Tid(me.tid),
                         SystemCall::Yield if self.frame.is_empty() => Reply::Done,
-                        call if self.queues.at_once(call, &self.frame, task) => continue 'pass,
+                        call if call.queue().is_some() => {
+                            if self.queues.at_once(call, &self.frame, task) {
+                                break call;
+                            }
+                            break 'turn Turn::Call(call);
+                        }
                         call => break 'turn Turn::Call(call),
                     };
                     if !ALONE || self.stats.ticks >= self.next_look {
-                        break;
+                        task.change(State::Ready(reply));
+                        break call;
                     }
+                };
+                if OBSERVED {
+                    let answer = task.state.answer();
+                    self.log.emit_trap(&mut *self.world, me.tid, call, answer);
                 }
-                task.change(State::Ready(reply));
                 continue 'pass;
             };
             let taken = pass.len() - rest.len();
@@ -433,7 +456,7 @@ impl Kernel {
         self.tasks[me].change(State::Running);
         if self.frame.has_payload() && !call.has_payload() {
             // Of a trap that was begun and given up, or answered and not heard.
-            contain(|| drop(self.frame.take()));
+            task::drop_payload(&self.frame);
         }
         if self.frame.has_mail() && !self.take_mail(me) {
             return self.abandon(call);
@@ -471,8 +494,7 @@ impl Kernel {
     /// Drops what travelled beside a call whose task killed itself in making it.
     #[cold]
     fn abandon(&mut self, call: SystemCall) {
-        let payload = self.frame.take();
-        contain(|| drop(payload));
+        task::drop_payload(&self.frame);
         let message = self.frame.message.take();
         if let (SystemCall::Put(queue) | SystemCall::TryPut(queue), Some(message)) = (call, message)
         {
@@ -647,7 +669,7 @@ impl Kernel {
         match place {
             Place::Exit(target) => self.tasks[target].forget_waiter(me),
             Place::Timer(timer) => self.timers.of(me).disarm(timer),
-            Place::Device(device, direction, _) => drop(self.devices.take(device, direction)),
+            Place::Device(device, direction, _) => self.devices.leave(device, direction, me),
             Place::Queue(queue, end) => self.leave_queue(me, queue, end),
         }
     }
@@ -656,6 +678,9 @@ impl Kernel {
     fn take_back(&mut self, late: &State) {
         match *late {
             State::Owed(Answer::Opened(device, _)) => drop(self.close(device)),
+            State::Owed(Answer::Recv { device, .. } | Answer::Accept { device }) => {
+                self.devices.release(device, Direction::Read);
+            }
             State::Owed(Answer::Message(queue, message)) => self.give_back(queue, message),
             State::Owed(Answer::Full(queue, message) | Answer::Refused(queue, message)) => {
                 self.discard(queue, message);
@@ -690,7 +715,7 @@ impl Kernel {
         let (payload, message, len) = (frame.take(), frame.message.take(), frame.len.take());
         let body = frame.body.take();
         contain(|| drop(program));
-        contain(|| drop(frame.take()));
+        task::drop_payload(frame);
         frame.put_back(payload);
         frame.message.set(message);
         frame.len.set(len);
@@ -724,7 +749,11 @@ impl Kernel {
         }
         let waits = self.is_idle();
         let deadline = if waits { self.timers.next() } else { None };
-        if waits && self.timers.tasks.len() == 0 && self.devices.waiting() == 0 && expected == 0 {
+        if self.timers.tasks.len() == 0
+            && self.devices.waiting() == 0
+            && expected == 0
+            && (waits || self.only_daemons_run())
+        {
             return Err(Error::Deadlock(Deadlock::of(self.tasks())));
         }
         let before = self.world.now();
@@ -769,6 +798,13 @@ impl Kernel {
         } else {
             Ok(())
         }
+    }
+
+    /// Whether daemons had every turn since this was asked last, and no other task is ready. At one
+    /// look that says little: a daemon that is ready may be about to answer a task.
+    fn only_daemons_run(&mut self) -> bool {
+        let turns = self.stats.ticks - self.tasks.daemon_turns();
+        std::mem::replace(&mut self.task_turns, turns) == turns && !self.tasks.is_any_ready()
     }
 }
 

@@ -32,6 +32,9 @@ use crate::{
 /// reply is the value of the `.await`. Nothing happens before the `.await`. Calls that do not
 /// block come back when it is the task's turn again; what makes a call block is said with it.
 ///
+/// A call whose future is polled and then dropped in the same turn is half made, and a bug: what
+/// the task awaits next takes its place in a release build, and in a debug build it faults.
+///
 /// ```
 /// use trapline::{Kernel, Os};
 ///

@@ -66,7 +66,7 @@ pub struct Setter<T> {
 }
 
 /// A [`Setter`] for other threads. While one lives, the kernel counts on it: it waits rather than
-/// report a deadlock.
+/// report a deadlock, unless a daemon has made it.
 pub struct RemoteSetter<T> {
     slot: Arc<Slot<T>>,
     // In this order: the kernel must not stop counting on us before the bell has rung.

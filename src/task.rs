@@ -12,6 +12,7 @@
 
 use std::{
     any::Any,
+    collections::VecDeque,
     io,
     net::SocketAddr,
     num::NonZeroU32,
@@ -134,17 +135,27 @@ const NOT_A_TRAP: &str = "awaited a future that is pending and is not a trap: a 
 /// `Os`; one of the generator, which was left pending without having yielded, has not.
 #[cold]
 pub(crate) fn fault(frame: &Frame, panic: Panic) {
+    // First of all: what is dropped here may have been on the way to be a program, too.
+    let unwound = frame.unwound.take();
     // It may have begun a trap that it did not come to make.
-    contain(|| drop(frame.take()));
+    drop_payload(frame);
     frame.message.take();
     frame.len.take();
     frame.body.take();
     let message = panic_message(panic);
-    frame.put(Payload::Exit(Exit::Faulted(if frame.unwound.take() {
+    frame.put(Payload::Exit(Exit::Faulted(if unwound {
         message
     } else {
         NOT_A_TRAP.into()
     })));
+}
+
+/// Drops what travels beside a call that was given up.
+pub(crate) fn drop_payload(frame: &Frame) {
+    let payload = frame.take();
+    contain(|| drop(payload));
+    // A panic that has unwound through an unborn program is not that of the next task.
+    frame.unwound.set(false);
 }
 
 /// Where a live task is. It is in exactly one place.
@@ -376,7 +387,7 @@ pub(crate) struct Task {
         clippy::box_collection,
         reason = "a word in each of a million tasks, rather than three"
     )]
-    pub(crate) waiters: Option<Box<Vec<Runnable>>>,
+    pub(crate) waiters: Option<Box<VecDeque<Runnable>>>,
     /// The timeouts around its call that have been started, the outermost first.
     #[expect(
         clippy::box_collection,
@@ -408,13 +419,12 @@ impl Task {
     }
 
     pub(crate) fn add_waiter(&mut self, waiter: Runnable) {
-        self.waiters.get_or_insert_default().push(waiter);
+        self.waiters.get_or_insert_default().push_back(waiter);
     }
 
-    /// Whoever began to wait last is most likely to leave first.
     pub(crate) fn forget_waiter(&mut self, waiter: Runnable) {
         if let Some(waiters) = &mut self.waiters
-            && let Some(at) = waiters.iter().rposition(|other| *other == waiter)
+            && let Some(at) = find_waiter(waiters, |other| *other == waiter)
         {
             waiters.remove(at);
         }
@@ -451,6 +461,15 @@ impl Task {
             traps: self.traps,
         }
     }
+}
+
+/// Finds one who wants to wait no longer. Whoever began last is most likely to leave first; but
+/// those with equal timeouts leave in order.
+pub(crate) fn find_waiter<T>(waiters: &VecDeque<T>, is: impl Fn(&T) -> bool) -> Option<usize> {
+    if waiters.front().is_some_and(&is) {
+        return Some(0);
+    }
+    waiters.iter().rposition(is)
 }
 
 /// The task map. Tasks live in numbered slots, to which the queues lead directly; the list by tid
@@ -564,6 +583,18 @@ impl Tasks {
     /// The number of live tasks, daemons apart.
     pub(crate) fn live(&self) -> usize {
         self.live
+    }
+
+    /// How many turns the daemons have had that are there.
+    pub(crate) fn daemon_turns(&self) -> u64 {
+        let daemons = self.daemons.iter(&self.slots);
+        daemons.map(|task| self[task].traps).sum()
+    }
+
+    /// Whether any task is ready, daemons apart.
+    pub(crate) fn is_any_ready(&self) -> bool {
+        let mut tasks = self.by_tid.iter(&self.slots);
+        tasks.any(|task| self[task].state.is_ready())
     }
 
     /// Marks that a task has ended.

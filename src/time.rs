@@ -11,7 +11,7 @@ use rustc_hash::FxHashSet;
 
 use crate::{abi::Nanos, sched::Runnable, task::Slot};
 
-/// How many timers the foot has room for; more only where deadlines are equal.
+/// How many timers the foot has room for.
 const FOOT: usize = 64;
 
 /// Into how many rungs a long one is split, at most.
@@ -178,39 +178,46 @@ impl Timers {
                 let marks = &mut self.disarmed;
                 rung.timers.retain(|((_, number), _)| !marks.remove(number));
             }
-            let deadlines = rung.timers.iter().map(|((deadline, _), _)| deadline.0);
-            let (first, last) = deadlines.fold((u64::MAX, 0), |(first, last), deadline| {
-                (deadline.min(first), deadline.max(last))
-            });
-            if rung.timers.len() <= FOOT || first == last {
+            let (first, last) = range(&rung, deadline);
+            if rung.timers.len() <= FOOT {
                 self.foot = rung.timers;
                 self.foot.sort_unstable_by_key(|armed| Reverse(armed.0));
+            } else if first < last {
+                self.split(rung, (first, last), deadline, |from| (Nanos(from), 0));
             } else {
-                self.split(rung, first, last);
+                let numbers = range(&rung, number);
+                self.split(rung, numbers, number, |from| (Nanos(first), from));
             }
         }
         // After a crowd has left, its room is given back.
         self.foot.shrink_to(FOOT);
     }
 
-    /// Splits a rung, whose first and last deadlines are given, into steps of equal length.
-    fn split(&mut self, rung: Rung, first: u64, last: u64) {
+    /// Splits a rung into steps of equal length: of deadlines, or, where those are equal, of
+    /// numbers. Their range is given, and the first timer of a step that begins there.
+    fn split(
+        &mut self,
+        rung: Rung,
+        (first, last): (u64, u64),
+        key: impl Fn(&Armed) -> u64,
+        timer: impl Fn(u64) -> Timer,
+    ) {
         let shift = (u64::BITS - (last - first).leading_zeros()).saturating_sub(STEPS.ilog2());
-        let step = |deadline: Nanos| ((deadline.0 - first) >> shift) as usize;
+        let step = |armed: &Armed| ((key(armed) - first) >> shift) as usize;
         let mut lens = [0; STEPS];
-        for ((deadline, _), _) in &rung.timers {
-            lens[step(*deadline)] += 1;
+        for armed in &rung.timers {
+            lens[step(armed)] += 1;
         }
         let mut places = [0; STEPS];
         for at in (0..STEPS).rev().filter(|at| lens[*at] > 0) {
             places[at] = self.rungs.len();
             self.rungs.push(Rung {
-                from: (Nanos(first + ((at as u64) << shift)), 0),
+                from: timer(first + ((at as u64) << shift)),
                 timers: Vec::with_capacity(lens[at]),
             });
         }
         for armed in rung.timers {
-            self.rungs[places[step(armed.0.0)]].timers.push(armed);
+            self.rungs[places[step(&armed)]].timers.push(armed);
         }
         if let Some(lowest) = self.rungs.last_mut() {
             lowest.from = rung.from;
@@ -227,6 +234,22 @@ impl Timers {
         }
         self.rungs.retain(|rung| !rung.timers.is_empty());
     }
+}
+
+fn deadline(((deadline, _), _): &Armed) -> u64 {
+    deadline.0
+}
+
+fn number(((_, number), _): &Armed) -> u64 {
+    *number
+}
+
+/// The lowest and the highest of what the timers of a rung have for a key.
+fn range(rung: &Rung, key: impl Fn(&Armed) -> u64) -> (u64, u64) {
+    let keys = rung.timers.iter().map(key);
+    keys.fold((u64::MAX, 0), |(first, last), key| {
+        (key.min(first), key.max(last))
+    })
 }
 
 #[cfg(test)]
@@ -396,6 +419,27 @@ mod tests {
         }
         assert_eq!((timers.next(), timers.len(), timers.kept()), (None, 0, 0));
         assert!(timers.disarmed.is_empty() && timers.rungs.is_empty());
+    }
+
+    #[test]
+    fn a_crowd_with_one_deadline_has_a_short_foot() {
+        let mut timers = Timers::default();
+        let arm = |_| timers.arm(Nanos(7), Slot::LAST);
+        let crowd: Vec<_> = (0..100_000).map(arm).collect();
+        let (first, rest) = crowd.split_at(50_000);
+        for timer in first {
+            assert_eq!(timers.next(), Some(Nanos(7)));
+            assert!(
+                timers.foot.len() <= FOOT,
+                "{} at the foot",
+                timers.foot.len()
+            );
+            timers.disarm(*timer);
+        }
+        for timer in rest {
+            assert_eq!(timers.pop_due(Nanos(7)), Some((*timer, Slot::LAST)));
+        }
+        assert_eq!((timers.next(), timers.len(), timers.kept()), (None, 0, 0));
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use super::{Kernel, queues::MessageQueue};
 use crate::{
-    abi::Nanos,
-    task::{Place, State},
+    abi::{Direction, Nanos},
+    task::{Answer, Place, State},
 };
 
 /// A larger kernel is not audited in full after each pass of a debug build.
@@ -27,6 +27,11 @@ impl Kernel {
             live += usize::from(task.is_live() && !tid.is_daemon());
             timers.extend(task.timeouts.iter().flat_map(|timeouts| timeouts.iter()));
             match task.state {
+                State::Owed(Answer::Recv { device, .. } | Answer::Accept { device }) => {
+                    ready += 1;
+                    let owner = self.devices.owner(device, Direction::Read);
+                    assert_eq!(owner, Some(me), "task {tid}");
+                }
                 State::Ready(_) | State::Owed(_) => ready += 1,
                 State::Running | State::Ending => {
                     panic!("task {tid} runs, and it is nobody's turn")
@@ -38,7 +43,7 @@ impl Kernel {
                 State::Blocked(Place::Device(device, direction, _)) => {
                     devices += 1;
                     assert_eq!(
-                        self.devices.waiter(device, direction),
+                        self.devices.owner(device, direction),
                         Some(me),
                         "task {tid}"
                     );

@@ -138,6 +138,7 @@ impl Builder {
             clock: Nanos::ZERO,
             next_look: LOOK_AFTER,
             next_glance: Nanos::ZERO,
+            task_turns: 0,
             last_tick: u64::MAX,
             reported: Vec::new(),
             trouble: None,

@@ -58,13 +58,17 @@ impl Deadlock {
     pub fn dot(&self) -> String {
         let mut dot = "digraph waits {\n  rankdir=LR\n".to_string();
         let mut things = BTreeMap::new();
+        let on_cycle = self.on_cycle();
         for task in &self.blocked {
             let TaskState::Blocked { on, since } = task.state else {
                 continue;
             };
             let (tid, since) = (task.tid, Nanos::from(since));
-            let is_red = self.cycles.iter().flatten().any(|other| *other == tid);
-            let color = if is_red { "red" } else { "black" };
+            let color = if on_cycle.contains(&tid) {
+                "red"
+            } else {
+                "black"
+            };
             let label = quoted(&format!("{tid} {}\nsince {since}", task.name));
             let (thing, how, name) = thing(on);
             dot += &format!("  task{tid} [shape=box, label={label}, color={color}]\n");
@@ -75,6 +79,10 @@ impl Deadlock {
             dot += &format!("  {thing} [label=\"{name}\"]\n");
         }
         dot + "}\n"
+    }
+
+    fn on_cycle(&self) -> BTreeSet<&Tid> {
+        self.cycles.iter().flatten().collect()
     }
 }
 
@@ -191,7 +199,7 @@ impl fmt::Display for Deadlock {
         for ring in &self.cycles {
             write!(f, "\n  cycle: {} -> {}", Way(ring), ring[0])?;
         }
-        let on_cycle: BTreeSet<&Tid> = self.cycles.iter().flatten().collect();
+        let on_cycle = self.on_cycle();
         for way in &self.tails {
             write!(f, "\n  waits on a cycle: {}", Way(way))?;
             if way.last().is_some_and(|last| !on_cycle.contains(last)) {

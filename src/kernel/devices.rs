@@ -1,10 +1,10 @@
 //! The open devices, and who waits for each of them.
 
-use std::{io, net::SocketAddr};
+use std::{io, net::SocketAddr, rc::Rc};
 
 use rustc_hash::FxHashMap;
 
-use super::{Kernel, Outcome};
+use super::{Kernel, Outcome, contain};
 use crate::{
     abi::{DeviceId, Direction, Errno, Reply, Tid},
     device::Handle,
@@ -14,9 +14,10 @@ use crate::{
     task::{Answer, Place, State, Then},
 };
 
-/// One reader and one writer may wait for a device at once.
+/// One reader and one writer may have a device at once.
 #[derive(Debug, Default)]
 pub(super) struct Devices {
+    /// Who has it: a task that waits, or one that is to read when its turn comes.
     open: FxHashMap<DeviceId, [Option<Runnable>; 2]>,
     last: u64,
     /// How many tasks wait, daemons apart.
@@ -37,13 +38,9 @@ impl Devices {
         self.open.insert(device, [None; 2]);
     }
 
-    /// Takes a device off the table and answers who waited for it, the reader first.
+    /// Takes a device off the table and answers who had it, the reader first.
     fn remove(&mut self, device: DeviceId) -> Option<[Option<Runnable>; 2]> {
-        let waiters = self.open.remove(&device)?;
-        for task in waiters.iter().flatten() {
-            *self.waiting_like(*task) -= 1;
-        }
-        Some(waiters)
+        self.open.remove(&device)
     }
 
     /// How many wait that count as this one does.
@@ -55,7 +52,7 @@ impl Devices {
         }
     }
 
-    /// Whether a task may wait for this direction of the device.
+    /// Whether a task may have this direction of the device.
     fn check(&self, device: DeviceId, direction: Direction) -> Result<(), Errno> {
         match self.open.get(&device) {
             None => Err(Errno::BadFd),
@@ -64,20 +61,25 @@ impl Devices {
         }
     }
 
-    fn set(&mut self, device: DeviceId, direction: Direction, task: Runnable) {
-        let waiters = self
+    fn claim(&mut self, device: DeviceId, direction: Direction, task: Runnable) {
+        let claims = self
             .open
             .get_mut(&device)
-            .expect("a device that is waited for is open");
-        waiters[direction as usize] = Some(task);
-        *self.waiting_like(task) += 1;
+            .expect("a device that a task has is open");
+        claims[direction as usize] = Some(task);
     }
 
-    /// Takes the task that waits for this direction of the device, if there is one.
-    pub(super) fn take(&mut self, device: DeviceId, direction: Direction) -> Option<Runnable> {
-        let task = self.open.get_mut(&device)?[direction as usize].take()?;
+    /// Gives this direction of the device up for whoever has it.
+    pub(super) fn release(&mut self, device: DeviceId, direction: Direction) {
+        if let Some(claims) = self.open.get_mut(&device) {
+            claims[direction as usize] = None;
+        }
+    }
+
+    /// The same, for a task that waits.
+    pub(super) fn leave(&mut self, device: DeviceId, direction: Direction, task: Runnable) {
+        self.release(device, direction);
         *self.waiting_like(task) -= 1;
-        Some(task)
     }
 
     /// How many tasks wait for a device, daemons apart.
@@ -90,7 +92,7 @@ impl Devices {
         self.daemons
     }
 
-    pub(super) fn waiter(&self, device: DeviceId, direction: Direction) -> Option<Runnable> {
+    pub(super) fn owner(&self, device: DeviceId, direction: Direction) -> Option<Runnable> {
         self.open.get(&device)?[direction as usize]
     }
 }
@@ -102,7 +104,9 @@ impl Kernel {
             return Outcome::Reply(Reply::Err(Errno::Invalid));
         };
         let id = self.devices.next_id();
-        let result = self.world.attach(id, source);
+        let result = self.world.attach(id, Rc::clone(&source));
+        // One that is refused, and whose call was given up, is dropped here.
+        contain(|| drop(source));
         self.opened(me, id, result.map(|()| None))
     }
 
@@ -180,16 +184,20 @@ impl Kernel {
         direction: Direction,
         then: Then,
     ) -> Outcome {
-        self.devices.set(device, direction, me);
+        self.devices.claim(device, direction, me);
+        *self.devices.waiting_like(me) += 1;
         self.block(me, Place::Device(device, direction, then))
     }
 
-    /// Whoever waits already must not find the device taken when it is woken before the caller's
+    /// The device is the caller's from now on: nobody who comes later gets between its call and its
     /// turn.
     pub(super) fn read_later(&mut self, me: Runnable, device: DeviceId, then: Answer) -> Outcome {
         match self.devices.check(device, Direction::Read) {
             Err(errno) => Outcome::Reply(Reply::Err(errno)),
-            Ok(()) => self.answer(me, then),
+            Ok(()) => {
+                self.devices.claim(device, Direction::Read, me);
+                self.answer(me, then)
+            }
         }
     }
 
@@ -216,12 +224,17 @@ impl Kernel {
 
     /// Wakes who waits for a device that the world has reported ready.
     pub(super) fn report_ready(&mut self, device: DeviceId, direction: Direction) {
-        let Some(task) = self.devices.take(device, direction) else {
+        let Some(task) = self.devices.owner(device, direction) else {
             return;
         };
         let State::Blocked(Place::Device(_, _, then)) = self.tasks[task].state else {
-            unreachable!("only a task that waits for a device is kept with it")
+            // It is to read anyway.
+            return;
         };
+        *self.devices.waiting_like(task) -= 1;
+        if let Then::Done | Then::Again = then {
+            self.devices.release(device, direction);
+        }
         let answer = match then {
             Then::Done => Reply::Done.into(),
             Then::Again => Reply::Again.into(),
@@ -234,14 +247,20 @@ impl Kernel {
         self.wake(task, Wake::Device(device, direction), answer);
     }
 
-    /// Closes a device and wakes who waits for it. Answers whether it was open.
+    /// Closes a device and tells who has it. Answers whether it was open.
     pub(super) fn close(&mut self, device: DeviceId) -> bool {
-        let Some(waiters) = self.devices.remove(device) else {
+        let Some(claims) = self.devices.remove(device) else {
             return false;
         };
-        self.world.close(device);
-        for task in waiters.into_iter().flatten() {
-            self.wake(task, Wake::Closed(device), Errno::Closed);
+        contain(|| self.world.close(device));
+        for task in claims.into_iter().flatten() {
+            if self.tasks[task].state.is_ready() {
+                self.tasks[task].change(Errno::Closed.into());
+                self.tell_answer(task);
+            } else {
+                *self.devices.waiting_like(task) -= 1;
+                self.wake(task, Wake::Closed(device), Errno::Closed);
+            }
         }
         true
     }
@@ -271,6 +290,7 @@ impl Kernel {
             let _ = self.wait_for(me, device, Direction::Read, then);
             return None;
         };
+        self.devices.release(device, Direction::Read);
         let _ = self.answer(me, read);
         self.deliver(me)
     }
@@ -300,9 +320,6 @@ impl Kernel {
     }
 
     fn recv(&mut self, me: Runnable, device: DeviceId, room: u64) -> Option<Answer> {
-        if let Err(errno) = self.devices.check(device, Direction::Read) {
-            return Some(errno.into());
-        }
         let result = self
             .world
             .recv(device, self.frame.buffer(room as usize).as_mut());
@@ -310,9 +327,6 @@ impl Kernel {
     }
 
     fn accept(&mut self, me: Runnable, listener: DeviceId) -> Option<Answer> {
-        if let Err(errno) = self.devices.check(listener, Direction::Read) {
-            return Some(errno.into());
-        }
         let id = self.devices.next_id();
         let mut peer = None;
         let result = self.world.accept(listener, id).map(|addr| {

@@ -23,6 +23,9 @@ impl Kernel {
                     under_way.push((owner, post));
                     (owner, post) = (victim, self.open_mail(victim));
                 }
+            } else if self.frame.has_mail() {
+                // From a destructor that the mail itself has run: of a source, or of a tracer.
+                post = self.open_mail(owner);
             } else if let Some(outer) = under_way.pop() {
                 self.bury(owner, Exit::Killed);
                 self.reap_zombie(owner.tid);

@@ -13,7 +13,7 @@ use crate::{
     event::Wake,
     frame::{Frame, Gauge, Payload, Store},
     sched::Runnable,
-    task::{Answer, Place, State, Task},
+    task::{self, Answer, Place, State, Task},
 };
 
 pub(super) struct MessageQueue {
@@ -115,18 +115,14 @@ impl MessageQueue {
         )
     }
 
-    fn is_closed(&self) -> bool {
-        self.closed
-    }
-
     /// Forgets a task that waits to put, and answers its message.
     fn forget_putter(&mut self, task: Runnable) -> Option<u64> {
-        let place = self.putters.iter().rposition(|(other, _)| *other == task)?;
+        let place = task::find_waiter(&self.putters, |(other, _)| *other == task)?;
         self.putters.remove(place).map(|(_, message)| message)
     }
 
     fn forget_getter(&mut self, task: Runnable) {
-        if let Some(place) = self.getters.iter().rposition(|other| *other == task) {
+        if let Some(place) = task::find_waiter(&self.getters, |other| *other == task) {
             self.getters.remove(place);
         }
     }
@@ -345,11 +341,7 @@ impl Kernel {
 
     /// Closes a queue and wakes who waits at its ends. Answers whether it was open.
     pub(super) fn close_queue(&mut self, queue: QueueId) -> bool {
-        let Some(found) = self
-            .queues
-            .get_mut(queue)
-            .filter(|queue| !queue.is_closed())
-        else {
+        let Some(found) = self.queues.get_mut(queue).filter(|queue| !queue.closed) else {
             return false;
         };
         let (getters, putters) = found.close();

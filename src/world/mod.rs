@@ -111,6 +111,6 @@ pub trait World {
 fn unsupported<T>() -> io::Result<T> {
     Err(io::Error::new(
         io::ErrorKind::Unsupported,
-        "the simulated world has no devices and no network",
+        "this world has no devices and no network",
     ))
 }

@@ -6,11 +6,15 @@ use std::{
     io::{Read, Write},
     os::unix::net::UnixStream,
     rc::Rc,
+    sync::mpsc,
     thread,
     time::Duration,
 };
 
-use trapline::{Error, Event, Exit, Fact, Kernel, Limit, Os, SimWorld, TaskState, Tid, Tracer};
+use trapline::{
+    Closed, Errno, Error, Event, Exit, Fact, Kernel, Limit, Os, Promise, Queue, SimWorld, Step,
+    TaskState, Tid, Tracer,
+};
 
 use crate::support::*;
 
@@ -114,6 +118,96 @@ fn daemons_hide_no_deadlock() {
         }
         kernel.audit();
     }
+}
+
+#[test]
+fn daemons_that_wait_for_a_thread_hide_no_deadlock() {
+    let mut kernel = Kernel::builder().max_time(SECOND).build().unwrap();
+    let kept = Rc::new(RefCell::new(None));
+    let keep = Rc::clone(&kept);
+    kernel.spawn_daemon("promised", async move |os: &mut Os| {
+        let (setter, promise) = Promise::<()>::new(os).await;
+        let remote = setter.remote();
+        *keep.borrow_mut() = Some((remote.clone(), remote));
+        promise.wait(os).await.map_err(|_| "abandoned")
+    });
+    let (end, wait) = mpsc::channel::<()>();
+    kernel.spawn_daemon("worker", async move |os: &mut Os| {
+        let _ = os.run_blocking(move || wait.recv()).await;
+    });
+    let sleep = async |os: &mut Os| os.sleep(Duration::MAX).await;
+    kernel.spawn("sleeper", sleep).unwrap();
+    assert!(matches!(kernel.run(), Err(Error::Deadlock(_))));
+    drop((kept, end));
+}
+
+#[test]
+fn daemons_that_are_always_ready_hide_no_deadlock() {
+    for policy in [false, true] {
+        let builder = if policy { sim().quantum(3) } else { sim() };
+        let mut kernel = builder.build().unwrap();
+        for _ in 0..3 {
+            kernel.spawn_daemon("spin", spin);
+        }
+        let sleep = async |os: &mut Os| {
+            passes(os, 1000).await;
+            os.sleep(Duration::MAX).await;
+        };
+        kernel.spawn("sleeper", sleep).unwrap();
+        assert!(matches!(kernel.run(), Err(Error::Deadlock(_))));
+    }
+}
+
+#[test]
+fn what_the_host_lets_out_is_hope_though_a_daemon_ran_last() {
+    let mut kernel = Kernel::simulated(1);
+    kernel.spawn_daemon("spin", spin);
+    let ends = Rc::new(RefCell::new(None));
+    let theirs = Rc::clone(&ends);
+    run_main(&mut kernel, async move |os: &mut Os| {
+        *theirs.borrow_mut() = Some(Promise::new(os).await);
+    });
+    let (setter, promise) = ends.take().unwrap();
+    let remote = setter.remote();
+    let (go, wait) = mpsc::channel();
+    let thread = thread::spawn(move || {
+        wait.recv().unwrap();
+        remote.set(()).is_ok()
+    });
+    run_main(&mut kernel, async move |os: &mut Os| {
+        let waiter = async move |os: &mut Os| promise.wait(os).await.map_err(|_| "abandoned");
+        let waiter = os.spawn("waiter", waiter).await?;
+        passes(os, 1000).await;
+        go.send(()).expect("the thread is there");
+        assert_eq!(os.wait(waiter).await?, Exit::Done);
+        Ok::<(), Errno>(())
+    });
+    assert!(thread.join().unwrap());
+}
+
+#[test]
+fn a_daemon_that_is_about_to_answer_is_no_deadlock() {
+    let mut kernel = sim().build().unwrap();
+    let queues = Rc::new(RefCell::new(None));
+    let theirs = Rc::clone(&queues);
+    kernel.spawn_daemon("server", async move |os: &mut Os| {
+        let (ask, answer) = (Queue::unbounded(os).await, Queue::unbounded(os).await);
+        *theirs.borrow_mut() = Some((ask.clone(), answer.clone()));
+        while let Ok(n) = ask.get(os).await {
+            passes(os, n % 7).await;
+            answer.put(os, n).await?;
+        }
+        Ok::<(), Closed<usize>>(())
+    });
+    run_main(&mut kernel, async move |os: &mut Os| {
+        passes(os, 5).await;
+        let (ask, answer) = queues.take().expect("the server is there");
+        for n in 0..1000 {
+            ask.put(os, n).await?;
+            assert_eq!(answer.get(os).await, Ok(n));
+        }
+        Ok::<(), Closed<usize>>(())
+    });
 }
 
 #[test]
@@ -305,6 +399,7 @@ fn a_tracer_that_is_not_exact_costs_no_clock_unless_another_is() {
 fn another_thread_sees_who_runs() {
     let mut kernel = Kernel::real().unwrap();
     let remote = kernel.remote();
+    let of_host = remote.clone();
     assert_eq!(remote.running(), Tid::KERNEL);
     let main = async move |os: &mut Os| {
         assert_eq!(remote.running(), tid(1));
@@ -318,4 +413,9 @@ fn another_thread_sees_who_runs() {
         assert_eq!(os.get_tid().await, tid(1));
     };
     run_main(&mut kernel, main);
+    assert_eq!(of_host.running(), Tid::KERNEL, "the run is over");
+    kernel.spawn("one", async |os| passes(os, 1).await).unwrap();
+    while kernel.step().unwrap() != Step::Finished {
+        assert_eq!(of_host.running(), Tid::KERNEL, "between two steps");
+    }
 }

@@ -388,6 +388,55 @@ fn s31_a_killed_waiter_makes_room_at_once() {
     });
 }
 
+#[test]
+fn s31_the_reader_that_called_first_is_undisturbed_by_one_that_waits() {
+    for killed in [false, true] {
+        real(async move |os| {
+            let (device, mut ours) = pair(os).await?;
+            let diary = Diary::default();
+            let (first, notes) = (Rc::clone(&device), diary.clone());
+            let first = async move |os: &mut Os| {
+                os.yield_now().await;
+                let n = first.recv(os, &mut [0; 8]).await?;
+                notes.note(format!("first: {n}"));
+                Ok::<(), io::Error>(())
+            };
+            let first = os.spawn("first", first).await?;
+            // The first has called in the pass in which this one does, and has had no turn since.
+            spawn_waiter(os, &device, Direction::Read, &diary).await?;
+            if killed {
+                assert!(os.kill(first).await);
+                spawn_waiter(os, &device, Direction::Read, &diary).await?;
+            }
+            look(os).await;
+            ours.write_all(b"data")?;
+            look(os).await;
+            let last = if killed { "read: Ok(())" } else { "first: 4" };
+            assert_eq!(diary.lines(), ["read: Err(Busy)", last]);
+            Ok::<(), io::Error>(())
+        });
+    }
+}
+
+#[test]
+fn s31_a_reader_whose_call_timed_out_before_its_turn_makes_room() {
+    real(async |os| {
+        let (device, mut ours) = pair(os).await?;
+        let reader = Rc::clone(&device);
+        let hasty = async move |os: &mut Os| {
+            let read = os.timeout(Duration::ZERO, async |os| {
+                reader.recv(os, &mut [0; 8]).await
+            });
+            assert_eq!(read.await.map_err(drop).map(drop), Err(()));
+        };
+        let hasty = os.spawn("hasty", hasty).await?;
+        assert_eq!(os.wait(hasty).await, Ok(Exit::Done));
+        ours.write_all(b"data")?;
+        assert_eq!(device.recv(os, &mut [0; 8]).await?, 4);
+        Ok::<(), io::Error>(())
+    });
+}
+
 // ---- S32
 
 #[test]
@@ -476,6 +525,47 @@ fn s33_a_descriptor_number_that_is_used_again_wakes_nobody_of_before() {
         }
         passes(os, 3).await;
         assert_eq!(diary.lines(), ["read: Err(Closed)"; 20]);
+        Ok::<(), io::Error>(())
+    });
+}
+
+#[test]
+fn s33_a_reader_that_had_no_turn_since_its_call_or_its_wake_is_told_of_the_close_too() {
+    real(async |os| {
+        // After one of these pauses the reader has been woken and has not had its turn.
+        for pause in 0..300 {
+            let (device, mut ours) = pair(os).await?;
+            let reader = Rc::clone(&device);
+            let reader = async move |os: &mut Os| {
+                while reader.recv(os, &mut [0; 8]).await? == 4 {}
+                Ok::<(), io::Error>(())
+            };
+            let reader = os.spawn("reader", reader).await?;
+            if pause > 0 {
+                passes(os, pause).await;
+                ours.write_all(b"data")?;
+                passes(os, 300 - pause).await;
+            }
+            device.close(os).await?;
+            let exit = os.wait(reader).await?;
+            assert_eq!(exit, Exit::Failed("it is closed".into()), "pause {pause}");
+        }
+        Ok::<(), io::Error>(())
+    });
+}
+
+#[test]
+fn s33_an_accept_made_in_the_same_pass_is_told_of_the_close_too() {
+    real(async |os| {
+        let listener = Rc::new(os.listen(([127, 0, 0, 1], 0).into()).await?);
+        let theirs = Rc::clone(&listener);
+        let acceptor = async move |os: &mut Os| theirs.accept(os).await.map(drop);
+        let acceptor = os.spawn("acceptor", acceptor).await?;
+        listener.close(os).await?;
+        assert_eq!(
+            os.wait(acceptor).await?,
+            Exit::Failed("it is closed".into())
+        );
         Ok::<(), io::Error>(())
     });
 }
@@ -686,6 +776,16 @@ fn s34_a_world_without_devices_says_so() {
         assert_eq!(kind(os.listen(addr).await), ErrorKind::Unsupported);
         assert_eq!(kind(os.connect(addr).await), ErrorKind::Unsupported);
         Ok::<(), io::Error>(())
+    });
+}
+
+#[test]
+fn s34_a_world_of_ones_own_without_a_network_does_not_call_itself_simulated() {
+    let mut kernel = Kernel::builder().world(Bells::new().0).build().unwrap();
+    run_main(&mut kernel, async |os: &mut Os| {
+        let refused = os.listen(([127, 0, 0, 1], 0).into()).await;
+        let why = refused.expect_err("it has none").to_string();
+        assert_eq!(why, "this world has no devices and no network");
     });
 }
 
@@ -987,4 +1087,37 @@ fn s38_a_killed_waiter_leaves_no_device_behind_that_is_waited_for() {
         })
         .unwrap();
     assert!(matches!(kernel.run(), Err(trapline::Error::Deadlock(_))));
+}
+
+// ---- S17
+
+/// A source with a destructor that panics.
+struct Bad(Rc<UnixStream>, PanicOnDrop);
+
+impl AsFd for Bad {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[test]
+fn s17_a_panic_in_the_destructor_of_a_source_is_contained() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let mut kernel = Kernel::real().unwrap();
+    run_main(&mut kernel, async move |os: &mut Os| {
+        let theirs = Rc::new(theirs);
+        let device = os.attach(Bad(Rc::clone(&theirs), PanicOnDrop)).await?;
+        // The kernel has the last of one that it refuses, too.
+        let refused = Bad(Rc::clone(&theirs), PanicOnDrop);
+        let half = os.spawn("half", async move |os: &mut Os| {
+            abandon(os.attach(refused));
+            foreign().await;
+        });
+        let half = half.await?;
+        assert!(matches!(os.wait(half).await?, Exit::Faulted(_)));
+        drop((device, theirs));
+        os.yield_now().await;
+        assert_eq!((&ours).read(&mut [0; 8])?, 0, "it is closed");
+        Ok::<(), io::Error>(())
+    });
 }

@@ -1,8 +1,11 @@
 //! S46 to S50: how a run ends, and how it goes on after that.
 
-use std::{io, rc::Rc, thread, time::Duration};
+use std::{any::Any, cell::RefCell, io, rc::Rc, thread, time::Duration};
 
-use trapline::{Deadlock, Errno, Error, Exit, Kernel, Limit, Os, Report, SimWorld, Step, Tid};
+use trapline::{
+    Closed, Deadlock, Errno, Error, Event, Exit, Kernel, Limit, Os, Report, SimWorld, Step, Tid,
+    Tracer, sync::Semaphore,
+};
 
 use crate::{support::*, worlds::NoConsole};
 
@@ -116,6 +119,20 @@ fn s46_many_that_wait_for_one_name_the_way_once() {
 }
 
 #[test]
+fn s46_a_picture_of_a_great_ring_is_drawn_at_no_great_price() {
+    const RING: u64 = 20_000;
+    let mut kernel = Kernel::simulated(0);
+    for task in 1..=RING {
+        spawn_waiter(&mut kernel, "t", 0, task % RING + 1);
+    }
+    let deadlock = deadlock(&mut kernel);
+    let mut red = 0;
+    let cpu = cpu(|| red = deadlock.dot().matches("color=red").count());
+    assert_eq!(red as u64, 2 * RING);
+    assert!(cpu < SECOND, "{cpu:?}");
+}
+
+#[test]
 fn s46_zombies_are_not_in_the_report() {
     let mut kernel = Kernel::simulated(0);
     kernel
@@ -145,6 +162,49 @@ fn s46_a_timer_or_a_device_is_hope() {
     let report = kernel.run().unwrap();
     let exits: Vec<_> = report.exits().values().cloned().collect();
     assert_eq!(exits, [Exit::Killed, Exit::Done, Exit::Done]);
+}
+
+/// A tracer that owns something.
+struct Owner(#[expect(dead_code, reason = "for its destructor")] Box<dyn Any>);
+
+impl Tracer for Owner {
+    fn event(&mut self, _: &Event<'_>) {}
+}
+
+#[test]
+fn s46_what_is_freed_behind_nested_owners_is_hope() {
+    for depth in 1..4 {
+        run_main(&mut Kernel::simulated(0), async move |os: &mut Os| {
+            let semaphore = Semaphore::new(os, 1).await;
+            let mut held: Box<dyn Any> = Box::new(semaphore.acquire(os).await?);
+            for _ in 0..depth {
+                held = Box::new(os.observe(Owner(held)));
+            }
+            os.yield_now().await;
+            drop(held);
+            semaphore.acquire(os).await.map(drop)
+        });
+    }
+}
+
+#[test]
+fn s46_what_the_host_frees_between_runs_is_hope() {
+    let kept = Rc::new(RefCell::new(None));
+    let keep = Rc::clone(&kept);
+    let mut kernel = Kernel::simulated(0);
+    run_main(&mut kernel, async move |os: &mut Os| {
+        let semaphore = Semaphore::new(os, 1).await;
+        let permit = Box::new(semaphore.acquire(os).await?);
+        let inner = os.observe(Owner(permit));
+        *keep.borrow_mut() = Some((semaphore, os.observe(Owner(Box::new(inner)))));
+        Ok::<(), Closed>(())
+    });
+    let (semaphore, owner) = kept.take().unwrap();
+    let waiter = async move |os: &mut Os| semaphore.acquire(os).await.map(drop);
+    kernel.spawn("waiter", waiter).unwrap();
+    deadlock(&mut kernel);
+    drop(owner);
+    assert!(kernel.run().is_ok());
 }
 
 #[test]
@@ -182,7 +242,7 @@ fn s47_a_kernel_without_tasks_ends_at_once() {
 #[test]
 fn s47_nothing_but_live_tasks_keeps_a_run_going() {
     let mut kernel = Kernel::real().unwrap();
-    let kept = Rc::new(std::cell::RefCell::new(None));
+    let kept = Rc::new(RefCell::new(None));
     let keep = Rc::clone(&kept);
     let remote = kernel.remote();
     run_main(&mut kernel, async move |os: &mut Os| {

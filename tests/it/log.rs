@@ -202,6 +202,32 @@ fn s52_a_tracer_whose_destructor_panics_does_not_end_the_kernel() {
     assert_eq!(about(&log, 1).last().unwrap(), "reaped");
 }
 
+#[test]
+fn s52_a_tracer_that_panics_when_it_is_asked_about_the_clock_is_switched_off() {
+    struct Bad(PanicOnDrop);
+    impl trapline::Tracer for Bad {
+        fn event(&mut self, _: &Event<'_>) {
+            unreachable!("{:p} is switched off", &self.0)
+        }
+
+        fn is_exact(&self) -> bool {
+            panic!("no more")
+        }
+    }
+    let warnings = Warnings::default();
+    warnings.during(|| {
+        let (mut kernel, log) = logged(sim().tracer(Bad(PanicOnDrop)));
+        run_main(&mut kernel, async |os: &mut Os| {
+            let _observer = os.observe(Bad(PanicOnDrop));
+            passes(os, 5).await;
+        });
+        assert_eq!(about(&log, 1).last().unwrap(), "reaped");
+    });
+    let off = "a tracer panicked and is switched off: no more";
+    let lines = warnings.lines();
+    assert_eq!(lines.iter().filter(|line| *line == off).count(), 2);
+}
+
 // ---- what tracing is told
 
 #[test]

@@ -155,6 +155,17 @@ pub(crate) async fn raw(os: &mut Os, call: SystemCall) -> String {
     format!("{:?}", os.trap(call).await)
 }
 
+/// How much CPU time this thread takes to do something.
+pub(crate) fn cpu(work: impl FnOnce()) -> Duration {
+    let clock = || {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+    };
+    let before = clock();
+    work();
+    clock() - before
+}
+
 /// Runs `inside` in a process of its own, since what it changes belongs to the whole process: the
 /// test of that name runs again, as a child of this one. Answers what the child printed.
 pub(crate) fn in_own_process(

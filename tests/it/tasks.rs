@@ -935,6 +935,37 @@ fn s16_the_words_are_plain_after_a_neighbour_left_a_trap_half_made() {
 }
 
 #[test]
+fn s16_the_words_are_plain_after_a_destructor_has_panicked() {
+    let mut kernel = Kernel::simulated(0);
+    let main = async |os: &mut Os| {
+        let victim = async |os: &mut Os| {
+            let _bad = PanicOnDrop;
+            spin(os).await;
+        };
+        let victim = os.spawn("victim", victim).await?;
+        os.yield_now().await;
+        assert!(os.kill(victim).await);
+        foreign().await;
+        Ok::<(), Errno>(())
+    };
+    let main = kernel.spawn("main", main).unwrap();
+    let report = kernel.run().unwrap();
+    assert!(foreign_fault(&report.exits()[&main]), "{report:?}");
+}
+
+#[test]
+fn s15_a_panic_keeps_its_message_after_a_trap_half_made() {
+    let mut kernel = Kernel::simulated(0);
+    let half = kernel.spawn("half", async |os| {
+        abandon(os.spawn("unborn", async |_| {}));
+        panic!("half way");
+    });
+    let report = kernel.run().unwrap();
+    let expected = Exit::Faulted("half way".into());
+    assert_eq!(report.exits()[&half.unwrap()], expected);
+}
+
+#[test]
 fn s16_a_trap_half_made_leaves_nothing_for_the_next_task() {
     let diary = Diary::default();
     let mut kernel = Kernel::simulated(0);

@@ -4,7 +4,10 @@ use std::{cell::Cell, io, rc::Rc, time::Duration};
 
 use trapline::{Closed, Elapsed, Errno, Event, Exit, Fact, Kernel, Os, Queue, SimWorld};
 
-use crate::stepping::{A_LOOK, Dropped, Moving, Notes, boot, finish, printed, spin};
+use crate::{
+    stepping::{A_LOOK, Dropped, Moving, Notes, boot, finish, printed, spin},
+    support::cpu,
+};
 
 const S: Duration = Duration::from_secs(1);
 
@@ -440,4 +443,35 @@ fn a_timeout_that_never_comes() {
         writeln!(os, "{now:?}");
     });
     assert_eq!(printed, "1s\n");
+}
+
+#[test]
+fn a_crowd_with_equal_timeouts_leaves_a_queue_in_order_and_at_no_great_price() {
+    const CROWD: u32 = 20_000;
+    // At either end of a queue, and at the end of a task.
+    let wait = async |os: &mut Os, place: u32, queue: &Queue<u32>, full: &Queue<u32>, target| {
+        let wait = async |os: &mut Os| match place {
+            0 => drop(queue.get(os).await),
+            1 => drop(full.put(os, 0).await),
+            _ => drop(os.wait(target).await),
+        };
+        assert_eq!(os.timeout(S, wait).await, Err(Elapsed));
+    };
+    for place in 0..3 {
+        let mut kernel = Kernel::simulated(0);
+        let main = async move |os: &mut Os| {
+            let (queue, full) = (Queue::unbounded(os).await, Queue::bounded(os, 0).await);
+            let target = os.spawn("target", async |os: &mut Os| os.sleep(3 * S).await);
+            let target = target.await.unwrap();
+            for _ in 0..CROWD {
+                let (queue, full) = (queue.clone(), full.clone());
+                let waiter = async move |os: &mut Os| wait(os, place, &queue, &full, target).await;
+                os.spawn_detached("waiter", waiter).await.unwrap();
+            }
+            os.sleep(2 * S).await;
+        };
+        kernel.spawn("main", main).unwrap();
+        let cpu = cpu(|| assert_eq!(kernel.run().unwrap().failures, 0));
+        assert!(cpu < Duration::from_secs(1), "{cpu:?} at place {place}");
+    }
 }
