@@ -50,7 +50,7 @@
 //! | `event.rs`, `trace.rs` | the event log, [`Tracer`], the bridge to `tracing` |
 //! | `record.rs`, `record/` | the event log in a file: [`record`] |
 //! | `world/` | [`World`], [`RealWorld`], [`SimWorld`] |
-//! | `kernel.rs`, `kernel/` | [`Kernel`]: the loop, and the handlers of the calls |
+//! | `kernel.rs`, `kernel/` | [`Kernel`]: the loop; the life of tasks, and the handlers of the calls |
 //! | `cli/` (feature `cli`) | the command line, for any set of programs |
 //!
 //! # What panics do
