@@ -109,12 +109,12 @@ pub(super) struct Boot {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Watching")]
     pub(super) record: Option<PathBuf>,
     /// Record no more than the last N events: at the end, an interrupt, a deadlock or the first
-    /// fault, which keeps what led to it
+    /// fault, which keeps what led to it; a SIGKILL before leaves a recording without events
     #[arg(long, value_name = "N", requires = "record", allow_negative_numbers = true, value_parser = whole::<NonZeroUsize>,
         help_heading = "Watching")]
     pub(super) record_last: Option<NonZeroUsize>,
     /// When a task has faulted or all wait for ever, show at the end the last traps of those
-    /// concerned; --record does so too
+    /// concerned; --record does so too, unless the recording is over 64 MiB or goes into a pipe
     #[arg(long, help_heading = "Watching")]
     pub(super) post_mortem: bool,
     #[command(flatten)]

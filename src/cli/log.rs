@@ -2,7 +2,7 @@
 //! of `tracing` events. Both as text for people, or as a JSON object a line.
 
 use std::{
-    env, fmt, io, panic, process,
+    env, fmt, io, panic,
     sync::{Mutex, PoisonError},
     time::Duration,
 };
@@ -25,7 +25,7 @@ use tracing_subscriber::{
 use super::{
     args::{Boot, Format, Tone},
     held::{self, Stream},
-    live,
+    interrupts, live,
 };
 use crate::{Fact, Nanos};
 
@@ -283,8 +283,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
             && error.kind() == io::ErrorKind::BrokenPipe
         {
             // Nobody reads the trace to its end: no reason to go on, and no error.
-            live::leave();
-            process::exit(0);
+            interrupts::end(0);
         }
     }
 }

@@ -144,7 +144,7 @@ fn devices(place: &Place) {
         Fact::Reaped,
     ];
     for (at, fact) in facts.into_iter().enumerate() {
-        let at = std::time::Duration::from_micros(at as u64);
+        let at = Duration::from_micros(at as u64);
         recorder.event(&Event {
             at,
             tid: 7.into(),
@@ -365,7 +365,7 @@ fn diff_can_leave_times_aside() {
     let mut recorder = Recorder::create(&shifted, &Header::default()).unwrap();
     for event in Recording::open(place.0.join("countdown.trap")).unwrap() {
         let mut event = event.unwrap();
-        event.at += std::time::Duration::from_millis(7);
+        event.at += Duration::from_millis(7);
         recorder.event(&event.borrow());
     }
     drop(recorder);

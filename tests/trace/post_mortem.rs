@@ -142,9 +142,10 @@ fn a_task_that_makes_no_trap_is_seen_in_the_recording() {
         assert_eq!(line, "hogging now\n");
         let pid = Pid::from_child(&child);
         // The second one ends it at once. Two that come together are one.
+        let patience = Patience::new();
         while child.try_wait().unwrap().is_none() {
             kill_process(pid, Signal::INT).unwrap();
-            std::thread::yield_now();
+            patience.wait("the end");
         }
         assert_eq!(child.wait().unwrap().code(), Some(130));
         let (events, error) = file.read();

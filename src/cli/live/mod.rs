@@ -216,7 +216,8 @@ fn top(socket: &Path, every: Duration, log: Log) -> Result<ExitCode, Failure> {
     log::hook_panics(log);
     let kernel = Kernel::real().map_err(|error| error.to_string());
     let mut kernel = kernel?;
-    let interrupted = interrupts::listen(log, kernel.remote(), vec![Box::new(leave)]);
+    interrupts::at_end(leave);
+    let interrupted = interrupts::listen(log, kernel.remote());
     let interrupted = interrupted.map_err(|error| error.to_string())?;
     let main = kernel.spawn("top", async move |os: &mut Os| {
         let source = Source::There(Link::new(os, stream).await?);
