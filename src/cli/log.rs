@@ -259,6 +259,9 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
         let mut fields = Fields(Map::new());
         event.record(&mut fields);
         let Fields(mut line) = fields;
+        if !of_kernel {
+            make_way(&mut line);
+        }
         // The kernel's events say which task they are about; a program's happen within a span.
         let spans = context.event_scope(event).filter(|_| !of_kernel);
         for span in spans.into_iter().flatten() {
@@ -294,7 +297,8 @@ impl Log {
         let of_kernel = KERNEL.contains(&target);
         let mut text = match line.get("at").and_then(Value::as_f64) {
             Some(at) => {
-                let at = Nanos::from(Duration::from_secs_f64(at));
+                let at = Duration::try_from_secs_f64(at).unwrap_or_default();
+                let at = Nanos::from(at);
                 let tid = line.get("tid").and_then(Value::as_u64).unwrap_or(0);
                 self.columns(&format!("{at:.6}"), tid, &field(line, "comm"))
             }
@@ -316,10 +320,10 @@ impl Log {
             text += &aligned(&message, &field(line, "reply"));
             return text;
         }
-        text += &format!("{target}: {message}");
+        text += &format!("{}: {message}", clean(target));
         for (key, value) in line {
             if !["at", "tid", "comm", "message"].contains(&key.as_str()) {
-                text += &format!(" {key}={value}");
+                text += &clean(&format!(" {key}={value}"));
             }
         }
         text
@@ -341,6 +345,15 @@ impl Log {
     }
 }
 
+/// Gives a program's own fields other names where a line has something else under theirs.
+fn make_way(line: &mut Map<String, Value>) {
+    for name in ["at", "tid", "comm", "level", "target"] {
+        if let Some(value) = line.remove(name) {
+            line.insert(format!("fields.{name}"), value);
+        }
+    }
+}
+
 /// Puts the replies below one another, like `strace`.
 pub(super) fn aligned(message: &str, reply: &str) -> String {
     let call = message.strip_suffix(reply);
@@ -355,7 +368,10 @@ pub(super) fn clean(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {
-            '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+            '\u{61c}'
+            | '\u{200e}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}' => {
                 clean.extend(letter.escape_unicode());
             }
             control if control.is_control() => clean.extend(control.escape_debug()),
