@@ -502,8 +502,11 @@ fn an_output_that_nobody_reads_is_no_error() {
 
 #[test]
 fn every_command_has_help_with_examples() {
-    for command in ["show", "summary", "export", "diff", "waits"] {
-        let (code, out, _) = run(&["trace", command, "--help"]);
+    let of_trace = "show summary timeline export diff waits live".split(' ');
+    let others = "ps tree where kill top new list completions man".split(' ');
+    let of_trace = of_trace.map(|command| vec!["trace", command, "--help"]);
+    for args in of_trace.chain(others.map(|command| vec![command, "--help"])) {
+        let (code, out, _) = run(&args);
         assert_eq!(code, 0);
         assert!(out.contains("Examples:"), "{out}");
     }

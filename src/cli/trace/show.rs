@@ -8,7 +8,7 @@ use super::{Failure, instant, is_error, source::Source, tasks::Tasks};
 use crate::{
     Answered, DeviceId, Event, Fact, Nanos, On, Reply, SystemCall, Tid, Wake,
     cli::{
-        args::whole,
+        args::{calls, whole},
         log::{Log, aligned, clean},
     },
 };
@@ -32,7 +32,7 @@ pub(in crate::cli) struct Order {
     #[arg(long = "task", value_name = "TASK")]
     tasks: Vec<String>,
     /// Only this call, such as recv or new_task; can be repeated
-    #[arg(long = "call", value_name = "CALL")]
+    #[arg(long = "call", value_name = "CALL", value_parser = calls(), hide_possible_values = true)]
     calls: Vec<String>,
     /// Only what concerns this device, by its number
     #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
