@@ -6,7 +6,7 @@ use std::{cell::RefCell, rc::Rc};
 use serde_json::{Map, Value};
 
 use super::{
-    protocol::{Answer, Filter},
+    protocol::{Answer, Filter, brief},
     recent::{self, Known, Recent, Trap},
 };
 use crate::{Answered, Event, Fact, Tid, Told, Tracer, cli::log};
@@ -71,7 +71,7 @@ impl Tracer for Feed {
             let line = line(event, comm, |line| {
                 let call = trap.request().to_string();
                 let message = format!("{call} = ?");
-                line.insert("call".into(), call.into());
+                line.insert("call".into(), brief(call).into());
                 message
             });
             Answer::Event(line).write(&mut outbox.lines);
@@ -116,7 +116,7 @@ fn line(
     let mut line = recent::line(event.at, event.tid, comm);
     line.insert("target".into(), log::target(&event.fact).into());
     let message = describe(&mut line);
-    line.insert("message".into(), message.into());
+    line.insert("message".into(), brief(message).into());
     line
 }
 
@@ -132,17 +132,18 @@ fn describe(fact: &Fact<'_>, trap: Option<&Trap>, line: &mut Map<String, Value>)
     match fact {
         Fact::Blocked { on } => {
             line.insert("blocked_on".into(), on.to_string().into());
-            line.insert("call".into(), call.into());
+            line.insert("call".into(), brief(call).into());
         }
         Fact::Replied { reply, detail } => {
-            line.insert("reply".into(), Answered(*reply, *detail).to_string().into());
-            line.insert("call".into(), call.into());
+            let reply = Answered(*reply, *detail).to_string();
+            line.insert("reply".into(), brief(reply).into());
+            line.insert("call".into(), brief(call).into());
         }
         Fact::Spawned { parent, .. } if *parent != Tid::KERNEL => {
             line.insert("parent".into(), u64::from(*parent).into());
         }
         Fact::Exited { exit } => {
-            line.insert("exit".into(), exit.to_string().into());
+            line.insert("exit".into(), brief(exit.to_string()).into());
         }
         _ => {}
     }
