@@ -177,7 +177,7 @@ fn stage() -> Markup {
             }
             label class="group" { input id="arrows" type="checkbox" checked; "Wake-ups" }
             label class="group" { input id="present" type="checkbox"; "Only tasks in view" }
-            button id="theme" title="Light or dark (D)" { "Theme" }
+            button id="theme" title="Light or dark (T)" { "Theme" }
             button id="help" title="Keys (?)" aria-haspopup="dialog" { "?" span class="hide" { " keys" } }
         }
         canvas id="overview" aria-hidden="true" {}
@@ -196,7 +196,8 @@ fn stage() -> Markup {
         }
         p id="details" aria-live="polite" {}
         div id="grip" role="separator" aria-orientation="horizontal" tabindex="0"
-            aria-label="Height of the lanes" {}
+            aria-label="Height of the lanes in pixels" aria-controls="stage"
+            aria-valuemin="80" aria-valuenow="80" {}
         section id="calls" aria-label="Calls" {
             div id="head" {
                 label { input id="follow" type="checkbox" checked; "Only what is in view" }
