@@ -54,6 +54,19 @@ pub(super) fn target(fact: &Fact<'_>) -> &'static str {
     }
 }
 
+/// Whether a trace shows facts of this kind, where it may be of calls alone, and may also have whose
+/// turn it is and what is printed.
+pub(super) fn is_shown(fact: &Fact<'_>, calls_only: bool, sched: bool, console: bool) -> bool {
+    match fact {
+        Fact::Trapped { .. } => false,
+        Fact::Blocked { .. } | Fact::Replied { .. } => true,
+        _ if calls_only => false,
+        Fact::Resumed | Fact::Woken { .. } | Fact::ClockJumped { .. } => sched,
+        Fact::Console { .. } => console,
+        Fact::Spawned { .. } | Fact::DeviceIo { .. } | Fact::Exited { .. } | Fact::Reaped => true,
+    }
+}
+
 /// Standard error, as the options want it.
 #[derive(Clone, Copy)]
 pub(super) struct Log {

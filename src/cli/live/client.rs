@@ -20,6 +20,7 @@ use crate::{
     cli::{
         log::{Log, clean},
         summary::table,
+        unwritten,
     },
 };
 
@@ -226,11 +227,8 @@ fn broken(error: &io::Error) -> String {
 
 fn output(text: &[u8]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    match out.write_all(text).and_then(|()| out.flush()) {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Failure::Unread),
-        Err(error) => Err(format!("cannot write to standard output: {error}").into()),
-    }
+    let written = out.write_all(text).and_then(|()| out.flush());
+    written.map_err(|error| unwritten(&error).map_or(Failure::Unread, Failure::Said))
 }
 
 /// A line as `--trace` shows it.

@@ -41,7 +41,9 @@ pub(super) struct Feed {
 
 impl Tracer for Feed {
     fn event(&mut self, event: &Event<'_>) {
-        if !self.filter.shows(&event.fact) {
+        let filter = &self.filter;
+        let calls_only = !filter.calls.is_empty();
+        if !log::is_shown(&event.fact, calls_only, filter.sched, filter.console) {
             return;
         }
         let recent = self.recent.borrow();
@@ -82,20 +84,6 @@ impl Tracer for Feed {
 }
 
 impl Filter {
-    /// Whether facts of this kind are shown at all.
-    fn shows(&self, fact: &Fact<'_>) -> bool {
-        match fact {
-            Fact::Trapped { .. } => false,
-            Fact::Blocked { .. } | Fact::Replied { .. } => true,
-            _ if !self.calls.is_empty() => false,
-            Fact::Resumed | Fact::Woken { .. } | Fact::ClockJumped { .. } => self.sched,
-            Fact::Console { .. } => self.console,
-            Fact::Spawned { .. } | Fact::DeviceIo { .. } | Fact::Exited { .. } | Fact::Reaped => {
-                true
-            }
-        }
-    }
-
     fn selects(&self, tid: Tid, known: Option<&Known>) -> bool {
         let comm = known.map(|known| &known.comm);
         (self.tids.is_empty() || self.tids.contains(&tid.into()))

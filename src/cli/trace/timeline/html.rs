@@ -11,7 +11,7 @@ use super::{
     svg,
     words::{self, Sums},
 };
-use crate::cli::log::clean;
+use crate::cli::{log::clean, trace::summary::world};
 
 /// In the order in which they use one another.
 const SCRIPTS: [&str; 6] = [
@@ -89,11 +89,7 @@ fn script_safe(facts: &Value) -> String {
 
 fn facts_of(timeline: &Timeline) -> String {
     let header = &timeline.header;
-    let world = if header.is_simulated {
-        "simulated"
-    } else {
-        "real"
-    };
+    let world = world(header);
     format!(
         "{} in the {world} world, seed {}, policy {}, quantum {}, trapline {}",
         words::count(timeline.events, "event"),
