@@ -261,6 +261,21 @@ impl Log {
         }
     }
 
+    /// Tells of a call with no argument beside it, and of its answer.
+    pub(crate) fn emit_trap(
+        &mut self,
+        world: &mut dyn World,
+        tid: Tid,
+        call: SystemCall,
+        answer: Option<(Reply, Detail<'_>)>,
+    ) {
+        let detail = Detail::None;
+        self.emit(world, tid, || Fact::Trapped { call, detail });
+        if let Some((reply, detail)) = answer {
+            self.emit_at_once(tid, || Fact::Replied { reply, detail });
+        }
+    }
+
     /// Takes the time for what follows at once from something else than a fact.
     pub(crate) fn set_clock(&mut self, now: Duration) {
         self.now = now;

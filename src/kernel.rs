@@ -39,6 +39,9 @@ use crate::{
 /// How many resumes may pass before the world is looked at, where the passes are shorter.
 const LOOK_AFTER: u64 = 256;
 
+/// How many tasks are too many for the nearer caches, with their programs.
+const CROWD: usize = 4096;
+
 /// How long daemons may have to wait for a look at their devices, which costs a system call, while
 /// others are ready.
 const GLANCE_AFTER: Nanos = Nanos::from_millis(1);
@@ -193,7 +196,7 @@ impl Kernel {
         self.next_look = self.next_look.min(self.last_tick);
         let time = Nanos::from(self.now()).saturating_add(self.limits.time);
         loop {
-            if self.ready.is_plain() && !self.log.is_observed() {
+            if self.ready.is_plain() {
                 self.plain_turns();
             } else {
                 while self.stats.ticks < self.next_look && self.tick().is_some() {}
@@ -285,7 +288,7 @@ impl Kernel {
     // ---- turns
 
     /// Gives turns until it is time to look at the world, or nobody is ready; first in, first out,
-    /// a tick at a time, with nobody observing.
+    /// a tick at a time.
     fn plain_turns(&mut self) {
         let (mut pass, mut taken) = self.ready.take_pass();
         while self.stats.ticks < self.next_look {
@@ -295,10 +298,14 @@ impl Kernel {
             }
             let turns = usize::try_from(self.next_look - self.stats.ticks).unwrap_or(usize::MAX);
             let rest = &pass[taken..];
-            let (walked, stay) = match rest {
+            let (walked, stay) = match &rest[..rest.len().min(turns)] {
                 [] => break,
-                [_] if self.ready.is_empty() => self.walk::<true>(rest),
-                _ => self.walk::<false>(&rest[..rest.len().min(turns)]),
+                some if self.log.is_observed() => self.walk::<false, false, true>(some),
+                [_] if rest.len() == 1 && self.ready.is_empty() => {
+                    self.walk::<true, false, false>(rest)
+                }
+                few if few.len() < CROWD => self.walk::<false, false, false>(few),
+                many => self.walk::<false, true, false>(many),
             };
             if stay == 0 && walked == pass.len() && self.ready.is_empty() {
                 // Nobody has left and nobody has come: the next pass is this one.
@@ -317,13 +324,21 @@ impl Kernel {
     /// and are not back on it yet: to put them back at once costs less than one by one, and nothing
     /// if all stay.
     ///
+    /// In a crowd, which fits into no cache, those who come soon are fetched.
+    ///
     /// This is the price of a trap. A call that needs little but its caller is answered here and
     /// now; everything else goes the long way, by `turn` and `settle`.
     #[inline(never)]
-    fn walk<const ALONE: bool>(&mut self, pass: &[Runnable]) -> (usize, usize) {
+    fn walk<const ALONE: bool, const CROWDED: bool, const OBSERVED: bool>(
+        &mut self,
+        pass: &[Runnable],
+    ) -> (usize, usize) {
         let mut stay = 0;
         let mut rest = pass.iter();
         'pass: while let Some(me) = rest.next() {
+            if CROWDED {
+                self.tasks.fetch(rest.as_slice());
+            }
             let turn = 'turn: {
                 let Some(task) = self.tasks.get_mut(*me) else {
                     break 'turn Turn::None;
@@ -332,7 +347,10 @@ impl Kernel {
                     break 'turn Turn::None;
                 };
                 self.remote.runs(me.tid);
-                loop {
+                if OBSERVED {
+                    self.log.emit_at_once(me.tid, || Fact::Resumed);
+                }
+                let call = loop {
                     self.stats.ticks += 1;
                     task.traps += 1;
                     let call = match task::resume(&mut task.program, reply) {
@@ -343,14 +361,23 @@ impl Kernel {
                     reply = match call {
                         SystemCall::GetTid if self.frame.is_empty() => Reply::Tid(me.tid),
                         SystemCall::Yield if self.frame.is_empty() => Reply::Done,
-                        call if self.queues.at_once(call, &self.frame, task) => continue 'pass,
+                        call if call.queue().is_some() => {
+                            if self.queues.at_once(call, &self.frame, task) {
+                                break call;
+                            }
+                            break 'turn Turn::Call(call);
+                        }
                         call => break 'turn Turn::Call(call),
                     };
                     if !ALONE || self.stats.ticks >= self.next_look {
-                        break;
+                        task.change(State::Ready(reply));
+                        break call;
                     }
+                };
+                if OBSERVED {
+                    let answer = task.state.answer();
+                    self.log.emit_trap(&mut *self.world, me.tid, call, answer);
                 }
-                task.change(State::Ready(reply));
                 continue 'pass;
             };
             let taken = pass.len() - rest.len();

@@ -17,7 +17,10 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use tracing::{Level, Span, dispatcher, enabled, span::Id, trace, trace_span, warn};
+use tracing::{
+    Dispatch, Level, Span, dispatcher, enabled, span::Id, subscriber::NoSubscriber, trace,
+    trace_span, warn,
+};
 
 use crate::{
     abi::{Exit, Nanos, Tid},
@@ -76,7 +79,9 @@ pub(crate) fn warn_of(tid: Tid, comm: &str, exit: &Exit) {
 impl Log {
     /// Adds the bridge if a subscriber wants it.
     pub(crate) fn observe_by_tracing(&mut self) {
-        if self.is_bridged() {
+        // Where there is no subscriber any more, `tracing` remembers what the last one wanted.
+        let is_heard = !dispatcher::get_default(Dispatch::is::<NoSubscriber>);
+        if self.is_bridged() || !is_heard {
             return;
         }
         // Asked by its own span, since a filter may want spans alone, which say in which task a
@@ -248,5 +253,27 @@ impl Bridge {
 impl Drop for Bridge {
     fn drop(&mut self) {
         self.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::subscriber::set_default;
+
+    use super::*;
+
+    fn is_bridged() -> bool {
+        let mut log = Log::default();
+        log.observe_by_tracing();
+        log.is_bridged()
+    }
+
+    #[test]
+    fn a_subscriber_that_is_gone_is_told_nothing() {
+        let subscriber = tracing_subscriber::fmt().with_max_level(Level::TRACE);
+        let guard = set_default(subscriber.finish());
+        assert!(is_bridged());
+        drop(guard);
+        assert!(!is_bridged());
     }
 }

@@ -108,7 +108,7 @@ fn enter(
             .enter_many(peer.name, move || {
                 run(&[this(&["--child=echo-pinned"])?, theirs.clone()].concat())
             })
-            .sits_out_after(peer.rounds(plan.rounds));
+            .sits_out_after(peer.rounds(plan.rounds, 1));
     }
     contest
 }

@@ -61,7 +61,7 @@ fn contest(plan: &Plan, what: &'static str, children: &'static [(&'static str, C
             )
         });
     }
-    contest.enter_peers(plan, |_| {
+    contest.enter_peers(plan, tasks, |_| {
         Some(vec![format!("memory_{what}"), tasks.to_string()])
     })
 }

@@ -17,6 +17,8 @@ const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers");
 
 /// How many rounds Python takes part in: it takes long.
 const PYTHON_ROUNDS: usize = 3;
+/// From how many tasks on a single round of Python's takes a minute.
+const CROWD: usize = 1_000_000;
 /// How much less Python does of what is done again and again.
 const PYTHON_SHARE: usize = 20;
 
@@ -42,28 +44,36 @@ impl Peer {
         }
     }
 
-    pub(crate) fn rounds(&self, rounds: usize) -> usize {
-        if self.is_python {
-            rounds.div_ceil(2).min(PYTHON_ROUNDS)
-        } else {
-            rounds
+    /// In how many of so many rounds it takes part.
+    pub(crate) fn rounds(&self, rounds: usize, tasks: usize) -> usize {
+        match (self.is_python, tasks) {
+            (false, _) => rounds,
+            (true, CROWD..) => 1,
+            (true, _) => rounds.div_ceil(2).min(PYTHON_ROUNDS),
         }
+    }
+
+    /// Whether it is done with so many tasks today: curio looks for the next deadline among all.
+    fn copes_with(&self, tasks: usize) -> bool {
+        self.name != "curio" || tasks < CROWD
     }
 }
 
 impl Contest {
-    /// Adds the peers: `work` says what they do, as their arguments, or that they sit it out.
+    /// Adds the peers that cope with so many tasks: `work` says what they do, as their arguments, or
+    /// that they sit it out.
     pub(crate) fn enter_peers(
         mut self,
         plan: &Plan,
+        tasks: usize,
         work: impl Fn(&Peer) -> Option<Vec<String>>,
     ) -> Self {
         let count = self.figures();
-        for peer in &plan.peers {
+        for peer in plan.peers.iter().filter(|peer| peer.copes_with(tasks)) {
             if let Some(work) = work(peer) {
                 let line = peer.command(&work);
                 self = self.enter_many(peer.name, move || figures(&line, count));
-                self = self.sits_out_after(peer.rounds(plan.rounds));
+                self = self.sits_out_after(peer.rounds(plan.rounds, tasks));
             }
         }
         self

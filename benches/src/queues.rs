@@ -37,7 +37,7 @@ pub(crate) fn contests(plan: &Plan) -> Vec<Contest> {
         .enter("async-channel on async-executor", move || {
             trip(on_async_executor(async_channel_trips(trips)))
         })
-        .enter_peers(plan, |peer| {
+        .enter_peers(plan, 2, |peer| {
             Some(vec!["trips".into(), peer.share(trips).to_string()])
         }),
         Contest::new("queue of 64, one way", plan.rounds, &["ns per message"])
@@ -52,7 +52,7 @@ pub(crate) fn contests(plan: &Plan) -> Vec<Contest> {
             .enter("async-channel on async-executor", move || {
                 message(on_async_executor(async_channel_flow(messages)))
             })
-            .enter_peers(plan, |peer| {
+            .enter_peers(plan, 2, |peer| {
                 Some(vec!["flow".into(), peer.share(messages).to_string()])
             }),
     ]

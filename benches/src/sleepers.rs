@@ -35,7 +35,9 @@ pub(crate) fn contests(plan: &Plan) -> Vec<Contest> {
             .enter("tokio", move || each(tokio(false, tasks)))
             .enter("async-io", move || each(async_io(tasks)))
             .enter("monoio", move || each(monoio(tasks)))
-            .enter_peers(plan, |_| Some(vec!["sleepers".into(), tasks.to_string()])),
+            .enter_peers(plan, tasks, |_| {
+                Some(vec!["sleepers".into(), tasks.to_string()])
+            }),
     ]
 }
 

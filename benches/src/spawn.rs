@@ -28,7 +28,7 @@ pub(crate) fn contests(plan: &Plan) -> Vec<Contest> {
             .enter("tokio", move || each(tokio(children)))
             .enter("async-executor", move || each(async_executor(children)))
             .enter("monoio", move || each(monoio(children)))
-            .enter_peers(plan, |peer| {
+            .enter_peers(plan, 2, |peer| {
                 Some(vec!["spawn".into(), peer.share(children).to_string()])
             }),
     ]

@@ -38,7 +38,7 @@ pub(crate) fn contests(plan: &Plan) -> Vec<Contest> {
         let line = peer.command(&["nothing".into()]);
         contest = contest
             .enter_many(peer.name, move || many(&line, starts))
-            .sits_out_after(peer.rounds(plan.rounds));
+            .sits_out_after(peer.rounds(plan.rounds, 1));
     }
     vec![contest]
 }

@@ -78,7 +78,7 @@ fn contest(plan: &Plan, tasks: usize, shuffled: bool) -> Contest {
     if tasks <= MOST_STACKS {
         contest = contest.enter("corosensei", move || each(stackful(order, laps)));
     }
-    contest.enter_peers(plan, |peer| {
+    contest.enter_peers(plan, tasks, |peer| {
         let work = if shuffled {
             "switch_shuffled"
         } else {

@@ -36,7 +36,7 @@ pub(crate) fn contests(plan: &Plan) -> Vec<Contest> {
             .enter("tokio", move || each(tokio(others, count)))
             .enter("async-io", move || each(async_io(others, count)))
             .enter("monoio", move || each(monoio(others, count)))
-            .enter_peers(plan, |peer| {
+            .enter_peers(plan, others, |peer| {
                 let [others, count] = [others, peer.share(count)].map(|n| n.to_string());
                 (peer.name != "pyos").then(|| vec!["timeouts".into(), others, count])
             })

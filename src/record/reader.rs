@@ -91,7 +91,7 @@ impl Recording {
             is_over: false,
         };
         let magic = recording.read(MAGIC.len())?;
-        if !MAGIC.starts_with(&magic) || magic.is_empty() {
+        if !MAGIC.starts_with(&magic) {
             return Err(Error::Foreign);
         }
         let version = recording.read(2)?;

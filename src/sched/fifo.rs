@@ -2,6 +2,9 @@
 
 use super::{Cause, Policy, Runnable};
 
+/// How much room is not worth giving back.
+const SMALL: usize = 1024;
+
 /// First in, first out: tasks run in the order in which they became ready. With a quantum of more
 /// than one this is round robin.
 ///
@@ -27,10 +30,21 @@ impl Fifo {
     /// Takes it back.
     pub(super) fn resume_pass(&mut self, pass: Vec<Runnable>, taken: usize) {
         (self.pass, self.taken) = (pass, taken);
+        if taken == self.pass.len() {
+            self.pass.clear();
+            self.taken = 0;
+        }
+        self.shrink();
     }
 
+    /// Puts back many at once; mostly it is one.
+    #[inline(always)]
     pub(super) fn push_all(&mut self, tasks: &[Runnable]) {
-        self.next.extend_from_slice(tasks);
+        match tasks {
+            [] => {}
+            [one] => self.next.push(*one),
+            many => self.next.extend_from_slice(many),
+        }
     }
 
     /// Makes of a pass that is through the next one.
@@ -38,11 +52,15 @@ impl Fifo {
     pub(super) fn next_pass(&mut self, pass: &mut Vec<Runnable>) {
         pass.clear();
         std::mem::swap(pass, &mut self.next);
-        // After a crowd has left, its room is given back.
-        let few = 8 * pass.len().max(128);
-        if pass.capacity().max(self.next.capacity()) > few {
-            pass.shrink_to(few);
-            self.next.shrink_to(few);
+    }
+
+    /// Gives back the room of a crowd that has left.
+    #[inline(always)]
+    fn shrink(&mut self) {
+        let room = self.pass.capacity().max(self.next.capacity());
+        if room > SMALL && room / 8 > self.len() {
+            self.pass.shrink_to(SMALL);
+            self.next.shrink_to(SMALL);
         }
     }
 }
@@ -58,7 +76,7 @@ impl Policy for Fifo {
         if self.taken == self.pass.len() {
             let (mut pass, _) = self.take_pass();
             self.next_pass(&mut pass);
-            self.pass = pass;
+            self.resume_pass(pass, 0);
         }
         let first = self.pass.get(self.taken).copied()?;
         self.taken += 1;

@@ -162,9 +162,7 @@ impl Ready {
 
     #[inline(always)]
     pub(crate) fn push_all(&mut self, tasks: &[Runnable]) {
-        if !tasks.is_empty() {
-            self.plain.push_all(tasks);
-        }
+        self.plain.push_all(tasks);
     }
 
     #[inline(always)]

@@ -67,19 +67,21 @@ const shot = async (page, name) => {
   await page.screenshot({ path: join(shots, `${name}.png`) });
 };
 
-/** How many pixels of the lanes have the colour of running tasks. */
-const painted = (page) =>
-  page.evaluate(() => {
+/** How many pixels of the lanes, or of one of them, have the colour of running tasks. */
+const painted = (page, lane = -1) =>
+  page.evaluate((lane) => {
     const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', { willReadFrequently: true });
     copy.drawImage(canvas, 0, 0);
-    const { data } = copy.getImageData(0, 0, canvas.width, canvas.height);
+    const ratio = canvas.width / view.width;
+    const [top, height] = lane < 0 ? [0, view.height] : [toY(view.placeOf[lane]), LANE];
+    const { data } = copy.getImageData(0, top * ratio, canvas.width, height * ratio);
     const [red, green, blue] = [1, 3, 5].map((at) => parseInt(colors.kinds[RUNNING].ink.slice(at, at + 2), 16));
     let number = 0;
     for (let at = 0; at < data.length; at += 4) {
       number += data[at] === red && data[at + 1] === green && data[at + 2] === blue;
     }
     return number;
-  });
+  }, lane);
 
 const width = (page) => page.evaluate(() => view.end - view.begin);
 const text = (page, selector) => page.locator(selector).textContent();
@@ -190,6 +192,11 @@ async function hasKeys(page) {
   await press(page, 'Home', 'ArrowDown');
   assert.equal(await page.locator('#table').getAttribute('aria-activedescendant'), `row-1`);
   assert.equal(await page.locator('.row.selected').count(), 1);
+  await press(page, 'Escape', 'Escape', 'Enter', 'End');
+  const last = await page.evaluate(() => `row-${rows.length - 1}`);
+  assert.equal(await page.locator('#table').getAttribute('aria-activedescendant'), last);
+  await press(page, 'Home');
+  assert.equal(await page.locator('#table').getAttribute('aria-activedescendant'), 'row-0');
   await press(page, '?');
   assert.ok(await page.locator('#keys').isVisible());
   await shot(page, 'keys');
@@ -241,6 +248,7 @@ async function hasThemes(html) {
 async function hasTouch(html) {
   const { page } = await open(html, { width: 390, height: 800, touch: true });
   await shot(page, 'phone');
+  assert.ok((await page.evaluate(() => ticks().length)) > 1, 'the ruler has numbers');
   const all = await width(page);
   await page.evaluate(() => {
     const box = canvas.getBoundingClientRect();
@@ -309,6 +317,7 @@ async function isQuick() {
   for (const [share, what] of [[1, 'all'], [0.2, 'a fifth'], [0.001, 'a thousandth'], [0.0001, 'a ten-thousandth']]) {
     for (const scale of ['turns', 'time']) log(`  ${scale}, ${what} in view: ${await frames(page, scale, share)}`);
   }
+  await seesInstants(page);
   for (const query of ['consumer', 'sleep(', 'message 1234']) {
     const [found, ms] = await page.evaluate((query) => {
       const begin = performance.now();
@@ -318,6 +327,7 @@ async function isQuick() {
     log(`  search for ${query}: ${found} found in ${ms.toFixed(0)} ms`);
     assert.ok(found > 0);
   }
+  await keepsFilter(page);
   await page.evaluate(() => {
     setScale('turns');
     const [first, last] = limits();
@@ -329,6 +339,37 @@ async function isQuick() {
   await frame(page);
   const last = await page.locator('#table .rows .row').last().getAttribute('aria-rowindex');
   assert.equal(Number(last), (await shownRows(page)) + 1, 'the table can be scrolled to its end');
+}
+
+/** That a task which took no time at all is seen where the width is time. */
+async function seesInstants(page) {
+  const lane = await page.evaluate(() => {
+    setScale('time');
+    show(...limits());
+    const lane = Array.from({ length: lanes.length }, (_, lane) => lane).find((lane) => lanes.name.get(lane) === 'multitask');
+    revealLane(lane);
+    draw();
+    return lane;
+  });
+  await shot(page, 'million-time');
+  assert.ok((await painted(page, lane)) > 0, 'multitask is seen, though all of it is at one instant');
+}
+
+/** That what is searched for in one lane is not searched for again each time something is drawn. */
+async function keepsFilter(page) {
+  const [matches, isKept] = await page.evaluate(() => {
+    find('consumer');
+    list.mine = true;
+    choose();
+    const known = list.of;
+    pan(1);
+    choose();
+    const isKept = list.of === known;
+    list.mine = false;
+    find('');
+    return [known.length, isKept];
+  });
+  assert.ok(matches > 0 && isKept);
 }
 
 /** The time to draw while panning: the middle of 60, and the third longest. */

@@ -404,7 +404,7 @@ fn any_thread_can_have_a_ring_written() {
 fn what_is_no_recording_is_refused() {
     let error = |bytes: &[u8]| read(bytes.to_vec()).2.expect("it is refused").to_string();
     let foreign = "this is no recording of trapline: it does not begin like one";
-    for bytes in ["", "\n", "00:00.000 1 main spawned", "\u{89}PNG", "\x7fELF"] {
+    for bytes in ["\n", "00:00.000 1 main spawned", "\u{89}PNG", "\x7fELF"] {
         assert_eq!(error(bytes.as_bytes()), foreign, "{bytes:?}");
     }
     let mut later = EVERYTHING.clone();
@@ -444,8 +444,8 @@ fn a_recording_cut_anywhere_gives_what_is_whole_and_says_where_it_ends() {
         assert!(read.len() >= most);
         most = read.len();
         match error.expect("its end is missing") {
+            // That of no bytes, too: between its creation and its header a file is empty.
             Error::Truncated { offset } => assert!(offset <= len as u64),
-            Error::Foreign => assert_eq!(len, 0),
             error => panic!("{len}: {error}"),
         }
     }

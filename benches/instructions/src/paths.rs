@@ -29,8 +29,8 @@ pub(crate) const PATHS: [Path; 9] = [
         laps: 20_000,
     },
     Path {
-        name: "yield-among-100",
-        run: yield_among_100,
+        name: "get_tid-among-100",
+        run: get_tid_among_100,
         operations: 100,
         laps: 500,
     },
@@ -99,12 +99,12 @@ fn get_tid_with_ring(laps: u64) {
     });
 }
 
-fn yield_among_100(laps: u64) {
+fn get_tid_among_100(laps: u64) {
     run(Kernel::simulated(0), "parent", async move |os| {
         for _ in 0..100 {
             os.spawn_detached("task", async move |os| {
                 for _ in 0..laps {
-                    os.yield_now().await;
+                    os.get_tid().await;
                 }
             })
             .await

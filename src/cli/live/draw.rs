@@ -56,7 +56,7 @@ pub(super) fn draw(frame: &mut Frame, view: &mut View, printed: &[String]) {
     };
     draw_tasks(frame, view, tasks);
     draw_console(frame, printed, console);
-    frame.render_widget(Paragraph::new(foot(view)), footer);
+    frame.render_widget(Paragraph::new(foot(view, footer.width)), footer);
     if view.mode == Mode::Help {
         draw_help(frame, area);
     }
@@ -81,7 +81,8 @@ fn heading(view: &View, width: u16) -> Text<'static> {
     tasks += &count(totals.ready, "ready");
     tasks += &count(totals.blocked, "blocked");
     if totals.zombies > 0 {
-        tasks += &count(totals.zombies, "zombies");
+        let one = totals.zombies == 1;
+        tasks += &count(totals.zombies, if one { "zombie" } else { "zombies" });
     }
     let shown = view.snapshot.tasks.len();
     if shown < totals.tasks {
@@ -103,7 +104,7 @@ fn heading(view: &View, width: u16) -> Text<'static> {
     Text::from(vec![first, Line::from(second)])
 }
 
-fn foot(view: &View) -> Line<'static> {
+fn foot(view: &View, width: u16) -> Line<'static> {
     let strong = Style::new().add_modifier(Modifier::REVERSED);
     match view.mode {
         Mode::Filter => return Line::from(format!("filter: {}_  (enter, esc)", view.filter)),
@@ -126,10 +127,14 @@ fn foot(view: &View) -> Line<'static> {
         let back = if view.reversed { " reversed" } else { "" };
         words.push(format!("s sort: {}{back}", view.sort.name()));
     }
+    let mut line = words.join("  ");
     for more in ["enter details", "k kill", "/ filter", "t tree"] {
-        words.push(more.into());
+        // Half a hint is none.
+        if line.chars().count() + 2 + more.len() <= usize::from(width) {
+            line += &format!("  {more}");
+        }
     }
-    Line::from(words.join("  "))
+    Line::from(line)
 }
 
 /// A column of the table.

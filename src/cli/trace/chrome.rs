@@ -32,6 +32,8 @@ struct Chrome<'a, W> {
     tasks: Tasks,
     /// Of tasks that have had a turn: when the last one was over. An arrow begins there.
     turns: BTreeMap<Tid, f64>,
+    /// Of tasks whose last slice was a turn that took no time: when it was.
+    instants: BTreeMap<Tid, f64>,
     /// Of tasks that were woken and have had no turn since: where the arrow begins.
     arrows: BTreeMap<Tid, (Tid, f64)>,
     /// How many arrows there have been.
@@ -53,10 +55,10 @@ pub(super) fn write(
         "world": world(header),
         "version": header.version,
     });
-    let name = match &*header.command.join(" ") {
-        "" => "trapline".to_string(),
-        command => command.to_string(),
-    };
+    // Speedscope puts it before the name of each task, and has room for little more.
+    let name = header.command.first().cloned();
+    let name = name.unwrap_or_else(|| "trapline".to_string());
+    let labels = header.command.join(" ");
     // The last comma is not missed: a metadata event stands at the end.
     writeln!(
         out,
@@ -67,6 +69,7 @@ pub(super) fn write(
         clock,
         tasks: Tasks::default(),
         turns: BTreeMap::new(),
+        instants: BTreeMap::new(),
         arrows: BTreeMap::new(),
         count: 0,
     };
@@ -95,8 +98,10 @@ pub(super) fn write(
         chrome.span(&span)?;
     }
     chrome.name_thread(Tid::KERNEL, "kernel")?;
+    let label =
+        json!({ "ph": "M", "pid": 1, "name": "process_labels", "args": { "labels": labels } });
     let process = json!({ "ph": "M", "pid": 1, "name": "process_name", "args": { "name": name } });
-    writeln!(out, "{process}\n]}}")?;
+    writeln!(out, "{label},\n{process}\n]}}")?;
     Ok(())
 }
 
@@ -123,7 +128,18 @@ impl<W: Write> Chrome<'_, W> {
                 args.insert("woken_by".into(), by.to_string().into());
             }
         }
-        self.slice([from, to], span.tid, &name, category, args)?;
+        // Any number of turns that take no time look like one, and speedscope nests those of an
+        // instant, until its stack is full.
+        let is_seen = match span.doing {
+            Doing::Running if from == to => self.instants.insert(span.tid, from) == Some(from),
+            _ => {
+                self.instants.remove(&span.tid);
+                false
+            }
+        };
+        if !is_seen {
+            self.slice([from, to], span.tid, &name, category, args)?;
+        }
         match (span.doing, span.end) {
             (Doing::Running, _) => self.turn(span.tid, from, to),
             (_, Ending::Woken { waker, .. }) => {
@@ -190,6 +206,7 @@ impl<W: Write> Chrome<'_, W> {
             }
             Fact::Reaped => {
                 self.turns.remove(&tid);
+                self.instants.remove(&tid);
             }
             // Slices and arrows show them.
             Fact::Resumed | Fact::Trapped { .. } | Fact::Blocked { .. } | Fact::Woken { .. } => {

@@ -1,7 +1,8 @@
 //! `trace summary`: what each task and each call came to, and how long tasks waited for their turn.
 
 use std::{
-    collections::BTreeMap, fmt, io::Write, path::PathBuf, process::ExitCode, time::Duration,
+    cmp::Reverse, collections::BTreeMap, fmt, io::Write, path::PathBuf, process::ExitCode,
+    time::Duration,
 };
 
 use clap::{Args, ValueHint};
@@ -22,11 +23,15 @@ use crate::{
     record::Header,
 };
 
+/// How many tasks a table has at most. A row takes kilobytes until it is shown.
+const ROWS: usize = 1000;
+
 /// Show what a run came to: a table of its tasks, one of their calls, and one of how long tasks
 /// that were ready waited for their turn
 #[derive(Args)]
 #[command(after_help = "\
 A call takes from its trap to its answer. A task waits for its turn from the moment it is ready.
+Of more than 1,000 tasks the tables have those with the most traps; --by-name and --json have all.
 
 Examples:
   trace summary run.trap
@@ -226,8 +231,8 @@ impl Summary {
                 "{missing} events are missing: what follows is about the others"
             )?;
         }
-        let rows: Vec<_> = self
-            .tasks
+        let shown = self.shown();
+        let rows: Vec<_> = shown
             .iter()
             .map(|(key, task)| self.task_row(key, task))
             .collect();
@@ -245,6 +250,13 @@ impl Summary {
             "exit",
         ];
         writeln!(out, "\n{}", table(columns, &rows))?;
+        let left_out = self.tasks.len() - shown.len();
+        if left_out > 0 {
+            writeln!(
+                out,
+                "and {left_out} tasks with fewer traps: --by-name takes them together, --json has all"
+            )?;
+        }
         let rows: Vec<_> = self
             .calls
             .iter()
@@ -252,7 +264,7 @@ impl Summary {
             .collect();
         let columns = ["call", "count", "errors", "total", "longest"];
         writeln!(out, "\n{}", table(columns, &rows))?;
-        writeln!(out, "\n{}", self.waits_table(first))?;
+        writeln!(out, "\n{}", self.waits_table(first, &shown))?;
         let tasks: u64 = self.tasks.values().map(|task| task.count).sum();
         let turns: u64 = self.tasks.values().map(|task| task.turns).sum();
         let traps: u64 = self.tasks.values().map(|task| task.traps).sum();
@@ -262,6 +274,17 @@ impl Summary {
             "\ntasks {tasks}, turns {turns}, traps {traps}, events {events}, time {now:.6}"
         )?;
         Ok(())
+    }
+
+    /// The tasks that stand in tables: those with the most traps, of equals the elder.
+    fn shown(&self) -> Vec<(&Key, &Task)> {
+        let mut tasks: Vec<_> = self.tasks.iter().collect();
+        if !self.by_name && tasks.len() > ROWS {
+            tasks.sort_by_key(|&(key, task)| (Reverse(task.traps), key));
+            tasks.truncate(ROWS);
+            tasks.sort_by_key(|&(key, _)| key);
+        }
+        tasks
     }
 
     /// What the first column of a row has.
@@ -292,10 +315,9 @@ impl Summary {
         ]
     }
 
-    /// How long tasks waited for their turn.
-    fn waits_table(&self, first: &str) -> String {
-        let waited = self
-            .tasks
+    /// How long tasks waited for their turn: these, and all.
+    fn waits_table(&self, first: &str, shown: &[(&Key, &Task)]) -> String {
+        let waited = shown
             .iter()
             .filter(|(_, task)| !task.waits.nanos.is_empty());
         let mut rows: Vec<_> = waited
@@ -368,7 +390,7 @@ impl Task {
     /// What it was blocked on most: all, if that is little.
     fn mostly_on(&self) -> String {
         let mut on: Vec<_> = self.on.iter().collect();
-        on.sort_by_key(|&(what, span)| (std::cmp::Reverse(*span), *what));
+        on.sort_by_key(|&(what, span)| (Reverse(*span), *what));
         let share = |span: &Duration| 100.0 * span.as_secs_f64() / self.blocked.as_secs_f64();
         let text = |(what, span): &(&What, &Duration)| match on.len() {
             1 => what.to_string(),
@@ -384,7 +406,7 @@ impl Task {
 
     fn exit(&self) -> String {
         let mut exits: Vec<_> = self.exits.iter().collect();
-        exits.sort_by_key(|&(exit, count)| (std::cmp::Reverse(*count), exit));
+        exits.sort_by_key(|&(exit, count)| (Reverse(*count), exit));
         let text = |(exit, count): &(&String, &u64)| match self.count {
             0 | 1 => (*exit).clone(),
             _ => format!("{count} {exit}"),

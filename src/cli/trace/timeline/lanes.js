@@ -219,10 +219,12 @@ function drawDense(begin, end, bottom, ratio) {
   let bar = begin;
   for (let x = left; x < dense.width; x++) {
     const low = view.begin + (x - left) * unit;
-    const high = low + unit;
-    bar = after(to, low, bar, end);
+    const isLast = x + 1 === dense.width;
+    const high = isLast ? view.end : low + unit;
+    // What takes no time belongs to the column that ends with it; at the edges there is but one.
+    if (x > left) bar = after(to, low, bar, end);
     if (bar >= end) return;
-    if (from[bar] >= high) continue;
+    if (isLast ? from[bar] > high : from[bar] >= high) continue;
     // The last of the column, which may reach into the next one.
     const last = Math.min(after(to, high, bar, end), end - 1);
     for (let kind = 0; kind < 3; kind++) {
@@ -232,8 +234,9 @@ function drawDense(begin, end, bottom, ratio) {
       shares[kind] = Math.max(0, share);
     }
     const hasTurn = last - bar > 2 || bars.doing[bar] === RUNNING || bars.doing[last] === RUNNING;
-    // A few turns are as tall here as they are where there is more room.
-    const least = !hasTurn ? 0 : last - bar > 16 ? 3 : height;
+    // A few turns are as tall here as they are where there is more room, and so is what stands alone.
+    const isAlone = shares[0] + shares[1] + shares[2] === 0;
+    const least = !hasTurn ? 0 : last - bar > 16 && !isAlone ? 3 : height;
     paintColumn(x, bottom, height, shares, least, blockedKind(bar, last));
   }
 }
@@ -439,7 +442,13 @@ function drawRuler() {
 }
 
 function ticks() {
-  const step = tickStep((view.width - view.gutter) / 110);
+  const wanted = (view.width - view.gutter) / 110;
+  const list = ticksAt(tickStep(wanted));
+  // Of a few the rounding may leave none.
+  return list.length > 1 ? list : ticksAt(tickStep(wanted * 2));
+}
+
+function ticksAt(step) {
   const list = [];
   const first = Math.ceil(view.begin / step);
   const last = Math.floor(view.end / step);

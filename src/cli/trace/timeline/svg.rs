@@ -110,7 +110,10 @@ impl<'a> Picture<'a> {
                 style { (PreEscaped(style())) }
                 defs { (patterns()) }
                 rect class="paper" width="100%" height="100%" {}
-                text class="head" x="12" y="20" { (words::title(timeline)) }
+                // Bold letters are wider by a tenth. All of it is in the title.
+                text class="head" x="12" y="20" {
+                    (shortened(&words::title(timeline), width * 0.9 - 24.0))
+                }
                 (self.ruler())
                 @for (lane, place) in timeline.lanes.iter().zip(0..) { (self.lane(lane, place)) }
                 (self.arrows())

@@ -61,14 +61,21 @@ function rowsOfLane(lane) {
   return rowsOf.rows;
 }
 
+let foundOf = { lane: -1, found: null, rows: null };
+
+/** The rows of a lane that match. Each time that something is drawn they are asked for again. */
+function foundOfLane(lane) {
+  if (foundOf.lane !== lane || foundOf.found !== search.found) {
+    const found = search.found.filter((row) => rows.lane[row] === lane);
+    foundOf = { lane, found: search.found, rows: found };
+  }
+  return foundOf.rows;
+}
+
 /** Decides what the list is of. */
 function choose() {
   list.of = search.found;
-  if (list.mine) {
-    const mine = rowsOfLane(view.lane);
-    const found = search.found && new Set(search.found);
-    list.of = found ? mine.filter((row) => found.has(row)) : mine;
-  }
+  if (list.mine) list.of = search.found ? foundOfLane(view.lane) : rowsOfLane(view.lane);
   [list.first, list.length] = [0, list.of ? list.of.length : rows.length];
   if (!list.follow) return;
   const at = rows.at[view.scale];
@@ -172,7 +179,9 @@ function selectBar(bar) {
 function moveInTable(by) {
   if (!list.length) return;
   const place = placeOf(view.row);
-  const next = place < 0 ? firstRow(table.clientHeight - ROW) : place + by;
+  // An end is one wherever one is.
+  const isToEnd = Math.abs(by) >= list.length;
+  const next = place < 0 && !isToEnd ? firstRow(table.clientHeight - ROW) : place + by;
   selectRow(rowAt(Math.min(Math.max(next, 0), list.length - 1)));
 }
 
