@@ -77,10 +77,69 @@ impl Program for Scribbles {
     }
 }
 
+/// A program that logs fields of the kernel's names, and what would move the cursor
+#[derive(clap::Args)]
+struct Boasts {}
+
+impl Program for Boasts {
+    async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+        tracing::info!(at = -1.0, tid = 7, comm = "kernel", "late");
+        tracing::info!(target: "trapline::kernel", at = -1.0, "later");
+        tracing::info!(text = "\u{9b}2J\u{202e}", level = "none", "latest");
+        os.yield_now().await;
+        Ok(())
+    }
+}
+
+/// Tasks that wait for one another's end, in a ring
+#[derive(clap::Args)]
+struct Rings {
+    /// How many
+    #[arg(long, default_value_t = 3)]
+    tasks: u64,
+}
+
+impl Program for Rings {
+    async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+        let first = u64::from(os.get_tid().await) + 1;
+        for tid in first..first + self.tasks {
+            let next = if tid + 1 < first + self.tasks {
+                tid + 1
+            } else {
+                first
+            };
+            let waits = async move |os: &mut Os| {
+                // The next one is there when all have been spawned.
+                os.sleep(Duration::from_millis(1)).await;
+                os.wait(next.into()).await.map(drop)
+            };
+            os.spawn("waits", waits).await?;
+        }
+        os.sleep(Duration::from_secs(3600)).await;
+        Ok(())
+    }
+}
+
+/// A program that prints two megabytes at once
+#[derive(clap::Args)]
+struct Floods {}
+
+impl Program for Floods {
+    async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+        loop {
+            os.sleep(Duration::from_millis(10)).await;
+            writeln!(os, "{}", "flood ".repeat(400_000));
+        }
+    }
+}
+
 fn main() -> ExitCode {
     cli::main([
         program::<Panics>("panics"),
         program::<Hogs>("hogs"),
         program::<Scribbles>("scribbles"),
+        program::<Boasts>("boasts"),
+        program::<Rings>("rings"),
+        program::<Floods>("floods"),
     ])
 }

@@ -325,6 +325,42 @@ impl SystemCall {
         )
     }
 
+    /// The names of all calls.
+    pub const NAMES: [&'static str; 32] = [
+        "get_tid",
+        "yield",
+        "new_task",
+        "new_detached_task",
+        "kill_task",
+        "wait_task",
+        "exit",
+        "shutdown",
+        "sleep",
+        "sleep_until",
+        "now",
+        "random",
+        "tasks",
+        "read_wait",
+        "write_wait",
+        "timeout",
+        "submit",
+        "new_queue",
+        "put",
+        "get",
+        "try_put",
+        "try_get",
+        "close_queue",
+        "attach",
+        "listen",
+        "connect",
+        "connected",
+        "accept",
+        "recv",
+        "send",
+        "shutdown_write",
+        "close",
+    ];
+
     /// The call's name as traces show it, in the manner of `strace`.
     #[must_use]
     pub fn name(self) -> &'static str {

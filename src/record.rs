@@ -33,8 +33,8 @@
 //! | version | u16: 1 |
 //! | chunk, again and again | length of the payload: u32, at most 32 MiB; CRC-32 (IEEE) of the payload: u32; the payload |
 //!
-//! The payload of the first chunk is the header: the number of words in the command line and each
-//! as a text, the seed, the policy as a text, the quantum, the world (a byte: 0 real, 1 simulated),
+//! The payload of the first chunk is the header: the number of words in the command line (2^20 at
+//! most) and each as a text, the seed, the policy as a text, the quantum, the world (a byte: 0 real, 1 simulated),
 //! trapline's version as a text. What may follow is for later versions, and to be passed over.
 //!
 //! The payload of every other chunk is whole records. A record begins with a byte: its kind in the
@@ -89,6 +89,9 @@ const VERSION: u16 = 1;
 const MAX_CHUNK: u32 = 32 << 20;
 /// The longest text that is written. A record has two at most and must fit in a chunk.
 const MAX_TEXT: usize = MAX_CHUNK as usize / 2 - 1024;
+
+/// The longest command line that is written and read, in words: more than any system passes on.
+const MAX_WORDS: usize = 1 << 20;
 
 /// The kinds of records.
 mod kind {

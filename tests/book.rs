@@ -362,8 +362,11 @@ fn the_sessions_of_the_book_go_as_it_says() {
                 script += &format!("echo '$ {line}'\n{line}\n");
                 if let Some(place) = line.split("--monitor ").nth(1) {
                     let socket = place.split(' ').next().expect("split gives one");
-                    // It takes a second until its tasks have done anything worth showing.
-                    script += &format!("until [ -S {socket} ]; do :; done; sleep 1.5\n");
+                    // It takes a second until its tasks have done anything worth showing: until one of
+                    // them has been blocked since then.
+                    let ps = format!("trapline ps --attach {socket} 2>/dev/null");
+                    script +=
+                        &format!("until {ps} | grep -q '00:0[1-9][.0-9]* *[0-9]*$'; do :; done\n");
                 }
             }
             let mut command = shell(&script);

@@ -371,6 +371,35 @@ fn usage_is_exit_code_2_and_says_what_to_do() {
             &["boot", "parts", "--virtual"],
             "--virtual is an option of boot, and goes before the program",
         ),
+        (
+            &["boot", "parts", "--color", "never"],
+            "--color is an option of boot, and goes before the program",
+        ),
+        (
+            &["trace", "show", "--color", "always", "x"],
+            "tip: --color goes before the command",
+        ),
+        (
+            &["trace", "show", "--call", "recieve", "x"],
+            "invalid value 'recieve' for '--call <CALL>'\n  [possible values: get_tid, yield,",
+        ),
+        (
+            &["trace", "live", "--attach", "x", "--call", "slep"],
+            "a similar value exists: 'sleep'",
+        ),
+        (
+            &["top", "--attach", "x", "--every", "70s"],
+            "'70s' for '--every <TIME>': it takes 50ms to 30s",
+        ),
+        (
+            &["boot", "--top=18446744073709551615s", "parts"],
+            "it takes 50ms to 30s",
+        ),
+        (&["ps", "--quiet"], "tip: --quiet goes before the command"),
+        (
+            &["trace", "show", "--max-ticks", "3", "x"],
+            "--max-ticks is an option of boot, and goes before the program",
+        ),
         (&["boot", "multitask", "--fo", "3"], "'--foo'"),
         (
             &["boot", "--seed", "abc", "parts"],

@@ -5,15 +5,20 @@ use std::{
     fs,
     io::{self, BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
+    ops::Deref,
     os::unix::{
         fs::{FileTypeExt, PermissionsExt},
         net::{UnixListener, UnixStream},
     },
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::mpsc::{self, Receiver},
+    sync::{
+        Once,
+        atomic::{AtomicU32, Ordering},
+        mpsc::{self, Receiver},
+    },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -30,11 +35,44 @@ fn trapline(args: &[&str]) -> Command {
     command
 }
 
+/// The example whose programs misbehave.
+fn rude() -> Command {
+    static BUILT: Once = Once::new();
+    BUILT.call_once(|| {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut build = Command::new(cargo);
+        build.args(["build", "--quiet", "--example", "rude"]);
+        let built = build.current_dir(env!("CARGO_MANIFEST_DIR")).status();
+        assert!(built.unwrap().success());
+    });
+    Command::new(Path::new(env!("CARGO_BIN_EXE_trapline")).with_file_name("examples/rude"))
+}
+
 /// A place for a socket that no other test uses, and short enough for one.
-fn place(test: &str) -> PathBuf {
-    let dir = std::env::temp_dir().join(format!("trapline-{}", std::process::id()));
-    fs::create_dir_all(&dir).expect("it can be made");
-    dir.join(test)
+fn place(test: &str) -> Place {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let dir = format!("trapline-{}-{number}", std::process::id());
+    let dir = std::env::temp_dir().join(dir);
+    fs::create_dir(&dir).expect("it can be made");
+    Place(dir.join(test))
+}
+
+/// Goes with what is in it.
+struct Place(PathBuf);
+
+impl Deref for Place {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(self.0.parent().expect("it is in a directory"));
+    }
 }
 
 fn text(path: &Path) -> &str {
@@ -63,7 +101,7 @@ fn show(socket: &Path, args: &[&str]) -> String {
 /// A kernel that is monitored, until it is dropped.
 struct Kernel {
     child: Child,
-    socket: PathBuf,
+    socket: Place,
     /// Where its first program listens, if it says so.
     addr: Option<SocketAddr>,
     /// What it printed after that.
@@ -72,14 +110,22 @@ struct Kernel {
 
 impl Kernel {
     fn boot(test: &str, args: &[&str]) -> Self {
-        let socket = place(test);
-        let mut command = trapline(&["boot", "-q", "--monitor", text(&socket)]);
+        Self::boot_at(place(test), trapline(&[]), args)
+    }
+
+    fn boot_at(socket: Place, mut command: Command, args: &[&str]) -> Self {
+        command.args(["boot", "-q", "--monitor", text(&socket)]);
         let mut child = command.args(args).stdout(Stdio::piped()).spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().expect("it is piped")).lines();
         let mut addr = None;
         while args.contains(&"echo") && addr.is_none() {
             let line = out.next().expect("it says where it listens").unwrap();
             addr = line.split(' ').find_map(|word| word.parse().ok());
+        }
+        let patience = Instant::now() + Duration::from_secs(60);
+        while addr.is_none() && UnixStream::connect(&*socket).is_err() {
+            assert!(Instant::now() < patience, "there is no monitor");
+            thread::sleep(Duration::from_millis(1));
         }
         let (sender, lines) = mpsc::channel();
         thread::spawn(move || {
@@ -110,7 +156,7 @@ impl Kernel {
     }
 
     fn attach(&self) -> Client {
-        Client::new(UnixStream::connect(&self.socket).expect("it listens"))
+        Client::new(UnixStream::connect(&*self.socket).expect("it listens"))
     }
 
     fn signal(&self, signal: Signal) {
@@ -127,7 +173,6 @@ impl Drop for Kernel {
         // It fails if it has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let _ = fs::remove_file(&self.socket);
     }
 }
 
@@ -265,6 +310,30 @@ fn where_shows_what_a_task_waits_for_in_turn_and_its_last_traps() {
 }
 
 #[test]
+fn where_follows_a_ring_of_waits_once_around() {
+    let kernel = Kernel::boot_at(place("ring"), rude(), &["rings", "--tasks", "2000"]);
+    let is_ring = |out: &str| out.lines().count() > 2000;
+    // They begin to wait for one another when all are there.
+    let patience = Instant::now() + Duration::from_secs(60);
+    let out = loop {
+        let (code, out, err) = ask(&kernel.socket, &["where", "2"]);
+        if code == 0 && is_ring(&out) {
+            break out;
+        }
+        assert!(Instant::now() < patience, "{out}{err}");
+        thread::sleep(Duration::from_millis(10));
+    };
+    let (first, rest) = out.split_once('\n').unwrap();
+    assert!(
+        first.starts_with("task 2 \"waits\" waits for the end of task 3"),
+        "{first}"
+    );
+    assert_eq!(rest.matches(": a cycle").count(), 1);
+    let again = rest.lines().nth(1999).unwrap();
+    assert_eq!(again.trim_start(), "task 2 \"waits\", again: a cycle");
+}
+
+#[test]
 fn kill_ends_a_task_at_once() {
     let mut kernel = Kernel::echo("kill");
     let mut client = kernel.tcp();
@@ -396,6 +465,24 @@ fn trace_live_filters_by_call_and_name() {
 }
 
 #[test]
+fn what_is_printed_is_cut_where_it_is_long() {
+    let kernel = Kernel::boot_at(place("flood"), rude(), &["floods"]);
+    let (mut viewer, mut lines) = live(&kernel, &["--console"]);
+    let mut line = String::new();
+    while !line.contains("console") {
+        line.clear();
+        assert!(
+            lines.read_line(&mut line).unwrap() > 0,
+            "the viewer has ended"
+        );
+    }
+    assert!(line.len() < 40_000, "{} bytes", line.len());
+    assert!(line.contains("flood flood") && line.ends_with(" bytes)\n"));
+    let _ = viewer.kill();
+    let _ = viewer.wait();
+}
+
+#[test]
 fn a_slow_reader_loses_events_and_is_told_how_many() {
     const ROUNDS: u64 = 12_000;
     let kernel = Kernel::echo("slow");
@@ -449,6 +536,25 @@ fn requests_that_are_none_are_answered_and_no_more() {
     for _ in 0..20 {
         assert_eq!(client.hear()["tid"], 1);
         assert_eq!(client.hear()["is"], "end");
+    }
+}
+
+/// However much is asked, a moment goes by after each answer.
+#[test]
+fn a_flood_of_requests_waits_for_its_turn() {
+    for request in [
+        "{\"do\":\"where\",\"tid\":99}\n",
+        "{\"do\":\"kill\",\"tid\":99}\n",
+        "nonsense\n",
+    ] {
+        let kernel = Kernel::echo("requests");
+        let mut client = kernel.attach();
+        let began = Instant::now();
+        client.say(request.repeat(50));
+        for _ in 0..50 {
+            assert_eq!(client.hear()["is"], "error");
+        }
+        assert!(began.elapsed() >= Duration::from_millis(49), "{request}");
     }
 }
 
@@ -526,7 +632,7 @@ fn there_is_a_limit_on_clients_and_room_again_when_one_goes() {
 fn the_socket_is_its_owners_alone_and_goes_with_the_kernel() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
         let mut kernel = Kernel::echo("owner");
-        let file = fs::metadata(&kernel.socket).unwrap();
+        let file = fs::metadata(&*kernel.socket).unwrap();
         assert!(file.file_type().is_socket());
         assert_eq!(file.permissions().mode() & 0o777, 0o600);
         kernel.signal(signal);
@@ -538,8 +644,9 @@ fn the_socket_is_its_owners_alone_and_goes_with_the_kernel() {
 #[test]
 fn a_stale_socket_is_replaced_and_nothing_else_is() {
     let socket = place("stale");
-    drop(UnixListener::bind(&socket).unwrap());
-    let kernel = Kernel::echo("stale");
+    drop(UnixListener::bind(&*socket).unwrap());
+    let echo = ["echo", "--addr", "127.0.0.1:0"];
+    let kernel = Kernel::boot_at(socket, trapline(&[]), &echo);
     assert_eq!(kernel.attach().ask("{\"do\":\"ps\"}").len(), 2);
     let boot = |path: &Path| {
         let mut command = trapline(&["boot", "-q", "--monitor", text(path), "parts"]);
@@ -548,14 +655,14 @@ fn a_stale_socket_is_replaced_and_nothing_else_is() {
         assert_eq!(output.stdout, b"", "nothing has run");
         String::from_utf8(output.stderr).unwrap()
     };
-    let err = boot(&socket);
+    let err = boot(&kernel.socket);
     assert!(err.contains("somebody listens there already"), "{err}");
     assert_eq!(kernel.attach().ask("{\"do\":\"ps\"}").len(), 2);
     let file = place("file");
-    fs::write(&file, "precious").unwrap();
+    fs::write(&*file, "precious").unwrap();
     let err = boot(&file);
     assert!(err.contains("it is no socket"), "{err}");
-    assert_eq!(fs::read(&file).unwrap(), b"precious");
+    assert_eq!(fs::read(&*file).unwrap(), b"precious");
     let err = boot(Path::new("/no/such/directory/socket"));
     assert!(err.contains("No such file or directory"), "{err}");
     let err = boot(&place(&"long".repeat(50)));
@@ -565,8 +672,8 @@ fn a_stale_socket_is_replaced_and_nothing_else_is() {
 #[test]
 fn a_socket_that_somebody_else_has_put_there_stays() {
     let mut kernel = Kernel::echo("taken");
-    fs::remove_file(&kernel.socket).unwrap();
-    let _other = UnixListener::bind(&kernel.socket).unwrap();
+    fs::remove_file(&*kernel.socket).unwrap();
+    let _other = UnixListener::bind(&*kernel.socket).unwrap();
     kernel.signal(Signal::INT);
     assert_eq!(kernel.end(), Some(130));
     assert!(kernel.socket.exists());
@@ -576,10 +683,9 @@ fn a_socket_that_somebody_else_has_put_there_stays() {
 fn what_cannot_be_attached_to_is_said() {
     let nothing = place("nothing");
     let file = place("plain");
-    fs::write(&file, "").unwrap();
+    fs::write(&*file, "").unwrap();
     let stale = place("dead");
-    let _ = fs::remove_file(&stale);
-    drop(UnixListener::bind(&stale).unwrap());
+    drop(UnixListener::bind(&*stale).unwrap());
     for (path, why) in [
         (&nothing, "there is no such socket: boot with --monitor"),
         (
@@ -597,8 +703,7 @@ fn what_cannot_be_attached_to_is_said() {
         assert_eq!(err, expected);
     }
     let stranger = place("stranger");
-    let _ = fs::remove_file(&stranger);
-    let listener = UnixListener::bind(&stranger).unwrap();
+    let listener = UnixListener::bind(&*stranger).unwrap();
     thread::spawn(move || {
         listener
             .accept()

@@ -345,7 +345,7 @@ fn a_run_that_ends_by_itself_leaves_its_output_and_its_exit_code() {
     assert!(text.contains("I'm alive\nerror: deadlock"), "{text}");
     assert!(text.contains("ticks"), "{text}");
     let screen = Screen::boot(
-        &["--max-time", "300ms", "echo", "--addr", "127.0.0.1:0"],
+        &["--max-time", "3s", "echo", "--addr", "127.0.0.1:0"],
         80,
         24,
     );
@@ -370,7 +370,7 @@ fn a_task_that_panics_is_told_of_on_the_screen_and_after_it() {
 #[test]
 fn a_panic_that_ends_the_process_gives_the_terminal_back_first() {
     let mut command = rude();
-    command.args(["boot", "--top", "panics", "--after", "500ms", "--twice"]);
+    command.args(["boot", "--top", "panics", "--after", "3s", "--twice"]);
     let screen = Screen::start(command, 100, 30);
     screen.shows("1 panics");
     let (code, text) = screen.end();
@@ -388,7 +388,9 @@ fn an_interrupt_ends_a_process_whose_task_makes_no_trap() {
     let mut screen = Screen::start(command, 80, 24);
     screen.shows("hogging now");
     // Signals that come while one is pending are one.
+    let began = Instant::now();
     while screen.child.try_wait().unwrap().is_none() {
+        assert!(began.elapsed() < PATIENCE, "it does not end");
         screen.signal(Signal::INT);
         thread::sleep(Duration::from_millis(5));
     }

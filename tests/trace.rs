@@ -15,6 +15,8 @@ use std::{
     io::{self, BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -151,6 +153,35 @@ struct Running {
     out: BufReader<ChildStdout>,
 }
 
+/// For something to happen that does so at once but on a machine that is stuck.
+struct Patience(Instant);
+
+impl Patience {
+    fn new() -> Self {
+        Self(Instant::now() + Duration::from_secs(60))
+    }
+
+    /// Lets others run, and fails where it takes too long.
+    fn wait(&self, what: &str) {
+        assert!(Instant::now() < self.0, "{what} takes too long");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The exit code of a process that is about to end.
+fn end_of(child: &mut Child) -> Option<i32> {
+    let patience = Patience::new();
+    loop {
+        if let Some(status) = child.try_wait().expect("it can be asked") {
+            return status.code();
+        }
+        if Instant::now() >= patience.0 {
+            let _ = child.kill();
+        }
+        patience.wait("the end of a process");
+    }
+}
+
 impl Running {
     fn start(args: &[&str]) -> Self {
         let mut command = trapline(args);
@@ -172,7 +203,10 @@ impl Running {
 
     /// Its exit code, once it has ended.
     fn end(mut self) -> Option<i32> {
-        io::copy(&mut self.out, &mut io::sink()).expect("it can be read");
-        self.child.wait().expect("it ends").code()
+        let mut out = self.out;
+        let rest = thread::spawn(move || io::copy(&mut out, &mut io::sink()));
+        let code = end_of(&mut self.child);
+        rest.join().unwrap().expect("it can be read");
+        code
     }
 }

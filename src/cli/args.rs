@@ -11,11 +11,13 @@ use std::{
 use clap::{
     ArgAction, ArgMatches, Args, ColorChoice, Command, CommandFactory, FromArgMatches, Parser,
     Subcommand, ValueEnum, ValueHint,
+    builder::PossibleValuesParser,
     error::{ContextKind, ContextValue, ErrorKind},
 };
 use clap_complete::Shell;
 
 use super::{Entry, Image, duration, live, new::New, trace, words};
+use crate::SystemCall;
 
 /// Boots programs on trapline, a tiny operating system inside one process
 #[derive(Parser)]
@@ -44,6 +46,10 @@ pub(super) struct Tone {
 #[derive(Subcommand)]
 pub(super) enum Order {
     /// Show the programs, a line each
+    #[command(after_help = "\
+Examples:
+  list                   what can be booted
+  boot multitask --help  what one of them takes")]
     List,
     Boot(Boot),
     New(New),
@@ -53,11 +59,21 @@ pub(super) enum Order {
     #[command(flatten)]
     Live(live::Order),
     /// Print a completion script for a shell
+    #[command(after_help = "\
+Examples:
+  completions bash > ~/.local/share/bash-completion/completions/trapline
+  completions fish > ~/.config/fish/completions/trapline.fish
+  completions zsh > ~/.zfunc/_trapline")]
     Completions {
         /// The shell
         shell: Shell,
     },
     /// Print a manual page, for `man -l -`
+    #[command(after_help = "\
+Examples:
+  man | man -l -               the first page
+  man boot | man -l -          that of a command
+  man boot echo > echo.1")]
     Man {
         /// Whose page: none for the first, or a command such as `boot` or `boot echo`
         #[arg(value_name = "COMMAND")]
@@ -109,12 +125,12 @@ pub(super) struct Boot {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Watching")]
     pub(super) record: Option<PathBuf>,
     /// Record no more than the last N events: at the end, an interrupt, a deadlock or the first
-    /// fault, which keeps what led to it
+    /// fault, which keeps what led to it; a SIGKILL before leaves a recording without events
     #[arg(long, value_name = "N", requires = "record", allow_negative_numbers = true, value_parser = whole::<NonZeroUsize>,
         help_heading = "Watching")]
     pub(super) record_last: Option<NonZeroUsize>,
     /// When a task has faulted or all wait for ever, show at the end the last traps of those
-    /// concerned; --record does so too
+    /// concerned; --record does so too, unless the recording is over 64 MiB or goes into a pipe
     #[arg(long, help_heading = "Watching")]
     pub(super) post_mortem: bool,
     #[command(flatten)]
@@ -273,8 +289,11 @@ fn explain(mut error: clap::Error, mut command: Command, programs: &[Entry]) -> 
         .expect("there is one")
         .clone();
     // Only the usage of boot has a PROGRAM.
-    let of_boot = matches!(error.get(ContextKind::Usage),
-        Some(ContextValue::StyledStr(usage)) if usage.to_string().contains("PROGRAM"));
+    let usage = match error.get(ContextKind::Usage) {
+        Some(ContextValue::StyledStr(usage)) => usage.to_string(),
+        _ => String::new(),
+    };
+    let of_boot = usage.contains("PROGRAM");
     match error.kind() {
         ErrorKind::InvalidSubcommand | ErrorKind::MissingSubcommand if of_boot => {
             return explain_program(error, boot);
@@ -291,8 +310,19 @@ fn explain(mut error: clap::Error, mut command: Command, programs: &[Entry]) -> 
             let long = name
                 .strip_prefix("--")
                 .and_then(|name| name.split('=').next());
-            if !of_boot && boot.get_arguments().any(|arg| arg.get_long() == long) {
-                let tip = format!("{name} is an option of boot, and goes before the program");
+            let has = |command: &Command| {
+                let mut longs = command.get_arguments().filter_map(clap::Arg::get_long);
+                longs.any(|other| Some(other) == long)
+            };
+            let tip = if of_boot {
+                None
+            } else if has(&command) && !usage.contains(" boot ") {
+                Some(format!("{name} goes before the command"))
+            } else {
+                let tip = || format!("{name} is an option of boot, and goes before the program");
+                has(&boot).then(tip)
+            };
+            if let Some(tip) = tip {
                 let tip = ContextValue::StyledStrs(vec![tip.into()]);
                 error.insert(ContextKind::Suggested, tip);
                 error.remove(ContextKind::SuggestedArg);
@@ -330,6 +360,11 @@ fn text(error: &clap::Error, kind: ContextKind) -> String {
         Some(ContextValue::String(text)) => text.clone(),
         _ => String::new(),
     }
+}
+
+/// Reads the name of a call, or says which there are.
+pub(super) fn calls() -> PossibleValuesParser {
+    SystemCall::NAMES.into()
 }
 
 /// Reads a whole number, or says which there are.

@@ -59,16 +59,13 @@ pub(super) fn boot(
             return Ok(ExitCode::from(FAILURE));
         }
     };
-    let mut last_words: Vec<interrupts::LastWords> = Vec::new();
     if let Some(watch) = &watch {
-        last_words.push(Box::new(watch.last_words()));
+        interrupts::at_end(watch.last_words());
     }
     if let Some(recorded) = recorded.clone() {
-        last_words.push(Box::new(move || {
-            recorded.end(log, FAILURE);
-        }));
+        interrupts::at_end(move || recorded.end_soon(log));
     }
-    let interrupted = match interrupts::listen(log, kernel.remote(), last_words) {
+    let interrupted = match interrupts::listen(log, kernel.remote()) {
         Ok(interrupted) => interrupted,
         Err(error) => {
             log.error(&format!("cannot listen for interrupts: {error}"));

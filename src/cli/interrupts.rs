@@ -3,7 +3,7 @@
 use std::{
     io, process,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicI32, Ordering},
     },
     thread,
@@ -34,19 +34,34 @@ fn exit_code(signal: i32) -> u8 {
     u8::try_from(128 + signal).unwrap_or(u8::MAX)
 }
 
-/// What is to be put right before the process ends at once.
-pub(super) type LastWords = Box<dyn Fn() + Send>;
+/// What is to be put right before the process ends at once. It belongs to the process, and so does
+/// this.
+static LAST_WORDS: Mutex<Vec<Box<dyn Fn() + Send>>> = Mutex::new(Vec::new());
+
+/// Has this done before the process ends at once.
+pub(super) fn at_end(say: impl Fn() + Send + 'static) {
+    lock().push(Box::new(say));
+}
+
+/// Ends the process at once. Whoever else wants that waits meanwhile.
+pub(super) fn end(code: i32) -> ! {
+    let last_words = lock();
+    for say in &*last_words {
+        say();
+    }
+    process::exit(code)
+}
+
+fn lock() -> MutexGuard<'static, Vec<Box<dyn Fn() + Send>>> {
+    LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Shuts the kernel down at the first interrupt, and ends the process at the second: a task that
 /// makes no trap hears of nothing. Where something has to be put right at the end, that is done
 /// before, and signals that would end the process at once are interrupts, too.
-pub(super) fn listen(
-    log: Log,
-    kernel: Remote,
-    last_words: Vec<LastWords>,
-) -> io::Result<Interrupted> {
+pub(super) fn listen(log: Log, kernel: Remote) -> io::Result<Interrupted> {
     let mut signals = Signals::new([SIGINT])?;
-    if !last_words.is_empty() {
+    if !lock().is_empty() {
         signals.add_signal(SIGTERM)?;
         signals.add_signal(SIGHUP)?;
     }
@@ -57,10 +72,7 @@ pub(super) fn listen(
         .spawn(move || {
             for signal in signals.forever() {
                 if last.swap(signal, Ordering::AcqRel) != 0 {
-                    for say in &last_words {
-                        say();
-                    }
-                    process::exit(exit_code(signal).into());
+                    end(exit_code(signal).into());
                 }
                 log.note("interrupted: shutting down (again to end at once)");
                 kernel.shutdown();

@@ -2,7 +2,7 @@
 //! of `tracing` events. Both as text for people, or as a JSON object a line.
 
 use std::{
-    env, fmt, io, panic, process,
+    env, fmt, io, panic,
     sync::{Mutex, PoisonError},
     time::Duration,
 };
@@ -25,7 +25,7 @@ use tracing_subscriber::{
 use super::{
     args::{Boot, Format, Tone},
     held::{self, Stream},
-    live,
+    interrupts, live,
 };
 use crate::{Fact, Nanos};
 
@@ -51,6 +51,19 @@ pub(super) fn target(fact: &Fact<'_>) -> &'static str {
         | Fact::Replied { .. }
         | Fact::Exited { .. }
         | Fact::Reaped => "trapline::kernel",
+    }
+}
+
+/// Whether a trace shows facts of this kind, where it may be of calls alone, and may also have whose
+/// turn it is and what is printed.
+pub(super) fn is_shown(fact: &Fact<'_>, calls_only: bool, sched: bool, console: bool) -> bool {
+    match fact {
+        Fact::Trapped { .. } => false,
+        Fact::Blocked { .. } | Fact::Replied { .. } => true,
+        _ if calls_only => false,
+        Fact::Resumed | Fact::Woken { .. } | Fact::ClockJumped { .. } => sched,
+        Fact::Console { .. } => console,
+        Fact::Spawned { .. } | Fact::DeviceIo { .. } | Fact::Exited { .. } | Fact::Reaped => true,
     }
 }
 
@@ -259,6 +272,9 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
         let mut fields = Fields(Map::new());
         event.record(&mut fields);
         let Fields(mut line) = fields;
+        if !of_kernel {
+            make_way(&mut line);
+        }
         // The kernel's events say which task they are about; a program's happen within a span.
         let spans = context.event_scope(event).filter(|_| !of_kernel);
         for span in spans.into_iter().flatten() {
@@ -283,8 +299,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
             && error.kind() == io::ErrorKind::BrokenPipe
         {
             // Nobody reads the trace to its end: no reason to go on, and no error.
-            live::leave();
-            process::exit(0);
+            interrupts::end(0);
         }
     }
 }
@@ -295,7 +310,8 @@ impl Log {
         let of_kernel = KERNEL.contains(&target);
         let mut text = match line.get("at").and_then(Value::as_f64) {
             Some(at) => {
-                let at = Nanos::from(Duration::from_secs_f64(at));
+                let at = Duration::try_from_secs_f64(at).unwrap_or_default();
+                let at = Nanos::from(at);
                 let tid = line.get("tid").and_then(Value::as_u64).unwrap_or(0);
                 self.columns(&format!("{at:.6}"), tid, &field(line, "comm"))
             }
@@ -317,10 +333,10 @@ impl Log {
             text += &aligned(&message, &field(line, "reply"));
             return text;
         }
-        text += &format!("{target}: {message}");
+        text += &format!("{}: {message}", clean(target));
         for (key, value) in line {
             if !["at", "tid", "comm", "message"].contains(&key.as_str()) {
-                text += &format!(" {key}={value}");
+                text += &clean(&format!(" {key}={value}"));
             }
         }
         text
@@ -342,6 +358,15 @@ impl Log {
     }
 }
 
+/// Gives a program's own fields other names where a line has something else under theirs.
+fn make_way(line: &mut Map<String, Value>) {
+    for name in ["at", "tid", "comm", "level", "target"] {
+        if let Some(value) = line.remove(name) {
+            line.insert(format!("fields.{name}"), value);
+        }
+    }
+}
+
 /// Puts the replies below one another, like `strace`.
 pub(super) fn aligned(message: &str, reply: &str) -> String {
     let call = message.strip_suffix(reply);
@@ -356,7 +381,10 @@ pub(super) fn clean(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {
-            '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+            '\u{61c}'
+            | '\u{200e}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}' => {
                 clean.extend(letter.escape_unicode());
             }
             control if control.is_control() => clean.extend(control.escape_debug()),

@@ -195,18 +195,26 @@ fn list(programs: &[Entry]) -> String {
     programs.iter().map(line).collect()
 }
 
-/// Writes data. That nobody reads it to its end is no error.
+/// Writes data.
 fn print(data: &[u8]) -> ExitCode {
     let mut out = io::stdout().lock();
     match out.write_all(data).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            log::tell(&format!(
-                "error: cannot write to standard output: {error}\n"
-            ));
-            ExitCode::from(FAILURE)
-        }
-        Ok(()) | Err(_) => ExitCode::SUCCESS,
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => match unwritten(&error) {
+            None => ExitCode::SUCCESS,
+            Some(message) => {
+                log::tell(&format!("error: {message}\n"));
+                ExitCode::from(FAILURE)
+            }
+        },
     }
+}
+
+/// What is to be said when standard output cannot be written to. That nobody reads it to its end is
+/// no error.
+fn unwritten(error: &io::Error) -> Option<String> {
+    let is_unread = error.kind() == io::ErrorKind::BrokenPipe;
+    (!is_unread).then(|| format!("cannot write to standard output: {error}"))
 }
 
 impl Entry {

@@ -42,6 +42,11 @@ const KEYWORDS: &str = "abstract as async await become box break const continue 
 
 /// Make a crate with a program of your own to go on from
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  new hello                          makes the directory hello
+  cd hello && cargo run -- boot hello
+  new hello --path examples/hello    makes another")]
 pub(super) struct New {
     /// The name of the crate
     #[arg(value_parser = crate_name)]

@@ -3,6 +3,9 @@
 use std::{
     fs, panic,
     path::{Path, PathBuf},
+    sync::mpsc::{self, RecvTimeoutError},
+    thread,
+    time::Duration,
 };
 
 use clap::ValueEnum;
@@ -17,6 +20,8 @@ use crate::{
 const POST_MORTEM: usize = 10_000;
 /// The largest recording that is read again at the end of its run, in bytes.
 const LARGEST: u64 = 64 << 20;
+/// How long the end of the process waits for whoever reads a recording that is no file.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// A recording under way.
 #[derive(Clone)]
@@ -50,10 +55,13 @@ pub(super) fn begin(
         (Some(path), None) => Recorder::create(path, &header),
         (Some(path), Some(last)) => Recorder::last(last.get(), path, &header),
     };
-    let recorder = recorder.map_err(|error| {
+    let mut recorder = recorder.map_err(|error| {
         let path = path.as_deref().unwrap_or(Path::new("memory")).display();
         format!("cannot record to {path}: {error}")
     })?;
+    if options.post_mortem {
+        recorder = recorder.and_in_memory(POST_MORTEM, &header);
+    }
     let tape = recorder.tape();
     if path.is_some() && options.record_last.is_none() {
         survive_panics(tape.clone());
@@ -92,6 +100,30 @@ impl Recorded {
         }
     }
 
+    /// The same where the process is to end at once: whoever reads what is no file is not waited
+    /// for any longer than this.
+    pub(super) fn end_soon(&self, log: Log) {
+        let is_file = |path| fs::metadata(path).is_ok_and(|found| found.is_file());
+        if self.path.as_ref().is_none_or(is_file) {
+            self.end(log, FAILURE);
+            return;
+        }
+        let (done, wait) = mpsc::channel();
+        let recorded = self.clone();
+        thread::spawn(move || {
+            recorded.end(log, FAILURE);
+            let _ = done.send(());
+        });
+        if let (Err(RecvTimeoutError::Timeout), Some(path)) =
+            (wait.recv_timeout(PATIENCE), &self.path)
+        {
+            let path = path.display();
+            log.error(&format!(
+                "the recording {path} is not complete: nobody reads it"
+            ));
+        }
+    }
+
     /// Shows the last traps of the tasks that faulted, and of those that wait for ever. To be
     /// called at the end.
     pub(super) fn post_mortem(&self, log: Log, result: &Result<Report, Error>) {
@@ -100,14 +132,24 @@ impl Recorded {
             Err(Error::Deadlock(deadlock)) => &deadlock.blocked,
             Ok(_) | Err(_) => return,
         };
-        let kept = self.tape.recording();
-        let recording = kept.or_else(|| {
-            let path = self.path.as_ref()?;
-            let is_small = fs::metadata(path).is_ok_and(|file| file.len() <= LARGEST);
-            is_small.then(|| Recording::open(path).ok()).flatten()
-        });
-        if let Some(recording) = recording {
-            post_mortem::show(log, recording, blocked);
+        match self.tape.recording().map_or_else(|| self.reopen(), Ok) {
+            Ok(recording) => post_mortem::show(log, recording, blocked),
+            Err(why) => log.note(&format!(
+                "the last traps of those concerned are not shown, since the recording {why}: \
+                 --post-mortem keeps them"
+            )),
+        }
+    }
+
+    /// The file, to be read, or why that cannot be.
+    fn reopen(&self) -> Result<Recording, String> {
+        let path = self.path.as_deref().ok_or("is not kept")?;
+        // To open a pipe would be to wait for whoever writes to it.
+        match fs::metadata(path) {
+            Ok(found) if !found.is_file() => Err("is no file".to_string()),
+            Ok(found) if found.len() > LARGEST => Err(format!("is over {} MiB", LARGEST >> 20)),
+            Ok(_) => Recording::open(path).map_err(|error| format!("cannot be read: {error}")),
+            Err(error) => Err(format!("cannot be read: {error}")),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    Context, Header, errors, kind,
+    Context, Header, MAX_WORDS, errors, kind,
     owned::{OwnedDetail, OwnedEvent, OwnedFact},
 };
 use crate::{
@@ -33,6 +33,9 @@ pub(super) enum Record {
 impl Header {
     pub(super) fn decode(mut bytes: Bytes<'_>) -> Result<Self, Wrong> {
         let words = bytes.number()?;
+        if words > MAX_WORDS as u64 {
+            return Err("a command line of too many words");
+        }
         let mut command = Vec::new();
         for _ in 0..words {
             command.push(bytes.text()?.to_string());

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Context, Header, MAGIC, MAX_TEXT, VERSION, errors, kind};
+use super::{Context, Header, MAGIC, MAX_TEXT, MAX_WORDS, VERSION, errors, kind};
 use crate::{
     abi::{Direction, End, Errno, Exit, On, QueueId, Reply, SystemCall},
     event::{Detail, Event, Fact, Wake},
@@ -57,8 +57,9 @@ impl Out for Slots<'_> {
 /// How a recording begins: everything up to its first record.
 pub(super) fn preamble(header: &Header) -> Vec<u8> {
     let mut payload = Vec::new();
-    number(&mut payload, header.command.len() as u64);
-    for word in &header.command {
+    let words = header.command.len().min(MAX_WORDS);
+    number(&mut payload, words as u64);
+    for word in &header.command[..words] {
         text(&mut payload, word);
     }
     number(&mut payload, header.seed);

@@ -6,7 +6,7 @@
 //! whoever handles a signal.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::File,
     io::{self, Write},
     path::Path,
     sync::{
@@ -21,7 +21,7 @@ use super::{
     Context, Header, Recording,
     encode::{self, Slots},
     kind,
-    ring::Ring,
+    ring::{Ring, Target},
 };
 use crate::{
     abi::{Exit, SystemCall, Tid},
@@ -74,20 +74,17 @@ struct Shared {
     state: Mutex<State>,
 }
 
+/// Where the records go.
 #[derive(Debug)]
 struct State {
-    place: Place,
-    /// How much of the buffer is on disk.
+    /// All of them, until there is an error.
+    file: Option<File>,
+    /// The last ones.
+    ring: Option<Ring>,
+    /// How much of the buffer has been put to its place.
     done: usize,
     is_closed: bool,
     error: Option<(io::ErrorKind, String)>,
-}
-
-/// Where the records go.
-#[derive(Debug)]
-enum Place {
-    File(File),
-    Ring(Ring),
 }
 
 impl Recorder {
@@ -97,7 +94,7 @@ impl Recorder {
     pub fn create(path: impl AsRef<Path>, header: &Header) -> io::Result<Self> {
         let mut file = File::create(path)?;
         file.write_all(&encode::preamble(header))?;
-        let recorder = Self::new(Place::File(file));
+        let recorder = Self::new(Some(file), None);
         let shared = Arc::downgrade(&recorder.tape.0);
         thread::Builder::new()
             .name("recorder".into())
@@ -112,33 +109,47 @@ impl Recorder {
     /// When a task faults for the first time, the events up to there go to the file at once and
     /// stay in it: it may hold twice as many, with a gap between.
     ///
-    /// *Errors:* the operating system's, if the file cannot be created. What it contains stays
-    /// until there is something to replace it.
+    /// The file is replaced as a whole, by a recording without events at once. So a process that is
+    /// killed (by SIGKILL, or for want of memory) leaves that, or what was written at the first
+    /// fault or when its tape was last flushed; never half of it, and nothing of an older run. What
+    /// is no file, such as a pipe, is written to once, at the end.
+    ///
+    /// *Errors:* the operating system's, if the file cannot be created.
     pub fn last(events: usize, path: impl AsRef<Path>, header: &Header) -> io::Result<Self> {
-        let file = OpenOptions::new()
-            .create(true)
-            .write(true)
-            .truncate(false)
-            .open(path)?;
-        let ring = Ring::new(events, Some(file), encode::preamble(header));
-        Ok(Self::new(Place::Ring(ring)))
+        let head = encode::preamble(header);
+        let target = Target::new(path.as_ref())?;
+        target.replace(&[&head])?;
+        Ok(Self::new(None, Some(Ring::new(events, Some(target), head))))
     }
 
     /// Keeps the last so many events in memory, as [`Recorder::last`] does, for
     /// [`Tape::recording`].
     #[must_use]
     pub fn in_memory(events: usize, header: &Header) -> Self {
-        let ring = Ring::new(events, None, encode::preamble(header));
-        Self::new(Place::Ring(ring))
+        Self::new(
+            None,
+            Some(Ring::new(events, None, encode::preamble(header))),
+        )
     }
 
-    fn new(place: Place) -> Self {
-        let is_ring = matches!(place, Place::Ring(_));
+    /// Keeps the last so many events in memory besides, for [`Tape::recording`]: those of a
+    /// recording that is too large to be read at the end, or goes into a pipe.
+    #[must_use]
+    pub fn and_in_memory(mut self, events: usize, header: &Header) -> Self {
+        let ring = Ring::new(events, None, encode::preamble(header));
+        self.tape.0.lock().ring.get_or_insert(ring);
+        self.is_ring = true;
+        self
+    }
+
+    fn new(file: Option<File>, ring: Option<Ring>) -> Self {
+        let is_ring = ring.is_some();
         let shared = Shared {
             buffer: (0..BUFFER).map(|_| AtomicU8::new(0)).collect(),
             len: AtomicUsize::new(0),
             state: Mutex::new(State {
-                place,
+                file,
+                ring,
                 done: 0,
                 is_closed: false,
                 error: None,
@@ -171,7 +182,7 @@ impl Recorder {
         state.save(shared);
         state.done = 0;
         shared.len.store(0, Ordering::Release);
-        if let Place::Ring(ring) = &mut state.place {
+        if let Some(ring) = &mut state.ring {
             ring.begin_part(self.events, before);
         }
         state.put(&record);
@@ -187,7 +198,7 @@ impl Recorder {
         }
         let shared = &*self.tape.0;
         let mut state = shared.lock();
-        if let Place::Ring(ring) = &mut state.place {
+        if let Some(ring) = &mut state.ring {
             if let Some(trap) = self.trap.take().filter(|trap| trap.tid == event.tid) {
                 ring.note(trap.number, &trap.event());
             }
@@ -274,7 +285,8 @@ impl Tape {
         state.result()
     }
 
-    /// What is kept at this moment of the last so many events; `None` if everything goes to a file.
+    /// What is kept at this moment of the last so many events; `None` if everything goes to a file
+    /// and nothing is kept besides.
     ///
     /// ```
     /// use trapline::{Kernel, Os, record::{Header, Recorder}};
@@ -296,10 +308,7 @@ impl Tape {
     pub fn recording(&self) -> Option<Recording> {
         let mut state = self.0.lock();
         state.save(&self.0);
-        match &state.place {
-            Place::File(_) => None,
-            Place::Ring(ring) => Some(ring.recording()),
-        }
+        state.ring.as_ref().map(Ring::recording)
     }
 
     /// Ends the recording: nothing that happens later is in it.
@@ -345,46 +354,51 @@ impl State {
         if records.is_empty() || self.is_closed {
             return;
         }
-        match &mut self.place {
-            Place::File(file) => {
-                let result = encode::chunk(file, records);
-                self.note(result);
-            }
-            Place::Ring(ring) => ring.put(records),
+        if let Some(ring) = &mut self.ring {
+            ring.put(records);
+        }
+        if let Some(file) = &mut self.file {
+            let result = encode::chunk(file, records);
+            self.note(result);
         }
     }
 
     fn flush(&mut self, shared: &Shared) {
         self.save(shared);
-        if let (Place::Ring(ring), false) = (&mut self.place, self.is_closed) {
-            let result = ring.write();
-            self.note(result);
-        }
+        self.write(Ring::write);
     }
 
     fn close(&mut self, shared: &Shared) {
-        if let Place::File(_) = self.place {
-            self.save(shared);
-            self.put(&[kind::END]);
-        } else {
-            self.flush(shared);
+        self.save(shared);
+        self.write(Ring::write_last);
+        if let Some(file) = &mut self.file {
+            let result = encode::chunk(file, &[kind::END]);
+            self.note(result);
         }
         self.is_closed = true;
     }
 
     fn fault(&mut self, shared: &Shared) {
         self.save(shared);
-        if let (Place::Ring(ring), false) = (&mut self.place, self.is_closed) {
-            let result = ring.fault();
+        self.write(Ring::fault);
+    }
+
+    /// Has the ring write, if there is one.
+    fn write(&mut self, how: fn(&mut Ring) -> io::Result<()>) {
+        if let (Some(ring), false) = (&mut self.ring, self.is_closed) {
+            let result = how(ring);
             self.note(result);
         }
     }
 
-    /// A recording that went wrong ends there.
+    /// A recording that went wrong ends there. What is kept in memory goes on.
     fn note(&mut self, result: io::Result<()>) {
         if let Err(error) = result {
             self.error = Some((error.kind(), error.to_string()));
-            self.is_closed = true;
+            self.file = None;
+            if let Some(ring) = &mut self.ring {
+                ring.give_up();
+            }
         }
     }
 }
@@ -398,7 +412,7 @@ fn save_again_and_again(shared: &Weak<Shared>) {
         };
         let mut state = shared.lock();
         state.save(&shared);
-        if state.is_closed {
+        if state.is_closed || state.file.is_none() {
             return;
         }
     }

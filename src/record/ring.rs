@@ -4,8 +4,10 @@
 
 use std::{
     collections::VecDeque,
-    fs::File,
-    io::{self, Cursor, Seek, Write},
+    fs::{self, File, OpenOptions},
+    io::{self, Cursor, Write},
+    path::{Path, PathBuf},
+    process,
 };
 
 use rustc_hash::FxHashMap;
@@ -34,13 +36,22 @@ pub(super) struct Ring {
     /// of the event.
     gone: VecDeque<(u64, Tid)>,
     /// Where it is to be written, if anywhere.
-    file: Option<File>,
+    target: Option<Target>,
     /// What is in the file for good: the header; after a fault, the events up to there too.
     head: Vec<u8>,
     /// The first event that is not in the head, and what its record leaves out.
     since: u64,
     context: Context,
     has_fault: bool,
+}
+
+/// Where a ring is written.
+#[derive(Debug)]
+pub(super) enum Target {
+    /// A file, which is replaced.
+    File(PathBuf),
+    /// Something that takes bytes once, such as a pipe.
+    Stream(File),
 }
 
 /// Records, and what they leave out.
@@ -63,13 +74,13 @@ struct Known {
 }
 
 impl Ring {
-    pub(super) fn new(size: usize, file: Option<File>, head: Vec<u8>) -> Self {
+    pub(super) fn new(size: usize, target: Option<Target>, head: Vec<u8>) -> Self {
         let mut ring = Self {
             size: size as u64,
             parts: VecDeque::new(),
             known: FxHashMap::default(),
             gone: VecDeque::new(),
-            file,
+            target,
             head,
             since: 0,
             context: Context::default(),
@@ -160,18 +171,27 @@ impl Ring {
         self.write()
     }
 
-    /// Writes the file anew.
+    /// Replaces the file, if it is one.
     pub(super) fn write(&mut self) -> io::Result<()> {
-        let Some(mut file) = self.file.as_ref() else {
-            return Ok(());
-        };
-        let window = self.window_and_end();
-        if file.metadata()?.is_file() {
-            file.set_len(0)?;
-            file.rewind()?;
+        match &self.target {
+            Some(target @ Target::File(_)) => target.replace(&[&self.head, &self.window_and_end()]),
+            Some(Target::Stream(_)) | None => Ok(()),
         }
-        file.write_all(&self.head)?;
-        file.write_all(&window)
+    }
+
+    /// Writes it for the last time.
+    pub(super) fn write_last(&mut self) -> io::Result<()> {
+        if let Some(Target::Stream(stream)) = &self.target {
+            let mut stream = stream;
+            stream.write_all(&self.head)?;
+            return stream.write_all(&self.window_and_end());
+        }
+        self.write()
+    }
+
+    /// Never writes again.
+    pub(super) fn give_up(&mut self) {
+        self.target = None;
     }
 
     /// All that would be written, to be read.
@@ -246,6 +266,43 @@ impl Ring {
                 }
             })
         })
+    }
+}
+
+impl Target {
+    pub(super) fn new(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new()
+            .create(true)
+            .write(true)
+            .truncate(false)
+            .open(path)?;
+        if file.metadata()?.is_file() {
+            // What a link leads to is replaced, not the link.
+            Ok(Self::File(fs::canonicalize(path)?))
+        } else {
+            Ok(Self::Stream(file))
+        }
+    }
+
+    /// Replaces a file by one with these parts, at once: there is never half of it.
+    pub(super) fn replace(&self, parts: &[&[u8]]) -> io::Result<()> {
+        let Self::File(path) = self else {
+            return Ok(());
+        };
+        let mut beside = path.clone().into_os_string();
+        beside.push(format!(".{}", process::id()));
+        let written = File::create(&beside).and_then(|mut file| {
+            if let Ok(old) = fs::metadata(path) {
+                file.set_permissions(old.permissions())?;
+            }
+            parts.iter().try_for_each(|part| file.write_all(part))
+        });
+        let replaced = written.and_then(|()| fs::rename(&beside, path));
+        if replaced.is_err() {
+            // What could not be made complete is of no use.
+            let _ = fs::remove_file(&beside);
+        }
+        replaced
     }
 }
 

@@ -4,7 +4,7 @@
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, mkdirSync, statSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, mkdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -13,7 +13,8 @@ import { chromium } from 'playwright-core';
 
 const trapline = process.env.TRAPLINE ?? 'target/release/trapline';
 const dir = mkdtempSync(join(tmpdir(), 'timeline-'));
-const shots = process.argv[2] ?? dir;
+process.on('exit', () => rmSync(dir, { recursive: true }));
+const shots = process.argv[2] ?? join(dir, 'screenshots');
 mkdirSync(shots, { recursive: true });
 
 const flags = '--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking';
@@ -219,6 +220,16 @@ async function hasScales(page) {
   await page.locator('#legend button').first().click();
 }
 
+async function hasAGrip(page) {
+  const valueOf = async (name) => Number(await page.locator('#grip').getAttribute(`aria-value${name}`));
+  const before = await valueOf('now');
+  assert.ok(before >= (await valueOf('min')) && before <= (await valueOf('max')), `${before}`);
+  await page.locator('#grip').focus();
+  await press(page, 'ArrowUp', 'ArrowUp');
+  assert.equal(await valueOf('now'), Math.max(before - 40, await valueOf('min')));
+  await press(page, 'ArrowDown', 'ArrowDown');
+}
+
 async function hasThemes(html) {
   const paperOf = (page) => page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor);
   const { page: light } = await open(html);
@@ -387,7 +398,7 @@ const frames = (page, scale, share) =>
 
 const html = pageOf('producers', 'producer-consumer');
 const { page } = await open(html);
-for (const test of [draws, zooms, hovers, searches, hasKeys, hasScales]) {
+for (const test of [draws, zooms, hovers, searches, hasKeys, hasScales, hasAGrip]) {
   await test(page);
   log('ok', test.name);
 }
@@ -401,4 +412,4 @@ for (const test of [showsDeadlocks, isSafe, isQuick]) {
   log('ok', test.name);
 }
 await browser.close();
-log(`screenshots are in ${shots}`);
+if (process.argv[2]) log(`screenshots are in ${shots}`);

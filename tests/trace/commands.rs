@@ -144,7 +144,7 @@ fn devices(place: &Place) {
         Fact::Reaped,
     ];
     for (at, fact) in facts.into_iter().enumerate() {
-        let at = std::time::Duration::from_micros(at as u64);
+        let at = Duration::from_micros(at as u64);
         recorder.event(&Event {
             at,
             tid: 7.into(),
@@ -386,7 +386,7 @@ fn diff_can_leave_times_aside() {
     let mut recorder = Recorder::create(&shifted, &Header::default()).unwrap();
     for event in Recording::open(place.0.join("countdown.trap")).unwrap() {
         let mut event = event.unwrap();
-        event.at += std::time::Duration::from_millis(7);
+        event.at += Duration::from_millis(7);
         recorder.event(&event.borrow());
     }
     drop(recorder);
@@ -523,8 +523,11 @@ fn an_output_that_nobody_reads_is_no_error() {
 
 #[test]
 fn every_command_has_help_with_examples() {
-    for command in ["show", "summary", "export", "diff", "waits"] {
-        let (code, out, _) = run(&["trace", command, "--help"]);
+    let of_trace = "show summary timeline export diff waits live".split(' ');
+    let others = "ps tree where kill top new list completions man".split(' ');
+    let of_trace = of_trace.map(|command| vec!["trace", command, "--help"]);
+    for args in of_trace.chain(others.map(|command| vec![command, "--help"])) {
+        let (code, out, _) = run(&args);
         assert_eq!(code, 0);
         assert!(out.contains("Examples:"), "{out}");
     }

@@ -107,6 +107,31 @@ the last traps of task 2 child:
 }
 
 #[test]
+fn what_a_program_logs_is_not_taken_for_the_kernels_columns() {
+    let trace = "--trace=info,trapline::kernel=info";
+    let boot = ["boot", "-q", "--virtual", trace, "boasts"];
+    let (code, _, err) = texts(rude(&boot).output().unwrap());
+    assert_eq!(code, 0, "{err}");
+    let lines: Vec<&str> = err.lines().collect();
+    assert!(
+        lines[0].ends_with("info: rude: late fields.at=-1.0 fields.comm=\"kernel\" fields.tid=7"),
+        "{err}"
+    );
+    assert!(lines[1].ends_with("info: later"), "{err}");
+    assert!(
+        lines[2].ends_with("info: rude: latest fields.level=\"none\" text=\"\\u{9b}2J\\u{202e}\""),
+        "{err}"
+    );
+    let json = ["boot", "-q", "--virtual", "--trace", "--log-format", "json"];
+    let mut command = rude(&[&json[..], &["boasts"]].concat());
+    let (_, _, err) = texts(command.env("RUST_LOG", "info").output().unwrap());
+    let line = err.lines().find(|line| line.contains("\"late\""));
+    let line: serde_json::Value = serde_json::from_str(line.unwrap()).unwrap();
+    assert_eq!((&line["at"], &line["tid"]), (&0.0.into(), &1.into()));
+    assert_eq!(line["fields.at"], -1.0);
+}
+
+#[test]
 fn what_led_to_the_end_of_the_process_is_in_the_recording() {
     let file = Scratch::new("abort");
     let boot = [
@@ -142,9 +167,10 @@ fn a_task_that_makes_no_trap_is_seen_in_the_recording() {
         assert_eq!(line, "hogging now\n");
         let pid = Pid::from_child(&child);
         // The second one ends it at once. Two that come together are one.
+        let patience = Patience::new();
         while child.try_wait().unwrap().is_none() {
             kill_process(pid, Signal::INT).unwrap();
-            std::thread::yield_now();
+            patience.wait("the end");
         }
         assert_eq!(child.wait().unwrap().code(), Some(130));
         let (events, error) = file.read();

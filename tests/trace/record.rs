@@ -1,9 +1,13 @@
 //! `boot --record` and `--record-last`.
 
-use std::{io::Write, sync::LazyLock, thread};
+use std::{io::Write, os::fd::AsFd, sync::LazyLock};
 
 use proptest::prelude::*;
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    fs::{CWD, FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, mknodat},
+    time::Timespec,
+};
 use trapline::{Exit, Fact};
 
 use super::*;
@@ -40,10 +44,11 @@ fn a_recording_says_what_ran_and_what_happened() {
 fn a_quiet_run_is_on_disk_though_it_never_ends() {
     let file = Scratch::new("quiet");
     let run = Running::start(&["boot", "--record", file.path(), "alive", "--every", "1day"]);
-    // It is written within a tenth of a second; only a machine that is stuck takes this long.
+    // It is written within a tenth of a second.
+    let patience = Patience::new();
     let sleeps = |event: &OwnedEvent| matches!(event.borrow().fact, Fact::Blocked { .. });
     while !file.read().0.iter().any(sleeps) {
-        thread::yield_now();
+        patience.wait("the recording");
     }
     run.signal(Signal::KILL);
     assert_eq!(run.end(), None);
@@ -117,10 +122,7 @@ fn a_ring_is_written_at_a_second_interrupt_though_the_kernel_is_stuck() {
     let file = Scratch::new("stuck");
     // Nobody reads what it prints, and there is no room for any more.
     let (_reader, mut writer) = io::pipe().unwrap();
-    let flags = fcntl_getfl(&writer).unwrap();
-    fcntl_setfl(&writer, flags | OFlags::NONBLOCK).unwrap();
-    while writer.write(b"x").is_ok() {}
-    fcntl_setfl(&writer, flags).unwrap();
+    fill(&mut writer);
     let ring = ["boot", "--record-last", "10", "--record", file.path()];
     let mut command = trapline(&[&ring[..], &ENDLESS].concat());
     let mut child = command
@@ -144,6 +146,120 @@ fn a_ring_is_written_at_a_second_interrupt_though_the_kernel_is_stuck() {
     let (events, error) = file.read();
     assert!(error.is_none());
     assert!(lines(&events)[0].ends_with("1 spawned \"multitask\" by 0"));
+}
+
+/// Writes to a pipe until there is no room for any more.
+fn fill(pipe: &mut (impl Write + AsFd)) {
+    let flags = fcntl_getfl(&*pipe).unwrap();
+    fcntl_setfl(&*pipe, flags | OFlags::NONBLOCK).unwrap();
+    while pipe.write(b"x").is_ok() {}
+    fcntl_setfl(&*pipe, flags).unwrap();
+}
+
+fn has_room(pipe: &impl AsFd) -> bool {
+    let mut polled = [PollFd::new(pipe, PollFlags::OUT)];
+    poll(&mut polled, Some(&Timespec::default())).unwrap() > 0
+}
+
+/// A pipe with a name, that goes with it.
+fn fifo(test: &str) -> Scratch {
+    let fifo = Scratch::new(test);
+    mknodat(CWD, &fifo.0, FileType::Fifo, Mode::from(0o600), 0).unwrap();
+    fifo
+}
+
+#[test]
+fn what_goes_into_a_pipe_is_whole_and_is_not_read_back() {
+    for (args, is_shown) in [
+        (&[][..], false),
+        (&["--post-mortem"], true),
+        (&["--record-last", "100"], true),
+    ] {
+        let fifo = fifo("pipe");
+        let path = fifo.0.clone();
+        let reader = thread::spawn(move || fs::read(path).unwrap());
+        let boot = ["boot", "--virtual", "--seed", "1", "--record", fifo.path()];
+        let mut command = trapline(&[&boot, args, &["deadlock"]].concat());
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        assert_eq!(end_of(&mut child), Some(3), "{args:?}");
+        let err = io::read_to_string(child.stderr.take().unwrap()).unwrap();
+        let hint = "the last traps of those concerned are not shown, since the recording is no \
+                    file: --post-mortem keeps them\n";
+        assert_eq!(err.ends_with(hint), !is_shown, "{err}");
+        let traps = "the last traps of task 3 spend:\n";
+        assert_eq!(err.contains(traps), is_shown, "{err}");
+        let recording = Recording::from_reader(io::Cursor::new(reader.join().unwrap())).unwrap();
+        let events: Vec<_> = recording.map(Result::unwrap).collect();
+        assert!(events.len() > 10);
+    }
+}
+
+#[test]
+fn s53_a_second_interrupt_ends_a_run_whose_recording_nobody_reads() {
+    for last in [&[][..], &["--record-last", "100000"]] {
+        let fifo = fifo("stalled");
+        let open = fs::OpenOptions::new().read(true).write(true).open(&fifo.0);
+        let mut pipe = open.unwrap();
+        if !last.is_empty() {
+            // It is written to at the end only, and there is no room then.
+            fill(&mut pipe);
+        }
+        let boot = ["boot", "--record", fifo.path()];
+        let mut command = trapline(&[&boot, last, &ENDLESS].concat());
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut err = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        err.read_line(&mut line).unwrap();
+        let patience = Patience::new();
+        while has_room(&pipe) {
+            patience.wait("a full pipe");
+        }
+        // Two that come together are one.
+        while child.try_wait().unwrap().is_none() {
+            kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+            patience.wait("the end");
+        }
+        assert_eq!(child.wait().unwrap().code(), Some(130));
+        io::Read::read_to_string(&mut err, &mut line).unwrap();
+        assert!(line.contains("is not complete: nobody reads it"), "{line}");
+    }
+}
+
+#[test]
+fn a_trace_that_nobody_reads_to_its_end_leaves_the_recording() {
+    for last in [&[][..], &["--record-last", "50"]] {
+        let file = Scratch::new("half-read");
+        let boot = ["boot", "-q", "--virtual", "--trace", "--record"];
+        let mut command = trapline(&[&boot[..], &[file.path()], last, &["alive"]].concat());
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut err = BufReader::new(child.stderr.take().unwrap());
+        err.read_line(&mut String::new()).unwrap();
+        drop(err);
+        assert_eq!(end_of(&mut child), Some(0));
+        let (events, error) = file.read();
+        assert!(error.is_none(), "{error:?}");
+        assert!(!events.is_empty());
+    }
+}
+
+#[test]
+fn a_ring_that_is_killed_leaves_nothing_of_an_older_run() {
+    let file = Scratch::new("older");
+    run(&["boot", "-q", "--record", file.path(), "parts"]);
+    assert!(!file.read().0.is_empty());
+    let link = Scratch::new("link");
+    std::os::unix::fs::symlink(&file.0, &link.0).unwrap();
+    let ring = ["boot", "--record-last", "10", "--record", link.path()];
+    let mut running = Running::start(&[&ring[..], &ENDLESS].concat());
+    running.line();
+    running.signal(Signal::KILL);
+    assert_eq!(running.end(), None);
+    let (events, error) = file.read();
+    assert!(events.is_empty());
+    assert!(matches!(error, Some(Error::Truncated { .. })), "{error:?}");
+    assert!(link.0.is_symlink());
 }
 
 #[test]

@@ -20,6 +20,7 @@ use crate::{
     cli::{
         log::{Log, clean},
         summary::table,
+        unwritten,
     },
 };
 
@@ -91,8 +92,13 @@ impl Connection {
         let read = (&mut self.stream).take(LINE).read_until(b'\n', &mut line);
         read.map_err(|error| broken(&error))?;
         // Half a line is the last of a kernel that has ended.
-        if line.last() != Some(&b'\n') && line.len() < LINE as usize {
-            return Ok(None);
+        if line.last() != Some(&b'\n') {
+            return match line.len() as u64 {
+                LINE => Err("an answer is longer than any that a monitor sends"
+                    .to_string()
+                    .into()),
+                _ => Ok(None),
+            };
         }
         let answer = serde_json::from_slice(&line)
             .map_err(|_| "what listens there is no monitor of a kernel".to_string())?;
@@ -221,11 +227,8 @@ fn broken(error: &io::Error) -> String {
 
 fn output(text: &[u8]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    match out.write_all(text).and_then(|()| out.flush()) {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Failure::Unread),
-        Err(error) => Err(format!("cannot write to standard output: {error}").into()),
-    }
+    let written = out.write_all(text).and_then(|()| out.flush());
+    written.map_err(|error| unwritten(&error).map_or(Failure::Unread, Failure::Said))
 }
 
 /// A line as `--trace` shows it.
@@ -282,7 +285,9 @@ pub(super) fn where_lines(chain: &[Row], now: f64) -> Vec<String> {
             format!(" (for {:.3} s)", (now - since).max(0.0))
         });
         let (indent, doing, traps) = ("  ".repeat(at.min(8)), doing(row), row.traps);
-        if chain[..at].iter().any(|other| other.tid == row.tid) {
+        // Nothing follows what has been there before.
+        let is_last = at + 1 == chain.len();
+        if is_last && chain[..at].iter().any(|other| other.tid == row.tid) {
             lines.push(format!("{indent}{name}, again: a cycle"));
         } else {
             lines.push(format!(

@@ -6,7 +6,7 @@ use std::{cell::RefCell, rc::Rc};
 use serde_json::{Map, Value};
 
 use super::{
-    protocol::{Answer, Filter},
+    protocol::{Answer, Filter, brief},
     recent::{self, Known, Recent, Trap},
 };
 use crate::{Answered, Event, Fact, Tid, Told, Tracer, cli::log};
@@ -41,7 +41,9 @@ pub(super) struct Feed {
 
 impl Tracer for Feed {
     fn event(&mut self, event: &Event<'_>) {
-        if !self.filter.shows(&event.fact) {
+        let filter = &self.filter;
+        let calls_only = !filter.calls.is_empty();
+        if !log::is_shown(&event.fact, calls_only, filter.sched, filter.console) {
             return;
         }
         let recent = self.recent.borrow();
@@ -71,7 +73,7 @@ impl Tracer for Feed {
             let line = line(event, comm, |line| {
                 let call = trap.request().to_string();
                 let message = format!("{call} = ?");
-                line.insert("call".into(), call.into());
+                line.insert("call".into(), brief(call).into());
                 message
             });
             Answer::Event(line).write(&mut outbox.lines);
@@ -82,20 +84,6 @@ impl Tracer for Feed {
 }
 
 impl Filter {
-    /// Whether facts of this kind are shown at all.
-    fn shows(&self, fact: &Fact<'_>) -> bool {
-        match fact {
-            Fact::Trapped { .. } => false,
-            Fact::Blocked { .. } | Fact::Replied { .. } => true,
-            _ if !self.calls.is_empty() => false,
-            Fact::Resumed | Fact::Woken { .. } | Fact::ClockJumped { .. } => self.sched,
-            Fact::Console { .. } => self.console,
-            Fact::Spawned { .. } | Fact::DeviceIo { .. } | Fact::Exited { .. } | Fact::Reaped => {
-                true
-            }
-        }
-    }
-
     fn selects(&self, tid: Tid, known: Option<&Known>) -> bool {
         let comm = known.map(|known| &known.comm);
         (self.tids.is_empty() || self.tids.contains(&tid.into()))
@@ -116,7 +104,7 @@ fn line(
     let mut line = recent::line(event.at, event.tid, comm);
     line.insert("target".into(), log::target(&event.fact).into());
     let message = describe(&mut line);
-    line.insert("message".into(), message.into());
+    line.insert("message".into(), brief(message).into());
     line
 }
 
@@ -132,17 +120,18 @@ fn describe(fact: &Fact<'_>, trap: Option<&Trap>, line: &mut Map<String, Value>)
     match fact {
         Fact::Blocked { on } => {
             line.insert("blocked_on".into(), on.to_string().into());
-            line.insert("call".into(), call.into());
+            line.insert("call".into(), brief(call).into());
         }
         Fact::Replied { reply, detail } => {
-            line.insert("reply".into(), Answered(*reply, *detail).to_string().into());
-            line.insert("call".into(), call.into());
+            let reply = Answered(*reply, *detail).to_string();
+            line.insert("reply".into(), brief(reply).into());
+            line.insert("call".into(), brief(call).into());
         }
         Fact::Spawned { parent, .. } if *parent != Tid::KERNEL => {
             line.insert("parent".into(), u64::from(*parent).into());
         }
         Fact::Exited { exit } => {
-            line.insert("exit".into(), exit.to_string().into());
+            line.insert("exit".into(), brief(exit.to_string()).into());
         }
         _ => {}
     }

@@ -46,7 +46,7 @@ use signal_hook::consts::SIGINT;
 
 use super::{
     FAILURE,
-    args::{Tone, whole},
+    args::{Tone, calls, whole},
     duration, interrupts,
     log::{self, Log},
 };
@@ -87,22 +87,41 @@ pub(super) struct Options {
     top: Option<Duration>,
 }
 
-/// Reads the time between two snapshots.
+/// Reads the time between two snapshots. A monitor hangs up on clients that are silent for long.
 fn interval(text: &str) -> Result<Duration, String> {
-    match duration(text)? {
-        short if short < Duration::from_millis(50) => Err("it takes 50ms or more".into()),
-        span => Ok(span),
+    let span = duration(text)?;
+    if (Duration::from_millis(50)..=LONGEST).contains(&span) {
+        Ok(span)
+    } else {
+        Err(format!("it takes 50ms to {}s", LONGEST.as_secs()))
     }
 }
+
+/// The longest time between two snapshots.
+const LONGEST: Duration = Duration::from_secs(30);
 
 /// The commands for a kernel that already runs.
 #[derive(Subcommand)]
 pub(super) enum Order {
     /// List the tasks of a running kernel
+    #[command(after_help = "\
+Examples:
+  boot --monitor run.sock echo                  a kernel that can be asked
+  ps --attach run.sock                          its tasks
+  ps --attach run.sock --json | jq .blocked_on")]
     Ps(Attach),
     /// Show the tasks of a running kernel as a tree of parents
+    #[command(after_help = "\
+Examples:
+  boot --monitor run.sock echo   a kernel that can be asked
+  tree --attach run.sock         who spawned whom")]
     Tree(Attach),
     /// Show what a task of a running kernel is blocked on, and its last traps
+    #[command(after_help = "\
+Examples:
+  boot --monitor run.sock echo   a kernel that can be asked
+  ps --attach run.sock           the numbers of its tasks
+  where 2 --attach run.sock      what number 2 is at")]
     Where {
         /// The task's number
         #[arg(value_parser = whole::<u64>, allow_negative_numbers = true)]
@@ -111,6 +130,11 @@ pub(super) enum Order {
         attach: Attach,
     },
     /// Kill a task of a running kernel
+    #[command(after_help = "\
+Examples:
+  boot --monitor run.sock echo   a kernel that can be asked
+  ps --attach run.sock           the numbers of its tasks
+  kill 2 --attach run.sock       the end of number 2")]
     Kill {
         /// The task's number
         #[arg(value_parser = whole::<u64>, allow_negative_numbers = true)]
@@ -119,6 +143,12 @@ pub(super) enum Order {
         attach: Attach,
     },
     /// Show the tasks of a running kernel on a screen that refreshes itself
+    #[command(after_help = "\
+Examples:
+  boot --monitor run.sock echo           a kernel that can be asked
+  top --attach run.sock                  its tasks, each second
+  top --attach run.sock --every 250ms    four times a second
+  boot --top echo                        a kernel with a screen of its own")]
     Top {
         /// The socket of a kernel that was booted with --monitor
         #[arg(long = "attach", value_name = "SOCKET")]
@@ -142,6 +172,12 @@ pub(super) struct Attach {
 
 /// Show what the tasks of a running kernel do, a line per trap
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  boot --monitor run.sock echo                             a kernel that can be asked
+  trace live --attach run.sock                             every trap from now on
+  trace live --attach run.sock --name client --call recv   some of them
+  trace live --attach run.sock --json | jq .message")]
 pub(super) struct TraceLive {
     #[command(flatten)]
     attach: Attach,
@@ -152,7 +188,7 @@ pub(super) struct TraceLive {
     #[arg(long = "name", value_name = "NAME")]
     comms: Vec<String>,
     /// Only this call, such as recv or new_task; can be repeated
-    #[arg(long = "call", value_name = "CALL")]
+    #[arg(long = "call", value_name = "CALL", value_parser = calls(), hide_possible_values = true)]
     calls: Vec<String>,
     /// Also whose turn it is, who woke whom, and when the clock moved
     #[arg(long)]
@@ -216,7 +252,8 @@ fn top(socket: &Path, every: Duration, log: Log) -> Result<ExitCode, Failure> {
     log::hook_panics(log);
     let kernel = Kernel::real().map_err(|error| error.to_string());
     let mut kernel = kernel?;
-    let interrupted = interrupts::listen(log, kernel.remote(), vec![Box::new(leave)]);
+    interrupts::at_end(leave);
+    let interrupted = interrupts::listen(log, kernel.remote());
     let interrupted = interrupted.map_err(|error| error.to_string())?;
     let main = kernel.spawn("top", async move |os: &mut Os| {
         let source = Source::There(Link::new(os, stream).await?);

@@ -2,12 +2,13 @@
 
 use std::{rc::Rc, time::Duration};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
-    Shared,
+    LONGEST, Shared,
+    protocol::brief,
     recent::Recent,
     sampler::{Sampler, Shares},
 };
@@ -92,7 +93,7 @@ impl Row {
     pub(super) fn of(task: &TaskInfo) -> Self {
         let mut row = Self {
             tid: task.tid.into(),
-            comm: task.name.clone(),
+            comm: brief(task.name.clone()),
             parent: task.parent.into(),
             traps: task.traps,
             ..Self::default()
@@ -110,7 +111,7 @@ impl Row {
             }
             TaskState::Zombie(exit) => {
                 row.state = State::Zombie;
-                row.exit = Some(exit.to_string());
+                row.exit = Some(brief(exit.to_string()));
             }
         }
         row
@@ -192,27 +193,36 @@ impl Model {
 }
 
 /// How long to leave the kernel alone that has just listed so many tasks: forty times as long as
-/// that takes, or so.
+/// that takes, or so; and a while where there are few, since to answer at all takes time.
 pub(super) fn pause(tasks: usize) -> Duration {
-    Duration::from_micros(4 * tasks as u64)
+    Duration::from_micros(4 * tasks as u64).clamp(Duration::from_millis(1), LONGEST)
 }
 
 /// A task with those that it waits for in turn, and its last traps as lines.
 pub(super) type Whereabouts = (Vec<Row>, Vec<Map<String, Value>>);
 
+/// A task with those that it waits for in turn, as places in the list; where there is a cycle, the
+/// last is one of those before. Nothing if there is no task of that number.
+pub(super) fn chain(tasks: &[TaskInfo], tid: u64) -> Vec<usize> {
+    let find = |tid: Tid| tasks.binary_search_by_key(&tid, |task| task.tid).ok();
+    let mut chain = Vec::new();
+    let mut seen = FxHashSet::default();
+    let mut next = find(tid.into());
+    while let Some(at) = next {
+        chain.push(at);
+        next = match tasks[at].state {
+            TaskState::Blocked {
+                on: On::Exit(tid), ..
+            } if seen.insert(at) => find(tid),
+            _ => None,
+        };
+    }
+    chain
+}
+
 /// Where a task is, unless there is none of that number.
 pub(super) fn whereabouts(tasks: &[TaskInfo], recent: &Recent, tid: u64) -> Option<Whereabouts> {
-    let find = |tid: u64| {
-        let at = tasks.binary_search_by_key(&Tid::from(tid), |task| task.tid);
-        at.ok().map(|at| Row::of(&tasks[at]))
-    };
-    let mut chain = vec![find(tid)?];
-    while let Some(next) = chain[chain.len() - 1].waits_for.and_then(find) {
-        let again = chain.iter().any(|row| row.tid == next.tid);
-        chain.push(next);
-        if again {
-            break;
-        }
-    }
-    Some((chain, recent.lines(tid.into())))
+    let chain = chain(tasks, tid);
+    let rows: Vec<Row> = chain.iter().map(|&at| Row::of(&tasks[at])).collect();
+    (!rows.is_empty()).then(|| (rows, recent.lines(tid.into())))
 }

@@ -21,7 +21,7 @@ use super::{
 use crate::{Device, Os, Tid};
 
 /// How many clients are served at once.
-const CLIENTS: usize = 64;
+const CLIENTS: u32 = 64;
 /// The longest request.
 const REQUEST: usize = 4096;
 /// How many bytes are sent at once.
@@ -60,19 +60,20 @@ pub(super) async fn serve(
         let place = Place::take(&clients);
         let (live, parting) = (live.clone(), Rc::clone(&parting));
         let client = async move |os: &mut Os| {
-            let full = place.0.get() > CLIENTS;
             // It is the client's business alone if it does not go well.
-            let _ = attend(os, stream, live, full, parting).await;
+            let _ = attend(os, stream, live, &place.0, parting).await;
         };
         let _ = os.spawn_detached("monitor client", client).await;
+        // Who comes and goes is to leave most of the time to others, too.
+        os.sleep(model::pause(0)).await;
     }
 }
 
 /// A client's place among those that are served.
-struct Place(Rc<Cell<usize>>);
+struct Place(Rc<Cell<u32>>);
 
 impl Place {
-    fn take(clients: &Rc<Cell<usize>>) -> Self {
+    fn take(clients: &Rc<Cell<u32>>) -> Self {
         clients.set(clients.get() + 1);
         Self(Rc::clone(clients))
     }
@@ -86,6 +87,8 @@ impl Drop for Place {
 
 struct Client {
     live: Shared,
+    /// How many there are.
+    clients: Rc<Cell<u32>>,
     /// What it has sent, as far as it is not understood yet.
     input: Vec<u8>,
     output: Output,
@@ -96,11 +99,12 @@ async fn attend(
     os: &mut Os,
     stream: UnixStream,
     live: Shared,
-    full: bool,
+    clients: &Rc<Cell<u32>>,
     parting: Rc<Cell<Duration>>,
 ) -> io::Result<()> {
     let mut client = Client {
         live,
+        clients: Rc::clone(clients),
         input: Vec::new(),
         output: Output {
             device: os.attach(stream).await?,
@@ -112,7 +116,7 @@ async fn attend(
         },
         model: None,
     };
-    let result = if full {
+    let result = if clients.get() > CLIENTS {
         client.refuse(os, "there are too many clients").await
     } else {
         client.serve(os).await
@@ -124,16 +128,28 @@ async fn attend(
 impl Client {
     async fn serve(&mut self, os: &mut Os) -> io::Result<()> {
         while let Some(line) = self.line(os).await? {
-            match serde_json::from_slice(&line) {
-                Ok(request) => self.answer(os, request).await?,
-                Err(error) => {
-                    let message = format!("this is no request: {error}");
-                    self.output.push(&Answer::error(message));
-                }
-            }
+            let tasks = if line.trim_ascii().is_empty() {
+                0
+            } else {
+                self.hear(os, &line).await?
+            };
             self.output.flush(os).await?;
+            // All clients together are to leave most of the time to others.
+            os.sleep(model::pause(tasks) * self.clients.get()).await;
         }
         Ok(())
+    }
+
+    /// Does what a line asks for. Answers how many tasks it took to do so.
+    async fn hear(&mut self, os: &mut Os, line: &[u8]) -> io::Result<usize> {
+        match serde_json::from_slice(line) {
+            Ok(request) => self.answer(os, request).await,
+            Err(error) => {
+                let message = format!("this is no request: {error}");
+                self.output.push(&Answer::error(message));
+                Ok(0)
+            }
+        }
     }
 
     async fn refuse(&mut self, os: &mut Os, message: &str) -> io::Result<()> {
@@ -148,9 +164,6 @@ impl Client {
                 let rest = self.input.split_off(end + 1);
                 let mut line = std::mem::replace(&mut self.input, rest);
                 line.truncate(end);
-                if line.trim_ascii().is_empty() {
-                    continue;
-                }
                 return Ok(Some(line));
             }
             if self.input.len() > REQUEST {
@@ -179,40 +192,38 @@ impl Client {
         })
     }
 
-    async fn answer(&mut self, os: &mut Os, request: Request) -> io::Result<()> {
-        let tid = request.tid();
-        let totals = match request {
-            Request::Ps {} => self.ps(os).await?,
-            Request::Top { most } => self.top(os, most).await?,
+    /// Answers a request, and how many tasks it took to look at.
+    async fn answer(&mut self, os: &mut Os, request: Request) -> io::Result<usize> {
+        match request {
+            Request::Ps {} => self.ps(os).await,
+            Request::Top { most } => self.top(os, most).await,
             Request::Where { tid } => self.whereabouts(os, tid).await,
-            Request::Kill { tid } => self.kill(os, tid).await,
-            Request::Trace(filter) => return self.trace(os, filter).await,
-        };
-        match totals {
-            Some(totals) => {
-                let pause = model::pause(totals.tasks);
-                self.output.push(&Answer::End(totals));
-                self.output.flush(os).await?;
-                os.sleep(pause).await;
-            }
-            None => {
-                let message = format!("there is no live task {tid}");
-                self.output.push(&Answer::error(message));
-            }
+            Request::Kill { tid } => Ok(self.kill(os, tid).await),
+            Request::Trace(filter) => self.trace(os, filter).await.map(|()| 0),
         }
-        Ok(())
     }
 
-    async fn ps(&mut self, os: &mut Os) -> io::Result<Option<Totals>> {
+    fn end(&mut self, totals: Totals) -> usize {
+        let tasks = totals.tasks;
+        self.output.push(&Answer::End(totals));
+        tasks
+    }
+
+    fn miss(&mut self, tid: u64) {
+        let message = format!("there is no live task {tid}");
+        self.output.push(&Answer::error(message));
+    }
+
+    async fn ps(&mut self, os: &mut Os) -> io::Result<usize> {
         let (now, tasks) = (os.now().await, os.tasks().await);
         for task in &tasks {
             self.output.push(&Answer::Task(Row::of(task)));
             self.output.flush_chunk(os).await?;
         }
-        Ok(Some(Totals::of(&tasks, now)))
+        Ok(self.end(Totals::of(&tasks, now)))
     }
 
-    async fn top(&mut self, os: &mut Os, most: usize) -> io::Result<Option<Totals>> {
+    async fn top(&mut self, os: &mut Os, most: usize) -> io::Result<usize> {
         let live = &self.live;
         let model = self.model.get_or_insert_with(|| Model::new(live));
         let snapshot = model.snapshot(os, most).await;
@@ -220,28 +231,35 @@ impl Client {
             self.output.push(&Answer::Task(row));
             self.output.flush_chunk(os).await?;
         }
-        Ok(Some(snapshot.totals))
+        Ok(self.end(snapshot.totals))
     }
 
-    async fn whereabouts(&mut self, os: &mut Os, tid: u64) -> Option<Totals> {
+    async fn whereabouts(&mut self, os: &mut Os, tid: u64) -> io::Result<usize> {
         let (now, tasks) = (os.now().await, os.tasks().await);
-        let recent = self.live.recent.borrow();
-        let (chain, traps) = model::whereabouts(&tasks, &recent, tid)?;
-        for row in chain {
-            self.output.push(&Answer::Task(row));
+        let chain = model::chain(&tasks, tid);
+        if chain.is_empty() {
+            self.miss(tid);
+            return Ok(tasks.len());
+        }
+        let traps = self.live.recent.borrow().lines(tid.into());
+        for at in chain {
+            self.output.push(&Answer::Task(Row::of(&tasks[at])));
+            self.output.flush_chunk(os).await?;
         }
         for trap in traps {
             self.output.push(&Answer::Trap(trap));
         }
-        Some(Totals::of(&tasks, now))
+        Ok(self.end(Totals::of(&tasks, now)))
     }
 
-    async fn kill(&mut self, os: &mut Os, tid: u64) -> Option<Totals> {
+    async fn kill(&mut self, os: &mut Os, tid: u64) -> usize {
         let victim = Tid::from(tid);
         if victim.is_daemon() || !os.kill(victim).await {
-            return None;
+            self.miss(tid);
+            return 0;
         }
-        Some(Totals::of(&os.tasks().await, os.now().await))
+        let (now, tasks) = (os.now().await, os.tasks().await);
+        self.end(Totals::of(&tasks, now))
     }
 
     /// Shows what happens, until the client has something else to say.

@@ -22,16 +22,6 @@ pub(super) enum Request {
     Trace(Filter),
 }
 
-impl Request {
-    /// The task that it is about.
-    pub(super) fn tid(&self) -> u64 {
-        match self {
-            Self::Where { tid } | Self::Kill { tid } => *tid,
-            Self::Ps {} | Self::Top { .. } | Self::Trace(_) => 0,
-        }
-    }
-}
-
 /// Which events are shown: those that every list without an entry, or with a fitting one, lets
 /// through.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -66,6 +56,21 @@ pub(super) enum Answer {
         message: String,
     },
     End(Totals),
+}
+
+/// The longest text in an answer. There are few in each, and JSON takes six bytes for a letter at
+/// most: no answer is longer than what clients have room for.
+const TEXT: usize = 32 << 10;
+
+/// A text as it is sent: of a long one, the beginning.
+pub(super) fn brief(mut text: String) -> String {
+    if text.len() > TEXT {
+        let len = text.len();
+        let cut = (0..=TEXT).rev().find(|&at| text.is_char_boundary(at));
+        text.truncate(cut.unwrap_or(0));
+        text += &format!("... ({len} bytes)");
+    }
+    text
 }
 
 impl Answer {

@@ -6,6 +6,7 @@ use std::{collections::VecDeque, fmt, io, net::SocketAddr, time::Duration};
 use rustc_hash::FxHashMap;
 use serde_json::{Map, Value};
 
+use super::protocol::brief;
 use crate::{Answered, Call, Detail, Event, Exit, Fact, On, Reply, SystemCall, Tid, Tracer};
 
 /// How many traps are kept of a task.
@@ -143,7 +144,7 @@ impl Trap {
             (Some((reply, detail)), _) => {
                 let reply = Answered(*reply, detail.detail()).to_string();
                 let message = format!("{call} = {reply}");
-                line.insert("reply".into(), reply.into());
+                line.insert("reply".into(), brief(reply).into());
                 message
             }
             (None, Some(on)) => {
@@ -152,8 +153,8 @@ impl Trap {
             }
             (None, None) => format!("{call} = ?"),
         };
-        line.insert("call".into(), call.into());
-        line.insert("message".into(), message.into());
+        line.insert("call".into(), brief(call).into());
+        line.insert("message".into(), brief(message).into());
         line
     }
 }
@@ -163,7 +164,7 @@ pub(super) fn line(at: Duration, tid: Tid, comm: &str) -> Map<String, Value> {
     let mut line = Map::new();
     line.insert("at".into(), at.as_secs_f64().into());
     line.insert("tid".into(), u64::from(tid).into());
-    line.insert("comm".into(), comm.into());
+    line.insert("comm".into(), brief(comm.to_string()).into());
     line
 }
 

@@ -90,8 +90,9 @@ pub(super) async fn show(
     let asks = Queue::<()>::bounded(os, 1).await;
     let (theirs, pokes) = (Rc::clone(&desk), asks.clone());
     let news = async move |os: &mut Os| {
-        let Err(error) = follow(os, source, &theirs, &pokes, every).await;
-        theirs.borrow_mut().over = Some(error);
+        let desk = Newsless(theirs);
+        let Err(error) = follow(os, source, &desk.0, &pokes, every).await;
+        desk.0.borrow_mut().over = Some(error);
     };
     os.spawn_detached("screen news", news).await?;
     // Before that, an error leaves it to others to give the terminal back.
@@ -157,6 +158,19 @@ impl Desk {
         {
             self.view.notice = "no answer: does a task run without making a trap?".into();
             self.dirty = true;
+        }
+    }
+}
+
+/// Says that there will be no more news, where nobody else could: when their task has panicked.
+struct Newsless(Rc<RefCell<Desk>>);
+
+impl Drop for Newsless {
+    fn drop(&mut self) {
+        // Who had borrowed it has been unwound by now.
+        if let Ok(mut desk) = self.0.try_borrow_mut() {
+            let why = || io::Error::other("the task that gets the news has ended");
+            desk.over.get_or_insert_with(why);
         }
     }
 }

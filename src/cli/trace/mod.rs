@@ -37,6 +37,7 @@ use super::{
     duration,
     live::{self, TraceLive},
     log::{self, Log},
+    unwritten,
 };
 use crate::{Exit, Fact, Reply};
 
@@ -88,11 +89,10 @@ pub(super) fn run(order: &Order, tone: &Tone) -> ExitCode {
     };
     let message = match done.and_then(|code| Ok(out.flush().map(|()| code)?)) {
         Ok(code) => return code,
-        // Nobody reads it to its end.
-        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-            return ExitCode::SUCCESS;
-        }
-        Err(Failure::Output(error)) => format!("cannot write to standard output: {error}"),
+        Err(Failure::Output(error)) => match unwritten(&error) {
+            None => return ExitCode::SUCCESS,
+            Some(message) => message,
+        },
         Err(Failure::Said(message)) => message,
     };
     log::tell(&format!("error: {message}\n"));

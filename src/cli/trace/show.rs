@@ -8,8 +8,8 @@ use super::{Failure, instant, is_error, source::Source, tasks::Tasks};
 use crate::{
     Answered, DeviceId, Event, Fact, Nanos, On, Reply, SystemCall, Tid, Wake,
     cli::{
-        args::whole,
-        log::{Log, aligned, clean},
+        args::{calls, whole},
+        log::{self, Log, aligned, clean},
     },
 };
 
@@ -32,7 +32,7 @@ pub(in crate::cli) struct Order {
     #[arg(long = "task", value_name = "TASK")]
     tasks: Vec<String>,
     /// Only this call, such as recv or new_task; can be repeated
-    #[arg(long = "call", value_name = "CALL")]
+    #[arg(long = "call", value_name = "CALL", value_parser = calls(), hide_possible_values = true)]
     calls: Vec<String>,
     /// Only what concerns this device, by its number
     #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
@@ -89,8 +89,12 @@ impl Order {
 
     fn selects(&self, event: &Event<'_>, tasks: &Tasks) -> bool {
         let call = tasks.trap(event.tid).map(|trap| trap.call.0);
-        self.shows(&event.fact)
-            && self.from.is_none_or(|from| event.at >= from)
+        log::is_shown(
+            &event.fact,
+            !self.calls.is_empty(),
+            self.sched,
+            self.console,
+        ) && self.from.is_none_or(|from| event.at >= from)
             && (self.tasks.is_empty() || self.has_task(event.tid, tasks))
             && (self.calls.is_empty() || call.is_some_and(|call| self.has_call(call)))
             && (!self.errors || is_error(&event.fact))
@@ -100,20 +104,6 @@ impl Order {
             && self
                 .queue
                 .is_none_or(|n| is_about_queue(&event.fact, call, n))
-    }
-
-    /// Whether facts of this kind are shown at all.
-    fn shows(&self, fact: &Fact<'_>) -> bool {
-        match fact {
-            Fact::Trapped { .. } => false,
-            Fact::Blocked { .. } | Fact::Replied { .. } => true,
-            _ if !self.calls.is_empty() => false,
-            Fact::Resumed | Fact::Woken { .. } | Fact::ClockJumped { .. } => self.sched,
-            Fact::Console { .. } => self.console,
-            Fact::Spawned { .. } | Fact::DeviceIo { .. } | Fact::Exited { .. } | Fact::Reaped => {
-                true
-            }
-        }
     }
 
     fn has_task(&self, tid: Tid, tasks: &Tasks) -> bool {

@@ -76,7 +76,7 @@ fn exit() -> impl Strategy<Value = Exit> {
     ]
 }
 
-fn call() -> impl Strategy<Value = SystemCall> {
+pub(super) fn call() -> impl Strategy<Value = SystemCall> {
     use SystemCall as C;
     prop_oneof![
         select(

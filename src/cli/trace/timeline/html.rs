@@ -11,7 +11,7 @@ use super::{
     svg,
     words::{self, Sums},
 };
-use crate::cli::log::clean;
+use crate::cli::{log::clean, trace::summary::world};
 
 /// In the order in which they use one another.
 const SCRIPTS: [&str; 6] = [
@@ -89,11 +89,7 @@ fn script_safe(facts: &Value) -> String {
 
 fn facts_of(timeline: &Timeline) -> String {
     let header = &timeline.header;
-    let world = if header.is_simulated {
-        "simulated"
-    } else {
-        "real"
-    };
+    let world = world(header);
     format!(
         "{} in the {world} world, seed {}, policy {}, quantum {}, trapline {}",
         words::count(timeline.events, "event"),
@@ -177,7 +173,7 @@ fn stage() -> Markup {
             }
             label class="group" { input id="arrows" type="checkbox" checked; "Wake-ups" }
             label class="group" { input id="present" type="checkbox"; "Only tasks in view" }
-            button id="theme" title="Light or dark (D)" { "Theme" }
+            button id="theme" title="Light or dark (T)" { "Theme" }
             button id="help" title="Keys (?)" aria-haspopup="dialog" { "?" span class="hide" { " keys" } }
         }
         canvas id="overview" aria-hidden="true" {}
@@ -196,7 +192,8 @@ fn stage() -> Markup {
         }
         p id="details" aria-live="polite" {}
         div id="grip" role="separator" aria-orientation="horizontal" tabindex="0"
-            aria-label="Height of the lanes" {}
+            aria-label="Height of the lanes in pixels" aria-controls="stage"
+            aria-valuemin="80" aria-valuenow="80" {}
         section id="calls" aria-label="Calls" {
             div id="head" {
                 label { input id="follow" type="checkbox" checked; "Only what is in view" }

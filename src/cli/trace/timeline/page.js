@@ -215,10 +215,15 @@ for (const button of document.querySelectorAll('#legend button')) {
 // ---- the height of the lanes
 
 const grip = page('grip');
+const leastHeight = Number(grip.getAttribute('aria-valuemin'));
+const mostHeight = () => Math.max(120, window.innerHeight - 160);
 function setHeight(pixels) {
-  const most = Math.max(120, window.innerHeight - 160);
-  page('stage').style.flex = `0 0 ${Math.min(Math.max(pixels, 80), most)}px`;
+  page('stage').style.flex = `0 0 ${Math.min(Math.max(pixels, leastHeight), mostHeight())}px`;
 }
+new ResizeObserver(() => {
+  grip.setAttribute('aria-valuemax', mostHeight());
+  grip.setAttribute('aria-valuenow', Math.min(page('stage').clientHeight, mostHeight()));
+}).observe(page('stage'));
 grip.addEventListener('pointerdown', (event) => grip.setPointerCapture(event.pointerId));
 grip.addEventListener('pointermove', (event) => {
   if (!grip.hasPointerCapture(event.pointerId)) return;
