@@ -140,6 +140,8 @@ impl<S> Device<S> {
 
 impl<S: AsFd + 'static> Device<S> {
     pub(crate) async fn attach(os: &mut Os, source: S) -> io::Result<Self> {
+        // Asked for here first, where a panic in it is the caller's.
+        source.as_fd();
         let source = Rc::new(source);
         let argument = Payload::Source(Rc::clone(&source) as Rc<dyn AsFd>);
         let (handle, _) = os.call(open(SystemCall::Attach, argument), opened).await?;

@@ -587,22 +587,39 @@ impl Kernel {
             }
         }
         let waits = self.is_idle();
+        let is_due = self.next_look > 0;
         let deadline = if waits { self.timers.next() } else { None };
         if self.timers.tasks.len() == 0
             && self.devices.waiting() == 0
             && expected == 0
-            && (waits || self.only_daemons_run())
+            && (waits || is_due && self.only_daemons_run())
         {
             return Err(Error::Deadlock(Deadlock::of(self.tasks())));
         }
+        let until = deadline.unwrap_or(Nanos::FOREVER).min(limit);
+        self.attend(if waits { until } else { Nanos::ZERO })?;
+        let pass = LOOK_AFTER.max(self.ready.len() as u64);
+        self.next_look = (self.stats.ticks + pass).min(self.last_tick);
+        let over = if self.is_idle() {
+            self.clock >= limit
+        } else {
+            self.clock > limit
+        };
+        if over {
+            Err(Error::Limit(Limit::Time(self.limits.time.into())))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Waits for the world, no longer than until that instant, and wakes whoever has reason to wake.
+    fn attend(&mut self, until: Nanos) -> Result<(), Error> {
         let before = self.world.now();
         let glance = self.devices.daemons() > 0 && Nanos::from(before) >= self.next_glance;
-        let until = if waits {
+        let waits = until > Nanos::ZERO;
+        if waits {
             self.remote.runs(Tid::KERNEL);
-            deadline.unwrap_or(Nanos::FOREVER).min(limit)
-        } else {
-            Nanos::ZERO
-        };
+        }
         if waits || self.devices.waiting() > 0 || glance {
             self.next_glance = Nanos::from(before).saturating_add(GLANCE_AFTER);
             let until = (until != Nanos::FOREVER).then(|| until.into());
@@ -625,18 +642,7 @@ impl Kernel {
             self.report_ready(device, direction);
         }
         self.reported = reported;
-        let pass = LOOK_AFTER.max(self.ready.len() as u64);
-        self.next_look = (self.stats.ticks + pass).min(self.last_tick);
-        let over = if self.is_idle() {
-            Nanos::from(now) >= limit
-        } else {
-            Nanos::from(now) > limit
-        };
-        if over {
-            Err(Error::Limit(Limit::Time(self.limits.time.into())))
-        } else {
-            Ok(())
-        }
+        Ok(())
     }
 
     /// Whether daemons had every turn since this was asked last, and no other task is ready. At one

@@ -374,9 +374,9 @@ impl Os {
     /// level-triggered: what is left unread makes the next wait come back at once too. A device
     /// that cannot be watched, such as a regular file, is always ready.
     ///
-    /// *Errors:* [`Errno::Busy`] if another task waits to read the same device, [`Errno::Closed`]
-    /// if it is closed meanwhile, [`Errno::BadFd`] if it is closed already or belongs to another
-    /// kernel.
+    /// *Errors:* [`Errno::Busy`] if another task waits to read the same device or has yet to be
+    /// answered what it read, [`Errno::Closed`] if it is closed meanwhile, [`Errno::BadFd`] if it is
+    /// closed already or belongs to another kernel.
     pub fn read_wait(
         &mut self,
         device: &(impl AsDevice + ?Sized),

@@ -103,7 +103,8 @@ impl Drop for Permit {
 /// A task that dies with the lock in its hands, killed or panicking, may have left the value half
 /// changed: the lock is broken then, and each task that locks it is told, until one has called
 /// [`Mutex::mend`]. (The poisoning of the standard library's `Mutex`.) A task that fails, or ends
-/// by [`Os::exit`], has chosen the moment, and breaks nothing.
+/// by [`Os::exit`], has chosen the moment, and breaks nothing, unless the exit that it gives says
+/// that it was killed or faulted.
 ///
 /// ```
 /// # use trapline::{Kernel, Os, sync::Mutex};

@@ -1,14 +1,17 @@
 //! A task: its program, its state and its family, and the table that holds them all.
 //!
-//! Uses the ABI, the frame, `Os`, and the names of events, queues and timers. The life of a task, with who moves it on:
+//! Uses the ABI, the frame, `Os`, and the names of events, queues and timers. The life of a task,
+//! with who moves it on:
 //!
 //! ```text
 //!  insert ──> Ready ──turn──> Running ──reply──> Ready
 //!               ^                │
 //!               │ wake           ├──block──> Blocked
 //!               └────────────────┼─────────────┘
-//!                                └──end (also from Ready and Blocked)──> Zombie ──> reaped
+//!                                └──end (from anywhere)──> Ending ──> Zombie ──> reaped
 //! ```
+//!
+//! A task that is ready is `Owed` where what it will be answered has to be made up first.
 
 use std::{
     any::Any,
@@ -399,8 +402,6 @@ pub(crate) struct Task {
     links: Links,
     pub(crate) legacy: Legacy,
 }
-
-const _: () = assert!(std::mem::offset_of!(Task, since) == 64 && size_of::<Task>() == 128);
 
 impl Task {
     /// Changes the state of a task whose state has nothing to drop: it is running, or its reply was
@@ -809,5 +810,16 @@ pub(crate) fn contain(destructors: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(destructors)) {
         let message = panic_message(panic);
         tracing::warn!(target: "trapline::kernel", "a destructor panicked: {message}");
+    }
+}
+
+#[cfg(all(test, target_pointer_width = "64"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_turn_touches_is_a_line_of_the_cache() {
+        assert_eq!(std::mem::offset_of!(Task, since), 64);
+        assert_eq!(size_of::<Task>(), 128);
     }
 }

@@ -1121,3 +1121,27 @@ fn s17_a_panic_in_the_destructor_of_a_source_is_contained() {
         Ok::<(), io::Error>(())
     });
 }
+
+#[test]
+fn s15_a_source_that_panics_when_it_is_attached_ends_its_task_only() {
+    struct Bad;
+
+    impl AsFd for Bad {
+        fn as_fd(&self) -> BorrowedFd<'_> {
+            panic!("there is none")
+        }
+    }
+
+    let mut kernel = Kernel::real().unwrap();
+    let bad = kernel
+        .spawn("bad", async |os: &mut Os| {
+            drop(os.attach(Bad).await);
+        })
+        .unwrap();
+    let other = kernel
+        .spawn("other", async |os: &mut Os| os.yield_now().await)
+        .unwrap();
+    let report = kernel.run().unwrap();
+    assert_eq!(report.exits()[&bad], Exit::Faulted("there is none".into()));
+    assert_eq!(report.exits()[&other], Exit::Done);
+}
