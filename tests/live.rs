@@ -626,6 +626,33 @@ fn there_is_a_limit_on_clients_and_room_again_when_one_goes() {
     assert!((0..1000).any(|_| ask(&kernel.socket, &["ps"]).0 == 0));
 }
 
+/// The end of a kernel has half a second for all that do not read.
+#[test]
+fn the_end_does_not_wait_for_each_client_that_does_not_read() {
+    let mut kernel = Kernel::boot_at(place("stalled"), rude(), &["floods"]);
+    let stalled: Vec<_> = (0..10)
+        .map(|_| {
+            let mut client = kernel.attach();
+            client.say("{\"do\":\"trace\",\"sched\":true,\"console\":true}\n");
+            assert_eq!(client.hear()["is"], "tracing");
+            client
+        })
+        .collect();
+    // Each has more to read than any buffer holds.
+    let mut reader = kernel.attach();
+    reader.say("{\"do\":\"trace\",\"console\":true}\n");
+    for _ in 0..50 {
+        reader.hear();
+    }
+    drop(reader);
+    let began = Instant::now();
+    kernel.signal(Signal::INT);
+    assert_eq!(kernel.end(), Some(130));
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    drop(stalled);
+}
+
 // ---- the socket
 
 #[test]

@@ -316,13 +316,18 @@ impl Output {
     /// Sends what is left while the kernel ends, and waits for the client no longer than there is
     /// time for all of them.
     fn part(&mut self) -> io::Result<()> {
+        let (began, time) = (Instant::now(), self.parting.get());
+        let sent = self.send_within(time);
+        self.parting.set(time.saturating_sub(began.elapsed()));
+        sent
+    }
+
+    fn send_within(&mut self, time: Duration) -> io::Result<()> {
         let mut stream: &UnixStream = &self.device;
         stream.set_nonblocking(false)?;
         let began = Instant::now();
-        let time = self.parting.get();
         while self.sent < self.bytes.len() {
             let left = time.saturating_sub(began.elapsed());
-            self.parting.set(left);
             if left.is_zero() {
                 break;
             }
