@@ -111,8 +111,9 @@ impl Recorder {
     ///
     /// The file is replaced as a whole, by a recording without events at once. So a process that is
     /// killed (by SIGKILL, or for want of memory) leaves that, or what was written at the first
-    /// fault or when its tape was last flushed; never half of it, and nothing of an older run. What
-    /// is no file, such as a pipe, is written to once, at the end.
+    /// fault or when its tape was last flushed; never half of it, and nothing of an older run. Where
+    /// it cannot be replaced, for want of the right to write to its directory, it is written anew.
+    /// What is no file, such as a pipe, is written to once, at the end.
     ///
     /// *Errors:* the operating system's, if the file cannot be created.
     pub fn last(events: usize, path: impl AsRef<Path>, header: &Header) -> io::Result<Self> {

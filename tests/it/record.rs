@@ -398,6 +398,41 @@ fn any_thread_can_have_a_ring_written() {
     });
 }
 
+#[test]
+fn a_ring_goes_to_a_file_that_can_be_written_and_not_replaced() {
+    // There is no room in its name for that of another file beside it.
+    let file = Scratch::new(&"long".repeat(59));
+    fs::write(
+        &file.0,
+        "what was there before is longer than the header of a recording",
+    )
+    .unwrap();
+    let recorder = Recorder::last(1_000, &file.0, &Header::default()).unwrap();
+    assert!(
+        matches!(read(file.bytes()), (events, 0, Some(Error::Truncated { .. })) if events.is_empty())
+    );
+    recorded(recorder, async |os| passes(os, 5).await);
+    assert!(!read_well(file.bytes()).0.is_empty());
+}
+
+#[test]
+fn nothing_is_left_beside_a_ring_that_was_replaced() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let dir = Scratch::new("beside-it");
+    fs::create_dir(&dir.0).unwrap();
+    let file = dir.0.join("run.trap");
+    fs::write(&file, "").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+    let recorder = Recorder::last(1_000, &file, &Header::default()).unwrap();
+    recorded(recorder, async |os| passes(os, 5).await);
+    assert!(!read_well(fs::read(&file).unwrap()).0.is_empty());
+    let mode = fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o640);
+    assert_eq!(fs::read_dir(&dir.0).unwrap().count(), 1);
+    fs::remove_dir_all(&dir.0).unwrap();
+}
+
 // ---- what became of the file
 
 #[test]
