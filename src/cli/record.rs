@@ -46,17 +46,18 @@ pub(super) fn begin(
     };
     let path = options.record.clone();
     let recorder = match (&path, options.record_last) {
-        (None, _) => Ok(Recorder::in_memory(POST_MORTEM, &header)),
+        (None, _) => Recorder::in_memory(POST_MORTEM, &header),
         (Some(path), None) => Recorder::create(path, &header),
         (Some(path), Some(last)) => Recorder::last(last.get(), path, &header),
     };
-    let mut recorder = recorder.map_err(|error| {
+    let recorder = recorder.and_then(|recorder| match options.post_mortem {
+        true => recorder.and_in_memory(POST_MORTEM, &header),
+        false => Ok(recorder),
+    });
+    let recorder = recorder.map_err(|error| {
         let path = path.as_deref().unwrap_or(Path::new("memory")).display();
         format!("cannot record to {path}: {error}")
     })?;
-    if options.post_mortem {
-        recorder = recorder.and_in_memory(POST_MORTEM, &header);
-    }
     let tape = recorder.tape();
     if path.is_some() && options.record_last.is_none() {
         survive_panics(tape.clone());

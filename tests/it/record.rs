@@ -127,7 +127,7 @@ fn a_recording_has_the_header_and_the_log_of_the_run() {
 fn recording_the_same_run_twice_gives_the_same_bytes() {
     // How the bytes of a file are cut into chunks depends on when they were written.
     let run = || {
-        let recorder = Recorder::in_memory(1_000_000, &Header::default());
+        let recorder = Recorder::in_memory(1_000_000, &Header::default()).unwrap();
         let tape = recorder.tape();
         recorded(recorder, async |os| chaos(os).await.unwrap());
         let file = Scratch::new("twin");
@@ -344,7 +344,7 @@ fn a_ring_is_written_at_the_first_fault_and_keeps_what_led_to_it() {
 
 #[test]
 fn a_ring_knows_in_which_call_a_task_is_though_it_blocked_later() {
-    let mut recorder = Recorder::in_memory(2, &Header::default());
+    let mut recorder = Recorder::in_memory(2, &Header::default()).unwrap();
     let tape = recorder.tape();
     let (device, detail) = (DeviceId::from(1), Detail::Len(10));
     let call = SystemCall::Recv(device);
@@ -588,6 +588,38 @@ fn a_file_that_cannot_be_created_is_an_error_at_once() {
         let full = Recorder::create("/dev/full", &header).unwrap_err();
         assert_eq!(full.kind(), io::ErrorKind::StorageFull);
     }
+}
+
+#[test]
+fn a_header_too_large_to_be_read_is_an_error_at_once() {
+    let file = Scratch::new("large");
+    let mut header = Header::default();
+    // Each is cut, and two of them fit.
+    header.command = vec!["x".repeat(20 << 20); 2];
+    let recorder = Recorder::in_memory(1, &header).unwrap();
+    assert_eq!(
+        recorder.tape().recording().unwrap().header().command.len(),
+        2
+    );
+    header.command.push("and".repeat(1000));
+    for result in [
+        Recorder::create(&file.0, &header),
+        Recorder::last(10, &file.0, &header),
+        Recorder::in_memory(10, &header),
+        Recorder::in_memory(10, &Header::default())
+            .unwrap()
+            .and_in_memory(10, &header),
+    ] {
+        let error = result.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        assert!(
+            error
+                .to_string()
+                .starts_with("the command line is too long"),
+            "{error}"
+        );
+    }
+    assert!(!file.0.exists(), "nothing has been written");
 }
 
 // ---- anything at all
