@@ -65,8 +65,8 @@ impl Remote {
     }
 
     /// Which task runs at this moment, or has its call handled; [`Tid::KERNEL`] while the kernel
-    /// waits for the world, and outside of its runs. A thread that asks every now and then learns who uses the time, and
-    /// who has not come to a trap for long.
+    /// waits for the world, and outside of its runs. A thread that asks every now and then learns
+    /// who uses the time, and who has not come to a trap for long.
     #[must_use]
     pub fn running(&self) -> Tid {
         self.line.running.load(Ordering::Relaxed).into()

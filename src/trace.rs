@@ -3,7 +3,8 @@
 //! Targets, all at level TRACE:
 //!
 //! - `trapline::kernel`: the life of tasks, and their system calls, one event for each that is
-//!   answered at once and two for one that blocks.
+//!   answered at once and two for one that blocks; and one more where a timeout comes before the
+//!   task has heard the answer.
 //! - `trapline::sched`: whose turn it is, who woke whom, and when the clock moved.
 //! - `trapline::device`: what went through which device.
 //! - `trapline::console`: what was printed.

@@ -1,16 +1,20 @@
 //! The command line, as its users meet it: the built binary, run as a process.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, BufRead, BufReader, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    path::Path,
     process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio},
     sync::mpsc::{self, Receiver},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit},
+};
 use serde_json::Value;
 use socket2::SockRef;
 
@@ -724,6 +728,48 @@ fn s53_sigint_ends_a_busy_kernel_in_either_world() {
             run.interrupt();
             assert_eq!(run.end().0, Some(130), "{world:?} {program:?}");
         }
+    }
+}
+
+#[test]
+fn s53_a_second_sigint_ends_what_nobody_reads() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("unread.trap");
+    let record = ["--record-last", "10", "--record", file.to_str().unwrap()];
+    for options in [
+        &[][..],
+        &["--virtual"],
+        &record,
+        &[&record[..], &["--virtual"]].concat(),
+    ] {
+        let (_reader, writer) = io::pipe().unwrap();
+        let args = [&["boot"], options, &["alive", "--every", "1ns"]].concat();
+        let mut command = trapline(&args);
+        // What is said besides goes where nobody reads, too.
+        command.stderr(writer.try_clone().unwrap());
+        command.stdout(writer.try_clone().unwrap());
+        let mut run = Running::start(&mut command);
+        let patience = Instant::now() + Duration::from_secs(60);
+        let pid = Pid::from_child(&run.child);
+        let mut has_ended = || {
+            if Instant::now() > patience {
+                run.child.kill().unwrap();
+            }
+            thread::sleep(Duration::from_millis(1));
+            run.child.try_wait().unwrap().is_some()
+        };
+        let mut pipe = [PollFd::new(&writer, PollFlags::OUT)];
+        while poll(&mut pipe, Some(&Timespec::default())).unwrap() > 0 {
+            assert!(!has_ended(), "it prints for ever");
+        }
+        // Two that come together are one.
+        while !has_ended() {
+            kill_process(pid, Signal::INT).unwrap();
+        }
+        assert_eq!(run.end().0, Some(130), "{options:?}");
+        assert_eq!(
+            fs::remove_file(&file).is_ok(),
+            options.contains(&"--record")
+        );
     }
 }
 

@@ -4,7 +4,7 @@
 use std::{
     fs,
     io::{self, BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpStream},
+    net::{Shutdown, SocketAddr, TcpStream},
     ops::Deref,
     os::unix::{
         fs::{FileTypeExt, PermissionsExt},
@@ -617,6 +617,11 @@ fn there_is_a_limit_on_clients_and_room_again_when_one_goes() {
     for client in &mut crowd {
         assert_eq!(client.ask("{\"do\":\"ps\"}").len(), 2);
     }
+    let end = &crowd[0].ask("{\"do\":\"ps\"}")[1];
+    assert_eq!(
+        end["pause"], 0.064,
+        "the more there are, the longer all wait"
+    );
     let refused = kernel.attach().rest();
     assert!(refused.contains("there are too many clients"), "{refused}");
     let (code, _, err) = ask(&kernel.socket, &["ps"]);
@@ -624,6 +629,55 @@ fn there_is_a_limit_on_clients_and_room_again_when_one_goes() {
     crowd.pop();
     // The kernel hears of that in its own time.
     assert!((0..1000).any(|_| ask(&kernel.socket, &["ps"]).0 == 0));
+}
+
+#[test]
+fn clients_that_are_gone_are_not_waited_for() {
+    let tasks = ["rings", "--tasks", "5000"];
+    let kernel = Kernel::boot_at(place("poll"), rude(), &tasks);
+    let began = Instant::now();
+    for _ in 0..100 {
+        let answers = kernel.attach().ask("{\"do\":\"top\",\"most\":1}");
+        let end = answers.last().expect("it has an end");
+        assert_eq!(end["is"], "end", "{end}");
+        let pause = end["pause"].as_f64().expect("it says how long");
+        assert!(pause < 0.5, "{end}");
+    }
+    // Who comes anew does not get around the wait.
+    let took = began.elapsed();
+    assert!(took > Duration::from_millis(500), "{took:?}");
+    let mut both = kernel.attach();
+    both.say("{\"do\":\"top\",\"most\":1}\n".repeat(2));
+    both.0.get_ref().shutdown(Shutdown::Write).unwrap();
+    let rest = both.rest();
+    assert_eq!(rest.matches("\"end\"").count(), 2, "{rest}");
+}
+
+/// The end of a kernel has half a second for all that do not read.
+#[test]
+fn the_end_does_not_wait_for_each_client_that_does_not_read() {
+    let mut kernel = Kernel::boot_at(place("stalled"), rude(), &["floods"]);
+    let stalled: Vec<_> = (0..10)
+        .map(|_| {
+            let mut client = kernel.attach();
+            client.say("{\"do\":\"trace\",\"sched\":true,\"console\":true}\n");
+            assert_eq!(client.hear()["is"], "tracing");
+            client
+        })
+        .collect();
+    // Each has more to read than any buffer holds.
+    let mut reader = kernel.attach();
+    reader.say("{\"do\":\"trace\",\"console\":true}\n");
+    for _ in 0..50 {
+        reader.hear();
+    }
+    drop(reader);
+    let began = Instant::now();
+    kernel.signal(Signal::INT);
+    assert_eq!(kernel.end(), Some(130));
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    drop(stalled);
 }
 
 // ---- the socket

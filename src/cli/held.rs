@@ -34,12 +34,13 @@ struct Held {
 
 /// Writes to a stream, sooner or later.
 pub(super) fn write(stream: Stream, text: &[u8]) -> io::Result<()> {
-    let mut held = lock();
-    if let Some(held) = &mut *held {
+    // Nobody is to wait for the lock because nobody reads the stream.
+    let is_kept = lock().as_mut().is_some_and(|held| {
         held.keep(stream, text);
-        if held.terminals[stream as usize] {
-            return Ok(());
-        }
+        held.terminals[stream as usize]
+    });
+    if is_kept {
+        return Ok(());
     }
     straight(stream, text)
 }

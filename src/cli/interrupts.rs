@@ -5,8 +5,10 @@ use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicI32, Ordering},
+        mpsc::{self, RecvTimeoutError},
     },
     thread,
+    time::Duration,
 };
 
 use signal_hook::{
@@ -16,6 +18,9 @@ use signal_hook::{
 
 use super::log::Log;
 use crate::Remote;
+
+/// How long the end of the process waits for whoever reads what it says.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The signal that came last, if any has.
 pub(super) struct Interrupted(Arc<AtomicI32>);
@@ -52,6 +57,22 @@ pub(super) fn end(code: i32) -> ! {
     process::exit(code)
 }
 
+/// Has this done, and waits for it no longer than a moment: it may be that nobody reads what it
+/// writes.
+///
+/// *Errors:* it has not been done in time (`TimedOut`), or not at all.
+pub(super) fn soon(what: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let (done, wait) = mpsc::channel();
+    thread::Builder::new().spawn(move || {
+        what();
+        let _ = done.send(());
+    })?;
+    wait.recv_timeout(PATIENCE).map_err(|error| match error {
+        RecvTimeoutError::Timeout => io::ErrorKind::TimedOut.into(),
+        RecvTimeoutError::Disconnected => io::Error::other("it panicked"),
+    })
+}
+
 fn lock() -> MutexGuard<'static, Vec<Box<dyn Fn() + Send>>> {
     LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -74,7 +95,8 @@ pub(super) fn listen(log: Log, kernel: Remote) -> io::Result<Interrupted> {
                 if last.swap(signal, Ordering::AcqRel) != 0 {
                     end(exit_code(signal).into());
                 }
-                log.note("interrupted: shutting down (again to end at once)");
+                // Before the end, which may come at once and would leave it out.
+                let _ = soon(move || log.note("interrupted: shutting down (again to end at once)"));
                 kernel.shutdown();
             }
         })?;

@@ -54,8 +54,8 @@ pub(super) fn target(fact: &Fact<'_>) -> &'static str {
     }
 }
 
-/// Whether a trace shows facts of this kind, where it may be of calls alone, and may also have whose
-/// turn it is and what is printed.
+/// Whether a trace shows facts of this kind, where it may be of calls alone, and may also have
+/// whose turn it is and what is printed.
 pub(super) fn is_shown(fact: &Fact<'_>, calls_only: bool, sched: bool, console: bool) -> bool {
     match fact {
         Fact::Trapped { .. } => false,

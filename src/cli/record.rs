@@ -1,16 +1,13 @@
 //! `--record`: the recording of a run, from the options to its last byte.
 
 use std::{
-    fs, panic,
+    fs, io, panic,
     path::{Path, PathBuf},
-    sync::mpsc::{self, RecvTimeoutError},
-    thread,
-    time::Duration,
 };
 
 use clap::ValueEnum;
 
-use super::{FAILURE, args::Boot, log::Log, trace::post_mortem};
+use super::{FAILURE, args::Boot, interrupts, log::Log, trace::post_mortem};
 use crate::{
     Error, Report,
     record::{Header, Recorder, Recording, Tape},
@@ -20,8 +17,6 @@ use crate::{
 const POST_MORTEM: usize = 10_000;
 /// The largest recording that is read again at the end of its run, in bytes.
 const LARGEST: u64 = 64 << 20;
-/// How long the end of the process waits for whoever reads a recording that is no file.
-const PATIENCE: Duration = Duration::from_millis(500);
 
 /// A recording under way.
 #[derive(Clone)]
@@ -51,17 +46,18 @@ pub(super) fn begin(
     };
     let path = options.record.clone();
     let recorder = match (&path, options.record_last) {
-        (None, _) => Ok(Recorder::in_memory(POST_MORTEM, &header)),
+        (None, _) => Recorder::in_memory(POST_MORTEM, &header),
         (Some(path), None) => Recorder::create(path, &header),
         (Some(path), Some(last)) => Recorder::last(last.get(), path, &header),
     };
-    let mut recorder = recorder.map_err(|error| {
+    let recorder = recorder.and_then(|recorder| match options.post_mortem {
+        true => recorder.and_in_memory(POST_MORTEM, &header),
+        false => Ok(recorder),
+    });
+    let recorder = recorder.map_err(|error| {
         let path = path.as_deref().unwrap_or(Path::new("memory")).display();
         format!("cannot record to {path}: {error}")
     })?;
-    if options.post_mortem {
-        recorder = recorder.and_in_memory(POST_MORTEM, &header);
-    }
     let tape = recorder.tape();
     if path.is_some() && options.record_last.is_none() {
         survive_panics(tape.clone());
@@ -101,27 +97,32 @@ impl Recorded {
     }
 
     /// The same where the process is to end at once: whoever reads what is no file is not waited
-    /// for any longer than this.
+    /// for any longer than a moment, and neither is who reads what is said of it.
     pub(super) fn end_soon(&self, log: Log) {
         let is_file = |path| fs::metadata(path).is_ok_and(|found| found.is_file());
-        if self.path.as_ref().is_none_or(is_file) {
-            self.end(log, FAILURE);
-            return;
-        }
-        let (done, wait) = mpsc::channel();
         let recorded = self.clone();
-        thread::spawn(move || {
-            recorded.end(log, FAILURE);
-            let _ = done.send(());
+        let close = move || {
+            // What is said of it follows.
+            let _ = recorded.tape.close();
+        };
+        let closed = if self.path.as_ref().is_none_or(is_file) {
+            close();
+            Ok(())
+        } else {
+            interrupts::soon(close)
+        };
+        let recorded = self.clone();
+        let _ = interrupts::soon(move || match (closed, &recorded.path) {
+            (Err(error), Some(path)) => {
+                let path = path.display();
+                let why = match error.kind() {
+                    io::ErrorKind::TimedOut => "nobody reads it".to_string(),
+                    _ => error.to_string(),
+                };
+                log.error(&format!("the recording {path} is not complete: {why}"));
+            }
+            _ => drop(recorded.end(log, FAILURE)),
         });
-        if let (Err(RecvTimeoutError::Timeout), Some(path)) =
-            (wait.recv_timeout(PATIENCE), &self.path)
-        {
-            let path = path.display();
-            log.error(&format!(
-                "the recording {path} is not complete: nobody reads it"
-            ));
-        }
     }
 
     /// Shows the last traps of the tasks that faulted, and of those that wait for ever. To be

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Context, Header, MAGIC, MAX_TEXT, MAX_WORDS, VERSION, errors, kind};
+use super::{Context, Header, MAGIC, MAX_CHUNK, MAX_TEXT, MAX_WORDS, VERSION, errors, kind};
 use crate::{
     abi::{Direction, End, Errno, Exit, On, QueueId, Reply, SystemCall},
     event::{Detail, Event, Fact, Wake},
@@ -55,7 +55,9 @@ impl Out for Slots<'_> {
 }
 
 /// How a recording begins: everything up to its first record.
-pub(super) fn preamble(header: &Header) -> Vec<u8> {
+///
+/// *Errors:* the header is longer than any that is read.
+pub(super) fn preamble(header: &Header) -> io::Result<Vec<u8>> {
     let mut payload = Vec::new();
     let words = header.command.len().min(MAX_WORDS);
     number(&mut payload, words as u64);
@@ -67,10 +69,17 @@ pub(super) fn preamble(header: &Header) -> Vec<u8> {
     number(&mut payload, header.quantum.into());
     payload.push(header.is_simulated.into());
     text(&mut payload, &header.version);
+    if payload.len() > MAX_CHUNK as usize {
+        let message = format!(
+            "the command line is too long: the header takes {} bytes, and has room for {MAX_CHUNK}",
+            payload.len()
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
     let mut out = MAGIC.to_vec();
     out.extend(VERSION.to_le_bytes());
-    chunk(&mut out, &payload).expect("memory can be written to");
-    out
+    chunk(&mut out, &payload)?;
+    Ok(out)
 }
 
 /// A chunk. Its payload is shorter than 4 GiB: a buffer's length, or a record's.

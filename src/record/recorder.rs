@@ -90,10 +90,11 @@ struct State {
 impl Recorder {
     /// Records everything into a file, which is created or replaced.
     ///
-    /// *Errors:* the operating system's.
+    /// *Errors:* the operating system's; `InvalidInput` for a header of more than 32 MiB.
     pub fn create(path: impl AsRef<Path>, header: &Header) -> io::Result<Self> {
+        let head = encode::preamble(header)?;
         let mut file = File::create(path)?;
-        file.write_all(&encode::preamble(header))?;
+        file.write_all(&head)?;
         let recorder = Self::new(Some(file), None);
         let shared = Arc::downgrade(&recorder.tape.0);
         thread::Builder::new()
@@ -111,12 +112,14 @@ impl Recorder {
     ///
     /// The file is replaced as a whole, by a recording without events at once. So a process that is
     /// killed (by SIGKILL, or for want of memory) leaves that, or what was written at the first
-    /// fault or when its tape was last flushed; never half of it, and nothing of an older run. What
-    /// is no file, such as a pipe, is written to once, at the end.
+    /// fault or when its tape was last flushed; never half of it, and nothing of an older run. Where
+    /// it cannot be replaced, for want of the right to write to its directory, it is written anew.
+    /// What is no file, such as a pipe, is written to once, at the end.
     ///
-    /// *Errors:* the operating system's, if the file cannot be created.
+    /// *Errors:* the operating system's, if the file cannot be created; `InvalidInput` for a header
+    /// of more than 32 MiB.
     pub fn last(events: usize, path: impl AsRef<Path>, header: &Header) -> io::Result<Self> {
-        let head = encode::preamble(header);
+        let head = encode::preamble(header)?;
         let target = Target::new(path.as_ref())?;
         target.replace(&[&head])?;
         Ok(Self::new(None, Some(Ring::new(events, Some(target), head))))
@@ -124,22 +127,22 @@ impl Recorder {
 
     /// Keeps the last so many events in memory, as [`Recorder::last`] does, for
     /// [`Tape::recording`].
-    #[must_use]
-    pub fn in_memory(events: usize, header: &Header) -> Self {
-        Self::new(
-            None,
-            Some(Ring::new(events, None, encode::preamble(header))),
-        )
+    ///
+    /// *Errors:* `InvalidInput` for a header of more than 32 MiB.
+    pub fn in_memory(events: usize, header: &Header) -> io::Result<Self> {
+        let ring = Ring::new(events, None, encode::preamble(header)?);
+        Ok(Self::new(None, Some(ring)))
     }
 
     /// Keeps the last so many events in memory besides, for [`Tape::recording`]: those of a
     /// recording that is too large to be read at the end, or goes into a pipe.
-    #[must_use]
-    pub fn and_in_memory(mut self, events: usize, header: &Header) -> Self {
-        let ring = Ring::new(events, None, encode::preamble(header));
+    ///
+    /// *Errors:* `InvalidInput` for a header of more than 32 MiB.
+    pub fn and_in_memory(mut self, events: usize, header: &Header) -> io::Result<Self> {
+        let ring = Ring::new(events, None, encode::preamble(header)?);
         self.tape.0.lock().ring.get_or_insert(ring);
         self.is_ring = true;
-        self
+        Ok(self)
     }
 
     fn new(file: Option<File>, ring: Option<Ring>) -> Self {
@@ -291,7 +294,7 @@ impl Tape {
     /// ```
     /// use trapline::{Kernel, Os, record::{Header, Recorder}};
     ///
-    /// let recorder = Recorder::in_memory(100, &Header::default());
+    /// let recorder = Recorder::in_memory(100, &Header::default())?;
     /// let tape = recorder.tape();
     /// let mut kernel = Kernel::builder().tracer(recorder).build()?;
     /// kernel.spawn("faulty", async |os: &mut Os| {

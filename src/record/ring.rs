@@ -5,9 +5,9 @@
 use std::{
     collections::VecDeque,
     fs::{self, File, OpenOptions},
+    hash::{BuildHasher, RandomState},
     io::{self, Cursor, Write},
     path::{Path, PathBuf},
-    process,
 };
 
 use rustc_hash::FxHashMap;
@@ -284,26 +284,41 @@ impl Target {
         }
     }
 
-    /// Replaces a file by one with these parts, at once: there is never half of it.
+    /// Replaces a file by one with these parts, at once: there is never half of it. Where that
+    /// cannot be, though the file can be written, it is.
     pub(super) fn replace(&self, parts: &[&[u8]]) -> io::Result<()> {
         let Self::File(path) = self else {
             return Ok(());
         };
-        let mut beside = path.clone().into_os_string();
-        beside.push(format!(".{}", process::id()));
-        let written = File::create(&beside).and_then(|mut file| {
-            if let Ok(old) = fs::metadata(path) {
-                file.set_permissions(old.permissions())?;
-            }
-            parts.iter().try_for_each(|part| file.write_all(part))
-        });
-        let replaced = written.and_then(|()| fs::rename(&beside, path));
-        if replaced.is_err() {
-            // What could not be made complete is of no use.
-            let _ = fs::remove_file(&beside);
+        let put = |mut file: File| parts.iter().try_for_each(|part| file.write_all(part));
+        let Ok((beside, file)) = create_beside(path) else {
+            return put(File::create(path)?);
+        };
+        let written = put(file);
+        if written.is_ok() && fs::rename(&beside, path).is_ok() {
+            return Ok(());
         }
-        replaced
+        // What is not complete, or not in its place, is of no use.
+        let _ = fs::remove_file(&beside);
+        written?;
+        put(File::create(path)?)
     }
+}
+
+/// A new file, with the permissions of the old one, under a name that nobody can have taken in
+/// advance: a link there would have another file written.
+fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{:016x}", RandomState::new().hash_one(path)));
+    let beside = PathBuf::from(beside);
+    let file = File::create_new(&beside)?;
+    if let Ok(old) = fs::metadata(path)
+        && let Err(error) = file.set_permissions(old.permissions())
+    {
+        let _ = fs::remove_file(&beside);
+        return Err(error);
+    }
+    Ok((beside, file))
 }
 
 /// Events on their way into chunks.

@@ -127,7 +127,7 @@ fn a_recording_has_the_header_and_the_log_of_the_run() {
 fn recording_the_same_run_twice_gives_the_same_bytes() {
     // How the bytes of a file are cut into chunks depends on when they were written.
     let run = || {
-        let recorder = Recorder::in_memory(1_000_000, &Header::default());
+        let recorder = Recorder::in_memory(1_000_000, &Header::default()).unwrap();
         let tape = recorder.tape();
         recorded(recorder, async |os| chaos(os).await.unwrap());
         let file = Scratch::new("twin");
@@ -344,7 +344,7 @@ fn a_ring_is_written_at_the_first_fault_and_keeps_what_led_to_it() {
 
 #[test]
 fn a_ring_knows_in_which_call_a_task_is_though_it_blocked_later() {
-    let mut recorder = Recorder::in_memory(2, &Header::default());
+    let mut recorder = Recorder::in_memory(2, &Header::default()).unwrap();
     let tape = recorder.tape();
     let (device, detail) = (DeviceId::from(1), Detail::Len(10));
     let call = SystemCall::Recv(device);
@@ -396,6 +396,41 @@ fn any_thread_can_have_a_ring_written() {
             "a task that is stuck would be seen"
         );
     });
+}
+
+#[test]
+fn a_ring_goes_to_a_file_that_can_be_written_and_not_replaced() {
+    // There is no room in its name for that of another file beside it.
+    let file = Scratch::new(&"long".repeat(59));
+    fs::write(
+        &file.0,
+        "what was there before is longer than the header of a recording",
+    )
+    .unwrap();
+    let recorder = Recorder::last(1_000, &file.0, &Header::default()).unwrap();
+    assert!(
+        matches!(read(file.bytes()), (events, 0, Some(Error::Truncated { .. })) if events.is_empty())
+    );
+    recorded(recorder, async |os| passes(os, 5).await);
+    assert!(!read_well(file.bytes()).0.is_empty());
+}
+
+#[test]
+fn nothing_is_left_beside_a_ring_that_was_replaced() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let dir = Scratch::new("beside-it");
+    fs::create_dir(&dir.0).unwrap();
+    let file = dir.0.join("run.trap");
+    fs::write(&file, "").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+    let recorder = Recorder::last(1_000, &file, &Header::default()).unwrap();
+    recorded(recorder, async |os| passes(os, 5).await);
+    assert!(!read_well(fs::read(&file).unwrap()).0.is_empty());
+    let mode = fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o640);
+    assert_eq!(fs::read_dir(&dir.0).unwrap().count(), 1);
+    fs::remove_dir_all(&dir.0).unwrap();
 }
 
 // ---- what became of the file
@@ -553,6 +588,38 @@ fn a_file_that_cannot_be_created_is_an_error_at_once() {
         let full = Recorder::create("/dev/full", &header).unwrap_err();
         assert_eq!(full.kind(), io::ErrorKind::StorageFull);
     }
+}
+
+#[test]
+fn a_header_too_large_to_be_read_is_an_error_at_once() {
+    let file = Scratch::new("large");
+    let mut header = Header::default();
+    // Each is cut, and two of them fit.
+    header.command = vec!["x".repeat(20 << 20); 2];
+    let recorder = Recorder::in_memory(1, &header).unwrap();
+    assert_eq!(
+        recorder.tape().recording().unwrap().header().command.len(),
+        2
+    );
+    header.command.push("and".repeat(1000));
+    for result in [
+        Recorder::create(&file.0, &header),
+        Recorder::last(10, &file.0, &header),
+        Recorder::in_memory(10, &header),
+        Recorder::in_memory(10, &Header::default())
+            .unwrap()
+            .and_in_memory(10, &header),
+    ] {
+        let error = result.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        assert!(
+            error
+                .to_string()
+                .starts_with("the command line is too long"),
+            "{error}"
+        );
+    }
+    assert!(!file.0.exists(), "nothing has been written");
 }
 
 // ---- anything at all

@@ -176,6 +176,53 @@ fn show_follows_a_device_and_finds_errors() {
 }
 
 #[test]
+fn a_timeout_that_comes_after_the_answer_is_told_with_its_call() {
+    let place = Place::new("show-late");
+    let mut recorder = Recorder::create(place.0.join("run.trap"), &Header::default()).unwrap();
+    let detail = trapline::Detail::None;
+    let facts = [
+        Fact::Spawned {
+            parent: 0.into(),
+            name: "late",
+        },
+        Fact::Trapped {
+            call: SystemCall::Yield,
+            detail,
+        },
+        Fact::Replied {
+            reply: Reply::Done,
+            detail,
+        },
+        Fact::Replied {
+            reply: Reply::Elapsed(1),
+            detail,
+        },
+        Fact::Exited {
+            exit: &trapline::Exit::Done,
+        },
+    ];
+    for fact in facts {
+        recorder.event(&Event {
+            at: Duration::ZERO,
+            tid: 7.into(),
+            fact,
+        });
+    }
+    drop(recorder);
+    let expected = "\
+00:00.000000    7 late         yield()                      = ok
+00:00.000000    7 late         ... yield()                  = timeout 1 elapsed
+";
+    let show = ["trace", "show", "--call", "yield", "run.trap"];
+    assert_eq!(place.print(&show), expected);
+    let rows = place.print(&["trace", "export", "--format", "csv", "run.trap"]);
+    assert!(
+        rows.contains("replied,yield,timeout 1 elapsed"),
+        "the call has its name: {rows}"
+    );
+}
+
+#[test]
 fn show_says_where_events_are_missing() {
     let place = Place::with("show-gap", &["--record-last", "4", "countdown"]);
     let expected = "\

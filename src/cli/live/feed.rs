@@ -114,7 +114,7 @@ fn describe(fact: &Fact<'_>, trap: Option<&Trap>, line: &mut Map<String, Value>)
     let told = Told {
         fact,
         call: &call,
-        is_shown: trap.is_none_or(|trap| trap.blocked.is_some()),
+        is_shown: trap.is_none_or(Trap::is_shown),
     };
     let message = told.to_string();
     match fact {
@@ -136,4 +136,51 @@ fn describe(fact: &Fact<'_>, trap: Option<&Trap>, line: &mut Map<String, Value>)
         _ => {}
     }
     message
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{Detail, Reply, SystemCall};
+
+    #[test]
+    fn a_timeout_that_comes_after_the_answer_is_told_so() {
+        let recent = Rc::new(RefCell::new(Recent::default()));
+        let outbox = Rc::new(RefCell::new(Outbox::default()));
+        let mut feed = Feed {
+            filter: Filter::default(),
+            recent: Rc::clone(&recent),
+            outbox: Rc::clone(&outbox),
+        };
+        let (call, detail) = (SystemCall::Yield, Detail::None);
+        let replied = |reply| Fact::Replied { reply, detail };
+        let (parent, name) = (Tid::KERNEL, "late");
+        for fact in [
+            Fact::Spawned { parent, name },
+            Fact::Trapped { call, detail },
+            replied(Reply::Done),
+            replied(Reply::Elapsed(1)),
+        ] {
+            let (at, tid) = (Duration::ZERO, 7.into());
+            let event = Event { at, tid, fact };
+            recent.borrow_mut().event(&event);
+            feed.event(&event);
+        }
+        let mut lines = Vec::new();
+        outbox.borrow_mut().drain(&mut lines);
+        let messages: Vec<_> = serde_json::Deserializer::from_slice(&lines)
+            .into_iter::<Value>()
+            .map(|line| line.unwrap()["message"].as_str().unwrap().to_string())
+            .collect();
+        assert_eq!(
+            messages,
+            [
+                "spawned by the host",
+                "yield() = ok",
+                "... yield() = timeout 1 elapsed"
+            ]
+        );
+    }
 }

@@ -252,7 +252,7 @@ fn top(socket: &Path, every: Duration, log: Log) -> Result<ExitCode, Failure> {
     log::hook_panics(log);
     let kernel = Kernel::real().map_err(|error| error.to_string());
     let mut kernel = kernel?;
-    interrupts::at_end(leave);
+    interrupts::at_end(|| drop(interrupts::soon(leave)));
     let interrupted = interrupts::listen(log, kernel.remote());
     let interrupted = interrupted.map_err(|error| error.to_string())?;
     let main = kernel.spawn("top", async move |os: &mut Os| {
@@ -322,7 +322,8 @@ impl Watch {
     pub(super) fn last_words(&self) -> impl Fn() + Send + use<> {
         let file = self.socket.as_ref().map(|(_, file)| Arc::downgrade(file));
         move || {
-            leave();
+            // Nobody may read what the terminal is to be told.
+            let _ = interrupts::soon(leave);
             if let Some(file) = file.as_ref().and_then(std::sync::Weak::upgrade) {
                 file.remove();
             }

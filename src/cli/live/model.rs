@@ -76,6 +76,9 @@ pub(super) struct Totals {
     /// The share of the time that the looking itself takes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) watching: Option<f64>,
+    /// How many seconds whoever has asked has to wait before it is heard again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) pause: Option<f64>,
 }
 
 impl State {

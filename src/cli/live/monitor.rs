@@ -45,8 +45,10 @@ pub(super) async fn serve(
     let listener = os.attach(listener).await?;
     let clients = Rc::new(Cell::new(0));
     let parting = Rc::new(Cell::new(PARTING));
+    let owed = Rc::new(Cell::new(Duration::ZERO));
     loop {
         os.read_wait(&listener).await?;
+        os.sleep_until(owed.get()).await;
         let stream = match listener.accept() {
             Ok((stream, _)) => stream,
             // The client has thought better of it.
@@ -58,10 +60,10 @@ pub(super) async fn serve(
             }
         };
         let place = Place::take(&clients);
-        let (live, parting) = (live.clone(), Rc::clone(&parting));
+        let (live, parting, owed) = (live.clone(), Rc::clone(&parting), Rc::clone(&owed));
         let client = async move |os: &mut Os| {
             // It is the client's business alone if it does not go well.
-            let _ = attend(os, stream, live, &place.0, parting).await;
+            let _ = attend(os, stream, live, &place.0, parting, owed).await;
         };
         let _ = os.spawn_detached("monitor client", client).await;
         // Who comes and goes is to leave most of the time to others, too.
@@ -89,6 +91,10 @@ struct Client {
     live: Shared,
     /// How many there are.
     clients: Rc<Cell<u32>>,
+    /// How long it has to wait after its last request.
+    pause: Duration,
+    /// Until when nobody new is heard: who has gone while it had to wait leaves that to others.
+    owed: Rc<Cell<Duration>>,
     /// What it has sent, as far as it is not understood yet.
     input: Vec<u8>,
     output: Output,
@@ -101,10 +107,13 @@ async fn attend(
     live: Shared,
     clients: &Rc<Cell<u32>>,
     parting: Rc<Cell<Duration>>,
+    owed: Rc<Cell<Duration>>,
 ) -> io::Result<()> {
     let mut client = Client {
         live,
         clients: Rc::clone(clients),
+        pause: Duration::ZERO,
+        owed,
         input: Vec::new(),
         output: Output {
             device: os.attach(stream).await?,
@@ -128,28 +137,52 @@ async fn attend(
 impl Client {
     async fn serve(&mut self, os: &mut Os) -> io::Result<()> {
         while let Some(line) = self.line(os).await? {
-            let tasks = if line.trim_ascii().is_empty() {
-                0
-            } else {
-                self.hear(os, &line).await?
-            };
-            self.output.flush(os).await?;
-            // All clients together are to leave most of the time to others.
-            os.sleep(model::pause(tasks) * self.clients.get()).await;
+            self.look_at(0);
+            let done = self.hear(os, &line).await;
+            let end = os.now().await + self.pause;
+            if done.is_err() || !self.rest(os, end).await {
+                self.owed.set(self.owed.get().max(end));
+                return done;
+            }
         }
         Ok(())
     }
 
-    /// Does what a line asks for. Answers how many tasks it took to do so.
-    async fn hear(&mut self, os: &mut Os, line: &[u8]) -> io::Result<usize> {
-        match serde_json::from_slice(line) {
-            Ok(request) => self.answer(os, request).await,
-            Err(error) => {
-                let message = format!("this is no request: {error}");
-                self.output.push(&Answer::error(message));
-                Ok(0)
+    /// A request takes a look at so many tasks: all clients together are to leave most of the time
+    /// to others.
+    fn look_at(&mut self, tasks: usize) {
+        self.pause = model::pause(tasks) * self.clients.get();
+    }
+
+    /// Does nothing until then, unless the client goes meanwhile and gives way to others. Answers
+    /// whether it is still there.
+    async fn rest(&mut self, os: &mut Os, end: Duration) -> bool {
+        loop {
+            let left = end.saturating_sub(os.now().await);
+            if left.is_zero() {
+                return true;
+            }
+            if self.input.contains(&b'\n') || self.input.len() > REQUEST {
+                // It has said what comes next, and may have said all that it wants to.
+                os.sleep(left).await;
+            } else if let Ok(Some(false)) | Err(_) = self.listen(os, left).await {
+                return false;
             }
         }
+    }
+
+    /// Does what a line asks for.
+    async fn hear(&mut self, os: &mut Os, line: &[u8]) -> io::Result<()> {
+        if !line.trim_ascii().is_empty() {
+            match serde_json::from_slice(line) {
+                Ok(request) => self.answer(os, request).await?,
+                Err(error) => {
+                    let message = format!("this is no request: {error}");
+                    self.output.push(&Answer::error(message));
+                }
+            }
+        }
+        self.output.flush(os).await
     }
 
     async fn refuse(&mut self, os: &mut Os, message: &str) -> io::Result<()> {
@@ -192,21 +225,22 @@ impl Client {
         })
     }
 
-    /// Answers a request, and how many tasks it took to look at.
-    async fn answer(&mut self, os: &mut Os, request: Request) -> io::Result<usize> {
+    async fn answer(&mut self, os: &mut Os, request: Request) -> io::Result<()> {
         match request {
             Request::Ps {} => self.ps(os).await,
             Request::Top { most } => self.top(os, most).await,
             Request::Where { tid } => self.whereabouts(os, tid).await,
-            Request::Kill { tid } => Ok(self.kill(os, tid).await),
-            Request::Trace(filter) => self.trace(os, filter).await.map(|()| 0),
+            Request::Kill { tid } => {
+                self.kill(os, tid).await;
+                Ok(())
+            }
+            Request::Trace(filter) => self.trace(os, filter).await,
         }
     }
 
-    fn end(&mut self, totals: Totals) -> usize {
-        let tasks = totals.tasks;
+    fn end(&mut self, mut totals: Totals) {
+        totals.pause = Some(self.pause.as_secs_f64());
         self.output.push(&Answer::End(totals));
-        tasks
     }
 
     fn miss(&mut self, tid: u64) {
@@ -214,32 +248,37 @@ impl Client {
         self.output.push(&Answer::error(message));
     }
 
-    async fn ps(&mut self, os: &mut Os) -> io::Result<usize> {
+    async fn ps(&mut self, os: &mut Os) -> io::Result<()> {
         let (now, tasks) = (os.now().await, os.tasks().await);
+        self.look_at(tasks.len());
         for task in &tasks {
             self.output.push(&Answer::Task(Row::of(task)));
             self.output.flush_chunk(os).await?;
         }
-        Ok(self.end(Totals::of(&tasks, now)))
+        self.end(Totals::of(&tasks, now));
+        Ok(())
     }
 
-    async fn top(&mut self, os: &mut Os, most: usize) -> io::Result<usize> {
+    async fn top(&mut self, os: &mut Os, most: usize) -> io::Result<()> {
         let live = &self.live;
         let model = self.model.get_or_insert_with(|| Model::new(live));
         let snapshot = model.snapshot(os, most).await;
+        self.look_at(snapshot.totals.tasks);
         for row in snapshot.tasks {
             self.output.push(&Answer::Task(row));
             self.output.flush_chunk(os).await?;
         }
-        Ok(self.end(snapshot.totals))
+        self.end(snapshot.totals);
+        Ok(())
     }
 
-    async fn whereabouts(&mut self, os: &mut Os, tid: u64) -> io::Result<usize> {
+    async fn whereabouts(&mut self, os: &mut Os, tid: u64) -> io::Result<()> {
         let (now, tasks) = (os.now().await, os.tasks().await);
+        self.look_at(tasks.len());
         let chain = model::chain(&tasks, tid);
         if chain.is_empty() {
             self.miss(tid);
-            return Ok(tasks.len());
+            return Ok(());
         }
         let traps = self.live.recent.borrow().lines(tid.into());
         for at in chain {
@@ -249,17 +288,18 @@ impl Client {
         for trap in traps {
             self.output.push(&Answer::Trap(trap));
         }
-        Ok(self.end(Totals::of(&tasks, now)))
+        self.end(Totals::of(&tasks, now));
+        Ok(())
     }
 
-    async fn kill(&mut self, os: &mut Os, tid: u64) -> usize {
+    async fn kill(&mut self, os: &mut Os, tid: u64) {
         let victim = Tid::from(tid);
         if victim.is_daemon() || !os.kill(victim).await {
-            self.miss(tid);
-            return 0;
+            return self.miss(tid);
         }
         let (now, tasks) = (os.now().await, os.tasks().await);
-        self.end(Totals::of(&tasks, now))
+        self.look_at(tasks.len());
+        self.end(Totals::of(&tasks, now));
     }
 
     /// Shows what happens, until the client has something else to say.
@@ -316,13 +356,18 @@ impl Output {
     /// Sends what is left while the kernel ends, and waits for the client no longer than there is
     /// time for all of them.
     fn part(&mut self) -> io::Result<()> {
+        let (began, time) = (Instant::now(), self.parting.get());
+        let sent = self.send_within(time);
+        self.parting.set(time.saturating_sub(began.elapsed()));
+        sent
+    }
+
+    fn send_within(&mut self, time: Duration) -> io::Result<()> {
         let mut stream: &UnixStream = &self.device;
         stream.set_nonblocking(false)?;
         let began = Instant::now();
-        let time = self.parting.get();
         while self.sent < self.bytes.len() {
             let left = time.saturating_sub(began.elapsed());
-            self.parting.set(left);
             if left.is_zero() {
                 break;
             }

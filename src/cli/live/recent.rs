@@ -36,6 +36,8 @@ pub(super) struct Trap {
     argument: Kept,
     pub(super) blocked: Option<On>,
     reply: Option<(Reply, Kept)>,
+    /// Whether it had been answered before: a timeout may come after the answer.
+    is_late: bool,
 }
 
 /// What travels beside a call or its reply, kept.
@@ -88,6 +90,7 @@ impl Tracer for Recent {
                         argument: Kept::of(detail),
                         blocked: None,
                         reply: None,
+                        is_late: false,
                     });
                 }
             }
@@ -98,6 +101,7 @@ impl Tracer for Recent {
             }
             Fact::Replied { reply, detail } => {
                 if let Some(trap) = self.last(tid) {
+                    trap.is_late = trap.is_answered();
                     trap.reply = Some((reply, Kept::of(detail)));
                 }
             }
@@ -130,6 +134,11 @@ impl Trap {
 
     pub(super) fn is_answered(&self) -> bool {
         self.reply.is_some()
+    }
+
+    /// Whether there was something to show of it before its last reply.
+    pub(super) fn is_shown(&self) -> bool {
+        self.blocked.is_some() || self.is_late
     }
 
     /// The call with its arguments.

@@ -39,7 +39,7 @@ const TASKS: usize = 1000;
 const LINES: usize = 16;
 /// How often the size of the terminal is looked at, and whether there is anything new to draw.
 const BEAT: Duration = Duration::from_millis(100);
-/// After what time a kernel that does not answer is said to be busy.
+/// After what time a kernel that has heard and does not answer is said to be busy.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// The longest answer that is kept.
 const ANSWER: usize = 1 << 22;
@@ -58,6 +58,8 @@ pub(super) struct Link {
     input: Vec<u8>,
     /// How much of that has been read.
     read: usize,
+    /// How long it takes until the next request is heard, at most.
+    pause: Duration,
 }
 
 /// What both tasks of a screen know.
@@ -66,8 +68,8 @@ struct Desk {
     view: View,
     /// Whether there is anything new to draw.
     dirty: bool,
-    /// Since when an answer is awaited.
-    asked: Option<Duration>,
+    /// After what instant an answer that is awaited is late.
+    late: Option<Duration>,
     /// Why there will be no more news.
     over: Option<io::Error>,
 }
@@ -153,9 +155,7 @@ async fn wait_for_keys(os: &mut Os, keyboard: Option<&Device<io::Stdin>>) {
 
 impl Desk {
     fn look_at_the_clock(&mut self, now: Duration) {
-        if let Some(asked) = self.asked
-            && now.saturating_sub(asked) > PATIENCE
-        {
+        if self.late.is_some_and(|late| now > late) {
             self.view.notice = "no answer: does a task run without making a trap?".into();
             self.dirty = true;
         }
@@ -186,26 +186,29 @@ async fn follow(
     let mut due = Duration::ZERO;
     loop {
         let now = os.now().await;
-        desk.borrow_mut().asked = Some(now);
         let victims = std::mem::take(&mut desk.borrow_mut().view.victims);
         for &tid in &victims {
+            source.hurry(os, desk).await;
             let notice = source.kill(os, tid).await?;
             desk.borrow_mut().view.notice = notice;
         }
         if now >= due || !victims.is_empty() {
+            source.hurry(os, desk).await;
             let snapshot = source.snapshot(os).await?;
-            due = now + every.max(model::pause(snapshot.totals.tasks));
+            let pause = model::pause(snapshot.totals.tasks).max(source.pause());
+            due = now + every.max(pause);
             desk.borrow_mut().view.update(snapshot);
         }
         let subject = desk.borrow_mut().view.subject();
         if let Some(tid) = subject {
+            source.hurry(os, desk).await;
             let found = source.whereabouts(os, tid).await?;
             desk.borrow_mut().view.whereabouts = found;
         }
         let now = os.now().await;
         {
             let mut desk = desk.borrow_mut();
-            desk.asked = None;
+            desk.late = None;
             desk.dirty = true;
         }
         let _ = os
@@ -215,6 +218,20 @@ async fn follow(
 }
 
 impl Source {
+    /// How long it takes until it hears what is asked next.
+    fn pause(&self) -> Duration {
+        match self {
+            Self::Here { .. } => Duration::ZERO,
+            Self::There(link) => link.pause,
+        }
+    }
+
+    /// The next answer is to be there in time.
+    async fn hurry(&self, os: &mut Os, desk: &RefCell<Desk>) {
+        let late = os.now().await + self.pause() + PATIENCE;
+        desk.borrow_mut().late = Some(late);
+    }
+
     async fn snapshot(&mut self, os: &mut Os) -> io::Result<Snapshot> {
         match self {
             Self::Here { model, .. } => Ok(model.snapshot(os, TASKS).await),
@@ -275,6 +292,7 @@ impl Link {
             device,
             input: Vec::new(),
             read: 0,
+            pause: Duration::ZERO,
         })
     }
 
@@ -290,7 +308,11 @@ impl Link {
         self.device.send_all(os, &line).await?;
         loop {
             match self.next(os).await? {
-                Answer::End(totals) => return Ok(Ok(totals)),
+                Answer::End(totals) => {
+                    let pause = totals.pause.unwrap_or_default();
+                    self.pause = Duration::try_from_secs_f64(pause).unwrap_or_default();
+                    return Ok(Ok(totals));
+                }
                 Answer::Error { message } => return Ok(Err(message)),
                 answer => each(answer),
             }

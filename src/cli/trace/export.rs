@@ -101,6 +101,8 @@ fn write_csv(out: &mut impl Write, source: &mut Source) -> Result<(), Failure> {
 fn row(event: &Event<'_>, tasks: &Tasks) -> [String; 7] {
     let call = match (&event.fact, tasks.trap(event.tid)) {
         (Fact::Trapped { call, .. }, _) => call.name(),
+        // It may be the second: a timeout that comes after the answer.
+        (Fact::Replied { .. }, _) => tasks.last(event.tid).map_or("", |trap| trap.call.0.name()),
         (Fact::Spawned { .. } | Fact::Resumed | Fact::Console { .. } | Fact::Reaped, _) => "",
         (_, trap) => trap.map_or("", |trap| trap.call.0.name()),
     };

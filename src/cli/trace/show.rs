@@ -88,7 +88,7 @@ impl Order {
     }
 
     fn selects(&self, event: &Event<'_>, tasks: &Tasks) -> bool {
-        let call = tasks.trap(event.tid).map(|trap| trap.call.0);
+        let call = tasks.last(event.tid).map(|trap| trap.call.0);
         log::is_shown(
             &event.fact,
             !self.calls.is_empty(),

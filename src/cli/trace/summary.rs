@@ -254,7 +254,8 @@ impl Summary {
         if left_out > 0 {
             writeln!(
                 out,
-                "and {left_out} tasks with fewer traps: --by-name takes them together, --json has all"
+                "and {left_out} tasks with fewer traps: --by-name takes them together, \
+                 --json has all"
             )?;
         }
         let rows: Vec<_> = self
