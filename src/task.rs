@@ -47,7 +47,14 @@ use crate::{
 /// exit in the frame when it completes.
 pub(crate) type Program = Pin<Box<dyn Coroutine<Yield = SystemCall, Resume = Reply, Return = ()>>>;
 
-/// What a program may return: what it means as the exit of its task.
+/// What a program may return: what it means as the exit of its task. That is `()`, a
+/// `Result<(), E>` whose error can be shown, or nothing ever, as in `async |os| loop { .. }`.
+#[diagnostic::on_unimplemented(
+    message = "a program cannot return `{Self}`",
+    label = "this program returns `{Self}`",
+    note = "a program returns (), or Result<(), E> with an error that can be shown; for a result, \
+            put it into a Queue or set a Promise"
+)]
 pub trait IntoExit {
     /// How a task ends that returned this.
     fn into_exit(self) -> Exit;

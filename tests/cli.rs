@@ -372,6 +372,10 @@ fn usage_is_exit_code_2_and_says_what_to_do() {
         ),
         (&["boot", "--virtual"], "name a program to boot"),
         (
+            &["boot", "--record", "-", "parts"],
+            "standard output is for what the programs print: give a file",
+        ),
+        (
             &["boot", "parts", "--virtual"],
             "--virtual is an option of boot, and goes before the program",
         ),

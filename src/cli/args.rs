@@ -11,7 +11,7 @@ use std::{
 use clap::{
     ArgAction, ArgMatches, Args, ColorChoice, Command, CommandFactory, FromArgMatches, Parser,
     Subcommand, ValueEnum, ValueHint,
-    builder::PossibleValuesParser,
+    builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser},
     error::{ContextKind, ContextValue, ErrorKind},
 };
 use clap_complete::Shell;
@@ -122,7 +122,8 @@ pub(super) struct Boot {
     #[arg(long, help_heading = "Watching")]
     pub(super) summary: bool,
     /// Record every event to FILE, which is replaced; the command `trace` reads it
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Watching")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Watching",
+          value_parser = OsStringValueParser::new().try_map(recording))]
     pub(super) record: Option<PathBuf>,
     /// Record no more than the last N events: at the end, an interrupt, a deadlock or the first
     /// fault, which keeps what led to it; a SIGKILL before leaves a recording without events
@@ -376,4 +377,13 @@ pub(super) fn whole<T: FromStr>(text: &str) -> Result<T, String> {
     let least = u8::from("0".parse::<T>().is_err());
     text.parse()
         .map_err(|_| format!("it takes a whole number from {least} to {largest}"))
+}
+
+/// Standard output is the programs' own.
+fn recording(file: OsString) -> Result<PathBuf, &'static str> {
+    if file == "-" {
+        Err("standard output is for what the programs print: give a file, or a pipe by its name")
+    } else {
+        Ok(file.into())
+    }
 }

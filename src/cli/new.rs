@@ -45,6 +45,7 @@ const KEYWORDS: &str = "abstract as async await become box break const continue 
 #[command(after_help = "\
 Examples:
   new hello                          makes the directory hello
+  new hello --trapline ../trapline   the same, with the trapline in that directory
   cd hello && cargo run -- boot hello
   new hello --path examples/hello    makes another")]
 pub(super) struct New {
@@ -69,6 +70,13 @@ pub(super) fn new(order: &New, quiet: bool) -> ExitCode {
             log::tell(&format!(
                 "made {dir}; next: cd {dir} && cargo run -- boot launch\n"
             ));
+            if order.trapline.is_none() {
+                log::tell(concat!(
+                    "it takes trapline ",
+                    env!("CARGO_PKG_VERSION"),
+                    " from crates.io; for one that is here, give --trapline PATH\n"
+                ));
+            }
             ExitCode::SUCCESS
         }
         Err(message) => {

@@ -1,6 +1,6 @@
 //! What the host is told: a [`Report`] of a run, or why it stopped.
 
-use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, io, sync::Arc, time::Duration};
 
 use super::Deadlock;
 use crate::abi::{Exit, Tid};
@@ -44,7 +44,9 @@ pub enum Step {
 }
 
 /// Why a kernel stopped with tasks left. It can be run on after any of these.
-#[derive(Debug, thiserror::Error)]
+///
+/// Its `Debug` is its `Display`: what a `main` that returns it prints is to be read.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// No task was ready, and nothing could make one ready.
@@ -56,6 +58,12 @@ pub enum Error {
     /// The world failed: the poller, or the console.
     #[error("the world failed: {0}")]
     Io(#[from] io::Error),
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// The limit of a run that was reached.
