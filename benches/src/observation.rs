@@ -140,8 +140,15 @@ fn by_command_line(plan: &Plan) -> Contest {
     let count = (turns / 2).to_string();
     let name = "observation from the command line";
     let mut contest = Contest::new(name, plan.rounds.min(5), &["ns of CPU per turn"]);
-    let lines: [(&str, &[&str]); 4] = [
+    let recording = || path().with_extension("trap");
+    let file = &*recording().display().to_string();
+    let lines: [(&str, &[&str]); 6] = [
         ("trapline boot", &[]),
+        ("--record", &["--record", file]),
+        (
+            "--record-last 100000",
+            &["--record", file, "--record-last", "100000"],
+        ),
         ("--summary", &["--summary"]),
         ("--trace", &["--trace"]),
         (
@@ -151,15 +158,19 @@ fn by_command_line(plan: &Plan) -> Contest {
     ];
     for (name, options) in lines {
         let count = count.clone();
+        let options: Vec<String> = options.iter().map(ToString::to_string).collect();
         contest = contest.enter_many(name, move || {
             let mut command = Command::new(trapline()?);
             command
                 .args(["boot", "--virtual", "--seed=0"])
-                .args(options)
+                .args(&options)
                 .args(["multitask", "--foo", &count, "--bar", &count])
                 .stdout(Stdio::null())
                 .stderr(Stdio::null());
-            Ok(vec![ns_each(measure(&mut command)?.cpu, turns)])
+            let cpu = measure(&mut command)?.cpu;
+            // Where there was one.
+            let _ = remove_file(recording());
+            Ok(vec![ns_each(cpu, turns)])
         });
     }
     contest
