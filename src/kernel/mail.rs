@@ -24,7 +24,7 @@ impl Kernel {
                     (owner, post) = (victim, self.open_mail(victim));
                 }
             } else if self.frame.has_mail() {
-                // From a destructor that the mail itself has run: of a source, or of a tracer.
+                // From a destructor that the mail itself has run: of a source, a tracer or a message.
                 post = self.open_mail(owner);
             } else if let Some(outer) = under_way.pop() {
                 self.bury(owner, Exit::Killed);
