@@ -44,7 +44,7 @@
 //! | `timeout.rs`, `callback.rs`, `blocking.rs` | [`Os::timeout`], [`Os::call_later`], [`Os::run_blocking`] |
 //! | `observe.rs` | how a task attaches a tracer: [`Os::observe`] |
 //! | `interrupt.rs` | how other threads reach a kernel: [`Remote`] |
-//! | `task.rs` | a task, its states, the task map |
+//! | `task.rs`, `task/table.rs` | a task and its states; the task map |
 //! | `time.rs` | the timers |
 //! | `sched/` | who runs next: [`Policy`], [`Fifo`] |
 //! | `event.rs`, `trace.rs` | the event log, [`Tracer`], the bridge to `tracing` |
