@@ -256,10 +256,15 @@ impl From<Place> for On {
 pub(crate) enum Then {
     Done,
     Again,
-    /// To read off the device what has come, up to so many bytes.
-    Recv(u32),
-    /// To take a connection off the device.
-    Accept,
+    Read(Read),
+}
+
+/// What a task takes off a device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Read {
+    /// Up to so many bytes.
+    Bytes(u32),
+    Connection,
 }
 
 /// What a call is answered with: a bare reply, or what it takes to make one up when the caller's
@@ -282,16 +287,8 @@ pub(crate) enum Answer {
     /// begun.
     Timeout(Timer),
     /// To be read off the device when its turn comes, so that a task that is killed before then
-    /// takes no bytes with it.
-    Recv {
-        device: DeviceId,
-        /// In bytes. A full word, since an answer that is words throughout is moved in registers.
-        room: u64,
-    },
-    /// To be taken off the listener when its turn comes.
-    Accept {
-        device: DeviceId,
-    },
+    /// takes nothing with it.
+    Read(DeviceId, Read),
 }
 
 impl Answer {
@@ -312,7 +309,7 @@ impl Answer {
             }
             Self::Full(_, number) => (Reply::Full(*number), Detail::None),
             Self::Timeout((_, number)) => (Reply::Timeout(*number), Detail::None),
-            Self::Recv { .. } | Self::Accept { .. } => return None,
+            Self::Read(..) => return None,
         })
     }
 }

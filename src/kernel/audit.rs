@@ -27,7 +27,7 @@ impl Kernel {
             live += usize::from(task.is_live() && !tid.is_daemon());
             timers.extend(task.timeouts.iter().flat_map(|timeouts| timeouts.iter()));
             match task.state {
-                State::Owed(Answer::Recv { device, .. } | Answer::Accept { device }) => {
+                State::Owed(Answer::Read(device, _)) => {
                     ready += 1;
                     let owner = self.devices.owner(device, Direction::Read);
                     assert_eq!(owner, Some(me), "task {tid}");

@@ -11,7 +11,7 @@ use crate::{
     event::{Fact, Wake},
     frame::Payload,
     sched::Runnable,
-    task::{Answer, Place, State, Then},
+    task::{Answer, Place, Read, State, Then},
 };
 
 /// One reader and one writer may have a device at once.
@@ -191,14 +191,15 @@ impl Kernel {
 
     /// The device is the caller's from now on: nobody who comes later gets between its call and its
     /// turn.
-    pub(super) fn read_later(&mut self, me: Runnable, device: DeviceId, then: Answer) -> Outcome {
-        match self.devices.check(device, Direction::Read) {
-            Err(errno) => Outcome::Reply(Reply::Err(errno)),
-            Ok(()) => {
-                self.devices.claim(device, Direction::Read, me);
-                self.answer(me, then)
-            }
+    pub(super) fn read_later(&mut self, me: Runnable, device: DeviceId, what: Read) -> Outcome {
+        if let Err(errno) = self.devices.check(device, Direction::Read) {
+            return Outcome::Reply(Reply::Err(errno));
         }
+        if self.world.is_drained(device) {
+            return self.wait_for(me, device, Direction::Read, Then::Read(what));
+        }
+        self.devices.claim(device, Direction::Read, me);
+        self.answer(me, Answer::Read(device, what))
     }
 
     pub(super) fn send(&mut self, me: Runnable, device: DeviceId) -> Outcome {
@@ -238,11 +239,7 @@ impl Kernel {
         let answer = match then {
             Then::Done => Reply::Done.into(),
             Then::Again => Reply::Again.into(),
-            Then::Recv(room) => Answer::Recv {
-                device,
-                room: room.into(),
-            },
-            Then::Accept => Answer::Accept { device },
+            Then::Read(what) => Answer::Read(device, what),
         };
         self.wake(task, Wake::Device(device, direction), answer);
     }
@@ -276,18 +273,17 @@ impl Kernel {
             State::Owed(answer) => answer,
             _ => unreachable!("only a ready task has a turn"),
         };
-        let (read, device, then) = match answer {
-            Answer::Recv { device, room } => (
-                self.recv(me, device, room),
-                device,
-                Then::Recv(u32::try_from(room).unwrap_or(u32::MAX)),
-            ),
-            Answer::Accept { device } => (self.accept(me, device), device, Then::Accept),
+        let (device, what) = match answer {
+            Answer::Read(device, what) => (device, what),
             Answer::Timeout(timer) => return Some(self.start_timeout(me, timer)),
             known => return Some(self.hand_over(known)),
         };
+        let read = match what {
+            Read::Bytes(room) => self.recv(me, device, room),
+            Read::Connection => self.accept(me, device),
+        };
         let Some(read) = read else {
-            let _ = self.wait_for(me, device, Direction::Read, then);
+            let _ = self.wait_for(me, device, Direction::Read, Then::Read(what));
             return None;
         };
         self.devices.release(device, Direction::Read);
@@ -311,7 +307,7 @@ impl Kernel {
                 let addr = addr.map(|addr| *addr);
                 (Reply::Device(device), Payload::Opened(handle, addr))
             }
-            Answer::Recv { .. } | Answer::Accept { .. } | Answer::Timeout(_) => {
+            Answer::Read(..) | Answer::Timeout(_) => {
                 unreachable!("what has to be done first is done by now")
             }
         };
@@ -319,7 +315,7 @@ impl Kernel {
         reply
     }
 
-    fn recv(&mut self, me: Runnable, device: DeviceId, room: u64) -> Option<Answer> {
+    fn recv(&mut self, me: Runnable, device: DeviceId, room: u32) -> Option<Answer> {
         let result = self
             .world
             .recv(device, self.frame.buffer(room as usize).as_mut());

@@ -6,7 +6,7 @@ use crate::{
     event::{Detail, Fact, Wake},
     frame::Payload,
     sched::Runnable,
-    task::{Answer, Legacy, Place, Slot, State},
+    task::{Answer, Legacy, Place, Read, Slot, State},
     time::Timer,
 };
 
@@ -46,10 +46,10 @@ impl Kernel {
             SystemCall::Listen => self.listen(me),
             SystemCall::Connect => self.connect(me),
             SystemCall::Connected(device) => self.connected(me, device),
-            SystemCall::Accept(device) => self.read_later(me, device, Answer::Accept { device }),
+            SystemCall::Accept(device) => self.read_later(me, device, Read::Connection),
             SystemCall::Recv(device) => {
-                let room = self.frame.len.take() as u64;
-                self.read_later(me, device, Answer::Recv { device, room })
+                let room = u32::try_from(self.frame.len.take()).unwrap_or(u32::MAX);
+                self.read_later(me, device, Read::Bytes(room))
             }
             SystemCall::Send(device) => self.send(me, device),
             SystemCall::ShutdownWrite(device) => self.shutdown_write(me, device),

@@ -127,9 +127,7 @@ impl Kernel {
     pub(super) fn take_back(&mut self, late: &State) {
         match *late {
             State::Owed(Answer::Opened(device, _)) => drop(self.close(device)),
-            State::Owed(Answer::Recv { device, .. } | Answer::Accept { device }) => {
-                self.devices.release(device, Direction::Read);
-            }
+            State::Owed(Answer::Read(device, _)) => self.devices.release(device, Direction::Read),
             State::Owed(Answer::Message(queue, message)) => self.give_back(queue, message),
             State::Owed(Answer::Full(queue, message) | Answer::Refused(queue, message)) => {
                 self.discard(queue, message);

@@ -3,6 +3,8 @@
 //!
 //! Uses the ABI.
 
+#[cfg(target_os = "linux")]
+mod epoll;
 mod pool;
 mod real;
 mod sim;
@@ -87,6 +89,12 @@ pub trait World {
     /// Reads; answers `WouldBlock` where there is nothing, and reports the device when there is.
     fn recv(&mut self, _id: DeviceId, _buf: &mut [u8]) -> io::Result<usize> {
         unsupported()
+    }
+
+    /// Whether it is known that there is nothing to read, so that the device will be reported when
+    /// there is. A world that cannot tell answers no, and is asked to read.
+    fn is_drained(&mut self, _id: DeviceId) -> bool {
+        false
     }
 
     /// Writes; answers `WouldBlock` where there is no room, and reports the device when there is.

@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use polling::{Events, PollMode, Poller};
+use polling::{Events, Poller};
 use rand_pcg::{
     Pcg64,
     rand_core::{Rng, SeedableRng},
@@ -28,15 +28,13 @@ use rustix::fs::{FileType, OFlags};
 use rustix::net::{RecvFlags, SendFlags};
 use socket2::{Domain, Protocol, Socket, Type};
 
+#[cfg(target_os = "linux")]
+use super::epoll::{self, Epoll};
 use super::{World, pool::Pool};
 use crate::abi::{DeviceId, Direction};
 
 /// How many connections the operating system keeps for a listener that is busy.
 const BACKLOG: i32 = 4096;
-
-/// The key under which the poller tells itself that it was notified.
-#[cfg(target_os = "linux")]
-const NOTIFIED: u64 = usize::MAX as u64;
 
 /// The real world. Its seed is the operating system's choice unless one is set.
 pub struct RealWorld {
@@ -46,12 +44,8 @@ pub struct RealWorld {
     poller: Arc<Poller>,
     events: Events,
     #[cfg(target_os = "linux")]
-    raw_events: Vec<rustix::event::epoll::Event>,
+    epoll: Epoll,
     sources: FxHashMap<DeviceId, Source>,
-    /// Streams that a short read has emptied, as far as one can tell. Where the end of the stream
-    /// was reported together with the last bytes it is not reported again; so these are looked at
-    /// once, all in one system call, before the next wait.
-    unsure: Vec<DeviceId>,
     pool: Pool,
     /// Where the console is, if it is not standard output.
     console: Option<Box<dyn Write>>,
@@ -69,13 +63,15 @@ struct Source {
     watched: bool,
     /// Whether an attempt may succeed. Indexed by [`Direction`].
     ready: [bool; 2],
-    /// Whether it is on the list of streams to be looked at again.
-    unsure: bool,
+    /// Whether there may be more behind a read that does not fill its buffer, for all that the
+    /// poller will say: the end of the stream or urgent data, of which it told with the rest.
+    unclear: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum Kind {
-    /// A TCP connection: a read that does not fill its buffer has emptied it.
+    /// A TCP connection: a read that does not fill its buffer has emptied it, unless that is
+    /// unclear.
     Stream,
     /// Another socket.
     Socket,
@@ -96,16 +92,16 @@ impl RealWorld {
     /// *Errors:* the operating system's, where it has no descriptors left for a poller.
     pub fn new() -> io::Result<Self> {
         let seed = RandomState::new().hash_one(std::process::id());
+        let poller = Poller::new()?;
         Ok(Self {
             boot: Instant::now(),
             seed,
             random: Pcg64::seed_from_u64(seed),
-            poller: Arc::new(Poller::new()?),
-            events: Events::new(),
             #[cfg(target_os = "linux")]
-            raw_events: Vec::with_capacity(1024),
+            epoll: Epoll::new(poller.as_fd())?,
+            poller: Arc::new(poller),
+            events: Events::new(),
             sources: FxHashMap::default(),
-            unsure: Vec::new(),
             pool: Pool::default(),
             console: None,
         })
@@ -121,16 +117,8 @@ impl RealWorld {
     /// Begins to watch a descriptor.
     fn register(&mut self, id: DeviceId, fd: Fd, kind: Kind) -> io::Result<()> {
         let key = usize::try_from(u64::from(id)).map_err(|_| io::ErrorKind::Unsupported)?;
-        let interest = polling::Event::all(key);
-        let raw = fd.as_fd().as_raw_fd();
         let shared = fd.is_shared();
-        #[expect(
-            unsafe_code,
-            reason = "polling cannot know that its sources outlive their registration"
-        )]
-        // SAFETY: the descriptor is owned by `sources` (or shared with it) until `close` or `drop`,
-        // each of which deletes the registration first.
-        let added = unsafe { self.poller.add_with_mode(raw, interest, PollMode::Edge) };
+        let added = watch(&self.poller, fd.as_fd(), key);
         let watched = match added {
             Ok(()) => true,
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => false,
@@ -144,7 +132,7 @@ impl RealWorld {
                 shared,
                 watched,
                 ready: [true; 2],
-                unsure: false,
+                unclear: cfg!(not(target_os = "linux")),
             },
         );
         Ok(())
@@ -154,69 +142,6 @@ impl RealWorld {
         self.sources
             .get_mut(&id)
             .ok_or_else(|| io::ErrorKind::NotFound.into())
-    }
-
-    /// Waits without a timer, or only looks: one system call, where the poller's own wait makes
-    /// five. Answers whether the poller was notified, which only its own wait can acknowledge.
-    #[cfg(target_os = "linux")]
-    fn wait_barely(
-        &mut self,
-        timeout: Option<Duration>,
-        ready: &mut Vec<(DeviceId, Direction)>,
-    ) -> io::Result<bool> {
-        use rustix::event::epoll::{self, EventFlags as Flags};
-        const WRONG: Flags = Flags::HUP.union(Flags::ERR);
-        let at_once = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        let timeout = timeout.map(|_| &at_once);
-        self.raw_events.clear();
-        rustix::io::retry_on_intr(|| {
-            let room = rustix::buffer::spare_capacity(&mut self.raw_events);
-            epoll::wait(self.poller.as_fd(), room, timeout)
-        })?;
-        let mut notified = false;
-        for event in &self.raw_events {
-            let (key, flags) = (event.data.u64(), event.flags);
-            notified |= key == NOTIFIED;
-            let readable = flags.intersects(Flags::IN | Flags::PRI | WRONG);
-            let writable = flags.intersects(Flags::OUT | WRONG);
-            note(&mut self.sources, key.into(), readable, writable, ready);
-        }
-        Ok(notified)
-    }
-
-    /// Asks about the streams that may have more to say, and reports those that do.
-    fn look_again(&mut self, ready: &mut Vec<(DeviceId, Direction)>) -> io::Result<()> {
-        let sources = &mut self.sources;
-        self.unsure.retain(|id| {
-            sources.get_mut(id).is_some_and(|source| {
-                source.unsure = !source.ready[READ];
-                source.unsure
-            })
-        });
-        if self.unsure.is_empty() {
-            return Ok(());
-        }
-        let mut asked: Vec<_> = self
-            .unsure
-            .iter()
-            .map(|id| PollFd::from_borrowed_fd(sources[id].fd.as_fd(), PollFlags::IN))
-            .collect();
-        poll_now(&mut asked)?;
-        let readable: Vec<bool> = asked.iter().map(|fd| !fd.revents().is_empty()).collect();
-        for (id, readable) in self.unsure.drain(..).zip(readable) {
-            let Some(source) = sources.get_mut(&id) else {
-                continue;
-            };
-            source.unsure = false;
-            if readable {
-                source.ready[READ] = true;
-                ready.push((id, Direction::Read));
-            }
-        }
-        Ok(())
     }
 }
 
@@ -253,34 +178,26 @@ impl World for RealWorld {
         deadline: Option<Duration>,
         ready: &mut Vec<(DeviceId, Direction)>,
     ) -> io::Result<()> {
-        self.look_again(ready)?;
-        #[cfg_attr(
-            not(target_os = "linux"),
-            expect(unused_mut, reason = "it is one wait there")
-        )]
-        let mut timeout = match deadline {
-            _ if !ready.is_empty() => Some(Duration::ZERO),
-            Some(deadline) => Some(deadline.saturating_sub(self.now())),
-            None => None,
-        };
         #[cfg(target_os = "linux")]
-        if matches!(timeout, None | Some(Duration::ZERO)) {
-            if !self.wait_barely(timeout, ready)? {
+        let timeout = {
+            let (poller, boot, sources) = (self.poller.as_fd(), self.boot, &mut self.sources);
+            let tell = |key: u64, news| note(sources, key.into(), &news, ready);
+            if !self.epoll.wait(poller, deadline, || boot.elapsed(), tell)? {
                 return Ok(());
             }
-            timeout = Some(Duration::ZERO);
-        }
+            Some(Duration::ZERO)
+        };
+        #[cfg(not(target_os = "linux"))]
+        let timeout = deadline.map(|deadline| deadline.saturating_sub(self.now()));
         self.events.clear();
         self.poller.wait(&mut self.events, timeout)?;
         for event in self.events.iter() {
-            let device = DeviceId::from(event.key as u64);
-            note(
-                &mut self.sources,
-                device,
-                event.readable,
-                event.writable,
-                ready,
-            );
+            let news = News {
+                readable: event.readable,
+                writable: event.writable,
+                unclear: true,
+            };
+            note(&mut self.sources, (event.key as u64).into(), &news, ready);
         }
         Ok(())
     }
@@ -361,12 +278,15 @@ impl World for RealWorld {
             })
         })?;
         if source.kind == Kind::Stream && 0 < n && n < buf.len() {
-            source.ready[READ] = false;
-            if !std::mem::replace(&mut source.unsure, true) {
-                self.unsure.push(id);
-            }
+            source.ready[READ] &= source.unclear;
         }
         Ok(n)
+    }
+
+    fn is_drained(&mut self, id: DeviceId) -> bool {
+        self.sources
+            .get(&id)
+            .is_some_and(|source| !source.ready[READ])
     }
 
     fn send(&mut self, id: DeviceId, buf: &[u8]) -> io::Result<usize> {
@@ -424,27 +344,42 @@ impl Drop for RealWorld {
     }
 }
 
-/// Remembers what the poller says of a device, and reports it. Readers first: the end of a
-/// half-closed stream must be seen before we write to it.
+/// What the poller says of a device.
+pub(super) struct News {
+    pub(super) readable: bool,
+    pub(super) writable: bool,
+    /// Whether it has told of the end of the stream or of urgent data, or cannot.
+    pub(super) unclear: bool,
+}
+
+/// Remembers what the poller says of a device, and reports it if it was not known. Readers first:
+/// the end of a half-closed stream must be seen before we write to it.
 fn note(
     sources: &mut FxHashMap<DeviceId, Source>,
     device: DeviceId,
-    readable: bool,
-    writable: bool,
+    news: &News,
     ready: &mut Vec<(DeviceId, Direction)>,
 ) {
     let Some(source) = sources.get_mut(&device) else {
         return;
     };
-    for (direction, now) in [(Direction::Read, readable), (Direction::Write, writable)] {
-        if now {
-            source.ready[direction as usize] = true;
+    source.unclear = news.unclear;
+    for (direction, now) in [
+        (Direction::Read, news.readable),
+        (Direction::Write, news.writable),
+    ] {
+        if now && !std::mem::replace(&mut source.ready[direction as usize], true) {
             ready.push((device, direction));
         }
     }
 }
 
 const READ: usize = Direction::Read as usize;
+
+pub(super) const AT_ONCE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 0,
+};
 
 impl Source {
     /// Makes an attempt at the descriptor, unless it is known to be in vain.
@@ -516,6 +451,28 @@ impl Wake for Notify {
     }
 }
 
+/// Has the poller watch a descriptor.
+fn watch(poller: &Poller, fd: BorrowedFd<'_>, key: usize) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    return epoll::watch(poller.as_fd(), fd, key as u64);
+    #[cfg(not(target_os = "linux"))]
+    watch_by_polling(poller, fd, key)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn watch_by_polling(poller: &Poller, fd: BorrowedFd<'_>, key: usize) -> io::Result<()> {
+    let interest = polling::Event::all(key);
+    #[expect(
+        unsafe_code,
+        reason = "polling cannot know that its sources outlive their registration"
+    )]
+    // SAFETY: the descriptor is owned by `sources` (or shared with it) until `close` or `drop`,
+    // each of which deletes the registration first.
+    unsafe {
+        poller.add_with_mode(fd.as_raw_fd(), interest, polling::PollMode::Edge)
+    }
+}
+
 fn tcp_socket(addr: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
@@ -529,15 +486,6 @@ fn is_ready(fd: BorrowedFd<'_>, direction: Direction) -> io::Result<bool> {
         Direction::Write => PollFlags::OUT,
     };
     let mut asked = [PollFd::from_borrowed_fd(fd, flags)];
-    poll_now(&mut asked)?;
+    rustix::io::retry_on_intr(|| rustix::event::poll(&mut asked, Some(&AT_ONCE)))?;
     Ok(!asked[0].revents().is_empty())
-}
-
-fn poll_now(asked: &mut [PollFd<'_>]) -> io::Result<()> {
-    let at_once = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    rustix::io::retry_on_intr(|| rustix::event::poll(asked, Some(&at_once)))?;
-    Ok(())
 }

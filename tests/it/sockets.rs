@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::{
+    net::SendFlags,
+    process::{Resource, Rlimit, getrlimit, setrlimit},
+};
 use socket2::SockRef;
 use trapline::{Errno, Exit, Kernel, Os, RealWorld, Reply, SystemCall, TcpListener, TcpStream};
 
@@ -155,6 +158,54 @@ fn s30_bytes_that_come_between_short_reads_are_not_lost() {
         }
         Ok::<(), io::Error>(())
     });
+}
+
+#[test]
+fn s30_bytes_behind_urgent_data_are_not_lost() {
+    // A read ends before the urgent byte, which is not among the others, however large its buffer.
+    for looks in [0, 300] {
+        real(async move |os| {
+            let (ours, mut theirs) = pair(os).await?;
+            let idle = os.listen(any()).await?;
+            let idle = async move |os: &mut Os| idle.accept(os).await.map(drop);
+            let idle = os.spawn("idle", idle).await?;
+            let mut buf = [0; 64];
+            for _ in 0..3 {
+                theirs.write_all(b"ab")?;
+                rustix::net::send(&theirs, b"!", SendFlags::OOB)?;
+                theirs.write_all(b"cd")?;
+                passes(os, looks).await;
+                let mut got = Vec::new();
+                while got.len() < 4 {
+                    let n = ours.recv(os, &mut buf).await?;
+                    got.extend_from_slice(&buf[..n]);
+                }
+                assert_eq!(got, b"abcd");
+            }
+            os.kill(idle).await;
+            Ok::<(), io::Error>(())
+        });
+    }
+}
+
+#[test]
+fn s30_a_reader_of_a_stream_that_is_known_to_be_empty_waits_at_once() {
+    let (mut kernel, log) = logged(Kernel::builder());
+    run_main(&mut kernel, async |os: &mut Os| {
+        let (ours, mut theirs) = pair(os).await?;
+        theirs.write_all(b"hello")?;
+        ours.recv(os, &mut [0; 64]).await?;
+        let reader = async move |os: &mut Os| ours.recv(os, &mut [0; 64]).await.map(drop);
+        let reader = os.spawn("reader", reader).await?;
+        os.yield_now().await;
+        theirs.write_all(b"world")?;
+        os.wait(reader).await.map_err(io::Error::other)?;
+        Ok::<(), io::Error>(())
+    });
+    let lines = log.lines();
+    let is_its_trap = |line: &String| line.contains(" 2 trapped recv");
+    let trap = lines.iter().position(is_its_trap).expect("it reads");
+    assert!(lines[trap + 1].contains(" 2 blocked on"), "{lines:#?}");
 }
 
 #[test]
@@ -576,7 +627,6 @@ fn s38_idle_half_closed_and_reset_connections_cost_no_waits() {
             match n % 4 {
                 0 => {}
                 1 => {
-                    // Short reads leave the kernel unsure whether there is more.
                     theirs.write_all(b"hello")?;
                     ours.recv(os, &mut [0; 64]).await?;
                 }

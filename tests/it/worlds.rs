@@ -85,6 +85,10 @@ impl<W: World> World for Counted<W> {
         self.inner.recv(id, buf)
     }
 
+    fn is_drained(&mut self, id: DeviceId) -> bool {
+        self.inner.is_drained(id)
+    }
+
     fn send(&mut self, id: DeviceId, buf: &[u8]) -> io::Result<usize> {
         self.inner.send(id, buf)
     }
