@@ -347,7 +347,9 @@ impl Kernel {
     /// and are not back on it yet: to put them back at once costs less than one by one, and nothing
     /// if all stay.
     ///
-    /// In a crowd, which fits into no cache, those who come soon are fetched.
+    /// In a crowd, which fits into no cache, those who come soon are fetched. So they are elsewhere
+    /// when a task goes the long way: that may be to the operating system, which needs the caches
+    /// for itself.
     ///
     /// This is the price of a trap. A call that needs little but its caller is answered here and
     /// now; everything else goes the long way, by `turn` and `settle`.
@@ -406,6 +408,9 @@ impl Kernel {
             let taken = pass.len() - rest.len();
             self.ready.push_all(&pass[stay..taken - 1]);
             stay = taken;
+            if !CROWDED {
+                self.tasks.fetch(&pass[taken..]);
+            }
             match turn {
                 Turn::Call(call) => self.settle(*me, call),
                 Turn::Ended(panic) => self.finish(*me, panic),

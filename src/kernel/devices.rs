@@ -2,8 +2,6 @@
 
 use std::{io, net::SocketAddr, rc::Rc};
 
-use rustc_hash::FxHashMap;
-
 use super::{Kernel, Outcome, contain};
 use crate::{
     abi::{DeviceId, Direction, Errno, Reply, Tid},
@@ -12,13 +10,14 @@ use crate::{
     frame::Payload,
     sched::Runnable,
     task::{Answer, Place, Read, State, Then},
+    world::DeviceMap,
 };
 
 /// One reader and one writer may have a device at once.
 #[derive(Debug, Default)]
 pub(super) struct Devices {
     /// Who has it: a task that waits, or one that is to read when its turn comes.
-    open: FxHashMap<DeviceId, [Option<Runnable>; 2]>,
+    open: DeviceMap<[Option<Runnable>; 2]>,
     last: u64,
     /// How many tasks wait, daemons apart.
     waiting: usize,

@@ -9,7 +9,16 @@ mod pool;
 mod real;
 mod sim;
 
-use std::{io, net::SocketAddr, os::fd::AsFd, rc::Rc, task::Waker, time::Duration};
+use std::{
+    collections::HashMap,
+    hash::{BuildHasherDefault, Hasher},
+    io,
+    net::SocketAddr,
+    os::fd::AsFd,
+    rc::Rc,
+    task::Waker,
+    time::Duration,
+};
 
 pub use real::RealWorld;
 pub use sim::SimWorld;
@@ -114,6 +123,30 @@ pub trait World {
 
     /// Closes a device that was opened.
     fn close(&mut self, _id: DeviceId) {}
+}
+
+/// What is kept for each device. Those that were opened one after the other, and are likely to be
+/// served so, are neighbours in memory.
+pub(crate) type DeviceMap<T> = HashMap<DeviceId, T, BuildHasherDefault<InOrder>>;
+
+/// Hashes the number of a device to itself.
+#[derive(Default)]
+pub(crate) struct InOrder(u64);
+
+impl Hasher for InOrder {
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("a device is one word");
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // The map has the place from the low bits, and a mark that sets neighbours apart from the
+        // seven highest.
+        self.0 = number ^ number << 57;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 fn unsupported<T>() -> io::Result<T> {

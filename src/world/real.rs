@@ -22,7 +22,6 @@ use rand_pcg::{
     Pcg64,
     rand_core::{Rng, SeedableRng},
 };
-use rustc_hash::FxHashMap;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{FileType, OFlags};
 use rustix::net::{RecvFlags, SendFlags};
@@ -30,7 +29,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 #[cfg(target_os = "linux")]
 use super::epoll::{self, Epoll};
-use super::{World, pool::Pool};
+use super::{DeviceMap, World, pool::Pool};
 use crate::abi::{DeviceId, Direction};
 
 /// How many connections the operating system keeps for a listener that is busy.
@@ -45,7 +44,7 @@ pub struct RealWorld {
     events: Events,
     #[cfg(target_os = "linux")]
     epoll: Epoll,
-    sources: FxHashMap<DeviceId, Source>,
+    sources: DeviceMap<Source>,
     pool: Pool,
     /// Where the console is, if it is not standard output.
     console: Option<Box<dyn Write>>,
@@ -101,7 +100,7 @@ impl RealWorld {
             epoll: Epoll::new(poller.as_fd())?,
             poller: Arc::new(poller),
             events: Events::new(),
-            sources: FxHashMap::default(),
+            sources: DeviceMap::default(),
             pool: Pool::default(),
             console: None,
         })
@@ -355,7 +354,7 @@ pub(super) struct News {
 /// Remembers what the poller says of a device, and reports it if it was not known. Readers first:
 /// the end of a half-closed stream must be seen before we write to it.
 fn note(
-    sources: &mut FxHashMap<DeviceId, Source>,
+    sources: &mut DeviceMap<Source>,
     device: DeviceId,
     news: &News,
     ready: &mut Vec<(DeviceId, Direction)>,
