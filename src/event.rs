@@ -135,6 +135,16 @@ pub enum Detail<'a> {
     Io(&'a io::Error),
 }
 
+impl Event<'static> {
+    /// A call that is answered at once, with nothing beside either, event by event.
+    pub(crate) fn of_trap(at: Duration, tid: Tid, call: SystemCall, reply: Reply) -> [Self; 2] {
+        let detail = Detail::None;
+        let trapped = Fact::Trapped { call, detail };
+        let replied = Fact::Replied { reply, detail };
+        [trapped, replied].map(|fact| Self { at, tid, fact })
+    }
+}
+
 /// Who wants to know what happens. Any closure over events is one, and so is:
 ///
 /// ```
@@ -159,6 +169,15 @@ pub enum Detail<'a> {
 pub trait Tracer {
     /// Called for each fact, in order. A tracer that panics is switched off, with a warning.
     fn event(&mut self, event: &Event<'_>);
+
+    /// Called instead for a call that was answered at once, if there is nothing beside either: two
+    /// events, of one time, which are most of what happens. Unless a tracer that is to cost little
+    /// knows better, they are told one after the other.
+    fn trap(&mut self, at: Duration, tid: Tid, call: SystemCall, reply: Reply) {
+        for event in Event::of_trap(at, tid, call, reply) {
+            self.event(&event);
+        }
+    }
 
     /// Whether the clock is to be read for each event; asked once. While no tracer of a kernel
     /// wants that, which is most of the price of an event, [`Event::at`] is the time of the
@@ -257,15 +276,12 @@ impl Log {
     #[inline(always)]
     pub(crate) fn emit_at_once<'a>(&mut self, tid: Tid, fact: impl FnOnce() -> Fact<'a>) {
         if self.is_observed() && !tid.is_daemon() {
-            self.tell(&Event {
-                at: self.now,
-                tid,
-                fact: fact(),
-            });
+            let (at, fact) = (self.now, fact());
+            self.tell_event(&Event { at, tid, fact });
         }
     }
 
-    /// Tells of a call with no argument beside it, and of its answer.
+    /// Tells of a call with nothing beside it, and of its answer, if it has one.
     pub(crate) fn emit_trap(
         &mut self,
         world: &mut dyn World,
@@ -273,6 +289,15 @@ impl Log {
         call: SystemCall,
         answer: Option<(Reply, Detail<'_>)>,
     ) {
+        if let Some((reply, Detail::None)) = answer
+            && !tid.is_daemon()
+        {
+            if self.is_exact {
+                self.now = world.now();
+            }
+            let at = self.now;
+            return self.tell(|tracer| tracer.trap(at, tid, call, reply));
+        }
         let detail = Detail::None;
         self.emit(world, tid, || Fact::Trapped { call, detail });
         if let Some((reply, detail)) = answer {
@@ -286,11 +311,15 @@ impl Log {
     }
 
     #[cold]
-    fn tell(&mut self, event: &Event<'_>) {
+    fn tell_event(&mut self, event: &Event<'_>) {
+        self.tell(|tracer| tracer.event(event));
+    }
+
+    fn tell(&mut self, what: impl Fn(&mut dyn Tracer)) {
         let mut at = 0;
         while at < self.tracers.len() {
             let tracer = &mut self.tracers[at].tracer;
-            match catch_unwind(AssertUnwindSafe(|| tracer.event(event))) {
+            match catch_unwind(AssertUnwindSafe(|| what(&mut **tracer))) {
                 Ok(()) => at += 1,
                 Err(panic) => self.switch_off(at, panic),
             }

@@ -69,6 +69,7 @@
 //! [`SystemCall`]: crate::SystemCall
 //! [`Reply`]: crate::Reply
 
+mod buffer;
 mod decode;
 mod encode;
 mod errors;

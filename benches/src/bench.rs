@@ -28,6 +28,7 @@ mod spawn;
 mod start;
 mod switch;
 mod timeouts;
+mod watched;
 
 use std::{fs, io, path::PathBuf, process::ExitCode};
 

@@ -3,14 +3,11 @@
 //! A hundred tasks trap, in the simulated world. Each trap is three events: resumed, trapped,
 //! replied. To make tasks and to end them is measured too, and is little. What goes to a file goes
 //! to the page cache, not to a disk: files are removed as soon as they are open.
-//!
-//! The same from the command line, where a program prints a line at each of its turns.
 
 use std::{
     fs::{File, remove_file},
     io::{self, BufWriter, Write},
     path::PathBuf,
-    process::{Command, Stdio},
     sync::Mutex,
 };
 
@@ -25,15 +22,18 @@ use crate::{
     contest::Contest,
     meter::{ns_each, process_time},
     ring::Ring,
-    start::{measure, trapline},
+    watched,
 };
 
 const TASKS: usize = 100;
 const TRAPS: usize = 2_000_000;
-const TURNS: usize = 200_000;
 
 pub(crate) fn contests(plan: &Plan) -> Vec<Contest> {
-    vec![in_process(plan), by_command_line(plan)]
+    vec![
+        in_process(plan),
+        watched::from_the_command_line(plan),
+        watched::while_it_runs(plan),
+    ]
 }
 
 fn in_process(plan: &Plan) -> Contest {
@@ -70,7 +70,7 @@ fn in_process(plan: &Plan) -> Contest {
             Ok(vec![run(traps, |builder| builder.tracer(recorder))])
         })
         .enter("text to nowhere", move || {
-            run(few, |builder| lines(builder, io::sink()))
+            run(few, |builder| lines(builder, Nowhere))
         })
         .enter_many("text to a file", move || {
             let file = BufWriter::new(file()?);
@@ -78,14 +78,14 @@ fn in_process(plan: &Plan) -> Contest {
         })
         .enter("tracing, text to nowhere", move || {
             let text = Subscriber::builder().with_max_level(LevelFilter::TRACE);
-            let _guard = text.with_writer(io::sink).set_default();
+            let _guard = text.with_writer(|| Nowhere).set_default();
             run(few, |builder| builder)
         })
         .enter("tracing, JSON to nowhere", move || {
             let json = Subscriber::builder()
                 .json()
                 .with_max_level(LevelFilter::TRACE);
-            let _guard = json.with_writer(io::sink).set_default();
+            let _guard = json.with_writer(|| Nowhere).set_default();
             run(few, |builder| builder)
         })
         .enter_many("tracing, JSON to a file", move || {
@@ -102,6 +102,19 @@ fn lines(builder: Builder, mut to: impl Write + 'static) -> Builder {
     builder.tracer(move |event: &Event<'_>| {
         writeln!(to, "{event}").expect("there is room on the disk");
     })
+}
+
+/// Takes bytes, where [`io::sink`] does not even have them made.
+struct Nowhere;
+
+impl Write for Nowhere {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(std::hint::black_box(bytes).len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 fn path() -> PathBuf {
@@ -133,45 +146,4 @@ fn run(traps: usize, observed: impl FnOnce(Builder) -> Builder) -> f64 {
     // What is buffered is written as the kernel is dropped.
     drop(kernel);
     ns_each(process_time() - start, traps)
-}
-
-fn by_command_line(plan: &Plan) -> Contest {
-    let turns = plan.times(TURNS);
-    let count = (turns / 2).to_string();
-    let name = "observation from the command line";
-    let mut contest = Contest::new(name, plan.rounds.min(5), &["ns of CPU per turn"]);
-    let recording = || path().with_extension("trap");
-    let file = &*recording().display().to_string();
-    let lines: [(&str, &[&str]); 6] = [
-        ("trapline boot", &[]),
-        ("--record", &["--record", file]),
-        (
-            "--record-last 100000",
-            &["--record", file, "--record-last", "100000"],
-        ),
-        ("--summary", &["--summary"]),
-        ("--trace", &["--trace"]),
-        (
-            "--trace --log-format json",
-            &["--trace", "--log-format", "json"],
-        ),
-    ];
-    for (name, options) in lines {
-        let count = count.clone();
-        let options: Vec<String> = options.iter().map(ToString::to_string).collect();
-        contest = contest.enter_many(name, move || {
-            let mut command = Command::new(trapline()?);
-            command
-                .args(["boot", "--virtual", "--seed=0"])
-                .args(&options)
-                .args(["multitask", "--foo", &count, "--bar", &count])
-                .stdout(Stdio::null())
-                .stderr(Stdio::null());
-            let cpu = measure(&mut command)?.cpu;
-            // Where there was one.
-            let _ = remove_file(recording());
-            Ok(vec![ns_each(cpu, turns)])
-        });
-    }
-    contest
 }

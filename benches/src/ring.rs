@@ -43,6 +43,11 @@ impl Ring {
             next: 0,
         }
     }
+
+    fn push(&mut self, at: Duration, tid: Tid, what: What) {
+        self.records[self.next % ROOM] = Record { at, tid, what };
+        self.next += 1;
+    }
 }
 
 impl Tracer for Ring {
@@ -53,12 +58,12 @@ impl Tracer for Ring {
             Fact::Replied { reply, .. } => What::Replied(reply),
             _ => What::Other,
         };
-        self.records[self.next % ROOM] = Record {
-            at: event.at,
-            tid: event.tid,
-            what,
-        };
-        self.next += 1;
+        self.push(event.at, event.tid, what);
+    }
+
+    fn trap(&mut self, at: Duration, tid: Tid, call: SystemCall, reply: Reply) {
+        self.push(at, tid, What::Trapped(call));
+        self.push(at, tid, What::Replied(reply));
     }
 }
 

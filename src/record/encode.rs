@@ -3,13 +3,12 @@
 use std::{
     io::{self, Write},
     net::SocketAddr,
-    sync::atomic::{AtomicU8, Ordering},
     time::Duration,
 };
 
 use super::{Context, Header, MAGIC, MAX_CHUNK, MAX_TEXT, MAX_WORDS, VERSION, errors, kind};
 use crate::{
-    abi::{Direction, End, Errno, Exit, On, QueueId, Reply, SystemCall},
+    abi::{Direction, End, Errno, Exit, On, QueueId, Reply, SystemCall, Tid},
     event::{Detail, Event, Fact, Wake},
 };
 
@@ -26,31 +25,6 @@ impl Out for Vec<u8> {
 
     fn put(&mut self, bytes: &[u8]) {
         self.extend_from_slice(bytes);
-    }
-}
-
-/// Atomic bytes that are filled. What does not fit is counted and left out.
-pub(super) struct Slots<'a> {
-    pub(super) slots: &'a [AtomicU8],
-    pub(super) len: usize,
-}
-
-impl Out for Slots<'_> {
-    #[inline(always)]
-    fn push(&mut self, byte: u8) {
-        if let Some(slot) = self.slots.get(self.len) {
-            slot.store(byte, Ordering::Relaxed);
-        }
-        self.len += 1;
-    }
-
-    fn put(&mut self, bytes: &[u8]) {
-        if let Some(slots) = self.slots.get(self.len..self.len + bytes.len()) {
-            for (slot, byte) in slots.iter().zip(bytes) {
-                slot.store(*byte, Ordering::Relaxed);
-            }
-        }
-        self.len += bytes.len();
     }
 }
 
@@ -92,30 +66,63 @@ pub(super) fn chunk(out: &mut impl Write, payload: &[u8]) -> io::Result<()> {
 }
 
 impl Context {
+    /// Appends an event, if it is one of the three that a trap mostly consists of. Answers whether
+    /// it is.
+    #[inline(always)]
+    pub(super) fn common_event(&mut self, out: &mut impl Out, event: &Event<'_>) -> bool {
+        match event.fact {
+            Fact::Resumed => self.begin(out, kind::RESUMED, event.at, event.tid),
+            Fact::Trapped {
+                call,
+                detail: Detail::None,
+            } => self.call(out, event.at, event.tid, call),
+            Fact::Replied {
+                reply,
+                detail: Detail::None,
+            } => self.reply(out, event.at, event.tid, reply),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Appends a call with nothing beside it.
+    #[inline(always)]
+    pub(super) fn call(&mut self, out: &mut impl Out, at: Duration, tid: Tid, call: SystemCall) {
+        self.begin(out, kind::TRAPPED, at, tid);
+        trapped(out, call, &Detail::None);
+    }
+
+    /// Appends a reply with nothing beside it.
+    #[inline(always)]
+    pub(super) fn reply(&mut self, out: &mut impl Out, at: Duration, tid: Tid, reply: Reply) {
+        self.begin(out, kind::REPLIED, at, tid);
+        replied(out, reply, &Detail::None);
+    }
+
     /// Appends an event.
-    #[inline]
     pub(super) fn event(&mut self, out: &mut impl Out, event: &Event<'_>) {
+        let begin = |this: &mut Self, out: &mut _, kind| this.begin(out, kind, event.at, event.tid);
         match &event.fact {
             Fact::Spawned { parent, name } => {
-                self.begin(out, kind::SPAWNED, event);
+                begin(self, out, kind::SPAWNED);
                 number(out, (*parent).into());
                 text(out, name);
             }
-            Fact::Resumed => self.begin(out, kind::RESUMED, event),
+            Fact::Resumed => begin(self, out, kind::RESUMED),
             Fact::Trapped { call, detail } => {
-                self.begin(out, kind::TRAPPED, event);
+                begin(self, out, kind::TRAPPED);
                 trapped(out, *call, detail);
             }
             Fact::Replied { reply, detail } => {
-                self.begin(out, kind::REPLIED, event);
+                begin(self, out, kind::REPLIED);
                 replied(out, *reply, detail);
             }
             Fact::Blocked { on } => {
-                self.begin(out, kind::BLOCKED, event);
+                begin(self, out, kind::BLOCKED);
                 blocked(out, *on);
             }
             Fact::Woken { by } => {
-                self.begin(out, kind::WOKEN, event);
+                begin(self, out, kind::WOKEN);
                 woken(out, *by);
             }
             Fact::DeviceIo {
@@ -123,7 +130,7 @@ impl Context {
                 direction,
                 result,
             } => {
-                self.begin(out, kind::DEVICE_IO, event);
+                begin(self, out, kind::DEVICE_IO);
                 let failed = u8::from(result.is_err()) << 1;
                 out.push(u8::from(*direction == Direction::Write) | failed);
                 number(out, (*device).into());
@@ -133,16 +140,16 @@ impl Context {
                 }
             }
             Fact::Console { text: printed } => {
-                self.begin(out, kind::CONSOLE, event);
+                begin(self, out, kind::CONSOLE);
                 text(out, printed);
             }
             Fact::Exited { exit: how } => {
-                self.begin(out, kind::EXITED, event);
+                begin(self, out, kind::EXITED);
                 exit(out, how);
             }
-            Fact::Reaped => self.begin(out, kind::REAPED, event),
+            Fact::Reaped => begin(self, out, kind::REAPED),
             Fact::ClockJumped { from } => {
-                self.begin(out, kind::CLOCK_JUMPED, event);
+                begin(self, out, kind::CLOCK_JUMPED);
                 number(out, nanos(*from));
             }
         }
@@ -150,8 +157,8 @@ impl Context {
 
     /// The kind of a record, whom it is about, and when.
     #[inline(always)]
-    fn begin(&mut self, out: &mut impl Out, kind: u8, event: &Event<'_>) {
-        let (tid, at) = (u64::from(event.tid), nanos(event.at));
+    fn begin(&mut self, out: &mut impl Out, kind: u8, at: Duration, tid: Tid) {
+        let (tid, at) = (u64::from(tid), nanos(at));
         let whom = if tid == self.tid { 0 } else { kind::TID };
         let when = if at == self.at { 0 } else { kind::TIME };
         out.push(kind | whom | when);

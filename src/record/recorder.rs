@@ -1,6 +1,6 @@
 //! Writing a recording.
 //!
-//! The kernel's thread encodes each event into a buffer of atomic bytes, which costs it no more
+//! The kernel's thread encodes each event into a buffer of atomic words, which costs it no more
 //! than a plain one; everybody else can read what is in it at any time. So a thread of the
 //! recorder's own puts it on disk again and again, even while a task computes for ever, and so can
 //! whoever handles a signal.
@@ -9,22 +9,19 @@ use std::{
     fs::File,
     io::{self, Write},
     path::Path,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicU8, AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     thread,
     time::Duration,
 };
 
 use super::{
     Context, Header, Recording,
-    encode::{self, Slots},
-    kind,
+    buffer::{Buffer, End, Word},
+    encode, kind,
     ring::{Ring, Target},
 };
 use crate::{
-    abi::{Exit, SystemCall, Tid},
+    abi::{Exit, Reply, SystemCall, Tid},
     event::{Detail, Event, Fact, Tracer},
 };
 
@@ -42,10 +39,12 @@ const EVERY: Duration = Duration::from_millis(100);
 pub struct Recorder {
     tape: Tape,
     context: Context,
-    /// How much of the tape's buffer is filled.
-    len: usize,
+    /// The end of the tape's buffer.
+    end: End,
     /// How many events there were before it.
     events: u64,
+    /// The last record that was long; kept for its memory.
+    long: Vec<u8>,
     is_ring: bool,
     /// For a ring: the last trap, which its task may be blocked in at the next event.
     trap: Option<Trap>,
@@ -68,9 +67,7 @@ pub struct Tape(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     /// Records that are to be put to their place. Written by the kernel's thread alone.
-    buffer: Box<[AtomicU8]>,
-    /// How many bytes of the buffer are whole records.
-    len: AtomicUsize,
+    buffer: Buffer,
     state: Mutex<State>,
 }
 
@@ -148,8 +145,7 @@ impl Recorder {
     fn new(file: Option<File>, ring: Option<Ring>) -> Self {
         let is_ring = ring.is_some();
         let shared = Shared {
-            buffer: (0..BUFFER).map(|_| AtomicU8::new(0)).collect(),
-            len: AtomicUsize::new(0),
+            buffer: Buffer::new(BUFFER),
             state: Mutex::new(State {
                 file,
                 ring,
@@ -161,8 +157,9 @@ impl Recorder {
         Self {
             tape: Tape(Arc::new(shared)),
             context: Context::default(),
-            len: 0,
+            end: End::default(),
             events: 0,
+            long: Vec::new(),
             is_ring,
             trap: None,
         }
@@ -174,61 +171,38 @@ impl Recorder {
         self.tape.clone()
     }
 
-    /// Puts down an event for which there is no room in the buffer, and makes room.
-    #[cold]
-    fn make_room(&mut self, event: &Event<'_>) {
+    /// Puts down an event that is too long for a word, or for what room there is in the buffer.
+    #[inline(never)]
+    fn put_long(&mut self, event: &Event<'_>) {
         let before = self.context;
-        let mut record = Vec::new();
-        self.context.event(&mut record, event);
+        self.long.clear();
+        self.context.event(&mut self.long, event);
+        if !self.tape.0.buffer.append_all(&mut self.end, &self.long) {
+            self.empty_buffer(before);
+        }
+        self.mark(event);
+        self.events += 1;
+    }
+
+    /// Puts down what is in the buffer, and the long record, for which there was no room.
+    fn empty_buffer(&mut self, context: Context) {
         let shared = &*self.tape.0;
         let mut state = shared.lock();
         state.save(shared);
         state.done = 0;
-        shared.len.store(0, Ordering::Release);
+        shared.buffer.clear();
+        self.end = End::default();
         if let Some(ring) = &mut state.ring {
-            ring.begin_part(self.events, before);
+            ring.begin_part(self.events, context);
         }
-        state.put(&record);
-        self.len = 0;
+        state.put(&self.long);
+        drop(state);
+        self.long.clear();
+        self.long.shrink_to(BUFFER);
     }
 
-    /// Sees to an event that is more than a record.
-    fn note(&mut self, event: &Event<'_>) {
-        let is_fault =
-            matches!(&event.fact, Fact::Exited { exit } if matches!(exit, Exit::Faulted(_)));
-        if !self.is_ring && !is_fault {
-            return;
-        }
-        let shared = &*self.tape.0;
-        let mut state = shared.lock();
-        if let Some(ring) = &mut state.ring {
-            if let Some(trap) = self.trap.take().filter(|trap| trap.tid == event.tid) {
-                ring.note(trap.number, &trap.event());
-            }
-            ring.note(self.events, event);
-        }
-        if is_fault {
-            state.fault(shared);
-        }
-    }
-}
-
-impl Tracer for Recorder {
-    fn event(&mut self, event: &Event<'_>) {
-        let shared = &*self.tape.0;
-        let mut context = self.context;
-        let mut out = Slots {
-            slots: &shared.buffer,
-            len: self.len,
-        };
-        context.event(&mut out, event);
-        if out.len <= BUFFER {
-            shared.len.store(out.len, Ordering::Release);
-            self.len = out.len;
-            self.context = context;
-        } else {
-            self.make_room(event);
-        }
+    /// Sees to what an event is besides a record.
+    fn mark(&mut self, event: &Event<'_>) {
         match event.fact {
             // A task may be blocked in these much later, when its turn has come.
             Fact::Trapped {
@@ -254,7 +228,58 @@ impl Tracer for Recorder {
             }
             _ => {}
         }
-        self.events += 1;
+    }
+
+    /// Sees to an event that is more than a record.
+    fn note(&mut self, event: &Event<'_>) {
+        let is_fault =
+            matches!(&event.fact, Fact::Exited { exit } if matches!(exit, Exit::Faulted(_)));
+        if !self.is_ring && !is_fault {
+            return;
+        }
+        let shared = &*self.tape.0;
+        let mut state = shared.lock();
+        if let Some(ring) = &mut state.ring {
+            if let Some(trap) = self.trap.take().filter(|trap| trap.tid == event.tid) {
+                ring.note(trap.number, &trap.event());
+            }
+            ring.note(self.events, event);
+        }
+        if is_fault {
+            state.fault(shared);
+        }
+    }
+}
+
+impl Tracer for Recorder {
+    fn event(&mut self, event: &Event<'_>) {
+        let (mut record, mut context) = (Word::default(), self.context);
+        if context.common_event(&mut record, event)
+            && self.tape.0.buffer.append_words(&mut self.end, [record])
+        {
+            self.context = context;
+            if self.is_ring {
+                self.mark(event);
+            }
+            self.events += 1;
+        } else {
+            self.put_long(event);
+        }
+    }
+
+    fn trap(&mut self, at: Duration, tid: Tid, call: SystemCall, reply: Reply) {
+        let mut context = self.context;
+        let mut records = [Word::default(), Word::default()];
+        context.call(&mut records[0], at, tid, call);
+        context.reply(&mut records[1], at, tid, reply);
+        if self.tape.0.buffer.append_words(&mut self.end, records) {
+            self.context = context;
+            self.events += 2;
+        } else {
+            for event in Event::of_trap(at, tid, call, reply) {
+                self.event(&event);
+            }
+        }
     }
 }
 
@@ -342,12 +367,8 @@ impl State {
 
     /// Takes the new records out of the buffer.
     fn save(&mut self, shared: &Shared) {
-        let len = shared.len.load(Ordering::Acquire);
-        let new = &shared.buffer[self.done..len];
-        let new: Vec<u8> = new
-            .iter()
-            .map(|byte| byte.load(Ordering::Relaxed))
-            .collect();
+        let len = shared.buffer.len();
+        let new = shared.buffer.bytes(self.done, len);
         self.done = len;
         self.put(&new);
     }

@@ -12,7 +12,7 @@ use tracing::{
     field::{Field, Visit},
     span,
 };
-use trapline::{Errno, Event, Exit, Kernel, Os, SimWorld};
+use trapline::{Errno, Event, Exit, Kernel, Os, Reply, SimWorld, SystemCall, Tid};
 
 use crate::support::*;
 
@@ -174,6 +174,38 @@ fn s52_a_tracer_that_panics_is_switched_off_with_a_warning_and_the_kernel_goes_o
     });
     let expected = ["a tracer panicked and is switched off: no more"];
     assert_eq!(warnings.lines(), expected);
+}
+
+#[test]
+fn s52_a_tracer_may_take_a_call_and_its_answer_at_once() {
+    struct Thrifty(Diary);
+    impl trapline::Tracer for Thrifty {
+        fn event(&mut self, event: &Event<'_>) {
+            self.0.note(event.to_string());
+        }
+
+        fn trap(&mut self, at: Duration, tid: Tid, call: SystemCall, reply: Reply) {
+            self.0.note(format!("{at:?} {tid} {call:?} {reply:?}"));
+        }
+    }
+    let thrifty = Diary::default();
+    let (mut kernel, log) = logged(sim().tracer(Thrifty(thrifty.clone())));
+    run_main(&mut kernel, async |os: &mut Os| {
+        os.get_tid().await;
+        os.sleep(Duration::from_nanos(1)).await;
+        os.yield_now().await;
+    });
+    let at_once = |line: &&String| line.contains(" 1 GetTid") || line.contains(" 1 Yield");
+    let taken = thrifty.lines();
+    let taken: Vec<&String> = taken.iter().filter(at_once).collect();
+    assert_eq!(taken, ["0ns 1 GetTid Tid(Tid(1))", "1ns 1 Yield Done"]);
+    let others = thrifty.lines().len() - taken.len();
+    assert_eq!(
+        log.lines().len(),
+        others + 2 * taken.len(),
+        "{}",
+        log.text()
+    );
 }
 
 #[test]
