@@ -10,7 +10,7 @@ use trapline::{Elapsed, Os, Program, Promise, Queue, Setter, TcpStream, cli, syn
 #[derive(clap::Args)]
 pub(crate) struct Chat {
     /// The address to listen at; port 0 is any free one
-    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:45002")]
+    #[arg(long, value_name = "IP:PORT", value_parser = cli::addr, default_value = "127.0.0.1:45002")]
     addr: SocketAddr,
     /// How long a client may take to give its name, or to read anything of what it is sent
     #[arg(long, value_name = "TIME", value_parser = cli::duration, default_value = "30s")]

@@ -1,12 +1,12 @@
 use std::{error::Error, io, net::SocketAddr, time::Duration};
 
-use trapline::{Os, Program, TcpStream};
+use trapline::{Os, Program, TcpStream, cli};
 
 /// A server that sends back what it receives, with a task per client
 #[derive(clap::Args)]
 pub(crate) struct Echo {
     /// The address to listen at; port 0 is any free one
-    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:45000")]
+    #[arg(long, value_name = "IP:PORT", value_parser = cli::addr, default_value = "127.0.0.1:45000")]
     addr: SocketAddr,
     /// What to send before each answer
     #[arg(long, value_name = "TEXT", default_value = "")]

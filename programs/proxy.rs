@@ -8,10 +8,10 @@ use trapline::{Elapsed, Exit, Os, Program, TcpStream, cli, sync::Group};
 #[derive(clap::Args)]
 pub(crate) struct Proxy {
     /// The address to listen at; port 0 is any free one
-    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:45001")]
+    #[arg(long, value_name = "IP:PORT", value_parser = cli::addr, default_value = "127.0.0.1:45001")]
     listen: SocketAddr,
     /// The server to which connections are passed on
-    #[arg(long, value_name = "IP:PORT")]
+    #[arg(long, value_name = "IP:PORT", value_parser = cli::addr)]
     to: SocketAddr,
     /// How long the server may take to accept a connection
     #[arg(long, value_name = "TIME", value_parser = cli::duration, default_value = "10s")]

@@ -430,6 +430,10 @@ fn usage_is_exit_code_2_and_says_what_to_do() {
             "--trace=a=b is not a filter",
         ),
         (
+            &["boot", "--trace=info,kernel=trace", "parts"],
+            "kernel is no target. Did you mean trapline::kernel?",
+        ),
+        (
             &["boot", "--with", "ehco", "parts"],
             "in --with \"ehco\": there is no program 'ehco': did you mean 'echo'?",
         ),

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::mpsc::{self, Receiver},
-    thread,
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
@@ -27,6 +27,8 @@ struct Server {
     addr: SocketAddr,
     /// What it prints after its first line.
     lines: Receiver<String>,
+    /// What it warns of, for the case that the test fails.
+    warnings: Option<JoinHandle<String>>,
 }
 
 impl Server {
@@ -46,8 +48,11 @@ impl Server {
     }
 
     fn run(mut command: Command) -> Self {
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        command.stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("it runs");
+        let err = child.stderr.take().expect("it is piped");
+        let warnings = thread::spawn(|| io::read_to_string(err).unwrap_or_default());
         let mut out = BufReader::new(child.stdout.take().expect("it is piped")).lines();
         let first = out.next().expect("it says where it listens").unwrap();
         let words = first.split([' ', '/', ',']);
@@ -61,6 +66,7 @@ impl Server {
             child,
             addr: addr.expect("an address is in it"),
             lines,
+            warnings: Some(warnings),
         }
     }
 
@@ -95,6 +101,13 @@ impl Drop for Server {
         // It fails if the server has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        let warnings = self
+            .warnings
+            .take()
+            .and_then(|warnings| warnings.join().ok());
+        if thread::panicking() {
+            eprintln!("{}", warnings.unwrap_or_default());
+        }
     }
 }
 
@@ -903,7 +916,7 @@ fn servers_say_what_is_wrong_with_their_arguments() {
         (
             vec!["proxy", "--to", "x", "--listen", &taken],
             2,
-            "--to <IP:PORT>",
+            "'--to <IP:PORT>': it takes an IP address and a port, such as 127.0.0.1:8080",
         ),
         (
             vec!["proxy", "--to", &taken, "--listen", &taken],

@@ -28,7 +28,7 @@ use files::Site;
 #[derive(clap::Args)]
 pub(crate) struct Httpd {
     /// The address to listen at; port 0 is any free one
-    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8000")]
+    #[arg(long, value_name = "IP:PORT", value_parser = cli::addr, default_value = "127.0.0.1:8000")]
     addr: SocketAddr,
     /// The directory to serve
     #[arg(long, value_name = "DIRECTORY", default_value = ".")]

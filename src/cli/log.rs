@@ -207,6 +207,9 @@ pub(super) fn json(line: &Map<String, Value>) -> String {
     serde_json::to_string(line).expect("a map of plain values is JSON")
 }
 
+/// The targets of a kernel, without the crate.
+const TARGETS: [&str; 5] = ["kernel", "sched", "device", "console", "cli"];
+
 /// Shows `tracing` events from now on, as far as the options and `RUST_LOG` want them.
 pub(super) fn install(log: Log, options: &Boot) -> Result<(), String> {
     let level = match (log.quiet, log.verbose) {
@@ -227,6 +230,15 @@ pub(super) fn install(log: Log, options: &Boot) -> Result<(), String> {
                 "{origin}={filter} is not a filter: {error}\n\n\
                  A filter is a list like `info,trapline::sched=trace`."
             ));
+        }
+        for directive in filter.split(',') {
+            let target = directive.split(['=', '[']).next().unwrap_or(directive);
+            if TARGETS.contains(&target) {
+                return Err(format!(
+                    "{origin}={filter} selects nothing: {target} is no target. \
+                     Did you mean trapline::{target}?"
+                ));
+            }
         }
     }
     // What is said later of the same target counts.

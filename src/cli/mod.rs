@@ -66,6 +66,7 @@ use std::{
     ffi::OsString,
     fmt,
     io::{self, Write},
+    net::SocketAddr,
     path::Path,
     process::ExitCode,
     time::Duration,
@@ -141,6 +142,14 @@ pub fn main(programs: impl IntoIterator<Item = Entry>) -> ExitCode {
 pub fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text)
         .map_err(|_| "it takes a number and a unit, such as 500ms, 10s or 2m".to_string())
+}
+
+/// Reads an address such as `127.0.0.1:45000` or `[::1]:0`: a `value_parser` for arguments.
+///
+/// *Errors:* a text that says what an address looks like.
+pub fn addr(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| "it takes an IP address and a port, such as 127.0.0.1:8080 or [::1]:0".into())
 }
 
 fn run(programs: &[Entry], args: &[OsString]) -> Result<ExitCode, clap::Error> {

@@ -152,6 +152,6 @@ impl Hasher for InOrder {
 fn unsupported<T>() -> io::Result<T> {
     Err(io::Error::new(
         io::ErrorKind::Unsupported,
-        "this world has no devices and no network",
+        "this world has no devices and no network, which the real one has",
     ))
 }

@@ -77,9 +77,11 @@ fn show_selects_by_task_time_and_kind() {
         "run.trap",
     ];
     assert_golden("show-sched.txt", &place.print(&all));
+    let (code, out, err) = place.run(&["trace", "show", "--task", "nobody", "run.trap"]);
+    assert_eq!((code, &*out), (0, ""));
     assert_eq!(
-        place.print(&["trace", "show", "--task", "nobody", "run.trap"]),
-        ""
+        err,
+        "warning: there is no task nobody (`trace summary run.trap` lists them)\n"
     );
     let two = [
         "trace", "show", "--task", "1", "--task", "down", "--call", "new_task", "run.trap",

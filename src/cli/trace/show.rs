@@ -64,6 +64,7 @@ impl Order {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
         let mut source = Source::open(&self.file)?;
         let mut tasks = Tasks::default();
+        let mut unseen: Vec<&String> = self.tasks.iter().collect();
         let mut lines = Lines {
             log,
             before: self.relative.then_some(Duration::ZERO),
@@ -74,6 +75,7 @@ impl Order {
             }
             let event = owned.borrow();
             tasks.meet(&event);
+            unseen.retain(|task| !is_task(task, event.tid, &tasks));
             if self.to.is_some_and(|to| event.at > to) {
                 // Nothing that follows can be earlier.
                 break;
@@ -84,6 +86,12 @@ impl Order {
             tasks.follow(owned);
         }
         source.end(log)?;
+        for task in unseen {
+            let file = self.file.display();
+            log.warn(&format!(
+                "there is no task {task} (`trace summary {file}` lists them)"
+            ));
+        }
         Ok(ExitCode::SUCCESS)
     }
 
@@ -95,7 +103,11 @@ impl Order {
             self.sched,
             self.console,
         ) && self.from.is_none_or(|from| event.at >= from)
-            && (self.tasks.is_empty() || self.has_task(event.tid, tasks))
+            && (self.tasks.is_empty()
+                || self
+                    .tasks
+                    .iter()
+                    .any(|task| is_task(task, event.tid, tasks)))
             && (self.calls.is_empty() || call.is_some_and(|call| self.has_call(call)))
             && (!self.errors || is_error(&event.fact))
             && self
@@ -104,15 +116,6 @@ impl Order {
             && self
                 .queue
                 .is_none_or(|n| is_about_queue(&event.fact, call, n))
-    }
-
-    fn has_task(&self, tid: Tid, tasks: &Tasks) -> bool {
-        let comm = tasks.comm(tid);
-        let is = |task: &String| match task.parse::<u64>() {
-            Ok(number) => tid == number.into(),
-            Err(_) => comm == task,
-        };
-        self.tasks.iter().any(is)
     }
 
     fn has_call(&self, call: SystemCall) -> bool {
@@ -145,6 +148,14 @@ fn is_about_queue(fact: &Fact<'_>, call: Option<SystemCall>, wanted: u64) -> boo
                     .is_some_and(|queue| queue.number() == wanted)
         }
         _ => false,
+    }
+}
+
+/// Whether a task is meant, by its number or its name.
+fn is_task(wanted: &str, tid: Tid, tasks: &Tasks) -> bool {
+    match wanted.parse::<u64>() {
+        Ok(number) => tid == number.into(),
+        Err(_) => tasks.comm(tid) == wanted,
     }
 }
 
