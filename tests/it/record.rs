@@ -1,6 +1,8 @@
 //! Recordings: what is written can be read, whatever it is and whatever became of the file.
 
 mod anything;
+mod fuzz;
+mod mutator;
 
 use std::{
     collections::BTreeSet,
