@@ -170,9 +170,10 @@ pub trait Tracer {
     /// Called for each fact, in order. A tracer that panics is switched off, with a warning.
     fn event(&mut self, event: &Event<'_>);
 
-    /// Called instead for a call that was answered at once, if there is nothing beside either: two
-    /// events, of one time, which are most of what happens. Unless a tracer that is to cost little
-    /// knows better, they are told one after the other.
+    /// May be called instead for a call that was answered at once, if there is nothing beside either:
+    /// two events, of one time, which are most of what happens. They may come one by one as well,
+    /// and so they do to a tracer that does not see to this, which is there for tracers that are to
+    /// cost little. Each tracer hears both before the next hears of the first.
     fn trap(&mut self, at: Duration, tid: Tid, call: SystemCall, reply: Reply) {
         for event in Event::of_trap(at, tid, call, reply) {
             self.event(&event);

@@ -42,6 +42,9 @@ const LOOK_AFTER: u64 = 256;
 /// How many tasks are too many for the nearer caches, with their programs.
 const CROWD: usize = 4096;
 
+/// How much of a pass is worth fetching when a task goes the long way.
+const LONG: usize = 8;
+
 /// How long daemons may have to wait for a look at their devices, which costs a system call, while
 /// others are ready.
 const GLANCE_AFTER: Nanos = Nanos::from_millis(1);
@@ -347,9 +350,9 @@ impl Kernel {
     /// and are not back on it yet: to put them back at once costs less than one by one, and nothing
     /// if all stay.
     ///
-    /// In a crowd, which fits into no cache, those who come soon are fetched. So they are elsewhere
-    /// when a task goes the long way: that may be to the operating system, which needs the caches
-    /// for itself.
+    /// In a crowd, which fits into no cache, those who come soon are fetched. Outside of one they are
+    /// only when a task goes the long way, which may lead to the operating system: that leaves
+    /// nothing in the nearer caches.
     ///
     /// This is the price of a trap. A call that needs little but its caller is answered here and
     /// now; everything else goes the long way, by `turn` and `settle`.
@@ -408,7 +411,7 @@ impl Kernel {
             let taken = pass.len() - rest.len();
             self.ready.push_all(&pass[stay..taken - 1]);
             stay = taken;
-            if !CROWDED {
+            if !CROWDED && pass.len() - taken > LONG {
                 self.tasks.fetch(&pass[taken..]);
             }
             match turn {

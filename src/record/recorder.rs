@@ -109,7 +109,8 @@ impl Recorder {
     ///
     /// The file is replaced as a whole, by a recording without events at once. So a process that is
     /// killed (by SIGKILL, or for want of memory) leaves that, or what was written at the first
-    /// fault or when its tape was last flushed; never half of it, and nothing of an older run. Where
+    /// fault or when its tape was last flushed; never half of it, and nothing of an older run; beside
+    /// it, at worst, what was to replace it, whose name is longer by 16 hexadecimal digits. Where
     /// it cannot be replaced, for want of the right to write to its directory, it is written anew.
     /// What is no file, such as a pipe, is written to once, at the end.
     ///

@@ -73,11 +73,16 @@ impl Epoll {
         let mut notified = false;
         for event in &self.events {
             let (key, flags) = (event.data.u64(), event.flags);
-            notified |= key == NOTIFIED;
+            match key {
+                NOTIFIED => notified = true,
+                // It has to be set again, whatever for.
+                ALARM => self.set_for = None,
+                _ => {}
+            }
             let news = News {
                 readable: flags.intersects(Flags::IN | Flags::PRI | WRONG),
                 writable: flags.intersects(Flags::OUT | WRONG),
-                unclear: flags.intersects(Flags::RDHUP | Flags::PRI | WRONG),
+                unclear: flags.intersects(Flags::RDHUP | Flags::PRI),
             };
             tell(key, news);
         }
@@ -86,13 +91,11 @@ impl Epoll {
 
     /// Has a wait end after so long, or not.
     fn set_alarm(&self, span: Option<Duration>) -> io::Result<()> {
+        // Nothing means never, and so does more than the clock can count.
+        let span = span.and_then(|span| span.try_into().ok());
         let once = Itimerspec {
             it_interval: AT_ONCE,
-            // Nothing means never.
-            it_value: span
-                .unwrap_or_default()
-                .try_into()
-                .map_err(io::Error::other)?,
+            it_value: span.unwrap_or(AT_ONCE),
         };
         rustix::time::timerfd_settime(&self.alarm, TimerfdTimerFlags::empty(), &once)?;
         Ok(())

@@ -941,20 +941,28 @@ fn s35_a_task_at_a_device_that_is_always_ready_starves_nobody() {
 
 #[test]
 fn s37_writing_to_a_peer_that_has_gone_is_an_error() {
-    real(async |os| {
-        let (device, ours) = pair(os).await?;
-        drop(ours);
-        for _ in 0..2 {
-            assert_eq!(kind(device.send(os, b"x").await), ErrorKind::BrokenPipe);
-            assert_eq!(kind(device.send_all(os, b"x").await), ErrorKind::BrokenPipe);
-            os.write_wait(&*device).await?;
-        }
-        let (reader, writer) = io::pipe()?;
-        let writer = os.attach(writer).await?;
-        drop(reader);
-        assert_eq!(kind(writer.send(os, b"x").await), ErrorKind::BrokenPipe);
-        Ok::<(), io::Error>(())
-    });
+    // A process that another test starts has the peer too, for a moment.
+    let test = "devices::s37_writing_to_a_peer_that_has_gone_is_an_error";
+    in_own_process(
+        test,
+        |_| {},
+        || {
+            real(async |os| {
+                let (device, ours) = pair(os).await?;
+                drop(ours);
+                for _ in 0..2 {
+                    assert_eq!(kind(device.send(os, b"x").await), ErrorKind::BrokenPipe);
+                    assert_eq!(kind(device.send_all(os, b"x").await), ErrorKind::BrokenPipe);
+                    os.write_wait(&*device).await?;
+                }
+                let (reader, writer) = io::pipe()?;
+                let writer = os.attach(writer).await?;
+                drop(reader);
+                assert_eq!(kind(writer.send(os, b"x").await), ErrorKind::BrokenPipe);
+                Ok::<(), io::Error>(())
+            });
+        },
+    );
 }
 
 #[test]

@@ -34,7 +34,8 @@ impl Outbox {
 
 pub(super) struct Feed {
     pub(super) filter: Filter,
-    /// It has heard of each event before this one does.
+    /// It has heard of each event before this one does, and of an answer before this one hears of
+    /// the call, if that came at once.
     pub(super) recent: Rc<RefCell<Recent>>,
     pub(super) outbox: Rc<RefCell<Outbox>>,
 }
