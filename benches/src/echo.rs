@@ -3,7 +3,8 @@
 //!
 //! A server process on one core, a client process on the other, for a contender at a time; the
 //! contenders take turns round by round. What the client can drive bounds the rate, so look at the
-//! server's CPU time per request as well: it tells servers apart that the rate does not.
+//! server's CPU time per request as well: it tells servers apart that the rate does not. The client
+//! never sleeps, so that no server has to wake it.
 
 mod client;
 mod server;

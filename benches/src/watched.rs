@@ -40,6 +40,7 @@ pub(crate) fn from_the_command_line(plan: &Plan) -> Contest {
         ("trapline boot", vec![]),
         ("--record", record.to_vec()),
         ("--record-last 100000", [record, last].concat()),
+        ("--post-mortem", words(&["--post-mortem"])),
         ("--summary", words(&["--summary"])),
         ("--trace", words(&["--trace"])),
         (
