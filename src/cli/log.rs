@@ -15,6 +15,7 @@ use tracing::{
     Event, Level, Subscriber,
     field::{Field, Visit},
     span::{Attributes, Id},
+    warn,
 };
 use tracing_subscriber::{
     EnvFilter, Layer,
@@ -208,7 +209,7 @@ pub(super) fn json(line: &Map<String, Value>) -> String {
 }
 
 /// The targets of a kernel, without the crate.
-const TARGETS: [&str; 5] = ["kernel", "sched", "device", "console", "cli"];
+const TARGETS: [&str; 4] = ["kernel", "sched", "device", "console"];
 
 /// Shows `tracing` events from now on, as far as the options and `RUST_LOG` want them.
 pub(super) fn install(log: Log, options: &Boot) -> Result<(), String> {
@@ -231,15 +232,6 @@ pub(super) fn install(log: Log, options: &Boot) -> Result<(), String> {
                  A filter is a list like `info,trapline::sched=trace`."
             ));
         }
-        for directive in filter.split(',') {
-            let target = directive.split(['=', '[']).next().unwrap_or(directive);
-            if TARGETS.contains(&target) {
-                return Err(format!(
-                    "{origin}={filter} selects nothing: {target} is no target. \
-                     Did you mean trapline::{target}?"
-                ));
-            }
-        }
     }
     // What is said later of the same target counts.
     let filters = [level, &environment, trace];
@@ -254,6 +246,16 @@ pub(super) fn install(log: Log, options: &Boot) -> Result<(), String> {
     let _ = tracing::subscriber::set_global_default(
         tracing_subscriber::registry().with(filter).with(lines),
     );
+    for directive in trace.split(',') {
+        let target = directive.split(['=', '[']).next().unwrap_or(directive);
+        // It may be a crate of the user's.
+        if TARGETS.contains(&target) {
+            warn!(
+                target: "trapline::cli",
+                "--trace={trace} selects nothing of the kernel's: did you mean trapline::{target}?"
+            );
+        }
+    }
     Ok(())
 }
 

@@ -75,28 +75,42 @@ impl Context {
             Fact::Trapped {
                 call,
                 detail: Detail::None,
-            } => self.call(out, event.at, event.tid, call),
+            } => self.call(out, event.at, event.tid, call, &Detail::None),
             Fact::Replied {
                 reply,
                 detail: Detail::None,
-            } => self.reply(out, event.at, event.tid, reply),
+            } => self.reply(out, event.at, event.tid, reply, &Detail::None),
             _ => return false,
         }
         true
     }
 
-    /// Appends a call with nothing beside it.
+    /// Appends a call.
     #[inline(always)]
-    pub(super) fn call(&mut self, out: &mut impl Out, at: Duration, tid: Tid, call: SystemCall) {
+    pub(super) fn call(
+        &mut self,
+        out: &mut impl Out,
+        at: Duration,
+        tid: Tid,
+        call: SystemCall,
+        beside: &Detail<'_>,
+    ) {
         self.begin(out, kind::TRAPPED, at, tid);
-        trapped(out, call, &Detail::None);
+        trapped(out, call, beside);
     }
 
-    /// Appends a reply with nothing beside it.
+    /// Appends a reply.
     #[inline(always)]
-    pub(super) fn reply(&mut self, out: &mut impl Out, at: Duration, tid: Tid, reply: Reply) {
+    pub(super) fn reply(
+        &mut self,
+        out: &mut impl Out,
+        at: Duration,
+        tid: Tid,
+        reply: Reply,
+        beside: &Detail<'_>,
+    ) {
         self.begin(out, kind::REPLIED, at, tid);
-        replied(out, reply, &Detail::None);
+        replied(out, reply, beside);
     }
 
     /// Appends an event.
@@ -110,12 +124,10 @@ impl Context {
             }
             Fact::Resumed => begin(self, out, kind::RESUMED),
             Fact::Trapped { call, detail } => {
-                begin(self, out, kind::TRAPPED);
-                trapped(out, *call, detail);
+                self.call(out, event.at, event.tid, *call, detail);
             }
             Fact::Replied { reply, detail } => {
-                begin(self, out, kind::REPLIED);
-                replied(out, *reply, detail);
+                self.reply(out, event.at, event.tid, *reply, detail);
             }
             Fact::Blocked { on } => {
                 begin(self, out, kind::BLOCKED);

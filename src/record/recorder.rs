@@ -271,8 +271,8 @@ impl Tracer for Recorder {
     fn trap(&mut self, at: Duration, tid: Tid, call: SystemCall, reply: Reply) {
         let mut context = self.context;
         let mut records = [Word::default(), Word::default()];
-        context.call(&mut records[0], at, tid, call);
-        context.reply(&mut records[1], at, tid, reply);
+        context.call(&mut records[0], at, tid, call, &Detail::None);
+        context.reply(&mut records[1], at, tid, reply, &Detail::None);
         if self.tape.0.buffer.append_words(&mut self.end, records) {
             self.context = context;
             self.events += 2;

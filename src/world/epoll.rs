@@ -9,12 +9,15 @@ use std::{
 
 use rustix::{
     buffer::spare_capacity,
-    event::epoll::{self, Event, EventData, EventFlags as Flags},
+    event::{
+        Timespec,
+        epoll::{self, Event, EventData, EventFlags as Flags},
+    },
     io::retry_on_intr,
     time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create},
 };
 
-use super::real::{AT_ONCE, News};
+use super::real::News;
 
 /// The key under which the poller tells itself that it was notified.
 const NOTIFIED: u64 = usize::MAX as u64;
@@ -68,7 +71,7 @@ impl Epoll {
         self.events.clear();
         retry_on_intr(|| {
             let room = spare_capacity(&mut self.events);
-            epoll::wait(poller, room, looks.then_some(&AT_ONCE))
+            epoll::wait(poller, room, looks.then_some(&Timespec::default()))
         })?;
         let mut notified = false;
         for event in &self.events {
@@ -94,8 +97,8 @@ impl Epoll {
         // Nothing means never, and so does more than the clock can count.
         let span = span.and_then(|span| span.try_into().ok());
         let once = Itimerspec {
-            it_interval: AT_ONCE,
-            it_value: span.unwrap_or(AT_ONCE),
+            it_interval: Timespec::default(),
+            it_value: span.unwrap_or_default(),
         };
         rustix::time::timerfd_settime(&self.alarm, TimerfdTimerFlags::empty(), &once)?;
         Ok(())

@@ -375,11 +375,6 @@ fn note(
 
 const READ: usize = Direction::Read as usize;
 
-pub(super) const AT_ONCE: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 0,
-};
-
 impl Source {
     /// Makes an attempt at the descriptor, unless it is known to be in vain.
     fn attempt<T>(
@@ -485,6 +480,6 @@ fn is_ready(fd: BorrowedFd<'_>, direction: Direction) -> io::Result<bool> {
         Direction::Write => PollFlags::OUT,
     };
     let mut asked = [PollFd::from_borrowed_fd(fd, flags)];
-    rustix::io::retry_on_intr(|| rustix::event::poll(&mut asked, Some(&AT_ONCE)))?;
+    rustix::io::retry_on_intr(|| rustix::event::poll(&mut asked, Some(&Timespec::default())))?;
     Ok(!asked[0].revents().is_empty())
 }

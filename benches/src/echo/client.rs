@@ -19,11 +19,6 @@ use rustix::{
 use super::{MARK, MESSAGE, Times};
 use crate::meter::cpu_time_of;
 
-const AT_ONCE: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 0,
-};
-
 struct Connection {
     stream: TcpStream,
     /// How many bytes of the answer are in.
@@ -81,7 +76,7 @@ pub(super) fn run(
     loop {
         events.clear();
         let room = rustix::buffer::spare_capacity(&mut events);
-        epoll::wait(&poller, room, Some(&AT_ONCE))?;
+        epoll::wait(&poller, room, Some(&Timespec::default()))?;
         for event in &events {
             let client = &mut clients[event.data.u64() as usize];
             if client.receive(&request)? {
