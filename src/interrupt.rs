@@ -14,6 +14,9 @@ use std::{
 
 use crate::abi::{QueueId, Tid};
 
+/// Work for a thread.
+pub(crate) type Job = Box<dyn FnOnce() + Send>;
+
 /// A line into a kernel from any thread, of [`Kernel::remote`](crate::Kernel::remote).
 #[derive(Clone)]
 pub struct Remote {

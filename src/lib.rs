@@ -34,24 +34,21 @@
 //!
 //! # Where to read
 //!
-//! | file | owns |
-//! |---|---|
-//! | `abi.rs` | what crosses at a trap: [`SystemCall`], [`Reply`], [`Exit`], [`Errno`] |
-//! | `frame.rs` | what travels beside it |
-//! | `os.rs` | [`Os`], the task's side; the crate's only yield |
-//! | `device.rs`, `net.rs` | [`Device`], [`TcpListener`], [`TcpStream`] |
-//! | `queue.rs`, `promise.rs`, `sync.rs` | [`Queue`], and what stands on it: [`Promise`], [`sync`] |
-//! | `timeout.rs`, `callback.rs`, `blocking.rs` | [`Os::timeout`], [`Os::call_later`], [`Os::run_blocking`] |
-//! | `observe.rs` | how a task attaches a tracer: [`Os::observe`] |
-//! | `interrupt.rs` | how other threads reach a kernel: [`Remote`] |
-//! | `task.rs`, `task/table.rs` | a task and its states; the task map |
-//! | `time.rs` | the timers |
-//! | `sched/` | who runs next: [`Policy`], [`Fifo`] |
-//! | `event.rs`, `trace.rs` | the event log, [`Tracer`], the bridge to `tracing` |
-//! | `record.rs`, `record/` | the event log in a file: [`record`] |
-//! | `world/` | [`World`], [`RealWorld`], [`SimWorld`] |
-//! | `kernel.rs`, `kernel/` | [`Kernel`]: the loop; the life of tasks, and the handlers of the calls |
-//! | `cli/` (feature `cli`) | the command line, for any set of programs |
+//! | room | owns | may use |
+//! |---|---|---|
+//! | `abi.rs` | what crosses at a trap: [`SystemCall`], [`Reply`], [`Exit`], [`Errno`] | nothing |
+//! | `panic.rs` | containment of panics | nothing |
+//! | `sched/` | the order of turns: [`Policy`], [`Fifo`] | `abi` |
+//! | `interrupt.rs` | lines into a kernel for other threads: [`Remote`] | `abi` |
+//! | `log/` | the event log: [`Event`], [`Tracer`], [`mod@record`], the bridge to `tracing` | `abi`, `panic` |
+//! | `trap.rs` | what travels beside a call | all above |
+//! | `user/` | the task's side: [`Os`], [`Queue`], [`Device`], [`Promise`], [`sync`] | `trap.rs` and above |
+//! | `world/` | everything outside: [`World`], [`RealWorld`], [`SimWorld`] | `trap.rs` and above |
+//! | `kernel/` | [`Kernel`]: the loop, the handlers of the calls, the life of tasks | all above |
+//! | `cli/` (feature `cli`) | the command line, for any set of programs | the public API |
+//!
+//! The `mod.rs` of each folder opens with a table of its files. A test holds the imports against
+//! this table.
 //!
 //! # What panics do
 //!
@@ -72,47 +69,37 @@ compile_error!("trapline's devices are Unix descriptors: it builds on Unix syste
 mod readme {}
 
 mod abi;
-mod blocking;
-mod callback;
 #[cfg(feature = "cli")]
 pub mod cli;
-mod device;
-mod event;
-mod frame;
 mod interrupt;
 mod kernel;
-mod net;
-mod observe;
-mod os;
-mod promise;
-mod queue;
-pub mod record;
+mod log;
+mod panic;
 mod sched;
-pub mod sync;
-mod task;
-mod time;
-mod timeout;
-mod trace;
+mod trap;
+mod user;
 mod world;
 
 pub use abi::{
     DeviceId, Direction, End, Errno, Exit, Nanos, On, QueueId, Reply, SystemCall, TaskInfo,
     TaskState, Tid,
 };
-pub use blocking::Panicked;
 #[cfg(feature = "cli")]
 pub use cli::Program;
-pub use device::{AsDevice, Device};
-pub use event::{Answered, Call, Detail, Event, Fact, Tracer, Wake};
 pub use interrupt::Remote;
 pub use kernel::{Builder, Deadlock, Error, Kernel, Limit, Report, Step};
-pub use net::{Listener, Stream, TcpListener, TcpStream};
-pub use observe::Observer;
-pub use os::Os;
-pub use promise::{Abandoned, AlreadySet, Promise, RemoteSetter, Setter};
-pub use queue::{Closed, Queue, TryGetError, TryPutError};
+pub use log::{Answered, Call, Detail, Event, Fact, Told, Tracer, Wake, recording as record};
 pub use sched::{Cause, Fifo, Policy, Runnable};
-pub use task::IntoExit;
-pub use timeout::Elapsed;
-pub use trace::Told;
+pub use user::{
+    blocking::Panicked,
+    device::{AsDevice, Device},
+    net::{Listener, Stream, TcpListener, TcpStream},
+    observe::Observer,
+    os::Os,
+    program::IntoExit,
+    promise::{Abandoned, AlreadySet, Promise, RemoteSetter, Setter},
+    queue::{Closed, Queue, TryGetError, TryPutError},
+    sync,
+    time::Elapsed,
+};
 pub use world::{RealWorld, SimWorld, World};

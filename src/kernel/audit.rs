@@ -1,10 +1,11 @@
 //! The kernel's invariant, checked.
 
-use super::{Kernel, queues::MessageQueue};
-use crate::{
-    abi::{Direction, Nanos},
+use super::{
+    Kernel,
+    queues::MessageQueue,
     task::{Answer, Place, State},
 };
+use crate::abi::{Direction, Nanos};
 
 /// A larger kernel is not audited in full after each pass of a debug build.
 const MOST: usize = 512;

@@ -2,15 +2,30 @@
 
 use std::{fmt, rc::Rc, time::Duration};
 
-use super::{Devices, Error, Kernel, LOOK_AFTER, Limits, Queues, Report};
+use super::{
+    Kernel,
+    devices::Devices,
+    queues::Queues,
+    report::{Error, Report},
+};
 use crate::{
     abi::Nanos,
-    event::{Log, Tracer},
-    frame::Frame,
     interrupt::Remote,
+    log::{Log, Tracer},
     sched::{Policy, Ready},
+    trap::Frame,
     world::{RealWorld, World},
 };
+
+/// How many resumes may pass before the world is looked at, where the passes are shorter.
+pub(super) const LOOK_AFTER: u64 = 256;
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) tasks: usize,
+    pub(super) ticks: u64,
+    pub(super) time: Nanos,
+}
 
 /// Settings of a [`Kernel`], of [`Kernel::builder`]. Whatever is not set is as in
 /// [`Kernel::real`].

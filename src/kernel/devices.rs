@@ -2,14 +2,16 @@
 
 use std::{io, net::SocketAddr, rc::Rc};
 
-use super::{Kernel, Outcome, contain};
+use super::{
+    Kernel,
+    task::{Answer, Outcome, Place, Read, State, Then},
+};
 use crate::{
     abi::{DeviceId, Direction, Errno, Reply, Tid},
-    device::Handle,
-    event::{Fact, Wake},
-    frame::Payload,
+    log::{Fact, Wake},
+    panic::contain,
     sched::Runnable,
-    task::{Answer, Place, Read, State, Then},
+    trap::{Handle, Payload},
     world::DeviceMap,
 };
 
@@ -350,7 +352,7 @@ impl Kernel {
         {
             return None;
         }
-        self.log.emit(&mut *self.world, tid, || Fact::DeviceIo {
+        self.emit(tid, || Fact::DeviceIo {
             device,
             direction,
             result: result.as_ref().map_err(io::Error::kind).copied(),

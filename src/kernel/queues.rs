@@ -7,13 +7,16 @@ use std::{collections::VecDeque, rc::Rc};
 
 use slab::Slab;
 
-use super::{Kernel, Outcome, contain};
+use super::{
+    Kernel,
+    task::{Answer, Outcome, Place, State, Task, find_waiter},
+};
 use crate::{
     abi::{End, Errno, QueueId, Reply, SystemCall},
-    event::Wake,
-    frame::{Frame, Gauge, Payload, Store},
+    log::Wake,
+    panic::contain,
     sched::Runnable,
-    task::{self, Answer, Place, State, Task},
+    trap::{Frame, Gauge, Payload, Store},
 };
 
 pub(super) struct MessageQueue {
@@ -117,12 +120,12 @@ impl MessageQueue {
 
     /// Forgets a task that waits to put, and answers its message.
     fn forget_putter(&mut self, task: Runnable) -> Option<u64> {
-        let place = task::find_waiter(&self.putters, |(other, _)| *other == task)?;
+        let place = find_waiter(&self.putters, |(other, _)| *other == task)?;
         self.putters.remove(place).map(|(_, message)| message)
     }
 
     fn forget_getter(&mut self, task: Runnable) {
-        if let Some(place) = task::find_waiter(&self.getters, |other| *other == task) {
+        if let Some(place) = find_waiter(&self.getters, |other| *other == task) {
             self.getters.remove(place);
         }
     }

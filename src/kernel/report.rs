@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, io, sync::Arc, time::Duration};
 
-use super::Deadlock;
+use super::deadlock::Deadlock;
 use crate::abi::{Exit, Tid};
 
 /// What a kernel has done since boot.

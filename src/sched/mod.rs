@@ -1,15 +1,14 @@
 //! Who runs next. The kernel says what happened to a task; a [`Policy`] says whose turn it is.
 
 mod fifo;
+mod ready;
 
-use std::fmt;
+use std::num::NonZeroU32;
 
 pub use fifo::Fifo;
+pub(crate) use ready::Ready;
 
-use crate::{
-    abi::{Nanos, SystemCall, Tid},
-    task::Slot,
-};
+use crate::abi::Tid;
 
 /// A task on a queue: its number, and the slot in the task map where it is found without a look-up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,6 +24,25 @@ impl Runnable {
         tid: Tid::KERNEL,
         slot: Slot::LAST,
     };
+}
+
+/// A task's place in the table. The first is nobody's: so the lack of one takes no room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Slot(NonZeroU32);
+
+impl Slot {
+    /// A place that no task has.
+    pub(crate) const LAST: Self = Self(NonZeroU32::MAX);
+
+    pub(crate) fn new(index: usize) -> Self {
+        let number = u32::try_from(index).ok().and_then(NonZeroU32::new);
+        Self(number.expect("a kernel has fewer tasks than there are slots"))
+    }
+
+    #[inline(always)]
+    pub(crate) fn index(self) -> usize {
+        self.0.get() as usize
+    }
 }
 
 /// Why a task is put on the ready queue: what a policy learns about it.
@@ -85,154 +103,5 @@ pub trait Policy {
     /// Whether no task is ready.
     fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-}
-
-/// The kernel's ready queue.
-#[derive(Debug)]
-pub(crate) struct Ready {
-    /// First in, first out, a tick at a time: what nearly every run uses, without indirection.
-    plain: Fifo,
-    /// What is used instead.
-    turns: Option<Box<Turns>>,
-}
-
-/// A policy, and turns of more than a tick.
-pub(crate) struct Turns {
-    policy: Box<dyn Policy>,
-    /// How many ticks a turn has.
-    quantum: u32,
-    /// How many are left of the turn under way.
-    left: u32,
-    /// The task whose turn goes on.
-    holder: Option<Runnable>,
-}
-
-impl Ready {
-    pub(crate) fn new(policy: Option<Box<dyn Policy>>, quantum: u32) -> Self {
-        let turns = (policy.is_some() || quantum > 1).then(|| {
-            let policy = policy.unwrap_or_else(|| Box::<Fifo>::default());
-            Box::new(Turns {
-                policy,
-                quantum: quantum.max(1),
-                left: 0,
-                holder: None,
-            })
-        });
-        Self {
-            plain: Fifo::default(),
-            turns,
-        }
-    }
-
-    #[inline(always)]
-    pub(crate) fn push(&mut self, task: Runnable, cause: Cause) {
-        match &mut self.turns {
-            None => self.plain.push(task, cause),
-            Some(turns) => turns.policy.push(task, cause),
-        }
-    }
-
-    /// Puts a task back that has made a call which does not block: to the others, unless its turn
-    /// goes on.
-    #[inline(always)]
-    pub(crate) fn requeue(&mut self, task: Runnable, call: SystemCall) {
-        match &mut self.turns {
-            None => self.plain.push(task, Cause::Preempted),
-            Some(turns) => turns.requeue(task, call),
-        }
-    }
-
-    pub(crate) fn is_plain(&self) -> bool {
-        self.turns.is_none()
-    }
-
-    pub(crate) fn take_pass(&mut self) -> (Vec<Runnable>, usize) {
-        self.plain.take_pass()
-    }
-
-    pub(crate) fn resume_pass(&mut self, pass: Vec<Runnable>, taken: usize) {
-        self.plain.resume_pass(pass, taken);
-    }
-
-    #[inline(always)]
-    pub(crate) fn next_pass(&mut self, pass: &mut Vec<Runnable>) {
-        self.plain.next_pass(pass);
-    }
-
-    #[inline(always)]
-    pub(crate) fn push_all(&mut self, tasks: &[Runnable]) {
-        self.plain.push_all(tasks);
-    }
-
-    #[inline(always)]
-    pub(crate) fn pop(&mut self) -> Option<Runnable> {
-        match &mut self.turns {
-            None => self.plain.pop(),
-            Some(turns) => turns.pop(),
-        }
-    }
-
-    pub(crate) fn remove(&mut self, task: Runnable) {
-        match &mut self.turns {
-            None => self.plain.remove(task),
-            Some(turns) => turns.remove(task),
-        }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        match &self.turns {
-            None => self.plain.len(),
-            Some(turns) => turns.policy.len() + usize::from(turns.holder.is_some()),
-        }
-    }
-}
-
-impl Turns {
-    #[inline(never)]
-    fn requeue(&mut self, task: Runnable, call: SystemCall) {
-        match call {
-            SystemCall::Yield | SystemCall::Sleep(Nanos::ZERO) => {
-                self.policy.push(task, Cause::Yielded);
-            }
-            _ if self.left > 0 => self.holder = Some(task),
-            _ => self.policy.push(task, Cause::Preempted),
-        }
-    }
-
-    #[inline(never)]
-    fn pop(&mut self) -> Option<Runnable> {
-        let task = match self.holder.take() {
-            Some(holder) => holder,
-            None => {
-                self.left = self.quantum;
-                self.policy.pop()?
-            }
-        };
-        self.left -= 1;
-        Some(task)
-    }
-
-    fn remove(&mut self, task: Runnable) {
-        if self.holder == Some(task) {
-            self.holder = None;
-        } else {
-            self.policy.remove(task);
-        }
-    }
-}
-
-impl fmt::Debug for Turns {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "Turns({} ready, quantum {})",
-            self.policy.len(),
-            self.quantum
-        )
     }
 }

@@ -3,9 +3,6 @@
 //!
 //! Uses the ABI.
 
-#[cfg(target_os = "linux")]
-mod epoll;
-mod pool;
 mod real;
 mod sim;
 

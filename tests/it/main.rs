@@ -9,6 +9,7 @@ mod devices;
 mod ends;
 mod fairness;
 mod hostile;
+mod layers;
 mod log;
 mod promises;
 mod properties;

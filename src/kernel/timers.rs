@@ -1,0 +1,464 @@
+//! The timer store: who wakes when.
+//!
+//! A ladder. At its foot are the timers that come next, in order; each rung above has those of a
+//! later stretch of time, in no order. When the foot is empty the lowest rung comes down to it: a
+//! short one is sorted, a long one is first split into shorter ones. So a timer is moved a few
+//! times, by sweeps over memory, where a tree would be searched for every one.
+
+use std::cmp::Reverse;
+
+use rustc_hash::FxHashSet;
+
+use crate::{
+    abi::Nanos,
+    sched::{Runnable, Slot},
+};
+
+/// How many timers the foot has room for.
+const FOOT: usize = 64;
+
+/// Into how many rungs a long one is split, at most.
+const STEPS: usize = 64;
+
+/// A timer: its deadline, and its number in order of arming. They come in this order.
+pub(crate) type Timer = (Nanos, u64);
+
+/// A timer, and whose it is.
+type Armed = (Timer, Slot);
+
+/// Armed timers, by deadline and then by order of arming.
+#[derive(Debug, Default)]
+pub(crate) struct Timers {
+    /// The next ones, the very next at the end.
+    foot: Vec<Armed>,
+    /// The others, the latest rung first.
+    rungs: Vec<Rung>,
+    /// The numbers of those that are still on a rung, but were disarmed.
+    disarmed: FxHashSet<u64>,
+    /// How many are armed.
+    len: usize,
+    /// How many there ever were.
+    count: u64,
+}
+
+/// The timers from an instant on, up to where the rung above begins.
+#[derive(Debug)]
+struct Rung {
+    from: Timer,
+    timers: Vec<Armed>,
+}
+
+/// The timers of a kernel.
+#[derive(Debug, Default)]
+pub(crate) struct Clocks {
+    pub(crate) tasks: Timers,
+    /// Apart, since they give nobody else reason to hope.
+    pub(crate) daemons: Timers,
+}
+
+impl Clocks {
+    /// The store where a task's timers are.
+    pub(crate) fn of(&mut self, task: Runnable) -> &mut Timers {
+        if task.tid.is_daemon() {
+            &mut self.daemons
+        } else {
+            &mut self.tasks
+        }
+    }
+
+    /// The next deadline, of whomever.
+    pub(crate) fn next(&mut self) -> Option<Nanos> {
+        let deadlines = [self.tasks.next(), self.daemons.next()];
+        deadlines.into_iter().flatten().min()
+    }
+
+    /// Takes the first timer that is due at `now`.
+    pub(crate) fn pop_due(&mut self, now: Nanos) -> Option<Armed> {
+        let due = self.tasks.pop_due(now);
+        due.or_else(|| self.daemons.pop_due(now))
+    }
+}
+
+impl Timers {
+    /// Arms a timer for `task`.
+    pub(crate) fn arm(&mut self, deadline: Nanos, task: Slot) -> Timer {
+        let timer = self.reserve(deadline);
+        self.start(timer, task);
+        timer
+    }
+
+    /// Gives out a place in the order of arming, to be started later.
+    pub(crate) fn reserve(&mut self, deadline: Nanos) -> Timer {
+        self.count += 1;
+        (deadline, self.count)
+    }
+
+    /// Starts a timer for `task`. One that never comes is not kept.
+    pub(crate) fn start(&mut self, timer: Timer, task: Slot) {
+        if timer.0 == Nanos::FOREVER {
+            return;
+        }
+        self.len += 1;
+        if let Some(rung) = self.rung_of(timer) {
+            let kept = rung.timers.len();
+            if kept == rung.timers.capacity() {
+                // By half, and not to twice the room: there may be a million.
+                rung.timers.reserve_exact(FOOT + kept / 2);
+            }
+            rung.timers.push((timer, task));
+            return;
+        }
+        let at = self.foot.partition_point(|(other, _)| *other > timer);
+        self.foot.insert(at, (timer, task));
+        if self.foot.len() > FOOT {
+            let half = self.foot.len() / 2;
+            let (from, _) = self.foot[half - 1];
+            let timers = self.foot.drain(..half).collect();
+            self.rungs.push(Rung { from, timers });
+        }
+    }
+
+    /// Disarms a timer that was started and has not come. One on a rung is only marked, unless it
+    /// was started last; when most are marked, they are swept away.
+    pub(crate) fn disarm(&mut self, timer: Timer) {
+        if timer.0 == Nanos::FOREVER {
+            return;
+        }
+        self.len -= 1;
+        if let Some(rung) = self.rung_of(timer) {
+            if rung.timers.pop_if(|(last, _)| *last == timer).is_none() {
+                self.disarmed.insert(timer.1);
+            }
+        } else if let Ok(at) = self.foot.binary_search_by(|(other, _)| timer.cmp(other)) {
+            self.foot.remove(at);
+        }
+        if self.disarmed.len() > FOOT + self.len {
+            self.sweep();
+        }
+    }
+
+    /// The next deadline.
+    pub(crate) fn next(&mut self) -> Option<Nanos> {
+        if self.foot.is_empty() && (!self.rungs.is_empty() || self.foot.capacity() > 2 * FOOT) {
+            self.descend();
+        }
+        self.foot.last().map(|((deadline, _), _)| *deadline)
+    }
+
+    /// Takes the first timer that is due at `now`.
+    pub(crate) fn pop_due(&mut self, now: Nanos) -> Option<Armed> {
+        let due = self.next()? <= now;
+        self.len -= usize::from(due);
+        self.foot.pop_if(|_| due)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Every armed timer, in order.
+    pub(crate) fn all(&self) -> Vec<Timer> {
+        let rungs = self.rungs.iter().flat_map(|rung| &rung.timers);
+        let rungs = rungs.filter(|((_, number), _)| !self.disarmed.contains(number));
+        let mut all: Vec<_> = self.foot.iter().chain(rungs).map(|armed| armed.0).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// The rung where a timer belongs, unless that is at the foot.
+    fn rung_of(&mut self, timer: Timer) -> Option<&mut Rung> {
+        let at = self.rungs.partition_point(|rung| rung.from > timer);
+        self.rungs.get_mut(at)
+    }
+
+    /// Fills the foot, which is empty.
+    #[cold]
+    fn descend(&mut self) {
+        while self.foot.is_empty()
+            && let Some(mut rung) = self.rungs.pop()
+        {
+            if !self.disarmed.is_empty() {
+                let marks = &mut self.disarmed;
+                rung.timers.retain(|((_, number), _)| !marks.remove(number));
+            }
+            let (first, last) = range(&rung, deadline);
+            if rung.timers.len() <= FOOT {
+                self.foot = rung.timers;
+                self.foot.sort_unstable_by_key(|armed| Reverse(armed.0));
+            } else if first < last {
+                self.split(rung, (first, last), deadline, |from| (Nanos(from), 0));
+            } else {
+                let numbers = range(&rung, number);
+                self.split(rung, numbers, number, |from| (Nanos(first), from));
+            }
+        }
+        // After a crowd has left, its room is given back.
+        self.foot.shrink_to(FOOT);
+    }
+
+    /// Splits a rung into steps of equal length: of deadlines, or, where those are equal, of
+    /// numbers. Their range is given, and the first timer of a step that begins there.
+    fn split(
+        &mut self,
+        rung: Rung,
+        (first, last): (u64, u64),
+        key: impl Fn(&Armed) -> u64,
+        timer: impl Fn(u64) -> Timer,
+    ) {
+        let shift = (u64::BITS - (last - first).leading_zeros()).saturating_sub(STEPS.ilog2());
+        let step = |armed: &Armed| ((key(armed) - first) >> shift) as usize;
+        let mut lens = [0; STEPS];
+        for armed in &rung.timers {
+            lens[step(armed)] += 1;
+        }
+        let mut places = [0; STEPS];
+        for at in (0..STEPS).rev().filter(|at| lens[*at] > 0) {
+            places[at] = self.rungs.len();
+            self.rungs.push(Rung {
+                from: timer(first + ((at as u64) << shift)),
+                timers: Vec::with_capacity(lens[at]),
+            });
+        }
+        for armed in rung.timers {
+            self.rungs[places[step(&armed)]].timers.push(armed);
+        }
+        if let Some(lowest) = self.rungs.last_mut() {
+            lowest.from = rung.from;
+        }
+    }
+
+    /// Drops what was disarmed.
+    #[cold]
+    fn sweep(&mut self) {
+        let marks = std::mem::take(&mut self.disarmed);
+        for rung in &mut self.rungs {
+            rung.timers
+                .retain(|((_, number), _)| !marks.contains(number));
+        }
+        self.rungs.retain(|rung| !rung.timers.is_empty());
+    }
+}
+
+fn deadline(((deadline, _), _): &Armed) -> u64 {
+    deadline.0
+}
+
+fn number(((_, number), _): &Armed) -> u64 {
+    *number
+}
+
+/// The lowest and the highest of what the timers of a rung have for a key.
+fn range(rung: &Rung, key: impl Fn(&Armed) -> u64) -> (u64, u64) {
+    let keys = rung.timers.iter().map(key);
+    keys.fold((u64::MAX, 0), |(first, last), key| {
+        (key.min(first), key.max(last))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The store, and a map that says what it should do.
+    #[derive(Default)]
+    struct Pair {
+        timers: Timers,
+        model: BTreeMap<Timer, Slot>,
+        now: u64,
+        reserved: Vec<Timer>,
+    }
+
+    #[derive(Clone, Debug)]
+    enum Act {
+        /// Arms so many, at `now` and so much more, apart by up to so much.
+        Arm(usize, u64, u64),
+        /// Reserves one; the next of these starts it.
+        Reserve(u64),
+        /// Disarms some that are found from here on, every so many.
+        Disarm(usize, usize),
+        /// Arms and disarms at once.
+        Both(u64),
+        /// Looks for the next deadline.
+        Look,
+        /// Lets the clock run on to that deadline, and so much further.
+        Wait(u64),
+    }
+
+    impl Pair {
+        fn arm(&mut self, deadline: Nanos) -> Timer {
+            let task = Slot::new(self.model.len() + 1);
+            let timer = self.timers.arm(deadline, task);
+            self.model.insert(timer, task);
+            timer
+        }
+
+        fn disarm(&mut self, timer: Timer) {
+            self.timers.disarm(timer);
+            self.model.remove(&timer);
+        }
+
+        fn next(&mut self) -> Option<Nanos> {
+            let next = self.timers.next();
+            assert_eq!(next, self.model.keys().next().map(|timer| timer.0));
+            next
+        }
+
+        fn act(&mut self, act: &Act, mut random: impl FnMut() -> u64) {
+            match *act {
+                Act::Arm(count, span, spread) => {
+                    for _ in 0..count {
+                        let span = span.saturating_add(random() % spread);
+                        self.arm(Nanos(self.now).saturating_add(Nanos(span)));
+                    }
+                }
+                Act::Reserve(span) => {
+                    for timer in std::mem::take(&mut self.reserved) {
+                        self.timers.start(timer, Slot::LAST);
+                        self.model.insert(timer, Slot::LAST);
+                    }
+                    let deadline = Nanos(self.now).saturating_add(Nanos(span));
+                    self.reserved.push(self.timers.reserve(deadline));
+                }
+                Act::Disarm(from, step) => {
+                    let some = self.model.keys().copied().skip(from).step_by(step);
+                    for timer in some.collect::<Vec<_>>() {
+                        self.disarm(timer);
+                        assert!(self.timers.kept() <= FOOT + 2 * self.model.len());
+                    }
+                }
+                Act::Both(span) => {
+                    let timer = self.arm(Nanos(self.now).saturating_add(Nanos(span)));
+                    self.disarm(timer);
+                }
+                Act::Look => drop(self.next()),
+                Act::Wait(more) => {
+                    let next = self.next().map_or(0, |next| next.0);
+                    self.now = self.now.max(next).saturating_add(more).min(u64::MAX - 1);
+                    while let Some((timer, task)) = self.timers.pop_due(Nanos(self.now)) {
+                        assert_eq!(self.model.pop_first(), Some((timer, task)));
+                    }
+                    let next = self.model.keys().next();
+                    assert!(next.is_none_or(|next| next.0 > Nanos(self.now)));
+                }
+            }
+            self.model.retain(|timer, _| timer.0 != Nanos::FOREVER);
+            assert_eq!(self.timers.len(), self.model.len());
+        }
+    }
+
+    impl Timers {
+        /// How many timers take room, disarmed ones included.
+        fn kept(&self) -> usize {
+            let rungs = self.rungs.iter().map(|rung| rung.timers.len());
+            self.foot.len() + rungs.sum::<usize>()
+        }
+    }
+
+    fn span() -> impl Strategy<Value = u64> {
+        prop_oneof![
+            0..4u64,
+            0..1000u64,
+            0..1_000_000_000u64,
+            Just(30_000_000_000),
+            any::<u64>(),
+            u64::MAX - 3..=u64::MAX,
+        ]
+    }
+
+    fn act() -> impl Strategy<Value = Act> {
+        prop_oneof![
+            4 => (1..300usize, span(), span()).prop_map(|(count, span, spread)| {
+                Act::Arm(count, span, spread.max(1))
+            }),
+            2 => span().prop_map(Act::Reserve),
+            2 => (0..200usize, 1..8usize).prop_map(|(from, step)| Act::Disarm(from, step)),
+            1 => span().prop_map(Act::Both),
+            2 => Just(Act::Look),
+            4 => span().prop_map(Act::Wait),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn timers_come_by_deadline_and_then_by_order_of_arming(
+            acts in prop::collection::vec(act(), 1..60),
+            mut seed: u64,
+        ) {
+            let mut pair = Pair::default();
+            let mut random = move || {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                seed >> 20
+            };
+            for act in acts {
+                pair.act(&act, &mut random);
+            }
+            prop_assert_eq!(pair.timers.all(), pair.model.keys().copied().collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn what_is_armed_and_disarmed_for_ever_leaves_nothing_behind() {
+        let mut timers = Timers::default();
+        let second = 1_000_000_000;
+        let mut of_connections: Vec<_> = (0..500)
+            .map(|n| timers.arm(Nanos(30 * second + n), Slot::LAST))
+            .collect();
+        for n in 0..100_000u64 {
+            let timer = timers.arm(Nanos(n * 1000 + 30 * second), Slot::LAST);
+            let at = n as usize * 7 % of_connections.len();
+            timers.disarm(std::mem::replace(&mut of_connections[at], timer));
+            assert!(
+                timers.kept() <= 2 * (FOOT + 500),
+                "{} are kept",
+                timers.kept()
+            );
+        }
+        for timer in of_connections {
+            timers.disarm(timer);
+        }
+        assert_eq!((timers.next(), timers.len(), timers.kept()), (None, 0, 0));
+        assert!(timers.disarmed.is_empty() && timers.rungs.is_empty());
+    }
+
+    #[test]
+    fn a_crowd_with_one_deadline_has_a_short_foot() {
+        let mut timers = Timers::default();
+        let arm = |_| timers.arm(Nanos(7), Slot::LAST);
+        let crowd: Vec<_> = (0..100_000).map(arm).collect();
+        let (first, rest) = crowd.split_at(50_000);
+        for timer in first {
+            assert_eq!(timers.next(), Some(Nanos(7)));
+            assert!(
+                timers.foot.len() <= FOOT,
+                "{} at the foot",
+                timers.foot.len()
+            );
+            timers.disarm(*timer);
+        }
+        for timer in rest {
+            assert_eq!(timers.pop_due(Nanos(7)), Some((*timer, Slot::LAST)));
+        }
+        assert_eq!((timers.next(), timers.len(), timers.kept()), (None, 0, 0));
+    }
+
+    #[test]
+    fn a_crowd_gives_its_room_back() {
+        let mut timers = Timers::default();
+        for n in 0..100_000u64 {
+            // Half of them at once, the others apart.
+            timers.arm(Nanos((n % 2) * (n * 7919 % 100_000)), Slot::LAST);
+        }
+        let mut last = (Nanos::ZERO, 0);
+        for _ in 0..100_000 {
+            let (timer, _) = timers.pop_due(Nanos(100_000)).unwrap();
+            assert!(timer > last);
+            last = timer;
+        }
+        assert_eq!(timers.next(), None);
+        assert!(timers.foot.capacity() <= FOOT && timers.rungs.is_empty());
+    }
+}

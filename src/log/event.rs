@@ -1,0 +1,185 @@
+//! The event log: one typed [`Event`] for each fact of a run. Whatever people look at (trace lines,
+//! summaries, transcripts) derives from it.
+//!
+//! Uses the ABI and the world's clock.
+
+use std::{io, net::SocketAddr, time::Duration};
+
+use crate::abi::{DeviceId, Direction, Exit, On, QueueId, Reply, SystemCall, Tid};
+
+/// A fact, with when and about whom.
+///
+/// Its `Display` is the line of the canonical log: the same programs, seed and policy in the
+/// simulated world print the same lines, byte for byte.
+#[derive(Debug)]
+pub struct Event<'a> {
+    /// When, counted from boot. The kernel reads its clock when a task has stopped and when the
+    /// world has been waited for; what follows at once from that has the same time.
+    pub at: Duration,
+    /// Which task it is about; [`Tid::KERNEL`] for the kernel itself.
+    pub tid: Tid,
+    /// What happened.
+    pub fact: Fact<'a>,
+}
+
+/// What happened to a task.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Fact<'a> {
+    /// It was created and is ready.
+    Spawned {
+        /// By whom; [`Tid::KERNEL`] for the host.
+        parent: Tid,
+        /// Its name.
+        name: &'a str,
+    },
+    /// Its turn began.
+    Resumed,
+    /// It made a system call.
+    Trapped {
+        /// The call.
+        call: SystemCall,
+        /// What travelled beside it.
+        detail: Detail<'a>,
+    },
+    /// The kernel has the answer to its last call; it is ready from now on, or goes on at once.
+    Replied {
+        /// The answer.
+        reply: Reply,
+        /// What travels beside it.
+        detail: Detail<'a>,
+    },
+    /// Its call blocks.
+    Blocked {
+        /// What it waits for.
+        on: On,
+    },
+    /// What it waited for has come.
+    Woken {
+        /// From where.
+        by: Wake,
+    },
+    /// Bytes or a connection went through one of its devices, or failed to.
+    DeviceIo {
+        /// The device.
+        device: DeviceId,
+        /// Which way.
+        direction: Direction,
+        /// How many bytes (0 for a connection), or what went wrong.
+        result: Result<usize, io::ErrorKind>,
+    },
+    /// It printed.
+    Console {
+        /// The text, as it was printed.
+        text: &'a str,
+    },
+    /// It ended.
+    Exited {
+        /// How.
+        exit: &'a Exit,
+    },
+    /// It is forgotten: somebody knows how it ended, or nobody ever will.
+    Reaped,
+    /// Nothing was ready, and the clock moved on: the simulated world jumped, the real one waited.
+    ClockJumped {
+        /// From this instant to the event's.
+        from: Duration,
+    },
+}
+
+/// What brought a blocked task back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Wake {
+    /// The task it waited for ended.
+    Exit(Tid),
+    /// Its deadline came.
+    Timer,
+    /// The device is ready.
+    Device(DeviceId, Direction),
+    /// The device was closed.
+    Closed(DeviceId),
+    /// The queue has room, or a message, or is closed.
+    Queue(QueueId),
+    /// A timeout around its call came.
+    Timeout,
+}
+
+/// What travels beside a call or its reply.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Detail<'a> {
+    /// Nothing.
+    None,
+    /// A new task's name.
+    Name(&'a str),
+    /// An address.
+    Addr(SocketAddr),
+    /// How many bytes are offered or wanted.
+    Len(usize),
+    /// How a task ended, or is to end.
+    Exit(&'a Exit),
+    /// How many tasks are listed.
+    Count(usize),
+    /// An operating system's error.
+    Io(&'a io::Error),
+}
+
+impl Event<'static> {
+    /// A call that is answered at once, with nothing beside either, event by event.
+    pub(crate) fn of_trap(at: Duration, tid: Tid, call: SystemCall, reply: Reply) -> [Self; 2] {
+        let detail = Detail::None;
+        let trapped = Fact::Trapped { call, detail };
+        let replied = Fact::Replied { reply, detail };
+        [trapped, replied].map(|fact| Self { at, tid, fact })
+    }
+}
+
+/// Who wants to know what happens. Any closure over events is one, and so is:
+///
+/// ```
+/// use trapline::{Event, Fact, Kernel, Os, Tracer};
+///
+/// /// Prints every trap.
+/// struct Strace;
+///
+/// impl Tracer for Strace {
+///     fn event(&mut self, event: &Event<'_>) {
+///         if let Fact::Trapped { call, .. } = event.fact {
+///             println!("{} {call:?}", event.tid);
+///         }
+///     }
+/// }
+///
+/// let mut kernel = Kernel::builder().tracer(Strace).build()?;
+/// kernel.spawn("quiet", async |os: &mut Os| os.yield_now().await)?;
+/// kernel.run()?; // prints "1 Yield"
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait Tracer {
+    /// Called for each fact, in order. A tracer that panics is switched off, with a warning.
+    fn event(&mut self, event: &Event<'_>);
+
+    /// May be called instead for a call that was answered at once, if there is nothing beside either:
+    /// two events, of one time, which are most of what happens. They may come one by one as well,
+    /// and so they do to a tracer that does not see to this, which is there for tracers that are to
+    /// cost little. Each tracer hears both before the next hears of the first.
+    fn trap(&mut self, at: Duration, tid: Tid, call: SystemCall, reply: Reply) {
+        for event in Event::of_trap(at, tid, call, reply) {
+            self.event(&event);
+        }
+    }
+
+    /// Whether the clock is to be read for each event; asked once. While no tracer of a kernel
+    /// wants that, which is most of the price of an event, [`Event::at`] is the time of the
+    /// kernel's last look at the world, no more than 256 resumes or a pass before.
+    fn is_exact(&self) -> bool {
+        true
+    }
+}
+
+impl<F: FnMut(&Event<'_>)> Tracer for F {
+    fn event(&mut self, event: &Event<'_>) {
+        self(event);
+    }
+}

@@ -1,0 +1,334 @@
+//! Bytes as events. Nothing here trusts what it reads: every number is checked, and no memory is
+//! taken for a length before as many bytes are there.
+
+use std::{
+    io,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6},
+    sync::Arc,
+    time::Duration,
+};
+
+use super::{
+    Context, Header, MAX_WORDS, errors, kind,
+    owned::{OwnedDetail, OwnedEvent, OwnedFact},
+};
+use crate::{
+    abi::{DeviceId, Direction, End, Errno, Exit, Nanos, On, QueueId, Reply, SystemCall, Tid},
+    log::Wake,
+};
+
+/// What is wrong with the bytes.
+pub(super) type Wrong = &'static str;
+
+/// The bytes of a payload that are left.
+pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
+
+/// What a record is.
+pub(super) enum Record {
+    Event(OwnedEvent),
+    Gap(u64),
+    End,
+}
+
+impl Header {
+    pub(super) fn decode(mut bytes: Bytes<'_>) -> Result<Self, Wrong> {
+        let words = bytes.number()?;
+        if words > MAX_WORDS as u64 {
+            return Err("a command line of too many words");
+        }
+        let mut command = Vec::new();
+        for _ in 0..words {
+            command.push(bytes.text()?.to_string());
+        }
+        Ok(Self {
+            command,
+            seed: bytes.number()?,
+            policy: bytes.text()?.to_string(),
+            quantum: u32::try_from(bytes.number()?).map_err(|_| "a quantum too large")?,
+            is_simulated: match bytes.byte()? {
+                0 => false,
+                1 => true,
+                _ => return Err("a world of an unknown kind"),
+            },
+            version: bytes.text()?.to_string(),
+        })
+    }
+}
+
+impl Context {
+    /// Reads a record.
+    pub(super) fn record(&mut self, bytes: &mut Bytes<'_>) -> Result<Record, Wrong> {
+        let first = bytes.byte()?;
+        if first & kind::TID != 0 {
+            self.tid = bytes.number()?;
+        }
+        if first & kind::TIME != 0 {
+            self.at = self.at.wrapping_add(bytes.number()?);
+        }
+        let fact = match first & !(kind::TID | kind::TIME) {
+            kind::SPAWNED => OwnedFact::Spawned {
+                parent: bytes.tid()?,
+                name: bytes.text()?.into(),
+            },
+            kind::RESUMED => OwnedFact::Resumed,
+            kind::TRAPPED => bytes.trapped()?,
+            kind::REPLIED => bytes.replied()?,
+            kind::BLOCKED => OwnedFact::Blocked { on: bytes.on()? },
+            kind::WOKEN => OwnedFact::Woken { by: bytes.wake()? },
+            kind::DEVICE_IO => bytes.device_io()?,
+            kind::CONSOLE => OwnedFact::Console {
+                text: bytes.text()?.into(),
+            },
+            kind::EXITED => OwnedFact::Exited {
+                exit: Box::new(bytes.exit()?),
+            },
+            kind::REAPED => OwnedFact::Reaped,
+            kind::CLOCK_JUMPED => OwnedFact::ClockJumped {
+                from: Duration::from_nanos(bytes.number()?),
+            },
+            kind::GAP => return Ok(Record::Gap(bytes.number()?)),
+            kind::END => return Ok(Record::End),
+            _ => return Err("a record of an unknown kind"),
+        };
+        Ok(Record::Event(OwnedEvent {
+            at: Duration::from_nanos(self.at),
+            tid: self.tid.into(),
+            fact,
+        }))
+    }
+}
+
+impl Bytes<'_> {
+    fn trapped(&mut self) -> Result<OwnedFact, Wrong> {
+        use SystemCall as C;
+        let place = self.byte()?;
+        let call = match place & !kind::DETAIL {
+            0 => C::GetTid,
+            1 => C::Yield,
+            2 => C::NewTask,
+            3 => C::NewDetachedTask,
+            4 => C::KillTask(self.tid()?),
+            5 => C::WaitTask(self.tid()?),
+            6 => C::Exit,
+            7 => C::Shutdown,
+            8 => C::Sleep(self.nanos()?),
+            9 => C::SleepUntil(self.nanos()?),
+            10 => C::Now,
+            11 => C::Random,
+            12 => C::Tasks,
+            13 => C::ReadWait(self.device()?),
+            14 => C::WriteWait(self.device()?),
+            15 => C::Timeout(self.nanos()?),
+            16 => C::Submit,
+            17 => C::NewQueue(self.number()?),
+            18 => C::Put(self.queue()?),
+            19 => C::Get(self.queue()?),
+            20 => C::TryPut(self.queue()?),
+            21 => C::TryGet(self.queue()?),
+            22 => C::CloseQueue(self.queue()?),
+            23 => C::Attach,
+            24 => C::Listen,
+            25 => C::Connect,
+            26 => C::Connected(self.device()?),
+            27 => C::Accept(self.device()?),
+            28 => C::Recv(self.device()?),
+            29 => C::Send(self.device()?),
+            30 => C::ShutdownWrite(self.device()?),
+            31 => C::Close(self.device()?),
+            _ => return Err("an unknown system call"),
+        };
+        let detail = self.detail(place)?;
+        Ok(OwnedFact::Trapped { call, detail })
+    }
+
+    fn replied(&mut self) -> Result<OwnedFact, Wrong> {
+        let place = self.byte()?;
+        let reply = match place & !kind::DETAIL {
+            0 => Reply::Done,
+            1 => Reply::Yes,
+            2 => Reply::No,
+            3 => Reply::Again,
+            4 => Reply::Tid(self.tid()?),
+            5 => Reply::Time(self.nanos()?),
+            6 => Reply::Random(self.number()?),
+            7 => Reply::Bytes(self.number()?),
+            8 => Reply::Device(self.device()?),
+            9 => Reply::Queue(self.queue()?),
+            10 => Reply::Message(self.number()?),
+            11 => Reply::Full(self.number()?),
+            12 => Reply::Timeout(self.number()?),
+            13 => Reply::Elapsed(self.number()?),
+            14 => Reply::Exit,
+            15 => Reply::Tasks,
+            16 => Reply::Io,
+            17 => Reply::Err(self.errno()?),
+            _ => return Err("an unknown reply"),
+        };
+        let detail = self.detail(place)?;
+        Ok(OwnedFact::Replied { reply, detail })
+    }
+
+    fn errno(&mut self) -> Result<Errno, Wrong> {
+        Ok(match self.number()? {
+            0 => Errno::NoSuchTask,
+            1 => Errno::WouldDeadlock,
+            2 => Errno::TooManyTasks,
+            3 => Errno::BadFd,
+            4 => Errno::Busy,
+            5 => Errno::Closed,
+            6 => Errno::Invalid,
+            _ => return Err("an unknown errno"),
+        })
+    }
+
+    fn detail(&mut self, place: u8) -> Result<OwnedDetail, Wrong> {
+        if place & kind::DETAIL == 0 {
+            return Ok(OwnedDetail::None);
+        }
+        Ok(match self.byte()? {
+            0 => OwnedDetail::None,
+            1 => OwnedDetail::Name(self.text()?.into()),
+            2 => {
+                let ip = Ipv4Addr::from(self.array::<4>()?);
+                let addr = SocketAddrV4::new(ip, u16::from_le_bytes(self.array()?));
+                OwnedDetail::Addr(Box::new(SocketAddr::V4(addr)))
+            }
+            3 => {
+                let ip = Ipv6Addr::from(self.array::<16>()?);
+                let port = u16::from_le_bytes(self.array()?);
+                let flow = u32::from_le_bytes(self.array()?);
+                let scope = u32::from_le_bytes(self.array()?);
+                let addr = SocketAddrV6::new(ip, port, flow, scope);
+                OwnedDetail::Addr(Box::new(SocketAddr::V6(addr)))
+            }
+            4 => OwnedDetail::Len(self.size()?),
+            5 => OwnedDetail::Exit(Box::new(self.exit()?)),
+            6 => OwnedDetail::Count(self.size()?),
+            7 => {
+                let kind = self.error_kind()?;
+                OwnedDetail::Io(Arc::new(io::Error::new(kind, self.text()?)))
+            }
+            _ => return Err("a detail of an unknown kind"),
+        })
+    }
+
+    fn on(&mut self) -> Result<On, Wrong> {
+        Ok(match self.byte()? {
+            0 => On::Exit(self.tid()?),
+            1 => On::Timer(self.nanos()?),
+            2 => On::Device(self.device()?, Direction::Read),
+            3 => On::Device(self.device()?, Direction::Write),
+            4 => On::Queue(self.queue()?, End::Put),
+            5 => On::Queue(self.queue()?, End::Get),
+            _ => return Err("a task blocked on something unknown"),
+        })
+    }
+
+    fn wake(&mut self) -> Result<Wake, Wrong> {
+        Ok(match self.byte()? {
+            0 => Wake::Exit(self.tid()?),
+            1 => Wake::Timer,
+            2 => Wake::Device(self.device()?, Direction::Read),
+            3 => Wake::Device(self.device()?, Direction::Write),
+            4 => Wake::Closed(self.device()?),
+            5 => Wake::Queue(self.queue()?),
+            6 => Wake::Timeout,
+            _ => return Err("a task woken by something unknown"),
+        })
+    }
+
+    fn device_io(&mut self) -> Result<OwnedFact, Wrong> {
+        let how = self.byte()?;
+        if how > 3 {
+            return Err("device I/O of an unknown kind");
+        }
+        let device = self.device()?;
+        let result = if how & 2 == 0 {
+            Ok(self.size()?)
+        } else {
+            Err(self.error_kind()?)
+        };
+        let direction = if how & 1 == 0 {
+            Direction::Read
+        } else {
+            Direction::Write
+        };
+        Ok(OwnedFact::DeviceIo {
+            device,
+            direction,
+            result,
+        })
+    }
+
+    fn exit(&mut self) -> Result<Exit, Wrong> {
+        Ok(match self.byte()? {
+            0 => Exit::Done,
+            1 => Exit::Failed(self.text()?.to_string()),
+            2 => Exit::Faulted(self.text()?.to_string()),
+            3 => Exit::Killed,
+            _ => return Err("an exit of an unknown kind"),
+        })
+    }
+
+    fn error_kind(&mut self) -> Result<io::ErrorKind, Wrong> {
+        errors::kind(self.byte()?).ok_or("an I/O error of an unknown kind")
+    }
+
+    fn queue(&mut self) -> Result<QueueId, Wrong> {
+        let (number, slot) = (self.number()?, self.size()?);
+        QueueId::from_parts(number, slot).ok_or("a queue that cannot be")
+    }
+
+    fn tid(&mut self) -> Result<Tid, Wrong> {
+        self.number().map(Tid::from)
+    }
+
+    fn device(&mut self) -> Result<DeviceId, Wrong> {
+        self.number().map(DeviceId::from)
+    }
+
+    fn nanos(&mut self) -> Result<Nanos, Wrong> {
+        self.number().map(|n| Duration::from_nanos(n).into())
+    }
+
+    fn size(&mut self) -> Result<usize, Wrong> {
+        usize::try_from(self.number()?).map_err(|_| "a length too large")
+    }
+
+    fn text(&mut self) -> Result<&str, Wrong> {
+        let len = self.size()?;
+        let (text, rest) = self.0.split_at_checked(len).ok_or(CUT)?;
+        self.0 = rest;
+        str::from_utf8(text).map_err(|_| "a text that is not UTF-8")
+    }
+
+    fn number(&mut self) -> Result<u64, Wrong> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            if shift == 63 && bits > 1 {
+                break;
+            }
+            number |= bits << shift;
+            if byte & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err("a number too large")
+    }
+
+    fn byte(&mut self) -> Result<u8, Wrong> {
+        let (&first, rest) = self.0.split_first().ok_or(CUT)?;
+        self.0 = rest;
+        Ok(first)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Wrong> {
+        let (first, rest) = self.0.split_first_chunk::<N>().ok_or(CUT)?;
+        self.0 = rest;
+        Ok(*first)
+    }
+}
+
+const CUT: Wrong = "a record that is cut off";

@@ -1,0 +1,407 @@
+//! Events as bytes. `decode.rs` is the other direction.
+
+use std::{
+    io::{self, Write},
+    net::SocketAddr,
+    time::Duration,
+};
+
+use super::{Context, Header, MAGIC, MAX_CHUNK, MAX_TEXT, MAX_WORDS, VERSION, errors, kind};
+use crate::{
+    abi::{Direction, End, Errno, Exit, On, QueueId, Reply, SystemCall, Tid},
+    log::{Detail, Event, Fact, Wake},
+};
+
+/// Where encoded bytes go.
+pub(super) trait Out {
+    fn push(&mut self, byte: u8);
+    fn put(&mut self, bytes: &[u8]);
+}
+
+impl Out for Vec<u8> {
+    fn push(&mut self, byte: u8) {
+        Vec::push(self, byte);
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+}
+
+/// How a recording begins: everything up to its first record.
+///
+/// *Errors:* the header is longer than any that is read.
+pub(super) fn preamble(header: &Header) -> io::Result<Vec<u8>> {
+    let mut payload = Vec::new();
+    let words = header.command.len().min(MAX_WORDS);
+    number(&mut payload, words as u64);
+    for word in &header.command[..words] {
+        text(&mut payload, word);
+    }
+    number(&mut payload, header.seed);
+    text(&mut payload, &header.policy);
+    number(&mut payload, header.quantum.into());
+    payload.push(header.is_simulated.into());
+    text(&mut payload, &header.version);
+    if payload.len() > MAX_CHUNK as usize {
+        let message = format!(
+            "the command line is too long: the header takes {} bytes, and has room for {MAX_CHUNK}",
+            payload.len()
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    let mut out = MAGIC.to_vec();
+    out.extend(VERSION.to_le_bytes());
+    chunk(&mut out, &payload)?;
+    Ok(out)
+}
+
+/// A chunk. Its payload is shorter than 4 GiB: a buffer's length, or a record's.
+pub(super) fn chunk(out: &mut impl Write, payload: &[u8]) -> io::Result<()> {
+    let mut frame = [0; 8];
+    frame[..4].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+    frame[4..].copy_from_slice(&crc32fast::hash(payload).to_le_bytes());
+    out.write_all(&frame)?;
+    out.write_all(payload)
+}
+
+impl Context {
+    /// Appends an event, if it is one of the three that a trap mostly consists of. Answers whether
+    /// it is.
+    #[inline(always)]
+    pub(super) fn common_event(&mut self, out: &mut impl Out, event: &Event<'_>) -> bool {
+        match event.fact {
+            Fact::Resumed => self.begin(out, kind::RESUMED, event.at, event.tid),
+            Fact::Trapped {
+                call,
+                detail: Detail::None,
+            } => self.call(out, event.at, event.tid, call, &Detail::None),
+            Fact::Replied {
+                reply,
+                detail: Detail::None,
+            } => self.reply(out, event.at, event.tid, reply, &Detail::None),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Appends a call.
+    #[inline(always)]
+    pub(super) fn call(
+        &mut self,
+        out: &mut impl Out,
+        at: Duration,
+        tid: Tid,
+        call: SystemCall,
+        beside: &Detail<'_>,
+    ) {
+        self.begin(out, kind::TRAPPED, at, tid);
+        trapped(out, call, beside);
+    }
+
+    /// Appends a reply.
+    #[inline(always)]
+    pub(super) fn reply(
+        &mut self,
+        out: &mut impl Out,
+        at: Duration,
+        tid: Tid,
+        reply: Reply,
+        beside: &Detail<'_>,
+    ) {
+        self.begin(out, kind::REPLIED, at, tid);
+        replied(out, reply, beside);
+    }
+
+    /// Appends an event.
+    pub(super) fn event(&mut self, out: &mut impl Out, event: &Event<'_>) {
+        let begin = |this: &mut Self, out: &mut _, kind| this.begin(out, kind, event.at, event.tid);
+        match &event.fact {
+            Fact::Spawned { parent, name } => {
+                begin(self, out, kind::SPAWNED);
+                number(out, (*parent).into());
+                text(out, name);
+            }
+            Fact::Resumed => begin(self, out, kind::RESUMED),
+            Fact::Trapped { call, detail } => {
+                self.call(out, event.at, event.tid, *call, detail);
+            }
+            Fact::Replied { reply, detail } => {
+                self.reply(out, event.at, event.tid, *reply, detail);
+            }
+            Fact::Blocked { on } => {
+                begin(self, out, kind::BLOCKED);
+                blocked(out, *on);
+            }
+            Fact::Woken { by } => {
+                begin(self, out, kind::WOKEN);
+                woken(out, *by);
+            }
+            Fact::DeviceIo {
+                device,
+                direction,
+                result,
+            } => {
+                begin(self, out, kind::DEVICE_IO);
+                let failed = u8::from(result.is_err()) << 1;
+                out.push(u8::from(*direction == Direction::Write) | failed);
+                number(out, (*device).into());
+                match result {
+                    Ok(n) => number(out, *n as u64),
+                    Err(error) => out.push(errors::number(*error)),
+                }
+            }
+            Fact::Console { text: printed } => {
+                begin(self, out, kind::CONSOLE);
+                text(out, printed);
+            }
+            Fact::Exited { exit: how } => {
+                begin(self, out, kind::EXITED);
+                exit(out, how);
+            }
+            Fact::Reaped => begin(self, out, kind::REAPED),
+            Fact::ClockJumped { from } => {
+                begin(self, out, kind::CLOCK_JUMPED);
+                number(out, nanos(*from));
+            }
+        }
+    }
+
+    /// The kind of a record, whom it is about, and when.
+    #[inline(always)]
+    fn begin(&mut self, out: &mut impl Out, kind: u8, at: Duration, tid: Tid) {
+        let (tid, at) = (u64::from(tid), nanos(at));
+        let whom = if tid == self.tid { 0 } else { kind::TID };
+        let when = if at == self.at { 0 } else { kind::TIME };
+        out.push(kind | whom | when);
+        if tid != self.tid {
+            number(out, tid);
+            self.tid = tid;
+        }
+        if at != self.at {
+            number(out, at.wrapping_sub(self.at));
+            self.at = at;
+        }
+    }
+}
+
+/// A record that says how many events are missing here.
+pub(super) fn gap(out: &mut impl Out, missing: u64) {
+    out.push(kind::GAP);
+    number(out, missing);
+}
+
+#[inline]
+fn trapped(out: &mut impl Out, call: SystemCall, beside: &Detail<'_>) {
+    use SystemCall as C;
+    let (place, argument) = match call {
+        C::GetTid => (0, None),
+        C::Yield => (1, None),
+        C::NewTask => (2, None),
+        C::NewDetachedTask => (3, None),
+        C::KillTask(tid) => (4, Some(tid.into())),
+        C::WaitTask(tid) => (5, Some(tid.into())),
+        C::Exit => (6, None),
+        C::Shutdown => (7, None),
+        C::Sleep(span) => (8, Some(nanos(span.into()))),
+        C::SleepUntil(instant) => (9, Some(nanos(instant.into()))),
+        C::Now => (10, None),
+        C::Random => (11, None),
+        C::Tasks => (12, None),
+        C::ReadWait(device) => (13, Some(device.into())),
+        C::WriteWait(device) => (14, Some(device.into())),
+        C::Timeout(span) => (15, Some(nanos(span.into()))),
+        C::Submit => (16, None),
+        C::NewQueue(capacity) => (17, Some(capacity)),
+        C::Put(id) => return with_queue(out, 18, id, beside),
+        C::Get(id) => return with_queue(out, 19, id, beside),
+        C::TryPut(id) => return with_queue(out, 20, id, beside),
+        C::TryGet(id) => return with_queue(out, 21, id, beside),
+        C::CloseQueue(id) => return with_queue(out, 22, id, beside),
+        C::Attach => (23, None),
+        C::Listen => (24, None),
+        C::Connect => (25, None),
+        C::Connected(device) => (26, Some(device.into())),
+        C::Accept(device) => (27, Some(device.into())),
+        C::Recv(device) => (28, Some(device.into())),
+        C::Send(device) => (29, Some(device.into())),
+        C::ShutdownWrite(device) => (30, Some(device.into())),
+        C::Close(device) => (31, Some(device.into())),
+    };
+    with_argument(out, place, argument, beside);
+}
+
+#[inline]
+fn replied(out: &mut impl Out, reply: Reply, beside: &Detail<'_>) {
+    let (place, argument) = match reply {
+        Reply::Done => (0, None),
+        Reply::Yes => (1, None),
+        Reply::No => (2, None),
+        Reply::Again => (3, None),
+        Reply::Tid(tid) => (4, Some(tid.into())),
+        Reply::Time(now) => (5, Some(nanos(now.into()))),
+        Reply::Random(drawn) => (6, Some(drawn)),
+        Reply::Bytes(n) => (7, Some(n)),
+        Reply::Device(device) => (8, Some(device.into())),
+        Reply::Queue(id) => return with_queue(out, 9, id, beside),
+        Reply::Message(message) => (10, Some(message)),
+        Reply::Full(message) => (11, Some(message)),
+        Reply::Timeout(timeout) => (12, Some(timeout)),
+        Reply::Elapsed(timeout) => (13, Some(timeout)),
+        Reply::Exit => (14, None),
+        Reply::Tasks => (15, None),
+        Reply::Io => (16, None),
+        Reply::Err(errno) => (17, Some(errno_number(errno))),
+    };
+    with_argument(out, place, argument, beside);
+}
+
+fn errno_number(errno: Errno) -> u64 {
+    match errno {
+        Errno::NoSuchTask => 0,
+        Errno::WouldDeadlock => 1,
+        Errno::TooManyTasks => 2,
+        Errno::BadFd => 3,
+        Errno::Busy => 4,
+        Errno::Closed => 5,
+        Errno::Invalid => 6,
+    }
+}
+
+#[inline]
+fn with_argument(out: &mut impl Out, place: u8, argument: Option<u64>, beside: &Detail<'_>) {
+    out.push(place | detail_bit(beside));
+    if let Some(argument) = argument {
+        number(out, argument);
+    }
+    if let Detail::None = beside {
+        return;
+    }
+    detail(out, beside);
+}
+
+fn with_queue(out: &mut impl Out, place: u8, id: QueueId, beside: &Detail<'_>) {
+    out.push(place | detail_bit(beside));
+    queue(out, id);
+    detail(out, beside);
+}
+
+fn detail_bit(detail: &Detail<'_>) -> u8 {
+    u8::from(!matches!(detail, Detail::None)) * kind::DETAIL
+}
+
+/// What travelled beside a call or its reply, unless that is nothing.
+fn detail(out: &mut impl Out, detail: &Detail<'_>) {
+    match detail {
+        Detail::None => {}
+        Detail::Name(name) => {
+            out.push(1);
+            text(out, name);
+        }
+        Detail::Addr(SocketAddr::V4(addr)) => {
+            out.push(2);
+            out.put(&addr.ip().octets());
+            out.put(&addr.port().to_le_bytes());
+        }
+        Detail::Addr(SocketAddr::V6(addr)) => {
+            out.push(3);
+            out.put(&addr.ip().octets());
+            out.put(&addr.port().to_le_bytes());
+            out.put(&addr.flowinfo().to_le_bytes());
+            out.put(&addr.scope_id().to_le_bytes());
+        }
+        Detail::Len(n) => {
+            out.push(4);
+            number(out, *n as u64);
+        }
+        Detail::Exit(how) => {
+            out.push(5);
+            exit(out, how);
+        }
+        Detail::Count(n) => {
+            out.push(6);
+            number(out, *n as u64);
+        }
+        Detail::Io(error) => {
+            out.push(7);
+            out.push(errors::number(error.kind()));
+            text(out, &error.to_string());
+        }
+    }
+}
+
+fn blocked(out: &mut impl Out, on: On) {
+    let (how, what) = match on {
+        On::Exit(tid) => (0, tid.into()),
+        On::Timer(deadline) => (1, nanos(deadline.into())),
+        On::Device(device, Direction::Read) => (2, device.into()),
+        On::Device(device, Direction::Write) => (3, device.into()),
+        On::Queue(id, end) => {
+            out.push(if end == End::Put { 4 } else { 5 });
+            return queue(out, id);
+        }
+    };
+    out.push(how);
+    number(out, what);
+}
+
+fn woken(out: &mut impl Out, by: Wake) {
+    let (how, what) = match by {
+        Wake::Exit(tid) => (0, tid.into()),
+        Wake::Timer => return out.push(1),
+        Wake::Device(device, Direction::Read) => (2, device.into()),
+        Wake::Device(device, Direction::Write) => (3, device.into()),
+        Wake::Closed(device) => (4, device.into()),
+        Wake::Queue(id) => {
+            out.push(5);
+            return queue(out, id);
+        }
+        Wake::Timeout => return out.push(6),
+    };
+    out.push(how);
+    number(out, what);
+}
+
+fn exit(out: &mut impl Out, exit: &Exit) {
+    match exit {
+        Exit::Done => out.push(0),
+        Exit::Failed(why) => {
+            out.push(1);
+            text(out, why);
+        }
+        Exit::Faulted(why) => {
+            out.push(2);
+            text(out, why);
+        }
+        Exit::Killed => out.push(3),
+    }
+}
+
+fn queue(out: &mut impl Out, queue: QueueId) {
+    number(out, queue.number());
+    number(out, queue.slot() as u64);
+}
+
+fn text(out: &mut impl Out, text: &str) {
+    let mut end = text.len().min(MAX_TEXT);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    number(out, end as u64);
+    out.put(&text.as_bytes()[..end]);
+}
+
+#[inline(always)]
+fn number(out: &mut impl Out, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+#[inline(always)]
+fn nanos(instant: Duration) -> u64 {
+    let seconds = instant.as_secs().saturating_mul(1_000_000_000);
+    seconds.saturating_add(instant.subsec_nanos().into())
+}

@@ -1,0 +1,159 @@
+//! Recordings: an event log in a file, that outlives the process that wrote it.
+//!
+//! A [`Recorder`] is a tracer that writes; a [`Recording`] reads, and answers the same events.
+//!
+//! ```
+//! use trapline::{Kernel, Os, record::{Header, Recorder, Recording}};
+//!
+//! let path = std::env::temp_dir().join(format!("trapline-doc-{}.trap", std::process::id()));
+//! let recorder = Recorder::create(&path, &Header::default())?;
+//! let tape = recorder.tape();
+//! let mut kernel = Kernel::builder().tracer(recorder).build()?;
+//! kernel.spawn("quiet", async |os: &mut Os| os.yield_now().await)?;
+//! kernel.run()?;
+//! tape.close()?;
+//!
+//! let facts: Vec<String> = Recording::open(&path)?
+//!     .map(|event| Ok(event?.borrow().fact.to_string()))
+//!     .collect::<Result<_, trapline::record::Error>>()?;
+//! assert_eq!(facts[2], "trapped yield()");
+//! assert_eq!(facts.last().unwrap(), "reaped");
+//! # std::fs::remove_file(path)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # The format
+//!
+//! Numbers are LEB128 varints of 64 bits unless their width is given; those are little-endian. A
+//! text is its length in bytes, then UTF-8; one of more than 16 MiB is cut.
+//!
+//! | part | bytes |
+//! |---|---|
+//! | magic | `89 54 52 41 50 4C 4E 0A` (`\x89TRAPLN\n`) |
+//! | version | u16: 1 |
+//! | chunk, again and again | length of the payload: u32, at most 32 MiB; CRC-32 (IEEE) of the payload: u32; the payload |
+//!
+//! The payload of the first chunk is the header: the number of words in the command line (2^20 at
+//! most) and each as a text, the seed, the policy as a text, the quantum, the world (a byte: 0 real, 1 simulated),
+//! trapline's version as a text. What may follow is for later versions, and to be passed over.
+//!
+//! The payload of every other chunk is whole records. A record begins with a byte: its kind in the
+//! low six bits, 0x40 if the number of its task follows (otherwise it is that of the record
+//! before, at first 0), 0x80 if after that the nanoseconds since the record before follow
+//! (otherwise it is the same instant, at first 0; modulo 2^64). Then, by kind:
+//!
+//! | kind | record | content |
+//! |---|---|---|
+//! | 0 | spawned | parent, name |
+//! | 1 | resumed | |
+//! | 2 | trapped | call, a byte: its place in [`SystemCall`], 0x80 if a detail follows; argument; detail |
+//! | 3 | replied | reply, a byte: its place in [`Reply`], 0x80 if a detail follows; argument; detail |
+//! | 4 | blocked | on, a byte: 0 exit, 1 timer, 2 to be read, 3 to be written, 4 put, 5 get; task, instant, device or queue |
+//! | 5 | woken | by, a byte: 0 exit, 1 timer, 2 to be read, 3 to be written, 4 closed, 5 queue, 6 timeout; task, device, queue or nothing |
+//! | 6 | device I/O | a byte: 1 for writing, 2 for an error; device; how many bytes, or the error's kind |
+//! | 7 | console | text |
+//! | 8 | exited | exit |
+//! | 9 | reaped | |
+//! | 10 | clock jumped | from when, in nanoseconds |
+//! | 11 | gap | how many events were not kept at this place |
+//! | 12 | end | nothing may follow |
+//!
+//! A queue is its number and its place. An exit is a byte (0 done, 1 failed, 2 faulted, 3 killed)
+//! and, for 1 and 2, a text. A detail is a byte and its content: 0 nothing, 1 a name, 2 an IPv4
+//! address (4 bytes, port: u16), 3 an IPv6 address (16 bytes, port: u16, flow information: u32,
+//! scope: u32), 4 a length, 5 an exit, 6 a count, 7 an I/O error (its kind, a byte; text). The kinds
+//! of I/O errors are numbered in the order of a table in `src/log/recording/errors.rs`.
+//!
+//! This module uses the ABI and the event log.
+//!
+//! [`SystemCall`]: crate::SystemCall
+//! [`Reply`]: crate::Reply
+
+mod buffer;
+mod decode;
+mod encode;
+mod errors;
+mod owned;
+mod reader;
+mod recorder;
+mod ring;
+
+pub use owned::OwnedEvent;
+pub use reader::{Error, Recording};
+pub use recorder::{Recorder, Tape};
+
+/// How a recording begins.
+const MAGIC: [u8; 8] = *b"\x89TRAPLN\n";
+/// The version of the format that is written, and the latest that is read.
+const VERSION: u16 = 1;
+/// The longest payload of a chunk that is read.
+const MAX_CHUNK: u32 = 32 << 20;
+/// The longest text that is written. A record has two at most and must fit in a chunk.
+const MAX_TEXT: usize = MAX_CHUNK as usize / 2 - 1024;
+
+/// The longest command line that is written and read, in words: more than any system passes on.
+const MAX_WORDS: usize = 1 << 20;
+
+/// The kinds of records.
+mod kind {
+    pub(super) const SPAWNED: u8 = 0;
+    pub(super) const RESUMED: u8 = 1;
+    pub(super) const TRAPPED: u8 = 2;
+    pub(super) const REPLIED: u8 = 3;
+    pub(super) const BLOCKED: u8 = 4;
+    pub(super) const WOKEN: u8 = 5;
+    pub(super) const DEVICE_IO: u8 = 6;
+    pub(super) const CONSOLE: u8 = 7;
+    pub(super) const EXITED: u8 = 8;
+    pub(super) const REAPED: u8 = 9;
+    pub(super) const CLOCK_JUMPED: u8 = 10;
+    pub(super) const GAP: u8 = 11;
+    pub(super) const END: u8 = 12;
+
+    /// What the first byte says besides.
+    pub(super) const TID: u8 = 0x40;
+    pub(super) const TIME: u8 = 0x80;
+    /// What the byte of a call or a reply says besides.
+    pub(super) const DETAIL: u8 = 0x80;
+}
+
+/// What a recording says of the run as a whole.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Header {
+    /// The command line: the program and its arguments.
+    pub command: Vec<String>,
+    /// The seed of the world's random numbers.
+    pub seed: u64,
+    /// The scheduling policy.
+    pub policy: String,
+    /// How many ticks a turn may have.
+    pub quantum: u32,
+    /// Whether the world was simulated.
+    pub is_simulated: bool,
+    /// The version of trapline that wrote it.
+    pub version: String,
+}
+
+/// A run of nobody knows what, by this version of trapline: first in, first out, a tick at a time,
+/// in the real world, with seed 0.
+impl Default for Header {
+    fn default() -> Self {
+        Self {
+            command: Vec::new(),
+            seed: 0,
+            policy: "fifo".to_string(),
+            quantum: 1,
+            is_simulated: false,
+            version: env!("CARGO_PKG_VERSION").to_string(),
+        }
+    }
+}
+
+/// What a record leaves out, since it follows from the one before.
+#[derive(Clone, Copy, Default, Debug)]
+struct Context {
+    tid: u64,
+    /// Nanoseconds since boot.
+    at: u64,
+}

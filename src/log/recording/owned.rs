@@ -1,0 +1,218 @@
+//! Events that outlive what they are about.
+
+use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
+
+use crate::{
+    abi::{DeviceId, Direction, Exit, On, Reply, SystemCall, Tid},
+    log::{Detail, Event, Fact, Wake},
+};
+
+/// An [`Event`] that owns its texts: what a [`Recording`](super::Recording) answers.
+#[derive(Clone, PartialEq, Debug)]
+pub struct OwnedEvent {
+    /// When, counted from boot.
+    pub at: Duration,
+    /// Which task it is about; [`Tid::KERNEL`] for the kernel itself.
+    pub tid: Tid,
+    pub(super) fact: OwnedFact,
+}
+
+/// A [`Fact`], variant by variant.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum OwnedFact {
+    Spawned {
+        parent: Tid,
+        name: Box<str>,
+    },
+    Resumed,
+    Trapped {
+        call: SystemCall,
+        detail: OwnedDetail,
+    },
+    Replied {
+        reply: Reply,
+        detail: OwnedDetail,
+    },
+    Blocked {
+        on: On,
+    },
+    Woken {
+        by: Wake,
+    },
+    DeviceIo {
+        device: DeviceId,
+        direction: Direction,
+        result: Result<usize, io::ErrorKind>,
+    },
+    Console {
+        text: Box<str>,
+    },
+    Exited {
+        exit: Box<Exit>,
+    },
+    Reaped,
+    ClockJumped {
+        from: Duration,
+    },
+}
+
+/// A [`Detail`], variant by variant.
+#[derive(Clone, Debug)]
+pub(super) enum OwnedDetail {
+    None,
+    Name(Box<str>),
+    Addr(Box<SocketAddr>),
+    Len(usize),
+    Exit(Box<Exit>),
+    Count(usize),
+    Io(Arc<io::Error>),
+}
+
+impl OwnedEvent {
+    /// The event, to be looked at or to be handed to a [`Tracer`](crate::Tracer).
+    #[must_use]
+    pub fn borrow(&self) -> Event<'_> {
+        Event {
+            at: self.at,
+            tid: self.tid,
+            fact: self.fact.borrow(),
+        }
+    }
+}
+
+impl OwnedFact {
+    fn borrow(&self) -> Fact<'_> {
+        match self {
+            Self::Spawned { parent, name } => Fact::Spawned {
+                parent: *parent,
+                name,
+            },
+            Self::Resumed => Fact::Resumed,
+            Self::Trapped { call, detail } => Fact::Trapped {
+                call: *call,
+                detail: detail.borrow(),
+            },
+            Self::Replied { reply, detail } => Fact::Replied {
+                reply: *reply,
+                detail: detail.borrow(),
+            },
+            Self::Blocked { on } => Fact::Blocked { on: *on },
+            Self::Woken { by } => Fact::Woken { by: *by },
+            Self::DeviceIo {
+                device,
+                direction,
+                result,
+            } => Fact::DeviceIo {
+                device: *device,
+                direction: *direction,
+                result: *result,
+            },
+            Self::Console { text } => Fact::Console { text },
+            Self::Exited { exit } => Fact::Exited { exit },
+            Self::Reaped => Fact::Reaped,
+            Self::ClockJumped { from } => Fact::ClockJumped { from: *from },
+        }
+    }
+}
+
+impl OwnedDetail {
+    fn borrow(&self) -> Detail<'_> {
+        match self {
+            Self::None => Detail::None,
+            Self::Name(name) => Detail::Name(name),
+            Self::Addr(addr) => Detail::Addr(**addr),
+            Self::Len(n) => Detail::Len(*n),
+            Self::Exit(exit) => Detail::Exit(exit),
+            Self::Count(n) => Detail::Count(*n),
+            Self::Io(error) => Detail::Io(error),
+        }
+    }
+}
+
+impl From<&Event<'_>> for OwnedEvent {
+    fn from(event: &Event<'_>) -> Self {
+        Self {
+            at: event.at,
+            tid: event.tid,
+            fact: (&event.fact).into(),
+        }
+    }
+}
+
+impl From<&Fact<'_>> for OwnedFact {
+    fn from(fact: &Fact<'_>) -> Self {
+        match fact {
+            Fact::Spawned { parent, name } => Self::Spawned {
+                parent: *parent,
+                name: (*name).into(),
+            },
+            Fact::Resumed => Self::Resumed,
+            Fact::Trapped { call, detail } => Self::Trapped {
+                call: *call,
+                detail: detail.into(),
+            },
+            Fact::Replied { reply, detail } => Self::Replied {
+                reply: *reply,
+                detail: detail.into(),
+            },
+            Fact::Blocked { on } => Self::Blocked { on: *on },
+            Fact::Woken { by } => Self::Woken { by: *by },
+            Fact::DeviceIo {
+                device,
+                direction,
+                result,
+            } => Self::DeviceIo {
+                device: *device,
+                direction: *direction,
+                result: *result,
+            },
+            Fact::Console { text } => Self::Console {
+                text: (*text).into(),
+            },
+            Fact::Exited { exit } => Self::Exited {
+                exit: Box::new((*exit).clone()),
+            },
+            Fact::Reaped => Self::Reaped,
+            Fact::ClockJumped { from } => Self::ClockJumped { from: *from },
+        }
+    }
+}
+
+impl From<&Detail<'_>> for OwnedDetail {
+    fn from(detail: &Detail<'_>) -> Self {
+        match detail {
+            Detail::None => Self::None,
+            Detail::Name(name) => Self::Name((*name).into()),
+            Detail::Addr(addr) => Self::Addr(Box::new(*addr)),
+            Detail::Len(n) => Self::Len(*n),
+            Detail::Exit(exit) => Self::Exit(Box::new((*exit).clone())),
+            Detail::Count(n) => Self::Count(*n),
+            // An error of the operating system cannot be copied; what can be seen of it can.
+            Detail::Io(error) => {
+                Self::Io(Arc::new(io::Error::new(error.kind(), error.to_string())))
+            }
+        }
+    }
+}
+
+/// Errors are the same if they look the same.
+impl PartialEq for OwnedDetail {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::None, Self::None) => true,
+            (Self::Name(a), Self::Name(b)) => a == b,
+            (Self::Addr(a), Self::Addr(b)) => a == b,
+            (Self::Len(a), Self::Len(b)) | (Self::Count(a), Self::Count(b)) => a == b,
+            (Self::Exit(a), Self::Exit(b)) => a == b,
+            (Self::Io(a), Self::Io(b)) => a.kind() == b.kind() && a.to_string() == b.to_string(),
+            _ => false,
+        }
+    }
+}
+
+/// The event's line in the canonical log.
+impl fmt::Display for OwnedEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.borrow().fmt(f)
+    }
+}

@@ -1,0 +1,444 @@
+//! Writing a recording.
+//!
+//! The kernel's thread encodes each event into a buffer of atomic words, which costs it no more
+//! than a plain one; everybody else can read what is in it at any time. So a thread of the
+//! recorder's own puts it on disk again and again, even while a task computes for ever, and so can
+//! whoever handles a signal.
+
+use std::{
+    fs::File,
+    io::{self, Write},
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    thread,
+    time::Duration,
+};
+
+use super::{
+    Context, Header, Recording,
+    buffer::{Buffer, End, Word},
+    encode, kind,
+    ring::{Ring, Target},
+};
+use crate::{
+    abi::{Exit, Reply, SystemCall, Tid},
+    log::{Detail, Event, Fact, Tracer},
+};
+
+/// How many bytes the buffer holds.
+const BUFFER: usize = 64 * 1024;
+/// How old an event may get that is not on disk.
+const EVERY: Duration = Duration::from_millis(100);
+
+/// A tracer that writes a recording.
+///
+/// It must be handed to the kernel's [`Builder`](crate::Builder), so keep its [`Tape`] to find out
+/// whether all went well. What happened is in the file a tenth of a second later at the latest,
+/// even if the process is killed. An error in writing ends the recording, not the run.
+#[derive(Debug)]
+pub struct Recorder {
+    tape: Tape,
+    context: Context,
+    /// The end of the tape's buffer.
+    end: End,
+    /// How many events there were before it.
+    events: u64,
+    /// The last record that was long; kept for its memory.
+    long: Vec<u8>,
+    is_ring: bool,
+    /// For a ring: the last trap, which its task may be blocked in at the next event.
+    trap: Option<Trap>,
+}
+
+/// A trap in a call that may block at once. None of them has more of a detail than a length.
+#[derive(Clone, Copy, Debug)]
+struct Trap {
+    number: u64,
+    at: Duration,
+    tid: Tid,
+    call: SystemCall,
+    len: Option<usize>,
+}
+
+/// Where a [`Recorder`] writes to: for any thread, at any time.
+#[derive(Clone, Debug)]
+pub struct Tape(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    /// Records that are to be put to their place. Written by the kernel's thread alone.
+    buffer: Buffer,
+    state: Mutex<State>,
+}
+
+/// Where the records go.
+#[derive(Debug)]
+struct State {
+    /// All of them, until there is an error.
+    file: Option<File>,
+    /// The last ones.
+    ring: Option<Ring>,
+    /// How much of the buffer has been put to its place.
+    done: usize,
+    is_closed: bool,
+    error: Option<(io::ErrorKind, String)>,
+}
+
+impl Recorder {
+    /// Records everything into a file, which is created or replaced.
+    ///
+    /// *Errors:* the operating system's; `InvalidInput` for a header of more than 32 MiB.
+    pub fn create(path: impl AsRef<Path>, header: &Header) -> io::Result<Self> {
+        let head = encode::preamble(header)?;
+        let mut file = File::create(path)?;
+        file.write_all(&head)?;
+        let recorder = Self::new(Some(file), None);
+        let shared = Arc::downgrade(&recorder.tape.0);
+        thread::Builder::new()
+            .name("recorder".into())
+            .spawn(move || save_again_and_again(&shared))?;
+        Ok(recorder)
+    }
+
+    /// Keeps the last so many events, and writes them to a file at the end, or whenever its tape
+    /// is flushed. Of what came before it keeps what is needed to understand them: the names of
+    /// the tasks that live, and what they were doing.
+    ///
+    /// When a task faults for the first time, the events up to there go to the file at once and
+    /// stay in it: it may hold twice as many, with a gap between.
+    ///
+    /// The file is replaced as a whole, by a recording without events at once. So a process that is
+    /// killed (by SIGKILL, or for want of memory) leaves that, or what was written at the first
+    /// fault or when its tape was last flushed; never half of it, and nothing of an older run; beside
+    /// it, at worst, what was to replace it, whose name is longer by 16 hexadecimal digits. Where
+    /// it cannot be replaced, for want of the right to write to its directory, it is written anew.
+    /// What is no file, such as a pipe, is written to once, at the end.
+    ///
+    /// *Errors:* the operating system's, if the file cannot be created; `InvalidInput` for a header
+    /// of more than 32 MiB.
+    pub fn last(events: usize, path: impl AsRef<Path>, header: &Header) -> io::Result<Self> {
+        let head = encode::preamble(header)?;
+        let target = Target::new(path.as_ref())?;
+        target.replace(&[&head])?;
+        Ok(Self::new(None, Some(Ring::new(events, Some(target), head))))
+    }
+
+    /// Keeps the last so many events in memory, as [`Recorder::last`] does, for
+    /// [`Tape::recording`].
+    ///
+    /// *Errors:* `InvalidInput` for a header of more than 32 MiB.
+    pub fn in_memory(events: usize, header: &Header) -> io::Result<Self> {
+        let ring = Ring::new(events, None, encode::preamble(header)?);
+        Ok(Self::new(None, Some(ring)))
+    }
+
+    /// Keeps the last so many events in memory besides, for [`Tape::recording`]: those of a
+    /// recording that is too large to be read at the end, or goes into a pipe.
+    ///
+    /// *Errors:* `InvalidInput` for a header of more than 32 MiB.
+    pub fn and_in_memory(mut self, events: usize, header: &Header) -> io::Result<Self> {
+        let ring = Ring::new(events, None, encode::preamble(header)?);
+        self.tape.0.lock().ring.get_or_insert(ring);
+        self.is_ring = true;
+        Ok(self)
+    }
+
+    fn new(file: Option<File>, ring: Option<Ring>) -> Self {
+        let is_ring = ring.is_some();
+        let shared = Shared {
+            buffer: Buffer::new(BUFFER),
+            state: Mutex::new(State {
+                file,
+                ring,
+                done: 0,
+                is_closed: false,
+                error: None,
+            }),
+        };
+        Self {
+            tape: Tape(Arc::new(shared)),
+            context: Context::default(),
+            end: End::default(),
+            events: 0,
+            long: Vec::new(),
+            is_ring,
+            trap: None,
+        }
+    }
+
+    /// Where it writes to.
+    #[must_use]
+    pub fn tape(&self) -> Tape {
+        self.tape.clone()
+    }
+
+    /// Puts down an event that is too long for a word, or for what room there is in the buffer.
+    #[inline(never)]
+    fn put_long(&mut self, event: &Event<'_>) {
+        let before = self.context;
+        self.long.clear();
+        self.context.event(&mut self.long, event);
+        if !self.tape.0.buffer.append_all(&mut self.end, &self.long) {
+            self.empty_buffer(before);
+        }
+        self.mark(event);
+        self.events += 1;
+    }
+
+    /// Puts down what is in the buffer, and the long record, for which there was no room.
+    fn empty_buffer(&mut self, context: Context) {
+        let shared = &*self.tape.0;
+        let mut state = shared.lock();
+        state.save(shared);
+        state.done = 0;
+        shared.buffer.clear();
+        self.end = End::default();
+        if let Some(ring) = &mut state.ring {
+            ring.begin_part(self.events, context);
+        }
+        state.put(&self.long);
+        drop(state);
+        self.long.clear();
+        self.long.shrink_to(BUFFER);
+    }
+
+    /// Sees to what an event is besides a record.
+    fn mark(&mut self, event: &Event<'_>) {
+        match event.fact {
+            // A task may be blocked in these much later, when its turn has come.
+            Fact::Trapped {
+                call: SystemCall::Recv(_) | SystemCall::Accept(_),
+                ..
+            }
+            | Fact::Spawned { .. }
+            | Fact::Blocked { .. }
+            | Fact::Woken { .. }
+            | Fact::Exited { .. }
+            | Fact::Reaped => self.note(event),
+            Fact::Trapped { call, detail } if self.is_ring => {
+                self.trap = Some(Trap {
+                    number: self.events,
+                    at: event.at,
+                    tid: event.tid,
+                    call,
+                    len: match detail {
+                        Detail::Len(len) => Some(len),
+                        _ => None,
+                    },
+                });
+            }
+            _ => {}
+        }
+    }
+
+    /// Sees to an event that is more than a record.
+    fn note(&mut self, event: &Event<'_>) {
+        let is_fault =
+            matches!(&event.fact, Fact::Exited { exit } if matches!(exit, Exit::Faulted(_)));
+        if !self.is_ring && !is_fault {
+            return;
+        }
+        let shared = &*self.tape.0;
+        let mut state = shared.lock();
+        if let Some(ring) = &mut state.ring {
+            if let Some(trap) = self.trap.take().filter(|trap| trap.tid == event.tid) {
+                ring.note(trap.number, &trap.event());
+            }
+            ring.note(self.events, event);
+        }
+        if is_fault {
+            state.fault(shared);
+        }
+    }
+}
+
+impl Tracer for Recorder {
+    fn event(&mut self, event: &Event<'_>) {
+        let (mut record, mut context) = (Word::default(), self.context);
+        if context.common_event(&mut record, event)
+            && self.tape.0.buffer.append_words(&mut self.end, [record])
+        {
+            self.context = context;
+            if self.is_ring {
+                self.mark(event);
+            }
+            self.events += 1;
+        } else {
+            self.put_long(event);
+        }
+    }
+
+    fn trap(&mut self, at: Duration, tid: Tid, call: SystemCall, reply: Reply) {
+        let mut context = self.context;
+        let mut records = [Word::default(), Word::default()];
+        context.call(&mut records[0], at, tid, call, &Detail::None);
+        context.reply(&mut records[1], at, tid, reply, &Detail::None);
+        if self.tape.0.buffer.append_words(&mut self.end, records) {
+            self.context = context;
+            self.events += 2;
+        } else {
+            for event in Event::of_trap(at, tid, call, reply) {
+                self.event(&event);
+            }
+        }
+    }
+}
+
+impl Trap {
+    fn event(&self) -> Event<'static> {
+        let call = self.call;
+        let detail = self.len.map_or(Detail::None, Detail::Len);
+        Event {
+            at: self.at,
+            tid: self.tid,
+            fact: Fact::Trapped { call, detail },
+        }
+    }
+}
+
+/// It ends with whoever traced: what is on the tape is complete then.
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        // Whoever wants to know of an error asks the tape.
+        let _ = self.tape.close();
+    }
+}
+
+impl Tape {
+    /// Puts down what has been recorded so far. Rarely needed: it happens by itself.
+    ///
+    /// *Errors:* the first that has befallen the recording.
+    pub fn flush(&self) -> io::Result<()> {
+        let mut state = self.0.lock();
+        state.flush(&self.0);
+        state.result()
+    }
+
+    /// What is kept at this moment of the last so many events; `None` if everything goes to a file
+    /// and nothing is kept besides.
+    ///
+    /// ```
+    /// use trapline::{Kernel, Os, record::{Header, Recorder}};
+    ///
+    /// let recorder = Recorder::in_memory(100, &Header::default())?;
+    /// let tape = recorder.tape();
+    /// let mut kernel = Kernel::builder().tracer(recorder).build()?;
+    /// kernel.spawn("faulty", async |os: &mut Os| {
+    ///     os.yield_now().await;
+    ///     panic!("ouch");
+    /// })?;
+    /// kernel.run()?;
+    /// for event in tape.recording().expect("it is kept") {
+    ///     println!("{}", event?); // what led to it
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn recording(&self) -> Option<Recording> {
+        let mut state = self.0.lock();
+        state.save(&self.0);
+        state.ring.as_ref().map(Ring::recording)
+    }
+
+    /// Ends the recording: nothing that happens later is in it.
+    ///
+    /// *Errors:* the first that has befallen it.
+    pub fn close(&self) -> io::Result<()> {
+        let mut state = self.0.lock();
+        if !state.is_closed {
+            state.close(&self.0);
+        }
+        state.result()
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn result(&self) -> io::Result<()> {
+        match &self.error {
+            None => Ok(()),
+            Some((kind, text)) => Err(io::Error::new(*kind, text.clone())),
+        }
+    }
+
+    /// Takes the new records out of the buffer.
+    fn save(&mut self, shared: &Shared) {
+        let len = shared.buffer.len();
+        let new = shared.buffer.bytes(self.done, len);
+        self.done = len;
+        self.put(&new);
+    }
+
+    /// Puts down whole records.
+    fn put(&mut self, records: &[u8]) {
+        if records.is_empty() || self.is_closed {
+            return;
+        }
+        if let Some(ring) = &mut self.ring {
+            ring.put(records);
+        }
+        if let Some(file) = &mut self.file {
+            let result = encode::chunk(file, records);
+            self.note(result);
+        }
+    }
+
+    fn flush(&mut self, shared: &Shared) {
+        self.save(shared);
+        self.write(Ring::write);
+    }
+
+    fn close(&mut self, shared: &Shared) {
+        self.save(shared);
+        self.write(Ring::write_last);
+        if let Some(file) = &mut self.file {
+            let result = encode::chunk(file, &[kind::END]);
+            self.note(result);
+        }
+        self.is_closed = true;
+    }
+
+    fn fault(&mut self, shared: &Shared) {
+        self.save(shared);
+        self.write(Ring::fault);
+    }
+
+    /// Has the ring write, if there is one.
+    fn write(&mut self, how: fn(&mut Ring) -> io::Result<()>) {
+        if let (Some(ring), false) = (&mut self.ring, self.is_closed) {
+            let result = how(ring);
+            self.note(result);
+        }
+    }
+
+    /// A recording that went wrong ends there. What is kept in memory goes on.
+    fn note(&mut self, result: io::Result<()>) {
+        if let Err(error) = result {
+            self.error = Some((error.kind(), error.to_string()));
+            self.file = None;
+            if let Some(ring) = &mut self.ring {
+                ring.give_up();
+            }
+        }
+    }
+}
+
+/// Puts what is new on disk, now and then, until the recorder is gone or has failed.
+fn save_again_and_again(shared: &Weak<Shared>) {
+    loop {
+        thread::sleep(EVERY);
+        let Some(shared) = shared.upgrade() else {
+            return;
+        };
+        let mut state = shared.lock();
+        state.save(&shared);
+        if state.is_closed || state.file.is_none() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! The last events of a run, kept in memory until somebody wants them in a file.
+//!
+//! Events are counted from 0 in the order in which they happened.
+
+use std::{
+    collections::VecDeque,
+    fs::{self, File, OpenOptions},
+    hash::{BuildHasher, RandomState},
+    io::{self, Cursor, Write},
+    path::{Path, PathBuf},
+};
+
+use rustc_hash::FxHashMap;
+
+use super::{
+    Context, OwnedEvent, Recording,
+    decode::{Bytes, Record},
+    encode, kind,
+};
+use crate::{
+    abi::Tid,
+    log::{Event, Fact},
+};
+
+/// The longest payload that is written, but for one event that is longer.
+const CHUNK: usize = 64 * 1024;
+
+/// Records in parts, of which the oldest are forgotten.
+#[derive(Debug)]
+pub(super) struct Ring {
+    /// How many events are wanted.
+    size: u64,
+    parts: VecDeque<Part>,
+    known: FxHashMap<Tid, Known>,
+    /// Who is only known for what is kept of the past, and may be forgotten with it; by the number
+    /// of the event.
+    gone: VecDeque<(u64, Tid)>,
+    /// Where it is to be written, if anywhere.
+    target: Option<Target>,
+    /// What is in the file for good: the header; after a fault, the events up to there too.
+    head: Vec<u8>,
+    /// The first event that is not in the head, and what its record leaves out.
+    since: u64,
+    context: Context,
+    has_fault: bool,
+}
+
+/// Where a ring is written.
+#[derive(Debug)]
+pub(super) enum Target {
+    /// A file, which is replaced.
+    File(PathBuf),
+    /// Something that takes bytes once, such as a pipe.
+    Stream(File),
+}
+
+/// Records, and what they leave out.
+#[derive(Debug)]
+struct Part {
+    first: u64,
+    context: Context,
+    records: Vec<u8>,
+}
+
+/// What must be told of a task where the records no longer do, with the events' numbers.
+#[derive(Debug)]
+struct Known {
+    spawned: (u64, OwnedEvent),
+    /// The trap in which it is blocked, or may yet be.
+    trapped: Option<(u64, OwnedEvent)>,
+    blocked: Option<(u64, OwnedEvent)>,
+    exited: Option<(u64, OwnedEvent)>,
+    reaped: Option<(u64, OwnedEvent)>,
+}
+
+impl Ring {
+    pub(super) fn new(size: usize, target: Option<Target>, head: Vec<u8>) -> Self {
+        let mut ring = Self {
+            size: size as u64,
+            parts: VecDeque::new(),
+            known: FxHashMap::default(),
+            gone: VecDeque::new(),
+            target,
+            head,
+            since: 0,
+            context: Context::default(),
+            has_fault: false,
+        };
+        ring.begin_part(0, Context::default());
+        ring
+    }
+
+    /// Takes records, which go on where the last ones ended.
+    pub(super) fn put(&mut self, records: &[u8]) {
+        if let Some(part) = self.parts.back_mut() {
+            part.records.extend_from_slice(records);
+        }
+    }
+
+    /// The event of this number is next: from it on the records can be read without those before.
+    /// The parts that are not needed any more are forgotten.
+    pub(super) fn begin_part(&mut self, next: u64, context: Context) {
+        self.parts.push_back(Part {
+            first: next,
+            context,
+            records: Vec::new(),
+        });
+        while let Some(second) = self.parts.get(1)
+            && next - second.first >= self.size
+        {
+            self.parts.pop_front();
+        }
+        let first = self.parts.front().map_or(next, |part| part.first);
+        while let Some(&(reaped, tid)) = self.gone.front()
+            && reaped < first
+        {
+            self.gone.pop_front();
+            self.known.remove(&tid);
+        }
+    }
+
+    /// Remembers what an event says about its task.
+    pub(super) fn note(&mut self, number: u64, event: &Event<'_>) {
+        let noted = Some((number, event.into()));
+        if let (Fact::Spawned { .. }, Some(spawned)) = (&event.fact, &noted) {
+            let known = Known {
+                spawned: spawned.clone(),
+                trapped: None,
+                blocked: None,
+                exited: None,
+                reaped: None,
+            };
+            self.known.insert(event.tid, known);
+            return;
+        }
+        // The task of an event that is no task's is not known.
+        let Some(known) = self.known.get_mut(&event.tid) else {
+            return;
+        };
+        match event.fact {
+            Fact::Trapped { .. } => known.trapped = noted,
+            Fact::Blocked { .. } => known.blocked = noted,
+            Fact::Woken { .. } => known.blocked = None,
+            Fact::Exited { .. } => known.exited = noted,
+            Fact::Reaped => {
+                known.reaped = noted;
+                // Of whom the head speaks, the end must be told as well.
+                if known.spawned.0 >= self.since {
+                    self.gone.push_back((number, event.tid));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Keeps what there is for good, if this is the first fault, and writes it down.
+    pub(super) fn fault(&mut self) -> io::Result<()> {
+        if self.has_fault {
+            return Ok(());
+        }
+        self.has_fault = true;
+        let (window, context, next) = self.window();
+        self.head.extend(window);
+        self.context = context;
+        self.since = next;
+        self.gone.clear();
+        self.known.retain(|_, known| known.reaped.is_none());
+        // The recorder goes on where it was: the window ended with its last event.
+        self.parts.clear();
+        self.begin_part(next, context);
+        self.write()
+    }
+
+    /// Replaces the file, if it is one.
+    pub(super) fn write(&mut self) -> io::Result<()> {
+        match &self.target {
+            Some(target @ Target::File(_)) => target.replace(&[&self.head, &self.window_and_end()]),
+            Some(Target::Stream(_)) | None => Ok(()),
+        }
+    }
+
+    /// Writes it for the last time.
+    pub(super) fn write_last(&mut self) -> io::Result<()> {
+        if let Some(Target::Stream(stream)) = &self.target {
+            let mut stream = stream;
+            stream.write_all(&self.head)?;
+            return stream.write_all(&self.window_and_end());
+        }
+        self.write()
+    }
+
+    /// Never writes again.
+    pub(super) fn give_up(&mut self) {
+        self.target = None;
+    }
+
+    /// All that would be written, to be read.
+    pub(super) fn recording(&self) -> Recording {
+        let bytes = [self.head.clone(), self.window_and_end()].concat();
+        Recording::from_reader(Cursor::new(bytes)).expect("what begins with a header can be read")
+    }
+
+    fn window_and_end(&self) -> Vec<u8> {
+        let (mut window, ..) = self.window();
+        encode::chunk(&mut window, &[kind::END]).expect("memory can be written to");
+        window
+    }
+
+    /// The last events in chunks, after those that tell whom they are about; what the record after
+    /// them leaves out, and its number.
+    fn window(&self) -> (Vec<u8>, Context, u64) {
+        let first = self.parts.front().map_or(self.since, |part| part.first);
+        let next = first + self.events().count() as u64;
+        let start = next.saturating_sub(self.size).max(first);
+        let mut past = self.past(start);
+        past.sort_by_key(|&(number, _)| number);
+        let mut chunks = Chunks {
+            context: self.context,
+            records: Vec::new(),
+            out: Vec::new(),
+        };
+        let missing = start - self.since - past.len() as u64;
+        if missing > 0 {
+            encode::gap(&mut chunks.records, missing);
+        }
+        for (_, event) in past {
+            chunks.put(event);
+        }
+        for event in self.events().skip((start - first) as usize) {
+            chunks.put(&event);
+        }
+        chunks.end();
+        (chunks.out, chunks.context, next)
+    }
+
+    /// What is to be told of the time before `start`, in any order.
+    fn past(&self, start: u64) -> Vec<&(u64, OwnedEvent)> {
+        let known = self.known.values().filter(|known| {
+            let gone = known.reaped.as_ref();
+            known.spawned.0 < self.since || gone.is_none_or(|&(number, _)| number >= start)
+        });
+        let events = known.flat_map(|known| {
+            let trapped = known.blocked.as_ref().and(known.trapped.as_ref());
+            let rest = [&known.blocked, &known.exited, &known.reaped];
+            let rest = rest.into_iter().flatten().chain(trapped);
+            rest.chain([&known.spawned])
+        });
+        let past = self.since..start;
+        events.filter(|(number, _)| past.contains(number)).collect()
+    }
+
+    /// All events that are kept.
+    fn events(&self) -> impl Iterator<Item = OwnedEvent> {
+        self.parts.iter().flat_map(|part| {
+            let mut context = part.context;
+            let mut bytes = Bytes(&part.records);
+            std::iter::from_fn(move || {
+                if bytes.0.is_empty() {
+                    return None;
+                }
+                match context.record(&mut bytes) {
+                    Ok(Record::Event(event)) => Some(event),
+                    Ok(Record::Gap(_) | Record::End) | Err(_) => {
+                        unreachable!("the recorder wrote these records, all of them events")
+                    }
+                }
+            })
+        })
+    }
+}
+
+impl Target {
+    pub(super) fn new(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new()
+            .create(true)
+            .write(true)
+            .truncate(false)
+            .open(path)?;
+        if file.metadata()?.is_file() {
+            // What a link leads to is replaced, not the link.
+            Ok(Self::File(fs::canonicalize(path)?))
+        } else {
+            Ok(Self::Stream(file))
+        }
+    }
+
+    /// Replaces a file by one with these parts, at once: there is never half of it. Where that
+    /// cannot be, though the file can be written, it is.
+    pub(super) fn replace(&self, parts: &[&[u8]]) -> io::Result<()> {
+        let Self::File(path) = self else {
+            return Ok(());
+        };
+        let put = |mut file: File| parts.iter().try_for_each(|part| file.write_all(part));
+        let Ok((beside, file)) = create_beside(path) else {
+            return put(File::create(path)?);
+        };
+        let written = put(file);
+        if written.is_ok() && fs::rename(&beside, path).is_ok() {
+            return Ok(());
+        }
+        // What is not complete, or not in its place, is of no use.
+        let _ = fs::remove_file(&beside);
+        written?;
+        put(File::create(path)?)
+    }
+}
+
+/// A new file, with the permissions of the old one, under a name that nobody can have taken in
+/// advance: a link there would have another file written.
+fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{:016x}", RandomState::new().hash_one(path)));
+    let beside = PathBuf::from(beside);
+    let file = File::create_new(&beside)?;
+    if let Ok(old) = fs::metadata(path)
+        && let Err(error) = file.set_permissions(old.permissions())
+    {
+        let _ = fs::remove_file(&beside);
+        return Err(error);
+    }
+    Ok((beside, file))
+}
+
+/// Events on their way into chunks.
+struct Chunks {
+    context: Context,
+    records: Vec<u8>,
+    out: Vec<u8>,
+}
+
+impl Chunks {
+    fn put(&mut self, event: &OwnedEvent) {
+        self.context.event(&mut self.records, &event.borrow());
+        if self.records.len() >= CHUNK {
+            self.end();
+        }
+    }
+
+    fn end(&mut self) {
+        if !self.records.is_empty() {
+            encode::chunk(&mut self.out, &self.records).expect("memory can be written to");
+            self.records.clear();
+        }
+    }
+}

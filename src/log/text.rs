@@ -1,0 +1,147 @@
+//! What events say in words: calls the way `strace` shows them, and the lines of the canonical log.
+
+use std::{fmt, time::Duration};
+
+use super::{Detail, Event, Fact, Wake};
+use crate::abi::{Nanos, Reply, SystemCall};
+
+/// The text of a call with its arguments, the way `strace` shows it: of [`Fact::Trapped`].
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a>(pub SystemCall, pub Detail<'a>);
+
+impl fmt::Display for Call<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use SystemCall as C;
+        let Self(call, detail) = self;
+        write!(f, "{}(", call.name())?;
+        let first: &dyn fmt::Display = match call {
+            C::KillTask(tid) | C::WaitTask(tid) => tid,
+            C::Put(id) | C::Get(id) | C::TryPut(id) | C::TryGet(id) | C::CloseQueue(id) => id,
+            C::NewQueue(u64::MAX) => &"unbounded",
+            C::NewQueue(capacity) => capacity,
+            C::ReadWait(id)
+            | C::WriteWait(id)
+            | C::Connected(id)
+            | C::Accept(id)
+            | C::Recv(id)
+            | C::Send(id)
+            | C::ShutdownWrite(id)
+            | C::Close(id) => id,
+            C::Sleep(Nanos::FOREVER) | C::Timeout(Nanos::FOREVER) => &"for ever",
+            C::Sleep(span) | C::Timeout(span) => return write!(f, "{:?})", Duration::from(*span)),
+            C::SleepUntil(instant) => instant,
+            C::GetTid
+            | C::Yield
+            | C::NewTask
+            | C::NewDetachedTask
+            | C::Exit
+            | C::Shutdown
+            | C::Now
+            | C::Random
+            | C::Tasks
+            | C::Submit
+            | C::Attach
+            | C::Listen
+            | C::Connect => &"",
+        };
+        write!(f, "{first}")?;
+        if let Detail::Len(_) = detail {
+            f.write_str(", ")?;
+        }
+        write!(f, "{detail})")
+    }
+}
+
+/// The text of a reply with what travels beside it: of [`Fact::Replied`].
+#[derive(Clone, Copy, Debug)]
+pub struct Answered<'a>(pub Reply, pub Detail<'a>);
+
+impl fmt::Display for Answered<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(reply, detail) = self;
+        match reply {
+            Reply::Done => f.write_str("ok"),
+            Reply::Yes => f.write_str("true"),
+            Reply::No => f.write_str("false"),
+            Reply::Again => f.write_str("try again"),
+            Reply::Tid(tid) => tid.fmt(f),
+            Reply::Time(now) => now.fmt(f),
+            Reply::Random(number) | Reply::Bytes(number) => number.fmt(f),
+            Reply::Queue(queue) => write!(f, "queue {queue}"),
+            Reply::Message(number) => write!(f, "message {number}"),
+            Reply::Full(number) => write!(f, "full, message {number} handed back"),
+            Reply::Timeout(number) => write!(f, "timeout {number}"),
+            Reply::Elapsed(number) => write!(f, "timeout {number} elapsed"),
+            Reply::Device(device) => match detail {
+                Detail::Addr(addr) => write!(f, "device {device} ({addr})"),
+                _ => write!(f, "device {device}"),
+            },
+            Reply::Exit | Reply::Io => detail.fmt(f),
+            Reply::Tasks => write!(f, "{detail} tasks"),
+            Reply::Err(errno) => write!(f, "{errno:?} ({errno})"),
+        }
+    }
+}
+
+impl fmt::Display for Detail<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => Ok(()),
+            Self::Name(name) => write!(f, "{name:?}"),
+            Self::Addr(addr) => addr.fmt(f),
+            Self::Len(n) | Self::Count(n) => n.fmt(f),
+            Self::Exit(exit) => exit.fmt(f),
+            Self::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Wake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exit(tid) => write!(f, "the end of task {tid}"),
+            Self::Timer => f.write_str("its timer"),
+            Self::Device(device, direction) => write!(f, "device {device} ({direction})"),
+            Self::Queue(queue) => write!(f, "queue {queue}"),
+            Self::Timeout => f.write_str("a timeout"),
+            Self::Closed(device) => write!(f, "the closing of device {device}"),
+        }
+    }
+}
+
+impl fmt::Display for Fact<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Spawned { parent, name } => write!(f, "spawned {name:?} by {parent}"),
+            Self::Resumed => f.write_str("resumed"),
+            Self::Trapped { call, detail } => write!(f, "trapped {}", Call(*call, *detail)),
+            Self::Replied { reply, detail } => write!(f, "replied {}", Answered(*reply, *detail)),
+            Self::Blocked { on } => write!(f, "blocked on {on}"),
+            Self::Woken { by } => write!(f, "woken by {by}"),
+            Self::DeviceIo {
+                device,
+                direction,
+                result: Ok(n),
+            } => {
+                write!(f, "device {device} {direction} {n}")
+            }
+            Self::DeviceIo {
+                device,
+                direction,
+                result: Err(kind),
+            } => {
+                write!(f, "device {device} {direction} failed: {kind}")
+            }
+            Self::Console { text } => write!(f, "console {text:?}"),
+            Self::Exited { exit } => write!(f, "exited {exit}"),
+            Self::Reaped => f.write_str("reaped"),
+            Self::ClockJumped { from } => write!(f, "clock jumped from {}", Nanos::from(*from)),
+        }
+    }
+}
+
+impl fmt::Display for Event<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.9} {} {}", Nanos::from(self.at), self.tid, self.fact)
+    }
+}

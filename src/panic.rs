@@ -1,0 +1,34 @@
+//! Containment: the text of a panic, and destructors that must not take others with them.
+//!
+//! Uses nothing of the crate.
+
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+/// What code panicked with.
+pub(crate) type Panic = Box<dyn Any + Send>;
+
+/// The text of a panic. A payload whose own destructor panics is leaked.
+pub(crate) fn panic_message(panic: Panic) -> String {
+    let message = match panic.downcast_ref::<&str>() {
+        Some(text) => (*text).to_string(),
+        None => match panic.downcast_ref::<String>() {
+            Some(text) => text.clone(),
+            None => "panicked with a value that is not text".to_string(),
+        },
+    };
+    if let Err(worse) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+        std::mem::forget(worse);
+    }
+    message
+}
+
+/// Runs destructors. One that panics is its own end and nobody else's.
+pub(crate) fn contain(destructors: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(destructors)) {
+        let message = panic_message(panic);
+        tracing::warn!(target: "trapline::kernel", "a destructor panicked: {message}");
+    }
+}

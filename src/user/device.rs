@@ -1,0 +1,259 @@
+//! What a program holds of a descriptor: a [`Device`], whose descriptor the kernel owns.
+//!
+//! Built on the calls of [`Os`]; uses the ABI and the frame.
+
+use std::{fmt, io, net::SocketAddr, ops::Deref, os::fd::AsFd, rc::Rc};
+
+use super::os::{Os, checked, io_error};
+use crate::{
+    abi::{DeviceId, Errno, Reply, SystemCall},
+    trap::{Frame, Handle, MAX_IO, Payload},
+};
+
+/// A handle to a descriptor that the kernel owns: of [`Os::attach`], or a
+/// [`TcpStream`](crate::TcpStream) or [`TcpListener`](crate::TcpListener).
+///
+/// It can be cloned and shared between tasks; one may wait to read while another waits to write.
+/// The descriptor is closed with the last handle; one that the kernel opened itself, of a
+/// [`TcpStream`](crate::TcpStream) or [`TcpListener`](crate::TcpListener), is closed for all of
+/// them by [`Device::close`].
+///
+/// It dereferences to what was attached. I/O that a program does on that itself is not a trap: it
+/// shows in no trace and works only with the real outside. [`Device::recv`] and [`Device::send`]
+/// are traps, for every kind of descriptor.
+///
+/// ```
+/// use std::{io::Write, os::unix::net::UnixStream};
+/// use trapline::{Kernel, Os};
+///
+/// let (mut ours, theirs) = UnixStream::pair()?;
+/// let mut kernel = Kernel::real()?;
+/// kernel.spawn("reader", async |os: &mut Os| {
+///     let device = os.attach(theirs).await?;
+///     let mut buf = [0; 16];
+///     let n = device.recv(os, &mut buf).await?;
+///     assert_eq!(&buf[..n], b"hello");
+///     std::io::Result::Ok(())
+/// })?;
+/// ours.write_all(b"hello")?;
+/// assert_eq!(kernel.run()?.exits()[&1.into()], trapline::Exit::Done);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Device<S> {
+    handle: Handle,
+    source: Rc<S>,
+}
+
+impl<S> Device<S> {
+    pub(crate) fn new(handle: Handle, source: Rc<S>) -> Self {
+        Self { handle, source }
+    }
+
+    /// Its token, as traces show it.
+    #[must_use]
+    pub fn id(&self) -> DeviceId {
+        self.handle.id()
+    }
+
+    /// Reads what there is, up to the buffer's length and 64 KiB, and answers how many bytes; 0
+    /// at the end of the stream.
+    ///
+    /// *Blocks* until there is something to read. A task that is killed meanwhile takes no bytes
+    /// with it.
+    ///
+    /// *Errors:* the operating system's (`ConnectionReset`, ...), or an [`Errno`] like those of
+    /// [`Os::read_wait`].
+    pub fn recv<'a>(
+        &'a self,
+        os: &'a mut Os,
+        buf: &'a mut [u8],
+    ) -> impl Future<Output = io::Result<usize>> + 'a {
+        let (id, room) = (self.device_id(os), buf.len().min(MAX_IO));
+        os.call(
+            move |frame| {
+                frame.len.set(room);
+                SystemCall::Recv(id)
+            },
+            move |reply, frame| match reply {
+                Reply::Bytes(n) => {
+                    let n = n as usize;
+                    buf[..n].copy_from_slice(&frame.buffer(n));
+                    Ok(n)
+                }
+                other => Err(io_error(other, frame)),
+            },
+        )
+    }
+
+    /// Writes what fits, up to 64 KiB, and answers how many bytes that was.
+    ///
+    /// *Blocks* until something can be written.
+    ///
+    /// *Errors:* the operating system's (`BrokenPipe` and `ConnectionReset` where the peer has
+    /// gone, never a signal), or an [`Errno`] like those of [`Os::write_wait`].
+    pub async fn send(&self, os: &mut Os, buf: &[u8]) -> io::Result<usize> {
+        let id = self.device_id(os);
+        loop {
+            let attempt = os.call(
+                |frame| {
+                    frame.offer(buf);
+                    SystemCall::Send(id)
+                },
+                |reply, frame| match reply {
+                    Reply::Again => None,
+                    Reply::Bytes(n) => Some(Ok(n as usize)),
+                    other => Some(Err(io_error(other, frame))),
+                },
+            );
+            if let Some(result) = attempt.await {
+                return result;
+            }
+        }
+    }
+
+    /// Writes all of it, by as many [`send`](Self::send)s as it takes.
+    ///
+    /// *Errors:* as for `send`; how much went out before is not told.
+    pub async fn send_all(&self, os: &mut Os, mut buf: &[u8]) -> io::Result<()> {
+        while !buf.is_empty() {
+            let n = self.send(os, buf).await?;
+            if n == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            buf = &buf[n..];
+        }
+        Ok(())
+    }
+
+    /// Closes the device, for every handle. Tasks that wait on it wake with [`Errno::Closed`];
+    /// later calls answer [`Errno::BadFd`]. Never blocks.
+    ///
+    /// With it the descriptor is closed, if the kernel opened it. One that was attached every
+    /// handle can still reach, so it stays open until the last of them is dropped.
+    ///
+    /// *Errors:* [`Errno::BadFd`] if it is closed already.
+    pub fn close(&self, os: &mut Os) -> impl Future<Output = Result<(), Errno>> {
+        let id = self.device_id(os);
+        os.call(move |_| SystemCall::Close(id), checked)
+    }
+}
+
+impl<S: AsFd + 'static> Device<S> {
+    pub(crate) async fn attach(os: &mut Os, source: S) -> io::Result<Self> {
+        // Asked for here first, where a panic in it is the caller's.
+        source.as_fd();
+        let source = Rc::new(source);
+        let argument = Payload::Source(Rc::clone(&source) as Rc<dyn AsFd>);
+        let (handle, _) = os.call(open(SystemCall::Attach, argument), opened).await?;
+        Ok(Self::new(handle, source))
+    }
+}
+
+impl Os {
+    /// Waits until the device can be read, or its stream has ended. (Beazley's `ReadWait`.)
+    ///
+    /// *Blocks* until there is something to read; if there is already, comes back at once. This is
+    /// level-triggered: what is left unread makes the next wait come back at once too. A device
+    /// that cannot be watched, such as a regular file, is always ready.
+    ///
+    /// *Errors:* [`Errno::Busy`] if another task waits to read the same device or has yet to be
+    /// answered what it read, [`Errno::Closed`] if it is closed meanwhile, [`Errno::BadFd`] if it is
+    /// closed already or belongs to another kernel.
+    pub fn read_wait(
+        &mut self,
+        device: &(impl AsDevice + ?Sized),
+    ) -> impl Future<Output = Result<(), Errno>> {
+        let device = device.device_id(self);
+        self.call(move |_| SystemCall::ReadWait(device), checked)
+    }
+
+    /// Waits until the device can be written. Like [`Os::read_wait`] in everything else.
+    pub fn write_wait(
+        &mut self,
+        device: &(impl AsDevice + ?Sized),
+    ) -> impl Future<Output = Result<(), Errno>> {
+        let device = device.device_id(self);
+        self.call(move |_| SystemCall::WriteWait(device), checked)
+    }
+
+    /// Hands a descriptor to the kernel, which owns it from then on and closes it with the last
+    /// handle: a socket, a pipe, a terminal, a file. It is made non-blocking, unless it is one of
+    /// the three standard streams, which other processes may share. Never blocks.
+    ///
+    /// *Errors:* what the operating system says of it; `AlreadyExists` if it is attached already;
+    /// `Unsupported` in a world without devices.
+    pub async fn attach<S: AsFd + 'static>(&mut self, source: S) -> io::Result<Device<S>> {
+        Device::attach(self, source).await
+    }
+}
+
+impl<S> Clone for Device<S> {
+    fn clone(&self) -> Self {
+        Self::new(self.handle.clone(), Rc::clone(&self.source))
+    }
+}
+
+impl<S> Deref for Device<S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        &self.source
+    }
+}
+
+impl<S> fmt::Debug for Device<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Device({})", self.id())
+    }
+}
+
+/// What [`Os::read_wait`] and [`Os::write_wait`] take: a [`Device`], or something that leads to
+/// one.
+pub trait AsDevice {
+    /// The device's token in the kernel of `os`; [`DeviceId::NONE`] if it belongs to another.
+    fn device_id(&self, os: &Os) -> DeviceId;
+}
+
+impl<S> AsDevice for Device<S> {
+    fn device_id(&self, os: &Os) -> DeviceId {
+        if self.handle.is_of(os.frame()) {
+            self.id()
+        } else {
+            DeviceId::NONE
+        }
+    }
+}
+
+impl<D: AsDevice + ?Sized> AsDevice for &D {
+    fn device_id(&self, os: &Os) -> DeviceId {
+        (**self).device_id(os)
+    }
+}
+
+impl<D: AsDevice + ?Sized> AsDevice for Rc<D> {
+    fn device_id(&self, os: &Os) -> DeviceId {
+        (**self).device_id(os)
+    }
+}
+
+/// Prepares a call that opens a device and takes `argument`.
+pub(crate) fn open(
+    call: SystemCall,
+    argument: Payload,
+) -> impl FnOnce(&Frame) -> SystemCall + Unpin {
+    move |frame| {
+        frame.put(argument);
+        call
+    }
+}
+
+/// Decodes the reply of a call that opens a device. The kernel has made the handle, so that a
+/// device is at no time without an owner: where nobody decodes the reply, it is closed.
+pub(crate) fn opened(reply: Reply, frame: &Rc<Frame>) -> io::Result<(Handle, Option<SocketAddr>)> {
+    if let Reply::Device(_) = reply
+        && let Some(Payload::Opened(handle, addr)) = frame.take()
+    {
+        return Ok((handle, addr));
+    }
+    Err(io_error(reply, frame))
+}

@@ -1,0 +1,65 @@
+//! How a task looks at the others: [`Os::observe`] attaches a tracer while the kernel runs.
+
+use std::{fmt, rc::Rc};
+
+use super::os::Os;
+use crate::{
+    log::Tracer,
+    trap::{Frame, Mail},
+};
+
+/// A tracer that a task has attached, of [`Os::observe`]; detached when this is dropped.
+pub struct Observer {
+    frame: Rc<Frame>,
+    number: u64,
+}
+
+impl Os {
+    /// Has `tracer` told of every event, from this task's next trap on and until the answer is
+    /// dropped. No trap of its own, and it never blocks. What is true already, a tracer does not
+    /// hear: ask for it with [`Os::tasks`], as the next call, and nothing happens in between.
+    ///
+    /// ```
+    /// use std::{cell::Cell, rc::Rc};
+    /// use trapline::{Event, Fact, Kernel, Os};
+    ///
+    /// let mut kernel = Kernel::simulated(0);
+    /// kernel.spawn("watch", async |os: &mut Os| {
+    ///     let ends = Rc::new(Cell::new(0));
+    ///     let count = Rc::clone(&ends);
+    ///     let observer = os.observe(move |event: &Event<'_>| {
+    ///         count.set(count.get() + u32::from(matches!(event.fact, Fact::Exited { .. })));
+    ///     });
+    ///     for _ in 0..3 {
+    ///         os.spawn_detached("short", async |_: &mut Os| ()).await?;
+    ///     }
+    ///     drop(observer);
+    ///     os.yield_now().await;
+    ///     assert_eq!(ends.get(), 3);
+    ///     Ok::<(), trapline::Errno>(())
+    /// })?;
+    /// # assert_eq!(kernel.run()?.exits()[&1.into()], trapline::Exit::Done);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn observe(&mut self, tracer: impl Tracer + 'static) -> Observer {
+        let frame = Rc::clone(self.frame());
+        let number = frame.observers.get() + 1;
+        frame.observers.set(number);
+        frame.post(Mail::Observe(number, Box::new(tracer)));
+        Observer { frame, number }
+    }
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        self.frame.post(Mail::Unobserve(self.number));
+    }
+}
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Observer")
+            .field("number", &self.number)
+            .finish()
+    }
+}

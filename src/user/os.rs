@@ -1,0 +1,214 @@
+//! The task's side: [`Os`], the handle through which a program makes its system calls.
+//!
+//! Uses the ABI and the frame. The only file that yields; `task.rs` makes the generators.
+
+use std::{
+    fmt, io,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll},
+};
+
+use genawaiter::rc::Co;
+
+use crate::{
+    abi::{Errno, Reply, SystemCall},
+    trap::{Frame, Payload},
+};
+
+/// A task's door to the world: one method per system call.
+///
+/// A program is lent its `Os` as `&mut Os` and lends it on to the functions it calls. Every call
+/// is a *trap*: the task stops, the kernel handles the call, other tasks take their turns, and the
+/// reply is the value of the `.await`. Nothing happens before the `.await`. Calls that do not
+/// block come back when it is the task's turn again; what makes a call block is said with it.
+///
+/// A call whose future is polled and then dropped in the same turn is half made, and a bug: what
+/// the task awaits next takes its place in a release build, and in a debug build it faults.
+///
+/// ```
+/// use trapline::{Kernel, Os};
+///
+/// let mut kernel = Kernel::simulated(0);
+/// kernel.spawn("hello", async |os: &mut Os| {
+///     let tid = os.get_tid().await;
+///     writeln!(os, "I'm task {tid}");
+/// })?;
+/// kernel.run()?;
+/// assert_eq!(kernel.take_console(), "I'm task 1\n");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Os {
+    co: Co<SystemCall, Reply>,
+    frame: Rc<Frame>,
+}
+
+impl Os {
+    pub(crate) fn new(co: Co<SystemCall, Reply>, frame: Rc<Frame>) -> Self {
+        Self { co, frame }
+    }
+
+    pub(crate) fn frame(&self) -> &Rc<Frame> {
+        &self.frame
+    }
+
+    /// The door. Yields the call that `prepare` returns, after it has put into the frame what
+    /// travels beside it, and answers what `decode` makes of the reply.
+    pub(crate) fn call<'a, T>(
+        &'a mut self,
+        prepare: impl FnOnce(&Frame) -> SystemCall + 'a,
+        decode: impl FnMut(Reply, &Rc<Frame>) -> T + 'a,
+    ) -> impl Future<Output = T> + 'a {
+        Trap {
+            os: self,
+            prepare: Some(prepare),
+            door: |os: &'a Self, call| os.co.yield_(call),
+            barrier: None,
+            decode,
+        }
+    }
+
+    /// Makes any system call and answers the kernel's bare reply: the door that every other
+    /// method goes through. *Blocks* when the call does. Calls with arguments that are not part
+    /// of [`SystemCall`], and the timeout, which needs a body that it can cut short, are for their
+    /// stubs: made here they answer [`Errno::Invalid`].
+    ///
+    /// ```
+    /// # use trapline::{Kernel, Os, Reply, SystemCall, Tid};
+    /// # let mut kernel = Kernel::simulated(0);
+    /// kernel.spawn("raw", async |os: &mut Os| {
+    ///     let reply = os.trap(SystemCall::GetTid).await;
+    ///     assert_eq!(reply, Reply::Tid(Tid::from(1)));
+    /// })?;
+    /// # assert_eq!(kernel.run()?.exits()[&Tid::from(1)], trapline::Exit::Done);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn trap(&mut self, call: SystemCall) -> impl Future<Output = Reply> {
+        let prepare = move |frame: &Frame| {
+            // An answer that nobody took must not pass for this call's argument.
+            frame.take();
+            frame.message.take();
+            frame.len.take();
+            frame.body.take();
+            call
+        };
+        self.call(prepare, |reply, frame| {
+            if let Reply::Device(_) = reply
+                && let Some(Payload::Opened(handle, _)) = frame.take()
+            {
+                handle.let_go();
+            }
+            reply
+        })
+    }
+
+    /// Appends to the console; so `writeln!(os, "...")` prints a line. No trap of its own: what
+    /// was written goes out at the task's next trap or end.
+    pub fn write_fmt(&mut self, text: fmt::Arguments<'_>) {
+        self.frame.print(text);
+    }
+}
+
+// Leaves word that a panic unwinds through the program. To look whether it has yielded after each
+// poll instead would cost a layer, and that a third of the price of a trap.
+impl Drop for Os {
+    fn drop(&mut self) {
+        self.frame.unwound.set(std::thread::panicking());
+    }
+}
+
+impl fmt::Debug for Os {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Os").finish_non_exhaustive()
+    }
+}
+
+/// Decodes the reply of a call that has nothing to answer.
+pub(super) fn done(reply: Reply, _: &Rc<Frame>) {
+    match reply {
+        Reply::Done => (),
+        other => mismatch(other),
+    }
+}
+
+/// Decodes the reply of a call that has nothing to answer but a refusal.
+pub(crate) fn checked(reply: Reply, _: &Rc<Frame>) -> Result<(), Errno> {
+    match reply {
+        Reply::Done => Ok(()),
+        Reply::Err(errno) => Err(errno),
+        other => mismatch(other),
+    }
+}
+
+/// Decodes the reply of a call that has nothing to answer but an error.
+pub(crate) fn io_checked(reply: Reply, frame: &Rc<Frame>) -> io::Result<()> {
+    match reply {
+        Reply::Done => Ok(()),
+        other => Err(io_error(other, frame)),
+    }
+}
+
+/// The error behind a reply that is one.
+pub(crate) fn io_error(reply: Reply, frame: &Frame) -> io::Error {
+    match (reply, frame.take()) {
+        (Reply::Err(errno), _) => errno.into(),
+        (Reply::Io, Some(Payload::Io(error))) => error,
+        (other, _) => mismatch(other),
+    }
+}
+
+/// The kernel broke its contract: only a bug in trapline gets here.
+#[cold]
+#[inline(never)]
+#[track_caller]
+pub(crate) fn mismatch(reply: Reply) -> ! {
+    unreachable!("the kernel answered {reply:?} to a call that has no such answer")
+}
+
+/// A trap under way, as a future of a single layer: each `async fn` between a program and the
+/// yield would cost a third of the price of the whole trap.
+struct Trap<'a, P, Y, B, D> {
+    os: &'a Os,
+    /// Builds the call; taken at the first poll, which makes the trap.
+    prepare: Option<P>,
+    /// Yields it.
+    door: Y,
+    /// What waits for the reply, once the trap is made.
+    barrier: Option<B>,
+    decode: D,
+}
+
+/// Neither the call nor its decoding is ever pinned.
+impl<P, Y, B: Unpin, D> Unpin for Trap<'_, P, Y, B, D> {}
+
+impl<'a, P, Y, B, D, T> Future for Trap<'a, P, Y, B, D>
+where
+    P: FnOnce(&Frame) -> SystemCall,
+    Y: Fn(&'a Os, SystemCall) -> B,
+    B: Future<Output = Reply> + Unpin,
+    D: FnMut(Reply, &Rc<Frame>) -> T,
+{
+    type Output = T;
+
+    #[inline(always)]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        let this = self.get_mut();
+        if let Some(barrier) = &mut this.barrier {
+            return match Pin::new(barrier).poll(cx) {
+                Poll::Pending => Poll::Pending,
+                // After a timeout has come, the call never ends: the timeout drops it.
+                Poll::Ready(Reply::Elapsed(number)) => {
+                    this.barrier = None;
+                    this.os.frame.elapsed.set(Some(number));
+                    Poll::Pending
+                }
+                Poll::Ready(reply) => Poll::Ready((this.decode)(reply, &this.os.frame)),
+            };
+        }
+        if let Some(prepare) = this.prepare.take() {
+            let call = prepare(&this.os.frame);
+            this.barrier = Some((this.door)(this.os, call));
+        }
+        Poll::Pending
+    }
+}

@@ -1,0 +1,72 @@
+//! What a program is: an async closure over [`Os`], made into a generator, and what it may return.
+
+use std::rc::Rc;
+
+use genawaiter::rc::{Co, Gen};
+
+use super::os::Os;
+use crate::{
+    abi::{Exit, Reply, SystemCall},
+    trap::{Frame, Payload, Program},
+};
+
+/// What a program may return: what it means as the exit of its task. That is `()`, a
+/// `Result<(), E>` whose error can be shown, or nothing ever, as in `async |os| loop { .. }`.
+#[diagnostic::on_unimplemented(
+    message = "a program cannot return `{Self}`",
+    label = "this program returns `{Self}`",
+    note = "a program returns (), or Result<(), E> with an error that can be shown; for a result, \
+            put it into a Queue or set a Promise"
+)]
+pub trait IntoExit {
+    /// How a task ends that returned this.
+    fn into_exit(self) -> Exit;
+}
+
+impl IntoExit for () {
+    fn into_exit(self) -> Exit {
+        Exit::Done
+    }
+}
+
+impl<E: std::fmt::Display> IntoExit for Result<(), E> {
+    fn into_exit(self) -> Exit {
+        match self {
+            Ok(()) => Exit::Done,
+            Err(error) => Exit::Failed(error.to_string()),
+        }
+    }
+}
+
+/// `!`, the type of `loop { .. }`, by the only name that stable Rust has for it.
+impl IntoExit for <fn() -> ! as Returns>::Type {
+    fn into_exit(self) -> Exit {
+        self
+    }
+}
+
+/// Names the type that a function returns.
+#[doc(hidden)]
+pub trait Returns {
+    type Type;
+}
+
+impl<T> Returns for fn() -> T {
+    type Type = T;
+}
+
+/// Makes a program of an async closure.
+pub(crate) fn program<T: IntoExit>(
+    frame: &Rc<Frame>,
+    body: impl AsyncFnOnce(&mut Os) -> T + 'static,
+) -> Program {
+    let frame = Rc::clone(frame);
+    Box::pin(Gen::new(move |co: Co<SystemCall, Reply>| {
+        // Made here, the async block has room for it once, and not for its parts as well.
+        let mut os = Os::new(co, frame);
+        async move {
+            let exit = body(&mut os).await.into_exit();
+            os.frame().put(Payload::Exit(exit));
+        }
+    }))
+}

@@ -1,0 +1,478 @@
+//! Message queues: typed, first in first out, with blocking at both ends.
+//!
+//! The kernel's part of a queue knows only numbers: which messages are to be had, who waits to get
+//! one, who waits to put one. The messages themselves stay on the task's side, so that they can be
+//! of any type and are never copied through the kernel.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, VecDeque},
+    fmt,
+    rc::Rc,
+};
+
+use super::os::{Os, mismatch};
+use crate::{
+    abi::{QueueId, Reply, SystemCall},
+    trap::{Frame, Gauge, Mail, Payload, Store},
+};
+
+/// The queue is closed. Hands back the message that could not be put.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, thiserror::Error)]
+#[error("the queue is closed")]
+pub struct Closed<T = ()>(pub T);
+
+impl<T> fmt::Debug for Closed<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Closed(..)")
+    }
+}
+
+/// Why a message could not be put at once; hands it back.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum TryPutError<T> {
+    /// There is no room.
+    #[error("the queue is full")]
+    Full(T),
+    /// It is closed.
+    #[error("the queue is closed")]
+    Closed(T),
+}
+
+impl<T> fmt::Debug for TryPutError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full(_) => "Full(..)",
+            Self::Closed(_) => "Closed(..)",
+        })
+    }
+}
+
+/// Why no message could be had at once.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
+pub enum TryGetError {
+    /// There is none.
+    #[error("the queue is empty")]
+    Empty,
+    /// There is none, and there will be none: it is closed.
+    #[error("the queue is closed")]
+    Closed,
+}
+
+/// A handle to a message queue; clones are handles to the same queue. It is freed with the last.
+///
+/// Messages and waiters are first in, first out, and nobody barges: a message that has been
+/// matched with a waiting task is that task's, and if the task is killed or times out before it
+/// has run, it goes to the next in its old place. (The queue of curio and of Beazley's workshop,
+/// with the `close` of Go's channels.)
+///
+/// ```
+/// # use trapline::{Closed, Kernel, Os, Queue};
+/// # let mut kernel = Kernel::simulated(0);
+/// kernel.spawn("main", async |os: &mut Os| {
+///     let queue = Queue::bounded(os, 2).await;
+///     let source = queue.clone();
+///     os.spawn("producer", async move |os| {
+///         for n in 0..3 {
+///             source.put(os, n).await?;
+///         }
+///         source.close(os).await;
+///         Ok::<(), Closed<i32>>(())
+///     }).await?;
+///     while let Ok(n) = queue.get(os).await {
+///         writeln!(os, "{n}");
+///     }
+///     Ok::<(), trapline::Errno>(())
+/// })?;
+/// # kernel.run()?;
+/// # assert_eq!(kernel.take_console(), "0\n1\n2\n");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Queue<T> {
+    shared: Rc<Shared<T>>,
+}
+
+impl<T: 'static> Queue<T> {
+    /// Makes a queue with room for `capacity` messages. With room for none, each put waits for its
+    /// get. Never blocks. A kernel has room for 16 million queues; one more is closed from birth.
+    pub async fn bounded(os: &mut Os, capacity: usize) -> Self {
+        Self::with_capacity(os, capacity as u64).await
+    }
+
+    /// Makes a queue with room for any number of messages. Never blocks.
+    pub async fn unbounded(os: &mut Os) -> Self {
+        Self::with_capacity(os, u64::MAX).await
+    }
+
+    async fn with_capacity(os: &mut Os, capacity: u64) -> Self {
+        let (messages, gauge) = (Rc::new(Messages::default()), Rc::new(Gauge::default()));
+        let argument = Payload::Queue(Rc::clone(&messages) as Rc<dyn Store>, Rc::clone(&gauge));
+        os.call(
+            move |frame| {
+                frame.put(argument);
+                SystemCall::NewQueue(capacity)
+            },
+            move |reply, frame| {
+                let id = match reply {
+                    Reply::Queue(id) => id,
+                    Reply::Err(_) => QueueId::NONE,
+                    other => mismatch(other),
+                };
+                let (frame, messages, gauge) =
+                    (Rc::clone(frame), Rc::clone(&messages), Rc::clone(&gauge));
+                Self {
+                    shared: Rc::new(Shared {
+                        id,
+                        frame,
+                        messages,
+                        gauge,
+                        drop: Frame::drop_flat,
+                    }),
+                }
+            },
+        )
+        .await
+    }
+
+    /// Puts a message at the end. *Blocks* while the queue is full.
+    ///
+    /// *Errors:* [`Closed`], with the message, if the queue is or gets closed.
+    pub fn put<'a>(
+        &'a self,
+        os: &'a mut Os,
+        message: T,
+    ) -> impl Future<Output = Result<(), Closed<T>>> + 'a {
+        let id = self.id_in(os);
+        os.call(
+            move |frame| {
+                let number = self.shared.messages.push(message);
+                frame.message.set(Some(number));
+                SystemCall::Put(id)
+            },
+            move |reply, _| match reply {
+                Reply::Done => Ok(()),
+                Reply::Message(number) => Err(Closed(self.shared.messages.take(number))),
+                other => mismatch(other),
+            },
+        )
+    }
+
+    /// Puts a message at the end if there is room, or somebody waits for it. Never blocks.
+    ///
+    /// *Errors:* [`TryPutError`], with the message.
+    pub fn try_put<'a>(
+        &'a self,
+        os: &'a mut Os,
+        message: T,
+    ) -> impl Future<Output = Result<(), TryPutError<T>>> + 'a {
+        let id = self.id_in(os);
+        let take = |number| self.shared.messages.take(number);
+        os.call(
+            move |frame| {
+                let number = self.shared.messages.push(message);
+                frame.message.set(Some(number));
+                SystemCall::TryPut(id)
+            },
+            move |reply, _| match reply {
+                Reply::Done => Ok(()),
+                Reply::Full(number) => Err(TryPutError::Full(take(number))),
+                Reply::Message(number) => Err(TryPutError::Closed(take(number))),
+                other => mismatch(other),
+            },
+        )
+    }
+
+    /// Takes the first message. *Blocks* while the queue is empty.
+    ///
+    /// *Errors:* [`Closed`], if the queue is or gets closed and is empty.
+    pub fn get<'a>(&'a self, os: &'a mut Os) -> impl Future<Output = Result<T, Closed>> + 'a {
+        let id = self.id_in(os);
+        os.call(
+            move |_| SystemCall::Get(id),
+            move |reply, _| match reply {
+                Reply::Message(number) => Ok(self.shared.messages.take(number)),
+                Reply::Err(_) => Err(Closed(())),
+                other => mismatch(other),
+            },
+        )
+    }
+
+    /// Takes the first message if there is one. Never blocks.
+    ///
+    /// *Errors:* [`TryGetError`].
+    pub fn try_get<'a>(
+        &'a self,
+        os: &'a mut Os,
+    ) -> impl Future<Output = Result<T, TryGetError>> + 'a {
+        let id = self.id_in(os);
+        os.call(
+            move |_| SystemCall::TryGet(id),
+            move |reply, _| match reply {
+                Reply::Message(number) => Ok(self.shared.messages.take(number)),
+                Reply::Again => Err(TryGetError::Empty),
+                Reply::Err(_) => Err(TryGetError::Closed),
+                other => mismatch(other),
+            },
+        )
+    }
+
+    /// Closes the queue: what is in it can still be got, and nothing more be put. Tasks that wait
+    /// at either end wake with [`Closed`]. To close it again changes nothing. Never blocks.
+    pub fn close(&self, os: &mut Os) -> impl Future<Output = ()> {
+        let id = self.id_in(os);
+        os.call(
+            move |_| SystemCall::CloseQueue(id),
+            |reply, _| match reply {
+                Reply::Done | Reply::Err(_) => (),
+                other => mismatch(other),
+            },
+        )
+    }
+
+    /// How many messages can be got at once.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        let gauge = &self.shared.gauge;
+        gauge.len.get() + gauge.posted.get()
+    }
+
+    /// Whether the kernel has closed it.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.shared.gauge.closed.get()
+    }
+
+    /// Puts a message without a trap, from a destructor say: the kernel sees to it as soon as the
+    /// task stops. Where there is no room for it, it is dropped.
+    pub(crate) fn post(&self, message: T) {
+        let number = self.shared.messages.push(message);
+        let posted = &self.shared.gauge.posted;
+        posted.set(posted.get() + 1);
+        self.shared.frame.post(Mail::Put(self.id(), number));
+    }
+
+    /// Whether there is no message to be had.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Its name, as traces and reports show it.
+    #[must_use]
+    pub fn id(&self) -> QueueId {
+        self.shared.id
+    }
+
+    pub(crate) fn frame(&self) -> &Frame {
+        &self.shared.frame
+    }
+
+    /// Its name in the kernel of `os`: none in another kernel, where it counts as closed.
+    fn id_in(&self, os: &Os) -> QueueId {
+        if Rc::ptr_eq(&self.shared.frame, os.frame()) {
+            self.id()
+        } else {
+            QueueId::NONE
+        }
+    }
+}
+
+impl<T> Clone for Queue<T> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Rc::clone(&self.shared),
+        }
+    }
+}
+
+impl<T> fmt::Debug for Queue<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Queue({})", self.shared.id)
+    }
+}
+
+/// The messages that nobody took, in the order in which they were put.
+type Left<T> = (BTreeMap<u64, T>, VecDeque<Option<T>>);
+
+/// What the handles of a queue share.
+struct Shared<T> {
+    id: QueueId,
+    frame: Rc<Frame>,
+    messages: Rc<Messages<T>>,
+    gauge: Rc<Gauge>,
+    /// How messages are dropped, for all that `T` is not known to be `'static` any more.
+    drop: fn(&Frame, Left<T>),
+}
+
+impl<T> Drop for Shared<T> {
+    fn drop(&mut self) {
+        self.frame.post(Mail::FreeQueue(self.id));
+        // Here and not in the kernel: these destructors are the task's.
+        let messages = (self.messages.aside.take(), self.messages.kept.take());
+        if !messages.0.is_empty() || !messages.1.is_empty() {
+            (self.drop)(&self.frame, messages);
+        }
+    }
+}
+
+/// A queue's messages by number, including those that wait to be put and those that are matched
+/// with a task that has not run yet.
+struct Messages<T> {
+    /// The latest, one after the other; `None` is a gap, left by one that went before the first.
+    kept: RefCell<VecDeque<Option<T>>>,
+    /// The number of the first of these.
+    first: Cell<u64>,
+    /// How many gaps there are among them: never many more than messages.
+    gaps: Cell<usize>,
+    /// Those before the first: they have stayed so long that they would hold up too many gaps.
+    aside: RefCell<BTreeMap<u64, T>>,
+}
+
+impl<T> Default for Messages<T> {
+    fn default() -> Self {
+        Self {
+            kept: RefCell::default(),
+            first: Cell::default(),
+            gaps: Cell::default(),
+            aside: RefCell::default(),
+        }
+    }
+}
+
+impl<T> Messages<T> {
+    /// Keeps a message and answers its number, which no other has ever had.
+    fn push(&self, message: T) -> u64 {
+        let mut kept = self.kept.borrow_mut();
+        kept.push_back(Some(message));
+        self.first.get() + kept.len() as u64 - 1
+    }
+
+    fn take(&self, number: u64) -> T {
+        self.remove(number)
+            .expect("the kernel gives out a message once")
+    }
+
+    fn remove(&self, number: u64) -> Option<T> {
+        if number != self.first.get() {
+            return self.remove_other(number);
+        }
+        let mut kept = self.kept.borrow_mut();
+        let message = kept.pop_front()?;
+        self.first.set(number + 1);
+        while let Some(None) = kept.front() {
+            kept.pop_front();
+            self.first.set(self.first.get() + 1);
+            self.gaps.set(self.gaps.get() - 1);
+        }
+        message
+    }
+
+    /// Removes one that is not the first: whose put was refused, whose task died or was woken
+    /// later than it goes on.
+    #[inline(never)]
+    fn remove_other(&self, number: u64) -> Option<T> {
+        let Some(at) = number.checked_sub(self.first.get()) else {
+            return self.aside.borrow_mut().remove(&number);
+        };
+        let mut kept = self.kept.borrow_mut();
+        let message = kept.get_mut(usize::try_from(at).ok()?)?.take()?;
+        self.gaps.set(self.gaps.get() + 1);
+        if self.gaps.get() > 16 + kept.len() / 2 {
+            let (first, len) = (self.first.get(), kept.len() as u64);
+            let numbered = (first..).zip(kept.drain(..));
+            let messages = numbered.filter_map(|(number, message)| Some((number, message?)));
+            self.aside.borrow_mut().extend(messages);
+            self.first.set(first + len);
+            self.gaps.set(0);
+        }
+        Some(message)
+    }
+}
+
+impl<T> Store for Messages<T> {
+    fn discard(&self, number: u64) {
+        // Not within the borrow: its destructor may use the queue.
+        drop(self.remove(number));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Messages that are their own numbers.
+    #[derive(Default)]
+    struct Counted {
+        messages: Messages<u64>,
+        pushed: u64,
+        /// How many are there.
+        live: usize,
+        /// The most that was ever kept beyond them.
+        spare: usize,
+    }
+
+    impl Counted {
+        fn push(&mut self) -> u64 {
+            let number = self.messages.push(self.pushed);
+            assert_eq!(number, self.pushed);
+            self.pushed += 1;
+            self.live += 1;
+            let kept = self.messages.kept.borrow().len() + self.messages.aside.borrow().len();
+            self.spare = self.spare.max(kept - self.live);
+            number
+        }
+
+        fn remove(&mut self, number: u64) {
+            assert_eq!(self.messages.remove(number), Some(number));
+            assert_eq!(self.messages.remove(number), None);
+            self.live -= 1;
+            let kept = self.messages.kept.borrow();
+            let gaps = kept.iter().filter(|message| message.is_none());
+            assert_eq!(gaps.count(), self.messages.gaps.get());
+        }
+    }
+
+    #[test]
+    fn what_is_refused_costs_no_memory() {
+        let mut counted = Counted::default();
+        counted.push();
+        for _ in 0..1000 {
+            let refused = counted.push();
+            counted.remove(refused);
+        }
+        assert!(counted.spare < 40, "{}", counted.spare);
+        counted.remove(0);
+    }
+
+    #[test]
+    fn one_that_stays_does_not_keep_the_room_of_those_behind_it() {
+        for length in [1, 5, 100] {
+            let mut counted = Counted::default();
+            counted.push();
+            for _ in 0..length {
+                counted.push();
+            }
+            for _ in 0..1000 {
+                counted.remove(counted.pushed - length);
+                counted.push();
+            }
+            let most = 40 + length as usize;
+            assert!(counted.spare < most, "{}", counted.spare);
+            counted.remove(0);
+        }
+    }
+
+    #[test]
+    fn in_whatever_order_they_leave_nothing_stays() {
+        for stride in [1, 2, 3, 50, 97, 100] {
+            let mut counted = Counted::default();
+            for _ in 0..101 {
+                counted.push();
+            }
+            for n in 0..101 {
+                counted.remove(n * stride % 101);
+            }
+            assert_eq!(counted.messages.kept.borrow().len(), 0);
+            assert!(counted.messages.aside.borrow().is_empty());
+        }
+    }
+}

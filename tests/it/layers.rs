@@ -1,0 +1,329 @@
+//! The rooms of `src/`, and which of them may use which: `src/lib.rs` shows the same table.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Each room, and the rooms it may use besides itself.
+const ROOMS: [(&str, &[&str]); 10] = [
+    ("abi", &[]),
+    ("panic", &[]),
+    ("sched", &["abi"]),
+    ("interrupt", &["abi"]),
+    ("log", &["abi", "panic"]),
+    ("trap", &["abi", "panic", "sched", "interrupt", "log"]),
+    (
+        "user",
+        &["abi", "panic", "sched", "interrupt", "log", "trap"],
+    ),
+    (
+        "world",
+        &["abi", "panic", "sched", "interrupt", "log", "trap"],
+    ),
+    (
+        "kernel",
+        &[
+            "abi",
+            "panic",
+            "sched",
+            "interrupt",
+            "log",
+            "trap",
+            "user",
+            "world",
+        ],
+    ),
+    // The public API, which is at the crate's root.
+    ("cli", &[]),
+];
+
+/// A file of `src/`, by its module path: `["kernel", "task"]`.
+type Module = Vec<String>;
+
+struct File {
+    text: String,
+    /// The modules whose names it imports, itself not among them.
+    uses: Vec<(Module, String)>,
+}
+
+#[test]
+fn a_room_uses_only_the_rooms_below_it() {
+    let mut wrong = Vec::new();
+    for (module, file) in &source() {
+        let Some((_, below)) = ROOMS.iter().find(|(room, _)| *room == module[0]) else {
+            continue;
+        };
+        for (used, name) in &file.uses {
+            let Some(room) = used.first() else { continue };
+            if room != &module[0] && !below.contains(&room.as_str()) {
+                wrong.push(format!(
+                    "{} uses {}::{name}",
+                    module.join("/"),
+                    used.join("/")
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_file_is_in_a_room() {
+    for module in source().keys() {
+        let room = ROOMS.iter().find(|(room, _)| *room == module[0]);
+        assert!(room.is_some(), "{} is in no room", module.join("/"));
+    }
+}
+
+/// Outside of the command line no files import each other in a circle. A handler's file names the
+/// [`Kernel`](trapline::Kernel) that its `impl` block extends: that alone is no import.
+#[test]
+fn no_files_import_each_other_in_a_circle() {
+    let files = source();
+    let graph: BTreeMap<_, BTreeSet<_>> = files
+        .iter()
+        .filter(|(module, _)| module[0] != "cli")
+        .map(|(module, file)| {
+            let uses = file.uses.iter().filter(|(_, name)| name != "Kernel");
+            (module, uses.map(|(used, _)| used).collect())
+        })
+        .collect();
+    assert_eq!(circle(&graph), None);
+}
+
+#[test]
+fn there_is_one_yield_and_one_place_for_each_machine() {
+    let files = source();
+    let within = |needle: &str| -> Vec<String> {
+        let hits = files.iter().filter(|(module, file)| {
+            module[0] != "cli" && code(&file.text).any(|line| line.contains(needle))
+        });
+        hits.map(|(module, _)| module.join("/")).collect()
+    };
+    let yields = files.values().flat_map(|file| code(&file.text));
+    assert_eq!(yields.filter(|line| line.contains("yield_(")).count(), 1);
+    assert_eq!(within("yield_("), ["user/os"]);
+    let is_machine = |at: &String| at.starts_with("world/real");
+    for clock in ["Instant::", "SystemTime", "polling::", "Poller::"] {
+        let at = within(clock);
+        assert!(
+            !at.is_empty() && at.iter().all(is_machine) || clock == "SystemTime",
+            "{clock} in {at:?}"
+        );
+    }
+    let at = within("genawaiter::");
+    assert!(
+        at.iter().all(|at| at == "trap" || at.starts_with("user/")),
+        "{at:?}"
+    );
+}
+
+/// The lines that are neither comments nor docs.
+fn code(text: &str) -> impl Iterator<Item = &str> {
+    let lines = text.lines().map(str::trim_start);
+    lines.filter(|line| !line.starts_with("//"))
+}
+
+/// A circle, as the modules on it, if there is one.
+fn circle(graph: &BTreeMap<&Module, BTreeSet<&Module>>) -> Option<Vec<String>> {
+    let mut left = graph.clone();
+    loop {
+        let leaf = left.iter().find(|(at, uses)| {
+            uses.iter()
+                .all(|used| used == *at || !left.contains_key(used))
+        });
+        let Some((&leaf, _)) = leaf else { break };
+        left.remove(leaf);
+    }
+    let mut at = *left.keys().next()?;
+    let mut way = vec![at];
+    loop {
+        at = left[at]
+            .iter()
+            .find(|used| **used != at && left.contains_key(*used))?;
+        if let Some(from) = way.iter().position(|before| *before == at) {
+            return Some(way[from..].iter().map(|module| module.join("/")).collect());
+        }
+        way.push(at);
+    }
+}
+
+/// Every file of `src/` but `lib.rs`, with what it imports from the others.
+fn source() -> BTreeMap<Module, File> {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut paths = Vec::new();
+    collect(&src, &mut paths);
+    let texts: BTreeMap<Module, String> = paths
+        .iter()
+        .map(|path| (module(path.strip_prefix(&src).unwrap()), text(path)))
+        .filter(|(module, _)| module != &["lib"])
+        .collect();
+    let exports = exports(&texts);
+    texts
+        .iter()
+        .map(|(module, text)| {
+            let uses = imports(text, "use ", module)
+                .into_iter()
+                .chain(inline(text, module))
+                .filter_map(|path| resolve(path, &texts, &exports))
+                .filter(|(used, _)| used != module)
+                .collect();
+            let text = text.clone();
+            (module.clone(), File { text, uses })
+        })
+        .collect()
+}
+
+fn collect(folder: &Path, paths: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, paths);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            paths.push(path);
+        }
+    }
+}
+
+fn module(path: &Path) -> Module {
+    let mut module: Module = path
+        .with_extension("")
+        .iter()
+        .map(|part| part.to_string_lossy().into_owned())
+        .collect();
+    module.pop_if(|last| last == "mod");
+    module
+}
+
+/// The text of a file without its unit tests, which may look at anything.
+fn text(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap();
+    let tests = text
+        .find("#[cfg(test)]\nmod")
+        .or(text.find("#[cfg(all(test"));
+    text[..tests.unwrap_or(text.len())].to_string()
+}
+
+/// What a folder's `mod.rs` hands on: where its names come from.
+fn exports(texts: &BTreeMap<Module, String>) -> BTreeMap<Module, Module> {
+    let mut exports = BTreeMap::new();
+    for (module, text) in texts {
+        for kind in ["pub use ", "pub(crate) use ", "pub(super) use "] {
+            for path in imports(text, kind, module) {
+                let Some(name) = path.last() else { continue };
+                let mut exported = module.clone();
+                exported.push(name.clone());
+                exports.insert(exported, path.clone());
+            }
+        }
+    }
+    exports
+}
+
+/// The file in which the last name of a path is defined, and that name.
+fn resolve(
+    mut path: Module,
+    texts: &BTreeMap<Module, String>,
+    exports: &BTreeMap<Module, Module>,
+) -> Option<(Module, String)> {
+    while let Some(from) = exports.get(&path).filter(|from| **from != path) {
+        path = from.clone();
+    }
+    let name = path.last()?.clone();
+    while !texts.contains_key(&path) {
+        path.pop()?;
+        while let Some(from) = exports.get(&path).filter(|from| **from != path) {
+            path = from.clone();
+        }
+    }
+    (!path.is_empty()).then_some((path, name))
+}
+
+/// The paths behind the statements of a kind (`use `, `pub use `), from the crate's root.
+fn imports(text: &str, kind: &str, module: &Module) -> Vec<Module> {
+    let mut paths = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(kind) {
+        let begins = at == 0 || rest[..at].ends_with('\n');
+        rest = &rest[at + kind.len()..];
+        if begins && let Some(end) = rest.find(';') {
+            spread("", &rest[..end].replace(['\n', ' '], ""), &mut paths);
+        }
+    }
+    let absolute = paths.iter().filter_map(|path| absolute(path, module));
+    absolute.collect()
+}
+
+/// `a::{b, c::d}` as `a::b` and `a::c::d`.
+fn spread(prefix: &str, tree: &str, paths: &mut Vec<String>) {
+    let (mut depth, mut from) = (0, 0);
+    let ends = tree.char_indices().filter_map(|(at, letter)| {
+        depth += i32::from(letter == '{') - i32::from(letter == '}');
+        (letter == ',' && depth == 0).then_some(at)
+    });
+    for end in ends.chain([tree.len()]).collect::<Vec<_>>() {
+        let branch = &tree[from..end];
+        from = end + 1;
+        match branch.split_once("::{") {
+            Some((stem, twigs)) => {
+                let twigs = twigs.strip_suffix('}').unwrap_or(twigs);
+                spread(&format!("{prefix}{stem}::"), twigs, paths);
+            }
+            None if branch.is_empty() => {}
+            None => paths.push(format!("{prefix}{branch}")),
+        }
+    }
+}
+
+/// The paths that begin with `crate::` or `super::` within the code.
+fn inline(text: &str, module: &Module) -> Vec<Module> {
+    let mut paths = Vec::new();
+    for line in code(text).filter(|line| !line.starts_with("use ")) {
+        for root in ["crate::", "super::"] {
+            for (at, _) in line.match_indices(root) {
+                let end = line[at..].find(|c: char| !c.is_alphanumeric() && c != '_' && c != ':');
+                let path = &line[at..end.map_or(line.len(), |end| at + end)];
+                paths.extend(absolute(path, module));
+            }
+        }
+    }
+    paths
+}
+
+/// A path as seen from the crate's root; `None` if it leads out of the crate.
+fn absolute(path: &str, module: &Module) -> Option<Module> {
+    let path = path.split('(').next().unwrap_or(path);
+    let mut parts = path
+        .split("::")
+        .filter(|part| !part.is_empty() && *part != "self");
+    let mut at = module.clone();
+    let is_folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("src")
+        .join(module.join("/"))
+        .is_dir();
+    let first = parts.next()?;
+    match first {
+        "crate" => at.clear(),
+        "super" => drop(at.pop()),
+        // A child of this folder.
+        child if is_folder => {
+            let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("src")
+                .join(at.join("/"));
+            let exists =
+                file.join(child).is_dir() || file.join(child).with_extension("rs").exists();
+            exists.then(|| at.push(child.to_string()))?;
+        }
+        _ => return None,
+    }
+    for part in parts {
+        if part == "super" {
+            at.pop();
+        } else {
+            at.push(part.to_string());
+        }
+    }
+    Some(at)
+}
