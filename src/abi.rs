@@ -54,6 +54,13 @@ pub struct DeviceId(u64);
 impl DeviceId {
     /// No device at all: every call on it answers [`Errno::BadFd`].
     pub const NONE: Self = Self(0);
+
+    /// What the first device of a daemon follows: they change no other device's number.
+    pub(crate) const DAEMONS: u64 = 1 << 62;
+
+    pub(crate) fn is_of_daemon(self) -> bool {
+        self.0 > Self::DAEMONS
+    }
 }
 
 impl From<u64> for DeviceId {
@@ -85,6 +92,14 @@ impl QueueId {
 
     /// No queue at all: every call on it answers that it is closed.
     pub(crate) const NONE: Self = Self(u64::MAX);
+
+    /// What the number of the first queue of a daemon follows: the upper half of all numbers.
+    pub(crate) const DAEMONS: u64 = 1 << (63 - Self::SLOT_BITS);
+
+    #[inline]
+    pub(crate) fn is_of_daemon(self) -> bool {
+        self.0 >> 63 != 0
+    }
 
     pub(crate) fn new(number: u64, slot: usize) -> Option<Self> {
         let slot = slot as u64;
@@ -217,6 +232,9 @@ pub enum SystemCall {
     NewDetachedTask,
     /// [`Os::kill`](crate::Os::kill). Answers [`Reply::Yes`] or [`Reply::No`].
     KillTask(Tid),
+    /// Ends a task that no other will ask about: it leaves no zombie. Answers like
+    /// [`SystemCall::KillTask`]. Deferred, by handles of tasks that are dropped.
+    Release(Tid),
     /// [`Os::wait`](crate::Os::wait). Answers [`Reply::Exit`] or [`Reply::Err`].
     WaitTask(Tid),
     /// [`Os::exit`](crate::Os::exit). Never answers.
@@ -240,13 +258,16 @@ pub enum SystemCall {
     /// [`Os::timeout`](crate::Os::timeout): arms it. Answers [`Reply::Timeout`], or
     /// [`Errno::Invalid`] without a body that it could cut short.
     Timeout(Nanos),
+    /// Disarms the caller's timeout of that number, and those within it. Answers [`Reply::Done`].
+    /// Deferred, when the body of a timeout has ended.
+    Disarm(u64),
     /// [`Os::run_blocking`](crate::Os::run_blocking): hands the work over. Answers
     /// [`Reply::Done`].
     Submit,
     /// [`Queue::bounded`](crate::Queue::bounded), with its capacity. Answers [`Reply::Queue`]
     /// or [`Reply::Err`].
     NewQueue(u64),
-    /// [`Queue::put`](crate::Queue::put). Answers [`Reply::Done`], or [`Reply::Message`] if it is
+    /// [`Queue::put`](crate::Queue::put). Answers [`Reply::Done`], or [`Reply::Refused`] if it is
     /// closed.
     Put(QueueId),
     /// [`Queue::get`](crate::Queue::get). Answers [`Reply::Message`] or [`Reply::Err`].
@@ -259,6 +280,8 @@ pub enum SystemCall {
     TryGet(QueueId),
     /// [`Queue::close`](crate::Queue::close). Answers [`Reply::Done`] or [`Reply::Err`].
     CloseQueue(QueueId),
+    /// Closes a queue and forgets it. Answers [`Reply::Done`]. Deferred, by the last handle.
+    FreeQueue(QueueId),
     /// [`Os::attach`](crate::Os::attach). Answers [`Reply::Device`] or [`Reply::Io`].
     Attach,
     /// [`Os::listen`](crate::Os::listen). Answers [`Reply::Device`] or [`Reply::Io`].
@@ -278,6 +301,12 @@ pub enum SystemCall {
     ShutdownWrite(DeviceId),
     /// [`Device::close`](crate::Device::close). Answers [`Reply::Done`] or [`Reply::Err`].
     Close(DeviceId),
+    /// [`Os::observe`](crate::Os::observe), with the tracer's number. Answers [`Reply::Done`].
+    /// Deferred.
+    Observe(u64),
+    /// Detaches the tracer of that number. Answers [`Reply::Done`]. Deferred, by
+    /// [`Observer`](crate::Observer).
+    Unobserve(u64),
 }
 
 impl SystemCall {
@@ -305,7 +334,8 @@ impl SystemCall {
             | Self::Get(queue)
             | Self::TryPut(queue)
             | Self::TryGet(queue)
-            | Self::CloseQueue(queue) => Some(queue),
+            | Self::CloseQueue(queue)
+            | Self::FreeQueue(queue) => Some(queue),
             _ => None,
         }
     }
@@ -322,16 +352,18 @@ impl SystemCall {
                 | Self::Attach
                 | Self::Listen
                 | Self::Connect
+                | Self::Observe(_)
         )
     }
 
     /// The names of all calls.
-    pub const NAMES: [&'static str; 32] = [
+    pub const NAMES: [&'static str; 37] = [
         "get_tid",
         "yield",
         "new_task",
         "new_detached_task",
         "kill_task",
+        "release",
         "wait_task",
         "exit",
         "shutdown",
@@ -343,6 +375,7 @@ impl SystemCall {
         "read_wait",
         "write_wait",
         "timeout",
+        "disarm",
         "submit",
         "new_queue",
         "put",
@@ -350,6 +383,7 @@ impl SystemCall {
         "try_put",
         "try_get",
         "close_queue",
+        "free_queue",
         "attach",
         "listen",
         "connect",
@@ -359,6 +393,8 @@ impl SystemCall {
         "send",
         "shutdown_write",
         "close",
+        "observe",
+        "unobserve",
     ];
 
     /// The call's name as traces show it, in the manner of `strace`.
@@ -370,6 +406,7 @@ impl SystemCall {
             Self::NewTask => "new_task",
             Self::NewDetachedTask => "new_detached_task",
             Self::KillTask(_) => "kill_task",
+            Self::Release(_) => "release",
             Self::WaitTask(_) => "wait_task",
             Self::Exit => "exit",
             Self::Shutdown => "shutdown",
@@ -381,6 +418,7 @@ impl SystemCall {
             Self::ReadWait(_) => "read_wait",
             Self::WriteWait(_) => "write_wait",
             Self::Timeout(_) => "timeout",
+            Self::Disarm(_) => "disarm",
             Self::Submit => "submit",
             Self::NewQueue(_) => "new_queue",
             Self::Put(_) => "put",
@@ -388,6 +426,7 @@ impl SystemCall {
             Self::TryPut(_) => "try_put",
             Self::TryGet(_) => "try_get",
             Self::CloseQueue(_) => "close_queue",
+            Self::FreeQueue(_) => "free_queue",
             Self::Attach => "attach",
             Self::Listen => "listen",
             Self::Connect => "connect",
@@ -397,6 +436,8 @@ impl SystemCall {
             Self::Send(_) => "send",
             Self::ShutdownWrite(_) => "shutdown_write",
             Self::Close(_) => "close",
+            Self::Observe(_) => "observe",
+            Self::Unobserve(_) => "unobserve",
         }
     }
 }
@@ -427,8 +468,10 @@ pub enum Reply {
     Device(DeviceId),
     /// A new message queue.
     Queue(QueueId),
-    /// The message of this number is the caller's: got, or handed back because the queue is closed.
+    /// The message of this number is the caller's.
     Message(u64),
+    /// The queue is closed: the message of this number is the caller's again.
+    Refused(u64),
     /// There is no room for the message of this number, which is the caller's again.
     Full(u64),
     /// The timeout of this number is armed.
@@ -443,6 +486,12 @@ pub enum Reply {
     Io,
     /// A refusal that the caller may handle.
     Err(Errno),
+}
+
+impl From<Errno> for Reply {
+    fn from(errno: Errno) -> Self {
+        Self::Err(errno)
+    }
 }
 
 /// How a task ended.

@@ -1,10 +1,9 @@
 //! What travels beside a call: arguments and answers too big for a word.
 //!
-//! One [`Frame`] per kernel, shared by it and by every task's [`Os`](crate::Os). Its contents are
-//! valid for the length of one trap: a stub fills it just before it yields and the kernel empties
-//! it before any other task runs; the kernel fills it just before it resumes and the stub empties
-//! it before the task goes on. Only the mail outlives a trap: what a task leaves for the kernel
-//! without asking for anything.
+//! A kernel has one [`TrapFrame`], shared with the [`Os`](crate::Os) of every task. Its contents are
+//! valid for one trap. A stub fills it and yields; the kernel empties it before another task runs.
+//! The kernel fills it and resumes; the stub empties it before the task goes on. Only deferred
+//! calls outlive a trap: what a task leaves for the kernel without waiting for an answer.
 
 use std::{
     any::Any,
@@ -21,9 +20,9 @@ use std::{
 use genawaiter::{Coroutine, GeneratorState};
 
 use crate::{
-    abi::{DeviceId, Exit, Nanos, QueueId, Reply, SystemCall, TaskInfo, Tid},
+    abi::{DeviceId, Exit, Nanos, Reply, SystemCall, TaskInfo, Tid},
     interrupt::{Job, Remote},
-    log::Tracer,
+    log::{Detail, Tracer},
     panic::{Panic, contain, panic_message},
 };
 
@@ -46,10 +45,32 @@ pub(crate) enum Payload {
     Source(Rc<dyn AsFd>),
     /// A device that was opened, and the address that came of it. Whoever drops it closes the
     /// device.
-    Opened(Handle, Option<SocketAddr>),
+    Opened(DeviceRef, Option<SocketAddr>),
     Io(io::Error),
-    Queue(Rc<dyn Store>, Rc<Gauge>),
+    Queue(Rc<dyn Store>, Rc<QueueStatus>),
     Job(Job),
+    Tracer(Box<dyn Tracer>),
+}
+
+impl Payload {
+    /// What the log tells of it.
+    pub(crate) fn detail(&self) -> Detail<'_> {
+        match self {
+            Self::Program { name, .. } => Detail::Name(name),
+            Self::Exit(exit) => Detail::Exit(exit),
+            Self::Tasks(tasks) => Detail::Count(tasks.len()),
+            Self::Addr(addr) | Self::Opened(_, Some(addr)) => Detail::Addr(*addr),
+            Self::Io(error) => Detail::Io(error),
+            Self::Source(_) | Self::Opened(..) | Self::Queue(..) | Self::Job(_) => Detail::None,
+            Self::Tracer(_) => Detail::None,
+        }
+    }
+}
+
+impl fmt::Debug for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Payload({:?})", self.detail())
+    }
 }
 
 /// Where a queue's messages are kept: on the task's side, since the kernel knows no types. The
@@ -59,50 +80,67 @@ pub(crate) trait Store {
     fn discard(&self, message: u64);
 }
 
-/// What a queue's handles can read off without asking the kernel, which writes it.
+/// What a queue's handles can read without a trap. The kernel writes it.
 #[derive(Default)]
-pub(crate) struct Gauge {
-    /// How many messages are to be had.
+pub(crate) struct QueueStatus {
+    /// How many messages can be got at once.
     pub(crate) len: Cell<usize>,
-    /// How many are on their way to the kernel.
+    /// How many more are in deferred puts.
     pub(crate) posted: Cell<usize>,
     pub(crate) closed: Cell<bool>,
 }
 
-/// What a task leaves for the kernel without a trap, mostly from destructors. The kernel sees to
-/// it as soon as the task stops, before it handles its call.
-pub(crate) enum Mail {
-    CloseDevice(DeviceId),
-    FreeQueue(QueueId),
-    Put(QueueId, u64),
-    Disarm(u64),
-    /// The task ends, and leaves no zombie: nobody will wait for it.
-    Kill(Tid),
-    Observe(u64, Box<dyn Tracer>),
-    Unobserve(u64),
+/// A call that a task leaves for the kernel without a trap, mostly from a destructor. The kernel
+/// handles it when the task stops, before the task's next call. Its answer is dropped.
+pub(crate) struct Deferred {
+    pub(crate) call: SystemCall,
+    pub(crate) beside: Parcel,
 }
 
-const MAIL: u8 = 1;
-const PAYLOAD: u8 = 2;
+/// What travels beside one call.
+#[derive(Default)]
+pub(crate) struct Parcel {
+    /// A second argument word: a message's number, a number of bytes.
+    pub(crate) word: Option<u64>,
+    pub(crate) payload: Option<Payload>,
+}
 
-pub(crate) struct Frame {
+impl Parcel {
+    /// What the log tells of it.
+    pub(crate) fn detail(&self, call: SystemCall) -> Detail<'_> {
+        match (&self.payload, call) {
+            (_, SystemCall::Recv(_) | SystemCall::Send(_)) => {
+                Detail::Len(self.word.unwrap_or(0) as usize)
+            }
+            (Some(payload), _) => payload.detail(),
+            (None, _) => Detail::None,
+        }
+    }
+}
+
+/// Why the plain lane has to look at a trap: deferred calls are due.
+const DEFERRED: u8 = 1;
+/// A payload travels beside the call.
+const PAYLOAD: u8 = 2;
+/// A tracer is attached.
+const OBSERVED: u8 = 4;
+/// A timeout around the call is due.
+const DUE: u8 = 8;
+
+pub(crate) struct TrapFrame {
     /// The one big argument or answer of the trap under way.
     payload: Cell<Option<Payload>>,
+    /// The second argument word of the trap under way.
+    word: Cell<Option<u64>>,
     /// The bytes of a `send` on their way in, or of a `recv` on their way out. It only grows.
     bytes: RefCell<Vec<u8>>,
-    /// How many bytes a `send` offers or a `recv` has room for.
-    pub(crate) len: Cell<usize>,
-    /// The number of the message that is put.
-    pub(crate) message: Cell<Option<u64>>,
-    /// Whether there is a body that a timeout can cut short.
-    pub(crate) body: Cell<bool>,
-    /// The timeout that has come for the task that runs, until it has found its way there.
+    /// The timeout that has fired for the running task, until it has reached the task's code.
     pub(crate) elapsed: Cell<Option<u64>>,
     /// Whether a program is being dropped because its task was killed, or faulted.
     pub(crate) killing: Cell<bool>,
-    /// Whether [`Frame::drop_flat`] is at work.
+    /// Whether [`TrapFrame::drop_flat`] is at work.
     dropping: Cell<bool>,
-    /// What it is to drop besides.
+    /// What it drops next.
     rest: RefCell<VecDeque<Box<dyn Any>>>,
     /// How many tracers tasks have attached.
     pub(crate) observers: Cell<u64>,
@@ -110,25 +148,22 @@ pub(crate) struct Frame {
     pub(crate) remote: Remote,
     /// Whether a panic has unwound through a program (see [`fault`]).
     pub(crate) unwound: Cell<bool>,
-    /// What there is besides the call: [`MAIL`], [`PAYLOAD`]. Looked at after every resume, so it
-    /// stands apart from both.
+    /// What the plain lane has to see to. One byte, read after every resume.
     flags: Cell<u8>,
-    /// Mail: what was printed.
+    /// Deferred: what was printed.
     console: RefCell<String>,
-    /// Mail: the rest of it.
-    post: RefCell<Vec<Mail>>,
+    /// Deferred: the calls.
+    deferred: RefCell<Vec<Deferred>>,
     /// The name of the task spawned last: tasks that share a name share its memory.
     name: RefCell<Rc<str>>,
 }
 
-impl Frame {
+impl TrapFrame {
     pub(crate) fn new(remote: Remote) -> Self {
         Self {
             payload: Cell::default(),
+            word: Cell::default(),
             bytes: RefCell::default(),
-            len: Cell::default(),
-            message: Cell::default(),
-            body: Cell::default(),
             elapsed: Cell::default(),
             killing: Cell::default(),
             dropping: Cell::default(),
@@ -138,18 +173,14 @@ impl Frame {
             unwound: Cell::default(),
             flags: Cell::default(),
             console: RefCell::default(),
-            post: RefCell::default(),
+            deferred: RefCell::default(),
             name: RefCell::default(),
         }
     }
 
     pub(crate) fn put(&self, payload: Payload) {
-        self.put_back(Some(payload));
-    }
-
-    pub(crate) fn put_back(&self, payload: Option<Payload>) {
-        self.flag(PAYLOAD, payload.is_some());
-        self.payload.set(payload);
+        self.flag(PAYLOAD, true);
+        self.payload.set(Some(payload));
     }
 
     pub(crate) fn take(&self) -> Option<Payload> {
@@ -157,14 +188,67 @@ impl Frame {
         self.payload.take()
     }
 
+    pub(crate) fn put_word(&self, word: u64) {
+        self.word.set(Some(word));
+    }
+
+    pub(crate) fn take_word(&self) -> Option<u64> {
+        self.word.take()
+    }
+
+    /// Takes all that travels beside the trap under way.
+    pub(crate) fn take_parcel(&self) -> Parcel {
+        Parcel {
+            word: self.take_word(),
+            payload: self.take(),
+        }
+    }
+
+    pub(crate) fn put_parcel(&self, parcel: Parcel) {
+        self.flag(PAYLOAD, parcel.payload.is_some());
+        self.payload.set(parcel.payload);
+        self.word.set(parcel.word);
+    }
+
+    /// Drops all that travels beside a trap which was given up.
+    pub(crate) fn clear(&self) {
+        self.take_word();
+        self.drop_payload();
+    }
+
+    pub(crate) fn drop_payload(&self) {
+        let payload = self.take();
+        contain(|| drop(payload));
+        // A panic that has unwound through an unborn program is not that of the next task.
+        self.unwound.set(false);
+    }
+
     pub(crate) fn has_payload(&self) -> bool {
         self.flags.get() & PAYLOAD != 0
     }
 
-    /// Whether there is nothing besides the call.
+    /// Whether the call can be answered in the fast lane: nothing goes with it but its word, and
+    /// no tracer is attached.
     #[inline(always)]
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(crate) fn is_plain(&self) -> bool {
         self.flags.get() == 0
+    }
+
+    /// Has the traps of all tasks handled in the plain lane, where they are told to tracers.
+    pub(crate) fn set_observed(&self, observed: bool) {
+        self.flag(OBSERVED, observed);
+    }
+
+    /// Has the next trap handled in the plain lane, which cuts it.
+    pub(crate) fn set_due(&self) {
+        self.flag(DUE, true);
+    }
+
+    /// Whether a timeout around this trap is due.
+    pub(crate) fn take_due(&self) -> bool {
+        let due = self.flags.get() & DUE != 0;
+        self.flag(DUE, false);
+        due
     }
 
     fn flag(&self, flag: u8, up: bool) {
@@ -186,29 +270,35 @@ impl Frame {
     pub(crate) fn offer(&self, bytes: &[u8]) {
         let len = bytes.len().min(MAX_IO);
         self.buffer(len).copy_from_slice(&bytes[..len]);
-        self.len.set(len);
+        self.put_word(len as u64);
     }
 
     pub(crate) fn print(&self, text: fmt::Arguments<'_>) {
-        // First of all: a Display of the caller's may panic half way.
-        self.flag(MAIL, true);
+        // First, since a Display of the caller's may panic half way.
+        self.flag(DEFERRED, true);
         // Writing to a String fails only where a Display of the caller's does.
         let _ = fmt::write(&mut *self.console.borrow_mut(), text);
     }
 
-    pub(crate) fn post(&self, mail: Mail) {
-        self.post.borrow_mut().push(mail);
-        self.flag(MAIL, true);
+    /// Leaves a call for the kernel.
+    pub(crate) fn defer(&self, call: SystemCall) {
+        self.defer_with(call, Parcel::default());
     }
 
-    pub(crate) fn has_mail(&self) -> bool {
-        self.flags.get() & MAIL != 0
+    /// The same, with what travels beside it.
+    pub(crate) fn defer_with(&self, call: SystemCall, beside: Parcel) {
+        self.deferred.borrow_mut().push(Deferred { call, beside });
+        self.flag(DEFERRED, true);
     }
 
-    /// Empties the mail box.
-    pub(crate) fn take_mail(&self) -> (String, Vec<Mail>) {
-        self.flag(MAIL, false);
-        (self.console.take(), self.post.take())
+    pub(crate) fn has_deferred(&self) -> bool {
+        self.flags.get() & DEFERRED != 0
+    }
+
+    /// Takes what was printed, and the deferred calls.
+    pub(crate) fn take_deferred(&self) -> (String, Vec<Deferred>) {
+        self.flag(DEFERRED, false);
+        (self.console.take(), self.deferred.take())
     }
 
     /// Drops a value that may hold others like it, in a chain of any length: messages with the last
@@ -233,8 +323,8 @@ impl Frame {
     }
 }
 
-/// What [`Frame::drop_flat`] is to drop besides, even if a destructor panics.
-struct Rest<'a>(&'a Frame);
+/// What [`TrapFrame::drop_flat`] is to drop besides, even if a destructor panics.
+struct Rest<'a>(&'a TrapFrame);
 
 impl Rest<'_> {
     fn drop_all(&self) {
@@ -254,17 +344,17 @@ impl Drop for Rest<'_> {
 
 /// What keeps a device open: the last one to go tells the kernel.
 #[derive(Clone)]
-pub(crate) struct Handle(Rc<Lease>);
+pub(crate) struct DeviceRef(Rc<DeviceGuard>);
 
-struct Lease {
+struct DeviceGuard {
     id: DeviceId,
-    frame: Rc<Frame>,
+    frame: Rc<TrapFrame>,
 }
 
-impl Handle {
-    pub(crate) fn new(id: DeviceId, frame: &Rc<Frame>) -> Self {
+impl DeviceRef {
+    pub(crate) fn new(id: DeviceId, frame: &Rc<TrapFrame>) -> Self {
         let frame = Rc::clone(frame);
-        Self(Rc::new(Lease { id, frame }))
+        Self(Rc::new(DeviceGuard { id, frame }))
     }
 
     pub(crate) fn id(&self) -> DeviceId {
@@ -272,21 +362,23 @@ impl Handle {
     }
 
     /// Whether the device belongs to the kernel of this frame.
-    pub(crate) fn is_of(&self, frame: &Rc<Frame>) -> bool {
+    pub(crate) fn is_of(&self, frame: &Rc<TrapFrame>) -> bool {
         Rc::ptr_eq(&self.0.frame, frame)
     }
 
     /// Leaves the device open, for whoever knows its number.
     pub(crate) fn let_go(mut self) {
-        if let Some(lease) = Rc::get_mut(&mut self.0) {
-            lease.id = DeviceId::NONE;
+        if let Some(guard) = Rc::get_mut(&mut self.0) {
+            guard.id = DeviceId::NONE;
         }
     }
 }
 
-impl Drop for Lease {
+impl Drop for DeviceGuard {
     fn drop(&mut self) {
-        self.frame.post(Mail::CloseDevice(self.id));
+        if self.id != DeviceId::NONE {
+            self.frame.defer(SystemCall::Close(self.id));
+        }
     }
 }
 
@@ -324,29 +416,13 @@ pub(crate) fn resume(program: &mut Program, reply: Reply) -> Result<Option<Syste
 const NOT_A_TRAP: &str = "awaited a future that is pending and is not a trap: a task can await \
                           only the calls of its Os, and what is built on them";
 
-/// Leaves the exit of a task whose resume panicked. A panic of the program has unwound through its
-/// `Os`; one of the generator, which was left pending without having yielded, has not.
+/// The exit of a task whose resume panicked. A panic of the program has unwound through its `Os`;
+/// one of the generator, which was left pending without having yielded, has not.
 #[cold]
-pub(crate) fn fault(frame: &Frame, panic: Panic) {
-    // First of all: what is dropped here may have been on the way to be a program, too.
+pub(crate) fn fault(frame: &TrapFrame, panic: Panic) -> Exit {
+    // First, since what is dropped here may be a program that was not spawned, with an `Os`.
     let unwound = frame.unwound.take();
-    // It may have begun a trap that it did not come to make.
-    drop_payload(frame);
-    frame.message.take();
-    frame.len.take();
-    frame.body.take();
+    frame.clear();
     let message = panic_message(panic);
-    frame.put(Payload::Exit(Exit::Faulted(if unwound {
-        message
-    } else {
-        NOT_A_TRAP.into()
-    })));
-}
-
-/// Drops what travels beside a call that was given up.
-pub(crate) fn drop_payload(frame: &Frame) {
-    let payload = frame.take();
-    contain(|| drop(payload));
-    // A panic that has unwound through an unborn program is not that of the next task.
-    frame.unwound.set(false);
+    Exit::Faulted(if unwound { message } else { NOT_A_TRAP.into() })
 }

@@ -48,6 +48,7 @@ pub(super) fn target(fact: &Fact<'_>) -> &'static str {
         Fact::Console { .. } => "trapline::console",
         Fact::Spawned { .. }
         | Fact::Trapped { .. }
+        | Fact::Deferred { .. }
         | Fact::Blocked { .. }
         | Fact::Replied { .. }
         | Fact::Exited { .. }
@@ -60,7 +61,7 @@ pub(super) fn target(fact: &Fact<'_>) -> &'static str {
 pub(super) fn is_shown(fact: &Fact<'_>, calls_only: bool, sched: bool, console: bool) -> bool {
     match fact {
         Fact::Trapped { .. } => false,
-        Fact::Blocked { .. } | Fact::Replied { .. } => true,
+        Fact::Blocked { .. } | Fact::Replied { .. } | Fact::Deferred { .. } => true,
         _ if calls_only => false,
         Fact::Resumed | Fact::Woken { .. } | Fact::ClockJumped { .. } => sched,
         Fact::Console { .. } => console,

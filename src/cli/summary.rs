@@ -100,6 +100,7 @@ impl Summary {
                 }
             }
             Fact::Spawned { .. }
+            | Fact::Deferred { .. }
             | Fact::DeviceIo { .. }
             | Fact::Console { .. }
             | Fact::Reaped

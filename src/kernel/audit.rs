@@ -3,7 +3,7 @@
 use super::{
     Kernel,
     queues::MessageQueue,
-    task::{Answer, Place, State},
+    task::{Pending, State, WaitingOn},
 };
 use crate::abi::{Direction, Nanos};
 
@@ -26,22 +26,22 @@ impl Kernel {
                 self.tasks.find(task.tid).expect("a task is in the map"),
             );
             live += usize::from(task.is_live() && !tid.is_daemon());
-            timers.extend(task.timeouts.iter().flat_map(|timeouts| timeouts.iter()));
+            timers.extend(task.timeouts.iter().flat_map(|timeouts| &timeouts.armed));
             match task.state {
-                State::Owed(Answer::Read(device, _)) => {
+                State::Pending(Pending::Read(device, _)) => {
                     ready += 1;
                     let owner = self.devices.owner(device, Direction::Read);
                     assert_eq!(owner, Some(me), "task {tid}");
                 }
-                State::Ready(_) | State::Owed(_) => ready += 1,
+                State::Ready(_) | State::Late(_) | State::Pending(_) => ready += 1,
                 State::Running | State::Ending => {
                     panic!("task {tid} runs, and it is nobody's turn")
                 }
                 State::Zombie(_) => {
                     assert!(task.has_parent(), "task {tid} is of no use to anybody");
                 }
-                State::Blocked(Place::Timer(timer)) => timers.push(timer),
-                State::Blocked(Place::Device(device, direction, _)) => {
+                State::Blocked(WaitingOn::Timer(timer)) => timers.push(timer),
+                State::Blocked(WaitingOn::Device(device, direction, _)) => {
                     devices += 1;
                     assert_eq!(
                         self.devices.owner(device, direction),
@@ -49,14 +49,14 @@ impl Kernel {
                         "task {tid}"
                     );
                 }
-                State::Blocked(Place::Queue(queue, _)) => {
+                State::Blocked(WaitingOn::Queue(queue, _)) => {
                     let queues = self.queues.iter().filter(|other| other.id() == queue);
                     let times = queues
                         .flat_map(MessageQueue::waiters)
                         .filter(|waiter| *waiter == me);
                     assert_eq!(times.count(), 1, "task {tid}");
                 }
-                State::Blocked(Place::Exit(target)) => {
+                State::Blocked(WaitingOn::Exit(target)) => {
                     let target = &self.tasks[target];
                     let times = target
                         .waiters
@@ -68,7 +68,10 @@ impl Kernel {
             }
         }
         assert_eq!(live, self.tasks.live(), "live tasks");
-        assert!(ready <= self.ready.len(), "ready tasks");
+        assert!(
+            ready <= self.ready.len() + self.ready.daemons(),
+            "ready tasks"
+        );
         timers.retain(|(deadline, _)| *deadline != Nanos::FOREVER);
         timers.sort_unstable();
         let mut armed = self.timers.tasks.all();

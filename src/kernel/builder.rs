@@ -7,18 +7,16 @@ use super::{
     devices::Devices,
     queues::Queues,
     report::{Error, Report},
+    run::Daemons,
 };
 use crate::{
     abi::Nanos,
     interrupt::Remote,
     log::{Log, Tracer},
     sched::{Policy, Ready},
-    trap::Frame,
+    trap::TrapFrame,
     world::{RealWorld, World},
 };
-
-/// How many resumes may pass before the world is looked at, where the passes are shorter.
-pub(super) const LOOK_AFTER: u64 = 256;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
@@ -146,15 +144,14 @@ impl Builder {
             devices: Devices::default(),
             queues: Queues::default(),
             world,
-            frame: Rc::new(Frame::new(remote.clone())),
+            frame: Rc::new(TrapFrame::new(remote.clone())),
             remote,
             log: self.log,
             limits: self.limits,
             clock: Nanos::ZERO,
-            next_look: LOOK_AFTER,
-            next_glance: Nanos::ZERO,
-            task_turns: 0,
-            last_tick: u64::MAX,
+            next_poll: 0,
+            daemons: Daemons::default(),
+            slept: None,
             reported: Vec::new(),
             trouble: None,
             stats: Report::default(),

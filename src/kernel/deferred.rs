@@ -1,71 +1,80 @@
-//! What tasks leave for the kernel without a trap, mostly from destructors.
+//! Calls that tasks leave for the kernel without a trap, mostly from destructors.
 
 use std::vec;
 
-use super::Kernel;
-use crate::{abi::Exit, log::Fact, panic::contain, sched::Runnable, trap::Mail};
+use super::{Kernel, task::Outcome};
+use crate::{
+    abi::{Exit, SystemCall},
+    log::Fact,
+    sched::Runnable,
+    trap::Deferred,
+};
 
 impl Kernel {
-    /// Sees to the mail of a task. Answers whether the task is still alive: it may have killed
-    /// itself that way.
+    /// Handles the deferred calls of a task. Returns whether the task is still alive: it may have
+    /// killed itself that way.
     ///
-    /// Whom the mail ends may leave mail of its own, which comes first and may end others, in a
-    /// chain of any length: so the mail under way waits in a list, and not on the stack.
+    /// A task that is ended here may leave calls of its own. They come first and may end others, in
+    /// a chain of any length: so the calls under way wait in a list, and not on the stack.
     #[cold]
     #[inline(never)]
-    pub(super) fn take_mail(&mut self, me: Runnable) -> bool {
+    pub(super) fn run_deferred(&mut self, me: Runnable) -> bool {
         let mut under_way = Vec::new();
-        let (mut owner, mut post) = (me, self.open_mail(me));
+        let (mut owner, mut calls) = (me, self.open_deferred(me));
         loop {
-            if let Some(mail) = post.next() {
-                if let Some(victim) = self.see_to(owner, mail) {
-                    self.strip(victim, &Exit::Killed);
-                    under_way.push((owner, post));
-                    (owner, post) = (victim, self.open_mail(victim));
+            if let Some(deferred) = calls.next() {
+                if let Some(victim) = self.handle_deferred(owner, deferred) {
+                    self.teardown(victim, &Exit::Killed);
+                    under_way.push((owner, calls));
+                    (owner, calls) = (victim, self.open_deferred(victim));
                 }
-            } else if self.frame.has_mail() {
-                // From a destructor that the mail itself has run: of a source, a tracer or a message.
-                post = self.open_mail(owner);
+            } else if self.frame.has_deferred() {
+                // From a destructor that a deferred call has run: of a source, a tracer, a message.
+                calls = self.open_deferred(owner);
             } else if let Some(outer) = under_way.pop() {
-                self.bury(owner, Exit::Killed);
+                self.publish_exit(owner, Exit::Killed);
                 self.reap_zombie(owner.tid);
-                (owner, post) = outer;
+                (owner, calls) = outer;
             } else {
                 return self.is_live(me);
             }
         }
     }
 
-    /// Empties the mail box: prints what is to be printed and answers the rest.
-    fn open_mail(&mut self, me: Runnable) -> vec::IntoIter<Mail> {
-        let (text, post) = self.frame.take_mail();
+    /// Prints what was printed, and takes the calls.
+    fn open_deferred(&mut self, me: Runnable) -> vec::IntoIter<Deferred> {
+        let (text, calls) = self.frame.take_deferred();
         if !text.is_empty() {
             self.emit(me.tid, || Fact::Console { text: &text });
             if let Err(error) = self.world.print(&text) {
                 self.trouble.get_or_insert(error);
-                self.next_look = 0;
+                self.next_poll = 0;
             }
         }
-        post.into_iter()
+        calls.into_iter()
     }
 
-    /// Sees to a piece of mail. Answers whom it ends.
-    fn see_to(&mut self, me: Runnable, mail: Mail) -> Option<Runnable> {
-        match mail {
-            Mail::Kill(tid) => {
+    /// Handles a deferred call like any other, and takes its answer back. Returns the task that it
+    /// ends, if it ends one: that is done without recursion.
+    fn handle_deferred(&mut self, me: Runnable, deferred: Deferred) -> Option<Runnable> {
+        let Deferred { call, beside } = deferred;
+        self.emit(me.tid, || Fact::Deferred { call });
+        match call {
+            SystemCall::Release(tid) => {
                 self.reap_zombie(tid);
                 return self.find_live(tid);
             }
-            Mail::CloseDevice(device) => drop(self.close(device)),
-            Mail::FreeQueue(queue) => self.free_queue(queue),
-            Mail::Put(queue, message) => self.put_posted(queue, message),
-            Mail::Disarm(number) => self.disarm(me, number),
-            Mail::Observe(number, tracer) => {
-                self.log.attach(number, tracer);
-                // The turns that are under way are given without a word.
-                self.next_look = 0;
-            }
-            Mail::Unobserve(number) => contain(|| self.log.detach(number)),
+            SystemCall::TryPut(queue) => self.queues.arrived(queue),
+            _ => {}
+        }
+        // The trap under way waits.
+        let trap = self.frame.take_parcel();
+        self.frame.put_parcel(beside);
+        let outcome = self.handle(me, call);
+        self.frame.clear();
+        self.frame.put_parcel(trap);
+        if let Outcome::Ready(state) = outcome {
+            self.take_back(state);
         }
         None
     }

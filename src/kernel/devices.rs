@@ -4,14 +4,14 @@ use std::{io, net::SocketAddr, rc::Rc};
 
 use super::{
     Kernel,
-    task::{Answer, Outcome, Place, Read, State, Then},
+    task::{Answer, Outcome, Pending, ReadOp, State, Then, WaitingOn},
 };
 use crate::{
     abi::{DeviceId, Direction, Errno, Reply, Tid},
     log::{Fact, Wake},
     panic::contain,
     sched::Runnable,
-    trap::{Handle, Payload},
+    trap::{DeviceRef, Payload},
     world::DeviceMap,
 };
 
@@ -20,7 +20,8 @@ use crate::{
 pub(super) struct Devices {
     /// Who has it: a task that waits, or one that is to read when its turn comes.
     open: DeviceMap<[Option<Runnable>; 2]>,
-    last: u64,
+    /// The last token of a task's device, and of a daemon's.
+    last: [u64; 2],
     /// How many tasks wait, daemons apart.
     waiting: usize,
     /// How many daemons wait.
@@ -29,13 +30,15 @@ pub(super) struct Devices {
 
 impl Devices {
     /// A token that no device has had before.
-    fn next_id(&self) -> DeviceId {
-        DeviceId::from(self.last + 1)
+    fn next_id(&self, task: Runnable) -> DeviceId {
+        let of_daemon = task.tid.is_daemon();
+        let first = if of_daemon { DeviceId::DAEMONS } else { 0 };
+        DeviceId::from(first + self.last[usize::from(of_daemon)] + 1)
     }
 
     /// Adds the device that was opened under the next token.
     fn insert(&mut self, device: DeviceId) {
-        self.last = device.into();
+        self.last[usize::from(device.is_of_daemon())] += 1;
         self.open.insert(device, [None; 2]);
     }
 
@@ -102,64 +105,57 @@ impl Devices {
 impl Kernel {
     pub(super) fn attach(&mut self, me: Runnable) -> Outcome {
         let Some(Payload::Source(source)) = self.frame.take() else {
-            return Outcome::Reply(Reply::Err(Errno::Invalid));
+            return Errno::Invalid.into();
         };
-        let id = self.devices.next_id();
+        let id = self.devices.next_id(me);
         let result = self.world.attach(id, Rc::clone(&source));
         // One that is refused, and whose call was given up, is dropped here.
         contain(|| drop(source));
-        self.opened(me, id, result.map(|()| None))
+        self.opened(id, result.map(|()| None)).into()
     }
 
     pub(super) fn listen(&mut self, me: Runnable) -> Outcome {
         let Some(Payload::Addr(addr)) = self.frame.take() else {
-            return Outcome::Reply(Reply::Err(Errno::Invalid));
+            return Errno::Invalid.into();
         };
-        let id = self.devices.next_id();
+        let id = self.devices.next_id(me);
         let result = self.world.listen(id, addr);
-        self.opened(me, id, result.map(Some))
+        self.opened(id, result.map(Some)).into()
     }
 
     pub(super) fn connect(&mut self, me: Runnable) -> Outcome {
         let Some(Payload::Addr(addr)) = self.frame.take() else {
-            return Outcome::Reply(Reply::Err(Errno::Invalid));
+            return Errno::Invalid.into();
         };
-        let id = self.devices.next_id();
+        let id = self.devices.next_id(me);
         let result = self.world.connect(id, addr);
-        self.opened(me, id, result.map(|()| None))
+        self.opened(id, result.map(|()| None)).into()
     }
 
-    fn opened(
-        &mut self,
-        me: Runnable,
-        id: DeviceId,
-        result: io::Result<Option<SocketAddr>>,
-    ) -> Outcome {
-        let answer = match result {
+    fn opened(&mut self, id: DeviceId, result: io::Result<Option<SocketAddr>>) -> Answer {
+        match result {
             Ok(addr) => {
                 self.devices.insert(id);
-                Answer::Opened(id, addr.map(Box::new))
+                let device = DeviceRef::new(id, &self.frame);
+                Answer::with(Reply::Device(id), Payload::Opened(device, addr))
             }
-            Err(error) => Answer::Io(error),
-        };
-        self.answer(me, answer)
+            Err(error) => failed(error),
+        }
     }
 
-    pub(super) fn connected(&mut self, me: Runnable, device: DeviceId) -> Outcome {
-        let answer = match self.devices.check(device, Direction::Write) {
+    pub(super) fn connected(&mut self, device: DeviceId) -> Outcome {
+        match self.devices.check(device, Direction::Write) {
             Err(errno) => errno.into(),
-            Ok(()) => done(self.world.connected(device)),
-        };
-        self.answer(me, answer)
+            Ok(()) => done(self.world.connected(device)).into(),
+        }
     }
 
-    pub(super) fn shutdown_write(&mut self, me: Runnable, device: DeviceId) -> Outcome {
-        let answer = match self.devices.check(device, Direction::Write) {
+    pub(super) fn shutdown_write(&mut self, device: DeviceId) -> Outcome {
+        match self.devices.check(device, Direction::Write) {
             Err(Errno::BadFd) => Errno::BadFd.into(),
-            // A writer that waits does not keep the stream from being ended: it will be told.
-            Ok(()) | Err(_) => done(self.world.shutdown_write(device)),
-        };
-        self.answer(me, answer)
+            // A writer that waits does not keep the stream from being ended: it is woken.
+            Ok(()) | Err(_) => done(self.world.shutdown_write(device)).into(),
+        }
     }
 
     pub(super) fn device_wait(
@@ -169,12 +165,12 @@ impl Kernel {
         direction: Direction,
     ) -> Outcome {
         if let Err(errno) = self.devices.check(device, direction) {
-            return Outcome::Reply(Reply::Err(errno));
+            return errno.into();
         }
         match self.world.ready(device, direction) {
             Ok(false) => self.wait_for(me, device, direction, Then::Done),
             // What is wrong with it shows when it is used.
-            Ok(true) | Err(_) => Outcome::Reply(Reply::Done),
+            Ok(true) | Err(_) => Reply::Done.into(),
         }
     }
 
@@ -187,41 +183,40 @@ impl Kernel {
     ) -> Outcome {
         self.devices.claim(device, direction, me);
         *self.devices.waiting_like(me) += 1;
-        self.block(me, Place::Device(device, direction, then))
+        self.block(me, WaitingOn::Device(device, direction, then))
     }
 
     /// The device is the caller's from now on: nobody who comes later gets between its call and its
     /// turn.
-    pub(super) fn read_later(&mut self, me: Runnable, device: DeviceId, what: Read) -> Outcome {
+    pub(super) fn read_later(&mut self, me: Runnable, device: DeviceId, op: ReadOp) -> Outcome {
         if let Err(errno) = self.devices.check(device, Direction::Read) {
-            return Outcome::Reply(Reply::Err(errno));
+            return errno.into();
         }
         if self.world.is_drained(device) {
-            return self.wait_for(me, device, Direction::Read, Then::Read(what));
+            return self.wait_for(me, device, Direction::Read, Then::Read(op));
         }
         self.devices.claim(device, Direction::Read, me);
-        self.answer(me, Answer::Read(device, what))
+        Outcome::Ready(Pending::Read(device, op).into())
     }
 
     pub(super) fn send(&mut self, me: Runnable, device: DeviceId) -> Outcome {
         if let Err(errno) = self.devices.check(device, Direction::Write) {
-            return Outcome::Reply(Reply::Err(errno));
+            return errno.into();
         }
-        let result = self
-            .world
-            .send(device, &self.frame.buffer(self.frame.len.take()));
+        let len = self.frame.take_word().unwrap_or(0) as usize;
+        let result = self.world.send(device, &self.frame.buffer(len));
         match self.transferred(me.tid, device, Direction::Write, result) {
-            Some(answer) => self.answer(me, answer),
+            Some(answer) => answer.into(),
             None => self.wait_for(me, device, Direction::Write, Then::Again),
         }
     }
 
     pub(super) fn close_device(&mut self, device: DeviceId) -> Outcome {
-        Outcome::Reply(if self.close(device) {
-            Reply::Done
+        if self.close(device) {
+            Reply::Done.into()
         } else {
-            Reply::Err(Errno::BadFd)
-        })
+            Errno::BadFd.into()
+        }
     }
 
     /// Wakes who waits for a device that the world has reported ready.
@@ -229,7 +224,7 @@ impl Kernel {
         let Some(task) = self.devices.owner(device, direction) else {
             return;
         };
-        let State::Blocked(Place::Device(_, _, then)) = self.tasks[task].state else {
+        let State::Blocked(WaitingOn::Device(_, _, then)) = self.tasks[task].state else {
             // It is to read anyway.
             return;
         };
@@ -237,12 +232,12 @@ impl Kernel {
         if let Then::Done | Then::Again = then {
             self.devices.release(device, direction);
         }
-        let answer = match then {
+        let state: State = match then {
             Then::Done => Reply::Done.into(),
             Then::Again => Reply::Again.into(),
-            Then::Read(what) => Answer::Read(device, what),
+            Then::Read(op) => Pending::Read(device, op).into(),
         };
-        self.wake(task, Wake::Device(device, direction), answer);
+        self.wake(task, Wake::Device(device, direction), state);
     }
 
     /// Closes a device and tells who has it. Answers whether it was open.
@@ -253,8 +248,9 @@ impl Kernel {
         contain(|| self.world.close(device));
         for task in claims.into_iter().flatten() {
             if self.tasks[task].state.is_ready() {
-                self.tasks[task].change(Errno::Closed.into());
-                self.tell_answer(task);
+                let closed = State::from(Errno::Closed);
+                self.tell_answer(task.tid, &closed);
+                self.tasks[task].change(closed);
             } else {
                 *self.devices.waiting_like(task) -= 1;
                 self.wake(task, Wake::Closed(device), Errno::Closed);
@@ -263,57 +259,29 @@ impl Kernel {
         true
     }
 
-    /// Gives a task whose turn it is an answer that is not a bare reply. Reads it off the device
-    /// first, if that is where it is; where there is nothing, the task blocks, and `None` says that
-    /// its turn is over.
-    #[inline(never)]
-    pub(super) fn deliver(&mut self, me: Runnable) -> Option<Reply> {
-        let state = std::mem::replace(&mut self.tasks[me].state, State::Running);
-        let answer = match state {
-            State::Ready(reply) => return Some(reply),
-            State::Owed(answer) => answer,
-            _ => unreachable!("only a ready task has a turn"),
+    /// Reads off a device for a task whose turn it is. Where there is nothing, the task blocks, and
+    /// `None` says that its turn is over; a due timeout cuts it instead.
+    pub(super) fn read(&mut self, me: Runnable, device: DeviceId, op: ReadOp) -> Option<Answer> {
+        let read = match op {
+            ReadOp::Bytes(room) => self.recv(me, device, room),
+            ReadOp::Connection => self.accept(me, device),
         };
-        let (device, what) = match answer {
-            Answer::Read(device, what) => (device, what),
-            Answer::Timeout(timer) => return Some(self.start_timeout(me, timer)),
-            known => return Some(self.hand_over(known)),
+        let answer = match (read, self.tasks[me].due()) {
+            (Some(answer), _) => answer,
+            (None, Some(due)) => {
+                self.tasks[me].set_due(None);
+                Reply::Elapsed(due.number).into()
+            }
+            (None, None) => {
+                let _ = self.wait_for(me, device, Direction::Read, Then::Read(op));
+                return None;
+            }
         };
-        let read = match what {
-            Read::Bytes(room) => self.recv(me, device, room),
-            Read::Connection => self.accept(me, device),
-        };
-        let Some(read) = read else {
-            let _ = self.wait_for(me, device, Direction::Read, Then::Read(what));
-            return None;
-        };
+        self.let_through(me);
         self.devices.release(device, Direction::Read);
-        let _ = self.answer(me, read);
-        self.deliver(me)
-    }
-
-    /// Puts the answer into the frame, as far as it does not fit into the reply.
-    fn hand_over(&self, answer: Answer) -> Reply {
-        let (reply, payload) = match answer {
-            Answer::Reply(reply) => return reply,
-            Answer::Message(_, number) | Answer::Refused(_, number) => {
-                return Reply::Message(number);
-            }
-            Answer::Full(_, number) => return Reply::Full(number),
-            Answer::Exit(exit) => (Reply::Exit, Payload::Exit(*exit)),
-            Answer::Tasks(tasks) => (Reply::Tasks, Payload::Tasks(tasks.into_vec())),
-            Answer::Io(error) => (Reply::Io, Payload::Io(error)),
-            Answer::Opened(device, addr) => {
-                let handle = Handle::new(device, &self.frame);
-                let addr = addr.map(|addr| *addr);
-                (Reply::Device(device), Payload::Opened(handle, addr))
-            }
-            Answer::Read(..) | Answer::Timeout(_) => {
-                unreachable!("what has to be done first is done by now")
-            }
-        };
-        self.frame.put(payload);
-        reply
+        let (reply, detail) = (answer.reply, answer.detail());
+        self.emit_at_once(me.tid, || Fact::Replied { reply, detail });
+        Some(answer)
     }
 
     fn recv(&mut self, me: Runnable, device: DeviceId, room: u32) -> Option<Answer> {
@@ -324,18 +292,17 @@ impl Kernel {
     }
 
     fn accept(&mut self, me: Runnable, listener: DeviceId) -> Option<Answer> {
-        let id = self.devices.next_id();
+        let id = self.devices.next_id(me);
         let mut peer = None;
-        let result = self.world.accept(listener, id).map(|addr| {
-            self.devices.insert(id);
+        let result = self.world.accept(listener, id);
+        let result = result.map(|addr| {
             peer = Some(addr);
             0
         });
         let answer = self.transferred(me.tid, listener, Direction::Read, result)?;
-        Some(if peer.is_some() {
-            Answer::Opened(id, peer.map(Box::new))
-        } else {
-            answer
+        Some(match peer {
+            Some(_) => self.opened(id, Ok(peer)),
+            None => answer,
         })
     }
 
@@ -357,10 +324,14 @@ impl Kernel {
             direction,
             result: result.as_ref().map_err(io::Error::kind).copied(),
         });
-        Some(result.map_or_else(Answer::Io, |n| Reply::Bytes(n as u64).into()))
+        Some(result.map_or_else(failed, |n| Reply::Bytes(n as u64).into()))
     }
 }
 
 fn done(result: io::Result<()>) -> Answer {
-    result.map_or_else(Answer::Io, |()| Reply::Done.into())
+    result.map_or_else(failed, |()| Reply::Done.into())
+}
+
+fn failed(error: io::Error) -> Answer {
+    Answer::with(Reply::Io, Payload::Io(error))
 }

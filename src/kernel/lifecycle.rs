@@ -4,14 +4,14 @@ use std::{rc::Rc, sync::Arc};
 
 use super::{
     Kernel,
-    task::{Answer, Legacy, Place, State},
+    task::{Answer, Beside, OnExit, Pending, State, WaitingOn},
 };
 use crate::{
     abi::{Direction, Errno, Exit, Nanos, Reply, Tid},
     log::{Fact, Wake, tracing::warn_of},
     panic::contain,
     sched::{Cause, Runnable},
-    trap::{Program, drop_payload, ended},
+    trap::{Program, ended},
 };
 
 impl Kernel {
@@ -20,7 +20,7 @@ impl Kernel {
         name: Rc<str>,
         program: Program,
         parent: Option<Runnable>,
-        legacy: Legacy,
+        on_exit: OnExit,
         is_daemon: bool,
         delay: Nanos,
     ) -> Result<Tid, Errno> {
@@ -28,13 +28,13 @@ impl Kernel {
             self.drop_apart(program);
             return Err(Errno::TooManyTasks);
         }
-        let task = self.tasks.insert(name, program, parent, legacy, is_daemon);
+        let task = self.tasks.insert(name, program, parent, on_exit, is_daemon);
         self.stats.peak_tasks = self.stats.peak_tasks.max(self.tasks.live());
         if self.log.is_observed() {
-            self.read_clock();
-            self.log.emit_at_once(task.tid, || Fact::Spawned {
+            let name = Rc::clone(&self.tasks[task].name);
+            self.emit(task.tid, || Fact::Spawned {
                 parent: parent.map_or(Tid::KERNEL, |parent| parent.tid),
-                name: &self.tasks[task].name,
+                name: &name,
             });
         }
         if delay == Nanos::ZERO {
@@ -45,29 +45,29 @@ impl Kernel {
         Ok(task.tid)
     }
 
-    /// Ends a live task, whatever it is doing. What remains of it is its legacy.
+    /// Ends a live task, in whatever state it is.
     pub(super) fn end(&mut self, me: Runnable, exit: Exit) {
-        self.strip(me, &exit);
-        if self.frame.has_mail() {
-            self.take_mail(me);
+        self.teardown(me, &exit);
+        if self.frame.has_deferred() {
+            self.run_deferred(me);
         }
-        // Not before: the mail may have killed a task that waited for this one, or its parent.
-        self.bury(me, exit);
+        // Not before: a deferred call may have killed a task that waited for this one, or its parent.
+        self.publish_exit(me, exit);
     }
 
     /// The first half of a task's end: it leaves every queue, and its program is dropped.
-    pub(super) fn strip(&mut self, me: Runnable, exit: &Exit) {
+    pub(super) fn teardown(&mut self, me: Runnable, exit: &Exit) {
         let task = &mut self.tasks[me];
         let state = std::mem::replace(&mut task.state, State::Ending);
         let program = std::mem::replace(&mut task.program, ended());
         let timeouts = task.timeouts.take();
         self.tasks.ended(me);
-        self.leave(me, &state);
-        for timer in timeouts.into_iter().flat_map(|timeouts| *timeouts) {
+        self.unqueue(me, state);
+        for timer in timeouts.into_iter().flat_map(|timeouts| timeouts.armed) {
             self.timers.of(me).disarm(timer);
         }
-        // Locks that it held learn that nobody will set right what they protect. Who returns, or
-        // asks for its end itself, had the time to.
+        // Locks that it holds are poisoned: what they protect may be half changed. A task that
+        // returns or exits had its chance to set it right.
         let dies = matches!(exit, Exit::Killed | Exit::Faulted(_));
         let outer = self.frame.killing.replace(dies);
         self.drop_apart(program);
@@ -75,9 +75,9 @@ impl Kernel {
     }
 
     /// The second half: its waiters wake, and its children become orphans.
-    pub(super) fn bury(&mut self, me: Runnable, exit: Exit) {
+    pub(super) fn publish_exit(&mut self, me: Runnable, exit: Exit) {
         let task = &mut self.tasks[me];
-        task.state = State::Zombie(exit.clone().into());
+        task.state = State::zombie(&exit);
         let waiters = task.waiters.take();
         if let Exit::Failed(_) | Exit::Faulted(_) = exit {
             self.stats.failures += u64::from(!me.tid.is_daemon());
@@ -86,67 +86,76 @@ impl Kernel {
         self.emit(me.tid, || Fact::Exited { exit: &exit });
         let answered = waiters.as_ref().is_some_and(|waiters| !waiters.is_empty());
         for waiter in waiters.into_iter().flat_map(|waiters| *waiters) {
-            self.wake(waiter, Wake::Exit(me.tid), exit.clone());
+            self.wake(waiter, Wake::Exit(me.tid), Answer::exit(exit.clone()));
         }
         while let Some(child) = self.tasks.release_child(me) {
             let orphan = &mut self.tasks[child];
-            orphan.legacy = Legacy::Nothing;
+            orphan.on_exit = OnExit::Nothing;
             if let State::Zombie(_) = orphan.state {
                 self.reap(child);
             }
         }
-        match self.tasks[me].legacy {
-            Legacy::Zombie if !answered => {}
-            Legacy::Zombie | Legacy::Nothing => drop(self.reap(me)),
-            Legacy::Report => {
+        match self.tasks[me].on_exit {
+            OnExit::Zombie if !answered => {}
+            OnExit::Zombie | OnExit::Nothing => drop(self.reap(me)),
+            OnExit::Report => {
                 Arc::make_mut(&mut self.stats.exits).insert(me.tid, exit);
                 self.reap(me);
             }
         }
     }
 
-    /// Takes a task out of whatever queue it is in. What it was to be answered goes back to where
-    /// it came from.
-    pub(super) fn leave(&mut self, me: Runnable, state: &State) {
-        match *state {
+    /// Takes a task out of the queue it is in. An answer that it has not heard goes back to where it
+    /// came from.
+    fn unqueue(&mut self, me: Runnable, state: State) {
+        match state {
             State::Running | State::Ending | State::Zombie(_) => {}
-            State::Ready(_) | State::Owed(_) => {
+            State::Ready(_) | State::Late(_) | State::Pending(_) => {
                 self.ready.remove(me);
                 self.take_back(state);
             }
-            State::Blocked(place) => self.vacate(me, place),
+            State::Blocked(on) => self.cancel_wait(me, on),
         }
     }
 
     /// Takes a blocked task out of the queue where it waits.
-    pub(super) fn vacate(&mut self, me: Runnable, place: Place) {
-        match place {
-            Place::Exit(target) => self.tasks[target].forget_waiter(me),
-            Place::Timer(timer) => self.timers.of(me).disarm(timer),
-            Place::Device(device, direction, _) => self.devices.leave(device, direction, me),
-            Place::Queue(queue, end) => self.leave_queue(me, queue, end),
+    pub(super) fn cancel_wait(&mut self, me: Runnable, on: WaitingOn) {
+        match on {
+            WaitingOn::Exit(target) => self.tasks[target].forget_waiter(me),
+            WaitingOn::Timer(timer) => self.timers.of(me).disarm(timer),
+            WaitingOn::Device(device, direction, _) => self.devices.leave(device, direction, me),
+            WaitingOn::Queue(queue, end) => self.leave_queue(me, queue, end),
         }
     }
 
-    /// Takes back an answer that will not be delivered.
-    pub(super) fn take_back(&mut self, late: &State) {
-        match *late {
-            State::Owed(Answer::Opened(device, _)) => drop(self.close(device)),
-            State::Owed(Answer::Read(device, _)) => self.devices.release(device, Direction::Read),
-            State::Owed(Answer::Message(queue, message)) => self.give_back(queue, message),
-            State::Owed(Answer::Full(queue, message) | Answer::Refused(queue, message)) => {
-                self.discard(queue, message);
+    /// Takes back an answer that no task will hear. A payload takes itself back when it is dropped.
+    pub(super) fn take_back(&mut self, state: State) {
+        match state {
+            State::Ready(answer) => self.take_back_answer(answer),
+            State::Late(answer) => self.take_back_answer(*answer),
+            State::Pending(Pending::Read(device, _)) => {
+                self.devices.release(device, Direction::Read);
             }
-            State::Ready(Reply::Queue(queue)) => drop(self.queues.remove(queue)),
             _ => {}
         }
     }
 
-    /// Forgets a zombie. Answers what whoever asked about it is to be answered.
-    pub(super) fn reap(&mut self, me: Runnable) -> Answer {
+    fn take_back_answer(&mut self, answer: Answer) {
+        match (answer.reply, answer.beside) {
+            (Reply::Message(message), Beside::Queue(queue)) => self.give_back(queue, message),
+            (Reply::Full(message) | Reply::Refused(message), Beside::Queue(queue)) => {
+                self.discard(queue, message);
+            }
+            (Reply::Queue(queue), _) => drop(self.queues.remove(queue)),
+            _ => {}
+        }
+    }
+
+    /// Forgets a zombie, and returns how it ended.
+    pub(super) fn reap(&mut self, me: Runnable) -> Exit {
         self.emit(me.tid, || Fact::Reaped);
         match self.tasks.remove(me) {
-            State::Zombie(answer) => answer,
+            State::Zombie(exit) => exit.map_or(Exit::Done, |exit| *exit),
             other => unreachable!("reaped a task that is {other:?}"),
         }
     }
@@ -161,16 +170,12 @@ impl Kernel {
         }
     }
 
-    /// Drops a program whose destructors may begin traps of their own: the frame is kept from them.
-    pub(super) fn drop_apart(&mut self, program: Program) {
-        let frame = &*self.frame;
-        let (payload, message, len) = (frame.take(), frame.message.take(), frame.len.take());
-        let body = frame.body.take();
+    /// Drops a program. Its destructors may begin traps of their own: the trap under way is kept
+    /// from them.
+    fn drop_apart(&mut self, program: Program) {
+        let trap = self.frame.take_parcel();
         contain(|| drop(program));
-        drop_payload(frame);
-        frame.put_back(payload);
-        frame.message.set(message);
-        frame.len.set(len);
-        frame.body.set(body);
+        self.frame.clear();
+        self.frame.put_parcel(trap);
     }
 }

@@ -9,14 +9,14 @@ use slab::Slab;
 
 use super::{
     Kernel,
-    task::{Answer, Outcome, Place, State, Task, find_waiter},
+    task::{Answer, Outcome, State, WaitingOn, find_waiter},
 };
 use crate::{
-    abi::{End, Errno, QueueId, Reply, SystemCall},
+    abi::{End, Errno, QueueId, Reply},
     log::Wake,
     panic::contain,
     sched::Runnable,
-    trap::{Frame, Gauge, Payload, Store},
+    trap::{Payload, QueueStatus, Store},
 };
 
 pub(super) struct MessageQueue {
@@ -30,7 +30,7 @@ pub(super) struct MessageQueue {
     /// Who waits for room, with the message.
     putters: VecDeque<(Runnable, u64)>,
     store: Rc<dyn Store>,
-    gauge: Rc<Gauge>,
+    status: Rc<QueueStatus>,
 }
 
 /// What came of a put.
@@ -59,22 +59,32 @@ impl MessageQueue {
         if let Some(getter) = self.getters.pop_front() {
             return Put::Handed(getter);
         }
-        if self.available.len() as u64 >= self.capacity {
+        if !self.has_room() {
             return Put::Full;
         }
         self.store(message);
         Put::Stored
     }
 
-    /// Whether a message can be stored, and nobody waits for it.
-    fn has_room(&self) -> bool {
+    /// Whether a message can be stored, and no task waits for it.
+    pub(super) fn has_room(&self) -> bool {
         let is_full = self.available.len() as u64 >= self.capacity;
         !is_full && !self.closed && self.getters.is_empty()
     }
 
-    fn store(&mut self, message: u64) {
+    pub(super) fn store(&mut self, message: u64) {
         self.available.push_back(message);
         self.publish();
+    }
+
+    /// Takes the first message, if there is one and no task waits for the room that it leaves.
+    pub(super) fn take_first(&mut self) -> Option<u64> {
+        if !self.putters.is_empty() {
+            return None;
+        }
+        let first = self.available.pop_front()?;
+        self.publish();
+        Some(first)
     }
 
     fn get(&mut self) -> Got {
@@ -111,7 +121,7 @@ impl MessageQueue {
     /// Closes it and answers who waited, with the messages of those that wanted to put one.
     fn close(&mut self) -> (VecDeque<Runnable>, VecDeque<(Runnable, u64)>) {
         self.closed = true;
-        self.gauge.closed.set(true);
+        self.status.closed.set(true);
         (
             std::mem::take(&mut self.getters),
             std::mem::take(&mut self.putters),
@@ -142,28 +152,37 @@ impl MessageQueue {
     }
 
     fn publish(&self) {
-        self.gauge.len.set(self.available.len());
+        self.status.len.set(self.available.len());
     }
 }
 
-/// The queues of a kernel, each found by the place in its name.
+/// The queues of a kernel, each found by the place in its name. Those of daemons are apart: they
+/// change no other queue's name.
 #[derive(Default)]
 pub(super) struct Queues {
+    sets: [QueueSet; 2],
+}
+
+#[derive(Default)]
+struct QueueSet {
     slots: Slab<MessageQueue>,
     last: u64,
 }
 
 impl Queues {
     /// Makes a queue; `None` where there is no room for one more.
-    pub(super) fn insert(
+    fn insert(
         &mut self,
+        of_daemon: bool,
         capacity: u64,
         store: Rc<dyn Store>,
-        gauge: Rc<Gauge>,
+        status: Rc<QueueStatus>,
     ) -> Option<QueueId> {
-        let entry = self.slots.vacant_entry();
-        let id = QueueId::new(self.last + 1, entry.key())?;
-        self.last += 1;
+        let set = &mut self.sets[usize::from(of_daemon)];
+        let entry = set.slots.vacant_entry();
+        let first = if of_daemon { QueueId::DAEMONS } else { 0 };
+        let id = QueueId::new(first + set.last + 1, entry.key())?;
+        set.last += 1;
         entry.insert(MessageQueue {
             id,
             capacity,
@@ -172,121 +191,80 @@ impl Queues {
             getters: VecDeque::new(),
             putters: VecDeque::new(),
             store,
-            gauge,
+            status,
         });
         Some(id)
     }
 
+    #[inline]
     pub(super) fn get_mut(&mut self, id: QueueId) -> Option<&mut MessageQueue> {
-        self.slots.get_mut(id.slot()).filter(|queue| queue.id == id)
+        let set = &mut self.sets[usize::from(id.is_of_daemon())];
+        set.slots.get_mut(id.slot()).filter(|queue| queue.id == id)
     }
 
     pub(super) fn remove(&mut self, id: QueueId) -> Option<MessageQueue> {
         self.get_mut(id)?;
-        self.slots.try_remove(id.slot())
+        let set = &mut self.sets[usize::from(id.is_of_daemon())];
+        set.slots.try_remove(id.slot())
     }
 
-    /// Does a put for which there is room, or a get of what is there, if nobody else has to be
-    /// told: most of what goes through a long queue. Answers whether it was one.
-    #[inline(never)]
-    pub(super) fn at_once(&mut self, call: SystemCall, frame: &Frame, task: &mut Task) -> bool {
-        match call {
-            SystemCall::Put(queue) | SystemCall::TryPut(queue) if frame.is_empty() => {
-                if let Some(found) = self.get_mut(queue)
-                    && found.has_room()
-                    && let Some(message) = frame.message.take()
-                {
-                    found.store(message);
-                    task.change(State::Ready(Reply::Done));
-                    return true;
-                }
-            }
-            SystemCall::Get(queue) | SystemCall::TryGet(queue) if frame.is_empty() => {
-                if let Some(found) = self.get_mut(queue)
-                    && found.putters.is_empty()
-                    && let Some(message) = found.available.pop_front()
-                {
-                    found.publish();
-                    task.change(State::Owed(Answer::Message(queue, message)));
-                    return true;
-                }
-            }
-            _ => {}
+    /// A deferred put is no longer on its way.
+    pub(super) fn arrived(&mut self, id: QueueId) {
+        if let Some(queue) = self.get_mut(id) {
+            let posted = &queue.status.posted;
+            posted.set(posted.get() - 1);
         }
-        false
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &MessageQueue> {
-        self.slots.iter().map(|(_, queue)| queue)
+        let all = self.sets.iter().flat_map(|set| &set.slots);
+        all.map(|(_, queue)| queue)
     }
 }
 
 /// The calls on queues.
 impl Kernel {
-    pub(super) fn new_queue(&mut self, capacity: u64) -> Outcome {
-        let Some(Payload::Queue(store, gauge)) = self.frame.take() else {
-            return Outcome::Reply(Reply::Err(Errno::Invalid));
+    pub(super) fn new_queue(&mut self, me: Runnable, capacity: u64) -> Outcome {
+        let Some(Payload::Queue(store, status)) = self.frame.take() else {
+            return Errno::Invalid.into();
         };
-        Outcome::Reply(match self.queues.insert(capacity, store, gauge) {
-            Some(queue) => Reply::Queue(queue),
-            None => Reply::Err(Errno::Closed),
-        })
+        match self
+            .queues
+            .insert(me.tid.is_daemon(), capacity, store, status)
+        {
+            Some(queue) => Reply::Queue(queue).into(),
+            None => Errno::Closed.into(),
+        }
     }
 
     pub(super) fn put(&mut self, me: Runnable, queue: QueueId) -> Outcome {
-        let Some(message) = self.frame.message.take() else {
-            return Outcome::Reply(Reply::Err(Errno::Invalid));
-        };
-        match self.put_message(queue, message) {
-            Reply::Done => Outcome::Reply(Reply::Done),
-            Reply::Full(message) => {
+        match self.try_put(queue) {
+            Outcome::Ready(State::Ready(Answer {
+                reply: Reply::Full(message),
+                ..
+            })) => {
                 let full = self.queues.get_mut(queue).expect("a full queue exists");
                 full.putters.push_back((me, message));
-                self.block(me, Place::Queue(queue, End::Put))
+                self.block(me, WaitingOn::Queue(queue, End::Put))
             }
-            reply => self.answer_put(me, queue, reply),
+            outcome => outcome,
         }
     }
 
-    pub(super) fn try_put(&mut self, me: Runnable, queue: QueueId) -> Outcome {
-        let Some(message) = self.frame.message.take() else {
-            return Outcome::Reply(Reply::Err(Errno::Invalid));
+    pub(super) fn try_put(&mut self, queue: QueueId) -> Outcome {
+        let Some(message) = self.frame.take_word() else {
+            return Errno::Invalid.into();
         };
-        let reply = self.put_message(queue, message);
-        self.answer_put(me, queue, reply)
-    }
-
-    fn answer_put(&mut self, me: Runnable, queue: QueueId, reply: Reply) -> Outcome {
-        match reply {
-            Reply::Full(message) => self.answer(me, Answer::Full(queue, message)),
-            Reply::Message(message) => self.answer(me, Answer::Refused(queue, message)),
-            done => Outcome::Reply(done),
-        }
-    }
-
-    pub(super) fn put_message(&mut self, queue: QueueId, message: u64) -> Reply {
-        let Some(found) = self.queues.get_mut(queue) else {
-            return Reply::Message(message);
-        };
-        match found.put(message) {
-            Put::Stored => Reply::Done,
-            Put::Handed(getter) => {
-                self.wake(getter, Wake::Queue(queue), Answer::Message(queue, message));
-                Reply::Done
+        let put = self.queues.get_mut(queue).map(|queue| queue.put(message));
+        match put {
+            Some(Put::Stored) => Reply::Done.into(),
+            Some(Put::Handed(getter)) => {
+                let message = Answer::message(Reply::Message(message), queue);
+                self.wake(getter, Wake::Queue(queue), message);
+                Reply::Done.into()
             }
-            Put::Full => Reply::Full(message),
-            Put::Closed => Reply::Message(message),
-        }
-    }
-
-    /// Puts a message that was posted from a destructor; one that cannot be put is dropped.
-    pub(super) fn put_posted(&mut self, queue: QueueId, message: u64) {
-        if let Some(found) = self.queues.get_mut(queue) {
-            let posted = &found.gauge.posted;
-            posted.set(posted.get() - 1);
-        }
-        if self.put_message(queue, message) != Reply::Done {
-            self.discard(queue, message);
+            Some(Put::Full) => Answer::message(Reply::Full(message), queue).into(),
+            Some(Put::Closed) | None => Answer::message(Reply::Refused(message), queue).into(),
         }
     }
 
@@ -299,47 +277,37 @@ impl Kernel {
     }
 
     pub(super) fn get(&mut self, me: Runnable, queue: QueueId) -> Outcome {
-        match self.try_get(me, queue) {
-            Outcome::Reply(Reply::Again) => {
+        match self.try_get(queue) {
+            Outcome::Ready(State::Ready(Answer {
+                reply: Reply::Again,
+                ..
+            })) => {
                 let empty = self.queues.get_mut(queue).expect("an empty queue exists");
                 empty.getters.push_back(me);
-                self.block(me, Place::Queue(queue, End::Get))
+                self.block(me, WaitingOn::Queue(queue, End::Get))
             }
             outcome => outcome,
         }
     }
 
-    pub(super) fn try_get(&mut self, me: Runnable, queue: QueueId) -> Outcome {
-        let Some(found) = self.queues.get_mut(queue) else {
-            return Outcome::Reply(Reply::Err(Errno::Closed));
-        };
-        match found.get() {
-            Got::Message(message) => self.hand_out(me, queue, message),
-            Got::Admitted(message, putter) => {
+    pub(super) fn try_get(&mut self, queue: QueueId) -> Outcome {
+        match self.queues.get_mut(queue).map(MessageQueue::get) {
+            Some(Got::Message(message)) => Answer::message(Reply::Message(message), queue).into(),
+            Some(Got::Admitted(message, putter)) => {
                 self.wake(putter, Wake::Queue(queue), Reply::Done);
-                self.hand_out(me, queue, message)
+                Answer::message(Reply::Message(message), queue).into()
             }
-            Got::Empty => Outcome::Reply(Reply::Again),
-            Got::Closed => Outcome::Reply(Reply::Err(Errno::Closed)),
+            Some(Got::Empty) => Reply::Again.into(),
+            Some(Got::Closed) | None => Errno::Closed.into(),
         }
     }
 
-    /// Answers the caller with a message. The answer is made in its place: one that is carried there
-    /// has to be dropped if there should be no such task, and so cannot be carried in registers.
-    fn hand_out(&mut self, me: Runnable, queue: QueueId, message: u64) -> Outcome {
-        let task = &mut self.tasks[me];
-        task.change(State::Owed(Answer::Message(queue, message)));
-        self.tell_answer(me);
-        Outcome::Answered
-    }
-
     pub(super) fn close_queue_of(&mut self, queue: QueueId) -> Outcome {
-        let open = self.close_queue(queue);
-        Outcome::Reply(if open {
-            Reply::Done
+        if self.close_queue(queue) {
+            Reply::Done.into()
         } else {
-            Reply::Err(Errno::Closed)
-        })
+            Errno::Closed.into()
+        }
     }
 
     /// Closes a queue and wakes who waits at its ends. Answers whether it was open.
@@ -352,15 +320,17 @@ impl Kernel {
             self.wake(getter, Wake::Queue(queue), Errno::Closed);
         }
         for (putter, message) in putters {
-            self.wake(putter, Wake::Queue(queue), Answer::Refused(queue, message));
+            let refused = Answer::message(Reply::Refused(message), queue);
+            self.wake(putter, Wake::Queue(queue), refused);
         }
         true
     }
 
     /// Frees a queue with its last handle. Who waits at it then has come by its number alone.
-    pub(super) fn free_queue(&mut self, queue: QueueId) {
+    pub(super) fn free_queue(&mut self, queue: QueueId) -> Outcome {
         self.close_queue(queue);
         self.queues.remove(queue);
+        Reply::Done.into()
     }
 
     /// Finds a new owner for a message that was matched with a task which will not take it.
@@ -370,7 +340,8 @@ impl Kernel {
             .get_mut(queue)
             .and_then(|queue| queue.give_back(message));
         if let Some(next) = next {
-            self.wake(next, Wake::Queue(queue), Answer::Message(queue, message));
+            let message = Answer::message(Reply::Message(message), queue);
+            self.wake(next, Wake::Queue(queue), message);
         }
     }
 

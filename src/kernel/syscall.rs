@@ -2,66 +2,70 @@
 
 use super::{
     Kernel,
-    task::{Answer, Legacy, Outcome, Place, Read, State},
-    timers::Timer,
+    task::{Answer, OnExit, Outcome, ReadOp, State, WaitingOn},
 };
 use crate::{
-    abi::{Direction, Errno, Exit, Nanos, Reply, SystemCall, Tid},
-    log::{Detail, Fact, Wake},
-    sched::{Runnable, Slot},
+    abi::{Direction, Errno, Exit, Reply, SystemCall, Tid},
+    panic::contain,
+    sched::Runnable,
     trap::Payload,
 };
 
 impl Kernel {
-    /// Handles a trap.
+    /// Handles a call of a task. Its second word and its payload are in the frame.
     #[inline(always)]
     pub(super) fn handle(&mut self, me: Runnable, call: SystemCall) -> Outcome {
-        self.tell_call(me.tid, call);
         match call {
-            SystemCall::GetTid => Outcome::Reply(Reply::Tid(me.tid)),
-            SystemCall::Yield => Outcome::Reply(Reply::Done),
-            SystemCall::NewTask => self.new_task(me, Legacy::Zombie),
-            SystemCall::NewDetachedTask => self.new_task(me, Legacy::Nothing),
+            SystemCall::GetTid => Reply::Tid(me.tid).into(),
+            SystemCall::Yield => Answer::REST.into(),
+            SystemCall::NewTask => self.new_task(me, OnExit::Zombie),
+            SystemCall::NewDetachedTask => self.new_task(me, OnExit::Nothing),
             SystemCall::KillTask(tid) => self.kill_task(me, tid),
+            SystemCall::Release(tid) => self.release(me, tid),
             SystemCall::WaitTask(tid) => self.wait_task(me, tid),
             SystemCall::Exit => self.exit(),
             SystemCall::Shutdown => self.shutdown(),
             SystemCall::Sleep(span) => self.sleep(me, span),
             SystemCall::SleepUntil(deadline) => self.sleep_until(me, deadline),
-            SystemCall::Now => Outcome::Reply(Reply::Time(self.time_now())),
-            SystemCall::Random => Outcome::Reply(Reply::Random(self.world.random())),
+            SystemCall::Now => Reply::Time(self.time_now()).into(),
+            SystemCall::Random => Reply::Random(self.random(me)).into(),
             SystemCall::Tasks => {
-                let tasks = Answer::Tasks(self.tasks().collect());
-                self.answer(me, tasks)
+                let tasks = Payload::Tasks(self.tasks().collect());
+                Answer::with(Reply::Tasks, tasks).into()
             }
             SystemCall::ReadWait(device) => self.device_wait(me, device, Direction::Read),
             SystemCall::WriteWait(device) => self.device_wait(me, device, Direction::Write),
             SystemCall::Timeout(span) => self.timeout(me, span),
+            SystemCall::Disarm(timeout) => self.disarm(me, timeout),
             SystemCall::Submit => self.submit(),
-            SystemCall::NewQueue(capacity) => self.new_queue(capacity),
+            SystemCall::NewQueue(capacity) => self.new_queue(me, capacity),
             SystemCall::Put(queue) => self.put(me, queue),
             SystemCall::Get(queue) => self.get(me, queue),
-            SystemCall::TryPut(queue) => self.try_put(me, queue),
-            SystemCall::TryGet(queue) => self.try_get(me, queue),
+            SystemCall::TryPut(queue) => self.try_put(queue),
+            SystemCall::TryGet(queue) => self.try_get(queue),
             SystemCall::CloseQueue(queue) => self.close_queue_of(queue),
+            SystemCall::FreeQueue(queue) => self.free_queue(queue),
             SystemCall::Attach => self.attach(me),
             SystemCall::Listen => self.listen(me),
             SystemCall::Connect => self.connect(me),
-            SystemCall::Connected(device) => self.connected(me, device),
-            SystemCall::Accept(device) => self.read_later(me, device, Read::Connection),
+            SystemCall::Connected(device) => self.connected(device),
+            SystemCall::Accept(device) => self.read_later(me, device, ReadOp::Connection),
             SystemCall::Recv(device) => {
-                let room = u32::try_from(self.frame.len.take()).unwrap_or(u32::MAX);
-                self.read_later(me, device, Read::Bytes(room))
+                let room = self.frame.take_word().unwrap_or(0);
+                let room = u32::try_from(room).unwrap_or(u32::MAX);
+                self.read_later(me, device, ReadOp::Bytes(room))
             }
             SystemCall::Send(device) => self.send(me, device),
-            SystemCall::ShutdownWrite(device) => self.shutdown_write(me, device),
+            SystemCall::ShutdownWrite(device) => self.shutdown_write(device),
             SystemCall::Close(device) => self.close_device(device),
+            SystemCall::Observe(number) => self.observe(number),
+            SystemCall::Unobserve(number) => self.unobserve(number),
         }
     }
 
     // ---- tasks
 
-    fn new_task(&mut self, me: Runnable, legacy: Legacy) -> Outcome {
+    fn new_task(&mut self, me: Runnable, on_exit: OnExit) -> Outcome {
         let Some(Payload::Program {
             name,
             program,
@@ -69,47 +73,44 @@ impl Kernel {
             delay,
         }) = self.frame.take()
         else {
-            return Outcome::Reply(Reply::Err(Errno::Invalid));
+            return Errno::Invalid.into();
         };
         let is_daemon = me.tid.is_daemon();
-        Outcome::Reply(
-            match self.admit(name, program, Some(me), legacy, is_daemon, delay) {
-                Ok(tid) => {
-                    if let Some(newborn) = newborn {
-                        newborn.set(tid);
-                    }
-                    Reply::Tid(tid)
+        match self.admit(name, program, Some(me), on_exit, is_daemon, delay) {
+            Ok(tid) => {
+                if let Some(newborn) = newborn {
+                    newborn.set(tid);
                 }
-                Err(errno) => Reply::Err(errno),
-            },
-        )
+                Reply::Tid(tid).into()
+            }
+            Err(errno) => errno.into(),
+        }
     }
 
     fn kill_task(&mut self, me: Runnable, tid: Tid) -> Outcome {
         if tid == me.tid {
-            self.frame.put(Payload::Exit(Exit::Killed));
-            return Outcome::Exit;
+            return Outcome::Exit(Exit::Killed);
         }
-        let reply = if self.kill(tid) {
-            Reply::Yes
-        } else {
-            Reply::No
-        };
-        // The victim may have taken the killer with it.
-        if self.is_live(me) {
-            Outcome::Reply(reply)
-        } else {
-            Outcome::Gone
-        }
-    }
-
-    /// Ends a task from outside. Answers whether it was alive.
-    fn kill(&mut self, tid: Tid) -> bool {
         let victim = self.find_live(tid);
         if let Some(victim) = victim {
             self.end(victim, Exit::Killed);
         }
-        victim.is_some()
+        if !self.is_live(me) {
+            // The victim has taken the killer with it.
+            return Outcome::Gone;
+        }
+        if victim.is_some() {
+            Reply::Yes.into()
+        } else {
+            Reply::No.into()
+        }
+    }
+
+    /// Ends a task that no other will ask about.
+    fn release(&mut self, me: Runnable, tid: Tid) -> Outcome {
+        let outcome = self.kill_task(me, tid);
+        self.reap_zombie(tid);
+        outcome
     }
 
     pub(super) fn find_live(&self, tid: Tid) -> Option<Runnable> {
@@ -128,26 +129,20 @@ impl Kernel {
 
     fn wait_task(&mut self, me: Runnable, tid: Tid) -> Outcome {
         match self.tasks.find(tid) {
-            None => Outcome::Reply(Reply::Err(Errno::NoSuchTask)),
-            Some(target) if target == me => Outcome::Reply(Reply::Err(Errno::WouldDeadlock)),
+            None => Errno::NoSuchTask.into(),
+            Some(target) if target == me => Errno::WouldDeadlock.into(),
             Some(target) if self.tasks[target].is_live() => {
                 self.tasks[target].add_waiter(me);
-                self.block(me, Place::Exit(target))
+                self.block(me, WaitingOn::Exit(target))
             }
-            Some(zombie) => {
-                let answer = self.reap(zombie);
-                self.answer(me, answer)
-            }
+            Some(zombie) => Answer::exit(self.reap(zombie)).into(),
         }
     }
 
     fn exit(&mut self) -> Outcome {
         match self.frame.take() {
-            exit @ Some(Payload::Exit(_)) => {
-                self.frame.put_back(exit);
-                Outcome::Exit
-            }
-            _ => Outcome::Reply(Reply::Err(Errno::Invalid)),
+            Some(Payload::Exit(exit)) => Outcome::Exit(exit),
+            _ => Errno::Invalid.into(),
         }
     }
 
@@ -156,122 +151,37 @@ impl Kernel {
         Outcome::Gone
     }
 
-    // ---- time
-
-    fn time_now(&mut self) -> Nanos {
-        self.world.now().into()
-    }
-
-    pub(super) fn sleep(&mut self, me: Runnable, span: Nanos) -> Outcome {
-        let now = self.time_now();
-        self.sleep_from(me, now, now.saturating_add(span))
-    }
-
-    fn sleep_until(&mut self, me: Runnable, deadline: Nanos) -> Outcome {
-        let now = self.time_now();
-        self.sleep_from(me, now, deadline)
-    }
-
-    fn sleep_from(&mut self, me: Runnable, now: Nanos, deadline: Nanos) -> Outcome {
-        if deadline <= now {
-            return Outcome::Reply(Reply::Done);
-        }
-        let place = Place::Timer(self.timers.of(me).arm(deadline, me.slot));
-        self.block(me, place)
-    }
-
-    fn timeout(&mut self, me: Runnable, span: Nanos) -> Outcome {
-        // Without a body to drop, nobody could go on from the call that it cuts.
-        if !self.frame.body.take() {
-            return Outcome::Reply(Reply::Err(Errno::Invalid));
-        }
-        let deadline = self.time_now().saturating_add(span);
-        let timer = self.timers.of(me).reserve(deadline);
-        self.answer(me, Answer::Timeout(timer))
-    }
-
-    /// Starts a timeout, whose body is about to begin.
-    pub(super) fn start_timeout(&mut self, me: Runnable, timer: Timer) -> Reply {
-        self.timers.of(me).start(timer, me.slot);
-        self.tasks[me].timeouts.get_or_insert_default().push(timer);
-        Reply::Timeout(timer.1)
-    }
-
-    /// A timer came: of a sleep, or of a timeout around whatever its task is at.
-    pub(super) fn alarm(&mut self, timer: Timer, slot: Slot) {
-        let me = self.tasks.in_slot(slot);
-        match self.tasks[me].state {
-            State::Blocked(Place::Timer(slept)) if slept == timer => {
-                self.wake(me, Wake::Timer, Reply::Done);
-            }
-            _ => self.elapse(me, timer.1),
-        }
-    }
-
-    /// Answers a task's call, whatever it is, with the timeout around it. The timeouts within are
-    /// gone with what they guarded.
-    fn elapse(&mut self, me: Runnable, number: u64) {
-        for within in self.tasks[me].take_timeouts(number).skip(1) {
-            self.timers.of(me).disarm(within);
-        }
-        let answer = Reply::Elapsed(number);
-        let task = &mut self.tasks[me];
-        match &task.state {
-            State::Blocked(place) => {
-                let place = *place;
-                self.vacate(me, place);
-                self.wake(me, Wake::Timeout, answer);
-            }
-            State::Ready(_) | State::Owed(_) => {
-                let late = std::mem::replace(&mut task.state, answer.into());
-                self.tell_answer(me);
-                self.take_back(&late);
-            }
-            State::Running | State::Ending | State::Zombie(_) => {
-                unreachable!("only a task that waits times out")
-            }
-        }
-    }
-
-    /// Disarms a timeout, and those within it.
-    pub(super) fn disarm(&mut self, me: Runnable, number: u64) {
-        if let Some(task) = self.tasks.get_mut(me) {
-            for timer in task.take_timeouts(number) {
-                self.timers.of(me).disarm(timer);
-            }
-        }
-    }
+    // ---- other
 
     fn submit(&mut self) -> Outcome {
         let Some(Payload::Job(job)) = self.frame.take() else {
-            return Outcome::Reply(Reply::Err(Errno::Invalid));
+            return Errno::Invalid.into();
         };
         self.world.submit(job);
-        Outcome::Reply(Reply::Done)
+        Reply::Done.into()
     }
 
-    // ---- the log
-
-    #[inline(always)]
-    fn tell_call(&mut self, tid: Tid, call: SystemCall) {
-        if self.log.is_observed() {
-            self.tell_call_in_full(tid, call);
+    /// The next random number: of the world's, or of the daemons' own.
+    fn random(&mut self, me: Runnable) -> u64 {
+        if me.tid.is_daemon() {
+            self.daemons.random(self.world.seed())
+        } else {
+            self.world.random()
         }
     }
 
-    #[cold]
-    fn tell_call_in_full(&mut self, tid: Tid, call: SystemCall) {
-        let payload = call.has_payload().then(|| self.frame.take()).flatten();
-        let detail = match (&payload, call) {
-            (_, SystemCall::Recv(_) | SystemCall::Send(_)) => Detail::Len(self.frame.len.get()),
-            (Some(Payload::Program { name, .. }), _) => Detail::Name(name),
-            (Some(Payload::Exit(exit)), _) => Detail::Exit(exit),
-            (Some(Payload::Addr(addr)), _) => Detail::Addr(*addr),
-            _ => Detail::None,
+    fn observe(&mut self, number: u64) -> Outcome {
+        let Some(Payload::Tracer(tracer)) = self.frame.take() else {
+            return Errno::Invalid.into();
         };
-        self.emit(tid, || Fact::Trapped { call, detail });
-        if payload.is_some() {
-            self.frame.put_back(payload);
-        }
+        self.log.attach(number, tracer);
+        self.frame.set_observed(true);
+        Reply::Done.into()
+    }
+
+    fn unobserve(&mut self, number: u64) -> Outcome {
+        contain(|| self.log.detach(number));
+        self.frame.set_observed(self.log.is_observed());
+        Reply::Done.into()
     }
 }

@@ -6,16 +6,16 @@ use std::{
     rc::Rc,
 };
 
-use super::task::{Legacy, Links, State, Task};
+use super::task::{Answer, Links, OnExit, State, Task};
 use crate::{
-    abi::{Nanos, Reply, TaskInfo, Tid},
+    abi::{Nanos, TaskInfo, Tid},
     sched::{Runnable, Slot},
     trap::{Program, ended},
 };
 
 /// The task map. Tasks live in numbered slots, to which the queues lead directly; the list by tid
 /// serves kill, wait and `ps`.
-pub(crate) struct Tasks {
+pub(super) struct Tasks {
     slots: Vec<Task>,
     /// The slots whose tasks are gone. Such a task has the number 0, which is nobody's.
     free: Vec<Slot>,
@@ -41,7 +41,7 @@ impl Default for Tasks {
             timeouts: None,
             parent: None,
             links: Links::default(),
-            legacy: Legacy::Nothing,
+            on_exit: OnExit::Nothing,
         };
         Self {
             slots: vec![nobody],
@@ -58,12 +58,12 @@ impl Default for Tasks {
 impl Tasks {
     /// Adds a task and answers its name on the queues. A parent's children are a list through
     /// their links, the youngest first.
-    pub(crate) fn insert(
+    pub(super) fn insert(
         &mut self,
         name: Rc<str>,
         program: Program,
         parent: Option<Runnable>,
-        legacy: Legacy,
+        on_exit: OnExit,
         is_daemon: bool,
     ) -> Runnable {
         let tid = self.next_tid(is_daemon);
@@ -72,9 +72,9 @@ impl Tasks {
             tid,
             program,
             traps: 0,
-            state: State::Ready(Reply::Done),
+            state: State::Ready(Answer::REST),
             since: Nanos::ZERO,
-            legacy,
+            on_exit,
             name,
             parent: parent.map(|parent| parent.slot),
             waiters: None,
@@ -122,40 +122,28 @@ impl Tasks {
     }
 
     /// The number of live tasks, daemons apart.
-    pub(crate) fn live(&self) -> usize {
+    pub(super) fn live(&self) -> usize {
         self.live
     }
 
-    /// How many turns the daemons have had that are there.
-    pub(crate) fn daemon_turns(&self) -> u64 {
-        let daemons = self.daemons.iter(&self.slots);
-        daemons.map(|task| self[task].traps).sum()
-    }
-
-    /// Whether any task is ready, daemons apart.
-    pub(crate) fn is_any_ready(&self) -> bool {
-        let mut tasks = self.by_tid.iter(&self.slots);
-        tasks.any(|task| self[task].state.is_ready())
-    }
-
     /// Marks that a task has ended.
-    pub(crate) fn ended(&mut self, task: Runnable) {
+    pub(super) fn ended(&mut self, task: Runnable) {
         self.live -= usize::from(!task.tid.is_daemon());
     }
 
     /// Whether a queue's entry still stands for a task, or that has ended meanwhile.
     #[inline(always)]
-    pub(crate) fn get_mut(&mut self, task: Runnable) -> Option<&mut Task> {
+    pub(super) fn get_mut(&mut self, task: Runnable) -> Option<&mut Task> {
         self.slots
             .get_mut(task.slot.index())
             .filter(|found| found.tid == task.tid)
     }
 
-    /// Brings nearer what the turns of these tasks will touch: the task that comes in a while, and
-    /// the program of one that comes sooner, which the former has led to. What a generator owns
-    /// was allocated just before it, and so mostly lies before it.
+    /// Prefetches what the next turns of these tasks touch: the task that is 16 turns away, and the
+    /// program of the one that is 8 away. What a generator owns was allocated just before it, and so
+    /// mostly lies before it in memory.
     #[inline(always)]
-    pub(crate) fn fetch(&self, rest: &[Runnable]) {
+    pub(super) fn prefetch(&self, rest: &[Runnable]) {
         const AHEAD: usize = 16;
         const LINE: usize = 64;
         let task = |at: usize| self.slots.get(rest.get(at)?.slot.index());
@@ -171,7 +159,7 @@ impl Tasks {
     }
 
     /// The task of that number, zombie or alive.
-    pub(crate) fn find(&self, tid: Tid) -> Option<Runnable> {
+    pub(super) fn find(&self, tid: Tid) -> Option<Runnable> {
         let list = if tid.is_daemon() {
             &self.daemons
         } else {
@@ -181,21 +169,21 @@ impl Tasks {
     }
 
     /// The live tasks, the youngest first; daemons last.
-    pub(crate) fn youngest_first(&self) -> Vec<Runnable> {
+    pub(super) fn youngest_first(&self) -> Vec<Runnable> {
         let all = self.daemons.iter(&self.slots);
         let all = all.chain(self.by_tid.iter(&self.slots)).rev();
         all.filter(|task| self[*task].is_live()).collect()
     }
 
     /// Every task, by tid, daemons included.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Task> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Task> {
         let all = self.by_tid.iter(&self.slots);
         let all = all.chain(self.daemons.iter(&self.slots));
         all.map(|task| &self[task])
     }
 
     /// A line per task, by tid; none for daemons.
-    pub(crate) fn infos(&self) -> impl Iterator<Item = TaskInfo> {
+    pub(super) fn infos(&self) -> impl Iterator<Item = TaskInfo> {
         self.by_tid.iter(&self.slots).map(|task| {
             let task = &self[task];
             let parent = task.parent.map(|parent| self.slots[parent.index()].tid);
@@ -204,7 +192,7 @@ impl Tasks {
     }
 
     /// Forgets a task that has ended and answers its state.
-    pub(crate) fn remove(&mut self, task: Runnable) -> State {
+    pub(super) fn remove(&mut self, task: Runnable) -> State {
         self.unlink(task);
         self.free.push(task.slot);
         let gone = &mut self[task];
@@ -220,7 +208,7 @@ impl Tasks {
     }
 
     /// Takes the youngest child out of its family: an orphan from now on.
-    pub(crate) fn release_child(&mut self, parent: Runnable) -> Option<Runnable> {
+    pub(super) fn release_child(&mut self, parent: Runnable) -> Option<Runnable> {
         let slot = self[parent].links.first_child?;
         let child = self.in_slot(slot);
         self.unlink(child);
@@ -243,7 +231,7 @@ impl Tasks {
     }
 
     /// The task in a slot that has one, by its name on the queues.
-    pub(crate) fn in_slot(&self, slot: Slot) -> Runnable {
+    pub(super) fn in_slot(&self, slot: Slot) -> Runnable {
         let tid = self.slots[slot.index()].tid;
         Runnable { tid, slot }
     }

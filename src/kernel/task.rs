@@ -1,76 +1,61 @@
-//! A task: its program, its state and its family. The table that holds them all is in `table.rs`.
+//! A task: its program, its state and its family. The table that holds them all is `table.rs`.
 //!
-//! Uses the ABI, the frame, `Os`, and the names of events, queues and timers. The life of a task,
-//! with who moves it on:
+//! The life of a task, with the function that moves it on:
 //!
 //! ```text
-//!  insert ──> Ready ──turn──> Running ──reply──> Ready
-//!               ^                │
-//!               │ wake           ├──block──> Blocked
-//!               └────────────────┼─────────────┘
-//!                                └──end (from anywhere)──> Ending ──> Zombie ──> reaped
+//!  admit ──> Ready ──turn──> Running ──dispatch──> Ready
+//!              ^                │
+//!              │ wake           ├──block──> Blocked
+//!              └────────────────┼──────────────┘
+//!                               └──end (from any state)──> Ending ──> Zombie ──> reaped
 //! ```
-//!
-//! A task that is ready is `Owed` where what it will be answered has to be made up first.
 
-use std::{collections::VecDeque, io, net::SocketAddr, rc::Rc};
+use std::{collections::VecDeque, rc::Rc};
 
 use super::timers::Timer;
 use crate::{
-    abi::{
-        DeviceId, Direction, End, Errno, Exit, Nanos, On, QueueId, Reply, TaskInfo, TaskState, Tid,
-    },
+    abi::{DeviceId, Direction, End, Exit, Nanos, On, QueueId, Reply, TaskInfo, TaskState, Tid},
     log::Detail,
     sched::{Runnable, Slot},
-    trap::Program,
+    trap::{Payload, Program},
 };
 
 /// Where a live task is. It is in exactly one place.
 #[derive(Debug)]
-pub(crate) enum State {
-    /// On the ready queue, to be resumed with this.
-    Ready(Reply),
-    /// On the ready queue, to be resumed with what comes of this.
-    Owed(Answer),
+pub(super) enum State {
+    /// On the ready queue, to be resumed with this answer.
+    Ready(Answer),
+    /// The same, with a timeout around it that is due: it cuts the next call.
+    Late(Box<Answer>),
+    /// On the ready queue, with something to do before its answer is known.
+    Pending(Pending),
     /// The current task.
     Running,
-    /// With what it waits for.
-    Blocked(Place),
+    /// In the queue of what it waits for.
+    Blocked(WaitingOn),
     /// Ending: it has left every queue, and its program is being dropped.
     Ending,
-    /// Ended, and waiting to be asked about it; this is what is answered then.
-    Zombie(Answer),
+    /// Ended; the exit is kept until a task waits for it. [`Exit::Done`] needs no memory.
+    Zombie(Option<Box<Exit>>),
 }
 
 impl State {
-    pub(crate) fn is_ready(&self) -> bool {
-        matches!(self, Self::Ready(_) | Self::Owed(_))
+    pub(super) fn is_ready(&self) -> bool {
+        matches!(self, Self::Ready(_) | Self::Late(_) | Self::Pending(_))
     }
 
-    /// What a ready task is to be resumed with, if nothing has to be done first and nothing goes
-    /// with it.
+    pub(super) fn zombie(exit: &Exit) -> Self {
+        let words = *exit != Exit::Done;
+        Self::Zombie(words.then(|| Box::new(exit.clone())))
+    }
+
+    /// The reply of a ready task, unless something has to be done before it is resumed.
     #[inline(always)]
-    pub(crate) fn plain(&self) -> Option<Reply> {
-        if let Self::Ready(reply) = *self {
-            return Some(reply);
-        }
-        self.message()
-    }
-
-    /// Apart, so that the usual answer is one compare.
-    #[inline(never)]
-    fn message(&self) -> Option<Reply> {
-        match *self {
-            Self::Owed(Answer::Message(_, number)) => Some(Reply::Message(number)),
-            _ => None,
-        }
-    }
-
-    /// What a ready task will be resumed with, in words, if it is known by now.
-    pub(crate) fn answer(&self) -> Option<(Reply, Detail<'_>)> {
+    pub(super) fn plain(&self) -> Option<Reply> {
         match self {
-            Self::Ready(reply) => Some(reply.in_words()),
-            Self::Owed(answer) => answer.known(),
+            Self::Ready(Answer { reply, beside }) if !matches!(beside, Beside::Payload(_)) => {
+                Some(*reply)
+            }
             _ => None,
         }
     }
@@ -79,152 +64,177 @@ impl State {
 impl<A: Into<Answer>> From<A> for State {
     #[inline(always)]
     fn from(answer: A) -> Self {
-        match answer.into() {
-            Answer::Reply(reply) => Self::Ready(reply),
-            owed => Self::Owed(owed),
+        Self::Ready(answer.into())
+    }
+}
+
+/// What a call is answered with: a reply word, and at most one thing beside it.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) reply: Reply,
+    pub(super) beside: Beside,
+}
+
+/// What goes with a reply.
+#[derive(Debug)]
+pub(super) enum Beside {
+    Nothing,
+    /// The call was a yield, or a sleep that is over: a due timeout replaces its answer.
+    Rest,
+    /// The queue of the message that the reply hands out or hands back.
+    Queue(QueueId),
+    /// Does not fit in the reply word.
+    Payload(Box<Payload>),
+}
+
+impl Answer {
+    /// The answer of a yield, and of a sleep that is over.
+    pub(super) const REST: Self = Self {
+        reply: Reply::Done,
+        beside: Beside::Rest,
+    };
+
+    pub(super) fn with(reply: Reply, payload: Payload) -> Self {
+        let beside = Beside::Payload(Box::new(payload));
+        Self { reply, beside }
+    }
+
+    /// A message of this queue is the caller's.
+    pub(super) fn message(reply: Reply, queue: QueueId) -> Self {
+        let beside = Beside::Queue(queue);
+        Self { reply, beside }
+    }
+
+    /// How a task ended. [`Exit::Done`] needs no payload.
+    pub(super) fn exit(exit: Exit) -> Self {
+        match exit {
+            Exit::Done => Reply::Exit.into(),
+            other => Self::with(Reply::Exit, Payload::Exit(other)),
+        }
+    }
+
+    pub(super) fn is_rest(&self) -> bool {
+        matches!(self.beside, Beside::Rest)
+    }
+
+    /// What travels beside the reply, as the log tells it.
+    pub(super) fn detail(&self) -> Detail<'_> {
+        match &self.beside {
+            Beside::Payload(payload) => payload.detail(),
+            _ if self.reply == Reply::Exit => Detail::Exit(&Exit::Done),
+            _ => Detail::None,
         }
     }
 }
 
+impl<R: Into<Reply>> From<R> for Answer {
+    #[inline(always)]
+    fn from(reply: R) -> Self {
+        Self {
+            reply: reply.into(),
+            beside: Beside::Nothing,
+        }
+    }
+}
+
+/// What has to be done at a task's turn, before its answer is known.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Pending {
+    /// A read off a device: a task that is killed before its turn takes nothing with it.
+    Read(DeviceId, ReadOp),
+    /// The start of a timeout: it cannot fire before its body has begun.
+    StartTimeout(Timer),
+}
+
+impl From<Pending> for State {
+    fn from(pending: Pending) -> Self {
+        Self::Pending(pending)
+    }
+}
+
+/// What a task takes off a device.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ReadOp {
+    /// Up to so many bytes.
+    Bytes(u32),
+    Connection,
+}
+
 /// The queue in which a blocked task waits, with what it takes to leave it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Place {
+pub(super) enum WaitingOn {
     Exit(Runnable),
     Timer(Timer),
     Device(DeviceId, Direction, Then),
     Queue(QueueId, End),
 }
 
-impl From<Place> for On {
-    fn from(place: Place) -> Self {
-        match place {
-            Place::Exit(target) => Self::Exit(target.tid),
-            Place::Timer((deadline, _)) => Self::Timer(deadline),
-            Place::Device(device, direction, _) => Self::Device(device, direction),
-            Place::Queue(queue, end) => Self::Queue(queue, end),
+impl From<WaitingOn> for On {
+    fn from(on: WaitingOn) -> Self {
+        match on {
+            WaitingOn::Exit(target) => Self::Exit(target.tid),
+            WaitingOn::Timer((deadline, _)) => Self::Timer(deadline),
+            WaitingOn::Device(device, direction, _) => Self::Device(device, direction),
+            WaitingOn::Queue(queue, end) => Self::Queue(queue, end),
         }
     }
 }
 
-/// What a task is to be answered that waits for a device, once that is ready.
+/// What follows when the device is ready.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Then {
+pub(super) enum Then {
+    /// The caller asked for readiness alone.
     Done,
+    /// The caller tries its call again.
     Again,
-    Read(Read),
-}
-
-/// What a task takes off a device.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Read {
-    /// Up to so many bytes.
-    Bytes(u32),
-    Connection,
-}
-
-/// What a call is answered with: a bare reply, or what it takes to make one up when the caller's
-/// turn comes. Kept small, since every task has room for one.
-#[derive(Debug)]
-pub(crate) enum Answer {
-    Reply(Reply),
-    /// An exit that needs words. One that does not is the bare [`Reply::Exit`].
-    Exit(Box<Exit>),
-    Tasks(Box<[TaskInfo]>),
-    Opened(DeviceId, Option<Box<SocketAddr>>),
-    Io(io::Error),
-    /// A message that was matched with the task.
-    Message(QueueId, u64),
-    /// A message that was not put, since there is no room: it is the caller's again.
-    Full(QueueId, u64),
-    /// A message that was not put, since the queue is closed: it is the caller's again.
-    Refused(QueueId, u64),
-    /// A timeout, to be started when its turn comes, so that it cannot come before its body has
-    /// begun.
-    Timeout(Timer),
-    /// To be read off the device when its turn comes, so that a task that is killed before then
-    /// takes nothing with it.
-    Read(DeviceId, Read),
-}
-
-impl Answer {
-    /// The answer in words, once it is known.
-    pub(crate) fn known(&self) -> Option<(Reply, Detail<'_>)> {
-        Some(match self {
-            Self::Reply(reply) => reply.in_words(),
-            Self::Exit(exit) => (Reply::Exit, Detail::Exit(exit)),
-            Self::Tasks(tasks) => (Reply::Tasks, Detail::Count(tasks.len())),
-            Self::Opened(device, addr) => (
-                Reply::Device(*device),
-                addr.as_deref()
-                    .map_or(Detail::None, |addr| Detail::Addr(*addr)),
-            ),
-            Self::Io(error) => (Reply::Io, Detail::Io(error)),
-            Self::Message(_, number) | Self::Refused(_, number) => {
-                (Reply::Message(*number), Detail::None)
-            }
-            Self::Full(_, number) => (Reply::Full(*number), Detail::None),
-            Self::Timeout((_, number)) => (Reply::Timeout(*number), Detail::None),
-            Self::Read(..) => return None,
-        })
-    }
-}
-
-impl Reply {
-    fn in_words(self) -> (Self, Detail<'static>) {
-        let detail = match self {
-            Self::Exit => Detail::Exit(&Exit::Done),
-            _ => Detail::None,
-        };
-        (self, detail)
-    }
-}
-
-impl From<Exit> for Answer {
-    fn from(exit: Exit) -> Self {
-        match exit {
-            Exit::Done => Reply::Exit.into(),
-            other => Self::Exit(Box::new(other)),
-        }
-    }
-}
-
-impl From<Reply> for Answer {
-    fn from(reply: Reply) -> Self {
-        Self::Reply(reply)
-    }
-}
-
-impl From<Errno> for Answer {
-    fn from(errno: Errno) -> Self {
-        Self::Reply(Reply::Err(errno))
-    }
+    Read(ReadOp),
 }
 
 /// What a handler decides. The loop acts on it: no handler touches the ready queue for its caller.
-///
-/// Two words wide, so that it stays in registers: richer answers are left with the task.
 #[must_use]
 pub(super) enum Outcome {
-    /// The caller goes to the back of the ready queue with this reply.
-    Reply(Reply),
-    /// The same, with an answer that the handler has left with it.
-    Answered,
+    /// The caller goes to the back of the ready queue, in this state.
+    Ready(State),
     /// The caller waits, where the handler has put it.
     Blocked,
-    /// The caller ends, with the exit in the frame.
-    Exit,
-    /// The caller has ended, with everybody else.
+    /// The caller ends, with this exit.
+    Exit(Exit),
+    /// The caller has ended, with all other tasks.
     Gone,
 }
 
-/// What a task leaves behind when it ends and nobody waits for it.
+impl<S: Into<State>> From<S> for Outcome {
+    #[inline(always)]
+    fn from(state: S) -> Self {
+        Self::Ready(state.into())
+    }
+}
+
+/// What remains of a task that has ended while no task waits for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Legacy {
+pub(super) enum OnExit {
     /// A line in the host's report.
     Report,
     /// A zombie.
     Zombie,
     Nothing,
+}
+
+/// The timeouts around a task's calls.
+#[derive(Default, Debug)]
+pub(super) struct Timeouts {
+    /// Those that have yet to fire, the outermost first.
+    pub(super) armed: Vec<Timer>,
+    /// The outermost that has fired and has not cut yet. Those within it are disarmed.
+    pub(super) due: Option<Due>,
+}
+
+/// A timeout that has fired.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Due {
+    pub(super) number: u64,
+    /// Whether it has let an answer through: then it cuts the next call before its effect.
+    pub(super) spent: bool,
 }
 
 #[derive(Debug, Default)]
@@ -236,53 +246,48 @@ pub(super) struct Links {
 
 /// What a turn touches comes first, and is a line of the cache.
 #[repr(C, align(64))]
-pub(crate) struct Task {
-    pub(crate) tid: Tid,
-    pub(crate) program: Program,
-    pub(crate) traps: u64,
-    pub(crate) state: State,
+pub(super) struct Task {
+    pub(super) tid: Tid,
+    pub(super) program: Program,
+    pub(super) traps: u64,
+    pub(super) state: State,
     /// When it was blocked last.
-    pub(crate) since: Nanos,
-    pub(crate) name: Rc<str>,
+    pub(super) since: Nanos,
+    pub(super) name: Rc<str>,
     /// The tasks that wait for this one to end, in order. Most have none, and no room for it.
     #[expect(
         clippy::box_collection,
         reason = "a word in each of a million tasks, rather than three"
     )]
-    pub(crate) waiters: Option<Box<VecDeque<Runnable>>>,
-    /// The timeouts around its call that have been started, the outermost first.
-    #[expect(
-        clippy::box_collection,
-        reason = "a word in each of a million tasks, rather than three"
-    )]
-    pub(crate) timeouts: Option<Box<Vec<Timer>>>,
+    pub(super) waiters: Option<Box<VecDeque<Runnable>>>,
+    pub(super) timeouts: Option<Box<Timeouts>>,
     /// The parent while it lives.
     pub(super) parent: Option<Slot>,
     pub(super) links: Links,
-    pub(crate) legacy: Legacy,
+    pub(super) on_exit: OnExit,
 }
 
 impl Task {
-    /// Changes the state of a task whose state has nothing to drop: it is running, or its reply was
-    /// taken. Saves the hot path from asking.
+    /// Changes a state that owns nothing: the task is running, or its reply was taken. The hot path
+    /// is spared the drop.
     #[inline(always)]
-    pub(crate) fn change(&mut self, state: State) {
+    pub(super) fn change(&mut self, state: State) {
         std::mem::forget(std::mem::replace(&mut self.state, state));
     }
 
-    pub(crate) fn has_parent(&self) -> bool {
+    pub(super) fn has_parent(&self) -> bool {
         self.parent.is_some()
     }
 
-    pub(crate) fn is_live(&self) -> bool {
+    pub(super) fn is_live(&self) -> bool {
         !matches!(self.state, State::Ending | State::Zombie(_))
     }
 
-    pub(crate) fn add_waiter(&mut self, waiter: Runnable) {
+    pub(super) fn add_waiter(&mut self, waiter: Runnable) {
         self.waiters.get_or_insert_default().push_back(waiter);
     }
 
-    pub(crate) fn forget_waiter(&mut self, waiter: Runnable) {
+    pub(super) fn forget_waiter(&mut self, waiter: Runnable) {
         if let Some(waiters) = &mut self.waiters
             && let Some(at) = find_waiter(waiters, |other| *other == waiter)
         {
@@ -290,28 +295,36 @@ impl Task {
         }
     }
 
-    /// Takes one of its timeouts, and then those within it.
-    pub(crate) fn take_timeouts(&mut self, number: u64) -> impl Iterator<Item = Timer> {
+    /// Takes one of its armed timeouts, and then those within it.
+    pub(super) fn take_timeouts(&mut self, number: u64) -> impl Iterator<Item = Timer> {
         let timeouts = self.timeouts.as_deref_mut().into_iter();
         timeouts.flat_map(move |timeouts| {
-            let outer = timeouts.iter().take_while(|(_, other)| *other != number);
-            let outer = outer.count();
-            timeouts.drain(outer..)
+            let outer = timeouts.armed.iter();
+            let outer = outer.take_while(|(_, other)| *other != number).count();
+            timeouts.armed.drain(outer..)
         })
+    }
+
+    /// The timeout that is due, if one is.
+    pub(super) fn due(&self) -> Option<Due> {
+        self.timeouts.as_ref()?.due
+    }
+
+    pub(super) fn set_due(&mut self, due: Option<Due>) {
+        self.timeouts.get_or_insert_default().due = due;
     }
 
     pub(super) fn info(&self, parent: Tid) -> TaskInfo {
         let state = match &self.state {
-            State::Ready(_) | State::Owed(_) => TaskState::Ready,
+            State::Ready(_) | State::Late(_) | State::Pending(_) => TaskState::Ready,
             State::Running | State::Ending => TaskState::Running,
-            State::Blocked(place) => TaskState::Blocked {
-                on: (*place).into(),
+            State::Blocked(on) => TaskState::Blocked {
+                on: (*on).into(),
                 since: self.since.into(),
             },
-            State::Zombie(answer) => match answer.known() {
-                Some((_, Detail::Exit(exit))) => TaskState::Zombie(exit.clone()),
-                _ => unreachable!("a zombie answers with its exit"),
-            },
+            State::Zombie(exit) => {
+                TaskState::Zombie(exit.as_deref().cloned().unwrap_or(Exit::Done))
+            }
         };
         TaskInfo {
             tid: self.tid,
@@ -325,7 +338,7 @@ impl Task {
 
 /// Finds one who wants to wait no longer. Whoever began last is most likely to leave first; but
 /// those with equal timeouts leave in order.
-pub(crate) fn find_waiter<T>(waiters: &VecDeque<T>, is: impl Fn(&T) -> bool) -> Option<usize> {
+pub(super) fn find_waiter<T>(waiters: &VecDeque<T>, is: impl Fn(&T) -> bool) -> Option<usize> {
     if waiters.front().is_some_and(&is) {
         return Some(0);
     }

@@ -50,13 +50,13 @@ struct Rung {
 
 /// The timers of a kernel.
 #[derive(Debug, Default)]
-pub(crate) struct Clocks {
+pub(crate) struct TimerSets {
     pub(crate) tasks: Timers,
     /// Apart, since they give nobody else reason to hope.
     pub(crate) daemons: Timers,
 }
 
-impl Clocks {
+impl TimerSets {
     /// The store where a task's timers are.
     pub(crate) fn of(&mut self, task: Runnable) -> &mut Timers {
         if task.tid.is_daemon() {

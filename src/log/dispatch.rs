@@ -7,7 +7,7 @@ use std::{
 
 use super::{Event, Fact, Tracer};
 use crate::{
-    abi::{Reply, SystemCall, Tid},
+    abi::Tid,
     panic::{Panic, contain, panic_message},
 };
 
@@ -79,41 +79,24 @@ impl Log {
         self.is_exact
     }
 
-    /// Tells of a fact that follows at once from the one before, and has its time: a clock is read
-    /// once in a turn, not three times.
-    #[inline(always)]
-    pub(crate) fn emit_at_once<'a>(&mut self, tid: Tid, fact: impl FnOnce() -> Fact<'a>) {
-        if self.is_observed() && !tid.is_daemon() {
-            let (at, fact) = (self.now, fact());
-            self.tell_event(&Event { at, tid, fact });
-        }
-    }
-
-    /// Tells of a call that was answered at once, with nothing beside either.
-    pub(crate) fn tell_trap(&mut self, tid: Tid, call: SystemCall, reply: Reply) {
+    /// Tells of a fact, with the time of [`Log::set_clock`].
+    #[cold]
+    pub(crate) fn emit(&mut self, tid: Tid, fact: Fact<'_>) {
         let at = self.now;
-        self.tell(|tracer| tracer.trap(at, tid, call, reply));
+        let event = Event { at, tid, fact };
+        let mut next = 0;
+        while next < self.tracers.len() {
+            let tracer = &mut self.tracers[next].tracer;
+            match catch_unwind(AssertUnwindSafe(|| tracer.event(&event))) {
+                Ok(()) => next += 1,
+                Err(panic) => self.switch_off(next, panic),
+            }
+        }
     }
 
     /// Takes the time for what follows at once from something else than a fact.
     pub(crate) fn set_clock(&mut self, now: Duration) {
         self.now = now;
-    }
-
-    #[cold]
-    fn tell_event(&mut self, event: &Event<'_>) {
-        self.tell(|tracer| tracer.event(event));
-    }
-
-    fn tell(&mut self, what: impl Fn(&mut dyn Tracer)) {
-        let mut at = 0;
-        while at < self.tracers.len() {
-            let tracer = &mut self.tracers[at].tracer;
-            match catch_unwind(AssertUnwindSafe(|| what(&mut **tracer))) {
-                Ok(()) => at += 1,
-                Err(panic) => self.switch_off(at, panic),
-            }
-        }
     }
 
     /// Drops a tracer that panicked; its destructor may panic as well.

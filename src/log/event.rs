@@ -42,6 +42,11 @@ pub enum Fact<'a> {
         /// What travelled beside it.
         detail: Detail<'a>,
     },
+    /// It left a call for the kernel without a trap, mostly from a destructor: the answer is dropped.
+    Deferred {
+        /// The call.
+        call: SystemCall,
+    },
     /// The kernel has the answer to its last call; it is ready from now on, or goes on at once.
     Replied {
         /// The answer.
@@ -125,16 +130,6 @@ pub enum Detail<'a> {
     Io(&'a io::Error),
 }
 
-impl Event<'static> {
-    /// A call that is answered at once, with nothing beside either, event by event.
-    pub(crate) fn of_trap(at: Duration, tid: Tid, call: SystemCall, reply: Reply) -> [Self; 2] {
-        let detail = Detail::None;
-        let trapped = Fact::Trapped { call, detail };
-        let replied = Fact::Replied { reply, detail };
-        [trapped, replied].map(|fact| Self { at, tid, fact })
-    }
-}
-
 /// Who wants to know what happens. Any closure over events is one, and so is:
 ///
 /// ```
@@ -159,16 +154,6 @@ impl Event<'static> {
 pub trait Tracer {
     /// Called for each fact, in order. A tracer that panics is switched off, with a warning.
     fn event(&mut self, event: &Event<'_>);
-
-    /// May be called instead for a call that was answered at once, if there is nothing beside either:
-    /// two events, of one time, which are most of what happens. They may come one by one as well,
-    /// and so they do to a tracer that does not see to this, which is there for tracers that are to
-    /// cost little. Each tracer hears both before the next hears of the first.
-    fn trap(&mut self, at: Duration, tid: Tid, call: SystemCall, reply: Reply) {
-        for event in Event::of_trap(at, tid, call, reply) {
-            self.event(&event);
-        }
-    }
 
     /// Whether the clock is to be read for each event; asked once. While no tracer of a kernel
     /// wants that, which is most of the price of an event, [`Event::at`] is the time of the

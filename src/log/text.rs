@@ -15,10 +15,17 @@ impl fmt::Display for Call<'_> {
         let Self(call, detail) = self;
         write!(f, "{}(", call.name())?;
         let first: &dyn fmt::Display = match call {
-            C::KillTask(tid) | C::WaitTask(tid) => tid,
-            C::Put(id) | C::Get(id) | C::TryPut(id) | C::TryGet(id) | C::CloseQueue(id) => id,
+            C::KillTask(tid) | C::Release(tid) | C::WaitTask(tid) => tid,
+            C::Put(id)
+            | C::Get(id)
+            | C::TryPut(id)
+            | C::TryGet(id)
+            | C::CloseQueue(id)
+            | C::FreeQueue(id) => id,
             C::NewQueue(u64::MAX) => &"unbounded",
-            C::NewQueue(capacity) => capacity,
+            C::NewQueue(number) | C::Disarm(number) | C::Observe(number) | C::Unobserve(number) => {
+                number
+            }
             C::ReadWait(id)
             | C::WriteWait(id)
             | C::Connected(id)
@@ -69,6 +76,7 @@ impl fmt::Display for Answered<'_> {
             Reply::Random(number) | Reply::Bytes(number) => number.fmt(f),
             Reply::Queue(queue) => write!(f, "queue {queue}"),
             Reply::Message(number) => write!(f, "message {number}"),
+            Reply::Refused(number) => write!(f, "closed, message {number} handed back"),
             Reply::Full(number) => write!(f, "full, message {number} handed back"),
             Reply::Timeout(number) => write!(f, "timeout {number}"),
             Reply::Elapsed(number) => write!(f, "timeout {number} elapsed"),
@@ -115,6 +123,7 @@ impl fmt::Display for Fact<'_> {
             Self::Spawned { parent, name } => write!(f, "spawned {name:?} by {parent}"),
             Self::Resumed => f.write_str("resumed"),
             Self::Trapped { call, detail } => write!(f, "trapped {}", Call(*call, *detail)),
+            Self::Deferred { call } => write!(f, "deferred {}", Call(*call, Detail::None)),
             Self::Replied { reply, detail } => write!(f, "replied {}", Answered(*reply, *detail)),
             Self::Blocked { on } => write!(f, "blocked on {on}"),
             Self::Woken { by } => write!(f, "woken by {by}"),

@@ -23,7 +23,7 @@ use tracing::{
     trace_span, warn,
 };
 
-use super::{Answered, Call, Event, Fact, Log, Tracer};
+use super::{Answered, Call, Detail, Event, Fact, Log, Tracer};
 use crate::abi::{Exit, Nanos, Tid};
 
 /// An event in the words of a trace, the way `strace` shows it: what stands on its line after when
@@ -47,6 +47,7 @@ impl fmt::Display for Told<'_> {
                 let dots = if self.is_shown { "... " } else { "" };
                 write!(f, "{dots}{call} = {}", Answered(*reply, *detail))
             }
+            Fact::Deferred { call } => write!(f, "{} deferred", Call(*call, Detail::None)),
             Fact::Exited { exit } => write!(f, "exited: {exit}"),
             Fact::Spawned {
                 parent: Tid::KERNEL,
@@ -207,7 +208,7 @@ impl Tracer for Bridge {
                 let parent = u64::from(*parent);
                 tell!("trapline::kernel", event, task, { parent, }, "{told}");
             }
-            Fact::Spawned { .. } | Fact::Reaped => {
+            Fact::Spawned { .. } | Fact::Reaped | Fact::Deferred { .. } => {
                 tell!("trapline::kernel", event, task, {}, "{told}");
             }
             Fact::Resumed | Fact::Woken { .. } | Fact::ClockJumped { .. } => {

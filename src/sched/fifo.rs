@@ -19,49 +19,24 @@ pub struct Fifo {
 }
 
 impl Fifo {
-    /// Hands out the pass under way, and how many of it have had their turn.
-    pub(super) fn take_pass(&mut self) -> (Vec<Runnable>, usize) {
-        (
-            std::mem::take(&mut self.pass),
-            std::mem::take(&mut self.taken),
-        )
-    }
-
-    /// Takes it back.
-    pub(super) fn resume_pass(&mut self, pass: Vec<Runnable>, taken: usize) {
-        (self.pass, self.taken) = (pass, taken);
-        if taken == self.pass.len() {
-            self.pass.clear();
-            self.taken = 0;
-        }
-        self.shrink();
-    }
-
-    /// Puts back many at once; mostly it is one.
-    #[inline(always)]
-    pub(super) fn push_all(&mut self, tasks: &[Runnable]) {
-        match tasks {
-            [] => {}
-            [one] => self.next.push(*one),
-            many => self.next.extend_from_slice(many),
-        }
-    }
-
-    /// Makes of a pass that is through the next one.
-    #[inline(always)]
-    pub(super) fn next_pass(&mut self, pass: &mut Vec<Runnable>) {
-        pass.clear();
-        std::mem::swap(pass, &mut self.next);
-    }
-
-    /// Gives back the room of a crowd that has left.
-    #[inline(always)]
-    fn shrink(&mut self) {
+    /// Makes the next pass of those that have become ready. Gives back the room of a crowd that has
+    /// left.
+    #[inline(never)]
+    fn next_pass(&mut self) {
+        self.pass.clear();
+        self.taken = 0;
+        std::mem::swap(&mut self.pass, &mut self.next);
         let room = self.pass.capacity().max(self.next.capacity());
-        if room > SMALL && room / 8 > self.len() {
+        if room > SMALL && room / 8 > self.pass.len() {
             self.pass.shrink_to(SMALL);
             self.next.shrink_to(SMALL);
         }
+    }
+
+    /// What is left of this pass.
+    #[inline(always)]
+    pub(super) fn ahead(&self) -> &[Runnable] {
+        &self.pass[self.taken..]
     }
 }
 
@@ -74,9 +49,7 @@ impl Policy for Fifo {
     #[inline]
     fn pop(&mut self) -> Option<Runnable> {
         if self.taken == self.pass.len() {
-            let (mut pass, _) = self.take_pass();
-            self.next_pass(&mut pass);
-            self.resume_pass(pass, 0);
+            self.next_pass();
         }
         let first = self.pass.get(self.taken).copied()?;
         self.taken += 1;

@@ -5,6 +5,9 @@ use std::fmt;
 use super::{Cause, Fifo, Policy, Runnable};
 use crate::abi::{Nanos, SystemCall};
 
+/// How many tasks, with their programs, are more than the nearer caches hold.
+const CROWD: usize = 4096;
+
 /// The kernel's ready queue.
 #[derive(Debug)]
 pub(crate) struct Ready {
@@ -12,10 +15,12 @@ pub(crate) struct Ready {
     plain: Fifo,
     /// What is used instead.
     turns: Option<Box<Turns>>,
+    /// Daemons, which no policy sees.
+    daemons: Fifo,
 }
 
 /// A policy, and turns of more than a tick.
-pub(crate) struct Turns {
+struct Turns {
     policy: Box<dyn Policy>,
     /// How many ticks a turn has.
     quantum: u32,
@@ -39,47 +44,27 @@ impl Ready {
         Self {
             plain: Fifo::default(),
             turns,
+            daemons: Fifo::default(),
         }
     }
 
     #[inline(always)]
     pub(crate) fn push(&mut self, task: Runnable, cause: Cause) {
         match &mut self.turns {
+            _ if task.tid.is_daemon() => self.daemons.push(task, cause),
             None => self.plain.push(task, cause),
             Some(turns) => turns.policy.push(task, cause),
         }
     }
 
-    /// Puts a task back that has made a call which does not block: to the others, unless its turn
-    /// goes on.
+    /// Puts a task back that has made a call which does not block: behind the others, unless its
+    /// turn goes on.
     #[inline(always)]
     pub(crate) fn requeue(&mut self, task: Runnable, call: SystemCall) {
         match &mut self.turns {
-            None => self.plain.push(task, Cause::Preempted),
-            Some(turns) => turns.requeue(task, call),
+            Some(turns) if !task.tid.is_daemon() => turns.requeue(task, call),
+            _ => self.push(task, Cause::Preempted),
         }
-    }
-
-    pub(crate) fn is_plain(&self) -> bool {
-        self.turns.is_none()
-    }
-
-    pub(crate) fn take_pass(&mut self) -> (Vec<Runnable>, usize) {
-        self.plain.take_pass()
-    }
-
-    pub(crate) fn resume_pass(&mut self, pass: Vec<Runnable>, taken: usize) {
-        self.plain.resume_pass(pass, taken);
-    }
-
-    #[inline(always)]
-    pub(crate) fn next_pass(&mut self, pass: &mut Vec<Runnable>) {
-        self.plain.next_pass(pass);
-    }
-
-    #[inline(always)]
-    pub(crate) fn push_all(&mut self, tasks: &[Runnable]) {
-        self.plain.push_all(tasks);
     }
 
     #[inline(always)]
@@ -90,8 +75,26 @@ impl Ready {
         }
     }
 
+    /// The tasks that come next, where there are so many that it pays to prefetch them.
+    #[inline(always)]
+    pub(crate) fn ahead(&self) -> &[Runnable] {
+        match self.plain.ahead() {
+            few if few.len() < CROWD => &[],
+            many => many,
+        }
+    }
+
+    pub(crate) fn pop_daemon(&mut self) -> Option<Runnable> {
+        self.daemons.pop()
+    }
+
+    pub(crate) fn daemons(&self) -> usize {
+        self.daemons.len()
+    }
+
     pub(crate) fn remove(&mut self, task: Runnable) {
         match &mut self.turns {
+            _ if task.tid.is_daemon() => self.daemons.remove(task),
             None => self.plain.remove(task),
             Some(turns) => turns.remove(task),
         }
@@ -101,6 +104,7 @@ impl Ready {
         self.len() == 0
     }
 
+    /// How many tasks are ready, daemons apart.
     pub(crate) fn len(&self) -> usize {
         match &self.turns {
             None => self.plain.len(),

@@ -14,7 +14,7 @@ use crate::{
     abi::SystemCall,
     interrupt::{Expected, Job},
     panic::panic_message,
-    trap::{Frame, Payload},
+    trap::{Payload, TrapFrame},
 };
 
 /// Work on a thread panicked, with this message.
@@ -46,7 +46,7 @@ impl Os {
             remote.ring(queue);
             drop(expected);
         });
-        let submit = |frame: &Frame| {
+        let submit = |frame: &TrapFrame| {
             frame.put(Payload::Job(job));
             SystemCall::Submit
         };

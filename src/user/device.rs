@@ -7,7 +7,7 @@ use std::{fmt, io, net::SocketAddr, ops::Deref, os::fd::AsFd, rc::Rc};
 use super::os::{Os, checked, io_error};
 use crate::{
     abi::{DeviceId, Errno, Reply, SystemCall},
-    trap::{Frame, Handle, MAX_IO, Payload},
+    trap::{DeviceRef, MAX_IO, Payload, TrapFrame},
 };
 
 /// A handle to a descriptor that the kernel owns: of [`Os::attach`], or a
@@ -40,12 +40,12 @@ use crate::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Device<S> {
-    handle: Handle,
+    handle: DeviceRef,
     source: Rc<S>,
 }
 
 impl<S> Device<S> {
-    pub(crate) fn new(handle: Handle, source: Rc<S>) -> Self {
+    pub(crate) fn new(handle: DeviceRef, source: Rc<S>) -> Self {
         Self { handle, source }
     }
 
@@ -71,7 +71,7 @@ impl<S> Device<S> {
         let (id, room) = (self.device_id(os), buf.len().min(MAX_IO));
         os.call(
             move |frame| {
-                frame.len.set(room);
+                frame.put_word(room as u64);
                 SystemCall::Recv(id)
             },
             move |reply, frame| match reply {
@@ -240,7 +240,7 @@ impl<D: AsDevice + ?Sized> AsDevice for Rc<D> {
 pub(crate) fn open(
     call: SystemCall,
     argument: Payload,
-) -> impl FnOnce(&Frame) -> SystemCall + Unpin {
+) -> impl FnOnce(&TrapFrame) -> SystemCall + Unpin {
     move |frame| {
         frame.put(argument);
         call
@@ -249,7 +249,10 @@ pub(crate) fn open(
 
 /// Decodes the reply of a call that opens a device. The kernel has made the handle, so that a
 /// device is at no time without an owner: where nobody decodes the reply, it is closed.
-pub(crate) fn opened(reply: Reply, frame: &Rc<Frame>) -> io::Result<(Handle, Option<SocketAddr>)> {
+pub(crate) fn opened(
+    reply: Reply,
+    frame: &Rc<TrapFrame>,
+) -> io::Result<(DeviceRef, Option<SocketAddr>)> {
     if let Reply::Device(_) = reply
         && let Some(Payload::Opened(handle, addr)) = frame.take()
     {

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     abi::SystemCall,
-    trap::{Handle, Payload},
+    trap::{DeviceRef, Payload},
 };
 
 /// A listening TCP socket, of [`Os::listen`].
@@ -114,6 +114,6 @@ impl TcpStream {
     }
 }
 
-fn connection(handle: Handle, peer: SocketAddr) -> TcpStream {
+fn connection(handle: DeviceRef, peer: SocketAddr) -> TcpStream {
     Device::new(handle, Rc::new(Stream { peer }))
 }

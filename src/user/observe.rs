@@ -4,13 +4,14 @@ use std::{fmt, rc::Rc};
 
 use super::os::Os;
 use crate::{
+    abi::SystemCall,
     log::Tracer,
-    trap::{Frame, Mail},
+    trap::{Parcel, Payload, TrapFrame},
 };
 
 /// A tracer that a task has attached, of [`Os::observe`]; detached when this is dropped.
 pub struct Observer {
-    frame: Rc<Frame>,
+    frame: Rc<TrapFrame>,
     number: u64,
 }
 
@@ -45,14 +46,18 @@ impl Os {
         let frame = Rc::clone(self.frame());
         let number = frame.observers.get() + 1;
         frame.observers.set(number);
-        frame.post(Mail::Observe(number, Box::new(tracer)));
+        let parcel = Parcel {
+            word: None,
+            payload: Some(Payload::Tracer(Box::new(tracer))),
+        };
+        frame.defer_with(SystemCall::Observe(number), parcel);
         Observer { frame, number }
     }
 }
 
 impl Drop for Observer {
     fn drop(&mut self) {
-        self.frame.post(Mail::Unobserve(self.number));
+        self.frame.defer(SystemCall::Unobserve(self.number));
     }
 }
 

@@ -13,7 +13,7 @@ use genawaiter::rc::Co;
 
 use crate::{
     abi::{Errno, Reply, SystemCall},
-    trap::{Frame, Payload},
+    trap::{Payload, TrapFrame},
 };
 
 /// A task's door to the world: one method per system call.
@@ -40,15 +40,15 @@ use crate::{
 /// ```
 pub struct Os {
     co: Co<SystemCall, Reply>,
-    frame: Rc<Frame>,
+    frame: Rc<TrapFrame>,
 }
 
 impl Os {
-    pub(crate) fn new(co: Co<SystemCall, Reply>, frame: Rc<Frame>) -> Self {
+    pub(crate) fn new(co: Co<SystemCall, Reply>, frame: Rc<TrapFrame>) -> Self {
         Self { co, frame }
     }
 
-    pub(crate) fn frame(&self) -> &Rc<Frame> {
+    pub(crate) fn frame(&self) -> &Rc<TrapFrame> {
         &self.frame
     }
 
@@ -56,8 +56,8 @@ impl Os {
     /// travels beside it, and answers what `decode` makes of the reply.
     pub(crate) fn call<'a, T>(
         &'a mut self,
-        prepare: impl FnOnce(&Frame) -> SystemCall + 'a,
-        decode: impl FnMut(Reply, &Rc<Frame>) -> T + 'a,
+        prepare: impl FnOnce(&TrapFrame) -> SystemCall + 'a,
+        decode: impl FnMut(Reply, &Rc<TrapFrame>) -> T + 'a,
     ) -> impl Future<Output = T> + 'a {
         Trap {
             os: self,
@@ -84,12 +84,9 @@ impl Os {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn trap(&mut self, call: SystemCall) -> impl Future<Output = Reply> {
-        let prepare = move |frame: &Frame| {
-            // An answer that nobody took must not pass for this call's argument.
-            frame.take();
-            frame.message.take();
-            frame.len.take();
-            frame.body.take();
+        let prepare = move |frame: &TrapFrame| {
+            // An answer that was not taken must not pass for this call's argument.
+            frame.clear();
             call
         };
         self.call(prepare, |reply, frame| {
@@ -124,7 +121,7 @@ impl fmt::Debug for Os {
 }
 
 /// Decodes the reply of a call that has nothing to answer.
-pub(super) fn done(reply: Reply, _: &Rc<Frame>) {
+pub(super) fn done(reply: Reply, _: &Rc<TrapFrame>) {
     match reply {
         Reply::Done => (),
         other => mismatch(other),
@@ -132,7 +129,7 @@ pub(super) fn done(reply: Reply, _: &Rc<Frame>) {
 }
 
 /// Decodes the reply of a call that has nothing to answer but a refusal.
-pub(crate) fn checked(reply: Reply, _: &Rc<Frame>) -> Result<(), Errno> {
+pub(crate) fn checked(reply: Reply, _: &Rc<TrapFrame>) -> Result<(), Errno> {
     match reply {
         Reply::Done => Ok(()),
         Reply::Err(errno) => Err(errno),
@@ -141,7 +138,7 @@ pub(crate) fn checked(reply: Reply, _: &Rc<Frame>) -> Result<(), Errno> {
 }
 
 /// Decodes the reply of a call that has nothing to answer but an error.
-pub(crate) fn io_checked(reply: Reply, frame: &Rc<Frame>) -> io::Result<()> {
+pub(crate) fn io_checked(reply: Reply, frame: &Rc<TrapFrame>) -> io::Result<()> {
     match reply {
         Reply::Done => Ok(()),
         other => Err(io_error(other, frame)),
@@ -149,7 +146,7 @@ pub(crate) fn io_checked(reply: Reply, frame: &Rc<Frame>) -> io::Result<()> {
 }
 
 /// The error behind a reply that is one.
-pub(crate) fn io_error(reply: Reply, frame: &Frame) -> io::Error {
+pub(crate) fn io_error(reply: Reply, frame: &TrapFrame) -> io::Error {
     match (reply, frame.take()) {
         (Reply::Err(errno), _) => errno.into(),
         (Reply::Io, Some(Payload::Io(error))) => error,
@@ -183,10 +180,10 @@ impl<P, Y, B: Unpin, D> Unpin for Trap<'_, P, Y, B, D> {}
 
 impl<'a, P, Y, B, D, T> Future for Trap<'a, P, Y, B, D>
 where
-    P: FnOnce(&Frame) -> SystemCall,
+    P: FnOnce(&TrapFrame) -> SystemCall,
     Y: Fn(&'a Os, SystemCall) -> B,
     B: Future<Output = Reply> + Unpin,
-    D: FnMut(Reply, &Rc<Frame>) -> T,
+    D: FnMut(Reply, &Rc<TrapFrame>) -> T,
 {
     type Output = T;
 

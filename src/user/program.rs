@@ -7,7 +7,7 @@ use genawaiter::rc::{Co, Gen};
 use super::os::Os;
 use crate::{
     abi::{Exit, Reply, SystemCall},
-    trap::{Frame, Payload, Program},
+    trap::{Payload, Program, TrapFrame},
 };
 
 /// What a program may return: what it means as the exit of its task. That is `()`, a
@@ -57,7 +57,7 @@ impl<T> Returns for fn() -> T {
 
 /// Makes a program of an async closure.
 pub(crate) fn program<T: IntoExit>(
-    frame: &Rc<Frame>,
+    frame: &Rc<TrapFrame>,
     body: impl AsyncFnOnce(&mut Os) -> T + 'static,
 ) -> Program {
     let frame = Rc::clone(frame);

@@ -15,7 +15,7 @@ use super::{os::Os, program::IntoExit, queue::Queue};
 use crate::{
     abi::{Errno, QueueId, SystemCall, Tid},
     interrupt::{Expected, Remote},
-    trap::Frame,
+    trap::TrapFrame,
 };
 
 /// The promise was set before. Hands the value back.
@@ -60,7 +60,7 @@ pub struct Promise<T> {
 pub struct Setter<T> {
     slot: Arc<Slot<T>>,
     hope: Arc<Hope>,
-    frame: Rc<Frame>,
+    frame: Rc<TrapFrame>,
 }
 
 /// A [`Setter`] for other threads. While one lives, the kernel counts on it: it waits rather than
@@ -77,7 +77,7 @@ struct Slot<T> {
     /// Once it is set.
     value: Mutex<Option<T>>,
     /// How it is dropped.
-    drop: fn(&Frame, T),
+    drop: fn(&TrapFrame, T),
 }
 
 impl<T> Slot<T> {
@@ -97,7 +97,7 @@ impl<T> Slot<T> {
     }
 
     /// Drops the value with the last end, if that is one of a task.
-    fn leave(self: &mut Arc<Self>, frame: &Frame) {
+    fn leave(self: &mut Arc<Self>, frame: &TrapFrame) {
         if let Some(slot) = Arc::get_mut(self)
             && let Some(value) = slot.lock().take()
         {
@@ -124,7 +124,7 @@ impl<T: Clone + 'static> Promise<T> {
         let decided = Queue::unbounded(os).await;
         let slot = Arc::new(Slot {
             value: Mutex::new(None),
-            drop: Frame::drop_flat,
+            drop: TrapFrame::drop_flat,
         });
         let frame = Rc::clone(os.frame());
         let hope = Arc::new(Hope {
@@ -190,7 +190,7 @@ impl<T: 'static> Setter<T> {
     /// *Errors:* [`AlreadySet`], with the value.
     pub async fn set(&self, os: &mut Os, value: T) -> Result<(), AlreadySet<T>> {
         let refused = Cell::new(None);
-        let decide = |frame: &Frame| {
+        let decide = |frame: &TrapFrame| {
             refused.set(self.slot.set(value));
             if std::ptr::eq(frame, &*self.frame) {
                 return SystemCall::CloseQueue(self.hope.decided);

@@ -14,7 +14,7 @@ use std::{
 use super::os::{Os, mismatch};
 use crate::{
     abi::{QueueId, Reply, SystemCall},
-    trap::{Frame, Gauge, Mail, Payload, Store},
+    trap::{Parcel, Payload, QueueStatus, Store, TrapFrame},
 };
 
 /// The queue is closed. Hands back the message that could not be put.
@@ -105,8 +105,11 @@ impl<T: 'static> Queue<T> {
     }
 
     async fn with_capacity(os: &mut Os, capacity: u64) -> Self {
-        let (messages, gauge) = (Rc::new(Messages::default()), Rc::new(Gauge::default()));
-        let argument = Payload::Queue(Rc::clone(&messages) as Rc<dyn Store>, Rc::clone(&gauge));
+        let (messages, status) = (
+            Rc::new(Messages::default()),
+            Rc::new(QueueStatus::default()),
+        );
+        let argument = Payload::Queue(Rc::clone(&messages) as Rc<dyn Store>, Rc::clone(&status));
         os.call(
             move |frame| {
                 frame.put(argument);
@@ -118,15 +121,15 @@ impl<T: 'static> Queue<T> {
                     Reply::Err(_) => QueueId::NONE,
                     other => mismatch(other),
                 };
-                let (frame, messages, gauge) =
-                    (Rc::clone(frame), Rc::clone(&messages), Rc::clone(&gauge));
+                let (frame, messages, status) =
+                    (Rc::clone(frame), Rc::clone(&messages), Rc::clone(&status));
                 Self {
                     shared: Rc::new(Shared {
                         id,
                         frame,
                         messages,
-                        gauge,
-                        drop: Frame::drop_flat,
+                        status,
+                        drop: TrapFrame::drop_flat,
                     }),
                 }
             },
@@ -146,12 +149,12 @@ impl<T: 'static> Queue<T> {
         os.call(
             move |frame| {
                 let number = self.shared.messages.push(message);
-                frame.message.set(Some(number));
+                frame.put_word(number);
                 SystemCall::Put(id)
             },
             move |reply, _| match reply {
                 Reply::Done => Ok(()),
-                Reply::Message(number) => Err(Closed(self.shared.messages.take(number))),
+                Reply::Refused(number) => Err(Closed(self.shared.messages.take(number))),
                 other => mismatch(other),
             },
         )
@@ -170,13 +173,13 @@ impl<T: 'static> Queue<T> {
         os.call(
             move |frame| {
                 let number = self.shared.messages.push(message);
-                frame.message.set(Some(number));
+                frame.put_word(number);
                 SystemCall::TryPut(id)
             },
             move |reply, _| match reply {
                 Reply::Done => Ok(()),
                 Reply::Full(number) => Err(TryPutError::Full(take(number))),
-                Reply::Message(number) => Err(TryPutError::Closed(take(number))),
+                Reply::Refused(number) => Err(TryPutError::Closed(take(number))),
                 other => mismatch(other),
             },
         )
@@ -232,22 +235,27 @@ impl<T: 'static> Queue<T> {
     /// How many messages can be got at once.
     #[must_use]
     pub fn len(&self) -> usize {
-        let gauge = &self.shared.gauge;
-        gauge.len.get() + gauge.posted.get()
+        let status = &self.shared.status;
+        status.len.get() + status.posted.get()
     }
 
     /// Whether the kernel has closed it.
     pub(crate) fn is_closed(&self) -> bool {
-        self.shared.gauge.closed.get()
+        self.shared.status.closed.get()
     }
 
     /// Puts a message without a trap, from a destructor say: the kernel sees to it as soon as the
     /// task stops. Where there is no room for it, it is dropped.
     pub(crate) fn post(&self, message: T) {
         let number = self.shared.messages.push(message);
-        let posted = &self.shared.gauge.posted;
+        let posted = &self.shared.status.posted;
         posted.set(posted.get() + 1);
-        self.shared.frame.post(Mail::Put(self.id(), number));
+        let parcel = Parcel {
+            word: Some(number),
+            payload: None,
+        };
+        let put = SystemCall::TryPut(self.id());
+        self.shared.frame.defer_with(put, parcel);
     }
 
     /// Whether there is no message to be had.
@@ -262,7 +270,7 @@ impl<T: 'static> Queue<T> {
         self.shared.id
     }
 
-    pub(crate) fn frame(&self) -> &Frame {
+    pub(crate) fn frame(&self) -> &TrapFrame {
         &self.shared.frame
     }
 
@@ -296,16 +304,16 @@ type Left<T> = (BTreeMap<u64, T>, VecDeque<Option<T>>);
 /// What the handles of a queue share.
 struct Shared<T> {
     id: QueueId,
-    frame: Rc<Frame>,
+    frame: Rc<TrapFrame>,
     messages: Rc<Messages<T>>,
-    gauge: Rc<Gauge>,
+    status: Rc<QueueStatus>,
     /// How messages are dropped, for all that `T` is not known to be `'static` any more.
-    drop: fn(&Frame, Left<T>),
+    drop: fn(&TrapFrame, Left<T>),
 }
 
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
-        self.frame.post(Mail::FreeQueue(self.id));
+        self.frame.defer(SystemCall::FreeQueue(self.id));
         // Here and not in the kernel: these destructors are the task's.
         let messages = (self.messages.aside.take(), self.messages.kept.take());
         if !messages.0.is_empty() || !messages.1.is_empty() {

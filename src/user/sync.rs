@@ -15,8 +15,8 @@ use super::{
     queue::{Closed, Queue},
 };
 use crate::{
-    abi::{Errno, Exit, Tid},
-    trap::{Frame, Mail},
+    abi::{Errno, Exit, SystemCall, Tid},
+    trap::TrapFrame,
 };
 
 /// A number of permits; whoever finds none left waits. First come, first served.
@@ -125,12 +125,12 @@ pub struct Mutex<T> {
 
 struct Locked<T> {
     token: Queue<()>,
-    frame: Rc<Frame>,
+    frame: Rc<TrapFrame>,
     broken: Cell<bool>,
     /// `None` while a guard has it.
     value: Cell<Option<Box<T>>>,
     /// How it is dropped.
-    drop: fn(&Frame, Box<T>),
+    drop: fn(&TrapFrame, Box<T>),
 }
 
 /// The lock of a [`Mutex`], and the way to its value; released when it is dropped.
@@ -156,7 +156,7 @@ impl<T: 'static> Mutex<T> {
                 frame: Rc::clone(os.frame()),
                 broken,
                 value,
-                drop: Frame::drop_flat,
+                drop: TrapFrame::drop_flat,
             }),
         }
     }
@@ -429,7 +429,7 @@ pub struct Group {
     joined: u64,
     /// The member whose exit is being asked for: a timeout may cut that short.
     ending: Option<u64>,
-    frame: Rc<Frame>,
+    frame: Rc<TrapFrame>,
 }
 
 /// A task of a [`Group`] did not end well.
@@ -545,7 +545,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         for tid in self.members.values() {
-            self.frame.post(Mail::Kill(tid.get()));
+            self.frame.defer(SystemCall::Release(tid.get()));
         }
     }
 }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     abi::{Errno, Exit, Nanos, Reply, SystemCall, TaskInfo, Tid},
-    trap::{Frame, Payload},
+    trap::{Payload, TrapFrame},
 };
 
 impl Os {
@@ -170,7 +170,7 @@ impl Os {
     /// Ends this task with the exit of its choice. Its destructors run; nothing after the call
     /// does.
     pub async fn exit(&mut self, exit: Exit) -> ! {
-        let prepare = |frame: &Frame| {
+        let prepare = |frame: &TrapFrame| {
             frame.put(Payload::Exit(exit));
             SystemCall::Exit
         };

@@ -8,7 +8,7 @@ use std::{future::poll_fn, pin::pin, rc::Rc, task::Poll, time::Duration};
 use super::os::{Os, done, mismatch};
 use crate::{
     abi::{Nanos, Reply, SystemCall},
-    trap::{Frame, Mail},
+    trap::TrapFrame,
 };
 
 /// A timeout came before its body had ended.
@@ -18,13 +18,13 @@ pub struct Elapsed;
 
 /// An armed timeout; disarmed when its body has ended, however that is.
 struct Armed {
-    frame: Rc<Frame>,
+    frame: Rc<TrapFrame>,
     number: u64,
 }
 
 impl Drop for Armed {
     fn drop(&mut self) {
-        self.frame.post(Mail::Disarm(self.number));
+        self.frame.defer(SystemCall::Disarm(self.number));
     }
 }
 
@@ -82,7 +82,7 @@ impl Os {
         let frame = Rc::clone(self.frame());
         let armed = self.call(
             |frame| {
-                frame.body.set(true);
+                frame.put_word(1);
                 SystemCall::Timeout(span)
             },
             |reply, frame| match reply {

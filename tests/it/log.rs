@@ -176,65 +176,6 @@ fn s52_a_tracer_that_panics_is_switched_off_with_a_warning_and_the_kernel_goes_o
     assert_eq!(warnings.lines(), expected);
 }
 
-/// A tracer that takes a call and its answer at once.
-struct Thrifty(Diary, bool);
-
-impl trapline::Tracer for Thrifty {
-    fn event(&mut self, event: &Event<'_>) {
-        self.0.note(event.to_string());
-    }
-
-    fn trap(&mut self, at: Duration, tid: Tid, call: SystemCall, reply: Reply) {
-        self.0.note(format!("{at:?} {tid} {call:?} = {reply:?}"));
-        assert!(!self.1, "no more");
-    }
-}
-
-#[test]
-fn a_tracer_may_take_a_call_and_its_answer_at_once() {
-    let thrifty = Diary::default();
-    let (mut kernel, log) = logged(sim().tracer(Thrifty(thrifty.clone(), false)));
-    run_main(&mut kernel, async |os: &mut Os| {
-        os.get_tid().await;
-        os.yield_now().await;
-    });
-    let expected = [
-        "00:00.000000000 1 spawned \"main\" by 0",
-        "00:00.000000000 1 resumed",
-        "0ns 1 GetTid = Tid(Tid(1))",
-        "00:00.000000000 1 resumed",
-        "0ns 1 Yield = Done",
-        "00:00.000000000 1 resumed",
-        "00:00.000000000 1 exited done",
-        "00:00.000000000 1 reaped",
-    ];
-    assert_eq!(thrifty.lines(), expected);
-    let expected = [
-        "spawned \"main\" by 0",
-        "resumed",
-        "trapped get_tid()",
-        "replied 1",
-        "resumed",
-        "trapped yield()",
-        "replied ok",
-        "resumed",
-        "exited done",
-        "reaped",
-    ];
-    assert_eq!(about(&log, 1), expected);
-}
-
-#[test]
-fn s52_a_tracer_that_panics_at_a_call_and_its_answer_is_switched_off() {
-    let thrifty = Diary::default();
-    let (mut kernel, log) = logged(sim().tracer(Thrifty(thrifty.clone(), true)));
-    run_main(&mut kernel, async |os: &mut Os| passes(os, 5).await);
-    assert_eq!(thrifty.lines().len(), 3, "it is called no more");
-    let yields = about(&log, 1);
-    let yields = yields.iter().filter(|fact| fact.contains("yield"));
-    assert_eq!(yields.count(), 5, "the others hear of all");
-}
-
 #[test]
 fn s52_a_tracer_may_panic_with_anything_and_when_it_is_dropped() {
     struct Bad;

@@ -578,7 +578,7 @@ replied message 2
 trapped close_queue(1)
 replied ok
 trapped put(1)
-replied message 3
+replied closed, message 3 handed back
 trapped get(1)
 replied Closed (it is closed)";
     assert_eq!(notes.take().join("\n"), expected);

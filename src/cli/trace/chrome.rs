@@ -213,12 +213,13 @@ impl<W: Write> Chrome<'_, W> {
                 return Ok(());
             }
             Fact::Replied { .. }
+            | Fact::Deferred { .. }
             | Fact::DeviceIo { .. }
             | Fact::Console { .. }
             | Fact::Exited { .. } => {}
         }
         let category = match event.fact {
-            Fact::Replied { .. } => "call",
+            Fact::Replied { .. } | Fact::Deferred { .. } => "call",
             Fact::DeviceIo { .. } => "device",
             Fact::Console { .. } => "console",
             _ => "life",

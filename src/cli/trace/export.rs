@@ -17,7 +17,7 @@ use super::{
     tasks::Tasks,
 };
 use crate::{
-    Answered, Call, Event, Fact,
+    Answered, Call, Detail, Event, Fact,
     cli::{
         USAGE,
         log::{self, Log},
@@ -103,6 +103,7 @@ fn row(event: &Event<'_>, tasks: &Tasks) -> [String; 7] {
         (Fact::Trapped { call, .. }, _) => call.name(),
         // It may be the second: a timeout that comes after the answer.
         (Fact::Replied { .. }, _) => tasks.last(event.tid).map_or("", |trap| trap.call.0.name()),
+        (Fact::Deferred { call }, _) => call.name(),
         (Fact::Spawned { .. } | Fact::Resumed | Fact::Console { .. } | Fact::Reaped, _) => "",
         (_, trap) => trap.map_or("", |trap| trap.call.0.name()),
     };
@@ -110,6 +111,7 @@ fn row(event: &Event<'_>, tasks: &Tasks) -> [String; 7] {
         Fact::Spawned { parent, .. } => ("spawned", parent.to_string()),
         Fact::Resumed => ("resumed", String::new()),
         Fact::Trapped { call, detail } => ("trapped", arguments(Call(*call, *detail))),
+        Fact::Deferred { call } => ("deferred", arguments(Call(*call, Detail::None))),
         Fact::Replied { reply, detail } => ("replied", Answered(*reply, *detail).to_string()),
         Fact::Blocked { on } => ("blocked", on.to_string()),
         Fact::Woken { by } => ("woken", by.to_string()),

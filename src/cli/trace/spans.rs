@@ -111,7 +111,9 @@ impl Spans {
                 self.now.turn += 1;
                 None
             }
-            Fact::DeviceIo { .. } | Fact::Console { .. } | Fact::Reaped => None,
+            Fact::Deferred { .. } | Fact::DeviceIo { .. } | Fact::Console { .. } | Fact::Reaped => {
+                None
+            }
         }
     }
 

@@ -81,6 +81,7 @@ impl Watch {
             Fact::Blocked { on } => task.blocked = Some((on, event.at)),
             Fact::Woken { .. } => task.blocked = None,
             Fact::Resumed
+            | Fact::Deferred { .. }
             | Fact::DeviceIo { .. }
             | Fact::Console { .. }
             | Fact::Exited { .. }

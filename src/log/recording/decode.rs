@@ -71,7 +71,14 @@ impl Context {
                 name: bytes.text()?.into(),
             },
             kind::RESUMED => OwnedFact::Resumed,
-            kind::TRAPPED => bytes.trapped()?,
+            kind::TRAPPED => {
+                let (call, detail) = bytes.call()?;
+                OwnedFact::Trapped { call, detail }
+            }
+            kind::DEFERRED => {
+                let (call, _) = bytes.call()?;
+                OwnedFact::Deferred { call }
+            }
             kind::REPLIED => bytes.replied()?,
             kind::BLOCKED => OwnedFact::Blocked { on: bytes.on()? },
             kind::WOKEN => OwnedFact::Woken { by: bytes.wake()? },
@@ -99,7 +106,7 @@ impl Context {
 }
 
 impl Bytes<'_> {
-    fn trapped(&mut self) -> Result<OwnedFact, Wrong> {
+    fn call(&mut self) -> Result<(SystemCall, OwnedDetail), Wrong> {
         use SystemCall as C;
         let place = self.byte()?;
         let call = match place & !kind::DETAIL {
@@ -135,10 +142,15 @@ impl Bytes<'_> {
             29 => C::Send(self.device()?),
             30 => C::ShutdownWrite(self.device()?),
             31 => C::Close(self.device()?),
+            32 => C::Release(self.tid()?),
+            33 => C::Disarm(self.number()?),
+            34 => C::FreeQueue(self.queue()?),
+            35 => C::Observe(self.number()?),
+            36 => C::Unobserve(self.number()?),
             _ => return Err("an unknown system call"),
         };
         let detail = self.detail(place)?;
-        Ok(OwnedFact::Trapped { call, detail })
+        Ok((call, detail))
     }
 
     fn replied(&mut self) -> Result<OwnedFact, Wrong> {
@@ -162,6 +174,7 @@ impl Bytes<'_> {
             15 => Reply::Tasks,
             16 => Reply::Io,
             17 => Reply::Err(self.errno()?),
+            18 => Reply::Refused(self.number()?),
             _ => return Err("an unknown reply"),
         };
         let detail = self.detail(place)?;

@@ -126,6 +126,10 @@ impl Context {
             Fact::Trapped { call, detail } => {
                 self.call(out, event.at, event.tid, *call, detail);
             }
+            Fact::Deferred { call } => {
+                begin(self, out, kind::DEFERRED);
+                trapped(out, *call, &Detail::None);
+            }
             Fact::Replied { reply, detail } => {
                 self.reply(out, event.at, event.tid, *reply, detail);
             }
@@ -227,6 +231,11 @@ fn trapped(out: &mut impl Out, call: SystemCall, beside: &Detail<'_>) {
         C::Send(device) => (29, Some(device.into())),
         C::ShutdownWrite(device) => (30, Some(device.into())),
         C::Close(device) => (31, Some(device.into())),
+        C::Release(tid) => (32, Some(tid.into())),
+        C::Disarm(timeout) => (33, Some(timeout)),
+        C::FreeQueue(id) => return with_queue(out, 34, id, beside),
+        C::Observe(number) => (35, Some(number)),
+        C::Unobserve(number) => (36, Some(number)),
     };
     with_argument(out, place, argument, beside);
 }
@@ -252,6 +261,7 @@ fn replied(out: &mut impl Out, reply: Reply, beside: &Detail<'_>) {
         Reply::Tasks => (15, None),
         Reply::Io => (16, None),
         Reply::Err(errno) => (17, Some(errno_number(errno))),
+        Reply::Refused(message) => (18, Some(message)),
     };
     with_argument(out, place, argument, beside);
 }

@@ -57,6 +57,7 @@
 //! | 10 | clock jumped | from when, in nanoseconds |
 //! | 11 | gap | how many events were not kept at this place |
 //! | 12 | end | nothing may follow |
+//! | 13 | deferred | call, as of kind 2 |
 //!
 //! A queue is its number and its place. An exit is a byte (0 done, 1 failed, 2 faulted, 3 killed)
 //! and, for 1 and 2, a text. A detail is a byte and its content: 0 nothing, 1 a name, 2 an IPv4
@@ -109,6 +110,7 @@ mod kind {
     pub(super) const CLOCK_JUMPED: u8 = 10;
     pub(super) const GAP: u8 = 11;
     pub(super) const END: u8 = 12;
+    pub(super) const DEFERRED: u8 = 13;
 
     /// What the first byte says besides.
     pub(super) const TID: u8 = 0x40;

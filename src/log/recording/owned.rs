@@ -29,6 +29,9 @@ pub(super) enum OwnedFact {
         call: SystemCall,
         detail: OwnedDetail,
     },
+    Deferred {
+        call: SystemCall,
+    },
     Replied {
         reply: Reply,
         detail: OwnedDetail,
@@ -92,6 +95,7 @@ impl OwnedFact {
                 call: *call,
                 detail: detail.borrow(),
             },
+            Self::Deferred { call } => Fact::Deferred { call: *call },
             Self::Replied { reply, detail } => Fact::Replied {
                 reply: *reply,
                 detail: detail.borrow(),
@@ -151,6 +155,7 @@ impl From<&Fact<'_>> for OwnedFact {
                 call: *call,
                 detail: detail.into(),
             },
+            Fact::Deferred { call } => Self::Deferred { call: *call },
             Fact::Replied { reply, detail } => Self::Replied {
                 reply: *reply,
                 detail: detail.into(),

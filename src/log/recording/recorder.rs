@@ -21,7 +21,7 @@ use super::{
     ring::{Ring, Target},
 };
 use crate::{
-    abi::{Exit, Reply, SystemCall, Tid},
+    abi::{Exit, SystemCall, Tid},
     log::{Detail, Event, Fact, Tracer},
 };
 
@@ -265,21 +265,6 @@ impl Tracer for Recorder {
             self.events += 1;
         } else {
             self.put_long(event);
-        }
-    }
-
-    fn trap(&mut self, at: Duration, tid: Tid, call: SystemCall, reply: Reply) {
-        let mut context = self.context;
-        let mut records = [Word::default(), Word::default()];
-        context.call(&mut records[0], at, tid, call, &Detail::None);
-        context.reply(&mut records[1], at, tid, reply, &Detail::None);
-        if self.tape.0.buffer.append_words(&mut self.end, records) {
-            self.context = context;
-            self.events += 2;
-        } else {
-            for event in Event::of_trap(at, tid, call, reply) {
-                self.event(&event);
-            }
         }
     }
 }

@@ -96,11 +96,25 @@ pub(super) fn call() -> impl Strategy<Value = SystemCall> {
                 C::Connect,
             ][..]
         ),
-        (select(&[C::KillTask, C::WaitTask][..]), a_tid()).prop_map(|(call, tid)| call(tid)),
+        (select(&[C::KillTask, C::Release, C::WaitTask][..]), a_tid())
+            .prop_map(|(call, tid)| call(tid)),
         (select(&[C::Sleep, C::SleepUntil, C::Timeout][..]), nanos()).prop_map(|(call, n)| call(n)),
-        number().prop_map(C::NewQueue),
         (
-            select(&[C::Put, C::Get, C::TryPut, C::TryGet, C::CloseQueue][..]),
+            select(&[C::NewQueue, C::Disarm, C::Observe, C::Unobserve][..]),
+            number()
+        )
+            .prop_map(|(call, n)| call(n)),
+        (
+            select(
+                &[
+                    C::Put,
+                    C::Get,
+                    C::TryPut,
+                    C::TryGet,
+                    C::CloseQueue,
+                    C::FreeQueue
+                ][..]
+            ),
             queue()
         )
             .prop_map(|(call, queue)| call(queue)),

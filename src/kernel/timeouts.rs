@@ -1,0 +1,177 @@
+//! Sleeps and timeouts: what a timer does to its task.
+//!
+//! A timeout that fires while its task is blocked cuts the call. If the call is answered already,
+//! that answer stands, and the timeout cuts the task's next call, before its effect. (The rule of
+//! trio and tokio: a completed call wins.) An answer that says nothing, of a yield or a sleep, is
+//! replaced at once.
+
+use super::{
+    Kernel,
+    task::{Answer, Due, Outcome, Pending, State, WaitingOn},
+    timers::Timer,
+};
+use crate::{
+    abi::{Errno, Nanos, Reply, SystemCall},
+    log::Wake,
+    sched::{Runnable, Slot},
+};
+
+impl Kernel {
+    pub(super) fn time_now(&mut self) -> Nanos {
+        self.world.now().into()
+    }
+
+    pub(super) fn sleep(&mut self, me: Runnable, span: Nanos) -> Outcome {
+        let now = self.time_now();
+        self.sleep_from(me, now, now.saturating_add(span))
+    }
+
+    pub(super) fn sleep_until(&mut self, me: Runnable, deadline: Nanos) -> Outcome {
+        let now = self.time_now();
+        self.sleep_from(me, now, deadline)
+    }
+
+    fn sleep_from(&mut self, me: Runnable, now: Nanos, deadline: Nanos) -> Outcome {
+        if deadline <= now {
+            return Answer::REST.into();
+        }
+        let on = WaitingOn::Timer(self.timers.of(me).arm(deadline, me.slot));
+        self.block(me, on)
+    }
+
+    pub(super) fn timeout(&mut self, me: Runnable, span: Nanos) -> Outcome {
+        // Without a body to drop, no code could go on from the call that it cuts.
+        if self.frame.take_word().is_none() {
+            return Errno::Invalid.into();
+        }
+        // A span of zero is due by the clock of the last poll, whatever has run since.
+        let from = if span == Nanos::ZERO {
+            self.clock
+        } else {
+            self.time_now()
+        };
+        let timer = self.timers.of(me).reserve(from.saturating_add(span));
+        Outcome::Ready(Pending::StartTimeout(timer).into())
+    }
+
+    /// Starts a timeout, whose body is about to begin.
+    pub(super) fn start_timeout(&mut self, me: Runnable, timer: Timer) -> Reply {
+        let (deadline, number) = timer;
+        if self.tasks[me].due().is_some() {
+            // One around it is due, and cuts before this one could.
+            self.let_through(me);
+        } else if deadline <= self.clock {
+            let spent = false;
+            self.tasks[me].set_due(Some(Due { number, spent }));
+            self.frame.set_due();
+        } else {
+            self.timers.of(me).start(timer, me.slot);
+            let timeouts = self.tasks[me].timeouts.get_or_insert_default();
+            timeouts.armed.push(timer);
+        }
+        Reply::Timeout(number)
+    }
+
+    /// A timer has fired: of a sleep, or of a timeout around its task's call.
+    pub(super) fn alarm(&mut self, timer: Timer, slot: Slot) {
+        let me = self.tasks.in_slot(slot);
+        match self.tasks[me].state {
+            State::Blocked(WaitingOn::Timer(slept)) if slept == timer => {
+                self.wake(me, Wake::Timer, Answer::REST);
+            }
+            _ => self.fire(me, timer.1),
+        }
+    }
+
+    /// A timeout has fired. Those within it are disarmed: it cuts before they could.
+    fn fire(&mut self, me: Runnable, number: u64) {
+        for within in self.tasks[me].take_timeouts(number).skip(1) {
+            self.timers.of(me).disarm(within);
+        }
+        let task = &mut self.tasks[me];
+        let mut due = Due {
+            number,
+            spent: false,
+        };
+        match &mut task.state {
+            State::Blocked(on) => {
+                let on = *on;
+                return self.cut_blocked(me, on, number);
+            }
+            State::Ready(answer) if answer.is_rest() => {
+                let cut = State::from(Reply::Elapsed(number));
+                self.tell_answer(me.tid, &cut);
+                return self.tasks[me].change(cut);
+            }
+            State::Ready(answer) => {
+                let answer = std::mem::replace(answer, Reply::Done.into());
+                task.state = State::Late(Box::new(answer));
+                due.spent = true;
+            }
+            State::Late(_) => due.spent = true,
+            State::Pending(_) => {}
+            State::Running | State::Ending | State::Zombie(_) => {
+                unreachable!("a task has timeouts while it lives and waits")
+            }
+        }
+        task.set_due(Some(due));
+    }
+
+    fn cut_blocked(&mut self, me: Runnable, on: WaitingOn, number: u64) {
+        self.cancel_wait(me, on);
+        self.wake(me, Wake::Timeout, Reply::Elapsed(number));
+    }
+
+    /// Handles a call around which a timeout is due. The first answer that comes at once is let
+    /// through; every other call is cut.
+    #[cold]
+    pub(super) fn handle_late(&mut self, me: Runnable, call: SystemCall, due: Due) -> Outcome {
+        if due.spent {
+            self.abandon(call);
+            return self.cut(me, due.number);
+        }
+        match self.handle(me, call) {
+            Outcome::Ready(State::Ready(answer)) if answer.is_rest() => self.cut(me, due.number),
+            Outcome::Ready(State::Ready(answer)) => {
+                self.tasks[me].set_due(Some(Due { spent: true, ..due }));
+                Outcome::Ready(State::Late(Box::new(answer)))
+            }
+            Outcome::Blocked => {
+                if let State::Blocked(on) = self.tasks[me].state {
+                    self.tasks[me].set_due(None);
+                    self.cut_blocked(me, on, due.number);
+                }
+                Outcome::Blocked
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// The answer of a timeout that cuts.
+    pub(super) fn cut(&mut self, me: Runnable, number: u64) -> Outcome {
+        self.tasks[me].set_due(None);
+        Reply::Elapsed(number).into()
+    }
+
+    /// Takes note that the answer of the task whose turn it is gets past a due timeout, if there is
+    /// one: the next call does not.
+    pub(super) fn let_through(&mut self, me: Runnable) {
+        if let Some(due) = self.tasks[me].due() {
+            self.tasks[me].set_due(Some(Due { spent: true, ..due }));
+            self.frame.set_due();
+        }
+    }
+
+    /// Disarms a timeout, and those within it.
+    pub(super) fn disarm(&mut self, me: Runnable, number: u64) -> Outcome {
+        if let Some(task) = self.tasks.get_mut(me) {
+            if task.due().is_some_and(|due| due.number == number) {
+                task.set_due(None);
+            }
+            for timer in task.take_timeouts(number) {
+                self.timers.of(me).disarm(timer);
+            }
+        }
+        Reply::Done.into()
+    }
+}
