@@ -83,6 +83,9 @@ impl QueueId {
     /// How many bits of the word are the place: 16 million queues at once.
     const SLOT_BITS: u32 = 24;
 
+    /// How many queues there can be at once.
+    pub(crate) const PLACES: usize = 1 << Self::SLOT_BITS;
+
     /// No queue at all: every call on it answers that it is closed.
     pub(crate) const NONE: Self = Self(u64::MAX);
 

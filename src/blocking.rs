@@ -24,7 +24,7 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
     os: &mut Os,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Panicked> {
-    let done = Queue::<()>::unbounded(os).await;
+    let done = Queue::<()>::required(os, u64::MAX, "a job").await;
     let (remote, queue) = (os.frame().remote.clone(), done.id());
     let expected = Expected::new(&remote);
     let result = Arc::new(Mutex::new(None));

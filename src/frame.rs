@@ -66,6 +66,8 @@ pub(crate) struct Gauge {
     pub(crate) len: Cell<usize>,
     /// How many are on their way to the kernel.
     pub(crate) posted: Cell<usize>,
+    /// How many tasks wait for one.
+    pub(crate) waiting: Cell<usize>,
     pub(crate) closed: Cell<bool>,
 }
 
@@ -98,7 +100,8 @@ pub(crate) struct Frame {
     pub(crate) body: Cell<bool>,
     /// The timeout that has come for the task that runs, until it has found its way there.
     pub(crate) elapsed: Cell<Option<u64>>,
-    /// Whether a program is being dropped because its task was killed, or faulted.
+    /// Whether a program is being dropped because its task was killed or faulted, or a body because
+    /// its time is over: the locks that it holds break.
     pub(crate) killing: Cell<bool>,
     /// Whether [`Frame::drop_flat`] is at work.
     dropping: Cell<bool>,

@@ -84,6 +84,7 @@ pub struct Kernel {
 #[derive(Debug, Clone, Copy)]
 struct Limits {
     tasks: usize,
+    queues: usize,
     ticks: u64,
     time: Nanos,
 }

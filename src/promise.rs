@@ -121,9 +121,10 @@ impl Drop for Hope {
 }
 
 impl<T: Clone + 'static> Promise<T> {
-    /// Makes a promise and answers its two ends. Never blocks.
+    /// Makes a promise and answers its two ends. Never blocks. Faults the caller where the kernel has
+    /// as many queues as it may.
     pub async fn new(os: &mut Os) -> (Setter<T>, Self) {
-        let decided = Queue::unbounded(os).await;
+        let decided = Queue::required(os, u64::MAX, "a promise").await;
         let slot = Arc::new(Slot {
             value: Mutex::new(None),
             drop: Frame::drop_flat,
@@ -143,10 +144,12 @@ impl<T: Clone + 'static> Promise<T> {
         )
     }
 
-    /// Waits for the value. *Blocks* until it is set, or cannot be set any more.
+    /// Waits for the value. *Blocks* until it is set, or cannot be set any more. Faults the caller in
+    /// another kernel than the promise's own.
     ///
     /// *Errors:* [`Abandoned`], if every setter is gone and none has set it.
     pub async fn wait(&self, os: &mut Os) -> Result<T, Abandoned> {
+        self.decided.require_home(os, "the promise");
         // Nothing is ever put: this comes back when the queue is closed.
         let _ = self.decided.get(os).await;
         self.get().ok_or(Abandoned)
@@ -171,6 +174,7 @@ impl<T: Clone + 'static> Promise<T> {
         os: &mut Os,
         callback: impl AsyncFnOnce(&mut Os, Result<T, Abandoned>) -> R + 'static,
     ) -> Result<Tid, Errno> {
+        self.decided.require_home(os, "the promise");
         let promise = self.clone();
         os.spawn_detached("on_done", async move |os: &mut Os| {
             let value = if promise.decided.is_closed() {

@@ -94,7 +94,8 @@ pub struct Queue<T> {
 
 impl<T: 'static> Queue<T> {
     /// Makes a queue with room for `capacity` messages. With room for none, each put waits for its
-    /// get. Never blocks. A kernel has room for 16 million queues; one more is closed from birth.
+    /// get. Never blocks. A kernel has room for 16,777,216 queues at once
+    /// ([`Builder::max_queues`](crate::Builder::max_queues)); one more is closed from birth.
     pub async fn bounded(os: &mut Os, capacity: usize) -> Self {
         Self::with_capacity(os, capacity as u64).await
     }
@@ -102,6 +103,18 @@ impl<T: 'static> Queue<T> {
     /// Makes a queue with room for any number of messages. Never blocks.
     pub async fn unbounded(os: &mut Os) -> Self {
         Self::with_capacity(os, u64::MAX).await
+    }
+
+    /// Makes a queue for `owner`, which cannot do without: where the kernel has no room for it, this
+    /// faults the caller.
+    pub(crate) async fn required(os: &mut Os, capacity: u64, owner: &str) -> Self {
+        let queue = Self::with_capacity(os, capacity).await;
+        assert!(
+            queue.id() != QueueId::NONE,
+            "there is no room for {owner}: the kernel has as many message queues as it may; see \
+             Builder::max_queues"
+        );
+        queue
     }
 
     async fn with_capacity(os: &mut Os, capacity: u64) -> Self {
@@ -233,7 +246,8 @@ impl<T: 'static> Queue<T> {
     #[must_use]
     pub fn len(&self) -> usize {
         let gauge = &self.shared.gauge;
-        gauge.len.get() + gauge.posted.get()
+        // What is on its way goes first to those that wait.
+        gauge.len.get() + gauge.posted.get().saturating_sub(gauge.waiting.get())
     }
 
     /// Whether the kernel has closed it.
@@ -266,9 +280,22 @@ impl<T: 'static> Queue<T> {
         &self.shared.frame
     }
 
+    /// Whether it is of the kernel of `os`.
+    pub(crate) fn is_home(&self, os: &Os) -> bool {
+        Rc::ptr_eq(&self.shared.frame, os.frame())
+    }
+
+    /// Faults the caller unless the queue, and so its `owner`, is of the caller's kernel.
+    pub(crate) fn require_home(&self, os: &Os, owner: &str) {
+        assert!(
+            self.is_home(os),
+            "{owner} belongs to another kernel: only tasks of the kernel that made it can use it"
+        );
+    }
+
     /// Its name in the kernel of `os`: none in another kernel, where it counts as closed.
     fn id_in(&self, os: &Os) -> QueueId {
-        if Rc::ptr_eq(&self.shared.frame, os.frame()) {
+        if self.is_home(os) {
             self.id()
         } else {
             QueueId::NONE

@@ -4,7 +4,7 @@ use std::{fmt, rc::Rc, time::Duration};
 
 use super::{Devices, Error, Kernel, LOOK_AFTER, Limits, Queues, Report};
 use crate::{
-    abi::Nanos,
+    abi::{Nanos, QueueId},
     event::{Log, Tracer},
     frame::Frame,
     interrupt::Remote,
@@ -50,6 +50,7 @@ impl Default for Builder {
             log: Log::default(),
             limits: Limits {
                 tasks: 1 << 22,
+                queues: QueueId::PLACES,
                 ticks: u64::MAX,
                 time: Nanos::FOREVER,
             },
@@ -86,6 +87,13 @@ impl Builder {
     /// How many tasks may live at once; otherwise 4,194,304.
     pub fn max_tasks(mut self, tasks: usize) -> Self {
         self.limits.tasks = tasks;
+        self
+    }
+
+    /// How many message queues there may be at once; otherwise, and at the most, 16,777,216. A
+    /// promise has a queue, and so has whatever is in [`sync`](crate::sync).
+    pub fn max_queues(mut self, queues: usize) -> Self {
+        self.limits.queues = queues;
         self
     }
 

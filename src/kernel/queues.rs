@@ -1,6 +1,6 @@
 //! The kernel's part of message queues: numbers of messages, and who waits at either end.
 //!
-//! This is the one primitive that blocks tasks on each other. A promise, an event and a barrier
+//! This is the one primitive that blocks tasks on each other. A promise, a flag and a barrier
 //! are queues that are closed; a semaphore and a mutex are queues of tokens.
 
 use std::{collections::VecDeque, rc::Rc};
@@ -53,7 +53,7 @@ impl MessageQueue {
         if self.closed {
             return Put::Closed;
         }
-        if let Some(getter) = self.getters.pop_front() {
+        if let Some(getter) = self.next_getter() {
             return Put::Handed(getter);
         }
         if self.available.len() as u64 >= self.capacity {
@@ -96,7 +96,7 @@ impl MessageQueue {
     /// Takes a message back that was matched with a task which will not take it. Answers who gets
     /// it instead; otherwise it is in its old place.
     fn give_back(&mut self, message: u64) -> Option<Runnable> {
-        let next = self.getters.pop_front();
+        let next = self.next_getter();
         if next.is_none() {
             let place = self.available.partition_point(|other| *other < message);
             self.available.insert(place, message);
@@ -109,6 +109,7 @@ impl MessageQueue {
     fn close(&mut self) -> (VecDeque<Runnable>, VecDeque<(Runnable, u64)>) {
         self.closed = true;
         self.gauge.closed.set(true);
+        self.gauge.waiting.set(0);
         (
             std::mem::take(&mut self.getters),
             std::mem::take(&mut self.putters),
@@ -124,7 +125,20 @@ impl MessageQueue {
     fn forget_getter(&mut self, task: Runnable) {
         if let Some(place) = task::find_waiter(&self.getters, |other| *other == task) {
             self.getters.remove(place);
+            self.gauge.waiting.set(self.getters.len());
         }
+    }
+
+    fn add_getter(&mut self, task: Runnable) {
+        self.getters.push_back(task);
+        self.gauge.waiting.set(self.getters.len());
+    }
+
+    /// Takes the task that has waited longest for a message.
+    fn next_getter(&mut self) -> Option<Runnable> {
+        let next = self.getters.pop_front();
+        self.gauge.waiting.set(self.getters.len());
+        next
     }
 
     pub(super) fn id(&self) -> QueueId {
@@ -151,7 +165,12 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    /// Makes a queue; `None` where there is no room for one more.
+    /// How many there are.
+    fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Makes a queue; `None` where its table has no room for one more.
     pub(super) fn insert(
         &mut self,
         capacity: u64,
@@ -224,7 +243,9 @@ impl Kernel {
         let Some(Payload::Queue(store, gauge)) = self.frame.take() else {
             return Outcome::Reply(Reply::Err(Errno::Invalid));
         };
-        Outcome::Reply(match self.queues.insert(capacity, store, gauge) {
+        let has_room = self.queues.len() < self.limits.queues;
+        let queue = has_room.then(|| self.queues.insert(capacity, store, gauge));
+        Outcome::Reply(match queue.flatten() {
             Some(queue) => Reply::Queue(queue),
             None => Reply::Err(Errno::Closed),
         })
@@ -299,7 +320,7 @@ impl Kernel {
         match self.try_get(me, queue) {
             Outcome::Reply(Reply::Again) => {
                 let empty = self.queues.get_mut(queue).expect("an empty queue exists");
-                empty.getters.push_back(me);
+                empty.add_getter(me);
                 self.block(me, Place::Queue(queue, End::Get))
             }
             outcome => outcome,
