@@ -32,10 +32,9 @@ pub(crate) enum Payload {
     Program {
         name: Rc<str>,
         program: Program,
-        /// Where the new task's number is wanted besides in the reply.
-        newborn: Option<Rc<Cell<Tid>>>,
-        /// How long the new task sleeps before its first turn.
-        delay: Nanos,
+        /// What is told of the new task besides the caller.
+        keeper: Option<Rc<dyn Keeper>>,
+        start: Start,
     },
     Exit(Exit),
     Tasks(Vec<TaskInfo>),
@@ -57,6 +56,31 @@ pub(crate) type Job = Box<dyn FnOnce() + Send>;
 pub(crate) trait Store {
     /// Drops a message that nobody will get.
     fn discard(&self, message: u64);
+
+    /// Drops all messages, with the kernel.
+    fn clear(&self);
+}
+
+/// When a new task has its first turn.
+#[derive(Clone, Copy)]
+pub(crate) enum Start {
+    /// Before the task that makes it goes on.
+    First,
+    /// After the task that makes it has gone on.
+    Behind,
+    /// When it has slept for so long.
+    After(Nanos),
+}
+
+/// What keeps the exit of a task until it is asked for: its [`Child`](crate::Child) or its
+/// [`Group`](crate::sync::Group). The kernel tells it, so that no second call is needed, which might
+/// be cut.
+pub(crate) trait Keeper {
+    /// The task is made. Its first turn is still to come.
+    fn born(&self, tid: Tid);
+
+    /// The task is gone, destructors included. Answers the message to be put into a queue for it.
+    fn ended(&self, tid: Tid, exit: &Exit) -> Option<(QueueId, u64)>;
 }
 
 /// What a queue's handles can read off without asking the kernel, which writes it.
@@ -77,9 +101,13 @@ pub(crate) enum Mail {
     CloseDevice(DeviceId),
     FreeQueue(QueueId),
     Put(QueueId, u64),
+    /// A message that the task was answered with and did not take.
+    GiveBack(QueueId, u64),
     Disarm(u64),
     /// The task ends, and leaves no zombie: nobody will wait for it.
     Kill(Tid),
+    /// The task leaves no zombie.
+    Disown(Tid),
     Observe(u64, Box<dyn Tracer>),
     Unobserve(u64),
 }
@@ -103,6 +131,8 @@ pub(crate) struct Frame {
     /// Whether a program is being dropped because its task was killed or faulted, or a body because
     /// its time is over: the locks that it holds break.
     pub(crate) killing: Cell<bool>,
+    /// Whether the kernel drops a program, which has no turn then: no reply can be on its way.
+    pub(crate) dropping_program: Cell<bool>,
     /// Whether [`Frame::drop_flat`] is at work.
     dropping: Cell<bool>,
     /// What it is to drop besides.
@@ -134,6 +164,7 @@ impl Frame {
             body: Cell::default(),
             elapsed: Cell::default(),
             killing: Cell::default(),
+            dropping_program: Cell::default(),
             dropping: Cell::default(),
             rest: RefCell::default(),
             observers: Cell::default(),

@@ -27,7 +27,7 @@ use queues::Queues;
 use crate::{
     abi::{DeviceId, Direction, Errno, Nanos, Reply, SystemCall, TaskInfo, Tid},
     event::{Detail, Fact, Log, Wake},
-    frame::{Frame, Payload},
+    frame::{Frame, Payload, Start},
     interrupt::Remote,
     os::Os,
     sched::{Cause, Ready, Runnable},
@@ -98,6 +98,8 @@ enum Outcome {
     Reply(Reply),
     /// The same, with an answer that the handler has left with it.
     Answered,
+    /// The same, with the number of a new task, which goes behind it.
+    Parent,
     /// The caller waits, where the handler has put it.
     Blocked,
     /// The caller ends, with the exit in the frame.
@@ -150,7 +152,8 @@ impl Kernel {
         self.log.observe_by_tracing();
         let name = self.frame.intern(name.as_ref());
         let program = task::program(&self.frame, program);
-        self.admit(name, program, None, Legacy::Report, false, Nanos::ZERO)
+        let task = self.admit(name, program, None, Legacy::Report, false, Start::First);
+        task.map(|task| task.tid)
     }
 
     /// Starts a program that serves the host rather than the run, a monitor say, as a daemon: a
@@ -187,8 +190,8 @@ impl Kernel {
     ) -> Tid {
         let name = self.frame.intern(name.as_ref());
         let program = task::program(&self.frame, program);
-        let task = self.admit(name, program, None, Legacy::Nothing, true, Nanos::ZERO);
-        task.expect("there is no limit on daemons")
+        let task = self.admit(name, program, None, Legacy::Nothing, true, Start::First);
+        task.expect("there is no limit on daemons").tid
     }
 
     /// Runs until no task is left, which may be never.
@@ -479,6 +482,11 @@ impl Kernel {
                 self.ready.requeue(me, call);
             }
             Outcome::Answered => self.ready.requeue(me, call),
+            Outcome::Parent => {
+                self.ready.requeue(me, call);
+                let child = self.tasks.youngest(me.tid.is_daemon());
+                self.ready.push(child, Cause::Spawned);
+            }
             Outcome::Blocked | Outcome::Gone => {}
             Outcome::Exit => self.exit_by_frame(me),
         }
@@ -665,6 +673,7 @@ impl Kernel {
 impl Drop for Kernel {
     fn drop(&mut self) {
         self.end_all();
+        self.clear_queues();
     }
 }
 

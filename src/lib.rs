@@ -42,6 +42,7 @@
 //! | `device.rs`, `net.rs` | [`Device`], [`TcpListener`], [`TcpStream`] |
 //! | `queue.rs`, `promise.rs`, `sync.rs` | [`Queue`], and what stands on it: [`Promise`], [`sync`] |
 //! | `timeout.rs`, `callback.rs`, `blocking.rs` | [`Os::timeout`], [`Os::call_later`], [`Os::run_blocking`] |
+//! | `child.rs` | [`Os::spawn_child`]: tasks that return a value |
 //! | `observe.rs` | how a task attaches a tracer: [`Os::observe`] |
 //! | `interrupt.rs` | how other threads reach a kernel: [`Remote`] |
 //! | `task.rs`, `task/table.rs` | a task and its states; the task map |
@@ -74,6 +75,7 @@ mod readme {}
 mod abi;
 mod blocking;
 mod callback;
+mod child;
 #[cfg(feature = "cli")]
 pub mod cli;
 mod device;
@@ -100,6 +102,7 @@ pub use abi::{
     TaskState, Tid,
 };
 pub use blocking::Panicked;
+pub use child::Child;
 #[cfg(feature = "cli")]
 pub use cli::Program;
 pub use device::{AsDevice, Device};

@@ -3,13 +3,12 @@
 //! Uses the ABI and the frame. The only file that yields; `task.rs` makes the generators.
 
 use std::{
-    cell::Cell,
     fmt, io,
     net::SocketAddr,
     os::fd::AsFd,
     pin::Pin,
     rc::Rc,
-    task::{Context, Poll},
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
@@ -18,8 +17,9 @@ use genawaiter::rc::Co;
 use crate::{
     abi::{Errno, Exit, Nanos, Reply, SystemCall, TaskInfo, Tid},
     blocking::Panicked,
+    child::Child,
     device::{AsDevice, Device},
-    frame::{Frame, Payload},
+    frame::{Frame, Keeper, Payload, Start},
     net::{TcpListener, TcpStream},
     task::{self, IntoExit},
     timeout::Elapsed,
@@ -33,7 +33,9 @@ use crate::{
 /// block come back when it is the task's turn again; what makes a call block is said with it.
 ///
 /// A call whose future is polled and then dropped in the same turn is half made, and a bug: what
-/// the task awaits next takes its place in a release build, and in a debug build it faults.
+/// the task awaits next takes its place in a release build, and in a debug build it faults. One that
+/// is dropped in a later turn has been made: what it was answered is dropped with it, and a message
+/// that it was to get goes back to its queue, in its old place.
 ///
 /// ```
 /// use trapline::{Kernel, Os};
@@ -68,6 +70,15 @@ impl Os {
         prepare: impl FnOnce(&Frame) -> SystemCall + 'a,
         decode: impl FnMut(Reply, &Rc<Frame>) -> T + 'a,
     ) -> impl Future<Output = T> + 'a {
+        self.call_undoing(prepare, decode)
+    }
+
+    /// The same, for a call that has its own way to undo a reply that the caller does not take.
+    pub(crate) fn call_undoing<'a, D: Decode + 'a>(
+        &'a mut self,
+        prepare: impl FnOnce(&Frame) -> SystemCall + 'a,
+        decode: D,
+    ) -> impl Future<Output = D::Output> + 'a {
         Trap {
             os: self,
             prepare: Some(prepare),
@@ -155,7 +166,8 @@ impl Os {
         program: impl AsyncFnOnce(&mut Self) -> T + 'static,
     ) -> impl Future<Output = Result<Tid, Errno>> {
         let name = self.frame.intern(name.as_ref());
-        self.new_task(SystemCall::NewTask, name, program, None, Nanos::ZERO)
+        let program = task::program(&self.frame, program);
+        self.new_task(SystemCall::NewTask, name, program, None, Start::First)
     }
 
     /// Like [`Os::spawn`], for a task that nobody will wait for: it leaves no zombie.
@@ -165,17 +177,42 @@ impl Os {
         program: impl AsyncFnOnce(&mut Self) -> T + 'static,
     ) -> impl Future<Output = Result<Tid, Errno>> {
         let name = self.frame.intern(name.as_ref());
+        let program = task::program(&self.frame, program);
         self.new_task(
             SystemCall::NewDetachedTask,
             name,
             program,
             None,
-            Nanos::ZERO,
+            Start::First,
         )
     }
 
-    /// Like [`Os::spawn_detached`], for a task that is born asleep: its first turn comes when
-    /// `delay` has passed.
+    /// Starts `program` as [`Os::spawn`] does, and answers a handle that also waits for the value
+    /// which it returns. That may be of any type; returning is [`Exit::Done`].
+    ///
+    /// *Errors:* as [`Os::spawn`].
+    ///
+    /// ```
+    /// # use trapline::{Errno, Exit, Kernel, Os};
+    /// # let mut kernel = Kernel::simulated(0);
+    /// kernel.spawn("main", async |os: &mut Os| {
+    ///     let mut child = os.spawn_child("sum", async |_| (1..=4).sum::<u32>()).await?;
+    ///     assert_eq!(child.wait(os).await, Ok(10));
+    ///     Ok::<(), Errno>(())
+    /// })?;
+    /// # assert_eq!(kernel.run()?.exits()[&1.into()], Exit::Done);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn spawn_child<T: 'static>(
+        &mut self,
+        name: impl AsRef<str>,
+        program: impl AsyncFnOnce(&mut Self) -> T + 'static,
+    ) -> Result<Child<T>, Errno> {
+        Child::spawn(self, name.as_ref(), program).await
+    }
+
+    /// Like [`Os::spawn_detached`], for a callback: its first turn comes after the caller's next
+    /// one, or when `delay` has passed.
     pub(crate) fn spawn_later<T: IntoExit>(
         &mut self,
         name: &str,
@@ -183,43 +220,42 @@ impl Os {
         program: impl AsyncFnOnce(&mut Self) -> T + 'static,
     ) -> impl Future<Output = Result<Tid, Errno>> {
         let name = self.frame.intern(name);
-        let delay = Nanos::from(delay);
-        self.new_task(SystemCall::NewDetachedTask, name, program, None, delay)
+        let program = task::program(&self.frame, program);
+        let start = match Nanos::from(delay) {
+            Nanos::ZERO => Start::Behind,
+            delay => Start::After(delay),
+        };
+        self.new_task(SystemCall::NewDetachedTask, name, program, None, start)
     }
 
-    /// Like [`Os::spawn`], and leaves the new task's number in `newborn` before anybody else runs.
-    pub(crate) fn spawn_into<T: IntoExit>(
+    /// Like [`Os::spawn`], and tells `keeper` of the new task and of its end.
+    pub(crate) fn spawn_kept<T: IntoExit>(
         &mut self,
-        name: impl AsRef<str>,
+        name: &str,
         program: impl AsyncFnOnce(&mut Self) -> T + 'static,
-        newborn: Rc<Cell<Tid>>,
+        keeper: Rc<dyn Keeper>,
     ) -> impl Future<Output = Result<Tid, Errno>> {
-        let name = self.frame.intern(name.as_ref());
-        self.new_task(
-            SystemCall::NewTask,
-            name,
-            program,
-            Some(newborn),
-            Nanos::ZERO,
-        )
+        let name = self.frame.intern(name);
+        let program = task::program(&self.frame, program);
+        let keeper = Some(keeper);
+        self.new_task(SystemCall::NewTask, name, program, keeper, Start::First)
     }
 
-    fn new_task<T: IntoExit>(
+    fn new_task(
         &mut self,
         call: SystemCall,
         name: Rc<str>,
-        program: impl AsyncFnOnce(&mut Self) -> T + 'static,
-        newborn: Option<Rc<Cell<Tid>>>,
-        delay: Nanos,
+        program: task::Program,
+        keeper: Option<Rc<dyn Keeper>>,
+        start: Start,
     ) -> impl Future<Output = Result<Tid, Errno>> {
-        let program = task::program(&self.frame, program);
         self.call(
             move |frame| {
                 frame.put(Payload::Program {
                     name,
                     program,
-                    newborn,
-                    delay,
+                    keeper,
+                    start,
                 });
                 call
             },
@@ -485,44 +521,68 @@ pub(crate) fn mismatch(reply: Reply) -> ! {
     unreachable!("the kernel answered {reply:?} to a call that has no such answer")
 }
 
+/// What a call makes of its reply.
+pub(crate) trait Decode {
+    type Output;
+
+    fn decode(&mut self, reply: Reply, frame: &Rc<Frame>) -> Self::Output;
+
+    /// Undoes a reply that the caller did not take.
+    fn undo(&mut self, reply: Reply, frame: &Rc<Frame>) {
+        drop(self.decode(reply, frame));
+    }
+}
+
+impl<T, F: FnMut(Reply, &Rc<Frame>) -> T> Decode for F {
+    type Output = T;
+
+    #[inline(always)]
+    fn decode(&mut self, reply: Reply, frame: &Rc<Frame>) -> T {
+        self(reply, frame)
+    }
+}
+
 /// A trap under way, as a future of a single layer: each `async fn` between a program and the
 /// yield would cost a third of the price of the whole trap.
-struct Trap<'a, P, Y, B, D> {
+struct Trap<'a, P, Y, B, D>
+where
+    B: Future<Output = Reply> + Unpin,
+    D: Decode,
+{
     os: &'a Os,
     /// Builds the call; taken at the first poll, which makes the trap.
     prepare: Option<P>,
     /// Yields it.
     door: Y,
-    /// What waits for the reply, once the trap is made.
+    /// What waits for the reply, once the trap is made and until the reply is taken.
     barrier: Option<B>,
     decode: D,
 }
 
 /// Neither the call nor its decoding is ever pinned.
-impl<P, Y, B: Unpin, D> Unpin for Trap<'_, P, Y, B, D> {}
+impl<P, Y, B: Future<Output = Reply> + Unpin, D: Decode> Unpin for Trap<'_, P, Y, B, D> {}
 
-impl<'a, P, Y, B, D, T> Future for Trap<'a, P, Y, B, D>
+impl<'a, P, Y, B, D> Future for Trap<'a, P, Y, B, D>
 where
     P: FnOnce(&Frame) -> SystemCall,
     Y: Fn(&'a Os, SystemCall) -> B,
     B: Future<Output = Reply> + Unpin,
-    D: FnMut(Reply, &Rc<Frame>) -> T,
+    D: Decode,
 {
-    type Output = T;
+    type Output = D::Output;
 
     #[inline(always)]
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<D::Output> {
         let this = self.get_mut();
-        if let Some(barrier) = &mut this.barrier {
-            return match Pin::new(barrier).poll(cx) {
+        if this.barrier.is_some() {
+            return match this.reply(cx) {
                 Poll::Pending => Poll::Pending,
                 // After a timeout has come, the call never ends: the timeout drops it.
                 Poll::Ready(Reply::Elapsed(number)) => {
-                    this.barrier = None;
                     this.os.frame.elapsed.set(Some(number));
                     Poll::Pending
                 }
-                Poll::Ready(reply) => Poll::Ready((this.decode)(reply, &this.os.frame)),
+                Poll::Ready(reply) => Poll::Ready(this.decode.decode(reply, &this.os.frame)),
             };
         }
         if let Some(prepare) = this.prepare.take() {
@@ -530,5 +590,51 @@ where
             this.barrier = Some((this.door)(this.os, call));
         }
         Poll::Pending
+    }
+}
+
+impl<P, Y, B, D> Trap<'_, P, Y, B, D>
+where
+    B: Future<Output = Reply> + Unpin,
+    D: Decode,
+{
+    /// Takes the reply, if it is there.
+    #[inline(always)]
+    fn reply(&mut self, cx: &mut Context<'_>) -> Poll<Reply> {
+        let barrier = match &mut self.barrier {
+            // The airlock of a program that is being dropped is empty, and waiting at it would panic.
+            Some(barrier) if !self.os.frame.dropping_program.get() => barrier,
+            _ => return Poll::Pending,
+        };
+        let reply = Pin::new(barrier).poll(cx);
+        if reply.is_ready() {
+            self.barrier = None;
+        }
+        reply
+    }
+
+    /// Undoes what the kernel has answered, if it has.
+    #[cold]
+    #[inline(never)]
+    fn give_up(&mut self) {
+        let mut cx = Context::from_waker(Waker::noop());
+        match self.reply(&mut cx) {
+            Poll::Pending | Poll::Ready(Reply::Elapsed(_)) => {}
+            Poll::Ready(reply) => self.decode.undo(reply, &self.os.frame),
+        }
+    }
+}
+
+// A call that was made and answered, and is dropped before its answer is taken.
+impl<P, Y, B, D> Drop for Trap<'_, P, Y, B, D>
+where
+    B: Future<Output = Reply> + Unpin,
+    D: Decode,
+{
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.barrier.is_some() {
+            self.give_up();
+        }
     }
 }

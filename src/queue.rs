@@ -14,7 +14,7 @@ use std::{
 use crate::{
     abi::{QueueId, Reply, SystemCall},
     frame::{Frame, Gauge, Mail, Payload, Store},
-    os::{Os, mismatch},
+    os::{Decode, Os, mismatch},
 };
 
 /// The queue is closed. Hands back the message that could not be put.
@@ -200,14 +200,14 @@ impl<T: 'static> Queue<T> {
     /// *Errors:* [`Closed`], if the queue is or gets closed and is empty.
     pub fn get<'a>(&'a self, os: &'a mut Os) -> impl Future<Output = Result<T, Closed>> + 'a {
         let id = self.id_in(os);
-        os.call(
-            move |_| SystemCall::Get(id),
-            move |reply, _| match reply {
-                Reply::Message(number) => Ok(self.shared.messages.take(number)),
-                Reply::Err(_) => Err(Closed(())),
+        let decode = Getting {
+            queue: self,
+            refusal: |reply| match reply {
+                Reply::Err(_) => Closed(()),
                 other => mismatch(other),
             },
-        )
+        };
+        os.call_undoing(move |_| SystemCall::Get(id), decode)
     }
 
     /// Takes the first message if there is one. Never blocks.
@@ -218,15 +218,15 @@ impl<T: 'static> Queue<T> {
         os: &'a mut Os,
     ) -> impl Future<Output = Result<T, TryGetError>> + 'a {
         let id = self.id_in(os);
-        os.call(
-            move |_| SystemCall::TryGet(id),
-            move |reply, _| match reply {
-                Reply::Message(number) => Ok(self.shared.messages.take(number)),
-                Reply::Again => Err(TryGetError::Empty),
-                Reply::Err(_) => Err(TryGetError::Closed),
+        let decode = Getting {
+            queue: self,
+            refusal: |reply| match reply {
+                Reply::Again => TryGetError::Empty,
+                Reply::Err(_) => TryGetError::Closed,
                 other => mismatch(other),
             },
-        )
+        };
+        os.call_undoing(move |_| SystemCall::TryGet(id), decode)
     }
 
     /// Closes the queue: what is in it can still be got, and nothing more be put. Tasks that wait
@@ -276,6 +276,11 @@ impl<T: 'static> Queue<T> {
         self.shared.id
     }
 
+    /// Where its messages are kept: for what the kernel puts in.
+    pub(crate) fn messages(&self) -> Rc<Messages<T>> {
+        Rc::clone(&self.shared.messages)
+    }
+
     pub(crate) fn frame(&self) -> &Frame {
         &self.shared.frame
     }
@@ -317,6 +322,30 @@ impl<T> fmt::Debug for Queue<T> {
     }
 }
 
+/// Decodes the reply of a get.
+struct Getting<'a, T, R> {
+    queue: &'a Queue<T>,
+    refusal: R,
+}
+
+impl<T: 'static, E, R: Fn(Reply) -> E> Decode for Getting<'_, T, R> {
+    type Output = Result<T, E>;
+
+    #[inline(always)]
+    fn decode(&mut self, reply: Reply, _: &Rc<Frame>) -> Result<T, E> {
+        match reply {
+            Reply::Message(number) => Ok(self.queue.shared.messages.take(number)),
+            other => Err((self.refusal)(other)),
+        }
+    }
+
+    fn undo(&mut self, reply: Reply, frame: &Rc<Frame>) {
+        if let Reply::Message(number) = reply {
+            frame.post(Mail::GiveBack(self.queue.id(), number));
+        }
+    }
+}
+
 /// The messages that nobody took, in the order in which they were put.
 type Left<T> = (BTreeMap<u64, T>, VecDeque<Option<T>>);
 
@@ -343,7 +372,7 @@ impl<T> Drop for Shared<T> {
 
 /// A queue's messages by number, including those that wait to be put and those that are matched
 /// with a task that has not run yet.
-struct Messages<T> {
+pub(crate) struct Messages<T> {
     /// The latest, one after the other; `None` is a gap, left by one that went before the first.
     kept: RefCell<VecDeque<Option<T>>>,
     /// The number of the first of these.
@@ -367,7 +396,7 @@ impl<T> Default for Messages<T> {
 
 impl<T> Messages<T> {
     /// Keeps a message and answers its number, which no other has ever had.
-    fn push(&self, message: T) -> u64 {
+    pub(crate) fn push(&self, message: T) -> u64 {
         let mut kept = self.kept.borrow_mut();
         kept.push_back(Some(message));
         self.first.get() + kept.len() as u64 - 1
@@ -419,6 +448,10 @@ impl<T> Store for Messages<T> {
     fn discard(&self, number: u64) {
         // Not within the borrow: its destructor may use the queue.
         drop(self.remove(number));
+    }
+
+    fn clear(&self) {
+        drop((self.aside.take(), self.kept.take()));
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::BTreeMap,
+    collections::BTreeSet,
     fmt,
     ops::{Deref, DerefMut},
     rc::Rc,
@@ -15,10 +15,10 @@ use std::{
 };
 
 use crate::{
-    abi::{Errno, Exit, Tid},
-    frame::{Frame, Mail},
+    abi::{Errno, Exit, QueueId, Tid},
+    frame::{Frame, Keeper, Mail},
     os::Os,
-    queue::{Closed, Queue},
+    queue::{Closed, Messages, Queue},
     task::IntoExit,
     timeout::Elapsed,
 };
@@ -519,7 +519,8 @@ impl Drop for Signal<'_> {
 }
 
 /// Tasks that belong together: waited for together, and killed together when one fails, or when
-/// the group is dropped. (The nursery of trio, the `TaskGroup` of curio.)
+/// the group is dropped: then at the next trap of the task that drops it, before that trap has an
+/// effect. (The nursery of trio, the `TaskGroup` of curio.)
 ///
 /// ```
 /// # use trapline::{Kernel, Os, sync::Group};
@@ -536,16 +537,34 @@ impl Drop for Signal<'_> {
 /// # assert_eq!(kernel.take_console(), "1\n2\n3\n");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// The kernel gives the group each member's exit when it buries the member, whatever other task waits
+/// for the member and wherever the group has moved. A member that has ended stays a zombie until the
+/// group has answered its exit, or until the task that spawned it ends.
 pub struct Group {
-    /// The members that have ended.
-    ended: Queue<u64>,
-    /// Everybody who is not known to have ended, by order of joining. The kernel writes the number
-    /// when the task is made: its owner may be killed before it hears of it.
-    members: BTreeMap<u64, Rc<Cell<Tid>>>,
-    joined: u64,
-    /// The member whose exit is being asked for: a timeout may cut that short.
-    ending: Option<u64>,
+    /// How members ended that are not answered yet.
+    ended: Queue<(Tid, Exit)>,
+    members: Rc<Members>,
     frame: Rc<Frame>,
+}
+
+/// What a group and the kernel share.
+struct Members {
+    ended: QueueId,
+    exits: Rc<Messages<(Tid, Exit)>>,
+    /// Every member whose exit is not answered yet, by order of joining. The kernel adds it when the
+    /// task is made: its owner may be killed before it hears of it.
+    left: RefCell<BTreeSet<Tid>>,
+}
+
+impl Keeper for Members {
+    fn born(&self, tid: Tid) {
+        self.left.borrow_mut().insert(tid);
+    }
+
+    fn ended(&self, tid: Tid, exit: &Exit) -> Option<(QueueId, u64)> {
+        Some((self.ended, self.exits.push((tid, exit.clone()))))
+    }
 }
 
 /// A task of a [`Group`] did not end well.
@@ -558,27 +577,18 @@ pub struct Failure {
     pub exit: Exit,
 }
 
-/// Tells the group that its task has ended, however that came.
-struct Ending {
-    ended: Queue<u64>,
-    member: u64,
-}
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        self.ended.post(self.member);
-    }
-}
-
 impl Group {
     /// Makes a group without tasks. Never blocks.
     pub async fn new(os: &mut Os) -> Self {
         let ended = Queue::required(os, u64::MAX, "a group").await;
+        let members = Rc::new(Members {
+            ended: ended.id(),
+            exits: ended.messages(),
+            left: RefCell::default(),
+        });
         Self {
             ended,
-            members: BTreeMap::new(),
-            joined: 0,
-            ending: None,
+            members,
             frame: Rc::clone(os.frame()),
         }
     }
@@ -595,57 +605,31 @@ impl Group {
         if !Rc::ptr_eq(&self.frame, os.frame()) {
             return Err(Errno::Invalid);
         }
-        self.joined += 1;
-        let member = self.joined;
-        let ending = Ending {
-            ended: self.ended.clone(),
-            member,
-        };
-        let newborn = Rc::new(Cell::new(Tid::KERNEL));
-        self.members.insert(member, Rc::clone(&newborn));
-        let program = async move |os: &mut Os| {
-            let _ending = ending;
-            program(os).await
-        };
-        let child = os.spawn_into(name, program, newborn).await;
-        if child.is_err() {
-            self.members.remove(&member);
-        }
-        child
+        let members = Rc::clone(&self.members);
+        os.spawn_kept(name.as_ref(), program, members).await
     }
 
     /// Waits for the next task that ends and answers how; `None` when none is left. *Blocks* until
     /// one ends. Faults the caller in another kernel than the group's own.
     pub async fn next(&mut self, os: &mut Os) -> Option<(Tid, Exit)> {
         self.ended.require_home(os, "the group");
-        while !self.members.is_empty() {
-            let member = match self.ending {
-                Some(member) => member,
-                None => self.ended.get(os).await.ok()?,
-            };
-            self.ending = Some(member);
-            let Some(tid) = self.members.get(&member).map(|tid| tid.get()) else {
-                self.ending = None;
-                continue;
-            };
-            // Its program may be gone a moment before the task has ended.
-            let exit = os.wait(tid).await;
-            self.members.remove(&member);
-            self.ending = None;
-            if let Ok(exit) = exit {
-                return Some((tid, exit));
-            }
+        if self.members.left.borrow().is_empty() {
+            return None;
         }
-        None
+        let (tid, exit) = self.ended.get(os).await.ok()?;
+        self.members.left.borrow_mut().remove(&tid);
+        self.frame.post(Mail::Disown(tid));
+        Some((tid, exit))
     }
 
     /// Waits for all of them. *Blocks* until all have ended, or one has not ended well: then the
-    /// rest are killed.
+    /// rest are killed. When this answers, all are gone, destructors included.
     ///
     /// *Errors:* [`Failure`], of the first that failed, faulted or was killed.
     pub async fn join(mut self, os: &mut Os) -> Result<(), Failure> {
         while let Some((tid, exit)) = self.next(os).await {
             if exit != Exit::Done {
+                self.end(os).await;
                 return Err(Failure { tid, exit });
             }
         }
@@ -653,16 +637,26 @@ impl Group {
     }
 
     /// Waits for the first that ends, kills the rest, and answers how it ended; `None` in a group
-    /// without tasks. *Blocks* until one ends.
+    /// without tasks. *Blocks* until one ends. When this answers, all are gone, destructors
+    /// included.
     pub async fn first(mut self, os: &mut Os) -> Option<(Tid, Exit)> {
-        self.next(os).await
+        let first = self.next(os).await?;
+        self.end(os).await;
+        Some(first)
+    }
+
+    /// Ends those that are left.
+    async fn end(self, os: &mut Os) {
+        drop(self);
+        // They end at the next trap, before it has an effect: this one.
+        os.yield_now().await;
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        for tid in self.members.values() {
-            self.frame.post(Mail::Kill(tid.get()));
+        for tid in self.members.left.take() {
+            self.frame.post(Mail::Kill(tid));
         }
     }
 }
@@ -688,7 +682,7 @@ impl<T> fmt::Debug for Broken<T> {
 impl fmt::Debug for Group {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list()
-            .entries(self.members.values().map(|tid| tid.get()))
+            .entries(self.members.left.borrow().iter())
             .finish()
     }
 }

@@ -39,7 +39,7 @@ use crate::{
         TaskState, Tid,
     },
     event::Detail,
-    frame::{Frame, Payload},
+    frame::{Frame, Keeper, Payload},
     os::Os,
     sched::Runnable,
     time::Timer,
@@ -55,7 +55,7 @@ pub(crate) type Program = Pin<Box<dyn Coroutine<Yield = SystemCall, Resume = Rep
     message = "a program cannot return `{Self}`",
     label = "this program returns `{Self}`",
     note = "a program returns (), or Result<(), E> with an error that can be shown; for a result, \
-            put it into a Queue or set a Promise"
+            start it with Os::spawn_child, put it into a Queue or set a Promise"
 )]
 pub trait IntoExit {
     /// How a task ends that returned this.
@@ -381,6 +381,14 @@ impl Slot {
     }
 }
 
+/// What waits for a task to end.
+#[derive(Default)]
+pub(crate) struct Waiters {
+    /// In order.
+    pub(crate) tasks: VecDeque<Runnable>,
+    pub(crate) keeper: Option<Rc<dyn Keeper>>,
+}
+
 /// What a turn touches comes first, and is a line of the cache.
 #[repr(C, align(64))]
 pub(crate) struct Task {
@@ -391,12 +399,8 @@ pub(crate) struct Task {
     /// When it was blocked last.
     pub(crate) since: Nanos,
     pub(crate) name: Rc<str>,
-    /// The tasks that wait for this one to end, in order. Most have none, and no room for it.
-    #[expect(
-        clippy::box_collection,
-        reason = "a word in each of a million tasks, rather than three"
-    )]
-    pub(crate) waiters: Option<Box<VecDeque<Runnable>>>,
+    /// What waits for this one to end. Most tasks have nothing, and no room for it.
+    pub(crate) waiters: Option<Box<Waiters>>,
     /// The timeouts around its call that have been started, the outermost first.
     #[expect(
         clippy::box_collection,
@@ -426,14 +430,15 @@ impl Task {
     }
 
     pub(crate) fn add_waiter(&mut self, waiter: Runnable) {
-        self.waiters.get_or_insert_default().push_back(waiter);
+        let waiters = self.waiters.get_or_insert_default();
+        waiters.tasks.push_back(waiter);
     }
 
     pub(crate) fn forget_waiter(&mut self, waiter: Runnable) {
         if let Some(waiters) = &mut self.waiters
-            && let Some(at) = find_waiter(waiters, |other| *other == waiter)
+            && let Some(at) = find_waiter(&waiters.tasks, |other| *other == waiter)
         {
-            waiters.remove(at);
+            waiters.tasks.remove(at);
         }
     }
 

@@ -4,7 +4,7 @@ use super::{Kernel, Outcome};
 use crate::{
     abi::{Direction, Errno, Exit, Nanos, Reply, SystemCall, Tid},
     event::{Detail, Fact, Wake},
-    frame::Payload,
+    frame::{Payload, Start},
     sched::Runnable,
     task::{Answer, Legacy, Place, Read, Slot, State},
     time::Timer,
@@ -63,24 +63,30 @@ impl Kernel {
         let Some(Payload::Program {
             name,
             program,
-            newborn,
-            delay,
+            keeper,
+            start,
         }) = self.frame.take()
         else {
             return Outcome::Reply(Reply::Err(Errno::Invalid));
         };
         let is_daemon = me.tid.is_daemon();
-        Outcome::Reply(
-            match self.admit(name, program, Some(me), legacy, is_daemon, delay) {
-                Ok(tid) => {
-                    if let Some(newborn) = newborn {
-                        newborn.set(tid);
-                    }
-                    Reply::Tid(tid)
+        match self.admit(name, program, Some(me), legacy, is_daemon, start) {
+            Ok(child) => {
+                if let Some(keeper) = keeper {
+                    keeper.born(child.tid);
+                    self.tasks[child].waiters.get_or_insert_default().keeper = Some(keeper);
                 }
-                Err(errno) => Reply::Err(errno),
-            },
-        )
+                let reply = Reply::Tid(child.tid);
+                match start {
+                    Start::First | Start::After(_) => Outcome::Reply(reply),
+                    Start::Behind => {
+                        let _ = self.answer(me, reply);
+                        Outcome::Parent
+                    }
+                }
+            }
+            Err(errno) => Outcome::Reply(Reply::Err(errno)),
+        }
     }
 
     fn kill_task(&mut self, me: Runnable, tid: Tid) -> Outcome {
@@ -121,6 +127,14 @@ impl Kernel {
             && let State::Zombie(_) = self.tasks[task].state
         {
             self.reap(task);
+        }
+    }
+
+    /// Sees to it that a task leaves no zombie.
+    pub(super) fn disown(&mut self, tid: Tid) {
+        self.reap_zombie(tid);
+        if let Some(task) = self.find_live(tid) {
+            self.tasks[task].legacy = Legacy::Nothing;
         }
     }
 

@@ -4,10 +4,11 @@ use std::{rc::Rc, sync::Arc};
 
 use super::{Kernel, contain};
 use crate::{
-    abi::{Direction, Errno, Exit, Nanos, Reply, Tid},
+    abi::{Direction, Errno, Exit, Reply, Tid},
     event::{Fact, Wake},
+    frame::Start,
     sched::{Cause, Runnable},
-    task::{self, Answer, Legacy, Place, State},
+    task::{self, Answer, Legacy, Place, State, Waiters},
     trace,
 };
 
@@ -19,8 +20,8 @@ impl Kernel {
         parent: Option<Runnable>,
         legacy: Legacy,
         is_daemon: bool,
-        delay: Nanos,
-    ) -> Result<Tid, Errno> {
+        start: Start,
+    ) -> Result<Runnable, Errno> {
         if !is_daemon && self.tasks.live() >= self.limits.tasks {
             self.drop_apart(program);
             return Err(Errno::TooManyTasks);
@@ -31,12 +32,13 @@ impl Kernel {
             parent: parent.map_or(Tid::KERNEL, |parent| parent.tid),
             name: &self.tasks[task].name,
         });
-        if delay == Nanos::ZERO {
-            self.ready.push(task, Cause::Spawned);
-        } else {
-            let _ = self.sleep(task, delay);
+        match start {
+            Start::First => self.ready.push(task, Cause::Spawned),
+            // The loop puts it there, behind its parent.
+            Start::Behind => {}
+            Start::After(delay) => drop(self.sleep(task, delay)),
         }
-        Ok(task.tid)
+        Ok(task)
     }
 
     /// Ends a live task, whatever it is doing. What remains of it is its legacy.
@@ -79,9 +81,15 @@ impl Kernel {
         }
         self.log
             .emit(&mut *self.world, me.tid, || Fact::Exited { exit: &exit });
-        let answered = waiters.as_ref().is_some_and(|waiters| !waiters.is_empty());
-        for waiter in waiters.into_iter().flat_map(|waiters| *waiters) {
+        let Waiters { tasks, keeper } = waiters.map_or_else(Default::default, |all| *all);
+        let answered = !tasks.is_empty();
+        for waiter in tasks {
             self.wake(waiter, Wake::Exit(me.tid), exit.clone());
+        }
+        if let Some((queue, message)) = keeper.and_then(|keeper| keeper.ended(me.tid, &exit))
+            && self.put_message(queue, message) != Reply::Done
+        {
+            self.discard(queue, message);
         }
         while let Some(child) = self.tasks.release_child(me) {
             let orphan = &mut self.tasks[child];
@@ -161,7 +169,9 @@ impl Kernel {
         let frame = &*self.frame;
         let (payload, message, len) = (frame.take(), frame.message.take(), frame.len.take());
         let body = frame.body.take();
+        frame.dropping_program.set(true);
         contain(|| drop(program));
+        frame.dropping_program.set(false);
         task::drop_payload(frame);
         frame.put_back(payload);
         frame.message.set(message);

@@ -57,9 +57,11 @@ impl Kernel {
                 self.reap_zombie(tid);
                 return self.find_live(tid);
             }
+            Mail::Disown(tid) => self.disown(tid),
             Mail::CloseDevice(device) => drop(self.close(device)),
             Mail::FreeQueue(queue) => self.free_queue(queue),
             Mail::Put(queue, message) => self.put_posted(queue, message),
+            Mail::GiveBack(queue, message) => self.give_back(queue, message),
             Mail::Disarm(number) => self.disarm(me, number),
             Mail::Observe(number, tracer) => {
                 self.log.attach(number, tracer);

@@ -381,6 +381,14 @@ impl Kernel {
         self.queues.remove(queue);
     }
 
+    /// Drops what is left in the queues: a message may hold a handle of its own queue, and the two
+    /// would keep each other.
+    pub(super) fn clear_queues(&mut self) {
+        for queue in self.queues.slots.drain() {
+            contain(|| queue.store.clear());
+        }
+    }
+
     /// Finds a new owner for a message that was matched with a task which will not take it.
     pub(super) fn give_back(&mut self, queue: QueueId, message: u64) {
         let next = self

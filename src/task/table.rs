@@ -120,6 +120,16 @@ impl Tasks {
         }
     }
 
+    /// The task that was made last.
+    pub(crate) fn youngest(&self, is_daemon: bool) -> Runnable {
+        let list = if is_daemon {
+            &self.daemons
+        } else {
+            &self.by_tid
+        };
+        *list.all.last().expect("a task was made")
+    }
+
     /// The number of live tasks, daemons apart.
     pub(crate) fn live(&self) -> usize {
         self.live

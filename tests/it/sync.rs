@@ -1,6 +1,6 @@
 //! What stands on queues: semaphore, mutex, flag, barrier, condition, group.
 
-use std::{pin::Pin, time::Duration};
+use std::{cell::RefCell, pin::Pin, rc::Rc, time::Duration};
 
 use trapline::{
     Abandoned, Closed, Elapsed, Errno, Error, Exit, Kernel, Os, Promise, Queue, SimWorld, Tid,
@@ -9,7 +9,7 @@ use trapline::{
 
 use crate::{
     stepping::{Dropped, Notes, Place, boot, finish, settle, spin},
-    support::PanicOnDrop,
+    support::{PanicOnDrop, leave_answer},
 };
 
 const S: Duration = Duration::from_secs(1);
@@ -1167,6 +1167,147 @@ fn a_task_that_drops_the_group_it_is_in_is_killed_at_its_next_trap() {
         assert_eq!(os.tasks().await.len(), 1); // no child, and no zombie
     });
     assert_eq!(seen.take(), ["dropped", "what the spawn carried"]);
+}
+
+/// A member that borrows what the owner of the group uses next.
+#[expect(
+    clippy::await_holding_refcell_ref,
+    reason = "the borrow is what is tested"
+)]
+async fn borrower(os: &mut Os, group: &mut Group, shared: &Rc<RefCell<Vec<&'static str>>>) {
+    let shared = Rc::clone(shared);
+    let borrower = async move |os: &mut Os| {
+        let mut mine = shared.borrow_mut();
+        mine.push("borrowed");
+        os.sleep(Duration::MAX).await;
+    };
+    group.spawn(os, "borrower", borrower).await.unwrap();
+}
+
+#[test]
+fn s55_when_join_or_first_answers_the_members_are_gone() {
+    for first in [false, true] {
+        boot(async move |os| {
+            let shared = Rc::<RefCell<Vec<&str>>>::default();
+            let mut group = Group::new(os).await;
+            borrower(os, &mut group, &shared).await;
+            let bad = async |os: &mut Os| {
+                os.sleep(S).await;
+                Err("no")
+            };
+            let bad = group.spawn(os, "bad", bad).await.unwrap();
+            let exit = Exit::Failed("no".into());
+            if first {
+                assert_eq!(group.first(os).await, Some((bad, exit)));
+            } else {
+                let failure = group.join(os).await.unwrap_err();
+                assert_eq!((failure.tid, failure.exit), (bad, exit));
+            }
+            // Without a trap in between: what the member had borrowed is free.
+            assert_eq!(*shared.borrow_mut(), ["borrowed"]);
+            assert_eq!(os.tasks().await.len(), 1);
+        });
+    }
+}
+
+#[test]
+fn s55_the_members_of_a_dropped_group_end_before_the_next_trap_has_an_effect() {
+    let notes = Notes::default();
+    boot(async move |os| {
+        let queue = Queue::unbounded(os).await;
+        let mut group = Group::new(os).await;
+        let (theirs, noted) = (queue.clone(), Dropped(notes.clone(), "ended"));
+        let eager = async move |os: &mut Os| {
+            let _noted = noted;
+            let _ = theirs.get(os).await;
+            panic!("it has had a message");
+        };
+        group.spawn(os, "eager", eager).await.unwrap();
+        settle(os).await;
+        drop(group);
+        assert!(notes.take().is_empty());
+        // It waits for this message, and is gone before the put.
+        queue.put(os, 1).await.unwrap();
+        assert_eq!(notes.take(), ["ended"]);
+        assert_eq!(queue.try_get(os).await, Ok(1));
+    });
+}
+
+#[test]
+fn s55_a_members_exit_reaches_the_group_wherever_it_has_moved() {
+    for outlives in [false, true] {
+        boot(async move |os| {
+            let groups = Queue::<Group>::unbounded(os).await;
+            let theirs = groups.clone();
+            let owner = async move |os: &mut Os| {
+                let mut group = Group::new(os).await;
+                let bad = async move |os: &mut Os| {
+                    if outlives {
+                        os.sleep(S).await;
+                    }
+                    Err("no")
+                };
+                group.spawn(os, "bad", bad).await.unwrap();
+                assert!(theirs.put(os, group).await.is_ok());
+            };
+            os.spawn_detached("first owner", owner).await.unwrap();
+            let group = groups.get(os).await.unwrap();
+            settle(os).await;
+            let failure = group.join(os).await.unwrap_err();
+            assert_eq!(failure.exit, Exit::Failed("no".into()));
+            assert_eq!(os.tasks().await.len(), 1);
+        });
+    }
+}
+
+#[test]
+fn s55_a_members_exit_reaches_the_group_whatever_task_has_waited_for_it() {
+    for early in [true, false] {
+        boot(async move |os| {
+            let mut group = Group::new(os).await;
+            let bad = async |os: &mut Os| {
+                os.sleep(S).await;
+                Err("no")
+            };
+            let bad = group.spawn(os, "bad", bad).await.unwrap();
+            let waiter = async move |os: &mut Os| {
+                if !early {
+                    os.sleep(S * 2).await;
+                }
+                assert_eq!(os.wait(bad).await, Ok(Exit::Failed("no".into())));
+            };
+            let waiter = os.spawn("waiter", waiter).await.unwrap();
+            assert_eq!(os.wait(waiter).await, Ok(Exit::Done));
+            let failure = group.join(os).await.unwrap_err();
+            assert_eq!(
+                (failure.tid, failure.exit),
+                (bad, Exit::Failed("no".into()))
+            );
+        });
+    }
+}
+
+#[test]
+fn s55_a_next_that_is_cut_loses_no_exit() {
+    // Whatever the alignment of turns and looks.
+    for before in 240..262 {
+        boot(async move |os| {
+            let mut group = Group::new(os).await;
+            let bad = async |_: &mut Os| Err("no");
+            let bad = group.spawn(os, "bad", bad).await.unwrap();
+            spin(os, before).await;
+            for _ in 0..3 {
+                let cut = os.timeout(Duration::ZERO, async |os| {
+                    spin(os, 5).await;
+                    leave_answer(group.next(os)).await;
+                    os.sleep(S).await;
+                });
+                let _ = cut.await;
+            }
+            let failure = group.join(os).await.expect_err("the failure was lost");
+            assert_eq!(failure.tid, bad, "{before}");
+        });
+    }
 }
 
 #[test]
