@@ -90,6 +90,9 @@ impl QueueId {
     /// How many bits of the word are the place: 16 million queues at once.
     const SLOT_BITS: u32 = 24;
 
+    /// How many queues there can be at once.
+    pub(crate) const PLACES: usize = 1 << Self::SLOT_BITS;
+
     /// No queue at all: every call on it answers that it is closed.
     pub(crate) const NONE: Self = Self(u64::MAX);
 
@@ -235,6 +238,9 @@ pub enum SystemCall {
     /// Ends a task that no other will ask about: it leaves no zombie. Answers like
     /// [`SystemCall::KillTask`]. Deferred, by handles of tasks that are dropped.
     Release(Tid),
+    /// Lets a task leave no zombie when it ends, or now if it has ended. Answers [`Reply::Done`].
+    /// Deferred, by a [`Child`](crate::Child) that is dropped.
+    Disown(Tid),
     /// [`Os::wait`](crate::Os::wait). Answers [`Reply::Exit`] or [`Reply::Err`].
     WaitTask(Tid),
     /// [`Os::exit`](crate::Os::exit). Never answers.
@@ -280,6 +286,9 @@ pub enum SystemCall {
     TryGet(QueueId),
     /// [`Queue::close`](crate::Queue::close). Answers [`Reply::Done`] or [`Reply::Err`].
     CloseQueue(QueueId),
+    /// Gives a message back that the caller was answered with and did not take. Answers
+    /// [`Reply::Done`]. Deferred.
+    GiveBack(QueueId),
     /// Closes a queue and forgets it. Answers [`Reply::Done`]. Deferred, by the last handle.
     FreeQueue(QueueId),
     /// [`Os::attach`](crate::Os::attach). Answers [`Reply::Device`] or [`Reply::Io`].
@@ -335,6 +344,7 @@ impl SystemCall {
             | Self::TryPut(queue)
             | Self::TryGet(queue)
             | Self::CloseQueue(queue)
+            | Self::GiveBack(queue)
             | Self::FreeQueue(queue) => Some(queue),
             _ => None,
         }
@@ -357,13 +367,14 @@ impl SystemCall {
     }
 
     /// The names of all calls.
-    pub const NAMES: [&'static str; 37] = [
+    pub const NAMES: [&'static str; 39] = [
         "get_tid",
         "yield",
         "new_task",
         "new_detached_task",
         "kill_task",
         "release",
+        "disown",
         "wait_task",
         "exit",
         "shutdown",
@@ -383,6 +394,7 @@ impl SystemCall {
         "try_put",
         "try_get",
         "close_queue",
+        "give_back",
         "free_queue",
         "attach",
         "listen",
@@ -407,6 +419,7 @@ impl SystemCall {
             Self::NewDetachedTask => "new_detached_task",
             Self::KillTask(_) => "kill_task",
             Self::Release(_) => "release",
+            Self::Disown(_) => "disown",
             Self::WaitTask(_) => "wait_task",
             Self::Exit => "exit",
             Self::Shutdown => "shutdown",
@@ -426,6 +439,7 @@ impl SystemCall {
             Self::TryPut(_) => "try_put",
             Self::TryGet(_) => "try_get",
             Self::CloseQueue(_) => "close_queue",
+            Self::GiveBack(_) => "give_back",
             Self::FreeQueue(_) => "free_queue",
             Self::Attach => "attach",
             Self::Listen => "listen",

@@ -57,8 +57,9 @@ impl Remote {
         }
     }
 
-    /// Shuts the kernel down as [`Os::shutdown`](crate::Os::shutdown) does, as soon as the task
-    /// that runs has come to its next trap. A kernel that sleeps is woken for it.
+    /// Shuts the kernel down as [`Os::shutdown`](crate::Os::shutdown) does, when it next looks at the
+    /// world. That is at once if it sleeps: it is woken. Otherwise it is after the pass under way,
+    /// or after 256 turns if the pass is shorter. A task that does not come to a trap holds it up.
     ///
     /// This is for the run under way, whose last task may just have ended by itself; the tasks of a
     /// later one are spared. Between two runs it is for the next.

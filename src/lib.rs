@@ -92,6 +92,7 @@ pub use log::{Answered, Call, Detail, Event, Fact, Told, Tracer, Wake, recording
 pub use sched::{Cause, Fifo, Policy, Runnable};
 pub use user::{
     blocking::Panicked,
+    child::Child,
     device::{AsDevice, Device},
     net::{Listener, Stream, TcpListener, TcpStream},
     observe::Observer,

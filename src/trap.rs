@@ -20,7 +20,7 @@ use std::{
 use genawaiter::{Coroutine, GeneratorState};
 
 use crate::{
-    abi::{DeviceId, Exit, Nanos, Reply, SystemCall, TaskInfo, Tid},
+    abi::{DeviceId, Exit, Nanos, QueueId, Reply, SystemCall, TaskInfo, Tid},
     interrupt::{Job, Remote},
     log::{Detail, Tracer},
     panic::{Panic, contain, panic_message},
@@ -34,10 +34,9 @@ pub(crate) enum Payload {
     Program {
         name: Rc<str>,
         program: Program,
-        /// Where the new task's number is wanted besides in the reply.
-        newborn: Option<Rc<Cell<Tid>>>,
-        /// How long the new task sleeps before its first turn.
-        delay: Nanos,
+        /// Is told of the new task besides the caller.
+        keeper: Option<Rc<dyn Keeper>>,
+        start: Start,
     },
     Exit(Exit),
     Tasks(Vec<TaskInfo>),
@@ -78,6 +77,31 @@ impl fmt::Debug for Payload {
 pub(crate) trait Store {
     /// Drops a message that nobody will get.
     fn discard(&self, message: u64);
+
+    /// Drops all messages, with the kernel.
+    fn clear(&self);
+}
+
+/// When a new task has its first turn.
+#[derive(Clone, Copy)]
+pub(crate) enum Start {
+    /// Before the task that makes it goes on.
+    First,
+    /// After the task that makes it has gone on.
+    Behind,
+    /// When it has slept for so long.
+    After(Nanos),
+}
+
+/// Keeps the exit of a task until it is asked for: a [`Child`](crate::Child) or a
+/// [`Group`](crate::sync::Group). The kernel tells it, so that no second call is needed, which might
+/// be cut.
+pub(crate) trait Keeper {
+    /// The task is made. Its first turn is still to come.
+    fn born(&self, tid: Tid);
+
+    /// The task is gone, destructors included. Returns the message to be put into a queue for it.
+    fn ended(&self, tid: Tid, exit: &Exit) -> Option<(QueueId, u64)>;
 }
 
 /// What a queue's handles can read without a trap. The kernel writes it.
@@ -87,6 +111,8 @@ pub(crate) struct QueueStatus {
     pub(crate) len: Cell<usize>,
     /// How many more are in deferred puts.
     pub(crate) posted: Cell<usize>,
+    /// How many tasks wait for one.
+    pub(crate) waiting: Cell<usize>,
     pub(crate) closed: Cell<bool>,
 }
 
@@ -106,6 +132,20 @@ pub(crate) struct Parcel {
 }
 
 impl Parcel {
+    pub(crate) fn word(word: u64) -> Self {
+        Self {
+            word: Some(word),
+            payload: None,
+        }
+    }
+
+    pub(crate) fn payload(payload: Payload) -> Self {
+        Self {
+            word: None,
+            payload: Some(payload),
+        }
+    }
+
     /// What the log tells of it.
     pub(crate) fn detail(&self, call: SystemCall) -> Detail<'_> {
         match (&self.payload, call) {
@@ -136,8 +176,11 @@ pub(crate) struct TrapFrame {
     bytes: RefCell<Vec<u8>>,
     /// The timeout that has fired for the running task, until it has reached the task's code.
     pub(crate) elapsed: Cell<Option<u64>>,
-    /// Whether a program is being dropped because its task was killed, or faulted.
+    /// Whether a program is being dropped because its task was killed or faulted, or a body because
+    /// it timed out: the locks that it holds are poisoned.
     pub(crate) killing: Cell<bool>,
+    /// Whether the kernel is dropping a program. It has no turn then: no reply can be on its way.
+    pub(crate) dropping_program: Cell<bool>,
     /// Whether [`TrapFrame::drop_flat`] is at work.
     dropping: Cell<bool>,
     /// What it drops next.
@@ -166,6 +209,7 @@ impl TrapFrame {
             bytes: RefCell::default(),
             elapsed: Cell::default(),
             killing: Cell::default(),
+            dropping_program: Cell::default(),
             dropping: Cell::default(),
             rest: RefCell::default(),
             observers: Cell::default(),

@@ -326,8 +326,8 @@ fn what_goes_wrong_can_be_cured() {
         let limit = ["--max-ticks", ticks];
         run(&[&boot[..], &limit, args].concat()).0
     };
-    assert_eq!(turns(&["starved"], "142"), 4);
-    assert_eq!(turns(&["starved"], "143"), 0);
-    assert_eq!(turns(&["starved", "--cured"], "67"), 4);
-    assert_eq!(turns(&["starved", "--cured"], "68"), 0);
+    assert_eq!(turns(&["starved"], "137"), 4);
+    assert_eq!(turns(&["starved"], "138"), 0);
+    assert_eq!(turns(&["starved", "--cured"], "62"), 4);
+    assert_eq!(turns(&["starved", "--cured"], "63"), 0);
 }

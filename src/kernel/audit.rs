@@ -61,7 +61,7 @@ impl Kernel {
                     let times = target
                         .waiters
                         .iter()
-                        .flat_map(|w| w.iter())
+                        .flat_map(|w| w.tasks.iter())
                         .filter(|w| **w == me);
                     assert_eq!((target.is_live(), times.count()), (true, 1), "task {tid}");
                 }

@@ -10,7 +10,7 @@ use super::{
     run::Daemons,
 };
 use crate::{
-    abi::Nanos,
+    abi::{Nanos, QueueId},
     interrupt::Remote,
     log::{Log, Tracer},
     sched::{Policy, Ready},
@@ -21,6 +21,7 @@ use crate::{
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     pub(super) tasks: usize,
+    pub(super) queues: usize,
     pub(super) ticks: u64,
     pub(super) time: Nanos,
 }
@@ -63,6 +64,7 @@ impl Default for Builder {
             log: Log::default(),
             limits: Limits {
                 tasks: 1 << 22,
+                queues: QueueId::PLACES,
                 ticks: u64::MAX,
                 time: Nanos::FOREVER,
             },
@@ -99,6 +101,13 @@ impl Builder {
     /// How many tasks may live at once; otherwise 4,194,304.
     pub fn max_tasks(mut self, tasks: usize) -> Self {
         self.limits.tasks = tasks;
+        self
+    }
+
+    /// How many message queues there may be at once; otherwise, and at the most, 16,777,216. A
+    /// promise has a queue, and so has whatever is in [`sync`](crate::sync).
+    pub fn max_queues(mut self, queues: usize) -> Self {
+        self.limits.queues = queues;
         self
     }
 

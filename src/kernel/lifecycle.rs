@@ -4,14 +4,14 @@ use std::{rc::Rc, sync::Arc};
 
 use super::{
     Kernel,
-    task::{Answer, Beside, OnExit, Pending, State, WaitingOn},
+    task::{Answer, Beside, OnExit, Pending, State, Waiters, WaitingOn},
 };
 use crate::{
-    abi::{Direction, Errno, Exit, Nanos, Reply, Tid},
+    abi::{Direction, Errno, Exit, Reply, Tid},
     log::{Fact, Wake, tracing::warn_of},
     panic::contain,
     sched::{Cause, Runnable},
-    trap::{Program, ended},
+    trap::{Program, Start, ended},
 };
 
 impl Kernel {
@@ -22,8 +22,8 @@ impl Kernel {
         parent: Option<Runnable>,
         on_exit: OnExit,
         is_daemon: bool,
-        delay: Nanos,
-    ) -> Result<Tid, Errno> {
+        start: Start,
+    ) -> Result<Runnable, Errno> {
         if !is_daemon && self.tasks.live() >= self.limits.tasks {
             self.drop_apart(program);
             return Err(Errno::TooManyTasks);
@@ -37,12 +37,13 @@ impl Kernel {
                 name: &name,
             });
         }
-        if delay == Nanos::ZERO {
-            self.ready.push(task, Cause::Spawned);
-        } else {
-            let _ = self.sleep(task, delay);
+        match start {
+            Start::First => self.ready.push(task, Cause::Spawned),
+            // The loop puts it there, behind its parent.
+            Start::Behind => {}
+            Start::After(delay) => drop(self.sleep(task, delay)),
         }
-        Ok(task.tid)
+        Ok(task)
     }
 
     /// Ends a live task, in whatever state it is.
@@ -84,9 +85,13 @@ impl Kernel {
             warn_of(me.tid, &task.name, &exit);
         }
         self.emit(me.tid, || Fact::Exited { exit: &exit });
-        let answered = waiters.as_ref().is_some_and(|waiters| !waiters.is_empty());
-        for waiter in waiters.into_iter().flat_map(|waiters| *waiters) {
+        let Waiters { tasks, keeper } = waiters.map_or_else(Default::default, |all| *all);
+        let answered = !tasks.is_empty();
+        for waiter in tasks {
             self.wake(waiter, Wake::Exit(me.tid), Answer::exit(exit.clone()));
+        }
+        if let Some((queue, message)) = keeper.and_then(|keeper| keeper.ended(me.tid, &exit)) {
+            self.put_for_keeper(queue, message);
         }
         while let Some(child) = self.tasks.release_child(me) {
             let orphan = &mut self.tasks[child];
@@ -174,7 +179,9 @@ impl Kernel {
     /// from them.
     fn drop_apart(&mut self, program: Program) {
         let trap = self.frame.take_parcel();
+        self.frame.dropping_program.set(true);
         contain(|| drop(program));
+        self.frame.dropping_program.set(false);
         self.frame.clear();
         self.frame.put_parcel(trap);
     }

@@ -62,7 +62,7 @@ use crate::{
     interrupt::Remote,
     log::Log,
     sched::Ready,
-    trap::TrapFrame,
+    trap::{Start, TrapFrame},
     user::{
         os::Os,
         program::{self, IntoExit},
@@ -133,7 +133,8 @@ impl Kernel {
         self.log.observe_by_tracing();
         let name = self.frame.intern(name.as_ref());
         let program = program::program(&self.frame, program);
-        self.admit(name, program, None, OnExit::Report, false, Nanos::ZERO)
+        let task = self.admit(name, program, None, OnExit::Report, false, Start::First);
+        task.map(|task| task.tid)
     }
 
     /// Starts a program that serves the host rather than the run, a monitor say, as a daemon: a
@@ -170,8 +171,8 @@ impl Kernel {
     ) -> Tid {
         let name = self.frame.intern(name.as_ref());
         let program = program::program(&self.frame, program);
-        let task = self.admit(name, program, None, OnExit::Nothing, true, Nanos::ZERO);
-        task.expect("there is no limit on daemons")
+        let task = self.admit(name, program, None, OnExit::Nothing, true, Start::First);
+        task.expect("there is no limit on daemons").tid
     }
 
     /// Runs until no task is left, which may be never.
@@ -263,6 +264,7 @@ impl Kernel {
 impl Drop for Kernel {
     fn drop(&mut self) {
         self.end_all();
+        self.clear_queues();
     }
 }
 

@@ -1,6 +1,6 @@
 //! The kernel's part of message queues: numbers of messages, and who waits at either end.
 //!
-//! This is the one primitive that blocks tasks on each other. A promise, an event and a barrier
+//! This is the one primitive that blocks tasks on each other. A promise, a flag and a barrier
 //! are queues that are closed; a semaphore and a mutex are queues of tokens.
 
 use std::{collections::VecDeque, rc::Rc};
@@ -56,7 +56,7 @@ impl MessageQueue {
         if self.closed {
             return Put::Closed;
         }
-        if let Some(getter) = self.getters.pop_front() {
+        if let Some(getter) = self.next_getter() {
             return Put::Handed(getter);
         }
         if !self.has_room() {
@@ -109,7 +109,7 @@ impl MessageQueue {
     /// Takes a message back that was matched with a task which will not take it. Answers who gets
     /// it instead; otherwise it is in its old place.
     fn give_back(&mut self, message: u64) -> Option<Runnable> {
-        let next = self.getters.pop_front();
+        let next = self.next_getter();
         if next.is_none() {
             let place = self.available.partition_point(|other| *other < message);
             self.available.insert(place, message);
@@ -137,7 +137,20 @@ impl MessageQueue {
     fn forget_getter(&mut self, task: Runnable) {
         if let Some(place) = find_waiter(&self.getters, |other| *other == task) {
             self.getters.remove(place);
+            self.status.waiting.set(self.getters.len());
         }
+    }
+
+    fn add_getter(&mut self, task: Runnable) {
+        self.getters.push_back(task);
+        self.status.waiting.set(self.getters.len());
+    }
+
+    /// Takes the task that has waited longest for a message.
+    fn next_getter(&mut self) -> Option<Runnable> {
+        let next = self.getters.pop_front();
+        self.status.waiting.set(self.getters.len());
+        next
     }
 
     pub(super) fn id(&self) -> QueueId {
@@ -202,6 +215,11 @@ impl Queues {
         set.slots.get_mut(id.slot()).filter(|queue| queue.id == id)
     }
 
+    /// How many there are of tasks, or of daemons.
+    fn len(&self, of_daemon: bool) -> usize {
+        self.sets[usize::from(of_daemon)].slots.len()
+    }
+
     pub(super) fn remove(&mut self, id: QueueId) -> Option<MessageQueue> {
         self.get_mut(id)?;
         let set = &mut self.sets[usize::from(id.is_of_daemon())];
@@ -228,10 +246,10 @@ impl Kernel {
         let Some(Payload::Queue(store, status)) = self.frame.take() else {
             return Errno::Invalid.into();
         };
-        match self
-            .queues
-            .insert(me.tid.is_daemon(), capacity, store, status)
-        {
+        let of_daemon = me.tid.is_daemon();
+        let has_room = self.queues.len(of_daemon) < self.limits.queues;
+        let queue = has_room.then(|| self.queues.insert(of_daemon, capacity, store, status));
+        match queue.flatten() {
             Some(queue) => Reply::Queue(queue).into(),
             None => Errno::Closed.into(),
         }
@@ -252,9 +270,13 @@ impl Kernel {
     }
 
     pub(super) fn try_put(&mut self, queue: QueueId) -> Outcome {
-        let Some(message) = self.frame.take_word() else {
-            return Errno::Invalid.into();
-        };
+        match self.frame.take_word() {
+            Some(message) => self.put_message(queue, message).into(),
+            None => Errno::Invalid.into(),
+        }
+    }
+
+    fn put_message(&mut self, queue: QueueId, message: u64) -> Answer {
         let put = self.queues.get_mut(queue).map(|queue| queue.put(message));
         match put {
             Some(Put::Stored) => Reply::Done.into(),
@@ -268,7 +290,14 @@ impl Kernel {
         }
     }
 
-    /// Drops a message that nobody will get.
+    /// Puts the message with which a keeper answers the end of a task.
+    pub(super) fn put_for_keeper(&mut self, queue: QueueId, message: u64) {
+        if self.put_message(queue, message).reply != Reply::Done {
+            self.discard(queue, message);
+        }
+    }
+
+    /// Drops a message that no task will get.
     pub(super) fn discard(&mut self, queue: QueueId, message: u64) {
         if let Some(found) = self.queues.get_mut(queue) {
             let store = Rc::clone(&found.store);
@@ -283,7 +312,7 @@ impl Kernel {
                 ..
             })) => {
                 let empty = self.queues.get_mut(queue).expect("an empty queue exists");
-                empty.getters.push_back(me);
+                empty.add_getter(me);
                 self.block(me, WaitingOn::Queue(queue, End::Get))
             }
             outcome => outcome,
@@ -331,6 +360,26 @@ impl Kernel {
         self.close_queue(queue);
         self.queues.remove(queue);
         Reply::Done.into()
+    }
+
+    /// Drops what is left in the queues: a message may hold a handle of its own queue, and the two
+    /// would keep each other.
+    pub(super) fn clear_queues(&mut self) {
+        for set in &mut self.queues.sets {
+            for queue in set.slots.drain() {
+                contain(|| queue.store.clear());
+            }
+        }
+    }
+
+    pub(super) fn give_back_by_call(&mut self, queue: QueueId) -> Outcome {
+        match self.frame.take_word() {
+            Some(message) => {
+                self.give_back(queue, message);
+                Reply::Done.into()
+            }
+            None => Errno::Invalid.into(),
+        }
     }
 
     /// Finds a new owner for a message that was matched with a task which will not take it.

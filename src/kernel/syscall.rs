@@ -8,7 +8,7 @@ use crate::{
     abi::{Direction, Errno, Exit, Reply, SystemCall, Tid},
     panic::contain,
     sched::Runnable,
-    trap::Payload,
+    trap::{Payload, Start},
 };
 
 impl Kernel {
@@ -22,6 +22,7 @@ impl Kernel {
             SystemCall::NewDetachedTask => self.new_task(me, OnExit::Nothing),
             SystemCall::KillTask(tid) => self.kill_task(me, tid),
             SystemCall::Release(tid) => self.release(me, tid),
+            SystemCall::Disown(tid) => self.disown(tid),
             SystemCall::WaitTask(tid) => self.wait_task(me, tid),
             SystemCall::Exit => self.exit(),
             SystemCall::Shutdown => self.shutdown(),
@@ -44,6 +45,7 @@ impl Kernel {
             SystemCall::TryPut(queue) => self.try_put(queue),
             SystemCall::TryGet(queue) => self.try_get(queue),
             SystemCall::CloseQueue(queue) => self.close_queue_of(queue),
+            SystemCall::GiveBack(queue) => self.give_back_by_call(queue),
             SystemCall::FreeQueue(queue) => self.free_queue(queue),
             SystemCall::Attach => self.attach(me),
             SystemCall::Listen => self.listen(me),
@@ -69,21 +71,25 @@ impl Kernel {
         let Some(Payload::Program {
             name,
             program,
-            newborn,
-            delay,
+            keeper,
+            start,
         }) = self.frame.take()
         else {
             return Errno::Invalid.into();
         };
         let is_daemon = me.tid.is_daemon();
-        match self.admit(name, program, Some(me), on_exit, is_daemon, delay) {
-            Ok(tid) => {
-                if let Some(newborn) = newborn {
-                    newborn.set(tid);
-                }
-                Reply::Tid(tid).into()
-            }
-            Err(errno) => errno.into(),
+        let child = match self.admit(name, program, Some(me), on_exit, is_daemon, start) {
+            Ok(child) => child,
+            Err(errno) => return errno.into(),
+        };
+        if let Some(keeper) = keeper {
+            keeper.born(child.tid);
+            self.tasks[child].waiters.get_or_insert_default().keeper = Some(keeper);
+        }
+        let state = State::from(Reply::Tid(child.tid));
+        match start {
+            Start::Behind => Outcome::Parent(state, child),
+            Start::First | Start::After(_) => state.into(),
         }
     }
 
@@ -125,6 +131,15 @@ impl Kernel {
         {
             self.reap(task);
         }
+    }
+
+    /// Lets a task leave no zombie.
+    fn disown(&mut self, tid: Tid) -> Outcome {
+        self.reap_zombie(tid);
+        if let Some(task) = self.find_live(tid) {
+            self.tasks[task].on_exit = OnExit::Nothing;
+        }
+        Reply::Done.into()
     }
 
     fn wait_task(&mut self, me: Runnable, tid: Tid) -> Outcome {

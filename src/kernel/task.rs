@@ -17,7 +17,7 @@ use crate::{
     abi::{DeviceId, Direction, End, Exit, Nanos, On, QueueId, Reply, TaskInfo, TaskState, Tid},
     log::Detail,
     sched::{Runnable, Slot},
-    trap::{Payload, Program},
+    trap::{Keeper, Payload, Program},
 };
 
 /// Where a live task is. It is in exactly one place.
@@ -195,6 +195,8 @@ pub(super) enum Then {
 pub(super) enum Outcome {
     /// The caller goes to the back of the ready queue, in this state.
     Ready(State),
+    /// The same, and its new child goes behind it.
+    Parent(State, Runnable),
     /// The caller waits, where the handler has put it.
     Blocked,
     /// The caller ends, with this exit.
@@ -244,6 +246,14 @@ pub(super) struct Links {
     pub(super) previous: Option<Slot>,
 }
 
+/// What waits for a task to end.
+#[derive(Default)]
+pub(super) struct Waiters {
+    /// In order.
+    pub(super) tasks: VecDeque<Runnable>,
+    pub(super) keeper: Option<Rc<dyn Keeper>>,
+}
+
 /// What a turn touches comes first, and is a line of the cache.
 #[repr(C, align(64))]
 pub(super) struct Task {
@@ -254,12 +264,8 @@ pub(super) struct Task {
     /// When it was blocked last.
     pub(super) since: Nanos,
     pub(super) name: Rc<str>,
-    /// The tasks that wait for this one to end, in order. Most have none, and no room for it.
-    #[expect(
-        clippy::box_collection,
-        reason = "a word in each of a million tasks, rather than three"
-    )]
-    pub(super) waiters: Option<Box<VecDeque<Runnable>>>,
+    /// What waits for this one to end. Most tasks have nothing, and no room for it.
+    pub(super) waiters: Option<Box<Waiters>>,
     pub(super) timeouts: Option<Box<Timeouts>>,
     /// The parent while it lives.
     pub(super) parent: Option<Slot>,
@@ -284,14 +290,15 @@ impl Task {
     }
 
     pub(super) fn add_waiter(&mut self, waiter: Runnable) {
-        self.waiters.get_or_insert_default().push_back(waiter);
+        let waiters = self.waiters.get_or_insert_default();
+        waiters.tasks.push_back(waiter);
     }
 
     pub(super) fn forget_waiter(&mut self, waiter: Runnable) {
         if let Some(waiters) = &mut self.waiters
-            && let Some(at) = find_waiter(waiters, |other| *other == waiter)
+            && let Some(at) = find_waiter(&waiters.tasks, |other| *other == waiter)
         {
-            waiters.remove(at);
+            waiters.tasks.remove(at);
         }
     }
 

@@ -94,6 +94,12 @@ impl Kernel {
                 self.tasks[me].change(state);
                 self.ready.requeue(me, call);
             }
+            Outcome::Parent(state, child) => {
+                self.tell_answer(me.tid, &state);
+                self.tasks[me].change(state);
+                self.ready.requeue(me, call);
+                self.ready.push(child, Cause::Spawned);
+            }
             Outcome::Blocked | Outcome::Gone => {}
             Outcome::Exit(exit) => self.end(me, exit),
         }

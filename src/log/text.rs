@@ -15,12 +15,13 @@ impl fmt::Display for Call<'_> {
         let Self(call, detail) = self;
         write!(f, "{}(", call.name())?;
         let first: &dyn fmt::Display = match call {
-            C::KillTask(tid) | C::Release(tid) | C::WaitTask(tid) => tid,
+            C::KillTask(tid) | C::Release(tid) | C::Disown(tid) | C::WaitTask(tid) => tid,
             C::Put(id)
             | C::Get(id)
             | C::TryPut(id)
             | C::TryGet(id)
             | C::CloseQueue(id)
+            | C::GiveBack(id)
             | C::FreeQueue(id) => id,
             C::NewQueue(u64::MAX) => &"unbounded",
             C::NewQueue(number) | C::Disarm(number) | C::Observe(number) | C::Unobserve(number) => {

@@ -33,7 +33,7 @@ impl Os {
         &mut self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Panicked> {
-        let done = Queue::<()>::unbounded(self).await;
+        let done = Queue::<()>::required(self, u64::MAX, "a job").await;
         let (remote, queue) = (self.frame().remote.clone(), done.id());
         let expected = Expected::new(&remote);
         let result = Arc::new(Mutex::new(None));

@@ -8,8 +8,10 @@ use crate::abi::Tid;
 /// Callbacks, in the manner of asyncio and of timers in browsers. Each is a task: to cancel it is
 /// to [kill](Os::kill) it.
 impl Os {
-    /// Runs `callback` as soon as it is its turn; answers its task. Never blocks. At the kernel's
-    /// limit of live tasks it is dropped, with a warning, and [`Tid::KERNEL`] stands for no task.
+    /// Runs `callback` as soon as it is its turn; answers its task. The callback goes behind its
+    /// caller: under first in, first out, what follows this call runs first, up to the next trap.
+    /// Never blocks. At the kernel's limit of live tasks the callback is dropped, with a warning, and
+    /// the answer is [`Tid::KERNEL`], which is no task.
     pub async fn call_soon<T: IntoExit>(
         &mut self,
         callback: impl AsyncFnOnce(&mut Self) -> T + 'static,
@@ -18,7 +20,7 @@ impl Os {
     }
 
     /// Runs `callback` when `delay` has passed, counted from this call; otherwise like
-    /// [`Os::call_soon`]. (`setTimeout`.)
+    /// [`Os::call_soon`], which a delay of zero is. (`setTimeout`.)
     pub async fn call_later<T: IntoExit>(
         &mut self,
         delay: Duration,

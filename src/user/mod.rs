@@ -7,6 +7,7 @@
 //! | `os.rs` | [`Os`](os::Os), the door; the crate's only yield |
 //! | `program.rs` | what a program is and what it may return |
 //! | `tasks.rs` | the calls about tasks: spawn, kill, wait, exit, ... |
+//! | `child.rs` | tasks that return a value |
 //! | `time.rs` | sleep, the clock, timeouts |
 //! | `device.rs`, `net.rs` | descriptors; TCP |
 //! | `queue.rs` | message queues |
@@ -18,6 +19,7 @@
 
 pub(crate) mod blocking;
 pub(crate) mod callback;
+pub(crate) mod child;
 pub(crate) mod device;
 pub(crate) mod net;
 pub(crate) mod observe;

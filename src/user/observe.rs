@@ -46,10 +46,7 @@ impl Os {
         let frame = Rc::clone(self.frame());
         let number = frame.observers.get() + 1;
         frame.observers.set(number);
-        let parcel = Parcel {
-            word: None,
-            payload: Some(Payload::Tracer(Box::new(tracer))),
-        };
+        let parcel = Parcel::payload(Payload::Tracer(Box::new(tracer)));
         frame.defer_with(SystemCall::Observe(number), parcel);
         Observer { frame, number }
     }

@@ -6,7 +6,7 @@ use std::{
     fmt, io,
     pin::Pin,
     rc::Rc,
-    task::{Context, Poll},
+    task::{Context, Poll, Waker},
 };
 
 use genawaiter::rc::Co;
@@ -24,7 +24,9 @@ use crate::{
 /// block come back when it is the task's turn again; what makes a call block is said with it.
 ///
 /// A call whose future is polled and then dropped in the same turn is half made, and a bug: what
-/// the task awaits next takes its place in a release build, and in a debug build it faults.
+/// the task awaits next takes its place in a release build, and in a debug build it faults. One that
+/// is dropped in a later turn has been made: its answer is dropped with it, and a message that it
+/// was to get goes back to its queue, in its old place.
 ///
 /// ```
 /// use trapline::{Kernel, Os};
@@ -59,6 +61,15 @@ impl Os {
         prepare: impl FnOnce(&TrapFrame) -> SystemCall + 'a,
         decode: impl FnMut(Reply, &Rc<TrapFrame>) -> T + 'a,
     ) -> impl Future<Output = T> + 'a {
+        self.call_undoing(prepare, decode)
+    }
+
+    /// The same, for a call that has its own way to undo a reply that the caller does not take.
+    pub(crate) fn call_undoing<'a, D: Decode + 'a>(
+        &'a mut self,
+        prepare: impl FnOnce(&TrapFrame) -> SystemCall + 'a,
+        decode: D,
+    ) -> impl Future<Output = D::Output> + 'a {
         Trap {
             os: self,
             prepare: Some(prepare),
@@ -162,50 +173,126 @@ pub(crate) fn mismatch(reply: Reply) -> ! {
     unreachable!("the kernel answered {reply:?} to a call that has no such answer")
 }
 
+/// What a call makes of its reply.
+pub(crate) trait Decode {
+    type Output;
+
+    fn decode(&mut self, reply: Reply, frame: &Rc<TrapFrame>) -> Self::Output;
+
+    /// Undoes a reply that the caller did not take.
+    fn undo(&mut self, reply: Reply, frame: &Rc<TrapFrame>) {
+        drop(self.decode(reply, frame));
+    }
+}
+
+impl<T, F: FnMut(Reply, &Rc<TrapFrame>) -> T> Decode for F {
+    type Output = T;
+
+    #[inline(always)]
+    fn decode(&mut self, reply: Reply, frame: &Rc<TrapFrame>) -> T {
+        self(reply, frame)
+    }
+}
+
 /// A trap under way, as a future of a single layer: each `async fn` between a program and the
 /// yield would cost a third of the price of the whole trap.
-struct Trap<'a, P, Y, B, D> {
+struct Trap<'a, P, Y, B, D>
+where
+    B: Future<Output = Reply> + Unpin,
+    D: Decode,
+{
     os: &'a Os,
     /// Builds the call; taken at the first poll, which makes the trap.
     prepare: Option<P>,
     /// Yields it.
     door: Y,
-    /// What waits for the reply, once the trap is made.
+    /// What waits for the reply, once the trap is made and until the reply is taken.
     barrier: Option<B>,
     decode: D,
 }
 
 /// Neither the call nor its decoding is ever pinned.
-impl<P, Y, B: Unpin, D> Unpin for Trap<'_, P, Y, B, D> {}
+impl<P, Y, B: Future<Output = Reply> + Unpin, D: Decode> Unpin for Trap<'_, P, Y, B, D> {}
 
-impl<'a, P, Y, B, D, T> Future for Trap<'a, P, Y, B, D>
+impl<'a, P, Y, B, D> Future for Trap<'a, P, Y, B, D>
 where
     P: FnOnce(&TrapFrame) -> SystemCall,
     Y: Fn(&'a Os, SystemCall) -> B,
     B: Future<Output = Reply> + Unpin,
-    D: FnMut(Reply, &Rc<TrapFrame>) -> T,
+    D: Decode,
 {
-    type Output = T;
+    type Output = D::Output;
 
     #[inline(always)]
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<D::Output> {
         let this = self.get_mut();
-        if let Some(barrier) = &mut this.barrier {
-            return match Pin::new(barrier).poll(cx) {
+        if this.barrier.is_some() {
+            return match this.reply(cx) {
                 Poll::Pending => Poll::Pending,
                 // After a timeout has come, the call never ends: the timeout drops it.
                 Poll::Ready(Reply::Elapsed(number)) => {
-                    this.barrier = None;
                     this.os.frame.elapsed.set(Some(number));
                     Poll::Pending
                 }
-                Poll::Ready(reply) => Poll::Ready((this.decode)(reply, &this.os.frame)),
+                Poll::Ready(reply) => Poll::Ready(this.decode.decode(reply, &this.os.frame)),
             };
+        }
+        if this.os.frame.elapsed.get().is_some() {
+            // A timeout has cut a call whose future was dropped before it could say so.
+            return Poll::Pending;
         }
         if let Some(prepare) = this.prepare.take() {
             let call = prepare(&this.os.frame);
             this.barrier = Some((this.door)(this.os, call));
         }
         Poll::Pending
+    }
+}
+
+impl<P, Y, B, D> Trap<'_, P, Y, B, D>
+where
+    B: Future<Output = Reply> + Unpin,
+    D: Decode,
+{
+    /// Takes the reply, if it is there.
+    #[inline(always)]
+    fn reply(&mut self, cx: &mut Context<'_>) -> Poll<Reply> {
+        let barrier = match &mut self.barrier {
+            // The airlock of a program that is being dropped is empty, and waiting at it would panic.
+            Some(barrier) if !self.os.frame.dropping_program.get() => barrier,
+            _ => return Poll::Pending,
+        };
+        let reply = Pin::new(barrier).poll(cx);
+        if reply.is_ready() {
+            self.barrier = None;
+        }
+        reply
+    }
+
+    /// Undoes what the kernel has answered, if it has.
+    #[cold]
+    #[inline(never)]
+    fn give_up(&mut self) {
+        let mut cx = Context::from_waker(Waker::noop());
+        match self.reply(&mut cx) {
+            Poll::Pending => {}
+            // The timeout cuts at the next call.
+            Poll::Ready(Reply::Elapsed(number)) => self.os.frame.elapsed.set(Some(number)),
+            Poll::Ready(reply) => self.decode.undo(reply, &self.os.frame),
+        }
+    }
+}
+
+// A call that was made and answered, and is dropped before its answer is taken.
+impl<P, Y, B, D> Drop for Trap<'_, P, Y, B, D>
+where
+    B: Future<Output = Reply> + Unpin,
+    D: Decode,
+{
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.barrier.is_some() {
+            self.give_up();
+        }
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     message = "a program cannot return `{Self}`",
     label = "this program returns `{Self}`",
     note = "a program returns (), or Result<(), E> with an error that can be shown; for a result, \
-            put it into a Queue or set a Promise"
+            start it with Os::spawn_child, put it into a Queue or set a Promise"
 )]
 pub trait IntoExit {
     /// How a task ends that returned this.

@@ -5,7 +5,8 @@
 //! queue's being closed.
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
     fmt,
     rc::Rc,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -54,6 +55,63 @@ pub struct Abandoned;
 pub struct Promise<T> {
     slot: Arc<Slot<T>>,
     decided: Queue<()>,
+    line: Rc<Line>,
+}
+
+/// The callbacks of a promise that have not begun.
+#[derive(Default)]
+struct Line {
+    last: Cell<u64>,
+    /// By order of adding. One whose turn came before that of an earlier one waits at a gate.
+    left: RefCell<BTreeMap<u64, Option<Queue<()>>>>,
+}
+
+/// A callback's place in the line. When it leaves, because it begins or because it is killed, the
+/// next one may begin.
+struct Place {
+    line: Rc<Line>,
+    number: u64,
+}
+
+impl Place {
+    fn new(line: &Rc<Line>) -> Self {
+        let number = line.last.get() + 1;
+        line.last.set(number);
+        line.left.borrow_mut().insert(number, None);
+        Self {
+            line: Rc::clone(line),
+            number,
+        }
+    }
+
+    fn is_first(&self) -> bool {
+        let left = self.line.left.borrow();
+        let first = left.first_key_value();
+        first.is_some_and(|(number, _)| *number == self.number)
+    }
+
+    /// Waits until those before it have begun. A policy may have preferred this one.
+    async fn wait(&self, os: &mut Os) {
+        if self.is_first() {
+            return;
+        }
+        let gate = Queue::required(os, u64::MAX, "a callback").await;
+        if !self.is_first() {
+            let mine = Some(gate.clone());
+            self.line.left.borrow_mut().insert(self.number, mine);
+            let _ = gate.get(os).await;
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut left = self.line.left.borrow_mut();
+        left.remove(&self.number);
+        if let Some((_, Some(gate))) = left.first_key_value() {
+            gate.post(());
+        }
+    }
 }
 
 /// The end of a promise where it is set; clones are ends of the same promise.
@@ -119,9 +177,10 @@ impl Drop for Hope {
 }
 
 impl<T: Clone + 'static> Promise<T> {
-    /// Makes a promise and answers its two ends. Never blocks.
+    /// Makes a promise and answers its two ends. Never blocks. Faults the caller where the kernel has
+    /// as many queues as it may.
     pub async fn new(os: &mut Os) -> (Setter<T>, Self) {
-        let decided = Queue::unbounded(os).await;
+        let decided = Queue::required(os, u64::MAX, "a promise").await;
         let slot = Arc::new(Slot {
             value: Mutex::new(None),
             drop: TrapFrame::drop_flat,
@@ -137,14 +196,20 @@ impl<T: Clone + 'static> Promise<T> {
                 hope,
                 frame,
             },
-            Self { slot, decided },
+            Self {
+                slot,
+                decided,
+                line: Rc::default(),
+            },
         )
     }
 
-    /// Waits for the value. *Blocks* until it is set, or cannot be set any more.
+    /// Waits for the value. *Blocks* until it is set, or cannot be set any more. Faults the caller in
+    /// another kernel than the promise's own.
     ///
     /// *Errors:* [`Abandoned`], if every setter is gone and none has set it.
     pub async fn wait(&self, os: &mut Os) -> Result<T, Abandoned> {
+        self.decided.require_home(os, "the promise");
         // Nothing is ever put: this comes back when the queue is closed.
         let _ = self.decided.get(os).await;
         self.get().ok_or(Abandoned)
@@ -161,7 +226,9 @@ impl<T: Clone + 'static> Promise<T> {
     }
 
     /// Runs `callback` with what [`Promise::wait`] answers, as a task of its own whose number this
-    /// answers. Callbacks run in the order in which they were added. Never blocks.
+    /// answers. Callbacks begin in the order in which they were added, under every policy: each when
+    /// the one before it has come to its first trap. To kill one takes it out of the line. Never
+    /// blocks.
     ///
     /// *Errors:* [`Errno::TooManyTasks`].
     pub async fn on_done<R: IntoExit>(
@@ -169,15 +236,13 @@ impl<T: Clone + 'static> Promise<T> {
         os: &mut Os,
         callback: impl AsyncFnOnce(&mut Os, Result<T, Abandoned>) -> R + 'static,
     ) -> Result<Tid, Errno> {
+        self.decided.require_home(os, "the promise");
         let promise = self.clone();
+        let place = Place::new(&self.line);
         os.spawn_detached("on_done", async move |os: &mut Os| {
-            let value = if promise.decided.is_closed() {
-                // Behind those that were added before: they are awake and may not have run.
-                os.yield_now().await;
-                promise.get().ok_or(Abandoned)
-            } else {
-                promise.wait(os).await
-            };
+            let value = promise.wait(os).await;
+            place.wait(os).await;
+            drop(place);
             callback(os, value).await
         })
         .await
@@ -247,6 +312,7 @@ impl<T> Clone for Promise<T> {
         Self {
             slot: Arc::clone(&self.slot),
             decided: self.decided.clone(),
+            line: Rc::clone(&self.line),
         }
     }
 }

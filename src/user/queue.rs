@@ -11,7 +11,7 @@ use std::{
     rc::Rc,
 };
 
-use super::os::{Os, mismatch};
+use super::os::{Decode, Os, mismatch};
 use crate::{
     abi::{QueueId, Reply, SystemCall},
     trap::{Parcel, Payload, QueueStatus, Store, TrapFrame},
@@ -94,7 +94,8 @@ pub struct Queue<T> {
 
 impl<T: 'static> Queue<T> {
     /// Makes a queue with room for `capacity` messages. With room for none, each put waits for its
-    /// get. Never blocks. A kernel has room for 16 million queues; one more is closed from birth.
+    /// get. Never blocks. A kernel has room for 16,777,216 queues at once
+    /// ([`Builder::max_queues`](crate::Builder::max_queues)); one more is closed from birth.
     pub async fn bounded(os: &mut Os, capacity: usize) -> Self {
         Self::with_capacity(os, capacity as u64).await
     }
@@ -102,6 +103,18 @@ impl<T: 'static> Queue<T> {
     /// Makes a queue with room for any number of messages. Never blocks.
     pub async fn unbounded(os: &mut Os) -> Self {
         Self::with_capacity(os, u64::MAX).await
+    }
+
+    /// Makes a queue for `owner`, which cannot do without: where the kernel has no room for it, this
+    /// faults the caller.
+    pub(crate) async fn required(os: &mut Os, capacity: u64, owner: &str) -> Self {
+        let queue = Self::with_capacity(os, capacity).await;
+        assert!(
+            queue.id() != QueueId::NONE,
+            "there is no room for {owner}: the kernel has as many message queues as it may; see \
+             Builder::max_queues"
+        );
+        queue
     }
 
     async fn with_capacity(os: &mut Os, capacity: u64) -> Self {
@@ -190,14 +203,14 @@ impl<T: 'static> Queue<T> {
     /// *Errors:* [`Closed`], if the queue is or gets closed and is empty.
     pub fn get<'a>(&'a self, os: &'a mut Os) -> impl Future<Output = Result<T, Closed>> + 'a {
         let id = self.id_in(os);
-        os.call(
-            move |_| SystemCall::Get(id),
-            move |reply, _| match reply {
-                Reply::Message(number) => Ok(self.shared.messages.take(number)),
-                Reply::Err(_) => Err(Closed(())),
+        let decode = Getting {
+            queue: self,
+            refusal: |reply| match reply {
+                Reply::Err(_) => Closed(()),
                 other => mismatch(other),
             },
-        )
+        };
+        os.call_undoing(move |_| SystemCall::Get(id), decode)
     }
 
     /// Takes the first message if there is one. Never blocks.
@@ -208,15 +221,15 @@ impl<T: 'static> Queue<T> {
         os: &'a mut Os,
     ) -> impl Future<Output = Result<T, TryGetError>> + 'a {
         let id = self.id_in(os);
-        os.call(
-            move |_| SystemCall::TryGet(id),
-            move |reply, _| match reply {
-                Reply::Message(number) => Ok(self.shared.messages.take(number)),
-                Reply::Again => Err(TryGetError::Empty),
-                Reply::Err(_) => Err(TryGetError::Closed),
+        let decode = Getting {
+            queue: self,
+            refusal: |reply| match reply {
+                Reply::Again => TryGetError::Empty,
+                Reply::Err(_) => TryGetError::Closed,
                 other => mismatch(other),
             },
-        )
+        };
+        os.call_undoing(move |_| SystemCall::TryGet(id), decode)
     }
 
     /// Closes the queue: what is in it can still be got, and nothing more be put. Tasks that wait
@@ -236,7 +249,9 @@ impl<T: 'static> Queue<T> {
     #[must_use]
     pub fn len(&self) -> usize {
         let status = &self.shared.status;
-        status.len.get() + status.posted.get()
+        // A deferred put goes to a task that waits, if one does.
+        let posted = status.posted.get().saturating_sub(status.waiting.get());
+        status.len.get() + posted
     }
 
     /// Whether the kernel has closed it.
@@ -250,12 +265,8 @@ impl<T: 'static> Queue<T> {
         let number = self.shared.messages.push(message);
         let posted = &self.shared.status.posted;
         posted.set(posted.get() + 1);
-        let parcel = Parcel {
-            word: Some(number),
-            payload: None,
-        };
         let put = SystemCall::TryPut(self.id());
-        self.shared.frame.defer_with(put, parcel);
+        self.shared.frame.defer_with(put, Parcel::word(number));
     }
 
     /// Whether there is no message to be had.
@@ -270,13 +281,31 @@ impl<T: 'static> Queue<T> {
         self.shared.id
     }
 
+    /// Where its messages are kept: for what the kernel puts in.
+    pub(crate) fn messages(&self) -> Rc<Messages<T>> {
+        Rc::clone(&self.shared.messages)
+    }
+
     pub(crate) fn frame(&self) -> &TrapFrame {
         &self.shared.frame
     }
 
+    /// Whether it is of the kernel of `os`.
+    pub(crate) fn is_home(&self, os: &Os) -> bool {
+        Rc::ptr_eq(&self.shared.frame, os.frame())
+    }
+
+    /// Faults the caller unless the queue, and so its `owner`, is of the caller's kernel.
+    pub(crate) fn require_home(&self, os: &Os, owner: &str) {
+        assert!(
+            self.is_home(os),
+            "{owner} belongs to another kernel: only tasks of the kernel that made it can use it"
+        );
+    }
+
     /// Its name in the kernel of `os`: none in another kernel, where it counts as closed.
     fn id_in(&self, os: &Os) -> QueueId {
-        if Rc::ptr_eq(&self.shared.frame, os.frame()) {
+        if self.is_home(os) {
             self.id()
         } else {
             QueueId::NONE
@@ -295,6 +324,31 @@ impl<T> Clone for Queue<T> {
 impl<T> fmt::Debug for Queue<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Queue({})", self.shared.id)
+    }
+}
+
+/// Decodes the reply of a get.
+struct Getting<'a, T, R> {
+    queue: &'a Queue<T>,
+    refusal: R,
+}
+
+impl<T: 'static, E, R: Fn(Reply) -> E> Decode for Getting<'_, T, R> {
+    type Output = Result<T, E>;
+
+    #[inline(always)]
+    fn decode(&mut self, reply: Reply, _: &Rc<TrapFrame>) -> Result<T, E> {
+        match reply {
+            Reply::Message(number) => Ok(self.queue.shared.messages.take(number)),
+            other => Err((self.refusal)(other)),
+        }
+    }
+
+    fn undo(&mut self, reply: Reply, frame: &Rc<TrapFrame>) {
+        if let Reply::Message(number) = reply {
+            let parcel = Parcel::word(number);
+            frame.defer_with(SystemCall::GiveBack(self.queue.id()), parcel);
+        }
     }
 }
 
@@ -324,7 +378,7 @@ impl<T> Drop for Shared<T> {
 
 /// A queue's messages by number, including those that wait to be put and those that are matched
 /// with a task that has not run yet.
-struct Messages<T> {
+pub(crate) struct Messages<T> {
     /// The latest, one after the other; `None` is a gap, left by one that went before the first.
     kept: RefCell<VecDeque<Option<T>>>,
     /// The number of the first of these.
@@ -348,7 +402,7 @@ impl<T> Default for Messages<T> {
 
 impl<T> Messages<T> {
     /// Keeps a message and answers its number, which no other has ever had.
-    fn push(&self, message: T) -> u64 {
+    pub(crate) fn push(&self, message: T) -> u64 {
         let mut kept = self.kept.borrow_mut();
         kept.push_back(Some(message));
         self.first.get() + kept.len() as u64 - 1
@@ -400,6 +454,10 @@ impl<T> Store for Messages<T> {
     fn discard(&self, number: u64) {
         // Not within the borrow: its destructor may use the queue.
         drop(self.remove(number));
+    }
+
+    fn clear(&self) {
+        drop((self.aside.take(), self.kept.take()));
     }
 }
 

@@ -1,22 +1,28 @@
-//! What tasks agree by: semaphore, mutex, event, barrier, condition and task group. All of them
-//! stand on message queues: of tokens, or closed as a signal.
+//! What tasks agree by: semaphore, mutex, flag, barrier, condition and task group. All of them are
+//! made of message queues: of tokens, or closed as a signal.
+//!
+//! Each belongs to the kernel that made it. Used in another kernel, it faults the caller, unless
+//! the call has an error for that case. To make one faults the caller, too, where the kernel has as
+//! many queues as it may ([`Builder::max_queues`](crate::Builder::max_queues)).
 
 use std::{
     cell::{Cell, RefCell},
-    collections::BTreeMap,
+    collections::BTreeSet,
     fmt,
     ops::{Deref, DerefMut},
     rc::Rc,
+    time::Duration,
 };
 
 use super::{
     os::Os,
     program::IntoExit,
-    queue::{Closed, Queue},
+    queue::{Closed, Messages, Queue},
+    time::Elapsed,
 };
 use crate::{
-    abi::{Errno, Exit, SystemCall, Tid},
-    trap::TrapFrame,
+    abi::{Errno, Exit, QueueId, SystemCall, Tid},
+    trap::{Keeper, TrapFrame},
 };
 
 /// A number of permits; whoever finds none left waits. First come, first served.
@@ -53,7 +59,7 @@ impl Semaphore {
     /// have been out at once.
     pub async fn new(os: &mut Os, permits: usize) -> Self {
         Self {
-            permits: Queue::unbounded(os).await,
+            permits: Queue::required(os, u64::MAX, "a semaphore").await,
             fresh: Rc::new(Cell::new(permits)),
         }
     }
@@ -62,6 +68,9 @@ impl Semaphore {
     ///
     /// *Errors:* [`Closed`], in another kernel than its own.
     pub async fn acquire(&self, os: &mut Os) -> Result<Permit, Closed> {
+        if !self.permits.is_home(os) {
+            return Err(Closed(()));
+        }
         self.freshen();
         self.permits.get(os).await?;
         Ok(Permit {
@@ -71,6 +80,7 @@ impl Semaphore {
 
     /// Takes a permit if there is one. Never blocks.
     pub async fn try_acquire(&self, os: &mut Os) -> Option<Permit> {
+        self.permits.require_home(os, "the semaphore");
         self.freshen();
         self.permits.try_get(os).await.ok()?;
         Some(Permit {
@@ -87,7 +97,8 @@ impl Semaphore {
         }
     }
 
-    /// How many permits are left.
+    /// How many permits are left. One that was given back while a task waits for it is that task's
+    /// and does not count.
     #[must_use]
     pub fn available(&self) -> usize {
         self.fresh.get() + self.permits.len()
@@ -104,9 +115,10 @@ impl Drop for Permit {
 ///
 /// A task that dies with the lock in its hands, killed or panicking, may have left the value half
 /// changed: the lock is broken then, and each task that locks it is told, until one has called
-/// [`Mutex::mend`]. (The poisoning of the standard library's `Mutex`.) A task that fails, or ends
-/// by [`Os::exit`], has chosen the moment, and breaks nothing, unless the exit that it gives says
-/// that it was killed or faulted.
+/// [`Mutex::mend`]. (The poisoning of the standard library's `Mutex`.) A [timeout](Os::timeout) that
+/// cuts its body breaks the locks that the body holds, as a kill does: the body did not choose the
+/// moment either. A task that fails, or ends by [`Os::exit`], has chosen the moment, and breaks
+/// nothing, unless the exit that it gives says that it was killed or faulted.
 ///
 /// ```
 /// # use trapline::{Kernel, Os, sync::Mutex};
@@ -137,17 +149,19 @@ struct Locked<T> {
 pub struct Guard<T> {
     inner: Rc<Locked<T>>,
     value: Option<Box<T>>,
+    /// Whether its task has given it up, to wait for a condition: it breaks nothing any more.
+    given_up: bool,
 }
 
-/// A task died with the lock in its hands. The lock is held all the same.
+/// A task died, or was cut by a timeout, with the lock in its hands. The lock is held all the same.
 #[derive(thiserror::Error)]
-#[error("a task died with the lock in its hands")]
+#[error("a task died or was cut by a timeout with the lock in its hands")]
 pub struct Broken<T>(pub Guard<T>);
 
 impl<T: 'static> Mutex<T> {
     /// Makes a mutex around a value. Never blocks.
     pub async fn new(os: &mut Os, value: T) -> Self {
-        let token = Queue::unbounded(os).await;
+        let token = Queue::required(os, u64::MAX, "a mutex").await;
         token.post(());
         let (broken, value) = (Cell::new(false), Cell::new(Some(Box::new(value))));
         Self {
@@ -163,16 +177,16 @@ impl<T: 'static> Mutex<T> {
 
     /// Takes the lock. *Blocks* while another task has it; first come, first served.
     ///
-    /// *Errors:* [`Broken`], with the lock, if a task died that had it. In another kernel than its
-    /// own the lock never comes.
+    /// *Errors:* [`Broken`], with the lock, if a task died or was cut by a timeout that had it.
     pub async fn lock(&self, os: &mut Os) -> Result<Guard<T>, Broken<T>> {
-        while self.inner.token.get(os).await.is_err() {
-            os.sleep(std::time::Duration::MAX).await;
-        }
+        self.inner.token.require_home(os, "the mutex");
+        let token = self.inner.token.get(os).await;
+        token.expect("the queue of a mutex is closed by nothing but a raw trap");
         let value = self.inner.value.take();
         let guard = Guard {
             inner: Rc::clone(&self.inner),
             value,
+            given_up: false,
         };
         if self.inner.broken.get() {
             Err(Broken(guard))
@@ -234,7 +248,8 @@ impl<T> DerefMut for Guard<T> {
 impl<T> Drop for Guard<T> {
     fn drop(&mut self) {
         self.inner.value.set(self.value.take());
-        if self.inner.frame.killing.get() || std::thread::panicking() {
+        let is_cut = self.inner.frame.killing.get() || std::thread::panicking();
+        if is_cut && !self.given_up {
             self.inner.broken.set(true);
         }
         self.inner.token.post(());
@@ -242,29 +257,56 @@ impl<T> Drop for Guard<T> {
 }
 
 /// A flag that tasks wait for. Set, it lets everybody through; cleared, nobody.
+///
+/// ```
+/// # use trapline::{Errno, Kernel, Os, sync::Flag};
+/// # let mut kernel = Kernel::simulated(0);
+/// kernel.spawn("main", async |os: &mut Os| {
+///     let open = Flag::new(os).await;
+///     let theirs = open.clone();
+///     let guest = os.spawn("guest", async move |os| theirs.wait(os).await).await?;
+///     open.set(os).await;
+///     os.wait(guest).await?;
+///     Ok::<(), Errno>(())
+/// })?;
+/// # assert_eq!(kernel.run()?.exits()[&1.into()], trapline::Exit::Done);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
-pub struct Event {
+pub struct Flag {
     /// Closed while the flag is set.
     gate: Rc<RefCell<Queue<()>>>,
 }
 
-impl Event {
-    /// Makes an event that is not set. Never blocks.
+impl Flag {
+    /// Makes a flag that is not set. Never blocks.
     pub async fn new(os: &mut Os) -> Self {
         Self {
-            gate: Rc::new(RefCell::new(Queue::unbounded(os).await)),
+            gate: Rc::new(RefCell::new(Self::gate(os).await)),
         }
+    }
+
+    async fn gate(os: &mut Os) -> Queue<()> {
+        Queue::required(os, u64::MAX, "a flag").await
+    }
+
+    /// The gate, to be used in this kernel.
+    fn gate_in(&self, os: &Os) -> Queue<()> {
+        let gate = self.gate.borrow().clone();
+        gate.require_home(os, "the flag");
+        gate
     }
 
     /// Sets it and wakes everybody who waits. Never blocks.
     pub async fn set(&self, os: &mut Os) {
-        let gate = self.gate.borrow().clone();
+        let gate = self.gate_in(os);
         gate.close(os).await;
     }
 
     /// Clears it. Never blocks.
     pub async fn clear(&self, os: &mut Os) {
-        let gate = Queue::unbounded(os).await;
+        self.gate_in(os);
+        let gate = Self::gate(os).await;
         if self.is_set() {
             self.gate.replace(gate);
         }
@@ -272,7 +314,7 @@ impl Event {
 
     /// Waits for it. *Blocks* while it is not set.
     pub async fn wait(&self, os: &mut Os) {
-        let gate = self.gate.borrow().clone();
+        let gate = self.gate_in(os);
         let _ = gate.get(os).await;
     }
 
@@ -317,6 +359,7 @@ impl Barrier {
 
     /// Waits for the others. *Blocks* until all are there. Answers whether this task was the last.
     pub async fn wait(&self, os: &mut Os) -> bool {
+        self.round.borrow().gate.require_home(os, "the barrier");
         // Made before we are counted, so that nobody can come between the last and the next round.
         let next = Round::new(os).await;
         let round = Rc::clone(&self.round.borrow());
@@ -337,12 +380,15 @@ impl Round {
     async fn new(os: &mut Os) -> Rc<Self> {
         Rc::new(Self {
             arrived: Cell::new(0),
-            gate: Queue::unbounded(os).await,
+            gate: Queue::required(os, u64::MAX, "a barrier").await,
         })
     }
 }
 
 /// A place to wait for a change of what a [`Mutex`] protects.
+///
+/// A signal is for a task that waits. If that task is killed or cut by a timeout before it has the
+/// lock again, the signal goes to the next task that waits; without one it is dropped.
 #[derive(Clone, Debug)]
 pub struct Condition {
     /// Without room: a message passes only to a task that waits.
@@ -353,12 +399,27 @@ impl Condition {
     /// Makes a condition. Never blocks.
     pub async fn new(os: &mut Os) -> Self {
         Self {
-            signals: Rc::new(RefCell::new(Queue::bounded(os, 0).await)),
+            signals: Rc::new(RefCell::new(Self::signals(os).await)),
         }
+    }
+
+    async fn signals(os: &mut Os) -> Queue<()> {
+        Queue::required(os, 0, "a condition").await
+    }
+
+    /// The signals, to be used in this kernel.
+    fn signals_in(&self, os: &Os) -> Queue<()> {
+        let signals = self.signals.borrow().clone();
+        signals.require_home(os, "the condition");
+        signals
     }
 
     /// Releases the lock, waits for a signal, and takes the lock again. *Blocks* until then. What
     /// was waited for must be checked again: another task may have come first.
+    ///
+    /// A wait that is cut from outside, by a timeout around it, holds nothing and breaks nothing:
+    /// the lock was given up when the wait began. To go on with the lock after a time, use
+    /// [`Condition::wait_for`].
     ///
     /// *Errors:* as [`Mutex::lock`].
     pub async fn wait<T: 'static>(
@@ -367,9 +428,10 @@ impl Condition {
         guard: Guard<T>,
     ) -> Result<Guard<T>, Broken<T>> {
         let mutex = guard.mutex();
+        let signals = self.signals_in(os);
+        forget_stale(os, &signals).await;
         // The lock is free from the next trap on, which is the one that waits.
         drop(guard);
-        let signals = self.signals.borrow().clone();
         let signal = signals.get(os).await.map(|()| Signal(&signals));
         let locked = mutex.lock(os).await;
         // It has been heard.
@@ -377,18 +439,74 @@ impl Condition {
         locked
     }
 
+    /// Like [`Condition::wait`], but waits for a signal no longer than `span`. Then it takes the
+    /// lock again all the same, and says `Err(Elapsed)` beside it. *Blocks* until it has the lock,
+    /// which may be later than `span`.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use trapline::{Elapsed, Kernel, Os, sync::{Condition, Mutex}};
+    /// # let mut kernel = Kernel::simulated(0);
+    /// kernel.spawn("main", async |os: &mut Os| {
+    ///     let jobs = Mutex::new(os, Vec::<u32>::new()).await;
+    ///     let changed = Condition::new(os).await;
+    ///     let guard = jobs.lock(os).await.unwrap();
+    ///     let span = Duration::from_secs(1);
+    ///     let (guard, heard) = changed.wait_for(os, guard, span).await.unwrap();
+    ///     assert_eq!(heard, Err(Elapsed));
+    ///     assert!(guard.is_empty()); // and it is locked
+    /// })?;
+    /// # assert_eq!(kernel.run()?.exits()[&1.into()], trapline::Exit::Done);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// *Errors:* as [`Mutex::lock`].
+    pub async fn wait_for<T: 'static>(
+        &self,
+        os: &mut Os,
+        mut guard: Guard<T>,
+        span: Duration,
+    ) -> Result<(Guard<T>, Result<(), Elapsed>), Broken<T>> {
+        let mutex = guard.mutex();
+        let signals = self.signals_in(os);
+        guard.given_up = true;
+        let heard = os.timeout(span, async |os: &mut Os| {
+            forget_stale(os, &signals).await;
+            // As above. Not before the timeout is armed: that is a trap, too.
+            drop(guard);
+            signals.get(os).await
+        });
+        let (signal, heard) = match heard.await {
+            Ok(signal) => (signal.ok().map(|()| Signal(&signals)), Ok(())),
+            Err(elapsed) => (None, Err(elapsed)),
+        };
+        let locked = mutex.lock(os).await;
+        // It has been heard.
+        std::mem::forget(signal);
+        locked.map(|guard| (guard, heard))
+    }
+
     /// Wakes the task that has waited longest, if there is one. Never blocks.
     pub async fn notify_one(&self, os: &mut Os) -> bool {
-        let signals = self.signals.borrow().clone();
+        let signals = self.signals_in(os);
         signals.try_put(os, ()).await.is_ok()
     }
 
     /// Wakes every task that waits. Never blocks.
     pub async fn notify_all(&self, os: &mut Os) {
+        self.signals_in(os);
         // Who waits again before this is done waits for the next signal.
-        let next = Queue::bounded(os, 0).await;
+        let next = Self::signals(os).await;
         let all = self.signals.replace(next);
         all.close(os).await;
+    }
+}
+
+/// Drops signals whose tasks were killed or cut before their turn, while no other waited. Comes back
+/// in the same turn in which it found none.
+async fn forget_stale(os: &mut Os, signals: &Queue<()>) {
+    while !signals.is_empty() {
+        let _ = signals.try_get(os).await;
     }
 }
 
@@ -403,7 +521,8 @@ impl Drop for Signal<'_> {
 }
 
 /// Tasks that belong together: waited for together, and killed together when one fails, or when
-/// the group is dropped. (The nursery of trio, the `TaskGroup` of curio.)
+/// the group is dropped: then at the next trap of the task that drops it, before that trap has an
+/// effect. (The nursery of trio, the `TaskGroup` of curio.)
 ///
 /// ```
 /// # use trapline::{Kernel, Os, sync::Group};
@@ -420,16 +539,34 @@ impl Drop for Signal<'_> {
 /// # assert_eq!(kernel.take_console(), "1\n2\n3\n");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// The kernel gives the group each member's exit when it buries the member, whatever other task waits
+/// for the member and wherever the group has moved. A member that has ended stays a zombie until the
+/// group has answered its exit, or until the task that spawned it ends.
 pub struct Group {
-    /// The members that have ended.
-    ended: Queue<u64>,
-    /// Everybody who is not known to have ended, by order of joining. The kernel writes the number
-    /// when the task is made: its owner may be killed before it hears of it.
-    members: BTreeMap<u64, Rc<Cell<Tid>>>,
-    joined: u64,
-    /// The member whose exit is being asked for: a timeout may cut that short.
-    ending: Option<u64>,
+    /// How members ended that are not answered yet.
+    ended: Queue<(Tid, Exit)>,
+    members: Rc<Members>,
     frame: Rc<TrapFrame>,
+}
+
+/// What a group and the kernel share.
+struct Members {
+    ended: QueueId,
+    exits: Rc<Messages<(Tid, Exit)>>,
+    /// Every member whose exit is not answered yet, by order of joining. The kernel adds it when the
+    /// task is made: its owner may be killed before it hears of it.
+    left: RefCell<BTreeSet<Tid>>,
+}
+
+impl Keeper for Members {
+    fn born(&self, tid: Tid) {
+        self.left.borrow_mut().insert(tid);
+    }
+
+    fn ended(&self, tid: Tid, exit: &Exit) -> Option<(QueueId, u64)> {
+        Some((self.ended, self.exits.push((tid, exit.clone()))))
+    }
 }
 
 /// A task of a [`Group`] did not end well.
@@ -442,27 +579,18 @@ pub struct Failure {
     pub exit: Exit,
 }
 
-/// Tells the group that its task has ended, however that came.
-struct Ending {
-    ended: Queue<u64>,
-    member: u64,
-}
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        self.ended.post(self.member);
-    }
-}
-
 impl Group {
     /// Makes a group without tasks. Never blocks.
     pub async fn new(os: &mut Os) -> Self {
-        let ended = Queue::unbounded(os).await;
+        let ended = Queue::required(os, u64::MAX, "a group").await;
+        let members = Rc::new(Members {
+            ended: ended.id(),
+            exits: ended.messages(),
+            left: RefCell::default(),
+        });
         Self {
             ended,
-            members: BTreeMap::new(),
-            joined: 0,
-            ending: None,
+            members,
             frame: Rc::clone(os.frame()),
         }
     }
@@ -479,56 +607,31 @@ impl Group {
         if !Rc::ptr_eq(&self.frame, os.frame()) {
             return Err(Errno::Invalid);
         }
-        self.joined += 1;
-        let member = self.joined;
-        let ending = Ending {
-            ended: self.ended.clone(),
-            member,
-        };
-        let newborn = Rc::new(Cell::new(Tid::KERNEL));
-        self.members.insert(member, Rc::clone(&newborn));
-        let program = async move |os: &mut Os| {
-            let _ending = ending;
-            program(os).await
-        };
-        let child = os.spawn_into(name, program, newborn).await;
-        if child.is_err() {
-            self.members.remove(&member);
-        }
-        child
+        let members = Rc::clone(&self.members);
+        os.spawn_kept(name.as_ref(), program, members).await
     }
 
     /// Waits for the next task that ends and answers how; `None` when none is left. *Blocks* until
-    /// one ends.
+    /// one ends. Faults the caller in another kernel than the group's own.
     pub async fn next(&mut self, os: &mut Os) -> Option<(Tid, Exit)> {
-        while !self.members.is_empty() {
-            let member = match self.ending {
-                Some(member) => member,
-                None => self.ended.get(os).await.ok()?,
-            };
-            self.ending = Some(member);
-            let Some(tid) = self.members.get(&member).map(|tid| tid.get()) else {
-                self.ending = None;
-                continue;
-            };
-            // Its program may be gone a moment before the task has ended.
-            let exit = os.wait(tid).await;
-            self.members.remove(&member);
-            self.ending = None;
-            if let Ok(exit) = exit {
-                return Some((tid, exit));
-            }
+        self.ended.require_home(os, "the group");
+        if self.members.left.borrow().is_empty() {
+            return None;
         }
-        None
+        let (tid, exit) = self.ended.get(os).await.ok()?;
+        self.members.left.borrow_mut().remove(&tid);
+        self.frame.defer(SystemCall::Disown(tid));
+        Some((tid, exit))
     }
 
     /// Waits for all of them. *Blocks* until all have ended, or one has not ended well: then the
-    /// rest are killed.
+    /// rest are killed. When this answers, all are gone, destructors included.
     ///
     /// *Errors:* [`Failure`], of the first that failed, faulted or was killed.
     pub async fn join(mut self, os: &mut Os) -> Result<(), Failure> {
         while let Some((tid, exit)) = self.next(os).await {
             if exit != Exit::Done {
+                self.end(os).await;
                 return Err(Failure { tid, exit });
             }
         }
@@ -536,16 +639,26 @@ impl Group {
     }
 
     /// Waits for the first that ends, kills the rest, and answers how it ended; `None` in a group
-    /// without tasks. *Blocks* until one ends.
+    /// without tasks. *Blocks* until one ends. When this answers, all are gone, destructors
+    /// included.
     pub async fn first(mut self, os: &mut Os) -> Option<(Tid, Exit)> {
-        self.next(os).await
+        let first = self.next(os).await?;
+        self.end(os).await;
+        Some(first)
+    }
+
+    /// Ends those that are left.
+    async fn end(self, os: &mut Os) {
+        drop(self);
+        // They end at the next trap, before it has an effect: this one.
+        os.yield_now().await;
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        for tid in self.members.values() {
-            self.frame.defer(SystemCall::Release(tid.get()));
+        for tid in self.members.left.take() {
+            self.frame.defer(SystemCall::Release(tid));
         }
     }
 }
@@ -571,7 +684,7 @@ impl<T> fmt::Debug for Broken<T> {
 impl fmt::Debug for Group {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list()
-            .entries(self.members.values().map(|tid| tid.get()))
+            .entries(self.members.left.borrow().iter())
             .finish()
     }
 }

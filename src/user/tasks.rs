@@ -1,14 +1,15 @@
 //! The calls about tasks.
 
-use std::{cell::Cell, rc::Rc, time::Duration};
+use std::{rc::Rc, time::Duration};
 
 use super::{
+    child::Child,
     os::{Os, done, mismatch},
     program::{self, IntoExit},
 };
 use crate::{
     abi::{Errno, Exit, Nanos, Reply, SystemCall, TaskInfo, Tid},
-    trap::{Payload, TrapFrame},
+    trap::{Keeper, Payload, Program, Start, TrapFrame},
 };
 
 impl Os {
@@ -56,7 +57,8 @@ impl Os {
         program: impl AsyncFnOnce(&mut Self) -> T + 'static,
     ) -> impl Future<Output = Result<Tid, Errno>> {
         let name = self.frame().intern(name.as_ref());
-        self.new_task(SystemCall::NewTask, name, program, None, Nanos::ZERO)
+        let program = program::program(self.frame(), program);
+        self.new_task(SystemCall::NewTask, name, program, None, Start::First)
     }
 
     /// Like [`Os::spawn`], for a task that nobody will wait for: it leaves no zombie.
@@ -66,17 +68,42 @@ impl Os {
         program: impl AsyncFnOnce(&mut Self) -> T + 'static,
     ) -> impl Future<Output = Result<Tid, Errno>> {
         let name = self.frame().intern(name.as_ref());
+        let program = program::program(self.frame(), program);
         self.new_task(
             SystemCall::NewDetachedTask,
             name,
             program,
             None,
-            Nanos::ZERO,
+            Start::First,
         )
     }
 
-    /// Like [`Os::spawn_detached`], for a task that is born asleep: its first turn comes when
-    /// `delay` has passed.
+    /// Starts `program` as [`Os::spawn`] does, and answers a handle that also waits for the value
+    /// which it returns. That may be of any type; returning is [`Exit::Done`].
+    ///
+    /// *Errors:* as [`Os::spawn`].
+    ///
+    /// ```
+    /// # use trapline::{Errno, Exit, Kernel, Os};
+    /// # let mut kernel = Kernel::simulated(0);
+    /// kernel.spawn("main", async |os: &mut Os| {
+    ///     let mut child = os.spawn_child("sum", async |_| (1..=4).sum::<u32>()).await?;
+    ///     assert_eq!(child.wait(os).await, Ok(10));
+    ///     Ok::<(), Errno>(())
+    /// })?;
+    /// # assert_eq!(kernel.run()?.exits()[&1.into()], Exit::Done);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn spawn_child<T: 'static>(
+        &mut self,
+        name: impl AsRef<str>,
+        program: impl AsyncFnOnce(&mut Self) -> T + 'static,
+    ) -> Result<Child<T>, Errno> {
+        Child::spawn(self, name.as_ref(), program).await
+    }
+
+    /// Like [`Os::spawn_detached`], for a callback: its first turn comes after the caller's next
+    /// one, or when `delay` has passed.
     pub(crate) fn spawn_later<T: IntoExit>(
         &mut self,
         name: &str,
@@ -84,43 +111,42 @@ impl Os {
         program: impl AsyncFnOnce(&mut Self) -> T + 'static,
     ) -> impl Future<Output = Result<Tid, Errno>> {
         let name = self.frame().intern(name);
-        let delay = Nanos::from(delay);
-        self.new_task(SystemCall::NewDetachedTask, name, program, None, delay)
+        let program = program::program(self.frame(), program);
+        let start = match Nanos::from(delay) {
+            Nanos::ZERO => Start::Behind,
+            delay => Start::After(delay),
+        };
+        self.new_task(SystemCall::NewDetachedTask, name, program, None, start)
     }
 
-    /// Like [`Os::spawn`], and leaves the new task's number in `newborn` before anybody else runs.
-    pub(crate) fn spawn_into<T: IntoExit>(
+    /// Like [`Os::spawn`], and tells `keeper` of the new task and of its end.
+    pub(crate) fn spawn_kept<T: IntoExit>(
         &mut self,
-        name: impl AsRef<str>,
+        name: &str,
         program: impl AsyncFnOnce(&mut Self) -> T + 'static,
-        newborn: Rc<Cell<Tid>>,
+        keeper: Rc<dyn Keeper>,
     ) -> impl Future<Output = Result<Tid, Errno>> {
-        let name = self.frame().intern(name.as_ref());
-        self.new_task(
-            SystemCall::NewTask,
-            name,
-            program,
-            Some(newborn),
-            Nanos::ZERO,
-        )
+        let name = self.frame().intern(name);
+        let program = program::program(self.frame(), program);
+        let keeper = Some(keeper);
+        self.new_task(SystemCall::NewTask, name, program, keeper, Start::First)
     }
 
-    fn new_task<T: IntoExit>(
+    fn new_task(
         &mut self,
         call: SystemCall,
         name: Rc<str>,
-        program: impl AsyncFnOnce(&mut Self) -> T + 'static,
-        newborn: Option<Rc<Cell<Tid>>>,
-        delay: Nanos,
+        program: Program,
+        keeper: Option<Rc<dyn Keeper>>,
+        start: Start,
     ) -> impl Future<Output = Result<Tid, Errno>> {
-        let program = program::program(self.frame(), program);
         self.call(
             move |frame| {
                 frame.put(Payload::Program {
                     name,
                     program,
-                    newborn,
-                    delay,
+                    keeper,
+                    start,
                 });
                 call
             },

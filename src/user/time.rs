@@ -24,6 +24,9 @@ struct Armed {
 
 impl Drop for Armed {
     fn drop(&mut self) {
+        if self.frame.elapsed.get() == Some(self.number) {
+            self.frame.elapsed.set(None);
+        }
         self.frame.defer(SystemCall::Disarm(self.number));
     }
 }
@@ -94,15 +97,40 @@ impl Os {
             },
         );
         let armed = armed.await;
-        let mut body = pin!(body(self));
-        poll_fn(|cx| match body.as_mut().poll(cx) {
-            Poll::Ready(value) => Poll::Ready(Ok(value)),
-            Poll::Pending if frame.elapsed.get() == Some(armed.number) => {
-                frame.elapsed.set(None);
-                Poll::Ready(Err(Elapsed))
+        let mut body = pin!(Some(body(self)));
+        poll_fn(|cx| {
+            let under_way = body.as_mut().as_pin_mut().expect("it is cut once");
+            match under_way.poll(cx) {
+                Poll::Ready(value) => Poll::Ready(Ok(value)),
+                Poll::Pending if frame.elapsed.get() == Some(armed.number) => {
+                    let _cut = Cut::new(&frame);
+                    body.set(None);
+                    Poll::Ready(Err(Elapsed))
+                }
+                Poll::Pending => Poll::Pending,
             }
-            Poll::Pending => Poll::Pending,
         })
         .await
+    }
+}
+
+/// While a body is dropped that a timeout has cut: the locks that it holds are poisoned, as at a
+/// kill.
+struct Cut<'a> {
+    frame: &'a TrapFrame,
+    outer: bool,
+}
+
+impl<'a> Cut<'a> {
+    fn new(frame: &'a TrapFrame) -> Self {
+        let outer = frame.killing.replace(true);
+        Self { frame, outer }
+    }
+}
+
+// Also when a destructor of the body panics.
+impl Drop for Cut<'_> {
+    fn drop(&mut self) {
+        self.frame.killing.set(self.outer);
     }
 }

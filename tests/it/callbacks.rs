@@ -19,6 +19,54 @@ fn call_soon_runs_in_order_and_after_the_caller_has_given_way() {
 }
 
 #[test]
+fn s54_what_follows_call_soon_runs_first() {
+    for delay in [None, Some(Duration::ZERO)] {
+        let printed = printed(async move |os| {
+            os.spawn("other", async |os| {
+                writeln!(os, "spawned before its parent");
+            })
+            .await?;
+            let callback = async |os: &mut Os| writeln!(os, "1");
+            match delay {
+                None => os.call_soon(callback).await,
+                Some(delay) => os.call_later(delay, callback).await,
+            };
+            writeln!(os, "2");
+            os.yield_now().await;
+            writeln!(os, "3");
+            Ok::<(), Errno>(())
+        });
+        assert_eq!(printed, "spawned before its parent\n2\n1\n3\n");
+    }
+}
+
+#[test]
+fn s54_a_second_call_soon_is_a_trap_too() {
+    let printed = printed(async |os| {
+        os.call_soon(async |os| writeln!(os, "first")).await;
+        writeln!(os, "between");
+        os.call_soon(async |os| writeln!(os, "second")).await;
+        writeln!(os, "after");
+    });
+    assert_eq!(printed, "between\nfirst\nafter\nsecond\n");
+}
+
+#[test]
+fn s54_a_callback_of_a_daemon_goes_behind_it_too() {
+    let mut kernel = Kernel::simulated(0);
+    kernel.spawn_daemon("daemon", async |os: &mut Os| {
+        os.call_soon(async |os| writeln!(os, "1")).await;
+        writeln!(os, "2");
+        os.yield_now().await;
+    });
+    kernel
+        .spawn("main", async |os: &mut Os| os.sleep(S).await)
+        .unwrap();
+    finish(&mut kernel);
+    assert_eq!(kernel.take_console(), "2\n1\n");
+}
+
+#[test]
 fn call_later_runs_at_its_deadline_and_equal_ones_in_order() {
     let printed = printed(async |os| {
         for (n, delay) in [(1, 2), (2, 1), (3, 2), (4, 0), (5, 1)] {

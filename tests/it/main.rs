@@ -4,6 +4,7 @@
 mod bridge;
 mod callbacks;
 mod chains;
+mod children;
 mod daemons;
 mod devices;
 mod ends;

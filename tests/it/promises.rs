@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use trapline::{Abandoned, AlreadySet, Elapsed, Error, Exit, Kernel, Os, Promise, SimWorld};
+use trapline::{
+    Abandoned, AlreadySet, Builder, Cause, Elapsed, Error, Exit, Kernel, Os, Policy, Promise,
+    Runnable, SimWorld,
+};
 
 use crate::stepping::{Notes, Place, boot, finish, settle};
 
@@ -180,6 +183,121 @@ fn s45_callbacks_run_in_the_order_in_which_they_were_added() {
                 "quantum {quantum}, {added_before} before"
             );
         }
+    }
+}
+
+/// A policy that takes any ready task, as the numbers of a seed say.
+struct Any {
+    ready: Vec<Runnable>,
+    seed: u64,
+}
+
+impl Policy for Any {
+    fn push(&mut self, task: Runnable, _: Cause) {
+        self.ready.push(task);
+    }
+    fn pop(&mut self) -> Option<Runnable> {
+        let last = self.ready.len().checked_sub(1)?;
+        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005) + 1;
+        Some(self.ready.remove((self.seed >> 33) as usize % (last + 1)))
+    }
+    fn remove(&mut self, task: Runnable) {
+        self.ready.retain(|other| *other != task);
+    }
+    fn len(&self) -> usize {
+        self.ready.len()
+    }
+}
+
+/// The youngest task first, always.
+#[derive(Default)]
+struct Youngest(Vec<Runnable>);
+
+impl Policy for Youngest {
+    fn push(&mut self, task: Runnable, _: Cause) {
+        self.0.push(task);
+        self.0.sort_by_key(|task| task.tid);
+    }
+    fn pop(&mut self) -> Option<Runnable> {
+        self.0.pop()
+    }
+    fn remove(&mut self, task: Runnable) {
+        self.0.retain(|other| *other != task);
+    }
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// Adds six callbacks around the setting of a promise, and kills one of them if that is wanted.
+/// Answers the order in which they began.
+fn order_of_callbacks(builder: Builder, set_after: u32, killed: Option<usize>) -> String {
+    let notes = Notes::default();
+    let theirs = notes.clone();
+    let mut kernel = builder.world(SimWorld::new(0)).build().unwrap();
+    let main = async move |os: &mut Os| {
+        let (setter, promise) = Promise::new(os).await;
+        let mut setter = Some(setter);
+        let mut tids = Vec::new();
+        for n in 0..6 {
+            if n == set_after
+                && let Some(setter) = setter.take()
+            {
+                setter.set(os, ()).await.unwrap();
+            }
+            let notes = theirs.clone();
+            let callback = async move |os: &mut Os, _: Result<(), Abandoned>| {
+                notes.note(n);
+                os.sleep(S).await;
+            };
+            tids.push(promise.on_done(os, callback).await.unwrap());
+        }
+        if let Some(victim) = killed {
+            os.kill(tids[victim]).await;
+        }
+        if let Some(setter) = setter {
+            setter.set(os, ()).await.unwrap();
+        }
+    };
+    kernel.spawn("main", main).unwrap();
+    finish(&mut kernel);
+    notes.take().concat()
+}
+
+#[test]
+fn s45_callbacks_begin_in_order_under_every_policy() {
+    for set_after in 0..=6 {
+        for seed in 0..200 {
+            let policy = Any {
+                ready: Vec::new(),
+                seed,
+            };
+            let builder = Kernel::builder().policy(policy);
+            let order = order_of_callbacks(builder, set_after, None);
+            assert_eq!(order, "012345", "seed {seed}, set after {set_after}");
+        }
+        let builder = Kernel::builder().policy(Youngest::default());
+        assert_eq!(order_of_callbacks(builder, set_after, None), "012345");
+    }
+}
+
+#[test]
+fn s45_a_callback_that_is_killed_holds_up_none_behind_it() {
+    for victim in 0..6 {
+        let builder = Kernel::builder().policy(Youngest::default());
+        let order = order_of_callbacks(builder, 9, Some(victim));
+        let rest = "012345".replace(&victim.to_string(), "");
+        assert_eq!(order, rest);
+    }
+    // Also when it had its turn and waits for those before it.
+    for (seed, victim) in (0..100).flat_map(|seed| (0..6).map(move |victim| (seed, victim))) {
+        let policy = Any {
+            ready: Vec::new(),
+            seed,
+        };
+        let order = order_of_callbacks(Kernel::builder().policy(policy), 3, Some(victim));
+        let rest = "012345".replace(&victim.to_string(), "");
+        assert_eq!(order.replace(&victim.to_string(), ""), rest, "seed {seed}");
     }
 }
 

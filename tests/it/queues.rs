@@ -2,14 +2,21 @@
 
 mod model;
 
-use std::time::Duration;
+use std::{
+    pin::Pin,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
 
 use trapline::{
     Closed, Elapsed, Errno, Error, Event, Exit, Fact, Kernel, Os, Queue, Reply, SimWorld,
     SystemCall, Tid, TryGetError, TryPutError,
 };
 
-use crate::stepping::{Dropped, Notes, Place, boot, finish, printed, settle};
+use crate::{
+    stepping::{Dropped, Notes, Place, boot, finish, printed, settle},
+    support::{leave_answer, leave_answer_before},
+};
 
 const S: Duration = Duration::from_secs(1);
 
@@ -792,4 +799,159 @@ fn what_is_refused_again_and_again_leaves_the_queue_as_it_was() {
         assert_eq!(queue.get(os).await, Ok(0));
         assert!(queue.is_empty());
     });
+}
+
+#[test]
+fn s43_a_message_that_was_answered_and_not_taken_goes_back_to_its_old_place() {
+    for (blocked, tries) in [(false, false), (false, true), (true, false)] {
+        boot(async move |os| {
+            let queue = Queue::unbounded(os).await;
+            if blocked {
+                let source = queue.clone();
+                let putter = async move |os: &mut Os| {
+                    for n in 1..=2 {
+                        source.put(os, n).await.unwrap();
+                    }
+                };
+                os.spawn_detached("putter", async move |os: &mut Os| {
+                    settle(os).await;
+                    putter(os).await;
+                })
+                .await
+                .unwrap();
+            } else {
+                queue.put(os, 1).await.unwrap();
+                queue.put(os, 2).await.unwrap();
+            }
+            for _ in 0..3 {
+                if tries {
+                    leave_answer(queue.try_get(os)).await;
+                } else {
+                    leave_answer(queue.get(os)).await;
+                }
+            }
+            assert_eq!(queue.get(os).await, Ok(1));
+            assert_eq!(queue.get(os).await, Ok(2));
+        });
+    }
+}
+
+#[test]
+fn s43_a_message_that_was_not_taken_goes_to_the_getter_that_waits() {
+    for panics in [false, true] {
+        let notes = Notes::default();
+        let seen = notes.clone();
+        boot(async move |os| {
+            let queue = Queue::unbounded(os).await;
+            let mine = queue.clone();
+            let careless = async move |os: &mut Os| {
+                let left = leave_answer_before(mine.get(os), || {
+                    assert!(!panics, "with the answer in the air");
+                });
+                left.await;
+                os.sleep(S).await;
+            };
+            os.spawn("careless", careless).await.unwrap();
+            let mine = queue.clone();
+            let next = async move |os: &mut Os| notes.note(mine.get(os).await.unwrap());
+            os.spawn("next", next).await.unwrap();
+            settle(os).await;
+            queue.put(os, "kept").await.unwrap();
+            settle(os).await;
+        });
+        assert_eq!(seen.take(), ["kept"]);
+    }
+}
+
+#[test]
+fn what_else_was_answered_and_not_taken_is_dropped() {
+    let notes = Notes::default();
+    let seen = notes.clone();
+    boot(async move |os| {
+        let message = |name| Dropped(notes.clone(), name);
+        let queue = Queue::bounded(os, 0).await;
+        leave_answer(queue.try_put(os, message("full"))).await;
+        queue.close(os).await;
+        leave_answer(queue.put(os, message("closed"))).await;
+        notes.note("went on");
+        // A queue that was made and not taken is free again.
+        drop(queue);
+        leave_answer(Queue::<u32>::unbounded(os)).await;
+        os.yield_now().await;
+        let next = Queue::<u32>::unbounded(os).await;
+        assert_eq!(next.id().number(), 3);
+    });
+    assert_eq!(seen.take(), ["full", "closed", "went on"]);
+}
+
+#[test]
+fn a_trap_that_is_polled_again_before_its_answer_stays_pending() {
+    struct PolledOnDrop<F: Future>(Pin<Box<F>>, Notes);
+    impl<F: Future> Drop for PolledOnDrop<F> {
+        fn drop(&mut self) {
+            let mut cx = Context::from_waker(Waker::noop());
+            let poll = self.0.as_mut().poll(&mut cx);
+            self.1.note(if poll.is_pending() {
+                "pending"
+            } else {
+                "ready"
+            });
+        }
+    }
+    impl<F: Future> Future for PolledOnDrop<F> {
+        type Output = F::Output;
+        fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+            // Twice in the turn that makes it.
+            let _ = self.0.as_mut().poll(cx).is_pending() && self.0.as_mut().poll(cx).is_pending();
+            Poll::Pending
+        }
+    }
+    let notes = Notes::default();
+    let seen = notes.clone();
+    let mut kernel = Kernel::simulated(0);
+    let main = async move |os: &mut Os| {
+        let queue = Queue::<u32>::unbounded(os).await;
+        let (mine, theirs) = (queue.clone(), notes.clone());
+        let victim = async move |os: &mut Os| {
+            PolledOnDrop(Box::pin(mine.get(os)), theirs).await.unwrap();
+        };
+        let victim = os.spawn("victim", victim).await.unwrap();
+        settle(os).await;
+        // It waits; then one that has ended by itself is dropped at its last call.
+        assert!(os.kill(victim).await);
+        let last = async move |os: &mut Os| {
+            PolledOnDrop(Box::pin(os.exit(Exit::Done)), notes).await;
+        };
+        let last = os.spawn("last", last).await.unwrap();
+        assert_eq!(os.wait(last).await, Ok(Exit::Done));
+    };
+    let main = kernel.spawn("main", main).unwrap();
+    assert_eq!(finish(&mut kernel).exits()[&main], Exit::Done);
+    assert_eq!(seen.take(), ["pending", "pending"]);
+}
+
+#[test]
+fn a_message_that_holds_a_handle_of_its_own_queue_is_freed_with_the_kernel() {
+    struct Own {
+        _handle: Queue<Own>,
+        _noted: Dropped,
+    }
+    let notes = Notes::default();
+    let theirs = notes.clone();
+    let mut kernel = Kernel::simulated(0);
+    let main = async move |os: &mut Os| {
+        let queue = Queue::unbounded(os).await;
+        for name in ["first", "second"] {
+            let own = Own {
+                _handle: queue.clone(),
+                _noted: Dropped(theirs.clone(), name),
+            };
+            assert!(queue.put(os, own).await.is_ok());
+        }
+    };
+    kernel.spawn("main", main).unwrap();
+    finish(&mut kernel);
+    assert!(notes.take().is_empty());
+    drop(kernel);
+    assert_eq!(notes.take(), ["first", "second"]);
 }

@@ -150,6 +150,23 @@ pub(crate) async fn ignore_answer<F: Future>(future: F) {
     .await;
 }
 
+/// Makes a trap, and drops the future when the kernel has answered, without taking the answer.
+pub(crate) async fn leave_answer<F: Future>(future: F) {
+    leave_answer_before(future, || ()).await;
+}
+
+/// The same; in between, with the answer there, it does something else.
+pub(crate) async fn leave_answer_before<F: Future>(future: F, meanwhile: impl FnOnce()) {
+    let mut future = Box::pin(future);
+    let mut polled = false;
+    poll_fn(|context| match std::mem::replace(&mut polled, true) {
+        false => future.as_mut().poll(context).map(drop),
+        true => Poll::Ready(()),
+    })
+    .await;
+    meanwhile();
+}
+
 /// A raw trap's reply as text.
 pub(crate) async fn raw(os: &mut Os, call: SystemCall) -> String {
     format!("{:?}", os.trap(call).await)

@@ -1,13 +1,16 @@
-//! What stands on queues: semaphore, mutex, event, barrier, condition, group.
+//! What stands on queues: semaphore, mutex, flag, barrier, condition, group.
 
-use std::time::Duration;
+use std::{cell::RefCell, pin::Pin, rc::Rc, time::Duration};
 
 use trapline::{
-    Elapsed, Errno, Error, Exit, Kernel, Os, Queue, Tid,
-    sync::{Barrier, Broken, Condition, Event, Group, Guard, Mutex, Semaphore},
+    Abandoned, Closed, Elapsed, Errno, Error, Exit, Kernel, Os, Promise, Queue, SimWorld, Tid,
+    sync::{Barrier, Broken, Condition, Flag, Group, Guard, Mutex, Semaphore},
 };
 
-use crate::stepping::{Dropped, Notes, Place, boot, finish, settle, spin};
+use crate::{
+    stepping::{Dropped, Notes, Place, boot, finish, settle, spin},
+    support::{PanicOnDrop, leave_answer},
+};
 
 const S: Duration = Duration::from_secs(1);
 
@@ -70,6 +73,30 @@ fn a_permit_comes_back_from_the_dead() {
             drop(permit.await.expect("it was given back").unwrap());
             assert_eq!(semaphore.available(), 1);
         }
+    });
+}
+
+#[test]
+fn a_permit_that_belongs_to_a_waiter_is_not_available() {
+    boot(async |os| {
+        let semaphore = Semaphore::new(os, 2).await;
+        let first = semaphore.acquire(os).await.unwrap();
+        let second = semaphore.acquire(os).await.unwrap();
+        let mine = semaphore.clone();
+        let waiter = async move |os: &mut Os| {
+            let _permit = mine.acquire(os).await;
+            os.sleep(S).await;
+        };
+        let waiter = os.spawn("waiter", waiter).await.unwrap();
+        settle(os).await;
+        drop(first);
+        assert_eq!(semaphore.available(), 0);
+        drop(second);
+        assert_eq!(semaphore.available(), 1);
+        os.yield_now().await;
+        assert_eq!(semaphore.available(), 1);
+        os.wait(waiter).await.unwrap();
+        assert_eq!(semaphore.available(), 2);
     });
 }
 
@@ -237,13 +264,6 @@ fn a_mutex_is_not_broken_by_those_who_live_or_do_not_have_it() {
             assert!(matches!(exit, Exit::Done | Exit::Failed(_)), "{exit:?}");
             assert!(mutex.lock(os).await.is_ok(), "case {how}");
         }
-        // A body that times out lets go of it by its own hand.
-        let cut = os.timeout(S, async |os| {
-            let _guard = mutex.lock(os).await;
-            os.sleep(S * 9).await;
-        });
-        assert_eq!(cut.await, Err(Elapsed));
-        assert!(mutex.lock(os).await.is_ok());
         // Who waits for it and dies has not had it, even if the lock was on its way.
         let guard = mutex.lock(os).await.unwrap();
         let mine = mutex.clone();
@@ -252,6 +272,54 @@ fn a_mutex_is_not_broken_by_those_who_live_or_do_not_have_it() {
         settle(os).await;
         drop(guard);
         assert!(os.kill(waiter).await);
+        assert!(mutex.lock(os).await.is_ok());
+    });
+}
+
+#[test]
+fn a_mutex_is_broken_by_a_timeout_that_cuts_who_holds_it() {
+    boot(async |os| {
+        let (held, other) = (Mutex::new(os, 0).await, Mutex::new(os, 0).await);
+        let outside = other.lock(os).await.unwrap();
+        let cut = os.timeout(S, async |os| {
+            let inner = os.timeout(S * 5, async |os| {
+                let mut guard = held.lock(os).await.unwrap();
+                *guard = 1;
+                os.sleep(S * 9).await;
+            });
+            inner.await.unwrap();
+        });
+        assert_eq!(cut.await, Err(Elapsed));
+        let Err(Broken(guard)) = held.lock(os).await else {
+            panic!("the cut went unnoticed");
+        };
+        assert_eq!(*guard, 1);
+        guard.mutex().mend();
+        drop(guard);
+        // What the body did not hold is whole, and so is what is released after the cut.
+        drop(outside);
+        assert!(other.lock(os).await.is_ok());
+        // A body that ends by itself has chosen the moment.
+        let done = os.timeout(S, async |os| drop(held.lock(os).await.unwrap()));
+        assert_eq!(done.await, Ok(()));
+        assert!(held.lock(os).await.is_ok());
+    });
+}
+
+#[test]
+fn a_cut_body_whose_destructor_panics_breaks_no_later_lock() {
+    boot(async |os| {
+        let mutex = Mutex::new(os, 0).await;
+        let victim = async move |os: &mut Os| {
+            let cut = os.timeout(S, async |os: &mut Os| {
+                let _bad = PanicOnDrop;
+                os.sleep(S * 9).await;
+            });
+            let _ = cut.await;
+        };
+        let victim = os.spawn("victim", victim).await.unwrap();
+        assert!(matches!(os.wait(victim).await, Ok(Exit::Faulted(_))));
+        drop(mutex.lock(os).await.unwrap());
         assert!(mutex.lock(os).await.is_ok());
     });
 }
@@ -288,19 +356,19 @@ fn a_destructor_that_panics_beside_a_lock_breaks_only_that_lock() {
     });
 }
 
-// ---- event
+// ---- flag
 
 #[test]
-fn an_event_lets_everybody_through_while_it_is_set() {
+fn a_flag_lets_everybody_through_while_it_is_set() {
     let notes = Notes::default();
     let seen = notes.clone();
     boot(async move |os| {
-        let event = Event::new(os).await;
-        assert!(!event.is_set());
+        let flag = Flag::new(os).await;
+        assert!(!flag.is_set());
         let wait = |n: u32| {
-            let (event, notes) = (event.clone(), notes.clone());
+            let (flag, notes) = (flag.clone(), notes.clone());
             async move |os: &mut Os| {
-                event.wait(os).await;
+                flag.wait(os).await;
                 notes.note(n);
             }
         };
@@ -309,36 +377,36 @@ fn an_event_lets_everybody_through_while_it_is_set() {
         }
         settle(os).await;
         notes.note("set");
-        event.set(os).await;
-        event.set(os).await;
+        flag.set(os).await;
+        flag.set(os).await;
         settle(os).await;
-        event.wait(os).await;
-        assert!(event.is_set());
-        event.clear(os).await;
-        event.clear(os).await;
-        assert!(!event.is_set());
+        flag.wait(os).await;
+        assert!(flag.is_set());
+        flag.clear(os).await;
+        flag.clear(os).await;
+        assert!(!flag.is_set());
         notes.note("cleared");
         let late = os.spawn("late", wait(3)).await.unwrap();
         let cut = os.timeout(S, async |os| os.wait(late).await).await;
         assert_eq!(cut, Err(Elapsed));
-        event.set(os).await;
+        flag.set(os).await;
         assert_eq!(os.wait(late).await, Ok(Exit::Done));
     });
     assert_eq!(seen.take(), ["set", "0", "1", "2", "cleared", "3"]);
 }
 
 #[test]
-fn an_event_that_is_cleared_at_once_still_wakes_who_waited() {
+fn a_flag_that_is_cleared_at_once_still_wakes_who_waited() {
     boot(async |os| {
-        let event = Event::new(os).await;
-        let mine = event.clone();
+        let flag = Flag::new(os).await;
+        let mine = flag.clone();
         let waiter = async move |os: &mut Os| mine.wait(os).await;
         let waiter = os.spawn("waiter", waiter).await.unwrap();
         settle(os).await;
-        event.set(os).await;
-        event.clear(os).await;
+        flag.set(os).await;
+        flag.clear(os).await;
         assert_eq!(os.wait(waiter).await, Ok(Exit::Done));
-        assert!(!event.is_set());
+        assert!(!flag.is_set());
     });
 }
 
@@ -551,6 +619,243 @@ fn a_signal_that_nobody_else_waits_for_goes_with_the_task_it_was_for() {
         let late = os.timeout(S, async |os| condition.wait(os, guard).await.is_ok());
         assert_eq!(late.await, Err(Elapsed));
     });
+}
+
+#[test]
+fn a_signal_whose_waiter_is_killed_before_its_turn_is_for_no_later_one() {
+    // Also with `wait_for`, and also where the waiter is cut and not killed.
+    for (killed, timed) in [(true, false), (true, true), (false, false), (false, true)] {
+        boot(async move |os| {
+            let mutex = Mutex::new(os, ()).await;
+            let condition = Condition::new(os).await;
+            let (theirs, signals) = (mutex.clone(), condition.clone());
+            let waiter = async move |os: &mut Os| {
+                let wait = async |os: &mut Os| {
+                    let guard = theirs.lock(os).await.unwrap();
+                    if timed {
+                        drop(signals.wait_for(os, guard, S * 9).await);
+                    } else {
+                        drop(signals.wait(os, guard).await);
+                    }
+                };
+                os.timeout(if killed { S * 9 } else { S }, wait).await
+            };
+            let waiter = os.spawn("waiter", waiter).await.unwrap();
+            let signals = condition.clone();
+            // The signal and the end of the wait in one instant, with no turn in between.
+            let signal = async move |os: &mut Os| {
+                os.sleep_until(S).await;
+                signals.notify_one(os).await;
+            };
+            os.spawn("signal", signal).await.unwrap();
+            os.sleep_until(S).await;
+            os.kill(waiter).await;
+            let _ = os.wait(waiter).await;
+            settle(os).await;
+            let guard = mutex.lock(os).await.unwrap();
+            let (guard, late) = condition.wait_for(os, guard, S).await.unwrap();
+            assert_eq!(late, Err(Elapsed), "{killed} {timed}");
+            let late = os.timeout(S, async |os| condition.wait(os, guard).await.is_ok());
+            assert_eq!(late.await, Err(Elapsed), "{killed} {timed}");
+        });
+    }
+}
+
+#[test]
+fn a_wait_for_a_condition_times_out_with_the_lock_in_hand() {
+    boot(async |os| {
+        let mutex = Mutex::new(os, 0).await;
+        let condition = Condition::new(os).await;
+        let (theirs, signals) = (mutex.clone(), condition.clone());
+        // It has the lock when the time is over: the waiter gets it later.
+        let holder = async move |os: &mut Os| {
+            os.sleep(S / 2).await;
+            let mut guard = theirs.lock(os).await.unwrap();
+            *guard = 1;
+            os.sleep(S).await;
+            drop(guard);
+            os.sleep(S).await;
+            *theirs.lock(os).await.unwrap() = 2;
+            assert!(signals.notify_one(os).await);
+        };
+        let holder = os.spawn("holder", holder).await.unwrap();
+        let guard = mutex.lock(os).await.unwrap();
+        let (guard, heard) = condition.wait_for(os, guard, S).await.unwrap();
+        assert_eq!((*guard, heard), (1, Err(Elapsed)));
+        assert_eq!(os.now().await, S * 3 / 2);
+        let held = os.timeout(S / 2, async |os| mutex.lock(os).await.is_ok());
+        assert_eq!(held.await, Err(Elapsed));
+        // And it hears a signal.
+        let (guard, heard) = condition.wait_for(os, guard, S * 9).await.unwrap();
+        assert_eq!((*guard, heard), (2, Ok(())));
+        assert_eq!(os.wait(holder).await, Ok(Exit::Done));
+    });
+}
+
+#[test]
+fn a_wait_for_misses_no_signal_that_follows_the_release_of_the_lock() {
+    boot(async |os| {
+        let mutex = Mutex::new(os, ()).await;
+        let condition = Condition::new(os).await;
+        let guard = mutex.lock(os).await.unwrap();
+        let (theirs, signals) = (mutex.clone(), condition.clone());
+        let signal = async move |os: &mut Os| {
+            // Waits for the lock: it has it as soon as it is released.
+            drop(theirs.lock(os).await.unwrap());
+            assert!(signals.notify_one(os).await);
+        };
+        os.spawn("signal", signal).await.unwrap();
+        let (_guard, heard) = condition.wait_for(os, guard, S).await.unwrap();
+        assert_eq!(heard, Ok(()));
+    });
+}
+
+#[test]
+fn a_wait_that_is_cut_holds_nothing_and_breaks_nothing() {
+    // Whatever the alignment of turns and looks, and however the wait ends.
+    for (before, killed, timed) in (240..262)
+        .flat_map(|n| [(n, true), (n, false)])
+        .flat_map(|(n, killed)| [(n, killed, true), (n, killed, false)])
+    {
+        boot(async move |os| {
+            let mutex = Mutex::new(os, ()).await;
+            let condition = Condition::new(os).await;
+            let mine = mutex.clone();
+            let waiter = async move |os: &mut Os| {
+                let guard = mine.lock(os).await.unwrap();
+                spin(os, before).await;
+                let wait = async |os: &mut Os| match timed {
+                    true => drop(condition.wait_for(os, guard, S).await),
+                    false => drop(condition.wait(os, guard).await),
+                };
+                let span = if killed { S * 9 } else { Duration::ZERO };
+                assert_eq!(os.timeout(span, wait).await, Err(Elapsed));
+            };
+            let waiter = os.spawn("waiter", waiter).await.unwrap();
+            spin(os, before + 3).await;
+            if killed {
+                os.kill(waiter).await;
+            }
+            let lock = os.timeout(S, async |os| mutex.lock(os).await.is_ok());
+            assert_eq!(lock.await, Ok(true), "{before} {killed} {timed}");
+        });
+    }
+}
+
+// ---- beyond their kernel
+
+/// Makes something in one kernel and uses it in another, which must fault the caller.
+fn faults_elsewhere<T: 'static>(
+    make: impl AsyncFnOnce(&mut Os) -> T + 'static,
+    using: impl AsyncFnOnce(&mut Os, T) + 'static,
+) {
+    let (place, mut one) = (Place::default(), Kernel::simulated(0));
+    let theirs = place.clone();
+    let make = async move |os: &mut Os| theirs.put(make(os).await);
+    one.spawn("maker", make).unwrap();
+    one.run().unwrap();
+    let made = place.take().unwrap();
+    let mut other = Kernel::simulated(0);
+    let stray = async move |os: &mut Os| {
+        using(os, made).await;
+        os.exit(Exit::Failed("it went on".into())).await;
+    };
+    let stray = other.spawn("stray", stray).unwrap();
+    let exit = other.run().unwrap().exits()[&stray].clone();
+    let is_said = matches!(&exit, Exit::Faulted(why) if why.contains("belongs to another kernel"));
+    assert!(is_said, "{exit}");
+}
+
+#[test]
+fn what_belongs_to_another_kernel_faults_its_caller() {
+    faults_elsewhere(Flag::new, async |os, flag| flag.wait(os).await);
+    faults_elsewhere(Flag::new, async |os, flag| flag.set(os).await);
+    faults_elsewhere(Flag::new, async |os, flag| flag.clear(os).await);
+    let barrier = async |os: &mut Os| Barrier::new(os, 2).await;
+    faults_elsewhere(barrier, async |os, it| _ = it.wait(os).await);
+    let mutex = async |os: &mut Os| Mutex::new(os, ()).await;
+    faults_elsewhere(mutex, async |os, it| drop(it.lock(os).await));
+    let semaphore = async |os: &mut Os| Semaphore::new(os, 1).await;
+    faults_elsewhere(semaphore, async |os, it| drop(it.try_acquire(os).await));
+    let notify = async |os: &mut Os, it: Condition| _ = it.notify_one(os).await;
+    faults_elsewhere(Condition::new, notify);
+    faults_elsewhere(Condition::new, async |os, it| it.notify_all(os).await);
+    faults_elsewhere(Condition::new, async |os: &mut Os, it: Condition| {
+        let own = Mutex::new(os, ()).await;
+        let guard = own.lock(os).await.unwrap();
+        drop(it.wait(os, guard).await);
+    });
+    let promise = async |os: &mut Os| Promise::<u32>::new(os).await;
+    faults_elsewhere(promise, async |os, it| _ = it.1.wait(os).await);
+    let promise = async |os: &mut Os| Promise::<u32>::new(os).await;
+    faults_elsewhere(promise, async |os: &mut Os, it| {
+        let callback = async |_: &mut Os, _: Result<u32, Abandoned>| {};
+        let _ = it.1.on_done(os, callback).await;
+    });
+    // This one has an error for it.
+    let place = Place::default();
+    let theirs = place.clone();
+    boot(async move |os| theirs.put(Semaphore::new(os, 1).await));
+    boot(async move |os| {
+        let semaphore = place.take().unwrap();
+        assert!(matches!(semaphore.acquire(os).await, Err(Closed(()))));
+        assert_eq!(semaphore.available(), 1);
+    });
+}
+
+#[test]
+fn a_group_of_another_kernel_faults_who_waits_for_it() {
+    async fn group(os: &mut Os) -> Group {
+        let mut group = Group::new(os).await;
+        let member = async |os: &mut Os| os.sleep(S).await;
+        group.spawn(os, "member", member).await.unwrap();
+        group
+    }
+    faults_elsewhere(group, async |os: &mut Os, mut it: Group| {
+        let member = async |_: &mut Os| {};
+        let refused = it.spawn(os, "stray", member).await;
+        assert_eq!(refused, Err(Errno::Invalid));
+        it.next(os).await;
+    });
+    faults_elsewhere(group, async |os, it: Group| drop(it.join(os).await));
+    faults_elsewhere(group, async |os, it: Group| drop(it.first(os).await));
+}
+
+#[test]
+fn past_the_limit_of_queues_nothing_is_made_that_could_lie() {
+    type Make = fn(&mut Os) -> Pin<Box<dyn Future<Output = ()> + '_>>;
+    let makes: [Make; 8] = [
+        |os| Box::pin(async { drop(Semaphore::new(os, 1).await) }),
+        |os| Box::pin(async { drop(Mutex::new(os, ()).await) }),
+        |os| Box::pin(async { drop(Flag::new(os).await) }),
+        |os| Box::pin(async { drop(Barrier::new(os, 1).await) }),
+        |os| Box::pin(async { drop(Condition::new(os).await) }),
+        |os| Box::pin(async { drop(Group::new(os).await) }),
+        |os| Box::pin(async { drop(Promise::<u32>::new(os).await) }),
+        |os| Box::pin(async { drop(os.run_blocking(|| ()).await) }),
+    ];
+    let builder = Kernel::builder().world(SimWorld::new(0)).max_queues(2);
+    let mut kernel = builder.build().unwrap();
+    let main = async move |os: &mut Os| {
+        let full = (Queue::<u32>::unbounded(os).await, Flag::new(os).await);
+        for make in makes {
+            let greedy = async move |os: &mut Os| make(os).await;
+            let greedy = os.spawn("greedy", greedy).await.unwrap();
+            let exit = os.wait(greedy).await.unwrap();
+            let is_said = matches!(&exit, Exit::Faulted(why) if why.contains("max_queues"));
+            assert!(is_said, "{exit}");
+        }
+        // A queue itself says so with every call.
+        let refused = Queue::unbounded(os).await;
+        assert_eq!(refused.put(os, 1).await, Err(Closed(1)));
+        // A place that is free again can be used.
+        drop(full.0);
+        let flag = Flag::new(os).await;
+        flag.set(os).await;
+        flag.wait(os).await;
+    };
+    let main = kernel.spawn("main", main).unwrap();
+    assert_eq!(finish(&mut kernel).exits()[&main], Exit::Done);
 }
 
 // ---- group
@@ -864,9 +1169,150 @@ fn a_task_that_drops_the_group_it_is_in_is_killed_at_its_next_trap() {
     assert_eq!(seen.take(), ["dropped", "what the spawn carried"]);
 }
 
+/// A member that borrows what the owner of the group uses next.
+#[expect(
+    clippy::await_holding_refcell_ref,
+    reason = "the borrow is what is tested"
+)]
+async fn borrower(os: &mut Os, group: &mut Group, shared: &Rc<RefCell<Vec<&'static str>>>) {
+    let shared = Rc::clone(shared);
+    let borrower = async move |os: &mut Os| {
+        let mut mine = shared.borrow_mut();
+        mine.push("borrowed");
+        os.sleep(Duration::MAX).await;
+    };
+    group.spawn(os, "borrower", borrower).await.unwrap();
+}
+
+#[test]
+fn s55_when_join_or_first_answers_the_members_are_gone() {
+    for first in [false, true] {
+        boot(async move |os| {
+            let shared = Rc::<RefCell<Vec<&str>>>::default();
+            let mut group = Group::new(os).await;
+            borrower(os, &mut group, &shared).await;
+            let bad = async |os: &mut Os| {
+                os.sleep(S).await;
+                Err("no")
+            };
+            let bad = group.spawn(os, "bad", bad).await.unwrap();
+            let exit = Exit::Failed("no".into());
+            if first {
+                assert_eq!(group.first(os).await, Some((bad, exit)));
+            } else {
+                let failure = group.join(os).await.unwrap_err();
+                assert_eq!((failure.tid, failure.exit), (bad, exit));
+            }
+            // Without a trap in between: what the member had borrowed is free.
+            assert_eq!(*shared.borrow_mut(), ["borrowed"]);
+            assert_eq!(os.tasks().await.len(), 1);
+        });
+    }
+}
+
+#[test]
+fn s55_the_members_of_a_dropped_group_end_before_the_next_trap_has_an_effect() {
+    let notes = Notes::default();
+    boot(async move |os| {
+        let queue = Queue::unbounded(os).await;
+        let mut group = Group::new(os).await;
+        let (theirs, noted) = (queue.clone(), Dropped(notes.clone(), "ended"));
+        let eager = async move |os: &mut Os| {
+            let _noted = noted;
+            let _ = theirs.get(os).await;
+            panic!("it has had a message");
+        };
+        group.spawn(os, "eager", eager).await.unwrap();
+        settle(os).await;
+        drop(group);
+        assert!(notes.take().is_empty());
+        // It waits for this message, and is gone before the put.
+        queue.put(os, 1).await.unwrap();
+        assert_eq!(notes.take(), ["ended"]);
+        assert_eq!(queue.try_get(os).await, Ok(1));
+    });
+}
+
+#[test]
+fn s55_a_members_exit_reaches_the_group_wherever_it_has_moved() {
+    for outlives in [false, true] {
+        boot(async move |os| {
+            let groups = Queue::<Group>::unbounded(os).await;
+            let theirs = groups.clone();
+            let owner = async move |os: &mut Os| {
+                let mut group = Group::new(os).await;
+                let bad = async move |os: &mut Os| {
+                    if outlives {
+                        os.sleep(S).await;
+                    }
+                    Err("no")
+                };
+                group.spawn(os, "bad", bad).await.unwrap();
+                assert!(theirs.put(os, group).await.is_ok());
+            };
+            os.spawn_detached("first owner", owner).await.unwrap();
+            let group = groups.get(os).await.unwrap();
+            settle(os).await;
+            let failure = group.join(os).await.unwrap_err();
+            assert_eq!(failure.exit, Exit::Failed("no".into()));
+            assert_eq!(os.tasks().await.len(), 1);
+        });
+    }
+}
+
+#[test]
+fn s55_a_members_exit_reaches_the_group_whatever_task_has_waited_for_it() {
+    for early in [true, false] {
+        boot(async move |os| {
+            let mut group = Group::new(os).await;
+            let bad = async |os: &mut Os| {
+                os.sleep(S).await;
+                Err("no")
+            };
+            let bad = group.spawn(os, "bad", bad).await.unwrap();
+            let waiter = async move |os: &mut Os| {
+                if !early {
+                    os.sleep(S * 2).await;
+                }
+                assert_eq!(os.wait(bad).await, Ok(Exit::Failed("no".into())));
+            };
+            let waiter = os.spawn("waiter", waiter).await.unwrap();
+            assert_eq!(os.wait(waiter).await, Ok(Exit::Done));
+            let failure = group.join(os).await.unwrap_err();
+            assert_eq!(
+                (failure.tid, failure.exit),
+                (bad, Exit::Failed("no".into()))
+            );
+        });
+    }
+}
+
+#[test]
+fn s55_a_next_that_is_cut_loses_no_exit() {
+    // Whatever the alignment of turns and looks.
+    for before in 240..262 {
+        boot(async move |os| {
+            let mut group = Group::new(os).await;
+            let bad = async |_: &mut Os| Err("no");
+            let bad = group.spawn(os, "bad", bad).await.unwrap();
+            spin(os, before).await;
+            for _ in 0..3 {
+                let cut = os.timeout(Duration::ZERO, async |os| {
+                    spin(os, 5).await;
+                    leave_answer(group.next(os)).await;
+                    os.sleep(S).await;
+                });
+                let _ = cut.await;
+            }
+            let failure = group.join(os).await.expect_err("the failure was lost");
+            assert_eq!(failure.tid, bad, "{before}");
+        });
+    }
+}
+
 #[test]
 fn a_group_at_the_limit_of_tasks() {
-    let builder = Kernel::builder().world(trapline::SimWorld::new(0));
+    let builder = Kernel::builder().world(SimWorld::new(0));
     let mut kernel = builder.max_tasks(2).build().unwrap();
     let main = async |os: &mut Os| {
         let mut group = Group::new(os).await;

@@ -147,6 +147,8 @@ impl Bytes<'_> {
             34 => C::FreeQueue(self.queue()?),
             35 => C::Observe(self.number()?),
             36 => C::Unobserve(self.number()?),
+            37 => C::Disown(self.tid()?),
+            38 => C::GiveBack(self.queue()?),
             _ => return Err("an unknown system call"),
         };
         let detail = self.detail(place)?;

@@ -234,6 +234,8 @@ fn trapped(out: &mut impl Out, call: SystemCall, beside: &Detail<'_>) {
         C::Release(tid) => (32, Some(tid.into())),
         C::Disarm(timeout) => (33, Some(timeout)),
         C::FreeQueue(id) => return with_queue(out, 34, id, beside),
+        C::Disown(tid) => (37, Some(tid.into())),
+        C::GiveBack(id) => return with_queue(out, 38, id, beside),
         C::Observe(number) => (35, Some(number)),
         C::Unobserve(number) => (36, Some(number)),
     };

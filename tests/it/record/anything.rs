@@ -96,7 +96,10 @@ pub(super) fn call() -> impl Strategy<Value = SystemCall> {
                 C::Connect,
             ][..]
         ),
-        (select(&[C::KillTask, C::Release, C::WaitTask][..]), a_tid())
+        (
+            select(&[C::KillTask, C::Release, C::Disown, C::WaitTask][..]),
+            a_tid()
+        )
             .prop_map(|(call, tid)| call(tid)),
         (select(&[C::Sleep, C::SleepUntil, C::Timeout][..]), nanos()).prop_map(|(call, n)| call(n)),
         (
@@ -112,6 +115,7 @@ pub(super) fn call() -> impl Strategy<Value = SystemCall> {
                     C::TryPut,
                     C::TryGet,
                     C::CloseQueue,
+                    C::GiveBack,
                     C::FreeQueue
                 ][..]
             ),
