@@ -12,12 +12,12 @@ use std::{
     collections::VecDeque,
     fmt, io,
     net::SocketAddr,
-    os::fd::AsFd,
     rc::Rc,
 };
 
 use crate::{
     abi::{DeviceId, Exit, Nanos, QueueId, TaskInfo, Tid},
+    descriptor::Descriptor,
     device::Handle,
     event::Tracer,
     interrupt::Remote,
@@ -40,7 +40,7 @@ pub(crate) enum Payload {
     Exit(Exit),
     Tasks(Vec<TaskInfo>),
     Addr(SocketAddr),
-    Source(Rc<dyn AsFd>),
+    Source(Descriptor),
     /// A device that was opened, and the address that came of it. Whoever drops it closes the
     /// device.
     Opened(Handle, Option<SocketAddr>),

@@ -39,6 +39,7 @@
 //! | `abi.rs` | what crosses at a trap: [`SystemCall`], [`Reply`], [`Exit`], [`Errno`] |
 //! | `frame.rs` | what travels beside it |
 //! | `os.rs` | [`Os`], the task's side; the crate's only yield |
+//! | `descriptor.rs` | [`Descriptor`], what a world takes on |
 //! | `device.rs`, `net.rs` | [`Device`], [`TcpListener`], [`TcpStream`] |
 //! | `queue.rs`, `promise.rs`, `sync.rs` | [`Queue`], and what stands on it: [`Promise`], [`sync`] |
 //! | `timeout.rs`, `callback.rs`, `blocking.rs` | [`Os::timeout`], [`Os::call_later`], [`Os::run_blocking`] |
@@ -76,6 +77,7 @@ mod blocking;
 mod callback;
 #[cfg(feature = "cli")]
 pub mod cli;
+mod descriptor;
 mod device;
 mod event;
 mod frame;
@@ -102,6 +104,7 @@ pub use abi::{
 pub use blocking::Panicked;
 #[cfg(feature = "cli")]
 pub use cli::Program;
+pub use descriptor::Descriptor;
 pub use device::{AsDevice, Device};
 pub use event::{Answered, Call, Detail, Event, Fact, Tracer, Wake};
 pub use interrupt::Remote;

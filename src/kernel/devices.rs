@@ -1,6 +1,6 @@
 //! The open devices, and who waits for each of them.
 
-use std::{io, net::SocketAddr, rc::Rc};
+use std::{io, net::SocketAddr};
 
 use super::{Kernel, Outcome, contain};
 use crate::{
@@ -103,7 +103,7 @@ impl Kernel {
             return Outcome::Reply(Reply::Err(Errno::Invalid));
         };
         let id = self.devices.next_id();
-        let result = self.world.attach(id, Rc::clone(&source));
+        let result = self.world.attach(id, source.clone());
         // One that is refused, and whose call was given up, is dropped here.
         contain(|| drop(source));
         self.opened(me, id, result.map(|()| None))

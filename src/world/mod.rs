@@ -14,8 +14,6 @@ use std::{
     hash::{BuildHasherDefault, Hasher},
     io,
     net::SocketAddr,
-    os::fd::AsFd,
-    rc::Rc,
     task::Waker,
     time::Duration,
 };
@@ -23,7 +21,10 @@ use std::{
 pub use real::RealWorld;
 pub use sim::SimWorld;
 
-use crate::abi::{DeviceId, Direction};
+use crate::{
+    abi::{DeviceId, Direction},
+    descriptor::Descriptor,
+};
 
 /// What lies outside a kernel. Kernel and programs are a pure function of what it answers.
 ///
@@ -70,8 +71,8 @@ pub trait World {
         job();
     }
 
-    /// Takes on a descriptor of the host's.
-    fn attach(&mut self, _id: DeviceId, _source: Rc<dyn AsFd>) -> io::Result<()> {
+    /// Takes on a descriptor of a program's.
+    fn attach(&mut self, _id: DeviceId, _descriptor: Descriptor) -> io::Result<()> {
         unsupported()
     }
 

@@ -11,7 +11,6 @@ use std::{
     io::{self, Write},
     net::SocketAddr,
     os::fd::{AsFd, AsRawFd, BorrowedFd},
-    rc::Rc,
     sync::Arc,
     task::{Wake, Waker},
     time::{Duration, Instant},
@@ -30,7 +29,10 @@ use socket2::{Domain, Protocol, Socket, Type};
 #[cfg(target_os = "linux")]
 use super::epoll::{self, Epoll};
 use super::{DeviceMap, World, pool::Pool};
-use crate::abi::{DeviceId, Direction};
+use crate::{
+    abi::{DeviceId, Direction},
+    descriptor::Descriptor,
+};
 
 /// How many connections the operating system keeps for a listener that is busy.
 const BACKLOG: i32 = 4096;
@@ -82,7 +84,7 @@ enum Fd {
     /// Opened here.
     Owned(Socket),
     /// Attached; the handles of the task's side hold it too.
-    Attached(Rc<dyn AsFd>),
+    Attached(Descriptor),
 }
 
 impl RealWorld {
@@ -123,17 +125,17 @@ impl RealWorld {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => false,
             Err(error) => return Err(error),
         };
-        self.sources.insert(
-            id,
-            Source {
-                fd,
-                kind,
-                shared,
-                watched,
-                ready: [true; 2],
-                unclear: cfg!(not(target_os = "linux")),
-            },
-        );
+        let source = Source {
+            fd,
+            kind,
+            shared,
+            watched,
+            ready: [true; 2],
+            unclear: cfg!(not(target_os = "linux")),
+        };
+        if let Some(other) = self.sources.insert(id, source) {
+            other.deregister(&self.poller);
+        }
         Ok(())
     }
 
@@ -209,8 +211,8 @@ impl World for RealWorld {
         self.pool.submit(job);
     }
 
-    fn attach(&mut self, id: DeviceId, source: Rc<dyn AsFd>) -> io::Result<()> {
-        let fd = Fd::Attached(source);
+    fn attach(&mut self, id: DeviceId, descriptor: Descriptor) -> io::Result<()> {
+        let fd = Fd::Attached(descriptor);
         let mode = rustix::fs::fstat(fd.as_fd())?.st_mode;
         let kind = match FileType::from_raw_mode(mode) {
             FileType::Socket => Kind::Socket,
@@ -424,7 +426,7 @@ impl AsFd for Fd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Owned(socket) => socket.as_fd(),
-            Self::Attached(source) => (**source).as_fd(),
+            Self::Attached(descriptor) => descriptor.as_fd(),
         }
     }
 }
@@ -460,8 +462,9 @@ fn watch_by_polling(poller: &Poller, fd: BorrowedFd<'_>, key: usize) -> io::Resu
         unsafe_code,
         reason = "polling cannot know that its sources outlive their registration"
     )]
-    // SAFETY: the descriptor is owned by `sources` (or shared with it) until `close` or `drop`,
-    // each of which deletes the registration first.
+    // SAFETY: the `Fd` that has lent the descriptor goes into `sources`, which keeps it open and
+    // never lends another in its place: a `Socket` owns it, and a `Descriptor` was told of it once.
+    // It leaves `sources` by `close` or `drop`, each of which deletes the registration first.
     unsafe {
         poller.add_with_mode(fd.as_raw_fd(), interest, polling::PollMode::Edge)
     }
