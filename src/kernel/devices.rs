@@ -28,7 +28,7 @@ pub(super) struct Devices {
 impl Devices {
     /// A token that no device has had before.
     fn next_id(&self) -> DeviceId {
-        DeviceId::from(self.last + 1)
+        DeviceId::from_raw(self.last + 1)
     }
 
     /// Adds the device that was opened under the next token.

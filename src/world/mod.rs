@@ -175,7 +175,7 @@ mod tests {
         for stride in [1, 3, 63, 64, 65, 1024, 4096, 16_384, 1 << 20, 1 << 40] {
             let mut at = HashMap::new();
             for n in 1..=4096 {
-                let device = DeviceId::from(n * stride);
+                let device = DeviceId::from_raw(n * stride);
                 let hash = DeviceMap::<()>::default().hasher().hash_one(device);
                 *at.entry(hash % PLACES).or_insert(0) += 1;
             }

@@ -182,7 +182,7 @@ impl World for RealWorld {
         #[cfg(target_os = "linux")]
         let timeout = {
             let (poller, boot, sources) = (self.poller.as_fd(), self.boot, &mut self.sources);
-            let tell = |key: u64, news| note(sources, key.into(), &news, ready);
+            let tell = |key: u64, news| note(sources, DeviceId::from_raw(key), &news, ready);
             if !self.epoll.wait(poller, deadline, || boot.elapsed(), tell)? {
                 return Ok(());
             }
@@ -198,7 +198,8 @@ impl World for RealWorld {
                 writable: event.writable,
                 unclear: true,
             };
-            note(&mut self.sources, (event.key as u64).into(), &news, ready);
+            let device = DeviceId::from_raw(event.key as u64);
+            note(&mut self.sources, device, &news, ready);
         }
         Ok(())
     }

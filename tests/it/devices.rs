@@ -18,7 +18,7 @@ use std::{
 };
 
 use rustix::fs::OFlags;
-use trapline::{Device, Direction, Errno, Exit, Kernel, Os, RealWorld, SystemCall};
+use trapline::{Device, DeviceId, Direction, Errno, Exit, Kernel, Os, RealWorld, SystemCall};
 
 use crate::{
     support::*,
@@ -613,12 +613,12 @@ fn s34_numbers_that_no_device_has_are_bad_descriptors() {
     real(async |os| {
         for id in [0, 1, 77, u64::MAX] {
             for call in [
-                SystemCall::ReadWait(id.into()),
-                SystemCall::WriteWait(id.into()),
-                SystemCall::Recv(id.into()),
-                SystemCall::Accept(id.into()),
-                SystemCall::Send(id.into()),
-                SystemCall::Close(id.into()),
+                SystemCall::ReadWait(DeviceId::from_raw(id)),
+                SystemCall::WriteWait(DeviceId::from_raw(id)),
+                SystemCall::Recv(DeviceId::from_raw(id)),
+                SystemCall::Accept(DeviceId::from_raw(id)),
+                SystemCall::Send(DeviceId::from_raw(id)),
+                SystemCall::Close(DeviceId::from_raw(id)),
             ] {
                 assert_eq!(raw(os, call).await, "Err(BadFd)", "{call:?}");
             }
@@ -759,7 +759,7 @@ fn s34_a_device_that_its_opener_did_not_take_is_closed() {
             exit => assert_eq!(*exit, Exit::Done),
         }
         run_main(&mut kernel, async move |os: &mut Os| {
-            let reply = raw(os, SystemCall::Close(1.into())).await;
+            let reply = raw(os, SystemCall::Close(DeviceId::from_raw(1))).await;
             assert_eq!(reply, "Err(BadFd)", "case {next}");
         });
     }

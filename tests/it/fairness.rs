@@ -8,7 +8,8 @@ use std::{
 };
 
 use trapline::{
-    Cause, Direction, Errno, Event, Exit, Fact, Kernel, Os, Policy, Runnable, SimWorld, Step,
+    Cause, DeviceId, Direction, Errno, Event, Exit, Fact, Kernel, Os, Policy, Runnable, SimWorld,
+    Step,
 };
 
 use crate::{
@@ -123,7 +124,9 @@ fn s29_a_device_is_served_after_256_resumes_at_most_where_passes_are_short() {
             for pause in 0.. {
                 passes(os, 10 + 37 * pause % 300).await;
                 rung.set(ticks.get());
-                ringing.borrow_mut().push((1.into(), Direction::Read));
+                ringing
+                    .borrow_mut()
+                    .push((DeviceId::from_raw(1), Direction::Read));
                 passes(os, 600).await;
             }
         })
