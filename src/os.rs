@@ -312,6 +312,9 @@ impl Os {
     /// *Blocks* until it is done; that is an interrupt, which wakes a sleeping kernel. The
     /// simulated world runs it in place. Work whose task is killed runs to its end unheard.
     ///
+    /// Of one task, 16 pieces of work are under way at most; work that a timeout cut short counts until
+    /// it ends. Further work waits for one of them.
+    ///
     /// *Errors:* [`Panicked`] with the message, if it panicked.
     pub async fn run_blocking<T: Send + 'static>(
         &mut self,

@@ -35,7 +35,7 @@ impl Kernel {
             SystemCall::ReadWait(device) => self.device_wait(me, device, Direction::Read),
             SystemCall::WriteWait(device) => self.device_wait(me, device, Direction::Write),
             SystemCall::Timeout(span) => self.timeout(me, span),
-            SystemCall::Submit => self.submit(),
+            SystemCall::Submit => self.submit(me),
             SystemCall::NewQueue(capacity) => self.new_queue(capacity),
             SystemCall::Put(queue) => self.put(me, queue),
             SystemCall::Get(queue) => self.get(me, queue),
@@ -240,11 +240,11 @@ impl Kernel {
         }
     }
 
-    fn submit(&mut self) -> Outcome {
+    fn submit(&mut self, me: Runnable) -> Outcome {
         let Some(Payload::Job(job)) = self.frame.take() else {
             return Outcome::Reply(Reply::Err(Errno::Invalid));
         };
-        self.world.submit(job);
+        self.world.submit(me.tid, job);
         Outcome::Reply(Reply::Done)
     }
 

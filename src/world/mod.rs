@@ -22,7 +22,7 @@ pub use real::RealWorld;
 pub use sim::SimWorld;
 
 use crate::{
-    abi::{DeviceId, Direction},
+    abi::{DeviceId, Direction, Tid},
     descriptor::Descriptor,
 };
 
@@ -66,8 +66,9 @@ pub trait World {
         Waker::noop().clone()
     }
 
-    /// Has a piece of work done: here and now, or on another thread.
-    fn submit(&mut self, job: Box<dyn FnOnce() + Send>) {
+    /// Has a piece of a task's work done: here and now, or on another thread. A world may bound how
+    /// many pieces of one task are under way at once; the others wait.
+    fn submit(&mut self, _task: Tid, job: Box<dyn FnOnce() + Send>) {
         job();
     }
 

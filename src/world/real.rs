@@ -30,7 +30,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::epoll::{self, Epoll};
 use super::{DeviceMap, World, pool::Pool};
 use crate::{
-    abi::{DeviceId, Direction},
+    abi::{DeviceId, Direction, Tid},
     descriptor::Descriptor,
 };
 
@@ -208,8 +208,8 @@ impl World for RealWorld {
         Waker::from(Arc::new(Notify(Arc::clone(&self.poller))))
     }
 
-    fn submit(&mut self, job: Box<dyn FnOnce() + Send>) {
-        self.pool.submit(job);
+    fn submit(&mut self, task: Tid, job: Box<dyn FnOnce() + Send>) {
+        self.pool.submit(task, job);
     }
 
     fn attach(&mut self, id: DeviceId, descriptor: Descriptor) -> io::Result<()> {

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Barrier,
+        Arc, Barrier, Mutex,
         atomic::{AtomicUsize, Ordering},
         mpsc,
     },
@@ -10,12 +10,15 @@ use std::{
     time::Duration,
 };
 
-use trapline::{Elapsed, Exit, Kernel, Os, Panicked, RealWorld, World};
+use trapline::{Elapsed, Exit, Kernel, Os, Panicked, RealWorld, Tid, World};
 
 use crate::stepping::{Notes, boot};
 
 /// Longer than any test takes: what must not be waited for.
 const FOREVER: Duration = Duration::from_secs(3600);
+
+/// After which a test gives up.
+const LONG: Duration = Duration::from_secs(60);
 
 fn run_real(program: impl AsyncFnOnce(&mut Os) + 'static) {
     let mut kernel = Kernel::real().unwrap();
@@ -149,10 +152,13 @@ fn a_job_that_panics_costs_the_pool_no_thread() {
     const JOBS: usize = 1100;
     let mut world = RealWorld::new().unwrap();
     for _ in 0..JOBS {
-        world.submit(Box::new(|| std::panic::resume_unwind(Box::new("boom"))));
+        world.submit(
+            Tid::KERNEL,
+            Box::new(|| std::panic::resume_unwind(Box::new("boom"))),
+        );
     }
     let (tell, told) = mpsc::channel();
-    world.submit(Box::new(move || tell.send(()).unwrap()));
+    world.submit(Tid::KERNEL, Box::new(move || tell.send(()).unwrap()));
     assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(()));
 }
 
@@ -175,4 +181,31 @@ fn a_kernel_that_ends_first_leaves_the_threads_alone() {
     drop(kernel);
     drop(go);
     assert_eq!(told.recv(), Ok(()));
+}
+
+#[test]
+fn s39_one_task_does_not_take_every_thread() {
+    let mut world = RealWorld::new().unwrap();
+    let (go, wait) = mpsc::channel::<()>();
+    let wait = Arc::new(Mutex::new(wait));
+    let done = Arc::new(AtomicUsize::new(0));
+    // More than the pool ever has threads, and none of them ends.
+    const JOBS: usize = 1100;
+    for _ in 0..JOBS {
+        let (wait, done) = (Arc::clone(&wait), Arc::clone(&done));
+        let long = move || {
+            let _ = wait.lock().map(|wait| wait.recv());
+            done.fetch_add(1, Ordering::Relaxed);
+        };
+        world.submit(1.into(), Box::new(long));
+    }
+    let (tell, told) = mpsc::channel();
+    let other = tell.clone();
+    world.submit(2.into(), Box::new(move || other.send(()).unwrap()));
+    assert_eq!(told.recv_timeout(LONG), Ok(()));
+    // What was held back is done when there is room, and in order.
+    drop(go);
+    world.submit(1.into(), Box::new(move || tell.send(()).unwrap()));
+    assert_eq!(told.recv_timeout(LONG), Ok(()));
+    assert!(done.load(Ordering::Relaxed) > JOBS - 16);
 }
