@@ -9,7 +9,7 @@ use std::{
 use crate::{
     abi::SystemCall,
     frame::{Job, Payload},
-    interrupt::Expected,
+    interrupt::{Expected, Outside},
     os::{Os, checked},
     queue::Queue,
     task::panic_message,
@@ -26,7 +26,7 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
 ) -> Result<T, Panicked> {
     let done = Queue::<()>::unbounded(os).await;
     let (remote, queue) = (os.frame().remote.clone(), done.id());
-    let expected = Expected::new(&remote);
+    let expected = Expected::new(&remote, Outside::Job);
     let result = Arc::new(Mutex::new(None));
     let slot = Arc::clone(&result);
     let job: Job = Box::new(move || {

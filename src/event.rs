@@ -167,7 +167,8 @@ impl Event<'static> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Tracer {
-    /// Called for each fact, in order. A tracer that panics is switched off, with a warning.
+    /// Called for each fact, in order. A tracer that panics is switched off, with a warning. A panic
+    /// in its destructor is a warning, too.
     fn event(&mut self, event: &Event<'_>);
 
     /// May be called instead for a call that was answered at once, if there is nothing beside either:
@@ -334,6 +335,15 @@ impl Log {
         let tracer = self.tracers.remove(at);
         self.count_exact();
         contain(|| drop(tracer));
+    }
+}
+
+/// The destructor of a tracer may panic.
+impl Drop for Log {
+    fn drop(&mut self) {
+        for tracer in self.tracers.drain(..) {
+            contain(|| drop(tracer));
+        }
     }
 }
 

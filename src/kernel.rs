@@ -14,15 +14,18 @@ mod life;
 mod mail;
 mod queues;
 mod report;
+mod stall;
 
 use std::{fmt, io, rc::Rc, time::Duration};
 
 pub use builder::Builder;
 pub use deadlock::Deadlock;
-pub use report::{Error, Limit, Report, Step};
+pub use report::{Error, Failures, Limit, Report, Step};
+pub use stall::Stalled;
 
 use devices::Devices;
 use queues::Queues;
+use stall::Stall;
 
 use crate::{
     abi::{DeviceId, Direction, Errno, Nanos, Reply, SystemCall, TaskInfo, Tid},
@@ -76,6 +79,10 @@ pub struct Kernel {
     task_turns: u64,
     /// What the world reported last; kept for its memory.
     reported: Vec<(DeviceId, Direction)>,
+    /// The wait for other threads alone.
+    stall: Stall,
+    /// What tasks have printed, where the kernel keeps it rather than the world.
+    captured: Option<String>,
     /// What could not be told to a task: the console is gone.
     trouble: Option<io::Error>,
     stats: Report,
@@ -193,8 +200,9 @@ impl Kernel {
     /// Runs until no task is left, which may be never.
     ///
     /// *Errors:* [`Error::Deadlock`] when no task is ready and nothing could make one ready,
-    /// [`Error::Limit`] at a limit of the [`Builder`], [`Error::Io`] when the world fails. After
-    /// any of them, and after an `Ok`, it can be called again; a limit then counts anew.
+    /// [`Error::Stalled`] and [`Error::Limit`] at a limit of the [`Builder`], [`Error::Policy`] when
+    /// the policy fails, [`Error::Io`] when the world does. After any of them, and after an `Ok`, it
+    /// can be called again; a limit then counts anew.
     pub fn run(&mut self) -> Result<Report, Error> {
         let report = self.run_on();
         self.remote.runs(Tid::KERNEL);
@@ -212,6 +220,7 @@ impl Kernel {
             } else {
                 while self.stats.ticks < self.next_look && self.tick().is_some() {}
             }
+            self.check_policy()?;
             if self.tasks.live() == 0 {
                 self.wind_up()?;
                 return Ok(self.report());
@@ -241,6 +250,7 @@ impl Kernel {
             {
                 return Ok(Step::Ran(tid));
             }
+            self.check_policy()?;
             if self.tasks.live() == 0 {
                 self.wind_up()?;
                 return Ok(Step::Finished);
@@ -269,10 +279,22 @@ impl Kernel {
         self.world.seed()
     }
 
-    /// Takes what the tasks have printed, where the world keeps it; in the real world it went to
-    /// standard output, and this is empty.
+    /// Takes what the tasks have printed, where it is kept: in the simulated world, and after
+    /// [`Builder::capture_console`]. Otherwise it went to standard output, and this is empty.
     pub fn take_console(&mut self) -> String {
-        self.world.take_console()
+        match &mut self.captured {
+            Some(kept) => std::mem::take(kept),
+            None => self.world.take_console(),
+        }
+    }
+
+    /// Prints what a task has written.
+    fn print(&mut self, text: &str) -> io::Result<()> {
+        match &mut self.captured {
+            Some(kept) => kept.push_str(text),
+            None => return self.world.print(text),
+        }
+        Ok(())
     }
 
     /// A line into this kernel for other threads and signal handlers.
@@ -595,19 +617,20 @@ impl Kernel {
             }
         }
         let waits = self.is_idle();
+        if waits && self.ready.is_doubtful() {
+            self.doubt_policy();
+        }
+        self.check_policy()?;
         let is_due = self.next_look > 0;
         let deadline = if waits { self.timers.next() } else { None };
-        if self.timers.tasks.len() == 0
-            && self.devices.waiting() == 0
-            && expected == 0
-            && (waits || is_due && self.only_daemons_run())
-        {
-            return Err(Error::Deadlock(Deadlock::of(self.tasks())));
+        let on_threads = self.timers.tasks.len() == 0 && self.devices.waiting() == 0;
+        if on_threads && expected == 0 && (waits || is_due && self.only_daemons_run()) {
+            return Err(self.stuck());
         }
         let until = deadline.unwrap_or(Nanos::FOREVER).min(limit);
-        self.attend(if waits { until } else { Nanos::ZERO })?;
+        self.attend(if waits { until } else { Nanos::ZERO }, on_threads)?;
         let pass = LOOK_AFTER.max(self.ready.len() as u64);
-        self.next_look = (self.stats.ticks + pass).min(self.last_tick);
+        self.next_look = self.stats.ticks.saturating_add(pass).min(self.last_tick);
         let over = if self.is_idle() {
             self.clock >= limit
         } else {
@@ -620,8 +643,38 @@ impl Kernel {
         }
     }
 
+    /// Why no task can go on.
+    #[cold]
+    fn stuck(&mut self) -> Error {
+        self.doubt_policy();
+        match self.check_policy() {
+            Ok(()) => Error::Deadlock(Deadlock::of(self.tasks())),
+            Err(error) => error,
+        }
+    }
+
+    /// Finds out whether the policy says that it has no task, though one is ready.
+    #[cold]
+    fn doubt_policy(&mut self) {
+        if self.tasks.is_any_ready() {
+            self.ready.blame("withholds a task that is ready");
+        }
+    }
+
+    /// Fails if the policy has; what is ready goes to another.
+    fn check_policy(&mut self) -> Result<(), Error> {
+        let Some(why) = self.ready.take_failure() else {
+            return Ok(());
+        };
+        for task in self.tasks.all_ready() {
+            self.ready.push(task, Cause::Woken);
+        }
+        Err(Error::Policy(why))
+    }
+
     /// Waits for the world, no longer than until that instant, and wakes whoever has reason to wake.
-    fn attend(&mut self, until: Nanos) -> Result<(), Error> {
+    /// If the wait is `on_threads`, no timer and no device of a task could end it.
+    fn attend(&mut self, until: Nanos, on_threads: bool) -> Result<(), Error> {
         let before = self.world.now();
         let glance = self.devices.daemons() > 0 && Nanos::from(before) >= self.next_glance;
         let waits = until > Nanos::ZERO;
@@ -631,9 +684,11 @@ impl Kernel {
         if waits || self.devices.waiting() > 0 || glance {
             self.next_glance = Nanos::from(before).saturating_add(GLANCE_AFTER);
             let until = (until != Nanos::FOREVER).then(|| until.into());
-            self.world
-                .wait(until, &mut self.reported)
-                .map_err(Error::Io)?;
+            if waits && on_threads {
+                self.wait_for_threads(until)?;
+            } else {
+                self.world.wait(until, &mut self.reported)?;
+            }
         }
         let now = self.world.now();
         self.clock = now.into();

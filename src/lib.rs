@@ -123,7 +123,7 @@ pub use descriptor::Descriptor;
 pub use device::{AsDevice, Device};
 pub use event::{Answered, Call, Detail, Event, Fact, Tracer, Wake};
 pub use interrupt::Remote;
-pub use kernel::{Builder, Deadlock, Error, Kernel, Limit, Report, Step};
+pub use kernel::{Builder, Deadlock, Error, Failures, Kernel, Limit, Report, Stalled, Step};
 pub use net::{Listener, Stream, TcpListener, TcpStream};
 pub use observe::Observer;
 pub use os::Os;

@@ -403,6 +403,9 @@ impl Drop for Signal<'_> {
 /// Tasks that belong together: waited for together, and killed together when one fails, or when
 /// the group is dropped. (The nursery of trio, the `TaskGroup` of curio.)
 ///
+/// A member that has ended is a zombie until [`Group::next`], [`Group::join`] or [`Group::first`] has
+/// its exit, or the group is dropped. No zombie outlives the group.
+///
 /// ```
 /// # use trapline::{Kernel, Os, sync::Group};
 /// # let mut kernel = Kernel::simulated(0);

@@ -2,13 +2,18 @@
 
 mod fifo;
 
-use std::fmt;
+use std::{
+    cell::OnceCell,
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    thread,
+};
 
 pub use fifo::Fifo;
 
 use crate::{
     abi::{Nanos, SystemCall, Tid},
-    task::Slot,
+    task::{Slot, contain, panic_message},
 };
 
 /// A task on a queue: its number, and the slot in the task map where it is found without a look-up.
@@ -46,6 +51,10 @@ pub enum Cause {
 /// A policy never sees a task that is running or blocked. It decides on what it has been told and
 /// on its own state alone (a seed, say), so that a run can be repeated.
 ///
+/// A policy that fails ends the run with [`Error::Policy`](crate::Error::Policy), and harms nothing
+/// else: it panics, has a `len` that is not true, withholds every ready task, or gives more tasks than
+/// it was handed. The kernel can be run on, first in, first out.
+///
 /// ```
 /// use std::time::Duration;
 /// use trapline::{Cause, Kernel, Os, Policy, Runnable};
@@ -79,7 +88,7 @@ pub trait Policy {
     /// tasks that have ended.
     fn remove(&mut self, task: Runnable);
 
-    /// How many tasks are on the queue.
+    /// How many tasks are on the queue; those that have ended count as long as it keeps them.
     fn len(&self) -> usize;
 
     /// Whether no task is ready.
@@ -97,9 +106,17 @@ pub(crate) struct Ready {
     turns: Option<Box<Turns>>,
 }
 
+/// A policy, and the name of its type.
+pub(crate) type Named = (&'static str, Box<dyn Policy>);
+
 /// A policy, and turns of more than a tick.
 pub(crate) struct Turns {
+    name: &'static str,
     policy: Box<dyn Policy>,
+    /// How many tasks it was handed and has not given back. It may have dropped some that have ended.
+    handed: usize,
+    /// What it did wrong. It is not asked again.
+    failure: OnceCell<String>,
     /// How many ticks a turn has.
     quantum: u32,
     /// How many are left of the turn under way.
@@ -109,11 +126,14 @@ pub(crate) struct Turns {
 }
 
 impl Ready {
-    pub(crate) fn new(policy: Option<Box<dyn Policy>>, quantum: u32) -> Self {
+    pub(crate) fn new(policy: Option<Named>, quantum: u32) -> Self {
         let turns = (policy.is_some() || quantum > 1).then(|| {
-            let policy = policy.unwrap_or_else(|| Box::<Fifo>::default());
+            let (name, policy) = policy.unwrap_or_else(fifo);
             Box::new(Turns {
+                name,
                 policy,
+                handed: 0,
+                failure: OnceCell::new(),
                 quantum: quantum.max(1),
                 left: 0,
                 holder: None,
@@ -129,7 +149,7 @@ impl Ready {
     pub(crate) fn push(&mut self, task: Runnable, cause: Cause) {
         match &mut self.turns {
             None => self.plain.push(task, cause),
-            Some(turns) => turns.policy.push(task, cause),
+            Some(turns) => turns.push(task, cause),
         }
     }
 
@@ -187,8 +207,27 @@ impl Ready {
     pub(crate) fn len(&self) -> usize {
         match &self.turns {
             None => self.plain.len(),
-            Some(turns) => turns.policy.len() + usize::from(turns.holder.is_some()),
+            Some(turns) => turns.len() + usize::from(turns.holder.is_some()),
         }
+    }
+
+    /// Whether a policy that says it has no task may have one.
+    pub(crate) fn is_doubtful(&self) -> bool {
+        self.turns.as_ref().is_some_and(|turns| turns.handed > 0)
+    }
+
+    /// Marks that the policy has failed, for this reason.
+    pub(crate) fn blame(&self, why: &str) {
+        if let Some(turns) = &self.turns {
+            turns.blame(why);
+        }
+    }
+
+    /// Puts first in, first out in the place of a policy that has failed, with nothing on its queue,
+    /// and answers what the policy did wrong.
+    #[inline(always)]
+    pub(crate) fn take_failure(&mut self) -> Option<String> {
+        self.turns.as_mut()?.take_failure()
     }
 }
 
@@ -197,10 +236,10 @@ impl Turns {
     fn requeue(&mut self, task: Runnable, call: SystemCall) {
         match call {
             SystemCall::Yield | SystemCall::Sleep(Nanos::ZERO) => {
-                self.policy.push(task, Cause::Yielded);
+                self.push(task, Cause::Yielded);
             }
             _ if self.left > 0 => self.holder = Some(task),
-            _ => self.policy.push(task, Cause::Preempted),
+            _ => self.push(task, Cause::Preempted),
         }
     }
 
@@ -210,7 +249,7 @@ impl Turns {
             Some(holder) => holder,
             None => {
                 self.left = self.quantum;
-                self.policy.pop()?
+                self.choose()?
             }
         };
         self.left -= 1;
@@ -221,18 +260,96 @@ impl Turns {
         if self.holder == Some(task) {
             self.holder = None;
         } else {
-            self.policy.remove(task);
+            self.ask("remove", |policy| policy.remove(task));
         }
     }
+
+    /// No more than it was handed: what it says beyond that is not true.
+    fn len(&self) -> usize {
+        if self.failure.get().is_some() {
+            return 0;
+        }
+        let len = catch_unwind(AssertUnwindSafe(|| self.policy.len()));
+        self.heed("len", len).unwrap_or(0).min(self.handed)
+    }
+
+    fn push(&mut self, task: Runnable, cause: Cause) {
+        self.handed += 1;
+        self.ask("push", |policy| policy.push(task, cause));
+    }
+
+    /// Has the policy choose.
+    fn choose(&mut self) -> Option<Runnable> {
+        let task = self.ask("pop", |policy| policy.pop())?;
+        match task {
+            Some(_) if self.handed == 0 => {
+                self.blame("gives more tasks than it was handed");
+                return None;
+            }
+            Some(_) => self.handed -= 1,
+            None if self.len() > 0 => self.blame("gives no task, though its `len` counts some"),
+            None => self.handed = 0,
+        }
+        task
+    }
+
+    /// Asks the policy; it answers nothing once it has failed.
+    fn ask<T>(&mut self, method: &str, ask: impl FnOnce(&mut dyn Policy) -> T) -> Option<T> {
+        if self.failure.get().is_some() {
+            return None;
+        }
+        let answer = catch_unwind(AssertUnwindSafe(|| ask(&mut *self.policy)));
+        self.heed(method, answer)
+    }
+
+    fn heed<T>(&self, method: &str, answer: thread::Result<T>) -> Option<T> {
+        match answer {
+            Ok(answer) => Some(answer),
+            Err(panic) => {
+                self.blame(&format!("panicked in `{method}`: {}", panic_message(panic)));
+                None
+            }
+        }
+    }
+
+    #[cold]
+    fn blame(&self, why: &str) {
+        // The first failure is the one to tell.
+        let _ = self.failure.set(format!("the policy {} {why}", self.name));
+    }
+
+    fn take_failure(&mut self) -> Option<String> {
+        let failure = self.failure.take()?;
+        (self.handed, self.left, self.holder) = (0, 0, None);
+        self.replace();
+        Some(failure)
+    }
+
+    /// Puts another policy in its place; its destructor may panic.
+    fn replace(&mut self) {
+        let (name, policy) = fifo();
+        self.name = name;
+        let old = std::mem::replace(&mut self.policy, policy);
+        contain(|| drop(old));
+    }
+}
+
+impl Drop for Turns {
+    fn drop(&mut self) {
+        self.replace();
+    }
+}
+
+fn fifo() -> Named {
+    (std::any::type_name::<Fifo>(), Box::<Fifo>::default())
 }
 
 impl fmt::Debug for Turns {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "Turns({} ready, quantum {})",
-            self.policy.len(),
-            self.quantum
+            "Turns({}, {} handed, quantum {})",
+            self.name, self.handed, self.quantum
         )
     }
 }

@@ -137,6 +137,13 @@ impl Tasks {
         tasks.any(|task| self[task].state.is_ready())
     }
 
+    /// The tasks that are ready, daemons included, by tid.
+    pub(crate) fn all_ready(&self) -> Vec<Runnable> {
+        let tasks = self.by_tid.iter(&self.slots);
+        let tasks = tasks.chain(self.daemons.iter(&self.slots));
+        tasks.filter(|task| self[*task].state.is_ready()).collect()
+    }
+
     /// Marks that a task has ended.
     pub(crate) fn ended(&mut self, task: Runnable) {
         self.live -= usize::from(!task.tid.is_daemon());

@@ -61,6 +61,20 @@ pub trait World {
         ready: &mut Vec<(DeviceId, Direction)>,
     ) -> io::Result<()>;
 
+    /// Waits as [`World::wait`] does, where nothing but the waker can end the wait for good, and for
+    /// no longer than `patience`. Answers how long it has waited, on a clock that goes on while other
+    /// threads work; a virtual clock does not. A world that cannot tell answers zero, and may wait for
+    /// longer: then a stall is never reported.
+    fn wait_for_threads(
+        &mut self,
+        deadline: Option<Duration>,
+        _patience: Duration,
+        ready: &mut Vec<(DeviceId, Direction)>,
+    ) -> io::Result<Duration> {
+        self.wait(deadline, ready)?;
+        Ok(Duration::ZERO)
+    }
+
     /// Ends a [`World::wait`] from another thread, or the next one if none is under way.
     fn waker(&self) -> Waker {
         Waker::noop().clone()

@@ -204,6 +204,18 @@ impl World for RealWorld {
         Ok(())
     }
 
+    fn wait_for_threads(
+        &mut self,
+        deadline: Option<Duration>,
+        patience: Duration,
+        ready: &mut Vec<(DeviceId, Direction)>,
+    ) -> io::Result<Duration> {
+        let before = self.now();
+        let patience = before.checked_add(patience);
+        self.wait(deadline.into_iter().chain(patience).min(), ready)?;
+        Ok(self.now().saturating_sub(before))
+    }
+
     fn waker(&self) -> Waker {
         Waker::from(Arc::new(Notify(Arc::clone(&self.poller))))
     }

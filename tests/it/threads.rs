@@ -10,9 +10,14 @@ use std::{
     time::Duration,
 };
 
-use trapline::{Elapsed, Exit, Kernel, Os, Panicked, RealWorld, Tid, World};
+use trapline::{
+    Elapsed, Error, Exit, Kernel, Os, Panicked, Promise, Queue, RealWorld, Stalled, Tid, World,
+};
 
-use crate::stepping::{Notes, boot};
+use crate::{
+    stepping::{Notes, boot},
+    support::*,
+};
 
 /// Longer than any test takes: what must not be waited for.
 const FOREVER: Duration = Duration::from_secs(3600);
@@ -208,4 +213,82 @@ fn s39_one_task_does_not_take_every_thread() {
     world.submit(1.into(), Box::new(move || tell.send(()).unwrap()));
     assert_eq!(told.recv_timeout(LONG), Ok(()));
     assert!(done.load(Ordering::Relaxed) > JOBS - 16);
+}
+
+// ---- waiting for threads alone
+
+const STALL: Duration = Duration::from_millis(20);
+
+/// Runs a kernel that stalls, in the real world and in the simulated one.
+fn stalled(program: impl AsyncFnOnce(&mut Os) + Clone + 'static) -> [Stalled; 2] {
+    [Kernel::builder(), sim()].map(|builder| {
+        let mut kernel = builder.max_stall(STALL).build().unwrap();
+        kernel.spawn("main", program.clone()).unwrap();
+        match kernel.run() {
+            Err(Error::Stalled(stalled)) => stalled,
+            other => panic!("no stall: {other:?}"),
+        }
+    })
+}
+
+#[test]
+fn a_leaked_remote_setter_is_reported_after_a_time_without_progress() {
+    let all = stalled(async |os: &mut Os| {
+        let (setter, _promise) = Promise::<u32>::new(os).await;
+        for _ in 0..2 {
+            std::mem::forget(setter.remote());
+        }
+        // A deadlock that has nothing to do with them.
+        let _ = Queue::<u8>::unbounded(os).await.get(os).await;
+    });
+    for stalled in all {
+        assert!(stalled.waited >= STALL, "{stalled}");
+        let text = stalled.to_string();
+        let (first, rest) = text.split_once('\n').unwrap();
+        let expected =
+            "stalled: no task is ready, and other threads alone could make one ready, for ";
+        assert!(first.starts_with(expected), "{first}");
+        let (setters, task) = rest.split_once('\n').unwrap();
+        assert_eq!(setters, "  remote setters alive: 2");
+        let blocked = "  tid 1 \"main\" waits for queue 2 (get), since ";
+        assert!(task.starts_with(blocked), "{task}");
+    }
+}
+
+#[test]
+fn a_job_without_end_is_reported_and_the_run_can_go_on() {
+    let (go, wait) = mpsc::channel::<()>();
+    let mut kernel = Kernel::builder().max_stall(STALL).build().unwrap();
+    let main = async move |os: &mut Os| os.run_blocking(move || wait.recv()).await.map(drop);
+    let main = kernel.spawn("main", main).unwrap();
+    for _ in 0..2 {
+        match kernel.run() {
+            Err(Error::Stalled(stalled)) => {
+                assert_eq!((stalled.jobs, stalled.remote_setters), (1, 0));
+            }
+            other => panic!("no stall: {other:?}"),
+        }
+    }
+    drop(go);
+    // It may take longer than the limit until the thread has its turn.
+    let report = loop {
+        match kernel.run() {
+            Err(Error::Stalled(_)) => {}
+            other => break other.unwrap(),
+        }
+    };
+    assert_eq!(report.exits()[&main], Exit::Done);
+}
+
+#[test]
+fn a_timer_is_waited_for_without_a_stall() {
+    let mut kernel = sim().max_stall(Duration::ZERO).build().unwrap();
+    let report = run_main(&mut kernel, async |os: &mut Os| {
+        let (setter, promise) = Promise::<u32>::new(os).await;
+        let remote = setter.remote();
+        let wait = os.timeout(FOREVER, async |os| promise.wait(os).await);
+        assert_eq!(wait.await, Err(Elapsed));
+        drop(remote);
+    });
+    assert_eq!(report.elapsed, FOREVER);
 }
