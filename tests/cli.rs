@@ -1059,15 +1059,7 @@ fn programs_log_through_tracing_too() {
 
     let (addr, server) = serve(b"HTTP/1.1 200 OK\r\n\r\n".to_vec());
     let url = format!("http://{addr}/");
-    let (_, _, err) = run(&[
-        "boot",
-        "-v",
-        "--trace",
-        "--log-format",
-        "json",
-        "http-get",
-        &url,
-    ]);
+    let (_, _, err) = run(&["boot", "--trace", "--log-format", "json", "http-get", &url]);
     let own = err.lines().find(|line| line.contains("trapline::http_get"));
     let own: Value = serde_json::from_str(own.expect("it is in the trace")).unwrap();
     assert_eq!((&own["tid"], &own["comm"]), (&1.into(), &"http-get".into()));
