@@ -61,10 +61,12 @@ impl DeviceId {
     pub(crate) fn is_of_daemon(self) -> bool {
         self.0 > Self::DAEMONS
     }
-}
 
-impl From<u64> for DeviceId {
-    fn from(number: u64) -> Self {
+    /// The token of this number, for readers of logs and for tests. A program uses a
+    /// [`Device`](crate::Device): a raw call reaches the device of any task by its number
+    /// ([`Os::trap`](crate::Os::trap)).
+    #[must_use]
+    pub const fn from_raw(number: u64) -> Self {
         Self(number)
     }
 }
@@ -109,8 +111,11 @@ impl QueueId {
         (slot >> Self::SLOT_BITS == 0).then_some(Self(number << Self::SLOT_BITS | slot))
     }
 
-    /// Whatever was once [`QueueId::number`] and [`QueueId::slot`].
-    pub(crate) fn from_parts(number: u64, slot: usize) -> Option<Self> {
+    /// The name of this number and this place in the table, for readers of logs and for tests;
+    /// `None` if either is too large. A program uses a [`Queue`](crate::Queue): a raw call reaches
+    /// the queue of any task by its name ([`Os::trap`](crate::Os::trap)).
+    #[must_use]
+    pub fn from_raw(number: u64, slot: usize) -> Option<Self> {
         let fits = number <= u64::MAX >> Self::SLOT_BITS;
         fits.then(|| Self::new(number, slot)).flatten()
     }
@@ -121,7 +126,9 @@ impl QueueId {
         self.0 >> Self::SLOT_BITS
     }
 
-    pub(crate) fn slot(self) -> usize {
+    /// Its place in the kernel's table, from 0 upward; a later queue may have the same.
+    #[must_use]
+    pub fn slot(self) -> usize {
         (self.0 & ((1 << Self::SLOT_BITS) - 1)) as usize
     }
 }

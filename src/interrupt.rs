@@ -31,8 +31,8 @@ struct Line {
     shutdown: AtomicBool,
     /// The queues that a thread has closed.
     rung: Mutex<Vec<QueueId>>,
-    /// How many threads may yet have something to say.
-    expected: AtomicUsize,
+    /// How many threads may yet have something to say, by [`Outside`].
+    expected: [AtomicUsize; 2],
     /// The task that was resumed last, or the kernel while it waits.
     running: AtomicU64,
 }
@@ -51,7 +51,7 @@ impl Remote {
                 raised: AtomicBool::new(false),
                 shutdown: AtomicBool::new(false),
                 rung: Mutex::default(),
-                expected: AtomicUsize::new(0),
+                expected: Default::default(),
                 running: AtomicU64::new(0),
             }),
         }
@@ -100,7 +100,12 @@ impl Remote {
     /// How many threads may yet have something to say. Read this before [`Remote::take`]: whoever
     /// has spoken before it was read is heard.
     pub(crate) fn expected(&self) -> usize {
-        self.line.expected.load(Ordering::Acquire)
+        self.awaited(Outside::Setter) + self.awaited(Outside::Job)
+    }
+
+    /// How many of this kind may.
+    pub(crate) fn awaited(&self, what: Outside) -> usize {
+        self.line.expected[what as usize].load(Ordering::Acquire)
     }
 
     /// Takes the shutdown that has been raised, if one has, and leaves the rest.
@@ -139,20 +144,31 @@ impl fmt::Debug for Remote {
 /// deadlock when nobody is ready; unless a daemon has sent the thread, or whoever has a copy.
 pub(crate) struct Expected {
     remote: Remote,
+    what: Outside,
     /// How much the kernel counts on it: 1, or 0.
     weight: usize,
 }
 
+/// What a kernel can wait for outside of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outside {
+    /// A [`RemoteSetter`](crate::RemoteSetter).
+    Setter,
+    /// A job of [`Os::run_blocking`](crate::Os::run_blocking).
+    Job,
+}
+
 impl Expected {
     /// To be made in the turn of the task that sends the thread, or by the host.
-    pub(crate) fn new(remote: &Remote) -> Self {
-        Self::weighing(remote, usize::from(!remote.running().is_daemon()))
+    pub(crate) fn new(remote: &Remote, what: Outside) -> Self {
+        Self::weighing(remote, what, usize::from(!remote.running().is_daemon()))
     }
 
-    fn weighing(remote: &Remote, weight: usize) -> Self {
-        remote.line.expected.fetch_add(weight, Ordering::Relaxed);
+    fn weighing(remote: &Remote, what: Outside, weight: usize) -> Self {
+        remote.line.expected[what as usize].fetch_add(weight, Ordering::Relaxed);
         Self {
             remote: remote.clone(),
+            what,
             weight,
         }
     }
@@ -160,13 +176,13 @@ impl Expected {
 
 impl Clone for Expected {
     fn clone(&self) -> Self {
-        Self::weighing(&self.remote, self.weight)
+        Self::weighing(&self.remote, self.what, self.weight)
     }
 }
 
 impl Drop for Expected {
     fn drop(&mut self) {
-        let expected = &self.remote.line.expected;
+        let expected = &self.remote.line.expected[self.what as usize];
         expected.fetch_sub(self.weight, Ordering::Release);
         // A kernel that waits for this alone must find out.
         self.remote.raise();

@@ -27,7 +27,7 @@
 //! # Three rules
 //!
 //! 1. **One door.** A task reaches the world only by yielding a call; the kernel answers with a
-//!    [`Reply`]. A task holds nothing but its [`Os`], lent to it as `&mut Os`.
+//!    [`Reply`]. A program holds no kernel and no other task: it is lent its [`Os`] as `&mut Os`.
 //! 2. **One owner.** The [`Kernel`] owns tasks, queues, timers and devices as plain fields.
 //! 3. **One source of surprise.** Whatever the programs do not determine themselves comes from the
 //!    [`World`], and neither the kernel nor a program can tell which world that is.
@@ -38,6 +38,7 @@
 //! |---|---|---|
 //! | `abi.rs` | what crosses at a trap: [`SystemCall`], [`Reply`], [`Exit`], [`Errno`] | nothing |
 //! | `panic.rs` | containment of panics | nothing |
+//! | `descriptor.rs` | [`Descriptor`]: an open descriptor and what keeps it open | nothing |
 //! | `sched/` | the order of turns: [`Policy`], [`Fifo`] | `abi` |
 //! | `interrupt.rs` | lines into a kernel for other threads: [`Remote`] | `abi` |
 //! | `log/` | the event log: [`Event`], [`Tracer`], [`mod@record`], the bridge to `tracing` | `abi`, `panic` |
@@ -49,6 +50,21 @@
 //!
 //! The `mod.rs` of each folder opens with a table of its files. A test holds the imports against
 //! this table.
+//!
+//! # What is isolated, and what is not
+//!
+//! The tasks of a kernel share one protection domain, as the threads of a process do. What is
+//! contained are failures: a panic, a kill or a fault ends one task, runs its destructors and frees
+//! what it held. Nothing guards a task against the intentions of another:
+//!
+//! - A call names tasks, devices and queues by their numbers, and the kernel cannot know which task
+//!   holds which handle. [`Os::kill`] takes any [`Tid`]. A raw [`Os::trap`] can close or use every
+//!   device and queue of its kernel.
+//! - [`Os::shutdown`] and [`Os::observe`] are for every task.
+//! - Tasks run on one thread and share its memory. A task that makes no trap stops all of them.
+//!
+//! Code that is not trusted needs a process of its own. Two kernels share no task, device or
+//! queue.
 //!
 //! # What panics do
 //!
@@ -71,6 +87,7 @@ mod readme {}
 mod abi;
 #[cfg(feature = "cli")]
 pub mod cli;
+mod descriptor;
 mod interrupt;
 mod kernel;
 mod log;
@@ -86,8 +103,9 @@ pub use abi::{
 };
 #[cfg(feature = "cli")]
 pub use cli::Program;
+pub use descriptor::Descriptor;
 pub use interrupt::Remote;
-pub use kernel::{Builder, Deadlock, Error, Kernel, Limit, Report, Step};
+pub use kernel::{Builder, Deadlock, Error, Failures, Kernel, Limit, Report, Stalled, Step};
 pub use log::{Answered, Call, Detail, Event, Fact, Told, Tracer, Wake, recording as record};
 pub use sched::{Cause, Fifo, Policy, Runnable};
 pub use user::{

@@ -11,7 +11,6 @@ use std::{
     collections::VecDeque,
     fmt, io,
     net::SocketAddr,
-    os::fd::AsFd,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     rc::Rc,
@@ -21,6 +20,7 @@ use genawaiter::{Coroutine, GeneratorState};
 
 use crate::{
     abi::{DeviceId, Exit, Nanos, QueueId, Reply, SystemCall, TaskInfo, Tid},
+    descriptor::Descriptor,
     interrupt::{Job, Remote},
     log::{Detail, Tracer},
     panic::{Panic, contain, panic_message},
@@ -41,7 +41,7 @@ pub(crate) enum Payload {
     Exit(Exit),
     Tasks(Vec<TaskInfo>),
     Addr(SocketAddr),
-    Source(Rc<dyn AsFd>),
+    Source(Descriptor),
     /// A device that was opened, and the address that came of it. Whoever drops it closes the
     /// device.
     Opened(DeviceRef, Option<SocketAddr>),

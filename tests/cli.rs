@@ -550,6 +550,19 @@ fn messages_that_nobody_reads_are_no_error() {
 // ---- watching
 
 #[test]
+fn a_wait_for_threads_alone_ends_at_its_limit() {
+    let stall = ["boot", "-q", "--max-stall", "50ms"];
+    let reads = ["fake-io", "--count", "2", "--delay", "10m"];
+    let (code, _, err) = run(&[&stall[..], &reads].concat());
+    assert_eq!(code, 3);
+    assert!(err.starts_with("error: stalled: no task is ready"), "{err}");
+    assert!(
+        err.contains("\n  jobs under way: 2\n  tid 1 \"fake-io\""),
+        "{err}"
+    );
+}
+
+#[test]
 fn trace_reads_like_strace() {
     let (code, _, err) = run(&["boot", "--virtual", "--seed", "1", "--trace", "tids"]);
     assert_eq!(code, 0);
@@ -1046,15 +1059,7 @@ fn programs_log_through_tracing_too() {
 
     let (addr, server) = serve(b"HTTP/1.1 200 OK\r\n\r\n".to_vec());
     let url = format!("http://{addr}/");
-    let (_, _, err) = run(&[
-        "boot",
-        "-v",
-        "--trace",
-        "--log-format",
-        "json",
-        "http-get",
-        &url,
-    ]);
+    let (_, _, err) = run(&["boot", "--trace", "--log-format", "json", "http-get", &url]);
     let own = err.lines().find(|line| line.contains("trapline::http_get"));
     let own: Value = serde_json::from_str(own.expect("it is in the trace")).unwrap();
     assert_eq!((&own["tid"], &own["comm"]), (&1.into(), &"http-get".into()));

@@ -104,8 +104,9 @@ pub(super) struct Boot {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u64>, help_heading = "World")]
     pub(super) seed: Option<u64>,
 
-    /// Show every trap as a line on standard error; or what FILTER selects, which is written like
-    /// RUST_LOG (heard too): trapline::sched=trace shows whose turn it is
+    /// Show every trap as a line on standard error, and what programs log as info; or what FILTER
+    /// selects, which is written like RUST_LOG (heard too): trapline::sched=trace shows whose turn it
+    /// is
     #[arg(long, value_name = "FILTER", num_args = 0..=1, require_equals = true,
         default_missing_value = "", help_heading = "Watching")]
     pub(super) trace: Option<String>,
@@ -146,6 +147,9 @@ pub(super) struct Boot {
     /// Stop after this time on the world's clock, such as 500ms, 10s or 2m
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Limits")]
     pub(super) max_time: Option<Duration>,
+    /// Stop after waiting so long for other threads alone, such as those of blocking work
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Limits")]
+    pub(super) max_stall: Option<Duration>,
 
     /// How many ticks a turn may have
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<NonZeroU32>, default_value = "1",

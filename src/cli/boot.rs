@@ -128,6 +128,9 @@ fn kernel(
     if let Some(time) = options.max_time {
         builder = builder.max_time(time);
     }
+    if let Some(span) = options.max_stall {
+        builder = builder.max_stall(span);
+    }
     if let Some(watch) = watch {
         builder = builder.tracer(watch.tracer());
     }
@@ -163,9 +166,13 @@ fn explain(log: Log, result: &Result<Report, Error>) -> u8 {
             log.error(&format!("{limit}: raise {option}"));
             LIMIT
         }
+        Err(Error::Stalled(stalled)) => {
+            log.error(&stalled.to_string());
+            DEADLOCK
+        }
         // Nobody reads the output to its end.
         Err(Error::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => 0,
-        Err(error @ Error::Io(_)) => {
+        Err(error @ (Error::Policy(_) | Error::Failed(_) | Error::Io(_))) => {
             log.error(&error.to_string());
             FAILURE
         }

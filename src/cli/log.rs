@@ -217,8 +217,9 @@ pub(super) fn install(log: Log, options: &Boot) -> Result<(), String> {
     let level = match (log.quiet, log.verbose) {
         // Why a run failed is no news to be kept quiet.
         (true, _) => "error,trapline::kernel=warn",
-        (_, 0) => "warn",
-        (_, 1) => "info",
+        (_, 0) if options.trace.is_none() => "warn",
+        // What programs say themselves stands between their traps.
+        (_, 0 | 1) => "info",
         _ => "debug",
     };
     let environment = env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default();

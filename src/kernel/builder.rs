@@ -6,14 +6,16 @@ use super::{
     Kernel,
     devices::Devices,
     queues::Queues,
+    ready::{Named, Ready},
     report::{Error, Report},
     run::Daemons,
+    stall::Stall,
 };
 use crate::{
     abi::{Nanos, QueueId},
     interrupt::Remote,
     log::{Log, Tracer},
-    sched::{Policy, Ready},
+    sched::Policy,
     trap::TrapFrame,
     world::{RealWorld, World},
 };
@@ -48,10 +50,12 @@ pub(super) struct Limits {
 pub struct Builder {
     world: Option<Box<dyn World>>,
     seed: Option<u64>,
-    policy: Option<Box<dyn Policy>>,
+    policy: Option<Named>,
     quantum: u32,
     log: Log,
     limits: Limits,
+    max_stall: Duration,
+    captures: bool,
 }
 
 impl Default for Builder {
@@ -68,6 +72,8 @@ impl Default for Builder {
                 ticks: u64::MAX,
                 time: Nanos::FOREVER,
             },
+            max_stall: Duration::MAX,
+            captures: false,
         }
     }
 }
@@ -85,9 +91,10 @@ impl Builder {
         self
     }
 
-    /// Who runs next; otherwise first in, first out.
-    pub fn policy(mut self, policy: impl Policy + 'static) -> Self {
-        self.policy = Some(Box::new(policy));
+    /// Who runs next; otherwise first in, first out. A policy that panics, or that withholds tasks
+    /// it says it has, ends the run with [`Error::Policy`].
+    pub fn policy<P: Policy + 'static>(mut self, policy: P) -> Self {
+        self.policy = Some((std::any::type_name::<P>(), Box::new(policy)));
         self
     }
 
@@ -120,6 +127,48 @@ impl Builder {
     /// How long a run may take on the world's clock; otherwise as long as it likes.
     pub fn max_time(mut self, time: Duration) -> Self {
         self.limits.time = time.into();
+        self
+    }
+
+    /// How long the kernel may wait for other threads alone, in real time; otherwise as long as it
+    /// takes. At the limit the run ends with [`Error::Stalled`], which says what is awaited: jobs of
+    /// [`Os::run_blocking`](crate::Os::run_blocking) and [`RemoteSetter`](crate::RemoteSetter)s, of
+    /// which one may have been leaked. The wait counts from the last turn of a task; no timer and no
+    /// device may be waited for. Set or not, the kernel warns after 10 seconds, by `tracing`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use trapline::{Error, Kernel, Os, Promise};
+    ///
+    /// let mut kernel = Kernel::builder().max_stall(Duration::from_millis(1)).build()?;
+    /// kernel.spawn("main", async |os: &mut Os| {
+    ///     let (setter, promise) = Promise::<u32>::new(os).await;
+    ///     std::mem::forget(setter.remote());
+    ///     let _ = promise.wait(os).await;
+    /// })?;
+    /// let Err(Error::Stalled(stalled)) = kernel.run() else { panic!() };
+    /// assert_eq!((stalled.remote_setters, stalled.jobs), (1, 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn max_stall(mut self, span: Duration) -> Self {
+        self.max_stall = span;
+        self
+    }
+
+    /// Keeps what tasks print for [`Kernel::take_console`], in every world: nothing reaches
+    /// standard output.
+    ///
+    /// ```
+    /// use trapline::{Kernel, Os};
+    ///
+    /// let mut kernel = Kernel::builder().capture_console().build()?; // in the real world
+    /// kernel.spawn("hello", async |os: &mut Os| writeln!(os, "hello"))?;
+    /// kernel.run()?;
+    /// assert_eq!(kernel.take_console(), "hello\n");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn capture_console(mut self) -> Self {
+        self.captures = true;
         self
     }
 
@@ -162,6 +211,8 @@ impl Builder {
             daemons: Daemons::default(),
             slept: None,
             reported: Vec::new(),
+            stall: Stall::new(self.max_stall),
+            captured: self.captures.then(String::new),
             trouble: None,
             stats: Report::default(),
         }

@@ -1,6 +1,6 @@
 //! The open devices, and who waits for each of them.
 
-use std::{io, net::SocketAddr, rc::Rc};
+use std::{io, net::SocketAddr};
 
 use super::{
     Kernel,
@@ -33,7 +33,7 @@ impl Devices {
     fn next_id(&self, task: Runnable) -> DeviceId {
         let of_daemon = task.tid.is_daemon();
         let first = if of_daemon { DeviceId::DAEMONS } else { 0 };
-        DeviceId::from(first + self.last[usize::from(of_daemon)] + 1)
+        DeviceId::from_raw(first + self.last[usize::from(of_daemon)] + 1)
     }
 
     /// Adds the device that was opened under the next token.
@@ -108,7 +108,7 @@ impl Kernel {
             return Errno::Invalid.into();
         };
         let id = self.devices.next_id(me);
-        let result = self.world.attach(id, Rc::clone(&source));
+        let result = self.world.attach(id, source.clone());
         // One that is refused, and whose call was given up, is dropped here.
         contain(|| drop(source));
         self.opened(id, result.map(|()| None)).into()

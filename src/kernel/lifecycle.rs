@@ -81,7 +81,9 @@ impl Kernel {
         task.state = State::zombie(&exit);
         let waiters = task.waiters.take();
         if let Exit::Failed(_) | Exit::Faulted(_) = exit {
-            self.stats.failures += u64::from(!me.tid.is_daemon());
+            if !me.tid.is_daemon() {
+                self.stats.note_failure(me.tid, &task.name, &exit);
+            }
             warn_of(me.tid, &task.name, &exit);
         }
         self.emit(me.tid, || Fact::Exited { exit: &exit });

@@ -18,8 +18,9 @@
 //! | `fast.rs` | the fast lane: answers that need only the caller, or its queue |
 //! | `deferred.rs` | calls that tasks leave without a trap |
 //! | `timers.rs`, `timeouts.rs` | the timers; sleeps and timeouts |
+//! | `ready.rs` | the ready queue: a policy and a quantum, or neither |
 //! | `devices.rs`, `queues.rs` | open devices and message queues, with their calls |
-//! | `builder.rs`, `report.rs`, `deadlock.rs` | settings; what the host is told |
+//! | `builder.rs`, `report.rs`, `deadlock.rs`, `stall.rs` | settings; what the host is told |
 //! | `audit.rs` | the invariant, checked |
 //!
 //! Invariant, checked by `audit` at each poll of a debug build: a live task is in exactly one
@@ -34,8 +35,10 @@ mod devices;
 mod fast;
 mod lifecycle;
 mod queues;
+mod ready;
 mod report;
 mod run;
+mod stall;
 mod syscall;
 mod table;
 mod task;
@@ -47,12 +50,14 @@ use std::{fmt, io, rc::Rc, time::Duration};
 
 pub use builder::Builder;
 pub use deadlock::Deadlock;
-pub use report::{Error, Limit, Report, Step};
+pub use report::{Error, Failures, Limit, Report, Stalled, Step};
 
 use builder::Limits;
 use devices::Devices;
 use queues::Queues;
+use ready::Ready;
 use run::Daemons;
+use stall::Stall;
 use table::Tasks;
 use task::OnExit;
 use timers::TimerSets;
@@ -61,7 +66,6 @@ use crate::{
     abi::{DeviceId, Direction, Errno, Nanos, TaskInfo, Tid},
     interrupt::Remote,
     log::Log,
-    sched::Ready,
     trap::{Start, TrapFrame},
     user::{
         os::Os,
@@ -94,6 +98,10 @@ pub struct Kernel {
     slept: Option<(Duration, Duration)>,
     /// What the world reported last; kept for its memory.
     reported: Vec<(DeviceId, Direction)>,
+    /// The wait for other threads alone.
+    stall: Stall,
+    /// What tasks have printed, where the kernel keeps it rather than the world.
+    captured: Option<String>,
     /// An error of the console, which no task waits for.
     trouble: Option<io::Error>,
     stats: Report,
@@ -178,14 +186,18 @@ impl Kernel {
     /// Runs until no task is left, which may be never.
     ///
     /// *Errors:* [`Error::Deadlock`] when no task is ready and nothing could make one ready,
-    /// [`Error::Limit`] at a limit of the [`Builder`], [`Error::Io`] when the world fails. After
-    /// any of them, and after an `Ok`, it can be called again; a limit then counts anew.
+    /// [`Error::Stalled`] and [`Error::Limit`] at a limit of the [`Builder`], [`Error::Policy`] when
+    /// the policy fails, [`Error::Io`] when the world does. After any of them, and after an `Ok`, it
+    /// can be called again; a limit then counts anew.
     pub fn run(&mut self) -> Result<Report, Error> {
         let ticks = self.stats.ticks.saturating_add(self.limits.ticks);
         let time = Nanos::from(self.now()).saturating_add(self.limits.time);
         self.enter();
         let ended = loop {
             self.run_pass(ticks);
+            if let Err(error) = self.check_policy() {
+                break Err(error);
+            }
             if self.tasks.live() == 0 {
                 break self.wind_up();
             }
@@ -210,6 +222,9 @@ impl Kernel {
                 && let Some(tid) = self.next_turn()
             {
                 break Ok(Step::Ran(tid));
+            }
+            if let Err(error) = self.check_policy() {
+                break Err(error);
             }
             if self.tasks.live() == 0 {
                 break self.wind_up().map(|()| Step::Finished);
@@ -240,10 +255,22 @@ impl Kernel {
         self.world.seed()
     }
 
-    /// Takes what the tasks have printed, where the world keeps it; in the real world it went to
-    /// standard output, and this is empty.
+    /// Takes what the tasks have printed, where it is kept: in the simulated world, and after
+    /// [`Builder::capture_console`]. Otherwise it went to standard output, and this is empty.
     pub fn take_console(&mut self) -> String {
-        self.world.take_console()
+        match &mut self.captured {
+            Some(kept) => std::mem::take(kept),
+            None => self.world.take_console(),
+        }
+    }
+
+    /// Prints what a task has written.
+    fn print(&mut self, text: &str) -> io::Result<()> {
+        match &mut self.captured {
+            Some(kept) => kept.push_str(text),
+            None => return self.world.print(text),
+        }
+        Ok(())
     }
 
     /// A line into this kernel for other threads and signal handlers.

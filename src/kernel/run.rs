@@ -8,7 +8,7 @@ use super::{
 use crate::{
     abi::{Nanos, Tid},
     log::Fact,
-    sched::Runnable,
+    sched::{Cause, Runnable},
 };
 
 /// How many ticks may pass before the world is polled, where the passes are shorter.
@@ -106,20 +106,23 @@ impl Kernel {
             return Ok(());
         }
         let waits = self.ready.is_empty();
+        if waits && self.ready.is_doubtful() {
+            self.doubt_policy();
+        }
+        self.check_policy()?;
         let daemons_run = self.ready.daemons() > 0;
-        let nothing_can_come = self.timers.tasks.len() == 0
-            && self.devices.waiting() == 0
-            && external == 0
-            && !(daemons_run && self.daemons.idle < PATIENCE);
-        if waits && nothing_can_come {
+        let on_threads = self.timers.tasks.len() == 0 && self.devices.waiting() == 0;
+        let may_be_helped = daemons_run && self.daemons.idle < PATIENCE;
+        if waits && on_threads && external == 0 && !may_be_helped {
             return Err(Error::Deadlock(Deadlock::of(self.tasks())));
         }
         let until = match self.timers.next() {
             _ if !waits || daemons_run && self.daemons.still < PATIENCE => Nanos::ZERO,
             deadline => deadline.unwrap_or(Nanos::FOREVER).min(limit),
         };
-        self.wait_events(until)?;
-        self.next_poll = self.stats.ticks + POLL_AFTER.max(self.ready.len() as u64);
+        self.wait_events(until, on_threads)?;
+        let pass = POLL_AFTER.max(self.ready.len() as u64);
+        self.next_poll = self.stats.ticks.saturating_add(pass);
         let is_over = if self.ready.is_empty() {
             self.clock >= limit
         } else {
@@ -133,8 +136,9 @@ impl Kernel {
     }
 
     /// Waits for the world, no longer than until that instant. Wakes the tasks whose timers have
-    /// fired, then those whose devices are ready.
-    fn wait_events(&mut self, until: Nanos) -> Result<(), Error> {
+    /// fired, then those whose devices are ready. If the wait is `on_threads`, no timer and no device
+    /// of a task can end it.
+    fn wait_events(&mut self, until: Nanos, on_threads: bool) -> Result<(), Error> {
         let before = self.world.now();
         let glance = self.devices.daemons() > 0 && Nanos::from(before) >= self.daemons.next_glance;
         let waits = until > Nanos::ZERO;
@@ -144,9 +148,11 @@ impl Kernel {
         if waits || self.devices.waiting() > 0 || glance {
             self.daemons.next_glance = Nanos::from(before).saturating_add(GLANCE_AFTER);
             let until = (until != Nanos::FOREVER).then(|| until.into());
-            self.world
-                .wait(until, &mut self.reported)
-                .map_err(Error::Io)?;
+            if waits && on_threads {
+                self.wait_for_threads(until)?;
+            } else {
+                self.world.wait(until, &mut self.reported)?;
+            }
         }
         let now = self.world.now();
         if self.clock < now.into() {
@@ -204,6 +210,25 @@ impl Kernel {
         self.trouble
             .take()
             .map_or(Ok(()), |error| Err(Error::Io(error)))
+    }
+
+    /// Finds out whether the policy says that it has no task, though one is ready.
+    #[cold]
+    fn doubt_policy(&mut self) {
+        if self.tasks.is_any_ready() {
+            self.ready.blame("withholds a task that is ready");
+        }
+    }
+
+    /// Fails if the policy has. Its tasks go to the policy that takes its place.
+    pub(super) fn check_policy(&mut self) -> Result<(), Error> {
+        let Some(why) = self.ready.take_failure() else {
+            return Ok(());
+        };
+        for task in self.tasks.all_ready() {
+            self.ready.push(task, Cause::Woken);
+        }
+        Err(Error::Policy(why))
     }
 
     // ---- the log

@@ -38,7 +38,7 @@ impl Kernel {
             SystemCall::WriteWait(device) => self.device_wait(me, device, Direction::Write),
             SystemCall::Timeout(span) => self.timeout(me, span),
             SystemCall::Disarm(timeout) => self.disarm(me, timeout),
-            SystemCall::Submit => self.submit(),
+            SystemCall::Submit => self.submit(me),
             SystemCall::NewQueue(capacity) => self.new_queue(me, capacity),
             SystemCall::Put(queue) => self.put(me, queue),
             SystemCall::Get(queue) => self.get(me, queue),
@@ -168,11 +168,11 @@ impl Kernel {
 
     // ---- other
 
-    fn submit(&mut self) -> Outcome {
+    fn submit(&mut self, me: Runnable) -> Outcome {
         let Some(Payload::Job(job)) = self.frame.take() else {
             return Errno::Invalid.into();
         };
-        self.world.submit(job);
+        self.world.submit(me.tid, job);
         Reply::Done.into()
     }
 

@@ -126,6 +126,18 @@ impl Tasks {
         self.live
     }
 
+    /// Whether any task is ready, daemons apart.
+    pub(super) fn is_any_ready(&self) -> bool {
+        let mut tasks = self.by_tid.iter(&self.slots);
+        tasks.any(|task| self[task].state.is_ready())
+    }
+
+    /// The tasks that are ready, by tid, daemons apart.
+    pub(super) fn all_ready(&self) -> Vec<Runnable> {
+        let tasks = self.by_tid.iter(&self.slots);
+        tasks.filter(|task| self[*task].state.is_ready()).collect()
+    }
+
     /// Marks that a task has ended.
     pub(super) fn ended(&mut self, task: Runnable) {
         self.live -= usize::from(!task.tid.is_daemon());

@@ -108,3 +108,12 @@ impl Log {
         contain(|| drop(tracer));
     }
 }
+
+/// The destructor of a tracer may panic.
+impl Drop for Log {
+    fn drop(&mut self) {
+        for tracer in self.tracers.drain(..) {
+            contain(|| drop(tracer));
+        }
+    }
+}

@@ -152,7 +152,8 @@ pub enum Detail<'a> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Tracer {
-    /// Called for each fact, in order. A tracer that panics is switched off, with a warning.
+    /// Called for each fact, in order. A tracer that panics is switched off, with a warning. A panic
+    /// in its destructor is a warning, too.
     fn event(&mut self, event: &Event<'_>);
 
     /// Whether the clock is to be read for each event; asked once. While no tracer of a kernel

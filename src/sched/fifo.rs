@@ -35,7 +35,7 @@ impl Fifo {
 
     /// What is left of this pass.
     #[inline(always)]
-    pub(super) fn ahead(&self) -> &[Runnable] {
+    pub(crate) fn ahead(&self) -> &[Runnable] {
         &self.pass[self.taken..]
     }
 }

@@ -1,12 +1,10 @@
 //! Who runs next. The kernel says what happened to a task; a [`Policy`] says whose turn it is.
 
 mod fifo;
-mod ready;
 
 use std::num::NonZeroU32;
 
 pub use fifo::Fifo;
-pub(crate) use ready::Ready;
 
 use crate::abi::Tid;
 
@@ -64,6 +62,10 @@ pub enum Cause {
 /// A policy never sees a task that is running or blocked. It decides on what it has been told and
 /// on its own state alone (a seed, say), so that a run can be repeated.
 ///
+/// A policy that fails ends the run with [`Error::Policy`](crate::Error::Policy), and harms nothing
+/// else: it panics, has a `len` that is not true, withholds every ready task, or gives more tasks than
+/// it was handed. The kernel can be run on, first in, first out.
+///
 /// ```
 /// use std::time::Duration;
 /// use trapline::{Cause, Kernel, Os, Policy, Runnable};
@@ -97,7 +99,7 @@ pub trait Policy {
     /// tasks that have ended.
     fn remove(&mut self, task: Runnable);
 
-    /// How many tasks are on the queue.
+    /// How many tasks are on the queue; those that have ended count as long as it keeps them.
     fn len(&self) -> usize;
 
     /// Whether no task is ready.

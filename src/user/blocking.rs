@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     abi::SystemCall,
-    interrupt::{Expected, Job},
+    interrupt::{Expected, Job, Outside},
     panic::panic_message,
     trap::{Payload, TrapFrame},
 };
@@ -28,6 +28,9 @@ impl Os {
     /// *Blocks* until it is done; that is an interrupt, which wakes a sleeping kernel. The
     /// simulated world runs it in place. Work whose task is killed runs to its end unheard.
     ///
+    /// At most 16 pieces of work of one task are under way; work that a timeout cut short counts until
+    /// it ends. Further work waits for one of them.
+    ///
     /// *Errors:* [`Panicked`] with the message, if it panicked.
     pub async fn run_blocking<T: Send + 'static>(
         &mut self,
@@ -35,7 +38,7 @@ impl Os {
     ) -> Result<T, Panicked> {
         let done = Queue::<()>::required(self, u64::MAX, "a job").await;
         let (remote, queue) = (self.frame().remote.clone(), done.id());
-        let expected = Expected::new(&remote);
+        let expected = Expected::new(&remote, Outside::Job);
         let result = Arc::new(Mutex::new(None));
         let slot = Arc::clone(&result);
         let job: Job = Box::new(move || {

@@ -7,6 +7,7 @@ use std::{fmt, io, net::SocketAddr, ops::Deref, os::fd::AsFd, rc::Rc};
 use super::os::{Os, checked, io_error};
 use crate::{
     abi::{DeviceId, Errno, Reply, SystemCall},
+    descriptor::Descriptor,
     trap::{DeviceRef, MAX_IO, Payload, TrapFrame},
 };
 
@@ -140,10 +141,9 @@ impl<S> Device<S> {
 
 impl<S: AsFd + 'static> Device<S> {
     pub(crate) async fn attach(os: &mut Os, source: S) -> io::Result<Self> {
-        // Asked for here first, where a panic in it is the caller's.
-        source.as_fd();
         let source = Rc::new(source);
-        let argument = Payload::Source(Rc::clone(&source) as Rc<dyn AsFd>);
+        // Asked for here, where a panic in it is the caller's.
+        let argument = Payload::Source(Descriptor::new(Rc::clone(&source)));
         let (handle, _) = os.call(open(SystemCall::Attach, argument), opened).await?;
         Ok(Self::new(handle, source))
     }

@@ -84,6 +84,10 @@ impl Os {
     /// of [`SystemCall`], and the timeout, which needs a body that it can cut short, are for their
     /// stubs: made here they answer [`Errno::Invalid`].
     ///
+    /// The kernel does not know which task holds a handle. A raw call that names a device or a queue
+    /// therefore works for every task of the kernel, and `Close` of a number closes the device of
+    /// another task. The tasks of a kernel share one [protection domain](crate#what-is-isolated-and-what-is-not).
+    ///
     /// ```
     /// # use trapline::{Kernel, Os, Reply, SystemCall, Tid};
     /// # let mut kernel = Kernel::simulated(0);

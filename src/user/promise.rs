@@ -15,7 +15,7 @@ use std::{
 use super::{os::Os, program::IntoExit, queue::Queue};
 use crate::{
     abi::{Errno, QueueId, SystemCall, Tid},
-    interrupt::{Expected, Remote},
+    interrupt::{Expected, Outside, Remote},
     trap::TrapFrame,
 };
 
@@ -122,7 +122,9 @@ pub struct Setter<T> {
 }
 
 /// A [`Setter`] for other threads. While one lives, the kernel counts on it: it waits rather than
-/// report a deadlock, unless a daemon has made it.
+/// report a deadlock, unless a daemon has made it. One that is leaked is waited for without end. The
+/// kernel warns of that after 10 seconds, and [`Builder::max_stall`](crate::Builder::max_stall) ends
+/// the wait.
 pub struct RemoteSetter<T> {
     slot: Arc<Slot<T>>,
     // In this order: the kernel must not stop counting on us before the bell has rung.
@@ -277,7 +279,7 @@ impl<T: Send> Setter<T> {
         RemoteSetter {
             slot: Arc::clone(&self.slot),
             hope: Arc::clone(&self.hope),
-            expected: Expected::new(&self.hope.remote),
+            expected: Expected::new(&self.hope.remote, Outside::Setter),
         }
     }
 }

@@ -524,6 +524,9 @@ impl Drop for Signal<'_> {
 /// the group is dropped: then at the next trap of the task that drops it, before that trap has an
 /// effect. (The nursery of trio, the `TaskGroup` of curio.)
 ///
+/// A member that has ended is a zombie until [`Group::next`], [`Group::join`] or [`Group::first`] has
+/// its exit, or the group is dropped. No zombie outlives the group.
+///
 /// ```
 /// # use trapline::{Kernel, Os, sync::Group};
 /// # let mut kernel = Kernel::simulated(0);

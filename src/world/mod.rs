@@ -11,8 +11,6 @@ use std::{
     hash::{BuildHasherDefault, Hasher},
     io,
     net::SocketAddr,
-    os::fd::AsFd,
-    rc::Rc,
     task::Waker,
     time::Duration,
 };
@@ -20,7 +18,10 @@ use std::{
 pub use real::RealWorld;
 pub use sim::SimWorld;
 
-use crate::abi::{DeviceId, Direction};
+use crate::{
+    abi::{DeviceId, Direction, Tid},
+    descriptor::Descriptor,
+};
 
 /// What lies outside a kernel. Kernel and programs are a pure function of what it answers.
 ///
@@ -57,18 +58,33 @@ pub trait World {
         ready: &mut Vec<(DeviceId, Direction)>,
     ) -> io::Result<()>;
 
+    /// Waits as [`World::wait`] does, where nothing but the waker can end the wait for good, and for
+    /// no longer than `patience`. Answers how long it has waited, on a clock that goes on while other
+    /// threads work; a virtual clock does not. A world that cannot tell answers zero, and may wait for
+    /// longer: then a stall is never reported.
+    fn wait_for_threads(
+        &mut self,
+        deadline: Option<Duration>,
+        _patience: Duration,
+        ready: &mut Vec<(DeviceId, Direction)>,
+    ) -> io::Result<Duration> {
+        self.wait(deadline, ready)?;
+        Ok(Duration::ZERO)
+    }
+
     /// Ends a [`World::wait`] from another thread, or the next one if none is under way.
     fn waker(&self) -> Waker {
         Waker::noop().clone()
     }
 
-    /// Has a piece of work done: here and now, or on another thread.
-    fn submit(&mut self, job: Box<dyn FnOnce() + Send>) {
+    /// Has a piece of a task's work done: here and now, or on another thread. A world may bound how
+    /// many pieces of one task are under way at once; the others wait.
+    fn submit(&mut self, _task: Tid, job: Box<dyn FnOnce() + Send>) {
         job();
     }
 
-    /// Takes on a descriptor of the host's.
-    fn attach(&mut self, _id: DeviceId, _source: Rc<dyn AsFd>) -> io::Result<()> {
+    /// Takes on a descriptor of a program's.
+    fn attach(&mut self, _id: DeviceId, _descriptor: Descriptor) -> io::Result<()> {
         unsupported()
     }
 
@@ -171,7 +187,7 @@ mod tests {
         for stride in [1, 3, 63, 64, 65, 1024, 4096, 16_384, 1 << 20, 1 << 40] {
             let mut at = HashMap::new();
             for n in 1..=4096 {
-                let device = DeviceId::from(n * stride);
+                let device = DeviceId::from_raw(n * stride);
                 let hash = DeviceMap::<()>::default().hasher().hash_one(device);
                 *at.entry(hash % PLACES).or_insert(0) += 1;
             }

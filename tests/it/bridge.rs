@@ -22,9 +22,7 @@ use tracing_subscriber::{
     registry,
     registry::{LookupSpan, Scope},
 };
-use trapline::{Kernel, Os, Queue};
-
-use crate::support::passes;
+use trapline::{Kernel, Os};
 
 /// A layer that keeps a line per event: the spans around it, and its message.
 #[derive(Clone, Default)]

@@ -18,7 +18,7 @@ use std::{
 };
 
 use rustix::fs::OFlags;
-use trapline::{Device, Direction, Errno, Exit, Kernel, Os, RealWorld, SystemCall};
+use trapline::{Device, DeviceId, Direction, Errno, Exit, Kernel, Os, RealWorld, SystemCall};
 
 use crate::{
     support::*,
@@ -613,12 +613,12 @@ fn s34_numbers_that_no_device_has_are_bad_descriptors() {
     real(async |os| {
         for id in [0, 1, 77, u64::MAX] {
             for call in [
-                SystemCall::ReadWait(id.into()),
-                SystemCall::WriteWait(id.into()),
-                SystemCall::Recv(id.into()),
-                SystemCall::Accept(id.into()),
-                SystemCall::Send(id.into()),
-                SystemCall::Close(id.into()),
+                SystemCall::ReadWait(DeviceId::from_raw(id)),
+                SystemCall::WriteWait(DeviceId::from_raw(id)),
+                SystemCall::Recv(DeviceId::from_raw(id)),
+                SystemCall::Accept(DeviceId::from_raw(id)),
+                SystemCall::Send(DeviceId::from_raw(id)),
+                SystemCall::Close(DeviceId::from_raw(id)),
             ] {
                 assert_eq!(raw(os, call).await, "Err(BadFd)", "{call:?}");
             }
@@ -759,7 +759,7 @@ fn s34_a_device_that_its_opener_did_not_take_is_closed() {
             exit => assert_eq!(*exit, Exit::Done),
         }
         run_main(&mut kernel, async move |os: &mut Os| {
-            let reply = raw(os, SystemCall::Close(1.into())).await;
+            let reply = raw(os, SystemCall::Close(DeviceId::from_raw(1))).await;
             assert_eq!(reply, "Err(BadFd)", "case {next}");
         });
     }
@@ -824,36 +824,28 @@ fn s35_what_the_poller_cannot_watch_is_always_ready() {
 
 #[test]
 fn s35_what_cannot_be_watched_and_is_not_ready_is_an_error() {
-    /// A file when it is attached, and an empty pipe later.
-    struct Fickle {
-        file: File,
-        pipe: io::PipeReader,
-        now: Cell<bool>,
-    }
-    impl AsFd for Fickle {
-        fn as_fd(&self) -> BorrowedFd<'_> {
-            if self.now.get() {
-                self.pipe.as_fd()
-            } else {
-                self.file.as_fd()
+    let test = "devices::s35_what_cannot_be_watched_and_is_not_ready_is_an_error";
+    let redirect = |command: &mut std::process::Command| {
+        let file = File::open("Cargo.toml").expect("tests run where the manifest is");
+        command.stdin(Stdio::from(file));
+    };
+    in_own_process(test, redirect, || {
+        real(async |os| {
+            let stdin = os.attach(io::stdin()).await?;
+            // A file when it was attached, and an empty pipe from now on.
+            let (pipe, mut ours) = io::pipe()?;
+            rustix::fs::fcntl_setfl(&pipe, OFlags::NONBLOCK)?;
+            rustix::stdio::dup2_stdin(&pipe)?;
+            // The poller cannot say when to try again: the caller must know.
+            for _ in 0..2 {
+                os.read_wait(&stdin).await?;
+                let none = stdin.recv(os, &mut [0; 8]).await;
+                assert_eq!(kind(none), ErrorKind::Unsupported);
             }
-        }
-    }
-    real(async |os| {
-        let (pipe, mut ours) = io::pipe()?;
-        rustix::fs::fcntl_setfl(&pipe, OFlags::NONBLOCK)?;
-        let (file, now) = (File::open("Cargo.toml")?, Cell::new(false));
-        let device = os.attach(Fickle { file, pipe, now }).await?;
-        device.now.set(true);
-        // Nobody could say when to try again: so this is the caller's to know.
-        for _ in 0..2 {
-            os.read_wait(&device).await?;
-            let none = device.recv(os, &mut [0; 8]).await;
-            assert_eq!(kind(none), ErrorKind::Unsupported);
-        }
-        ours.write_all(b"x")?;
-        assert_eq!(device.recv(os, &mut [0; 8]).await?, 1);
-        Ok::<(), io::Error>(())
+            ours.write_all(b"x")?;
+            assert_eq!(stdin.recv(os, &mut [0; 8]).await?, 1);
+            Ok::<(), io::Error>(())
+        });
     });
 }
 
@@ -1155,4 +1147,77 @@ fn s15_a_source_that_panics_when_it_is_attached_ends_its_task_only() {
     let report = kernel.run().unwrap();
     assert_eq!(report.exits()[&bad], Exit::Faulted("there is none".into()));
     assert_eq!(report.exits()[&other], Exit::Done);
+}
+
+/// A source that can take another descriptor for its own, or panic when it is asked for one.
+struct Fickle {
+    own: UnixStream,
+    other: Option<Rc<UnixStream>>,
+    changed: Cell<bool>,
+}
+
+impl AsFd for Fickle {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.other {
+            _ if !self.changed.get() => self.own.as_fd(),
+            Some(other) => other.as_fd(),
+            None => panic!("asked again"),
+        }
+    }
+}
+
+#[test]
+fn s34_a_source_that_changes_its_answer_does_not_touch_the_device_of_another_task() {
+    real(async |os| {
+        let (theirs, mut ours) = UnixStream::pair()?;
+        let theirs = Rc::new(theirs);
+        let device = os.attach(Rc::clone(&theirs)).await?;
+        let waiter = os.spawn("waiter", async move |os: &mut Os| {
+            device.recv(os, &mut [0; 8]).await.map(drop)
+        });
+        let waiter = waiter.await?;
+        let (own, mut mine) = UnixStream::pair()?;
+        let (other, changed) = (Some(theirs), Cell::new(false));
+        let fickle = os
+            .attach(Fickle {
+                own,
+                other,
+                changed,
+            })
+            .await?;
+        fickle.changed.set(true);
+        mine.write_all(b"mine")?;
+        assert_eq!(fickle.recv(os, &mut [0; 8]).await?, 4);
+        fickle.close(os).await?;
+        ours.write_all(b"ours")?;
+        let limit = Duration::from_secs(10);
+        let heard = os.timeout(limit, async |os| os.wait(waiter).await).await;
+        assert_eq!(heard, Ok(Ok(Exit::Done)));
+        Ok::<(), Box<dyn std::error::Error>>(())
+    });
+}
+
+#[test]
+fn s15_a_source_that_panics_later_is_not_asked_again() {
+    let mut kernel = Kernel::real().unwrap();
+    run_main(&mut kernel, async |os: &mut Os| {
+        let (own, mut mine) = UnixStream::pair()?;
+        let (other, changed) = (None, Cell::new(false));
+        let fickle = os
+            .attach(Fickle {
+                own,
+                other,
+                changed,
+            })
+            .await?;
+        fickle.changed.set(true);
+        mine.write_all(b"mine")?;
+        os.read_wait(&fickle).await?;
+        assert_eq!(fickle.recv(os, &mut [0; 8]).await?, 4);
+        assert_eq!(fickle.send(os, b"x").await?, 1);
+        fickle.close(os).await?;
+        Ok::<(), io::Error>(())
+    });
+    // The kernel is whole.
+    run_main(&mut kernel, async |os: &mut Os| os.yield_now().await);
 }

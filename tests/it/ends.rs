@@ -665,3 +665,43 @@ fn a_task_may_run_a_kernel_of_its_own() {
     });
     assert_eq!(transcript, "inner 1\nouter 1 at 0ns");
 }
+
+// ---- what a report says
+
+#[test]
+fn a_report_is_checked_for_children_that_failed_or_faulted() {
+    let mut kernel = Kernel::simulated(1);
+    let report = run_main(&mut kernel, async |os: &mut Os| {
+        let killed = os.spawn("killed", spin).await?;
+        os.kill(killed).await;
+        Ok::<(), Errno>(())
+    });
+    assert!(report.check().is_ok());
+    let report = run_main(&mut kernel, async |os: &mut Os| {
+        os.spawn_detached("failing", async |_| Err("why")).await?;
+        let faulty = async |_: &mut Os| panic!("ouch");
+        let child = os.spawn("faulty", faulty).await?;
+        os.wait(child).await.map(drop)
+    });
+    let expected = "task 4 \"failing\" failed: why\ntask 5 \"faulty\" faulted: ouch";
+    assert_eq!(report.check().unwrap_err().to_string(), expected);
+    let report = run_main(&mut kernel, async |os: &mut Os| {
+        for _ in 0..20 {
+            os.spawn_detached("failing", async |_| Err("why")).await?;
+        }
+        Ok::<(), Errno>(())
+    });
+    let text = report.check().unwrap_err().to_string();
+    assert!(text.ends_with("failed: why\nand 6 more"), "{text}");
+    assert_eq!(text.lines().count(), 17);
+}
+
+#[test]
+fn a_console_is_captured_in_every_world() {
+    for builder in [Kernel::builder(), sim()] {
+        let mut kernel = builder.capture_console().build().unwrap();
+        run_main(&mut kernel, async |os: &mut Os| writeln!(os, "hello"));
+        assert_eq!(kernel.take_console(), "hello\n");
+        assert_eq!(kernel.take_console(), "");
+    }
+}

@@ -8,7 +8,8 @@ use std::{
 };
 
 use trapline::{
-    Cause, Direction, Errno, Event, Exit, Fact, Kernel, Os, Policy, Runnable, SimWorld, Step,
+    Cause, DeviceId, Direction, Errno, Error, Event, Exit, Fact, Fifo, Kernel, Os, Policy,
+    Runnable, SimWorld, Step,
 };
 
 use crate::{
@@ -123,7 +124,9 @@ fn s29_a_device_is_served_after_256_resumes_at_most_where_passes_are_short() {
             for pause in 0.. {
                 passes(os, 10 + 37 * pause % 300).await;
                 rung.set(ticks.get());
-                ringing.borrow_mut().push((1.into(), Direction::Read));
+                ringing
+                    .borrow_mut()
+                    .push((DeviceId::from_raw(1), Direction::Read));
                 passes(os, 600).await;
             }
         })
@@ -318,4 +321,191 @@ fn a_policy_decides_who_runs() {
     let exits: Vec<_> = kernel.run().unwrap().exits().values().cloned().collect();
     assert_eq!(exits, [Exit::Done, Exit::Done, Exit::Done]);
     assert_eq!(kernel.take_console(), "3 3 2 2 1 1 ");
+}
+
+// ---- policies that fail
+
+/// First in, first out, until it goes wrong in its way.
+#[derive(Default)]
+struct Wrong {
+    fifo: Fifo,
+    /// The method that panics, after so many calls of it.
+    panics: Option<(&'static str, Cell<u32>)>,
+    /// What its `len` is said to be.
+    len: Option<usize>,
+    withholds: bool,
+    /// Whether it gives the first task again and again.
+    repeats: bool,
+    first: Option<Runnable>,
+}
+
+impl Wrong {
+    fn panics_in(method: &'static str, after: u32) -> Self {
+        let panics = Some((method, Cell::new(after)));
+        Self {
+            panics,
+            ..Self::default()
+        }
+    }
+
+    fn called(&self, method: &str) {
+        if let Some((culprit, left)) = &self.panics
+            && *culprit == method
+        {
+            assert!(left.get() > 0, "out of order");
+            left.set(left.get() - 1);
+        }
+    }
+}
+
+impl Policy for Wrong {
+    fn push(&mut self, task: Runnable, cause: Cause) {
+        self.called("push");
+        self.fifo.push(task, cause);
+    }
+
+    fn pop(&mut self) -> Option<Runnable> {
+        self.called("pop");
+        if self.withholds {
+            return None;
+        }
+        if self.repeats && self.first.is_some() {
+            return self.first;
+        }
+        self.first = self.fifo.pop();
+        self.first
+    }
+
+    fn remove(&mut self, task: Runnable) {
+        self.called("remove");
+        self.fifo.remove(task);
+    }
+
+    fn len(&self) -> usize {
+        self.called("len");
+        self.len.unwrap_or_else(|| self.fifo.len())
+    }
+}
+
+/// Spawns, kills, blocks and wakes.
+async fn busy(os: &mut Os) -> Result<(), Errno> {
+    for _ in 0..5 {
+        let sleeper = async |os: &mut Os| os.sleep(Duration::from_secs(1)).await;
+        let child = os.spawn("sleeper", sleeper).await?;
+        let victim = os.spawn_detached("victim", spin).await?;
+        passes(os, 3).await;
+        assert!(os.kill(victim).await);
+        assert_eq!(os.wait(child).await?, Exit::Done);
+    }
+    writeln!(os, "through");
+    Ok(())
+}
+
+/// Runs a kernel with such a policy until it has failed, and then to its end.
+fn fail(policy: Wrong) -> String {
+    let mut kernel = sim().policy(policy).build().unwrap();
+    let main = kernel.spawn("busy", busy).unwrap();
+    let why = match kernel.run() {
+        Err(Error::Policy(why)) => why,
+        other => panic!("not a failure of the policy: {other:?}"),
+    };
+    // First in, first out, and no task is lost.
+    assert_eq!(kernel.run().unwrap().exits()[&main], Exit::Done, "{why}");
+    kernel.audit();
+    assert_eq!(kernel.take_console(), "through\n");
+    why
+}
+
+#[test]
+fn a_policy_that_panics_ends_the_run_with_an_error_that_names_it() {
+    for (method, times) in [("push", 7), ("pop", 9), ("remove", 2), ("len", 2)] {
+        for after in 0..times {
+            let why = fail(Wrong::panics_in(method, after));
+            assert!(why.starts_with("the policy it::fairness::Wrong "), "{why}");
+            let what = format!("panicked in `{method}`: out of order");
+            assert!(why.ends_with(&what), "{why}");
+        }
+    }
+}
+
+#[test]
+fn a_policy_that_lies_ends_the_run_with_an_error() {
+    let withholds = Wrong {
+        withholds: true,
+        ..Wrong::default()
+    };
+    let overstates = "gives no task, though its `len` counts some";
+    assert!(fail(withholds).ends_with(overstates));
+    let silent = Wrong {
+        withholds: true,
+        len: Some(0),
+        ..Wrong::default()
+    };
+    assert!(fail(silent).ends_with("withholds a task that is ready"));
+    let repeats = Wrong {
+        repeats: true,
+        ..Wrong::default()
+    };
+    assert!(fail(repeats).ends_with("gives more tasks than it was handed"));
+}
+
+#[test]
+fn s29_a_len_that_understates_does_not_let_the_kernel_wait_while_a_task_is_ready() {
+    let policy = Wrong {
+        len: Some(0),
+        ..Wrong::default()
+    };
+    let mut kernel = sim().policy(policy).build().unwrap();
+    let sleeper = async |os: &mut Os| os.sleep(Duration::from_secs(60)).await;
+    kernel.spawn("sleeper", sleeper).unwrap();
+    kernel.spawn("spinner", spin).unwrap();
+    match kernel.run() {
+        Err(Error::Policy(why)) => {
+            assert!(why.ends_with("withholds a task that is ready"), "{why}");
+        }
+        other => panic!("not a failure of the policy: {other:?}"),
+    }
+    assert_eq!(kernel.now(), Duration::ZERO);
+}
+
+#[test]
+fn s29_a_len_that_overstates_does_not_keep_the_kernel_from_looking_at_the_world() {
+    let len = Some(usize::MAX);
+    let policy = Wrong {
+        len,
+        ..Wrong::default()
+    };
+    let mut kernel = sim().policy(policy).build().unwrap();
+    let remote = kernel.remote();
+    kernel
+        .spawn("greedy", async move |os: &mut Os| {
+            passes(os, 300).await;
+            remote.shutdown();
+            spin(os).await;
+        })
+        .unwrap();
+    assert!(kernel.run().unwrap().ticks <= 300 + 256);
+}
+
+#[test]
+fn s17_a_policy_whose_destructor_panics_does_not_unwind_the_kernels() {
+    struct Bad(Fifo, PanicOnDrop);
+    impl Policy for Bad {
+        fn push(&mut self, task: Runnable, cause: Cause) {
+            self.0.push(task, cause);
+        }
+        fn pop(&mut self) -> Option<Runnable> {
+            self.0.pop()
+        }
+        fn remove(&mut self, task: Runnable) {
+            self.0.remove(task);
+        }
+        fn len(&self) -> usize {
+            self.0.len()
+        }
+    }
+    let policy = Bad(Fifo::default(), PanicOnDrop);
+    let mut kernel = sim().policy(policy).build().unwrap();
+    run_main(&mut kernel, async |os: &mut Os| passes(os, 3).await);
+    drop(kernel);
 }

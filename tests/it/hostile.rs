@@ -2,7 +2,10 @@
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 
-use trapline::{Builder, Error, Event, Exit, Fact, Kernel, Limit, Os, SystemCall, Tid};
+use trapline::{
+    Builder, Closed, DeviceId, Error, Event, Exit, Fact, Kernel, Limit, Os, Queue, QueueId,
+    SystemCall, Tid,
+};
 
 use crate::support::*;
 
@@ -172,14 +175,14 @@ fn calls_half_made_or_without_their_arguments_harm_nobody() {
                 assert_eq!(raw(os, call).await, "Err(Invalid)", "{call:?}");
             }
             for call in [
-                Call::ReadWait(7.into()),
-                Call::WriteWait(7.into()),
-                Call::Connected(7.into()),
-                Call::Accept(7.into()),
-                Call::Recv(7.into()),
-                Call::Send(7.into()),
-                Call::ShutdownWrite(7.into()),
-                Call::Close(7.into()),
+                Call::ReadWait(DeviceId::from_raw(7)),
+                Call::WriteWait(DeviceId::from_raw(7)),
+                Call::Connected(DeviceId::from_raw(7)),
+                Call::Accept(DeviceId::from_raw(7)),
+                Call::Recv(DeviceId::from_raw(7)),
+                Call::Send(DeviceId::from_raw(7)),
+                Call::ShutdownWrite(DeviceId::from_raw(7)),
+                Call::Close(DeviceId::from_raw(7)),
             ] {
                 assert_eq!(raw(os, call).await, "Err(BadFd)", "{call:?}");
             }
@@ -265,4 +268,24 @@ fn s17_a_destructor_that_begins_a_trap_does_not_touch_the_one_under_way() {
         .unwrap();
     let report = kernel.run().unwrap();
     assert_eq!(report.exits()[&1.into()], Exit::Done);
+}
+
+#[test]
+fn a_raw_call_reaches_what_another_task_of_its_kernel_holds() {
+    let mut kernel = Kernel::simulated(0);
+    let owner = kernel
+        .spawn("owner", async |os: &mut Os| {
+            let queue = Queue::<u8>::unbounded(os).await;
+            assert_eq!(queue.get(os).await, Err(Closed(())));
+        })
+        .unwrap();
+    let stranger = kernel
+        .spawn("stranger", async |os: &mut Os| {
+            let queue = QueueId::from_raw(1, 0).unwrap();
+            assert_eq!(raw(os, SystemCall::CloseQueue(queue)).await, "Done");
+        })
+        .unwrap();
+    let report = kernel.run().unwrap();
+    assert_eq!(report.exits()[&owner], Exit::Done);
+    assert_eq!(report.exits()[&stranger], Exit::Done);
 }

@@ -7,20 +7,40 @@ use std::{
 };
 
 /// Each room, and the rooms it may use besides itself.
-const ROOMS: [(&str, &[&str]); 10] = [
+const ROOMS: [(&str, &[&str]); 11] = [
     ("abi", &[]),
     ("panic", &[]),
+    ("descriptor", &[]),
     ("sched", &["abi"]),
     ("interrupt", &["abi"]),
     ("log", &["abi", "panic"]),
-    ("trap", &["abi", "panic", "sched", "interrupt", "log"]),
+    (
+        "trap",
+        &["abi", "panic", "descriptor", "sched", "interrupt", "log"],
+    ),
     (
         "user",
-        &["abi", "panic", "sched", "interrupt", "log", "trap"],
+        &[
+            "abi",
+            "panic",
+            "descriptor",
+            "sched",
+            "interrupt",
+            "log",
+            "trap",
+        ],
     ),
     (
         "world",
-        &["abi", "panic", "sched", "interrupt", "log", "trap"],
+        &[
+            "abi",
+            "panic",
+            "descriptor",
+            "sched",
+            "interrupt",
+            "log",
+            "trap",
+        ],
     ),
     (
         "kernel",

@@ -2,6 +2,7 @@
 
 use std::{
     fmt::Debug,
+    io,
     panic::panic_any,
     sync::{Arc, Mutex},
     time::Duration,
@@ -12,7 +13,9 @@ use tracing::{
     field::{Field, Visit},
     span,
 };
-use trapline::{Errno, Event, Exit, Kernel, Os, Reply, SimWorld, SystemCall, Tid};
+use trapline::{
+    DeviceId, Direction, Errno, Error, Event, Exit, Kernel, Os, Promise, SimWorld, World,
+};
 
 use crate::support::*;
 
@@ -203,6 +206,19 @@ fn s52_a_tracer_whose_destructor_panics_does_not_end_the_kernel() {
 }
 
 #[test]
+fn s52_tracers_whose_destructors_panic_do_not_unwind_the_end_of_a_kernel() {
+    struct Bad(PanicOnDrop);
+    impl trapline::Tracer for Bad {
+        fn event(&mut self, _: &Event<'_>) {}
+    }
+    let builder = sim().tracer(Bad(PanicOnDrop)).tracer(Bad(PanicOnDrop));
+    let mut kernel = builder.build().unwrap();
+    run_main(&mut kernel, async |os: &mut Os| os.yield_now().await);
+    drop(kernel);
+    drop(sim().tracer(Bad(PanicOnDrop)));
+}
+
+#[test]
 fn s52_a_tracer_that_panics_when_it_is_asked_about_the_clock_is_switched_off() {
     struct Bad(PanicOnDrop);
     impl trapline::Tracer for Bad {
@@ -270,6 +286,75 @@ fn bad_ends_and_bad_destructors_are_warnings() {
     });
     expected.push("a destructor panicked: the destructor panics");
     assert_eq!(warnings.lines(), expected);
+}
+
+/// A simulated world in which other threads take as long as the kernel has patience.
+struct Patient(SimWorld);
+
+impl World for Patient {
+    fn now(&mut self) -> Duration {
+        self.0.now()
+    }
+
+    fn random(&mut self) -> u64 {
+        self.0.random()
+    }
+
+    fn reseed(&mut self, seed: u64) {
+        self.0.reseed(seed);
+    }
+
+    fn seed(&self) -> u64 {
+        self.0.seed()
+    }
+
+    fn print(&mut self, text: &str) -> io::Result<()> {
+        self.0.print(text)
+    }
+
+    fn wait(
+        &mut self,
+        deadline: Option<Duration>,
+        ready: &mut Vec<(DeviceId, Direction)>,
+    ) -> io::Result<()> {
+        self.0.wait(deadline, ready)
+    }
+
+    fn wait_for_threads(
+        &mut self,
+        _: Option<Duration>,
+        patience: Duration,
+        _: &mut Vec<(DeviceId, Direction)>,
+    ) -> io::Result<Duration> {
+        Ok(patience)
+    }
+}
+
+#[test]
+fn a_wait_for_threads_alone_is_a_warning_once_and_an_error_at_its_limit() {
+    let warnings = Warnings::default();
+    warnings.during(|| {
+        let builder = Kernel::builder().world(Patient(SimWorld::new(1)));
+        let mut kernel = builder.max_stall(Duration::from_secs(25)).build().unwrap();
+        kernel
+            .spawn("main", async |os: &mut Os| {
+                let (setter, promise) = Promise::<u32>::new(os).await;
+                std::mem::forget(setter.remote());
+                let _ = promise.wait(os).await;
+            })
+            .unwrap();
+        match kernel.run() {
+            Err(Error::Stalled(stalled)) => {
+                assert_eq!(stalled.waited, Duration::from_secs(25));
+            }
+            other => panic!("no stall: {other:?}"),
+        }
+    });
+    let expected =
+        "stalled: no task is ready, and other threads alone could make one ready, for 10s
+  remote setters alive: 1
+  tid 1 \"main\" waits for queue 1 (get), since 00:00.000";
+    assert_eq!(warnings.lines(), [expected]);
 }
 
 /// A subscriber that keeps the messages of warnings.

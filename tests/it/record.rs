@@ -348,7 +348,7 @@ fn a_ring_is_written_at_the_first_fault_and_keeps_what_led_to_it() {
 fn a_ring_knows_in_which_call_a_task_is_though_it_blocked_later() {
     let mut recorder = Recorder::in_memory(2, &Header::default()).unwrap();
     let tape = recorder.tape();
-    let (device, detail) = (DeviceId::from(1), Detail::Len(10));
+    let (device, detail) = (DeviceId::from_raw(1), Detail::Len(10));
     let call = SystemCall::Recv(device);
     let on = On::Device(device, Direction::Read);
     let name = "reader";

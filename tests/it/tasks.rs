@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, panic::panic_any, rc::Rc, time::Duration};
 
-use trapline::{Errno, Exit, Kernel, Os, Reply, SystemCall, TaskState, Tid};
+use trapline::{DeviceId, Errno, Exit, Kernel, Os, Reply, SystemCall, TaskState, Tid};
 
 use crate::support::*;
 
@@ -213,8 +213,8 @@ fn s04_every_call_that_does_not_block_gives_the_others_a_turn() {
             SystemCall::Now,
             SystemCall::Random,
             SystemCall::Tasks,
-            SystemCall::ReadWait(1.into()),
-            SystemCall::Close(1.into()),
+            SystemCall::ReadWait(DeviceId::from_raw(1)),
+            SystemCall::Close(DeviceId::from_raw(1)),
         ];
         for call in calls {
             let before = turns.get();

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Barrier,
+        Arc, Barrier, Mutex,
         atomic::{AtomicUsize, Ordering},
         mpsc,
     },
@@ -10,12 +10,20 @@ use std::{
     time::Duration,
 };
 
-use trapline::{Elapsed, Exit, Kernel, Os, Panicked, RealWorld, World};
+use trapline::{
+    Elapsed, Error, Exit, Kernel, Os, Panicked, Promise, Queue, RealWorld, Stalled, Tid, World,
+};
 
-use crate::stepping::{Notes, boot};
+use crate::{
+    stepping::{Notes, boot},
+    support::*,
+};
 
 /// Longer than any test takes: what must not be waited for.
 const FOREVER: Duration = Duration::from_secs(3600);
+
+/// After which a test gives up.
+const LONG: Duration = Duration::from_secs(60);
 
 fn run_real(program: impl AsyncFnOnce(&mut Os) + 'static) {
     let mut kernel = Kernel::real().unwrap();
@@ -149,10 +157,13 @@ fn a_job_that_panics_costs_the_pool_no_thread() {
     const JOBS: usize = 1100;
     let mut world = RealWorld::new().unwrap();
     for _ in 0..JOBS {
-        world.submit(Box::new(|| std::panic::resume_unwind(Box::new("boom"))));
+        world.submit(
+            Tid::KERNEL,
+            Box::new(|| std::panic::resume_unwind(Box::new("boom"))),
+        );
     }
     let (tell, told) = mpsc::channel();
-    world.submit(Box::new(move || tell.send(()).unwrap()));
+    world.submit(Tid::KERNEL, Box::new(move || tell.send(()).unwrap()));
     assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(()));
 }
 
@@ -175,4 +186,109 @@ fn a_kernel_that_ends_first_leaves_the_threads_alone() {
     drop(kernel);
     drop(go);
     assert_eq!(told.recv(), Ok(()));
+}
+
+#[test]
+fn s39_one_task_does_not_take_every_thread() {
+    let mut world = RealWorld::new().unwrap();
+    let (go, wait) = mpsc::channel::<()>();
+    let wait = Arc::new(Mutex::new(wait));
+    let done = Arc::new(AtomicUsize::new(0));
+    // More than the pool ever has threads, and none of them ends.
+    const JOBS: usize = 1100;
+    for _ in 0..JOBS {
+        let (wait, done) = (Arc::clone(&wait), Arc::clone(&done));
+        let long = move || {
+            let _ = wait.lock().map(|wait| wait.recv());
+            done.fetch_add(1, Ordering::Relaxed);
+        };
+        world.submit(1.into(), Box::new(long));
+    }
+    let (tell, told) = mpsc::channel();
+    let other = tell.clone();
+    world.submit(2.into(), Box::new(move || other.send(()).unwrap()));
+    assert_eq!(told.recv_timeout(LONG), Ok(()));
+    // What was held back is done when there is room, and in order.
+    drop(go);
+    world.submit(1.into(), Box::new(move || tell.send(()).unwrap()));
+    assert_eq!(told.recv_timeout(LONG), Ok(()));
+    assert!(done.load(Ordering::Relaxed) > JOBS - 16);
+}
+
+// ---- waiting for threads alone
+
+const STALL: Duration = Duration::from_millis(20);
+
+/// Runs a kernel that stalls, in the real world and in the simulated one.
+fn stalled(program: impl AsyncFnOnce(&mut Os) + Clone + 'static) -> [Stalled; 2] {
+    [Kernel::builder(), sim()].map(|builder| {
+        let mut kernel = builder.max_stall(STALL).build().unwrap();
+        kernel.spawn("main", program.clone()).unwrap();
+        match kernel.run() {
+            Err(Error::Stalled(stalled)) => stalled,
+            other => panic!("no stall: {other:?}"),
+        }
+    })
+}
+
+#[test]
+fn a_leaked_remote_setter_is_reported_after_a_time_without_progress() {
+    let all = stalled(async |os: &mut Os| {
+        let (setter, _promise) = Promise::<u32>::new(os).await;
+        for _ in 0..2 {
+            std::mem::forget(setter.remote());
+        }
+        // A deadlock that has nothing to do with them.
+        let _ = Queue::<u8>::unbounded(os).await.get(os).await;
+    });
+    for stalled in all {
+        assert!(stalled.waited >= STALL, "{stalled}");
+        let text = stalled.to_string();
+        let (first, rest) = text.split_once('\n').unwrap();
+        let expected =
+            "stalled: no task is ready, and other threads alone could make one ready, for ";
+        assert!(first.starts_with(expected), "{first}");
+        let (setters, task) = rest.split_once('\n').unwrap();
+        assert_eq!(setters, "  remote setters alive: 2");
+        let blocked = "  tid 1 \"main\" waits for queue 2 (get), since ";
+        assert!(task.starts_with(blocked), "{task}");
+    }
+}
+
+#[test]
+fn a_job_without_end_is_reported_and_the_run_can_go_on() {
+    let (go, wait) = mpsc::channel::<()>();
+    let mut kernel = Kernel::builder().max_stall(STALL).build().unwrap();
+    let main = async move |os: &mut Os| os.run_blocking(move || wait.recv()).await.map(drop);
+    let main = kernel.spawn("main", main).unwrap();
+    for _ in 0..2 {
+        match kernel.run() {
+            Err(Error::Stalled(stalled)) => {
+                assert_eq!((stalled.jobs, stalled.remote_setters), (1, 0));
+            }
+            other => panic!("no stall: {other:?}"),
+        }
+    }
+    drop(go);
+    // It may take longer than the limit until the thread has its turn.
+    let report = loop {
+        match kernel.run() {
+            Err(Error::Stalled(_)) => {}
+            other => break other.unwrap(),
+        }
+    };
+    assert_eq!(report.exits()[&main], Exit::Done);
+}
+
+#[test]
+fn a_timer_is_waited_for_without_a_stall() {
+    let mut kernel = sim().max_stall(Duration::ZERO).build().unwrap();
+    let report = run_main(&mut kernel, async |os: &mut Os| {
+        let (setter, promise) = Promise::<u32>::new(os).await;
+        let remote = setter.remote();
+        let wait = os.timeout(FOREVER, async |os| promise.wait(os).await);
+        assert_eq!(wait.await, Err(Elapsed));
+        drop(remote);
+    });
+    assert_eq!(report.elapsed, FOREVER);
 }

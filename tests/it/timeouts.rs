@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, io, rc::Rc, time::Duration};
 
-use trapline::{Closed, Elapsed, Errno, Event, Exit, Fact, Kernel, Os, Queue, SimWorld};
+use trapline::{Closed, Elapsed, Errno, Exit, Kernel, Os, Queue};
 
 use crate::{
     stepping::{A_LOOK, Dropped, Moving, Notes, boot, finish, printed, spin},

@@ -5,13 +5,12 @@ use std::{
     cell::{Cell, RefCell},
     io,
     net::SocketAddr,
-    os::fd::AsFd,
     rc::Rc,
     task::Waker,
     time::Duration,
 };
 
-use trapline::{DeviceId, Direction, SimWorld, World};
+use trapline::{Descriptor, DeviceId, Direction, SimWorld, World};
 
 /// Any world, with a count of the looks and waits of the kernel.
 pub(crate) struct Counted<W> {
@@ -61,8 +60,8 @@ impl<W: World> World for Counted<W> {
         self.inner.waker()
     }
 
-    fn attach(&mut self, id: DeviceId, source: Rc<dyn AsFd>) -> io::Result<()> {
-        self.inner.attach(id, source)
+    fn attach(&mut self, id: DeviceId, descriptor: Descriptor) -> io::Result<()> {
+        self.inner.attach(id, descriptor)
     }
 
     fn listen(&mut self, id: DeviceId, addr: SocketAddr) -> io::Result<SocketAddr> {
@@ -164,7 +163,7 @@ impl World for Bells {
         }
     }
 
-    fn attach(&mut self, _: DeviceId, _: Rc<dyn AsFd>) -> io::Result<()> {
+    fn attach(&mut self, _: DeviceId, _: Descriptor) -> io::Result<()> {
         Ok(())
     }
 

@@ -104,7 +104,7 @@ fn show_follows_a_queue() {
 fn devices(place: &Place) {
     let path = place.0.join("run.trap");
     let mut recorder = Recorder::create(path, &Header::default()).unwrap();
-    let device = DeviceId::from;
+    let device = DeviceId::from_raw;
     let (call, reply) = (SystemCall::Recv(device(2)), Reply::Err(Errno::Closed));
     let detail = trapline::Detail::None;
     let facts = [

@@ -112,7 +112,7 @@ impl Order {
             && (!self.errors || is_error(&event.fact))
             && self
                 .device
-                .is_none_or(|n| is_about_device(&event.fact, call, n.into()))
+                .is_none_or(|n| is_about_device(&event.fact, call, DeviceId::from_raw(n)))
             && self
                 .queue
                 .is_none_or(|n| is_about_queue(&event.fact, call, n))

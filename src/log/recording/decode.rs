@@ -291,7 +291,7 @@ impl Bytes<'_> {
 
     fn queue(&mut self) -> Result<QueueId, Wrong> {
         let (number, slot) = (self.number()?, self.size()?);
-        QueueId::from_parts(number, slot).ok_or("a queue that cannot be")
+        QueueId::from_raw(number, slot).ok_or("a queue that cannot be")
     }
 
     fn tid(&mut self) -> Result<Tid, Wrong> {
@@ -299,7 +299,7 @@ impl Bytes<'_> {
     }
 
     fn device(&mut self) -> Result<DeviceId, Wrong> {
-        self.number().map(DeviceId::from)
+        self.number().map(DeviceId::from_raw)
     }
 
     fn nanos(&mut self) -> Result<Nanos, Wrong> {

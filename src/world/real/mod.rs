@@ -16,7 +16,6 @@ use std::{
     io::{self, Write},
     net::SocketAddr,
     os::fd::{AsFd, AsRawFd, BorrowedFd},
-    rc::Rc,
     sync::Arc,
     task::{Wake, Waker},
     time::{Duration, Instant},
@@ -38,7 +37,10 @@ use pool::Pool;
 use readiness::Readiness;
 
 use super::{DeviceMap, World};
-use crate::abi::{DeviceId, Direction};
+use crate::{
+    abi::{DeviceId, Direction, Tid},
+    descriptor::Descriptor,
+};
 
 /// How many connections the operating system keeps for a listener that is busy.
 const BACKLOG: i32 = 4096;
@@ -90,7 +92,7 @@ enum Fd {
     /// Opened here.
     Owned(Socket),
     /// Attached; the handles of the task's side hold it too.
-    Attached(Rc<dyn AsFd>),
+    Attached(Descriptor),
 }
 
 impl RealWorld {
@@ -131,17 +133,17 @@ impl RealWorld {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => false,
             Err(error) => return Err(error),
         };
-        self.sources.insert(
-            id,
-            Source {
-                fd,
-                kind,
-                shared,
-                watched,
-                ready: [true; 2],
-                unclear: cfg!(not(target_os = "linux")),
-            },
-        );
+        let source = Source {
+            fd,
+            kind,
+            shared,
+            watched,
+            ready: [true; 2],
+            unclear: cfg!(not(target_os = "linux")),
+        };
+        if let Some(other) = self.sources.insert(id, source) {
+            other.deregister(&self.poller);
+        }
         Ok(())
     }
 
@@ -188,7 +190,9 @@ impl World for RealWorld {
         #[cfg(target_os = "linux")]
         let timeout = {
             let (poller, boot, sources) = (self.poller.as_fd(), self.boot, &mut self.sources);
-            let tell = |key: u64, readiness| note(sources, key.into(), &readiness, ready);
+            let tell = |key: u64, readiness| {
+                note(sources, DeviceId::from_raw(key), &readiness, ready);
+            };
             if !self.epoll.wait(poller, deadline, || boot.elapsed(), tell)? {
                 return Ok(());
             }
@@ -204,26 +208,34 @@ impl World for RealWorld {
                 writable: event.writable,
                 unclear: true,
             };
-            note(
-                &mut self.sources,
-                (event.key as u64).into(),
-                &readiness,
-                ready,
-            );
+            let device = DeviceId::from_raw(event.key as u64);
+            note(&mut self.sources, device, &readiness, ready);
         }
         Ok(())
+    }
+
+    fn wait_for_threads(
+        &mut self,
+        deadline: Option<Duration>,
+        patience: Duration,
+        ready: &mut Vec<(DeviceId, Direction)>,
+    ) -> io::Result<Duration> {
+        let before = self.now();
+        let patience = before.checked_add(patience);
+        self.wait(deadline.into_iter().chain(patience).min(), ready)?;
+        Ok(self.now().saturating_sub(before))
     }
 
     fn waker(&self) -> Waker {
         Waker::from(Arc::new(Notify(Arc::clone(&self.poller))))
     }
 
-    fn submit(&mut self, job: Box<dyn FnOnce() + Send>) {
-        self.pool.submit(job);
+    fn submit(&mut self, task: Tid, job: Box<dyn FnOnce() + Send>) {
+        self.pool.submit(task, job);
     }
 
-    fn attach(&mut self, id: DeviceId, source: Rc<dyn AsFd>) -> io::Result<()> {
-        let fd = Fd::Attached(source);
+    fn attach(&mut self, id: DeviceId, descriptor: Descriptor) -> io::Result<()> {
+        let fd = Fd::Attached(descriptor);
         let mode = rustix::fs::fstat(fd.as_fd())?.st_mode;
         let kind = match FileType::from_raw_mode(mode) {
             FileType::Socket => Kind::Socket,
@@ -429,7 +441,7 @@ impl AsFd for Fd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Owned(socket) => socket.as_fd(),
-            Self::Attached(source) => (**source).as_fd(),
+            Self::Attached(descriptor) => descriptor.as_fd(),
         }
     }
 }
@@ -465,8 +477,9 @@ fn watch_by_polling(poller: &Poller, fd: BorrowedFd<'_>, key: usize) -> io::Resu
         unsafe_code,
         reason = "polling cannot know that its sources outlive their registration"
     )]
-    // SAFETY: the descriptor is owned by `sources` (or shared with it) until `close` or `drop`,
-    // each of which deletes the registration first.
+    // SAFETY: the `Fd` that has lent the descriptor goes into `sources`, which keeps it open and
+    // never lends another in its place: a `Socket` owns it, and a `Descriptor` was told of it once.
+    // It leaves `sources` by `close` or `drop`, each of which deletes the registration first.
     unsafe {
         poller.add_with_mode(fd.as_raw_fd(), interest, polling::PollMode::Edge)
     }

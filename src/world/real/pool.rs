@@ -1,17 +1,20 @@
 //! The real world's threads: as many as there is work for, up to a bound, kept for a while.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
     time::Duration,
 };
 
-use crate::{interrupt::Job, panic::panic_message};
+use crate::{abi::Tid, interrupt::Job, panic::panic_message};
 
 /// How many pieces of work can be under way at once; more wait their turn.
 const MAX_THREADS: usize = 1024;
+
+/// How many of one task can be: others have threads left, however long those take.
+const MAX_PER_TASK: usize = 16;
 
 /// How long a thread waits for more work.
 const LINGER: Duration = Duration::from_secs(10);
@@ -29,16 +32,60 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    queue: VecDeque<Job>,
+    /// What waits for a thread.
+    queue: VecDeque<(Tid, Job)>,
+    /// The tasks with work on the queue or under way.
+    tasks: BTreeMap<Tid, Share>,
     threads: usize,
     idle: usize,
 }
 
+/// The work of one task.
+#[derive(Default)]
+struct Share {
+    /// How many pieces are on the queue or under way.
+    admitted: usize,
+    /// What waits until one of those is done.
+    held: VecDeque<Job>,
+}
+
+impl State {
+    /// Puts work on the queue, unless its task has its share there. Answers whether it did.
+    fn admit(&mut self, task: Tid, job: Job) -> bool {
+        let share = self.tasks.entry(task).or_default();
+        let fits = share.admitted < MAX_PER_TASK;
+        if fits {
+            share.admitted += 1;
+            self.queue.push_back((task, job));
+        } else {
+            share.held.push_back(job);
+        }
+        fits
+    }
+
+    /// A piece of work is done: the next of its task takes its place.
+    fn done(&mut self, task: Tid) {
+        let Some(share) = self.tasks.get_mut(&task) else {
+            return;
+        };
+        if let Some(job) = share.held.pop_front() {
+            self.queue.push_back((task, job));
+            return;
+        }
+        share.admitted -= 1;
+        if share.admitted == 0 {
+            self.tasks.remove(&task);
+        }
+    }
+}
+
 impl Pool {
-    /// Has the work done on a thread; here and now, where not even one can be had.
-    pub(super) fn submit(&self, job: Job) {
+    /// Has a task's work done on a thread; here and now, where not even one can be had.
+    pub(super) fn submit(&self, task: Tid, job: Job) {
         let mut state = self.shared.lock();
-        state.queue.push_back(job);
+        if !state.admit(task, job) {
+            return;
+        }
         if state.queue.len() <= state.idle {
             self.shared.work.notify_one();
             return;
@@ -52,9 +99,12 @@ impl Pool {
             Ok(_) => state.threads += 1,
             Err(_) if state.threads > 0 => {}
             Err(_) => {
-                let job = state.queue.pop_back();
+                let Some((task, job)) = state.queue.pop_back() else {
+                    return;
+                };
                 drop(state);
-                job.into_iter().for_each(run);
+                run(job);
+                self.shared.lock().done(task);
             }
         }
     }
@@ -69,10 +119,11 @@ impl Shared {
     fn serve(&self) {
         let mut state = self.lock();
         loop {
-            if let Some(job) = state.queue.pop_front() {
+            if let Some((task, job)) = state.queue.pop_front() {
                 drop(state);
                 run(job);
                 state = self.lock();
+                state.done(task);
                 continue;
             }
             state.idle += 1;

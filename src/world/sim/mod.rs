@@ -41,10 +41,14 @@ struct Bell {
 }
 
 impl Bell {
-    fn wait(&self) {
+    /// Waits until it is rung, or for so long. Answers whether it was rung.
+    fn wait(&self, patience: Duration) -> bool {
         let rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
-        let rung = self.changed.wait_while(rung, |rung| !*rung);
-        *rung.unwrap_or_else(PoisonError::into_inner) = false;
+        let waited = self
+            .changed
+            .wait_timeout_while(rung, patience, |rung| !*rung);
+        let (mut rung, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *rung)
     }
 }
 
@@ -133,9 +137,23 @@ impl World for SimWorld {
         match deadline {
             Some(deadline) => self.now = self.now.max(deadline),
             // Only a thread can end this wait: real time, of which the virtual clock knows nothing.
-            None => self.bell.wait(),
+            None => drop(self.bell.wait(Duration::MAX)),
         }
         Ok(())
+    }
+
+    fn wait_for_threads(
+        &mut self,
+        deadline: Option<Duration>,
+        patience: Duration,
+        ready: &mut Vec<(DeviceId, Direction)>,
+    ) -> io::Result<Duration> {
+        if deadline.is_some() {
+            self.wait(deadline, ready)?;
+            return Ok(Duration::ZERO);
+        }
+        let is_rung = self.bell.wait(patience);
+        Ok(if is_rung { Duration::ZERO } else { patience })
     }
 
     fn waker(&self) -> Waker {

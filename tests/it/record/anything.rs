@@ -52,7 +52,7 @@ fn a_tid() -> impl Strategy<Value = Tid> {
 }
 
 fn device() -> impl Strategy<Value = DeviceId> {
-    number().prop_map(DeviceId::from)
+    number().prop_map(DeviceId::from_raw)
 }
 
 fn nanos() -> impl Strategy<Value = Nanos> {

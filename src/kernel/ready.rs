@@ -1,0 +1,279 @@
+//! The kernel's ready queue: first in, first out without indirection, or a policy and a quantum.
+
+use std::{
+    cell::OnceCell,
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    thread,
+};
+
+use crate::{
+    abi::{Nanos, SystemCall},
+    panic::{contain, panic_message},
+    sched::{Cause, Fifo, Policy, Runnable},
+};
+
+/// How many tasks, with their programs, are more than the nearer caches hold.
+const CROWD: usize = 4096;
+
+/// The kernel's ready queue.
+#[derive(Debug)]
+pub(super) struct Ready {
+    /// First in, first out, a tick at a time: what nearly every run uses, without indirection.
+    plain: Fifo,
+    /// What is used instead.
+    turns: Option<Box<Turns>>,
+    /// Daemons, which no policy sees.
+    daemons: Fifo,
+}
+
+/// A policy, and the name of its type.
+pub(super) type Named = (&'static str, Box<dyn Policy>);
+
+/// A policy, and turns of more than a tick.
+struct Turns {
+    name: &'static str,
+    policy: Box<dyn Policy>,
+    /// How many tasks it was handed and has not given back. It may have dropped some that have ended.
+    handed: usize,
+    /// What it did wrong. It is not asked again.
+    failure: OnceCell<String>,
+    /// How many ticks a turn has.
+    quantum: u32,
+    /// How many are left of the turn under way.
+    left: u32,
+    /// The task whose turn goes on.
+    holder: Option<Runnable>,
+}
+
+impl Ready {
+    pub(super) fn new(policy: Option<Named>, quantum: u32) -> Self {
+        let turns = (policy.is_some() || quantum > 1).then(|| {
+            let (name, policy) = policy.unwrap_or_else(fifo);
+            Box::new(Turns {
+                name,
+                policy,
+                handed: 0,
+                failure: OnceCell::new(),
+                quantum: quantum.max(1),
+                left: 0,
+                holder: None,
+            })
+        });
+        Self {
+            plain: Fifo::default(),
+            turns,
+            daemons: Fifo::default(),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn push(&mut self, task: Runnable, cause: Cause) {
+        match &mut self.turns {
+            _ if task.tid.is_daemon() => self.daemons.push(task, cause),
+            None => self.plain.push(task, cause),
+            Some(turns) => turns.push(task, cause),
+        }
+    }
+
+    /// Puts a task back that has made a call which does not block: behind the others, unless its
+    /// turn goes on.
+    #[inline(always)]
+    pub(super) fn requeue(&mut self, task: Runnable, call: SystemCall) {
+        match &mut self.turns {
+            Some(turns) if !task.tid.is_daemon() => turns.requeue(task, call),
+            _ => self.push(task, Cause::Preempted),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn pop(&mut self) -> Option<Runnable> {
+        match &mut self.turns {
+            None => self.plain.pop(),
+            Some(turns) => turns.pop(),
+        }
+    }
+
+    /// The tasks that come next, where there are so many that it pays to prefetch them.
+    #[inline(always)]
+    pub(super) fn ahead(&self) -> &[Runnable] {
+        match self.plain.ahead() {
+            few if few.len() < CROWD => &[],
+            many => many,
+        }
+    }
+
+    pub(super) fn pop_daemon(&mut self) -> Option<Runnable> {
+        self.daemons.pop()
+    }
+
+    pub(super) fn daemons(&self) -> usize {
+        self.daemons.len()
+    }
+
+    pub(super) fn remove(&mut self, task: Runnable) {
+        match &mut self.turns {
+            _ if task.tid.is_daemon() => self.daemons.remove(task),
+            None => self.plain.remove(task),
+            Some(turns) => turns.remove(task),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many tasks are ready, daemons apart.
+    pub(super) fn len(&self) -> usize {
+        match &self.turns {
+            None => self.plain.len(),
+            Some(turns) => turns.len() + usize::from(turns.holder.is_some()),
+        }
+    }
+
+    pub(super) fn is_plain(&self) -> bool {
+        self.turns.is_none()
+    }
+
+    /// Whether a policy that says it has no task may have one.
+    pub(super) fn is_doubtful(&self) -> bool {
+        self.turns.as_ref().is_some_and(|turns| turns.handed > 0)
+    }
+
+    /// Marks that the policy has failed, for this reason.
+    pub(super) fn blame(&self, why: &str) {
+        if let Some(turns) = &self.turns {
+            turns.blame(why);
+        }
+    }
+
+    /// Puts first in, first out in the place of a policy that has failed, with nothing on its queue,
+    /// and answers what the policy did wrong.
+    #[inline(always)]
+    pub(super) fn take_failure(&mut self) -> Option<String> {
+        self.turns.as_mut()?.take_failure()
+    }
+}
+
+impl Turns {
+    #[inline(never)]
+    fn requeue(&mut self, task: Runnable, call: SystemCall) {
+        match call {
+            SystemCall::Yield | SystemCall::Sleep(Nanos::ZERO) => {
+                self.push(task, Cause::Yielded);
+            }
+            _ if self.left > 0 => self.holder = Some(task),
+            _ => self.push(task, Cause::Preempted),
+        }
+    }
+
+    #[inline(never)]
+    fn pop(&mut self) -> Option<Runnable> {
+        let task = match self.holder.take() {
+            Some(holder) => holder,
+            None => {
+                self.left = self.quantum;
+                self.choose()?
+            }
+        };
+        self.left -= 1;
+        Some(task)
+    }
+
+    fn remove(&mut self, task: Runnable) {
+        if self.holder == Some(task) {
+            self.holder = None;
+        } else {
+            self.ask("remove", |policy| policy.remove(task));
+        }
+    }
+
+    /// No more than it was handed: what it says beyond that is not true.
+    fn len(&self) -> usize {
+        if self.failure.get().is_some() {
+            return 0;
+        }
+        let len = catch_unwind(AssertUnwindSafe(|| self.policy.len()));
+        self.heed("len", len).unwrap_or(0).min(self.handed)
+    }
+
+    fn push(&mut self, task: Runnable, cause: Cause) {
+        self.handed += 1;
+        self.ask("push", |policy| policy.push(task, cause));
+    }
+
+    /// Has the policy choose.
+    fn choose(&mut self) -> Option<Runnable> {
+        let task = self.ask("pop", |policy| policy.pop())?;
+        match task {
+            Some(_) if self.handed == 0 => {
+                self.blame("gives more tasks than it was handed");
+                return None;
+            }
+            Some(_) => self.handed -= 1,
+            None if self.len() > 0 => self.blame("gives no task, though its `len` counts some"),
+            None => self.handed = 0,
+        }
+        task
+    }
+
+    /// Asks the policy; it answers nothing once it has failed.
+    fn ask<T>(&mut self, method: &str, ask: impl FnOnce(&mut dyn Policy) -> T) -> Option<T> {
+        if self.failure.get().is_some() {
+            return None;
+        }
+        let answer = catch_unwind(AssertUnwindSafe(|| ask(&mut *self.policy)));
+        self.heed(method, answer)
+    }
+
+    fn heed<T>(&self, method: &str, answer: thread::Result<T>) -> Option<T> {
+        match answer {
+            Ok(answer) => Some(answer),
+            Err(panic) => {
+                self.blame(&format!("panicked in `{method}`: {}", panic_message(panic)));
+                None
+            }
+        }
+    }
+
+    #[cold]
+    fn blame(&self, why: &str) {
+        // The first failure is the one to tell.
+        let _ = self.failure.set(format!("the policy {} {why}", self.name));
+    }
+
+    fn take_failure(&mut self) -> Option<String> {
+        let failure = self.failure.take()?;
+        (self.handed, self.left, self.holder) = (0, 0, None);
+        self.replace();
+        Some(failure)
+    }
+
+    /// Puts another policy in its place; its destructor may panic.
+    fn replace(&mut self) {
+        let (name, policy) = fifo();
+        self.name = name;
+        let old = std::mem::replace(&mut self.policy, policy);
+        contain(|| drop(old));
+    }
+}
+
+impl Drop for Turns {
+    fn drop(&mut self) {
+        self.replace();
+    }
+}
+
+fn fifo() -> Named {
+    (std::any::type_name::<Fifo>(), Box::<Fifo>::default())
+}
+
+impl fmt::Debug for Turns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Turns({}, {} handed, quantum {})",
+            self.name, self.handed, self.quantum
+        )
+    }
+}

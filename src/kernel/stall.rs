@@ -1,0 +1,86 @@
+//! A wait for other threads alone: how long it may take, and what the kernel says of it.
+
+use std::time::Duration;
+
+use super::{
+    Kernel,
+    report::{Error, Stalled},
+};
+use crate::{
+    abi::{TaskInfo, TaskState},
+    interrupt::Outside,
+};
+
+/// After how long the kernel warns.
+const WARN_AFTER: Duration = Duration::from_secs(10);
+
+/// The wait for other threads since a task had its last turn.
+#[derive(Debug)]
+pub(super) struct Stall {
+    /// How long it may take.
+    limit: Duration,
+    /// How many turns tasks had had when it began, daemons apart.
+    turns: u64,
+    waited: Duration,
+    is_told: bool,
+}
+
+impl Stall {
+    pub(super) fn new(limit: Duration) -> Self {
+        Self {
+            limit,
+            turns: 0,
+            waited: Duration::ZERO,
+            is_told: false,
+        }
+    }
+}
+
+impl Kernel {
+    /// Waits for other threads, until `deadline` or until there is something to say of the wait.
+    ///
+    /// *Errors:* [`Error::Stalled`] at the limit, and what the world answers.
+    pub(super) fn wait_for_threads(&mut self, deadline: Option<Duration>) -> Result<(), Error> {
+        let turns = self.stats.ticks;
+        if self.stall.turns != turns {
+            self.stall = Stall::new(self.stall.limit);
+            self.stall.turns = turns;
+        }
+        let Stall { limit, waited, .. } = self.stall;
+        let next = if self.stall.is_told {
+            limit
+        } else {
+            limit.min(WARN_AFTER)
+        };
+        let patience = next.saturating_sub(waited);
+        let span = self
+            .world
+            .wait_for_threads(deadline, patience, &mut self.reported);
+        let waited = waited.saturating_add(span?);
+        self.stall.waited = waited;
+        if self.remote.expected() == 0 {
+            // The last of them has gone meanwhile: the next look says what follows.
+            return Ok(());
+        }
+        if waited >= limit {
+            self.stall = Stall::new(limit);
+            return Err(Error::Stalled(self.stalled(waited)));
+        }
+        if waited >= WARN_AFTER && !self.stall.is_told {
+            self.stall.is_told = true;
+            let stalled = self.stalled(waited);
+            tracing::warn!(target: "trapline::kernel", "{stalled}");
+        }
+        Ok(())
+    }
+
+    fn stalled(&self, waited: Duration) -> Stalled {
+        let is_blocked = |task: &TaskInfo| matches!(task.state, TaskState::Blocked { .. });
+        Stalled {
+            waited,
+            remote_setters: self.remote.awaited(Outside::Setter),
+            jobs: self.remote.awaited(Outside::Job),
+            blocked: self.tasks().filter(is_blocked).collect(),
+        }
+    }
+}
