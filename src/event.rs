@@ -433,6 +433,7 @@ impl fmt::Display for Wake {
         match self {
             Self::Exit(tid) => write!(f, "the end of task {tid}"),
             Self::Timer => f.write_str("its timer"),
+            Self::Device(DeviceId::CONSOLE, _) => f.write_str("the console"),
             Self::Device(device, direction) => write!(f, "device {device} ({direction})"),
             Self::Queue(queue) => write!(f, "queue {queue}"),
             Self::Timeout => f.write_str("a timeout"),

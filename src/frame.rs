@@ -82,6 +82,15 @@ pub(crate) enum Mail {
     Unobserve(u64),
 }
 
+/// What travels beside a call and is valid for the length of one trap, out of the frame.
+#[derive(Default)]
+pub(crate) struct Luggage {
+    payload: Option<Payload>,
+    message: Option<u64>,
+    len: usize,
+    body: bool,
+}
+
 const MAIL: u8 = 1;
 const PAYLOAD: u8 = 2;
 
@@ -161,6 +170,18 @@ impl Frame {
         self.flags.get() & PAYLOAD != 0
     }
 
+    /// Empties the frame of what travels beside a call, and fills it with something else.
+    pub(crate) fn change_luggage(&self, other: Luggage) -> Luggage {
+        let luggage = Luggage {
+            payload: self.take(),
+            message: self.message.replace(other.message),
+            len: self.len.replace(other.len),
+            body: self.body.replace(other.body),
+        };
+        self.put_back(other.payload);
+        luggage
+    }
+
     /// Whether there is nothing besides the call.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
@@ -199,6 +220,11 @@ impl Frame {
     pub(crate) fn post(&self, mail: Mail) {
         self.post.borrow_mut().push(mail);
         self.flag(MAIL, true);
+    }
+
+    /// Whether there is anything to be printed.
+    pub(crate) fn prints(&self) -> bool {
+        !self.console.borrow().is_empty()
     }
 
     pub(crate) fn has_mail(&self) -> bool {

@@ -7,6 +7,7 @@
 
 mod audit;
 mod builder;
+mod console;
 mod deadlock;
 mod devices;
 mod handle;
@@ -21,6 +22,7 @@ pub use builder::Builder;
 pub use deadlock::Deadlock;
 pub use report::{Error, Limit, Report, Step};
 
+use console::Console;
 use devices::Devices;
 use queues::Queues;
 
@@ -58,6 +60,7 @@ pub struct Kernel {
     ready: Ready,
     timers: Clocks,
     devices: Devices,
+    console: Console,
     queues: Queues,
     world: Box<dyn World>,
     frame: Rc<Frame>,
@@ -76,7 +79,7 @@ pub struct Kernel {
     task_turns: u64,
     /// What the world reported last; kept for its memory.
     reported: Vec<(DeviceId, Direction)>,
-    /// What could not be told to a task: the console is gone.
+    /// What could not be told to a task: the console's reader has gone.
     trouble: Option<io::Error>,
     stats: Report,
 }
@@ -195,17 +198,25 @@ impl Kernel {
     /// *Errors:* [`Error::Deadlock`] when no task is ready and nothing could make one ready,
     /// [`Error::Limit`] at a limit of the [`Builder`], [`Error::Io`] when the world fails. After
     /// any of them, and after an `Ok`, it can be called again; a limit then counts anew.
+    ///
+    /// What tasks have printed is written when it returns: it waits for a console that is slow, until
+    /// half a second after a shutdown from outside or the limit on time. What is left then is lost,
+    /// and counted in the [`Report`].
     pub fn run(&mut self) -> Result<Report, Error> {
-        let report = self.run_on();
+        self.console.begin();
+        let limit = Nanos::from(self.now()).saturating_add(self.limits.time);
+        let ended = self.run_on(limit);
         self.remote.runs(Tid::KERNEL);
-        report
+        self.finish_printing(limit);
+        ended?;
+        self.wind_up()?;
+        Ok(self.report())
     }
 
-    fn run_on(&mut self) -> Result<Report, Error> {
+    fn run_on(&mut self, limit: Nanos) -> Result<(), Error> {
         self.observe();
         self.last_tick = self.stats.ticks.saturating_add(self.limits.ticks);
         self.next_look = self.next_look.min(self.last_tick);
-        let time = Nanos::from(self.now()).saturating_add(self.limits.time);
         loop {
             if self.ready.is_plain() {
                 self.plain_turns();
@@ -213,13 +224,12 @@ impl Kernel {
                 while self.stats.ticks < self.next_look && self.tick().is_some() {}
             }
             if self.tasks.live() == 0 {
-                self.wind_up()?;
-                return Ok(self.report());
+                return Ok(());
             }
             if self.stats.ticks >= self.last_tick {
                 return Err(Error::Limit(Limit::Ticks(self.limits.ticks)));
             }
-            self.look(time)?;
+            self.look(limit)?;
         }
     }
 
@@ -242,6 +252,7 @@ impl Kernel {
                 return Ok(Step::Ran(tid));
             }
             if self.tasks.live() == 0 {
+                self.finish_printing(Nanos::FOREVER);
                 self.wind_up()?;
                 return Ok(Step::Finished);
             }
@@ -466,9 +477,25 @@ impl Kernel {
             // Of a trap that was begun and given up, or answered and not heard.
             task::drop_payload(&self.frame);
         }
-        if self.frame.has_mail() && !self.take_mail(me) {
-            return self.abandon(call);
+        let mut is_held = false;
+        if self.frame.has_mail() {
+            let prints = self.frame.prints();
+            if !self.take_mail(me) {
+                return self.abandon(call);
+            }
+            is_held = prints && self.console.is_full();
         }
+        self.tell_call(me.tid, call);
+        if is_held {
+            self.hold(me, Some(call));
+        } else {
+            self.carry_out(me, call);
+        }
+    }
+
+    /// Does what a call asks for that has been told of.
+    #[inline(always)]
+    fn carry_out(&mut self, me: Runnable, call: SystemCall) {
         match self.handle(me, call) {
             Outcome::Reply(reply) => {
                 let detail = Detail::None;
@@ -492,10 +519,13 @@ impl Kernel {
         }
         self.stats.finished += 1;
         self.tasks[me].traps -= 1;
-        if !self.frame.has_mail() || self.take_mail(me) {
-            self.exit_by_frame(me);
-        } else {
+        let prints = self.frame.prints();
+        if self.frame.has_mail() && !self.take_mail(me) {
             self.frame.take();
+        } else if prints && self.console.is_full() {
+            self.hold(me, None);
+        } else {
+            self.exit_by_frame(me);
         }
     }
 
@@ -590,6 +620,7 @@ impl Kernel {
                 self.close_queue(queue);
             }
             if interrupts.shutdown {
+                self.console.hurry();
                 self.end_all();
                 return Ok(());
             }
@@ -628,7 +659,7 @@ impl Kernel {
         if waits {
             self.remote.runs(Tid::KERNEL);
         }
-        if waits || self.devices.waiting() > 0 || glance {
+        if waits || self.devices.waiting() > 0 || !self.console.is_empty() || glance {
             self.next_glance = Nanos::from(before).saturating_add(GLANCE_AFTER);
             let until = (until != Nanos::FOREVER).then(|| until.into());
             self.world
@@ -645,12 +676,17 @@ impl Kernel {
         while let Some((timer, slot)) = self.timers.pop_due(now.into()) {
             self.alarm(timer, slot);
         }
+        self.hear();
+        Ok(())
+    }
+
+    /// Wakes the tasks that wait for what the world has reported.
+    fn hear(&mut self) {
         let mut reported = std::mem::take(&mut self.reported);
         for (device, direction) in reported.drain(..) {
             self.report_ready(device, direction);
         }
         self.reported = reported;
-        Ok(())
     }
 
     /// Whether daemons had every turn since this was asked last, and no other task is ready. At one
@@ -664,6 +700,8 @@ impl Kernel {
 impl Drop for Kernel {
     fn drop(&mut self) {
         self.end_all();
+        self.console.hurry();
+        self.finish_printing(Nanos::FOREVER);
     }
 }
 

@@ -238,6 +238,8 @@ pub(crate) enum Place {
     Timer(Timer),
     Device(DeviceId, Direction, Then),
     Queue(QueueId, End),
+    /// For room at the console, with its call held back under this number.
+    Console(u64),
 }
 
 impl From<Place> for On {
@@ -247,6 +249,7 @@ impl From<Place> for On {
             Place::Timer((deadline, _)) => Self::Timer(deadline),
             Place::Device(device, direction, _) => Self::Device(device, direction),
             Place::Queue(queue, end) => Self::Queue(queue, end),
+            Place::Console(_) => Self::Device(DeviceId::CONSOLE, Direction::Write),
         }
     }
 }
@@ -289,6 +292,8 @@ pub(crate) enum Answer {
     /// To be read off the device when its turn comes, so that a task that is killed before then
     /// takes nothing with it.
     Read(DeviceId, Read),
+    /// Nothing yet: its call was held back under this number, and is handled when its turn comes.
+    Held(u64),
 }
 
 impl Answer {
@@ -309,7 +314,7 @@ impl Answer {
             }
             Self::Full(_, number) => (Reply::Full(*number), Detail::None),
             Self::Timeout((_, number)) => (Reply::Timeout(*number), Detail::None),
-            Self::Read(..) => return None,
+            Self::Read(..) | Self::Held(_) => return None,
         })
     }
 }

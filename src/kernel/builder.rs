@@ -2,7 +2,7 @@
 
 use std::{fmt, rc::Rc, time::Duration};
 
-use super::{Devices, Error, Kernel, LOOK_AFTER, Limits, Queues, Report};
+use super::{Console, Devices, Error, Kernel, LOOK_AFTER, Limits, Queues, Report};
 use crate::{
     abi::Nanos,
     event::{Log, Tracer},
@@ -129,6 +129,7 @@ impl Builder {
             ready: Ready::new(self.policy, self.quantum),
             timers: Default::default(),
             devices: Devices::default(),
+            console: Console::default(),
             queues: Queues::default(),
             world,
             frame: Rc::new(Frame::new(remote.clone())),

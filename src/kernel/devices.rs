@@ -43,7 +43,7 @@ impl Devices {
     }
 
     /// How many wait that count as this one does.
-    fn waiting_like(&mut self, task: Runnable) -> &mut usize {
+    pub(super) fn waiting_like(&mut self, task: Runnable) -> &mut usize {
         if task.tid.is_daemon() {
             &mut self.daemons
         } else {
@@ -224,6 +224,9 @@ impl Kernel {
 
     /// Wakes who waits for a device that the world has reported ready.
     pub(super) fn report_ready(&mut self, device: DeviceId, direction: Direction) {
+        if device == DeviceId::CONSOLE {
+            return self.write_out();
+        }
         let Some(task) = self.devices.owner(device, direction) else {
             return;
         };
@@ -275,6 +278,10 @@ impl Kernel {
         let (device, what) = match answer {
             Answer::Read(device, what) => (device, what),
             Answer::Timeout(timer) => return Some(self.start_timeout(me, timer)),
+            Answer::Held(ticket) => {
+                self.go_on(me, ticket);
+                return None;
+            }
             known => return Some(self.hand_over(known)),
         };
         let read = match what {
@@ -306,7 +313,7 @@ impl Kernel {
                 let addr = addr.map(|addr| *addr);
                 (Reply::Device(device), Payload::Opened(handle, addr))
             }
-            Answer::Read(..) | Answer::Timeout(_) => {
+            Answer::Read(..) | Answer::Timeout(_) | Answer::Held(_) => {
                 unreachable!("what has to be done first is done by now")
             }
         };

@@ -11,10 +11,9 @@ use crate::{
 };
 
 impl Kernel {
-    /// Handles a trap.
+    /// Handles a trap, which has been told of.
     #[inline(always)]
     pub(super) fn handle(&mut self, me: Runnable, call: SystemCall) -> Outcome {
-        self.tell_call(me.tid, call);
         match call {
             SystemCall::GetTid => Outcome::Reply(Reply::Tid(me.tid)),
             SystemCall::Yield => Outcome::Reply(Reply::Done),
@@ -251,7 +250,7 @@ impl Kernel {
     // ---- the log
 
     #[inline(always)]
-    fn tell_call(&mut self, tid: Tid, call: SystemCall) {
+    pub(super) fn tell_call(&mut self, tid: Tid, call: SystemCall) {
         if self.log.is_observed() {
             self.tell_call_in_full(tid, call);
         }

@@ -6,6 +6,7 @@ use super::{Kernel, contain};
 use crate::{
     abi::{Direction, Errno, Exit, Nanos, Reply, Tid},
     event::{Fact, Wake},
+    frame::Luggage,
     sched::{Cause, Runnable},
     task::{self, Answer, Legacy, Place, State},
     trace,
@@ -119,6 +120,10 @@ impl Kernel {
             Place::Exit(target) => self.tasks[target].forget_waiter(me),
             Place::Timer(timer) => self.timers.of(me).disarm(timer),
             Place::Device(device, direction, _) => self.devices.leave(device, direction, me),
+            Place::Console(ticket) => {
+                *self.devices.waiting_like(me) -= 1;
+                self.drop_held(ticket);
+            }
             Place::Queue(queue, end) => self.leave_queue(me, queue, end),
         }
     }
@@ -132,6 +137,7 @@ impl Kernel {
             State::Owed(Answer::Full(queue, message) | Answer::Refused(queue, message)) => {
                 self.discard(queue, message);
             }
+            State::Owed(Answer::Held(ticket)) => self.drop_held(ticket),
             State::Ready(Reply::Queue(queue)) => drop(self.queues.remove(queue)),
             _ => {}
         }
@@ -158,14 +164,9 @@ impl Kernel {
 
     /// Drops a program whose destructors may begin traps of their own: the frame is kept from them.
     pub(super) fn drop_apart(&mut self, program: task::Program) {
-        let frame = &*self.frame;
-        let (payload, message, len) = (frame.take(), frame.message.take(), frame.len.take());
-        let body = frame.body.take();
+        let luggage = self.frame.change_luggage(Luggage::default());
         contain(|| drop(program));
-        task::drop_payload(frame);
-        frame.put_back(payload);
-        frame.message.set(message);
-        frame.len.set(len);
-        frame.body.set(body);
+        task::drop_payload(&self.frame);
+        self.frame.change_luggage(luggage);
     }
 }

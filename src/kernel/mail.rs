@@ -42,10 +42,7 @@ impl Kernel {
         if !text.is_empty() {
             self.log
                 .emit(&mut *self.world, me.tid, || Fact::Console { text: &text });
-            if let Err(error) = self.world.print(&text) {
-                self.trouble.get_or_insert(error);
-                self.next_look = 0;
-            }
+            self.print(&text);
         }
         post.into_iter()
     }

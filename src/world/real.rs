@@ -29,7 +29,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 #[cfg(target_os = "linux")]
 use super::epoll::{self, Epoll};
-use super::{DeviceMap, World, pool::Pool};
+use super::{DeviceMap, World, pool::Pool, stdout::Stdout};
 use crate::abi::{DeviceId, Direction};
 
 /// How many connections the operating system keeps for a listener that is busy.
@@ -46,8 +46,17 @@ pub struct RealWorld {
     epoll: Epoll,
     sources: DeviceMap<Source>,
     pool: Pool,
-    /// Where the console is, if it is not standard output.
-    console: Option<Box<dyn Write>>,
+    console: Console,
+}
+
+/// Where what is printed goes.
+enum Console {
+    /// To standard output, which nothing has been printed to yet.
+    Unopened,
+    /// To standard output.
+    Stdout(Stdout),
+    /// Somewhere else, which may block.
+    Sink(Box<dyn Write>),
 }
 
 /// A registered descriptor.
@@ -102,14 +111,14 @@ impl RealWorld {
             events: Events::new(),
             sources: DeviceMap::default(),
             pool: Pool::default(),
-            console: None,
+            console: Console::Unopened,
         })
     }
 
     /// Has the console somewhere else than at standard output.
     #[must_use]
     pub fn print_to(mut self, console: impl Write + 'static) -> Self {
-        self.console = Some(Box::new(console));
+        self.console = Console::Sink(Box::new(console));
         self
     }
 
@@ -134,6 +143,26 @@ impl RealWorld {
                 unclear: cfg!(not(target_os = "linux")),
             },
         );
+        Ok(())
+    }
+
+    /// Has the console reported once it takes more. It is watched no longer than that: whatever is
+    /// read from a pipe would wake the kernel.
+    fn watch_console(&mut self) -> io::Result<()> {
+        let Console::Stdout(stdout) = &self.console else {
+            return Ok(());
+        };
+        if !self.sources.contains_key(&DeviceId::CONSOLE) {
+            let fd = Fd::Attached(stdout.source());
+            self.register(DeviceId::CONSOLE, fd, Kind::File)?;
+        }
+        let source = self.source(DeviceId::CONSOLE)?;
+        if !source.watched {
+            return Err(io::Error::other(
+                "it is full, and nothing tells when it is not",
+            ));
+        }
+        source.ready[Direction::Write as usize] = false;
         Ok(())
     }
 
@@ -162,14 +191,23 @@ impl World for RealWorld {
         self.seed
     }
 
-    fn print(&mut self, text: &str) -> io::Result<()> {
-        if let Some(console) = &mut self.console {
-            console.write_all(text.as_bytes())?;
-            return console.flush();
+    fn print(&mut self, text: &[u8]) -> io::Result<usize> {
+        let written = loop {
+            match &mut self.console {
+                Console::Unopened => self.console = Console::Stdout(Stdout::open()?),
+                Console::Stdout(stdout) => break stdout.write(text),
+                Console::Sink(sink) => {
+                    sink.write_all(text)?;
+                    sink.flush()?;
+                    return Ok(text.len());
+                }
+            }
+        };
+        match &written {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.watch_console()?,
+            Ok(_) | Err(_) => self.close(DeviceId::CONSOLE),
         }
-        let mut out = io::stdout().lock();
-        out.write_all(text.as_bytes())?;
-        out.flush()
+        written
     }
 
     fn wait(
@@ -474,7 +512,7 @@ fn tcp_socket(addr: SocketAddr) -> io::Result<Socket> {
 }
 
 /// Asks the operating system about one descriptor.
-fn is_ready(fd: BorrowedFd<'_>, direction: Direction) -> io::Result<bool> {
+pub(super) fn is_ready(fd: BorrowedFd<'_>, direction: Direction) -> io::Result<bool> {
     let flags = match direction {
         Direction::Read => PollFlags::IN,
         Direction::Write => PollFlags::OUT,

@@ -4,6 +4,7 @@
 mod bridge;
 mod callbacks;
 mod chains;
+mod console;
 mod daemons;
 mod devices;
 mod ends;
