@@ -101,3 +101,46 @@ fn open_again(fd: BorrowedFd<'_>) -> Option<OwnedFd> {
 fn open_again(_: BorrowedFd<'_>) -> Option<OwnedFd> {
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use rustix::fs::{OFlags, fcntl_getfl};
+
+    use super::*;
+
+    /// Fills a pipe and empties it again.
+    fn fill_and_empty(fd: OwnedFd, how: How, mut reader: io::PipeReader) {
+        let stdout = Stdout {
+            fd: Rc::new(fd),
+            how,
+        };
+        let text = [b'x'; 3000];
+        let mut taken = 0;
+        let error = loop {
+            match stdout.write(&text) {
+                Ok(n) => taken += n,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        reader.read_exact(&mut vec![0; taken]).unwrap();
+        assert!(stdout.write(&text).unwrap() > 0);
+    }
+
+    #[test]
+    fn a_pipe_that_is_full_is_waited_for_by_no_one() {
+        let (reader, writer) = io::pipe().unwrap();
+        fill_and_empty(writer.into(), How::Asking, reader);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_pipe_that_is_opened_again_is_as_it_was_for_others() {
+        let (reader, writer) = io::pipe().unwrap();
+        let own = open_again(writer.as_fd()).unwrap();
+        fill_and_empty(own, How::AtOnce, reader);
+        assert!(!fcntl_getfl(&writer).unwrap().contains(OFlags::NONBLOCK));
+    }
+}
