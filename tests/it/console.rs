@@ -127,7 +127,8 @@ fn a_printing_task_waits_for_room_and_others_go_on() {
         .spawn("printer", async move |os: &mut Os| {
             fill(os, 'a');
             os.yield_now().await;
-            told.borrow_mut().push(os.now().await);
+            let now = os.now().await;
+            told.borrow_mut().push(now);
             writeln!(os, "the end");
         })
         .unwrap();
@@ -142,7 +143,8 @@ fn a_printing_task_waits_for_room_and_others_go_on() {
                 printer.to_string(),
                 "tid 1 \"printer\" waits for the console, since 00:00.000"
             );
-            told.borrow_mut().push(os.now().await);
+            let now = os.now().await;
+            told.borrow_mut().push(now);
         })
         .unwrap();
     let report = run(&mut kernel);
