@@ -49,7 +49,7 @@ pub(super) fn boot(
         return Ok(ExitCode::from(FAILURE));
     }
     let seed = options.seed.unwrap_or_else(random_seed);
-    let (recorder, recorded) = match record::begin(options, command, seed) {
+    let (recorder, recorded) = match record::begin(options, command, seed, log) {
         Ok(recording) => recording.unzip(),
         Err(error) => {
             log.error(&error);
