@@ -118,10 +118,15 @@ impl Kernel {
         }
     }
 
-    /// Gives up what is kept.
-    fn lose(&mut self, error: &io::Error) {
+    /// Gives up what is kept, and counts it.
+    fn give_up(&mut self) {
         self.stats.lost += self.console.text.len() as u64;
         self.console.text.clear();
+    }
+
+    /// Gives up what is kept since the console has failed, and says so once.
+    fn lose(&mut self, error: &io::Error) {
+        self.give_up();
         if !std::mem::replace(&mut self.console.is_told, true) {
             tracing::warn!(
                 target: "trapline::kernel",
@@ -198,7 +203,7 @@ impl Kernel {
                 until = until.min(now.saturating_add(PATIENCE));
             }
             if now >= until {
-                self.lose(&io::Error::other("it takes nothing"));
+                self.give_up();
                 break;
             }
             let deadline = (until != Nanos::FOREVER).then(|| until.into());
