@@ -55,6 +55,10 @@ impl DeviceId {
     /// No device at all: every call on it answers [`Errno::BadFd`].
     pub const NONE: Self = Self(0);
 
+    /// What a task is blocked on that has printed more than the console takes. No task can have it:
+    /// in a call it is the same as [`DeviceId::NONE`].
+    pub const CONSOLE: Self = Self::NONE;
+
     /// What the first device of a daemon follows: they change no other device's number.
     pub(crate) const DAEMONS: u64 = 1 << 62;
 
@@ -602,6 +606,7 @@ impl fmt::Display for On {
             Self::Exit(tid) => write!(f, "the end of task {tid}"),
             Self::Timer(Nanos::FOREVER) => f.write_str("nothing: it sleeps for ever"),
             Self::Timer(deadline) => write!(f, "the timer at {deadline}"),
+            Self::Device(DeviceId::CONSOLE, _) => f.write_str("the console"),
             Self::Device(device, direction) => write!(f, "device {device} ({direction})"),
             Self::Queue(queue, end) => write!(f, "queue {queue} ({end})"),
         }

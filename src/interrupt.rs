@@ -108,6 +108,11 @@ impl Remote {
         self.line.expected[what as usize].load(Ordering::Acquire)
     }
 
+    /// Whether a shutdown has been raised and not taken yet.
+    pub(crate) fn is_shut_down(&self) -> bool {
+        self.line.shutdown.load(Ordering::Acquire)
+    }
+
     /// Takes the shutdown that has been raised, if one has, and leaves the rest.
     pub(crate) fn take_shutdown(&self) -> bool {
         self.line.shutdown.swap(false, Ordering::Acquire)

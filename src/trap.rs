@@ -317,6 +317,11 @@ impl TrapFrame {
         self.put_word(len as u64);
     }
 
+    /// The bytes that the `send` under way offers.
+    pub(crate) fn offered(&self) -> RefMut<'_, [u8]> {
+        self.buffer(self.word.get().unwrap_or(0) as usize)
+    }
+
     pub(crate) fn print(&self, text: fmt::Arguments<'_>) {
         // First, since a Display of the caller's may panic half way.
         self.flag(DEFERRED, true);
@@ -333,6 +338,11 @@ impl TrapFrame {
     pub(crate) fn defer_with(&self, call: SystemCall, beside: Parcel) {
         self.deferred.borrow_mut().push(Deferred { call, beside });
         self.flag(DEFERRED, true);
+    }
+
+    /// Whether there is anything to be printed.
+    pub(crate) fn prints(&self) -> bool {
+        !self.console.borrow().is_empty()
     }
 
     pub(crate) fn has_deferred(&self) -> bool {

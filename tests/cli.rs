@@ -2,9 +2,9 @@
 
 use std::{
     fs::{self, File},
-    io::{self, BufRead, BufReader, Read, Write},
+    io::{self, BufRead, BufReader, PipeReader, PipeWriter, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio},
     sync::mpsc::{self, Receiver},
     thread,
@@ -341,18 +341,46 @@ fn a_failed_task_is_exit_code_1() {
 }
 
 #[test]
-fn a_console_that_is_full_is_exit_code_1() {
-    let full = File::options().write(true).open("/dev/full").unwrap();
-    let output = trapline(&["boot", "-q", "parts"])
-        .stdout(full)
-        .output()
-        .unwrap();
-    let (code, _, err) = texts(output);
+fn a_console_that_is_full_is_exit_code_1_and_does_not_end_the_run() {
+    for world in [&[][..], &["--virtual"]] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let args = [
+            &["boot", "-q"],
+            world,
+            &["--with", "alive --count 2 --every 1ms", "parts"],
+        ];
+        let output = trapline(&args.concat()).stdout(full).output().unwrap();
+        let (code, _, err) = texts(output);
+        assert_eq!(code, 1);
+        let lines: Vec<_> = err.lines().collect();
+        assert_eq!(lines.len(), 2, "it is said once: {err}");
+        assert!(
+            lines[0].starts_with("warning: cannot write to the console: No space left on device"),
+            "{err}"
+        );
+        assert_eq!(
+            lines[1],
+            "warning: the console did not take 34 bytes that tasks printed: they are lost"
+        );
+    }
+}
+
+#[test]
+fn a_file_that_is_as_large_as_files_may_be_does_not_end_the_run() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("large.txt");
+    let mut shell = Command::new("sh");
+    shell.args([
+        "-c",
+        "ulimit -f 1; exec \"$0\" boot -q multitask --foo 5000 --bar 9 > \"$1\"",
+    ]);
+    shell.arg(env!("CARGO_BIN_EXE_trapline")).arg(&file);
+    let (code, _, err) = texts(shell.output().unwrap());
     assert_eq!(code, 1);
     assert!(
-        err.starts_with("error: the world failed: No space"),
+        err.starts_with("warning: cannot write to the console: File too large"),
         "{err}"
     );
+    let _ = fs::remove_file(file);
 }
 
 #[test]
@@ -800,19 +828,173 @@ fn s53_a_second_sigint_ends_what_nobody_reads() {
     }
 }
 
+/// The binary of the example `rude`.
+fn rude() -> PathBuf {
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--quiet", "--example", "rude"]);
+    assert!(build.status().expect("cargo runs").success());
+    Path::new(env!("CARGO_BIN_EXE_trapline")).with_file_name("examples/rude")
+}
+
 #[test]
 fn s53_a_second_sigint_ends_it_at_once() {
-    // A kernel that writes to a full pipe hears of nothing.
-    let (_reader, mut writer) = io::pipe().unwrap();
-    let flags = rustix::fs::fcntl_getfl(&writer).unwrap();
-    rustix::fs::fcntl_setfl(&writer, flags | rustix::fs::OFlags::NONBLOCK).unwrap();
-    while writer.write(b"x").is_ok() {}
-    rustix::fs::fcntl_setfl(&writer, flags).unwrap();
-    let mut command = trapline(&["boot", "multitask", "--foo", "4294967295"]);
-    let mut run = Running::start(command.stdout(writer).stderr(Stdio::piped()));
+    // A task that makes no trap hears of nothing.
+    let mut command = Command::new(rude());
+    command.args(["boot", "hogs"]).stdin(Stdio::null());
+    let mut run = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    assert_eq!(run.out_line(), "hogging now\n");
     assert!(run.err_line().starts_with("seed "));
     run.interrupt();
     assert!(run.err_line().starts_with("interrupted"));
+    run.interrupt();
+    assert_eq!(run.end().0, Some(130));
+}
+
+#[test]
+fn sigterm_ends_a_run_in_order() {
+    let mut run = Running::with_pipes(&["boot", "--summary", "alive", "--every", "1day"]);
+    run.out_line();
+    kill_process(run.pid(), Signal::TERM).unwrap();
+    let (code, err) = run.end();
+    assert_eq!(code, Some(143));
+    assert!(err.contains("interrupted: shutting down"), "{err}");
+    assert!(err.contains("killed"), "the summary is shown: {err}");
+}
+
+// ---- the console
+
+/// A pipe for standard output, whose writing end does not block if that is wanted.
+fn pipe(blocks: bool) -> (PipeReader, PipeWriter) {
+    let (reader, writer) = io::pipe().unwrap();
+    if !blocks {
+        let flags = rustix::fs::fcntl_getfl(&writer).unwrap();
+        rustix::fs::fcntl_setfl(&writer, flags | rustix::fs::OFlags::NONBLOCK).unwrap();
+    }
+    (reader, writer)
+}
+
+/// Comes back once the pipe takes no more.
+fn fill(writer: &PipeWriter) {
+    let patience = Instant::now() + Duration::from_secs(60);
+    let mut pipe = [PollFd::new(writer, PollFlags::OUT)];
+    while poll(&mut pipe, Some(&Timespec::default())).unwrap() > 0 {
+        assert!(Instant::now() < patience, "it is never full");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_slow_reader_gets_everything() {
+    for blocks in [true, false] {
+        for world in [&[][..], &["--virtual"]] {
+            let (mut reader, writer) = pipe(blocks);
+            let args = [
+                &["boot"],
+                world,
+                &["multitask", "--foo", "30000", "--bar", "1"],
+            ]
+            .concat();
+            let mut command = trapline(&args);
+            command
+                .stdout(writer.try_clone().unwrap())
+                .stderr(Stdio::piped());
+            let run = Running::start(&mut command);
+            drop(command);
+            fill(&writer);
+            drop(writer);
+            let mut out = String::new();
+            reader.read_to_string(&mut out).unwrap();
+            assert_eq!(run.end().0, Some(0), "{blocks} {world:?}");
+            assert_eq!(
+                out.matches("I'm foo\n").count(),
+                30_000,
+                "{blocks} {world:?}"
+            );
+            assert!(out.ends_with("Task 1 terminated\n"));
+        }
+    }
+}
+
+#[test]
+fn s53_a_reader_that_stalls_freezes_no_other_task_and_the_first_sigint_ends_the_run() {
+    for blocks in [true, false] {
+        let (reader, writer) = pipe(blocks);
+        let echo = "echo --addr 127.0.0.1:0";
+        let mut command = trapline(&["boot", "--with", echo, "multitask", "--foo", "4294967295"]);
+        command
+            .stdout(writer.try_clone().unwrap())
+            .stderr(Stdio::piped());
+        let mut run = Running::start(&mut command);
+        let mut out = BufReader::new(reader);
+        let mut printed = |what| loop {
+            if let Some(rest) = line(&mut out).strip_prefix(what) {
+                break rest.trim_end().to_string();
+            }
+        };
+        let addr = printed("Server starting at ");
+        let mut client = TcpStream::connect(addr).unwrap();
+        printed("Client connected ");
+        fill(&writer);
+        for _ in 0..100 {
+            let mut got = [0; 5];
+            client.write_all(b"hello").unwrap();
+            client.read_exact(&mut got).unwrap();
+            assert_eq!(&got, b"hello");
+        }
+        assert!(run.err_line().starts_with("seed "));
+        run.interrupt();
+        let (code, err) = run.end();
+        assert_eq!(code, Some(130));
+        assert!(err.starts_with("interrupted: shutting down"), "{err}");
+        assert!(
+            err.contains("bytes that tasks printed: they are lost"),
+            "{err}"
+        );
+    }
+}
+
+#[test]
+fn s53_the_first_sigint_ends_a_virtual_run_that_nobody_reads() {
+    let (_reader, writer) = pipe(true);
+    let mut command = trapline(&[
+        "boot",
+        "--virtual",
+        "--seed",
+        "1",
+        "multitask",
+        "--foo",
+        "4294967295",
+    ]);
+    command
+        .stdout(writer.try_clone().unwrap())
+        .stderr(Stdio::piped());
+    let run = Running::start(&mut command);
+    fill(&writer);
+    run.interrupt();
+    assert_eq!(run.end().0, Some(130));
+}
+
+#[test]
+fn a_server_outlives_a_console_that_is_full() {
+    let addr = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let mut command = trapline(&["boot", "echo", "--addr", &addr.to_string()]);
+    let mut run = Running::start(command.stdout(full).stderr(Stdio::piped()));
+    assert!(run.err_line().starts_with("seed "));
+    assert!(
+        run.err_line()
+            .starts_with("warning: cannot write to the console: No space")
+    );
+    for _ in 0..3 {
+        let mut client = TcpStream::connect(addr).unwrap();
+        client.write_all(b"hello").unwrap();
+        let mut got = [0; 5];
+        client.read_exact(&mut got).unwrap();
+        assert_eq!(&got, b"hello");
+    }
     run.interrupt();
     assert_eq!(run.end().0, Some(130));
 }

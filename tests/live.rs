@@ -710,7 +710,7 @@ fn a_stale_socket_is_replaced_and_nothing_else_is() {
         String::from_utf8(output.stderr).unwrap()
     };
     let err = boot(&kernel.socket);
-    assert!(err.contains("somebody listens there already"), "{err}");
+    assert!(err.contains("a kernel listens there already"), "{err}");
     assert_eq!(kernel.attach().ask("{\"do\":\"ps\"}").len(), 2);
     let file = place("file");
     fs::write(&*file, "precious").unwrap();
@@ -721,6 +721,31 @@ fn a_stale_socket_is_replaced_and_nothing_else_is() {
     assert!(err.contains("No such file or directory"), "{err}");
     let err = boot(&place(&"long".repeat(50)));
     assert!(err.contains("cannot listen at"), "{err}");
+}
+
+#[test]
+fn a_lock_decides_between_kernels_that_find_a_stale_socket() {
+    use rustix::fs::{FlockOperation, flock};
+
+    // Another kernel has it, and has not replaced the socket yet.
+    let socket = place("contended");
+    drop(UnixListener::bind(&*socket).unwrap());
+    let lock = socket.with_extension("lock");
+    let file = fs::File::create(&lock).unwrap();
+    flock(&file, FlockOperation::LockExclusive).unwrap();
+    let boot = || {
+        let args = ["boot", "-q", "--monitor", text(&socket), "parts"];
+        trapline(&args).output().unwrap()
+    };
+    let output = boot();
+    assert_eq!(output.status.code(), Some(1));
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert!(err.contains("a kernel listens there already"), "{err}");
+    assert!(socket.exists() && lock.exists());
+    // That kernel was killed: its lock is free, and goes with the next one.
+    drop(file);
+    assert_eq!(boot().status.code(), Some(0));
+    assert!(!socket.exists() && !lock.exists());
 }
 
 #[test]

@@ -122,7 +122,8 @@ pub(super) struct Boot {
     /// calls on standard error
     #[arg(long, help_heading = "Watching")]
     pub(super) summary: bool,
-    /// Record every event to FILE, which is replaced; the command `trace` reads it
+    /// Record every event to FILE, which is replaced, and locked meanwhile; the command `trace` reads
+    /// it
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Watching",
           value_parser = OsStringValueParser::new().try_map(recording))]
     pub(super) record: Option<PathBuf>,
@@ -201,9 +202,9 @@ pub(super) fn command(name: &str, programs: &[Entry]) -> Command {
                 .after_help(format!(
                     "Options stand before the program; what follows its name is its own.\n\n\
                      Programs write to standard output; everything else goes to standard error.\n\
-                     Exit codes: 0 all tasks ended well, 1 a task failed or faulted or the kernel \
-                     met an I/O\nerror, 2 wrong command line, 3 deadlock, 4 a limit was reached, \
-                     130 interrupted (^C).\n\n\
+                     Exit codes: 0 all tasks ended well, 1 a task failed or faulted, output was \
+                     lost or the\nkernel met an I/O error, 2 wrong command line, 3 deadlock, 4 a \
+                     limit was reached,\n130 interrupted (^C), 143 terminated (SIGTERM).\n\n\
                      Examples:\n  \
                      {name} boot {first}\n  \
                      {name} boot --virtual --seed 7 --summary {first}\n  \

@@ -3,7 +3,7 @@
 use std::{
     cell::RefCell,
     hash::{BuildHasher, RandomState},
-    io,
+    io::{self, IsTerminal},
     process::{self, ExitCode},
     rc::Rc,
 };
@@ -44,8 +44,12 @@ pub(super) fn boot(
             return Ok(ExitCode::from(FAILURE));
         }
     };
+    if let Err(error) = interrupts::survive_large_files() {
+        log.error(&format!("cannot listen for signals: {error}"));
+        return Ok(ExitCode::from(FAILURE));
+    }
     let seed = options.seed.unwrap_or_else(random_seed);
-    let (recorder, recorded) = match record::begin(options, command, seed) {
+    let (recorder, recorded) = match record::begin(options, command, seed, log) {
         Ok(recording) => recording.unzip(),
         Err(error) => {
             log.error(&error);
@@ -65,13 +69,10 @@ pub(super) fn boot(
     if let Some(recorded) = recorded.clone() {
         interrupts::at_end(move || recorded.end_soon(log));
     }
-    let interrupted = match interrupts::listen(log, kernel.remote()) {
-        Ok(interrupted) => interrupted,
-        Err(error) => {
-            log.error(&format!("cannot listen for interrupts: {error}"));
-            return Ok(ExitCode::from(FAILURE));
-        }
-    };
+    if let Err(error) = interrupts::listen(log, kernel.remote()) {
+        log.error(&format!("cannot listen for interrupts: {error}"));
+        return Ok(ExitCode::from(FAILURE));
+    }
     if options.seed.is_none() {
         let seed = kernel.seed();
         log.note(&format!("seed {seed} (repeat with --seed {seed})"));
@@ -89,7 +90,7 @@ pub(super) fn boot(
     live::leave();
     let now = kernel.now();
     let mut code = explain(log, &result);
-    if let Some(signal) = interrupted.signal() {
+    if let Some(signal) = interrupts::signal() {
         code = signal;
     }
     if options.summary {
@@ -112,9 +113,13 @@ fn kernel(
 ) -> Result<Kernel, Error> {
     let mut builder = Kernel::builder().seed(seed).quantum(options.quantum.get());
     if options.simulated {
-        builder = builder.world(SimWorld::new(seed).print_to(held::Console));
+        builder = builder.world(SimWorld::new(seed).print_to(held::Console::default()));
     } else if watch.is_some_and(Watch::has_screen) {
-        builder = builder.world(RealWorld::new()?.print_to(held::Console));
+        builder = if io::stdout().is_terminal() {
+            builder.world(RealWorld::new()?.print_to(held::Console::default()))
+        } else {
+            builder.tracer(held::copy)
+        };
     }
     match options.policy {
         Policy::Fifo => {}
@@ -151,8 +156,8 @@ fn random_seed() -> u64 {
 /// Says why the kernel stopped, where that needs to be said, and answers the exit code.
 fn explain(log: Log, result: &Result<Report, Error>) -> u8 {
     match result {
-        Ok(report) if report.failures == 0 => 0,
-        // Each has been warned of when it happened.
+        Ok(report) if report.failures == 0 && report.lost == 0 => 0,
+        // Each failure has been warned of when it happened, and so have lost lines.
         Ok(_) => FAILURE,
         Err(Error::Deadlock(deadlock)) => {
             log.error(&deadlock.to_string());

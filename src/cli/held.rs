@@ -7,6 +7,14 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::{Errno, retry_on_intr},
+};
+
+use super::interrupts;
+use crate::{Event, Fact};
+
 /// How many bytes are kept.
 const ROOM: usize = 1 << 20;
 /// How many bytes are kept, or forgotten, at once.
@@ -34,15 +42,19 @@ struct Held {
 
 /// Writes to a stream, sooner or later.
 pub(super) fn write(stream: Stream, text: &[u8]) -> io::Result<()> {
-    // Nobody is to wait for the lock because nobody reads the stream.
-    let is_kept = lock().as_mut().is_some_and(|held| {
-        held.keep(stream, text);
-        held.terminals[stream as usize]
-    });
-    if is_kept {
+    if keep(stream, text) {
         return Ok(());
     }
     straight(stream, text)
+}
+
+/// Keeps what is written to a stream, if a screen is on. Answers whether that is all for now.
+fn keep(stream: Stream, text: &[u8]) -> bool {
+    // The lock is not held while the stream is written to, which may take long.
+    lock().as_mut().is_some_and(|held| {
+        held.keep(stream, text);
+        held.terminals[stream as usize]
+    })
 }
 
 /// From now on, what is written to the streams that are a terminal is held.
@@ -139,13 +151,65 @@ fn straight(stream: Stream, text: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Standard output, as the console of a kernel.
-pub(super) struct Console;
+/// Copies what is printed to the screen's pane, where standard output is not its terminal.
+pub(super) fn copy(event: &Event<'_>) {
+    if let Fact::Console { text } = event.fact
+        && let Some(held) = lock().as_mut()
+    {
+        held.keep(Stream::Out, text.as_bytes());
+    }
+}
+
+/// How long a full pipe is waited for before interrupts are looked at again.
+const PATIENCE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
+/// How many bytes a pipe or a terminal has room for that is said to be writable, at least.
+const PROMISED: usize = 512;
+
+/// Standard output, as the console of a kernel that waits for it: of one on a screen, which keeps
+/// the text, and of one whose clock stands still meanwhile. An interrupt ends that wait.
+#[derive(Default)]
+pub(super) struct Console {
+    /// Whether an interrupt has ended a wait: there will be no other.
+    gave_up: bool,
+}
+
+impl Console {
+    fn wait(&mut self) -> io::Result<()> {
+        let out = io::stdout();
+        let mut asked = [PollFd::new(&out, PollFlags::OUT)];
+        loop {
+            let raised = interrupts::is_raised();
+            let patience = if self.gave_up {
+                Timespec::default()
+            } else {
+                PATIENCE
+            };
+            if retry_on_intr(|| poll(&mut asked, Some(&patience)))? > 0 {
+                return Ok(());
+            }
+            if raised {
+                self.gave_up = true;
+                return Err(io::Error::other("it takes nothing"));
+            }
+        }
+    }
+}
 
 impl Write for Console {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        write(Stream::Out, text)?;
-        Ok(text.len())
+        if keep(Stream::Out, text) {
+            return Ok(text.len());
+        }
+        self.wait()?;
+        let some = &text[..text.len().min(PROMISED)];
+        match rustix::io::write(io::stdout(), some) {
+            // `write_all` asks again.
+            Err(Errno::AGAIN) => Err(io::ErrorKind::Interrupted.into()),
+            written => Ok(written?),
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -12,7 +12,7 @@ use std::{
 };
 
 use signal_hook::{
-    consts::{SIGHUP, SIGINT, SIGTERM},
+    consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ},
     iterator::Signals,
 };
 
@@ -22,17 +22,25 @@ use crate::Remote;
 /// How long the end of the process waits for whoever reads what it says.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The signal that came last, if any has.
-pub(super) struct Interrupted(Arc<AtomicI32>);
+/// The signal that came last, or 0. Signals belong to the process, and so does this.
+static LAST: AtomicI32 = AtomicI32::new(0);
 
-impl Interrupted {
-    /// As the exit code that shells have for it.
-    pub(super) fn signal(&self) -> Option<u8> {
-        match self.0.load(Ordering::Acquire) {
-            0 => None,
-            signal => Some(exit_code(signal)),
-        }
+/// The signal that came last, if any has, as the exit code that shells have for it.
+pub(super) fn signal() -> Option<u8> {
+    match LAST.load(Ordering::Acquire) {
+        0 => None,
+        signal => Some(exit_code(signal)),
     }
+}
+
+/// Whether a signal has come.
+pub(super) fn is_raised() -> bool {
+    signal().is_some()
+}
+
+/// Has a write beyond the largest file fail, and not end the process.
+pub(super) fn survive_large_files() -> io::Result<()> {
+    signal_hook::flag::register(SIGXFSZ, Arc::default()).map(drop)
 }
 
 fn exit_code(signal: i32) -> u8 {
@@ -79,20 +87,17 @@ fn lock() -> MutexGuard<'static, Vec<Box<dyn Fn() + Send>>> {
 
 /// Shuts the kernel down at the first interrupt, and ends the process at the second: a task that
 /// makes no trap hears of nothing. Where something has to be put right at the end, that is done
-/// before, and signals that would end the process at once are interrupts, too.
-pub(super) fn listen(log: Log, kernel: Remote) -> io::Result<Interrupted> {
-    let mut signals = Signals::new([SIGINT])?;
+/// before, and a hang-up is an interrupt, too.
+pub(super) fn listen(log: Log, kernel: Remote) -> io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
     if !lock().is_empty() {
-        signals.add_signal(SIGTERM)?;
         signals.add_signal(SIGHUP)?;
     }
-    let interrupted = Arc::new(AtomicI32::new(0));
-    let last = Arc::clone(&interrupted);
     thread::Builder::new()
         .name("interrupts".into())
         .spawn(move || {
             for signal in signals.forever() {
-                if last.swap(signal, Ordering::AcqRel) != 0 {
+                if LAST.swap(signal, Ordering::AcqRel) != 0 {
                     end(exit_code(signal).into());
                 }
                 // Before the end, which may come at once and would leave it out.
@@ -100,5 +105,5 @@ pub(super) fn listen(log: Log, kernel: Remote) -> io::Result<Interrupted> {
                 kernel.shutdown();
             }
         })?;
-    Ok(Interrupted(interrupted))
+    Ok(())
 }

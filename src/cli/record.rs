@@ -1,11 +1,17 @@
 //! `--record`: the recording of a run, from the options to its last byte.
 
 use std::{
-    fs, io, panic,
+    fs, io,
+    os::{fd::OwnedFd, unix::fs::FileTypeExt},
+    panic,
     path::{Path, PathBuf},
 };
 
 use clap::ValueEnum;
+use rustix::{
+    fs::{Mode, OFlags},
+    io::Errno,
+};
 
 use super::{FAILURE, args::Boot, interrupts, log::Log, trace::post_mortem};
 use crate::{
@@ -31,6 +37,7 @@ pub(super) fn begin(
     options: &Boot,
     command: &[String],
     seed: u64,
+    log: Log,
 ) -> Result<Option<(Recorder, Recorded)>, String> {
     if options.record.is_none() && !options.post_mortem {
         return Ok(None);
@@ -45,6 +52,8 @@ pub(super) fn begin(
         ..Header::default()
     };
     let path = options.record.clone();
+    // Held until the recorder has the pipe open, or its reader would find that it has ended.
+    let _pipe = path.as_deref().and_then(|path| find_reader(path, log));
     let recorder = match (&path, options.record_last) {
         (None, _) => Recorder::in_memory(POST_MORTEM, &header),
         (Some(path), None) => Recorder::create(path, &header),
@@ -63,6 +72,21 @@ pub(super) fn begin(
         survive_panics(tape.clone());
     }
     Ok(Some((recorder, Recorded { path, tape })))
+}
+
+/// Says so if a pipe is to be waited for, which has no reader yet. One that has is opened.
+fn find_reader(path: &Path, log: Log) -> Option<OwnedFd> {
+    let found = fs::metadata(path).ok()?;
+    if !found.file_type().is_fifo() {
+        return None;
+    }
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(path, flags, Mode::empty());
+    if let Err(Errno::NXIO) = opened {
+        let path = path.display();
+        log.note(&format!("waiting for a reader of the pipe {path}"));
+    }
+    opened.ok()
 }
 
 /// A panic may be the end of the process: what led to it is written down before. (Not so with a

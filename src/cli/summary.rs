@@ -114,7 +114,10 @@ impl Summary {
         {
             let span = now.saturating_sub(since);
             task.blocked += span;
-            self.calls.entry(task.call).or_default().blocked += span;
+            // A task that prints and ends may wait for the console without ever having made a call.
+            if let Some(call) = self.calls.get_mut(task.call) {
+                call.blocked += span;
+            }
         }
     }
 

@@ -49,6 +49,10 @@ impl Kernel {
                         "task {tid}"
                     );
                 }
+                State::Blocked(WaitingOn::Console(ticket)) => {
+                    devices += 1;
+                    assert!(self.console.holds(ticket, me), "task {tid}");
+                }
                 State::Blocked(WaitingOn::Queue(queue, _)) => {
                     let queues = self.queues.iter().filter(|other| other.id() == queue);
                     let times = queues

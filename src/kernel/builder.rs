@@ -4,6 +4,7 @@ use std::{fmt, rc::Rc, time::Duration};
 
 use super::{
     Kernel,
+    console::Console,
     devices::Devices,
     queues::Queues,
     ready::{Named, Ready},
@@ -200,6 +201,7 @@ impl Builder {
             ready: Ready::new(self.policy, self.quantum),
             timers: Default::default(),
             devices: Devices::default(),
+            console: Console::default(),
             queues: Queues::default(),
             world,
             frame: Rc::new(TrapFrame::new(remote.clone())),

@@ -46,10 +46,7 @@ impl Kernel {
         let (text, calls) = self.frame.take_deferred();
         if !text.is_empty() {
             self.emit(me.tid, || Fact::Console { text: &text });
-            if let Err(error) = self.print(&text) {
-                self.trouble.get_or_insert(error);
-                self.next_poll = 0;
-            }
+            self.print(&text);
         }
         calls.into_iter()
     }

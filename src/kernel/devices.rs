@@ -48,7 +48,7 @@ impl Devices {
     }
 
     /// How many wait that count as this one does.
-    fn waiting_like(&mut self, task: Runnable) -> &mut usize {
+    pub(super) fn waiting_like(&mut self, task: Runnable) -> &mut usize {
         if task.tid.is_daemon() {
             &mut self.daemons
         } else {
@@ -221,6 +221,9 @@ impl Kernel {
 
     /// Wakes who waits for a device that the world has reported ready.
     pub(super) fn report_ready(&mut self, device: DeviceId, direction: Direction) {
+        if device == DeviceId::CONSOLE {
+            return self.write_out();
+        }
         let Some(task) = self.devices.owner(device, direction) else {
             return;
         };

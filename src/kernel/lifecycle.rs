@@ -132,6 +132,10 @@ impl Kernel {
             WaitingOn::Timer(timer) => self.timers.of(me).disarm(timer),
             WaitingOn::Device(device, direction, _) => self.devices.leave(device, direction, me),
             WaitingOn::Queue(queue, end) => self.leave_queue(me, queue, end),
+            WaitingOn::Console(ticket) => {
+                *self.devices.waiting_like(me) -= 1;
+                self.drop_held(ticket);
+            }
         }
     }
 
@@ -143,6 +147,7 @@ impl Kernel {
             State::Pending(Pending::Read(device, _)) => {
                 self.devices.release(device, Direction::Read);
             }
+            State::Pending(Pending::Held(ticket)) => self.drop_held(ticket),
             _ => {}
         }
     }

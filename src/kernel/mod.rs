@@ -19,7 +19,7 @@
 //! | `deferred.rs` | calls that tasks leave without a trap |
 //! | `timers.rs`, `timeouts.rs` | the timers; sleeps and timeouts |
 //! | `ready.rs` | the ready queue: a policy and a quantum, or neither |
-//! | `devices.rs`, `queues.rs` | open devices and message queues, with their calls |
+//! | `devices.rs`, `console.rs`, `queues.rs` | open devices, the console, message queues, with their calls |
 //! | `builder.rs`, `report.rs`, `deadlock.rs`, `stall.rs` | settings; what the host is told |
 //! | `audit.rs` | the invariant, checked |
 //!
@@ -29,6 +29,7 @@
 
 mod audit;
 mod builder;
+mod console;
 mod deadlock;
 mod deferred;
 mod devices;
@@ -53,6 +54,7 @@ pub use deadlock::Deadlock;
 pub use report::{Error, Failures, Limit, Report, Stalled, Step};
 
 use builder::Limits;
+use console::Console;
 use devices::Devices;
 use queues::Queues;
 use ready::Ready;
@@ -83,6 +85,7 @@ pub struct Kernel {
     ready: Ready,
     timers: TimerSets,
     devices: Devices,
+    console: Console,
     queues: Queues,
     world: Box<dyn World>,
     frame: Rc<TrapFrame>,
@@ -192,6 +195,7 @@ impl Kernel {
     pub fn run(&mut self) -> Result<Report, Error> {
         let ticks = self.stats.ticks.saturating_add(self.limits.ticks);
         let time = Nanos::from(self.now()).saturating_add(self.limits.time);
+        self.console.begin();
         self.enter();
         let ended = loop {
             self.run_pass(ticks);
@@ -199,7 +203,7 @@ impl Kernel {
                 break Err(error);
             }
             if self.tasks.live() == 0 {
-                break self.wind_up();
+                break Ok(());
             }
             if self.stats.ticks >= ticks {
                 break Err(Error::Limit(Limit::Ticks(self.limits.ticks)));
@@ -209,7 +213,10 @@ impl Kernel {
             }
         };
         self.remote.runs(Tid::KERNEL);
-        ended.map(|()| self.report())
+        self.finish_printing(time);
+        ended?;
+        self.wind_up()?;
+        Ok(self.report())
     }
 
     /// Advances by one resume; or, when no task is ready, by one wait for the world.
@@ -227,6 +234,7 @@ impl Kernel {
                 break Err(error);
             }
             if self.tasks.live() == 0 {
+                self.finish_printing(Nanos::FOREVER);
                 break self.wind_up().map(|()| Step::Finished);
             }
             let waits = self.ready.is_empty();
@@ -264,15 +272,6 @@ impl Kernel {
         }
     }
 
-    /// Prints what a task has written.
-    fn print(&mut self, text: &str) -> io::Result<()> {
-        match &mut self.captured {
-            Some(kept) => kept.push_str(text),
-            None => return self.world.print(text),
-        }
-        Ok(())
-    }
-
     /// A line into this kernel for other threads and signal handlers.
     #[must_use]
     pub fn remote(&self) -> Remote {
@@ -292,6 +291,8 @@ impl Drop for Kernel {
     fn drop(&mut self) {
         self.end_all();
         self.clear_queues();
+        self.console.hurry();
+        self.finish_printing(Nanos::FOREVER);
     }
 }
 

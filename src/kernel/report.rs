@@ -18,6 +18,9 @@ pub struct Report {
     pub peak_tasks: usize,
     /// How many tasks failed or faulted, whoever spawned them.
     pub failures: u64,
+    /// How many bytes that tasks printed the console did not take: it failed, or took nothing after
+    /// a shutdown from outside.
+    pub lost: u64,
     /// How many resumes ended a program: the others were ended by a trap.
     pub(super) finished: u64,
     /// The first of those failures.
@@ -141,7 +144,7 @@ pub enum Error {
     /// Tasks failed or faulted; of [`Report::check`] alone.
     #[error(transparent)]
     Failed(Failures),
-    /// The world failed: the poller, or the console.
+    /// The world failed: the poller, or the console, whose reader has gone.
     #[error("the world failed: {0}")]
     Io(#[from] io::Error),
 }

@@ -61,8 +61,7 @@ impl Kernel {
     /// Resumes ready tasks, in passes, until the world is due to be polled, no task is ready, or
     /// there were so many ticks since boot.
     pub(super) fn run_pass(&mut self, ticks: u64) {
-        let until = self.next_poll.min(ticks);
-        while self.stats.ticks < until && self.next_turn().is_some() {}
+        while self.stats.ticks < self.next_poll.min(ticks) && self.next_turn().is_some() {}
     }
 
     /// Gives the next ready task its turn, and returns which it was.
@@ -97,6 +96,7 @@ impl Kernel {
                 self.close_queue(queue);
             }
             if interrupts.shutdown {
+                self.console.hurry();
                 self.end_all();
                 return Ok(());
             }
@@ -145,7 +145,7 @@ impl Kernel {
         if waits {
             self.remote.runs(Tid::KERNEL);
         }
-        if waits || self.devices.waiting() > 0 || glance {
+        if waits || self.devices.waiting() > 0 || !self.console.is_empty() || glance {
             self.daemons.next_glance = Nanos::from(before).saturating_add(GLANCE_AFTER);
             let until = (until != Nanos::FOREVER).then(|| until.into());
             if waits && on_threads {
@@ -167,12 +167,17 @@ impl Kernel {
         while let Some((timer, slot)) = self.timers.pop_due(self.clock) {
             self.alarm(timer, slot);
         }
+        self.take_reports();
+        Ok(())
+    }
+
+    /// Wakes the tasks that wait for what the world has reported.
+    pub(super) fn take_reports(&mut self) {
         let mut reported = std::mem::take(&mut self.reported);
         for (device, direction) in reported.drain(..) {
             self.report_ready(device, direction);
         }
         self.reported = reported;
-        Ok(())
     }
 
     /// Gives each ready daemon a turn; when no task is ready, as many as a pass may have. The turns

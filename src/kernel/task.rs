@@ -144,6 +144,8 @@ pub(super) enum Pending {
     Read(DeviceId, ReadOp),
     /// The start of a timeout: it cannot fire before its body has begun.
     StartTimeout(Timer),
+    /// A call, or an end, that the console has held back under this number.
+    Held(u64),
 }
 
 impl From<Pending> for State {
@@ -167,6 +169,8 @@ pub(super) enum WaitingOn {
     Timer(Timer),
     Device(DeviceId, Direction, Then),
     Queue(QueueId, End),
+    /// For room at the console, with its call held back under this number.
+    Console(u64),
 }
 
 impl From<WaitingOn> for On {
@@ -176,6 +180,7 @@ impl From<WaitingOn> for On {
             WaitingOn::Timer((deadline, _)) => Self::Timer(deadline),
             WaitingOn::Device(device, direction, _) => Self::Device(device, direction),
             WaitingOn::Queue(queue, end) => Self::Queue(queue, end),
+            WaitingOn::Console(_) => Self::Device(DeviceId::CONSOLE, Direction::Write),
         }
     }
 }

@@ -61,6 +61,10 @@ impl Kernel {
             }
             State::Pending(Pending::StartTimeout(timer)) => self.start_timeout(me, timer).into(),
             State::Pending(Pending::Read(device, op)) => self.read(me, device, op)?,
+            State::Pending(Pending::Held(ticket)) => {
+                self.go_on(me, ticket);
+                return None;
+            }
             State::Ready(answer) => answer,
             _ => unreachable!("only a ready task has a turn"),
         };
@@ -79,15 +83,38 @@ impl Kernel {
             // Of a trap that was begun and given up, or an answer that was not taken.
             self.frame.drop_payload();
         }
-        if self.frame.has_deferred() && !self.run_deferred(me) {
-            return self.abandon(call);
+        let mut is_held = false;
+        if self.frame.has_deferred() {
+            let prints = self.frame.prints();
+            if !self.run_deferred(me) {
+                return self.abandon(call);
+            }
+            is_held = prints && self.console.is_full();
         }
         self.tell_call(me.tid, call);
+        if is_held {
+            return self.hold(me, Some(call));
+        }
         let due = is_late.then(|| self.tasks[me].due()).flatten();
         let outcome = match due {
             None => self.handle(me, call),
             Some(due) => self.handle_late(me, call, due),
         };
+        self.settle(me, call, outcome);
+    }
+
+    /// Handles a call that the console has held back. It is its task's turn.
+    pub(super) fn carry_out(&mut self, me: Runnable, call: SystemCall) {
+        let outcome = match self.tasks[me].due() {
+            None => self.handle(me, call),
+            Some(due) => self.handle_late(me, call, due),
+        };
+        self.settle(me, call, outcome);
+    }
+
+    /// Acts on what a handler has decided.
+    #[inline(always)]
+    fn settle(&mut self, me: Runnable, call: SystemCall, outcome: Outcome) {
         match outcome {
             Outcome::Ready(state) => {
                 self.tell_answer(me.tid, &state);
@@ -119,9 +146,15 @@ impl Kernel {
                 _ => unreachable!("a program that returns leaves its exit in the frame"),
             },
         };
-        if !self.frame.has_deferred() || self.run_deferred(me) {
-            self.end(me, exit);
+        let prints = self.frame.prints();
+        if self.frame.has_deferred() && !self.run_deferred(me) {
+            return;
         }
+        if prints && self.console.is_full() {
+            self.frame.put(Payload::Exit(exit));
+            return self.hold(me, None);
+        }
+        self.end(me, exit);
     }
 
     /// Drops what travels beside a call that will not be handled.

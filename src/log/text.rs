@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 use super::{Detail, Event, Fact, Wake};
-use crate::abi::{Nanos, Reply, SystemCall};
+use crate::abi::{DeviceId, Nanos, Reply, SystemCall};
 
 /// The text of a call with its arguments, the way `strace` shows it: of [`Fact::Trapped`].
 #[derive(Clone, Copy, Debug)]
@@ -110,6 +110,7 @@ impl fmt::Display for Wake {
         match self {
             Self::Exit(tid) => write!(f, "the end of task {tid}"),
             Self::Timer => f.write_str("its timer"),
+            Self::Device(DeviceId::CONSOLE, _) => f.write_str("the console"),
             Self::Device(device, direction) => write!(f, "device {device} ({direction})"),
             Self::Queue(queue) => write!(f, "queue {queue}"),
             Self::Timeout => f.write_str("a timeout"),

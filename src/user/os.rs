@@ -116,6 +116,10 @@ impl Os {
 
     /// Appends to the console; so `writeln!(os, "...")` prints a line. No trap of its own: what
     /// was written goes out at the task's next trap or end.
+    ///
+    /// *Blocks* at that trap, or at the end, while more than 64 KiB wait for a console that is slower
+    /// than the tasks; other tasks go on. What a console that fails does not take is lost, and
+    /// counted in [`Report::lost`](crate::Report::lost).
     pub fn write_fmt(&mut self, text: fmt::Arguments<'_>) {
         self.frame.print(text);
     }

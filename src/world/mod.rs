@@ -41,8 +41,11 @@ pub trait World {
     /// The seed that the sequence of random numbers began with.
     fn seed(&self) -> u64;
 
-    /// Writes to the console.
-    fn print(&mut self, text: &str) -> io::Result<()>;
+    /// Writes to the console, as much as it takes without waiting; answers how many bytes that is.
+    /// Answers `WouldBlock` where it takes none, and reports [`DeviceId::CONSOLE`] when it does.
+    /// `BrokenPipe` is the end of the run; after any other error the text is lost and the run goes
+    /// on.
+    fn print(&mut self, text: &[u8]) -> io::Result<usize>;
 
     /// Takes what was printed, where that is kept rather than shown.
     fn take_console(&mut self) -> String {

@@ -308,7 +308,7 @@ impl World for Patient {
         self.0.seed()
     }
 
-    fn print(&mut self, text: &str) -> io::Result<()> {
+    fn print(&mut self, text: &[u8]) -> io::Result<usize> {
         self.0.print(text)
     }
 

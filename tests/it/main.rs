@@ -5,6 +5,7 @@ mod bridge;
 mod callbacks;
 mod chains;
 mod children;
+mod console;
 mod daemons;
 mod devices;
 mod ends;

@@ -435,6 +435,42 @@ fn nothing_is_left_beside_a_ring_that_was_replaced() {
     fs::remove_dir_all(&dir.0).unwrap();
 }
 
+#[test]
+fn a_recording_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let mode = |file: &Scratch| fs::metadata(&file.0).unwrap().permissions().mode() & 0o777;
+    let file = Scratch::new("mode");
+    let recorder = Recorder::create(&file.0, &Header::default()).unwrap();
+    recorded(recorder, async |os| passes(os, 5).await);
+    assert_eq!(mode(&file), 0o600);
+    let ring = Scratch::new("ring-mode");
+    let recorder = Recorder::last(10, &ring.0, &Header::default()).unwrap();
+    recorded(recorder, async |os| passes(os, 5).await);
+    assert_eq!(mode(&ring), 0o600);
+}
+
+#[test]
+fn a_second_recorder_on_a_file_is_refused_until_the_first_has_ended() {
+    let file = Scratch::new("locked");
+    let create = || Recorder::create(&file.0, &Header::default());
+    let last = || Recorder::last(10, &file.0, &Header::default());
+    for first in [&create as &dyn Fn() -> io::Result<Recorder>, &last] {
+        let recorder = first().unwrap();
+        let tape = recorder.tape();
+        for second in [create(), last()] {
+            assert_eq!(second.unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+        }
+        // A ring replaces the file.
+        tape.flush().unwrap();
+        assert_eq!(create().unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+        recorded(recorder, async |os| passes(os, 5).await);
+        tape.close().unwrap();
+        assert!(!read_well(file.bytes()).0.is_empty());
+    }
+    create().unwrap();
+}
+
 // ---- what became of the file
 
 #[test]

@@ -128,7 +128,7 @@ impl World for Moving {
     fn seed(&self) -> u64 {
         self.sim.seed()
     }
-    fn print(&mut self, text: &str) -> io::Result<()> {
+    fn print(&mut self, text: &[u8]) -> io::Result<usize> {
         self.sim.print(text)
     }
     fn take_console(&mut self) -> String {

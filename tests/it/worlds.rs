@@ -43,7 +43,7 @@ impl<W: World> World for Counted<W> {
         self.inner.seed()
     }
 
-    fn print(&mut self, text: &str) -> io::Result<()> {
+    fn print(&mut self, text: &[u8]) -> io::Result<usize> {
         self.inner.print(text)
     }
 
@@ -143,7 +143,7 @@ impl World for Bells {
         self.sim.seed()
     }
 
-    fn print(&mut self, text: &str) -> io::Result<()> {
+    fn print(&mut self, text: &[u8]) -> io::Result<usize> {
         self.sim.print(text)
     }
 

@@ -28,7 +28,7 @@ the last traps of task 3 spend:
 ";
 
 /// The example whose programs misbehave.
-fn rude(args: &[&str]) -> Command {
+pub(crate) fn rude(args: &[&str]) -> Command {
     static BUILT: Once = Once::new();
     BUILT.call_once(|| {
         let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());

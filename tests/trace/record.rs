@@ -10,7 +10,7 @@ use rustix::{
 };
 use trapline::{Exit, Fact};
 
-use super::*;
+use super::{post_mortem::rude, *};
 
 /// A program that prints for ever.
 const ENDLESS: [&str; 3] = ["multitask", "--foo", "4294967295"];
@@ -120,16 +120,22 @@ fn a_ring_is_written_on_interrupt_and_deadlock() {
 #[test]
 fn a_ring_is_written_at_a_second_interrupt_though_the_kernel_is_stuck() {
     let file = Scratch::new("stuck");
-    // Nobody reads what it prints, and there is no room for any more.
-    let (_reader, mut writer) = io::pipe().unwrap();
-    fill(&mut writer);
-    let ring = ["boot", "--record-last", "10", "--record", file.path()];
-    let mut command = trapline(&[&ring[..], &ENDLESS].concat());
+    // Its task makes no trap.
+    let mut command = rude(&[
+        "boot",
+        "--record-last",
+        "10",
+        "--record",
+        file.path(),
+        "hogs",
+    ]);
     let mut child = command
-        .stdout(writer)
+        .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    out.read_line(&mut String::new()).unwrap();
     let mut err = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
     err.read_line(&mut line).unwrap();
@@ -145,7 +151,7 @@ fn a_ring_is_written_at_a_second_interrupt_though_the_kernel_is_stuck() {
     );
     let (events, error) = file.read();
     assert!(error.is_none());
-    assert!(lines(&events)[0].ends_with("1 spawned \"multitask\" by 0"));
+    assert!(lines(&events)[0].ends_with("1 spawned \"hogs\" by 0"));
 }
 
 /// Writes to a pipe until there is no room for any more.
@@ -286,6 +292,66 @@ fn what_cannot_be_recorded_is_said() {
             err,
             "error: the recording /dev/full is not complete: No space left on device (os error 28)\n"
         );
+    }
+}
+
+#[test]
+fn a_recording_as_large_as_files_may_be_is_not_complete_and_the_run_goes_on() {
+    for last in ["", "--record-last 100000"] {
+        let file = Scratch::new("large");
+        let boot = format!(
+            "ulimit -f 8; exec \"$0\" boot -q --record \"$1\" {last} multitask --foo 50000 --bar 1 | tail -1"
+        );
+        let mut shell = Command::new("bash");
+        shell.args(["-o", "pipefail", "-c", &boot]);
+        shell.args([env!("CARGO_BIN_EXE_trapline"), file.path()]);
+        let output = shell.output().unwrap();
+        let (code, out, err) = texts(output);
+        assert_eq!((code, &*out), (1, "Task 1 terminated\n"), "{err}");
+        let why = "is not complete: File too large (os error 27)\n";
+        assert_eq!(err, format!("error: the recording {} {why}", file.path()));
+    }
+}
+
+#[test]
+fn a_recording_that_another_kernel_writes_is_refused() {
+    for last in [&[][..], &["--record-last", "10"]] {
+        let file = Scratch::new("twice");
+        let record = ["boot", "--record", file.path()];
+        let mut first = Running::start(&[&record, last, &ENDLESS].concat());
+        first.line();
+        let (code, out, err) = run(&[&record[..], &["parts"]].concat());
+        assert_eq!((code, &*out), (1, ""));
+        let path = file.path();
+        assert_eq!(
+            err,
+            format!(
+                "error: cannot record to {path}: another recorder writes to it: give another file\n"
+            )
+        );
+        first.signal(Signal::INT);
+        assert_eq!(first.end(), Some(130));
+        assert!(file.read().1.is_none(), "it is whole");
+        assert_eq!(run(&[&record[..], &["parts"]].concat()).0, 0);
+    }
+}
+
+#[test]
+fn a_pipe_without_a_reader_is_waited_for_and_that_is_said() {
+    for last in [&[][..], &["--record-last", "10"]] {
+        let fifo = fifo("unread");
+        let args = [&["boot", "--record", fifo.path()], last, &["parts"]].concat();
+        let mut command = trapline(&args);
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut err = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        err.read_line(&mut line).unwrap();
+        let path = fifo.path();
+        assert_eq!(line, format!("waiting for a reader of the pipe {path}\n"));
+        let bytes = fs::read(&fifo.0).unwrap();
+        assert_eq!(end_of(&mut child), Some(0));
+        assert!(Recording::from_reader(io::Cursor::new(bytes)).is_ok());
     }
 }
 

@@ -49,8 +49,11 @@ fn page(place: &Place, args: &[&str]) -> (String, Value) {
     let (script, end) = rest.split_once("</script>").unwrap();
     assert!(script.starts_with("<script nonce="), "{script:.80}");
     assert_eq!(end, "</body></html>\n");
+    let key = script.strip_prefix("<script nonce=\"").unwrap();
+    let (key, _) = key.split_once('"').unwrap();
+    assert_eq!(key.len(), 32, "{key}");
     (
-        format!("{before}{body}"),
+        format!("{before}{body}").replace(key, "KEY"),
         serde_json::from_str(data).unwrap(),
     )
 }
@@ -180,6 +183,17 @@ fn the_page_has_a_summary_and_tools() {
         "{body}"
     );
     assert!(body.contains("default-src 'none'"), "{body}");
+}
+
+#[test]
+fn the_key_of_a_pages_scripts_cannot_be_told_from_the_recording() {
+    let place = Place::with("key", &["wait"]);
+    let key = || {
+        let page = place.print(&DRAW);
+        let (_, rest) = page.split_once("<script nonce=\"").unwrap();
+        rest.split_once('"').unwrap().0.to_string()
+    };
+    assert_ne!(key(), key());
 }
 
 #[test]

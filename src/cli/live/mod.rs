@@ -253,8 +253,7 @@ fn top(socket: &Path, every: Duration, log: Log) -> Result<ExitCode, Failure> {
     let kernel = Kernel::real().map_err(|error| error.to_string());
     let mut kernel = kernel?;
     interrupts::at_end(|| drop(interrupts::soon(leave)));
-    let interrupted = interrupts::listen(log, kernel.remote());
-    let interrupted = interrupted.map_err(|error| error.to_string())?;
+    interrupts::listen(log, kernel.remote()).map_err(|error| error.to_string())?;
     let main = kernel.spawn("top", async move |os: &mut Os| {
         let source = Source::There(Link::new(os, stream).await?);
         screen::show(os, source, terminal, every, log.is_colored()).await?;
@@ -268,9 +267,9 @@ fn top(socket: &Path, every: Duration, log: Log) -> Result<ExitCode, Failure> {
     let report = report.map_err(|error| error.to_string())?;
     match &report.exits()[&main] {
         Exit::Failed(why) | Exit::Faulted(why) => Err(why.clone().into()),
-        Exit::Done | Exit::Killed => Ok(interrupted
-            .signal()
-            .map_or(ExitCode::SUCCESS, ExitCode::from)),
+        Exit::Done | Exit::Killed => {
+            Ok(interrupts::signal().map_or(ExitCode::SUCCESS, ExitCode::from))
+        }
     }
 }
 

@@ -1,15 +1,19 @@
 //! The file of a monitor's socket: for its owner alone, and gone when the kernel is.
 
 use std::{
-    fs, io,
+    fs::{self, File},
+    io,
     os::unix::{
-        fs::{FileTypeExt, MetadataExt},
+        fs::{FileTypeExt, MetadataExt, OpenOptionsExt},
         net::{UnixListener, UnixStream},
     },
     path::{Path, PathBuf},
 };
 
-use rustix::fs::Mode;
+use rustix::{
+    fs::{FlockOperation, Mode, OFlags, flock},
+    io::Errno,
+};
 
 /// The file of a socket that was opened here. It is removed with this, unless somebody has put
 /// another in its place.
@@ -18,11 +22,73 @@ pub(super) struct SocketFile {
     path: PathBuf,
     /// Its device and inode.
     identity: Option<(u64, u64)>,
+    lock: Lock,
 }
 
-/// Opens a socket that nobody but its owner can reach, in the place of one that nobody listens at
-/// any more.
+/// The lock of a socket's file: a file of its name and `.lock`. It is removed with this.
+#[derive(Debug)]
+struct Lock {
+    path: PathBuf,
+    file: File,
+}
+
+/// How often a lock is taken again that was removed meanwhile.
+const ATTEMPTS: usize = 8;
+
+impl Lock {
+    /// *Errors:* `AlreadyExists` while another kernel has it.
+    fn take(socket: &Path) -> io::Result<Self> {
+        let mut path = socket.as_os_str().to_owned();
+        path.push(".lock");
+        let mut path = PathBuf::from(path);
+        for _ in 0..ATTEMPTS {
+            let mut options = File::options();
+            options.create(true).write(true).truncate(false).mode(0o600);
+            options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+            let file = options.open(&path)?;
+            // A file system without locks is no reason not to listen.
+            if let Err(Errno::WOULDBLOCK) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                return taken("a kernel listens there already");
+            }
+            // The kernel that had the lock may have removed its file, and another made a new one.
+            let lock = Self { path, file };
+            if lock.is_there() {
+                return Ok(lock);
+            }
+            path = lock.path.clone();
+        }
+        taken("its lock comes and goes: try again")
+    }
+
+    fn is_there(&self) -> bool {
+        let found = self.file.metadata().ok();
+        found.map(|found| (found.dev(), found.ino())) == identity(&self.path)
+    }
+
+    /// Removes the file, if it is still this one: that of another kernel stays.
+    fn remove(&self) {
+        if self.is_there() {
+            // It is in no kernel's way: the next one locks it.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Before it is unlocked: until then no other kernel can have it.
+        self.remove();
+    }
+}
+
+fn taken<T>(what: &str) -> io::Result<T> {
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, what))
+}
+
+/// Opens a socket that its owner alone can reach, in the place of one that no kernel listens at any
+/// more. A lock beside it decides between kernels that find the same one.
 pub(super) fn bind(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
+    let lock = Lock::take(path)?;
     make_room(path)?;
     // Not a moment with more permissions: they are given with the file. The mask is the process's,
     // which has no other thread yet that makes files.
@@ -33,6 +99,7 @@ pub(super) fn bind(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     let file = SocketFile {
         path: path.to_path_buf(),
         identity: identity(path),
+        lock,
     };
     Ok((listener, file))
 }
@@ -43,13 +110,12 @@ fn make_room(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };
-    let taken = |what| Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
     if !found.file_type().is_socket() {
         return taken("there is a file of that name, and it is no socket");
     }
     match UnixStream::connect(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
-        Ok(_) => taken("somebody listens there already"),
+        Ok(_) => taken("a kernel listens there already"),
         Err(error) => Err(error),
     }
 }
@@ -66,6 +132,7 @@ impl SocketFile {
             // It can be in nobody's way but the next monitor's, which replaces it.
             let _ = fs::remove_file(&self.path);
         }
+        self.lock.remove();
     }
 }
 

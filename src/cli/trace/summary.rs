@@ -545,6 +545,7 @@ impl fmt::Display for What {
         match self {
             Self::Exit(tid) => write!(f, "the end of task {tid}"),
             Self::Timer => f.write_str("a timer"),
+            Self::Device(DeviceId::CONSOLE, _) => f.write_str("the console"),
             Self::Device(device, direction) => write!(f, "device {device} ({direction})"),
             Self::Queue(queue, end) => write!(f, "queue {queue} ({end})"),
         }

@@ -75,6 +75,7 @@ mod decode;
 mod encode;
 mod errors;
 mod owned;
+mod place;
 mod reader;
 mod recorder;
 mod ring;

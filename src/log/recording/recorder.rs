@@ -17,7 +17,7 @@ use std::{
 use super::{
     Context, Header, Recording,
     buffer::{Buffer, End, Word},
-    encode, kind,
+    encode, kind, place,
     ring::{Ring, Target},
 };
 use crate::{
@@ -85,12 +85,17 @@ struct State {
 }
 
 impl Recorder {
-    /// Records everything into a file, which is created or replaced.
+    /// Records everything into a file, which is created for its owner alone, or replaced. It is
+    /// locked until the recording ends. A pipe is waited for until it has a reader.
     ///
-    /// *Errors:* the operating system's; `InvalidInput` for a header of more than 32 MiB.
+    /// *Errors:* `ResourceBusy` while another recorder writes to the file; the operating system's;
+    /// `InvalidInput` for a header of more than 32 MiB.
     pub fn create(path: impl AsRef<Path>, header: &Header) -> io::Result<Self> {
         let head = encode::preamble(header)?;
-        let mut file = File::create(path)?;
+        let mut file = place::open(path.as_ref())?;
+        if file.metadata()?.is_file() {
+            file.set_len(0)?;
+        }
         file.write_all(&head)?;
         let recorder = Self::new(Some(file), None);
         let shared = Arc::downgrade(&recorder.tape.0);
@@ -114,11 +119,13 @@ impl Recorder {
     /// it cannot be replaced, for want of the right to write to its directory, it is written anew.
     /// What is no file, such as a pipe, is written to once, at the end.
     ///
-    /// *Errors:* the operating system's, if the file cannot be created; `InvalidInput` for a header
-    /// of more than 32 MiB.
+    /// Another recorder cannot write to it meanwhile.
+    ///
+    /// *Errors:* `ResourceBusy` while another recorder writes to the file; the operating system's, if
+    /// it cannot be created; `InvalidInput` for a header of more than 32 MiB.
     pub fn last(events: usize, path: impl AsRef<Path>, header: &Header) -> io::Result<Self> {
         let head = encode::preamble(header)?;
-        let target = Target::new(path.as_ref())?;
+        let mut target = Target::new(path.as_ref())?;
         target.replace(&[&head])?;
         Ok(Self::new(None, Some(Ring::new(events, Some(target), head))))
     }
@@ -384,6 +391,11 @@ impl State {
         if let Some(file) = &mut self.file {
             let result = encode::chunk(file, &[kind::END]);
             self.note(result);
+        }
+        // Another recorder may have the file from now on.
+        self.file = None;
+        if let Some(ring) = &mut self.ring {
+            ring.give_up();
         }
         self.is_closed = true;
     }

@@ -4,7 +4,7 @@
 
 use std::{
     collections::VecDeque,
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     hash::{BuildHasher, RandomState},
     io::{self, Cursor, Write},
     path::{Path, PathBuf},
@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 use super::{
     Context, OwnedEvent, Recording,
     decode::{Bytes, Record},
-    encode, kind,
+    encode, kind, place,
 };
 use crate::{
     abi::Tid,
@@ -49,7 +49,11 @@ pub(super) struct Ring {
 #[derive(Debug)]
 pub(super) enum Target {
     /// A file, which is replaced.
-    File(PathBuf),
+    File {
+        path: PathBuf,
+        /// The file that is there now.
+        lock: File,
+    },
     /// Something that takes bytes once, such as a pipe.
     Stream(File),
 }
@@ -173,9 +177,13 @@ impl Ring {
 
     /// Replaces the file, if it is one.
     pub(super) fn write(&mut self) -> io::Result<()> {
-        match &self.target {
-            Some(target @ Target::File(_)) => target.replace(&[&self.head, &self.window_and_end()]),
-            Some(Target::Stream(_)) | None => Ok(()),
+        if let None | Some(Target::Stream(_)) = self.target {
+            return Ok(());
+        }
+        let window = self.window_and_end();
+        match &mut self.target {
+            Some(target) => target.replace(&[&self.head, &window]),
+            None => Ok(()),
         }
     }
 
@@ -271,14 +279,13 @@ impl Ring {
 
 impl Target {
     pub(super) fn new(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new()
-            .create(true)
-            .write(true)
-            .truncate(false)
-            .open(path)?;
+        let file = place::open(path)?;
         if file.metadata()?.is_file() {
             // What a link leads to is replaced, not the link.
-            Ok(Self::File(fs::canonicalize(path)?))
+            Ok(Self::File {
+                path: fs::canonicalize(path)?,
+                lock: file,
+            })
         } else {
             Ok(Self::Stream(file))
         }
@@ -286,35 +293,43 @@ impl Target {
 
     /// Replaces a file by one with these parts, at once: there is never half of it. Where that
     /// cannot be, though the file can be written, it is.
-    pub(super) fn replace(&self, parts: &[&[u8]]) -> io::Result<()> {
-        let Self::File(path) = self else {
+    pub(super) fn replace(&mut self, parts: &[&[u8]]) -> io::Result<()> {
+        let Self::File { path, lock } = self else {
             return Ok(());
         };
-        let put = |mut file: File| parts.iter().try_for_each(|part| file.write_all(part));
-        let Ok((beside, file)) = create_beside(path) else {
-            return put(File::create(path)?);
+        let put = |mut file: &File| parts.iter().try_for_each(|part| file.write_all(part));
+        let put_anew = || {
+            let file = place::create(path)?;
+            file.set_len(0)?;
+            put(&file)
         };
-        let written = put(file);
-        if written.is_ok() && fs::rename(&beside, path).is_ok() {
+        let Ok((beside, file)) = create_beside(path) else {
+            return put_anew();
+        };
+        let written = put(&file);
+        if written.is_ok() && fs::rename(&beside, &*path).is_ok() {
+            *lock = file;
             return Ok(());
         }
         // What is not complete, or not in its place, is of no use.
         let _ = fs::remove_file(&beside);
         written?;
-        put(File::create(path)?)
+        put_anew()
     }
 }
 
-/// A new file, with the permissions of the old one, under a name that nobody can have taken in
+/// A new file that is locked, with the permissions of the old one, under a name that nobody can have taken in
 /// advance: a link there would have another file written.
 fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{:016x}", RandomState::new().hash_one(path)));
     let beside = PathBuf::from(beside);
-    let file = File::create_new(&beside)?;
-    if let Ok(old) = fs::metadata(path)
-        && let Err(error) = file.set_permissions(old.permissions())
-    {
+    let file = place::options().create_new(true).open(&beside)?;
+    let as_old = match fs::metadata(path) {
+        Ok(old) => file.set_permissions(old.permissions()),
+        Err(_) => Ok(()),
+    };
+    if let Err(error) = as_old.and_then(|()| place::lock(&file)) {
         let _ = fs::remove_file(&beside);
         return Err(error);
     }

@@ -10,6 +10,7 @@
 mod epoll;
 mod pool;
 mod readiness;
+mod stdout;
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -26,7 +27,6 @@ use rand_pcg::{
     Pcg64,
     rand_core::{Rng, SeedableRng},
 };
-use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{FileType, OFlags};
 use rustix::net::{RecvFlags, SendFlags};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -34,7 +34,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 #[cfg(target_os = "linux")]
 use epoll::Epoll;
 use pool::Pool;
-use readiness::Readiness;
+use readiness::{Readiness, is_ready};
+use stdout::Stdout;
 
 use super::{DeviceMap, World};
 use crate::{
@@ -56,8 +57,17 @@ pub struct RealWorld {
     epoll: Epoll,
     sources: DeviceMap<Source>,
     pool: Pool,
-    /// Where the console is, if it is not standard output.
-    console: Option<Box<dyn Write>>,
+    console: Console,
+}
+
+/// Where what is printed goes.
+enum Console {
+    /// To standard output, which nothing has been printed to yet.
+    Unopened,
+    /// To standard output.
+    Stdout(Stdout),
+    /// Somewhere else, which may block.
+    Sink(Box<dyn Write>),
 }
 
 /// A registered descriptor.
@@ -112,14 +122,14 @@ impl RealWorld {
             events: Events::new(),
             sources: DeviceMap::default(),
             pool: Pool::default(),
-            console: None,
+            console: Console::Unopened,
         })
     }
 
     /// Has the console somewhere else than at standard output.
     #[must_use]
     pub fn print_to(mut self, console: impl Write + 'static) -> Self {
-        self.console = Some(Box::new(console));
+        self.console = Console::Sink(Box::new(console));
         self
     }
 
@@ -144,6 +154,26 @@ impl RealWorld {
         if let Some(other) = self.sources.insert(id, source) {
             other.deregister(&self.poller);
         }
+        Ok(())
+    }
+
+    /// Has the console reported once it takes more. It is watched no longer than that: whatever is
+    /// read from a pipe would wake the kernel.
+    fn watch_console(&mut self) -> io::Result<()> {
+        let Console::Stdout(stdout) = &self.console else {
+            return Ok(());
+        };
+        if !self.sources.contains_key(&DeviceId::CONSOLE) {
+            let fd = Fd::Attached(Descriptor::new(stdout.source()));
+            self.register(DeviceId::CONSOLE, fd, Kind::File)?;
+        }
+        let source = self.source(DeviceId::CONSOLE)?;
+        if !source.watched {
+            return Err(io::Error::other(
+                "it is full, and nothing tells when it is not",
+            ));
+        }
+        source.ready[Direction::Write as usize] = false;
         Ok(())
     }
 
@@ -172,14 +202,23 @@ impl World for RealWorld {
         self.seed
     }
 
-    fn print(&mut self, text: &str) -> io::Result<()> {
-        if let Some(console) = &mut self.console {
-            console.write_all(text.as_bytes())?;
-            return console.flush();
+    fn print(&mut self, text: &[u8]) -> io::Result<usize> {
+        let written = loop {
+            match &mut self.console {
+                Console::Unopened => self.console = Console::Stdout(Stdout::open()?),
+                Console::Stdout(stdout) => break stdout.write(text),
+                Console::Sink(sink) => {
+                    sink.write_all(text)?;
+                    sink.flush()?;
+                    return Ok(text.len());
+                }
+            }
+        };
+        match &written {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.watch_console()?,
+            Ok(_) | Err(_) => self.close(DeviceId::CONSOLE),
         }
-        let mut out = io::stdout().lock();
-        out.write_all(text.as_bytes())?;
-        out.flush()
+        written
     }
 
     fn wait(
@@ -489,15 +528,4 @@ fn tcp_socket(addr: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
     Ok(socket)
-}
-
-/// Asks the operating system about one descriptor.
-fn is_ready(fd: BorrowedFd<'_>, direction: Direction) -> io::Result<bool> {
-    let flags = match direction {
-        Direction::Read => PollFlags::IN,
-        Direction::Write => PollFlags::OUT,
-    };
-    let mut asked = [PollFd::from_borrowed_fd(fd, flags)];
-    rustix::io::retry_on_intr(|| rustix::event::poll(&mut asked, Some(&Timespec::default())))?;
-    Ok(!asked[0].revents().is_empty())
 }

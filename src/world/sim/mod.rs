@@ -29,7 +29,7 @@ pub struct SimWorld {
 
 /// Where what is printed goes.
 enum Console {
-    Kept(String),
+    Kept(Vec<u8>),
     Sink(Box<dyn Write>),
 }
 
@@ -68,7 +68,7 @@ impl SimWorld {
             now: Duration::ZERO,
             seed,
             random,
-            console: Console::Kept(String::new()),
+            console: Console::Kept(Vec::new()),
             bell: Arc::default(),
         }
     }
@@ -109,22 +109,23 @@ impl World for SimWorld {
         self.seed
     }
 
-    fn print(&mut self, text: &str) -> io::Result<()> {
+    fn print(&mut self, text: &[u8]) -> io::Result<usize> {
         match &mut self.console {
-            Console::Kept(kept) => {
-                kept.push_str(text);
-                Ok(())
-            }
+            Console::Kept(kept) => kept.extend_from_slice(text),
             Console::Sink(sink) => {
-                sink.write_all(text.as_bytes())?;
-                sink.flush()
+                sink.write_all(text)?;
+                sink.flush()?;
             }
         }
+        Ok(text.len())
     }
 
     fn take_console(&mut self) -> String {
         match &mut self.console {
-            Console::Kept(kept) => std::mem::take(kept),
+            Console::Kept(kept) => {
+                let kept = std::mem::take(kept);
+                String::from_utf8(kept).expect("the kernel prints text, and all of it is taken")
+            }
             Console::Sink(_) => String::new(),
         }
     }

@@ -1,5 +1,7 @@
 //! A timeline as a page of its own: it loads nothing, so it works wherever it lies.
 
+use std::hash::{BuildHasher, RandomState};
+
 use base64::{Engine, prelude::BASE64_STANDARD};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::{Value, json};
@@ -35,10 +37,11 @@ pub(super) fn page(timeline: &Timeline, scale: Scale) -> String {
         "templates": templates,
         "data": BASE64_STANDARD.encode(bytes),
     });
-    // Its own scripts and nothing else: no network, and no script in a name.
-    let key = crc32fast::hash(facts.to_string().as_bytes());
+    // Its own scripts and nothing else: no network, and no script in a name. What is in a recording
+    // says nothing of the key.
+    let key = random_key();
     let policy = format!(
-        "default-src 'none'; style-src 'unsafe-inline'; script-src 'nonce-{key:08x}'; \
+        "default-src 'none'; style-src 'unsafe-inline'; script-src 'nonce-{key}'; \
          base-uri 'none'; form-action 'none'"
     );
     let title = words::title(timeline);
@@ -62,11 +65,17 @@ pub(super) fn page(timeline: &Timeline, scale: Scale) -> String {
                 noscript { p { "Without scripts there is no more than this summary to be seen." } }
                 main id="main" hidden { (stage()) }
                 script type="application/json" id="recording" { (PreEscaped(script_safe(&facts))) }
-                script nonce=(format!("{key:08x}")) { (PreEscaped(SCRIPTS.concat())) }
+                script nonce=(key) { (PreEscaped(SCRIPTS.concat())) }
             }
         }
     };
     page.into_string() + "\n"
+}
+
+/// 128 bits that follow from the operating system's random numbers alone.
+fn random_key() -> String {
+    let secret = RandomState::new();
+    format!("{:016x}{:016x}", secret.hash_one(0), secret.hash_one(1))
 }
 
 /// The page's, and that of the picture in it. Whoever chooses a theme gets it; otherwise it is that

@@ -1,0 +1,146 @@
+//! Standard output, written to without ever waiting for its reader.
+//!
+//! Other processes may have the same open file: a shell, the other end of a terminal, the rest of a
+//! pipeline. So it is not made non-blocking, which would be for all of them. A pipe and a terminal
+//! are opened once more, as a file of this process alone. Where that cannot be had, `poll` is asked
+//! first, and no more is written than it promises room for.
+
+use std::{
+    io::{self, Write},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    rc::Rc,
+};
+
+use rustix::{
+    fs::{FileType, fstat},
+    io::retry_on_intr,
+    net::SendFlags,
+    termios::isatty,
+};
+
+use super::readiness::is_ready;
+use crate::abi::Direction;
+
+/// How many bytes a pipe or a terminal has room for that is said to be writable, at least.
+const PROMISED: usize = 512;
+
+#[derive(Debug)]
+pub(super) struct Stdout {
+    fd: Rc<OwnedFd>,
+    how: How,
+}
+
+/// How it is written to.
+#[derive(Debug)]
+enum How {
+    /// At once: it does not block, being this process's own, or a file.
+    AtOnce,
+    /// After asking, a little at a time.
+    Asking,
+    /// By a call that does not block.
+    Socket,
+}
+
+impl Stdout {
+    pub(super) fn open() -> io::Result<Self> {
+        let stdout = io::stdout();
+        let fd = stdout.as_fd();
+        let (fd, how) = match FileType::from_raw_mode(fstat(fd)?.st_mode) {
+            FileType::Socket => (fd.try_clone_to_owned()?, How::Socket),
+            kind if kind == FileType::Fifo || isatty(fd) => match open_again(fd) {
+                Some(own) => (own, How::AtOnce),
+                None => (fd.try_clone_to_owned()?, How::Asking),
+            },
+            _ => (fd.try_clone_to_owned()?, How::AtOnce),
+        };
+        let fd = Rc::new(fd);
+        Ok(Self { fd, how })
+    }
+
+    /// What is watched for room.
+    pub(super) fn source(&self) -> Rc<OwnedFd> {
+        Rc::clone(&self.fd)
+    }
+
+    /// Writes as much as there is room for.
+    pub(super) fn write(&self, text: &[u8]) -> io::Result<usize> {
+        // A program may have printed past its `Os`, and not to the end of a line.
+        let _ = io::stdout().flush();
+        let fd = self.fd.as_fd();
+        let n = match self.how {
+            How::AtOnce => retry_on_intr(|| rustix::io::write(fd, text))?,
+            How::Socket => {
+                let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+                retry_on_intr(|| rustix::net::send(fd, text, flags))?
+            }
+            How::Asking => {
+                if !is_ready(fd, Direction::Write)? {
+                    return Err(io::ErrorKind::WouldBlock.into());
+                }
+                let some = &text[..text.len().min(PROMISED)];
+                retry_on_intr(|| rustix::io::write(fd, some))?
+            }
+        };
+        Ok(n)
+    }
+}
+
+/// The same pipe or terminal as an open file of its own, which does not block.
+#[cfg(target_os = "linux")]
+fn open_again(fd: BorrowedFd<'_>) -> Option<OwnedFd> {
+    use rustix::fs::{Mode, OFlags};
+    use std::os::fd::AsRawFd;
+
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty()).ok()
+}
+
+/// Elsewhere, to open it again is to share it.
+#[cfg(not(target_os = "linux"))]
+fn open_again(_: BorrowedFd<'_>) -> Option<OwnedFd> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use rustix::fs::{OFlags, fcntl_getfl};
+
+    use super::*;
+
+    /// Fills a pipe and empties it again.
+    fn fill_and_empty(fd: OwnedFd, how: How, mut reader: io::PipeReader) {
+        let stdout = Stdout {
+            fd: Rc::new(fd),
+            how,
+        };
+        let text = [b'x'; 3000];
+        let mut taken = 0;
+        let error = loop {
+            match stdout.write(&text) {
+                Ok(n) => taken += n,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        reader.read_exact(&mut vec![0; taken]).unwrap();
+        assert!(stdout.write(&text).unwrap() > 0);
+    }
+
+    #[test]
+    fn a_pipe_that_is_full_is_waited_for_by_no_one() {
+        let (reader, writer) = io::pipe().unwrap();
+        fill_and_empty(writer.into(), How::Asking, reader);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_pipe_that_is_opened_again_is_as_it_was_for_others() {
+        let (reader, writer) = io::pipe().unwrap();
+        let own = open_again(writer.as_fd()).unwrap();
+        fill_and_empty(own, How::AtOnce, reader);
+        assert!(!fcntl_getfl(&writer).unwrap().contains(OFlags::NONBLOCK));
+    }
+}
