@@ -4,6 +4,7 @@ use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use crate::{
@@ -11,6 +12,7 @@ use crate::{
     frame::{Job, Payload},
     interrupt::Expected,
     os::{Os, checked},
+    pause::paused,
     queue::Queue,
     task::panic_message,
 };
@@ -32,7 +34,7 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
     let job: Job = Box::new(move || {
         let outcome = catch_unwind(AssertUnwindSafe(work));
         let outcome = outcome.map_err(|panic: Box<dyn Any + Send>| Panicked(panic_message(panic)));
-        *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+        *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some((outcome, paused()));
         remote.ring(queue);
         drop(expected);
     });
@@ -43,10 +45,17 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
     // The job is run even where no thread can be had for it, so this has nothing to refuse.
     let _ = os.call(submit, checked).await;
     let take = || result.lock().unwrap_or_else(PoisonError::into_inner).take();
-    if let Some(outcome) = take() {
+    if let Some((outcome, pause)) = take() {
+        // It has run in place.
+        if pause > Duration::ZERO {
+            os.sleep(pause).await;
+        }
         return outcome;
     }
     // The thread has it closed.
     let _ = done.get(os).await;
-    take().unwrap_or_else(|| Err(Panicked("the thread did not come back".into())))
+    take().map_or_else(
+        || Err(Panicked("the thread did not come back".into())),
+        |(outcome, _)| outcome,
+    )
 }

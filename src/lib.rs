@@ -42,6 +42,7 @@
 //! | `device.rs`, `net.rs` | [`Device`], [`TcpListener`], [`TcpStream`] |
 //! | `queue.rs`, `promise.rs`, `sync.rs` | [`Queue`], and what stands on it: [`Promise`], [`sync`] |
 //! | `timeout.rs`, `callback.rs`, `blocking.rs` | [`Os::timeout`], [`Os::call_later`], [`Os::run_blocking`] |
+//! | `pause.rs` | how blocking work pauses: [`pause()`] |
 //! | `observe.rs` | how a task attaches a tracer: [`Os::observe`] |
 //! | `interrupt.rs` | how other threads reach a kernel: [`Remote`] |
 //! | `task.rs`, `task/table.rs` | a task and its states; the task map |
@@ -84,6 +85,7 @@ mod kernel;
 mod net;
 mod observe;
 mod os;
+mod pause;
 mod promise;
 mod queue;
 pub mod record;
@@ -109,6 +111,7 @@ pub use kernel::{Builder, Deadlock, Error, Kernel, Limit, Report, Step};
 pub use net::{Listener, Stream, TcpListener, TcpStream};
 pub use observe::Observer;
 pub use os::Os;
+pub use pause::pause;
 pub use promise::{Abandoned, AlreadySet, Promise, RemoteSetter, Setter};
 pub use queue::{Closed, Queue, TryGetError, TryPutError};
 pub use sched::{Cause, Fifo, Policy, Runnable};

@@ -306,7 +306,8 @@ impl Os {
     /// Runs `work` on a thread of its own and answers what it returns, so that a call which the
     /// kernel cannot watch (a file, a name look-up, a long computation) holds up nobody else.
     /// *Blocks* until it is done; that is an interrupt, which wakes a sleeping kernel. The
-    /// simulated world runs it in place. Work whose task is killed runs to its end unheard.
+    /// simulated world runs it in place; there only a [`pause`](crate::pause()) delays the result.
+    /// Work whose task is killed runs to its end unheard.
     ///
     /// *Errors:* [`Panicked`] with the message, if it panicked.
     pub async fn run_blocking<T: Send + 'static>(

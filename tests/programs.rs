@@ -232,9 +232,9 @@ fn fake_io_overlaps() {
 }
 
 #[test]
-fn fake_io_takes_no_virtual_time() {
-    let out = transcript(&["fake-io", "--count", "3", "--delay", "1ms"]);
-    assert_eq!(out, "3 reads blocked for 3.000ms in 0.000ns\n");
+fn fake_io_blocks_on_the_virtual_clock_and_takes_no_real_time() {
+    let out = transcript(&["fake-io", "--delay", "1h"]);
+    assert_eq!(out, "1000 reads blocked for 3600000.000s in 3600.000s\n");
 }
 
 // ---- timers and HTTP

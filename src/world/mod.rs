@@ -23,7 +23,10 @@ use std::{
 pub use real::RealWorld;
 pub use sim::SimWorld;
 
-use crate::abi::{DeviceId, Direction};
+use crate::{
+    abi::{DeviceId, Direction},
+    pause::in_place,
+};
 
 /// What lies outside a kernel. Kernel and programs are a pure function of what it answers.
 ///
@@ -65,9 +68,10 @@ pub trait World {
         Waker::noop().clone()
     }
 
-    /// Has a piece of work done: here and now, or on another thread.
+    /// Has a piece of work done: on another thread, or here and now. A [`pause`](crate::pause()) of
+    /// the latter delays its result on this world's clock.
     fn submit(&mut self, job: Box<dyn FnOnce() + Send>) {
-        job();
+        in_place(job);
     }
 
     /// Takes on a descriptor of the host's.

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{frame::Job, task::panic_message};
+use crate::{frame::Job, pause::in_place, task::panic_message};
 
 /// How many pieces of work can be under way at once; more wait their turn.
 const MAX_THREADS: usize = 1024;
@@ -54,7 +54,7 @@ impl Pool {
             Err(_) => {
                 let job = state.queue.pop_back();
                 drop(state);
-                job.into_iter().for_each(run);
+                job.into_iter().for_each(|job| in_place(|| run(job)));
             }
         }
     }
