@@ -321,7 +321,7 @@ fn a_random_seed_is_printed_and_repeats_the_run() {
         .split(' ')
         .next()
         .unwrap();
-    let again = format!("seed {seed} (repeat with --seed {seed})\n");
+    let again = format!("seed {seed} (repeat the run with --seed {seed})\n");
     assert_eq!(err, again);
     let (_, second, err) = run(&[
         "boot",
@@ -333,6 +333,13 @@ fn a_random_seed_is_printed_and_repeats_the_run() {
         "10",
     ]);
     assert_eq!((first, &*err), (second, ""));
+    // The real world repeats no more than its random numbers, and promises no more.
+    let (_, _, err) = run(&["boot", "parts"]);
+    assert!(
+        err.ends_with("repeats the random numbers, not the timing)\n"),
+        "{err}"
+    );
+    assert!(!err.contains("run"), "{err}");
 }
 
 // ---- exit codes and messages
@@ -463,6 +470,14 @@ fn usage_is_exit_code_2_and_says_what_to_do() {
         (&["boot", "http-get", "https://a/"], "try http://"),
         (&["boot", "http-get", "a b"], "it begins with http://"),
         (&["man", "boot", "nothing"], "no command 'nothing'"),
+        (
+            &["boot", "--virtual", "--top", "parts"],
+            "a virtual run takes no real time to be watched in: --record it",
+        ),
+        (
+            &["boot", "--monitor", "x.sock", "--virtual", "parts"],
+            "a virtual run takes no real time to be watched in: --record it",
+        ),
     ];
     for (args, message) in cases {
         let (code, out, err) = run(args);
@@ -506,9 +521,12 @@ fn a_limit_is_exit_code_4() {
     );
     let (code, _, err) = run(&["boot", "-q", "--virtual", "--max-time", "1m", "alive"]);
     assert_eq!(code, 4);
+    assert_eq!(err, "error: the limit of 1m is reached: raise --max-time\n");
+    let (code, _, err) = run(&["boot", "-q", "--virtual", "--max-time", "90m", "alive"]);
+    assert_eq!(code, 4);
     assert_eq!(
         err,
-        "error: the limit of 60s is reached: raise --max-time\n"
+        "error: the limit of 1h 30m is reached: raise --max-time\n"
     );
     let (code, _, err) = run(&["boot", "-q", "--max-tasks", "1", "--with", "parts", "parts"]);
     assert_eq!(code, 4);
