@@ -383,6 +383,30 @@ fn what_goes_wrong_can_be_cured() {
         let (ended, _, err) = run(&[&boot, &[case, "--cured"][..]].concat());
         assert_eq!((ended, &*err), (0, ""), "{case}");
     }
+    // The last line says what went wrong, and how to see it.
+    for (args, last) in [
+        (
+            ["starved"].as_slice(),
+            "clients asked 80 times in vain, each time instead of the worker.",
+        ),
+        (
+            &["slow-reader"],
+            "122ms instead of 34ms: the queue is full, and the source waits for its readers.",
+        ),
+        (&["slow-reader", "--readers", "5"], ""),
+        (
+            &["convoy"],
+            "62ms instead of 21ms: each worker holds the lock while it fetches, and the others wait for it.",
+        ),
+        (&["convoy", "--cured"], ""),
+        (&["starved", "--cured"], ""),
+    ] {
+        let out = transcript(args);
+        let (what, how) = out.split_once(" To see it: ").unwrap_or_default();
+        assert_eq!(what, last, "{args:?}");
+        let boot = format!("trapline boot --virtual --record run.trap {} &&", args[0]);
+        assert!(last.is_empty() || how.starts_with(&boot), "{out}");
+    }
     // As long as it takes one after the other, and as long as it takes side by side.
     let limits = [
         (["convoy"].as_slice(), "62ms", "61ms"),
