@@ -120,7 +120,7 @@ impl Proxy {
         group.spawn(os, "waiting", watch).await?;
         let first = os.timeout(self.connect_timeout, async |os| group.first(os).await);
         match first.await {
-            Ok(first) => done(first)?,
+            Ok(first) => done(first).map_err(|why| format!("while connecting to {to}: {why}"))?,
             Err(Elapsed) => return Err(format!("cannot connect to {to}: no answer").into()),
         };
         let server = connected.take().ok_or("the connection is not made")?;

@@ -1070,6 +1070,13 @@ fn http_get_says_what_went_wrong() {
 fn http_get_understands_each_way_to_end_a_body() {
     let chunks = "HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n\
                   5\r\nhello\r\n1;x=y\r\n \r\n00A\r\nthe world\n\r\n0\r\n";
+    // Chunks are fewer than writes: 100,000 bytes, a chunk each.
+    let (n, small) = (100_000, "1\r\nx\r\n");
+    let small = chunks.split("5\r\n").next().unwrap().to_string() + &small.repeat(n);
+    let (addr, server) = serve((small + "0\r\n\r\n").into());
+    let (ended, out, err) = texts(http_get(&format!("http://{addr}/")));
+    assert_eq!((ended, out.len(), &*err), (0, n, ""));
+    server.join().unwrap();
     let interim = "HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n";
     let length = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
     let broken = "answers in chunks that are not HTTP";

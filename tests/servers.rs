@@ -745,7 +745,9 @@ fn proxy_lets_clients_go_that_reset_while_it_connects() {
     let proxy = Server::start(&args);
     let client = proxy.connect();
     reset(client);
-    proxy.says("lost: failed: Connection reset");
+    proxy.says(&format!(
+        "lost: while connecting to {to}: failed: Connection reset"
+    ));
     proxy.end();
 }
 

@@ -2,6 +2,10 @@
 
 use std::{mem, net::ToSocketAddrs, time::Duration};
 
+use httparse::{
+    EMPTY_HEADER,
+    Status::{Complete, Partial},
+};
 use trapline::{Elapsed, Os, TcpStream};
 
 use super::Url;
@@ -43,9 +47,12 @@ enum Body {
     Over,
 }
 
-/// What was made of the bytes that are there.
+/// What comes next in the bytes that are there.
 enum Step {
-    Piece(Vec<u8>),
+    /// This many bytes of the body.
+    Data(usize),
+    /// Something between its parts, which is done with.
+    Framing,
     NeedsMore,
     Over,
 }
@@ -69,6 +76,7 @@ impl Response {
                 server,
                 timeout,
                 bytes,
+                taken: 0,
                 buf,
             }
             .head(os)
@@ -83,83 +91,70 @@ impl Response {
     /// *Errors:* the server ends the connection before the body, sends what is not HTTP, or is
     /// silent for longer than the timeout.
     pub(crate) async fn piece(&mut self, os: &mut Os) -> Result<Option<Vec<u8>>, String> {
+        let mut piece = Vec::new();
         loop {
-            match self.step()? {
-                Step::Piece(bytes) => return Ok(Some(bytes)),
-                Step::Over => return Ok(None),
-                Step::NeedsMore => {}
-            }
-            let timeout = self.input.timeout;
-            let more = os
-                .timeout(timeout, async |os| self.input.more(os).await)
-                .await;
-            let silent = |Elapsed| {
-                let host = &self.input.host;
-                format!("{host} has sent nothing for {timeout:?}: raise --timeout")
-            };
-            if !more.map_err(silent)?? {
-                self.end()?;
+            match self.step() {
+                Ok(Step::Data(n)) => piece.extend_from_slice(self.input.take(n)),
+                Ok(Step::Framing) => {}
+                // Whatever it is, it comes again after this piece.
+                _ if !piece.is_empty() => return Ok(Some(piece)),
+                Ok(Step::Over) => return Ok(None),
+                Ok(Step::NeedsMore) => self.receive(os).await?,
+                Err(error) => return Err(error),
             }
         }
     }
 
-    /// Takes what it can from the bytes that are there.
-    fn step(&mut self) -> Result<Step, String> {
-        loop {
-            let bytes = &mut self.input.bytes;
-            match &mut self.body {
-                Body::Over => return Ok(Step::Over),
-                Body::Length { left: 0, .. } => self.body = Body::Over,
-                Body::Chunk(0) => self.body = Body::ChunkEnd,
-                Body::ToEnd | Body::Length { .. } | Body::Chunk(_) if bytes.is_empty() => {
-                    return Ok(Step::NeedsMore);
-                }
-                Body::ToEnd => return Ok(Step::Piece(mem::take(bytes))),
-                Body::Length { left, .. } | Body::Chunk(left) => {
-                    let n =
-                        usize::try_from(*left).map_or(bytes.len(), |left| left.min(bytes.len()));
-                    *left -= n as u64;
-                    let rest = bytes.split_off(n);
-                    return Ok(Step::Piece(mem::replace(bytes, rest)));
-                }
-                Body::ChunkEnd if bytes.len() < 2 => return Ok(Step::NeedsMore),
-                Body::ChunkEnd => {
-                    if !bytes.starts_with(b"\r\n") {
-                        return Err(self.input.broken_chunks());
-                    }
-                    bytes.drain(..2);
-                    self.body = Body::Size;
-                }
-                Body::Size => match httparse::parse_chunk_size(bytes) {
-                    Ok(httparse::Status::Complete((n, size))) => {
-                        bytes.drain(..n);
-                        self.body = if size == 0 {
-                            Body::Trailer
-                        } else {
-                            Body::Chunk(size)
-                        };
-                    }
-                    Ok(httparse::Status::Partial) if bytes.len() < HEAD => {
-                        return Ok(Step::NeedsMore);
-                    }
-                    Ok(httparse::Status::Partial) | Err(_) => {
-                        return Err(self.input.broken_chunks());
-                    }
-                },
-                Body::Trailer => {
-                    let mut fields = [httparse::EMPTY_HEADER; FIELDS];
-                    match httparse::parse_headers(bytes, &mut fields) {
-                        Ok(httparse::Status::Complete(_)) => self.body = Body::Over,
-                        Ok(httparse::Status::Partial) if bytes.len() < HEAD => {
-                            return Ok(Step::NeedsMore);
-                        }
-                        Ok(httparse::Status::Partial) | Err(_) => {
-                            return Err(self.input.broken_chunks());
-                        }
-                    }
-                }
-            }
+    async fn receive(&mut self, os: &mut Os) -> Result<(), String> {
+        let timeout = self.input.timeout;
+        let receive = async |os: &mut Os| self.input.more(os).await;
+        let more = os.timeout(timeout, receive).await;
+        let host = &self.input.host;
+        let silent = |Elapsed| format!("{host} has sent nothing for {timeout:?}: raise --timeout");
+        if more.map_err(silent)?? {
+            Ok(())
+        } else {
+            self.end()
         }
+    }
+
+    /// Looks at the bytes that are there, and takes what is not of the body itself.
+    fn step(&mut self) -> Result<Step, String> {
+        let bytes = self.input.rest();
+        // How much of them is framing, and what comes after that.
+        let (n, next) = match &mut self.body {
+            Body::Over => return Ok(Step::Over),
+            Body::Length { left: 0, .. } => (0, Body::Over),
+            Body::Chunk(0) => (0, Body::ChunkEnd),
+            Body::ToEnd | Body::Length { .. } | Body::Chunk(_) if bytes.is_empty() => {
+                return Ok(Step::NeedsMore);
+            }
+            Body::ToEnd => return Ok(Step::Data(bytes.len())),
+            Body::Length { left, .. } | Body::Chunk(left) => {
+                let n = usize::try_from(*left).map_or(bytes.len(), |left| left.min(bytes.len()));
+                *left -= n as u64;
+                return Ok(Step::Data(n));
+            }
+            Body::ChunkEnd => match bytes {
+                [b'\r', b'\n', ..] => (2, Body::Size),
+                [] | [b'\r'] => return Ok(Step::NeedsMore),
+                _ => return Err(self.input.broken_chunks()),
+            },
+            Body::Size => match httparse::parse_chunk_size(bytes) {
+                Ok(Complete((n, 0))) => (n, Body::Trailer),
+                Ok(Complete((n, size))) => (n, Body::Chunk(size)),
+                Ok(Partial) if bytes.len() < HEAD => return Ok(Step::NeedsMore),
+                Ok(Partial) | Err(_) => return Err(self.input.broken_chunks()),
+            },
+            Body::Trailer => match httparse::parse_headers(bytes, &mut [EMPTY_HEADER; FIELDS]) {
+                Ok(Complete((n, _))) => (n, Body::Over),
+                Ok(Partial) if bytes.len() < HEAD => return Ok(Step::NeedsMore),
+                Ok(Partial) | Err(_) => return Err(self.input.broken_chunks()),
+            },
+        };
+        self.input.take(n);
+        self.body = next;
+        Ok(Step::Framing)
     }
 
     /// The server has closed the connection, which is an error unless the body ends so.
@@ -183,16 +178,29 @@ struct Input {
     host: String,
     server: TcpStream,
     timeout: Duration,
-    /// Received and not taken yet.
+    /// Received; so many of them are taken.
     bytes: Vec<u8>,
+    taken: usize,
     buf: Vec<u8>,
 }
 
 impl Input {
+    /// What is not taken yet.
+    fn rest(&self) -> &[u8] {
+        &self.bytes[self.taken..]
+    }
+
+    fn take(&mut self, n: usize) -> &[u8] {
+        let start = self.taken;
+        self.taken += n;
+        &self.bytes[start..self.taken]
+    }
+
     /// Receives more. Answers whether there was any before the end of the stream.
     async fn more(&mut self, os: &mut Os) -> Result<bool, String> {
         let received = self.server.recv(os, &mut self.buf).await;
         let n = received.map_err(|error| format!("{} breaks off: {error}", self.host))?;
+        self.bytes.drain(..mem::take(&mut self.taken));
         self.bytes.extend_from_slice(&self.buf[..n]);
         Ok(n > 0)
     }
@@ -200,14 +208,13 @@ impl Input {
     /// Receives the head of a response.
     async fn head(mut self, os: &mut Os) -> Result<Response, String> {
         loop {
-            if let Some((len, status, body)) = parse(&self.bytes, &self.host)? {
-                let rest = self.bytes.split_off(len);
-                let head = mem::replace(&mut self.bytes, rest);
+            if let Some((len, status, body)) = parse(self.rest(), &self.host)? {
+                let head = String::from_utf8_lossy(self.take(len));
+                let head = head.trim_end().to_string();
                 // An interim response comes before the one that was asked for.
                 if (100..200).contains(&status) && status != 101 {
                     continue;
                 }
-                let head = String::from_utf8_lossy(&head).trim_end().to_string();
                 return Ok(Response {
                     status,
                     head,
@@ -216,7 +223,7 @@ impl Input {
                 });
             }
             let host = &self.host;
-            if self.bytes.len() >= HEAD {
+            if self.rest().len() >= HEAD {
                 return Err(format!(
                     "{host} answers with a head of more than {HEAD} bytes"
                 ));
@@ -237,15 +244,15 @@ impl Input {
 
 /// The head's length, its status and what it says of the body; `None` if there is more to come.
 fn parse(bytes: &[u8], host: &str) -> Result<Option<(usize, u16, Body)>, String> {
-    let mut fields = [httparse::EMPTY_HEADER; FIELDS];
+    let mut fields = [EMPTY_HEADER; FIELDS];
     let mut head = httparse::Response::new(&mut fields);
     match head.parse(bytes) {
-        Ok(httparse::Status::Complete(len)) => {
+        Ok(Complete(len)) => {
             let status = head.code.unwrap_or_default();
             let body = body(status, head.headers).map_err(|why| format!("{host} {why}"))?;
             Ok(Some((len, status, body)))
         }
-        Ok(httparse::Status::Partial) => Ok(None),
+        Ok(Partial) => Ok(None),
         Err(error) => Err(format!("{host} does not answer in HTTP: {error}")),
     }
 }
