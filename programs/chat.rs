@@ -2,6 +2,8 @@ use std::{collections::BTreeMap, error::Error, io, mem, net::SocketAddr, rc::Rc,
 
 use trapline::{Elapsed, Os, Program, Promise, Queue, Setter, TcpStream, cli, sync::Group};
 
+use crate::serve::{accept, listen};
+
 /// A chat server: what one says, everybody reads
 ///
 /// Try it with `nc 127.0.0.1 45002`. Nobody has to wait for a slow reader: each client has a queue
@@ -33,24 +35,14 @@ type Outbox = Queue<Rc<str>>;
 impl Program for Chat {
     async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
         let Self { addr, timeout } = self;
-        let listener = os.listen(addr).await;
-        let listener =
-            listener.map_err(|error| format!("cannot listen at {addr}: {error} (see --addr)"))?;
+        let listener = listen(os, addr, "--addr").await?;
         let room = Queue::bounded(os, 64).await;
         let events = room.clone();
         os.spawn_detached("room", async move |os| keep_room(os, events).await)
             .await?;
         writeln!(os, "Chat starting at {}", listener.local_addr()?);
         loop {
-            let (client, peer) = match listener.accept(os).await {
-                Ok(accepted) => accepted,
-                // Out of descriptors, most likely: the clients that are there must leave first.
-                Err(error) => {
-                    writeln!(os, "Cannot accept: {error}");
-                    os.sleep(Duration::from_millis(100)).await;
-                    continue;
-                }
-            };
+            let (client, peer) = accept(os, &listener).await;
             let room = room.clone();
             let visit = async move |os: &mut Os| {
                 // Clients may go as they please.
@@ -311,6 +303,16 @@ impl Lines {
             return None;
         }
         let text = String::from_utf8_lossy(line);
-        Some(text.chars().filter(|c| !c.is_control()).collect())
+        Some(text.chars().filter(|c| !confuses(*c)).collect())
     }
+}
+
+/// Whether a character would do more at a reader's terminal than show itself: a control character,
+/// a line break of Unicode's, or what turns the direction of the text around it.
+fn confuses(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        )
 }

@@ -4,26 +4,48 @@ use trapline::{Os, Program};
 
 /// One task counts down every four seconds, another counts up every second
 #[derive(clap::Args)]
-pub(crate) struct Countdown {}
+pub(crate) struct Countdown {
+    /// Alternate, by nothing but a yield after each count, instead
+    #[arg(long)]
+    alternate: bool,
+}
 
 impl Program for Countdown {
     async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
-        os.spawn("down", async |os| countdown(os, 5).await).await?;
-        os.spawn("up", async |os| countup(os, 20).await).await?;
+        if self.alternate {
+            os.spawn("down", async |os| countdown(os, 5, None).await)
+                .await?;
+            // The child has its first turn before this task goes on: so they alternate.
+            countup(os, 5, None).await;
+            return Ok(());
+        }
+        let (down, up) = (Some(Duration::from_secs(4)), Some(Duration::from_secs(1)));
+        os.spawn("down", async move |os| countdown(os, 5, down).await)
+            .await?;
+        os.spawn("up", async move |os| countup(os, 20, up).await)
+            .await?;
         Ok(())
     }
 }
 
-async fn countdown(os: &mut Os, from: u32) {
+async fn countdown(os: &mut Os, from: u32, pause: Option<Duration>) {
     for n in (1..=from).rev() {
         writeln!(os, "Down {n}");
-        os.sleep(Duration::from_secs(4)).await;
+        switch(os, pause).await;
     }
 }
 
-async fn countup(os: &mut Os, to: u32) {
+async fn countup(os: &mut Os, to: u32, pause: Option<Duration>) {
     for n in 0..to {
         writeln!(os, "Up {n}");
-        os.sleep(Duration::from_secs(1)).await;
+        switch(os, pause).await;
+    }
+}
+
+/// Lets the others run, for that long or for a turn each.
+async fn switch(os: &mut Os, pause: Option<Duration>) {
+    match pause {
+        Some(span) => os.sleep(span).await,
+        None => os.yield_now().await,
     }
 }

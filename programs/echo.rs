@@ -1,6 +1,11 @@
-use std::{error::Error, io, net::SocketAddr, time::Duration};
+mod blocking;
+mod ready;
+
+use std::{error::Error, io, net::SocketAddr};
 
 use trapline::{Os, Program, TcpStream, cli};
+
+use crate::serve::{accept, listen};
 
 /// A server that sends back what it receives, with a task per client
 #[derive(clap::Args)]
@@ -11,26 +16,33 @@ pub(crate) struct Echo {
     /// What to send before each answer
     #[arg(long, value_name = "TEXT", default_value = "")]
     prefix: String,
+    /// Use blocking sockets, which freeze every task: try it with --with alive. Only a second ^C
+    /// ends it then
+    #[arg(long)]
+    blocking: bool,
+    /// Wait with read_wait and write_wait, and do the I/O on the sockets themselves
+    #[arg(long, conflicts_with = "blocking")]
+    ready: bool,
 }
 
 impl Program for Echo {
     async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
-        let Self { addr, prefix } = self;
-        let listener = os.listen(addr).await;
-        let listener =
-            listener.map_err(|error| format!("cannot listen at {addr}: {error} (see --addr)"))?;
-        writeln!(os, "Server starting at {}", listener.local_addr()?);
+        let listener = listen(os, self.addr, "--addr").await?;
+        let addr = listener.local_addr()?;
+        if self.blocking || self.ready {
+            // These two open sockets of their own.
+            listener.close(os).await?;
+        }
+        if self.blocking {
+            return Ok(blocking::serve(os, addr, &self.prefix).await?);
+        }
+        if self.ready {
+            return Ok(ready::serve(os, addr, &self.prefix).await?);
+        }
+        writeln!(os, "Server starting at {addr}");
         loop {
-            let (client, peer) = match listener.accept(os).await {
-                Ok(accepted) => accepted,
-                // Out of descriptors, most likely: the clients that are there must end first.
-                Err(error) => {
-                    writeln!(os, "Cannot accept: {error}");
-                    os.sleep(Duration::from_millis(100)).await;
-                    continue;
-                }
-            };
-            let prefix = prefix.clone();
+            let (client, peer) = accept(os, &listener).await;
+            let prefix = self.prefix.clone();
             let handler = async move |os: &mut Os| handle_client(os, client, peer, &prefix).await;
             if let Err(errno) = os.spawn_detached("client", handler).await {
                 writeln!(os, "Client rejected {peer}: {errno}");
@@ -41,7 +53,12 @@ impl Program for Echo {
 
 async fn handle_client(os: &mut Os, client: TcpStream, peer: SocketAddr, prefix: &str) {
     writeln!(os, "Client connected {peer}");
-    match echo(os, &client, prefix).await {
+    let result = echo(os, &client, prefix).await;
+    say_farewell(os, peer, result);
+}
+
+fn say_farewell(os: &mut Os, peer: SocketAddr, result: io::Result<()>) {
+    match result {
         Ok(()) => writeln!(os, "Client closed {peer}"),
         Err(error) => writeln!(os, "Client lost {peer}: {error}"),
     }
@@ -54,7 +71,11 @@ async fn echo(os: &mut Os, client: &TcpStream, prefix: &str) -> io::Result<()> {
         if n == 0 {
             return Ok(());
         }
-        client.send_all(os, prefix.as_bytes()).await?;
-        client.send_all(os, &buf[..n]).await?;
+        // In one piece, so that the client need not put two together.
+        client.send_all(os, &answer(prefix, &buf[..n])).await?;
     }
+}
+
+fn answer(prefix: &str, data: &[u8]) -> Vec<u8> {
+    [prefix.as_bytes(), data].concat()
 }

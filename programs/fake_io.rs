@@ -1,4 +1,4 @@
-use std::{cell::Cell, error::Error, rc::Rc, thread, time::Duration};
+use std::{cell::Cell, error::Error, rc::Rc, time::Duration};
 
 use trapline::{Os, Program, cli, sync::Group};
 
@@ -40,6 +40,6 @@ impl Program for FakeIo {
 
 /// A system call that the kernel cannot watch: it answers when it likes.
 fn read(delay: Duration) -> Duration {
-    thread::sleep(delay);
+    trapline::pause(delay);
     delay
 }

@@ -1,13 +1,18 @@
-use std::{error::Error, io, net::ToSocketAddrs, str::FromStr, time::Duration};
+mod response;
 
-use trapline::{Elapsed, Os, Program, TcpStream, cli};
+use std::{error::Error, fs, io, path::PathBuf, str::FromStr, time::Duration};
+
+pub(crate) use response::Response;
+use trapline::{Device, Elapsed, Os, Program, cli};
 
 /// Fetches a page by plain HTTP and writes its body to standard output
 #[derive(clap::Args)]
 pub(crate) struct HttpGet {
-    /// What to fetch, such as http://example.com/
-    url: Url,
-    /// How long to wait for it
+    /// What to fetch, such as http://example.com/; for --demo-order a file will do, such as
+    /// /etc/hosts
+    #[arg(value_name = "URL")]
+    from: Origin,
+    /// How long to wait for the answer, and for each piece of it after that
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = cli::duration)]
     timeout: Duration,
     /// Print 1 when the response is in and 2 after the call that asks for it, instead: 2 is first
@@ -17,10 +22,10 @@ pub(crate) struct HttpGet {
 
 impl Program for HttpGet {
     async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
-        let Self { url, timeout, .. } = self;
+        let Self { from, timeout, .. } = self;
         if self.demo_order {
             os.call_soon(async move |os: &mut Os| {
-                fetch(os, &url, timeout).await?;
+                from.read(os, timeout).await?;
                 writeln!(os, "1");
                 Ok::<(), String>(())
             })
@@ -28,87 +33,87 @@ impl Program for HttpGet {
             writeln!(os, "2");
             return Ok(());
         }
-        let host = &url.host;
-        let response = fetch(os, &url, timeout).await?;
-        let end = response.windows(4).position(|bytes| bytes == b"\r\n\r\n");
-        let end = end.ok_or_else(|| format!("{host} does not answer in HTTP"))?;
-        let (head, body) = (
-            String::from_utf8_lossy(&response[..end]),
-            &response[end + 4..],
-        );
-        let status = head.lines().next().unwrap_or_default();
-        tracing::info!("{status}");
-        write(os, body).await?;
-        match status.split(' ').nth(1) {
-            Some(code) if code.starts_with('2') => Ok(()),
-            _ => Err(format!("{host} answers {status}").into()),
+        match from {
+            Origin::Url(url) => get(os, &url, timeout).await,
+            Origin::File(path) => {
+                let path = path.display();
+                Err(format!("{path} is a file, which only --demo-order reads").into())
+            }
         }
     }
 }
 
-/// Asks for a page and answers the response, head and body.
-pub(crate) async fn fetch(os: &mut Os, url: &Url, timeout: Duration) -> Result<Vec<u8>, String> {
-    let Url { host, path } = url;
-    let response = os.timeout(timeout, async |os| {
-        let server = connect(os, host).await?;
-        // A server answers HTTP/1.0 with the plain body and the end of the stream.
-        let request = format!("GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n");
-        let sent = server.send_all(os, request.as_bytes()).await;
-        sent.map_err(|error| format!("cannot ask {host}: {error}"))?;
-        let response = read_to_end(os, &server).await;
-        response.map_err(|error| format!("{host} breaks off: {error}"))
-    });
-    let late = |Elapsed| format!("{host} has not answered within {timeout:?}: raise --timeout");
-    response.await.map_err(late)?
-}
-
-/// Connects to the first address of a host that answers.
-async fn connect(os: &mut Os, host: &str) -> Result<TcpStream, String> {
-    // The colons of an IPv6 address are in brackets; one after them leads to a port.
-    let addr = if host.rsplit(']').next().is_some_and(|end| end.contains(':')) {
-        host.to_string()
-    } else {
-        format!("{host}:80")
-    };
-    let name = addr.clone();
-    let found = os.run_blocking(move || name.to_socket_addrs()).await;
-    let found = found.map_err(|error| format!("cannot look up {host}: {error}"))?;
-    let found = found.map_err(|error| format!("cannot find {host}: {error}"))?;
-    let mut trouble = "it has no address".to_string();
-    for addr in found {
-        match os.connect(addr).await {
-            Ok(server) => return Ok(server),
-            Err(error) => trouble = error.to_string(),
+async fn get(os: &mut Os, url: &Url, timeout: Duration) -> Result<(), Box<dyn Error>> {
+    let mut response = Response::to(os, url, timeout).await?;
+    let status = response.head.lines().next().unwrap_or_default().to_string();
+    tracing::info!("{status}");
+    let stdout = stdout(os).await?;
+    while let Some(piece) = response.piece(os).await? {
+        match stdout.send_all(os, &piece).await {
+            // The reader has seen enough.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            result => result?,
         }
     }
-    Err(format!("cannot connect to {addr}: {trouble}"))
+    match response.status {
+        200..300 => Ok(()),
+        _ => Err(format!("{} answers {status}", url.host).into()),
+    }
 }
 
-async fn read_to_end(os: &mut Os, server: &TcpStream) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let mut buf = vec![0; 65536];
+/// Standard output as a device: a body need not be text.
+async fn stdout(os: &mut Os) -> io::Result<Device<io::Stdout>> {
     loop {
-        match server.recv(os, &mut buf).await? {
-            0 => return Ok(bytes),
-            n => bytes.extend(&buf[..n]),
-        }
-    }
-}
-
-/// Writes bytes, which need not be text, to standard output. That it is closed is no error.
-async fn write(os: &mut Os, bytes: &[u8]) -> io::Result<()> {
-    let stdout = loop {
         match os.attach(io::stdout()).await {
             // Another task has it, and is writing.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 os.sleep(Duration::from_millis(10)).await;
             }
-            result => break result?,
+            result => return result,
         }
-    };
-    match stdout.send_all(os, bytes).await {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result,
+    }
+}
+
+#[derive(Clone)]
+enum Origin {
+    Url(Url),
+    File(PathBuf),
+}
+
+impl Origin {
+    /// Reads all of it and keeps nothing.
+    async fn read(&self, os: &mut Os, timeout: Duration) -> Result<(), String> {
+        match self {
+            Self::Url(url) => {
+                let mut response = Response::to(os, url, timeout).await?;
+                while response.piece(os).await?.is_some() {}
+                Ok(())
+            }
+            Self::File(path) => {
+                let (name, path) = (path.display(), path.clone());
+                let work = move || io::copy(&mut fs::File::open(path)?, &mut io::sink());
+                let read = os.timeout(timeout, async |os| os.run_blocking(work).await);
+                let late = |Elapsed| format!("{name} is not read within {timeout:?}");
+                let done = read
+                    .await
+                    .map_err(late)?
+                    .map_err(|panic| panic.to_string())?;
+                done.map_err(|error| format!("cannot read {name}: {error}"))?;
+                Ok(())
+            }
+        }
+    }
+}
+
+impl FromStr for Origin {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.starts_with(['/', '.']) {
+            Ok(Self::File(text.into()))
+        } else {
+            text.parse().map(Self::Url)
+        }
     }
 }
 
@@ -122,12 +127,13 @@ impl FromStr for Url {
     type Err = &'static str;
 
     fn from_str(url: &str) -> Result<Self, Self::Err> {
-        if url.starts_with("https://") {
-            return Err("https is more than this can do: try http://");
-        }
-        let rest = url
-            .strip_prefix("http://")
-            .ok_or("it begins with http://")?;
+        let rest = match url.split_once("://") {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => rest,
+            Some((scheme, _)) if scheme.eq_ignore_ascii_case("https") => {
+                return Err("https is more than this can do: try http://");
+            }
+            _ => return Err("it begins with http://"),
+        };
         let rest = rest.split('#').next().unwrap_or_default();
         let (host, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
         if host.is_empty() || host.contains('@') {

@@ -19,6 +19,7 @@ mod parts;
 mod producer_consumer;
 mod promise;
 mod proxy;
+mod serve;
 mod sleepers;
 mod subroutines;
 mod tids;

@@ -1,6 +1,15 @@
-use std::{cell::Cell, error::Error, io, net::SocketAddr, rc::Rc, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    error::Error,
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    rc::Rc,
+    time::Duration,
+};
 
-use trapline::{Elapsed, Exit, Os, Program, TcpStream, cli, sync::Group};
+use trapline::{Elapsed, Exit, Os, Program, TcpStream, Tid, cli, sync::Group};
+
+use crate::serve::{accept, listen};
 
 /// A TCP proxy, with a task for each direction of each connection
 ///
@@ -24,25 +33,21 @@ pub(crate) struct Proxy {
 /// How much of a direction is under way at once.
 const BUFFER: usize = 16 * 1024;
 
+/// How often a peer that nothing is read from is checked.
+const CHECK: Duration = Duration::from_secs(1);
+
 impl Program for Proxy {
     async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
-        let addr = self.listen;
-        let listener = os.listen(addr).await;
-        let listener =
-            listener.map_err(|error| format!("cannot listen at {addr}: {error} (see --listen)"))?;
-        let addr = listener.local_addr()?;
-        writeln!(os, "Proxy starting at {addr}, to {}", self.to);
+        let listener = listen(os, self.listen, "--listen").await?;
+        let (addr, to) = (listener.local_addr()?, self.to);
+        if leads_back(os, addr, to).await {
+            let what = "is the proxy's own address: give that of another server";
+            return Err(format!("--to {to} {what}").into());
+        }
+        writeln!(os, "Proxy starting at {addr}, to {to}");
         let proxy = Rc::new(self);
         loop {
-            let (client, peer) = match listener.accept(os).await {
-                Ok(accepted) => accepted,
-                // Out of descriptors, most likely: the connections that are there must end first.
-                Err(error) => {
-                    writeln!(os, "Cannot accept: {error}");
-                    os.sleep(Duration::from_millis(100)).await;
-                    continue;
-                }
-            };
+            let (client, peer) = accept(os, &listener).await;
             let proxy = Rc::clone(&proxy);
             let handler = async move |os: &mut Os| match proxy.pass_on(os, client).await {
                 Ok(()) => writeln!(os, "Connection of {peer} ended"),
@@ -55,38 +60,90 @@ impl Program for Proxy {
     }
 }
 
+/// Whether a connection to `to` reaches the listener at `own`. Each would make another, without end.
+async fn leads_back(os: &mut Os, own: SocketAddr, to: SocketAddr) -> bool {
+    if own.port() != to.port() {
+        return false;
+    }
+    let target = match to.ip().to_canonical() {
+        // This host, by its loopback interface.
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    match own.ip().to_canonical() {
+        IpAddr::V4(ip) if ip.is_unspecified() && target.is_ipv6() => false,
+        // Every address of this host, which are those that can be listened at.
+        ip if ip.is_unspecified() => os.listen(SocketAddr::new(target, 0)).await.is_ok(),
+        ip => ip == target,
+    }
+}
+
 impl Proxy {
     async fn pass_on(&self, os: &mut Os, client: TcpStream) -> Result<(), Box<dyn Error>> {
-        let to = self.to;
-        let connected = os.timeout(self.connect_timeout, async |os| os.connect(to).await);
-        let server = match connected.await {
-            Ok(result) => result.map_err(|error| format!("cannot connect to {to}: {error}"))?,
-            Err(Elapsed) => return Err(format!("cannot connect to {to}: no answer").into()),
-        };
+        let server = self.connect(os, &client).await?;
         // Whatever ends this task ends the group, and with it both directions.
         let mut group = Group::new(os).await;
         let moved = Rc::new(Cell::new(os.now().await));
-        for (name, from, to) in [
-            ("upstream", client.clone(), server.clone()),
-            ("downstream", server, client),
-        ] {
-            let moved = Rc::clone(&moved);
-            let copy = async move |os: &mut Os| copy(os, &from, &to, &moved).await;
-            group.spawn(os, name, copy).await?;
-        }
+        let upstream = direction(client.clone(), server.clone(), Rc::clone(&moved));
+        let upstream = group.spawn(os, "upstream", upstream).await?;
+        let downstream = direction(server.clone(), client.clone(), Rc::clone(&moved));
+        group.spawn(os, "downstream", downstream).await?;
         if let Some(span) = self.idle_timeout {
             let watch = async move |os: &mut Os| idle(os, span, &moved).await;
             group.spawn(os, "watch", watch).await?;
         }
-        for _direction in ["upstream", "downstream"] {
-            if let Some((_, exit)) = group.next(os).await
-                && exit != Exit::Done
-            {
-                return Err(exit.to_string().into());
-            }
-        }
+        let ended = done(group.next(os).await)?;
+        let half = if ended == Some(upstream) {
+            client
+        } else {
+            server
+        };
+        let watch = async move |os: &mut Os| watch(os, &half).await;
+        group.spawn(os, "half-closed", watch).await?;
+        done(group.next(os).await)?;
         Ok(())
     }
+
+    /// Connects to the server, unless that takes too long or the client resets its connection.
+    async fn connect(&self, os: &mut Os, client: &TcpStream) -> Result<TcpStream, Box<dyn Error>> {
+        let (to, client) = (self.to, client.clone());
+        let connected = Rc::new(RefCell::new(None));
+        let mut group = Group::new(os).await;
+        let slot = Rc::clone(&connected);
+        let connect = async move |os: &mut Os| {
+            let server = os.connect(to).await;
+            *slot.borrow_mut() = Some(server);
+        };
+        group.spawn(os, "connect", connect).await?;
+        let watch = async move |os: &mut Os| watch(os, &client).await;
+        group.spawn(os, "waiting", watch).await?;
+        let first = os.timeout(self.connect_timeout, async |os| group.first(os).await);
+        match first.await {
+            Ok(first) => done(first).map_err(|why| format!("while connecting to {to}: {why}"))?,
+            Err(Elapsed) => return Err(format!("cannot connect to {to}: no answer").into()),
+        };
+        let server = connected.take().ok_or("the connection is not made")?;
+        Ok(server.map_err(|error| format!("cannot connect to {to}: {error}"))?)
+    }
+}
+
+/// Which task has ended, or how it failed.
+fn done(ended: Option<(Tid, Exit)>) -> Result<Option<Tid>, String> {
+    match ended {
+        Some((tid, Exit::Done)) => Ok(Some(tid)),
+        Some((_, exit)) => Err(exit.to_string()),
+        None => Ok(None),
+    }
+}
+
+/// The task of one direction.
+fn direction(
+    from: TcpStream,
+    to: TcpStream,
+    moved: Rc<Cell<Duration>>,
+) -> impl AsyncFnOnce(&mut Os) -> io::Result<()> {
+    async move |os: &mut Os| copy(os, &from, &to, &moved).await
 }
 
 /// Copies one direction, its end included, and notes when it last moved.
@@ -109,6 +166,21 @@ async fn copy(
             rest = &rest[sent..];
         }
         moved.set(os.now().await);
+    }
+}
+
+/// Fails when `peer`, which nothing is read from, has reset its connection.
+///
+/// Reading would not tell: after its end a stream stays at its end, and before the server is
+/// connected there is no place for what is read. Sending nothing tells.
+async fn watch(os: &mut Os, peer: &TcpStream) -> io::Result<()> {
+    loop {
+        os.sleep(CHECK).await;
+        match peer.send(os, &[]).await {
+            // The direction that waits to send learns of a reset itself.
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}
+            result => _ = result?,
+        }
     }
 }
 

@@ -2,7 +2,7 @@ use std::{error::Error, time::Duration};
 
 use trapline::{Os, Program, cli};
 
-use crate::http_get::{Url, fetch};
+use crate::http_get::{Response, Url};
 
 /// Timers in the manner of a browser, which a long response does not hold up
 #[derive(clap::Args)]
@@ -26,13 +26,34 @@ impl Program for Timers {
         };
         os.call_later(Duration::from_secs(5), timeout).await;
         if let Some(url) = &self.url {
-            let response = fetch(os, url, self.timeout).await?;
-            for line in String::from_utf8_lossy(&response).lines() {
-                writeln!(os, "{line}");
-                // Whoever waits behind us goes first: no convoy.
-                os.yield_now().await;
+            let mut response = Response::to(os, url, self.timeout).await?;
+            show(os, response.head.as_bytes()).await;
+            writeln!(os);
+            let mut line = Vec::new();
+            while let Some(piece) = response.piece(os).await? {
+                line.extend(piece);
+                let end = line.iter().rposition(|byte| *byte == b'\n');
+                // A line may be longer than what is worth keeping.
+                let end = end.map_or(if line.len() < LONGEST { 0 } else { line.len() }, |at| {
+                    at + 1
+                });
+                let rest = line.split_off(end);
+                show(os, &line).await;
+                line = rest;
             }
+            show(os, &line).await;
         }
         Ok(())
+    }
+}
+
+/// The longest line that is kept until its end has come, in bytes.
+const LONGEST: usize = 64 * 1024;
+
+/// Prints lines, with a turn for the tasks behind this one after each: no convoy.
+async fn show(os: &mut Os, text: &[u8]) {
+    for line in String::from_utf8_lossy(text).lines() {
+        writeln!(os, "{line}");
+        os.yield_now().await;
     }
 }

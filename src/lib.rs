@@ -39,6 +39,7 @@
 //! | `abi.rs` | what crosses at a trap: [`SystemCall`], [`Reply`], [`Exit`], [`Errno`] | nothing |
 //! | `panic.rs` | containment of panics | nothing |
 //! | `descriptor.rs` | [`Descriptor`]: an open descriptor and what keeps it open | nothing |
+//! | `pause.rs` | how blocking work pauses: [`pause()`] | nothing |
 //! | `sched/` | the order of turns: [`Policy`], [`Fifo`] | `abi` |
 //! | `interrupt.rs` | lines into a kernel for other threads: [`Remote`] | `abi` |
 //! | `log/` | the event log: [`Event`], [`Tracer`], [`mod@record`], the bridge to `tracing` | `abi`, `panic` |
@@ -92,6 +93,7 @@ mod interrupt;
 mod kernel;
 mod log;
 mod panic;
+mod pause;
 mod sched;
 mod trap;
 mod user;
@@ -107,6 +109,7 @@ pub use descriptor::Descriptor;
 pub use interrupt::Remote;
 pub use kernel::{Builder, Deadlock, Error, Failures, Kernel, Limit, Report, Stalled, Step};
 pub use log::{Answered, Call, Detail, Event, Fact, Told, Tracer, Wake, recording as record};
+pub use pause::pause;
 pub use sched::{Cause, Fifo, Policy, Runnable};
 pub use user::{
     blocking::Panicked,

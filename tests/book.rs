@@ -385,7 +385,8 @@ fn the_sessions_of_the_book_go_as_it_says() {
 }
 
 #[test]
-fn the_links_and_the_files_that_the_book_names_are_there() {
+fn the_links_the_files_and_what_is_in_them_are_as_the_book_says() {
+    let mut checked = 0;
     let docs = Path::new(HERE).join("docs");
     for (page, _) in pages() {
         let text = fs::read_to_string(docs.join(format!("{page}.md"))).expect("it is text");
@@ -402,7 +403,52 @@ fn the_links_and_the_files_that_the_book_names_are_there() {
                 assert!(path.exists(), "{page}: there is no {name}");
             }
         }
+        for (item, file) in items_in_files(&text) {
+            let source = fs::read_to_string(Path::new(HERE).join(&file)).expect("it is text");
+            assert!(
+                defines(&source, &item),
+                "{page}: there is no {item} in {file}"
+            );
+            checked += 1;
+        }
     }
+    assert!(checked > 10, "the book names what is in files");
+}
+
+/// Whether a source defines a function, a type or a trait of this name.
+fn defines(source: &str, name: &str) -> bool {
+    let words = source.split(|c: char| !c.is_alphanumeric() && c != '_');
+    let words: Vec<&str> = words.collect();
+    let kinds = ["fn", "struct", "enum", "trait", "type"];
+    let mut pairs = words.windows(2);
+    pairs.any(|pair| kinds.contains(&pair[0]) && pair[1] == name)
+}
+
+/// The items that a text says to be in a file, as in "`Kernel::run` in `src/kernel.rs`": the last
+/// part of the name, and the file. Several items may share a file: "`Os`, `Queue` and `Tid` in ..".
+fn items_in_files(text: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut items: Vec<String> = Vec::new();
+    let parts: Vec<&str> = text.split('`').collect();
+    for at in (1..parts.len()).step_by(2) {
+        let between = parts[at - 1]
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ");
+        let is_path = parts[at].contains('/') && parts[at].ends_with(".rs");
+        if is_path && between == "in" {
+            found.extend(items.drain(..).map(|item| (item, parts[at].to_string())));
+        }
+        if ![",", "and", ", and"].contains(&between.as_str()) {
+            items.clear();
+        }
+        let name = parts[at].rsplit("::").next().unwrap_or_default();
+        let is_name = |c: char| c.is_alphanumeric() || c == '_';
+        if !name.is_empty() && name.chars().all(is_name) {
+            items.push(name.to_string());
+        }
+    }
+    found
 }
 
 // ---- trapline new

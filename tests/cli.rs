@@ -220,8 +220,23 @@ fn countdown() {
 fn subroutines() {
     assert_eq!(
         transcript(&["subroutines"]),
-        "small_step 123\nmain_step 12300\n"
+        "\
+TASK BEGIN...
+     MainStep...
+         SmallStep(s)...
+             I'm doing the small step...
+             I'm finished
+         SmallStep(s) Finished with result 123
+     MainStep Finished with result 12300
+TASK END
+"
     );
+    // The innermost really sleeps.
+    let boot = ["boot", "-q", "--virtual", "--max-time"];
+    let (code, out, _) = run(&[&boot[..], &["1999ms", "subroutines"]].concat());
+    assert_eq!((code, out.lines().count()), (4, 4), "{out}");
+    let (code, ..) = run(&[&boot[..], &["2s", "subroutines"]].concat());
+    assert_eq!(code, 0);
 }
 
 #[test]
@@ -306,7 +321,7 @@ fn a_random_seed_is_printed_and_repeats_the_run() {
         .split(' ')
         .next()
         .unwrap();
-    let again = format!("seed {seed} (repeat with --seed {seed})\n");
+    let again = format!("seed {seed} (repeat the run with --seed {seed})\n");
     assert_eq!(err, again);
     let (_, second, err) = run(&[
         "boot",
@@ -318,6 +333,13 @@ fn a_random_seed_is_printed_and_repeats_the_run() {
         "10",
     ]);
     assert_eq!((first, &*err), (second, ""));
+    // The real world repeats no more than its random numbers, and promises no more.
+    let (_, _, err) = run(&["boot", "parts"]);
+    assert!(
+        err.ends_with("repeats the random numbers, not the timing)\n"),
+        "{err}"
+    );
+    assert!(!err.contains("run"), "{err}");
 }
 
 // ---- exit codes and messages
@@ -476,6 +498,14 @@ fn usage_is_exit_code_2_and_says_what_to_do() {
         (&["boot", "http-get", "https://a/"], "try http://"),
         (&["boot", "http-get", "a b"], "it begins with http://"),
         (&["man", "boot", "nothing"], "no command 'nothing'"),
+        (
+            &["boot", "--virtual", "--top", "parts"],
+            "a virtual run takes no real time to be watched in: --record it",
+        ),
+        (
+            &["boot", "--monitor", "x.sock", "--virtual", "parts"],
+            "a virtual run takes no real time to be watched in: --record it",
+        ),
     ];
     for (args, message) in cases {
         let (code, out, err) = run(args);
@@ -519,9 +549,12 @@ fn a_limit_is_exit_code_4() {
     );
     let (code, _, err) = run(&["boot", "-q", "--virtual", "--max-time", "1m", "alive"]);
     assert_eq!(code, 4);
+    assert_eq!(err, "error: the limit of 1m is reached: raise --max-time\n");
+    let (code, _, err) = run(&["boot", "-q", "--virtual", "--max-time", "90m", "alive"]);
+    assert_eq!(code, 4);
     assert_eq!(
         err,
-        "error: the limit of 60s is reached: raise --max-time\n"
+        "error: the limit of 1h 30m is reached: raise --max-time\n"
     );
     let (code, _, err) = run(&["boot", "-q", "--max-tasks", "1", "--with", "parts", "parts"]);
     assert_eq!(code, 4);
@@ -1193,7 +1226,7 @@ fn http_get_writes_the_body_byte_by_byte() {
     );
     assert!(output.stdout == body);
     let expected = format!(
-        "GET /page?x=1 HTTP/1.0\r\nHost: localhost:{}\r\n\r\n",
+        "GET /page?x=1 HTTP/1.1\r\nHost: localhost:{}\r\nConnection: close\r\n\r\n",
         addr.port()
     );
     assert_eq!(server.join().unwrap(), expected);
@@ -1208,7 +1241,7 @@ fn http_get_says_what_went_wrong() {
         err.contains(&format!("{addr} answers HTTP/1.1 404 Not Found")),
         "{err}"
     );
-    assert!(server.join().unwrap().starts_with("GET / HTTP/1.0\r\n"));
+    assert!(server.join().unwrap().starts_with("GET / HTTP/1.1\r\n"));
 
     let (addr, server) = serve(b"220 not the web\r\n".to_vec());
     let (code, _, err) = texts(http_get(&format!("http://{addr}/")));
@@ -1226,6 +1259,90 @@ fn http_get_says_what_went_wrong() {
         err.contains(&format!("cannot connect to {closed}: Connection refused")),
         "{err}"
     );
+}
+
+#[test]
+fn http_get_understands_each_way_to_end_a_body() {
+    let chunks = "HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n\
+                  5\r\nhello\r\n1;x=y\r\n \r\n00A\r\nthe world\n\r\n0\r\n";
+    // Chunks are fewer than writes: 100,000 bytes, a chunk each.
+    let (n, small) = (100_000, "1\r\nx\r\n");
+    let small = chunks.split("5\r\n").next().unwrap().to_string() + &small.repeat(n);
+    let (addr, server) = serve((small + "0\r\n\r\n").into());
+    let (ended, out, err) = texts(http_get(&format!("http://{addr}/")));
+    assert_eq!((ended, out.len(), &*err), (0, n, ""));
+    server.join().unwrap();
+    let interim = "HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n";
+    let length = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
+    let broken = "answers in chunks that are not HTTP";
+    for (response, code, body, message) in [
+        (format!("{length}hello"), 0, "hello", ""),
+        (format!("{length}hello, and more"), 0, "hello", ""),
+        (format!("{interim}{length}hello"), 0, "hello", ""),
+        (format!("{chunks}\r\n"), 0, "hello the world\n", ""),
+        (
+            format!("{chunks}A: b\r\n\r\nmore"),
+            0,
+            "hello the world\n",
+            "",
+        ),
+        ("HTTP/1.1 204 No Content\r\n\r\nx".into(), 0, "", ""),
+        (
+            format!("{length}hel"),
+            1,
+            "hel",
+            "breaks off after 3 of 5 bytes",
+        ),
+        (
+            chunks.into(),
+            1,
+            "hello the world\n",
+            "breaks off before the last chunk",
+        ),
+        (chunks.replace("hello", "hel"), 1, "hel\r\n", broken),
+        (chunks.replace("1;x", "x;x"), 1, "hello", broken),
+        (
+            chunks.replace("00A", &"0".repeat(100_000)),
+            1,
+            "hello ",
+            broken,
+        ),
+        (
+            chunks.replace("Chunked", "gzip"),
+            1,
+            "",
+            "in the coding \"gzip\"",
+        ),
+        (length.replace('5', "+5"), 1, "", "see its Content-Length"),
+        (
+            length.replace("\r\n\r\n", "\r\nContent-Length: 6\r\n\r\n"),
+            1,
+            "",
+            "Content-Length",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nA: ".to_string() + &"x".repeat(70_000),
+            1,
+            "",
+            "a head of more than",
+        ),
+        (
+            String::new(),
+            1,
+            "",
+            "ends the connection without an answer",
+        ),
+    ] {
+        let (addr, server) = serve(response.clone().into());
+        let (ended, out, err) = texts(http_get(&format!("HTTP://{addr}/")));
+        let what: String = response.chars().take(300).collect();
+        assert_eq!((ended, &*out), (code, body), "{what}: {err}");
+        assert!(
+            err.contains(message) && (code == 1 || err.is_empty()),
+            "{what}: {err}"
+        );
+        server.join().unwrap();
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::{
     process::{Child, ChildStdout, Command, Stdio},
     sync::mpsc::{self, Sender},
     thread,
+    time::Duration,
 };
 
 // ---- tools
@@ -84,6 +85,17 @@ fn items() -> String {
     let item = |n| format!("Producing {n}\nConsuming {n}\n");
     let items: String = (0..10).map(item).collect();
     items + "Producer done\nConsumer done\n"
+}
+
+#[test]
+fn countdown_alternates_by_a_bare_switch() {
+    let line = |n| format!("Down {}\nUp {n}\n", 5 - n);
+    let lines: String = (0..5).map(line).collect();
+    assert_eq!(transcript(&["countdown", "--alternate"]), lines);
+    // Nothing sleeps.
+    let boot = ["boot", "-q", "--virtual", "--max-time", "0s"];
+    let (code, ..) = run(&[&boot[..], &["countdown", "--alternate"]].concat());
+    assert_eq!(code, 0);
 }
 
 fn lines_with(text: &str, wanted: impl Fn(&str) -> bool) -> String {
@@ -170,7 +182,7 @@ fn a_producer_without_consumers_waits_for_room() {
 
 #[test]
 fn average() {
-    let expected = "0\n1.0\n5.0\nclean-up\nclosed\n";
+    let expected = "0\n1.0\n5.0\nclean-up\nclosed: 5.0\n";
     assert_eq!(transcript(&["average"]), expected);
 }
 
@@ -232,9 +244,9 @@ fn fake_io_overlaps() {
 }
 
 #[test]
-fn fake_io_takes_no_virtual_time() {
-    let out = transcript(&["fake-io", "--count", "3", "--delay", "1ms"]);
-    assert_eq!(out, "3 reads blocked for 3.000ms in 0.000ns\n");
+fn fake_io_blocks_on_the_virtual_clock_and_takes_no_real_time() {
+    let out = transcript(&["fake-io", "--delay", "1h"]);
+    assert_eq!(out, "1000 reads blocked for 3600000.000s in 3600.000s\n");
 }
 
 // ---- timers and HTTP
@@ -269,6 +281,68 @@ fn http_get_calls_back_after_what_follows_the_call() {
     assert_eq!(line(&mut out), "1\n");
     assert_eq!(line(&mut out), "");
     assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn http_get_calls_back_from_a_file_too() {
+    for boot in [["boot", "-q"].as_slice(), &["boot", "-q", "--virtual"]] {
+        let get = |args: &[&str]| run(&[boot, &["http-get"], args].concat());
+        let file = env!("CARGO_MANIFEST_PATH");
+        let (code, out, err) = get(&["--demo-order", file]);
+        assert_eq!((code, &*out, &*err), (0, "2\n1\n", ""));
+        let (code, out, err) = get(&["--demo-order", "/no/such/file"]);
+        assert_eq!((code, &*out), (1, "2\n"));
+        assert!(
+            err.contains("cannot read /no/such/file: No such file"),
+            "{err}"
+        );
+        let (code, out, err) = get(&[file]);
+        assert_eq!((code, &*out), (1, ""));
+        assert!(
+            err.contains("is a file, which only --demo-order reads"),
+            "{err}"
+        );
+    }
+}
+
+/// What a client holds back: it is sent more than any buffer has room for.
+#[test]
+fn http_get_keeps_no_more_than_it_can_write() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        client
+            .set_write_timeout(Some(Duration::from_millis(500)))
+            .unwrap();
+        client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
+        // As long as it takes more, which ends with the buffers of sockets and of the pipe.
+        let sent = (0..200)
+            .take_while(|_| client.write_all(&[b'x'; 1 << 20]).is_ok())
+            .count();
+        tell.send(sent).unwrap();
+    });
+    let (mut child, out) = start(&["http-get", &url]);
+    let mib = told.recv().unwrap();
+    assert!(mib < 100, "it keeps {mib} MiB");
+    // The reader has seen enough, which is no error.
+    drop(out);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn http_get_does_not_wait_for_the_end_of_the_stream_when_it_knows_the_length() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let (mut child, mut out) = start(&["http-get", "--timeout", "1h", &url]);
+    let (mut client, _) = listener.accept().unwrap();
+    client
+        .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc")
+        .unwrap();
+    assert_eq!(line(&mut out), "abc");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    drop(client);
 }
 
 #[test]
@@ -308,6 +382,30 @@ fn what_goes_wrong_can_be_cured() {
         assert_eq!(ended, code, "{err}");
         let (ended, _, err) = run(&[&boot, &[case, "--cured"][..]].concat());
         assert_eq!((ended, &*err), (0, ""), "{case}");
+    }
+    // The last line says what went wrong, and how to see it.
+    for (args, last) in [
+        (
+            ["starved"].as_slice(),
+            "clients asked 80 times in vain, each time instead of the worker.",
+        ),
+        (
+            &["slow-reader"],
+            "122ms instead of 34ms: the queue is full, and the source waits for its readers.",
+        ),
+        (&["slow-reader", "--readers", "5"], ""),
+        (
+            &["convoy"],
+            "62ms instead of 21ms: each worker holds the lock while it fetches, and the others wait for it.",
+        ),
+        (&["convoy", "--cured"], ""),
+        (&["starved", "--cured"], ""),
+    ] {
+        let out = transcript(args);
+        let (what, how) = out.split_once(" To see it: ").unwrap_or_default();
+        assert_eq!(what, last, "{args:?}");
+        let boot = format!("trapline boot --virtual --record run.trap {} &&", args[0]);
+        assert!(last.is_empty() || how.starts_with(&boot), "{out}");
     }
     // As long as it takes one after the other, and as long as it takes side by side.
     let limits = [

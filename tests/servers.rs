@@ -8,13 +8,16 @@ use std::{
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::mpsc::{self, Receiver},
+    sync::{
+        Arc, Mutex,
+        mpsc::{self, Receiver},
+    },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
-use socket2::SockRef;
+use socket2::{Domain, SockRef, Socket, Type};
 
 // ---- tools
 
@@ -54,9 +57,10 @@ impl Server {
         let err = child.stderr.take().expect("it is piped");
         let warnings = thread::spawn(|| io::read_to_string(err).unwrap_or_default());
         let mut out = BufReader::new(child.stdout.take().expect("it is piped")).lines();
-        let first = out.next().expect("it says where it listens").unwrap();
-        let words = first.split([' ', '/', ',']);
-        let addr = words.filter_map(|word| word.parse().ok()).next();
+        let addr = out.by_ref().map_while(Result::ok).find_map(|line| {
+            let mut words = line.split([' ', '/', ',']);
+            words.find_map(|word| word.parse().ok())
+        });
         let (sender, lines) = mpsc::channel();
         thread::spawn(move || {
             out.map_while(Result::ok)
@@ -64,7 +68,7 @@ impl Server {
         });
         Self {
             child,
-            addr: addr.expect("an address is in it"),
+            addr: addr.expect("it says where it listens"),
             lines,
             warnings: Some(warnings),
         }
@@ -687,6 +691,196 @@ fn proxy_survives_clients_that_vanish() {
     proxy.end();
 }
 
+#[test]
+fn proxy_notices_a_reset_after_the_end_of_the_stream() {
+    // Neither end has anything more to say, so that only the reset can end the connection.
+    let (sender, ended) = mpsc::channel();
+    let proxy = behind_proxy(&[], move |mut server| {
+        assert_eq!(rest(&mut server), b"");
+        sender.send(()).unwrap();
+        assert!(is_over(server.read(&mut [0])));
+        sender.send(()).unwrap();
+    });
+    let client = proxy.connect();
+    client.shutdown(Shutdown::Write).unwrap();
+    ended.recv_timeout(PATIENCE).unwrap();
+    reset(client);
+    proxy.says("lost: failed: ");
+    proxy.end();
+
+    // The other way round.
+    let (sender, orders) = mpsc::channel();
+    let orders = Arc::new(Mutex::new(orders));
+    let proxy = behind_proxy(&[], move |server| {
+        server.shutdown(Shutdown::Write).unwrap();
+        orders.lock().unwrap().recv().unwrap();
+        reset(server);
+    });
+    let mut client = proxy.connect();
+    assert_eq!(rest(&mut client), b"");
+    sender.send(()).unwrap();
+    proxy.says("lost: failed: ");
+    proxy.end();
+}
+
+#[test]
+fn proxy_lets_clients_go_that_reset_while_it_connects() {
+    // A listener whose queue is full answers no more.
+    let full = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    full.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into())
+        .unwrap();
+    full.listen(0).unwrap();
+    let to = full.local_addr().unwrap().as_socket().unwrap();
+    let _first = TcpStream::connect(to).unwrap();
+    let to = to.to_string();
+    let args = [
+        "proxy",
+        "--listen",
+        "127.0.0.1:0",
+        "--connect-timeout",
+        "1h",
+        "--to",
+        &to,
+    ];
+    let proxy = Server::start(&args);
+    let client = proxy.connect();
+    reset(client);
+    proxy.says(&format!(
+        "lost: while connecting to {to}: failed: Connection reset"
+    ));
+    proxy.end();
+}
+
+#[test]
+fn proxy_refuses_to_be_its_own_server() {
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = closed.local_addr().unwrap().port();
+    drop(closed);
+    for (listen, to) in [
+        ("127.0.0.1", "127.0.0.1"),
+        ("127.0.0.1", "0.0.0.0"),
+        ("0.0.0.0", "127.0.0.1"),
+        ("0.0.0.0", "[::ffff:127.0.0.1]"),
+    ] {
+        let (listen, to) = (format!("{listen}:{port}"), format!("{to}:{port}"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trapline"));
+        let output = command.args(["boot", "-q", "proxy", "--listen", &listen, "--to", &to]);
+        let output = output.output().unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{listen} {to}: {err}");
+        assert!(
+            err.contains("is the proxy's own address"),
+            "{listen} {to}: {err}"
+        );
+    }
+    // Another address of the same port is another server.
+    let args = ["proxy", "--listen", "127.0.0.1:0", "--to", "127.0.0.1:1"];
+    Server::start(&args).end();
+}
+
+// ---- echo
+
+#[test]
+fn echo_sends_its_prefix_and_the_data_in_one_piece() {
+    for way in [[].as_slice(), &["--ready"]] {
+        let args = ["echo", "--addr", "127.0.0.1:0", "--prefix", "Got:"];
+        let server = Server::start(&[&args, way].concat());
+        let mut client = server.connect();
+        for _ in 0..200 {
+            client.write_all(b"hello").unwrap();
+            let mut buf = [0; 100];
+            let n = client.read(&mut buf).unwrap();
+            assert_eq!(&buf[..n], b"Got:hello", "{way:?}");
+        }
+        client.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(rest(&mut client), b"");
+        server.says("Client closed");
+        server.end();
+    }
+}
+
+#[test]
+fn echo_with_readiness_serves_clients_at_the_same_time() {
+    let server = Server::start(&["echo", "--ready", "--addr", "127.0.0.1:0"]);
+    let mut clients: Vec<_> = (0..50).map(|_| server.connect()).collect();
+    let mut senders = Vec::new();
+    for (n, client) in clients.iter().enumerate() {
+        let mut client = client.try_clone().unwrap();
+        senders.push(thread::spawn(move || {
+            // More than the buffers of a connection have room for.
+            client.write_all(&bytes(300_000, n)).unwrap();
+            client.shutdown(Shutdown::Write).unwrap();
+        }));
+    }
+    for (n, client) in clients.iter_mut().enumerate() {
+        assert!(rest(client) == bytes(300_000, n), "client {n}");
+    }
+    for sender in senders {
+        sender.join().unwrap();
+    }
+    server.end();
+}
+
+#[test]
+fn echo_with_blocking_sockets_freezes_every_task_and_says_so() {
+    let alive = ["--with", "alive --every 0s"];
+    let args = [
+        "echo",
+        "--blocking",
+        "--prefix",
+        "Got:",
+        "--addr",
+        "127.0.0.1:0",
+    ];
+    let server = Server::start(&[&alive[..], &args].concat());
+    server.says("Every task freezes until a client connects");
+    // `alive` has a last turn. It would have thousands if it were not frozen.
+    let alive = |_| server.lines.recv_timeout(Duration::from_millis(200)).ok();
+    assert!((0..100).map_while(alive).count() <= 1);
+    // A client that comes and sends is answered, and the others go on for a moment.
+    let mut client = server.connect();
+    server.says("I'm alive");
+    client.write_all(b"hello").unwrap();
+    let mut buf = [0; 9];
+    client.read_exact(&mut buf).unwrap();
+    assert_eq!(&buf, b"Got:hello");
+    // Now the server waits for another client, and this one is not served until then.
+    server.says("Every task freezes until");
+    client.write_all(b"again").unwrap();
+    client
+        .set_read_timeout(Some(Duration::from_millis(200)))
+        .unwrap();
+    let silence = client.read(&mut buf).expect_err("it is frozen");
+    assert_eq!(silence.kind(), io::ErrorKind::WouldBlock);
+    let _other = server.connect();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.read_exact(&mut buf).unwrap();
+    assert_eq!(&buf, b"Got:again");
+}
+
+#[test]
+fn servers_need_a_network() {
+    for args in [
+        ["echo"].as_slice(),
+        &["echo", "--ready"],
+        &["echo", "--blocking"],
+        &["chat"],
+        &["proxy", "--to", "127.0.0.1:1"],
+        &["http-get", "http://127.0.0.1:1/"],
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trapline"));
+        let output = command
+            .args(["boot", "-q", "--virtual"])
+            .args(args)
+            .output();
+        let output = output.unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {err}");
+        let advice = "the simulated world has no network: run it without --virtual\n";
+        assert!(err.ends_with(advice), "{args:?}: {err}");
+    }
+}
+
 // ---- chat
 
 struct Talker {
@@ -742,8 +936,9 @@ fn chat_passes_lines_to_everybody() {
     for talker in [&mut ann, &mut bob] {
         talker.hears("* bob joins");
     }
-    bob.says("hello\r\n\n  \nthere \u{7}\u{1b}[1mä");
-    ann.says("/who");
+    bob.says("hello\r\n\n  \nthere \u{7}\u{1b}[1m\u{202e}\u{2068}ä\u{2028}\u{200f}");
+    // What is not shown keeps nothing from being a command.
+    ann.says("\u{2067}\u{1b} /who");
     for line in ["bob: hello", "bob: there [1mä"] {
         bob.hears(line);
     }

@@ -5,6 +5,13 @@ use trapline::{
     sync::{Group, Mutex},
 };
 
+use super::conclude_slow;
+
+/// How often each worker counts, how long it fetches, and how long it does something else.
+const TIMES: u32 = 3;
+const FETCH: Duration = Duration::from_millis(5);
+const REST: Duration = Duration::from_millis(2);
+
 /// Goes wrong: tasks that queue up for a lock that each holds for too long
 #[derive(clap::Args)]
 pub(crate) struct Convoy {
@@ -15,18 +22,22 @@ pub(crate) struct Convoy {
 
 impl Program for Convoy {
     async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+        let start = os.now().await;
         let total = Mutex::new(os, 0).await;
         let mut workers = Group::new(os).await;
         for n in 1..=4 {
             let (total, cured) = (total.clone(), self.cured);
             let worker = async move |os: &mut Os| {
-                for _ in 0..3 {
+                for _ in 0..TIMES {
                     count(os, &total, cured).await;
                 }
             };
             workers.spawn(os, format!("worker-{n}"), worker).await?;
         }
         workers.join(os).await?;
+        let took = os.now().await - start;
+        let why = "each worker holds the lock while it fetches, and the others wait for it";
+        conclude_slow(os, "convoy", took, (FETCH + REST) * TIMES, why);
         Ok(())
     }
 }
@@ -42,10 +53,10 @@ async fn count(os: &mut Os, total: &Mutex<u64>, cured: bool) {
         *total += fetch(os).await;
     }
     // What it does besides.
-    os.sleep(Duration::from_millis(2)).await;
+    os.sleep(REST).await;
 }
 
 async fn fetch(os: &mut Os) -> u64 {
-    os.sleep(Duration::from_millis(5)).await;
+    os.sleep(FETCH).await;
     1
 }

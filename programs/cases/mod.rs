@@ -1,7 +1,32 @@
 //! Programs that go wrong in ways that a trace shows: `docs/reading-traces.md` looks at each.
 
+use std::time::Duration;
+
+use trapline::Os;
+
 pub(crate) mod convoy;
 pub(crate) mod deadlock;
 pub(crate) mod lost_wakeup;
 pub(crate) mod slow_reader;
 pub(crate) mod starved;
+
+/// Says at the end of a run what went wrong in it, and how to look at that.
+fn conclude(os: &mut Os, name: &str, what: &str) {
+    writeln!(
+        os,
+        "{what}. To see it: trapline boot --virtual --record run.trap {name} && \
+         trapline trace timeline run.trap -o run.html"
+    );
+}
+
+/// The same of a run that took much longer than its work needs.
+fn conclude_slow(os: &mut Os, name: &str, took: Duration, needed: Duration, why: &str) {
+    // What is only a little late is the machine's doing.
+    if took > needed * 3 / 2 {
+        conclude(
+            os,
+            name,
+            &format!("{took:.0?} instead of {needed:?}: {why}"),
+        );
+    }
+}

@@ -2,6 +2,13 @@ use std::{error::Error, time::Duration};
 
 use trapline::{Closed, Os, Program, Queue, sync::Group};
 
+use super::conclude_slow;
+
+/// How many items there are, how often there is a new one, and how long a reader needs for it.
+const ITEMS: u32 = 12;
+const EVERY: Duration = Duration::from_millis(2);
+const READING: Duration = Duration::from_millis(10);
+
 /// Goes wrong: a source that is as slow as who reads from it
 #[derive(clap::Args)]
 pub(crate) struct SlowReader {
@@ -12,6 +19,7 @@ pub(crate) struct SlowReader {
 
 impl Program for SlowReader {
     async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+        let start = os.now().await;
         let queue = Queue::bounded(os, 2).await;
         let mut readers = Group::new(os).await;
         for _ in 0..self.readers {
@@ -25,22 +33,25 @@ impl Program for SlowReader {
         os.wait(source).await?;
         queue.close(os).await;
         readers.join(os).await?;
+        let took = os.now().await - start;
+        let why = "the queue is full, and the source waits for its readers";
+        conclude_slow(os, "slow-reader", took, EVERY * ITEMS + READING, why);
         Ok(())
     }
 }
 
-/// Has something new every 2 ms.
+/// Has something new every now and then.
 async fn source(os: &mut Os, queue: &Queue<u32>) -> Result<(), Closed<u32>> {
-    for item in 0..12 {
-        os.sleep(Duration::from_millis(2)).await;
+    for item in 0..ITEMS {
+        os.sleep(EVERY).await;
         queue.put(os, item).await?;
     }
     Ok(())
 }
 
-/// Needs 10 ms for each.
+/// Needs its time for each.
 async fn reader(os: &mut Os, queue: &Queue<u32>) {
     while queue.get(os).await.is_ok() {
-        os.sleep(Duration::from_millis(10)).await;
+        os.sleep(READING).await;
     }
 }

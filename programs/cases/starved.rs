@@ -1,6 +1,8 @@
-use std::error::Error;
+use std::{cell::Cell, error::Error, rc::Rc};
 
 use trapline::{Abandoned, Os, Program, Promise, Queue, Setter, sync::Group};
+
+use super::conclude;
 
 /// Goes wrong: a worker that hardly gets a turn, since its clients poll
 #[derive(clap::Args)]
@@ -13,10 +15,11 @@ pub(crate) struct Starved {
 impl Program for Starved {
     async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
         let jobs = Queue::unbounded(os).await;
+        let polls = Rc::new(Cell::new(0));
         let mut tasks = Group::new(os).await;
         for n in 1..=5 {
-            let (jobs, cured) = (jobs.clone(), self.cured);
-            let client = async move |os: &mut Os| client(os, &jobs, cured).await;
+            let (jobs, cured, polls) = (jobs.clone(), self.cured, Rc::clone(&polls));
+            let client = async move |os: &mut Os| client(os, &jobs, cured, &polls).await;
             tasks.spawn(os, format!("client-{n}"), client).await?;
         }
         let mine = jobs.clone();
@@ -25,17 +28,29 @@ impl Program for Starved {
         tasks.join(os).await?;
         jobs.close(os).await;
         os.wait(worker).await?;
+        if polls.get() > 0 {
+            let polls = polls.get();
+            let what =
+                format!("clients asked {polls} times in vain, each time instead of the worker");
+            conclude(os, "starved", &what);
+        }
         Ok(())
     }
 }
 
-async fn client(os: &mut Os, jobs: &Queue<Setter<()>>, cured: bool) -> Result<(), Abandoned> {
+async fn client(
+    os: &mut Os,
+    jobs: &Queue<Setter<()>>,
+    cured: bool,
+    polls: &Cell<u64>,
+) -> Result<(), Abandoned> {
     let (job, answer) = Promise::new(os).await;
     let _ = jobs.put(os, job).await;
     if cured {
         return answer.wait(os).await;
     }
     while answer.get().is_none() {
+        polls.set(polls.get() + 1);
         os.yield_now().await;
     }
     Ok(())

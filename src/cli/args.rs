@@ -100,7 +100,8 @@ pub(super) struct Boot {
     /// Live in the simulated world: a virtual clock that never waits, no outside
     #[arg(long = "virtual", help_heading = "World")]
     pub(super) simulated: bool,
-    /// The seed of all random numbers; a random one otherwise, which is printed
+    /// The seed of all random numbers; a random one otherwise, which is printed. With --virtual it
+    /// repeats the whole run
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u64>, help_heading = "World")]
     pub(super) seed: Option<u64>,
 
@@ -309,6 +310,17 @@ fn explain(mut error: clap::Error, mut command: Command, programs: &[Entry]) -> 
             if programs.iter().any(|entry| entry.name == name) {
                 let order = ContextValue::String(format!("boot {name}"));
                 error.insert(ContextKind::SuggestedSubcommand, order);
+            }
+        }
+        ErrorKind::ArgumentConflict if of_boot => {
+            let named = [ContextKind::InvalidArg, ContextKind::PriorArg];
+            let named = named.map(|kind| text(&error, kind));
+            let has = |option: &str| named.iter().any(|name| name.starts_with(option));
+            if has("--virtual") && (has("--top") || has("--monitor")) {
+                let why = "a virtual run takes no real time to be watched in: --record it, and look \
+                           at it with `trace`";
+                let why = ContextValue::StyledStrs(vec![why.into()]);
+                error.insert(ContextKind::Suggested, why);
             }
         }
         ErrorKind::UnknownArgument => {

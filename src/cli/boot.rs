@@ -75,7 +75,11 @@ pub(super) fn boot(
     }
     if options.seed.is_none() {
         let seed = kernel.seed();
-        log.note(&format!("seed {seed} (repeat with --seed {seed})"));
+        log.note(&if options.simulated {
+            format!("seed {seed} (repeat the run with --seed {seed})")
+        } else {
+            format!("seed {seed} (--seed {seed} repeats the random numbers, not the timing)")
+        });
     }
     for image in images {
         if let Err(errno) = image(&mut kernel) {
@@ -164,11 +168,14 @@ fn explain(log: Log, result: &Result<Report, Error>) -> u8 {
             DEADLOCK
         }
         Err(Error::Limit(limit)) => {
-            let option = match limit {
-                Limit::Ticks(_) => "--max-ticks",
-                Limit::Time(_) => "--max-time",
-            };
-            log.error(&format!("{limit}: raise {option}"));
+            log.error(&match limit {
+                Limit::Ticks(_) => format!("{limit}: raise --max-ticks"),
+                // In the units in which it was given.
+                Limit::Time(span) => {
+                    let span = humantime::format_duration(*span);
+                    format!("the limit of {span} is reached: raise --max-time")
+                }
+            });
             LIMIT
         }
         Err(Error::Stalled(stalled)) => {

@@ -4,6 +4,7 @@ use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use super::{
@@ -14,6 +15,7 @@ use crate::{
     abi::SystemCall,
     interrupt::{Expected, Job, Outside},
     panic::panic_message,
+    pause::paused,
     trap::{Payload, TrapFrame},
 };
 
@@ -26,7 +28,8 @@ impl Os {
     /// Runs `work` on a thread of its own and answers what it returns, so that a call which the
     /// kernel cannot watch (a file, a name look-up, a long computation) holds up nobody else.
     /// *Blocks* until it is done; that is an interrupt, which wakes a sleeping kernel. The
-    /// simulated world runs it in place. Work whose task is killed runs to its end unheard.
+    /// simulated world runs it in place; there only a [`pause`](crate::pause()) delays the result.
+    /// Work whose task is killed runs to its end unheard.
     ///
     /// At most 16 pieces of work of one task are under way; work that a timeout cut short counts until
     /// it ends. Further work waits for one of them.
@@ -45,7 +48,7 @@ impl Os {
             let outcome = catch_unwind(AssertUnwindSafe(work));
             let outcome =
                 outcome.map_err(|panic: Box<dyn Any + Send>| Panicked(panic_message(panic)));
-            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some((outcome, paused()));
             remote.ring(queue);
             drop(expected);
         });
@@ -56,11 +59,18 @@ impl Os {
         // The job is run even where no thread can be had for it, so this has nothing to refuse.
         let _ = self.call(submit, checked).await;
         let take = || result.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(outcome) = take() {
+        if let Some((outcome, pause)) = take() {
+            // It has run in place.
+            if pause > Duration::ZERO {
+                self.sleep(pause).await;
+            }
             return outcome;
         }
         // The thread has it closed.
         let _ = done.get(self).await;
-        take().unwrap_or_else(|| Err(Panicked("the thread did not come back".into())))
+        take().map_or_else(
+            || Err(Panicked("the thread did not come back".into())),
+            |(outcome, _)| outcome,
+        )
     }
 }

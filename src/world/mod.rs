@@ -21,6 +21,7 @@ pub use sim::SimWorld;
 use crate::{
     abi::{DeviceId, Direction, Tid},
     descriptor::Descriptor,
+    pause::in_place,
 };
 
 /// What lies outside a kernel. Kernel and programs are a pure function of what it answers.
@@ -80,10 +81,11 @@ pub trait World {
         Waker::noop().clone()
     }
 
-    /// Has a piece of a task's work done: here and now, or on another thread. A world may bound how
-    /// many pieces of one task are under way at once; the others wait.
+    /// Has a piece of a task's work done: on another thread, or here and now. A
+    /// [`pause`](crate::pause()) of the latter delays its result on this world's clock. A world may
+    /// bound how many pieces of one task are under way at once; the others wait.
     fn submit(&mut self, _task: Tid, job: Box<dyn FnOnce() + Send>) {
-        job();
+        in_place(job);
     }
 
     /// Takes on a descriptor of a program's.

@@ -7,16 +7,25 @@ use std::{
 };
 
 /// Each room, and the rooms it may use besides itself.
-const ROOMS: [(&str, &[&str]); 11] = [
+const ROOMS: [(&str, &[&str]); 12] = [
     ("abi", &[]),
     ("panic", &[]),
     ("descriptor", &[]),
+    ("pause", &[]),
     ("sched", &["abi"]),
     ("interrupt", &["abi"]),
     ("log", &["abi", "panic"]),
     (
         "trap",
-        &["abi", "panic", "descriptor", "sched", "interrupt", "log"],
+        &[
+            "abi",
+            "panic",
+            "descriptor",
+            "pause",
+            "sched",
+            "interrupt",
+            "log",
+        ],
     ),
     (
         "user",
@@ -47,6 +56,8 @@ const ROOMS: [(&str, &[&str]); 11] = [
         &[
             "abi",
             "panic",
+            "descriptor",
+            "pause",
             "sched",
             "interrupt",
             "log",

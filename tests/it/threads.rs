@@ -7,7 +7,7 @@ use std::{
         mpsc,
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use trapline::{
@@ -149,6 +149,68 @@ fn s39_the_simulated_world_runs_it_in_place() {
         notes.note(format!("{:?}", os.now().await));
     });
     assert_eq!(seen.take(), ["child", "0ns"]);
+}
+
+#[test]
+fn a_pause_of_work_in_place_delays_its_result_on_the_virtual_clock() {
+    boot(async move |os| {
+        let other = os.spawn("other", async |os| {
+            os.sleep(FOREVER / 2).await;
+        });
+        let other = other.await.unwrap();
+        let work = || {
+            trapline::pause(FOREVER / 3);
+            trapline::pause(FOREVER * 2 / 3);
+            "done"
+        };
+        assert_eq!(os.run_blocking(work).await, Ok("done"));
+        assert_eq!(os.now().await, FOREVER);
+        // The others went on meanwhile.
+        assert_eq!(os.wait(other).await, Ok(Exit::Done));
+        // A panic comes no sooner than its pause.
+        let work = || -> u32 {
+            trapline::pause(FOREVER);
+            std::panic::resume_unwind(Box::new("boom"))
+        };
+        assert_eq!(os.run_blocking(work).await, Err(Panicked("boom".into())));
+        assert_eq!(os.now().await, FOREVER * 2);
+        // A timeout cuts a pause, and the next piece of work knows nothing of it.
+        let cut = os.timeout(FOREVER, async |os| {
+            os.run_blocking(|| trapline::pause(Duration::MAX)).await
+        });
+        assert_eq!(cut.await, Err(Elapsed));
+        assert_eq!(os.run_blocking(|| 1).await, Ok(1));
+        assert_eq!(os.now().await, FOREVER * 3);
+    });
+}
+
+#[test]
+fn a_pause_within_a_kernel_within_work_in_place_is_its_own() {
+    boot(async move |os| {
+        let work = || {
+            trapline::pause(Duration::from_secs(1));
+            boot(async |os| {
+                os.run_blocking(|| trapline::pause(FOREVER)).await.unwrap();
+                assert_eq!(os.now().await, FOREVER);
+            });
+            trapline::pause(Duration::from_secs(1));
+        };
+        os.run_blocking(work).await.unwrap();
+        assert_eq!(os.now().await, Duration::from_secs(2));
+    });
+}
+
+#[test]
+fn a_pause_on_a_thread_blocks_the_thread() {
+    run_real(async |os| {
+        let span = Duration::from_millis(2);
+        let slept = os.run_blocking(move || {
+            let start = Instant::now();
+            trapline::pause(span);
+            start.elapsed() >= span
+        });
+        assert_eq!(slept.await, Ok(true));
+    });
 }
 
 #[test]

@@ -1,0 +1,51 @@
+//! The server with blocking sockets: a task that waits in one stops the kernel's only thread.
+
+use std::{
+    io::{self, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+};
+
+use trapline::Os;
+
+use super::{answer, say_farewell};
+
+pub(super) async fn serve(os: &mut Os, addr: SocketAddr, prefix: &str) -> io::Result<()> {
+    let listener = TcpListener::bind(addr)?;
+    writeln!(os, "Server starting at {addr}");
+    loop {
+        freeze(os, "a client connects").await;
+        let (client, peer) = listener.accept()?;
+        let prefix = prefix.to_string();
+        let handler = async move |os: &mut Os| {
+            writeln!(os, "Client connected {peer}");
+            let result = echo(os, client, peer, &prefix).await;
+            say_farewell(os, peer, result);
+        };
+        if let Err(errno) = os.spawn_detached("client", handler).await {
+            writeln!(os, "Client rejected {peer}: {errno}");
+        }
+    }
+}
+
+async fn echo(
+    os: &mut Os,
+    mut client: TcpStream,
+    peer: SocketAddr,
+    prefix: &str,
+) -> io::Result<()> {
+    let mut buf = [0; 4096];
+    loop {
+        freeze(os, &format!("{peer} sends")).await;
+        let n = client.read(&mut buf)?;
+        if n == 0 {
+            return Ok(());
+        }
+        client.write_all(&answer(prefix, &buf[..n]))?;
+    }
+}
+
+/// Announces a call that blocks, and gives the others a last turn.
+async fn freeze(os: &mut Os, until: &str) {
+    writeln!(os, "Every task freezes until {until}");
+    os.yield_now().await;
+}

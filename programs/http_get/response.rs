@@ -1,0 +1,316 @@
+//! A request to an HTTP server, and the response, which is read piece by piece.
+
+use std::{mem, net::ToSocketAddrs, time::Duration};
+
+use httparse::{
+    EMPTY_HEADER,
+    Status::{Complete, Partial},
+};
+use trapline::{Elapsed, Os, TcpStream};
+
+use super::Url;
+use crate::serve::NO_NETWORK;
+
+/// The longest head, and the longest size line or trailer of a chunked body, in bytes.
+const HEAD: usize = 64 * 1024;
+/// The most fields in a head or trailer.
+const FIELDS: usize = 128;
+/// How much is read at once.
+const PIECE: usize = 64 * 1024;
+
+/// A response whose head has come.
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    /// The status line and the fields, as they were sent.
+    pub(crate) head: String,
+    body: Body,
+    input: Input,
+}
+
+/// What is left of a body, by the way in which its end is told.
+enum Body {
+    /// This many bytes of a known length.
+    Length {
+        left: u64,
+        of: u64,
+    },
+    /// A chunk's size line comes next.
+    Size,
+    /// This many bytes of a chunk.
+    Chunk(u64),
+    /// The end of a chunk's line.
+    ChunkEnd,
+    /// The fields after the last chunk.
+    Trailer,
+    /// Everything until the server closes the connection.
+    ToEnd,
+    Over,
+}
+
+/// What comes next in the bytes that are there.
+enum Step {
+    /// This many bytes of the body.
+    Data(usize),
+    /// Something between its parts, which is done with.
+    Framing,
+    NeedsMore,
+    Over,
+}
+
+impl Response {
+    /// Asks for a page. *Blocks* until the head of the response has come, or `timeout` is over.
+    pub(crate) async fn to(os: &mut Os, url: &Url, timeout: Duration) -> Result<Self, String> {
+        let host = &url.host;
+        let ask = async |os: &mut Os| {
+            let server = connect(os, host).await?;
+            let request = format!(
+                "GET {} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n",
+                url.path
+            );
+            let sent = server.send_all(os, request.as_bytes()).await;
+            sent.map_err(|error| format!("cannot ask {host}: {error}"))?;
+            let host = host.clone();
+            let (bytes, buf) = (Vec::new(), vec![0; PIECE]);
+            Input {
+                host,
+                server,
+                timeout,
+                bytes,
+                taken: 0,
+                buf,
+            }
+            .head(os)
+            .await
+        };
+        let late = |Elapsed| format!("{host} has not answered within {timeout:?}: raise --timeout");
+        os.timeout(timeout, ask).await.map_err(late)?
+    }
+
+    /// The next bytes of the body; `None` at its end. *Blocks* until there are some.
+    ///
+    /// *Errors:* the server ends the connection before the body, sends what is not HTTP, or is
+    /// silent for longer than the timeout.
+    pub(crate) async fn piece(&mut self, os: &mut Os) -> Result<Option<Vec<u8>>, String> {
+        let mut piece = Vec::new();
+        loop {
+            match self.step() {
+                Ok(Step::Data(n)) => piece.extend_from_slice(self.input.take(n)),
+                Ok(Step::Framing) => {}
+                // Whatever it is, it comes again after this piece.
+                _ if !piece.is_empty() => return Ok(Some(piece)),
+                Ok(Step::Over) => return Ok(None),
+                Ok(Step::NeedsMore) => self.receive(os).await?,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn receive(&mut self, os: &mut Os) -> Result<(), String> {
+        let timeout = self.input.timeout;
+        let receive = async |os: &mut Os| self.input.more(os).await;
+        let more = os.timeout(timeout, receive).await;
+        let host = &self.input.host;
+        let silent = |Elapsed| format!("{host} has sent nothing for {timeout:?}: raise --timeout");
+        if more.map_err(silent)?? {
+            Ok(())
+        } else {
+            self.end()
+        }
+    }
+
+    /// Looks at the bytes that are there, and takes what is not of the body itself.
+    fn step(&mut self) -> Result<Step, String> {
+        let bytes = self.input.rest();
+        // How much of them is framing, and what comes after that.
+        let (n, next) = match &mut self.body {
+            Body::Over => return Ok(Step::Over),
+            Body::Length { left: 0, .. } => (0, Body::Over),
+            Body::Chunk(0) => (0, Body::ChunkEnd),
+            Body::ToEnd | Body::Length { .. } | Body::Chunk(_) if bytes.is_empty() => {
+                return Ok(Step::NeedsMore);
+            }
+            Body::ToEnd => return Ok(Step::Data(bytes.len())),
+            Body::Length { left, .. } | Body::Chunk(left) => {
+                let n = usize::try_from(*left).map_or(bytes.len(), |left| left.min(bytes.len()));
+                *left -= n as u64;
+                return Ok(Step::Data(n));
+            }
+            Body::ChunkEnd => match bytes {
+                [b'\r', b'\n', ..] => (2, Body::Size),
+                [] | [b'\r'] => return Ok(Step::NeedsMore),
+                _ => return Err(self.input.broken_chunks()),
+            },
+            Body::Size => match httparse::parse_chunk_size(bytes) {
+                Ok(Complete((n, 0))) => (n, Body::Trailer),
+                Ok(Complete((n, size))) => (n, Body::Chunk(size)),
+                Ok(Partial) if bytes.len() < HEAD => return Ok(Step::NeedsMore),
+                Ok(Partial) | Err(_) => return Err(self.input.broken_chunks()),
+            },
+            Body::Trailer => match httparse::parse_headers(bytes, &mut [EMPTY_HEADER; FIELDS]) {
+                Ok(Complete((n, _))) => (n, Body::Over),
+                Ok(Partial) if bytes.len() < HEAD => return Ok(Step::NeedsMore),
+                Ok(Partial) | Err(_) => return Err(self.input.broken_chunks()),
+            },
+        };
+        self.input.take(n);
+        self.body = next;
+        Ok(Step::Framing)
+    }
+
+    /// The server has closed the connection, which is an error unless the body ends so.
+    fn end(&mut self) -> Result<(), String> {
+        let host = &self.input.host;
+        match mem::replace(&mut self.body, Body::Over) {
+            Body::ToEnd | Body::Over => Ok(()),
+            Body::Length { left, of } => {
+                let n = of - left;
+                Err(format!("{host} breaks off after {n} of {of} bytes"))
+            }
+            Body::Size | Body::Chunk(_) | Body::ChunkEnd | Body::Trailer => {
+                Err(format!("{host} breaks off before the last chunk"))
+            }
+        }
+    }
+}
+
+/// What comes from the server.
+struct Input {
+    host: String,
+    server: TcpStream,
+    timeout: Duration,
+    /// Received; so many of them are taken.
+    bytes: Vec<u8>,
+    taken: usize,
+    buf: Vec<u8>,
+}
+
+impl Input {
+    /// What is not taken yet.
+    fn rest(&self) -> &[u8] {
+        &self.bytes[self.taken..]
+    }
+
+    fn take(&mut self, n: usize) -> &[u8] {
+        let start = self.taken;
+        self.taken += n;
+        &self.bytes[start..self.taken]
+    }
+
+    /// Receives more. Answers whether there was any before the end of the stream.
+    async fn more(&mut self, os: &mut Os) -> Result<bool, String> {
+        let received = self.server.recv(os, &mut self.buf).await;
+        let n = received.map_err(|error| format!("{} breaks off: {error}", self.host))?;
+        self.bytes.drain(..mem::take(&mut self.taken));
+        self.bytes.extend_from_slice(&self.buf[..n]);
+        Ok(n > 0)
+    }
+
+    /// Receives the head of a response.
+    async fn head(mut self, os: &mut Os) -> Result<Response, String> {
+        loop {
+            if let Some((len, status, body)) = parse(self.rest(), &self.host)? {
+                let head = String::from_utf8_lossy(self.take(len));
+                let head = head.trim_end().to_string();
+                // An interim response comes before the one that was asked for.
+                if (100..200).contains(&status) && status != 101 {
+                    continue;
+                }
+                return Ok(Response {
+                    status,
+                    head,
+                    body,
+                    input: self,
+                });
+            }
+            let host = &self.host;
+            if self.rest().len() >= HEAD {
+                return Err(format!(
+                    "{host} answers with a head of more than {HEAD} bytes"
+                ));
+            }
+            if !self.more(os).await? {
+                return Err(format!(
+                    "{} ends the connection without an answer",
+                    self.host
+                ));
+            }
+        }
+    }
+
+    fn broken_chunks(&self) -> String {
+        format!("{} answers in chunks that are not HTTP", self.host)
+    }
+}
+
+/// The head's length, its status and what it says of the body; `None` if there is more to come.
+fn parse(bytes: &[u8], host: &str) -> Result<Option<(usize, u16, Body)>, String> {
+    let mut fields = [EMPTY_HEADER; FIELDS];
+    let mut head = httparse::Response::new(&mut fields);
+    match head.parse(bytes) {
+        Ok(Complete(len)) => {
+            let status = head.code.unwrap_or_default();
+            let body = body(status, head.headers).map_err(|why| format!("{host} {why}"))?;
+            Ok(Some((len, status, body)))
+        }
+        Ok(Partial) => Ok(None),
+        Err(error) => Err(format!("{host} does not answer in HTTP: {error}")),
+    }
+}
+
+/// How the end of a body is told.
+fn body(status: u16, fields: &[httparse::Header<'_>]) -> Result<Body, String> {
+    if status < 200 || status == 204 || status == 304 {
+        return Ok(Body::Over);
+    }
+    let values = |name: &'static str| {
+        let fields = fields.iter();
+        let named = fields.filter(move |field| field.name.eq_ignore_ascii_case(name));
+        named.map(|field| String::from_utf8_lossy(field.value).trim().to_string())
+    };
+    let codings: Vec<_> = values("transfer-encoding").collect();
+    let codings = codings.join(", ");
+    if codings.eq_ignore_ascii_case("chunked") {
+        return Ok(Body::Size);
+    }
+    if !codings.is_empty() {
+        return Err(format!(
+            "answers in the coding {codings:?}, which is more than this can do"
+        ));
+    }
+    let mut lengths = values("content-length");
+    let Some(length) = lengths.next() else {
+        return Ok(Body::ToEnd);
+    };
+    let is_number = length.bytes().all(|byte| byte.is_ascii_digit());
+    match length.parse() {
+        Ok(of) if is_number && lengths.all(|other| other == length) => {
+            Ok(Body::Length { left: of, of })
+        }
+        _ => Err("does not say clearly how long the body is: see its Content-Length".to_string()),
+    }
+}
+
+/// Connects to the first address of a host that answers.
+async fn connect(os: &mut Os, host: &str) -> Result<TcpStream, String> {
+    // The colons of an IPv6 address are in brackets; one after them leads to a port.
+    let addr = if host.rsplit(']').next().is_some_and(|end| end.contains(':')) {
+        host.to_string()
+    } else {
+        format!("{host}:80")
+    };
+    let name = addr.clone();
+    let found = os.run_blocking(move || name.to_socket_addrs()).await;
+    let found = found.map_err(|error| format!("cannot look up {host}: {error}"))?;
+    let found = found.map_err(|error| format!("cannot find {host}: {error}"))?;
+    let mut trouble = "it has no address".to_string();
+    for addr in found {
+        match os.connect(addr).await {
+            Ok(server) => return Ok(server),
+            Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {
+                trouble = NO_NETWORK.to_string();
+            }
+            Err(error) => trouble = error.to_string(),
+        }
+    }
+    Err(format!("cannot connect to {addr}: {trouble}"))
+}

@@ -1,0 +1,63 @@
+//! Pauses of blocking work, on the clock of the world that runs it. Uses nothing.
+//!
+//! Work runs on any thread and receives no handle, so the thread itself knows how it pauses.
+
+use std::{cell::Cell, thread, time::Duration};
+
+thread_local! {
+    /// The sum of the pauses of the work that runs in place; `None` where a pause sleeps.
+    static PAUSED: Cell<Option<Duration>> = const { Cell::new(None) };
+}
+
+/// Pauses work of [`Os::run_blocking`](crate::Os::run_blocking) for `span`.
+///
+/// In the real world it blocks the thread, as [`std::thread::sleep`] does. The simulated world runs
+/// work in place: there `pause` returns at once, and the task receives the result after `span` on
+/// the virtual clock. Other effects of the work, such as a value for a
+/// [`RemoteSetter`](crate::RemoteSetter), are not delayed there.
+///
+/// It is for work only. A task calls [`Os::sleep`](crate::Os::sleep): in a task `pause` blocks the
+/// kernel's thread, and with it every task.
+///
+/// ```
+/// use std::time::Duration;
+/// use trapline::{Kernel, Os};
+///
+/// let mut kernel = Kernel::simulated(0);
+/// kernel.spawn("main", async |os: &mut Os| {
+///     let read = || {
+///         trapline::pause(Duration::from_secs(3600)); // a slow disk
+///         42
+///     };
+///     assert_eq!(os.run_blocking(read).await, Ok(42));
+///     assert_eq!(os.now().await, Duration::from_secs(3600));
+/// })?;
+/// # assert_eq!(kernel.run()?.exits()[&1.into()], trapline::Exit::Done);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn pause(span: Duration) {
+    match PAUSED.get() {
+        Some(sum) => PAUSED.set(Some(sum.saturating_add(span))),
+        None => thread::sleep(span),
+    }
+}
+
+/// Runs work on the kernel's thread. Its pauses are added up, since they must not block that.
+pub(crate) fn in_place(job: impl FnOnce()) {
+    /// Work may run a kernel, whose work runs in place within it.
+    struct Outer(Option<Duration>);
+
+    impl Drop for Outer {
+        fn drop(&mut self) {
+            PAUSED.set(self.0);
+        }
+    }
+
+    let _outer = Outer(PAUSED.replace(Some(Duration::ZERO)));
+    job();
+}
+
+/// How long the work that runs in place has paused so far; zero on a thread of its own.
+pub(crate) fn paused() -> Duration {
+    PAUSED.get().unwrap_or_default()
+}
