@@ -48,6 +48,7 @@
 //! | `time.rs` | the timers |
 //! | `sched/` | who runs next: [`Policy`], [`Fifo`] |
 //! | `event.rs`, `trace.rs` | the event log, [`Tracer`], the bridge to `tracing` |
+//! | `follow.rs` | which call each task is at: [`Follower`] |
 //! | `record.rs`, `record/` | the event log in a file: [`record`] |
 //! | `world/` | [`World`], [`RealWorld`], [`SimWorld`] |
 //! | `kernel.rs`, `kernel/` | [`Kernel`]: the loop; the life of tasks, and the handlers of the calls |
@@ -78,6 +79,7 @@ mod callback;
 pub mod cli;
 mod device;
 mod event;
+mod follow;
 mod frame;
 mod interrupt;
 mod kernel;
@@ -104,6 +106,7 @@ pub use blocking::Panicked;
 pub use cli::Program;
 pub use device::{AsDevice, Device};
 pub use event::{Answered, Call, Detail, Event, Fact, Tracer, Wake};
+pub use follow::{CallInfo, Follower, Told};
 pub use interrupt::Remote;
 pub use kernel::{Builder, Deadlock, Error, Kernel, Limit, Report, Step};
 pub use net::{Listener, Stream, TcpListener, TcpStream};
@@ -114,5 +117,4 @@ pub use queue::{Closed, Queue, TryGetError, TryPutError};
 pub use sched::{Cause, Fifo, Policy, Runnable};
 pub use task::IntoExit;
 pub use timeout::Elapsed;
-pub use trace::Told;
 pub use world::{RealWorld, SimWorld, World};

@@ -6,7 +6,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Map, Value};
 
 use super::log::{self, Log};
-use crate::{Event, Fact, Nanos, Reply, Tid};
+use crate::{Event, Fact, Follower, Nanos, Reply, Tid, Tracer};
 
 /// How many tasks the table has at most: those with the most traps.
 const ROWS: usize = 1000;
@@ -20,6 +20,8 @@ pub(super) struct Summary {
     /// How many of `tasks` have ended.
     ended: usize,
     calls: BTreeMap<&'static str, Call>,
+    /// The call that each task is at.
+    follower: Follower,
     ticks: u64,
 }
 
@@ -30,9 +32,7 @@ struct Task {
     traps: u64,
     ticks: u64,
     blocked: Duration,
-    /// Its last call.
-    call: &'static str,
-    /// Since when it has been blocked on it.
+    /// Since when it has been blocked.
     since: Option<Duration>,
 }
 
@@ -61,6 +61,7 @@ impl Summary {
         if event.tid == Tid::KERNEL {
             return;
         }
+        self.follower.event(event);
         if let Fact::Spawned { name, .. } = event.fact {
             let name = name.to_string();
             let task = Task {
@@ -80,12 +81,13 @@ impl Summary {
             }
             Fact::Trapped { call, .. } => {
                 task.traps += 1;
-                task.call = call.name();
-                self.calls.entry(task.call).or_default().count += 1;
+                self.calls.entry(call.name()).or_default().count += 1;
             }
             Fact::Replied { reply, .. } => {
-                if let Reply::Err(_) | Reply::Io = reply {
-                    self.calls.entry(task.call).or_default().errors += 1;
+                if let Reply::Err(_) | Reply::Io = reply
+                    && let Some(last) = self.follower.last(event.tid)
+                {
+                    self.calls.entry(last.call.name()).or_default().errors += 1;
                 }
             }
             Fact::Blocked { .. } => task.since = Some(event.at),
@@ -113,7 +115,9 @@ impl Summary {
         {
             let span = now.saturating_sub(since);
             task.blocked += span;
-            self.calls.entry(task.call).or_default().blocked += span;
+            if let Some(last) = self.follower.last(tid) {
+                self.calls.entry(last.call.name()).or_default().blocked += span;
+            }
         }
     }
 

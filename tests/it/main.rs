@@ -8,6 +8,7 @@ mod daemons;
 mod devices;
 mod ends;
 mod fairness;
+mod follow;
 mod hostile;
 mod log;
 mod promises;

@@ -6,7 +6,7 @@
 //! | file | owns |
 //! |---|---|
 //! | `model.rs` | what is shown: a snapshot of the tasks |
-//! | `recent.rs` | the last traps of each task |
+//! | `recent.rs` | the last calls of each task |
 //! | `sampler.rs` | who uses the time |
 //! | `feed.rs` | the live trace |
 //! | `protocol.rs` | what goes through the socket |
@@ -50,11 +50,10 @@ use super::{
     duration, interrupts,
     log::{self, Log},
 };
-use crate::{Event, Exit, Kernel, Os, Remote, Tracer};
+use crate::{Event, Exit, Follower, Kernel, Os, Remote, Tracer};
 use client::{Connection, Failure};
 use model::Model;
 use protocol::{Filter, Request};
-use recent::Recent;
 use sampler::Sampler;
 use screen::{Link, Source};
 use socket::SocketFile;
@@ -277,7 +276,7 @@ fn top(socket: &Path, every: Duration, log: Log) -> Result<ExitCode, Failure> {
 /// What it takes to look at a kernel: made before the kernel is, so that nothing has run in vain if
 /// it cannot be had.
 pub(super) struct Watch {
-    recent: Rc<RefCell<Recent>>,
+    recent: Rc<RefCell<Follower>>,
     socket: Option<(UnixListener, Arc<SocketFile>)>,
     screen: Option<(Terminal, Duration)>,
     colored: bool,
@@ -286,7 +285,7 @@ pub(super) struct Watch {
 /// What the daemons share.
 #[derive(Clone)]
 struct Shared {
-    recent: Rc<RefCell<Recent>>,
+    recent: Rc<RefCell<Follower>>,
     kernel: Remote,
     sampler: Rc<RefCell<Weak<Sampler>>>,
 }
@@ -302,7 +301,7 @@ impl Watch {
             .top
             .map(|every| Ok::<_, String>((terminal::find()?, every)));
         Ok(Some(Self {
-            recent: Rc::default(),
+            recent: Rc::new(RefCell::new(recent::follower())),
             socket,
             screen: screen.transpose()?,
             colored: log.is_colored(),
@@ -368,7 +367,7 @@ fn listen(path: &Path) -> Result<(UnixListener, Arc<SocketFile>), String> {
 }
 
 impl Shared {
-    fn tracer(recent: &Rc<RefCell<Recent>>) -> impl Tracer + use<> {
+    fn tracer(recent: &Rc<RefCell<Follower>>) -> impl Tracer + use<> {
         Recording(Rc::clone(recent))
     }
 
@@ -383,7 +382,7 @@ impl Shared {
     }
 }
 
-struct Recording(Rc<RefCell<Recent>>);
+struct Recording(Rc<RefCell<Follower>>);
 
 impl Tracer for Recording {
     fn event(&mut self, event: &Event<'_>) {

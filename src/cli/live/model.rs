@@ -9,10 +9,10 @@ use serde_json::{Map, Value};
 use super::{
     LONGEST, Shared,
     protocol::brief,
-    recent::Recent,
+    recent,
     sampler::{Sampler, Shares},
 };
-use crate::{On, Os, TaskInfo, TaskState, Tid};
+use crate::{Follower, On, Os, TaskInfo, TaskState, Tid};
 
 /// The tasks of a kernel at one instant.
 #[derive(Clone, Debug, Default)]
@@ -224,8 +224,8 @@ pub(super) fn chain(tasks: &[TaskInfo], tid: u64) -> Vec<usize> {
 }
 
 /// Where a task is, unless there is none of that number.
-pub(super) fn whereabouts(tasks: &[TaskInfo], recent: &Recent, tid: u64) -> Option<Whereabouts> {
+pub(super) fn whereabouts(tasks: &[TaskInfo], calls: &Follower, tid: u64) -> Option<Whereabouts> {
     let chain = chain(tasks, tid);
     let rows: Vec<Row> = chain.iter().map(|&at| Row::of(&tasks[at])).collect();
-    (!rows.is_empty()).then(|| (rows, recent.lines(tid.into())))
+    (!rows.is_empty()).then(|| (rows, recent::lines(calls, tid.into())))
 }

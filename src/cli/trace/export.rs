@@ -14,10 +14,9 @@ use super::{
     chrome::{self, Clock},
     is_error,
     source::Source,
-    tasks::Tasks,
 };
 use crate::{
-    Answered, Call, Event, Fact,
+    Answered, Call, Event, Fact, Follower, Tracer,
     cli::{
         USAGE,
         log::{self, Log},
@@ -84,28 +83,30 @@ impl Order {
 
 /// A row per event.
 fn write_csv(out: &mut impl Write, source: &mut Source) -> Result<(), Failure> {
-    let mut tasks = Tasks::default();
+    let mut tasks = Follower::new();
     let mut rows = csv::Writer::from_writer(out);
     rows.write_record(["seconds", "tid", "task", "event", "call", "detail", "error"])
         .map_err(unwrap)?;
     for owned in source {
         let event = owned.borrow();
-        tasks.meet(&event);
+        tasks.event(&event);
         rows.write_record(row(&event, &tasks)).map_err(unwrap)?;
-        tasks.follow(owned);
     }
     rows.flush()?;
     Ok(())
 }
 
-fn row(event: &Event<'_>, tasks: &Tasks) -> [String; 7] {
-    let call = match (&event.fact, tasks.trap(event.tid)) {
-        (Fact::Trapped { call, .. }, _) => call.name(),
-        // It may be the second: a timeout that comes after the answer.
-        (Fact::Replied { .. }, _) => tasks.last(event.tid).map_or("", |trap| trap.call.0.name()),
-        (Fact::Spawned { .. } | Fact::Resumed | Fact::Console { .. } | Fact::Reaped, _) => "",
-        (_, trap) => trap.map_or("", |trap| trap.call.0.name()),
+fn row(event: &Event<'_>, tasks: &Follower) -> [String; 7] {
+    let call = match event.fact {
+        Fact::Trapped { .. } | Fact::Replied { .. } => tasks.last(event.tid),
+        Fact::Spawned { .. } | Fact::Resumed | Fact::Console { .. } | Fact::Reaped => None,
+        Fact::Blocked { .. }
+        | Fact::Woken { .. }
+        | Fact::DeviceIo { .. }
+        | Fact::Exited { .. }
+        | Fact::ClockJumped { .. } => tasks.pending(event.tid),
     };
+    let call = call.map_or("", |call| call.call.name());
     let (kind, detail) = match &event.fact {
         Fact::Spawned { parent, .. } => ("spawned", parent.to_string()),
         Fact::Resumed => ("resumed", String::new()),

@@ -3,7 +3,6 @@
 //! | file | owns |
 //! |---|---|
 //! | `source.rs` | the recording that is read, and what is said of a damaged one |
-//! | `tasks.rs` | who the events are about, and at which call they are |
 //! | `spans.rs` | what each task did at every moment |
 //! | `waits.rs`, `graph.rs` | who waits for whom at the end; `trace waits` |
 //! | `show.rs`, `summary.rs`, `timeline/`, `export.rs`, `diff.rs` | `trace show`, ... |
@@ -19,7 +18,6 @@ mod show;
 mod source;
 mod spans;
 mod summary;
-mod tasks;
 mod timeline;
 mod waits;
 

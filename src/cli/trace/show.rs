@@ -4,9 +4,9 @@ use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Args, ValueHint};
 
-use super::{Failure, instant, is_error, source::Source, tasks::Tasks};
+use super::{Failure, instant, is_error, source::Source};
 use crate::{
-    Answered, DeviceId, Event, Fact, Nanos, On, Reply, SystemCall, Tid, Wake,
+    Answered, DeviceId, Event, Fact, Follower, Nanos, On, Reply, SystemCall, Tid, Tracer, Wake,
     cli::{
         args::{calls, whole},
         log::{self, Log, aligned, clean},
@@ -63,7 +63,7 @@ pub(in crate::cli) struct Order {
 impl Order {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
         let mut source = Source::open(&self.file)?;
-        let mut tasks = Tasks::default();
+        let mut tasks = Follower::new();
         let mut unseen: Vec<&String> = self.tasks.iter().collect();
         let mut lines = Lines {
             log,
@@ -74,7 +74,7 @@ impl Order {
                 writeln!(out, "... {missing} events are missing here ...")?;
             }
             let event = owned.borrow();
-            tasks.meet(&event);
+            tasks.event(&event);
             unseen.retain(|task| !is_task(task, event.tid, &tasks));
             if self.to.is_some_and(|to| event.at > to) {
                 // Nothing that follows can be earlier.
@@ -83,7 +83,6 @@ impl Order {
             if self.selects(&event, &tasks) {
                 lines.write(out, &event, &tasks)?;
             }
-            tasks.follow(owned);
         }
         source.end(log)?;
         for task in unseen {
@@ -95,8 +94,8 @@ impl Order {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn selects(&self, event: &Event<'_>, tasks: &Tasks) -> bool {
-        let call = tasks.last(event.tid).map(|trap| trap.call.0);
+    fn selects(&self, event: &Event<'_>, tasks: &Follower) -> bool {
+        let call = tasks.last(event.tid).map(|call| call.call);
         log::is_shown(
             &event.fact,
             !self.calls.is_empty(),
@@ -152,7 +151,7 @@ fn is_about_queue(fact: &Fact<'_>, call: Option<SystemCall>, wanted: u64) -> boo
 }
 
 /// Whether a task is meant, by its number or its name.
-fn is_task(wanted: &str, tid: Tid, tasks: &Tasks) -> bool {
+fn is_task(wanted: &str, tid: Tid, tasks: &Follower) -> bool {
     match wanted.parse::<u64>() {
         Ok(number) => tid == number.into(),
         Err(_) => tasks.comm(tid) == wanted,
@@ -171,7 +170,7 @@ impl Lines {
         &mut self,
         out: &mut impl Write,
         event: &Event<'_>,
-        tasks: &Tasks,
+        tasks: &Follower,
     ) -> Result<(), Failure> {
         let at = match &mut self.before {
             None => format!("{:.6}", Nanos::from(event.at)),
@@ -184,12 +183,10 @@ impl Lines {
         let columns = self
             .log
             .columns(&at, event.tid.into(), &clean(tasks.comm(event.tid)));
-        if let (Fact::Exited { .. }, Some(trap)) = (&event.fact, tasks.trap(event.tid))
-            && !trap.has_blocked
-        {
-            writeln!(out, "{columns}{} = ?", clean(&trap.call.to_string()))?;
+        if let (Fact::Exited { .. }, Some(call)) = (&event.fact, tasks.unseen(event.tid)) {
+            writeln!(out, "{columns}{} = ?", clean(&call.to_string()))?;
         }
-        let message = clean(&tasks.tell(event));
+        let message = clean(&tasks.told(&event.fact, event.tid).to_string());
         let reply = match event.fact {
             Fact::Replied { reply, detail } => clean(&Answered(reply, detail).to_string()),
             _ => String::new(),

@@ -12,10 +12,9 @@ use super::{
     Failure,
     source::Source,
     spans::{Doing, Ending, Span, Spans},
-    tasks::Tasks,
 };
 use crate::{
-    Call, DeviceId, Direction, End, Event, Fact, Nanos, On, Reply, Tid,
+    DeviceId, Direction, End, Event, Fact, Follower, Nanos, On, Reply, Tid, Tracer,
     cli::{
         log::{Log, clean},
         summary::table,
@@ -111,7 +110,7 @@ impl Order {
             by_name: self.by_name,
             ..Summary::default()
         };
-        let mut tasks = Tasks::default();
+        let mut tasks = Follower::new();
         let mut missing = 0;
         while let Some(owned) = source.next() {
             if let Some(gap) = source.gap() {
@@ -119,9 +118,8 @@ impl Order {
                 summary.spans.gap();
             }
             let event = owned.borrow();
-            tasks.meet(&event);
+            tasks.event(&event);
             summary.event(&event, &tasks);
-            tasks.follow(owned);
         }
         let header = source.header().clone();
         let now = summary.spans.now().at;
@@ -137,7 +135,7 @@ impl Order {
 }
 
 impl Summary {
-    fn event(&mut self, event: &Event<'_>, tasks: &Tasks) {
+    fn event(&mut self, event: &Event<'_>, tasks: &Follower) {
         self.events += 1;
         if let Some(span) = self.spans.event(event) {
             self.span(&span, tasks);
@@ -154,11 +152,11 @@ impl Summary {
                 self.calls.entry(call.name()).or_default().count += 1;
             }
             Fact::Replied { reply, .. } => {
-                let Some(trap) = tasks.trap(event.tid) else {
+                // What comes after the answer is a timeout.
+                let Some(trap) = tasks.last(event.tid).filter(|trap| !trap.is_late) else {
                     return;
                 };
-                let Call(call, _) = trap.call;
-                let call = self.calls.entry(call.name()).or_default();
+                let call = self.calls.entry(trap.call.name()).or_default();
                 let span = event.at.saturating_sub(trap.at);
                 call.total += span;
                 call.longest = call.longest.max(span);
@@ -171,13 +169,13 @@ impl Summary {
         }
     }
 
-    fn task(&mut self, tid: Tid, tasks: &Tasks) -> &mut Task {
+    fn task(&mut self, tid: Tid, tasks: &Follower) -> &mut Task {
         let tid_of_row = if self.by_name { Tid::KERNEL } else { tid };
         let key = (tid_of_row, tasks.comm(tid).to_string());
         self.tasks.entry(key).or_default()
     }
 
-    fn span(&mut self, span: &Span, tasks: &Tasks) {
+    fn span(&mut self, span: &Span, tasks: &Follower) {
         let took = span.to.at.saturating_sub(span.from.at);
         let task = self.task(span.tid, tasks);
         match span.doing {
@@ -203,7 +201,7 @@ impl Summary {
     }
 
     /// Takes what was still under way at the end.
-    fn finish(&mut self, tasks: &Tasks) {
+    fn finish(&mut self, tasks: &Follower) {
         for span in std::mem::take(&mut self.spans).finish() {
             self.span(&span, tasks);
             let task = self.task(span.tid, tasks);
