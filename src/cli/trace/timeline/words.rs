@@ -17,6 +17,11 @@ use crate::{
     },
 };
 
+/// How many cycles are named, and how many tasks of each: more could not be read. `trace waits`
+/// names all.
+const CYCLES: usize = 8;
+const RING: usize = 24;
+
 /// What a task did in all, on a scale.
 #[derive(Default)]
 pub(super) struct Sums {
@@ -103,9 +108,19 @@ fn fates(timeline: &Timeline) -> String {
 pub(super) fn deadlock(timeline: &Timeline) -> String {
     let mut text =
         "Deadlock: no task was ready, and no timer and no device could make one ready.".to_string();
-    for ring in &timeline.waits.cycles {
-        let tids = ring.iter().chain(ring.first()).map(ToString::to_string);
-        text += &format!(" Cycle: {}.", tids.collect::<Vec<_>>().join(" → "));
+    let cycles = &timeline.waits.cycles;
+    for ring in cycles.iter().take(CYCLES) {
+        let mut way: Vec<String> = ring.iter().take(RING).map(ToString::to_string).collect();
+        let more = ring.len() - way.len();
+        if more > 0 {
+            way.push(format!("{more} more"));
+        }
+        way.extend(ring.first().map(ToString::to_string));
+        text += &format!(" Cycle: {}.", way.join(" → "));
+    }
+    let more = cycles.len().saturating_sub(CYCLES);
+    if more > 0 {
+        text += &format!(" And {}.", count(more as u64, "more cycle"));
     }
     text
 }
