@@ -394,24 +394,34 @@ pub(super) fn aligned(message: &str, reply: &str) -> String {
 pub(super) fn clean(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     for letter in text.chars() {
-        match letter {
-            '\u{61c}'
-            | '\u{200e}'..='\u{200f}'
-            | '\u{202a}'..='\u{202e}'
-            | '\u{2066}'..='\u{2069}' => {
-                clean.extend(letter.escape_unicode());
-            }
-            control if control.is_control() => clean.extend(control.escape_debug()),
-            letter => clean.push(letter),
+        if is_plain(letter) {
+            clean.push(letter);
+        } else if letter.is_control() {
+            clean.extend(letter.escape_debug());
+        } else {
+            clean.extend(letter.escape_unicode());
         }
     }
     clean
 }
 
+/// Whether a terminal shows it as it is: neither a control character nor one that changes the
+/// direction of the text.
+pub(super) fn is_plain(letter: char) -> bool {
+    !letter.is_control()
+        && !matches!(
+            letter,
+            '\u{61c}'
+                | '\u{200e}'..='\u{200f}'
+                | '\u{202a}'..='\u{202e}'
+                | '\u{2066}'..='\u{2069}'
+        )
+}
+
 fn field(line: &Map<String, Value>, name: &str) -> String {
     match line.get(name) {
         Some(Value::String(text)) => clean(text),
-        Some(other) => other.to_string(),
+        Some(other) => clean(&other.to_string()),
         None => String::new(),
     }
 }

@@ -48,7 +48,7 @@ use super::{
     FAILURE,
     args::{Tone, calls, whole},
     duration, interrupts,
-    log::{self, Log},
+    log::{self, Log, clean},
 };
 use crate::{Event, Exit, Follower, Kernel, Os, Remote, Tracer};
 use client::{Connection, Failure};
@@ -113,7 +113,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   boot --monitor run.sock echo   a kernel that can be asked
-  tree --attach run.sock         who spawned whom")]
+  tree --attach run.sock         who spawned whom; ↻ marks a cycle, which no kernel has")]
     Tree(Attach),
     /// Show what a task of a running kernel is blocked on, and its last traps
     #[command(after_help = "\
@@ -266,7 +266,7 @@ fn top(socket: &Path, every: Duration, log: Log) -> Result<ExitCode, Failure> {
     leave();
     let report = report.map_err(|error| error.to_string())?;
     match &report.exits()[&main] {
-        Exit::Failed(why) | Exit::Faulted(why) => Err(why.clone().into()),
+        Exit::Failed(why) | Exit::Faulted(why) => Err(clean(why).into()),
         Exit::Done | Exit::Killed => Ok(interrupted
             .signal()
             .map_or(ExitCode::SUCCESS, ExitCode::from)),

@@ -58,6 +58,9 @@ pub(super) enum Answer {
     End(Totals),
 }
 
+/// How many bytes of what answers one request a client keeps: of half a million tasks, or so.
+pub(super) const ANSWER: usize = 64 << 20;
+
 /// The longest text in an answer. There are few in each, and JSON takes six bytes for a letter at
 /// most: no answer is longer than what clients have room for.
 const TEXT: usize = 32 << 10;

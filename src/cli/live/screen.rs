@@ -24,8 +24,8 @@ use ratatui::{
 use super::{
     Shared,
     draw::draw,
-    model::{self, Model, Snapshot, Totals, Whereabouts},
-    protocol::{Answer, Request},
+    model::{self, Model, Row, Snapshot, Totals, Whereabouts},
+    protocol::{ANSWER, Answer, Request},
     terminal::{self, Taken, Terminal},
     view::{View, Wish},
 };
@@ -41,8 +41,8 @@ const LINES: usize = 16;
 const BEAT: Duration = Duration::from_millis(100);
 /// After what time a kernel that has heard and does not answer is said to be busy.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The longest answer that is kept.
-const ANSWER: usize = 1 << 22;
+/// The longest line that is kept.
+const LINE: usize = 1 << 22;
 
 /// Where the news come from.
 pub(super) enum Source {
@@ -243,6 +243,7 @@ impl Source {
                     }
                 });
                 let totals = answer.await?.map_err(io::Error::other)?;
+                tasks.sort_by_key(|row: &Row| row.tid);
                 Ok(Snapshot { tasks, totals })
             }
         }
@@ -306,8 +307,10 @@ impl Link {
         let mut line = serde_json::to_vec(request).expect("plain values are JSON");
         line.push(b'\n');
         self.device.send_all(os, &line).await?;
-        loop {
-            match self.next(os).await? {
+        let mut kept = 0;
+        while kept <= ANSWER {
+            let answer = self.next(os, &mut kept).await?;
+            match answer {
                 Answer::End(totals) => {
                     let pause = totals.pause.unwrap_or_default();
                     self.pause = Duration::try_from_secs_f64(pause).unwrap_or_default();
@@ -317,20 +320,23 @@ impl Link {
                 answer => each(answer),
             }
         }
+        Err(io::Error::other("an answer is too long"))
     }
 
-    async fn next(&mut self, os: &mut Os) -> io::Result<Answer> {
+    /// The next line; adds its length to `kept`.
+    async fn next(&mut self, os: &mut Os, kept: &mut usize) -> io::Result<Answer> {
         let mut buf = [0; 8192];
         loop {
             let rest = &self.input[self.read..];
             if let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
                 self.read += end + 1;
+                *kept += end + 1;
                 let strange = "what listens there is no monitor of a kernel";
                 return serde_json::from_slice(&rest[..end]).map_err(|_| io::Error::other(strange));
             }
             self.input.drain(..self.read);
             self.read = 0;
-            if self.input.len() > ANSWER {
+            if self.input.len() > LINE {
                 return Err(io::Error::other("an answer is too long"));
             }
             match self.device.recv(os, &mut buf).await? {

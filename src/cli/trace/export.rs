@@ -19,7 +19,7 @@ use crate::{
     Answered, Call, Event, Fact, Follower, Tracer,
     cli::{
         USAGE,
-        log::{self, Log},
+        log::{self, Log, clean},
     },
 };
 
@@ -30,7 +30,8 @@ Formats:
   chrome  Chrome's trace events, as JSON: for https://ui.perfetto.dev, speedscope and
           chrome://tracing. A track for each task, with a slice while it runs and one while it is
           blocked; answers, input and output are instants; arrows lead from who woke to who was woken
-  csv     a row for each event: seconds,tid,task,event,call,detail,error
+  csv     a row for each event: seconds,tid,task,event,call,detail,error. Control characters are
+          escaped as \\n, and ' stands before a text that a spreadsheet would take for a formula
 
 Examples:
   trace export --format chrome run.trap > run.json
@@ -123,12 +124,24 @@ fn row(event: &Event<'_>, tasks: &Follower) -> [String; 7] {
     [
         seconds(event.at),
         event.tid.to_string(),
-        tasks.comm(event.tid).to_string(),
+        cell(tasks.comm(event.tid)),
         kind.to_string(),
         call.to_string(),
-        detail,
+        cell(&detail),
         u8::from(is_error(&event.fact)).to_string(),
     ]
+}
+
+/// A text that a terminal shows as it is, and that no spreadsheet computes.
+fn cell(text: &str) -> String {
+    // The wide ones are for keyboards of East Asia; white space before them does not count.
+    const FORMULA: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
+    let text = clean(text);
+    if text.trim_start().starts_with(FORMULA) {
+        format!("'{text}")
+    } else {
+        text
+    }
 }
 
 /// The error within: a closed pipe has to be known as one.
