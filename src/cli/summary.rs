@@ -2,10 +2,12 @@
 
 use std::{cell::RefCell, cmp::Reverse, collections::BTreeMap, rc::Rc, time::Duration};
 
-use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Map, Value};
 
-use super::log::{self, Log};
+use super::{
+    output::{self, Log},
+    table::table,
+};
 use crate::{Event, Fact, Follower, Nanos, Reply, Tid, Tracer};
 
 /// How many tasks the table has at most: those with the most traps.
@@ -178,7 +180,7 @@ impl Summary {
                 line.map(|(key, value)| (key.into(), value)),
             ));
         } else if left_out > 0 {
-            log::tell(&format!(
+            output::tell(&format!(
                 "and {left_out} more tasks, none with more traps\n"
             ));
         }
@@ -186,7 +188,7 @@ impl Summary {
         if !log.is_json() {
             let (n, now) = (self.spawned, Nanos::from(now));
             let ticks = self.ticks;
-            log::tell(&format!(
+            output::tell(&format!(
                 "\ntasks {n}, ticks {ticks}, traps {traps}, time {now:.6}\n"
             ));
         }
@@ -208,34 +210,6 @@ impl<const N: usize> Report<N> {
             }
             return;
         }
-        log::tell(&format!("\n{}\n", table(self.columns, &self.rows)));
-    }
-}
-
-/// A table for people, with the numbers to the right.
-pub(super) fn table<const N: usize>(columns: [&str; N], rows: &[[Value; N]]) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(columns);
-    for row in rows {
-        table.add_row(row.iter().map(cell));
-    }
-    for (at, value) in rows.first().into_iter().flatten().enumerate() {
-        let is_number = value
-            .as_str()
-            .map_or(value.is_number(), |text| text.parse::<f64>().is_ok());
-        if is_number && let Some(column) = table.column_mut(at) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table.trim_fmt()
-}
-
-fn cell(value: &Value) -> String {
-    match value {
-        Value::String(text) => log::clean(text),
-        Value::Number(number) if number.is_f64() => {
-            format!("{:.6}s", number.as_f64().unwrap_or(0.0))
-        }
-        other => other.to_string(),
+        output::tell(&format!("\n{}\n", table(self.columns, &self.rows)));
     }
 }

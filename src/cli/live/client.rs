@@ -18,9 +18,8 @@ use super::{
 use crate::{
     Nanos,
     cli::{
-        log::{Log, clean, is_plain},
-        summary::table,
-        unwritten,
+        output::{Log, clean, is_plain, unwritten},
+        table::table,
     },
 };
 

@@ -15,7 +15,7 @@ use super::{
     model::{Row, State},
     view::{Mode, Sort, View},
 };
-use crate::cli::log::{Log, clean};
+use crate::cli::output::{Log, clean};
 
 const HELP: &[(&str, &str)] = &[
     ("up down pgup pgdn home end", "choose a task"),

@@ -6,7 +6,8 @@ use std::{cell::RefCell, rc::Rc};
 use serde_json::{Map, Value};
 
 use super::{
-    protocol::{Answer, Filter, brief},
+    brief::brief,
+    protocol::{Answer, Filter},
     recent,
 };
 use crate::{Answered, CallInfo, Event, Fact, Follower, Tid, Tracer, cli::log};

@@ -7,12 +7,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
-    LONGEST, Shared,
-    protocol::brief,
+    brief::brief,
     recent,
     sampler::{Sampler, Shares},
+    shared::Shared,
 };
 use crate::{Follower, On, Os, TaskInfo, TaskState, Tid};
+
+/// The longest time between two snapshots.
+pub(super) const LONGEST: Duration = Duration::from_secs(30);
 
 /// The tasks of a kernel at one instant.
 #[derive(Clone, Debug, Default)]

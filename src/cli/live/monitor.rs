@@ -12,11 +12,11 @@ use std::{
 };
 
 use super::{
-    Shared,
     feed::{Feed, Outbox},
     model::{self, Model, Row, Totals},
     protocol::{Answer, Filter, Request},
     recent,
+    shared::Shared,
     socket::SocketFile,
 };
 use crate::{Device, Os, Tid};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::protocol::brief;
+use super::brief::brief;
 use crate::{CallInfo, Follower, Tid};
 
 /// How many calls are kept of a task.

@@ -22,16 +22,16 @@ use ratatui::{
 };
 
 use super::{
-    Shared,
     draw::draw,
     model::{self, Model, Row, Snapshot, Totals, Whereabouts},
     protocol::{ANSWER, Answer, Request},
+    shared::Shared,
     terminal::{self, Taken, Terminal},
     view::{View, Wish},
 };
 use crate::{
     Device, Os, Queue,
-    cli::{held, log},
+    cli::{held, output},
 };
 
 /// How many tasks are shown at most, and how many lines of what is printed.
@@ -134,7 +134,7 @@ pub(super) async fn show(
 fn farewell(error: io::Error) -> Result<(), Box<dyn Error>> {
     match error.kind() {
         ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
-            log::tell("the kernel has ended\n");
+            output::tell("the kernel has ended\n");
             Ok(())
         }
         _ => Err(error.into()),

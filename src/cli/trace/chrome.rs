@@ -8,10 +8,8 @@ use std::{collections::BTreeMap, io::Write};
 use serde_json::{Map, Value, json};
 
 use super::{
-    Failure,
-    source::Source,
-    spans::{Doing, Ending, Moment, Span, Spans},
-    summary::{What, world},
+    source::{Failure, Source, world},
+    spans::{Doing, Ending, Moment, Span, Spans, What},
 };
 use crate::{Event, Fact, Follower, Tid, Tracer};
 

@@ -12,12 +12,12 @@ use std::{
 use clap::{Args, ValueHint};
 use serde_json::Value;
 
-use super::{Failure, is_error, source::Source};
+use super::source::{Failure, Source, world};
 use crate::{
     Event, Fact, Follower, Nanos, On, Reply, SystemCall, Tid, Tracer,
     cli::{
-        log::{Log, clean},
-        summary::table,
+        output::{Log, clean},
+        table::table,
     },
     record::{Header, OwnedEvent},
 };
@@ -36,7 +36,7 @@ kernel slept count.
 Examples:
   trace diff before.trap after.trap
   trace diff --ignore-times seed-1.trap seed-2.trap")]
-pub(in crate::cli) struct Order {
+pub(in crate::cli) struct DiffCommand {
     /// A recording, as `boot --record` makes it; - for standard input
     #[arg(value_name = "A", value_hint = ValueHint::FilePath)]
     a: PathBuf,
@@ -76,7 +76,7 @@ struct Parting {
     after: Option<[Vec<String>; 2]>,
 }
 
-impl Order {
+impl DiffCommand {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
         let (a, b) = (Source::open(&self.a)?, Source::open(&self.b)?);
         let is_simulated = a.header().is_simulated && b.header().is_simulated;
@@ -150,7 +150,7 @@ impl Side {
                     task.traps += 1;
                     self.calls.entry(call.name()).or_default()[0] += 1;
                 }
-                Fact::Replied { .. } if is_error(&fact) => {
+                Fact::Replied { .. } if fact.is_error() => {
                     let call = self.tasks.last(tid);
                     let call = call.map_or("?", |call| call.call.name());
                     self.calls.entry(call).or_default()[1] += 1;
@@ -262,7 +262,7 @@ fn headers(a: &Header, b: &Header) -> Vec<String> {
             lines.push(format!("{what} {} and {}", clean(&a), clean(&b)));
         }
     };
-    let worlds = [a, b].map(super::summary::world);
+    let worlds = [a, b].map(world);
     compare("worlds:", &worlds[0], &worlds[1]);
     compare("seeds:", &a.seed, &b.seed);
     compare("policies:", &a.policy, &b.policy);

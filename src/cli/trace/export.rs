@@ -10,17 +10,12 @@ use std::{
 use clap::{Args, ValueEnum, ValueHint};
 
 use super::{
-    Failure,
     chrome::{self, Clock},
-    is_error,
-    source::Source,
+    source::{Failure, Source},
 };
 use crate::{
     Answered, Call, Event, Fact, Follower, Tracer,
-    cli::{
-        USAGE,
-        log::{self, Log, clean},
-    },
+    cli::output::{self, Log, USAGE, clean},
 };
 
 /// Write a recording to standard output in a format that other programs read
@@ -38,7 +33,7 @@ Examples:
   trace export --format chrome --turns simulated.trap > run.json
   trace export --format csv run.trap | sqlite3 :memory: '.import --csv /dev/stdin events' \\
     'select call, count(*) from events where event = \"replied\" and error group by call'")]
-pub(in crate::cli) struct Order {
+pub(in crate::cli) struct ExportCommand {
     /// The recording, as `boot --record` makes it; - for standard input
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
@@ -57,10 +52,10 @@ enum Format {
     Csv,
 }
 
-impl Order {
+impl ExportCommand {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
         if self.turns && !matches!(self.format, Format::Chrome) {
-            log::tell("error: --turns is for --format chrome\n");
+            output::tell("error: --turns is for --format chrome\n");
             return Ok(ExitCode::from(USAGE));
         }
         let mut source = Source::open(&self.file)?;
@@ -128,7 +123,7 @@ fn row(event: &Event<'_>, tasks: &Follower) -> [String; 7] {
         kind.to_string(),
         call.to_string(),
         cell(&detail),
-        u8::from(is_error(&event.fact)).to_string(),
+        u8::from(event.fact.is_error()).to_string(),
     ]
 }
 

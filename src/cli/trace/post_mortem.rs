@@ -7,7 +7,7 @@ use tracing::Level;
 
 use crate::{
     Exit, Fact, Follower, TaskInfo, Tid, Tracer,
-    cli::log::{self, Log, clean},
+    cli::output::{self, Log, clean},
     record::Recording,
 };
 
@@ -54,7 +54,7 @@ pub(in crate::cli) fn show(log: Log, recording: Recording, blocked: &[TaskInfo])
 fn tell_last(log: Log, tasks: &Follower, tid: Tid, comm: &str) {
     if !log.is_json() {
         let comm = clean(comm);
-        log::tell(&match tasks.last(tid) {
+        output::tell(&match tasks.last(tid) {
             Some(_) => format!("the last traps of task {tid} {comm}:\n"),
             None => format!("the last traps of task {tid} {comm} are not known\n"),
         });
@@ -83,7 +83,7 @@ fn tell(log: Log, at: Duration, tid: Tid, comm: &str, message: &str, reply: &str
         line.insert(key.into(), value);
     }
     if !log.is_json() {
-        return log::tell(&(log.line(target, Level::TRACE, &line) + "\n"));
+        return output::tell(&(log.line(target, Level::TRACE, &line) + "\n"));
     }
     line.insert("level".into(), Level::TRACE.as_str().into());
     line.insert("target".into(), target.into());

@@ -4,12 +4,13 @@ use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Args, ValueHint};
 
-use super::{Failure, instant, is_error, source::Source};
+use super::source::{Failure, Source};
 use crate::{
     Answered, DeviceId, Event, Fact, Follower, Nanos, On, Reply, SystemCall, Tid, Tracer, Wake,
     cli::{
-        args::{calls, whole},
-        log::{self, Log, aligned, clean},
+        log,
+        output::{Log, aligned, clean},
+        values::{calls, instant, whole},
     },
 };
 
@@ -24,7 +25,7 @@ Examples:
   trace show --task echo --errors run.trap  what went wrong in tasks of that name
   trace show --call recv --relative run.trap
   trace show --from 00:04.000 --to 5s --sched run.trap")]
-pub(in crate::cli) struct Order {
+pub(in crate::cli) struct ShowCommand {
     /// The recording, as `boot --record` makes it; - for standard input
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
@@ -60,7 +61,7 @@ pub(in crate::cli) struct Order {
     relative: bool,
 }
 
-impl Order {
+impl ShowCommand {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
         let mut source = Source::open(&self.file)?;
         let mut tasks = Follower::new();
@@ -108,7 +109,7 @@ impl Order {
                     .iter()
                     .any(|task| is_task(task, event.tid, tasks)))
             && (self.calls.is_empty() || call.is_some_and(|call| self.has_call(call)))
-            && (!self.errors || is_error(&event.fact))
+            && (!self.errors || event.fact.is_error())
             && self
                 .device
                 .is_none_or(|n| is_about_device(&event.fact, call, n.into()))

@@ -1,9 +1,9 @@
 //! What each task did at every moment, told from a log of events: it ran, it was ready, or it was
 //! blocked on something. Whoever looks at a recording as a whole stands on this.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
-use crate::{Event, Fact, On, SystemCall, Tid, Wake};
+use crate::{DeviceId, Direction, End, Event, Fact, On, SystemCall, Tid, Wake};
 
 /// A moment of a run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
@@ -162,5 +162,41 @@ impl Spans {
             to: self.now,
             end,
         })
+    }
+}
+
+/// What a task is blocked on, but for the instant of a timer.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum What {
+    Exit(Tid),
+    Timer,
+    Device(DeviceId, Direction),
+    Queue(u64, End),
+}
+
+impl What {
+    /// The least in the order of this type.
+    pub(super) const FIRST: Self = Self::Exit(Tid::KERNEL);
+}
+
+impl From<On> for What {
+    fn from(on: On) -> Self {
+        match on {
+            On::Exit(tid) => Self::Exit(tid),
+            On::Timer(_) => Self::Timer,
+            On::Device(device, direction) => Self::Device(device, direction),
+            On::Queue(queue, end) => Self::Queue(queue.number(), end),
+        }
+    }
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exit(tid) => write!(f, "the end of task {tid}"),
+            Self::Timer => f.write_str("a timer"),
+            Self::Device(device, direction) => write!(f, "device {device} ({direction})"),
+            Self::Queue(queue, end) => write!(f, "queue {queue} ({end})"),
+        }
     }
 }

@@ -10,15 +10,14 @@ use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
 use super::{
-    Failure,
-    source::Source,
-    spans::{Doing, Ending, Span, Spans},
+    source::{Failure, Source, world},
+    spans::{Doing, Ending, Span, Spans, What},
 };
 use crate::{
-    DeviceId, Direction, End, Event, Fact, Follower, Nanos, On, Reply, Tid, Tracer,
+    Event, Fact, Follower, Nanos, Reply, Tid, Tracer,
     cli::{
-        log::{Log, clean},
-        summary::table,
+        output::{Log, clean},
+        table::table,
     },
     record::Header,
 };
@@ -40,7 +39,7 @@ Examples:
   trace summary run.trap
   trace summary --by-name run.trap   a row for all tasks of a name: for a server
   trace summary --json run.trap | jq 'select(.summary == \"call\" and .errors > 0)'")]
-pub(in crate::cli) struct Order {
+pub(in crate::cli) struct SummaryCommand {
     /// The recording, as `boot --record` makes it; - for standard input
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
@@ -104,15 +103,6 @@ struct Bucket {
     most: u64,
 }
 
-/// What a task is blocked on, but for the instant of a timer.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum What {
-    Exit(Tid),
-    Timer,
-    Device(DeviceId, Direction),
-    Queue(u64, End),
-}
-
 #[derive(Default)]
 struct Calls {
     count: u64,
@@ -121,7 +111,7 @@ struct Calls {
     longest: Duration,
 }
 
-impl Order {
+impl SummaryCommand {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
         let mut source = Source::open(&self.file)?;
         let mut summary = Summary {
@@ -587,14 +577,6 @@ fn seconds(span: Duration) -> Value {
     span.as_secs_f64().into()
 }
 
-pub(super) fn world(header: &Header) -> &'static str {
-    if header.is_simulated {
-        "simulated"
-    } else {
-        "real"
-    }
-}
-
 /// What ran, and how.
 pub(super) struct Run<'a>(pub(super) &'a Header);
 
@@ -611,33 +593,6 @@ impl fmt::Display for Run<'_> {
             f,
             "{world} world, seed {seed}, policy {policy}, quantum {quantum}, trapline {version}"
         )
-    }
-}
-
-impl What {
-    /// The least in the order of this type.
-    const FIRST: Self = Self::Exit(Tid::KERNEL);
-}
-
-impl From<On> for What {
-    fn from(on: On) -> Self {
-        match on {
-            On::Exit(tid) => Self::Exit(tid),
-            On::Timer(_) => Self::Timer,
-            On::Device(device, direction) => Self::Device(device, direction),
-            On::Queue(queue, end) => Self::Queue(queue.number(), end),
-        }
-    }
-}
-
-impl fmt::Display for What {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Exit(tid) => write!(f, "the end of task {tid}"),
-            Self::Timer => f.write_str("a timer"),
-            Self::Device(device, direction) => write!(f, "device {device} ({direction})"),
-            Self::Queue(queue, end) => write!(f, "queue {queue} ({end})"),
-        }
     }
 }
 

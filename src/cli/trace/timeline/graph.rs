@@ -7,7 +7,7 @@ use super::svg::{self, px, shortened};
 use crate::{
     Tid,
     cli::{
-        log::clean,
+        output::clean,
         trace::waits::{Waiting, Waits},
     },
 };

@@ -1,15 +1,13 @@
 //! What is said about a timeline: for those who do not see it, and beside what is seen.
 
-use std::time::Duration;
-
 use super::{
-    Scale,
     model::{Bar, Lane, Timeline},
+    scale::{Scale, count, span},
 };
 use crate::{
     Exit, Nanos, On,
     cli::{
-        log::clean,
+        output::clean,
         trace::{
             spans::{Doing, Ending},
             waits::Waiting,
@@ -245,28 +243,4 @@ impl Sums {
         }
         sums
     }
-}
-
-/// So many of something.
-pub(super) fn count(number: u64, what: &str) -> String {
-    match number {
-        1 => format!("1 {what}"),
-        _ => format!("{number} {what}s"),
-    }
-}
-
-/// A span of time, exactly.
-pub(super) fn span(span: Duration) -> String {
-    format!("{span:?}")
-}
-
-/// A span of time, to three digits.
-pub(super) fn rounded(span: Duration) -> String {
-    let nanos = span.as_nanos() as f64;
-    let digits = nanos.max(1.0).log10().floor() as i32 + 1;
-    let unit = 10f64.powi((digits - 3).max(0));
-    format!(
-        "{:?}",
-        Duration::from_nanos(((nanos / unit).round() * unit) as u64)
-    )
 }
