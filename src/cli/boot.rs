@@ -12,12 +12,12 @@ use clap::error::ErrorKind;
 
 use super::{
     args::{Boot, Policy},
-    held, interrupts,
+    interrupts,
     live::{self, Watch},
     log,
     output::{DEADLOCK, FAILURE, LIMIT, Log, Verbosity},
     program::Image,
-    record,
+    record, stdio,
     summary::Summary,
 };
 use crate::{Error, Kernel, Limit, RealWorld, Report, SimWorld, record::Recorder};
@@ -110,9 +110,9 @@ fn kernel(
 ) -> Result<Kernel, Error> {
     let mut builder = Kernel::builder().seed(seed).quantum(options.quantum.get());
     if options.simulated {
-        builder = builder.world(SimWorld::new(seed).print_to(held::Console));
+        builder = builder.world(SimWorld::new(seed).print_to(stdio::Console));
     } else if watch.is_some_and(Watch::has_screen) {
-        builder = builder.world(RealWorld::new()?.print_to(held::Console));
+        builder = builder.world(RealWorld::new()?.print_to(stdio::Console));
     }
     match options.policy {
         Policy::Fifo => {}

@@ -20,9 +20,9 @@ use tracing_subscriber::{
 };
 
 use super::{
-    held::{self, Stream},
     interrupts,
     output::{Format, KERNEL, Log, json, tell},
+    stdio::{self, Stream},
 };
 use crate::Fact;
 
@@ -74,7 +74,7 @@ pub(super) fn hook_panics(log: Log, leave: fn()) {
         }
         if log.is_json() {
             log.error(&panic.to_string());
-        } else if held::is_on() {
+        } else if stdio::is_on() {
             tell(&format!("{panic}\n"));
         } else {
             hook(panic);
@@ -183,7 +183,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
             }
             Format::Text => self.log.line(target, level, &line),
         };
-        if let Err(error) = held::write(Stream::Err, (text + "\n").as_bytes())
+        if let Err(error) = stdio::write(Stream::Err, (text + "\n").as_bytes())
             && error.kind() == io::ErrorKind::BrokenPipe
         {
             // Nobody reads the trace to its end: no reason to go on, and no error.

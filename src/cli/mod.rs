@@ -37,7 +37,6 @@
 //! |---|---|
 //! | `args.rs` | the commands and options, and what is said about wrong ones |
 //! | `boot.rs` | `boot`: the kernel's settings, exit codes |
-//! | `held.rs` | the standard streams while a screen has the terminal |
 //! | `interrupts.rs` | signals that end a run |
 //! | `live/` | looking at a kernel while it runs |
 //! | `log.rs` | `--trace`: the layer under it, and what it shows |
@@ -45,19 +44,19 @@
 //! | `output.rs` | how something is said: standard error, standard output, exit codes |
 //! | `program.rs` | a program under its name |
 //! | `record.rs` | `--record` |
+//! | `stdio.rs` | the standard streams while a screen has the terminal |
 //! | `summary.rs` | the tables of `--summary` |
 //! | `table.rs` | tables for people |
 //! | `trace/` | `trace`: what recordings show |
 //! | `values.rs` | values of arguments |
 //! | `words.rs` | the splitting of `--with` |
 //!
-//! `held`, `output`, `program`, `table`, `values` and `words` are at the bottom: they use no command.
+//! `output`, `program`, `stdio`, `table`, `values` and `words` are at the bottom: they use no command.
 //! A file in `live/` or `trace/` uses files below it and never its folder's `mod.rs`; `trace/` uses
 //! `live/`, and not the other way round.
 
 mod args;
 mod boot;
-mod held;
 mod interrupts;
 mod live;
 mod log;
@@ -65,6 +64,7 @@ mod new;
 mod output;
 mod program;
 mod record;
+mod stdio;
 mod summary;
 mod table;
 mod trace;

@@ -13,7 +13,7 @@ use clap::{ArgAction, Args, ColorChoice, ValueEnum};
 use serde_json::{Map, Value};
 use tracing::Level;
 
-use super::held::{self, Stream};
+use super::stdio::{self, Stream};
 use crate::Nanos;
 
 /// Something went wrong: a task failed, or the kernel met an I/O error.
@@ -152,7 +152,7 @@ fn is_colored(choice: Option<ColorChoice>, stream: &impl RawStream) -> bool {
 
 /// Writes to standard error. There is nobody to tell that nobody listens.
 pub(super) fn tell(text: &str) {
-    let _ = held::write(Stream::Err, text.as_bytes());
+    let _ = stdio::write(Stream::Err, text.as_bytes());
 }
 
 impl Log {

@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{
     Device, Os, Queue,
-    cli::{held, output},
+    cli::{output, stdio},
 };
 
 /// How many tasks are shown at most, and how many lines of what is printed.
@@ -389,7 +389,7 @@ impl Paper {
 
     /// Draws what is new, if anything is.
     async fn draw(&mut self, os: &mut Os, desk: &RefCell<Desk>) -> io::Result<()> {
-        let (size, printed) = (self.terminal.size(), held::count());
+        let (size, printed) = (self.terminal.size(), stdio::count());
         if size != self.size {
             self.size = size;
             self.pages.resize(Rect::new(0, 0, size.0, size.1))?;
@@ -400,7 +400,7 @@ impl Paper {
         {
             let mut desk = desk.borrow_mut();
             desk.dirty = false;
-            let lines = held::tail(LINES);
+            let lines = stdio::tail(LINES);
             self.pages
                 .draw(|frame| draw(frame, &mut desk.view, &lines))?;
         }
