@@ -108,7 +108,10 @@ pub use cli::Program;
 pub use descriptor::Descriptor;
 pub use interrupt::Remote;
 pub use kernel::{Builder, Deadlock, Error, Failures, Kernel, Limit, Report, Stalled, Step};
-pub use log::{Answered, Call, Detail, Event, Fact, Told, Tracer, Wake, recording as record};
+pub use log::{
+    Answered, Call, CallInfo, Detail, Event, Fact, Follower, Told, Tracer, Wake,
+    recording as record,
+};
 pub use pause::pause;
 pub use sched::{Cause, Fifo, Policy, Runnable};
 pub use user::{

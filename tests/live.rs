@@ -804,6 +804,83 @@ fn what_cannot_be_attached_to_is_said() {
 
 // ---- what it does not change
 
+/// A socket at which something answers a request with these lines, as a monitor would.
+fn impostor(test: &str, lines: impl IntoIterator<Item = String> + Send + 'static) -> Place {
+    let socket = place(test);
+    let listener = UnixListener::bind(&*socket).unwrap();
+    thread::spawn(move || {
+        let (stream, _) = listener.accept()?;
+        BufReader::new(&stream).read_line(&mut String::new())?;
+        // A client that has read enough hangs up.
+        let mut out = io::BufWriter::new(&stream);
+        lines
+            .into_iter()
+            .try_for_each(|line| writeln!(out, "{line}"))
+    });
+    socket
+}
+
+const HOSTILE: &str = r#"{"is":"task","tid":2,"comm":"a\u001b[31m\u202e","parent":3,"state":"blocked","blocked_on":"b\u001b]0;c\u0007","since":1,"traps":0}"#;
+
+#[test]
+fn what_a_hostile_socket_answers_is_cleaned() {
+    let parent = HOSTILE
+        .replace("\"tid\":2", "\"tid\":3")
+        .replace("parent\":3", "parent\":2");
+    let end = r#"{"is":"end","at":2,"tasks":2,"ready":0,"blocked":2,"zombies":0}"#;
+    let error = r#"{"is":"error","message":"\u001b[2Jgone\u009b\u202e"}"#;
+    let trap = r#"{"is":"trap","at":1,"tid":2,"comm":"\u009b","message":["\u009b31m\u202e"]}"#;
+    for (command, json) in [
+        (&["ps"][..], false),
+        (&["tree"], false),
+        (&["where", "2"], false),
+        (&["ps", "--json"], true),
+    ] {
+        let raw = format!("{} ", HOSTILE.replace("\\u202e", "\u{202e}\u{9b}"));
+        let lines = [raw, parent.clone(), trap.into(), end.into()];
+        let socket = impostor("hostile", lines);
+        let out = show(&socket, command);
+        let plain = |c: char| c == '\n' || !(c.is_control() || c == '\u{202e}');
+        assert!(out.chars().all(plain), "{command:?}: {out:?}");
+        assert!(
+            out.contains(if json { "\\u202e\\u009b" } else { "\\u{202e}" }),
+            "{out}"
+        );
+    }
+    let (code, out, err) = ask(&impostor("hostile", [error.into()]), &["ps"]);
+    let expected = "error: \\u{1b}[2Jgone\\u{9b}\\u{202e}\n";
+    assert_eq!((code, &*out, &*err), (1, "", expected));
+    let lines = [HOSTILE.into(), parent, end.into()];
+    let tree = show(&impostor("cycle", lines), &["tree"]);
+    let tids: Vec<_> = tree.lines().map(|line| line.split(' ').nth(1)).collect();
+    assert_eq!(
+        tids,
+        [Some("2"), Some("3")],
+        "a cycle of parents is shown: {tree}"
+    );
+}
+
+#[test]
+fn an_answer_without_end_is_not_kept() {
+    let row = HOSTILE.replace("\"a", &format!("\"{}", "a".repeat(1 << 19)));
+    let endless = std::iter::repeat_with(move || row.clone());
+    let (code, out, err) = ask(&impostor("endless", endless), &["ps"]);
+    let expected = "error: the answer is over 64 MiB: --json shows it as it comes\n";
+    assert_eq!((code, &*out, &*err), (1, "", expected));
+}
+
+#[test]
+fn a_table_of_many_tasks_ends_with_their_number() {
+    let row = |tid| {
+        format!(r#"{{"is":"task","tid":{tid},"comm":"t","parent":0,"state":"ready","traps":0}}"#)
+    };
+    let end = r#"{"is":"end","at":2,"tasks":2,"ready":0,"blocked":2,"zombies":0}"#;
+    let lines = (1..=10_003).map(row).chain([end.into()]);
+    let out = show(&impostor("many", lines), &["ps"]);
+    assert!(out.ends_with("\nand 3 more tasks: --json lists all\n"));
+    assert_eq!(out.lines().count(), 1 + 10_000 + 1);
+}
+
 #[test]
 fn a_monitor_hides_no_deadlock_and_changes_no_run() {
     let socket = place("deadlock");

@@ -4,47 +4,39 @@ use std::{
     ffi::OsString,
     num::{NonZeroU32, NonZeroUsize},
     path::PathBuf,
-    str::FromStr,
     time::Duration,
 };
 
 use clap::{
-    ArgAction, ArgMatches, Args, ColorChoice, Command, CommandFactory, FromArgMatches, Parser,
-    Subcommand, ValueEnum, ValueHint,
-    builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser},
+    ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
+    ValueHint,
+    builder::{OsStringValueParser, TypedValueParser},
     error::{ContextKind, ContextValue, ErrorKind},
 };
 use clap_complete::Shell;
 
-use super::{Entry, Image, duration, live, new::New, trace, words};
-use crate::SystemCall;
+use super::{
+    live,
+    new::New,
+    output::{Format, Verbosity},
+    program::{Entry, Image},
+    trace,
+    values::{duration, whole},
+    words,
+};
 
 /// Boots programs on trapline, a tiny operating system inside one process
 #[derive(Parser)]
 #[command(arg_required_else_help = true)]
 pub(super) struct Cli {
     #[command(flatten)]
-    pub(super) tone: Tone,
+    pub(super) verbosity: Verbosity,
     #[command(subcommand)]
-    pub(super) order: Order,
-}
-
-/// How much is said, and how. Not global in `clap`'s sense: a program's options are its own.
-#[derive(Args)]
-pub(super) struct Tone {
-    /// When to use colours; NO_COLOR is heard too
-    #[arg(long, value_name = "WHEN")]
-    pub(super) color: Option<ColorChoice>,
-    /// Say less: no seed, and no warnings but of tasks that failed
-    #[arg(long, short, conflicts_with = "verbose")]
-    pub(super) quiet: bool,
-    /// Say more: what programs log as info; twice, debug as well
-    #[arg(long, short, action = ArgAction::Count)]
-    pub(super) verbose: u8,
+    pub(super) command: CliCommand,
 }
 
 #[derive(Subcommand)]
-pub(super) enum Order {
+pub(super) enum CliCommand {
     /// Show the programs, a line each
     #[command(after_help = "\
 Examples:
@@ -55,9 +47,9 @@ Examples:
     New(New),
     /// Look at traces: of a recording, or of a running kernel
     #[command(subcommand)]
-    Trace(trace::Order),
+    Trace(trace::TraceCommand),
     #[command(flatten)]
-    Live(live::Order),
+    Live(live::LiveCommand),
     /// Print a completion script for a shell
     #[command(after_help = "\
 Examples:
@@ -92,7 +84,7 @@ Examples:
 )]
 pub(super) struct Boot {
     #[command(flatten)]
-    pub(super) tone: Tone,
+    pub(super) verbosity: Verbosity,
     /// Boot this program too, beside the first; can be repeated
     #[arg(long, value_name = "PROGRAM ARGS")]
     pub(super) with: Vec<String>,
@@ -165,12 +157,6 @@ pub(super) struct Boot {
         help_heading = "Scheduling"
     )]
     pub(super) policy: Policy,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
-    Text,
-    Json,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -378,22 +364,6 @@ fn text(error: &clap::Error, kind: ContextKind) -> String {
         Some(ContextValue::String(text)) => text.clone(),
         _ => String::new(),
     }
-}
-
-/// Reads the name of a call, or says which there are.
-pub(super) fn calls() -> PossibleValuesParser {
-    SystemCall::NAMES.into()
-}
-
-/// Reads a whole number, or says which there are.
-pub(super) fn whole<T: FromStr>(text: &str) -> Result<T, String> {
-    let largest = match size_of::<T>() {
-        4 => u64::from(u32::MAX),
-        _ => u64::MAX,
-    };
-    let least = u8::from("0".parse::<T>().is_err());
-    text.parse()
-        .map_err(|_| format!("it takes a whole number from {least} to {largest}"))
 }
 
 /// Standard output is the programs' own.

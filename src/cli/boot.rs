@@ -11,30 +11,28 @@ use std::{
 use clap::error::ErrorKind;
 
 use super::{
-    FAILURE, Image,
-    args::{Boot, Policy, Tone},
-    held, interrupts,
+    args::{Boot, Policy},
+    interrupts,
     live::{self, Watch},
-    log::{self, Log},
-    record,
+    log,
+    output::{DEADLOCK, FAILURE, LIMIT, Log, Verbosity},
+    program::Image,
+    record, stdio,
     summary::Summary,
 };
 use crate::{Error, Kernel, Limit, RealWorld, Report, SimWorld, record::Recorder};
 
-const DEADLOCK: u8 = 3;
-const LIMIT: u8 = 4;
-
 /// Boots the programs and runs them to their end. An error is one of usage.
 pub(super) fn boot(
-    tone: &Tone,
+    verbosity: &Verbosity,
     options: &Boot,
     images: Vec<Image>,
     command: &[String],
 ) -> Result<ExitCode, clap::Error> {
-    let log = Log::new(tone, options);
-    log::install(log, options)
+    let log = Log::new(verbosity, &options.verbosity, options.log_format);
+    log::install(log, options.trace.as_deref())
         .map_err(|error| clap::Error::raw(ErrorKind::InvalidValue, error + "\n"))?;
-    log::hook_panics(log);
+    log::hook_panics(log, live::leave);
     let summary = Rc::new(RefCell::new(Summary::default()));
     let _screen = live::Taken;
     let watch = match Watch::new(&options.live, log) {
@@ -117,12 +115,12 @@ fn kernel(
 ) -> Result<Kernel, Error> {
     let mut builder = Kernel::builder().seed(seed).quantum(options.quantum.get());
     if options.simulated {
-        builder = builder.world(SimWorld::new(seed).print_to(held::Console::default()));
+        builder = builder.world(SimWorld::new(seed).print_to(stdio::Console::default()));
     } else if watch.is_some_and(Watch::has_screen) {
         builder = if io::stdout().is_terminal() {
-            builder.world(RealWorld::new()?.print_to(held::Console::default()))
+            builder.world(RealWorld::new()?.print_to(stdio::Console::default()))
         } else {
-            builder.tracer(held::copy)
+            builder.tracer(stdio::copy)
         };
     }
     match options.policy {

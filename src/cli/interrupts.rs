@@ -16,7 +16,7 @@ use signal_hook::{
     iterator::Signals,
 };
 
-use super::log::Log;
+use super::output::Log;
 use crate::Remote;
 
 /// How long the end of the process waits for whoever reads what it says.

@@ -8,7 +8,7 @@ use std::{
 
 use clap::Args;
 
-use super::{FAILURE, log};
+use super::output::{self, FAILURE};
 
 /// The files of the crate, with `{{name}}` and `{{trapline}}` to be filled in. They end in `.in`,
 /// since Cargo would take a directory with a Cargo.toml for a package of its own.
@@ -61,17 +61,20 @@ pub(super) struct New {
 }
 
 /// Makes the crate, and says how to go on.
-pub(super) fn new(order: &New, quiet: bool) -> ExitCode {
-    let dir = order.path.clone().unwrap_or_else(|| (&order.name).into());
-    match write(order, &dir) {
+pub(super) fn new(command: &New, quiet: bool) -> ExitCode {
+    let dir = command
+        .path
+        .clone()
+        .unwrap_or_else(|| (&command.name).into());
+    match write(command, &dir) {
         Ok(()) if quiet => ExitCode::SUCCESS,
         Ok(()) => {
             let dir = dir.display();
-            log::tell(&format!(
+            output::tell(&format!(
                 "made {dir}; next: cd {dir} && cargo run -- boot launch\n"
             ));
-            if order.trapline.is_none() {
-                log::tell(concat!(
+            if command.trapline.is_none() {
+                output::tell(concat!(
                     "it takes trapline ",
                     env!("CARGO_PKG_VERSION"),
                     " from crates.io; for one that is here, give --trapline PATH\n"
@@ -80,14 +83,14 @@ pub(super) fn new(order: &New, quiet: bool) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(message) => {
-            log::tell(&format!("error: {message}\n"));
+            output::tell(&format!("error: {message}\n"));
             ExitCode::from(FAILURE)
         }
     }
 }
 
-fn write(order: &New, dir: &Path) -> Result<(), String> {
-    let dependency = match &order.trapline {
+fn write(command: &New, dir: &Path) -> Result<(), String> {
+    let dependency = match &command.trapline {
         None => format!("{:?}", env!("CARGO_PKG_VERSION")),
         Some(path) => format!("{{ path = {} }}", checkout(path)?),
     };
@@ -108,7 +111,7 @@ fn write(order: &New, dir: &Path) -> Result<(), String> {
     fs::create_dir(&src).map_err(|error| cannot(&src, error))?;
     for (name, text) in FILES {
         let text = text
-            .replace("{{name}}", &order.name)
+            .replace("{{name}}", &command.name)
             .replace("{{trapline}}", &dependency);
         let path = dir.join(name);
         fs::write(&path, text).map_err(|error| cannot(&path, error))?;

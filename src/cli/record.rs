@@ -13,7 +13,12 @@ use rustix::{
     io::Errno,
 };
 
-use super::{FAILURE, args::Boot, interrupts, log::Log, trace::post_mortem};
+use super::{
+    args::Boot,
+    interrupts,
+    output::{FAILURE, Log},
+    trace::post_mortem,
+};
 use crate::{
     Error, Report,
     record::{Header, Recorder, Recording, Tape},

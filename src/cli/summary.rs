@@ -2,11 +2,13 @@
 
 use std::{cell::RefCell, cmp::Reverse, collections::BTreeMap, rc::Rc, time::Duration};
 
-use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Map, Value};
 
-use super::log::{self, Log};
-use crate::{Event, Fact, Nanos, Reply, Tid};
+use super::{
+    output::{self, Log},
+    table::table,
+};
+use crate::{Event, Fact, Follower, Nanos, Reply, Tid, Tracer};
 
 /// How many tasks the table has at most: those with the most traps.
 const ROWS: usize = 1000;
@@ -20,6 +22,8 @@ pub(super) struct Summary {
     /// How many of `tasks` have ended.
     ended: usize,
     calls: BTreeMap<&'static str, Call>,
+    /// The call that each task is at.
+    follower: Follower,
     ticks: u64,
 }
 
@@ -30,9 +34,7 @@ struct Task {
     traps: u64,
     ticks: u64,
     blocked: Duration,
-    /// Its last call.
-    call: &'static str,
-    /// Since when it has been blocked on it.
+    /// Since when it has been blocked.
     since: Option<Duration>,
 }
 
@@ -61,6 +63,7 @@ impl Summary {
         if event.tid == Tid::KERNEL {
             return;
         }
+        self.follower.event(event);
         if let Fact::Spawned { name, .. } = event.fact {
             let name = name.to_string();
             let task = Task {
@@ -80,12 +83,13 @@ impl Summary {
             }
             Fact::Trapped { call, .. } => {
                 task.traps += 1;
-                task.call = call.name();
-                self.calls.entry(task.call).or_default().count += 1;
+                self.calls.entry(call.name()).or_default().count += 1;
             }
             Fact::Replied { reply, .. } => {
-                if let Reply::Err(_) | Reply::Io = reply {
-                    self.calls.entry(task.call).or_default().errors += 1;
+                if let Reply::Err(_) | Reply::Io = reply
+                    && let Some(last) = self.follower.last(event.tid)
+                {
+                    self.calls.entry(last.call.name()).or_default().errors += 1;
                 }
             }
             Fact::Blocked { .. } => task.since = Some(event.at),
@@ -115,8 +119,8 @@ impl Summary {
             let span = now.saturating_sub(since);
             task.blocked += span;
             // A task that prints and ends may wait for the console without ever having made a call.
-            if let Some(call) = self.calls.get_mut(task.call) {
-                call.blocked += span;
+            if let Some(last) = self.follower.last(tid) {
+                self.calls.entry(last.call.name()).or_default().blocked += span;
             }
         }
     }
@@ -178,7 +182,7 @@ impl Summary {
                 line.map(|(key, value)| (key.into(), value)),
             ));
         } else if left_out > 0 {
-            log::tell(&format!(
+            output::tell(&format!(
                 "and {left_out} more tasks, none with more traps\n"
             ));
         }
@@ -186,7 +190,7 @@ impl Summary {
         if !log.is_json() {
             let (n, now) = (self.spawned, Nanos::from(now));
             let ticks = self.ticks;
-            log::tell(&format!(
+            output::tell(&format!(
                 "\ntasks {n}, ticks {ticks}, traps {traps}, time {now:.6}\n"
             ));
         }
@@ -208,34 +212,6 @@ impl<const N: usize> Report<N> {
             }
             return;
         }
-        log::tell(&format!("\n{}\n", table(self.columns, &self.rows)));
-    }
-}
-
-/// A table for people, with the numbers to the right.
-pub(super) fn table<const N: usize>(columns: [&str; N], rows: &[[Value; N]]) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(columns);
-    for row in rows {
-        table.add_row(row.iter().map(cell));
-    }
-    for (at, value) in rows.first().into_iter().flatten().enumerate() {
-        let is_number = value
-            .as_str()
-            .map_or(value.is_number(), |text| text.parse::<f64>().is_ok());
-        if is_number && let Some(column) = table.column_mut(at) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table.trim_fmt()
-}
-
-fn cell(value: &Value) -> String {
-    match value {
-        Value::String(text) => log::clean(text),
-        Value::Number(number) if number.is_f64() => {
-            format!("{:.6}s", number.as_f64().unwrap_or(0.0))
-        }
-        other => other.to_string(),
+        output::tell(&format!("\n{}\n", table(self.columns, &self.rows)));
     }
 }

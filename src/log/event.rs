@@ -92,6 +92,28 @@ pub enum Fact<'a> {
     },
 }
 
+impl Fact<'_> {
+    /// Whether something went wrong: a call or an input or output failed, or a task failed or
+    /// faulted.
+    #[must_use]
+    pub fn is_error(&self) -> bool {
+        match self {
+            Self::Replied { reply, .. } => matches!(reply, Reply::Err(_) | Reply::Io),
+            Self::DeviceIo { result, .. } => result.is_err(),
+            Self::Exited { exit } => matches!(exit, Exit::Failed(_) | Exit::Faulted(_)),
+            Self::Spawned { .. }
+            | Self::Resumed
+            | Self::Trapped { .. }
+            | Self::Deferred { .. }
+            | Self::Blocked { .. }
+            | Self::Woken { .. }
+            | Self::Console { .. }
+            | Self::Reaped
+            | Self::ClockJumped { .. } => false,
+        }
+    }
+}
+
 /// What brought a blocked task back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]

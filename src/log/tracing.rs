@@ -16,60 +16,15 @@
 //! kernel has one, too, of tid 0. A task that failed or faulted is a WARN besides, whether or not
 //! anybody traces. `docs/tracing.md` is the page for readers.
 
-use std::{collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
 use tracing::{
     Dispatch, Level, Span, dispatcher, enabled, span::Id, subscriber::NoSubscriber, trace,
     trace_span, warn,
 };
 
-use super::{Answered, Call, Detail, Event, Fact, Log, Tracer};
-use crate::abi::{Exit, Nanos, Tid};
-
-/// An event in the words of a trace, the way `strace` shows it: what stands on its line after when
-/// it was, and whom it is about.
-#[derive(Clone, Copy)]
-pub struct Told<'a> {
-    /// What happened.
-    pub fact: &'a Fact<'a>,
-    /// The last call of the task: its [`Call`], or the text of one.
-    pub call: &'a dyn fmt::Display,
-    /// Whether that call has been shown already: it blocked, or has a reply.
-    pub is_shown: bool,
-}
-
-impl fmt::Display for Told<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let call = self.call;
-        match self.fact {
-            Fact::Blocked { .. } => write!(f, "{call} ..."),
-            Fact::Replied { reply, detail } => {
-                let dots = if self.is_shown { "... " } else { "" };
-                write!(f, "{dots}{call} = {}", Answered(*reply, *detail))
-            }
-            Fact::Deferred { call } => write!(f, "{} deferred", Call(*call, Detail::None)),
-            Fact::Exited { exit } => write!(f, "exited: {exit}"),
-            Fact::Spawned {
-                parent: Tid::KERNEL,
-                ..
-            } => f.write_str("spawned by the host"),
-            Fact::Spawned { parent, .. } => write!(f, "spawned by {parent}"),
-            Fact::ClockJumped { from } => write!(f, "slept from {:.6}", Nanos::from(*from)),
-            Fact::Trapped { .. }
-            | Fact::Resumed
-            | Fact::Woken { .. }
-            | Fact::DeviceIo { .. }
-            | Fact::Console { .. }
-            | Fact::Reaped => self.fact.fmt(f),
-        }
-    }
-}
-
-impl fmt::Debug for Told<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Told({self})")
-    }
-}
+use super::{Answered, Event, Fact, Log, Tracer, follow::Follower};
+use crate::abi::{Exit, Tid};
 
 /// Tells `tracing` that a task came to a bad end.
 pub(crate) fn warn_of(tid: Tid, comm: &str, exit: &Exit) {
@@ -96,7 +51,8 @@ impl Log {
             || enabled!(target: "trapline::console", Level::TRACE);
         if wanted {
             self.add_bridge(Box::new(Bridge {
-                tasks: BTreeMap::new(),
+                tasks: Follower::new(),
+                spans: BTreeMap::new(),
                 kernel,
                 entered: None,
             }));
@@ -105,48 +61,27 @@ impl Log {
 }
 
 struct Bridge {
-    tasks: BTreeMap<Tid, Known>,
+    tasks: Follower,
+    spans: BTreeMap<Tid, Span>,
     /// The kernel's own span.
     kernel: Span,
     /// The span that is entered: of the task that runs.
     entered: Option<Id>,
 }
 
-/// What the bridge remembers of a task.
-struct Known {
-    span: Span,
-    comm: String,
-    /// Its last call, as text.
-    call: String,
-    /// Whether that call was shown already: it blocked, or has a reply, which a timeout may come
-    /// after.
-    shown: bool,
-}
-
 fn span(tid: Tid, comm: &str) -> Span {
     trace_span!(target: "trapline::kernel", parent: None, "task", tid = u64::from(tid), comm)
 }
 
-impl Known {
-    fn new(tid: Tid, comm: &str) -> Self {
-        Self {
-            span: span(tid, comm),
-            comm: comm.to_string(),
-            call: String::new(),
-            shown: false,
-        }
-    }
-}
-
 /// An event about a task, within its span.
 macro_rules! tell {
-    ($target:literal, $event:expr, $task:expr, {$($fields:tt)*}, $($message:tt)+) => {
+    ($target:literal, $event:expr, $span:expr, $comm:expr, {$($fields:tt)*}, $($message:tt)+) => {
         trace!(
             target: $target,
-            parent: &$task.span,
+            parent: $span,
             at = $event.at.as_secs_f64(),
             tid = u64::from($event.tid),
-            comm = $task.comm,
+            comm = $comm,
             $($fields)*
             $($message)+
         )
@@ -156,79 +91,64 @@ macro_rules! tell {
 impl Tracer for Bridge {
     fn event(&mut self, event: &Event<'_>) {
         self.leave();
-        if let Fact::ClockJumped { .. } = event.fact {
+        self.tasks.event(event);
+        let (tid, fact) = (event.tid, &event.fact);
+        let told = self.tasks.told(fact, tid);
+        if let Fact::ClockJumped { .. } = fact {
             let at = event.at.as_secs_f64();
-            let told = Told {
-                fact: &event.fact,
-                call: &"",
-                is_shown: false,
-            };
             let _entered = self.kernel.enter();
             trace!(target: "trapline::sched", parent: &self.kernel, at, tid = 0, comm = "kernel",
                 "{told}");
             return;
         }
-        if let Fact::Spawned { name, parent } = event.fact {
-            let task = Known::new(event.tid, name);
-            if let Some(parent) = self.tasks.get(&parent) {
-                task.span.follows_from(&parent.span);
-            }
-            self.tasks.insert(event.tid, task);
-        }
         // A subscriber that came late has missed the names.
-        let task = self
-            .tasks
-            .entry(event.tid)
-            .or_insert_with(|| Known::new(event.tid, "?"));
-        let told = Told {
-            fact: &event.fact,
-            call: &task.call,
-            is_shown: task.shown,
-        };
+        let comm = self.tasks.comm(tid);
+        if let Fact::Spawned { parent, .. } = fact {
+            let span = span(tid, comm);
+            if let Some(parent) = self.spans.get(parent) {
+                span.follows_from(parent);
+            }
+            self.spans.insert(tid, span);
+        }
+        let span = self.spans.entry(tid).or_insert_with(|| span(tid, comm));
         // Filters by span look at the span that is entered, not at that which is named.
-        let entered = task.span.clone().entered();
-        match &event.fact {
+        let entered = span.clone().entered();
+        let last = self.tasks.last(tid);
+        match fact {
             Fact::Trapped { .. } => {}
             Fact::Blocked { on } => {
-                tell!("trapline::kernel", event, task, { call = task.call, blocked_on = %on, },
-                    "{told}");
+                tell!("trapline::kernel", event, &*span, comm,
+                    { call = last.map(ToString::to_string), blocked_on = %on, }, "{told}");
             }
             Fact::Replied { reply, detail } => {
                 let reply = Answered(*reply, *detail);
-                tell!("trapline::kernel", event, task, { call = task.call, reply = %reply, },
-                    "{told}");
+                tell!("trapline::kernel", event, &*span, comm,
+                    { call = last.map(ToString::to_string), reply = %reply, }, "{told}");
             }
             Fact::Exited { exit } => {
-                if !task.call.is_empty() && !task.shown {
-                    tell!("trapline::kernel", event, task, { call = task.call, }, "{} = ?", task.call);
+                if let Some(call) = self.tasks.unseen(tid) {
+                    let call = call.to_string();
+                    tell!("trapline::kernel", event, &*span, comm, { call, }, "{call} = ?");
                 }
-                tell!("trapline::kernel", event, task, { exit = %exit, }, "{told}");
+                tell!("trapline::kernel", event, &*span, comm, { exit = %exit, }, "{told}");
             }
             Fact::Spawned { parent, .. } if *parent != Tid::KERNEL => {
                 let parent = u64::from(*parent);
-                tell!("trapline::kernel", event, task, { parent, }, "{told}");
+                tell!("trapline::kernel", event, &*span, comm, { parent, }, "{told}");
             }
             Fact::Spawned { .. } | Fact::Reaped | Fact::Deferred { .. } => {
-                tell!("trapline::kernel", event, task, {}, "{told}");
+                tell!("trapline::kernel", event, &*span, comm, {}, "{told}");
             }
             Fact::Resumed | Fact::Woken { .. } | Fact::ClockJumped { .. } => {
-                tell!("trapline::sched", event, task, {}, "{told}");
+                tell!("trapline::sched", event, &*span, comm, {}, "{told}");
             }
-            Fact::DeviceIo { .. } => tell!("trapline::device", event, task, {}, "{told}"),
-            Fact::Console { .. } => tell!("trapline::console", event, task, {}, "{told}"),
-        }
-        match event.fact {
-            Fact::Trapped { call, detail } => {
-                task.call = Call(call, detail).to_string();
-                task.shown = false;
-            }
-            Fact::Blocked { .. } | Fact::Replied { .. } => task.shown = true,
-            _ => {}
+            Fact::DeviceIo { .. } => tell!("trapline::device", event, &*span, comm, {}, "{told}"),
+            Fact::Console { .. } => tell!("trapline::console", event, &*span, comm, {}, "{told}"),
         }
         drop(entered);
-        match event.fact {
-            Fact::Resumed => self.enter(event.tid),
-            Fact::Reaped => drop(self.tasks.remove(&event.tid)),
+        match fact {
+            Fact::Resumed => self.enter(tid),
+            Fact::Reaped => drop(self.spans.remove(&tid)),
             _ => {}
         }
     }
@@ -236,7 +156,7 @@ impl Tracer for Bridge {
 
 impl Bridge {
     fn enter(&mut self, tid: Tid) {
-        self.entered = self.tasks.get(&tid).and_then(|task| task.span.id());
+        self.entered = self.spans.get(&tid).and_then(Span::id);
         if let Some(id) = &self.entered {
             dispatcher::get_default(|dispatch| dispatch.enter(id));
         }

@@ -6,6 +6,38 @@ use std::{
     path::{Path, PathBuf},
 };
 
+const LOW: &[&str] = &[
+    "abi",
+    "panic",
+    "descriptor",
+    "pause",
+    "sched",
+    "interrupt",
+    "log",
+];
+const TASK: &[&str] = &[
+    "abi",
+    "panic",
+    "descriptor",
+    "pause",
+    "sched",
+    "interrupt",
+    "log",
+    "trap",
+];
+const KERNEL: &[&str] = &[
+    "abi",
+    "panic",
+    "descriptor",
+    "pause",
+    "sched",
+    "interrupt",
+    "log",
+    "trap",
+    "user",
+    "world",
+];
+
 /// Each room, and the rooms it may use besides itself.
 const ROOMS: [(&str, &[&str]); 12] = [
     ("abi", &[]),
@@ -15,57 +47,10 @@ const ROOMS: [(&str, &[&str]); 12] = [
     ("sched", &["abi"]),
     ("interrupt", &["abi"]),
     ("log", &["abi", "panic"]),
-    (
-        "trap",
-        &[
-            "abi",
-            "panic",
-            "descriptor",
-            "pause",
-            "sched",
-            "interrupt",
-            "log",
-        ],
-    ),
-    (
-        "user",
-        &[
-            "abi",
-            "panic",
-            "descriptor",
-            "sched",
-            "interrupt",
-            "log",
-            "trap",
-        ],
-    ),
-    (
-        "world",
-        &[
-            "abi",
-            "panic",
-            "descriptor",
-            "sched",
-            "interrupt",
-            "log",
-            "trap",
-        ],
-    ),
-    (
-        "kernel",
-        &[
-            "abi",
-            "panic",
-            "descriptor",
-            "pause",
-            "sched",
-            "interrupt",
-            "log",
-            "trap",
-            "user",
-            "world",
-        ],
-    ),
+    ("trap", LOW),
+    ("user", TASK),
+    ("world", TASK),
+    ("kernel", KERNEL),
     // The public API, which is at the crate's root.
     ("cli", &[]),
 ];

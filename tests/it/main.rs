@@ -10,6 +10,7 @@ mod daemons;
 mod devices;
 mod ends;
 mod fairness;
+mod follow;
 mod hostile;
 mod layers;
 mod log;

@@ -303,6 +303,36 @@ fn export_writes_a_row_for_each_event() {
 }
 
 #[test]
+fn a_row_holds_no_formula_and_no_control_character() {
+    let place = Place::new("csv-hostile");
+    let mut recorder = Recorder::create(place.0.join("run.trap"), &Header::default()).unwrap();
+    let (parent, at, tid) = (0.into(), Duration::ZERO, 7.into());
+    for fact in [
+        Fact::Spawned {
+            parent,
+            name: "=cmd|' /C calc'!A0",
+        },
+        Fact::Console {
+            text: " \u{ff0b}1\x1b[31m\r\n",
+        },
+        Fact::Exited {
+            exit: &trapline::Exit::Failed("\u{202e}-1".into()),
+        },
+    ] {
+        recorder.event(&Event { at, tid, fact });
+    }
+    drop(recorder);
+    let expected = "\
+seconds,tid,task,event,call,detail,error
+0.000000000,7,'=cmd|' /C calc'!A0,spawned,,0,0
+0.000000000,7,'=cmd|' /C calc'!A0,console,,' \u{ff0b}1\\u{1b}[31m\\r\\n,0
+0.000000000,7,'=cmd|' /C calc'!A0,exited,,failed: \\u{202e}-1,1
+";
+    let csv = ["trace", "export", "--format", "csv", "run.trap"];
+    assert_eq!(place.print(&csv), expected);
+}
+
+#[test]
 fn export_writes_traces_of_chrome() {
     let place = Place::with("chrome", &QUEUES);
     let world = place.print(&["trace", "export", "--format", "chrome", "run.trap"]);

@@ -5,7 +5,7 @@ use std::{iter, sync::LazyLock, time::Duration};
 use proptest::{prelude::*, sample::Index};
 use serde_json::Value;
 use trapline::{
-    Detail, Event, Exit, Fact, SystemCall, Tracer,
+    Detail, Event, Exit, Fact, On, SystemCall, Tracer,
     record::{Header, Recorder},
 };
 
@@ -347,6 +347,40 @@ fn a_deadlock_shows_who_waits_for_whom() {
 }
 
 /// A recording of a task with this name, that prints it and fails with it.
+/// A recording of so many tasks, each of which waits for the next, and the last for the first.
+fn ring(place: &Place, tasks: u64) {
+    let path = place.0.join("run.trap");
+    let mut recorder = Recorder::create(path, &Header::default()).unwrap();
+    let at = Duration::ZERO;
+    for tid in 1..=tasks {
+        let (parent, name, detail) = (0.into(), "ring", Detail::None);
+        let next = (tid % tasks + 1).into();
+        let call = SystemCall::WaitTask(next);
+        for fact in [
+            Fact::Spawned { parent, name },
+            Fact::Trapped { call, detail },
+            Fact::Blocked { on: On::Exit(next) },
+        ] {
+            let tid = tid.into();
+            recorder.event(&Event { at, tid, fact });
+        }
+    }
+}
+
+#[test]
+fn a_long_cycle_is_named_as_far_as_it_can_be_read() {
+    let place = Place::new("timeline-ring");
+    ring(&place, 1000);
+    let (page, _) = page(&place, &[]);
+    let cycle = page.split_once(" Cycle: ").expect("there is one").1;
+    let cycle = cycle.split_once('.').unwrap().0;
+    assert!(cycle.starts_with("1 → 2 → 3 → "), "{cycle}");
+    assert!(cycle.ends_with(" → 24 → 976 more → 1"), "{cycle}");
+    assert!(page.contains("The picture leaves out 976 of the tasks that wait."));
+    let all = place.print(&["trace", "waits", "run.trap"]);
+    assert!(all.contains(" -> 999 -> 1000 -> 1\n"));
+}
+
 fn named(place: &Place, name: &str) {
     let header = Header::default();
     let mut recorder = Recorder::create(place.0.join("run.trap"), &header).unwrap();

@@ -1,7 +1,7 @@
 //! The commands that ask a kernel which already runs.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io::{self, BufRead, BufReader, ErrorKind, Read, Write},
     os::unix::net::UnixStream,
     path::Path,
@@ -13,14 +13,13 @@ use tracing::Level;
 
 use super::{
     model::{Row, State, Totals},
-    protocol::{Answer, Request},
+    protocol::{ANSWER, Answer, Request},
 };
 use crate::{
     Nanos,
     cli::{
-        log::{Log, clean},
-        summary::table,
-        unwritten,
+        output::{Log, clean, is_plain, unwritten},
+        table::table,
     },
 };
 
@@ -28,6 +27,8 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest line that a monitor sends, and more.
 const LINE: u64 = 1 << 20;
+/// How many tasks a table has at most. A row takes kilobytes until it is shown.
+const ROWS: usize = 10_000;
 
 /// What ended a conversation early.
 pub(super) enum Failure {
@@ -48,6 +49,8 @@ pub(super) struct Connection {
     stream: BufReader<UnixStream>,
     /// Whether the answers are shown as they come.
     json: bool,
+    /// How many bytes of the answer under way have been kept.
+    kept: usize,
 }
 
 /// Connects, or says why that cannot be.
@@ -73,7 +76,11 @@ impl Connection {
             .and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
         ready.map_err(|error| error.to_string())?;
         let stream = BufReader::new(stream);
-        Ok(Self { stream, json })
+        Ok(Self {
+            stream,
+            json,
+            kept: 0,
+        })
     }
 
     fn ask(&mut self, request: &Request) -> Result<(), Failure> {
@@ -102,11 +109,12 @@ impl Connection {
         }
         let answer = serde_json::from_slice(&line)
             .map_err(|_| "what listens there is no monitor of a kernel".to_string())?;
+        self.kept += line.len();
         if self.json {
-            output(&line)?;
+            output(safe_json(&line).as_bytes())?;
         }
         if let Answer::Error { message } = answer {
-            return Err(Failure::Said(message));
+            return Err(Failure::Said(clean(&message)));
         }
         Ok(Some(answer))
     }
@@ -118,9 +126,17 @@ impl Connection {
         mut answer: impl FnMut(Answer),
     ) -> Result<Totals, Failure> {
         self.ask(request)?;
+        self.kept = 0;
         loop {
             match self.next()? {
                 Some(Answer::End(totals)) => return Ok(totals),
+                // It has been shown.
+                Some(_) if self.json => {}
+                Some(_) if self.kept > ANSWER => {
+                    let most = ANSWER >> 20;
+                    let why = format!("the answer is over {most} MiB: --json shows it as it comes");
+                    return Err(why.into());
+                }
                 Some(other) => answer(other),
                 None => return Err(Failure::Said("the kernel has ended".into())),
             }
@@ -134,6 +150,8 @@ impl Connection {
                 tasks.push(row);
             }
         })?;
+        // A monitor sends them so; what is no monitor may not.
+        tasks.sort_by_key(|row: &Row| row.tid);
         Ok((tasks, totals))
     }
 
@@ -151,8 +169,13 @@ impl Connection {
             "since",
             "traps",
         ];
-        let rows: Vec<_> = tasks.iter().map(ps_row).collect();
-        output(format!("{}\n", table(columns, &rows)).as_bytes())
+        let rows: Vec<_> = tasks.iter().take(ROWS).map(ps_row).collect();
+        let mut text = format!("{}\n", table(columns, &rows));
+        let more = tasks.len() - rows.len();
+        if more > 0 {
+            text += &format!("and {more} more tasks: --json lists all\n");
+        }
+        output(text.as_bytes())
     }
 
     pub(super) fn tree(&mut self) -> Result<(), Failure> {
@@ -231,6 +254,23 @@ fn output(text: &[u8]) -> Result<(), Failure> {
     written.map_err(|error| unwritten(&error).map_or(Failure::Unread, Failure::Said))
 }
 
+/// A line of JSON that a terminal shows as it is. Control characters can be within texts only, or
+/// are space between them.
+fn safe_json(line: &[u8]) -> String {
+    let text = String::from_utf8_lossy(line.trim_ascii_end());
+    let mut safe = String::with_capacity(line.len());
+    for letter in text.chars() {
+        match letter {
+            '\0'..' ' => safe.push(' '),
+            letter if is_plain(letter) => safe.push(letter),
+            // All of them are in the plane of 16 bits.
+            letter => safe += &format!("\\u{:04x}", u32::from(letter)),
+        }
+    }
+    safe.push('\n');
+    safe
+}
+
 /// A line as `--trace` shows it.
 pub(super) fn event(log: Log, line: &Map<String, Value>) -> String {
     let target = line.get("target").and_then(Value::as_str);
@@ -241,7 +281,7 @@ fn ps_row(row: &Row) -> [Value; 7] {
     let since = row.since.map_or_else(String::new, instant);
     let on = match &row.exit {
         Some(exit) => clean(exit),
-        None => row.blocked_on.clone().unwrap_or_default(),
+        None => clean(row.blocked_on.as_deref().unwrap_or_default()),
     };
     [
         row.tid.into(),
@@ -265,7 +305,7 @@ pub(super) fn doing(row: &Row) -> String {
     match (row.state, &row.blocked_on, &row.exit) {
         (State::Blocked, Some(on), _) => {
             let since = row.since.map_or_else(String::new, instant);
-            format!("waits for {on}, since {since}")
+            format!("waits for {}, since {since}", clean(on))
         }
         (State::Zombie, _, Some(exit)) => format!("a zombie: {}", clean(exit)),
         (state, ..) => state.name().to_string(),
@@ -299,19 +339,47 @@ pub(super) fn where_lines(chain: &[Row], now: f64) -> Vec<String> {
 }
 
 /// The tasks in the order of a tree of parents, with the branch before each. They come by tid.
+///
+/// Of tasks whose parents are a cycle, which no kernel has, one is shown as a root, marked.
 pub(super) fn tree<'a>(tasks: &[&'a Row]) -> Vec<(&'a Row, String)> {
+    let find = |tid: u64| tasks.binary_search_by_key(&tid, |row| row.tid).ok();
     let mut children: BTreeMap<u64, Vec<&Row>> = BTreeMap::new();
     for &row in tasks {
-        let parent = tasks.binary_search_by_key(&row.parent, |row| row.tid);
-        let parent = parent.map_or(0, |_| row.parent);
+        let parent = find(row.parent).map_or(0, |_| row.parent);
         children.entry(parent).or_default().push(row);
     }
     let mut lines = Vec::with_capacity(tasks.len());
-    // What is still to come: a deep tree must not need a deep stack.
-    let mut ahead: Vec<(&Row, String, String)> = Vec::new();
-    for root in children.remove(&0).into_iter().flatten().rev() {
-        ahead.push((root, String::new(), String::new()));
+    for root in children.remove(&0).into_iter().flatten() {
+        grow(&mut lines, &mut children, root, "");
     }
+    // What is left is on a cycle, or below one.
+    for &row in tasks {
+        if !children.contains_key(&row.parent) {
+            continue;
+        }
+        let (mut root, mut seen) = (row, BTreeSet::new());
+        while seen.insert(root.tid)
+            && let Some(parent) = find(root.parent)
+        {
+            root = tasks[parent];
+        }
+        if let Some(family) = children.get_mut(&root.parent) {
+            family.retain(|other| other.tid != root.tid);
+        }
+        grow(&mut lines, &mut children, root, "↻ ");
+    }
+    lines
+}
+
+/// Appends a task and its descendants.
+fn grow<'a>(
+    lines: &mut Vec<(&'a Row, String)>,
+    children: &mut BTreeMap<u64, Vec<&'a Row>>,
+    root: &'a Row,
+    mark: &str,
+) {
+    // What is still to come: a deep tree must not need a deep stack.
+    let mut ahead = vec![(root, mark.to_string(), String::new())];
     while let Some((row, branch, below)) = ahead.pop() {
         lines.push((row, branch));
         let family = children.remove(&row.tid).unwrap_or_default();
@@ -326,5 +394,37 @@ pub(super) fn tree<'a>(tasks: &[&'a Row]) -> Vec<(&'a Row, String)> {
             ahead.push((child, format!("{below}{branch}"), format!("{below}{bar}")));
         }
     }
-    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(tasks: &[(u64, u64)]) -> String {
+        let row = |&(tid, parent): &(u64, u64)| Row {
+            tid,
+            parent,
+            ..Row::default()
+        };
+        let rows: Vec<Row> = tasks.iter().map(row).collect();
+        let lines = tree(&rows.iter().collect::<Vec<_>>());
+        let line = |(row, branch): &(&Row, String)| format!("{branch}{}", row.tid);
+        lines.iter().map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn cycles_of_parents_are_shown() {
+        assert_eq!(shown(&[(1, 0), (2, 1), (9, 7)]), "1\n└─ 2\n9");
+        assert_eq!(shown(&[(1, 0), (2, 2)]), "1\n↻ 2");
+        let below = shown(&[(1, 5), (5, 6), (6, 5), (7, 6), (8, 1)]);
+        assert_eq!(below, "↻ 5\n├─ 1\n│  └─ 8\n└─ 6\n   └─ 7");
+    }
+
+    #[test]
+    fn json_is_shown_without_control_characters() {
+        let hostile = "{\"comm\":\t\"a\u{9b}31m\u{202e}\u{7f}ä\"}\r\n";
+        let safe = safe_json(hostile.as_bytes());
+        assert_eq!(safe, "{\"comm\": \"a\\u009b31m\\u202e\\u007fä\"}\n");
+        serde_json::from_str::<Value>(&safe).expect("it is still JSON");
+    }
 }

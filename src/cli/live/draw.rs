@@ -15,7 +15,7 @@ use super::{
     model::{Row, State},
     view::{Mode, Sort, View},
 };
-use crate::cli::log::{Log, clean};
+use crate::cli::output::{Log, clean};
 
 const HELP: &[(&str, &str)] = &[
     ("up down pgup pgdn home end", "choose a task"),
@@ -202,7 +202,7 @@ fn state(view: &View, row: &Row, _: &str) -> Cell<'static> {
 
 fn cause(_: &View, row: &Row, _: &str) -> Cell<'static> {
     Cell::from(match (&row.blocked_on, &row.exit) {
-        (Some(on), _) => on.clone(),
+        (Some(on), _) => clean(on),
         (None, Some(exit)) => clean(exit),
         (None, None) => String::new(),
     })

@@ -6,10 +6,11 @@ use std::{cell::RefCell, rc::Rc};
 use serde_json::{Map, Value};
 
 use super::{
-    protocol::{Answer, Filter, brief},
-    recent::{self, Known, Recent, Trap},
+    brief::brief,
+    protocol::{Answer, Filter},
+    recent,
 };
-use crate::{Answered, Event, Fact, Tid, Told, Tracer, cli::log};
+use crate::{Answered, CallInfo, Event, Fact, Follower, Tid, Tracer, cli::log};
 
 /// How many bytes wait for a reader at most.
 const ROOM: usize = 1 << 20;
@@ -36,7 +37,7 @@ pub(super) struct Feed {
     pub(super) filter: Filter,
     /// It has heard of each event before this one does, and of an answer before this one hears of
     /// the call, if that came at once.
-    pub(super) recent: Rc<RefCell<Recent>>,
+    pub(super) recent: Rc<RefCell<Follower>>,
     pub(super) outbox: Rc<RefCell<Outbox>>,
 }
 
@@ -48,13 +49,12 @@ impl Tracer for Feed {
             return;
         }
         let recent = self.recent.borrow();
-        let known = recent.of(event.tid);
-        if !self.filter.selects(event.tid, known) {
+        let comm = recent.comm(event.tid);
+        if !filter.selects(event.tid, comm) {
             return;
         }
-        let trap = known.and_then(|known| known.traps.back());
         if let Fact::Blocked { .. } | Fact::Replied { .. } = event.fact
-            && !self.filter.has(trap)
+            && !filter.has(recent.last(event.tid))
         {
             return;
         }
@@ -63,36 +63,28 @@ impl Tracer for Feed {
             outbox.lost += 1;
             return;
         }
-        let comm = match event.tid {
-            Tid::KERNEL => "kernel",
-            _ => known.map_or("?", |known| &known.comm),
-        };
-        if let (Fact::Exited { .. }, Some(trap)) = (&event.fact, trap)
-            && !trap.is_answered()
-            && trap.blocked.is_none()
-        {
+        if let (Fact::Exited { .. }, Some(call)) = (&event.fact, recent.unseen(event.tid)) {
             let line = line(event, comm, |line| {
-                let call = trap.request().to_string();
+                let call = call.to_string();
                 let message = format!("{call} = ?");
                 line.insert("call".into(), brief(call).into());
                 message
             });
             Answer::Event(line).write(&mut outbox.lines);
         }
-        let line = line(event, comm, |line| describe(&event.fact, trap, line));
+        let line = line(event, comm, |line| describe(event, &recent, line));
         Answer::Event(line).write(&mut outbox.lines);
     }
 }
 
 impl Filter {
-    fn selects(&self, tid: Tid, known: Option<&Known>) -> bool {
-        let comm = known.map(|known| &known.comm);
+    fn selects(&self, tid: Tid, comm: &str) -> bool {
         (self.tids.is_empty() || self.tids.contains(&tid.into()))
-            && (self.comms.is_empty() || comm.is_some_and(|comm| self.comms.contains(comm)))
+            && (self.comms.is_empty() || self.comms.iter().any(|wanted| wanted == comm))
     }
 
-    fn has(&self, trap: Option<&Trap>) -> bool {
-        let name = trap.map(|trap| trap.call().name());
+    fn has(&self, call: Option<&CallInfo>) -> bool {
+        let name = call.map(|call| call.call.name());
         self.calls.is_empty() || name.is_some_and(|name| self.calls.iter().any(|call| call == name))
     }
 }
@@ -110,23 +102,21 @@ fn line(
 }
 
 /// The words of the bridge to `tracing`, and its fields.
-fn describe(fact: &Fact<'_>, trap: Option<&Trap>, line: &mut Map<String, Value>) -> String {
-    let call = trap.map_or_else(|| "?".to_string(), |trap| trap.request().to_string());
-    let told = Told {
-        fact,
-        call: &call,
-        is_shown: trap.is_none_or(Trap::is_shown),
+fn describe(event: &Event<'_>, recent: &Follower, line: &mut Map<String, Value>) -> String {
+    let message = recent.told(&event.fact, event.tid).to_string();
+    let call = || match recent.last(event.tid) {
+        Some(call) => brief(call.to_string()),
+        None => "?".to_string(),
     };
-    let message = told.to_string();
-    match fact {
+    match &event.fact {
         Fact::Blocked { on } => {
             line.insert("blocked_on".into(), on.to_string().into());
-            line.insert("call".into(), brief(call).into());
+            line.insert("call".into(), call().into());
         }
         Fact::Replied { reply, detail } => {
             let reply = Answered(*reply, *detail).to_string();
             line.insert("reply".into(), brief(reply).into());
-            line.insert("call".into(), brief(call).into());
+            line.insert("call".into(), call().into());
         }
         Fact::Spawned { parent, .. } if *parent != Tid::KERNEL => {
             line.insert("parent".into(), u64::from(*parent).into());
@@ -148,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_timeout_that_comes_after_the_answer_is_told_so() {
-        let recent = Rc::new(RefCell::new(Recent::default()));
+        let recent = Rc::new(RefCell::new(recent::follower()));
         let outbox = Rc::new(RefCell::new(Outbox::default()));
         let mut feed = Feed {
             filter: Filter::default(),

@@ -5,8 +5,10 @@
 //!
 //! | file | owns |
 //! |---|---|
+//! | `brief.rs` | long texts, cut |
+//! | `shared.rs` | what the daemons share |
 //! | `model.rs` | what is shown: a snapshot of the tasks |
-//! | `recent.rs` | the last traps of each task |
+//! | `recent.rs` | the last calls of each task |
 //! | `sampler.rs` | who uses the time |
 //! | `feed.rs` | the live trace |
 //! | `protocol.rs` | what goes through the socket |
@@ -17,6 +19,7 @@
 //! | `view.rs`, `draw.rs` | what it shows, what keys do, how it looks |
 //! | `terminal.rs` | the terminal, before, while and after |
 
+mod brief;
 mod client;
 mod draw;
 mod feed;
@@ -26,6 +29,7 @@ mod protocol;
 mod recent;
 mod sampler;
 mod screen;
+mod shared;
 mod socket;
 mod terminal;
 mod view;
@@ -36,7 +40,7 @@ use std::{
     os::unix::net::UnixListener,
     path::{Path, PathBuf},
     process::ExitCode,
-    rc::{Rc, Weak},
+    rc::Rc,
     sync::Arc,
     time::Duration,
 };
@@ -45,18 +49,16 @@ use clap::{Args, Subcommand};
 use signal_hook::consts::SIGINT;
 
 use super::{
-    FAILURE,
-    args::{Tone, calls, whole},
-    duration, interrupts,
-    log::{self, Log},
+    interrupts, log,
+    output::{self, FAILURE, Log, Verbosity, clean},
+    values::{calls, duration, whole},
 };
-use crate::{Event, Exit, Kernel, Os, Remote, Tracer};
+use crate::{Exit, Follower, Kernel, Os, Tracer};
 use client::{Connection, Failure};
-use model::Model;
+use model::{LONGEST, Model};
 use protocol::{Filter, Request};
-use recent::Recent;
-use sampler::Sampler;
 use screen::{Link, Source};
+use shared::Shared;
 use socket::SocketFile;
 use terminal::Terminal;
 pub(super) use terminal::{Taken, leave};
@@ -97,12 +99,9 @@ fn interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// The longest time between two snapshots.
-const LONGEST: Duration = Duration::from_secs(30);
-
 /// The commands for a kernel that already runs.
 #[derive(Subcommand)]
-pub(super) enum Order {
+pub(super) enum LiveCommand {
     /// List the tasks of a running kernel
     #[command(after_help = "\
 Examples:
@@ -114,7 +113,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   boot --monitor run.sock echo   a kernel that can be asked
-  tree --attach run.sock         who spawned whom")]
+  tree --attach run.sock         who spawned whom; ↻ marks a cycle, which no kernel has")]
     Tree(Attach),
     /// Show what a task of a running kernel is blocked on, and its last traps
     #[command(after_help = "\
@@ -199,25 +198,25 @@ pub(super) struct TraceLive {
 }
 
 /// Does what one of the commands asks for.
-pub(super) fn run(order: &Order, tone: &Tone) -> ExitCode {
-    let log = Log::of_output(tone);
-    exit_code(match order {
-        Order::Top { socket, every } => top(socket, *every, log),
-        order => ask(order, log).map(|()| ExitCode::SUCCESS),
+pub(super) fn run(command: &LiveCommand, verbosity: &Verbosity) -> ExitCode {
+    let log = Log::of_output(verbosity);
+    exit_code(match command {
+        LiveCommand::Top { socket, every } => top(socket, *every, log),
+        command => ask(command, log).map(|()| ExitCode::SUCCESS),
     })
 }
 
 /// Shows a live trace.
-pub(super) fn trace(order: &TraceLive, tone: &Tone) -> ExitCode {
+pub(super) fn trace(command: &TraceLive, verbosity: &Verbosity) -> ExitCode {
     let request = Request::Trace(Filter {
-        tids: order.tids.clone(),
-        comms: order.comms.clone(),
-        calls: order.calls.clone(),
-        sched: order.sched,
-        console: order.console,
+        tids: command.tids.clone(),
+        comms: command.comms.clone(),
+        calls: command.calls.clone(),
+        sched: command.sched,
+        console: command.console,
     });
-    let connection = Connection::open(&order.attach.socket, order.attach.json);
-    let log = Log::of_output(tone);
+    let connection = Connection::open(&command.attach.socket, command.attach.json);
+    let log = Log::of_output(verbosity);
     let done = connection.and_then(|mut connection| connection.trace(&request, log));
     exit_code(done.map(|()| ExitCode::SUCCESS))
 }
@@ -227,20 +226,20 @@ fn exit_code(done: Result<ExitCode, Failure>) -> ExitCode {
         Ok(code) => code,
         Err(Failure::Unread) => ExitCode::SUCCESS,
         Err(Failure::Said(message)) => {
-            log::tell(&format!("error: {message}\n"));
+            output::tell(&format!("error: {message}\n"));
             ExitCode::from(FAILURE)
         }
     }
 }
 
-fn ask(order: &Order, log: Log) -> Result<(), Failure> {
+fn ask(command: &LiveCommand, log: Log) -> Result<(), Failure> {
     let open = |attach: &Attach| Connection::open(&attach.socket, attach.json);
-    match order {
-        Order::Ps(attach) => open(attach)?.ps(),
-        Order::Tree(attach) => open(attach)?.tree(),
-        Order::Where { tid, attach } => open(attach)?.whereabouts(*tid, log),
-        Order::Kill { tid, attach } => open(attach)?.kill(*tid),
-        Order::Top { .. } => unreachable!("it asks more than once"),
+    match command {
+        LiveCommand::Ps(attach) => open(attach)?.ps(),
+        LiveCommand::Tree(attach) => open(attach)?.tree(),
+        LiveCommand::Where { tid, attach } => open(attach)?.whereabouts(*tid, log),
+        LiveCommand::Kill { tid, attach } => open(attach)?.kill(*tid),
+        LiveCommand::Top { .. } => unreachable!("it asks more than once"),
     }
 }
 
@@ -249,7 +248,7 @@ fn top(socket: &Path, every: Duration, log: Log) -> Result<ExitCode, Failure> {
     let stream = client::connect(socket)?;
     let terminal = terminal::find()?;
     let _taken = Taken;
-    log::hook_panics(log);
+    log::hook_panics(log, leave);
     let kernel = Kernel::real().map_err(|error| error.to_string());
     let mut kernel = kernel?;
     interrupts::at_end(|| drop(interrupts::soon(leave)));
@@ -266,7 +265,7 @@ fn top(socket: &Path, every: Duration, log: Log) -> Result<ExitCode, Failure> {
     leave();
     let report = report.map_err(|error| error.to_string())?;
     match &report.exits()[&main] {
-        Exit::Failed(why) | Exit::Faulted(why) => Err(why.clone().into()),
+        Exit::Failed(why) | Exit::Faulted(why) => Err(clean(why).into()),
         Exit::Done | Exit::Killed => {
             Ok(interrupts::signal().map_or(ExitCode::SUCCESS, ExitCode::from))
         }
@@ -276,18 +275,10 @@ fn top(socket: &Path, every: Duration, log: Log) -> Result<ExitCode, Failure> {
 /// What it takes to look at a kernel: made before the kernel is, so that nothing has run in vain if
 /// it cannot be had.
 pub(super) struct Watch {
-    recent: Rc<RefCell<Recent>>,
+    recent: Rc<RefCell<Follower>>,
     socket: Option<(UnixListener, Arc<SocketFile>)>,
     screen: Option<(Terminal, Duration)>,
     colored: bool,
-}
-
-/// What the daemons share.
-#[derive(Clone)]
-struct Shared {
-    recent: Rc<RefCell<Recent>>,
-    kernel: Remote,
-    sampler: Rc<RefCell<Weak<Sampler>>>,
 }
 
 impl Watch {
@@ -301,7 +292,7 @@ impl Watch {
             .top
             .map(|every| Ok::<_, String>((terminal::find()?, every)));
         Ok(Some(Self {
-            recent: Rc::default(),
+            recent: Rc::new(RefCell::new(recent::follower())),
             socket,
             screen: screen.transpose()?,
             colored: log.is_colored(),
@@ -314,7 +305,7 @@ impl Watch {
 
     /// What the kernel is to have from the beginning.
     pub(super) fn tracer(&self) -> impl Tracer + use<> {
-        Shared::tracer(&self.recent)
+        shared::tracer(&self.recent)
     }
 
     /// What is left to do where the process ends with the kernel still running.
@@ -331,11 +322,7 @@ impl Watch {
 
     /// Begins to look.
     pub(super) fn start(self, kernel: &mut Kernel) {
-        let shared = Shared {
-            recent: self.recent,
-            kernel: kernel.remote(),
-            sampler: Rc::default(),
-        };
+        let shared = Shared::new(self.recent, kernel.remote());
         if let Some((terminal, every)) = self.screen {
             let shared = shared.clone();
             let colored = self.colored;
@@ -363,33 +350,5 @@ fn listen(path: &Path) -> Result<(UnixListener, Arc<SocketFile>), String> {
             "cannot listen at {}: {error} (see --monitor)",
             path.display()
         )),
-    }
-}
-
-impl Shared {
-    fn tracer(recent: &Rc<RefCell<Recent>>) -> impl Tracer + use<> {
-        Recording(Rc::clone(recent))
-    }
-
-    /// The thread that samples, as long as anybody holds on to it; none where there can be none.
-    fn sampler(&self) -> Option<Rc<Sampler>> {
-        if let Some(sampler) = self.sampler.borrow().upgrade() {
-            return Some(sampler);
-        }
-        let sampler = Rc::new(Sampler::start(self.kernel.clone()).ok()?);
-        *self.sampler.borrow_mut() = Rc::downgrade(&sampler);
-        Some(sampler)
-    }
-}
-
-struct Recording(Rc<RefCell<Recent>>);
-
-impl Tracer for Recording {
-    fn event(&mut self, event: &Event<'_>) {
-        self.0.borrow_mut().event(event);
-    }
-
-    fn is_exact(&self) -> bool {
-        false
     }
 }

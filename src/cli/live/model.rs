@@ -7,12 +7,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
-    LONGEST, Shared,
-    protocol::brief,
-    recent::Recent,
+    brief::brief,
+    recent,
     sampler::{Sampler, Shares},
+    shared::Shared,
 };
-use crate::{On, Os, TaskInfo, TaskState, Tid};
+use crate::{Follower, On, Os, TaskInfo, TaskState, Tid};
+
+/// The longest time between two snapshots.
+pub(super) const LONGEST: Duration = Duration::from_secs(30);
 
 /// The tasks of a kernel at one instant.
 #[derive(Clone, Debug, Default)]
@@ -224,8 +227,8 @@ pub(super) fn chain(tasks: &[TaskInfo], tid: u64) -> Vec<usize> {
 }
 
 /// Where a task is, unless there is none of that number.
-pub(super) fn whereabouts(tasks: &[TaskInfo], recent: &Recent, tid: u64) -> Option<Whereabouts> {
+pub(super) fn whereabouts(tasks: &[TaskInfo], calls: &Follower, tid: u64) -> Option<Whereabouts> {
     let chain = chain(tasks, tid);
     let rows: Vec<Row> = chain.iter().map(|&at| Row::of(&tasks[at])).collect();
-    (!rows.is_empty()).then(|| (rows, recent.lines(tid.into())))
+    (!rows.is_empty()).then(|| (rows, recent::lines(calls, tid.into())))
 }

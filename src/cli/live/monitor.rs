@@ -12,10 +12,11 @@ use std::{
 };
 
 use super::{
-    Shared,
     feed::{Feed, Outbox},
     model::{self, Model, Row, Totals},
     protocol::{Answer, Filter, Request},
+    recent,
+    shared::Shared,
     socket::SocketFile,
 };
 use crate::{Device, Os, Tid};
@@ -280,7 +281,7 @@ impl Client {
             self.miss(tid);
             return Ok(());
         }
-        let traps = self.live.recent.borrow().lines(tid.into());
+        let traps = recent::lines(&self.live.recent.borrow(), tid.into());
         for at in chain {
             self.output.push(&Answer::Task(Row::of(&tasks[at])));
             self.output.flush_chunk(os).await?;

@@ -22,16 +22,16 @@ use ratatui::{
 };
 
 use super::{
-    Shared,
     draw::draw,
-    model::{self, Model, Snapshot, Totals, Whereabouts},
-    protocol::{Answer, Request},
+    model::{self, Model, Row, Snapshot, Totals, Whereabouts},
+    protocol::{ANSWER, Answer, Request},
+    shared::Shared,
     terminal::{self, Taken, Terminal},
     view::{View, Wish},
 };
 use crate::{
     Device, Os, Queue,
-    cli::{held, log},
+    cli::{output, stdio},
 };
 
 /// How many tasks are shown at most, and how many lines of what is printed.
@@ -41,8 +41,8 @@ const LINES: usize = 16;
 const BEAT: Duration = Duration::from_millis(100);
 /// After what time a kernel that has heard and does not answer is said to be busy.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The longest answer that is kept.
-const ANSWER: usize = 1 << 22;
+/// The longest line that is kept.
+const LINE: usize = 1 << 22;
 
 /// Where the news come from.
 pub(super) enum Source {
@@ -134,7 +134,7 @@ pub(super) async fn show(
 fn farewell(error: io::Error) -> Result<(), Box<dyn Error>> {
     match error.kind() {
         ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
-            log::tell("the kernel has ended\n");
+            output::tell("the kernel has ended\n");
             Ok(())
         }
         _ => Err(error.into()),
@@ -243,6 +243,7 @@ impl Source {
                     }
                 });
                 let totals = answer.await?.map_err(io::Error::other)?;
+                tasks.sort_by_key(|row: &Row| row.tid);
                 Ok(Snapshot { tasks, totals })
             }
         }
@@ -306,8 +307,10 @@ impl Link {
         let mut line = serde_json::to_vec(request).expect("plain values are JSON");
         line.push(b'\n');
         self.device.send_all(os, &line).await?;
-        loop {
-            match self.next(os).await? {
+        let mut kept = 0;
+        while kept <= ANSWER {
+            let answer = self.next(os, &mut kept).await?;
+            match answer {
                 Answer::End(totals) => {
                     let pause = totals.pause.unwrap_or_default();
                     self.pause = Duration::try_from_secs_f64(pause).unwrap_or_default();
@@ -317,20 +320,23 @@ impl Link {
                 answer => each(answer),
             }
         }
+        Err(io::Error::other("an answer is too long"))
     }
 
-    async fn next(&mut self, os: &mut Os) -> io::Result<Answer> {
+    /// The next line; adds its length to `kept`.
+    async fn next(&mut self, os: &mut Os, kept: &mut usize) -> io::Result<Answer> {
         let mut buf = [0; 8192];
         loop {
             let rest = &self.input[self.read..];
             if let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
                 self.read += end + 1;
+                *kept += end + 1;
                 let strange = "what listens there is no monitor of a kernel";
                 return serde_json::from_slice(&rest[..end]).map_err(|_| io::Error::other(strange));
             }
             self.input.drain(..self.read);
             self.read = 0;
-            if self.input.len() > ANSWER {
+            if self.input.len() > LINE {
                 return Err(io::Error::other("an answer is too long"));
             }
             match self.device.recv(os, &mut buf).await? {
@@ -383,7 +389,7 @@ impl Paper {
 
     /// Draws what is new, if anything is.
     async fn draw(&mut self, os: &mut Os, desk: &RefCell<Desk>) -> io::Result<()> {
-        let (size, printed) = (self.terminal.size(), held::count());
+        let (size, printed) = (self.terminal.size(), stdio::count());
         if size != self.size {
             self.size = size;
             self.pages.resize(Rect::new(0, 0, size.0, size.1))?;
@@ -394,7 +400,7 @@ impl Paper {
         {
             let mut desk = desk.borrow_mut();
             desk.dirty = false;
-            let lines = held::tail(LINES);
+            let lines = stdio::tail(LINES);
             self.pages
                 .draw(|frame| draw(frame, &mut desk.view, &lines))?;
         }

@@ -15,7 +15,7 @@ use rustix::termios::{
     LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr,
 };
 
-use crate::cli::held::{self, Stream};
+use crate::cli::stdio::{self, Stream};
 
 /// How the terminal was. It belongs to the process, and so does this.
 static BEFORE: Mutex<Option<Before>> = Mutex::new(None);
@@ -49,7 +49,7 @@ pub(super) fn find() -> Result<Terminal, String> {
             );
         }
     };
-    held::begin(terminals);
+    stdio::begin(terminals);
     Ok(Terminal { out })
 }
 
@@ -105,7 +105,7 @@ pub(in crate::cli) fn leave() {
         let _ = queued.map(drop).and_then(|()| write(before.out, &sequence));
         let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &before.termios);
     }
-    held::end();
+    stdio::end();
 }
 
 /// A standard stream as something that a task can write to.

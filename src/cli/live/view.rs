@@ -11,7 +11,7 @@ use super::{
     client,
     model::{Row, Snapshot, Whereabouts},
 };
-use crate::cli::log::clean;
+use crate::cli::output::clean;
 
 /// How many snapshots the history goes back.
 const HISTORY: usize = 64;

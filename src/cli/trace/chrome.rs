@@ -8,13 +8,10 @@ use std::{collections::BTreeMap, io::Write};
 use serde_json::{Map, Value, json};
 
 use super::{
-    Failure,
-    source::Source,
-    spans::{Doing, Ending, Moment, Span, Spans},
-    summary::{What, world},
-    tasks::Tasks,
+    source::{Failure, Source, world},
+    spans::{Doing, Ending, Moment, Span, Spans, What},
 };
-use crate::{Event, Fact, Tid};
+use crate::{Event, Fact, Follower, Tid, Tracer};
 
 /// What a microsecond of a trace stands for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -29,7 +26,7 @@ pub(super) enum Clock {
 struct Chrome<'a, W> {
     out: &'a mut W,
     clock: Clock,
-    tasks: Tasks,
+    tasks: Follower,
     /// Of tasks that have had a turn: when the last one was over. An arrow begins there.
     turns: BTreeMap<Tid, f64>,
     /// Of tasks whose last slice was a turn that took no time: when it was.
@@ -67,7 +64,7 @@ pub(super) fn write(
     let mut chrome = Chrome {
         out,
         clock,
-        tasks: Tasks::default(),
+        tasks: Follower::new(),
         turns: BTreeMap::new(),
         instants: BTreeMap::new(),
         arrows: BTreeMap::new(),
@@ -87,12 +84,12 @@ pub(super) fn write(
             gap.insert("s".into(), "g".into());
             chrome.put(&gap)?;
         }
-        chrome.tasks.meet(&event);
+        // A span that ends here is about the call before.
         if let Some(span) = spans.event(&event) {
             chrome.span(&span)?;
         }
+        chrome.tasks.event(&event);
         chrome.event(&event, spans.now())?;
-        chrome.tasks.follow(owned);
     }
     for span in spans.finish() {
         chrome.span(&span)?;
@@ -110,11 +107,8 @@ impl<W: Write> Chrome<'_, W> {
         let (name, category) = match span.doing {
             Doing::Running => ("running".to_string(), "running"),
             Doing::Blocked(_) => {
-                let trap = self.tasks.trap(span.tid);
-                (
-                    trap.map_or("?".to_string(), |trap| trap.call.to_string()),
-                    "blocked",
-                )
+                let call = self.tasks.pending(span.tid);
+                (call.map_or("?".to_string(), ToString::to_string), "blocked")
             }
             // It waits between two slices.
             Doing::Ready => return Ok(()),
@@ -228,7 +222,7 @@ impl<W: Write> Chrome<'_, W> {
             "i",
             tid,
             self.clock.micros(now),
-            &self.tasks.tell(event),
+            &self.tasks.told(&event.fact, tid).to_string(),
             category,
         );
         instant.insert("s".into(), "t".into());

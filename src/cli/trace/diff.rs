@@ -12,12 +12,12 @@ use std::{
 use clap::{Args, ValueHint};
 use serde_json::Value;
 
-use super::{Failure, is_error, source::Source, tasks::Tasks};
+use super::source::{Failure, Source, world};
 use crate::{
-    Event, Fact, Nanos, On, Reply, SystemCall, Tid,
+    Event, Fact, Follower, Nanos, On, Reply, SystemCall, Tid, Tracer,
     cli::{
-        log::{Log, clean},
-        summary::table,
+        output::{Log, clean},
+        table::table,
     },
     record::{Header, OwnedEvent},
 };
@@ -36,7 +36,7 @@ kernel slept count.
 Examples:
   trace diff before.trap after.trap
   trace diff --ignore-times seed-1.trap seed-2.trap")]
-pub(in crate::cli) struct Order {
+pub(in crate::cli) struct DiffCommand {
     /// A recording, as `boot --record` makes it; - for standard input
     #[arg(value_name = "A", value_hint = ValueHint::FilePath)]
     a: PathBuf,
@@ -52,7 +52,7 @@ pub(in crate::cli) struct Order {
 struct Side {
     source: Source,
     is_timed: bool,
-    tasks: Tasks,
+    tasks: Follower,
     counts: BTreeMap<Tid, Task>,
     calls: BTreeMap<&'static str, [u64; 2]>,
 }
@@ -76,7 +76,7 @@ struct Parting {
     after: Option<[Vec<String>; 2]>,
 }
 
-impl Order {
+impl DiffCommand {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
         let (a, b) = (Source::open(&self.a)?, Source::open(&self.b)?);
         let is_simulated = a.header().is_simulated && b.header().is_simulated;
@@ -92,7 +92,7 @@ impl Order {
             parting.look(&mut next, &sides, log);
             for (side, event) in sides.iter_mut().zip(next) {
                 if let Some(event) = event {
-                    side.follow(event);
+                    side.count(&event);
                 }
             }
         }
@@ -115,7 +115,7 @@ impl Side {
         Self {
             source,
             is_timed,
-            tasks: Tasks::default(),
+            tasks: Follower::new(),
             counts: BTreeMap::new(),
             calls: BTreeMap::new(),
         }
@@ -128,7 +128,7 @@ impl Side {
             is_timed || !matches!(event.borrow().fact, Fact::ClockJumped { .. })
         };
         let event = self.source.find(counts)?;
-        self.tasks.meet(&event.borrow());
+        self.tasks.event(&event.borrow());
         Some(event)
     }
 
@@ -139,8 +139,8 @@ impl Side {
         format!("{columns}{}", clean(&fact.to_string()))
     }
 
-    fn follow(&mut self, owned: OwnedEvent) {
-        let Event { tid, fact, .. } = owned.borrow();
+    fn count(&mut self, event: &OwnedEvent) {
+        let Event { tid, fact, .. } = event.borrow();
         if tid != Tid::KERNEL {
             let task = self.counts.entry(tid).or_default();
             match &fact {
@@ -150,16 +150,15 @@ impl Side {
                     task.traps += 1;
                     self.calls.entry(call.name()).or_default()[0] += 1;
                 }
-                Fact::Replied { .. } if is_error(&fact) => {
-                    let trap = self.tasks.trap(tid);
-                    let call = trap.map_or("?", |trap| trap.call.0.name());
+                Fact::Replied { .. } if fact.is_error() => {
+                    let call = self.tasks.last(tid);
+                    let call = call.map_or("?", |call| call.call.name());
                     self.calls.entry(call).or_default()[1] += 1;
                 }
                 Fact::Exited { exit } => task.exit = exit.to_string(),
                 _ => {}
             }
         }
-        self.tasks.follow(owned);
     }
 }
 
@@ -263,7 +262,7 @@ fn headers(a: &Header, b: &Header) -> Vec<String> {
             lines.push(format!("{what} {} and {}", clean(&a), clean(&b)));
         }
     };
-    let worlds = [a, b].map(super::summary::world);
+    let worlds = [a, b].map(world);
     compare("worlds:", &worlds[0], &worlds[1]);
     compare("seeds:", &a.seed, &b.seed);
     compare("policies:", &a.policy, &b.policy);

@@ -10,18 +10,12 @@ use std::{
 use clap::{Args, ValueEnum, ValueHint};
 
 use super::{
-    Failure,
     chrome::{self, Clock},
-    is_error,
-    source::Source,
-    tasks::Tasks,
+    source::{Failure, Source},
 };
 use crate::{
-    Answered, Call, Detail, Event, Fact,
-    cli::{
-        USAGE,
-        log::{self, Log},
-    },
+    Answered, Call, Detail, Event, Fact, Follower, Tracer,
+    cli::output::{self, Log, USAGE, clean},
 };
 
 /// Write a recording to standard output in a format that other programs read
@@ -31,14 +25,15 @@ Formats:
   chrome  Chrome's trace events, as JSON: for https://ui.perfetto.dev, speedscope and
           chrome://tracing. A track for each task, with a slice while it runs and one while it is
           blocked; answers, input and output are instants; arrows lead from who woke to who was woken
-  csv     a row for each event: seconds,tid,task,event,call,detail,error
+  csv     a row for each event: seconds,tid,task,event,call,detail,error. Control characters are
+          escaped as \\n, and ' stands before a text that a spreadsheet would take for a formula
 
 Examples:
   trace export --format chrome run.trap > run.json
   trace export --format chrome --turns simulated.trap > run.json
   trace export --format csv run.trap | sqlite3 :memory: '.import --csv /dev/stdin events' \\
     'select call, count(*) from events where event = \"replied\" and error group by call'")]
-pub(in crate::cli) struct Order {
+pub(in crate::cli) struct ExportCommand {
     /// The recording, as `boot --record` makes it; - for standard input
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
@@ -57,10 +52,10 @@ enum Format {
     Csv,
 }
 
-impl Order {
+impl ExportCommand {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
         if self.turns && !matches!(self.format, Format::Chrome) {
-            log::tell("error: --turns is for --format chrome\n");
+            output::tell("error: --turns is for --format chrome\n");
             return Ok(ExitCode::from(USAGE));
         }
         let mut source = Source::open(&self.file)?;
@@ -84,29 +79,34 @@ impl Order {
 
 /// A row per event.
 fn write_csv(out: &mut impl Write, source: &mut Source) -> Result<(), Failure> {
-    let mut tasks = Tasks::default();
+    let mut tasks = Follower::new();
     let mut rows = csv::Writer::from_writer(out);
     rows.write_record(["seconds", "tid", "task", "event", "call", "detail", "error"])
         .map_err(unwrap)?;
     for owned in source {
         let event = owned.borrow();
-        tasks.meet(&event);
+        tasks.event(&event);
         rows.write_record(row(&event, &tasks)).map_err(unwrap)?;
-        tasks.follow(owned);
     }
     rows.flush()?;
     Ok(())
 }
 
-fn row(event: &Event<'_>, tasks: &Tasks) -> [String; 7] {
-    let call = match (&event.fact, tasks.trap(event.tid)) {
-        (Fact::Trapped { call, .. }, _) => call.name(),
-        // It may be the second: a timeout that comes after the answer.
-        (Fact::Replied { .. }, _) => tasks.last(event.tid).map_or("", |trap| trap.call.0.name()),
-        (Fact::Deferred { call }, _) => call.name(),
-        (Fact::Spawned { .. } | Fact::Resumed | Fact::Console { .. } | Fact::Reaped, _) => "",
-        (_, trap) => trap.map_or("", |trap| trap.call.0.name()),
+fn row(event: &Event<'_>, tasks: &Follower) -> [String; 7] {
+    let call = match event.fact {
+        Fact::Trapped { .. } | Fact::Replied { .. } => tasks.last(event.tid),
+        Fact::Spawned { .. }
+        | Fact::Resumed
+        | Fact::Deferred { .. }
+        | Fact::Console { .. }
+        | Fact::Reaped => None,
+        Fact::Blocked { .. }
+        | Fact::Woken { .. }
+        | Fact::DeviceIo { .. }
+        | Fact::Exited { .. }
+        | Fact::ClockJumped { .. } => tasks.pending(event.tid),
     };
+    let call = call.map_or("", |call| call.call.name());
     let (kind, detail) = match &event.fact {
         Fact::Spawned { parent, .. } => ("spawned", parent.to_string()),
         Fact::Resumed => ("resumed", String::new()),
@@ -124,12 +124,24 @@ fn row(event: &Event<'_>, tasks: &Tasks) -> [String; 7] {
     [
         seconds(event.at),
         event.tid.to_string(),
-        tasks.comm(event.tid).to_string(),
+        cell(tasks.comm(event.tid)),
         kind.to_string(),
         call.to_string(),
-        detail,
-        u8::from(is_error(&event.fact)).to_string(),
+        cell(&detail),
+        u8::from(event.fact.is_error()).to_string(),
     ]
+}
+
+/// A text that a terminal shows as it is, and that no spreadsheet computes.
+fn cell(text: &str) -> String {
+    // The wide ones are for keyboards of East Asia; white space before them does not count.
+    const FORMULA: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
+    let text = clean(text);
+    if text.trim_start().starts_with(FORMULA) {
+        format!("'{text}")
+    } else {
+        text
+    }
 }
 
 /// The error within: a closed pipe has to be known as one.

@@ -5,13 +5,12 @@ use std::{io::Write, path::PathBuf, process::ExitCode};
 use clap::{Args, ValueEnum, ValueHint};
 
 use super::{
-    Failure,
-    source::Source,
+    source::{Failure, Source},
     waits::{Waiting, Waits, Watch},
 };
 use crate::{
     Deadlock, Nanos, On, TaskInfo, TaskState,
-    cli::log::{Log, clean},
+    cli::output::{Log, clean},
 };
 
 /// Show what the tasks waited for when a recording ended, and in which cycles
@@ -22,7 +21,7 @@ Who got the last message from a queue may be whom the others wait for: of a lock
 Examples:
   trace waits run.trap
   trace waits --format dot run.trap | dot -Tsvg > waits.svg")]
-pub(in crate::cli) struct Order {
+pub(in crate::cli) struct WaitsCommand {
     /// The recording, as `boot --record` makes it; - for standard input
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
@@ -37,7 +36,7 @@ enum Format {
     Dot,
 }
 
-impl Order {
+impl WaitsCommand {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
         let mut source = Source::open(&self.file)?;
         let mut watch = Watch::default();

@@ -1,18 +1,14 @@
 //! After a deadlock or a fault: the last traps of those concerned, from a recording of the run.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    time::Duration,
-};
+use std::time::Duration;
 
 use serde_json::json;
 use tracing::Level;
 
-use super::tasks::Tasks;
 use crate::{
-    Answered, Call, Exit, Fact, TaskInfo, Tid,
-    cli::log::{self, Log, clean},
-    record::{OwnedEvent, Recording},
+    Exit, Fact, Follower, TaskInfo, Tid, Tracer,
+    cli::output::{self, Log, clean},
+    record::Recording,
 };
 
 /// How many traps are shown of a task.
@@ -20,33 +16,21 @@ const TRAPS: usize = 5;
 /// Of how many tasks they are shown that faulted, and that wait.
 const TASKS: usize = 10;
 
-/// A trap, and what became of it.
-struct Trap {
-    trapped: OwnedEvent,
-    has_blocked: bool,
-    replied: Option<OwnedEvent>,
-}
-
-/// The last traps of each task.
-#[derive(Default)]
-struct Last(BTreeMap<Tid, VecDeque<Trap>>);
-
 /// Shows the last traps of the tasks that faulted, and of those that wait for ever.
 pub(in crate::cli) fn show(log: Log, recording: Recording, blocked: &[TaskInfo]) {
-    let mut tasks = Tasks::default();
-    let mut last = Last::default();
+    let mut tasks = Follower::keeping(TRAPS);
     let mut faults = 0;
     // What cannot be read is not shown; the recording has had its own word about it.
     for owned in recording.map_while(Result::ok) {
         let event = owned.borrow();
-        tasks.meet(&event);
+        tasks.event(&event);
         if let Fact::Exited { exit } = event.fact
             && let Exit::Faulted(_) = exit
             && faults < TASKS
         {
             faults += 1;
             let comm = tasks.comm(event.tid);
-            last.tell(log, event.tid, comm);
+            tell_last(log, &tasks, event.tid, comm);
             tell(
                 log,
                 event.at,
@@ -56,11 +40,9 @@ pub(in crate::cli) fn show(log: Log, recording: Recording, blocked: &[TaskInfo])
                 "",
             );
         }
-        last.follow(&owned);
-        tasks.follow(owned);
     }
     for task in blocked.iter().take(TASKS) {
-        last.tell(log, task.tid, &task.name);
+        tell_last(log, &tasks, task.tid, &task.name);
     }
     let more = blocked.len().saturating_sub(TASKS);
     if more > 0 {
@@ -68,63 +50,22 @@ pub(in crate::cli) fn show(log: Log, recording: Recording, blocked: &[TaskInfo])
     }
 }
 
-impl Last {
-    fn follow(&mut self, owned: &OwnedEvent) {
-        let event = owned.borrow();
-        if let Fact::Trapped { .. } = event.fact {
-            let traps = self.0.entry(event.tid).or_default();
-            if traps.len() == TRAPS {
-                traps.pop_front();
-            }
-            traps.push_back(Trap {
-                trapped: owned.clone(),
-                has_blocked: false,
-                replied: None,
-            });
-        }
-        let Some(trap) = self.0.get_mut(&event.tid).and_then(VecDeque::back_mut) else {
-            return;
-        };
-        match event.fact {
-            Fact::Blocked { .. } => trap.has_blocked = true,
-            Fact::Replied { .. } => trap.replied = Some(owned.clone()),
-            Fact::Reaped => drop(self.0.remove(&event.tid)),
-            _ => {}
-        }
+/// Shows the calls of a task that are kept.
+fn tell_last(log: Log, tasks: &Follower, tid: Tid, comm: &str) {
+    if !log.is_json() {
+        let comm = clean(comm);
+        output::tell(&match tasks.last(tid) {
+            Some(_) => format!("the last traps of task {tid} {comm}:\n"),
+            None => format!("the last traps of task {tid} {comm} are not known\n"),
+        });
     }
-
-    fn tell(&self, log: Log, tid: Tid, comm: &str) {
-        let traps = self.0.get(&tid);
-        if !log.is_json() {
-            let comm = clean(comm);
-            log::tell(&match traps {
-                Some(_) => format!("the last traps of task {tid} {comm}:\n"),
-                None => format!("the last traps of task {tid} {comm} are not known\n"),
-            });
-        }
-        for trap in traps.into_iter().flatten() {
-            trap.tell(log, comm);
-        }
-    }
-}
-
-impl Trap {
-    fn tell(&self, log: Log, comm: &str) {
-        let event = self.trapped.borrow();
-        let Fact::Trapped { call, detail } = event.fact else {
-            return;
+    for call in tasks.calls(tid) {
+        let (message, reply) = match call.reply() {
+            Some(reply) => (format!("{call} = {reply}"), reply.to_string()),
+            None if call.blocked.is_some() => (format!("{call} ..."), String::new()),
+            None => (format!("{call} = ?"), String::new()),
         };
-        let call = Call(call, detail);
-        let replied = self.replied.as_ref().map(OwnedEvent::borrow);
-        let (message, reply) = match replied.map(|event| event.fact) {
-            Some(Fact::Replied { reply, detail }) => {
-                let reply = Answered(reply, detail).to_string();
-                (format!("{call} = {reply}"), reply)
-            }
-            _ if self.has_blocked => (format!("{call} ..."), String::new()),
-            _ => (format!("{call} = ?"), String::new()),
-        };
-        tell(log, event.at, event.tid, comm, &message, &reply);
+        tell(log, call.at, tid, comm, &message, &reply);
     }
 }
 
@@ -142,7 +83,7 @@ fn tell(log: Log, at: Duration, tid: Tid, comm: &str, message: &str, reply: &str
         line.insert(key.into(), value);
     }
     if !log.is_json() {
-        return log::tell(&(log.line(target, Level::TRACE, &line) + "\n"));
+        return output::tell(&(log.line(target, Level::TRACE, &line) + "\n"));
     }
     line.insert("level".into(), Level::TRACE.as_str().into());
     line.insert("target".into(), target.into());

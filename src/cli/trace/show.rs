@@ -4,12 +4,13 @@ use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Args, ValueHint};
 
-use super::{Failure, instant, is_error, source::Source, tasks::Tasks};
+use super::source::{Failure, Source};
 use crate::{
-    Answered, DeviceId, Event, Fact, Nanos, On, Reply, SystemCall, Tid, Wake,
+    Answered, DeviceId, Event, Fact, Follower, Nanos, On, Reply, SystemCall, Tid, Tracer, Wake,
     cli::{
-        args::{calls, whole},
-        log::{self, Log, aligned, clean},
+        log,
+        output::{Log, aligned, clean},
+        values::{calls, instant, whole},
     },
 };
 
@@ -24,7 +25,7 @@ Examples:
   trace show --task echo --errors run.trap  what went wrong in tasks of that name
   trace show --call recv --relative run.trap
   trace show --from 00:04.000 --to 5s --sched run.trap")]
-pub(in crate::cli) struct Order {
+pub(in crate::cli) struct ShowCommand {
     /// The recording, as `boot --record` makes it; - for standard input
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
@@ -60,10 +61,10 @@ pub(in crate::cli) struct Order {
     relative: bool,
 }
 
-impl Order {
+impl ShowCommand {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
         let mut source = Source::open(&self.file)?;
-        let mut tasks = Tasks::default();
+        let mut tasks = Follower::new();
         let mut unseen: Vec<&String> = self.tasks.iter().collect();
         let mut lines = Lines {
             log,
@@ -74,7 +75,7 @@ impl Order {
                 writeln!(out, "... {missing} events are missing here ...")?;
             }
             let event = owned.borrow();
-            tasks.meet(&event);
+            tasks.event(&event);
             unseen.retain(|task| !is_task(task, event.tid, &tasks));
             if self.to.is_some_and(|to| event.at > to) {
                 // Nothing that follows can be earlier.
@@ -83,7 +84,6 @@ impl Order {
             if self.selects(&event, &tasks) {
                 lines.write(out, &event, &tasks)?;
             }
-            tasks.follow(owned);
         }
         source.end(log)?;
         for task in unseen {
@@ -95,8 +95,8 @@ impl Order {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn selects(&self, event: &Event<'_>, tasks: &Tasks) -> bool {
-        let call = tasks.last(event.tid).map(|trap| trap.call.0);
+    fn selects(&self, event: &Event<'_>, tasks: &Follower) -> bool {
+        let call = tasks.last(event.tid).map(|call| call.call);
         log::is_shown(
             &event.fact,
             !self.calls.is_empty(),
@@ -109,7 +109,7 @@ impl Order {
                     .iter()
                     .any(|task| is_task(task, event.tid, tasks)))
             && (self.calls.is_empty() || call.is_some_and(|call| self.has_call(call)))
-            && (!self.errors || is_error(&event.fact))
+            && (!self.errors || event.fact.is_error())
             && self
                 .device
                 .is_none_or(|n| is_about_device(&event.fact, call, DeviceId::from_raw(n)))
@@ -152,7 +152,7 @@ fn is_about_queue(fact: &Fact<'_>, call: Option<SystemCall>, wanted: u64) -> boo
 }
 
 /// Whether a task is meant, by its number or its name.
-fn is_task(wanted: &str, tid: Tid, tasks: &Tasks) -> bool {
+fn is_task(wanted: &str, tid: Tid, tasks: &Follower) -> bool {
     match wanted.parse::<u64>() {
         Ok(number) => tid == number.into(),
         Err(_) => tasks.comm(tid) == wanted,
@@ -171,7 +171,7 @@ impl Lines {
         &mut self,
         out: &mut impl Write,
         event: &Event<'_>,
-        tasks: &Tasks,
+        tasks: &Follower,
     ) -> Result<(), Failure> {
         let at = match &mut self.before {
             None => format!("{:.6}", Nanos::from(event.at)),
@@ -184,12 +184,10 @@ impl Lines {
         let columns = self
             .log
             .columns(&at, event.tid.into(), &clean(tasks.comm(event.tid)));
-        if let (Fact::Exited { .. }, Some(trap)) = (&event.fact, tasks.trap(event.tid))
-            && !trap.has_blocked
-        {
-            writeln!(out, "{columns}{} = ?", clean(&trap.call.to_string()))?;
+        if let (Fact::Exited { .. }, Some(call)) = (&event.fact, tasks.unseen(event.tid)) {
+            writeln!(out, "{columns}{} = ?", clean(&call.to_string()))?;
         }
-        let message = clean(&tasks.tell(event));
+        let message = clean(&tasks.told(&event.fact, event.tid).to_string());
         let reply = match event.fact {
             Fact::Replied { reply, detail } => clean(&Answered(reply, detail).to_string()),
             _ => String::new(),

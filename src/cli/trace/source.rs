@@ -5,11 +5,31 @@ use std::{
     path::Path,
 };
 
-use super::Failure;
 use crate::{
-    cli::log::Log,
+    cli::output::Log,
     record::{Error, Header, OwnedEvent, Recording},
 };
+
+/// Why a command could not be done.
+pub(super) enum Failure {
+    /// Something is wrong, and this says what.
+    Said(String),
+    /// Standard output cannot be written to.
+    Output(io::Error),
+}
+
+impl From<String> for Failure {
+    fn from(message: String) -> Self {
+        Self::Said(message)
+    }
+}
+
+/// Only the output is written to.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
 
 /// A recording, from a file or from standard input.
 pub(super) struct Source {
@@ -107,5 +127,14 @@ impl Iterator for Source {
                 None
             }
         }
+    }
+}
+
+/// In which world the run was.
+pub(super) fn world(header: &Header) -> &'static str {
+    if header.is_simulated {
+        "simulated"
+    } else {
+        "real"
     }
 }

@@ -1,9 +1,9 @@
 //! What each task did at every moment, told from a log of events: it ran, it was ready, or it was
 //! blocked on something. Whoever looks at a recording as a whole stands on this.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
-use crate::{Event, Fact, On, SystemCall, Tid, Wake};
+use crate::{DeviceId, Direction, End, Event, Fact, On, SystemCall, Tid, Wake};
 
 /// A moment of a run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
@@ -49,12 +49,22 @@ pub(super) enum Ending {
     Open,
 }
 
+/// A span that has not ended.
+struct Open {
+    doing: Doing,
+    from: Moment,
+    /// How many gaps there had been when it began.
+    gaps: u64,
+}
+
 /// Makes spans of events, which it takes in order.
 #[derive(Default)]
 pub(super) struct Spans {
     now: Moment,
-    /// What each live task is doing, and since when.
-    open: BTreeMap<Tid, (Doing, Moment)>,
+    /// What each live task is doing.
+    open: BTreeMap<Tid, Open>,
+    /// How many gaps there were.
+    gaps: u64,
     /// Whose call is being seen to: who wakes others.
     running: Option<Tid>,
 }
@@ -117,11 +127,15 @@ impl Spans {
         }
     }
 
-    /// Some events are missing here: whoever was not blocked may have done anything since.
+    /// Some events are missing here: a task that was not blocked may have done anything since.
     pub(super) fn gap(&mut self) {
-        self.open
-            .retain(|_, (doing, _)| matches!(doing, Doing::Blocked(_)));
+        self.gaps += 1;
         self.running = None;
+    }
+
+    /// How many tasks are known to be alive.
+    pub(super) fn len(&self) -> usize {
+        self.open.len()
     }
 
     /// The spans of the tasks that were alive at the end of the log.
@@ -134,18 +148,57 @@ impl Spans {
 
     fn begin(&mut self, tid: Tid, doing: Doing, end: Ending) -> Option<Span> {
         let before = self.end(tid, end);
-        self.open.insert(tid, (doing, self.now));
+        let (from, gaps) = (self.now, self.gaps);
+        self.open.insert(tid, Open { doing, from, gaps });
         before
     }
 
     fn end(&mut self, tid: Tid, end: Ending) -> Option<Span> {
-        let (doing, from) = self.open.remove(&tid)?;
-        Some(Span {
+        let Open { doing, from, gaps } = self.open.remove(&tid)?;
+        // Dropped here and not at the gap: a recording may have as many gaps as tasks.
+        let is_known = gaps == self.gaps || matches!(doing, Doing::Blocked(_));
+        is_known.then_some(Span {
             tid,
             doing,
             from,
             to: self.now,
             end,
         })
+    }
+}
+
+/// What a task is blocked on, but for the instant of a timer.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum What {
+    Exit(Tid),
+    Timer,
+    Device(DeviceId, Direction),
+    Queue(u64, End),
+}
+
+impl What {
+    /// The least in the order of this type.
+    pub(super) const FIRST: Self = Self::Exit(Tid::KERNEL);
+}
+
+impl From<On> for What {
+    fn from(on: On) -> Self {
+        match on {
+            On::Exit(tid) => Self::Exit(tid),
+            On::Timer(_) => Self::Timer,
+            On::Device(device, direction) => Self::Device(device, direction),
+            On::Queue(queue, end) => Self::Queue(queue.number(), end),
+        }
+    }
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exit(tid) => write!(f, "the end of task {tid}"),
+            Self::Timer => f.write_str("a timer"),
+            Self::Device(device, direction) => write!(f, "device {device} ({direction})"),
+            Self::Queue(queue, end) => write!(f, "queue {queue} ({end})"),
+        }
     }
 }

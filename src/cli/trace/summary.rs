@@ -6,23 +6,24 @@ use std::{
 };
 
 use clap::{Args, ValueHint};
+use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
 use super::{
-    Failure,
-    source::Source,
-    spans::{Doing, Ending, Span, Spans},
-    tasks::Tasks,
+    source::{Failure, Source, world},
+    spans::{Doing, Ending, Span, Spans, What},
 };
 use crate::{
-    Call, DeviceId, Direction, End, Event, Fact, Nanos, On, Reply, Tid,
+    Event, Fact, Follower, Nanos, Reply, Tid, Tracer,
     cli::{
-        log::{Log, clean},
-        summary::table,
+        output::{Log, clean},
+        table::table,
     },
     record::Header,
 };
 
+/// How many tasks a summary can be of: a crafted file has one in five bytes.
+const MOST: usize = 1 << 20;
 /// How many tasks a table has at most. A row takes kilobytes until it is shown.
 const ROWS: usize = 1000;
 
@@ -32,12 +33,13 @@ const ROWS: usize = 1000;
 #[command(after_help = "\
 A call takes from its trap to its answer. A task waits for its turn from the moment it is ready.
 Of more than 1,000 tasks the tables have those with the most traps; --by-name and --json have all.
+A summary is of 1,048,576 tasks at most. The median and the 99th of the waits are exact to 0.1 %.
 
 Examples:
   trace summary run.trap
   trace summary --by-name run.trap   a row for all tasks of a name: for a server
   trace summary --json run.trap | jq 'select(.summary == \"call\" and .errors > 0)'")]
-pub(in crate::cli) struct Order {
+pub(in crate::cli) struct SummaryCommand {
     /// The recording, as `boot --record` makes it; - for standard input
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
@@ -49,21 +51,36 @@ pub(in crate::cli) struct Order {
     json: bool,
 }
 
-/// What a recording comes to.
+/// What a recording comes to. What has a varying number of entries per row is in maps over all
+/// rows: a small map of its own would take a row ten times the memory.
 #[derive(Default)]
 struct Summary {
     by_name: bool,
-    tasks: BTreeMap<Key, Task>,
+    /// How many rows and live tasks there may be.
+    most: usize,
+    rows: Vec<Row>,
+    /// The places of the rows: by task, or by name.
+    by_tid: FxHashMap<Tid, u32>,
+    by_comm: FxHashMap<Box<str>, u32>,
+    /// On what the tasks of a row were blocked, for how long.
+    on: BTreeMap<(u32, What), Duration>,
+    exits: BTreeMap<(u32, String), u64>,
+    /// How long tasks waited for their turn, each time: in nanoseconds, and in turns that others
+    /// had meanwhile, which a virtual clock does not show.
+    nanos: Amounts,
+    turns: Amounts,
     calls: BTreeMap<&'static str, Calls>,
     spans: Spans,
     events: u64,
 }
 
-/// What stands in a row of its own: a task, or all tasks of a name.
-type Key = (Tid, String);
-
+/// A row of a table: a task, or all tasks of a name.
 #[derive(Default)]
-struct Task {
+struct Row {
+    tid: Tid,
+    comm: Box<str>,
+    /// Its place before rows were sorted: the key in the maps over all rows.
+    place: u32,
     /// How many tasks these are.
     count: u64,
     turns: u64,
@@ -71,29 +88,19 @@ struct Task {
     running: Duration,
     ready: Duration,
     blocked: Duration,
-    /// On what it was blocked, for how long.
-    on: BTreeMap<What, Duration>,
     /// Its longest wait: how long, on what, since when.
     longest: Option<(Duration, What, Duration)>,
-    waits: Waits,
-    exits: BTreeMap<String, u64>,
 }
 
-/// How long tasks waited for their turn, each time.
-#[derive(Clone, Default)]
-struct Waits {
-    nanos: Vec<u64>,
-    /// How many turns others had meanwhile: what a virtual clock does not show.
-    turns: Vec<u64>,
-}
+/// Amounts by row. Those above 2,047 share a bucket with those that are equal to a thousandth, so
+/// that memory does not grow with every turn of a long run; a bucket shows its greatest amount.
+#[derive(Default)]
+struct Amounts(BTreeMap<(u32, u32), Bucket>);
 
-/// What a task is blocked on, but for the instant of a timer.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum What {
-    Exit(Tid),
-    Timer,
-    Device(DeviceId, Direction),
-    Queue(u64, End),
+#[derive(Clone, Copy, Default)]
+struct Bucket {
+    count: u64,
+    most: u64,
 }
 
 #[derive(Default)]
@@ -104,14 +111,15 @@ struct Calls {
     longest: Duration,
 }
 
-impl Order {
+impl SummaryCommand {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
         let mut source = Source::open(&self.file)?;
         let mut summary = Summary {
             by_name: self.by_name,
+            most: MOST,
             ..Summary::default()
         };
-        let mut tasks = Tasks::default();
+        let mut tasks = Follower::new();
         let mut missing = 0;
         while let Some(owned) = source.next() {
             if let Some(gap) = source.gap() {
@@ -119,9 +127,9 @@ impl Order {
                 summary.spans.gap();
             }
             let event = owned.borrow();
-            tasks.meet(&event);
+            tasks.event(&event);
             summary.event(&event, &tasks);
-            tasks.follow(owned);
+            summary.check(&tasks)?;
         }
         let header = source.header().clone();
         let now = summary.spans.now().at;
@@ -137,7 +145,7 @@ impl Order {
 }
 
 impl Summary {
-    fn event(&mut self, event: &Event<'_>, tasks: &Tasks) {
+    fn event(&mut self, event: &Event<'_>, tasks: &Follower) {
         self.events += 1;
         if let Some(span) = self.spans.event(event) {
             self.span(&span, tasks);
@@ -145,75 +153,115 @@ impl Summary {
         if event.tid == Tid::KERNEL {
             return;
         }
-        let task = self.task(event.tid, tasks);
+        let place = self.place(event.tid, tasks);
+        let row = &mut self.rows[place as usize];
         match event.fact {
-            Fact::Spawned { .. } => task.count += 1,
-            Fact::Resumed => task.turns += 1,
+            Fact::Spawned { .. } => row.count += 1,
+            Fact::Resumed => row.turns += 1,
             Fact::Trapped { call, .. } => {
-                task.traps += 1;
+                row.traps += 1;
                 self.calls.entry(call.name()).or_default().count += 1;
             }
             Fact::Replied { reply, .. } => {
-                let Some(trap) = tasks.trap(event.tid) else {
+                // What comes after the answer is a timeout.
+                let Some(trap) = tasks.last(event.tid).filter(|trap| !trap.is_late) else {
                     return;
                 };
-                let Call(call, _) = trap.call;
-                let call = self.calls.entry(call.name()).or_default();
+                let call = self.calls.entry(trap.call.name()).or_default();
                 let span = event.at.saturating_sub(trap.at);
                 call.total += span;
                 call.longest = call.longest.max(span);
                 call.errors += u64::from(matches!(reply, Reply::Err(_) | Reply::Io));
             }
             Fact::Exited { exit } => {
-                *task.exits.entry(exit.to_string()).or_default() += 1;
+                *self.exits.entry((place, exit.to_string())).or_default() += 1;
             }
             _ => {}
         }
     }
 
-    fn task(&mut self, tid: Tid, tasks: &Tasks) -> &mut Task {
-        let tid_of_row = if self.by_name { Tid::KERNEL } else { tid };
-        let key = (tid_of_row, tasks.comm(tid).to_string());
-        self.tasks.entry(key).or_default()
+    /// The place of a task's row.
+    fn place(&mut self, tid: Tid, tasks: &Follower) -> u32 {
+        let comm = tasks.comm(tid);
+        let known = if self.by_name {
+            self.by_comm.get(comm)
+        } else {
+            self.by_tid.get(&tid)
+        };
+        if let Some(&place) = known {
+            return place;
+        }
+        let place = self.rows.len() as u32;
+        if self.by_name {
+            self.by_comm.insert(comm.into(), place);
+        } else {
+            self.by_tid.insert(tid, place);
+        }
+        self.rows.push(Row {
+            tid,
+            comm: comm.into(),
+            place,
+            ..Row::default()
+        });
+        place
     }
 
-    fn span(&mut self, span: &Span, tasks: &Tasks) {
+    /// Refuses what would take too much memory.
+    fn check(&self, tasks: &Follower) -> Result<(), Failure> {
+        let most = self.most;
+        let what = match self.by_name {
+            false if self.rows.len() > most => {
+                "tasks would take too much memory: --by-name takes those of a name together"
+            }
+            true if self.rows.len() > most => "names would take too much memory",
+            _ if tasks.len().max(self.spans.len()) > most => {
+                "tasks that live at once would take too much memory"
+            }
+            _ => return Ok(()),
+        };
+        Err(format!("a summary of more than {most} {what}").into())
+    }
+
+    fn span(&mut self, span: &Span, tasks: &Follower) {
         let took = span.to.at.saturating_sub(span.from.at);
-        let task = self.task(span.tid, tasks);
+        let place = self.place(span.tid, tasks);
+        let row = &mut self.rows[place as usize];
         match span.doing {
-            Doing::Running => task.running += took,
+            Doing::Running => row.running += took,
             Doing::Ready => {
-                task.ready += took;
+                row.ready += took;
                 // A task whose turn has not come yet has no such wait.
                 if span.end == Ending::Next {
                     let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-                    task.waits.nanos.push(nanos);
-                    task.waits.turns.push(span.to.turn - span.from.turn);
+                    self.nanos.add(place, nanos);
+                    self.turns.add(place, span.to.turn - span.from.turn);
                 }
             }
             Doing::Blocked(on) => {
                 let what = What::from(on);
-                task.blocked += took;
-                *task.on.entry(what).or_default() += took;
-                if task.longest.is_none_or(|(longest, ..)| took > longest) {
-                    task.longest = Some((took, what, span.from.at));
+                row.blocked += took;
+                *self.on.entry((place, what)).or_default() += took;
+                if row.longest.is_none_or(|(longest, ..)| took > longest) {
+                    row.longest = Some((took, what, span.from.at));
                 }
             }
         }
     }
 
     /// Takes what was still under way at the end.
-    fn finish(&mut self, tasks: &Tasks) {
+    fn finish(&mut self, tasks: &Follower) {
         for span in std::mem::take(&mut self.spans).finish() {
             self.span(&span, tasks);
-            let task = self.task(span.tid, tasks);
-            *task
-                .exits
-                .entry("none: it was alive".to_string())
-                .or_default() += 1;
+            let alive = (
+                self.place(span.tid, tasks),
+                "none: it was alive".to_string(),
+            );
+            *self.exits.entry(alive).or_default() += 1;
         }
-        for task in self.tasks.values_mut() {
-            task.waits.sort();
+        if self.by_name {
+            self.rows.sort_by(|a, b| a.comm.cmp(&b.comm));
+        } else {
+            self.rows.sort_by_key(|row| row.tid);
         }
     }
 
@@ -232,10 +280,7 @@ impl Summary {
             )?;
         }
         let shown = self.shown();
-        let rows: Vec<_> = shown
-            .iter()
-            .map(|(key, task)| self.task_row(key, task))
-            .collect();
+        let rows: Vec<_> = shown.iter().map(|row| self.task_row(row)).collect();
         let first = if self.by_name { "tasks" } else { "tid" };
         let columns = [
             first,
@@ -250,7 +295,7 @@ impl Summary {
             "exit",
         ];
         writeln!(out, "\n{}", table(columns, &rows))?;
-        let left_out = self.tasks.len() - shown.len();
+        let left_out = self.rows.len() - shown.len();
         if left_out > 0 {
             writeln!(
                 out,
@@ -266,9 +311,9 @@ impl Summary {
         let columns = ["call", "count", "errors", "total", "longest"];
         writeln!(out, "\n{}", table(columns, &rows))?;
         writeln!(out, "\n{}", self.waits_table(first, &shown))?;
-        let tasks: u64 = self.tasks.values().map(|task| task.count).sum();
-        let turns: u64 = self.tasks.values().map(|task| task.turns).sum();
-        let traps: u64 = self.tasks.values().map(|task| task.traps).sum();
+        let tasks: u64 = self.rows.iter().map(|row| row.count).sum();
+        let turns: u64 = self.rows.iter().map(|row| row.turns).sum();
+        let traps: u64 = self.rows.iter().map(|row| row.traps).sum();
         let (now, events) = (Nanos::from(now), self.events);
         writeln!(
             out,
@@ -277,60 +322,73 @@ impl Summary {
         Ok(())
     }
 
-    /// The tasks that stand in tables: those with the most traps, of equals the elder.
-    fn shown(&self) -> Vec<(&Key, &Task)> {
-        let mut tasks: Vec<_> = self.tasks.iter().collect();
-        if !self.by_name && tasks.len() > ROWS {
-            tasks.sort_by_key(|&(key, task)| (Reverse(task.traps), key));
-            tasks.truncate(ROWS);
-            tasks.sort_by_key(|&(key, _)| key);
+    /// The rows of the tables: those with the most traps, of equals the elder.
+    fn shown(&self) -> Vec<&Row> {
+        let mut rows: Vec<_> = self.rows.iter().collect();
+        if !self.by_name && rows.len() > ROWS {
+            rows.sort_by_key(|row| (Reverse(row.traps), row.tid));
+            rows.truncate(ROWS);
+            rows.sort_by_key(|row| row.tid);
         }
-        tasks
+        rows
     }
 
     /// What the first column of a row has.
-    fn row_id(&self, (tid, _): &Key, task: &Task) -> Value {
+    fn row_id(&self, row: &Row) -> Value {
         if self.by_name {
-            task.count.into()
+            row.count.into()
         } else {
-            u64::from(*tid).into()
+            u64::from(row.tid).into()
         }
     }
 
-    fn task_row(&self, key: &Key, task: &Task) -> [Value; 10] {
-        let longest = task.longest.map(|(span, what, since)| {
+    fn task_row(&self, row: &Row) -> [Value; 10] {
+        let longest = row.longest.map(|(span, what, since)| {
             let since = Nanos::from(since);
             format!("{:.6}s for {what}, at {since}", span.as_secs_f64())
         });
         [
-            self.row_id(key, task),
-            key.1.clone().into(),
-            task.turns.into(),
-            task.traps.into(),
-            seconds(task.running),
-            seconds(task.ready),
-            seconds(task.blocked),
-            task.mostly_on().into(),
+            self.row_id(row),
+            (*row.comm).into(),
+            row.turns.into(),
+            row.traps.into(),
+            seconds(row.running),
+            seconds(row.ready),
+            seconds(row.blocked),
+            self.mostly_on(row).into(),
             longest.unwrap_or_default().into(),
-            task.exit().into(),
+            self.exit(row).into(),
         ]
     }
 
     /// How long tasks waited for their turn: these, and all.
-    fn waits_table(&self, first: &str, shown: &[(&Key, &Task)]) -> String {
-        let waited = shown
-            .iter()
-            .filter(|(_, task)| !task.waits.nanos.is_empty());
-        let mut rows: Vec<_> = waited
-            .map(|(key, task)| task.waits.row(self.row_id(key, task), &key.1))
-            .collect();
-        let mut all = Waits::default();
-        for task in self.tasks.values() {
-            all.nanos.extend(&task.waits.nanos);
-            all.turns.extend(&task.waits.turns);
+    fn waits_table(&self, first: &str, shown: &[&Row]) -> String {
+        let cells = |id: Value, name: &str, nanos: &[Bucket], turns: &[Bucket]| {
+            let [median, high, most] =
+                quantiles(nanos).map(|nanos| format!("{:.3}", nanos as f64 / 1e3).into());
+            let [median_turns, high_turns, most_turns] = quantiles(turns).map(Value::from);
+            let times = nanos.iter().map(|bucket| bucket.count).sum::<u64>();
+            [
+                id,
+                name.into(),
+                times.into(),
+                median,
+                high,
+                most,
+                median_turns,
+                high_turns,
+                most_turns,
+            ]
+        };
+        let mut rows = Vec::new();
+        for row in shown {
+            let (nanos, turns) = (self.nanos.of(row), self.turns.of(row));
+            if !nanos.is_empty() {
+                rows.push(cells(self.row_id(row), &row.comm, &nanos, &turns));
+            }
         }
-        all.sort();
-        rows.push(all.row("".into(), "all"));
+        let (nanos, turns) = (self.nanos.all(), self.turns.all());
+        rows.push(cells("".into(), "all", &nanos, &turns));
         let columns = [
             first,
             "waited for a turn",
@@ -365,10 +423,10 @@ impl Summary {
             "time": now.as_secs_f64(),
         });
         writeln!(out, "{run}")?;
-        for ((tid, name), task) in &self.tasks {
-            let mut line = task.json(name);
+        for row in &self.rows {
+            let mut line = self.json(row);
             if !self.by_name {
-                line["tid"] = u64::from(*tid).into();
+                line["tid"] = u64::from(row.tid).into();
             }
             writeln!(out, "{line}")?;
         }
@@ -385,17 +443,27 @@ impl Summary {
         }
         Ok(())
     }
-}
 
-impl Task {
+    fn blocked_on(&self, row: &Row) -> impl Iterator<Item = (What, Duration)> {
+        let on = self.on.range((row.place, What::FIRST)..);
+        let on = on.take_while(|((place, _), _)| *place == row.place);
+        on.map(|((_, what), span)| (*what, *span))
+    }
+
+    fn exits(&self, row: &Row) -> impl Iterator<Item = (&str, u64)> {
+        let exits = self.exits.range((row.place, String::new())..);
+        let exits = exits.take_while(|((place, _), _)| *place == row.place);
+        exits.map(|((_, exit), count)| (&**exit, *count))
+    }
+
     /// What it was blocked on most: all, if that is little.
-    fn mostly_on(&self) -> String {
-        let mut on: Vec<_> = self.on.iter().collect();
-        on.sort_by_key(|&(what, span)| (Reverse(*span), *what));
-        let share = |span: &Duration| 100.0 * span.as_secs_f64() / self.blocked.as_secs_f64();
-        let text = |(what, span): &(&What, &Duration)| match on.len() {
+    fn mostly_on(&self, row: &Row) -> String {
+        let mut on: Vec<_> = self.blocked_on(row).collect();
+        on.sort_by_key(|&(what, span)| (Reverse(span), what));
+        let share = |span: &Duration| 100.0 * span.as_secs_f64() / row.blocked.as_secs_f64();
+        let text = |(what, span): &(What, Duration)| match on.len() {
             1 => what.to_string(),
-            _ if self.blocked.is_zero() => what.to_string(),
+            _ if row.blocked.is_zero() => what.to_string(),
             _ => format!("{what} {:.0}%", share(span)),
         };
         let mut texts: Vec<_> = on.iter().take(2).map(text).collect();
@@ -405,11 +473,11 @@ impl Task {
         texts.join(", ")
     }
 
-    fn exit(&self) -> String {
-        let mut exits: Vec<_> = self.exits.iter().collect();
-        exits.sort_by_key(|&(exit, count)| (Reverse(*count), exit));
-        let text = |(exit, count): &(&String, &u64)| match self.count {
-            0 | 1 => (*exit).clone(),
+    fn exit(&self, row: &Row) -> String {
+        let mut exits: Vec<_> = self.exits(row).collect();
+        exits.sort_by_key(|&(exit, count)| (Reverse(count), exit));
+        let text = |(exit, count): &(&str, u64)| match row.count {
+            0 | 1 => (*exit).to_string(),
             _ => format!("{count} {exit}"),
         };
         let mut texts: Vec<_> = exits.iter().take(2).map(text).collect();
@@ -419,35 +487,34 @@ impl Task {
         texts.join(", ")
     }
 
-    fn json(&self, name: &str) -> Value {
-        let on = self
-            .on
-            .iter()
-            .map(|(what, span)| (what.to_string(), seconds(*span)));
+    fn json(&self, row: &Row) -> Value {
+        let on = self.blocked_on(row);
+        let on = on.map(|(what, span)| (what.to_string(), seconds(span)));
         let on: serde_json::Map<String, Value> = on.collect();
-        let longest = self.longest.map(|(span, what, since)| {
+        let longest = row.longest.map(|(span, what, since)| {
             json!({
                 "seconds": span.as_secs_f64(),
                 "on": what.to_string(),
                 "at": since.as_secs_f64(),
             })
         });
-        let [median, high, most] = quantiles(&self.waits.nanos).map(|n| n as f64 / 1e9);
-        let [median_turns, high_turns, most_turns] = quantiles(&self.waits.turns);
+        let exits: BTreeMap<&str, u64> = self.exits(row).collect();
+        let [median, high, most] = quantiles(&self.nanos.of(row)).map(|n| n as f64 / 1e9);
+        let [median_turns, high_turns, most_turns] = quantiles(&self.turns.of(row));
         json!({
             "summary": "task",
-            "task": name,
-            "tasks": self.count,
-            "turns": self.turns,
-            "traps": self.traps,
-            "running": self.running.as_secs_f64(),
-            "ready": self.ready.as_secs_f64(),
-            "blocked": self.blocked.as_secs_f64(),
+            "task": row.comm,
+            "tasks": row.count,
+            "turns": row.turns,
+            "traps": row.traps,
+            "running": row.running.as_secs_f64(),
+            "ready": row.ready.as_secs_f64(),
+            "blocked": row.blocked.as_secs_f64(),
             "blocked_on": on,
             "longest": longest,
             "latency": { "median": median, "99th": high, "most": most },
             "latency_turns": { "median": median_turns, "99th": high_turns, "most": most_turns },
-            "exits": self.exits,
+            "exits": exits,
         })
     }
 }
@@ -464,50 +531,50 @@ impl Calls {
     }
 }
 
-impl Waits {
-    fn sort(&mut self) {
-        self.nanos.sort_unstable();
-        self.turns.sort_unstable();
+impl Amounts {
+    fn add(&mut self, place: u32, amount: u64) {
+        // The eleven highest bits, and how many follow them.
+        let shift = 53u32.saturating_sub(amount.leading_zeros());
+        let bucket = shift * 1024 + (amount >> shift) as u32;
+        let bucket = self.0.entry((place, bucket)).or_default();
+        bucket.count += 1;
+        bucket.most = bucket.most.max(amount);
     }
 
-    fn row(&self, id: Value, name: &str) -> [Value; 9] {
-        let [median, high, most] =
-            quantiles(&self.nanos).map(|nanos| format!("{:.3}", nanos as f64 / 1e3).into());
-        let [median_turns, high_turns, most_turns] = quantiles(&self.turns).map(Value::from);
-        let times = self.nanos.len().into();
-        [
-            id,
-            name.into(),
-            times,
-            median,
-            high,
-            most,
-            median_turns,
-            high_turns,
-            most_turns,
-        ]
+    /// Those of a row, in order.
+    fn of(&self, row: &Row) -> Vec<Bucket> {
+        let buckets = self.0.range((row.place, 0)..=(row.place, u32::MAX));
+        buckets.map(|(_, bucket)| *bucket).collect()
+    }
+
+    /// Those of all rows, in order.
+    fn all(&self) -> Vec<Bucket> {
+        let mut all: BTreeMap<u32, Bucket> = BTreeMap::new();
+        for ((_, number), bucket) in &self.0 {
+            let sum = all.entry(*number).or_default();
+            sum.count += bucket.count;
+            sum.most = sum.most.max(bucket.most);
+        }
+        all.into_values().collect()
     }
 }
 
-/// The median, the 99th of a hundred and the last of them; they come in order.
-fn quantiles(sorted: &[u64]) -> [u64; 3] {
+/// The median, the 99th of a hundred and the last of the amounts; the buckets come in order.
+fn quantiles(buckets: &[Bucket]) -> [u64; 3] {
+    let count: u64 = buckets.iter().map(|bucket| bucket.count).sum();
     [50, 99, 100].map(|percent| {
-        let rank = (sorted.len() * percent).div_ceil(100);
-        let value = rank.checked_sub(1).and_then(|at| sorted.get(at));
-        value.copied().unwrap_or(0)
+        let rank = (u128::from(count) * percent).div_ceil(100) as u64;
+        let mut before = 0;
+        let found = buckets.iter().find(|bucket| {
+            before += bucket.count;
+            before >= rank
+        });
+        found.map_or(0, |bucket| bucket.most)
     })
 }
 
 fn seconds(span: Duration) -> Value {
     span.as_secs_f64().into()
-}
-
-pub(super) fn world(header: &Header) -> &'static str {
-    if header.is_simulated {
-        "simulated"
-    } else {
-        "real"
-    }
 }
 
 /// What ran, and how.
@@ -529,25 +596,64 @@ impl fmt::Display for Run<'_> {
     }
 }
 
-impl From<On> for What {
-    fn from(on: On) -> Self {
-        match on {
-            On::Exit(tid) => Self::Exit(tid),
-            On::Timer(_) => Self::Timer,
-            On::Device(device, direction) => Self::Device(device, direction),
-            On::Queue(queue, end) => Self::Queue(queue.number(), end),
-        }
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl fmt::Display for What {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Exit(tid) => write!(f, "the end of task {tid}"),
-            Self::Timer => f.write_str("a timer"),
-            Self::Device(DeviceId::CONSOLE, _) => f.write_str("the console"),
-            Self::Device(device, direction) => write!(f, "device {device} ({direction})"),
-            Self::Queue(queue, end) => write!(f, "queue {queue} ({end})"),
+    /// What a summary of at most two rows says of three spawned tasks.
+    fn refused(by_name: bool, names: [&str; 3]) -> Option<String> {
+        let mut summary = Summary {
+            by_name,
+            most: 2,
+            ..Summary::default()
+        };
+        let mut tasks = Follower::new();
+        for (tid, name) in (1..).zip(names) {
+            let (at, tid, parent) = (Duration::ZERO, Tid::from(tid), Tid::KERNEL);
+            let fact = Fact::Spawned { parent, name };
+            let event = Event { at, tid, fact };
+            tasks.event(&event);
+            summary.event(&event, &tasks);
+            match summary.check(&tasks) {
+                Err(Failure::Said(message)) => return Some(message),
+                Err(Failure::Output(error)) => panic!("{error}"),
+                Ok(()) => {}
+            }
         }
+        None
+    }
+
+    #[test]
+    fn a_summary_that_would_take_too_much_memory_is_refused() {
+        let of = |what| Some(format!("a summary of more than 2 {what} too much memory"));
+        let way = ": --by-name takes those of a name together";
+        let tasks = of("tasks would take").map(|text| text + way);
+        assert_eq!(refused(false, ["a", "b", "c"]), tasks);
+        assert_eq!(refused(true, ["a", "b", "c"]), of("names would take"));
+        let alive = of("tasks that live at once would take");
+        assert_eq!(refused(true, ["a", "a", "a"]), alive);
+    }
+
+    #[test]
+    fn amounts_take_a_bounded_number_of_buckets_and_are_exact_to_a_thousandth() {
+        let mut amounts = Amounts::default();
+        let steps = (0..64).flat_map(|bit| (0..3000).map(move |low| (1 << bit) | low));
+        let mut all: Vec<u64> = steps.collect();
+        all.push(u64::MAX);
+        for &amount in &all {
+            amounts.add(0, amount);
+        }
+        assert!(amounts.0.len() <= 54 * 1024 + 1024, "{}", amounts.0.len());
+        all.sort_unstable();
+        let exact = [50, 99, 100].map(|percent| all[(all.len() * percent).div_ceil(100) - 1]);
+        let row = Row::default();
+        for (found, exact) in quantiles(&amounts.of(&row)).into_iter().zip(exact) {
+            assert!(
+                found >= exact && found - exact <= exact / 1024,
+                "{found} for {exact}"
+            );
+        }
+        assert_eq!(quantiles(&amounts.all())[2], u64::MAX);
+        assert_eq!(quantiles(&[]), [0; 3]);
     }
 }

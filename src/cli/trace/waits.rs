@@ -5,27 +5,16 @@ use std::{
     time::Duration,
 };
 
-use crate::{Call, Event, Fact, Nanos, On, QueueId, Reply, SystemCall, Tid};
+use crate::{Event, Fact, Follower, Nanos, On, QueueId, Reply, SystemCall, Tid, Tracer};
 
 /// Keeps what tasks wait for, of events that it takes in order.
-#[derive(Default)]
 pub(super) struct Watch {
-    tasks: BTreeMap<Tid, Task>,
-    /// Who got a message from a queue last: of a lock's, who holds the lock.
+    /// The tasks that live, and what each is blocked on, since when.
+    blocked: BTreeMap<Tid, Option<(On, Duration)>>,
+    /// With the call before the last: a task waits for a thread in the call after a `submit`.
+    tasks: Follower,
+    /// The task that got the last message from a queue: of a lock's queue, the lock's holder.
     takers: BTreeMap<QueueId, Tid>,
-}
-
-#[derive(Default)]
-struct Task {
-    name: String,
-    /// Its last call, which it still waits in if it is blocked.
-    call: String,
-    /// The queue that it wants a message from.
-    gets: Option<QueueId>,
-    blocked: Option<(On, Duration)>,
-    /// Whether its last call handed work to a thread, or the one before: then it waits for that.
-    submits: bool,
-    has_helper: bool,
 }
 
 /// The tasks that were blocked when the log ended.
@@ -51,79 +40,102 @@ pub(super) struct Waiting {
     pub(super) whom: Option<Tid>,
 }
 
+impl Default for Watch {
+    fn default() -> Self {
+        Self {
+            blocked: BTreeMap::new(),
+            tasks: Follower::keeping(2),
+            takers: BTreeMap::new(),
+        }
+    }
+}
+
 impl Watch {
     /// Takes the next event.
     pub(super) fn event(&mut self, event: &Event<'_>) {
-        if event.tid == Tid::KERNEL {
+        let tid = event.tid;
+        if tid == Tid::KERNEL {
             return;
         }
-        if let Fact::Exited { .. } | Fact::Reaped = event.fact {
-            self.tasks.remove(&event.tid);
-            return;
-        }
-        let task = self.tasks.entry(event.tid).or_default();
+        self.tasks.event(event);
         match event.fact {
-            Fact::Spawned { name, .. } => task.name = name.to_string(),
-            Fact::Trapped { call, detail } => {
-                task.call = Call(call, detail).to_string();
-                task.has_helper = task.submits;
-                task.submits = call == SystemCall::Submit;
-                task.gets = match call {
-                    SystemCall::Get(queue) | SystemCall::TryGet(queue) => Some(queue),
-                    _ => None,
-                };
+            Fact::Exited { .. } | Fact::Reaped => {
+                self.blocked.remove(&tid);
+                return;
+            }
+            Fact::Blocked { on } => {
+                self.blocked.insert(tid, Some((on, event.at)));
+                return;
+            }
+            Fact::Woken { .. } => {
+                self.blocked.insert(tid, None);
+                return;
             }
             Fact::Replied { reply, .. } => {
-                if let (Some(queue), Reply::Message(_)) = (task.gets, reply) {
-                    self.takers.insert(queue, event.tid);
+                if let (Some(queue), Reply::Message(_)) = (self.gets(tid), reply) {
+                    self.takers.insert(queue, tid);
                 }
             }
-            Fact::Blocked { on } => task.blocked = Some((on, event.at)),
-            Fact::Woken { .. } => task.blocked = None,
-            Fact::Resumed
+            Fact::Spawned { .. }
+            | Fact::Trapped { .. }
             | Fact::Deferred { .. }
+            | Fact::Resumed
             | Fact::DeviceIo { .. }
             | Fact::Console { .. }
-            | Fact::Exited { .. }
-            | Fact::Reaped
             | Fact::ClockJumped { .. } => {}
         }
+        self.blocked.entry(tid).or_default();
+    }
+
+    /// The queue that the last call of a task wants a message from.
+    fn gets(&self, tid: Tid) -> Option<QueueId> {
+        match self.tasks.last(tid)?.call {
+            SystemCall::Get(queue) | SystemCall::TryGet(queue) => Some(queue),
+            _ => None,
+        }
+    }
+
+    /// Whether a thread works for the task: the call before its last one handed work to it.
+    fn has_helper(&self, tid: Tid) -> bool {
+        let before = self.tasks.calls(tid).rev().nth(1);
+        before.is_some_and(|call| call.call == SystemCall::Submit)
     }
 
     /// What there is at the end of the log.
     pub(super) fn finish(self) -> Waits {
-        let is_hopeless = |task: &Task| {
-            !task.has_helper
+        let is_hopeless = |(&tid, blocked): (&Tid, &Option<(On, Duration)>)| {
+            !self.has_helper(tid)
                 && matches!(
-                    task.blocked,
+                    blocked,
                     Some((On::Exit(_) | On::Queue(..) | On::Timer(Nanos::FOREVER), _))
                 )
         };
-        let is_deadlock = !self.tasks.is_empty() && self.tasks.values().all(is_hopeless);
-        let blocked: Vec<Waiting> = self
-            .tasks
-            .iter()
-            .filter_map(|(&tid, task)| {
-                let (on, since) = task.blocked?;
-                let whom = match on {
-                    On::Exit(target) => Some(target),
-                    On::Queue(queue, _) => self.takers.get(&queue).copied(),
-                    On::Timer(_) | On::Device(..) => None,
-                };
-                Some(Waiting {
-                    tid,
-                    name: task.name.clone(),
-                    call: task.call.clone(),
-                    on,
-                    since,
-                    whom: whom.filter(|whom| *whom != tid && self.tasks.contains_key(whom)),
-                })
-            })
+        let is_deadlock = !self.blocked.is_empty() && self.blocked.iter().all(is_hopeless);
+        let blocked = self.blocked.iter();
+        let blocked: Vec<Waiting> = blocked
+            .filter_map(|(&tid, blocked)| Some(self.waiting(tid, (*blocked)?)))
             .collect();
         Waits {
             cycles: cycles(&blocked),
             blocked,
             is_deadlock,
+        }
+    }
+
+    fn waiting(&self, tid: Tid, (on, since): (On, Duration)) -> Waiting {
+        let whom = match on {
+            On::Exit(target) => Some(target),
+            On::Queue(queue, _) => self.takers.get(&queue).copied(),
+            On::Timer(_) | On::Device(..) => None,
+        };
+        let call = self.tasks.last(tid);
+        Waiting {
+            tid,
+            name: self.tasks.comm(tid).to_string(),
+            call: call.map_or("?".to_string(), ToString::to_string),
+            on,
+            since,
+            whom: whom.filter(|whom| *whom != tid && self.blocked.contains_key(whom)),
         }
     }
 }

@@ -80,6 +80,7 @@ mod reader;
 mod recorder;
 mod ring;
 
+pub(crate) use owned::OwnedDetail;
 pub use owned::OwnedEvent;
 pub use reader::{Error, Recording};
 pub use recorder::{Recorder, Tape};

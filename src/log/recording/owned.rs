@@ -61,7 +61,7 @@ pub(super) enum OwnedFact {
 
 /// A [`Detail`], variant by variant.
 #[derive(Clone, Debug)]
-pub(super) enum OwnedDetail {
+pub(crate) enum OwnedDetail {
     None,
     Name(Box<str>),
     Addr(Box<SocketAddr>),
@@ -120,7 +120,7 @@ impl OwnedFact {
 }
 
 impl OwnedDetail {
-    fn borrow(&self) -> Detail<'_> {
+    pub(crate) fn borrow(&self) -> Detail<'_> {
         match self {
             Self::None => Detail::None,
             Self::Name(name) => Detail::Name(name),

@@ -7,7 +7,7 @@ use super::svg::{self, px, shortened};
 use crate::{
     Tid,
     cli::{
-        log::clean,
+        output::clean,
         trace::waits::{Waiting, Waits},
     },
 };
@@ -43,22 +43,22 @@ pub(super) fn draw(waits: &Waits) -> Markup {
 
 /// Those on cycles first, in the order in which they wait for one another.
 fn chosen(waits: &Waits) -> Vec<&Waiting> {
-    let find = |tid: Tid| waits.blocked.iter().find(|waiting| waiting.tid == tid);
-    let mut tasks: Vec<&Waiting> = waits
-        .cycles
-        .iter()
-        .flatten()
-        .filter_map(|tid| find(*tid))
-        .collect();
+    let find = |tid: &Tid| {
+        let place = waits
+            .blocked
+            .binary_search_by_key(tid, |waiting| waiting.tid);
+        place.ok().map(|place| &waits.blocked[place])
+    };
+    let on_cycles = waits.cycles.iter().flatten().take(MOST);
+    let mut tasks: Vec<&Waiting> = on_cycles.filter_map(find).collect();
     for waiting in &waits.blocked {
-        if !tasks.iter().any(|other| other.tid == waiting.tid) {
-            tasks.push(waiting);
-        }
         if tasks.len() >= MOST {
             break;
         }
+        if !tasks.iter().any(|other| other.tid == waiting.tid) {
+            tasks.push(waiting);
+        }
     }
-    tasks.truncate(MOST);
     tasks
 }
 

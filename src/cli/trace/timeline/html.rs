@@ -7,13 +7,14 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::{Value, json};
 
 use super::{
-    Scale, graph,
+    graph,
     model::Timeline,
     pack::pack,
+    scale::{Scale, count},
     svg,
     words::{self, Sums},
 };
-use crate::cli::{log::clean, trace::summary::world};
+use crate::cli::{output::clean, trace::source::world};
 
 /// In the order in which they use one another.
 const SCRIPTS: [&str; 6] = [
@@ -101,7 +102,7 @@ fn facts_of(timeline: &Timeline) -> String {
     let world = world(header);
     format!(
         "{} in the {world} world, seed {}, policy {}, quantum {}, trapline {}",
-        words::count(timeline.events, "event"),
+        count(timeline.events, "event"),
         header.seed,
         clean(&header.policy),
         header.quantum,
@@ -148,7 +149,7 @@ fn summary(timeline: &Timeline, scale: Scale) -> Markup {
                 }
             }
             @let more = timeline.lanes.len().saturating_sub(TASKS);
-            @if more > 0 { p { "And " (words::count(more as u64, "task")) " more." } }
+            @if more > 0 { p { "And " (count(more as u64, "task")) " more." } }
         }
     }
 }

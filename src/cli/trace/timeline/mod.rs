@@ -3,6 +3,7 @@
 //! | file | owns |
 //! |---|---|
 //! | `model.rs` | what is shown, gathered from the events |
+//! | `scale.rs` | what the width stands for |
 //! | `words.rs` | what is said about it |
 //! | `svg.rs`, `picture.css` | the picture |
 //! | `graph.rs` | who waits for whom, as a picture on the page |
@@ -15,6 +16,7 @@ mod graph;
 mod html;
 mod model;
 mod pack;
+mod scale;
 mod svg;
 mod words;
 
@@ -24,14 +26,16 @@ use std::{
     io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
     process::ExitCode,
-    time::Duration,
 };
 
 use clap::{Args, ValueEnum, ValueHint};
 
-use super::{Failure, source::Source, spans::Moment};
-use crate::cli::log::Log;
+use crate::cli::{
+    output::Log,
+    trace::source::{Failure, Source},
+};
 use model::{Bound, Timeline, Window};
+use scale::Scale;
 
 /// Draw a recording: a lane per task, as an HTML page or an SVG picture
 #[derive(Args)]
@@ -45,7 +49,7 @@ Examples:
   trace timeline run.trap -o run.svg             put it in a document
   trace timeline --from 4s --to 4500ms --task echo --task client run.trap -o part.svg
   trace timeline --scale turns --to 300t run.trap -o order.svg")]
-pub(in crate::cli) struct Order {
+pub(in crate::cli) struct TimelineCommand {
     /// The recording, as `boot --record` makes it; - for standard input
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
@@ -79,16 +83,7 @@ enum Format {
     Svg,
 }
 
-/// What the width stands for.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Scale {
-    /// The clock
-    Time,
-    /// Each turn is as wide as any other, and so is each time that nobody was ready
-    Turns,
-}
-
-impl Order {
+impl TimelineCommand {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
         let format = self.format()?;
         if self.output.is_none() && format == Format::Html && io::stdout().is_terminal() {
@@ -135,32 +130,6 @@ impl Order {
                     .to_string()
                     .into()),
             },
-        }
-    }
-}
-
-impl Scale {
-    /// Where a moment is.
-    fn of(self, moment: Moment) -> f64 {
-        match self {
-            Self::Time => moment.at.as_nanos() as f64,
-            Self::Turns => moment.turn as f64,
-        }
-    }
-
-    /// A place on the ruler.
-    fn tick(self, value: f64) -> String {
-        match self {
-            Self::Time if value > 0.0 => words::span(Duration::from_nanos(value as u64)),
-            Self::Time | Self::Turns => format!("{value}"),
-        }
-    }
-
-    /// So much of it.
-    fn amount(self, value: f64) -> String {
-        match self {
-            Self::Time => words::rounded(Duration::from_nanos(value as u64)),
-            Self::Turns => words::count(value as u64, "turn"),
         }
     }
 }

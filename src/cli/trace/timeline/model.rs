@@ -4,15 +4,17 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
-use super::super::{
-    Failure,
-    source::Source,
-    spans::{Doing, Moment, Span, Spans},
-    waits::{Waits, Watch},
-};
 use crate::{
     Answered, Call, Event, Exit, Fact, Tid,
-    cli::log::clean,
+    cli::{
+        output::clean,
+        trace::{
+            source::{Failure, Source},
+            spans::{Doing, Moment, Span, Spans},
+            waits::{Waits, Watch},
+        },
+        values::instant,
+    },
     record::{Header, OwnedEvent},
 };
 
@@ -103,7 +105,7 @@ impl Bound {
         if let Some(Ok(turn)) = text.strip_suffix('t').map(str::parse) {
             return Ok(Self::Turn(turn));
         }
-        match super::super::instant(text) {
+        match instant(text) {
             Ok(at) => Ok(Self::Time(at)),
             Err(error) => Err(format!("{error}, or a turn, such as 300t")),
         }

@@ -87,7 +87,7 @@ impl Pack {
         self.number(lane.parent);
         self.number(lane.traps);
         self.text(&lane.exit.as_ref().map_or_else(String::new, |exit| {
-            crate::cli::log::clean(&exit.to_string())
+            crate::cli::output::clean(&exit.to_string())
         }));
         self.number(lane.bars.len() as u64);
         let mut last = begin;

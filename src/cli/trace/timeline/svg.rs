@@ -5,9 +5,9 @@ use std::fmt::Write;
 use maud::{Markup, PreEscaped, html};
 
 use super::{
-    Scale,
     model::{Bar, Lane, Timeline},
-    words::{self, count},
+    scale::{self, Scale, count},
+    words,
 };
 use crate::{
     Exit, On, Tid,
@@ -138,9 +138,9 @@ impl<'a> Picture<'a> {
                 @let (x, right) = (self.x(from), self.x(to));
                 rect class="idle" x=(px(x)) y=(px(TOP - 6.0)) width=(px(right - x))
                     height=(px(bottom - TOP + 6.0)) {
-                    title { "nobody is ready; the clock moves by " (words::span(to.at - from.at)) }
+                    title { "nobody is ready; the clock moves by " (scale::span(to.at - from.at)) }
                 }
-                @let moved = words::rounded(to.at - from.at);
+                @let moved = scale::rounded(to.at - from.at);
                 @if self.scale == Scale::Turns && to.at > from.at && right - x > text_width(&moved) + 2.0 {
                     text class="small" x=(px((x + right) / 2.0)) y=(px(TOP - 10.0))
                         text-anchor="middle" { "+" (moved) }

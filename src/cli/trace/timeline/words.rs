@@ -1,21 +1,24 @@
 //! What is said about a timeline: for those who do not see it, and beside what is seen.
 
-use std::time::Duration;
-
 use super::{
-    Scale,
     model::{Bar, Lane, Timeline},
+    scale::{Scale, count, span},
 };
 use crate::{
     Exit, Nanos, On,
     cli::{
-        log::clean,
+        output::clean,
         trace::{
             spans::{Doing, Ending},
             waits::Waiting,
         },
     },
 };
+
+/// How many cycles are named, and how many tasks of each: more could not be read. `trace waits`
+/// names all.
+const CYCLES: usize = 8;
+const RING: usize = 24;
 
 /// What a task did in all, on a scale.
 #[derive(Default)]
@@ -103,9 +106,19 @@ fn fates(timeline: &Timeline) -> String {
 pub(super) fn deadlock(timeline: &Timeline) -> String {
     let mut text =
         "Deadlock: no task was ready, and no timer and no device could make one ready.".to_string();
-    for ring in &timeline.waits.cycles {
-        let tids = ring.iter().chain(ring.first()).map(ToString::to_string);
-        text += &format!(" Cycle: {}.", tids.collect::<Vec<_>>().join(" → "));
+    let cycles = &timeline.waits.cycles;
+    for ring in cycles.iter().take(CYCLES) {
+        let mut way: Vec<String> = ring.iter().take(RING).map(ToString::to_string).collect();
+        let more = ring.len() - way.len();
+        if more > 0 {
+            way.push(format!("{more} more"));
+        }
+        way.extend(ring.first().map(ToString::to_string));
+        text += &format!(" Cycle: {}.", way.join(" → "));
+    }
+    let more = cycles.len().saturating_sub(CYCLES);
+    if more > 0 {
+        text += &format!(" And {}.", count(more as u64, "more cycle"));
     }
     text
 }
@@ -230,28 +243,4 @@ impl Sums {
         }
         sums
     }
-}
-
-/// So many of something.
-pub(super) fn count(number: u64, what: &str) -> String {
-    match number {
-        1 => format!("1 {what}"),
-        _ => format!("{number} {what}s"),
-    }
-}
-
-/// A span of time, exactly.
-pub(super) fn span(span: Duration) -> String {
-    format!("{span:?}")
-}
-
-/// A span of time, to three digits.
-pub(super) fn rounded(span: Duration) -> String {
-    let nanos = span.as_nanos() as f64;
-    let digits = nanos.max(1.0).log10().floor() as i32 + 1;
-    let unit = 10f64.powi((digits - 3).max(0));
-    format!(
-        "{:?}",
-        Duration::from_nanos(((nanos / unit).round() * unit) as u64)
-    )
 }

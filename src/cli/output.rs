@@ -1,0 +1,289 @@
+//! How the command line says something: to standard error, as text for people or as a JSON object a
+//! line; its data to standard output; and its exit codes.
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+    time::Duration,
+};
+
+use anstream::stream::RawStream;
+use anstyle::{AnsiColor, Style};
+use clap::{ArgAction, Args, ColorChoice, ValueEnum};
+use serde_json::{Map, Value};
+use tracing::Level;
+
+use super::stdio::{self, Stream};
+use crate::Nanos;
+
+/// Something went wrong: a task failed, or the kernel met an I/O error.
+pub(super) const FAILURE: u8 = 1;
+/// The command line makes no sense.
+pub(super) const USAGE: u8 = 2;
+/// Nothing could go on.
+pub(super) const DEADLOCK: u8 = 3;
+/// A limit of the kernel's was reached.
+pub(super) const LIMIT: u8 = 4;
+
+/// How much is said, and how. Not global in `clap`'s sense: a program's options are its own.
+#[derive(Args)]
+pub(super) struct Verbosity {
+    /// When to use colours; NO_COLOR is heard too
+    #[arg(long, value_name = "WHEN")]
+    pub(super) color: Option<ColorChoice>,
+    /// Say less: no seed, and no warnings but of tasks that failed
+    #[arg(long, short, conflicts_with = "verbose")]
+    pub(super) quiet: bool,
+    /// Say more: what programs log as info; twice, debug as well
+    #[arg(long, short, action = ArgAction::Count)]
+    pub(super) verbose: u8,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    Text,
+    Json,
+}
+
+/// The targets of the kernel's own events, which carry a time.
+pub(super) const KERNEL: [&str; 4] = [
+    "trapline::kernel",
+    "trapline::device",
+    "trapline::sched",
+    "trapline::console",
+];
+
+/// Standard error, as the options want it.
+#[derive(Clone, Copy)]
+pub(super) struct Log {
+    pub(super) format: Format,
+    colored: bool,
+    pub(super) quiet: bool,
+    pub(super) verbose: u8,
+}
+
+impl Log {
+    /// As the options before `boot` and after it want it; the latter count more.
+    pub(super) fn new(outer: &Verbosity, inner: &Verbosity, format: Format) -> Self {
+        Self {
+            format,
+            colored: is_colored(inner.color.or(outer.color), &io::stderr()),
+            quiet: inner.quiet || outer.quiet,
+            verbose: inner.verbose.max(outer.verbose),
+        }
+    }
+
+    /// For lines on a screen.
+    pub(super) const PLAIN: Self = Self {
+        format: Format::Text,
+        colored: false,
+        quiet: false,
+        verbose: 0,
+    };
+
+    /// For lines on standard output.
+    pub(super) fn of_output(verbosity: &Verbosity) -> Self {
+        Self {
+            format: Format::Text,
+            colored: is_colored(verbosity.color, &io::stdout()),
+            quiet: verbosity.quiet,
+            verbose: verbosity.verbose,
+        }
+    }
+
+    /// Says something that may be kept quiet.
+    pub(super) fn note(self, message: &str) {
+        if self.quiet {
+            return;
+        }
+        match self.format {
+            Format::Json => self.json(&message_line(Level::INFO, message)),
+            Format::Text => {
+                let dim = self.style(Style::new().dimmed());
+                tell(&format!("{dim}{message}{dim:#}\n"));
+            }
+        }
+    }
+
+    /// Says what is not as it should be, but no failure.
+    pub(super) fn warn(self, message: &str) {
+        if !self.quiet {
+            tell(&format!("warning: {message}\n"));
+        }
+    }
+
+    /// Says what went wrong.
+    pub(super) fn error(self, message: &str) {
+        match self.format {
+            Format::Json => self.json(&message_line(Level::ERROR, message)),
+            Format::Text => {
+                let red = self.style(AnsiColor::Red.on_default().bold());
+                tell(&format!("{red}error:{red:#} {message}\n"));
+            }
+        }
+    }
+
+    pub(super) fn is_colored(self) -> bool {
+        self.colored
+    }
+
+    /// Whether standard error is to hold nothing but JSON.
+    pub(super) fn is_json(self) -> bool {
+        self.format == Format::Json
+    }
+
+    pub(super) fn json(self, line: &Map<String, Value>) {
+        tell(&(json(line) + "\n"));
+    }
+
+    fn style(self, style: Style) -> Style {
+        if self.colored { style } else { Style::new() }
+    }
+}
+
+fn is_colored(choice: Option<ColorChoice>, stream: &impl RawStream) -> bool {
+    match choice {
+        None | Some(ColorChoice::Auto) => {}
+        Some(ColorChoice::Always) => anstream::ColorChoice::Always.write_global(),
+        Some(ColorChoice::Never) => anstream::ColorChoice::Never.write_global(),
+    }
+    anstream::AutoStream::choice(stream) != anstream::ColorChoice::Never
+}
+
+/// Writes to standard error. There is nobody to tell that nobody listens.
+pub(super) fn tell(text: &str) {
+    let _ = stdio::write(Stream::Err, text.as_bytes());
+}
+
+impl Log {
+    /// An event as a line for people.
+    pub(super) fn line(self, target: &str, level: Level, line: &Map<String, Value>) -> String {
+        let of_kernel = KERNEL.contains(&target);
+        let mut text = match line.get("at").and_then(Value::as_f64) {
+            Some(at) => {
+                let at = Duration::try_from_secs_f64(at).unwrap_or_default();
+                let at = Nanos::from(at);
+                let tid = line.get("tid").and_then(Value::as_u64).unwrap_or(0);
+                self.columns(&format!("{at:.6}"), tid, &field(line, "comm"))
+            }
+            None => String::new(),
+        };
+        if level != Level::TRACE || !of_kernel {
+            let (name, color) = match level {
+                Level::ERROR => ("error", AnsiColor::Red),
+                Level::WARN => ("warning", AnsiColor::Yellow),
+                Level::INFO => ("info", AnsiColor::Green),
+                Level::DEBUG => ("debug", AnsiColor::Blue),
+                Level::TRACE => ("trace", AnsiColor::Blue),
+            };
+            let style = self.style(color.on_default().bold());
+            text += &format!("{style}{name}:{style:#} ");
+        }
+        let message = field(line, "message");
+        if of_kernel {
+            text += &aligned(&message, &field(line, "reply"));
+            return text;
+        }
+        text += &format!("{}: {message}", clean(target));
+        for (key, value) in line {
+            if !["at", "tid", "comm", "message"].contains(&key.as_str()) {
+                text += &clean(&format!(" {key}={value}"));
+            }
+        }
+        text
+    }
+
+    /// When, and which task.
+    pub(super) fn columns(self, at: &str, tid: u64, comm: &str) -> String {
+        const COLORS: [AnsiColor; 5] = [
+            AnsiColor::Cyan,
+            AnsiColor::Magenta,
+            AnsiColor::Green,
+            AnsiColor::Blue,
+            AnsiColor::Yellow,
+        ];
+        let dim = self.style(Style::new().dimmed());
+        let color = COLORS[(tid % COLORS.len() as u64) as usize].on_default();
+        let color = self.style(color);
+        format!("{dim}{at}{dim:#} {color}{tid:>4} {comm:<12}{color:#} ")
+    }
+}
+
+fn message_line(level: Level, message: &str) -> Map<String, Value> {
+    let mut line = Map::new();
+    line.insert("level".into(), level.as_str().into());
+    line.insert("target".into(), "trapline::cli".into());
+    line.insert("message".into(), message.into());
+    line
+}
+
+pub(super) fn json(line: &Map<String, Value>) -> String {
+    serde_json::to_string(line).expect("a map of plain values is JSON")
+}
+
+/// Puts the replies below one another, like `strace`.
+pub(super) fn aligned(message: &str, reply: &str) -> String {
+    let call = message.strip_suffix(reply);
+    match call.and_then(|call| call.strip_suffix(" = ")) {
+        Some(call) => format!("{call:<28} = {reply}"),
+        None => message.to_string(),
+    }
+}
+
+/// Text that a terminal shows as it is, on one line.
+pub(super) fn clean(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if is_plain(letter) {
+            clean.push(letter);
+        } else if letter.is_control() {
+            clean.extend(letter.escape_debug());
+        } else {
+            clean.extend(letter.escape_unicode());
+        }
+    }
+    clean
+}
+
+/// Whether a terminal shows it as it is: neither a control character nor one that changes the
+/// direction of the text.
+pub(super) fn is_plain(letter: char) -> bool {
+    !letter.is_control()
+        && !matches!(
+            letter,
+            '\u{61c}'
+                | '\u{200e}'..='\u{200f}'
+                | '\u{202a}'..='\u{202e}'
+                | '\u{2066}'..='\u{2069}'
+        )
+}
+
+fn field(line: &Map<String, Value>, name: &str) -> String {
+    match line.get(name) {
+        Some(Value::String(text)) => clean(text),
+        Some(other) => clean(&other.to_string()),
+        None => String::new(),
+    }
+}
+
+/// Writes data.
+pub(super) fn print(data: &[u8]) -> ExitCode {
+    let mut out = io::stdout().lock();
+    match out.write_all(data).and_then(|()| out.flush()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => match unwritten(&error) {
+            None => ExitCode::SUCCESS,
+            Some(message) => {
+                tell(&format!("error: {message}\n"));
+                ExitCode::from(FAILURE)
+            }
+        },
+    }
+}
+
+/// What is to be said when standard output cannot be written to. That nobody reads it to its end is
+/// no error.
+pub(super) fn unwritten(error: &io::Error) -> Option<String> {
+    let is_unread = error.kind() == io::ErrorKind::BrokenPipe;
+    (!is_unread).then(|| format!("cannot write to standard output: {error}"))
+}

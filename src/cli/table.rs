@@ -1,0 +1,34 @@
+//! Tables for people.
+
+use comfy_table::{CellAlignment, Table, presets};
+use serde_json::Value;
+
+use super::output::clean;
+
+/// A table for people, with the numbers to the right.
+pub(super) fn table<const N: usize>(columns: [&str; N], rows: &[[Value; N]]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(columns);
+    for row in rows {
+        table.add_row(row.iter().map(cell));
+    }
+    for (at, value) in rows.first().into_iter().flatten().enumerate() {
+        let is_number = value
+            .as_str()
+            .map_or(value.is_number(), |text| text.parse::<f64>().is_ok());
+        if is_number && let Some(column) = table.column_mut(at) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.trim_fmt()
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::String(text) => clean(text),
+        Value::Number(number) if number.is_f64() => {
+            format!("{:.6}s", number.as_f64().unwrap_or(0.0))
+        }
+        other => other.to_string(),
+    }
+}

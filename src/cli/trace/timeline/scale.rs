@@ -1,0 +1,66 @@
+//! What the width of a timeline stands for, and how amounts of that are said.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+use crate::cli::trace::spans::Moment;
+
+/// What the width stands for.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Scale {
+    /// The clock
+    Time,
+    /// Each turn is as wide as any other, and so is each time that nobody was ready
+    Turns,
+}
+
+impl Scale {
+    /// Where a moment is.
+    pub(super) fn of(self, moment: Moment) -> f64 {
+        match self {
+            Self::Time => moment.at.as_nanos() as f64,
+            Self::Turns => moment.turn as f64,
+        }
+    }
+
+    /// A place on the ruler.
+    pub(super) fn tick(self, value: f64) -> String {
+        match self {
+            Self::Time if value > 0.0 => span(Duration::from_nanos(value as u64)),
+            Self::Time | Self::Turns => format!("{value}"),
+        }
+    }
+
+    /// So much of it.
+    pub(super) fn amount(self, value: f64) -> String {
+        match self {
+            Self::Time => rounded(Duration::from_nanos(value as u64)),
+            Self::Turns => count(value as u64, "turn"),
+        }
+    }
+}
+
+/// So many of something.
+pub(super) fn count(number: u64, what: &str) -> String {
+    match number {
+        1 => format!("1 {what}"),
+        _ => format!("{number} {what}s"),
+    }
+}
+
+/// A span of time, exactly.
+pub(super) fn span(span: Duration) -> String {
+    format!("{span:?}")
+}
+
+/// A span of time, to three digits.
+pub(super) fn rounded(span: Duration) -> String {
+    let nanos = span.as_nanos() as f64;
+    let digits = nanos.max(1.0).log10().floor() as i32 + 1;
+    let unit = 10f64.powi((digits - 3).max(0));
+    format!(
+        "{:?}",
+        Duration::from_nanos(((nanos / unit).round() * unit) as u64)
+    )
+}

@@ -1,0 +1,58 @@
+//! Values of arguments: how they are read, and what is said about wrong ones.
+
+use std::{net::SocketAddr, str::FromStr, time::Duration};
+
+use clap::builder::PossibleValuesParser;
+
+use crate::SystemCall;
+
+/// Reads a duration such as `500ms`, `10s` or `1h 30m`: a `value_parser` for arguments.
+///
+/// *Errors:* a text that says what a duration looks like.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text)
+        .map_err(|_| "it takes a number and a unit, such as 500ms, 10s or 2m".to_string())
+}
+
+/// Reads an address such as `127.0.0.1:45000` or `[::1]:0`: a `value_parser` for arguments.
+///
+/// *Errors:* a text that says what an address looks like.
+pub fn addr(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| "it takes an IP address and a port, such as 127.0.0.1:8080 or [::1]:0".into())
+}
+
+/// Reads an instant since boot: as a trace shows it, `00:04.000`, or as a duration, `4s`.
+pub(super) fn instant(text: &str) -> Result<Duration, String> {
+    let shown = || {
+        let (minutes, seconds) = text.split_once(':')?;
+        let (seconds, fraction) = seconds.split_once('.').unwrap_or((seconds, ""));
+        let digits = [minutes, seconds, fraction];
+        let plain = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+        if !digits.into_iter().all(plain) || fraction.len() > 9 {
+            return None;
+        }
+        let nanos: u64 = format!("{fraction:0<9}").parse().ok()?;
+        let minutes = minutes.parse::<u64>().ok()?.checked_mul(60)?;
+        let seconds = minutes.checked_add(seconds.parse().ok()?)?;
+        Duration::from_secs(seconds).checked_add(Duration::from_nanos(nanos))
+    };
+    let instant = shown().map_or_else(|| duration(text), Ok);
+    instant.map_err(|_| "it takes a time since boot, such as 00:04.000, 4s or 250ms".to_string())
+}
+
+/// Reads the name of a call, or says which there are.
+pub(super) fn calls() -> PossibleValuesParser {
+    SystemCall::NAMES.into()
+}
+
+/// Reads a whole number, or says which there are.
+pub(super) fn whole<T: FromStr>(text: &str) -> Result<T, String> {
+    let largest = match size_of::<T>() {
+        4 => u64::from(u32::MAX),
+        _ => u64::MAX,
+    };
+    let least = u8::from("0".parse::<T>().is_err());
+    text.parse()
+        .map_err(|_| format!("it takes a whole number from {least} to {largest}"))
+}

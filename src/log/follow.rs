@@ -1,0 +1,318 @@
+//! Which call each task is at, and a fact about a task in the words of a trace.
+//!
+//! Uses the ABI, the event log and the details that recordings own.
+
+use std::{
+    collections::{VecDeque, hash_map::Entry},
+    fmt,
+    time::Duration,
+};
+
+use rustc_hash::FxHashMap;
+
+use super::{Answered, Call, Detail, Event, Fact, Tracer, recording::OwnedDetail};
+use crate::abi::{Nanos, On, Reply, SystemCall, Tid};
+
+/// Follows the tasks of a log: their names and their last calls.
+///
+/// It is a [`Tracer`], and also takes the events of a [`Recording`](crate::record::Recording). Give
+/// it each event before you ask about that event.
+///
+/// A task that the follower has not seen spawn is known as `?`, from its first call on. A reaped
+/// task stays known until the next one is reaped, so that the event itself can be told.
+///
+/// ```
+/// use trapline::{Follower, Tracer, record::Recording};
+///
+/// /// Prints a recording as `strace` would.
+/// fn show(recording: Recording) -> Result<(), trapline::record::Error> {
+///     let mut tasks = Follower::new();
+///     for event in recording {
+///         let event = event?;
+///         tasks.event(&event.borrow());
+///         println!("{} {}", tasks.comm(event.tid), tasks.told(&event.borrow().fact, event.tid));
+///     }
+///     Ok(())
+/// }
+/// ```
+pub struct Follower {
+    tasks: FxHashMap<Tid, Task>,
+    /// The task that was reaped last.
+    reaped: Option<(Tid, Task)>,
+    calls: usize,
+    most: usize,
+}
+
+struct Task {
+    comm: Box<str>,
+    /// The oldest first.
+    calls: VecDeque<CallInfo>,
+}
+
+/// A call of a task, as far as it has come: of a [`Follower`]. Its `Display` is the [`Call`] with
+/// its arguments.
+#[derive(Debug)]
+pub struct CallInfo {
+    /// When the task trapped, counted from boot.
+    pub at: Duration,
+    /// The call.
+    pub call: SystemCall,
+    detail: OwnedDetail,
+    /// What the task blocked on in this call, and since when. Stays when the task is woken.
+    pub blocked: Option<(On, Duration)>,
+    reply: Option<(Reply, OwnedDetail)>,
+    /// Whether the reply is the second one: a timeout may come after the answer.
+    pub is_late: bool,
+}
+
+impl Follower {
+    /// Keeps the last call of each task.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::keeping(1)
+    }
+
+    /// Keeps so many calls of each task; at least one.
+    #[must_use]
+    pub fn keeping(calls: usize) -> Self {
+        Self {
+            tasks: FxHashMap::default(),
+            reaped: None,
+            calls: calls.max(1),
+            most: usize::MAX,
+        }
+    }
+
+    /// Follows so many tasks at once, and ignores those that come while there is no room.
+    #[must_use]
+    pub fn at_most(mut self, tasks: usize) -> Self {
+        self.most = tasks;
+        self
+    }
+
+    /// How many tasks it follows: those that are not reaped.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Whether it follows no task.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
+    }
+
+    /// The name of a task: `?` if it is not known, and `kernel` for [`Tid::KERNEL`].
+    #[must_use]
+    pub fn comm(&self, tid: Tid) -> &str {
+        match tid {
+            Tid::KERNEL => "kernel",
+            tid => self.task(tid).map_or("?", |task| &task.comm),
+        }
+    }
+
+    /// The calls of a task that are kept, the oldest first.
+    pub fn calls(&self, tid: Tid) -> impl DoubleEndedIterator<Item = &CallInfo> {
+        self.task(tid).into_iter().flat_map(|task| &task.calls)
+    }
+
+    /// The last call of a task.
+    #[must_use]
+    pub fn last(&self, tid: Tid) -> Option<&CallInfo> {
+        self.task(tid)?.calls.back()
+    }
+
+    /// The call that a task is in: its last one, unless that is answered.
+    #[must_use]
+    pub fn pending(&self, tid: Tid) -> Option<&CallInfo> {
+        self.last(tid).filter(|call| call.reply.is_none())
+    }
+
+    /// The call that a task is in, if a trace has shown nothing of it: what a task that ends leaves
+    /// to be shown.
+    #[must_use]
+    pub fn unseen(&self, tid: Tid) -> Option<&CallInfo> {
+        self.pending(tid).filter(|call| call.blocked.is_none())
+    }
+
+    /// A fact about a task in the words of a trace.
+    #[must_use]
+    pub fn told<'a>(&'a self, fact: &'a Fact<'a>, tid: Tid) -> Told<'a> {
+        let last = self.last(tid);
+        Told {
+            fact,
+            // A call that was before the recording is not known.
+            call: last.map_or(&"?", |call| call as &dyn fmt::Display),
+            is_shown: last.is_none_or(CallInfo::is_shown),
+        }
+    }
+
+    fn task(&self, tid: Tid) -> Option<&Task> {
+        let reaped = self.reaped.as_ref().filter(|(last, _)| *last == tid);
+        self.tasks
+            .get(&tid)
+            .or_else(|| reaped.map(|(_, task)| task))
+    }
+
+    /// The task of an event, which may be the first about it.
+    fn meet(&mut self, tid: Tid, comm: &str) -> Option<&mut Task> {
+        let has_room = self.tasks.len() < self.most;
+        match self.tasks.entry(tid) {
+            Entry::Occupied(task) => Some(task.into_mut()),
+            Entry::Vacant(place) if has_room => Some(place.insert(Task {
+                comm: comm.into(),
+                calls: VecDeque::new(),
+            })),
+            Entry::Vacant(_) => None,
+        }
+    }
+
+    fn call(&mut self, tid: Tid, call: CallInfo) {
+        let most = self.calls;
+        let Some(task) = self.meet(tid, "?") else {
+            return;
+        };
+        if task.calls.len() == most {
+            task.calls.pop_front();
+        } else if most == 1 {
+            // Otherwise it takes room for four.
+            task.calls.reserve_exact(1);
+        }
+        task.calls.push_back(call);
+    }
+
+    fn last_mut(&mut self, tid: Tid) -> Option<&mut CallInfo> {
+        self.tasks.get_mut(&tid)?.calls.back_mut()
+    }
+}
+
+impl Tracer for Follower {
+    fn event(&mut self, event: &Event<'_>) {
+        let Event { at, tid, .. } = *event;
+        match &event.fact {
+            Fact::Spawned { name, .. } => {
+                // A number is not used twice, except in a recording that was made up.
+                self.tasks.remove(&tid);
+                self.meet(tid, name);
+            }
+            Fact::Trapped { call, detail } => {
+                let call = CallInfo {
+                    at,
+                    call: *call,
+                    detail: detail.into(),
+                    blocked: None,
+                    reply: None,
+                    is_late: false,
+                };
+                self.call(tid, call);
+            }
+            Fact::Blocked { on } => {
+                if let Some(call) = self.last_mut(tid) {
+                    call.blocked = Some((*on, at));
+                }
+            }
+            Fact::Replied { reply, detail } => {
+                if let Some(call) = self.last_mut(tid) {
+                    call.is_late = call.reply.is_some();
+                    call.reply = Some((*reply, detail.into()));
+                }
+            }
+            Fact::Reaped => {
+                let task = self.tasks.remove(&tid);
+                self.reaped = task.map(|task| (tid, task));
+            }
+            Fact::Resumed
+            | Fact::Deferred { .. }
+            | Fact::Woken { .. }
+            | Fact::DeviceIo { .. }
+            | Fact::Console { .. }
+            | Fact::Exited { .. }
+            | Fact::ClockJumped { .. } => {}
+        }
+    }
+
+    fn is_exact(&self) -> bool {
+        false
+    }
+}
+
+impl CallInfo {
+    /// The answer, once it is there; of a call that a timeout cut after its answer, the timeout.
+    #[must_use]
+    pub fn reply(&self) -> Option<Answered<'_>> {
+        let (reply, detail) = self.reply.as_ref()?;
+        Some(Answered(*reply, detail.borrow()))
+    }
+
+    /// Whether a trace has shown something of the call before its last reply: [`Told::is_shown`].
+    #[must_use]
+    pub fn is_shown(&self) -> bool {
+        self.blocked.is_some() || self.is_late
+    }
+}
+
+impl fmt::Display for CallInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Call(self.call, self.detail.borrow()).fmt(f)
+    }
+}
+
+impl Default for Follower {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Follower {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Follower")
+            .field("tasks", &self.tasks.len())
+            .field("calls", &self.calls)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A fact in the words of a trace, as `strace` shows it: its line without the time and the task.
+/// A [`Follower`] makes it.
+#[derive(Clone, Copy)]
+pub struct Told<'a> {
+    /// What happened.
+    pub fact: &'a Fact<'a>,
+    /// The last call of the task: its [`Call`], or the text of one.
+    pub call: &'a dyn fmt::Display,
+    /// Whether that call has been shown already: it blocked, or has a reply.
+    pub is_shown: bool,
+}
+
+impl fmt::Display for Told<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let call = self.call;
+        match self.fact {
+            Fact::Blocked { .. } => write!(f, "{call} ..."),
+            Fact::Replied { reply, detail } => {
+                let dots = if self.is_shown { "... " } else { "" };
+                write!(f, "{dots}{call} = {}", Answered(*reply, *detail))
+            }
+            Fact::Deferred { call } => write!(f, "{} deferred", Call(*call, Detail::None)),
+            Fact::Exited { exit } => write!(f, "exited: {exit}"),
+            Fact::Spawned {
+                parent: Tid::KERNEL,
+                ..
+            } => f.write_str("spawned by the host"),
+            Fact::Spawned { parent, .. } => write!(f, "spawned by {parent}"),
+            Fact::ClockJumped { from } => write!(f, "slept from {:.6}", Nanos::from(*from)),
+            Fact::Trapped { .. }
+            | Fact::Resumed
+            | Fact::Woken { .. }
+            | Fact::DeviceIo { .. }
+            | Fact::Console { .. }
+            | Fact::Reaped => self.fact.fmt(f),
+        }
+    }
+}
+
+impl fmt::Debug for Told<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Told({self})")
+    }
+}
