@@ -371,7 +371,10 @@ impl Kernel {
                     reply = match call {
                         SystemCall::GetTid if self.frame.is_empty() => Reply::Tid(me.tid),
                         SystemCall::Yield if self.frame.is_empty() => Reply::Done,
-                        call if call.queue().is_some() => {
+                        SystemCall::Put(_)
+                        | SystemCall::Get(_)
+                        | SystemCall::TryPut(_)
+                        | SystemCall::TryGet(_) => {
                             if self.queues.at_once(call, &self.frame, task) {
                                 break call;
                             }

@@ -6,7 +6,7 @@ use super::{
     timers::Timer,
 };
 use crate::{
-    abi::{Direction, Errno, Exit, Nanos, Reply, SystemCall, Tid},
+    abi::{Beside, Direction, Errno, Exit, Nanos, Reply, SystemCall, Tid},
     log::{Detail, Fact, Wake},
     sched::{Runnable, Slot},
     trap::Payload,
@@ -262,8 +262,8 @@ impl Kernel {
     #[cold]
     fn tell_call_in_full(&mut self, tid: Tid, call: SystemCall) {
         let payload = call.has_payload().then(|| self.frame.take()).flatten();
-        let detail = match (&payload, call) {
-            (_, SystemCall::Recv(_) | SystemCall::Send(_)) => Detail::Len(self.frame.len.get()),
+        let detail = match (&payload, call.beside()) {
+            (_, Beside::Bytes) => Detail::Len(self.frame.len.get()),
             (Some(Payload::Program { name, .. }), _) => Detail::Name(name),
             (Some(Payload::Exit(exit)), _) => Detail::Exit(exit),
             (Some(Payload::Addr(addr)), _) => Detail::Addr(*addr),

@@ -46,8 +46,8 @@
 //! |---|---|---|
 //! | 0 | spawned | parent, name |
 //! | 1 | resumed | |
-//! | 2 | trapped | call, a byte: its place in [`SystemCall`], 0x80 if a detail follows; argument; detail |
-//! | 3 | replied | reply, a byte: its place in [`Reply`], 0x80 if a detail follows; argument; detail |
+//! | 2 | trapped | call, a byte: its [number](SystemCall::number), 0x80 if a detail follows; argument; detail |
+//! | 3 | replied | reply, a byte: its [number](Reply::number), 0x80 if a detail follows; argument; detail |
 //! | 4 | blocked | on, a byte: 0 exit, 1 timer, 2 to be read, 3 to be written, 4 put, 5 get; task, instant, device or queue |
 //! | 5 | woken | by, a byte: 0 exit, 1 timer, 2 to be read, 3 to be written, 4 closed, 5 queue, 6 timeout; task, device, queue or nothing |
 //! | 6 | device I/O | a byte: 1 for writing, 2 for an error; device; how many bytes, or the error's kind |
