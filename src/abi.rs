@@ -48,7 +48,7 @@ impl fmt::Display for Tid {
 }
 
 /// An attached descriptor's token: from 1 upward in order of attachment, never used twice in a run.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct DeviceId(u64);
 
 impl DeviceId {
@@ -89,7 +89,7 @@ impl fmt::Display for DeviceId {
 
 /// A message queue's name: the number it was given in order of creation, which is never given
 /// again, and its place in the kernel's table.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct QueueId(u64);
 
 impl QueueId {
@@ -100,7 +100,7 @@ impl QueueId {
     pub(crate) const PLACES: usize = 1 << Self::SLOT_BITS;
 
     /// No queue at all: every call on it answers that it is closed.
-    pub(crate) const NONE: Self = Self(u64::MAX);
+    pub(crate) const NONE: Self = Self(0);
 
     /// What the number of the first queue of a daemon follows: the upper half of all numbers.
     pub(crate) const DAEMONS: u64 = 1 << (63 - Self::SLOT_BITS);
@@ -226,291 +226,393 @@ impl fmt::Display for End {
     }
 }
 
-/// A request to the kernel. A task makes one by yielding it; there is no other way out of a task.
+/// Names a variant, or `None` without one: a row of the tables below says only what there is.
+macro_rules! or_none {
+    ($Enum:ident) => { $Enum::None };
+    ($Enum:ident $($variant:tt)+) => { $Enum::$($variant)+ };
+}
+
+/// Makes an enum of two words, number and argument, of a table with a row for each variant:
 ///
-/// Each has a stub on [`Os`](crate::Os), whose documentation is the manual of that call. Arguments
-/// that are not part of the variant (a program, an address, bytes) travel in the kernel's frame,
-/// where only the stub can put them: made without its stub, such a call answers [`Errno::Invalid`].
-/// `Recv` and `Send` have room for no bytes then, and move none.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u64)]
-#[non_exhaustive]
-pub enum SystemCall {
-    /// [`Os::get_tid`](crate::Os::get_tid). Answers [`Reply::Tid`].
-    GetTid,
-    /// [`Os::yield_now`](crate::Os::yield_now). Answers [`Reply::Done`].
-    Yield,
-    /// [`Os::spawn`](crate::Os::spawn). Answers [`Reply::Tid`] or [`Reply::Err`].
-    NewTask,
-    /// [`Os::spawn_detached`](crate::Os::spawn_detached). Answers like [`SystemCall::NewTask`].
-    NewDetachedTask,
-    /// [`Os::kill`](crate::Os::kill). Answers [`Reply::Yes`] or [`Reply::No`].
-    KillTask(Tid),
-    /// Ends a task that no other will ask about: it leaves no zombie. Answers like
-    /// [`SystemCall::KillTask`]. Deferred, by handles of tasks that are dropped.
-    Release(Tid),
-    /// Lets a task leave no zombie when it ends, or now if it has ended. Answers [`Reply::Done`].
-    /// Deferred, by a [`Child`](crate::Child) that is dropped.
-    Disown(Tid),
-    /// [`Os::wait`](crate::Os::wait). Answers [`Reply::Exit`] or [`Reply::Err`].
-    WaitTask(Tid),
-    /// [`Os::exit`](crate::Os::exit). Never answers.
-    Exit,
-    /// [`Os::shutdown`](crate::Os::shutdown). Never answers.
-    Shutdown,
-    /// [`Os::sleep`](crate::Os::sleep). Answers [`Reply::Done`].
-    Sleep(Nanos),
-    /// [`Os::sleep_until`](crate::Os::sleep_until). Answers [`Reply::Done`].
-    SleepUntil(Nanos),
-    /// [`Os::now`](crate::Os::now). Answers [`Reply::Time`].
-    Now,
-    /// [`Os::random`](crate::Os::random). Answers [`Reply::Random`].
-    Random,
-    /// [`Os::tasks`](crate::Os::tasks). Answers [`Reply::Tasks`].
-    Tasks,
-    /// [`Os::read_wait`](crate::Os::read_wait). Answers [`Reply::Done`] or [`Reply::Err`].
-    ReadWait(DeviceId),
-    /// [`Os::write_wait`](crate::Os::write_wait). Answers [`Reply::Done`] or [`Reply::Err`].
-    WriteWait(DeviceId),
-    /// [`Os::timeout`](crate::Os::timeout): arms it. Answers [`Reply::Timeout`], or
-    /// [`Errno::Invalid`] without a body that it could cut short.
-    Timeout(Nanos),
-    /// Disarms the caller's timeout of that number, and those within it. Answers [`Reply::Done`].
-    /// Deferred, when the body of a timeout has ended.
-    Disarm(u64),
-    /// [`Os::run_blocking`](crate::Os::run_blocking): hands the work over. Answers
-    /// [`Reply::Done`].
-    Submit,
-    /// [`Queue::bounded`](crate::Queue::bounded), with its capacity. Answers [`Reply::Queue`]
-    /// or [`Reply::Err`].
-    NewQueue(u64),
-    /// [`Queue::put`](crate::Queue::put). Answers [`Reply::Done`], or [`Reply::Refused`] if it is
-    /// closed.
-    Put(QueueId),
-    /// [`Queue::get`](crate::Queue::get). Answers [`Reply::Message`] or [`Reply::Err`].
-    Get(QueueId),
-    /// [`Queue::try_put`](crate::Queue::try_put). Answers like [`SystemCall::Put`], or
-    /// [`Reply::Full`].
-    TryPut(QueueId),
-    /// [`Queue::try_get`](crate::Queue::try_get). Answers like [`SystemCall::Get`], or
-    /// [`Reply::Again`].
-    TryGet(QueueId),
-    /// [`Queue::close`](crate::Queue::close). Answers [`Reply::Done`] or [`Reply::Err`].
-    CloseQueue(QueueId),
-    /// Gives a message back that the caller was answered with and did not take. Answers
-    /// [`Reply::Done`]. Deferred.
-    GiveBack(QueueId),
-    /// Closes a queue and forgets it. Answers [`Reply::Done`]. Deferred, by the last handle.
-    FreeQueue(QueueId),
-    /// [`Os::attach`](crate::Os::attach). Answers [`Reply::Device`] or [`Reply::Io`].
-    Attach,
-    /// [`Os::listen`](crate::Os::listen). Answers [`Reply::Device`] or [`Reply::Io`].
-    Listen,
-    /// [`Os::connect`](crate::Os::connect): starts it. Answers [`Reply::Device`] or [`Reply::Io`].
-    Connect,
-    /// How a started connection came out, once it is writable. Answers [`Reply::Done`] or an error.
-    Connected(DeviceId),
-    /// [`TcpListener::accept`](crate::TcpListener::accept). Answers [`Reply::Device`] or an error.
-    Accept(DeviceId),
-    /// [`Device::recv`](crate::Device::recv). Answers [`Reply::Bytes`] or an error.
-    Recv(DeviceId),
-    /// [`Device::send`](crate::Device::send). Answers [`Reply::Bytes`], [`Reply::Again`] or an error.
-    Send(DeviceId),
-    /// [`TcpStream::shutdown_write`](crate::TcpStream::shutdown_write). Answers [`Reply::Done`] or
-    /// an error.
-    ShutdownWrite(DeviceId),
-    /// [`Device::close`](crate::Device::close). Answers [`Reply::Done`] or [`Reply::Err`].
-    Close(DeviceId),
-    /// [`Os::observe`](crate::Os::observe), with the tracer's number. Answers [`Reply::Done`].
-    /// Deferred.
-    Observe(u64),
-    /// Detaches the tracer of that number. Answers [`Reply::Done`]. Deferred, by
-    /// [`Observer`](crate::Observer).
-    Unobserve(u64),
+/// ```text
+/// number Variant(argument: Kind(Type)),
+/// ```
+///
+/// The kind is a variant of [`Argument`]. Recordings contain the number: it never changes, and is
+/// never used again. A later row takes the next one.
+macro_rules! words {
+    (
+        $(#[$about:meta])*
+        pub enum $Enum:ident {
+            $(
+                $(#[$docs:meta])*
+                $number:literal $Row:ident $(($argument:ident: $Kind:ident($Type:ty)))?,
+            )*
+        }
+    ) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(u64)]
+        #[non_exhaustive]
+        pub enum $Enum {
+            $($(#[$docs])* $Row $(($Type))? = $number,)*
+        }
+
+        impl $Enum {
+            /// Its number in the table of `src/abi.rs`, which recordings contain.
+            #[must_use]
+            pub fn number(self) -> u8 {
+                match self {
+                    $(Self::$Row { .. } => const {
+                        assert!($number < 0x80, "recordings have seven bits for a number");
+                        $number
+                    },)*
+                }
+            }
+
+            /// The variant of this number, with a zero for its argument; `None` if there is none.
+            #[must_use]
+            pub fn from_number(number: u8) -> Option<Self> {
+                Some(match number {
+                    $($number => Self::$Row $((<$Type>::default()))?,)*
+                    _ => return None,
+                })
+            }
+
+            /// Its argument.
+            #[must_use]
+            #[inline]
+            pub fn argument(self) -> Argument {
+                match self {
+                    $(Self::$Row $(($argument))? => or_none!(Argument $($Kind($argument))?),)*
+                }
+            }
+
+            /// The same variant with another argument; `None` if it takes none of that kind.
+            #[must_use]
+            pub fn with_argument(self, argument: Argument) -> Option<Self> {
+                match (self, argument) {
+                    $((Self::$Row { .. }, or_none!(Argument $($Kind($argument))?)) => {
+                        Some(Self::$Row $(($argument))?)
+                    })*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+/// Makes [`SystemCall`] of the table of all calls, and all that is said of each call:
+///
+/// ```text
+/// number "name" Call(argument: Kind(Type)) + Beside,
+/// ```
+///
+/// The first words are those of [`words`]; then, what travels beside the call, if something does.
+/// Besides its row, a call needs a stub on the task's side, an arm in the kernel's match, and a row
+/// in the README's table, which a test looks for.
+macro_rules! calls {
+    (
+        $(#[$about:meta])*
+        pub enum $Enum:ident {
+            $(
+                $(#[$docs:meta])*
+                $number:literal $name:literal $Call:ident $(($argument:ident: $Kind:ident($Type:ty)))?
+                $(+ $Beside:ident)?,
+            )*
+        }
+    ) => {
+        words! {
+            $(#[$about])*
+            pub enum $Enum {
+                $($(#[$docs])* $number $Call $(($argument: $Kind($Type)))?,)*
+            }
+        }
+
+        impl $Enum {
+            /// The names of all calls.
+            pub const NAMES: [&'static str; [$($name),*].len()] = [$($name),*];
+
+            /// The call's name as traces show it, in the manner of `strace`.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$Call { .. } => $name,)*
+                }
+            }
+
+            /// What travels beside it.
+            pub(crate) fn beside(self) -> Beside {
+                match self {
+                    $(Self::$Call { .. } => or_none!(Beside $($Beside)?),)*
+                }
+            }
+        }
+    };
+}
+
+calls! {
+    /// A request to the kernel. A task makes one by yielding it; there is no other way out of a task.
+    ///
+    /// Each has a stub on [`Os`](crate::Os), whose documentation is the manual of that call.
+    /// Arguments that are not part of the variant (a program, an address, bytes) travel in the
+    /// kernel's frame, where only the stub can put them: made without its stub, such a call answers
+    /// [`Errno::Invalid`]. `Recv` and `Send` have room for no bytes then, and move none.
+    ///
+    /// ```
+    /// use trapline::SystemCall;
+    ///
+    /// let calls = (0..=u8::MAX).filter_map(SystemCall::from_number);
+    /// assert!(calls.map(SystemCall::name).eq(SystemCall::NAMES));
+    /// ```
+    pub enum SystemCall {
+        /// [`Os::get_tid`](crate::Os::get_tid). Answers [`Reply::Tid`].
+        0 "get_tid" GetTid,
+        /// [`Os::yield_now`](crate::Os::yield_now). Answers [`Reply::Done`].
+        1 "yield" Yield,
+        /// [`Os::spawn`](crate::Os::spawn). Answers [`Reply::Tid`] or [`Reply::Err`].
+        2 "new_task" NewTask + Program,
+        /// [`Os::spawn_detached`](crate::Os::spawn_detached). Answers like [`SystemCall::NewTask`].
+        3 "new_detached_task" NewDetachedTask + Program,
+        /// [`Os::kill`](crate::Os::kill). Answers [`Reply::Yes`] or [`Reply::No`].
+        4 "kill_task" KillTask(tid: Task(Tid)),
+        /// [`Os::wait`](crate::Os::wait). Answers [`Reply::Exit`] or [`Reply::Err`].
+        5 "wait_task" WaitTask(tid: Task(Tid)),
+        /// [`Os::exit`](crate::Os::exit). Never answers.
+        6 "exit" Exit + Exit,
+        /// [`Os::shutdown`](crate::Os::shutdown). Never answers.
+        7 "shutdown" Shutdown,
+        /// [`Os::sleep`](crate::Os::sleep). Answers [`Reply::Done`].
+        8 "sleep" Sleep(span: Span(Nanos)),
+        /// [`Os::sleep_until`](crate::Os::sleep_until). Answers [`Reply::Done`].
+        9 "sleep_until" SleepUntil(instant: Instant(Nanos)),
+        /// [`Os::now`](crate::Os::now). Answers [`Reply::Time`].
+        10 "now" Now,
+        /// [`Os::random`](crate::Os::random). Answers [`Reply::Random`].
+        11 "random" Random,
+        /// [`Os::tasks`](crate::Os::tasks). Answers [`Reply::Tasks`].
+        12 "tasks" Tasks,
+        /// [`Os::read_wait`](crate::Os::read_wait). Answers [`Reply::Done`] or [`Reply::Err`].
+        13 "read_wait" ReadWait(device: Device(DeviceId)),
+        /// [`Os::write_wait`](crate::Os::write_wait). Answers [`Reply::Done`] or [`Reply::Err`].
+        14 "write_wait" WriteWait(device: Device(DeviceId)),
+        /// [`Os::timeout`](crate::Os::timeout): arms it. Answers [`Reply::Timeout`], or
+        /// [`Errno::Invalid`] without a body that it could cut short.
+        15 "timeout" Timeout(span: Span(Nanos)) + Body,
+        /// [`Os::run_blocking`](crate::Os::run_blocking): hands the work over. Answers
+        /// [`Reply::Done`].
+        16 "submit" Submit + Job,
+        /// [`Queue::bounded`](crate::Queue::bounded), with its capacity. Answers [`Reply::Queue`]
+        /// or [`Reply::Err`].
+        17 "new_queue" NewQueue(capacity: Capacity(u64)) + Store,
+        /// [`Queue::put`](crate::Queue::put). Answers [`Reply::Done`], or [`Reply::Refused`] if it is
+        /// closed.
+        18 "put" Put(queue: Queue(QueueId)) + Message,
+        /// [`Queue::get`](crate::Queue::get). Answers [`Reply::Message`] or [`Reply::Err`].
+        19 "get" Get(queue: Queue(QueueId)),
+        /// [`Queue::try_put`](crate::Queue::try_put). Answers like [`SystemCall::Put`], or
+        /// [`Reply::Full`].
+        20 "try_put" TryPut(queue: Queue(QueueId)) + Message,
+        /// [`Queue::try_get`](crate::Queue::try_get). Answers like [`SystemCall::Get`], or
+        /// [`Reply::Again`].
+        21 "try_get" TryGet(queue: Queue(QueueId)),
+        /// [`Queue::close`](crate::Queue::close). Answers [`Reply::Done`] or [`Reply::Err`].
+        22 "close_queue" CloseQueue(queue: Queue(QueueId)),
+        /// [`Os::attach`](crate::Os::attach). Answers [`Reply::Device`] or [`Reply::Io`].
+        23 "attach" Attach + Source,
+        /// [`Os::listen`](crate::Os::listen). Answers [`Reply::Device`] or [`Reply::Io`].
+        24 "listen" Listen + Addr,
+        /// [`Os::connect`](crate::Os::connect): starts it. Answers [`Reply::Device`] or [`Reply::Io`].
+        25 "connect" Connect + Addr,
+        /// How a started connection came out, once it is writable. Answers [`Reply::Done`] or an error.
+        26 "connected" Connected(device: Device(DeviceId)),
+        /// [`TcpListener::accept`](crate::TcpListener::accept). Answers [`Reply::Device`] or an error.
+        27 "accept" Accept(device: Device(DeviceId)),
+        /// [`Device::recv`](crate::Device::recv). Answers [`Reply::Bytes`] or an error.
+        28 "recv" Recv(device: Device(DeviceId)) + Bytes,
+        /// [`Device::send`](crate::Device::send). Answers [`Reply::Bytes`], [`Reply::Again`] or an error.
+        29 "send" Send(device: Device(DeviceId)) + Bytes,
+        /// [`TcpStream::shutdown_write`](crate::TcpStream::shutdown_write). Answers [`Reply::Done`] or
+        /// an error.
+        30 "shutdown_write" ShutdownWrite(device: Device(DeviceId)),
+        /// [`Device::close`](crate::Device::close). Answers [`Reply::Done`] or [`Reply::Err`].
+        31 "close" Close(device: Device(DeviceId)),
+        /// [`Device::send_file`](crate::Device::send_file). Answers [`Reply::Bytes`], [`Reply::Again`]
+        /// or an error.
+        32 "send_file" SendFile(device: Device(DeviceId)) + File,
+        /// Ends a task that no other will ask about: it leaves no zombie. Answers like
+        /// [`SystemCall::KillTask`]. Deferred, by handles of tasks that are dropped.
+        33 "release" Release(tid: Task(Tid)),
+        /// Lets a task leave no zombie when it ends, or now if it has ended. Answers [`Reply::Done`].
+        /// Deferred, by a [`Child`](crate::Child) that is dropped.
+        34 "disown" Disown(tid: Task(Tid)),
+        /// Disarms the caller's timeout of that number, and those within it. Answers [`Reply::Done`].
+        /// Deferred, when the body of a timeout has ended.
+        35 "disarm" Disarm(timeout: Number(u64)),
+        /// Gives a message back that the caller was answered with and did not take. Answers
+        /// [`Reply::Done`]. Deferred.
+        36 "give_back" GiveBack(queue: Queue(QueueId)) + Message,
+        /// Closes a queue and forgets it. Answers [`Reply::Done`]. Deferred, by the last handle.
+        37 "free_queue" FreeQueue(queue: Queue(QueueId)),
+        /// [`Os::observe`](crate::Os::observe), with the tracer's number. Answers [`Reply::Done`].
+        /// Deferred.
+        38 "observe" Observe(tracer: Number(u64)) + Tracer,
+        /// Detaches the tracer of that number. Answers [`Reply::Done`]. Deferred, by
+        /// [`Observer`](crate::Observer).
+        39 "unobserve" Unobserve(tracer: Number(u64)),
+    }
 }
 
 impl SystemCall {
     /// The device that it is about, if it names one.
     #[must_use]
+    #[inline]
     pub fn device(self) -> Option<DeviceId> {
-        match self {
-            Self::ReadWait(device)
-            | Self::WriteWait(device)
-            | Self::Connected(device)
-            | Self::Accept(device)
-            | Self::Recv(device)
-            | Self::Send(device)
-            | Self::ShutdownWrite(device)
-            | Self::Close(device) => Some(device),
+        match self.argument() {
+            Argument::Device(device) => Some(device),
             _ => None,
         }
     }
 
     /// The message queue that it is about, if it names one.
     #[must_use]
+    #[inline]
     pub fn queue(self) -> Option<QueueId> {
-        match self {
-            Self::Put(queue)
-            | Self::Get(queue)
-            | Self::TryPut(queue)
-            | Self::TryGet(queue)
-            | Self::CloseQueue(queue)
-            | Self::GiveBack(queue)
-            | Self::FreeQueue(queue) => Some(queue),
+        match self.argument() {
+            Argument::Queue(queue) => Some(queue),
             _ => None,
         }
     }
 
-    /// Whether an argument of it travels in the frame.
+    /// Whether an argument of it is a payload in the frame.
     pub(crate) fn has_payload(self) -> bool {
-        matches!(
-            self,
-            Self::NewTask
-                | Self::NewDetachedTask
-                | Self::Exit
-                | Self::Submit
-                | Self::NewQueue(_)
-                | Self::Attach
-                | Self::Listen
-                | Self::Connect
-                | Self::Observe(_)
-        )
-    }
-
-    /// The names of all calls.
-    pub const NAMES: [&'static str; 39] = [
-        "get_tid",
-        "yield",
-        "new_task",
-        "new_detached_task",
-        "kill_task",
-        "release",
-        "disown",
-        "wait_task",
-        "exit",
-        "shutdown",
-        "sleep",
-        "sleep_until",
-        "now",
-        "random",
-        "tasks",
-        "read_wait",
-        "write_wait",
-        "timeout",
-        "disarm",
-        "submit",
-        "new_queue",
-        "put",
-        "get",
-        "try_put",
-        "try_get",
-        "close_queue",
-        "give_back",
-        "free_queue",
-        "attach",
-        "listen",
-        "connect",
-        "connected",
-        "accept",
-        "recv",
-        "send",
-        "shutdown_write",
-        "close",
-        "observe",
-        "unobserve",
-    ];
-
-    /// The call's name as traces show it, in the manner of `strace`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::GetTid => "get_tid",
-            Self::Yield => "yield",
-            Self::NewTask => "new_task",
-            Self::NewDetachedTask => "new_detached_task",
-            Self::KillTask(_) => "kill_task",
-            Self::Release(_) => "release",
-            Self::Disown(_) => "disown",
-            Self::WaitTask(_) => "wait_task",
-            Self::Exit => "exit",
-            Self::Shutdown => "shutdown",
-            Self::Sleep(_) => "sleep",
-            Self::SleepUntil(_) => "sleep_until",
-            Self::Now => "now",
-            Self::Random => "random",
-            Self::Tasks => "tasks",
-            Self::ReadWait(_) => "read_wait",
-            Self::WriteWait(_) => "write_wait",
-            Self::Timeout(_) => "timeout",
-            Self::Disarm(_) => "disarm",
-            Self::Submit => "submit",
-            Self::NewQueue(_) => "new_queue",
-            Self::Put(_) => "put",
-            Self::Get(_) => "get",
-            Self::TryPut(_) => "try_put",
-            Self::TryGet(_) => "try_get",
-            Self::CloseQueue(_) => "close_queue",
-            Self::GiveBack(_) => "give_back",
-            Self::FreeQueue(_) => "free_queue",
-            Self::Attach => "attach",
-            Self::Listen => "listen",
-            Self::Connect => "connect",
-            Self::Connected(_) => "connected",
-            Self::Accept(_) => "accept",
-            Self::Recv(_) => "recv",
-            Self::Send(_) => "send",
-            Self::ShutdownWrite(_) => "shutdown_write",
-            Self::Close(_) => "close",
-            Self::Observe(_) => "observe",
-            Self::Unobserve(_) => "unobserve",
+        match self.beside() {
+            Beside::Program
+            | Beside::Exit
+            | Beside::Job
+            | Beside::Store
+            | Beside::Source
+            | Beside::Addr
+            | Beside::File
+            | Beside::Tracer => true,
+            Beside::None | Beside::Bytes | Beside::Message | Beside::Body => false,
         }
     }
 }
 
-/// The kernel's answer to a [`SystemCall`]. What does not fit in a word is in the kernel's frame,
-/// where the stub that made the call fetches it.
+/// What travels beside a call in the frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u64)]
-#[non_exhaustive]
-pub enum Reply {
-    /// It is done, and there is nothing to say about it.
-    Done,
-    /// Yes.
-    Yes,
-    /// No.
-    No,
-    /// Not now, but it may work if it is asked again.
-    Again,
-    /// A task's number.
-    Tid(Tid),
-    /// The time since boot.
-    Time(Nanos),
-    /// A number from the world's seed.
-    Random(u64),
-    /// How many bytes were moved.
-    Bytes(u64),
-    /// A newly attached device.
-    Device(DeviceId),
-    /// A new message queue.
-    Queue(QueueId),
-    /// The message of this number is the caller's.
-    Message(u64),
-    /// The queue is closed: the message of this number is the caller's again.
-    Refused(u64),
-    /// There is no room for the message of this number, which is the caller's again.
-    Full(u64),
-    /// The timeout of this number is armed.
-    Timeout(u64),
-    /// The timeout of this number has come, before the call could be answered.
-    Elapsed(u64),
-    /// An [`Exit`](enum@Exit), in the frame; none there stands for [`Exit::Done`](enum@Exit).
+pub(crate) enum Beside {
+    None,
+    /// A program, its name and what else a new task needs.
+    Program,
+    /// How the task ends.
     Exit,
-    /// A list of [`TaskInfo`], in the frame.
-    Tasks,
-    /// An [`io::Error`], in the frame.
-    Io,
-    /// A refusal that the caller may handle.
-    Err(Errno),
+    /// Work for a thread.
+    Job,
+    /// Where a queue keeps its messages.
+    Store,
+    /// A descriptor.
+    Source,
+    /// An address.
+    Addr,
+    /// Bytes in the buffer, or room for them.
+    Bytes,
+    /// The number of a message.
+    Message,
+    /// Whether a timeout has a body.
+    Body,
+    /// A file, an offset, and how many bytes of it.
+    File,
+    /// A tracer.
+    Tracer,
+}
+
+/// The argument of a [`SystemCall`] or a [`Reply`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Argument {
+    /// It has none.
+    None,
+    /// A task.
+    Task(Tid),
+    /// A span of time.
+    Span(Nanos),
+    /// An instant since boot.
+    Instant(Nanos),
+    /// A device.
+    Device(DeviceId),
+    /// A message queue.
+    Queue(QueueId),
+    /// How many messages a queue has room for; `u64::MAX` for any number.
+    Capacity(u64),
+    /// A number of any other kind: a count of bytes, a message, a timeout, a random number.
+    Number(u64),
+    /// An error.
+    Errno(Errno),
+}
+
+/// The way `strace` shows it; nothing for [`Argument::None`].
+impl fmt::Display for Argument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => Ok(()),
+            Self::Task(tid) => tid.fmt(f),
+            Self::Span(Nanos::FOREVER) => f.write_str("for ever"),
+            Self::Span(span) => write!(f, "{:?}", Duration::from(*span)),
+            Self::Instant(instant) => instant.fmt(f),
+            Self::Device(device) => device.fmt(f),
+            Self::Queue(queue) => queue.fmt(f),
+            Self::Capacity(u64::MAX) => f.write_str("unbounded"),
+            Self::Capacity(number) | Self::Number(number) => number.fmt(f),
+            Self::Errno(errno) => errno.fmt(f),
+        }
+    }
+}
+
+words! {
+    /// The kernel's answer to a [`SystemCall`]. What does not fit in a word is in the kernel's frame,
+    /// where the stub that made the call fetches it.
+    pub enum Reply {
+        /// It is done, and there is nothing to say about it.
+        0 Done,
+        /// Yes.
+        1 Yes,
+        /// No.
+        2 No,
+        /// Not now, but it may work if it is asked again.
+        3 Again,
+        /// A task's number.
+        4 Tid(tid: Task(Tid)),
+        /// The time since boot.
+        5 Time(now: Instant(Nanos)),
+        /// A number from the world's seed.
+        6 Random(number: Number(u64)),
+        /// How many bytes were moved.
+        7 Bytes(count: Number(u64)),
+        /// A newly attached device.
+        8 Device(device: Device(DeviceId)),
+        /// A new message queue.
+        9 Queue(queue: Queue(QueueId)),
+        /// The message of this number is the caller's.
+        10 Message(message: Number(u64)),
+        /// There is no room for the message of this number, which is the caller's again.
+        11 Full(message: Number(u64)),
+        /// The timeout of this number is armed.
+        12 Timeout(timeout: Number(u64)),
+        /// The timeout of this number has come, before the call could be answered.
+        13 Elapsed(timeout: Number(u64)),
+        /// An [`Exit`](enum@Exit), in the frame; none there stands for [`Exit::Done`](enum@Exit).
+        14 Exit,
+        /// A list of [`TaskInfo`], in the frame.
+        15 Tasks,
+        /// An [`io::Error`], in the frame.
+        16 Io,
+        /// A refusal that the caller may handle.
+        17 Err(errno: Errno(Errno)),
+        /// The queue is closed: the message of this number is the caller's again.
+        18 Refused(message: Number(u64)),
+    }
 }
 
 impl From<Errno> for Reply {
@@ -544,7 +646,7 @@ impl fmt::Display for Exit {
 }
 
 /// Why the kernel refused a call. Converts into an [`io::Error`].
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, thiserror::Error)]
 #[repr(u64)]
 #[non_exhaustive]
 pub enum Errno {
@@ -567,6 +669,7 @@ pub enum Errno {
     #[error("it is closed")]
     Closed,
     /// A raw call came without the argument that its stub would have put beside it.
+    #[default]
     #[error("the call came without its argument: use its stub on Os")]
     Invalid,
 }

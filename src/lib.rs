@@ -100,8 +100,8 @@ mod user;
 mod world;
 
 pub use abi::{
-    DeviceId, Direction, End, Errno, Exit, Nanos, On, QueueId, Reply, SystemCall, TaskInfo,
-    TaskState, Tid,
+    Argument, DeviceId, Direction, End, Errno, Exit, Nanos, On, QueueId, Reply, SystemCall,
+    TaskInfo, TaskState, Tid,
 };
 #[cfg(feature = "cli")]
 pub use cli::Program;

@@ -9,17 +9,20 @@ use std::{
     any::Any,
     cell::{Cell, RefCell, RefMut},
     collections::VecDeque,
-    fmt, io,
+    fmt,
+    fs::File,
+    io,
     net::SocketAddr,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     rc::Rc,
+    sync::Arc,
 };
 
 use genawaiter::{Coroutine, GeneratorState};
 
 use crate::{
-    abi::{DeviceId, Exit, Nanos, QueueId, Reply, SystemCall, TaskInfo, Tid},
+    abi::{Beside, DeviceId, Exit, Nanos, QueueId, Reply, SystemCall, TaskInfo, Tid},
     descriptor::Descriptor,
     interrupt::{Job, Remote},
     log::{Detail, Tracer},
@@ -42,6 +45,8 @@ pub(crate) enum Payload {
     Tasks(Vec<TaskInfo>),
     Addr(SocketAddr),
     Source(Descriptor),
+    /// A file, and where in it to begin.
+    File(Arc<File>, u64),
     /// A device that was opened, and the address that came of it. Whoever drops it closes the
     /// device.
     Opened(DeviceRef, Option<SocketAddr>),
@@ -60,7 +65,11 @@ impl Payload {
             Self::Tasks(tasks) => Detail::Count(tasks.len()),
             Self::Addr(addr) | Self::Opened(_, Some(addr)) => Detail::Addr(*addr),
             Self::Io(error) => Detail::Io(error),
-            Self::Source(_) | Self::Opened(..) | Self::Queue(..) | Self::Job(_) => Detail::None,
+            Self::File(..)
+            | Self::Source(_)
+            | Self::Opened(..)
+            | Self::Queue(..)
+            | Self::Job(_) => Detail::None,
             Self::Tracer(_) => Detail::None,
         }
     }
@@ -148,12 +157,10 @@ impl Parcel {
 
     /// What the log tells of it.
     pub(crate) fn detail(&self, call: SystemCall) -> Detail<'_> {
-        match (&self.payload, call) {
-            (_, SystemCall::Recv(_) | SystemCall::Send(_)) => {
-                Detail::Len(self.word.unwrap_or(0) as usize)
-            }
-            (Some(payload), _) => payload.detail(),
-            (None, _) => Detail::None,
+        match (call.beside(), &self.payload) {
+            (Beside::Bytes | Beside::File, _) => Detail::Len(self.word.unwrap_or(0) as usize),
+            (_, Some(payload)) => payload.detail(),
+            (_, None) => Detail::None,
         }
     }
 }

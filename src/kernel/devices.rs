@@ -205,6 +205,22 @@ impl Kernel {
         }
         let len = self.frame.take_word().unwrap_or(0) as usize;
         let result = self.world.send(device, &self.frame.buffer(len));
+        self.sent(me, device, result)
+    }
+
+    pub(super) fn send_file(&mut self, me: Runnable, device: DeviceId) -> Outcome {
+        let Some(Payload::File(file, offset)) = self.frame.take() else {
+            return Errno::Invalid.into();
+        };
+        if let Err(errno) = self.devices.check(device, Direction::Write) {
+            return errno.into();
+        }
+        let len = self.frame.take_word().unwrap_or(0) as usize;
+        let result = self.world.send_file(device, &file, offset, len);
+        self.sent(me, device, result)
+    }
+
+    fn sent(&mut self, me: Runnable, device: DeviceId, result: io::Result<usize>) -> Outcome {
         match self.transferred(me.tid, device, Direction::Write, result) {
             Some(answer) => answer.into(),
             None => self.wait_for(me, device, Direction::Write, Then::Again),

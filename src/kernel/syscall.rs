@@ -58,6 +58,7 @@ impl Kernel {
                 self.read_later(me, device, ReadOp::Bytes(room))
             }
             SystemCall::Send(device) => self.send(me, device),
+            SystemCall::SendFile(device) => self.send_file(me, device),
             SystemCall::ShutdownWrite(device) => self.shutdown_write(device),
             SystemCall::Close(device) => self.close_device(device),
             SystemCall::Observe(number) => self.observe(number),

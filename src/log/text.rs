@@ -1,9 +1,9 @@
 //! What events say in words: calls the way `strace` shows them, and the lines of the canonical log.
 
-use std::{fmt, time::Duration};
+use std::fmt;
 
 use super::{Detail, Event, Fact, Wake};
-use crate::abi::{DeviceId, Nanos, Reply, SystemCall};
+use crate::abi::{Argument, DeviceId, Nanos, Reply, SystemCall};
 
 /// The text of a call with its arguments, the way `strace` shows it: of [`Fact::Trapped`].
 #[derive(Clone, Copy, Debug)]
@@ -11,52 +11,13 @@ pub struct Call<'a>(pub SystemCall, pub Detail<'a>);
 
 impl fmt::Display for Call<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use SystemCall as C;
         let Self(call, detail) = self;
-        write!(f, "{}(", call.name())?;
-        let first: &dyn fmt::Display = match call {
-            C::KillTask(tid) | C::Release(tid) | C::Disown(tid) | C::WaitTask(tid) => tid,
-            C::Put(id)
-            | C::Get(id)
-            | C::TryPut(id)
-            | C::TryGet(id)
-            | C::CloseQueue(id)
-            | C::GiveBack(id)
-            | C::FreeQueue(id) => id,
-            C::NewQueue(u64::MAX) => &"unbounded",
-            C::NewQueue(number) | C::Disarm(number) | C::Observe(number) | C::Unobserve(number) => {
-                number
-            }
-            C::ReadWait(id)
-            | C::WriteWait(id)
-            | C::Connected(id)
-            | C::Accept(id)
-            | C::Recv(id)
-            | C::Send(id)
-            | C::ShutdownWrite(id)
-            | C::Close(id) => id,
-            C::Sleep(Nanos::FOREVER) | C::Timeout(Nanos::FOREVER) => &"for ever",
-            C::Sleep(span) | C::Timeout(span) => return write!(f, "{:?})", Duration::from(*span)),
-            C::SleepUntil(instant) => instant,
-            C::GetTid
-            | C::Yield
-            | C::NewTask
-            | C::NewDetachedTask
-            | C::Exit
-            | C::Shutdown
-            | C::Now
-            | C::Random
-            | C::Tasks
-            | C::Submit
-            | C::Attach
-            | C::Listen
-            | C::Connect => &"",
+        let argument = call.argument();
+        let comma = match (argument, detail) {
+            (Argument::None, _) | (_, Detail::None) => "",
+            _ => ", ",
         };
-        write!(f, "{first}")?;
-        if let Detail::Len(_) = detail {
-            f.write_str(", ")?;
-        }
-        write!(f, "{detail})")
+        write!(f, "{}({argument}{comma}{detail})", call.name())
     }
 }
 

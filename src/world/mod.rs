@@ -8,9 +8,11 @@ mod sim;
 
 use std::{
     collections::HashMap,
+    fs::File,
     hash::{BuildHasherDefault, Hasher},
     io,
     net::SocketAddr,
+    os::unix::fs::FileExt,
     task::Waker,
     time::Duration,
 };
@@ -22,6 +24,7 @@ use crate::{
     abi::{DeviceId, Direction, Tid},
     descriptor::Descriptor,
     pause::in_place,
+    trap::MAX_IO,
 };
 
 /// What lies outside a kernel. Kernel and programs are a pure function of what it answers.
@@ -129,6 +132,19 @@ pub trait World {
         unsupported()
     }
 
+    /// Writes at most `len` bytes of a file from `offset` on, and answers how many; 0 at the end of
+    /// the file. Answers `WouldBlock` as [`World::send`] does. A world that has no call for it reads
+    /// a piece of the file and sends that.
+    fn send_file(
+        &mut self,
+        id: DeviceId,
+        file: &File,
+        offset: u64,
+        len: usize,
+    ) -> io::Result<usize> {
+        send_piece(self, id, file, offset, len)
+    }
+
     /// Ends the outgoing half of a connection.
     fn shutdown_write(&mut self, _id: DeviceId) -> io::Result<()> {
         unsupported()
@@ -141,6 +157,22 @@ pub trait World {
 
     /// Closes a device that was opened.
     fn close(&mut self, _id: DeviceId) {}
+}
+
+/// Reads a piece of a file and sends it.
+fn send_piece(
+    world: &mut (impl World + ?Sized),
+    id: DeviceId,
+    file: &File,
+    offset: u64,
+    len: usize,
+) -> io::Result<usize> {
+    let mut piece = vec![0; len.min(MAX_IO)];
+    let n = file.read_at(&mut piece, offset)?;
+    if n == 0 && len > 0 {
+        return Ok(0);
+    }
+    world.send(id, &piece[..n])
 }
 
 /// What is kept for each device. Those that were opened one after the other, and are likely to be

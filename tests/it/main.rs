@@ -3,6 +3,7 @@
 
 mod bridge;
 mod callbacks;
+mod calls;
 mod chains;
 mod children;
 mod console;

@@ -5,7 +5,6 @@ mod fuzz;
 mod mutator;
 
 use std::{
-    collections::BTreeSet,
     fs,
     io::{self, Cursor},
     path::PathBuf,
@@ -13,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use proptest::{prelude::*, sample::Index, strategy::ValueTree, test_runner::TestRunner};
+use proptest::{prelude::*, sample::Index};
 use trapline::{
     Detail, DeviceId, Direction, Event, Fact, Kernel, On, Reply, SimWorld, SystemCall, Tid, Tracer,
     record::{Error, Header, OwnedEvent, Recorder, Recording},
@@ -575,18 +574,6 @@ fn a_command_line_of_many_empty_words_is_refused() {
         error.expect("it is refused").to_string(),
         "the recording is damaged at byte 10: a command line of too many words"
     );
-}
-
-/// All calls have a place in [`SystemCall::NAMES`], and each name there is that of a call.
-#[test]
-fn the_names_of_calls_are_those_of_the_list() {
-    let mut rng = TestRunner::deterministic();
-    let mut names = BTreeSet::new();
-    for _ in 0..10_000 {
-        let call = anything::call().new_tree(&mut rng).unwrap();
-        names.insert(call.current().name());
-    }
-    assert!(names.iter().eq(&BTreeSet::from(SystemCall::NAMES)));
 }
 
 // ---- when it cannot be written

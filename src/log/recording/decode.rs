@@ -13,7 +13,9 @@ use super::{
     owned::{OwnedDetail, OwnedEvent, OwnedFact},
 };
 use crate::{
-    abi::{DeviceId, Direction, End, Errno, Exit, Nanos, On, QueueId, Reply, SystemCall, Tid},
+    abi::{
+        Argument, DeviceId, Direction, End, Errno, Exit, Nanos, On, QueueId, Reply, SystemCall, Tid,
+    },
     log::Wake,
 };
 
@@ -107,80 +109,37 @@ impl Context {
 
 impl Bytes<'_> {
     fn call(&mut self) -> Result<(SystemCall, OwnedDetail), Wrong> {
-        use SystemCall as C;
         let place = self.byte()?;
-        let call = match place & !kind::DETAIL {
-            0 => C::GetTid,
-            1 => C::Yield,
-            2 => C::NewTask,
-            3 => C::NewDetachedTask,
-            4 => C::KillTask(self.tid()?),
-            5 => C::WaitTask(self.tid()?),
-            6 => C::Exit,
-            7 => C::Shutdown,
-            8 => C::Sleep(self.nanos()?),
-            9 => C::SleepUntil(self.nanos()?),
-            10 => C::Now,
-            11 => C::Random,
-            12 => C::Tasks,
-            13 => C::ReadWait(self.device()?),
-            14 => C::WriteWait(self.device()?),
-            15 => C::Timeout(self.nanos()?),
-            16 => C::Submit,
-            17 => C::NewQueue(self.number()?),
-            18 => C::Put(self.queue()?),
-            19 => C::Get(self.queue()?),
-            20 => C::TryPut(self.queue()?),
-            21 => C::TryGet(self.queue()?),
-            22 => C::CloseQueue(self.queue()?),
-            23 => C::Attach,
-            24 => C::Listen,
-            25 => C::Connect,
-            26 => C::Connected(self.device()?),
-            27 => C::Accept(self.device()?),
-            28 => C::Recv(self.device()?),
-            29 => C::Send(self.device()?),
-            30 => C::ShutdownWrite(self.device()?),
-            31 => C::Close(self.device()?),
-            32 => C::Release(self.tid()?),
-            33 => C::Disarm(self.number()?),
-            34 => C::FreeQueue(self.queue()?),
-            35 => C::Observe(self.number()?),
-            36 => C::Unobserve(self.number()?),
-            37 => C::Disown(self.tid()?),
-            38 => C::GiveBack(self.queue()?),
-            _ => return Err("an unknown system call"),
-        };
+        let call =
+            SystemCall::from_number(place & !kind::DETAIL).ok_or("an unknown system call")?;
+        let argument = self.argument(call.argument())?;
+        let call = call.with_argument(argument).ok_or(WRONG_KIND)?;
         let detail = self.detail(place)?;
         Ok((call, detail))
     }
 
     fn replied(&mut self) -> Result<OwnedFact, Wrong> {
         let place = self.byte()?;
-        let reply = match place & !kind::DETAIL {
-            0 => Reply::Done,
-            1 => Reply::Yes,
-            2 => Reply::No,
-            3 => Reply::Again,
-            4 => Reply::Tid(self.tid()?),
-            5 => Reply::Time(self.nanos()?),
-            6 => Reply::Random(self.number()?),
-            7 => Reply::Bytes(self.number()?),
-            8 => Reply::Device(self.device()?),
-            9 => Reply::Queue(self.queue()?),
-            10 => Reply::Message(self.number()?),
-            11 => Reply::Full(self.number()?),
-            12 => Reply::Timeout(self.number()?),
-            13 => Reply::Elapsed(self.number()?),
-            14 => Reply::Exit,
-            15 => Reply::Tasks,
-            16 => Reply::Io,
-            17 => Reply::Err(self.errno()?),
-            18 => Reply::Refused(self.number()?),
-            _ => return Err("an unknown reply"),
-        };
+        let reply = Reply::from_number(place & !kind::DETAIL).ok_or("an unknown reply")?;
+        let argument = self.argument(reply.argument())?;
+        let reply = reply.with_argument(argument).ok_or(WRONG_KIND)?;
         let detail = self.detail(place)?;
         Ok(OwnedFact::Replied { reply, detail })
+    }
+
+    /// An argument of the same kind as the one given.
+    fn argument(&mut self, kind: Argument) -> Result<Argument, Wrong> {
+        Ok(match kind {
+            Argument::None => Argument::None,
+            Argument::Task(_) => Argument::Task(self.tid()?),
+            Argument::Span(_) => Argument::Span(self.nanos()?),
+            Argument::Instant(_) => Argument::Instant(self.nanos()?),
+            Argument::Device(_) => Argument::Device(self.device()?),
+            Argument::Queue(_) => Argument::Queue(self.queue()?),
+            Argument::Capacity(_) => Argument::Capacity(self.number()?),
+            Argument::Number(_) => Argument::Number(self.number()?),
+            Argument::Errno(_) => Argument::Errno(self.errno()?),
+        })
     }
 
     fn errno(&mut self) -> Result<Errno, Wrong> {
@@ -347,3 +306,4 @@ impl Bytes<'_> {
 }
 
 const CUT: Wrong = "a record that is cut off";
+const WRONG_KIND: Wrong = "an argument of the wrong kind";

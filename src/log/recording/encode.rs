@@ -8,7 +8,7 @@ use std::{
 
 use super::{Context, Header, MAGIC, MAX_CHUNK, MAX_TEXT, MAX_WORDS, VERSION, errors, kind};
 use crate::{
-    abi::{Direction, End, Errno, Exit, On, QueueId, Reply, SystemCall, Tid},
+    abi::{Argument, Direction, End, Errno, Exit, On, QueueId, Reply, SystemCall, Tid},
     log::{Detail, Event, Fact, Wake},
 };
 
@@ -96,7 +96,7 @@ impl Context {
         beside: &Detail<'_>,
     ) {
         self.begin(out, kind::TRAPPED, at, tid);
-        trapped(out, call, beside);
+        words(out, call.number(), call.argument(), beside);
     }
 
     /// Appends a reply.
@@ -110,7 +110,7 @@ impl Context {
         beside: &Detail<'_>,
     ) {
         self.begin(out, kind::REPLIED, at, tid);
-        replied(out, reply, beside);
+        words(out, reply.number(), reply.argument(), beside);
     }
 
     /// Appends an event.
@@ -128,7 +128,7 @@ impl Context {
             }
             Fact::Deferred { call } => {
                 begin(self, out, kind::DEFERRED);
-                trapped(out, *call, &Detail::None);
+                words(out, call.number(), call.argument(), &Detail::None);
             }
             Fact::Replied { reply, detail } => {
                 self.reply(out, event.at, event.tid, *reply, detail);
@@ -195,77 +195,23 @@ pub(super) fn gap(out: &mut impl Out, missing: u64) {
     number(out, missing);
 }
 
+/// A call or a reply: its number, its argument, and what travelled beside it.
 #[inline]
-fn trapped(out: &mut impl Out, call: SystemCall, beside: &Detail<'_>) {
-    use SystemCall as C;
-    let (place, argument) = match call {
-        C::GetTid => (0, None),
-        C::Yield => (1, None),
-        C::NewTask => (2, None),
-        C::NewDetachedTask => (3, None),
-        C::KillTask(tid) => (4, Some(tid.into())),
-        C::WaitTask(tid) => (5, Some(tid.into())),
-        C::Exit => (6, None),
-        C::Shutdown => (7, None),
-        C::Sleep(span) => (8, Some(nanos(span.into()))),
-        C::SleepUntil(instant) => (9, Some(nanos(instant.into()))),
-        C::Now => (10, None),
-        C::Random => (11, None),
-        C::Tasks => (12, None),
-        C::ReadWait(device) => (13, Some(device.into())),
-        C::WriteWait(device) => (14, Some(device.into())),
-        C::Timeout(span) => (15, Some(nanos(span.into()))),
-        C::Submit => (16, None),
-        C::NewQueue(capacity) => (17, Some(capacity)),
-        C::Put(id) => return with_queue(out, 18, id, beside),
-        C::Get(id) => return with_queue(out, 19, id, beside),
-        C::TryPut(id) => return with_queue(out, 20, id, beside),
-        C::TryGet(id) => return with_queue(out, 21, id, beside),
-        C::CloseQueue(id) => return with_queue(out, 22, id, beside),
-        C::Attach => (23, None),
-        C::Listen => (24, None),
-        C::Connect => (25, None),
-        C::Connected(device) => (26, Some(device.into())),
-        C::Accept(device) => (27, Some(device.into())),
-        C::Recv(device) => (28, Some(device.into())),
-        C::Send(device) => (29, Some(device.into())),
-        C::ShutdownWrite(device) => (30, Some(device.into())),
-        C::Close(device) => (31, Some(device.into())),
-        C::Release(tid) => (32, Some(tid.into())),
-        C::Disarm(timeout) => (33, Some(timeout)),
-        C::FreeQueue(id) => return with_queue(out, 34, id, beside),
-        C::Disown(tid) => (37, Some(tid.into())),
-        C::GiveBack(id) => return with_queue(out, 38, id, beside),
-        C::Observe(number) => (35, Some(number)),
-        C::Unobserve(number) => (36, Some(number)),
-    };
-    with_argument(out, place, argument, beside);
-}
-
-#[inline]
-fn replied(out: &mut impl Out, reply: Reply, beside: &Detail<'_>) {
-    let (place, argument) = match reply {
-        Reply::Done => (0, None),
-        Reply::Yes => (1, None),
-        Reply::No => (2, None),
-        Reply::Again => (3, None),
-        Reply::Tid(tid) => (4, Some(tid.into())),
-        Reply::Time(now) => (5, Some(nanos(now.into()))),
-        Reply::Random(drawn) => (6, Some(drawn)),
-        Reply::Bytes(n) => (7, Some(n)),
-        Reply::Device(device) => (8, Some(device.into())),
-        Reply::Queue(id) => return with_queue(out, 9, id, beside),
-        Reply::Message(message) => (10, Some(message)),
-        Reply::Full(message) => (11, Some(message)),
-        Reply::Timeout(timeout) => (12, Some(timeout)),
-        Reply::Elapsed(timeout) => (13, Some(timeout)),
-        Reply::Exit => (14, None),
-        Reply::Tasks => (15, None),
-        Reply::Io => (16, None),
-        Reply::Err(errno) => (17, Some(errno_number(errno))),
-        Reply::Refused(message) => (18, Some(message)),
-    };
-    with_argument(out, place, argument, beside);
+fn words(out: &mut impl Out, place: u8, argument: Argument, beside: &Detail<'_>) {
+    out.push(place | detail_bit(beside));
+    match argument {
+        Argument::None => {}
+        Argument::Task(tid) => number(out, tid.into()),
+        Argument::Span(time) | Argument::Instant(time) => number(out, nanos(time.into())),
+        Argument::Device(device) => number(out, device.into()),
+        Argument::Queue(id) => queue(out, id),
+        Argument::Capacity(n) | Argument::Number(n) => number(out, n),
+        Argument::Errno(errno) => number(out, errno_number(errno)),
+    }
+    if let Detail::None = beside {
+        return;
+    }
+    detail(out, beside);
 }
 
 fn errno_number(errno: Errno) -> u64 {
@@ -278,24 +224,6 @@ fn errno_number(errno: Errno) -> u64 {
         Errno::Closed => 5,
         Errno::Invalid => 6,
     }
-}
-
-#[inline]
-fn with_argument(out: &mut impl Out, place: u8, argument: Option<u64>, beside: &Detail<'_>) {
-    out.push(place | detail_bit(beside));
-    if let Some(argument) = argument {
-        number(out, argument);
-    }
-    if let Detail::None = beside {
-        return;
-    }
-    detail(out, beside);
-}
-
-fn with_queue(out: &mut impl Out, place: u8, id: QueueId, beside: &Detail<'_>) {
-    out.push(place | detail_bit(beside));
-    queue(out, id);
-    detail(out, beside);
 }
 
 fn detail_bit(detail: &Detail<'_>) -> u8 {

@@ -46,8 +46,8 @@
 //! |---|---|---|
 //! | 0 | spawned | parent, name |
 //! | 1 | resumed | |
-//! | 2 | trapped | call, a byte: its place in [`SystemCall`], 0x80 if a detail follows; argument; detail |
-//! | 3 | replied | reply, a byte: its place in [`Reply`], 0x80 if a detail follows; argument; detail |
+//! | 2 | trapped | call, a byte: its [number][call], 0x80 if a detail follows; argument; detail |
+//! | 3 | replied | reply, a byte: its [number][reply], 0x80 if a detail follows; argument; detail |
 //! | 4 | blocked | on, a byte: 0 exit, 1 timer, 2 to be read, 3 to be written, 4 put, 5 get; task, instant, device or queue |
 //! | 5 | woken | by, a byte: 0 exit, 1 timer, 2 to be read, 3 to be written, 4 closed, 5 queue, 6 timeout; task, device, queue or nothing |
 //! | 6 | device I/O | a byte: 1 for writing, 2 for an error; device; how many bytes, or the error's kind |
@@ -59,6 +59,9 @@
 //! | 12 | end | nothing may follow |
 //! | 13 | deferred | call, as of kind 2 |
 //!
+//! Calls and replies have their numbers from the tables in `src/abi.rs`. A number never changes and
+//! is never used again. A reader refuses a number that it does not know.
+//!
 //! A queue is its number and its place. An exit is a byte (0 done, 1 failed, 2 faulted, 3 killed)
 //! and, for 1 and 2, a text. A detail is a byte and its content: 0 nothing, 1 a name, 2 an IPv4
 //! address (4 bytes, port: u16), 3 an IPv6 address (16 bytes, port: u16, flow information: u32,
@@ -67,8 +70,8 @@
 //!
 //! This module uses the ABI and the event log.
 //!
-//! [`SystemCall`]: crate::SystemCall
-//! [`Reply`]: crate::Reply
+//! [call]: crate::SystemCall::number
+//! [reply]: crate::Reply::number
 
 mod buffer;
 mod decode;

@@ -4,8 +4,8 @@ use std::{io, net::SocketAddr, sync::LazyLock, time::Duration};
 
 use proptest::{prelude::*, sample::select};
 use trapline::{
-    Detail, DeviceId, Direction, End, Errno, Event, Exit, Fact, Nanos, On, Queue, QueueId, Reply,
-    SystemCall, Tid, Wake, record::OwnedEvent,
+    Argument, Detail, DeviceId, Direction, End, Errno, Event, Exit, Fact, Nanos, On, Queue,
+    QueueId, Reply, SystemCall, Tid, Wake, record::OwnedEvent,
 };
 
 use crate::support::*;
@@ -77,105 +77,51 @@ fn exit() -> impl Strategy<Value = Exit> {
 }
 
 pub(super) fn call() -> impl Strategy<Value = SystemCall> {
-    use SystemCall as C;
-    prop_oneof![
-        select(
-            &[
-                C::GetTid,
-                C::Yield,
-                C::NewTask,
-                C::NewDetachedTask,
-                C::Exit,
-                C::Shutdown,
-                C::Now,
-                C::Random,
-                C::Tasks,
-                C::Submit,
-                C::Attach,
-                C::Listen,
-                C::Connect,
-            ][..]
-        ),
-        (
-            select(&[C::KillTask, C::Release, C::Disown, C::WaitTask][..]),
-            a_tid()
-        )
-            .prop_map(|(call, tid)| call(tid)),
-        (select(&[C::Sleep, C::SleepUntil, C::Timeout][..]), nanos()).prop_map(|(call, n)| call(n)),
-        (
-            select(&[C::NewQueue, C::Disarm, C::Observe, C::Unobserve][..]),
-            number()
-        )
-            .prop_map(|(call, n)| call(n)),
-        (
-            select(
-                &[
-                    C::Put,
-                    C::Get,
-                    C::TryPut,
-                    C::TryGet,
-                    C::CloseQueue,
-                    C::GiveBack,
-                    C::FreeQueue
-                ][..]
-            ),
-            queue()
-        )
-            .prop_map(|(call, queue)| call(queue)),
-        (
-            select(
-                &[
-                    C::ReadWait,
-                    C::WriteWait,
-                    C::Connected,
-                    C::Accept,
-                    C::Recv,
-                    C::Send,
-                    C::ShutdownWrite,
-                    C::Close,
-                ][..]
-            ),
-            device()
-        )
-            .prop_map(|(call, device)| call(device)),
-    ]
+    let calls: Vec<_> = (0..=u8::MAX).filter_map(SystemCall::from_number).collect();
+    (select(calls), arguments()).prop_map(|(call, arguments)| {
+        let made = arguments.iter().find_map(|it| call.with_argument(*it));
+        made.expect("an argument of each kind")
+    })
 }
 
 fn reply() -> impl Strategy<Value = Reply> {
-    use Reply as R;
-    prop_oneof![
-        select(&[R::Done, R::Yes, R::No, R::Again, R::Exit, R::Tasks, R::Io][..]),
-        select(
-            &[
-                Errno::NoSuchTask,
-                Errno::WouldDeadlock,
-                Errno::TooManyTasks,
-                Errno::BadFd,
-                Errno::Busy,
-                Errno::Closed,
-                Errno::Invalid,
-            ][..]
-        )
-        .prop_map(R::Err),
-        a_tid().prop_map(R::Tid),
-        nanos().prop_map(R::Time),
-        device().prop_map(R::Device),
-        queue().prop_map(R::Queue),
-        (
-            select(
-                &[
-                    R::Random,
-                    R::Bytes,
-                    R::Message,
-                    R::Full,
-                    R::Timeout,
-                    R::Elapsed
-                ][..]
-            ),
-            number()
-        )
-            .prop_map(|(reply, number)| reply(number)),
-    ]
+    let replies: Vec<_> = (0..=u8::MAX).filter_map(Reply::from_number).collect();
+    (select(replies), arguments()).prop_map(|(reply, arguments)| {
+        let made = arguments.iter().find_map(|it| reply.with_argument(*it));
+        made.expect("an argument of each kind")
+    })
+}
+
+/// An argument of each kind.
+fn arguments() -> impl Strategy<Value = [Argument; 9]> {
+    let ids = (a_tid(), device(), queue(), errno());
+    (ids, nanos(), number()).prop_map(|((tid, device, queue, errno), nanos, number)| {
+        [
+            Argument::None,
+            Argument::Task(tid),
+            Argument::Span(nanos),
+            Argument::Instant(nanos),
+            Argument::Device(device),
+            Argument::Queue(queue),
+            Argument::Capacity(number),
+            Argument::Number(number),
+            Argument::Errno(errno),
+        ]
+    })
+}
+
+fn errno() -> impl Strategy<Value = Errno> {
+    select(
+        &[
+            Errno::NoSuchTask,
+            Errno::WouldDeadlock,
+            Errno::TooManyTasks,
+            Errno::BadFd,
+            Errno::Busy,
+            Errno::Closed,
+            Errno::Invalid,
+        ][..],
+    )
 }
 
 fn on() -> impl Strategy<Value = On> {
