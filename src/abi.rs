@@ -273,6 +273,8 @@ pub enum SystemCall {
     Recv(DeviceId),
     /// [`Device::send`](crate::Device::send). Answers [`Reply::Bytes`], [`Reply::Again`] or an error.
     Send(DeviceId),
+    /// [`Device::send_file`](crate::Device::send_file). Answers like [`SystemCall::Send`].
+    SendFile(DeviceId),
     /// [`TcpStream::shutdown_write`](crate::TcpStream::shutdown_write). Answers [`Reply::Done`] or
     /// an error.
     ShutdownWrite(DeviceId),
@@ -291,6 +293,7 @@ impl SystemCall {
             | Self::Accept(device)
             | Self::Recv(device)
             | Self::Send(device)
+            | Self::SendFile(device)
             | Self::ShutdownWrite(device)
             | Self::Close(device) => Some(device),
             _ => None,
@@ -322,11 +325,12 @@ impl SystemCall {
                 | Self::Attach
                 | Self::Listen
                 | Self::Connect
+                | Self::SendFile(_)
         )
     }
 
     /// The names of all calls.
-    pub const NAMES: [&'static str; 32] = [
+    pub const NAMES: [&'static str; 33] = [
         "get_tid",
         "yield",
         "new_task",
@@ -357,6 +361,7 @@ impl SystemCall {
         "accept",
         "recv",
         "send",
+        "send_file",
         "shutdown_write",
         "close",
     ];
@@ -395,6 +400,7 @@ impl SystemCall {
             Self::Accept(_) => "accept",
             Self::Recv(_) => "recv",
             Self::Send(_) => "send",
+            Self::SendFile(_) => "send_file",
             Self::ShutdownWrite(_) => "shutdown_write",
             Self::Close(_) => "close",
         }

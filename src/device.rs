@@ -2,13 +2,16 @@
 //!
 //! Built on the calls of [`Os`]; uses the ABI and the frame.
 
-use std::{fmt, io, net::SocketAddr, ops::Deref, os::fd::AsFd, rc::Rc};
+use std::{fmt, fs::File, io, net::SocketAddr, ops::Deref, os::fd::AsFd, rc::Rc, sync::Arc};
 
 use crate::{
     abi::{DeviceId, Errno, Reply, SystemCall},
     frame::{Frame, MAX_IO, Mail, Payload},
     os::{Os, checked, io_error},
 };
+
+/// The most bytes of a file that one call sends: some 50 us, in which no other task has a turn.
+const MAX_FILE: usize = 256 * 1024;
 
 /// A handle to a descriptor that the kernel owns: of [`Os::attach`], or a
 /// [`TcpStream`](crate::TcpStream) or [`TcpListener`](crate::TcpListener).
@@ -99,11 +102,7 @@ impl<S> Device<S> {
                     frame.offer(buf);
                     SystemCall::Send(id)
                 },
-                |reply, frame| match reply {
-                    Reply::Again => None,
-                    Reply::Bytes(n) => Some(Ok(n as usize)),
-                    other => Some(Err(io_error(other, frame))),
-                },
+                sent,
             );
             if let Some(result) = attempt.await {
                 return result;
@@ -123,6 +122,63 @@ impl<S> Device<S> {
             buf = &buf[n..];
         }
         Ok(())
+    }
+
+    /// Writes at most `len` bytes of a file from `offset` on, and answers how many; 0 at the end of
+    /// the file. It writes no more than 256 KiB at once, so a long file takes several calls.
+    ///
+    /// Where the system has a call for that (Linux, to a [`TcpStream`](crate::TcpStream)), the bytes
+    /// do not pass through this process; those that change before the peer has them may arrive
+    /// changed. Elsewhere they are read and sent, up to 64 KiB at once.
+    ///
+    /// *Blocks* until something can be written. What is not in memory is read from the disk first,
+    /// and that holds up every task: [`Os::run_blocking`] can read a file ahead.
+    ///
+    /// *Errors:* those of [`send`](Self::send), and the operating system's for the file: one that
+    /// is not open for reading, or that cannot be read from any place (a pipe, a terminal).
+    ///
+    /// ```
+    /// use std::{fs::File, io::Read, os::unix::net::UnixStream, sync::Arc};
+    /// use trapline::{Kernel, Os};
+    ///
+    /// let (mut ours, theirs) = UnixStream::pair()?;
+    /// let mut kernel = Kernel::real()?;
+    /// kernel.spawn("sender", async |os: &mut Os| {
+    ///     let device = os.attach(theirs).await?;
+    ///     let file = Arc::new(File::open("Cargo.toml")?);
+    ///     let mut at = 0;
+    ///     loop {
+    ///         match device.send_file(os, &file, at, usize::MAX).await? {
+    ///             0 => return std::io::Result::Ok(()),
+    ///             n => at += n as u64,
+    ///         }
+    ///     }
+    /// })?;
+    /// kernel.run()?;
+    /// assert!(std::io::read_to_string(&mut ours)?.contains("trapline"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn send_file(
+        &self,
+        os: &mut Os,
+        file: &Arc<File>,
+        offset: u64,
+        len: usize,
+    ) -> io::Result<usize> {
+        let id = self.device_id(os);
+        loop {
+            let attempt = os.call(
+                |frame| {
+                    frame.len.set(len.min(MAX_FILE));
+                    frame.put(Payload::File(Arc::clone(file), offset));
+                    SystemCall::SendFile(id)
+                },
+                sent,
+            );
+            if let Some(result) = attempt.await {
+                return result;
+            }
+        }
     }
 
     /// Closes the device, for every handle. Tasks that wait on it wake with [`Errno::Closed`];
@@ -235,6 +291,15 @@ pub(crate) fn open(
     move |frame| {
         frame.put(argument);
         call
+    }
+}
+
+/// Decodes the reply of a call that writes; `None` where it is to be made again.
+fn sent(reply: Reply, frame: &Rc<Frame>) -> Option<io::Result<usize>> {
+    match reply {
+        Reply::Again => None,
+        Reply::Bytes(n) => Some(Ok(n as usize)),
+        other => Some(Err(io_error(other, frame))),
     }
 }
 

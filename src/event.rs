@@ -357,6 +357,7 @@ impl fmt::Display for Call<'_> {
             | C::Accept(id)
             | C::Recv(id)
             | C::Send(id)
+            | C::SendFile(id)
             | C::ShutdownWrite(id)
             | C::Close(id) => id,
             C::Sleep(Nanos::FOREVER) | C::Timeout(Nanos::FOREVER) => &"for ever",

@@ -10,10 +10,13 @@ use std::{
     any::Any,
     cell::{Cell, RefCell, RefMut},
     collections::VecDeque,
-    fmt, io,
+    fmt,
+    fs::File,
+    io,
     net::SocketAddr,
     os::fd::AsFd,
     rc::Rc,
+    sync::Arc,
 };
 
 use crate::{
@@ -41,6 +44,8 @@ pub(crate) enum Payload {
     Tasks(Vec<TaskInfo>),
     Addr(SocketAddr),
     Source(Rc<dyn AsFd>),
+    /// A file, and where in it to begin.
+    File(Arc<File>, u64),
     /// A device that was opened, and the address that came of it. Whoever drops it closes the
     /// device.
     Opened(Handle, Option<SocketAddr>),
@@ -90,7 +95,7 @@ pub(crate) struct Frame {
     payload: Cell<Option<Payload>>,
     /// The bytes of a `send` on their way in, or of a `recv` on their way out. It only grows.
     bytes: RefCell<Vec<u8>>,
-    /// How many bytes a `send` offers or a `recv` has room for.
+    /// How many bytes a `send` or a `send_file` offers, or a `recv` has room for.
     pub(crate) len: Cell<usize>,
     /// The number of the message that is put.
     pub(crate) message: Cell<Option<u64>>,

@@ -208,6 +208,22 @@ impl Kernel {
         let result = self
             .world
             .send(device, &self.frame.buffer(self.frame.len.take()));
+        self.sent(me, device, result)
+    }
+
+    pub(super) fn send_file(&mut self, me: Runnable, device: DeviceId) -> Outcome {
+        let Some(Payload::File(file, offset)) = self.frame.take() else {
+            return Outcome::Reply(Reply::Err(Errno::Invalid));
+        };
+        if let Err(errno) = self.devices.check(device, Direction::Write) {
+            return Outcome::Reply(Reply::Err(errno));
+        }
+        let len = self.frame.len.take();
+        let result = self.world.send_file(device, &file, offset, len);
+        self.sent(me, device, result)
+    }
+
+    fn sent(&mut self, me: Runnable, device: DeviceId, result: io::Result<usize>) -> Outcome {
         match self.transferred(me.tid, device, Direction::Write, result) {
             Some(answer) => self.answer(me, answer),
             None => self.wait_for(me, device, Direction::Write, Then::Again),

@@ -52,6 +52,7 @@ impl Kernel {
                 self.read_later(me, device, Read::Bytes(room))
             }
             SystemCall::Send(device) => self.send(me, device),
+            SystemCall::SendFile(device) => self.send_file(me, device),
             SystemCall::ShutdownWrite(device) => self.shutdown_write(me, device),
             SystemCall::Close(device) => self.close_device(device),
         }
@@ -261,7 +262,9 @@ impl Kernel {
     fn tell_call_in_full(&mut self, tid: Tid, call: SystemCall) {
         let payload = call.has_payload().then(|| self.frame.take()).flatten();
         let detail = match (&payload, call) {
-            (_, SystemCall::Recv(_) | SystemCall::Send(_)) => Detail::Len(self.frame.len.get()),
+            (_, SystemCall::Recv(_) | SystemCall::Send(_) | SystemCall::SendFile(_)) => {
+                Detail::Len(self.frame.len.get())
+            }
             (Some(Payload::Program { name, .. }), _) => Detail::Name(name),
             (Some(Payload::Exit(exit)), _) => Detail::Exit(exit),
             (Some(Payload::Addr(addr)), _) => Detail::Addr(*addr),

@@ -135,6 +135,7 @@ impl Bytes<'_> {
             29 => C::Send(self.device()?),
             30 => C::ShutdownWrite(self.device()?),
             31 => C::Close(self.device()?),
+            32 => C::SendFile(self.device()?),
             _ => return Err("an unknown system call"),
         };
         let detail = self.detail(place)?;

@@ -227,6 +227,7 @@ fn trapped(out: &mut impl Out, call: SystemCall, beside: &Detail<'_>) {
         C::Send(device) => (29, Some(device.into())),
         C::ShutdownWrite(device) => (30, Some(device.into())),
         C::Close(device) => (31, Some(device.into())),
+        C::SendFile(device) => (32, Some(device.into())),
     };
     with_argument(out, place, argument, beside);
 }

@@ -1,20 +1,23 @@
 //! The world: whatever the programs themselves do not determine. Time, randomness, the console,
 //! and what devices deliver and when.
 //!
-//! Uses the ABI.
+//! Uses the ABI, and the frame for its limit of bytes.
 
 #[cfg(target_os = "linux")]
 mod epoll;
 mod pool;
 mod real;
+#[cfg(target_os = "linux")]
+mod sendfile;
 mod sim;
 
 use std::{
     collections::HashMap,
+    fs::File,
     hash::{BuildHasherDefault, Hasher},
     io,
     net::SocketAddr,
-    os::fd::AsFd,
+    os::{fd::AsFd, unix::fs::FileExt},
     rc::Rc,
     task::Waker,
     time::Duration,
@@ -23,7 +26,10 @@ use std::{
 pub use real::RealWorld;
 pub use sim::SimWorld;
 
-use crate::abi::{DeviceId, Direction};
+use crate::{
+    abi::{DeviceId, Direction},
+    frame::MAX_IO,
+};
 
 /// What lies outside a kernel. Kernel and programs are a pure function of what it answers.
 ///
@@ -111,6 +117,19 @@ pub trait World {
         unsupported()
     }
 
+    /// Writes at most `len` bytes of a file from `offset` on, and answers how many; 0 at the end of
+    /// the file. Answers `WouldBlock` as [`World::send`] does. A world that has no call for it reads
+    /// a piece of the file and sends that.
+    fn send_file(
+        &mut self,
+        id: DeviceId,
+        file: &File,
+        offset: u64,
+        len: usize,
+    ) -> io::Result<usize> {
+        send_piece(self, id, file, offset, len)
+    }
+
     /// Ends the outgoing half of a connection.
     fn shutdown_write(&mut self, _id: DeviceId) -> io::Result<()> {
         unsupported()
@@ -123,6 +142,22 @@ pub trait World {
 
     /// Closes a device that was opened.
     fn close(&mut self, _id: DeviceId) {}
+}
+
+/// Reads a piece of a file and sends it.
+fn send_piece(
+    world: &mut (impl World + ?Sized),
+    id: DeviceId,
+    file: &File,
+    offset: u64,
+    len: usize,
+) -> io::Result<usize> {
+    let mut piece = vec![0; len.min(MAX_IO)];
+    let n = file.read_at(&mut piece, offset)?;
+    if n == 0 && len > 0 {
+        return Ok(0);
+    }
+    world.send(id, &piece[..n])
 }
 
 /// What is kept for each device. Those that were opened one after the other, and are likely to be

@@ -6,6 +6,8 @@
 //! connection that is served costs the system calls of a hand-written epoll loop and no more. To
 //! the kernel and its programs all of this is level-triggered.
 
+#[cfg(target_os = "linux")]
+use std::fs::File;
 use std::{
     hash::{BuildHasher, RandomState},
     io::{self, Write},
@@ -27,9 +29,12 @@ use rustix::fs::{FileType, OFlags};
 use rustix::net::{RecvFlags, SendFlags};
 use socket2::{Domain, Protocol, Socket, Type};
 
-#[cfg(target_os = "linux")]
-use super::epoll::{self, Epoll};
 use super::{DeviceMap, World, pool::Pool};
+#[cfg(target_os = "linux")]
+use super::{
+    epoll::{self, Epoll},
+    sendfile,
+};
 use crate::abi::{DeviceId, Direction};
 
 /// How many connections the operating system keeps for a listener that is busy.
@@ -44,6 +49,9 @@ pub struct RealWorld {
     events: Events,
     #[cfg(target_os = "linux")]
     epoll: Epoll,
+    /// Whether `sendfile` is safe to call; asked before the first time.
+    #[cfg(target_os = "linux")]
+    ignores_pipe_signal: Option<bool>,
     sources: DeviceMap<Source>,
     pool: Pool,
     /// Where the console is, if it is not standard output.
@@ -98,6 +106,8 @@ impl RealWorld {
             random: Pcg64::seed_from_u64(seed),
             #[cfg(target_os = "linux")]
             epoll: Epoll::new(poller.as_fd())?,
+            #[cfg(target_os = "linux")]
+            ignores_pipe_signal: None,
             poller: Arc::new(poller),
             events: Events::new(),
             sources: DeviceMap::default(),
@@ -301,6 +311,31 @@ impl World for RealWorld {
                 rustix::io::write(fd.as_fd(), &buf[..buf.len().min(room)])?
             })
         })
+    }
+
+    #[cfg(target_os = "linux")]
+    fn send_file(
+        &mut self,
+        id: DeviceId,
+        file: &File,
+        offset: u64,
+        len: usize,
+    ) -> io::Result<usize> {
+        let is_quiet = *self
+            .ignores_pipe_signal
+            .get_or_insert_with(sendfile::is_pipe_signal_ignored);
+        let source = self.source(id)?;
+        // The call blocks unless the descriptor is non-blocking: that of a stream is, since nothing
+        // but this world can reach it.
+        if is_quiet && source.kind == Kind::Stream {
+            let sent = source.attempt(Direction::Write, |fd| {
+                sendfile::send(fd.as_fd(), file, offset, len)
+            });
+            if !matches!(&sent, Err(error) if error.kind() == io::ErrorKind::Unsupported) {
+                return sent;
+            }
+        }
+        super::send_piece(self, id, file, offset, len)
     }
 
     fn shutdown_write(&mut self, id: DeviceId) -> io::Result<()> {

@@ -166,6 +166,7 @@ fn calls_half_made_or_without_their_arguments_harm_nobody() {
                 Call::Listen,
                 Call::Connect,
                 Call::NewQueue(1),
+                Call::SendFile(7.into()),
                 Call::Submit,
                 Call::Timeout(Duration::ZERO.into()),
             ] {

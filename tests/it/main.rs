@@ -14,6 +14,7 @@ mod promises;
 mod properties;
 mod queues;
 mod record;
+mod send_file;
 mod sockets;
 mod stepping;
 mod support;

@@ -113,6 +113,7 @@ pub(super) fn call() -> impl Strategy<Value = SystemCall> {
                     C::Accept,
                     C::Recv,
                     C::Send,
+                    C::SendFile,
                     C::ShutdownWrite,
                     C::Close,
                 ][..]
