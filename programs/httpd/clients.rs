@@ -145,6 +145,6 @@ impl Drop for Seat {
 fn owner(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
-        ip => ip,
+        ip @ IpAddr::V4(_) => ip,
     }
 }

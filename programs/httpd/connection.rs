@@ -354,7 +354,10 @@ impl Connection {
             OK,
             format_args!("{coding}Content-Type: {HTML}\r\n"),
         );
-        while request.method == Method::Get {
+        if request.method == Method::Head {
+            return Ok(());
+        }
+        loop {
             let piece;
             let read = os.run_blocking(move || (listing.piece(), listing));
             (piece, listing) = read.await.map_err(io::Error::other)?;
@@ -367,11 +370,10 @@ impl Connection {
                 self.output.extend(b"\r\n");
             }
             if piece.is_empty() {
-                break;
+                return Ok(());
             }
             self.flush(os).await?;
         }
-        Ok(())
     }
 
     /// Answers with a status and the same as text.
