@@ -16,6 +16,7 @@
 
 mod contest;
 mod echo;
+mod files;
 mod memory;
 mod meter;
 mod observation;
@@ -38,7 +39,7 @@ use serde_json::{Value, json};
 
 type Contests = fn(&Plan) -> Vec<Contest>;
 
-const WORKLOADS: [(&str, Contests); 9] = [
+const WORKLOADS: [(&str, Contests); 10] = [
     ("switch", switch::contests),
     ("spawn", spawn::contests),
     ("queues", queues::contests),
@@ -46,6 +47,7 @@ const WORKLOADS: [(&str, Contests); 9] = [
     ("timeouts", timeouts::contests),
     ("memory", memory::contests),
     ("echo", echo::contests),
+    ("files", files::contests),
     ("start", start::contests),
     ("observation", observation::contests),
 ];
@@ -54,7 +56,7 @@ const USAGE: &str = "\
 usage: trapline-bench [OPTION]... [WORKLOAD]...
 
 workloads, all of them unless some are named:
-  switch spawn queues sleepers timeouts memory echo start observation
+  switch spawn queues sleepers timeouts memory echo files start observation
 --quick      less work, fewer rounds, no millions
 --rounds N   how often each contender runs; 7 unless it is given, 3 with --quick
 --json       the table as JSON, on standard output
@@ -102,7 +104,8 @@ fn main() -> ExitCode {
         return exit_code(match role {
             "memory" => memory::child(args),
             "echo-server" => echo::serve(args),
-            "echo-pinned" => echo::exec(args),
+            "server-core" => echo::exec(echo::SERVER_CORE, args),
+            "client-core" => echo::exec(echo::CLIENT_CORE, args),
             "echo-client" => echo::call(args),
             other => Err(io::Error::other(format!(
                 "there is no child role {other:?}"

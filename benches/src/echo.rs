@@ -28,8 +28,8 @@ use crate::{
 
 /// Requests and answers have this many bytes.
 const MESSAGE: usize = 64;
-const SERVER_CORE: usize = 0;
-const CLIENT_CORE: usize = 1;
+pub(crate) const SERVER_CORE: usize = 0;
+pub(crate) const CLIENT_CORE: usize = 1;
 
 /// How many connections are busy, and how many idle.
 const LOADS: [(usize, usize); 3] = [(50, 0), (1000, 0), (100, 9_900)];
@@ -107,7 +107,7 @@ fn enter(
         let theirs = peer.command(&["echo".into()]);
         contest = contest
             .enter_many(peer.name, move || {
-                run(&[this(&["--child=echo-pinned"])?, theirs.clone()].concat())
+                run(&[this(&["--child=server-core"])?, theirs.clone()].concat())
             })
             .sits_out_after(peer.rounds(plan.rounds, 1));
     }
@@ -237,12 +237,12 @@ pub(crate) fn serve(args: &[String]) -> io::Result<()> {
     serve()
 }
 
-/// The role of a server's process that is another program.
-pub(crate) fn exec(args: &[String]) -> io::Result<()> {
+/// The role of a process that is another program: a server, or a client.
+pub(crate) fn exec(core: usize, args: &[String]) -> io::Result<()> {
     let [program, args @ ..] = args else {
-        return Err(io::Error::other("there is no server to become"));
+        return Err(io::Error::other("there is no program to become"));
     };
-    settle(SERVER_CORE)?;
+    settle(core)?;
     Err(Command::new(OsStr::new(program)).args(args).exec())
 }
 

@@ -1,22 +1,26 @@
 //! A client's connection: requests come in, answers go out.
 
 use std::{
+    fmt,
     fs::File,
-    io::{self, Read, Write},
-    mem,
+    io::{self, Write},
     net::SocketAddr,
     ops::Range,
     rc::Rc,
     sync::Arc,
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
+
+use httpdate::HttpDate;
 
 use trapline::{Elapsed, Os, TcpStream};
 
 use super::{
-    BAD_REQUEST, HEAD_TOO_LONG, MOVED, OK, PIECE, Status, TARGET_TOO_LONG, TEXT, TOO_SLOW,
-    WRONG_METHOD, WRONG_VERSION,
-    files::{Found, Page, Site, find, keep},
+    BAD_REQUEST, HEAD_TOO_LONG, HTML, MOVED, NOT_MODIFIED, OK, PART, PAST_THE_END, PIECE, Status,
+    TARGET_TOO_LONG, TEXT, TOO_SLOW, WRONG_METHOD, WRONG_VERSION,
+    clients::Seat,
+    files::{AHEAD, Body, Found, Page, Site, ahead, find, keep},
+    listing::Listing,
     request::{Method, Request},
 };
 
@@ -30,6 +34,7 @@ pub(super) struct Connection {
     site: Rc<Site>,
     client: TcpStream,
     peer: SocketAddr,
+    seat: Seat,
     /// What has come in, and the part of it that was not taken yet.
     input: Box<[u8]>,
     unread: Range<usize>,
@@ -58,11 +63,12 @@ impl From<io::Error> for Trouble {
 }
 
 impl Connection {
-    pub(super) fn new(site: &Rc<Site>, client: TcpStream, peer: SocketAddr) -> Self {
+    pub(super) fn new(site: &Rc<Site>, client: TcpStream, peer: SocketAddr, seat: Seat) -> Self {
         Self {
             site: Rc::clone(site),
             client,
             peer,
+            seat,
             input: vec![0; HEAD].into(),
             unread: 0..0,
             output: Vec::new(),
@@ -75,7 +81,7 @@ impl Connection {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(Trouble::Refused(status)) => {
-                    self.respond(&Request::REFUSED, status, "");
+                    self.respond(&Request::REFUSED, status, format_args!(""));
                     break;
                 }
                 Err(Trouble::Lost(error)) => return Err(error),
@@ -84,24 +90,26 @@ impl Connection {
         self.flush(os).await?;
         // To close a connection on which more comes in may take our answer away from the client.
         self.client.shutdown_write(os).await?;
+        let idle = self.seat.idle(&self.client);
         let rest = os.timeout(FAREWELL, async |os| {
             while let Ok(1..) = self.client.recv(os, &mut self.input).await {}
         });
         // Either way, it has had its time.
         let (Ok(()) | Err(Elapsed)) = rest.await;
+        drop(idle);
         Ok(())
     }
 
     /// Takes a request and answers it. Whether there may be another.
     async fn exchange(&mut self, os: &mut Os) -> Result<bool, Trouble> {
-        let Some(request) = self.request(os).await? else {
+        let Some(mut request) = self.request(os).await? else {
             return Ok(false);
         };
         self.discard(os, request.body).await?;
         if request.method == Method::Other {
-            self.respond(&request, WRONG_METHOD, "Allow: GET, HEAD\r\n");
+            self.respond(&request, WRONG_METHOD, format_args!("Allow: GET, HEAD\r\n"));
         } else {
-            self.answer(os, &request).await?;
+            self.answer(os, &mut request).await?;
         }
         Ok(!request.close)
     }
@@ -130,18 +138,26 @@ impl Connection {
             if let Some(request) = self.parse()? {
                 return Ok(Some(request));
             }
-            // Only the end of a line can change that.
-            loop {
-                let new = self.fill(os).await?;
-                if new.is_empty() && self.unread.is_empty() {
-                    return Ok(None);
-                } else if new.is_empty() {
-                    return Err(BAD_REQUEST.into());
-                } else if self.input[new].contains(&b'\n') {
-                    break;
-                }
+            let is_end = if self.unread.is_empty() {
+                self.wait(os).await?;
+                self.unread.is_empty()
+            } else {
+                self.fill(os).await?.is_empty()
+            };
+            if is_end && self.unread.is_empty() {
+                return Ok(None);
+            } else if is_end {
+                return Err(BAD_REQUEST.into());
             }
         }
+    }
+
+    /// Waits for a request. Meanwhile the connection may be closed, and that is an error.
+    async fn wait(&mut self, os: &mut Os) -> io::Result<()> {
+        let _idle = self.seat.idle(&self.client);
+        let n = self.client.recv(os, &mut self.input).await?;
+        self.unread = 0..n;
+        Ok(())
     }
 
     fn parse(&mut self) -> Result<Option<Request>, Status> {
@@ -208,66 +224,162 @@ impl Connection {
     }
 
     /// Answers with what there is at the path of the request.
-    async fn answer(&mut self, os: &mut Os, request: &Request) -> Result<(), Trouble> {
+    async fn answer(&mut self, os: &mut Os, request: &mut Request) -> Result<(), Trouble> {
         if let Some(page) = self.site.kept(&request.path) {
-            self.send_page(request, &page);
+            self.send_page(os, request, &page).await?;
             return Ok(());
         }
         match find(os, &self.site, &request.path).await {
             Ok(Found::Page(page)) => {
                 let page = Rc::new(page);
-                self.send_page(request, &page);
-                keep(os, &self.site, &request.path, page).await;
+                keep(os, &self.site, &request.path, Rc::clone(&page)).await;
+                self.send_page(os, request, &page).await?;
             }
-            Ok(Found::Long { kind, file, len }) => {
-                self.start(request, OK, kind, len, "");
-                if request.method == Method::Get {
-                    self.send_file(os, file, len).await?;
-                }
-            }
+            Ok(Found::Long(listing)) => self.send_listing(os, request, listing).await?,
             Ok(Found::Moved(to)) => {
-                self.respond(request, MOVED, &format!("Location: {to}\r\n"));
+                self.respond(request, MOVED, format_args!("Location: {to}\r\n"));
             }
-            Err(status) => self.respond(request, status, ""),
+            Err(status) => self.respond(request, status, format_args!("")),
         }
         Ok(())
     }
 
-    fn send_page(&mut self, request: &Request, page: &Page) {
-        self.start(request, OK, page.kind, page.body.len() as u64, "");
-        if request.method != Method::Head {
-            self.output.extend(&page.body);
+    /// Answers with a page, a part of it, or that the client has it already.
+    async fn send_page(&mut self, os: &mut Os, request: &Request, page: &Page) -> io::Result<()> {
+        let (kind, len) = (page.kind, page.body.len());
+        let Some(modified) = page.modified.map(told) else {
+            self.start(request, OK, format_args!("{}", Content(kind, len)));
+            return self.send_body(os, request, &page.body, 0..len).await;
+        };
+        if request.has(modified) {
+            let date = HttpDate::from(modified);
+            self.start(
+                request,
+                NOT_MODIFIED,
+                format_args!("Last-Modified: {date}\r\n"),
+            );
+            return Ok(());
+        }
+        match request.range(len, modified) {
+            None => {
+                let file = OfFile(Content(kind, len), modified);
+                self.start(request, OK, format_args!("{file}"));
+                self.send_body(os, request, &page.body, 0..len).await
+            }
+            Some(Ok(range)) => {
+                let file = OfFile(Content(kind, range.end - range.start), modified);
+                let (first, last) = (range.start, range.end - 1);
+                self.start(
+                    request,
+                    PART,
+                    format_args!("{file}Content-Range: bytes {first}-{last}/{len}\r\n"),
+                );
+                self.send_body(os, request, &page.body, range).await
+            }
+            Some(Err(())) => {
+                self.respond(
+                    request,
+                    PAST_THE_END,
+                    format_args!("Content-Range: bytes */{len}\r\n"),
+                );
+                Ok(())
+            }
         }
     }
 
-    /// Sends a long file piece by piece, each of them read on a thread.
-    async fn send_file(&mut self, os: &mut Os, file: File, len: u64) -> io::Result<()> {
-        let mut left = len;
-        let file = Arc::new(file);
-        while left > 0 {
-            let mut output = mem::take(&mut self.output);
-            let from = Arc::clone(&file);
-            let read = move || {
-                let mut piece = (&*from).take(left.min(PIECE as u64));
-                let n = piece.read_to_end(&mut output)?;
-                Ok::<_, io::Error>((output, n))
-            };
-            let read = os.run_blocking(read).await.map_err(io::Error::other)?;
-            let n;
-            (self.output, n) = read?;
-            if n == 0 {
-                // It has become shorter, and its length is told: only the end can say so.
-                return Err(io::ErrorKind::UnexpectedEof.into());
+    async fn send_body(
+        &mut self,
+        os: &mut Os,
+        request: &Request,
+        body: &Body,
+        range: Range<u64>,
+    ) -> io::Result<()> {
+        match body {
+            _ if request.method == Method::Head => Ok(()),
+            Body::Bytes(bytes) => {
+                self.output
+                    .extend(&bytes[range.start as usize..range.end as usize]);
+                Ok(())
             }
-            left -= n as u64;
+            Body::File(file, _) => self.send_file(os, file, range).await,
+        }
+    }
+
+    /// Sends a part of a file. What has not been read ahead yet is read on a thread first, so that
+    /// a slow disk holds up nothing else.
+    async fn send_file(
+        &mut self,
+        os: &mut Os,
+        file: &Arc<File>,
+        range: Range<u64>,
+    ) -> io::Result<()> {
+        self.flush(os).await?;
+        let mut at = range.start;
+        let mut read = if at < AHEAD { AHEAD } else { at };
+        while at < range.end {
+            if at >= read {
+                let file = Arc::clone(file);
+                let more = os.run_blocking(move || ahead(&file, at)).await;
+                more.map_err(io::Error::other)??;
+                read = at + AHEAD;
+            }
+            let len = (read.min(range.end) - at) as usize;
+            let sent = os.timeout(self.site.timeout, async |os| {
+                self.client.send_file(os, file, at, len).await
+            });
+            match sent.await.map_err(|Elapsed| io::ErrorKind::TimedOut)?? {
+                // It has become shorter, and its length is told: only the end can say so.
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                n => at += n as u64,
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a long list piece by piece, each of them read on a thread.
+    async fn send_listing(
+        &mut self,
+        os: &mut Os,
+        request: &mut Request,
+        mut listing: Listing,
+    ) -> io::Result<()> {
+        let coding = match request.old {
+            // There the end of the connection is the end of the list.
+            true => "",
+            false => "Transfer-Encoding: chunked\r\n",
+        };
+        request.close |= request.old;
+        self.start(
+            request,
+            OK,
+            format_args!("{coding}Content-Type: {HTML}\r\n"),
+        );
+        if request.method == Method::Head {
+            return Ok(());
+        }
+        loop {
+            let piece;
+            let read = os.run_blocking(move || (listing.piece(), listing));
+            (piece, listing) = read.await.map_err(io::Error::other)?;
+            let piece = piece?;
+            if request.old {
+                self.output.extend(&piece);
+            } else {
+                write!(self.output, "{:x}\r\n", piece.len())?;
+                self.output.extend(&piece);
+                self.output.extend(b"\r\n");
+            }
+            if piece.is_empty() {
+                return Ok(());
+            }
             self.flush(os).await?;
         }
-        Ok(())
     }
 
     /// Answers with a status and the same as text.
-    fn respond(&mut self, request: &Request, status: Status, headers: &str) {
-        self.start(request, status, TEXT, status.len() as u64 + 1, headers);
+    fn respond(&mut self, request: &Request, status: Status, headers: fmt::Arguments<'_>) {
+        let content = Content(TEXT, status.len() as u64 + 1);
+        self.start(request, status, format_args!("{content}{headers}"));
         if request.method != Method::Head {
             self.output.extend(status.as_bytes());
             self.output.push(b'\n');
@@ -275,7 +387,7 @@ impl Connection {
     }
 
     /// The head of an answer.
-    fn start(&mut self, request: &Request, status: Status, kind: &str, len: u64, headers: &str) {
+    fn start(&mut self, request: &Request, status: Status, headers: fmt::Arguments<'_>) {
         tracing::info!(
             "{} {:?} {} {status}",
             self.peer,
@@ -287,10 +399,10 @@ impl Connection {
             (false, true) => "Connection: keep-alive\r\n",
             (false, false) => "",
         };
+        let date = HttpDate::from(told(SystemTime::now()));
         let head = write!(
             self.output,
-            "HTTP/1.1 {status}\r\nContent-Length: {len}\r\nContent-Type: {kind}\r\n\
-             {headers}{connection}\r\n"
+            "HTTP/1.1 {status}\r\nDate: {date}\r\n{headers}{connection}\r\n"
         );
         head.expect("a vector takes everything");
     }
@@ -308,4 +420,33 @@ impl Connection {
         self.output.clear();
         Ok(())
     }
+}
+
+/// The headers that tell of a body.
+struct Content(&'static str, u64);
+
+impl fmt::Display for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(kind, len) = self;
+        write!(f, "Content-Length: {len}\r\nContent-Type: {kind}\r\n")
+    }
+}
+
+/// The headers that tell of a file, or of a part of it.
+struct OfFile(Content, SystemTime);
+
+impl fmt::Display for OfFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (content, date) = (&self.0, HttpDate::from(self.1));
+        write!(
+            f,
+            "{content}Last-Modified: {date}\r\nAccept-Ranges: bytes\r\n"
+        )
+    }
+}
+
+/// A time as HTTP can tell it: in whole seconds, and not in the future.
+fn told(time: SystemTime) -> SystemTime {
+    let since = time.min(SystemTime::now()).duration_since(UNIX_EPOCH);
+    UNIX_EPOCH + Duration::from_secs(since.unwrap_or_default().as_secs())
 }

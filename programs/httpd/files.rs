@@ -5,35 +5,43 @@ use std::{
     collections::BTreeMap,
     ffi::OsStr,
     fmt::Write,
-    fs::{self, File, OpenOptions},
+    fs::File,
     io::{self, Read},
-    os::unix::{ffi::OsStrExt, fs::OpenOptionsExt},
+    os::{
+        fd::OwnedFd,
+        unix::{ffi::OsStrExt, fs::FileExt},
+    },
     path::{Path, PathBuf},
     rc::Rc,
-    time::Duration,
+    sync::Arc,
+    time::{Duration, SystemTime},
 };
 
-use rustix::{fs::OFlags, io::Errno};
+use rustix::io::Errno;
 use trapline::Os;
 
-use super::{BAD_REQUEST, BUSY, FAILED, FORBIDDEN, HTML, NOT_FOUND, PIECE, Status, TEXT};
+use super::{
+    BAD_REQUEST, BUSY, FAILED, FORBIDDEN, HTML, NOT_FOUND, PIECE, Status, TEXT, beneath,
+    listing::Listing,
+};
 
 /// How many files are kept, and for how long.
 const PAGES: usize = 256;
 const KEEP: Duration = Duration::from_secs(1);
+/// How much of a long file is read ahead at once.
+pub(super) const AHEAD: u64 = 1024 * 1024;
 
 pub(super) struct Site {
-    /// Without links.
-    root: PathBuf,
+    root: Arc<OwnedFd>,
     pub(super) timeout: Duration,
     /// What was sent in the last second, by the path of the request.
     pages: RefCell<BTreeMap<String, Rc<Page>>>,
 }
 
 impl Site {
-    pub(super) fn new(root: PathBuf, timeout: Duration) -> Self {
+    pub(super) fn new(root: OwnedFd, timeout: Duration) -> Self {
         Self {
-            root,
+            root: Arc::new(root),
             timeout,
             pages: RefCell::default(),
         }
@@ -47,23 +55,37 @@ impl Site {
 
 pub(super) struct Page {
     pub(super) kind: &'static str,
-    pub(super) body: Vec<u8>,
+    /// A list has no such time.
+    pub(super) modified: Option<SystemTime>,
+    pub(super) body: Body,
+}
+
+pub(super) enum Body {
+    Bytes(Vec<u8>),
+    /// A file too long to be kept in memory, and its length.
+    File(Arc<File>, u64),
+}
+
+impl Body {
+    pub(super) fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::File(_, len) => *len,
+        }
+    }
 }
 
 /// What there is at a path.
 pub(super) enum Found {
     Page(Page),
-    Long {
-        kind: &'static str,
-        file: File,
-        len: u64,
-    },
+    /// A directory with many entries.
+    Long(Listing),
     /// A directory, whose path ends with a slash.
     Moved(String),
 }
 
 pub(super) async fn find(os: &mut Os, site: &Site, path: &str) -> Result<Found, Status> {
-    let (root, owned) = (site.root.clone(), path.to_string());
+    let (root, owned) = (Arc::clone(&site.root), path.to_string());
     let found = os.run_blocking(move || look(&root, &owned)).await;
     found.unwrap_or_else(|panicked| {
         tracing::error!("cannot look up {path}: {panicked}");
@@ -73,7 +95,8 @@ pub(super) async fn find(os: &mut Os, site: &Site, path: &str) -> Result<Found, 
 
 /// Keeps a page for the requests of the next second.
 pub(super) async fn keep(os: &mut Os, site: &Rc<Site>, path: &str, page: Rc<Page>) {
-    if page.body.len() > PIECE || site.pages.borrow().len() >= PAGES {
+    let is_large = matches!(&page.body, Body::Bytes(bytes) if bytes.len() > PIECE);
+    if is_large || site.pages.borrow().len() >= PAGES {
         return;
     }
     let (pages, key) = (Rc::clone(site), path.to_string());
@@ -87,24 +110,23 @@ pub(super) async fn keep(os: &mut Os, site: &Rc<Site>, path: &str, page: Rc<Page
 }
 
 /// Looks up what there is at a path. Runs on a thread.
-fn look(root: &Path, path: &str) -> Result<Found, Status> {
+fn look(root: &OwnedFd, path: &str) -> Result<Found, Status> {
     let decoded = decode(path).ok_or(BAD_REQUEST)?;
     let relative = relative(&decoded)?;
-    let (file, len) = match open(root, &relative)? {
-        Opened::File(_, _) if decoded.ends_with(b"/") => return Err(NOT_FOUND),
-        Opened::File(file, len) => (file, len),
+    match open(root, &relative)? {
+        Opened::File(_) if decoded.ends_with(b"/") => Err(NOT_FOUND),
+        Opened::File(file) => content(kind(&relative), file),
         Opened::Directory(_) if !decoded.ends_with(b"/") => {
             // Not the path as it came: //host would lead there.
-            let to = encode(relative.as_os_str().as_bytes(), b"/");
-            return Ok(Found::Moved(format!("/{to}/")));
+            let to = encode(relative.as_os_str().as_bytes());
+            Ok(Found::Moved(format!("/{to}/")))
         }
-        Opened::Directory(real) => match open(root, &relative.join("index.html")) {
-            Ok(Opened::File(file, len)) => return content(HTML, file, len),
-            Ok(Opened::Directory(_)) | Err(NOT_FOUND) => return list(&real, &relative),
-            Err(status) => return Err(status),
+        Opened::Directory(directory) => match open(root, &relative.join("index.html")) {
+            Ok(Opened::File(file)) => content(HTML, file),
+            Ok(Opened::Directory(_)) | Err(NOT_FOUND) => list(directory, &relative),
+            Err(status) => Err(status),
         },
-    };
-    content(kind(&relative), file, len)
+    }
 }
 
 /// The path under the root. It never leads up, whatever there is on the disk.
@@ -122,29 +144,18 @@ fn relative(decoded: &[u8]) -> Result<PathBuf, Status> {
 }
 
 enum Opened {
-    File(File, u64),
-    Directory(PathBuf),
+    File(File),
+    Directory(OwnedFd),
 }
 
-/// Opens what is at a path, unless a link led out of the root to get there. Whoever can change the
-/// directory while it is served might get round this, but they could as well put a copy there.
-fn open(root: &Path, relative: &Path) -> Result<Opened, Status> {
-    let real = root.join(relative).canonicalize().map_err(status)?;
-    if !real.starts_with(root) {
-        return Err(FORBIDDEN);
-    }
-    // Nobody may ever write to what looks like a file and is a pipe.
-    let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW).bits();
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags as i32)
-        .open(&real);
-    let file = file.map_err(status)?;
+fn open(root: &OwnedFd, relative: &Path) -> Result<Opened, Status> {
+    let opened = beneath::open(root, relative).map_err(|errno| status(errno.into()))?;
+    let file = File::from(opened);
     let about = file.metadata().map_err(status)?;
     if about.is_dir() {
-        Ok(Opened::Directory(real))
+        Ok(Opened::Directory(file.into()))
     } else if about.is_file() {
-        Ok(Opened::File(file, about.len()))
+        Ok(Opened::File(file))
     } else {
         Err(FORBIDDEN)
     }
@@ -154,8 +165,8 @@ fn open(root: &Path, relative: &Path) -> Result<Opened, Status> {
 fn status(error: io::Error) -> Status {
     match Errno::from_io_error(&error) {
         Some(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::LOOP) => NOT_FOUND,
-        Some(Errno::ACCESS | Errno::PERM | Errno::NXIO) => FORBIDDEN,
-        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => BUSY,
+        Some(Errno::ACCESS | Errno::PERM | Errno::NXIO | Errno::XDEV) => FORBIDDEN,
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN) => BUSY,
         _ => {
             tracing::error!("cannot read a file: {error}");
             FAILED
@@ -163,44 +174,48 @@ fn status(error: io::Error) -> Status {
     }
 }
 
-fn content(kind: &'static str, file: File, len: u64) -> Result<Found, Status> {
-    if len > PIECE as u64 {
-        return Ok(Found::Long { kind, file, len });
-    }
-    let mut body = Vec::with_capacity(len as usize);
-    file.take(PIECE as u64)
-        .read_to_end(&mut body)
-        .map_err(status)?;
-    Ok(Found::Page(Page { kind, body }))
+fn content(kind: &'static str, file: File) -> Result<Found, Status> {
+    let about = file.metadata().map_err(status)?;
+    let body = if about.len() > PIECE as u64 {
+        ahead(&file, 0).map_err(status)?;
+        Body::File(Arc::new(file), about.len())
+    } else {
+        let mut bytes = Vec::with_capacity(about.len() as usize);
+        file.take(PIECE as u64)
+            .read_to_end(&mut bytes)
+            .map_err(status)?;
+        Body::Bytes(bytes)
+    };
+    Ok(Found::Page(Page {
+        kind,
+        modified: about.modified().ok(),
+        body,
+    }))
 }
 
-/// A directory as a page of links.
-fn list(real: &Path, relative: &Path) -> Result<Found, Status> {
-    let mut names = Vec::new();
-    for entry in fs::read_dir(real).map_err(status)? {
-        let entry = entry.map_err(status)?;
-        let mut name = entry.file_name().as_bytes().to_vec();
-        if entry.path().is_dir() {
-            name.push(b'/');
+/// Reads the next part of a file, so that to send it waits for no disk. Runs on a thread.
+pub(super) fn ahead(file: &File, from: u64) -> io::Result<()> {
+    let (mut at, mut buf) = (from, vec![0; PIECE]);
+    while at < from + AHEAD {
+        match file.read_at(&mut buf, at)? {
+            0 => break,
+            n => at += n as u64,
         }
-        names.push(name);
     }
-    names.sort();
-    if !relative.as_os_str().is_empty() {
-        names.insert(0, b"../".to_vec());
-    }
-    let title = escape(&format!("/{}", relative.display()));
-    let mut page = format!(
-        "<!DOCTYPE html>\n<meta charset=\"utf-8\">\n<title>{title}</title>\n<h1>{title}</h1>\n<ul>\n"
-    );
-    for name in names {
-        let (link, text) = (encode(&name, b"/"), escape(&String::from_utf8_lossy(&name)));
-        // A string takes everything.
-        let _ = writeln!(page, "<li><a href=\"{link}\">{text}</a>");
-    }
-    page.push_str("</ul>\n");
-    let (kind, body) = (HTML, page.into_bytes());
-    Ok(Found::Page(Page { kind, body }))
+    Ok(())
+}
+
+fn list(directory: OwnedFd, path: &Path) -> Result<Found, Status> {
+    let listing = Listing::new(directory, path);
+    let mut listing = listing.map_err(|errno| status(errno.into()))?;
+    Ok(match listing.whole() {
+        None => Found::Long(listing),
+        Some(page) => Found::Page(Page {
+            kind: HTML,
+            modified: None,
+            body: Body::Bytes(page),
+        }),
+    })
 }
 
 fn kind(path: &Path) -> &'static str {
@@ -251,11 +266,11 @@ fn decode(text: &str) -> Option<Vec<u8>> {
     Some(decoded)
 }
 
-/// Writes bytes as they stand in a URL.
-fn encode(bytes: &[u8], plain: &[u8]) -> String {
+/// Writes the bytes of a path as a URL has them.
+pub(super) fn encode(bytes: &[u8]) -> String {
     let mut text = String::new();
     for &byte in bytes {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || plain.contains(&byte) {
+        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
             text.push(byte.into());
         } else {
             // A string takes everything.
@@ -263,9 +278,4 @@ fn encode(bytes: &[u8], plain: &[u8]) -> String {
         }
     }
     text
-}
-
-fn escape(text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;");
-    text.replace('>', "&gt;").replace('"', "&quot;")
 }

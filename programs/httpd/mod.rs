@@ -1,30 +1,41 @@
+mod beneath;
+mod clients;
 mod connection;
 mod files;
+mod listing;
 mod request;
 
 use std::{
     error::Error,
-    fs, io,
+    io,
     net::SocketAddr,
     num::NonZeroUsize,
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
     rc::Rc,
     time::Duration,
 };
 
-use trapline::{Os, Program, cli, sync::Semaphore};
+use rustix::{
+    fs::{Mode, OFlags},
+    io::Errno,
+};
+use trapline::{Os, Program, TcpListener, TcpStream, cli};
 
+use clients::Clients;
 use connection::Connection;
 use files::Site;
 
 /// A web server for the files of a directory, with a task per client
 ///
-/// It speaks HTTP/1.1 and 1.0: GET and HEAD, connections that stay, requests sent ahead. A
-/// directory is shown as its index.html, or as a list. Links are followed as far as they do not
-/// lead out of the root.
+/// It speaks HTTP/1.1 and 1.0: GET and HEAD, connections that stay, requests sent ahead, ranges and
+/// If-Modified-Since of files. A directory is shown as its index.html, or as a list, which is sorted
+/// if it has no more than 1000 entries. Relative links are followed as far as they do not lead out
+/// of the root.
 ///
-/// Files are read on threads, so that a slow disk holds up nobody else. Those of up to 64 KiB are
-/// kept in memory for a second, and for so long a change of them may go unseen.
+/// Files are looked up and read on threads, so that a slow disk holds up nothing else. Those of up
+/// to 64 KiB are kept in memory for a second and longer ones open. For so long a change of them may
+/// go unseen. The operating system sends the longer ones, where it can.
 #[derive(clap::Args)]
 pub(crate) struct Httpd {
     /// The address to listen at; port 0 is any free one
@@ -37,18 +48,26 @@ pub(crate) struct Httpd {
     /// its connection may idle
     #[arg(long, value_name = "TIME", value_parser = cli::duration, default_value = "30s")]
     timeout: Duration,
-    /// How many connections are served at once; more wait until one of them ends
+    /// How many connections are served at once; for one more the longest idle is closed, and while
+    /// none is idle it waits
     #[arg(long, value_name = "N", default_value = "1000")]
     max_connections: NonZeroUsize,
+    /// How many connections an address (of IPv6 a network of 64 bits) has at once; for one more its
+    /// longest idle is closed, and while none is idle the answer is 503 [default: half of
+    /// --max-connections]
+    #[arg(long, value_name = "N")]
+    max_per_address: Option<NonZeroUsize>,
 }
 
-/// Files up to this size are sent whole and kept, longer ones read and sent in pieces of it.
+/// Files up to this size are kept in memory.
 const PIECE: usize = 64 * 1024;
 
 type Status = &'static str;
 
 const OK: Status = "200 OK";
+const PART: Status = "206 Partial Content";
 const MOVED: Status = "301 Moved Permanently";
+const NOT_MODIFIED: Status = "304 Not Modified";
 const BAD_REQUEST: Status = "400 Bad Request";
 const FORBIDDEN: Status = "403 Forbidden";
 const NOT_FOUND: Status = "404 Not Found";
@@ -57,6 +76,7 @@ const TOO_SLOW: Status = "408 Request Timeout";
 const NO_LENGTH: Status = "411 Length Required";
 const BODY_TOO_LONG: Status = "413 Content Too Large";
 const TARGET_TOO_LONG: Status = "414 URI Too Long";
+const PAST_THE_END: Status = "416 Range Not Satisfiable";
 const HEAD_TOO_LONG: Status = "431 Request Header Fields Too Large";
 const FAILED: Status = "500 Internal Server Error";
 const BUSY: Status = "503 Service Unavailable";
@@ -68,7 +88,7 @@ const HTML: &str = "text/html; charset=utf-8";
 impl Program for Httpd {
     async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
         let addr = self.addr;
-        let root = directory(&self.root).map_err(|error| {
+        let (path, root) = directory(&self.root).map_err(|error| {
             let root = self.root.display();
             format!("cannot serve {root}: {error} (see --root)")
         })?;
@@ -76,38 +96,61 @@ impl Program for Httpd {
         let listener =
             listener.map_err(|error| format!("cannot listen at {addr}: {error} (see --addr)"))?;
         let addr = listener.local_addr()?;
-        writeln!(os, "Serving {} at http://{addr}/", root.display());
+        writeln!(os, "Serving {} at http://{addr}/", path.display());
+        let most = self.max_connections.get();
+        let per_address = self.max_per_address;
+        let per_address = per_address.map_or(most.div_ceil(2), NonZeroUsize::get);
+        let clients = Rc::new(Clients::new(os, most, per_address).await);
         let site = Rc::new(Site::new(root, self.timeout));
-        let free = Semaphore::new(os, self.max_connections.get()).await;
         loop {
-            // Those beyond the limit wait with the operating system, until it has no room either.
-            let permit = free.acquire(os).await?;
-            let (client, peer) = match listener.accept(os).await {
-                Ok(accepted) => accepted,
-                // Out of descriptors, most likely: the clients that are there must end first.
-                Err(error) => {
-                    writeln!(os, "Cannot accept: {error}");
-                    os.sleep(Duration::from_millis(100)).await;
-                    continue;
-                }
-            };
-            let connection = Connection::new(&site, client, peer);
-            let handler = async move |os: &mut Os| {
-                let _permit = permit;
-                // Clients may go as they please.
-                if let Err(error) = connection.serve(os).await {
-                    tracing::info!("{peer}: {error}");
-                }
-            };
-            if let Err(errno) = os.spawn_detached("client", handler).await {
-                writeln!(os, "Client rejected {peer}: {errno}");
-            }
+            serve_next(os, &listener, &site, &clients).await;
         }
     }
 }
 
-fn directory(root: &Path) -> io::Result<PathBuf> {
-    let root = root.canonicalize()?;
-    fs::read_dir(&root)?;
-    Ok(root)
+/// Accepts a client and has a task serve it.
+async fn serve_next(os: &mut Os, listener: &TcpListener, site: &Rc<Site>, clients: &Rc<Clients>) {
+    let (client, peer) = match listener.accept(os).await {
+        Ok(accepted) => accepted,
+        Err(error) => {
+            writeln!(os, "Cannot accept: {error}");
+            os.sleep(Duration::from_millis(100)).await;
+            if let Some(Errno::MFILE | Errno::NFILE) = Errno::from_io_error(&error) {
+                clients.recycle(os, None).await;
+            }
+            return;
+        }
+    };
+    let Some(seat) = clients.admit(os, peer).await else {
+        tracing::info!("{peer}: too many connections of its address");
+        return refuse(os, &client).await;
+    };
+    let connection = Connection::new(site, client, peer, seat);
+    let handler = async move |os: &mut Os| {
+        // Clients may go as they please.
+        if let Err(error) = connection.serve(os).await {
+            tracing::info!("{peer}: {error}");
+        }
+    };
+    if let Err(errno) = os.spawn_detached("client", handler).await {
+        writeln!(os, "Client rejected {peer}: {errno}");
+    }
+}
+
+/// Tells a client that there is no room. It may be gone already, or never learn.
+async fn refuse(os: &mut Os, client: &TcpStream) {
+    // Unread bytes would have the system discard the answer.
+    let read = async |os: &mut Os| client.recv(os, &mut [0; 4096]).await;
+    let _ = os.timeout(Duration::from_millis(1), read).await;
+    let answer = format!("HTTP/1.1 {BUSY}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    // A new connection has room for it.
+    let _ = client.send(os, answer.as_bytes()).await;
+}
+
+/// The directory to serve: what it is called, and itself.
+fn directory(root: &Path) -> io::Result<(PathBuf, OwnedFd)> {
+    let path = root.canonicalize()?;
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = rustix::fs::open(&path, flags, Mode::empty())?;
+    Ok((path, root))
 }

@@ -1,5 +1,7 @@
 //! What is asked for in the head of a request.
 
+use std::{ops::Range, time::SystemTime};
+
 use super::{BAD_REQUEST, BODY_TOO_LONG, NO_LENGTH, Status};
 
 /// The longest body of a request. Bodies are thrown away.
@@ -21,6 +23,21 @@ pub(super) struct Request {
     pub(super) close: bool,
     /// The length of its body.
     pub(super) body: u64,
+    /// Which bytes of a file are wanted, if not all.
+    range: Option<Part>,
+    /// The range is wanted of the file of this time only; `None` within is no time.
+    if_range: Option<Option<SystemTime>>,
+    /// The file is wanted only if it has changed since.
+    if_modified_since: Option<SystemTime>,
+}
+
+/// A part of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Part {
+    From(u64),
+    /// Both ends included.
+    Within(u64, u64),
+    Last(u64),
 }
 
 impl Request {
@@ -31,6 +48,9 @@ impl Request {
         old: false,
         close: true,
         body: 0,
+        range: None,
+        if_range: None,
+        if_modified_since: None,
     };
 
     /// Anything about a body's length that could be read in two ways is refused: what one takes for
@@ -39,6 +59,8 @@ impl Request {
         let old = head.version == Some(0);
         let (mut hosts, mut length, mut coded) = (0, None, false);
         let (mut close, mut stay, mut expects) = (false, false, false);
+        let (mut range, mut if_range, mut if_modified_since) = (None, None, None);
+        let mut is_tagged = false;
         for header in &*head.headers {
             let is = |name: &str| header.name.eq_ignore_ascii_case(name);
             if is("host") {
@@ -50,6 +72,14 @@ impl Request {
                 }
             } else if is("transfer-encoding") {
                 coded = true;
+            } else if is("range") {
+                range = part(header.value);
+            } else if is("if-range") {
+                if_range = Some(date(header.value));
+            } else if is("if-modified-since") {
+                if_modified_since = date(header.value);
+            } else if is("if-none-match") {
+                is_tagged = true;
             } else if is("expect") {
                 expects = true;
             } else if is("connection") {
@@ -83,8 +113,55 @@ impl Request {
             old,
             close,
             body,
+            range,
+            if_range,
+            // A tag takes precedence, and no file has the one that is meant.
+            if_modified_since: if_modified_since.filter(|_| !is_tagged),
         })
     }
+
+    /// Whether the client has the file of this time already.
+    pub(super) fn has(&self, modified: SystemTime) -> bool {
+        self.if_modified_since
+            .is_some_and(|since| modified <= since)
+    }
+
+    /// The bytes that are wanted of a file of this length and time, if not all; an error if it has
+    /// none of them.
+    pub(super) fn range(&self, len: u64, modified: SystemTime) -> Option<Result<Range<u64>, ()>> {
+        let is_same = self.if_range.is_none_or(|of| of == Some(modified));
+        let part = self
+            .range
+            .filter(|_| is_same && self.method == Method::Get)?;
+        let range = match part {
+            Part::From(first) => first..len,
+            Part::Within(first, last) => first..len.min(last.saturating_add(1)),
+            Part::Last(count) => len.saturating_sub(count)..len,
+        };
+        Some(if range.is_empty() { Err(()) } else { Ok(range) })
+    }
+}
+
+fn date(value: &[u8]) -> Option<SystemTime> {
+    httpdate::parse_http_date(str::from_utf8(value).ok()?).ok()
+}
+
+/// A single range of bytes. Others are ignored, as they may be: the answer is the whole file.
+fn part(value: &[u8]) -> Option<Part> {
+    let (unit, range) = str::from_utf8(value).ok()?.split_once('=')?;
+    let (first, last) = range.trim().split_once('-')?;
+    // What is too large is past the end of every file.
+    let number = |digits: &str| {
+        let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        is_number.then(|| digits.parse().unwrap_or(u64::MAX))
+    };
+    let part = match (first, last) {
+        ("", count) => Part::Last(number(count)?),
+        (first, "") => Part::From(number(first)?),
+        (first, last) => Part::Within(number(first)?, number(last)?),
+    };
+    let is_valid = !matches!(part, Part::Within(first, last) if first > last);
+    (unit.trim().eq_ignore_ascii_case("bytes") && is_valid).then_some(part)
 }
 
 fn number(digits: &[u8]) -> Option<u64> {
@@ -96,7 +173,13 @@ fn number(digits: &[u8]) -> Option<u64> {
 /// The path in a request's target, which may be a whole URL.
 fn path(target: &str) -> Option<String> {
     let path = match target.split_once("://") {
-        Some(("http" | "https", rest)) => rest.find(['/', '?']).map_or("/", |at| &rest[at..]),
+        Some((scheme, rest))
+            if ["http", "https"]
+                .iter()
+                .any(|it| scheme.eq_ignore_ascii_case(it)) =>
+        {
+            rest.find(['/', '?']).map_or("/", |at| &rest[at..])
+        }
         _ => target,
     };
     let path = path.split('?').next().unwrap_or_default();

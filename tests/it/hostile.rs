@@ -169,6 +169,7 @@ fn calls_half_made_or_without_their_arguments_harm_nobody() {
                 Call::Listen,
                 Call::Connect,
                 Call::NewQueue(1),
+                Call::SendFile(DeviceId::from_raw(7)),
                 Call::Submit,
                 Call::Timeout(Duration::ZERO.into()),
             ] {

@@ -19,6 +19,7 @@ mod promises;
 mod properties;
 mod queues;
 mod record;
+mod send_file;
 mod sockets;
 mod stepping;
 mod support;

@@ -3,6 +3,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    fs::File,
     io,
     net::SocketAddr,
     rc::Rc,
@@ -90,6 +91,16 @@ impl<W: World> World for Counted<W> {
 
     fn send(&mut self, id: DeviceId, buf: &[u8]) -> io::Result<usize> {
         self.inner.send(id, buf)
+    }
+
+    fn send_file(
+        &mut self,
+        id: DeviceId,
+        file: &File,
+        offset: u64,
+        len: usize,
+    ) -> io::Result<usize> {
+        self.inner.send_file(id, file, offset, len)
     }
 
     fn shutdown_write(&mut self, id: DeviceId) -> io::Result<()> {

@@ -1,0 +1,150 @@
+//! How many clients there may be, and which of them go when there are more.
+
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    net::{IpAddr, Ipv6Addr, SocketAddr},
+    rc::Rc,
+    time::Duration,
+};
+
+use trapline::{
+    Os, TcpStream,
+    sync::{Permit, Semaphore},
+};
+
+/// How long a connection that seems idle has for a request that is under way, when it is the one
+/// that idles longest and another client wants in.
+const NOTICE: Duration = Duration::from_millis(1);
+/// How often idle connections are looked for while all are busy.
+const BUSY: Duration = Duration::from_millis(100);
+
+pub(super) struct Clients {
+    free: Semaphore,
+    per_address: usize,
+    state: RefCell<State>,
+}
+
+#[derive(Default)]
+struct State {
+    connections: BTreeMap<IpAddr, usize>,
+    /// The connections that wait for a request, the longest idle first.
+    idle: BTreeMap<u64, (IpAddr, TcpStream)>,
+    last: u64,
+}
+
+/// A place among the clients, given back when it is dropped.
+pub(super) struct Seat {
+    clients: Rc<Clients>,
+    address: IpAddr,
+    _permit: Permit,
+}
+
+/// While it lasts, the connection may be closed in favour of another.
+pub(super) struct Idle<'a> {
+    clients: &'a Clients,
+    number: u64,
+}
+
+impl Clients {
+    pub(super) async fn new(os: &mut Os, most: usize, per_address: usize) -> Self {
+        Self {
+            free: Semaphore::new(os, most).await,
+            per_address,
+            state: RefCell::default(),
+        }
+    }
+
+    /// Makes room for a client: at the cost of the connection that idles longest, or once one of
+    /// them ends. `None` if its address has too many connections, and none of them idles.
+    pub(super) async fn admit(self: &Rc<Self>, os: &mut Os, peer: SocketAddr) -> Option<Seat> {
+        let address = owner(peer.ip());
+        if self.connections(address) >= self.per_address {
+            os.sleep(NOTICE).await;
+            let has_room = self.connections(address) < self.per_address;
+            if !has_room && !self.recycle(os, Some(address)).await {
+                return None;
+            }
+        }
+        let mut patience = NOTICE;
+        let permit = loop {
+            let permit = os.timeout(patience, async |os| self.free.acquire(os).await);
+            if let Ok(permit) = permit.await {
+                break permit.expect("it is of this kernel");
+            }
+            let recycled = self.recycle(os, None).await;
+            patience = if recycled { NOTICE } else { BUSY };
+        };
+        let mut state = self.state.borrow_mut();
+        *state.connections.entry(address).or_default() += 1;
+        Some(Seat {
+            clients: Rc::clone(self),
+            address,
+            _permit: permit,
+        })
+    }
+
+    fn connections(&self, address: IpAddr) -> usize {
+        let state = self.state.borrow();
+        state.connections.get(&address).copied().unwrap_or(0)
+    }
+
+    /// Closes the connection that idles longest, of an address or of all. Answers whether there
+    /// was one.
+    pub(super) async fn recycle(&self, os: &mut Os, of: Option<IpAddr>) -> bool {
+        let client = {
+            let idle = &mut self.state.borrow_mut().idle;
+            let longest = idle
+                .iter()
+                .find(|(_, (address, _))| of.is_none_or(|of| of == *address));
+            let number = longest.map(|(number, _)| *number);
+            number.and_then(|number| idle.remove(&number))
+        };
+        let Some((_, client)) = client else {
+            return false;
+        };
+        // It fails if the connection has just ended by itself.
+        let _ = client.close(os).await;
+        true
+    }
+}
+
+impl Seat {
+    pub(super) fn idle(&self, client: &TcpStream) -> Idle<'_> {
+        let mut state = self.clients.state.borrow_mut();
+        state.last += 1;
+        let number = state.last;
+        state.idle.insert(number, (self.address, client.clone()));
+        Idle {
+            clients: &self.clients,
+            number,
+        }
+    }
+}
+
+impl Drop for Idle<'_> {
+    fn drop(&mut self) {
+        let client = self.clients.state.borrow_mut().idle.remove(&self.number);
+        drop(client);
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let connections = &mut self.clients.state.borrow_mut().connections;
+        if let Some(count) = connections.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                connections.remove(&self.address);
+            }
+        }
+    }
+}
+
+/// What counts as one address: of IPv6 the network, since a host has the whole of it.
+fn owner(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
+        ip @ IpAddr::V4(_) => ip,
+    }
+}

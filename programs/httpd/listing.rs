@@ -1,0 +1,119 @@
+//! A directory as a page of links.
+
+use std::{fmt::Write, os::fd::OwnedFd, path::Path};
+
+use rustix::{
+    fs::{AtFlags, Dir, FileType, statat},
+    io,
+};
+
+use super::files::encode;
+
+/// Up to so many entries are sorted. A list of more comes as the directory has them, piece by piece.
+const SORTED: usize = 1000;
+/// The size of a piece.
+const PIECE: usize = 16 * 1024;
+
+/// A list that is being read.
+pub(super) struct Listing {
+    entries: Dir,
+    html: String,
+    is_over: bool,
+}
+
+impl Listing {
+    /// Begins a list.
+    pub(super) fn new(directory: OwnedFd, path: &Path) -> io::Result<Self> {
+        let mut listing = Self {
+            entries: Dir::new(directory)?,
+            html: String::new(),
+            is_over: false,
+        };
+        let mut names = Vec::new();
+        while names.len() < SORTED && !listing.is_over {
+            names.extend(listing.name()?);
+        }
+        if listing.is_over {
+            names.sort();
+        }
+        let title = escape(&format!("/{}", path.display()));
+        listing.html = format!(
+            "<!DOCTYPE html>\n<meta charset=\"utf-8\">\n<title>{title}</title>\n\
+             <h1>{title}</h1>\n<ul>\n"
+        );
+        if !path.as_os_str().is_empty() {
+            listing.link(b"../");
+        }
+        for name in names {
+            listing.link(&name);
+        }
+        Ok(listing)
+    }
+
+    /// All of it, if all of it has been read.
+    pub(super) fn whole(&mut self) -> Option<Vec<u8>> {
+        self.is_over.then(|| self.take())
+    }
+
+    /// The next piece; an empty one after the last. Runs on a thread.
+    pub(super) fn piece(&mut self) -> io::Result<Vec<u8>> {
+        if self.is_over && self.html.is_empty() {
+            return Ok(Vec::new());
+        }
+        while self.html.len() < PIECE && !self.is_over {
+            if let Some(name) = self.name()? {
+                self.link(&name);
+            }
+        }
+        Ok(self.take())
+    }
+
+    fn take(&mut self) -> Vec<u8> {
+        if self.is_over {
+            self.html.push_str("</ul>\n");
+        }
+        std::mem::take(&mut self.html).into_bytes()
+    }
+
+    /// The next name, with a slash if it is a directory's; `None` at the end, and for the directory
+    /// itself and the one above.
+    fn name(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let Some(entry) = self.entries.read() else {
+            self.is_over = true;
+            return Ok(None);
+        };
+        let entry = entry?;
+        let mut name = entry.file_name().to_bytes().to_vec();
+        if matches!(&*name, b"." | b"..") {
+            return Ok(None);
+        }
+        let is_directory = match entry.file_type() {
+            FileType::Directory => true,
+            FileType::Unknown => {
+                // Not where a link leads, which may be outside.
+                let about = statat(
+                    self.entries.fd()?,
+                    entry.file_name(),
+                    AtFlags::SYMLINK_NOFOLLOW,
+                );
+                about.is_ok_and(|about| FileType::from_raw_mode(about.st_mode).is_dir())
+            }
+            _ => false,
+        };
+        if is_directory {
+            name.push(b'/');
+        }
+        Ok(Some(name))
+    }
+
+    fn link(&mut self, name: &[u8]) {
+        let (link, text) = (encode(name), escape(&String::from_utf8_lossy(name)));
+        // A string takes everything.
+        let _ = writeln!(self.html, "<li><a href=\"{link}\">{text}</a>");
+    }
+}
+
+fn escape(text: &str) -> String {
+    let text = text.replace('&', "&amp;").replace('<', "&lt;");
+    text.replace('>', "&gt;").replace('"', "&quot;")
+}
