@@ -244,17 +244,29 @@ fn resolve(
     texts: &BTreeMap<Module, String>,
     exports: &BTreeMap<Module, Module>,
 ) -> Option<(Module, String)> {
-    while let Some(from) = exports.get(&path).filter(|from| **from != path) {
-        path = from.clone();
-    }
+    path = origin(path, exports);
     let name = path.last()?.clone();
-    while !texts.contains_key(&path) {
-        path.pop()?;
-        while let Some(from) = exports.get(&path).filter(|from| **from != path) {
-            path = from.clone();
+    // A name in a module that is handed on, a few steps up at the most.
+    for _ in 0..8 {
+        if texts.contains_key(&path) {
+            break;
         }
+        path.pop()?;
+        path = origin(path, exports);
     }
     (!path.is_empty()).then_some((path, name))
+}
+
+/// Where a name that is handed on comes from. Names of modules and of what is in them may be the
+/// same: so a few steps are all.
+fn origin(mut path: Module, exports: &BTreeMap<Module, Module>) -> Module {
+    for _ in 0..4 {
+        match exports.get(&path) {
+            Some(from) if *from != path => path = from.clone(),
+            _ => break,
+        }
+    }
+    path
 }
 
 /// The paths behind the statements of a kind (`use `, `pub use `), from the crate's root.
