@@ -431,6 +431,29 @@ fn another_thread_sees_who_runs() {
 
 // ---- observing changes nothing
 
+#[test]
+fn s58_daemons_leave_the_numbers_of_others_as_they_are() {
+    let run = |daemons: bool| {
+        let (mut kernel, log) = logged(unscripted());
+        if daemons {
+            spawn_daemons(&mut kernel);
+        }
+        run_main(&mut kernel, async |os: &mut Os| {
+            for _ in 0..5 {
+                let queue = Queue::<()>::unbounded(os).await;
+                let _observer = os.observe(|_: &Event<'_>| ());
+                let get = os.timeout(SECOND, async |os| queue.get(os).await).await;
+                let (id, random) = (queue.id(), os.random().await);
+                writeln!(os, "queue {id}, {random}, {get:?}");
+            }
+        });
+        (kernel.take_console(), log.lines())
+    };
+    let (alone, beside) = (run(false), run(true));
+    assert_eq!(alone.0, beside.0);
+    assert_eq!(alone.1, beside.1);
+}
+
 /// Tasks with timeouts, in a world whose clock passes while they run: each notes how many calls it
 /// made before it was cut.
 fn spawn_hurried(kernel: &mut Kernel, passed: &Rc<Cell<Duration>>) -> Diary {
