@@ -13,7 +13,8 @@ const LINKS: usize = 10_000;
 
 /// Runs a test on a stack with room for 26 bytes a link.
 fn on_a_small_stack(test: fn()) {
-    let small = thread::Builder::new().stack_size(256 * 1024);
+    let name = thread::current().name().unwrap_or("a chain").to_string();
+    let small = thread::Builder::new().name(name).stack_size(256 * 1024);
     let done = small.spawn(test).expect("a thread starts").join();
     done.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
 }

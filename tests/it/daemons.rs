@@ -12,11 +12,11 @@ use std::{
 };
 
 use trapline::{
-    Closed, Errno, Error, Event, Exit, Fact, Kernel, Os, Promise, Queue, SimWorld, Step, TaskState,
-    Tid, Tracer,
+    Closed, Errno, Error, Event, Exit, Fact, Kernel, Limit, Os, Promise, Queue, SimWorld, Step,
+    TaskState, Tid, Tracer,
 };
 
-use crate::support::*;
+use crate::{stepping::Moving, support::*};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -426,5 +426,93 @@ fn another_thread_sees_who_runs() {
     kernel.spawn("one", async |os| passes(os, 1).await).unwrap();
     while kernel.step().unwrap() != Step::Finished {
         assert_eq!(of_host.running(), Tid::KERNEL, "between two steps");
+    }
+}
+
+// ---- observing changes nothing
+
+#[test]
+fn s58_daemons_leave_the_numbers_of_others_as_they_are() {
+    let run = |daemons: bool| {
+        let (mut kernel, log) = logged(unscripted());
+        if daemons {
+            spawn_daemons(&mut kernel);
+        }
+        run_main(&mut kernel, async |os: &mut Os| {
+            for _ in 0..5 {
+                let queue = Queue::<()>::unbounded(os).await;
+                let _observer = os.observe(|_: &Event<'_>| ());
+                let get = os.timeout(SECOND, async |os| queue.get(os).await).await;
+                let (id, random) = (queue.id(), os.random().await);
+                writeln!(os, "queue {id}, {random}, {get:?}");
+            }
+        });
+        (kernel.take_console(), log.lines())
+    };
+    let (alone, beside) = (run(false), run(true));
+    assert_eq!(alone.0, beside.0);
+    assert_eq!(alone.1, beside.1);
+}
+
+/// Tasks with timeouts, in a world whose clock passes while they run: each notes how many calls it
+/// made before it was cut.
+fn spawn_hurried(kernel: &mut Kernel, passed: &Rc<Cell<Duration>>) -> Diary {
+    let diary = Diary::default();
+    for n in 1..=20 {
+        let (notes, passed) = (diary.clone(), Rc::clone(passed));
+        let program = async move |os: &mut Os| {
+            for _ in 0..4 {
+                let calls = Cell::new(0);
+                let span = Duration::from_micros(100 * n);
+                let cut: Result<(), _> = os
+                    .timeout(span, async |os| {
+                        loop {
+                            passed.set(passed.get() + Duration::from_micros(1));
+                            os.get_tid().await;
+                            calls.set(calls.get() + 1);
+                        }
+                    })
+                    .await;
+                notes.note(format!("{n}: {cut:?} after {}", calls.get()));
+                os.sleep(span).await;
+            }
+        };
+        kernel.spawn("hurried", program).expect("there is room");
+    }
+    diary
+}
+
+#[test]
+fn s58_a_timeout_cuts_the_same_call_in_every_mode() {
+    let clock = RefCell::new(Rc::default());
+    let builder = || {
+        let (world, passed) = Moving::new();
+        clock.replace(passed);
+        Kernel::builder().world(world)
+    };
+    let populate = |kernel: &mut Kernel| {
+        let diary = spawn_hurried(kernel, &clock.borrow());
+        move || diary.lines()
+    };
+    in_every_mode(builder, populate).unwrap_or_else(|different| panic!("{different}"));
+}
+
+#[test]
+fn s58_a_run_may_be_cut_into_slices_of_any_size() {
+    let run = |ticks: u64| {
+        let (world, passed) = Moving::new();
+        let (mut kernel, log) = logged(Kernel::builder().world(world).max_ticks(ticks));
+        let diary = spawn_hurried(&mut kernel, &passed);
+        let report = loop {
+            match kernel.run() {
+                Err(Error::Limit(Limit::Ticks(_))) => {}
+                ended => break ended.expect("nothing goes wrong"),
+            }
+        };
+        (log.lines(), diary.lines(), report.ticks)
+    };
+    let whole = run(u64::MAX);
+    for slice in [1, 2, 3, 20, 21, 100, 255, 256, 257, 1000] {
+        assert!(run(slice) == whole, "slices of {slice}");
     }
 }

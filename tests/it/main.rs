@@ -10,6 +10,7 @@ mod console;
 mod daemons;
 mod devices;
 mod ends;
+mod equivalence;
 mod fairness;
 mod follow;
 mod hostile;

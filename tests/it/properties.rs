@@ -10,9 +10,7 @@ use std::{
 };
 
 use proptest::prelude::*;
-use trapline::{
-    Builder, Cause, Error, Event, Exit, Fact, Kernel, Os, Policy, Runnable, SimWorld, Step, Tid,
-};
+use trapline::{Builder, Cause, Error, Event, Exit, Fact, Kernel, Os, Policy, Runnable, Tid};
 
 use crate::support::*;
 
@@ -246,33 +244,40 @@ impl Policy for Whimsical {
     }
 }
 
+fn spawn_all(kernel: &mut Kernel, scripts: &[Vec<Op>]) -> Seen {
+    let seen = Seen::default();
+    for ops in scripts {
+        let (ops, seen) = (ops.clone(), Rc::clone(&seen));
+        let program = async move |os: &mut Os| perform(os, ops, &seen).await;
+        kernel.spawn("host's", program).unwrap();
+    }
+    seen
+}
+
 fn boot(builder: Builder, scripts: &[Vec<Op>]) -> (Kernel, Rc<RefCell<Ledger>>, Seen) {
     let ledger = Rc::new(RefCell::new(Ledger::default()));
-    let seen = Seen::default();
     let clerk = Rc::clone(&ledger);
     let mut kernel = builder
         .max_tasks(12)
         .tracer(move |event: &Event<'_>| clerk.borrow_mut().enter(event))
         .build()
         .unwrap();
-    for ops in scripts {
-        let (ops, seen) = (ops.clone(), Rc::clone(&seen));
-        let program = async move |os: &mut Os| perform(os, ops, &seen).await;
-        kernel.spawn("host's", program).unwrap();
-    }
+    let seen = spawn_all(&mut kernel, scripts);
     (kernel, ledger, seen)
 }
 
-/// Steps to the end, with an audit after each step, and checks the accounts.
-fn run_audited(builder: Builder, scripts: &[Vec<Op>]) -> Result<(), TestCaseError> {
-    let (mut kernel, ledger, seen) = boot(builder, scripts);
+/// Runs to the end, with an audit after each step or slice, and checks the accounts.
+fn run_audited(mode: Mode, builder: Builder, scripts: &[Vec<Op>]) -> Result<(), TestCaseError> {
+    let (mut kernel, ledger, seen) = boot(mode.slice(builder), scripts);
+    if mode.daemons {
+        spawn_daemons(&mut kernel);
+    }
     let mut finished = false;
     for _ in 0..20_000 {
-        let step = kernel.step();
+        let advance = mode.advance(&mut kernel);
         kernel.audit();
-        match step {
-            Ok(Step::Ran(_) | Step::Idle) => {}
-            Ok(Step::Finished) => finished = true,
+        match advance {
+            Ok(ended) => finished = ended,
             Err(Error::Deadlock(deadlock)) => {
                 let live = kernel.tasks().filter(is_blocked).count();
                 prop_assert_eq!(deadlock.blocked.len(), live);
@@ -285,7 +290,7 @@ fn run_audited(builder: Builder, scripts: &[Vec<Op>]) -> Result<(), TestCaseErro
                 let on_tails: usize = deadlock.tails.iter().map(|way| way.len() - 1).sum();
                 prop_assert_eq!(on_cycles + on_tails, live, "{}", deadlock);
                 kernel.remote().shutdown();
-                kernel.run().expect("a shutdown ends well");
+                while !mode.advance(&mut kernel).expect("a shutdown ends well") {}
                 finished = true;
             }
             Err(other) => prop_assert!(false, "{}", other),
@@ -339,39 +344,44 @@ fn is_blocked(task: &trapline::TaskInfo) -> bool {
     matches!(task.state, trapline::TaskState::Blocked { .. })
 }
 
-/// The log of a run, or of as much of it as comes before a deadlock.
-fn log_of(builder: Builder, scripts: &[Vec<Op>], stepping: bool) -> Vec<String> {
-    let log = Diary::default();
-    let lines = log.clone();
-    let tracer = move |event: &Event<'_>| lines.note(event.to_string());
-    let (mut kernel, _, _) = boot(builder.tracer(tracer), scripts);
-    if stepping {
-        while !matches!(kernel.step(), Ok(Step::Finished) | Err(_)) {}
-    } else {
-        let _ = kernel.run();
-    }
-    log.lines()
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_live_task_is_in_one_place_and_nothing_is_lost(scripts in scripts(), quantum in 1..4u32) {
-        run_audited(sim().quantum(quantum), &scripts)?;
+    fn a_live_task_is_in_one_place_and_nothing_is_lost(
+        scripts in scripts(),
+        quantum in 1..4u32,
+        mode in Mode::any(),
+    ) {
+        let builder = mode.configure(unscripted(), |_: &Event<'_>| {});
+        run_audited(mode, builder.quantum(quantum), &scripts)?;
     }
 
     #[test]
-    fn nor_under_any_other_policy(scripts in scripts(), quantum in 1..4u32, state: u64) {
+    fn nor_under_any_other_policy(
+        scripts in scripts(),
+        quantum in 1..4u32,
+        state: u64,
+        mode in Mode::any(),
+    ) {
         let policy = Whimsical { queue: Vec::new(), state };
-        run_audited(sim().quantum(quantum).policy(policy), &scripts)?;
+        run_audited(mode, unscripted().quantum(quantum).policy(policy), &scripts)?;
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn s51_random_programs_write_the_same_log_twice_run_or_stepped(scripts in scripts()) {
-        let world = || Kernel::builder().world(SimWorld::new(3));
-        let log = log_of(world(), &scripts, false);
-        prop_assert_eq!(&log, &log_of(world(), &scripts, false));
-        prop_assert_eq!(&log, &log_of(world(), &scripts, true));
+    fn s51_s58_random_programs_write_the_same_log_in_every_mode(
+        scripts in scripts(),
+        quantum in 1..4u32,
+    ) {
+        let builder = || unscripted().max_tasks(12).quantum(quantum);
+        let populate = |kernel: &mut Kernel| {
+            let seen = spawn_all(kernel, &scripts);
+            move || seen.borrow().iter().map(|(tid, exit)| format!("{tid} {exit}")).collect()
+        };
+        in_every_mode(builder, populate).map_err(TestCaseError::fail)?;
     }
 }

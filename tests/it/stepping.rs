@@ -10,8 +10,13 @@ use std::{
 
 use trapline::{DeviceId, Direction, Exit, IntoExit, Kernel, Os, Report, SimWorld, Step, World};
 
+use crate::support::{run_scripted, scripted_in_slices, tell, unscripted};
+
 /// Runs a kernel to its end, step by step, with an audit after each.
 pub(crate) fn finish(kernel: &mut Kernel) -> Report {
+    if let Some(ended) = run_scripted(kernel) {
+        return ended.expect("nothing goes wrong");
+    }
     while kernel.step().expect("nothing goes wrong") != Step::Finished {
         kernel.audit();
     }
@@ -21,11 +26,14 @@ pub(crate) fn finish(kernel: &mut Kernel) -> Report {
 
 /// Runs one program in the simulated world and answers what was printed. It must end well.
 pub(crate) fn printed<T: IntoExit>(program: impl AsyncFnOnce(&mut Os) -> T + 'static) -> String {
-    let mut kernel = Kernel::simulated(1);
+    let builder = scripted_in_slices(unscripted());
+    let mut kernel = builder.build().expect("a kernel boots");
     let tid = kernel.spawn("main", program).expect("there is room");
     let report = finish(&mut kernel);
     assert_eq!(report.exits()[&tid], Exit::Done);
-    kernel.take_console()
+    let console = kernel.take_console();
+    tell("console", &console);
+    console
 }
 
 /// Runs one program in the simulated world; what is wrong shows as its panic.

@@ -10,6 +10,9 @@ use std::{
     time::Duration,
 };
 
+mod modes;
+
+pub(crate) use modes::*;
 use trapline::{Builder, Event, Exit, IntoExit, Kernel, Os, Report, SimWorld, SystemCall, Tid};
 
 /// Lines that several tasks, destructors or tracers write to and a test reads.
@@ -55,6 +58,11 @@ impl Drop for PanicOnDrop {
 
 /// A builder of simulated kernels. The limit is for programs that fail while others spin.
 pub(crate) fn sim() -> Builder {
+    scripted(unscripted())
+}
+
+/// The same, whatever the mode of this process is.
+pub(crate) fn unscripted() -> Builder {
     Kernel::builder()
         .world(SimWorld::new(1))
         .max_ticks(1_000_000)
@@ -71,9 +79,12 @@ pub(crate) fn logged(builder: Builder) -> (Kernel, Diary) {
 
 /// Runs a program in the simulated world, where it must end well, and answers what was printed.
 pub(crate) fn console<T: IntoExit>(program: impl AsyncFnOnce(&mut Os) -> T + 'static) -> String {
-    let mut kernel = sim().build().expect("a kernel boots");
+    let builder = scripted_in_slices(unscripted());
+    let mut kernel = builder.build().expect("a kernel boots");
     run_main(&mut kernel, program);
-    kernel.take_console()
+    let console = kernel.take_console();
+    tell("console", &console);
+    console
 }
 
 /// Runs a program in the real world, where it must end well. The limit is for programs that fail
@@ -89,7 +100,8 @@ pub(crate) fn run_main<T: IntoExit>(
     program: impl AsyncFnOnce(&mut Os) -> T + 'static,
 ) -> Report {
     let main = kernel.spawn("main", program).expect("there is room");
-    let report = kernel.run().expect("the run ends well");
+    let ended = run_scripted(kernel).unwrap_or_else(|| kernel.run());
+    let report = ended.expect("the run ends well");
     kernel.audit();
     assert_eq!(report.exits()[&main], Exit::Done, "how main ended");
     report

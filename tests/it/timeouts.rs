@@ -1,4 +1,4 @@
-//! Timeouts: rules S24 to S27.
+//! Timeouts: rules S24 to S27, S56 and S57.
 
 use std::{cell::Cell, io, rc::Rc, time::Duration};
 
@@ -6,7 +6,7 @@ use trapline::{Closed, Elapsed, Errno, Exit, Kernel, Os, Queue};
 
 use crate::{
     stepping::{A_LOOK, Dropped, Moving, Notes, boot, finish, printed, spin},
-    support::cpu,
+    support::{console, cpu},
 };
 
 const S: Duration = Duration::from_secs(1);
@@ -431,4 +431,222 @@ fn a_crowd_with_equal_timeouts_leaves_a_queue_in_order_and_at_no_great_price() {
         let cpu = cpu(|| assert_eq!(kernel.run().unwrap().failures, 0));
         assert!(cpu < Duration::from_secs(1), "{cpu:?} at place {place}");
     }
+}
+
+// ---- what a timeout cuts
+
+/// A crowd that is always ready, until this is dropped: an answer waits many turns until its task
+/// hears it.
+struct Crowd {
+    _alive: Rc<()>,
+}
+
+impl Crowd {
+    async fn spawn(os: &mut Os, tasks: usize) -> Self {
+        let alive = Rc::new(());
+        for _ in 0..tasks {
+            let crowd = Rc::downgrade(&alive);
+            let member = async move |os: &mut Os| {
+                while crowd.strong_count() > 0 {
+                    os.yield_now().await;
+                }
+            };
+            os.spawn_detached("member", member).await.unwrap();
+        }
+        Self { _alive: alive }
+    }
+}
+
+/// A call that another task completes, or that completes at once.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Completed {
+    Wait,
+    Put,
+    Get,
+    Spawn,
+}
+
+/// Makes a call in a timeout of a second, has the clock pass its deadline just before the call is
+/// completed, and tries another call. Answers whether that one was cut.
+async fn complete_late(os: &mut Os, call: Completed, passed: Rc<Cell<Duration>>) -> bool {
+    let (queue, effect) = (Queue::bounded(os, 0).await, Queue::unbounded(os).await);
+    let (theirs, pass) = (queue.clone(), Rc::clone(&passed));
+    let partner = async move |os: &mut Os| {
+        spin(os, 3).await;
+        pass.set(pass.get() + S * 2);
+        match call {
+            Completed::Put => assert_eq!(theirs.try_get(os).await, Ok("message")),
+            Completed::Get => assert_eq!(theirs.try_put(os, "message").await, Ok(())),
+            Completed::Wait | Completed::Spawn => {}
+        }
+    };
+    let partner = os.spawn("partner", partner).await.unwrap();
+    let heard = Cell::new(false);
+    let cut = os.timeout(S, async |os| {
+        match call {
+            Completed::Wait => assert_eq!(os.wait(partner).await, Ok(Exit::Done)),
+            Completed::Put => assert_eq!(queue.put(os, "message").await, Ok(())),
+            Completed::Get => assert_eq!(queue.get(os).await, Ok("message")),
+            Completed::Spawn => {
+                passed.set(passed.get() + S * 2);
+                assert!(os.spawn_detached("child", async |_| ()).await.is_ok());
+            }
+        }
+        heard.set(true);
+        effect.put(os, ()).await.unwrap();
+    });
+    let cut = cut.await.is_err();
+    assert!(heard.get(), "{call:?} was completed, and its answer lost");
+    assert_eq!(effect.is_empty(), cut, "a call that is cut has no effect");
+    cut
+}
+
+#[test]
+fn s56_a_call_that_was_completed_keeps_its_answer_and_the_next_one_is_cut() {
+    let calls = [
+        Completed::Wait,
+        Completed::Put,
+        Completed::Get,
+        Completed::Spawn,
+    ];
+    for call in calls {
+        let cuts = Rc::new(Cell::new(0));
+        for before in 0..8 {
+            let (world, passed) = Moving::new();
+            let mut kernel = Kernel::builder().world(world).build().unwrap();
+            let count = Rc::clone(&cuts);
+            let main = async move |os: &mut Os| {
+                let _crowd = Crowd::spawn(os, 200).await;
+                spin(os, before).await;
+                let cut = complete_late(os, call, passed).await;
+                count.set(count.get() + usize::from(cut));
+            };
+            let main = kernel.spawn("main", main).unwrap();
+            let report = kernel.run().unwrap();
+            assert_eq!(report.exits()[&main], Exit::Done, "{call:?}");
+        }
+        assert!(cuts.get() > 0, "{call:?}: no timeout came before an answer");
+    }
+}
+
+/// Runs a program alone and beside crowds of several sizes, at several distances from a poll.
+fn whatever_runs(program: impl AsyncFn(&mut Os) + Clone + 'static) {
+    for (crowd, before) in [
+        (0, 0),
+        (0, 245),
+        (0, 252),
+        (1, 0),
+        (1, 126),
+        (40, 0),
+        (40, 5),
+        (300, 1),
+    ] {
+        let program = program.clone();
+        console(async move |os| {
+            let _crowd = Crowd::spawn(os, crowd).await;
+            spin(os, before).await;
+            program(os).await;
+        });
+    }
+}
+
+/// How a body ends whose timeout is due at once.
+async fn at_once<T>(os: &mut Os, body: impl AsyncFnOnce(&mut Os) -> T) -> Result<T, Elapsed> {
+    os.timeout(Duration::ZERO, body).await
+}
+
+#[test]
+fn s57_a_due_timeout_lets_the_first_call_through_that_completes_at_once() {
+    whatever_runs(async |os| {
+        let queue = Queue::bounded(os, 2).await;
+        let zombie = os.spawn("zombie", async |_| ()).await.unwrap();
+        let put = at_once(os, async |os| queue.put(os, 1).await).await;
+        assert_eq!(put, Ok(Ok(())));
+        let put = at_once(os, async |os| queue.try_put(os, 2).await).await;
+        assert_eq!(put, Ok(Ok(())));
+        let get = at_once(os, async |os| queue.get(os).await).await;
+        assert_eq!(get, Ok(Ok(1)));
+        let get = at_once(os, async |os| queue.try_get(os).await).await;
+        assert_eq!(get, Ok(Ok(2)));
+        let wait = at_once(os, async |os| os.wait(zombie).await).await;
+        assert_eq!(wait, Ok(Ok(Exit::Done)));
+        let child = at_once(os, async |os| os.spawn("child", async |_| ()).await).await;
+        let child = child.expect("it completes at once").expect("there is room");
+        assert_eq!(os.wait(child).await, Ok(Exit::Done));
+    });
+}
+
+#[test]
+fn s57_every_later_call_is_cut_before_its_effect() {
+    whatever_runs(async |os| {
+        let queue = Queue::unbounded(os).await;
+        for n in 0..3 {
+            queue.put(os, n).await.unwrap();
+        }
+        let victim = os.spawn("victim", async |os| os.sleep(S).await);
+        let victim = victim.await.unwrap();
+        let got = Cell::new(None);
+        let cut = at_once(os, async |os| {
+            got.set(queue.get(os).await.ok());
+            queue.get(os).await
+        });
+        assert_eq!(cut.await, Err(Elapsed));
+        assert_eq!((got.get(), queue.len()), (Some(0), 2));
+        let cut = at_once(os, async |os| {
+            os.get_tid().await;
+            os.kill(victim).await
+        });
+        assert_eq!(cut.await, Err(Elapsed));
+        let cut = at_once(os, async |os| {
+            os.get_tid().await;
+            queue.close(os).await;
+        });
+        assert_eq!(cut.await, Err(Elapsed));
+        assert_eq!(queue.put(os, 3).await, Ok(()), "it is open");
+        // The call that arms another timeout is a call, and the first.
+        let cut = at_once(os, async |os| {
+            at_once(os, async |os| queue.get(os).await).await
+        });
+        assert_eq!(cut.await, Err(Elapsed));
+        assert_eq!(queue.len(), 3);
+        assert!(os.kill(victim).await, "it is alive");
+    });
+}
+
+#[test]
+fn s57_calls_that_would_block_and_yields_and_sleeps_are_cut_at_once() {
+    whatever_runs(async |os| {
+        let (empty, full) = (
+            Queue::<()>::unbounded(os).await,
+            Queue::bounded(os, 0).await,
+        );
+        let live = os
+            .spawn("live", async |os| os.sleep(S).await)
+            .await
+            .unwrap();
+        let get = at_once(os, async |os| empty.get(os).await).await;
+        assert_eq!(get, Err(Elapsed));
+        let put = at_once(os, async |os| full.put(os, ()).await).await;
+        assert_eq!(put, Err(Elapsed));
+        let wait = at_once(os, async |os| os.wait(live).await).await;
+        assert_eq!(wait, Err(Elapsed));
+        let naps = [Duration::ZERO, S];
+        for nap in naps {
+            let sleep = at_once(os, async |os| os.sleep(nap).await).await;
+            assert_eq!(sleep, Err(Elapsed));
+        }
+        let sleep = at_once(os, async |os| os.sleep_until(Duration::ZERO).await);
+        assert_eq!(sleep.await, Err(Elapsed));
+        let yields = Cell::new(0);
+        let cut: Result<(), Elapsed> = at_once(os, async |os| {
+            loop {
+                os.yield_now().await;
+                yields.set(yields.get() + 1);
+            }
+        })
+        .await;
+        assert_eq!((cut, yields.get()), (Err(Elapsed), 0));
+        assert_eq!(os.now().await, Duration::ZERO);
+        assert!(os.kill(live).await);
+    });
 }

@@ -13,11 +13,13 @@ use std::{
 
 use proptest::prelude::*;
 use trapline::{
-    Closed, Error, Event, Fact, Kernel, Os, Queue, Reply, SimWorld, Step, Tid, TryGetError,
-    TryPutError,
+    Closed, Error, Event, Fact, Kernel, Os, Queue, Reply, Tid, TryGetError, TryPutError,
 };
 
-use crate::stepping::{Place, spin};
+use crate::{
+    stepping::{Place, spin},
+    support::{Mode, spawn_daemons, unscripted},
+};
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -257,7 +259,7 @@ async fn act(os: &mut Os, me: Tid, op: Op, queue: &Queue<Message>, shared: &Shar
     shared.check(me, answer);
 }
 
-fn boot(capacity: Option<usize>, scripts: Vec<Vec<Op>>) -> (Kernel, Shared) {
+fn boot(mode: Mode, capacity: Option<usize>, scripts: Vec<Vec<Op>>) -> (Kernel, Shared) {
     let model = Model {
         capacity: capacity.unwrap_or(usize::MAX),
         ..Model::default()
@@ -280,8 +282,11 @@ fn boot(capacity: Option<usize>, scripts: Vec<Vec<Op>>) -> (Kernel, Shared) {
         Fact::Exited { .. } => model.borrow_mut().forget(event.tid),
         _ => {}
     };
-    let builder = Kernel::builder().world(SimWorld::new(0)).tracer(tracer);
-    let mut kernel = builder.build().unwrap();
+    let builder = mode.configure(unscripted().tracer(tracer), |_: &Event<'_>| {});
+    let mut kernel = mode.slice(builder).build().unwrap();
+    if mode.daemons {
+        spawn_daemons(&mut kernel);
+    }
     let mine = shared.clone();
     let main = async move |os: &mut Os| {
         let queue = match capacity {
@@ -313,16 +318,20 @@ fn boot(capacity: Option<usize>, scripts: Vec<Vec<Op>>) -> (Kernel, Shared) {
     (kernel, shared)
 }
 
-fn compare(capacity: Option<usize>, scripts: Vec<Vec<Op>>) -> Result<(), TestCaseError> {
-    let (mut kernel, shared) = boot(capacity, scripts);
+fn compare(
+    mode: Mode,
+    capacity: Option<usize>,
+    scripts: Vec<Vec<Op>>,
+) -> Result<(), TestCaseError> {
+    let (mut kernel, shared) = boot(mode, capacity, scripts);
     loop {
-        let step = kernel.step();
+        let advance = mode.advance(&mut kernel);
         kernel.audit();
         prop_assert_eq!(shared.wrong.borrow().clone(), None);
         prop_assert_eq!(shared.alive.get(), shared.model.borrow().messages());
-        match step {
-            Ok(Step::Finished) | Err(Error::Deadlock(_)) => break,
-            Ok(Step::Ran(_) | Step::Idle) => {}
+        match advance {
+            Ok(true) | Err(Error::Deadlock(_)) => break,
+            Ok(false) => {}
             Err(error) => return Err(TestCaseError::fail(error.to_string())),
         }
     }
@@ -360,7 +369,8 @@ proptest! {
     fn s40_to_s43_random_runs_do_what_a_plain_model_does(
         capacity in prop_oneof![Just(None), (0..4usize).prop_map(Some)],
         scripts in proptest::collection::vec(proptest::collection::vec(op(), 0..12), 1..6),
+        mode in Mode::any(),
     ) {
-        compare(capacity, scripts)?;
+        compare(mode, capacity, scripts)?;
     }
 }
