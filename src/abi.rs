@@ -25,7 +25,7 @@ impl Tid {
     /// [`Kernel::spawn_daemon`](crate::Kernel::spawn_daemon).
     #[must_use]
     pub fn is_daemon(self) -> bool {
-        self.0 > Self::DAEMONS
+        self.0 >= Self::DAEMONS
     }
 }
 

@@ -225,9 +225,7 @@ impl Kernel {
     pub fn step(&mut self) -> Result<Step, Error> {
         self.enter();
         let step = loop {
-            if self.stats.ticks < self.next_poll
-                && let Some(tid) = self.next_turn()
-            {
+            if let Some(tid) = self.run_pass(self.stats.ticks + 1) {
                 break Ok(Step::Ran(tid));
             }
             if let Err(error) = self.check_policy() {

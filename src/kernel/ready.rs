@@ -81,6 +81,14 @@ impl Ready {
     #[inline(always)]
     pub(super) fn requeue(&mut self, task: Runnable, call: SystemCall) {
         match &mut self.turns {
+            None if !task.tid.is_daemon() => self.plain.push(task, Cause::Preempted),
+            _ => self.requeue_elsewhere(task, call),
+        }
+    }
+
+    #[inline(never)]
+    fn requeue_elsewhere(&mut self, task: Runnable, call: SystemCall) {
+        match &mut self.turns {
             Some(turns) if !task.tid.is_daemon() => turns.requeue(task, call),
             _ => self.push(task, Cause::Preempted),
         }
@@ -94,13 +102,20 @@ impl Ready {
         }
     }
 
-    /// The tasks that come next, where there are so many that it pays to prefetch them.
+    /// The task that comes after so many others, if the policy is first in, first out.
+    pub(super) fn ahead(&self, turns: usize) -> Option<Runnable> {
+        self.plain.ahead(turns)
+    }
+
+    /// Whether there are so many tasks that it pays to prefetch them.
     #[inline(always)]
-    pub(super) fn ahead(&self) -> &[Runnable] {
-        match self.plain.ahead() {
-            few if few.len() < CROWD => &[],
-            many => many,
-        }
+    pub(super) fn is_crowd(&self) -> bool {
+        self.plain.len() > CROWD
+    }
+
+    /// Gives back memory that a crowd has left.
+    pub(super) fn shrink(&mut self) {
+        self.plain.shrink();
     }
 
     pub(super) fn pop_daemon(&mut self) -> Option<Runnable> {

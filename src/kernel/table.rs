@@ -151,18 +151,18 @@ impl Tasks {
             .filter(|found| found.tid == task.tid)
     }
 
-    /// Prefetches what the next turns of these tasks touch: the task that is 16 turns away, and the
-    /// program of the one that is 8 away. What a generator owns was allocated just before it, and so
-    /// mostly lies before it in memory.
-    #[inline(always)]
-    pub(super) fn prefetch(&self, rest: &[Runnable]) {
-        const AHEAD: usize = 16;
-        const LINE: usize = 64;
-        let task = |at: usize| self.slots.get(rest.get(at)?.slot.index());
-        if let Some(task) = task(AHEAD) {
+    /// Prefetches what a turn touches of a task.
+    pub(super) fn prefetch_task(&self, task: Runnable) {
+        if let Some(task) = self.slots.get(task.slot.index()) {
             prefetch(ptr::from_ref(task).cast());
         }
-        if let Some(task) = task(AHEAD / 2) {
+    }
+
+    /// Prefetches the program of a task. What a generator owns was allocated just before it, and so
+    /// mostly lies before it in memory.
+    pub(super) fn prefetch_program(&self, task: Runnable) {
+        const LINE: usize = 64;
+        if let Some(task) = self.slots.get(task.slot.index()) {
             let program = ptr::from_ref(&*task.program).cast::<u8>();
             for line in 0..3 {
                 prefetch(program.wrapping_sub(line * LINE));

@@ -153,6 +153,17 @@ impl Kernel {
         Reply::Elapsed(number).into()
     }
 
+    /// The timeout that is due around the call of the task whose turn it is. It may have cut a call
+    /// before, whose future was dropped before that could be said.
+    pub(super) fn due(&self, me: Runnable) -> Option<Due> {
+        let unheard = || {
+            let number = self.frame.elapsed.take()?;
+            let spent = true;
+            Some(Due { number, spent })
+        };
+        self.tasks[me].due().or_else(unheard)
+    }
+
     /// Takes note that the answer of the task whose turn it is gets past a due timeout, if there is
     /// one: the next call does not.
     pub(super) fn let_through(&mut self, me: Runnable) {

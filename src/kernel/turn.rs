@@ -1,12 +1,14 @@
 //! A turn: a task is resumed with its answer, makes a call, and is answered, blocks or ends.
 
+use std::time::Duration;
+
 use super::{
     Kernel, fast,
     task::{Beside, Outcome, Pending, State, WaitingOn},
 };
 use crate::{
     abi::{Reply, SystemCall, Tid},
-    log::{Fact, Wake},
+    log::{Fact, Log, Wake},
     panic::Panic,
     sched::{Cause, Runnable},
     trap::{Payload, fault, resume},
@@ -20,26 +22,27 @@ impl Kernel {
         let Some(task) = self.tasks.get_mut(me) else {
             return false;
         };
-        let reply = match task.state.plain() {
-            Some(reply) => reply,
+        let (task, reply) = match task.state.plain() {
+            Some(reply) => (task, reply),
             None => match self.deliver(me) {
-                Some(reply) => reply,
+                Some(reply) => (&mut self.tasks[me], reply),
                 None => return false,
             },
         };
         self.stats.ticks += 1;
         self.remote.runs(me.tid);
-        self.emit_at_once(me.tid, || Fact::Resumed);
-        let task = &mut self.tasks[me];
+        if self.log.is_observed() {
+            tell_resumed(&mut self.log, &mut self.slept, me.tid);
+        }
         task.traps += 1;
         match resume(&mut task.program, reply) {
-            Ok(Some(call)) => match fast::answer(&mut self.queues, &self.frame, me.tid, call) {
-                Some(answer) => {
-                    task.change(State::Ready(answer));
-                    self.ready.requeue(me, call);
-                }
-                None => self.dispatch(me, call),
-            },
+            Ok(Some(call))
+                if self.frame.is_plain()
+                    && fast::answer(&mut self.queues, &self.frame, task, call) =>
+            {
+                self.ready.requeue(me, call);
+            }
+            Ok(Some(call)) => self.dispatch(me, call),
             Ok(None) => self.finish(me, None),
             Err(panic) => self.finish(me, Some(panic)),
         }
@@ -95,7 +98,7 @@ impl Kernel {
         if is_held {
             return self.hold(me, Some(call));
         }
-        let due = is_late.then(|| self.tasks[me].due()).flatten();
+        let due = is_late.then(|| self.due(me)).flatten();
         let outcome = match due {
             None => self.handle(me, call),
             Some(due) => self.handle_late(me, call, due),
@@ -134,6 +137,7 @@ impl Kernel {
 
     /// Ends a task whose program has returned or panicked.
     #[cold]
+    #[inline(never)]
     fn finish(&mut self, me: Runnable, panic: Option<Panic>) {
         self.tasks[me].change(State::Running);
         self.tasks[me].traps -= 1;
@@ -224,5 +228,18 @@ impl Kernel {
 
     pub(super) fn is_live(&mut self, task: Runnable) -> bool {
         self.tasks.get_mut(task).is_some_and(|task| task.is_live())
+    }
+}
+
+/// Tells tracers that a turn has begun. Apart from the kernel, whose task is at hand.
+#[cold]
+#[inline(never)]
+fn tell_resumed(log: &mut Log, slept: &mut Option<(Duration, Duration)>, tid: Tid) {
+    if !tid.is_daemon() {
+        if let Some((from, to)) = slept.take() {
+            log.set_clock(to);
+            log.emit(Tid::KERNEL, Fact::ClockJumped { from });
+        }
+        log.emit(tid, Fact::Resumed);
     }
 }

@@ -245,10 +245,6 @@ where
                 Poll::Ready(reply) => Poll::Ready(this.decode.decode(reply, &this.os.frame)),
             };
         }
-        if this.os.frame.elapsed.get().is_some() {
-            // A timeout has cut a call whose future was dropped before it could say so.
-            return Poll::Pending;
-        }
         if let Some(prepare) = this.prepare.take() {
             let call = prepare(&this.os.frame);
             this.barrier = Some((this.door)(this.os, call));
@@ -285,7 +281,10 @@ where
         match self.reply(&mut cx) {
             Poll::Pending => {}
             // The timeout cuts at the next call.
-            Poll::Ready(Reply::Elapsed(number)) => self.os.frame.elapsed.set(Some(number)),
+            Poll::Ready(Reply::Elapsed(number)) => {
+                self.os.frame.elapsed.set(Some(number));
+                self.os.frame.set_due();
+            }
             Poll::Ready(reply) => self.decode.undo(reply, &self.os.frame),
         }
     }
