@@ -262,7 +262,7 @@ fn ps_lists_the_tasks_and_not_the_monitor() {
         steady(&out),
         "tid task parent state blocked on since traps\n\
          1 echo 0 blocked device 1 (read) TIME 4\n\
-         2 client 1 blocked device 3 (read) TIME 3\n"
+         2 client 1 blocked device 2 (read) TIME 3\n"
     );
     let json = show(&kernel.socket, &["ps", "--json"]);
     let lines: Vec<Value> = json
@@ -285,8 +285,8 @@ fn tree_shows_parents() {
     assert_eq!(
         out,
         "1 echo: waits for device 1 (read), since TIME\n\
-         ├─ 2 client: waits for device 3 (read), since TIME\n\
-         └─ 3 client: waits for device 4 (read), since TIME\n"
+         ├─ 2 client: waits for device 2 (read), since TIME\n\
+         └─ 3 client: waits for device 3 (read), since TIME\n"
     );
 }
 
@@ -297,15 +297,15 @@ fn where_shows_what_a_task_waits_for_in_turn_and_its_last_traps() {
     let out = steady(&show(&kernel.socket, &["where", "2"]));
     let (first, traps) = out.split_once('\n').unwrap();
     assert!(
-        first.starts_with("task 2 \"client\" waits for device 3 (read), since TIME (for "),
+        first.starts_with("task 2 \"client\" waits for device 2 (read), since TIME (for "),
         "{out}"
     );
     assert!(first.ends_with(" s), parent 1, 3 traps"), "{out}");
     assert_eq!(
         traps,
-        "TIME 2 client recv(3, 4096) = 5\n\
-         TIME 2 client send(3, 5) = 5\n\
-         TIME 2 client recv(3, 4096) ...\n"
+        "TIME 2 client recv(2, 4096) = 5\n\
+         TIME 2 client send(2, 5) = 5\n\
+         TIME 2 client recv(2, 4096) ...\n"
     );
 }
 
