@@ -60,11 +60,6 @@ impl Tracer for Ring {
         };
         self.push(event.at, event.tid, what);
     }
-
-    fn trap(&mut self, at: Duration, tid: Tid, call: SystemCall, reply: Reply) {
-        self.push(at, tid, What::Trapped(call));
-        self.push(at, tid, What::Replied(reply));
-    }
 }
 
 impl Drop for Ring {
