@@ -1,4 +1,4 @@
-//! Programs that misbehave, to see what becomes of them and of their neighbours: boot one beside
+//! Programs that misbehave, to show the effect on them and on their neighbours. Boot one beside
 //! another, with `--top` or `--trace`.
 //!
 //! ```sh
@@ -12,13 +12,13 @@ use trapline::{
     cli::{self, program},
 };
 
-/// A task that panics after a while, beside one that goes on
+/// A task that panics after a while, beside one that continues
 #[derive(clap::Args)]
 struct Panics {
-    /// When
+    /// The time until the panic
     #[arg(long, value_parser = cli::duration, default_value = "1s")]
     after: Duration,
-    /// In a destructor as well, which is the end of the process
+    /// Panic in a destructor as well, which ends the process
     #[arg(long)]
     twice: bool,
 }
@@ -64,7 +64,7 @@ impl Program for Hogs {
     }
 }
 
-/// A program that writes on the terminal itself, and not through its `Os`
+/// A program that writes to the terminal directly, and not through its `Os`
 #[derive(clap::Args)]
 struct Scribbles {}
 
@@ -77,7 +77,7 @@ impl Program for Scribbles {
     }
 }
 
-/// A program that logs fields of the kernel's names, and what would move the cursor
+/// A program that logs fields with the kernel's names, and text that would move the cursor
 #[derive(clap::Args)]
 struct Boasts {}
 
@@ -94,7 +94,7 @@ impl Program for Boasts {
 /// Tasks that wait for one another's end, in a ring
 #[derive(clap::Args)]
 struct Rings {
-    /// How many
+    /// The number of tasks
     #[arg(long, default_value_t = 3)]
     tasks: u64,
 }
@@ -109,7 +109,7 @@ impl Program for Rings {
                 first
             };
             let waits = async move |os: &mut Os| {
-                // The next one is there when all have been spawned.
+                // The next task exists once all have been spawned.
                 os.sleep(Duration::from_millis(1)).await;
                 os.wait(next.into()).await.map(drop)
             };

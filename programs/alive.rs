@@ -8,7 +8,7 @@ pub(crate) struct Alive {
     /// The time between two signs of life
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = cli::duration)]
     every: Duration,
-    /// How many to give; without end otherwise
+    /// The number of signs of life; without it they never end
     #[arg(long, value_name = "N")]
     count: Option<u64>,
 }

@@ -2,7 +2,7 @@ use std::error::Error;
 
 use trapline::{Abandoned, Closed, Os, Program, Promise, Queue};
 
-/// A task that is sent numbers and answers each with the average so far
+/// A task that receives numbers and answers each with the average so far
 #[derive(clap::Args)]
 pub(crate) struct Average {}
 
@@ -36,7 +36,7 @@ impl Averager {
         let (input, output) = (numbers.clone(), answers.clone());
         let program = async move |os: &mut Os| {
             let value = average(os, &input, &output).await?;
-            // The owner may have ended, and then does not need the value.
+            // The owner may have ended, and then needs no value.
             let _ = setter.set(os, value).await;
             Ok::<(), Closed<f64>>(())
         };
@@ -48,7 +48,7 @@ impl Averager {
         })
     }
 
-    /// Ends the task at its `get`, and gives what it returns after its clean-up.
+    /// Ends the task at its `get`, and returns its result after its cleanup.
     async fn close(self, os: &mut Os) -> Result<f64, Abandoned> {
         self.numbers.close(os).await;
         self.value.wait(os).await
@@ -72,7 +72,7 @@ async fn average(
     Ok(average)
 }
 
-/// Runs however the task ends.
+/// Runs at every kind of end.
 struct CleanUp<'a>(&'a mut Os);
 
 impl Drop for CleanUp<'_> {

@@ -1,4 +1,4 @@
-//! Callback style: nothing here waits; everything says what is to be called, and when.
+//! Callback style: no function here waits; each one registers its successor.
 
 use std::{error::Error, time::Duration};
 
@@ -15,7 +15,7 @@ pub(crate) struct Callbacks {
     /// The counts in callbacks, beside a producer and a consumer in coroutines
     #[arg(long, conflicts_with = "queue")]
     mixed: bool,
-    /// Stop everything from inside after so long
+    /// Stop everything from inside after this time
     #[arg(long, value_name = "TIME", value_parser = cli::duration)]
     stop_after: Option<Duration>,
 }
@@ -75,7 +75,7 @@ async fn countup(os: &mut Os, n: u32, to: u32) {
     }
 }
 
-/// The queue for callbacks: calls back with an item when there is one, or with the error that
+/// The queue for callbacks. It calls back with an item when there is one, or with an error when
 /// there will be none.
 async fn get(
     os: &mut Os,

@@ -4,17 +4,17 @@ use trapline::{Elapsed, Os, Program, Promise, Queue, Setter, TcpStream, cli, syn
 
 use crate::serve::{accept, listen};
 
-/// A chat server: what one says, everybody reads
+/// A chat server: every client reads what each one says
 ///
-/// Try it with `nc 127.0.0.1 45002`. Nobody has to wait for a slow reader: each client has a queue
-/// of lines, and a client whose queue is full loses lines, and is told how many when there is room
-/// again. One that reads nothing at all for --timeout is dropped.
+/// Try it with `nc 127.0.0.1 45002`. A slow reader delays no other client: each client has a queue
+/// of lines. A client whose queue is full loses lines, and is told how many when there is room
+/// again. A client that reads nothing at all for --timeout is dropped.
 #[derive(clap::Args)]
 pub(crate) struct Chat {
-    /// The address to listen at; port 0 is any free one
+    /// The address to listen on; port 0 is any free one
     #[arg(long, value_name = "IP:PORT", value_parser = cli::addr, default_value = "127.0.0.1:45002")]
     addr: SocketAddr,
-    /// How long a client may take to give its name, or to read anything of what it is sent
+    /// How long a client may take to give its name, or to read anything that is sent
     #[arg(long, value_name = "TIME", value_parser = cli::duration, default_value = "30s")]
     timeout: Duration,
 }
@@ -22,14 +22,14 @@ pub(crate) struct Chat {
 /// The longest line, in bytes, and the longest name, in letters.
 const LINE: usize = 1000;
 const NAME: usize = 20;
-/// How often a client may try to give one.
+/// The number of attempts to give one.
 const ATTEMPTS: usize = 10;
-/// How many lines wait for a client, at most.
+/// The capacity of a client's queue, in lines.
 const BACKLOG: usize = 256;
-/// How much is sent to a client at once, roughly.
+/// The approximate size of a send to a client.
 const BATCH: usize = 16 * 1024;
 
-/// Lines for a client. They are shared: everybody gets the same.
+/// Lines for a client. They are shared, since all clients get the same lines.
 type Outbox = Queue<Rc<str>>;
 
 impl Program for Chat {
@@ -45,7 +45,7 @@ impl Program for Chat {
             let (client, peer) = accept(os, &listener).await;
             let room = room.clone();
             let visit = async move |os: &mut Os| {
-                // Clients may go as they please.
+                // Detached, since clients leave at any time.
                 if let Err(error) = visit(os, client, &room, timeout).await {
                     tracing::info!("{peer}: {error}");
                 }
@@ -57,10 +57,10 @@ impl Program for Chat {
     }
 }
 
-// ---- the room: one task, so that everybody reads the same lines in the same order
+// ---- the room: one task, so that all clients read the same lines in the same order
 
 enum Event {
-    /// Somebody comes; the answer is whether the name was free.
+    /// A client joins; the answer is whether the name was free.
     Join(String, Outbox, Setter<bool>),
     Say(String, String),
     /// The names, for this client.
@@ -70,7 +70,7 @@ enum Event {
 
 struct Member {
     outbox: Outbox,
-    /// How many lines it has missed since it last heard of that.
+    /// The number of lines lost since the last notice.
     lost: usize,
 }
 
@@ -80,7 +80,7 @@ async fn keep_room(os: &mut Os, events: Queue<Event>) {
         match event {
             Event::Join(name, outbox, free) => {
                 let is_free = !members.contains_key(&name);
-                // Its task may have been ended meanwhile, which nobody needs to hear of.
+                // The client's task may have ended meanwhile, which is no error.
                 let _ = free.set(os, is_free).await;
                 if is_free {
                     members.insert(name.clone(), Member { outbox, lost: 0 });
@@ -91,7 +91,7 @@ async fn keep_room(os: &mut Os, events: Queue<Event>) {
             Event::Who(outbox) => {
                 let names: Vec<_> = members.keys().map(String::as_str).collect();
                 let line = format!("* here: {}\n", names.join(", "));
-                // Whoever has no room for an answer does not read answers.
+                // A client without room for an answer does not read answers.
                 let _ = outbox.try_put(os, line.into()).await;
             }
             Event::Leave(name) => {
@@ -104,7 +104,7 @@ async fn keep_room(os: &mut Os, events: Queue<Event>) {
     }
 }
 
-/// Puts a line into every outbox. Never waits for any of them.
+/// Puts a line into every outbox. Never blocks on any of them.
 async fn tell(os: &mut Os, members: &mut BTreeMap<String, Member>, line: String) {
     let line: Rc<str> = line.into();
     for member in members.values_mut() {
@@ -114,14 +114,14 @@ async fn tell(os: &mut Os, members: &mut BTreeMap<String, Member>, line: String)
                 member.lost = 0;
             }
         }
-        // A closed outbox is full too: its client is about to leave.
+        // A closed outbox counts as full: its client is about to leave.
         if member.lost > 0 || member.outbox.try_put(os, line.clone()).await.is_err() {
             member.lost += 1;
         }
     }
 }
 
-// ---- a client: one task reads what it says, another writes what it is to read
+// ---- a client: one task reads from the socket, another writes to it
 
 async fn visit(
     os: &mut Os,
@@ -130,13 +130,13 @@ async fn visit(
     timeout: Duration,
 ) -> Result<(), Box<dyn Error>> {
     let outbox: Outbox = Queue::bounded(os, BACKLOG).await;
-    // Whatever ends this task ends the writer.
+    // Any end of this task ends the writer.
     let mut group = Group::new(os).await;
     let writer = {
         let (client, outbox) = (client.clone(), outbox.clone());
         async move |os: &mut Os| {
             let result = write_all(os, &client, &outbox, timeout).await;
-            // Now the reader, too, has nothing to wait for.
+            // Now the reader has nothing to wait for, either.
             outbox.close(os).await;
             let _ = client.close(os).await;
             result
@@ -146,18 +146,18 @@ async fn visit(
     let mut lines = Lines::new(client);
     if let Some(name) = enter(os, &mut lines, room, &outbox, timeout).await? {
         let result = talk(os, &mut lines, room, &outbox, &name).await;
-        // The room closes the outbox, when it has heard all that was said before.
+        // The room closes the outbox after it has handled all earlier events.
         room.put(os, Event::Leave(name)).await?;
         result?;
     } else {
         outbox.close(os).await;
     }
-    // The last lines still have to go out.
+    // The writer still has to send the last lines.
     group.join(os).await?;
     Ok(())
 }
 
-/// Asks for a name, a few times if need be, and enters the room under it.
+/// Asks for a name, several times if needed, and enters the room under it.
 async fn enter(
     os: &mut Os,
     lines: &mut Lines,
@@ -167,7 +167,7 @@ async fn enter(
 ) -> Result<Option<String>, Box<dyn Error>> {
     outbox.put(os, "* your name?\n".into()).await?;
     for _attempt in 0..ATTEMPTS {
-        // Only the client is hurried: once the room is asked, its answer must be heard.
+        // The timeout covers the client only: once the room is asked, its answer must be received.
         let line = match os.timeout(timeout, async |os| lines.next(os).await).await {
             Ok(line) => line?,
             Err(Elapsed) => {
@@ -198,7 +198,7 @@ async fn enter(
     Ok(None)
 }
 
-/// Says what the client says, until it leaves.
+/// Passes on the client's lines, until it leaves.
 async fn talk(
     os: &mut Os,
     lines: &mut Lines,
@@ -215,21 +215,21 @@ async fn talk(
                 continue;
             }
             Some(line) if line.starts_with('/') => {
-                "* there is /who, for who is here, and /quit\n".to_string()
+                "* commands: /who lists the names, /quit leaves\n".to_string()
             }
             Some(text) => {
                 let say = Event::Say(name.to_string(), text.to_string());
                 room.put(os, say).await?;
                 continue;
             }
-            None => format!("* not said: a line has {LINE} bytes at most\n"),
+            None => format!("* not sent: a line has at most {LINE} bytes\n"),
         };
         outbox.put(os, answer.into()).await?;
     }
     Ok(())
 }
 
-/// Sends what comes out of the outbox, many lines at once where there are many.
+/// Sends the lines of the outbox, several at once if there are several.
 async fn write_all(
     os: &mut Os,
     client: &TcpStream,
@@ -253,10 +253,10 @@ async fn write_all(
     Ok(())
 }
 
-/// What a client sends, line by line.
+/// Receives from a client, line by line.
 struct Lines {
     client: TcpStream,
-    /// What has come in and was not taken yet; the first `seen` bytes of it end no line.
+    /// The received bytes that are not consumed yet. The first `seen` bytes contain no line end.
     bytes: Vec<u8>,
     seen: usize,
     /// Whether these bytes belong to a line that is too long.
@@ -273,8 +273,8 @@ impl Lines {
         }
     }
 
-    /// The next line, without its end, and with nothing that would confuse a terminal; `None` in
-    /// its place if it is too long. No more lines after the end of the stream.
+    /// The next line, without its end and without characters that would confuse a terminal. A line
+    /// that is too long is `None`. The end of the stream ends the lines.
     async fn next(&mut self, os: &mut Os) -> io::Result<Option<Option<String>>> {
         let mut buf = [0; 1024];
         loop {
@@ -307,8 +307,8 @@ impl Lines {
     }
 }
 
-/// Whether a character would do more at a reader's terminal than show itself: a control character,
-/// a line break of Unicode's, or what turns the direction of the text around it.
+/// Whether a character has an effect on a reader's terminal beyond its own display. Such are
+/// control characters, Unicode's line breaks, and characters that change the direction of the text.
 fn confuses(c: char) -> bool {
     c.is_control()
         || matches!(

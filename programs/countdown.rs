@@ -5,7 +5,7 @@ use trapline::{Os, Program};
 /// One task counts down every four seconds, another counts up every second
 #[derive(clap::Args)]
 pub(crate) struct Countdown {
-    /// Alternate, by nothing but a yield after each count, instead
+    /// Alternate by a yield after each count, instead
     #[arg(long)]
     alternate: bool,
 }
@@ -15,7 +15,7 @@ impl Program for Countdown {
         if self.alternate {
             os.spawn("down", async |os| countdown(os, 5, None).await)
                 .await?;
-            // The child has its first turn before this task goes on: so they alternate.
+            // The child has its first turn before this task continues, so the two alternate.
             countup(os, 5, None).await;
             return Ok(());
         }
@@ -42,7 +42,7 @@ async fn countup(os: &mut Os, to: u32, pause: Option<Duration>) {
     }
 }
 
-/// Lets the others run, for that long or for a turn each.
+/// Lets the others run, for that time or for a turn each.
 async fn switch(os: &mut Os, pause: Option<Duration>) {
     match pause {
         Some(span) => os.sleep(span).await,

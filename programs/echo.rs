@@ -10,17 +10,17 @@ use crate::serve::{accept, listen};
 /// A server that sends back what it receives, with a task per client
 #[derive(clap::Args)]
 pub(crate) struct Echo {
-    /// The address to listen at; port 0 is any free one
+    /// The address to listen on; port 0 is any free one
     #[arg(long, value_name = "IP:PORT", value_parser = cli::addr, default_value = "127.0.0.1:45000")]
     addr: SocketAddr,
     /// What to send before each answer
     #[arg(long, value_name = "TEXT", default_value = "")]
     prefix: String,
-    /// Use blocking sockets, which freeze every task: try it with --with alive. Only a second ^C
-    /// ends it then
+    /// Use blocking sockets, which freeze every task: try it with --with alive. Then only a second
+    /// ^C ends it
     #[arg(long)]
     blocking: bool,
-    /// Wait with read_wait and write_wait, and do the I/O on the sockets themselves
+    /// Wait with read_wait and write_wait, and do the I/O on the sockets directly
     #[arg(long, conflicts_with = "blocking")]
     ready: bool,
 }
@@ -71,7 +71,7 @@ async fn echo(os: &mut Os, client: &TcpStream, prefix: &str) -> io::Result<()> {
         if n == 0 {
             return Ok(());
         }
-        // In one piece, so that the client need not put two together.
+        // In one send, so that the client receives it in one piece.
         client.send_all(os, &answer(prefix, &buf[..n])).await?;
     }
 }

@@ -5,10 +5,10 @@ use trapline::{Os, Program, cli, sync::Group};
 /// Many reads that block, each on a thread, at the same time
 #[derive(clap::Args)]
 pub(crate) struct FakeIo {
-    /// How many
+    /// The number of reads
     #[arg(long, value_name = "N", default_value_t = 1000)]
     count: u32,
-    /// How long each blocks its thread
+    /// The time for which each blocks its thread
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = cli::duration)]
     delay: Duration,
 }
@@ -38,7 +38,7 @@ impl Program for FakeIo {
     }
 }
 
-/// A system call that the kernel cannot watch: it answers when it likes.
+/// A system call that the kernel cannot watch: it completes at any time.
 fn read(delay: Duration) -> Duration {
     trapline::pause(delay);
     delay

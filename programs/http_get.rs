@@ -8,14 +8,15 @@ use trapline::{Device, Elapsed, Os, Program, cli};
 /// Fetches a page by plain HTTP and writes its body to standard output
 #[derive(clap::Args)]
 pub(crate) struct HttpGet {
-    /// What to fetch, such as http://example.com/; for --demo-order a file will do, such as
+    /// The URL to fetch, such as http://example.com/; for --demo-order a file is enough, such as
     /// /etc/hosts
     #[arg(value_name = "URL")]
     from: Origin,
-    /// How long to wait for the answer, and for each piece of it after that
+    /// How long to wait for the answer, and for each later piece of it
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = cli::duration)]
     timeout: Duration,
-    /// Print 1 when the response is in and 2 after the call that asks for it, instead: 2 is first
+    /// Print 1 when the response is in and 2 after the call that asks for it, instead: 2 comes
+    /// first
     #[arg(long)]
     demo_order: bool,
 }
@@ -50,7 +51,7 @@ async fn get(os: &mut Os, url: &Url, timeout: Duration) -> Result<(), Box<dyn Er
     let stdout = stdout(os).await?;
     while let Some(piece) = response.piece(os).await? {
         match stdout.send_all(os, &piece).await {
-            // The reader has seen enough.
+            // The reader closed the output early.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             result => result?,
         }
@@ -65,7 +66,7 @@ async fn get(os: &mut Os, url: &Url, timeout: Duration) -> Result<(), Box<dyn Er
 async fn stdout(os: &mut Os) -> io::Result<Device<io::Stdout>> {
     loop {
         match os.attach(io::stdout()).await {
-            // Another task has it, and is writing.
+            // Another task has it and is writing.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 os.sleep(Duration::from_millis(10)).await;
             }
@@ -130,17 +131,17 @@ impl FromStr for Url {
         let rest = match url.split_once("://") {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => rest,
             Some((scheme, _)) if scheme.eq_ignore_ascii_case("https") => {
-                return Err("https is more than this can do: try http://");
+                return Err("https is not supported: use http://");
             }
-            _ => return Err("it begins with http://"),
+            _ => return Err("it must begin with http://"),
         };
         let rest = rest.split('#').next().unwrap_or_default();
         let (host, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
         if host.is_empty() || host.contains('@') {
-            return Err("after http:// comes the name of a host");
+            return Err("the name of a host must follow http://");
         }
         if !rest.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err("a space, or what is not ASCII, is written as %20 and the like");
+            return Err("write a space as %20, and escape what is not ASCII likewise");
         }
         let slash = if path.starts_with('/') { "" } else { "/" };
         Ok(Self {

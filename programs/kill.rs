@@ -1,4 +1,4 @@
-//! Who says "Task N terminated", and why: see multitask.rs.
+//! `multitask.rs` explains which task prints "Task N terminated".
 
 use std::error::Error;
 

@@ -32,7 +32,7 @@ impl Program for Lists {
     }
 }
 
-/// A generator: it runs when it is asked for its next future, until it yields that.
+/// A generator: each request for its next future runs it until it yields one.
 #[derive(Clone)]
 struct Generator {
     wanted: Queue<()>,
@@ -74,7 +74,7 @@ async fn list(os: &mut Os, name: &'static str) -> Result<Generator, Box<dyn Erro
     Ok(list)
 }
 
-/// A future that completes when the others have had their turn.
+/// A future that completes after the other tasks have had their turns.
 async fn soon(os: &mut Os) -> Promise<()> {
     let (setter, future) = Promise::new(os).await;
     let complete = async move |os: &mut Os| setter.set(os, ()).await;

@@ -1,6 +1,6 @@
 //! The binary `trapline`: its programs, under the library's command line.
 //!
-//! It uses the public API only, and a binary with programs of your own looks just like it.
+//! It uses the public API only. A binary with programs of your own looks the same.
 
 mod alive;
 mod average;

@@ -1,5 +1,5 @@
-//! The course's kernel prints "Task N terminated" itself. Here a kernel prints nothing: each task
-//! says so as its last act, and whoever kills another says it for the victim.
+//! The course's kernel prints "Task N terminated" itself. This kernel prints nothing: each task
+//! prints it as its last act. A task that kills another prints it for the victim.
 
 use std::error::Error;
 
@@ -8,10 +8,10 @@ use trapline::{Os, Program, Tid};
 /// Two tasks that take turns
 #[derive(clap::Args)]
 pub(crate) struct Multitask {
-    /// How many turns foo takes
+    /// The number of foo's turns
     #[arg(long, value_name = "N", default_value_t = 10)]
     foo: u32,
-    /// How many turns bar takes
+    /// The number of bar's turns
     #[arg(long, value_name = "N", default_value_t = 10)]
     bar: u32,
 }

@@ -5,16 +5,16 @@ use trapline::{Closed, Os, Program, Queue, sync::Group};
 /// Tasks that produce items and tasks that consume them, with a message queue between them
 #[derive(clap::Args)]
 pub(crate) struct ProducerConsumer {
-    /// How many items the producers make between them
+    /// The number of items from all producers together
     #[arg(long, value_name = "N", default_value_t = 10)]
     count: u64,
-    /// The queue's room; without bound otherwise
+    /// The queue's capacity; without it the queue is unbounded
     #[arg(long, value_name = "N")]
     capacity: Option<usize>,
-    /// How many producers
+    /// The number of producers
     #[arg(long, value_name = "N", default_value_t = 1)]
     producers: u32,
-    /// How many consumers
+    /// The number of consumers
     #[arg(long, value_name = "N", default_value_t = 1)]
     consumers: u32,
 }

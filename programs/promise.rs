@@ -2,7 +2,7 @@ use std::{error::Error, thread, time::Duration};
 
 use trapline::{Os, Program, Promise};
 
-/// What can be done with a value that is still to come
+/// The uses of a promise: a value that does not exist yet
 #[derive(clap::Args)]
 pub(crate) struct Promises {}
 

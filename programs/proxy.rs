@@ -13,27 +13,28 @@ use crate::serve::{accept, listen};
 
 /// A TCP proxy, with a task for each direction of each connection
 ///
-/// The end of one direction is passed on and leaves the other open; a failure of either ends both.
+/// The end of one direction is passed on and leaves the other open. A failure of either direction
+/// ends both.
 #[derive(clap::Args)]
 pub(crate) struct Proxy {
-    /// The address to listen at; port 0 is any free one
+    /// The address to listen on; port 0 is any free one
     #[arg(long, value_name = "IP:PORT", value_parser = cli::addr, default_value = "127.0.0.1:45001")]
     listen: SocketAddr,
-    /// The server to which connections are passed on
+    /// The server to connect to
     #[arg(long, value_name = "IP:PORT", value_parser = cli::addr)]
     to: SocketAddr,
     /// How long the server may take to accept a connection
     #[arg(long, value_name = "TIME", value_parser = cli::duration, default_value = "10s")]
     connect_timeout: Duration,
-    /// End connections on which nothing has moved for so long; never, if not given
+    /// End connections on which no byte has moved for this long; never, if not given
     #[arg(long, value_name = "TIME", value_parser = cli::duration)]
     idle_timeout: Option<Duration>,
 }
 
-/// How much of a direction is under way at once.
+/// The buffer size of a direction.
 const BUFFER: usize = 16 * 1024;
 
-/// How often a peer that nothing is read from is checked.
+/// The period for checking a peer from which the proxy does not read.
 const CHECK: Duration = Duration::from_secs(1);
 
 impl Program for Proxy {
@@ -60,7 +61,8 @@ impl Program for Proxy {
     }
 }
 
-/// Whether a connection to `to` reaches the listener at `own`. Each would make another, without end.
+/// Whether a connection to `to` reaches the listener at `own`. Such connections would multiply
+/// without end.
 async fn leads_back(os: &mut Os, own: SocketAddr, to: SocketAddr) -> bool {
     if own.port() != to.port() {
         return false;
@@ -73,7 +75,7 @@ async fn leads_back(os: &mut Os, own: SocketAddr, to: SocketAddr) -> bool {
     };
     match own.ip().to_canonical() {
         IpAddr::V4(ip) if ip.is_unspecified() && target.is_ipv6() => false,
-        // Every address of this host, which are those that can be listened at.
+        // Every address of this host, which are the addresses that can be bound.
         ip if ip.is_unspecified() => os.listen(SocketAddr::new(target, 0)).await.is_ok(),
         ip => ip == target,
     }
@@ -82,7 +84,7 @@ async fn leads_back(os: &mut Os, own: SocketAddr, to: SocketAddr) -> bool {
 impl Proxy {
     async fn pass_on(&self, os: &mut Os, client: TcpStream) -> Result<(), Box<dyn Error>> {
         let server = self.connect(os, &client).await?;
-        // Whatever ends this task ends the group, and with it both directions.
+        // Any end of this task ends the group, and with it both directions.
         let mut group = Group::new(os).await;
         let moved = Rc::new(Cell::new(os.now().await));
         let upstream = direction(client.clone(), server.clone(), Rc::clone(&moved));
@@ -128,7 +130,7 @@ impl Proxy {
     }
 }
 
-/// Which task has ended, or how it failed.
+/// The task that has ended, or its error.
 fn done(ended: Option<(Tid, Exit)>) -> Result<Option<Tid>, String> {
     match ended {
         Some((tid, Exit::Done)) => Ok(Some(tid)),
@@ -146,7 +148,7 @@ fn direction(
     async move |os: &mut Os| copy(os, &from, &to, &moved).await
 }
 
-/// Copies one direction, its end included, and notes when it last moved.
+/// Copies one direction, with its end, and notes the time of its last progress.
 async fn copy(
     os: &mut Os,
     from: &TcpStream,
@@ -169,27 +171,27 @@ async fn copy(
     }
 }
 
-/// Fails when `peer`, which nothing is read from, has reset its connection.
+/// Fails when `peer`, from which the proxy does not read, has reset its connection.
 ///
-/// Reading would not tell: after its end a stream stays at its end, and before the server is
-/// connected there is no place for what is read. Sending nothing tells.
+/// Reading would not detect it. A stream at its end stays there, and before the server is connected
+/// there is no place for data. Sending nothing detects it.
 async fn watch(os: &mut Os, peer: &TcpStream) -> io::Result<()> {
     loop {
         os.sleep(CHECK).await;
         match peer.send(os, &[]).await {
-            // The direction that waits to send learns of a reset itself.
+            // The direction that waits to send detects a reset itself.
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}
             result => _ = result?,
         }
     }
 }
 
-/// Fails when nothing has moved for so long.
+/// Fails when no byte has moved for so long.
 async fn idle(os: &mut Os, span: Duration, moved: &Cell<Duration>) -> Result<(), String> {
     loop {
         let deadline = moved.get().saturating_add(span);
         if os.now().await >= deadline {
-            return Err(format!("nothing has moved for {span:?}"));
+            return Err(format!("no byte has moved for {span:?}"));
         }
         os.sleep_until(deadline).await;
     }

@@ -1,10 +1,10 @@
-//! What the servers among the programs share: how they listen and accept.
+//! Helpers of the servers among the programs: listening and accepting.
 
 use std::{io, net::SocketAddr, time::Duration};
 
 use trapline::{Os, TcpListener, TcpStream};
 
-/// Listens at `addr`, or says what to do about it. `option` is where the address comes from.
+/// Listens on `addr`. An error names `option`, which set the address, and says what to change.
 pub(crate) async fn listen(
     os: &mut Os,
     addr: SocketAddr,
@@ -12,22 +12,23 @@ pub(crate) async fn listen(
 ) -> Result<TcpListener, String> {
     os.listen(addr).await.map_err(|error| {
         if error.kind() == io::ErrorKind::Unsupported {
-            format!("cannot listen at {addr}: {NO_NETWORK}")
+            format!("cannot listen on {addr}: {NO_NETWORK}")
         } else {
-            format!("cannot listen at {addr}: {error} (see {option})")
+            format!("cannot listen on {addr}: {error} (see {option})")
         }
     })
 }
 
-/// What to do about a world without a network.
+/// The hint for a world without a network.
 pub(crate) const NO_NETWORK: &str = "the simulated world has no network: run it without --virtual";
 
-/// Takes the next client, however long that takes.
+/// Accepts the next client, with no time limit.
 pub(crate) async fn accept(os: &mut Os, listener: &TcpListener) -> (TcpStream, SocketAddr) {
     loop {
         match listener.accept(os).await {
             Ok(accepted) => return accepted,
-            // Out of descriptors, most likely: connected clients must end first.
+            // Most likely, the process has no free descriptors: a connected client must leave
+            // first.
             Err(error) => {
                 writeln!(os, "Cannot accept: {error}");
                 os.sleep(Duration::from_millis(100)).await;

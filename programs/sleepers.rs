@@ -5,7 +5,7 @@ use trapline::{Os, Program};
 /// Many tasks that each sleep for a random time under a second
 #[derive(clap::Args)]
 pub(crate) struct Sleepers {
-    /// How many
+    /// The number of tasks
     #[arg(long, value_name = "N", default_value_t = 1000)]
     count: u32,
 }

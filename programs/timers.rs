@@ -4,13 +4,13 @@ use trapline::{Os, Program, cli};
 
 use crate::http_get::{Response, Url};
 
-/// Timers in the manner of a browser, which a long response does not hold up
+/// Timers in the style of a browser, which a long response does not delay
 #[derive(clap::Args)]
 pub(crate) struct Timers {
     /// A page to fetch meanwhile, such as http://example.com/
     #[arg(long)]
     url: Option<Url>,
-    /// How long to wait for it
+    /// The timeout of the request
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = cli::duration, requires = "url")]
     timeout: Duration,
 }
@@ -21,7 +21,7 @@ impl Program for Timers {
         let interval = os.call_every(Duration::from_secs(2), tick).await;
         let timeout = async move |os: &mut Os| {
             writeln!(os, "timer timeout");
-            // Nothing is left after this, and the kernel's run ends.
+            // Ending this task ends the kernel's run.
             os.kill(interval).await;
         };
         os.call_later(Duration::from_secs(5), timeout).await;
@@ -33,7 +33,7 @@ impl Program for Timers {
             while let Some(piece) = response.piece(os).await? {
                 line.extend(piece);
                 let end = line.iter().rposition(|byte| *byte == b'\n');
-                // A line may be longer than what is worth keeping.
+                // A line may be longer than the limit.
                 let end = end.map_or(if line.len() < LONGEST { 0 } else { line.len() }, |at| {
                     at + 1
                 });
@@ -47,10 +47,10 @@ impl Program for Timers {
     }
 }
 
-/// The longest line that is kept until its end has come, in bytes.
+/// The longest incomplete line that is kept, in bytes.
 const LONGEST: usize = 64 * 1024;
 
-/// Prints lines, with a turn for the tasks behind this one after each: no convoy.
+/// Prints lines, and yields after each: the other tasks do not have to wait for all of them.
 async fn show(os: &mut Os, text: &[u8]) {
     for line in String::from_utf8_lossy(text).lines() {
         writeln!(os, "{line}");

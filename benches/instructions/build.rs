@@ -1,4 +1,4 @@
-//! Tells the program which compiler builds it: the counts depend on it.
+//! Passes the version of the compiler to the program, since the counts depend on it.
 
 use std::{env, process::Command};
 

@@ -1,4 +1,4 @@
-//! What a program takes that does nothing to speak of.
+//! The cost of a program that does almost nothing.
 
 fn main() {
     println!("nothing");

@@ -1,14 +1,14 @@
-//! Trapline and its peers at the same work, in turn, in one run.
+//! Trapline and its peers at the same work, in turns, in one run.
 //!
 //! `cargo run --release -p trapline-bench -- [OPTION]... [WORKLOAD]...`
 //!
 //! | file | owns |
 //! |---|---|
-//! | `contest.rs` | a contest: who takes part, rounds, medians, the table |
+//! | `contest.rs` | a contest: contenders, rounds, medians, the table |
 //! | `picture.rs` | the table as a picture |
-//! | `meter.rs` | what is measured: CPU time, memory |
+//! | `meter.rs` | the measurements: CPU time, memory |
 //! | `peers.rs`, `peers/` | peers in other languages |
-//! | `switch.rs`, `spawn.rs`, ... | a workload each: ours first, its peers beside it |
+//! | `switch.rs`, `spawn.rs`, ... | a workload each: ours first, then its peers |
 //! | `echo/` | the workload over sockets: its servers, its client |
 //! | `instructions/` | another program: counts the instructions of the hot paths |
 //!
@@ -64,11 +64,11 @@ workloads, all of them unless some are named:
 --contest TEXT, --contender TEXT
              only those whose name contains it: to profile one, for example";
 
-/// How much is measured, and of whom.
+/// The amount of work, and the contenders.
 struct Plan {
     rounds: usize,
     quick: bool,
-    /// Those in other languages.
+    /// Include the peers in other languages.
     peers: Vec<Peer>,
 }
 
@@ -78,7 +78,7 @@ impl Plan {
         self.times(1_000_000)
     }
 
-    /// How often something is to be done.
+    /// The number of repetitions.
     fn times(&self, count: usize) -> usize {
         if self.quick { count / 10 } else { count }
     }
@@ -97,7 +97,7 @@ struct Options {
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    // Some contenders need a process of their own: this binary again.
+    // Some contenders need a process of their own, which runs this binary again.
     if let Some((role, args)) = args.split_first()
         && let Some(role) = role.strip_prefix("--child=")
     {

@@ -4,12 +4,12 @@ use std::{fmt, io, iter};
 
 use serde_json::{Value, json};
 
-/// A contender's run: the figures it came to, in the order of the contest's units.
+/// A contender's run: its figures, in the order of the contest's units.
 type Run = Box<dyn FnMut() -> io::Result<Vec<f64>>>;
 
 struct Contender {
     name: &'static str,
-    /// How many rounds it takes part in, from the first on.
+    /// The number of rounds in which it runs, from the first on.
     rounds: usize,
     run: Run,
 }
@@ -18,7 +18,7 @@ struct Contender {
 pub(crate) struct Contest {
     name: String,
     rounds: usize,
-    /// What is measured; of all of it less is better.
+    /// The units; in each of them less is better.
     units: &'static [&'static str],
     contenders: Vec<Contender>,
 }
@@ -37,12 +37,12 @@ impl Contest {
         }
     }
 
-    /// Adds a contender that answers a single figure.
+    /// Adds a contender that returns a single figure.
     pub(crate) fn enter(self, name: &'static str, mut run: impl FnMut() -> f64 + 'static) -> Self {
         self.enter_many(name, move || Ok(vec![run()]))
     }
 
-    /// Adds a contender that answers a figure per unit, or fails.
+    /// Adds a contender that returns a figure per unit, or fails.
     pub(crate) fn enter_many(
         mut self,
         name: &'static str,
@@ -56,7 +56,7 @@ impl Contest {
         self
     }
 
-    /// Lets the contender that was added last take part in the first `rounds` only.
+    /// Limits the contender that was added last to the first `rounds`.
     pub(crate) fn sits_out_after(mut self, rounds: usize) -> Self {
         if let Some(last) = self.contenders.last_mut() {
             last.rounds = rounds;
@@ -64,20 +64,20 @@ impl Contest {
         self
     }
 
-    /// How many figures a contender answers.
+    /// The number of figures of a contender.
     pub(crate) fn figures(&self) -> usize {
         self.units.len()
     }
 
-    /// Keeps the contenders whose name contains `contender`; nothing of a contest without any, or
-    /// whose own name does not contain `contest`.
+    /// Keeps the contenders whose names contain `contender`. A contest without any, or whose own
+    /// name does not contain `contest`, is emptied.
     pub(crate) fn only(mut self, contest: &str, contender: &str) -> Option<Self> {
         self.contenders.retain(|c| c.name.contains(contender));
         (self.name.contains(contest) && !self.contenders.is_empty()).then_some(self)
     }
 
-    /// Runs the rounds. Each round begins with another contender, so that nobody always follows
-    /// the same one.
+    /// Runs the rounds. Each round begins with another contender, so that no contender always
+    /// follows the same one.
     pub(crate) fn run(mut self) -> io::Result<Results> {
         eprintln!("{} ...", self.name);
         let count = self.contenders.len();
@@ -110,7 +110,7 @@ impl Contest {
     }
 }
 
-/// What a contender came to in a unit. Not a number where it cannot be measured.
+/// A contender's result in a unit. Not a number where it cannot be measured.
 pub(crate) struct Line {
     pub(crate) contender: &'static str,
     pub(crate) unit: &'static str,
@@ -145,7 +145,7 @@ pub(crate) struct Results {
 }
 
 impl Results {
-    /// Ours by theirs: below 1 we need less of the unit than they do.
+    /// Our figure divided by theirs: below 1, ours needs less of the unit.
     pub(crate) fn ratio(&self, line: &Line) -> f64 {
         let ours = self.lines.iter().find(|ours| ours.unit == line.unit);
         ours.map_or(f64::NAN, |ours| ours.median / line.median)

@@ -1,9 +1,9 @@
-//! Echo: 64-byte ping-pong over loopback, a closed loop over each connection; or over some, while
+//! Echo: 64-byte ping-pong over loopback, a closed loop over each connection, or over some while
 //! the others are idle.
 //!
-//! A server process on one core, a client process on the other, for a contender at a time; the
-//! contenders take turns round by round. What the client can drive bounds the rate, so look at the
-//! server's CPU time per request as well: it tells servers apart that the rate does not. The client
+//! A server process runs on one core and a client process on the other, for one contender at a
+//! time. The contenders take turns round by round. The client bounds the rate, so look at the
+//! server's CPU time per request as well: it separates servers that have the same rate. The client
 //! never sleeps, so that no server has to wake it.
 
 mod client;
@@ -31,15 +31,15 @@ const MESSAGE: usize = 64;
 pub(crate) const SERVER_CORE: usize = 0;
 pub(crate) const CLIENT_CORE: usize = 1;
 
-/// How many connections are busy, and how many idle.
+/// The number of busy connections, and of idle ones.
 const LOADS: [(usize, usize); 3] = [(50, 0), (1000, 0), (100, 9_900)];
-/// Tells whoever traces the server that the window begins, or ends; the server does not hear it. In
-/// a trace it is a SIGCONT.
+/// Marks the start or end of the window for a tracer of the server; the server ignores it. In a
+/// trace it is a SIGCONT.
 const MARK: Signal = Signal::CONT;
-/// What a process needs descriptors for, besides connections.
+/// The descriptors that a process needs besides connections.
 const DESCRIPTORS: usize = 100;
 
-/// How long the client runs before it measures, and how long it measures; in milliseconds.
+/// The client's warm-up and its measured window, in milliseconds.
 #[derive(Clone, Copy)]
 struct Times {
     warm_up: u64,
@@ -94,7 +94,7 @@ pub(crate) fn contests(plan: &Plan) -> Vec<Contest> {
     contests
 }
 
-/// Adds all servers, as the command lines that start them.
+/// Adds all servers, with the command lines that start them.
 fn enter(
     plan: &Plan,
     mut contest: Contest,
@@ -114,7 +114,7 @@ fn enter(
     contest
 }
 
-/// A server that listens.
+/// A running server.
 struct Server {
     child: Child,
     pid: Pid,
@@ -144,13 +144,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Either may have ended by itself.
+        // Either may have ended already.
         let _ = kill_process(self.pid, Signal::KILL);
         let _ = self.child.wait();
     }
 }
 
-/// What the client of a round reports of its window of time.
+/// The client's report about the window of a round.
 struct Load {
     us_per_request: f64,
     server_cpu_us: f64,
@@ -190,8 +190,8 @@ fn has_strace() -> bool {
     quiet.is_ok_and(|status| status.success())
 }
 
-/// The same under strace, which makes the server slow and tells its system calls. They count from
-/// the client's mark on to its next, after which it sends nothing.
+/// The same under strace, which slows the server and prints its system calls. The calls between the
+/// client's two marks count. After the second mark it sends nothing.
 fn count_calls(line: &[OsString], busy: usize, idle: usize, times: Times) -> io::Result<Vec<f64>> {
     let path = std::env::temp_dir().join(format!("trapline-bench-{}.strace", std::process::id()));
     let strace = ["strace", "-f", "-s", "0", "-o"].map(OsString::from);
@@ -201,14 +201,14 @@ fn count_calls(line: &[OsString], busy: usize, idle: usize, times: Times) -> io:
     let trace = std::fs::read_to_string(&path)?;
     std::fs::remove_file(&path)?;
     let mut parts = trace.split("--- SIGCONT {");
-    // The second mark is overtaken by the server's end, where that comes soon after it.
+    // The server's end may come before the second mark, if it follows soon after it.
     let (Some(_), Some(window)) = (parts.next(), parts.next()) else {
         let last = trace.lines().last();
         return Err(io::Error::other(format!(
             "strace saw no marks, and last: {last:?}"
         )));
     };
-    // What another thread interrupts has two lines.
+    // A call that another thread interrupts has two lines.
     let calls = window
         .lines()
         .filter(|line| line.contains('(') && !line.contains(" resumed>"));
@@ -220,7 +220,7 @@ fn most_descriptors() -> usize {
     most.map_or(usize::MAX, |most| most as usize)
 }
 
-/// Makes this a process of the benchmark: on a core of its own, and with room for descriptors.
+/// Sets up a process of the benchmark: on a core of its own, and with room for descriptors.
 fn settle(core: usize) -> io::Result<()> {
     pin(None, core)?;
     let maximum = getrlimit(Resource::Nofile).maximum;
@@ -228,7 +228,7 @@ fn settle(core: usize) -> io::Result<()> {
     Ok(setrlimit(Resource::Nofile, Rlimit { current, maximum })?)
 }
 
-/// The role of the server's process: says who and where it is, and serves until it is killed.
+/// The role of the server's process: prints its id and address, and serves until it is killed.
 pub(crate) fn serve(args: &[String]) -> io::Result<()> {
     let found = server::SERVERS.iter().find(|(name, _)| args == [*name]);
     let (_, serve) =
@@ -237,7 +237,7 @@ pub(crate) fn serve(args: &[String]) -> io::Result<()> {
     serve()
 }
 
-/// The role of a process that is another program: a server, or a client.
+/// The role of a process that is another program: a server or a client.
 pub(crate) fn exec(core: usize, args: &[String]) -> io::Result<()> {
     let [program, args @ ..] = args else {
         return Err(io::Error::other("there is no program to become"));

@@ -1,5 +1,5 @@
-//! Files over HTTP: `trapline boot httpd` beside nginx with one worker. `wrk` asks for the same file
-//! over 50 connections.
+//! Files over HTTP: `trapline boot httpd` beside nginx with one worker. `wrk` requests the same
+//! file over 50 connections.
 //!
 //! The server is on one core and the client on the other. The contenders take turns round by round.
 
@@ -16,9 +16,9 @@ use std::{
 use crate::{Plan, contest::Contest, meter::cpu_time_of, peers::this, start::trapline};
 
 const CONNECTIONS: &str = "-c50";
-/// Names and lengths. `httpd` keeps the small ones in memory and has the system send the others.
+/// Names and lengths. `httpd` keeps the small files in memory, and lets the system send the others.
 const FILES: [(&str, usize); 2] = [("1 kB", 1_000), ("100 kB", 100_000)];
-/// How long a server may take to listen.
+/// The longest time for a server to start listening.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 type Start = fn(&Path, SocketAddr) -> io::Result<Vec<OsString>>;
@@ -65,7 +65,7 @@ fn httpd(root: &Path, addr: SocketAddr) -> io::Result<Vec<OsString>> {
 
 fn nginx(root: &Path, addr: SocketAddr, nopush: &str) -> io::Result<Vec<OsString>> {
     let (here, conf) = (root.display(), root.join("nginx.conf"));
-    // In one process: what the master does is nothing.
+    // In one process: the master process does no work.
     let text = format!(
         "daemon off; master_process off; pid {here}/pid; error_log {here}/errors;
          events {{ worker_connections 1024; }}
@@ -78,7 +78,7 @@ fn nginx(root: &Path, addr: SocketAddr, nopush: &str) -> io::Result<Vec<OsString
     Ok(vec!["nginx".into(), "-c".into(), conf.into()])
 }
 
-/// The directory that is served, removed with this.
+/// The directory that is served. Dropping this removes it.
 struct Root(PathBuf);
 
 impl Root {
@@ -93,12 +93,12 @@ impl Root {
 
 impl Drop for Root {
     fn drop(&mut self) {
-        // What is left is in the system's own directory for such things.
+        // Any rest stays in the system's temporary directory.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// A server, ended with this.
+/// A server. Dropping this ends it.
 struct Server(Child);
 
 impl Server {
@@ -118,7 +118,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -137,7 +137,7 @@ fn round(start: Start, len: usize, seconds: u64) -> io::Result<Vec<f64>> {
     Ok(vec![cpu.as_secs_f64() * 1e6 / requests, 1e6 / rate])
 }
 
-/// How many requests there were, and how many in a second. All must have been answered with 200.
+/// The number of requests, and the number per second. All must have been answered with 200.
 fn load(addr: SocketAddr, seconds: u64) -> io::Result<(f64, f64)> {
     let line = this(&["--child=client-core", "wrk", "-t1", CONNECTIONS])?;
     let out = Command::new(&line[0])
@@ -155,6 +155,6 @@ fn load(addr: SocketAddr, seconds: u64) -> io::Result<(f64, f64)> {
     );
     match figures {
         (Some(requests), Some(rate)) if is_clean => Ok((requests, rate)),
-        _ => Err(io::Error::other(format!("wrk came to this: {text}"))),
+        _ => Err(io::Error::other(format!("wrk reported this: {text}"))),
     }
 }

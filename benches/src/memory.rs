@@ -1,8 +1,8 @@
-//! Memory: what a million blocked tasks take, everything included. Each figure comes from a
-//! process of its own, which spawns them, measures when all are blocked, and ends.
+//! Memory: the cost of a million blocked tasks, everything included. Each figure is from a process
+//! of its own. It spawns the tasks, measures when all are blocked, and ends.
 //!
-//! Corosensei's tasks are as many as there can be: each has a stack of its own, in mappings of
-//! which a process has 65,530.
+//! Corosensei's tasks are as many as possible: each has a stack of its own, in mappings, of which a
+//! process has 65,530.
 
 use std::{io, process::exit, time::Duration};
 
@@ -23,7 +23,7 @@ const LONG: Duration = Duration::from_secs(1_000_000);
 
 type Child = fn(tasks: usize) -> io::Result<()>;
 
-/// Who waits for another, and who sleeps.
+/// The task waits for another, or it sleeps.
 const WAITING: [(&str, Child); 6] = [
     ("trapline", trapline_wait),
     ("raw Gen", raw),
@@ -49,7 +49,7 @@ pub(crate) fn contests(plan: &Plan) -> Vec<Contest> {
 
 fn contest(plan: &Plan, what: &'static str, children: &'static [(&'static str, Child)]) -> Contest {
     let tasks = plan.million();
-    // Nothing in it varies but a page or two.
+    // It varies by a page or two only.
     let rounds = plan.rounds.min(3);
     let name = format!("memory per task, {tasks} {what}");
     let mut contest = Contest::new(name, rounds, &["bytes of heap", "bytes resident"]);
@@ -80,7 +80,7 @@ pub(crate) fn child(args: &[String]) -> io::Result<()> {
     child(tasks)
 }
 
-/// Prints what each task takes, and ends the process with all of them blocked.
+/// Prints the memory of each task, and ends the process with all of them blocked.
 fn tell(before: &Memory, tasks: usize) -> ! {
     let now = memory().expect("it was measured before");
     let each = |bytes: f64| bytes / tasks as f64;
@@ -109,7 +109,7 @@ fn trapline_sleep(tasks: usize) -> io::Result<()> {
     })
 }
 
-/// Deadlines in no order, as real ones are.
+/// Deadlines in random order, as real ones are.
 fn scattered(n: usize) -> Duration {
     Duration::from_micros(n as u64 * 7919 % 1_000_003)
 }
@@ -132,7 +132,7 @@ fn trapline(
     Err(io::Error::other("the meter never ran"))
 }
 
-/// A future that waits for what never comes, as long as somebody keeps the other end.
+/// A future that waits for an event that never comes, as long as the other end exists.
 async fn wait(mut receiver: watch::Receiver<()>) {
     drop(receiver.changed().await);
 }
@@ -240,12 +240,12 @@ fn corosensei_wait(tasks: usize) -> io::Result<()> {
     tell(&before, tasks)
 }
 
-/// The floor: a generator of a word, with nobody to schedule it.
+/// The floor: a generator of a word, without a scheduler.
 fn raw(tasks: usize) -> io::Result<()> {
     let before = memory()?;
     let mut gens: Vec<_> = (0..tasks)
         .map(|_| {
-            // An async closure would be a generator within a generator, and bigger.
+            // An async closure would be a generator within a generator, and larger.
             Gen::new(|co: Co<u64, u64>| async move {
                 co.yield_(0).await;
             })

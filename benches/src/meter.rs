@@ -1,4 +1,4 @@
-//! What is measured.
+//! The measurements.
 
 use std::{fs, io, time::Duration};
 
@@ -8,24 +8,24 @@ use rustix::{
     thread::{CpuSet, sched_setaffinity},
 };
 
-/// The CPU time of this thread. Where every contender is a single busy thread this is its time,
-/// whatever else the machine does.
+/// The CPU time of this thread. It is the figure where every contender is a single busy thread, and
+/// does not depend on the machine's other load.
 pub(crate) fn cpu_time() -> Duration {
-    // From libc: rustix's own clocks look for the vDSO, which valgrind hides.
+    // From libc: rustix's own clocks use the vDSO, which valgrind hides.
     ThreadTime::now().as_duration()
 }
 
-/// Nanoseconds for each of `count` things.
+/// The nanoseconds for each of `count` operations.
 pub(crate) fn ns_each(time: Duration, count: usize) -> f64 {
     time.as_nanos() as f64 / count as f64
 }
 
-/// The CPU time of this process, for contenders with threads behind the scenes.
+/// The CPU time of this process, for contenders with background threads.
 pub(crate) fn process_time() -> Duration {
     ProcessTime::now().as_duration()
 }
 
-/// The CPU time that the threads of another process have had.
+/// The CPU time of the threads of another process.
 pub(crate) fn cpu_time_of(pid: i32) -> io::Result<Duration> {
     let mut sum = Duration::ZERO;
     for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -41,7 +41,7 @@ pub(crate) fn cpu_time_of(pid: i32) -> io::Result<Duration> {
     Ok(sum)
 }
 
-/// The numbers up to `count` in an order that is the same each time.
+/// The numbers up to `count`, in an order that is the same each time.
 pub(crate) fn shuffled(count: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     // Knuth's generator and shuffle.
@@ -55,7 +55,7 @@ pub(crate) fn shuffled(count: usize) -> Vec<usize> {
     order
 }
 
-/// Keeps a process to one core; on a machine with a single core, to that.
+/// Pins a process to one core; on a machine with a single core, to that core.
 pub(crate) fn pin(pid: Option<Pid>, core: usize) -> io::Result<()> {
     let cores = std::thread::available_parallelism()?.get();
     let mut set = CpuSet::new();
@@ -65,10 +65,10 @@ pub(crate) fn pin(pid: Option<Pid>, core: usize) -> io::Result<()> {
 
 /// The memory of this process.
 pub(crate) struct Memory {
-    /// What the heap has given out: each block with its header and its rounding, as glibc itself
-    /// counts it. NaN where there is no glibc.
+    /// The heap's allocated bytes: each block with its header and its rounding, as glibc counts it.
+    /// NaN without glibc.
     pub(crate) heap: f64,
-    /// What is resident.
+    /// The resident memory.
     pub(crate) resident: f64,
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn memory() -> io::Result<Memory> {
     })
 }
 
-/// Chunks in use: what the heap took from the system, less what lies free, plus what is mapped.
+/// Chunks in use: the heap's memory from the system, without its free chunks, plus mapped chunks.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn heap() -> io::Result<f64> {
     use malloc_info::info::{SystemType, TotalType};

@@ -1,8 +1,8 @@
-//! Observation: what a trap costs while somebody watches, and while nobody does.
+//! Observation: the cost of a trap with an observer, and without one.
 //!
 //! A hundred tasks trap, in the simulated world. Each trap is three events: resumed, trapped,
-//! replied. To make tasks and to end them is measured too, and is little. What goes to a file goes
-//! to the page cache, not to a disk: files are removed as soon as they are open.
+//! replied. Making and ending the tasks is measured too, and is little. Files are written to the
+//! page cache, not to a disk, since they are removed as soon as they are open.
 
 use std::{
     fs::{File, remove_file},
@@ -38,7 +38,7 @@ pub(crate) fn contests(plan: &Plan) -> Vec<Contest> {
 
 fn in_process(plan: &Plan) -> Contest {
     let traps = plan.times(TRAPS);
-    // Text takes long.
+    // Text is slow.
     let few = traps / 10;
     Contest::new("observation", plan.rounds, &["ns of CPU per trap"])
         .enter("trapline, nobody", move || run(traps, |builder| builder))
@@ -104,7 +104,7 @@ fn lines(builder: Builder, mut to: impl Write + 'static) -> Builder {
     })
 }
 
-/// Takes bytes, where [`io::sink`] does not even have them made.
+/// Accepts bytes; with [`io::sink`] the compiler would remove the formatting.
 struct Nowhere;
 
 impl Write for Nowhere {
@@ -143,7 +143,7 @@ fn run(traps: usize, observed: impl FnOnce(Builder) -> Builder) -> f64 {
             .expect("there is room for the tasks");
     }
     kernel.run().expect("tasks that only trap come to an end");
-    // What is buffered is written as the kernel is dropped.
+    // Buffered bytes are written when the kernel is dropped.
     drop(kernel);
     ns_each(process_time() - start, traps)
 }

@@ -1,7 +1,7 @@
-//! Peers in other languages, where the machine has them: programs in `benches/peers` that do a
+//! Peers in other languages, where the machine has them: programs in `benches/peers` that run a
 //! workload and print its figures.
 //!
-//! The Go program is built here, and a virtual environment made for what Python has to fetch: both
+//! The Go program is built here. A virtual environment is made for the Python packages. Both are
 //! beside this binary.
 
 use std::{
@@ -15,11 +15,11 @@ use crate::{Plan, contest::Contest};
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers");
 
-/// How many rounds Python takes part in: it takes long.
+/// The number of rounds for Python, which is slow.
 const PYTHON_ROUNDS: usize = 3;
-/// From how many tasks on a single round of Python's takes a minute.
+/// The number of tasks above which one round of Python's takes a minute.
 const CROWD: usize = 1_000_000;
-/// How much less Python does of what is done again and again.
+/// The factor by which Python repeats its work less often.
 const PYTHON_SHARE: usize = 20;
 
 pub(crate) struct Peer {
@@ -29,13 +29,13 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// The command line that does some work.
+    /// The command line that runs a workload.
     pub(crate) fn command(&self, work: &[String]) -> Vec<OsString> {
         let work = work.iter().map(OsString::from);
         self.command.iter().cloned().chain(work).collect()
     }
 
-    /// How often it does what others do `count` times.
+    /// The number of repetitions, where the others repeat the work `count` times.
     pub(crate) fn share(&self, count: usize) -> usize {
         if self.is_python {
             count.div_ceil(PYTHON_SHARE)
@@ -44,7 +44,7 @@ impl Peer {
         }
     }
 
-    /// In how many of so many rounds it takes part.
+    /// The number of rounds in which it runs.
     pub(crate) fn rounds(&self, rounds: usize, tasks: usize) -> usize {
         match (self.is_python, tasks) {
             (false, _) => rounds,
@@ -53,15 +53,15 @@ impl Peer {
         }
     }
 
-    /// Whether it is done with so many tasks today: curio looks for the next deadline among all.
+    /// Whether it can finish with so many tasks: curio searches all of them for the next deadline.
     fn copes_with(&self, tasks: usize) -> bool {
         self.name != "curio" || tasks < CROWD
     }
 }
 
 impl Contest {
-    /// Adds the peers that cope with so many tasks: `work` says what they do, as their arguments, or
-    /// that they sit it out.
+    /// Adds the peers that can handle so many tasks. `work` returns a workload's arguments, or none
+    /// for a peer that does not take part.
     pub(crate) fn enter_peers(
         mut self,
         plan: &Plan,
@@ -87,7 +87,7 @@ pub(crate) fn this(args: &[&str]) -> io::Result<Vec<OsString>> {
     Ok(std::iter::once(this.into()).chain(args).collect())
 }
 
-/// Runs a command to its end and reads so many figures from what it prints.
+/// Runs a command to its end and parses so many figures from its output.
 pub(crate) fn figures(line: &[OsString], count: usize) -> io::Result<Vec<f64>> {
     let out = Command::new(&line[0]).args(&line[1..]).output()?;
     let text = String::from_utf8_lossy(&out.stdout);
@@ -101,7 +101,7 @@ pub(crate) fn figures(line: &[OsString], count: usize) -> io::Result<Vec<f64>> {
     }
 }
 
-/// Finds the peers that are wanted, and says why it leaves one out.
+/// Finds the selected peers, and says why it leaves one out.
 pub(crate) fn find(is_wanted: impl Fn(&str) -> bool) -> io::Result<Vec<Peer>> {
     let this = std::env::current_exe()?;
     let beside = this.with_file_name("bench-peers");
@@ -149,7 +149,7 @@ fn python(name: &str, beside: &Path) -> Result<Vec<OsString>, String> {
         _ => ("python3".into(), "asyncio_peer.py"),
     };
     let script = Path::new(SOURCES).join(script);
-    // Nothing is written beside the sources; and no asserts: curio's look through all ready tasks.
+    // No files are written beside the sources, and asserts are off: curio's search all ready tasks.
     let mut line = vec![interpreter.into(), "-BO".into(), script.into()];
     if name == "uvloop" {
         line.push("--uvloop".into());
@@ -186,7 +186,7 @@ fn with_package(name: &str, beside: &Path) -> Result<PathBuf, String> {
     Ok(python)
 }
 
-/// Runs a command to its end, and answers what is wrong with it.
+/// Runs a command to its end, and returns its failure.
 fn run(name: &str, command: &mut Command) -> Result<(), String> {
     let told = |Output { stderr, .. }| {
         let text = String::from_utf8_lossy(&stderr);

@@ -1,11 +1,10 @@
-//! The table as a picture: a row for each contest, and a dot for each peer at how many times what we
-//! need it does.
+//! The table as a picture: a row for each contest, and a dot for each peer at its ratio to ours.
 
 use maud::{PreEscaped, html};
 
 use crate::contest::{Line, Results};
 
-/// Who belongs together, by how its name begins, and its colour. Others have no dot.
+/// The peers by the start of their names, and their colours. Others have no dot.
 const PEERS: [(&str, &str); 10] = [
     ("raw", "#8a8a8a"),
     ("tokio", "#e4572e"),
@@ -37,7 +36,7 @@ const STYLE: &str = "
     circle { stroke: var(--paper); }
 ";
 
-/// A dot: who, how many times ours, and the colour.
+/// A dot: the peer, its ratio to ours, and the colour.
 struct Dot<'a> {
     line: &'a Line,
     times: f64,
@@ -93,7 +92,7 @@ pub(crate) fn draw(table: &[Results]) -> String {
         + "\n"
 }
 
-/// A row for each unit in which there are figures of peers.
+/// A row for each unit that has figures of peers.
 fn rows(results: &Results) -> Vec<Row<'_>> {
     let mut rows: Vec<Row<'_>> = Vec::new();
     let mut unit = "";
@@ -133,7 +132,7 @@ struct Scale {
 }
 
 impl Scale {
-    /// Wide enough for all of these, and for 1.
+    /// A range that contains all of these, and 1.
     fn over(times: impl Iterator<Item = f64>) -> Self {
         let (mut first, mut last) = (0, 1);
         for times in times {

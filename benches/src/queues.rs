@@ -4,7 +4,7 @@
 //! of 64 messages flow one way. The task that measures begins after a first message, so neither
 //! spawning nor ending is measured.
 //!
-//! Async-channel belongs to no runtime and takes part on two.
+//! Async-channel belongs to no runtime, and is measured on two.
 
 use std::{cell::Cell, rc::Rc, time::Duration};
 

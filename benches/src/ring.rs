@@ -1,20 +1,20 @@
-//! A ring of typed records: the last of what happened, in memory.
+//! A ring of typed records: the last events, in memory.
 
 use std::time::Duration;
 
 use trapline::{Event, Fact, Reply, SystemCall, Tid, Tracer};
 
-/// How many records it holds.
+/// The number of records in it.
 const ROOM: usize = 1 << 12;
 
-/// Keeps the last events; the trap itself in full, of the rest that it was.
+/// Keeps the last events: traps in full, and only the kind of the others.
 pub(crate) struct Ring {
     records: Box<[Record; ROOM]>,
     next: usize,
 }
 
 #[derive(Clone, Copy)]
-#[expect(dead_code, reason = "it is for whoever looks at a run that went wrong")]
+#[expect(dead_code, reason = "it is for the analysis of a failed run")]
 struct Record {
     at: Duration,
     tid: Tid,
@@ -63,7 +63,7 @@ impl Tracer for Ring {
 }
 
 impl Drop for Ring {
-    /// Somebody looks at them, as far as the compiler knows.
+    /// Makes the compiler assume that the records are read.
     fn drop(&mut self) {
         std::hint::black_box(&self.records);
     }

@@ -1,7 +1,7 @@
-//! Sleepers: a million tasks that each sleep once, with deadlines in no order.
+//! Sleepers: a million tasks that each sleep once, with deadlines in random order.
 //!
-//! All have started when the time is taken; the sleeps are measured with the ends of the tasks.
-//! What counts is CPU time, not the time that the sleeps take: on a real clock up to a second.
+//! All tasks have started when the clock is read. The sleeps and the ends of the tasks are
+//! measured. The figure is CPU time, since on a real clock the sleeps take up to a second.
 
 use std::{cell::Cell, rc::Rc, time::Duration};
 
@@ -41,7 +41,7 @@ pub(crate) fn contests(plan: &Plan) -> Vec<Contest> {
     ]
 }
 
-/// Whole milliseconds, up to a second: tokio's timers know nothing finer.
+/// Whole milliseconds, up to a second: tokio's timers have no finer unit.
 fn span(n: usize) -> Duration {
     Duration::from_millis(1 + n as u64 * 7919 % 1000)
 }
@@ -51,7 +51,7 @@ fn trapline(mut kernel: Kernel, tasks: usize) -> Duration {
     let opened = Rc::clone(&start);
     kernel
         .spawn("parent", async move |os: &mut Os| {
-            // Opens when everybody waits at it.
+            // Opens when all tasks wait at it.
             let gate = os.spawn("gate", async move |os| {
                 os.sleep(Duration::from_secs(2)).await;
                 opened.set(process_time());
@@ -87,7 +87,7 @@ fn tokio(is_virtual: bool, tasks: usize) -> Duration {
         let (opener, gate) = watch::channel(());
         let sleeper = |n| sleeper(gate.clone(), move || tokio::time::sleep(span(n)));
         let sleepers: Vec<_> = (0..tasks).map(|n| tokio::spawn(sleeper(n))).collect();
-        // After everybody.
+        // After all others.
         tokio::spawn(async {}).await.expect("the task ends well");
         let start = process_time();
         opener.send_replace(());

@@ -1,6 +1,6 @@
 //! Spawn, exit, wait: a parent starts a child that ends at once, and waits for it.
 //!
-//! The limit is a generator in a box that is made, resumed to its end, and dropped.
+//! The lower bound is a generator in a box that is made, resumed to its end, and dropped.
 
 use std::{cell::Cell, hint::black_box, pin::Pin, rc::Rc, time::Duration};
 
@@ -46,7 +46,7 @@ fn trapline(children: usize) -> Duration {
                     .spawn("child", async |_| ())
                     .await
                     .expect("there is room");
-                os.wait(child).await.expect("nobody else waits");
+                os.wait(child).await.expect("no other task waits");
             }
             parent.set(cpu_time() - start);
         })

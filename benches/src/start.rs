@@ -1,6 +1,6 @@
-//! Cold start: from the call that starts a process until it has ended, having done next to nothing.
+//! Cold start: from the call that starts a process to its end, with almost no work between.
 //!
-//! The file is in the page cache. The limit is a Rust program that prints a line.
+//! The file is in the page cache. The lower bound is a Rust program that prints a line.
 
 use std::{
     ffi::OsString,
@@ -15,7 +15,7 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use crate::{Plan, contest::Contest, meter::cpu_time_of};
 
-/// How many starts make a figure.
+/// The number of starts per figure.
 const STARTS: usize = 50;
 
 pub(crate) fn contests(plan: &Plan) -> Vec<Contest> {
@@ -57,7 +57,7 @@ fn many(line: &[OsString], starts: usize) -> io::Result<Vec<f64>> {
         .into())
 }
 
-/// What a process took.
+/// The resources that a process used.
 pub(crate) struct Taken {
     wall: Duration,
     pub(crate) cpu: Duration,
@@ -68,7 +68,7 @@ pub(crate) fn measure(command: &mut Command) -> io::Result<Taken> {
     let start = Instant::now();
     let mut child = command.spawn()?;
     let pid = Pid::from_child(&child);
-    // Its times can be read until somebody has waited for it.
+    // Its times can be read until it is waited for.
     waitid(
         WaitId::Pid(pid),
         WaitIdOptions::EXITED | WaitIdOptions::NOWAIT,

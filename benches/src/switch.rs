@@ -1,15 +1,15 @@
-//! Switch: what it costs to stop a task, to let the others have their turns, and to go on.
+//! Switch: the cost of stopping a task, giving the others their turns, and continuing.
 //!
-//! Every task yields in a loop. The first one takes the time from its second turn on, when all
-//! have started; as queues are first in, first out, it comes back once per round of all tasks. So
-//! neither spawning nor ending is measured. `get_tid` has an answer, `yield` has none.
+//! Every task yields in a loop. The first one reads the clock from its second turn on, when all
+//! have started. Queues are first in, first out, so it returns once per round of all tasks. Neither
+//! spawning nor ending is measured. `get_tid` has an answer, `yield` has none.
 //!
-//! Where turns are shuffled, tasks are made in order, as they lie in memory, and then stopped and
-//! woken in no order; from then on they come round in that one.
+//! For shuffled turns, tasks are made in the order of their memory. Then they are stopped, and
+//! woken in random order. From then on their turns keep that order.
 //!
-//! The limits are what has nobody to schedule it: generators in a row, of one type or each in a box
-//! of its own behind `dyn`, as a kernel of many programs must keep them, and state machines by
-//! hand, boxed as well.
+//! The lower bounds have no scheduler. They are generators in a row, either of one type, or each in
+//! its own box behind `dyn`, as a kernel of many programs must keep them. State machines by hand,
+//! boxed as well, are the last one.
 
 use std::{
     cell::Cell,
@@ -39,10 +39,10 @@ use crate::{
     meter::{cpu_time, ns_each, shuffled},
 };
 
-/// How many switches a run measures, at the least.
+/// The least number of switches that a run measures.
 const SWITCHES: usize = 4_000_000;
 
-/// A stack each: a million are more mappings than a process may have.
+/// A stack for each task: a million are more mappings than a process may have.
 const MOST_STACKS: usize = 10_000;
 
 pub(crate) fn contests(plan: &Plan) -> Vec<Contest> {
@@ -89,7 +89,7 @@ fn contest(plan: &Plan, tasks: usize, shuffled: bool) -> Contest {
     })
 }
 
-/// How many tasks, and in which order they have their turns.
+/// The number of tasks, and the order of their turns.
 #[derive(Clone, Copy)]
 struct Order {
     tasks: usize,
@@ -97,7 +97,7 @@ struct Order {
 }
 
 impl Order {
-    /// Which task comes how maniest.
+    /// The task at each place of the order.
     fn turns(self) -> Vec<usize> {
         if self.shuffled {
             shuffled(self.tasks)
@@ -107,13 +107,13 @@ impl Order {
     }
 }
 
-/// How many times the tasks other than the first yield: once before the time is taken, and after
-/// it more often than they must.
+/// The number of yields of each task except the first: one before the clock is read, and more than
+/// enough after it.
 fn turns(laps: usize) -> usize {
     laps + 2 + laps / 8
 }
 
-/// `trap` is a stub itself, since a closure around it would be a state machine around it.
+/// `trap` is passed as a function, since a closure around it would add a state machine.
 fn trapline<T>(
     order: Order,
     laps: usize,
@@ -123,7 +123,7 @@ fn trapline<T>(
     let mut kernel = Kernel::simulated(0);
     let time = Rc::new(Cell::new(Duration::ZERO));
     let first = Rc::clone(&time);
-    // Opens when everybody waits at it.
+    // Opens when all tasks wait at it.
     let gate = kernel
         .spawn("gate", async |os: &mut Os| {
             os.sleep(Duration::from_secs(100)).await;
@@ -143,7 +143,7 @@ fn trapline<T>(
         })
         .expect(ROOM);
     for turn in &order.turns()[1..] {
-        // Waiters wake in the order in which they came.
+        // Waiters wake in the order in which they blocked.
         let come_at = order
             .shuffled
             .then(|| Duration::from_micros(1 + *turn as u64));
@@ -163,7 +163,7 @@ fn trapline<T>(
     time.get()
 }
 
-/// What the compiler makes of [`count`], by hand.
+/// The code that the compiler generates for [`count`], by hand.
 trait Machine {
     fn resume(&mut self, value: u64) -> u64;
 }
@@ -217,7 +217,7 @@ fn raw_dyn(order: Order, laps: usize) -> Duration {
     })
 }
 
-/// Resumes all in turn, once before the time is taken. What they point to stays where it was made.
+/// Resumes all in turn, once before the clock is read. Their boxes stay where they were made.
 fn rounds<T>(
     order: Order,
     laps: usize,
@@ -254,14 +254,14 @@ fn stackful(order: Order, laps: usize) -> Duration {
             unreachable!("a task has more turns than laps are run");
         };
     });
-    // They end here: to drop one that is suspended would unwind its stack.
+    // They end here: dropping a suspended one would unwind its stack.
     for task in &mut tasks {
         while let CoroutineResult::Yield(_) = task.resume(0) {}
     }
     time
 }
 
-/// Where futures wait for somebody to wake them in another order than that of their making.
+/// The gate at which futures wait, so that they can be woken in another order.
 #[derive(Clone)]
 struct Parking(Arc<Mutex<Vec<Option<Waker>>>>);
 
@@ -293,13 +293,13 @@ impl Parking {
     }
 }
 
-const NO_PANIC: &str = "nobody panics";
+const NO_PANIC: &str = "no task panics";
 
-/// How many turns the others have had: tokio's do not quite come round in order. Nobody else writes
-/// it, so it need not be an atomic addition.
+/// The number of turns of the other tasks, since tokio's order is not exactly round robin. No other
+/// thread writes it, so it need not be an atomic addition.
 static TURNS: AtomicUsize = AtomicUsize::new(0);
 
-/// A future's task that yields in a loop; `yields` is the runtime's way to.
+/// A future's task that yields in a loop; `yields` is the runtime's way to yield.
 async fn other<Y: Future>(
     order: Order,
     place: usize,
@@ -316,8 +316,8 @@ async fn other<Y: Future>(
     }
 }
 
-/// The first one; where turns are shuffled it is made last, when the others have stopped. Answers
-/// the nanoseconds for each turn of any.
+/// The first task; for shuffled turns it is made last, when the others have stopped. Returns the
+/// nanoseconds for each turn of any task.
 async fn first<Y: Future>(
     order: Order,
     laps: usize,
@@ -367,8 +367,8 @@ fn async_executor(order: Order, laps: usize) -> f64 {
     futures_lite::future::block_on(executor.run(first))
 }
 
-/// Puts a task that wakes itself at the front of its queue, where it has the next turn as well. So
-/// here each task wakes the one that yielded before it.
+/// A task that wakes itself goes to the front of its queue here, and would have the next turn as
+/// well. So each task wakes the task that yielded before it.
 fn monoio(order: Order, laps: usize) -> f64 {
     let mut runtime = monoio::RuntimeBuilder::<monoio::LegacyDriver>::new()
         .build()

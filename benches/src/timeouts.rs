@@ -1,7 +1,8 @@
-//! Timeouts: a timer is armed around a call, and cancelled when the call comes back.
+//! Timeouts: a timer is armed around a call, and cancelled when the call returns.
 //!
-//! The call is a yield: some arm a timer only where they have to wait. A task does it alone, or
-//! beside a million that sleep for ever so long. On the real clock, which is read for each.
+//! The call is a yield, since some runtimes arm a timer only for a call that waits. One task does
+//! it alone, or beside a million tasks that sleep for a long time. The clock is the real one, and
+//! is read for each timeout.
 
 use std::{cell::Cell, rc::Rc, time::Duration};
 
@@ -44,7 +45,7 @@ pub(crate) fn contests(plan: &Plan) -> Vec<Contest> {
     vec![contest(0), contest(plan.million())]
 }
 
-/// Deadlines in no order, as real ones are, and later than any that is cancelled.
+/// Deadlines in random order, as real ones are, and later than any that is cancelled.
 fn span(n: usize) -> Duration {
     2 * HOUR + Duration::from_millis(n as u64 * 7919 % 1_000_003)
 }
@@ -94,7 +95,7 @@ fn tokio(others: usize, count: usize) -> Duration {
     })
 }
 
-/// Keeps its timers in a process-wide reactor with a thread, whose time counts.
+/// Keeps its timers in a process-wide reactor with a thread, and that thread's time counts.
 fn async_io(others: usize, count: usize) -> Duration {
     let executor = async_executor::LocalExecutor::new();
     for n in 0..others {

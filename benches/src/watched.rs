@@ -1,5 +1,5 @@
-//! Observation from the command line: what a turn costs more, of a program that prints a line at each
-//! of its turns. Each is four events.
+//! Observation from the command line: the extra cost of a turn, for a program that prints a line at
+//! each of its turns. Each turn is four events.
 
 use std::{
     fs::{File, remove_file},
@@ -26,11 +26,11 @@ use crate::{
 };
 
 const TURNS: usize = 200_000;
-/// Whoever watches a kernel that runs wants some seconds of it.
+/// An observer of a running kernel needs some seconds of it.
 const LIVE_TURNS: usize = 2_000_000;
 const ROUNDS: usize = 5;
 
-/// In the simulated world, where nobody is there to look on.
+/// In the simulated world, without an observer.
 pub(crate) fn from_the_command_line(plan: &Plan) -> Contest {
     let turns = plan.times(TURNS);
     let file = path("trap");
@@ -54,7 +54,7 @@ pub(crate) fn from_the_command_line(plan: &Plan) -> Contest {
         let file = file.clone();
         contest = contest.enter_many(name, move || {
             let cost = price(boot()?.arg("--virtual").args(&options), turns);
-            // Where there was one.
+            // Removed if it existed.
             let _ = remove_file(&file);
             cost
         });
@@ -62,7 +62,7 @@ pub(crate) fn from_the_command_line(plan: &Plan) -> Contest {
     contest
 }
 
-/// In the real world, of the process that runs the kernel.
+/// In the real world, measured in the process that runs the kernel.
 pub(crate) fn while_it_runs(plan: &Plan) -> Contest {
     let turns = plan.times(LIVE_TURNS);
     let name = "observation of a kernel that runs";
@@ -87,15 +87,15 @@ pub(crate) fn while_it_runs(plan: &Plan) -> Contest {
             let mut command = boot()?;
             let drawn = terminal(command.arg("--top"))?;
             let cost = price(&mut command, turns);
-            // The terminal ends with the last who has it.
+            // The terminal ends when its last user closes it.
             drop(command);
-            drawn.join().expect("whoever reads ends");
+            drawn.join().expect("the reader ends");
             cost
         })
 }
 
-/// What a turn costs the kernel's process while somebody else, who is started once it can be
-/// attached to, looks on.
+/// The cost of a turn for the kernel's process during an observation. The observer starts once the
+/// kernel accepts it.
 fn watched(
     turns: usize,
     watch: impl Fn(&Path) -> io::Result<Child> + Sync,
@@ -116,7 +116,7 @@ fn watched(
         });
         let cost = price(&mut command, turns);
         ended.store(true, Ordering::Relaxed);
-        let watched = watcher.join().expect("whoever watches ends");
+        let watched = watcher.join().expect("the observer ends");
         watched.and(cost)
     })
 }
@@ -127,7 +127,7 @@ fn price(command: &mut Command, turns: usize) -> io::Result<Vec<f64>> {
     Ok(vec![ns_each(measure(command)?.cpu, turns)])
 }
 
-/// The options and the program are still to come.
+/// The caller adds the options and the program.
 fn boot() -> io::Result<Command> {
     let mut command = trapline_with(&["boot", "--seed=0"])?;
     command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -155,7 +155,7 @@ fn on_a_terminal(command: &mut Command) -> io::Result<Child> {
     command.spawn()
 }
 
-/// Gives a command a terminal of its own, which somebody reads.
+/// Gives a command a terminal of its own, with a thread that reads it.
 fn terminal(command: &mut Command) -> io::Result<thread::JoinHandle<()>> {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     grantpt(&master)?;

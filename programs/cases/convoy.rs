@@ -7,7 +7,7 @@ use trapline::{
 
 use super::conclude_slow;
 
-/// How often each worker counts, how long it fetches, and how long it does something else.
+/// The number of counts per worker, the time of a fetch, and the time of its other work.
 const TIMES: u32 = 3;
 const FETCH: Duration = Duration::from_millis(5);
 const REST: Duration = Duration::from_millis(2);
@@ -52,7 +52,7 @@ async fn count(os: &mut Os, total: &Mutex<u64>, cured: bool) {
     } else if let Ok(mut total) = total.lock(os).await {
         *total += fetch(os).await;
     }
-    // What it does besides.
+    // The worker's other work.
     os.sleep(REST).await;
 }
 

@@ -36,7 +36,7 @@ async fn transfer(os: &mut Os, from: &Mutex<i64>, to: &Mutex<i64>, amount: i64) 
     let Ok(mut from) = from.lock(os).await else {
         return;
     };
-    // Asks the bank, which takes a moment.
+    // The bank takes a moment to answer.
     os.sleep(Duration::from_millis(1)).await;
     let Ok(mut to) = to.lock(os).await else {
         return;

@@ -6,10 +6,10 @@ use std::{
 
 use trapline::{Closed, Os, Program, Queue};
 
-/// Goes wrong: a mailbox of one's own, whose reader looks first and says later that it waits
+/// Goes wrong: a mailbox whose reader checks for a letter before it announces its wait
 #[derive(clap::Args)]
 pub(crate) struct LostWakeup {
-    /// Let the reader say that it waits before it looks
+    /// Let the reader announce its wait before it checks
     #[arg(long)]
     cured: bool,
 }
@@ -44,7 +44,7 @@ impl Mailbox {
                 writeln!(os, "reader has {letter}");
                 return Ok(());
             }
-            // A trap, and so a turn for the writer, who sees nobody that would have to be woken.
+            // A trap, and so a turn for the writer, which finds no waiting reader to wake.
             let now = os.now().await;
             writeln!(os, "reader waits since {now:?}");
             self.someone_waits.set(true);

@@ -1,4 +1,4 @@
-//! Programs that go wrong in ways that a trace shows: `docs/reading-traces.md` looks at each.
+//! Programs with a defect that a trace shows: `docs/reading-traces.md` explains each.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ pub(crate) mod lost_wakeup;
 pub(crate) mod slow_reader;
 pub(crate) mod starved;
 
-/// Says at the end of a run what went wrong in it, and how to look at that.
+/// Prints at the end of a run what went wrong in it, and which command shows it.
 fn conclude(os: &mut Os, name: &str, what: &str) {
     writeln!(
         os,
@@ -19,9 +19,9 @@ fn conclude(os: &mut Os, name: &str, what: &str) {
     );
 }
 
-/// The same of a run that took much longer than its work needs.
+/// The same for a run that took much longer than its work needs.
 fn conclude_slow(os: &mut Os, name: &str, took: Duration, needed: Duration, why: &str) {
-    // What is only a little late is the machine's doing.
+    // A small delay is caused by the machine.
     if took > needed * 3 / 2 {
         conclude(
             os,

@@ -4,15 +4,15 @@ use trapline::{Closed, Os, Program, Queue, sync::Group};
 
 use super::conclude_slow;
 
-/// How many items there are, how often there is a new one, and how long a reader needs for it.
+/// The number of items, the time between two items, and the time that a reader takes for one.
 const ITEMS: u32 = 12;
 const EVERY: Duration = Duration::from_millis(2);
 const READING: Duration = Duration::from_millis(10);
 
-/// Goes wrong: a source that is as slow as who reads from it
+/// Goes wrong: a source that is as slow as its slowest reader
 #[derive(clap::Args)]
 pub(crate) struct SlowReader {
-    /// How many read
+    /// The number of readers
     #[arg(long, value_name = "N", default_value_t = 1)]
     readers: u32,
 }
@@ -40,7 +40,7 @@ impl Program for SlowReader {
     }
 }
 
-/// Has something new every now and then.
+/// Produces an item at intervals.
 async fn source(os: &mut Os, queue: &Queue<u32>) -> Result<(), Closed<u32>> {
     for item in 0..ITEMS {
         os.sleep(EVERY).await;
@@ -49,7 +49,7 @@ async fn source(os: &mut Os, queue: &Queue<u32>) -> Result<(), Closed<u32>> {
     Ok(())
 }
 
-/// Needs its time for each.
+/// Takes its time for each item.
 async fn reader(os: &mut Os, queue: &Queue<u32>) {
     while queue.get(os).await.is_ok() {
         os.sleep(READING).await;

@@ -44,7 +44,7 @@ async fn echo(
     }
 }
 
-/// Announces a call that blocks, and gives the others a last turn.
+/// Announces a call that blocks, and gives the other tasks a last turn.
 async fn freeze(os: &mut Os, until: &str) {
     writeln!(os, "Every task freezes until {until}");
     os.yield_now().await;

@@ -1,4 +1,4 @@
-//! The server with non-blocking sockets of its own: it waits by `read_wait` and `write_wait`, and
+//! The server with non-blocking sockets of its own: it waits with `read_wait` and `write_wait`, and
 //! does the I/O itself.
 
 use std::{
@@ -19,7 +19,7 @@ pub(super) async fn serve(os: &mut Os, addr: SocketAddr, prefix: &str) -> io::Re
         os.read_wait(&listener).await?;
         let (client, peer) = match listener.accept() {
             Ok(accepted) => accepted,
-            // The client is gone again.
+            // The client has already disconnected.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             Err(error) => {
                 writeln!(os, "Cannot accept: {error}");

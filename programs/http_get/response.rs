@@ -1,4 +1,4 @@
-//! A request to an HTTP server, and the response, which is read piece by piece.
+//! A request to an HTTP server, and the response, which is read in pieces.
 
 use std::{mem, net::ToSocketAddrs, time::Duration};
 
@@ -15,10 +15,10 @@ use crate::serve::NO_NETWORK;
 const HEAD: usize = 64 * 1024;
 /// The most fields in a head or trailer.
 const FIELDS: usize = 128;
-/// How much is read at once.
+/// The size of a read.
 const PIECE: usize = 64 * 1024;
 
-/// A response whose head has come.
+/// A response with a complete head.
 pub(crate) struct Response {
     pub(crate) status: u16,
     /// The status line and the fields, as they were sent.
@@ -27,7 +27,7 @@ pub(crate) struct Response {
     input: Input,
 }
 
-/// What is left of a body, by the way in which its end is told.
+/// The rest of a body, by the framing that marks its end.
 enum Body {
     /// This many bytes of a known length.
     Length {
@@ -47,18 +47,19 @@ enum Body {
     Over,
 }
 
-/// What comes next in the bytes that are there.
+/// The next part of the received bytes.
 enum Step {
     /// This many bytes of the body.
     Data(usize),
-    /// Something between its parts, which is done with.
+    /// Framing between the parts of the body, already handled.
     Framing,
     NeedsMore,
     Over,
 }
 
 impl Response {
-    /// Asks for a page. *Blocks* until the head of the response has come, or `timeout` is over.
+    /// Requests a page. *Blocks* until the head of the response has arrived, or until `timeout`
+    /// ends.
     pub(crate) async fn to(os: &mut Os, url: &Url, timeout: Duration) -> Result<Self, String> {
         let host = &url.host;
         let ask = async |os: &mut Os| {
@@ -96,7 +97,7 @@ impl Response {
             match self.step() {
                 Ok(Step::Data(n)) => piece.extend_from_slice(self.input.take(n)),
                 Ok(Step::Framing) => {}
-                // Whatever it is, it comes again after this piece.
+                // The error is permanent, and returns after this piece.
                 _ if !piece.is_empty() => return Ok(Some(piece)),
                 Ok(Step::Over) => return Ok(None),
                 Ok(Step::NeedsMore) => self.receive(os).await?,
@@ -118,10 +119,10 @@ impl Response {
         }
     }
 
-    /// Looks at the bytes that are there, and takes what is not of the body itself.
+    /// Parses the received bytes, and skips the framing.
     fn step(&mut self) -> Result<Step, String> {
         let bytes = self.input.rest();
-        // How much of them is framing, and what comes after that.
+        // The length of the framing, and the state after it.
         let (n, next) = match &mut self.body {
             Body::Over => return Ok(Step::Over),
             Body::Length { left: 0, .. } => (0, Body::Over),
@@ -157,35 +158,37 @@ impl Response {
         Ok(Step::Framing)
     }
 
-    /// The server has closed the connection, which is an error unless the body ends so.
+    /// Handles the end of the stream, which is an error unless it ends the body.
     fn end(&mut self) -> Result<(), String> {
         let host = &self.input.host;
         match mem::replace(&mut self.body, Body::Over) {
             Body::ToEnd | Body::Over => Ok(()),
             Body::Length { left, of } => {
                 let n = of - left;
-                Err(format!("{host} breaks off after {n} of {of} bytes"))
+                Err(format!(
+                    "{host} closes the connection after {n} of {of} bytes"
+                ))
             }
-            Body::Size | Body::Chunk(_) | Body::ChunkEnd | Body::Trailer => {
-                Err(format!("{host} breaks off before the last chunk"))
-            }
+            Body::Size | Body::Chunk(_) | Body::ChunkEnd | Body::Trailer => Err(format!(
+                "{host} closes the connection before the last chunk"
+            )),
         }
     }
 }
 
-/// What comes from the server.
+/// The bytes from the server.
 struct Input {
     host: String,
     server: TcpStream,
     timeout: Duration,
-    /// Received; so many of them are taken.
+    /// The received bytes, and the number of those consumed.
     bytes: Vec<u8>,
     taken: usize,
     buf: Vec<u8>,
 }
 
 impl Input {
-    /// What is not taken yet.
+    /// The bytes not consumed yet.
     fn rest(&self) -> &[u8] {
         &self.bytes[self.taken..]
     }
@@ -196,10 +199,11 @@ impl Input {
         &self.bytes[start..self.taken]
     }
 
-    /// Receives more. Answers whether there was any before the end of the stream.
+    /// Receives more. Returns `false` at the end of the stream.
     async fn more(&mut self, os: &mut Os) -> Result<bool, String> {
         let received = self.server.recv(os, &mut self.buf).await;
-        let n = received.map_err(|error| format!("{} breaks off: {error}", self.host))?;
+        let n =
+            received.map_err(|error| format!("the connection to {} failed: {error}", self.host))?;
         self.bytes.drain(..mem::take(&mut self.taken));
         self.bytes.extend_from_slice(&self.buf[..n]);
         Ok(n > 0)
@@ -211,7 +215,7 @@ impl Input {
             if let Some((len, status, body)) = parse(self.rest(), &self.host)? {
                 let head = String::from_utf8_lossy(self.take(len));
                 let head = head.trim_end().to_string();
-                // An interim response comes before the one that was asked for.
+                // An interim response comes before the requested one.
                 if (100..200).contains(&status) && status != 101 {
                     continue;
                 }
@@ -224,9 +228,7 @@ impl Input {
             }
             let host = &self.host;
             if self.rest().len() >= HEAD {
-                return Err(format!(
-                    "{host} answers with a head of more than {HEAD} bytes"
-                ));
+                return Err(format!("{host} sends a head of more than {HEAD} bytes"));
             }
             if !self.more(os).await? {
                 return Err(format!(
@@ -242,7 +244,7 @@ impl Input {
     }
 }
 
-/// The head's length, its status and what it says of the body; `None` if there is more to come.
+/// The head's length, its status and the body's framing; `None` if the head is incomplete.
 fn parse(bytes: &[u8], host: &str) -> Result<Option<(usize, u16, Body)>, String> {
     let mut fields = [EMPTY_HEADER; FIELDS];
     let mut head = httparse::Response::new(&mut fields);
@@ -257,7 +259,7 @@ fn parse(bytes: &[u8], host: &str) -> Result<Option<(usize, u16, Body)>, String>
     }
 }
 
-/// How the end of a body is told.
+/// The framing of a body.
 fn body(status: u16, fields: &[httparse::Header<'_>]) -> Result<Body, String> {
     if status < 200 || status == 204 || status == 304 {
         return Ok(Body::Over);
@@ -274,7 +276,7 @@ fn body(status: u16, fields: &[httparse::Header<'_>]) -> Result<Body, String> {
     }
     if !codings.is_empty() {
         return Err(format!(
-            "answers in the coding {codings:?}, which is more than this can do"
+            "answers in the coding {codings:?}, which is not supported"
         ));
     }
     let mut lengths = values("content-length");
@@ -290,9 +292,9 @@ fn body(status: u16, fields: &[httparse::Header<'_>]) -> Result<Body, String> {
     }
 }
 
-/// Connects to the first address of a host that answers.
+/// Connects to the first address of a host that accepts.
 async fn connect(os: &mut Os, host: &str) -> Result<TcpStream, String> {
-    // The colons of an IPv6 address are in brackets; one after them leads to a port.
+    // The colons of an IPv6 address are in brackets; a colon after them starts the port.
     let addr = if host.rsplit(']').next().is_some_and(|end| end.contains(':')) {
         host.to_string()
     } else {

@@ -1,5 +1,5 @@
-//! Opens what is beneath a directory and nothing else, whatever links are there and whatever is
-//! exchanged for one meanwhile.
+//! Opens files beneath a directory and nothing else. Links do not lead out, even if a path is
+//! exchanged during the call.
 
 use std::{
     os::{
@@ -14,15 +14,16 @@ use rustix::{
     io::{Errno, Result},
 };
 
-/// What looks like a file may be a pipe or a terminal: opening it must neither wait nor take it on.
+/// A name may belong to a pipe or a terminal: opening it must neither block nor make it the
+/// controlling terminal.
 const FLAGS: OFlags = OFlags::CLOEXEC
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY);
-/// How many links a path may lead through, as for Linux.
+/// The largest number of links in a path, as in Linux.
 const LINKS: usize = 40;
 
-/// Opens what is at a path for reading. The path is relative and has no `..`; links in it may have.
-/// A link that leads out of the root, or is absolute, is [`Errno::XDEV`].
+/// Opens a path for reading. The path is relative and has no `..`; links in it may have. A link
+/// that leads out of the root, or is absolute, is [`Errno::XDEV`].
 pub(super) fn open(root: &OwnedFd, path: &Path) -> Result<OwnedFd> {
     #[cfg(target_os = "linux")]
     if let Some(result) = open_at_once(root, path) {
@@ -31,7 +32,7 @@ pub(super) fn open(root: &OwnedFd, path: &Path) -> Result<OwnedFd> {
     walk(root, path)
 }
 
-/// Has the system resolve the path; `None` where it cannot.
+/// Lets the system resolve the path; `None` where it cannot.
 #[cfg(target_os = "linux")]
 fn open_at_once(root: &OwnedFd, path: &Path) -> Option<Result<OwnedFd>> {
     use rustix::fs::{ResolveFlags, openat2};
@@ -44,9 +45,9 @@ fn open_at_once(root: &OwnedFd, path: &Path) -> Option<Result<OwnedFd>> {
     let how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     for _ in 0..ATTEMPTS {
         match openat2(root, path, FLAGS, Mode::empty(), how) {
-            // Something was renamed meanwhile, and a `..` may lead elsewhere for it.
+            // A rename during the call may have changed the target of a `..`.
             Err(Errno::AGAIN) => {}
-            // An old system, or a sandbox that does not know the call.
+            // An old system, or a sandbox that rejects the call.
             Err(Errno::NOSYS | Errno::PERM) => break,
             result => return Some(result),
         }
@@ -55,7 +56,7 @@ fn open_at_once(root: &OwnedFd, path: &Path) -> Option<Result<OwnedFd>> {
 }
 
 /// Opens one component after the other, each beneath the one before. A `..` goes back to the
-/// directory that was opened before, not to where the present one is by then.
+/// directory that was opened before, which a rename may have moved meanwhile.
 fn walk(root: &OwnedFd, path: &Path) -> Result<OwnedFd> {
     let mut opened: Vec<OwnedFd> = Vec::new();
     let mut left = Vec::new();
@@ -92,7 +93,7 @@ fn walk(root: &OwnedFd, path: &Path) -> Result<OwnedFd> {
     }
 }
 
-/// Puts a path's components on the stack, the first on top.
+/// Pushes a path's components onto the stack, the first on top.
 fn push(stack: &mut Vec<Vec<u8>>, path: &[u8]) {
     let parts = path.split(|byte| *byte == b'/');
     let parts = parts.filter(|part| !matches!(*part, b"" | b"."));
@@ -116,7 +117,7 @@ mod tests {
 
     const WAYS: [(&str, Open); 2] = [("open", open), ("walk", walk)];
 
-    /// A directory with a root in it, and something beside the root.
+    /// A directory with a root in it, and files beside the root.
     fn tree(test: &str) -> (PathBuf, OwnedFd) {
         let top = std::env::temp_dir().join(format!("trapline-{test}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&top);

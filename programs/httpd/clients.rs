@@ -1,4 +1,4 @@
-//! How many clients there may be, and which of them go when there are more.
+//! The limit on clients, and the choice of the connection to close beyond it.
 
 use std::{
     cell::RefCell,
@@ -13,10 +13,10 @@ use trapline::{
     sync::{Permit, Semaphore},
 };
 
-/// How long a connection that seems idle has for a request that is under way, when it is the one
-/// that idles longest and another client wants in.
+/// How long an idle connection is left open when another client needs its place. A request on it
+/// may be under way.
 const NOTICE: Duration = Duration::from_millis(1);
-/// How often idle connections are looked for while all are busy.
+/// The period for finding idle connections while all are busy.
 const BUSY: Duration = Duration::from_millis(100);
 
 pub(super) struct Clients {
@@ -55,8 +55,9 @@ impl Clients {
         }
     }
 
-    /// Makes room for a client: at the cost of the connection that idles longest, or once one of
-    /// them ends. `None` if its address has too many connections, and none of them idles.
+    /// Makes room for a client. It closes the connection that has been idle longest, or waits for
+    /// one to end. Returns `None` if the client's address has too many connections and none is
+    /// idle.
     pub(super) async fn admit(self: &Rc<Self>, os: &mut Os, peer: SocketAddr) -> Option<Seat> {
         let address = owner(peer.ip());
         if self.connections(address) >= self.per_address {
@@ -89,8 +90,8 @@ impl Clients {
         state.connections.get(&address).copied().unwrap_or(0)
     }
 
-    /// Closes the connection that idles longest, of an address or of all. Answers whether there
-    /// was one.
+    /// Closes the connection that has been idle longest, of an address or of all. Returns whether
+    /// there was one.
     pub(super) async fn recycle(&self, os: &mut Os, of: Option<IpAddr>) -> bool {
         let client = {
             let idle = &mut self.state.borrow_mut().idle;
@@ -103,7 +104,7 @@ impl Clients {
         let Some((_, client)) = client else {
             return false;
         };
-        // It fails if the connection has just ended by itself.
+        // It fails if the connection has just ended.
         let _ = client.close(os).await;
         true
     }
@@ -141,7 +142,7 @@ impl Drop for Seat {
     }
 }
 
-/// What counts as one address: of IPv6 the network, since a host has the whole of it.
+/// The unit of the limit per address: for IPv6 the network, since a host has all of it.
 fn owner(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),

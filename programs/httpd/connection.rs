@@ -1,4 +1,4 @@
-//! A client's connection: requests come in, answers go out.
+//! A client's connection: it receives requests and sends answers.
 
 use std::{
     fmt,
@@ -27,7 +27,7 @@ use super::{
 /// The longest head of a request, in bytes and in lines.
 const HEAD: usize = 8192;
 const HEADERS: usize = 64;
-/// How long a client may take to take note that its connection ends.
+/// The time for a client to notice the end of its connection.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 pub(super) struct Connection {
@@ -35,18 +35,18 @@ pub(super) struct Connection {
     client: TcpStream,
     peer: SocketAddr,
     seat: Seat,
-    /// What has come in, and the part of it that was not taken yet.
+    /// The received bytes, and the part of them that is not consumed yet.
     input: Box<[u8]>,
     unread: Range<usize>,
-    /// What is to go out.
+    /// The bytes to send.
     output: Vec<u8>,
 }
 
-/// Why there is no (further) answer to a request.
+/// Why a connection gets no further answer.
 enum Trouble {
-    /// It is answered with this, and the connection ends.
+    /// This status is the answer, and the connection ends.
     Refused(Status),
-    /// There is nobody to answer.
+    /// The client has left, so no answer is sent.
     Lost(io::Error),
 }
 
@@ -88,19 +88,19 @@ impl Connection {
             }
         }
         self.flush(os).await?;
-        // To close a connection on which more comes in may take our answer away from the client.
+        // Closing a connection with unread bytes may discard the answer before the client reads it.
         self.client.shutdown_write(os).await?;
         let idle = self.seat.idle(&self.client);
         let rest = os.timeout(FAREWELL, async |os| {
             while let Ok(1..) = self.client.recv(os, &mut self.input).await {}
         });
-        // Either way, it has had its time.
+        // A timeout and an end of the stream are treated alike.
         let (Ok(()) | Err(Elapsed)) = rest.await;
         drop(idle);
         Ok(())
     }
 
-    /// Takes a request and answers it. Whether there may be another.
+    /// Reads a request and answers it. Returns whether another may follow.
     async fn exchange(&mut self, os: &mut Os) -> Result<bool, Trouble> {
         let Some(mut request) = self.request(os).await? else {
             return Ok(false);
@@ -114,16 +114,16 @@ impl Connection {
         Ok(!request.close)
     }
 
-    /// The next request; `None` when the client has no more, or makes none.
+    /// The next request; `None` at the end of the stream or after an idle timeout.
     async fn request(&mut self, os: &mut Os) -> Result<Option<Request>, Trouble> {
-        // Requests that were sent ahead are answered together.
+        // Pipelined requests are answered together.
         if self.output.len() < PIECE
             && let Some(request) = self.parse()?
         {
             return Ok(Some(request));
         }
         self.flush(os).await?;
-        // Clients that idle after a long answer need not keep the room it took.
+        // An idle client gives back the buffer of a long answer.
         self.output.shrink_to(HEAD);
         let head = os.timeout(self.site.timeout, async |os| self.head(os).await);
         match head.await {
@@ -152,7 +152,7 @@ impl Connection {
         }
     }
 
-    /// Waits for a request. Meanwhile the connection may be closed, and that is an error.
+    /// Waits for a request. The connection may be closed meanwhile, which is an error.
     async fn wait(&mut self, os: &mut Os) -> io::Result<()> {
         let _idle = self.seat.idle(&self.client);
         let n = self.client.recv(os, &mut self.input).await?;
@@ -179,7 +179,7 @@ impl Connection {
         }
     }
 
-    /// Reads more, and answers where it is in `input`; nothing at the end of the stream.
+    /// Reads more, and returns its range in `input`; an empty range at the end of the stream.
     async fn fill(&mut self, os: &mut Os) -> Result<Range<usize>, Trouble> {
         if self.unread.len() == self.input.len() {
             let is_target = !self.input.contains(&b'\n');
@@ -200,7 +200,7 @@ impl Connection {
         Ok(end..self.unread.end)
     }
 
-    /// Throws a request's body away.
+    /// Reads and drops a request's body.
     async fn discard(&mut self, os: &mut Os, body: u64) -> Result<(), Trouble> {
         if body == 0 {
             return Ok(());
@@ -223,7 +223,7 @@ impl Connection {
         all.await.unwrap_or(Err(TOO_SLOW.into()))
     }
 
-    /// Answers with what there is at the path of the request.
+    /// Answers with the file or directory at the path of the request.
     async fn answer(&mut self, os: &mut Os, request: &mut Request) -> Result<(), Trouble> {
         if let Some(page) = self.site.kept(&request.path) {
             self.send_page(os, request, &page).await?;
@@ -244,7 +244,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Answers with a page, a part of it, or that the client has it already.
+    /// Answers with a page, a part of it, or 304 if the client has it already.
     async fn send_page(&mut self, os: &mut Os, request: &Request, page: &Page) -> io::Result<()> {
         let (kind, len) = (page.kind, page.body.len());
         let Some(modified) = page.modified.map(told) else {
@@ -305,8 +305,8 @@ impl Connection {
         }
     }
 
-    /// Sends a part of a file. What has not been read ahead yet is read on a thread first, so that
-    /// a slow disk holds up nothing else.
+    /// Sends a part of a file. A part that is not in memory is read on a thread first, so that a
+    /// slow disk delays no other task.
     async fn send_file(
         &mut self,
         os: &mut Os,
@@ -328,7 +328,8 @@ impl Connection {
                 self.client.send_file(os, file, at, len).await
             });
             match sent.await.map_err(|Elapsed| io::ErrorKind::TimedOut)?? {
-                // It has become shorter, and its length is told: only the end can say so.
+                // The file is now shorter than the length in the head. Only ending the connection
+                // can say so.
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
                 n => at += n as u64,
             }
@@ -336,7 +337,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends a long list piece by piece, each of them read on a thread.
+    /// Sends a long list in pieces, each of them read on a thread.
     async fn send_listing(
         &mut self,
         os: &mut Os,
@@ -344,7 +345,7 @@ impl Connection {
         mut listing: Listing,
     ) -> io::Result<()> {
         let coding = match request.old {
-            // There the end of the connection is the end of the list.
+            // In HTTP/1.0 the end of the connection is the end of the list.
             true => "",
             false => "Transfer-Encoding: chunked\r\n",
         };
@@ -376,7 +377,7 @@ impl Connection {
         }
     }
 
-    /// Answers with a status and the same as text.
+    /// Answers with a status, and its text as the body.
     fn respond(&mut self, request: &Request, status: Status, headers: fmt::Arguments<'_>) {
         let content = Content(TEXT, status.len() as u64 + 1);
         self.start(request, status, format_args!("{content}{headers}"));
@@ -407,7 +408,7 @@ impl Connection {
         head.expect("a vector takes everything");
     }
 
-    /// Sends what is to go out. A client may be as slow as it likes, but must not stand still.
+    /// Sends the output. A client may be slow, but it must make progress.
     async fn flush(&mut self, os: &mut Os) -> io::Result<()> {
         let mut rest = &*self.output;
         while !rest.is_empty() {
@@ -422,7 +423,7 @@ impl Connection {
     }
 }
 
-/// The headers that tell of a body.
+/// The headers about a body.
 struct Content(&'static str, u64);
 
 impl fmt::Display for Content {
@@ -432,7 +433,7 @@ impl fmt::Display for Content {
     }
 }
 
-/// The headers that tell of a file, or of a part of it.
+/// The headers about a file, or a part of one.
 struct OfFile(Content, SystemTime);
 
 impl fmt::Display for OfFile {
@@ -445,7 +446,7 @@ impl fmt::Display for OfFile {
     }
 }
 
-/// A time as HTTP can tell it: in whole seconds, and not in the future.
+/// A time as HTTP can express it: in whole seconds, and not in the future.
 fn told(time: SystemTime) -> SystemTime {
     let since = time.min(SystemTime::now()).duration_since(UNIX_EPOCH);
     UNIX_EPOCH + Duration::from_secs(since.unwrap_or_default().as_secs())

@@ -25,16 +25,16 @@ use super::{
     listing::Listing,
 };
 
-/// How many files are kept, and for how long.
+/// The number of cached files, and how long they are kept.
 const PAGES: usize = 256;
 const KEEP: Duration = Duration::from_secs(1);
-/// How much of a long file is read ahead at once.
+/// The size of the read-ahead of a long file.
 pub(super) const AHEAD: u64 = 1024 * 1024;
 
 pub(super) struct Site {
     root: Arc<OwnedFd>,
     pub(super) timeout: Duration,
-    /// What was sent in the last second, by the path of the request.
+    /// The files sent in the last second, by the path of the request.
     pages: RefCell<BTreeMap<String, Rc<Page>>>,
 }
 
@@ -47,7 +47,7 @@ impl Site {
         }
     }
 
-    /// What was sent for this path in the last second.
+    /// The file sent for this path in the last second.
     pub(super) fn kept(&self, path: &str) -> Option<Rc<Page>> {
         self.pages.borrow().get(path).cloned()
     }
@@ -55,7 +55,7 @@ impl Site {
 
 pub(super) struct Page {
     pub(super) kind: &'static str,
-    /// A list has no such time.
+    /// None for a list.
     pub(super) modified: Option<SystemTime>,
     pub(super) body: Body,
 }
@@ -75,7 +75,7 @@ impl Body {
     }
 }
 
-/// What there is at a path.
+/// What exists at a path.
 pub(super) enum Found {
     Page(Page),
     /// A directory with many entries.
@@ -109,7 +109,7 @@ pub(super) async fn keep(os: &mut Os, site: &Rc<Site>, path: &str, page: Rc<Page
     }
 }
 
-/// Looks up what there is at a path. Runs on a thread.
+/// Looks up a path. Runs on a thread.
 fn look(root: &OwnedFd, path: &str) -> Result<Found, Status> {
     let decoded = decode(path).ok_or(BAD_REQUEST)?;
     let relative = relative(&decoded)?;
@@ -117,7 +117,7 @@ fn look(root: &OwnedFd, path: &str) -> Result<Found, Status> {
         Opened::File(_) if decoded.ends_with(b"/") => Err(NOT_FOUND),
         Opened::File(file) => content(kind(&relative), file),
         Opened::Directory(_) if !decoded.ends_with(b"/") => {
-            // Not the path as it came: //host would lead there.
+            // The path is rebuilt, since the received //host would lead to a host.
             let to = encode(relative.as_os_str().as_bytes());
             Ok(Found::Moved(format!("/{to}/")))
         }
@@ -129,7 +129,7 @@ fn look(root: &OwnedFd, path: &str) -> Result<Found, Status> {
     }
 }
 
-/// The path under the root. It never leads up, whatever there is on the disk.
+/// The path under the root. It never leads up, for any contents of the disk.
 fn relative(decoded: &[u8]) -> Result<PathBuf, Status> {
     let mut relative = PathBuf::new();
     for part in decoded.split(|byte| *byte == b'/') {
@@ -193,7 +193,8 @@ fn content(kind: &'static str, file: File) -> Result<Found, Status> {
     }))
 }
 
-/// Reads the next part of a file, so that to send it waits for no disk. Runs on a thread.
+/// Reads the next part of a file into the page cache, so that sending it waits for no disk. Runs on
+/// a thread.
 pub(super) fn ahead(file: &File, from: u64) -> io::Result<()> {
     let (mut at, mut buf) = (from, vec![0; PIECE]);
     while at < from + AHEAD {
@@ -250,7 +251,7 @@ fn kind(path: &Path) -> &'static str {
     }
 }
 
-/// Undoes the %20 and the like of a URL.
+/// Decodes the percent escapes of a URL.
 fn decode(text: &str) -> Option<Vec<u8>> {
     let mut bytes = text.bytes();
     let mut decoded = Vec::with_capacity(text.len());
@@ -266,14 +267,14 @@ fn decode(text: &str) -> Option<Vec<u8>> {
     Some(decoded)
 }
 
-/// Writes the bytes of a path as a URL has them.
+/// Encodes the bytes of a path for a URL.
 pub(super) fn encode(bytes: &[u8]) -> String {
     let mut text = String::new();
     for &byte in bytes {
         if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
             text.push(byte.into());
         } else {
-            // A string takes everything.
+            // Writing to a string does not fail.
             let _ = write!(text, "%{byte:02X}");
         }
     }

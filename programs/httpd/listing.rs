@@ -9,7 +9,8 @@ use rustix::{
 
 use super::files::encode;
 
-/// Up to so many entries are sorted. A list of more comes as the directory has them, piece by piece.
+/// Up to this many entries are sorted. A longer list keeps the directory's order, and is sent in
+/// pieces.
 const SORTED: usize = 1000;
 /// The size of a piece.
 const PIECE: usize = 16 * 1024;
@@ -22,7 +23,7 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    /// Begins a list.
+    /// Starts a list.
     pub(super) fn new(directory: OwnedFd, path: &Path) -> io::Result<Self> {
         let mut listing = Self {
             entries: Dir::new(directory)?,
@@ -50,7 +51,7 @@ impl Listing {
         Ok(listing)
     }
 
-    /// All of it, if all of it has been read.
+    /// The whole list, if all of it has been read.
     pub(super) fn whole(&mut self) -> Option<Vec<u8>> {
         self.is_over.then(|| self.take())
     }
@@ -75,8 +76,8 @@ impl Listing {
         std::mem::take(&mut self.html).into_bytes()
     }
 
-    /// The next name, with a slash if it is a directory's; `None` at the end, and for the directory
-    /// itself and the one above.
+    /// The next name, with a slash if it is a directory; `None` at the end. The entries `.` and
+    /// `..` are skipped.
     fn name(&mut self) -> io::Result<Option<Vec<u8>>> {
         let Some(entry) = self.entries.read() else {
             self.is_over = true;
@@ -90,7 +91,7 @@ impl Listing {
         let is_directory = match entry.file_type() {
             FileType::Directory => true,
             FileType::Unknown => {
-                // Not where a link leads, which may be outside.
+                // The link itself, since its target may be outside.
                 let about = statat(
                     self.entries.fd()?,
                     entry.file_name(),
@@ -108,7 +109,7 @@ impl Listing {
 
     fn link(&mut self, name: &[u8]) {
         let (link, text) = (encode(name), escape(&String::from_utf8_lossy(name)));
-        // A string takes everything.
+        // Writing to a string does not fail.
         let _ = writeln!(self.html, "<li><a href=\"{link}\">{text}</a>");
     }
 }

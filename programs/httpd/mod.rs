@@ -28,17 +28,16 @@ use files::Site;
 
 /// A web server for the files of a directory, with a task per client
 ///
-/// It speaks HTTP/1.1 and 1.0: GET and HEAD, connections that stay, requests sent ahead, ranges and
-/// If-Modified-Since of files. A directory is shown as its index.html, or as a list, which is sorted
-/// if it has no more than 1000 entries. Relative links are followed as far as they do not lead out
-/// of the root.
+/// It supports HTTP/1.1 and 1.0: GET and HEAD, persistent connections, pipelining, ranges and
+/// If-Modified-Since. A directory is shown as its index.html, or as a list. The list is sorted if
+/// it has at most 1000 entries. Relative links are followed unless they lead out of the root.
 ///
-/// Files are looked up and read on threads, so that a slow disk holds up nothing else. Those of up
-/// to 64 KiB are kept in memory for a second and longer ones open. For so long a change of them may
-/// go unseen. The operating system sends the longer ones, where it can.
+/// Files are looked up and read on threads, so that a slow disk delays no other client. Files of up
+/// to 64 KiB stay in memory for a second; longer files stay open for a second. During that time the
+/// server may not notice a change. The operating system sends the longer files, where it can.
 #[derive(clap::Args)]
 pub(crate) struct Httpd {
-    /// The address to listen at; port 0 is any free one
+    /// The address to listen on; port 0 is any free one
     #[arg(long, value_name = "IP:PORT", value_parser = cli::addr, default_value = "127.0.0.1:8000")]
     addr: SocketAddr,
     /// The directory to serve
@@ -48,13 +47,13 @@ pub(crate) struct Httpd {
     /// its connection may idle
     #[arg(long, value_name = "TIME", value_parser = cli::duration, default_value = "30s")]
     timeout: Duration,
-    /// How many connections are served at once; for one more the longest idle is closed, and while
-    /// none is idle it waits
+    /// How many connections are served at once. One more closes the connection that has been idle
+    /// longest; if none is idle, it waits
     #[arg(long, value_name = "N", default_value = "1000")]
     max_connections: NonZeroUsize,
-    /// How many connections an address (of IPv6 a network of 64 bits) has at once; for one more its
-    /// longest idle is closed, and while none is idle the answer is 503 [default: half of
-    /// --max-connections]
+    /// How many connections an address (for IPv6 a network of 64 bits) has at once. One more closes
+    /// its connection that has been idle longest; if none is idle, the answer is 503 [default: half
+    /// of --max-connections]
     #[arg(long, value_name = "N")]
     max_per_address: Option<NonZeroUsize>,
 }
@@ -94,7 +93,7 @@ impl Program for Httpd {
         })?;
         let listener = os.listen(addr).await;
         let listener =
-            listener.map_err(|error| format!("cannot listen at {addr}: {error} (see --addr)"))?;
+            listener.map_err(|error| format!("cannot listen on {addr}: {error} (see --addr)"))?;
         let addr = listener.local_addr()?;
         writeln!(os, "Serving {} at http://{addr}/", path.display());
         let most = self.max_connections.get();
@@ -108,7 +107,7 @@ impl Program for Httpd {
     }
 }
 
-/// Accepts a client and has a task serve it.
+/// Accepts a client, and starts a task for it.
 async fn serve_next(os: &mut Os, listener: &TcpListener, site: &Rc<Site>, clients: &Rc<Clients>) {
     let (client, peer) = match listener.accept(os).await {
         Ok(accepted) => accepted,
@@ -127,7 +126,7 @@ async fn serve_next(os: &mut Os, listener: &TcpListener, site: &Rc<Site>, client
     };
     let connection = Connection::new(site, client, peer, seat);
     let handler = async move |os: &mut Os| {
-        // Clients may go as they please.
+        // Detached, since clients leave at any time.
         if let Err(error) = connection.serve(os).await {
             tracing::info!("{peer}: {error}");
         }
@@ -137,17 +136,17 @@ async fn serve_next(os: &mut Os, listener: &TcpListener, site: &Rc<Site>, client
     }
 }
 
-/// Tells a client that there is no room. It may be gone already, or never learn.
+/// Tells a client that there is no room. A failure is ignored, since the client may have left.
 async fn refuse(os: &mut Os, client: &TcpStream) {
-    // Unread bytes would have the system discard the answer.
+    // Unread bytes would make the system discard the answer.
     let read = async |os: &mut Os| client.recv(os, &mut [0; 4096]).await;
     let _ = os.timeout(Duration::from_millis(1), read).await;
     let answer = format!("HTTP/1.1 {BUSY}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
-    // A new connection has room for it.
+    // The send buffer of a new connection has room for it.
     let _ = client.send(os, answer.as_bytes()).await;
 }
 
-/// The directory to serve: what it is called, and itself.
+/// The directory to serve: its name, and the open directory.
 fn directory(root: &Path) -> io::Result<(PathBuf, OwnedFd)> {
     let path = root.canonicalize()?;
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;

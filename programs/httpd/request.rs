@@ -1,10 +1,10 @@
-//! What is asked for in the head of a request.
+//! The request that a head describes.
 
 use std::{ops::Range, time::SystemTime};
 
 use super::{BAD_REQUEST, BODY_TOO_LONG, NO_LENGTH, Status};
 
-/// The longest body of a request. Bodies are thrown away.
+/// The longest body of a request. Bodies are dropped.
 const BODY: u64 = 64 * 1024;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,18 +16,18 @@ pub(super) enum Method {
 
 pub(super) struct Request {
     pub(super) method: Method,
-    /// As it was sent, without host and query.
+    /// As received, without host and query.
     pub(super) path: String,
-    /// Whether it is HTTP/1.0, where connections end unless they are said to stay.
+    /// Whether it is HTTP/1.0, where connections end unless a header keeps them open.
     pub(super) old: bool,
     pub(super) close: bool,
     /// The length of its body.
     pub(super) body: u64,
-    /// Which bytes of a file are wanted, if not all.
+    /// The requested bytes of a file, if not all.
     range: Option<Part>,
-    /// The range is wanted of the file of this time only; `None` within is no time.
+    /// The range applies only to the file of this time; `None` inside is no valid time.
     if_range: Option<Option<SystemTime>>,
-    /// The file is wanted only if it has changed since.
+    /// The file is sent only if it has changed since.
     if_modified_since: Option<SystemTime>,
 }
 
@@ -41,7 +41,7 @@ enum Part {
 }
 
 impl Request {
-    /// In place of one that is not understood, or not accepted.
+    /// The answer to a request that is malformed or not supported.
     pub(super) const REFUSED: Self = Self {
         method: Method::Other,
         path: String::new(),
@@ -53,8 +53,8 @@ impl Request {
         if_modified_since: None,
     };
 
-    /// Anything about a body's length that could be read in two ways is refused: what one takes for
-    /// a body another might take for the next request.
+    /// A body's length that can be read in two ways is refused. Otherwise one server could take for
+    /// a body what another takes for the next request.
     pub(super) fn new(head: &httparse::Request<'_, '_>) -> Result<Self, Status> {
         let old = head.version == Some(0);
         let (mut hosts, mut length, mut coded) = (0, None, false);
@@ -100,7 +100,7 @@ impl Request {
         }
         close |= old && !stay;
         if expects && body > 0 {
-            // It waits to be told to send its body, and may yet do so unasked.
+            // The client waits for leave to send its body, but may send it unasked.
             (close, body) = (true, 0);
         }
         Ok(Self {
@@ -115,19 +115,19 @@ impl Request {
             body,
             range,
             if_range,
-            // A tag takes precedence, and no file has the one that is meant.
+            // A tag takes precedence, and no file has a tag.
             if_modified_since: if_modified_since.filter(|_| !is_tagged),
         })
     }
 
-    /// Whether the client has the file of this time already.
+    /// Whether the client already has the file of this time.
     pub(super) fn has(&self, modified: SystemTime) -> bool {
         self.if_modified_since
             .is_some_and(|since| modified <= since)
     }
 
-    /// The bytes that are wanted of a file of this length and time, if not all; an error if it has
-    /// none of them.
+    /// The requested bytes of a file of this length and time, if not all. It is an error if the
+    /// file has none of them.
     pub(super) fn range(&self, len: u64, modified: SystemTime) -> Option<Result<Range<u64>, ()>> {
         let is_same = self.if_range.is_none_or(|of| of == Some(modified));
         let part = self
@@ -146,11 +146,11 @@ fn date(value: &[u8]) -> Option<SystemTime> {
     httpdate::parse_http_date(str::from_utf8(value).ok()?).ok()
 }
 
-/// A single range of bytes. Others are ignored, as they may be: the answer is the whole file.
+/// A single range of bytes. Others are ignored, which HTTP allows: the answer is the whole file.
 fn part(value: &[u8]) -> Option<Part> {
     let (unit, range) = str::from_utf8(value).ok()?.split_once('=')?;
     let (first, last) = range.trim().split_once('-')?;
-    // What is too large is past the end of every file.
+    // A number that overflows is past the end of every file.
     let number = |digits: &str| {
         let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
         is_number.then(|| digits.parse().unwrap_or(u64::MAX))
@@ -185,7 +185,7 @@ fn path(target: &str) -> Option<String> {
     let path = path.split('?').next().unwrap_or_default();
     match path {
         "" if target.contains("://") => Some("/".to_string()),
-        // OPTIONS has it.
+        // The target of OPTIONS.
         "*" => Some("*".to_string()),
         _ => path.starts_with('/').then(|| path.to_string()),
     }

@@ -1,4 +1,4 @@
-//! The commands and options, and what is said about wrong ones.
+//! The commands and options, and the messages about wrong ones.
 
 use std::{
     ffi::OsString,
@@ -40,12 +40,12 @@ pub(super) enum CliCommand {
     /// Show the programs, a line each
     #[command(after_help = "\
 Examples:
-  list                   what can be booted
-  boot multitask --help  what one of them takes")]
+  list                   the programs that can be booted
+  boot multitask --help  the options of one")]
     List,
     Boot(Boot),
     New(New),
-    /// Look at traces: of a recording, or of a running kernel
+    /// Look at traces: of a recording or of a running kernel
     #[command(subcommand)]
     Trace(trace::TraceCommand),
     #[command(flatten)]
@@ -64,10 +64,10 @@ Examples:
     #[command(after_help = "\
 Examples:
   man | man -l -               the first page
-  man boot | man -l -          that of a command
+  man boot | man -l -          the page of a command
   man boot echo > echo.1")]
     Man {
-        /// Whose page: none for the first, or a command such as `boot` or `boot echo`
+        /// The command of the page, such as `boot` or `boot echo`; none for the first page
         #[arg(value_name = "COMMAND")]
         of: Vec<String>,
     },
@@ -89,21 +89,21 @@ pub(super) struct Boot {
     #[arg(long, value_name = "PROGRAM ARGS")]
     pub(super) with: Vec<String>,
 
-    /// Live in the simulated world: a virtual clock that never waits, no outside
+    /// Run in the simulated world: a virtual clock that never waits, and no network
     #[arg(long = "virtual", help_heading = "World")]
     pub(super) simulated: bool,
-    /// The seed of all random numbers; a random one otherwise, which is printed. With --virtual it
+    /// The seed of all random numbers. Without it, boot draws one and prints it. With --virtual it
     /// repeats the whole run
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u64>, help_heading = "World")]
     pub(super) seed: Option<u64>,
 
-    /// Show every trap as a line on standard error, and what programs log as info; or what FILTER
-    /// selects, which is written like RUST_LOG (heard too): trapline::sched=trace shows whose turn it
-    /// is
+    /// Show every trap as a line on standard error, and the programs' own log lines of level info.
+    /// FILTER selects other events; its syntax is that of RUST_LOG, which also works.
+    /// trapline::sched=trace shows the turns
     #[arg(long, value_name = "FILTER", num_args = 0..=1, require_equals = true,
         default_missing_value = "", help_heading = "Watching")]
     pub(super) trace: Option<String>,
-    /// How lines on standard error look: for people, or a JSON object each
+    /// The format of lines on standard error: text for people, or a JSON object each
     #[arg(
         long,
         value_name = "FORMAT",
@@ -111,22 +111,22 @@ pub(super) struct Boot {
         help_heading = "Watching"
     )]
     pub(super) log_format: Format,
-    /// At the end, show a table of the tasks (the 1,000 with the most traps) and a table of their
-    /// calls on standard error
+    /// At the end, show two tables on standard error: the tasks (the 1,000 with the most traps) and
+    /// their calls
     #[arg(long, help_heading = "Watching")]
     pub(super) summary: bool,
-    /// Record every event to FILE, which is replaced, and locked meanwhile; the command `trace` reads
-    /// it
+    /// Record every event to FILE. An existing FILE is replaced, and stays locked during the run.
+    /// The command `trace` reads it
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Watching",
           value_parser = OsStringValueParser::new().try_map(recording))]
     pub(super) record: Option<PathBuf>,
-    /// Record no more than the last N events: at the end, an interrupt, a deadlock or the first
-    /// fault, which keeps what led to it; a SIGKILL before leaves a recording without events
+    /// Record the last N events only. They are written at the end, an interrupt, a deadlock or the
+    /// first fault. A SIGKILL before that leaves a recording without events
     #[arg(long, value_name = "N", requires = "record", allow_negative_numbers = true, value_parser = whole::<NonZeroUsize>,
         help_heading = "Watching")]
     pub(super) record_last: Option<NonZeroUsize>,
-    /// When a task has faulted or all wait for ever, show at the end the last traps of those
-    /// concerned; --record does so too, unless the recording is over 64 MiB or goes into a pipe
+    /// After a fault or a deadlock, show the last traps of the tasks involved. --record does so
+    /// too, unless the recording is over 64 MiB or goes into a pipe
     #[arg(long, help_heading = "Watching")]
     pub(super) post_mortem: bool,
     #[command(flatten)]
@@ -135,13 +135,13 @@ pub(super) struct Boot {
     /// How many tasks may live at once
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<usize>, help_heading = "Limits")]
     pub(super) max_tasks: Option<usize>,
-    /// Stop after so many resumes
+    /// Stop after this many resumes
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u64>, help_heading = "Limits")]
     pub(super) max_ticks: Option<u64>,
     /// Stop after this time on the world's clock, such as 500ms, 10s or 2m
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Limits")]
     pub(super) max_time: Option<Duration>,
-    /// Stop after waiting so long for other threads alone, such as those of blocking work
+    /// Stop after waiting this long for other threads alone, such as those of blocking work
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Limits")]
     pub(super) max_stall: Option<Duration>,
 
@@ -149,7 +149,7 @@ pub(super) struct Boot {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<NonZeroU32>, default_value = "1",
         help_heading = "Scheduling")]
     pub(super) quantum: NonZeroU32,
-    /// Who runs next: first in, first out
+    /// The scheduling policy: first in, first out
     #[arg(
         long,
         value_name = "NAME",
@@ -178,16 +178,16 @@ pub(super) fn command(name: &str, programs: &[Entry]) -> Command {
         .version(version)
         .after_help(format!(
             "Examples:\n  \
-             {name} list                           what can be booted\n  \
-             {name} boot {first}                     boot it\n  \
-             {name} boot --virtual --trace {first}   in no time, with every trap shown\n  \
-             {name} boot {first} --help              what it takes"
+             {name} list                           the programs\n  \
+             {name} boot {first}                     run it\n  \
+             {name} boot --virtual --trace {first}   on a virtual clock, with every trap shown\n  \
+             {name} boot {first} --help              its options"
         ))
         .mut_subcommand("boot", |boot| {
             boot.subcommands(programs.iter().map(Entry::command))
                 .override_usage(format!("{name} boot [OPTIONS] PROGRAM [ARGS]..."))
                 .after_help(format!(
-                    "Options stand before the program; what follows its name is its own.\n\n\
+                    "Options go before the program; arguments after its name belong to the program.\n\n\
                      Programs write to standard output; everything else goes to standard error.\n\
                      Exit codes: 0 all tasks ended well, 1 a task failed or faulted, output was \
                      lost or the\nkernel met an I/O error, 2 wrong command line, 3 deadlock, 4 a \
@@ -202,7 +202,7 @@ pub(super) fn command(name: &str, programs: &[Entry]) -> Command {
         })
 }
 
-/// Understands a command line, or says what is wrong with it.
+/// Parses a command line, or explains what is wrong with it.
 pub(super) fn parse(
     command: &Command,
     programs: &[Entry],
@@ -236,7 +236,7 @@ fn load(programs: &[Entry], named: Option<(&str, &ArgMatches)>) -> Result<Image,
     (entry.load)(entry.name, matches)
 }
 
-/// The program of a `--with`, whose errors say which one it is.
+/// The program of a `--with`. Its errors name the option.
 fn with(programs: &[Entry], line: &str) -> Result<Image, clap::Error> {
     let locate = |kind, message: &str| {
         let message = message.strip_prefix("error: ").unwrap_or(message);
@@ -266,7 +266,7 @@ pub(super) fn find(mut command: Command, of: &[String]) -> Result<Command, clap:
     command.build();
     for name in of {
         let Some(next) = command.find_subcommand(name).cloned() else {
-            let message = format!("there is no command '{name}' that could have a page");
+            let message = format!("there is no command '{name}', and so no page");
             return Err(command.error(ErrorKind::InvalidValue, message));
         };
         command = next;
@@ -274,7 +274,7 @@ pub(super) fn find(mut command: Command, of: &[String]) -> Result<Command, clap:
     Ok(command)
 }
 
-/// Makes an error of `clap`'s more helpful where we know more than it does.
+/// Adds a hint to an error of `clap`'s where this crate knows more than `clap`.
 fn explain(mut error: clap::Error, mut command: Command, programs: &[Entry]) -> clap::Error {
     command.build();
     let boot = command
@@ -303,8 +303,8 @@ fn explain(mut error: clap::Error, mut command: Command, programs: &[Entry]) -> 
             let named = named.map(|kind| text(&error, kind));
             let has = |option: &str| named.iter().any(|name| name.starts_with(option));
             if has("--virtual") && (has("--top") || has("--monitor")) {
-                let why = "a virtual run takes no real time to be watched in: --record it, and look \
-                           at it with `trace`";
+                let why = "a virtual run is over at once: --record it, and read the recording with \
+                           `trace`";
                 let why = ContextValue::StyledStrs(vec![why.into()]);
                 error.insert(ContextKind::Suggested, why);
             }
@@ -337,7 +337,7 @@ fn explain(mut error: clap::Error, mut command: Command, programs: &[Entry]) -> 
     error
 }
 
-/// Says that there is no such program, where that is what is wrong.
+/// Turns an error about a program's name into one that says so.
 fn explain_program(error: clap::Error, mut command: Command) -> clap::Error {
     let message = match error.kind() {
         ErrorKind::MissingSubcommand => "name a program to boot".to_string(),
@@ -355,7 +355,7 @@ fn explain_program(error: clap::Error, mut command: Command) -> clap::Error {
     };
     command.error(
         error.kind(),
-        format!("{message}\n\nThe command `list` shows what there is."),
+        format!("{message}\n\nThe command `list` shows them all."),
     )
 }
 
@@ -366,7 +366,7 @@ fn text(error: &clap::Error, kind: ContextKind) -> String {
     }
 }
 
-/// Standard output is the programs' own.
+/// Rejects standard output, which belongs to the programs.
 fn recording(file: OsString) -> Result<PathBuf, &'static str> {
     if file == "-" {
         Err("standard output is for what the programs print: give a file, or a pipe by its name")

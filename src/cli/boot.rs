@@ -1,4 +1,4 @@
-//! `boot`: the kernel's settings, interrupts, and how it ended as an exit code.
+//! `boot`: sets up the kernel and the interrupts, and turns the result into an exit code.
 
 use std::{
     cell::RefCell,
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{Error, Kernel, Limit, RealWorld, Report, SimWorld, record::Recorder};
 
-/// Boots the programs and runs them to their end. An error is one of usage.
+/// Boots the programs and runs them to their end. An error is a usage error.
 pub(super) fn boot(
     verbosity: &Verbosity,
     options: &Boot,
@@ -98,7 +98,7 @@ pub(super) fn boot(
     if options.summary {
         summary.borrow_mut().show(log, now);
     }
-    // Before the kernel is dropped: how the last tasks are ended then is not what happened.
+    // Taken before the kernel is dropped: ending the last tasks is no part of the run.
     if let Some(recorded) = recorded {
         code = recorded.end(log, code);
         recorded.post_mortem(log, &result);
@@ -150,16 +150,16 @@ fn kernel(
     builder.build()
 }
 
-/// A seed of its own for each run, short enough to be typed again.
+/// A random seed, short enough to be typed again.
 fn random_seed() -> u64 {
     RandomState::new().hash_one(process::id()) % 1_000_000_000
 }
 
-/// Says why the kernel stopped, where that needs to be said, and answers the exit code.
+/// Says why the kernel stopped, if needed, and returns the exit code.
 fn explain(log: Log, result: &Result<Report, Error>) -> u8 {
     match result {
         Ok(report) if report.failures == 0 && report.lost == 0 => 0,
-        // Each failure has been warned of when it happened, and so have lost lines.
+        // Each failure was reported when it happened, and so were lost lines.
         Ok(_) => FAILURE,
         Err(Error::Deadlock(deadlock)) => {
             log.error(&deadlock.to_string());
@@ -168,7 +168,7 @@ fn explain(log: Log, result: &Result<Report, Error>) -> u8 {
         Err(Error::Limit(limit)) => {
             log.error(&match limit {
                 Limit::Ticks(_) => format!("{limit}: raise --max-ticks"),
-                // In the units in which it was given.
+                // In the unit of the option.
                 Limit::Time(span) => {
                     let span = humantime::format_duration(*span);
                     format!("the limit of {span} is reached: raise --max-time")
@@ -180,7 +180,7 @@ fn explain(log: Log, result: &Result<Report, Error>) -> u8 {
             log.error(&stalled.to_string());
             DEADLOCK
         }
-        // Nobody reads the output to its end.
+        // The reader closed the output early.
         Err(Error::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => 0,
         Err(error @ (Error::Policy(_) | Error::Failed(_) | Error::Io(_))) => {
             log.error(&error.to_string());

@@ -19,13 +19,13 @@ use signal_hook::{
 use super::output::Log;
 use crate::Remote;
 
-/// How long the end of the process waits for whoever reads what it says.
+/// The longest time that the end of the process waits for a reader of its last output.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The signal that came last, or 0. Signals belong to the process, and so does this.
+/// The last signal, or 0. Signals belong to the process, and so does this value.
 static LAST: AtomicI32 = AtomicI32::new(0);
 
-/// The signal that came last, if any has, as the exit code that shells have for it.
+/// The last signal, if any, as a shell's exit code for it.
 pub(super) fn signal() -> Option<u8> {
     match LAST.load(Ordering::Acquire) {
         0 => None,
@@ -33,12 +33,12 @@ pub(super) fn signal() -> Option<u8> {
     }
 }
 
-/// Whether a signal has come.
+/// Whether a signal has arrived.
 pub(super) fn is_raised() -> bool {
     signal().is_some()
 }
 
-/// Has a write beyond the largest file fail, and not end the process.
+/// Makes a write beyond the largest file size fail instead of ending the process.
 pub(super) fn survive_large_files() -> io::Result<()> {
     signal_hook::flag::register(SIGXFSZ, Arc::default()).map(drop)
 }
@@ -47,16 +47,15 @@ fn exit_code(signal: i32) -> u8 {
     u8::try_from(128 + signal).unwrap_or(u8::MAX)
 }
 
-/// What is to be put right before the process ends at once. It belongs to the process, and so does
-/// this.
+/// The cleanup to run before the process ends at once. It belongs to the process.
 static LAST_WORDS: Mutex<Vec<Box<dyn Fn() + Send>>> = Mutex::new(Vec::new());
 
-/// Has this done before the process ends at once.
+/// Registers cleanup to run before the process ends at once.
 pub(super) fn at_end(say: impl Fn() + Send + 'static) {
     lock().push(Box::new(say));
 }
 
-/// Ends the process at once. Whoever else wants that waits meanwhile.
+/// Ends the process at once. Other threads that call this wait.
 pub(super) fn end(code: i32) -> ! {
     let last_words = lock();
     for say in &*last_words {
@@ -65,10 +64,9 @@ pub(super) fn end(code: i32) -> ! {
     process::exit(code)
 }
 
-/// Has this done, and waits for it no longer than a moment: it may be that nobody reads what it
-/// writes.
+/// Runs the work on a thread and waits for it briefly, since its output may have no reader.
 ///
-/// *Errors:* it has not been done in time (`TimedOut`), or not at all.
+/// *Errors:* `TimedOut` if the work is not done in time; otherwise the work's own error.
 pub(super) fn soon(what: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let (done, wait) = mpsc::channel();
     thread::Builder::new().spawn(move || {
@@ -85,9 +83,9 @@ fn lock() -> MutexGuard<'static, Vec<Box<dyn Fn() + Send>>> {
     LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Shuts the kernel down at the first interrupt, and ends the process at the second: a task that
-/// makes no trap hears of nothing. Where something has to be put right at the end, that is done
-/// before, and a hang-up is an interrupt, too.
+/// The first interrupt shuts the kernel down; the second ends the process. The second is needed
+/// because a task that makes no trap cannot be ended. Cleanup, if any is registered, runs before
+/// that end; then a hang-up counts as an interrupt too.
 pub(super) fn listen(log: Log, kernel: Remote) -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     if !lock().is_empty() {
@@ -100,7 +98,7 @@ pub(super) fn listen(log: Log, kernel: Remote) -> io::Result<()> {
                 if LAST.swap(signal, Ordering::AcqRel) != 0 {
                     end(exit_code(signal).into());
                 }
-                // Before the end, which may come at once and would leave it out.
+                // Before the shutdown, since the process may end at once and lose this line.
                 let _ = soon(move || log.note("interrupted: shutting down (again to end at once)"));
                 kernel.shutdown();
             }

@@ -1,5 +1,5 @@
-//! What `--trace` shows: the lines that a [`Layer`] makes of `tracing` events, and which facts of a
-//! kernel are shown.
+//! What `--trace` shows: which events of a kernel, and the [`Layer`] that formats `tracing` events
+//! as lines.
 
 use std::{
     env, fmt, io, panic,
@@ -44,8 +44,8 @@ pub(super) fn target(fact: &Fact<'_>) -> &'static str {
     }
 }
 
-/// Whether a trace shows facts of this kind, where it may be of calls alone, and may also have
-/// whose turn it is and what is printed.
+/// Whether a trace shows events of this kind. A trace may be limited to calls, and may include
+/// turns and console output.
 pub(super) fn is_shown(fact: &Fact<'_>, calls_only: bool, sched: bool, console: bool) -> bool {
     match fact {
         Fact::Trapped { .. } => false,
@@ -57,18 +57,18 @@ pub(super) fn is_shown(fact: &Fact<'_>, calls_only: bool, sched: bool, console: 
     }
 }
 
-/// Has panics said in a way that suits the rest of what is said. `leave` gives the terminal back; a
-/// panic that ends the process needs it.
+/// Installs a panic hook that prints panics in the style of the other messages. `leave` gives the
+/// terminal back before a panic that ends the process.
 pub(super) fn hook_panics(log: Log, leave: fn()) {
     let hook = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {
         let file = panic.location().map_or("", panic::Location::file);
-        // A generator's own panic says that a task awaited what is no trap; the kernel says it in
-        // plain words.
+        // The generator panics with a message of its own when a task awaits anything but a trap.
+        // The kernel reports that case in plain words.
         if file.contains("genawaiter") {
             return;
         }
-        // This ends the process, and nobody will come to put the terminal back.
+        // This panic ends the process, so the terminal is given back here.
         let text = panic.payload().downcast_ref::<&str>();
         if text.is_some_and(|text| text.starts_with("panic in a destructor")) {
             leave();
@@ -86,13 +86,13 @@ pub(super) fn hook_panics(log: Log, leave: fn()) {
 /// The targets of a kernel, without the crate.
 const TARGETS: [&str; 4] = ["kernel", "sched", "device", "console"];
 
-/// Shows `tracing` events from now on, as far as the options and `RUST_LOG` want them.
+/// Shows `tracing` events from now on, as the options and `RUST_LOG` select them.
 pub(super) fn install(log: Log, filter: Option<&str>) -> Result<(), String> {
     let level = match (log.quiet, log.verbose) {
-        // Why a run failed is no news to be kept quiet.
+        // The reason of a failed run is always shown.
         (true, _) => "error,trapline::kernel=warn",
         (_, 0) if filter.is_none() => "warn",
-        // What programs say themselves stands between their traps.
+        // The programs' own log lines appear between their traps.
         (_, 0 | 1) => "info",
         _ => "debug",
     };
@@ -109,7 +109,7 @@ pub(super) fn install(log: Log, filter: Option<&str>) -> Result<(), String> {
             ));
         }
     }
-    // What is said later of the same target counts.
+    // A later directive for the same target wins.
     let filters = [level, &environment, trace];
     let filters = filters.into_iter().filter(|filter| !filter.is_empty());
     let filter = filters.collect::<Vec<_>>().join(",");
@@ -118,13 +118,13 @@ pub(super) fn install(log: Log, filter: Option<&str>) -> Result<(), String> {
         log,
         at: Mutex::new(None),
     };
-    // A binary that has a subscriber of its own keeps it.
+    // A binary that has installed a subscriber keeps it.
     let _ = tracing::subscriber::set_global_default(
         tracing_subscriber::registry().with(filter).with(lines),
     );
     for directive in trace.split(',') {
         let target = directive.split(['=', '[']).next().unwrap_or(directive);
-        // It may be a crate of the user's.
+        // The target may be a crate of the user's.
         if TARGETS.contains(&target) {
             warn!(
                 target: "trapline::cli",
@@ -135,14 +135,14 @@ pub(super) fn install(log: Log, filter: Option<&str>) -> Result<(), String> {
     Ok(())
 }
 
-/// The layer that makes a line of each event.
+/// The layer that formats each event as a line.
 struct Lines {
     log: Log,
-    /// The time since boot, of the kernel's last event: whatever comes next happens then.
+    /// The time of the kernel's last event, since boot; later events carry it.
     at: Mutex<Option<Value>>,
 }
 
-/// What a span says of the task it stands for.
+/// The fields of a task's span.
 struct Fields(Map<String, Value>);
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
@@ -165,7 +165,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
         if !of_kernel {
             make_way(&mut line);
         }
-        // The kernel's events say which task they are about; a program's happen within a span.
+        // A kernel event names its task; a program's event happens within a span.
         let spans = context.event_scope(event).filter(|_| !of_kernel);
         for span in spans.into_iter().flatten() {
             if let Some(Fields(task)) = span.extensions().get() {
@@ -188,13 +188,13 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
         if let Err(error) = stdio::write(Stream::Err, (text + "\n").as_bytes())
             && error.kind() == io::ErrorKind::BrokenPipe
         {
-            // Nobody reads the trace to its end: no reason to go on, and no error.
+            // The reader closed the trace early, so the process ends without an error.
             interrupts::end(0);
         }
     }
 }
 
-/// Gives a program's own fields other names where a line has something else under theirs.
+/// Renames a program's fields that collide with those of a line.
 fn make_way(line: &mut Map<String, Value>) {
     for name in ["at", "tid", "comm", "level", "target"] {
         if let Some(value) = line.remove(name) {

@@ -35,13 +35,13 @@
 //!
 //! | file | owns |
 //! |---|---|
-//! | `args.rs` | the commands and options, and what is said about wrong ones |
+//! | `args.rs` | the commands and options, and the messages about wrong ones |
 //! | `boot.rs` | `boot`: the kernel's settings, exit codes |
 //! | `interrupts.rs` | signals that end a run |
 //! | `live/` | looking at a kernel while it runs |
 //! | `log.rs` | `--trace`: the layer under it, and what it shows |
 //! | `new.rs`, `template/` | `new`: the crate that it makes |
-//! | `output.rs` | how something is said: standard error, standard output, exit codes |
+//! | `output.rs` | messages on standard error, data on standard output, exit codes |
 //! | `program.rs` | a program under its name |
 //! | `record.rs` | `--record` |
 //! | `stdio.rs` | the standard streams while a screen has the terminal |
@@ -78,15 +78,15 @@ use output::{USAGE, print};
 pub use program::{Entry, Program, program};
 pub use values::{addr, duration};
 
-/// The command line of a binary with these programs, for its `main` to return. The binary's name
-/// is that under which it was started.
+/// The command line of a binary with these programs, for its `main` to return. The binary's name is
+/// the name that started it.
 pub fn main(programs: impl IntoIterator<Item = Entry>) -> ExitCode {
     let programs: Vec<Entry> = programs.into_iter().collect();
     let args: Vec<OsString> = env::args_os().collect();
     match run(&programs, &args) {
         Ok(code) => code,
         Err(error) => {
-            // There is nobody to tell that nobody listens.
+            // No stream is left on which this failure could be reported.
             let _ = error.print();
             ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE))
         }

@@ -10,8 +10,8 @@ use clap::Args;
 
 use super::output::{self, FAILURE};
 
-/// The files of the crate, with `{{name}}` and `{{trapline}}` to be filled in. They end in `.in`,
-/// since Cargo would take a directory with a Cargo.toml for a package of its own.
+/// The files of the crate, with the placeholders `{{name}}` and `{{trapline}}`. They end in `.in`,
+/// since Cargo would treat a directory with a Cargo.toml as a package.
 const FILES: [(&str, &str); 4] = [
     ("Cargo.toml", include_str!("template/Cargo.toml.in")),
     ("README.md", include_str!("template/README.md.in")),
@@ -19,7 +19,7 @@ const FILES: [(&str, &str); 4] = [
     ("src/main.rs", include_str!("template/main.rs.in")),
 ];
 
-/// What Cargo refuses as the name of a package, and what the crate depends on.
+/// Names that Cargo refuses for a package, and the crate's dependencies.
 const TAKEN: [&str; 11] = [
     "alloc",
     "build",
@@ -34,13 +34,13 @@ const TAKEN: [&str; 11] = [
     "trapline",
 ];
 
-/// The keywords of Rust that are made of small letters.
+/// The keywords of Rust in lower case.
 const KEYWORDS: &str = "abstract as async await become box break const continue crate do dyn \
     else enum extern false final fn for gen if impl in let loop macro match mod move mut \
     override priv pub ref return self static struct super trait true try type typeof unsafe \
     unsized use virtual where while yield";
 
-/// Make a crate with a program of your own to go on from
+/// Make a crate with a program of your own
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -52,15 +52,15 @@ pub(super) struct New {
     /// The name of the crate
     #[arg(value_parser = crate_name)]
     name: String,
-    /// The directory to make; otherwise one of that name
+    /// The directory to make; by default the crate's name
     #[arg(long, value_name = "DIR")]
     path: Option<PathBuf>,
-    /// Depend on the trapline in this directory, not on the published one
+    /// Depend on the trapline in this directory instead of the published one
     #[arg(long, value_name = "PATH")]
     trapline: Option<PathBuf>,
 }
 
-/// Makes the crate, and says how to go on.
+/// Makes the crate, and prints the next step.
 pub(super) fn new(command: &New, quiet: bool) -> ExitCode {
     let dir = command
         .path
@@ -75,9 +75,9 @@ pub(super) fn new(command: &New, quiet: bool) -> ExitCode {
             ));
             if command.trapline.is_none() {
                 output::tell(concat!(
-                    "it takes trapline ",
+                    "it depends on trapline ",
                     env!("CARGO_PKG_VERSION"),
-                    " from crates.io; for one that is here, give --trapline PATH\n"
+                    " from crates.io; for a local copy, give --trapline PATH\n"
                 ));
             }
             ExitCode::SUCCESS
@@ -137,7 +137,7 @@ fn checkout(path: &Path) -> Result<String, String> {
     }
 }
 
-/// Understands the name of a crate, or says what is wrong with it.
+/// Checks the name of a crate, or explains what is wrong with it.
 fn crate_name(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
     if !text.starts_with(|c: char| c.is_ascii_lowercase()) || !text.chars().all(plain) {

@@ -1,5 +1,5 @@
-//! How the command line says something: to standard error, as text for people or as a JSON object a
-//! line; its data to standard output; and its exit codes.
+//! Output of the command line: messages on standard error, as text or as JSON lines; data on
+//! standard output; exit codes.
 
 use std::{
     io::{self, Write},
@@ -18,23 +18,24 @@ use crate::Nanos;
 
 /// Something went wrong: a task failed, or the kernel met an I/O error.
 pub(super) const FAILURE: u8 = 1;
-/// The command line makes no sense.
+/// The command line is wrong.
 pub(super) const USAGE: u8 = 2;
-/// Nothing could go on.
+/// A deadlock: no task could continue.
 pub(super) const DEADLOCK: u8 = 3;
 /// A limit of the kernel's was reached.
 pub(super) const LIMIT: u8 = 4;
 
-/// How much is said, and how. Not global in `clap`'s sense: a program's options are its own.
+/// How much the command line prints, and in which format. The options are not global in `clap`'s
+/// sense, since a program's options are its own.
 #[derive(Args)]
 pub(super) struct Verbosity {
-    /// When to use colours; NO_COLOR is heard too
+    /// When to use colours; NO_COLOR is honoured
     #[arg(long, value_name = "WHEN")]
     pub(super) color: Option<ColorChoice>,
-    /// Say less: no seed, and no warnings but of tasks that failed
+    /// Print less: no seed, and no warnings except for failed tasks
     #[arg(long, short, conflicts_with = "verbose")]
     pub(super) quiet: bool,
-    /// Say more: what programs log as info; twice, debug as well
+    /// Print more: the programs' log lines of level info; twice, of level debug as well
     #[arg(long, short, action = ArgAction::Count)]
     pub(super) verbose: u8,
 }
@@ -53,7 +54,7 @@ pub(super) const KERNEL: [&str; 4] = [
     "trapline::console",
 ];
 
-/// Standard error, as the options want it.
+/// Standard error, configured by the options.
 #[derive(Clone, Copy)]
 pub(super) struct Log {
     pub(super) format: Format,
@@ -63,7 +64,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// As the options before `boot` and after it want it; the latter count more.
+    /// Merges the options before `boot` with those after it; the latter win.
     pub(super) fn new(outer: &Verbosity, inner: &Verbosity, format: Format) -> Self {
         Self {
             format,
@@ -91,7 +92,7 @@ impl Log {
         }
     }
 
-    /// Says something that may be kept quiet.
+    /// Prints a message that `--quiet` hides.
     pub(super) fn note(self, message: &str) {
         if self.quiet {
             return;
@@ -105,14 +106,14 @@ impl Log {
         }
     }
 
-    /// Says what is not as it should be, but no failure.
+    /// Prints a warning.
     pub(super) fn warn(self, message: &str) {
         if !self.quiet {
             tell(&format!("warning: {message}\n"));
         }
     }
 
-    /// Says what went wrong.
+    /// Prints an error.
     pub(super) fn error(self, message: &str) {
         match self.format {
             Format::Json => self.json(&message_line(Level::ERROR, message)),
@@ -127,7 +128,7 @@ impl Log {
         self.colored
     }
 
-    /// Whether standard error is to hold nothing but JSON.
+    /// Whether standard error may contain JSON lines only.
     pub(super) fn is_json(self) -> bool {
         self.format == Format::Json
     }
@@ -150,13 +151,13 @@ fn is_colored(choice: Option<ColorChoice>, stream: &impl RawStream) -> bool {
     anstream::AutoStream::choice(stream) != anstream::ColorChoice::Never
 }
 
-/// Writes to standard error. There is nobody to tell that nobody listens.
+/// Writes to standard error. A failure is ignored, since no other stream is left for a report.
 pub(super) fn tell(text: &str) {
     let _ = stdio::write(Stream::Err, text.as_bytes());
 }
 
 impl Log {
-    /// An event as a line for people.
+    /// Formats an event as a line for people.
     pub(super) fn line(self, target: &str, level: Level, line: &Map<String, Value>) -> String {
         let of_kernel = KERNEL.contains(&target);
         let mut text = match line.get("at").and_then(Value::as_f64) {
@@ -193,7 +194,7 @@ impl Log {
         text
     }
 
-    /// When, and which task.
+    /// The instant and the task.
     pub(super) fn columns(self, at: &str, tid: u64, comm: &str) -> String {
         const COLORS: [AnsiColor; 5] = [
             AnsiColor::Cyan,
@@ -221,7 +222,7 @@ pub(super) fn json(line: &Map<String, Value>) -> String {
     serde_json::to_string(line).expect("a map of plain values is JSON")
 }
 
-/// Puts the replies below one another, like `strace`.
+/// Aligns the replies in a column, like `strace`.
 pub(super) fn aligned(message: &str, reply: &str) -> String {
     let call = message.strip_suffix(reply);
     match call.and_then(|call| call.strip_suffix(" = ")) {
@@ -230,7 +231,7 @@ pub(super) fn aligned(message: &str, reply: &str) -> String {
     }
 }
 
-/// Text that a terminal shows as it is, on one line.
+/// Makes text safe for a terminal, on one line.
 pub(super) fn clean(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -245,8 +246,8 @@ pub(super) fn clean(text: &str) -> String {
     clean
 }
 
-/// Whether a terminal shows it as it is: neither a control character nor one that changes the
-/// direction of the text.
+/// Whether a terminal shows the character as it is. It is neither a control character nor one that
+/// changes the direction of the text.
 pub(super) fn is_plain(letter: char) -> bool {
     !letter.is_control()
         && !matches!(
@@ -281,8 +282,8 @@ pub(super) fn print(data: &[u8]) -> ExitCode {
     }
 }
 
-/// What is to be said when standard output cannot be written to. That nobody reads it to its end is
-/// no error.
+/// The message for a failed write to standard output. A reader that closed the output early is no
+/// error.
 pub(super) fn unwritten(error: &io::Error) -> Option<String> {
     let is_unread = error.kind() == io::ErrorKind::BrokenPipe;
     (!is_unread).then(|| format!("cannot write to standard output: {error}"))

@@ -1,4 +1,4 @@
-//! What can be booted: a program under its name.
+//! Programs that can be booted, under their names.
 
 use std::{error::Error, fmt};
 
@@ -11,7 +11,7 @@ use crate::{Errno, Kernel, Os, Tid};
 /// The arguments are its fields; the struct's doc comment is its `--help`, whose first line
 /// `list` shows.
 pub trait Program: clap::Args + 'static {
-    /// Runs it. An error is the end of its task as [`Exit::Failed`](crate::Exit::Failed).
+    /// Runs the program. An error ends its task with [`Exit::Failed`](crate::Exit::Failed).
     #[expect(
         async_fn_in_trait,
         reason = "a kernel and its tasks live on one thread"
@@ -19,7 +19,7 @@ pub trait Program: clap::Args + 'static {
     async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>>;
 }
 
-/// A [`Program`] under its name, of [`program`].
+/// A [`Program`] under its name, made by [`program`].
 #[derive(Clone, Copy)]
 pub struct Entry {
     pub(super) name: &'static str,
@@ -27,7 +27,7 @@ pub struct Entry {
     pub(super) load: fn(&'static str, &ArgMatches) -> Result<Image, clap::Error>,
 }
 
-/// A program with its arguments, ready to be started.
+/// A program with its arguments, ready to start.
 pub(super) type Image = Box<dyn FnOnce(&mut Kernel) -> Result<Tid, Errno>>;
 
 /// Names a program, for [`main`](super::main).

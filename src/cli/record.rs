@@ -32,12 +32,12 @@ const LARGEST: u64 = 64 << 20;
 /// A recording under way.
 #[derive(Clone)]
 pub(super) struct Recorded {
-    /// Where it is to be found, if not in memory alone.
+    /// The file's path; none if the recording is in memory.
     path: Option<PathBuf>,
     tape: Tape,
 }
 
-/// Begins to record, if the options want it. An error says why that cannot be.
+/// Starts recording, if the options ask for it. An error says why it cannot.
 pub(super) fn begin(
     options: &Boot,
     command: &[String],
@@ -57,7 +57,7 @@ pub(super) fn begin(
         ..Header::default()
     };
     let path = options.record.clone();
-    // Held until the recorder has the pipe open, or its reader would find that it has ended.
+    // Kept open until the recorder has opened the pipe; otherwise its reader would see the end.
     let _pipe = path.as_deref().and_then(|path| find_reader(path, log));
     let recorder = match (&path, options.record_last) {
         (None, _) => Recorder::in_memory(POST_MORTEM, &header),
@@ -79,7 +79,7 @@ pub(super) fn begin(
     Ok(Some((recorder, Recorded { path, tape })))
 }
 
-/// Says so if a pipe is to be waited for, which has no reader yet. One that has is opened.
+/// Prints a note if a pipe without a reader has to be waited for. A pipe with a reader is opened.
 fn find_reader(path: &Path, log: Log) -> Option<OwnedFd> {
     let found = fs::metadata(path).ok()?;
     if !found.file_type().is_fifo() {
@@ -94,20 +94,20 @@ fn find_reader(path: &Path, log: Log) -> Option<OwnedFd> {
     opened.ok()
 }
 
-/// A panic may be the end of the process: what led to it is written down before. (Not so with a
-/// ring, since each time all of it is written; it hears of faults from the kernel.)
+/// Flushes the recording on each panic, which may end the process. A ring is not flushed, since
+/// each flush writes all of it; the kernel tells it about faults.
 fn survive_panics(tape: Tape) {
     let hook = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {
-        // An error is told of at the end, if that comes.
+        // The error is reported at the end of the run, if the run gets there.
         let _ = tape.flush();
         hook(panic);
     }));
 }
 
 impl Recorded {
-    /// Writes down what is missing, and says what became of it. Answers the exit code of a run
-    /// that would have ended with `code`.
+    /// Writes the remaining events and reports the result. Returns the exit code of a run that
+    /// would have ended with `code`.
     pub(super) fn end(&self, log: Log, code: u8) -> u8 {
         let closed = self.tape.close();
         let Some(path) = self.path.as_ref().map(|path| path.display()) else {
@@ -125,13 +125,13 @@ impl Recorded {
         }
     }
 
-    /// The same where the process is to end at once: whoever reads what is no file is not waited
-    /// for any longer than a moment, and neither is who reads what is said of it.
+    /// The same for a process that ends at once. A reader of a pipe, and a reader of the message,
+    /// gets a limited time.
     pub(super) fn end_soon(&self, log: Log) {
         let is_file = |path| fs::metadata(path).is_ok_and(|found| found.is_file());
         let recorded = self.clone();
         let close = move || {
-            // What is said of it follows.
+            // The message about it follows.
             let _ = recorded.tape.close();
         };
         let closed = if self.path.as_ref().is_none_or(is_file) {
@@ -145,7 +145,7 @@ impl Recorded {
             (Err(error), Some(path)) => {
                 let path = path.display();
                 let why = match error.kind() {
-                    io::ErrorKind::TimedOut => "nobody reads it".to_string(),
+                    io::ErrorKind::TimedOut => "no process reads it".to_string(),
                     _ => error.to_string(),
                 };
                 log.error(&format!("the recording {path} is not complete: {why}"));
@@ -154,8 +154,8 @@ impl Recorded {
         });
     }
 
-    /// Shows the last traps of the tasks that faulted, and of those that wait for ever. To be
-    /// called at the end.
+    /// Shows the last traps of the tasks that faulted or wait for ever. The caller calls it at the
+    /// end.
     pub(super) fn post_mortem(&self, log: Log, result: &Result<Report, Error>) {
         let blocked = match result {
             Ok(report) if report.failures > 0 => &[][..],
@@ -171,10 +171,10 @@ impl Recorded {
         }
     }
 
-    /// The file, to be read, or why that cannot be.
+    /// Opens the file for reading, or explains why it cannot be read.
     fn reopen(&self) -> Result<Recording, String> {
         let path = self.path.as_deref().ok_or("is not kept")?;
-        // To open a pipe would be to wait for whoever writes to it.
+        // Opening a pipe would wait for a writer.
         match fs::metadata(path) {
             Ok(found) if !found.is_file() => Err("is no file".to_string()),
             Ok(found) if found.len() > LARGEST => Err(format!("is over {} MiB", LARGEST >> 20)),

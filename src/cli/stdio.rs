@@ -1,5 +1,5 @@
-//! What is written to the standard streams: straight away, or, while a screen has the terminal,
-//! kept for its pane and shown when it has given the terminal back.
+//! Writes to the standard streams. Output goes straight to the stream. While a screen has the
+//! terminal, output is kept for its pane and shown after the terminal is given back.
 
 use std::{
     collections::VecDeque,
@@ -15,9 +15,9 @@ use rustix::{
 use super::interrupts;
 use crate::{Event, Fact};
 
-/// How many bytes are kept.
+/// The largest number of bytes that are kept.
 const ROOM: usize = 1 << 20;
-/// How many bytes are kept, or forgotten, at once.
+/// The size in bytes of the blocks that are kept or dropped.
 const PART: usize = 1 << 12;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -26,21 +26,21 @@ pub(super) enum Stream {
     Err,
 }
 
-/// What a screen that is on keeps. The streams belong to the process, and so does this.
+/// What an active screen keeps. The streams belong to the process, and so does this.
 static HELD: Mutex<Option<Held>> = Mutex::new(None);
 
 struct Held {
-    /// Which streams are the terminal: the others take what is written to them all the time.
+    /// Which streams are the terminal. The others are written to directly.
     terminals: [bool; 2],
     parts: VecDeque<(Stream, Vec<u8>)>,
     bytes: usize,
-    /// How many bytes there was no room for.
+    /// The number of bytes that were dropped.
     lost: usize,
-    /// How often anything was written.
+    /// The number of writes.
     count: u64,
 }
 
-/// Writes to a stream, sooner or later.
+/// Writes to a stream, now or after the screen ends.
 pub(super) fn write(stream: Stream, text: &[u8]) -> io::Result<()> {
     if keep(stream, text) {
         return Ok(());
@@ -48,16 +48,17 @@ pub(super) fn write(stream: Stream, text: &[u8]) -> io::Result<()> {
     straight(stream, text)
 }
 
-/// Keeps what is written to a stream, if a screen is on. Answers whether that is all for now.
+/// Keeps the text for the screen, if one is active. Returns whether nothing else has to be done
+/// now.
 fn keep(stream: Stream, text: &[u8]) -> bool {
-    // The lock is not held while the stream is written to, which may take long.
+    // The lock is not held during the write, which may take long.
     lock().as_mut().is_some_and(|held| {
         held.keep(stream, text);
         held.terminals[stream as usize]
     })
 }
 
-/// From now on, what is written to the streams that are a terminal is held.
+/// From now on, output to a stream that is a terminal is kept.
 pub(super) fn begin(terminals: [bool; 2]) {
     *lock() = Some(Held {
         terminals,
@@ -68,7 +69,8 @@ pub(super) fn begin(terminals: [bool; 2]) {
     });
 }
 
-/// Writes what is held, and holds no more. There is nobody to tell that nobody reads.
+/// Writes the kept output and keeps no more. A failed write is ignored, since no other stream is
+/// left.
 pub(super) fn end() {
     let Some(held) = lock().take() else {
         return;
@@ -87,17 +89,17 @@ pub(super) fn end() {
     }
 }
 
-/// Whether anything is held.
+/// Whether any output is kept.
 pub(super) fn is_on() -> bool {
     lock().is_some()
 }
 
-/// How often anything was written since `begin`.
+/// The number of writes since `begin`.
 pub(super) fn count() -> u64 {
     lock().as_ref().map_or(0, |held| held.count)
 }
 
-/// The last lines that were written, so many at most.
+/// The last lines written, at most so many.
 pub(super) fn tail(lines: usize) -> Vec<String> {
     let held = lock();
     let Some(held) = &*held else {
@@ -160,19 +162,20 @@ pub(super) fn copy(event: &Event<'_>) {
     }
 }
 
-/// How long a full pipe is waited for before interrupts are looked at again.
+/// The time between two checks for interrupts while a full pipe is waited for.
 const PATIENCE: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
 };
-/// How many bytes a pipe or a terminal has room for that is said to be writable, at least.
+/// The least number of bytes that a writable pipe or terminal accepts.
 const PROMISED: usize = 512;
 
-/// Standard output, as the console of a kernel that waits for it: of one on a screen, which keeps
-/// the text, and of one whose clock stands still meanwhile. An interrupt ends that wait.
+/// Standard output as a kernel's console that waits for room. A kernel with a screen uses it to
+/// keep the text. A kernel on a virtual clock uses it, since its clock does not move during the
+/// wait. An interrupt ends the wait.
 #[derive(Default)]
 pub(super) struct Console {
-    /// Whether an interrupt has ended a wait: there will be no other.
+    /// Whether an interrupt has ended a wait. Later writes do not wait.
     gave_up: bool,
 }
 
@@ -192,7 +195,7 @@ impl Console {
             }
             if raised {
                 self.gave_up = true;
-                return Err(io::Error::other("it takes nothing"));
+                return Err(io::Error::other("it accepts no bytes"));
             }
         }
     }
@@ -206,7 +209,7 @@ impl Write for Console {
         self.wait()?;
         let some = &text[..text.len().min(PROMISED)];
         match rustix::io::write(io::stdout(), some) {
-            // `write_all` asks again.
+            // `write_all` retries.
             Err(Errno::AGAIN) => Err(io::ErrorKind::Interrupted.into()),
             written => Ok(written?),
         }

@@ -1,4 +1,4 @@
-//! The tables of `--summary`: what each task did, and what each call came to.
+//! The tables of `--summary`: what each task did, and the totals of each call.
 
 use std::{cell::RefCell, cmp::Reverse, collections::BTreeMap, rc::Rc, time::Duration};
 
@@ -10,16 +10,16 @@ use super::{
 };
 use crate::{Event, Fact, Follower, Nanos, Reply, Tid, Tracer};
 
-/// How many tasks the table has at most: those with the most traps.
+/// The largest number of tasks in the table, which shows those with the most traps.
 const ROWS: usize = 1000;
 
-/// Counts what happens; a tracer and the command line share it.
+/// Counts events. A tracer and the command line share it.
 #[derive(Default)]
 pub(super) struct Summary {
-    /// Those that live, and of those that have ended the ones that may yet be in the table.
+    /// The live tasks, and the ended tasks that may still appear in the table.
     tasks: BTreeMap<Tid, Task>,
     spawned: usize,
-    /// How many of `tasks` have ended.
+    /// The number of ended tasks in `tasks`.
     ended: usize,
     calls: BTreeMap<&'static str, Call>,
     /// The call that each task is at.
@@ -34,7 +34,7 @@ struct Task {
     traps: u64,
     ticks: u64,
     blocked: Duration,
-    /// Since when it has been blocked.
+    /// The instant since which the task is blocked.
     since: Option<Duration>,
 }
 
@@ -45,7 +45,7 @@ struct Call {
     blocked: Duration,
 }
 
-/// A table, before it is known whether people or programs will read it.
+/// A table, formatted later for people or as JSON.
 struct Report<const N: usize> {
     of: &'static str,
     columns: [&'static str; N],
@@ -118,14 +118,14 @@ impl Summary {
         {
             let span = now.saturating_sub(since);
             task.blocked += span;
-            // A task that prints and ends may wait for the console without ever having made a call.
+            // A task that prints and ends may wait for the console before its first call.
             if let Some(last) = self.follower.last(tid) {
                 self.calls.entry(last.call.name()).or_default().blocked += span;
             }
         }
     }
 
-    /// Of the tasks of that kind, keeps those with the most traps; of equals the elder.
+    /// Of the tasks of that kind, keeps those with the most traps; of equals, the oldest.
     fn forget(&mut self, kind: impl Fn(&Task) -> bool) {
         let tasks = self.tasks.iter().filter(|(_, task)| kind(task));
         let mut order: Vec<_> = tasks
@@ -137,7 +137,7 @@ impl Summary {
         }
     }
 
-    /// Shows it all, as of `now`.
+    /// Prints the tables, as of `now`.
     pub(super) fn show(&mut self, log: Log, now: Duration) {
         let blocked: Vec<Tid> = self.tasks.keys().copied().collect();
         for tid in blocked {

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::output::clean;
 
-/// A table for people, with the numbers to the right.
+/// Formats a table for people, with numbers aligned right.
 pub(super) fn table<const N: usize>(columns: [&str; N], rows: &[[Value; N]]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(columns);

@@ -1,4 +1,4 @@
-//! Values of arguments: how they are read, and what is said about wrong ones.
+//! Parsers for argument values, and their error messages.
 
 use std::{net::SocketAddr, str::FromStr, time::Duration};
 
@@ -8,7 +8,7 @@ use crate::SystemCall;
 
 /// Reads a duration such as `500ms`, `10s` or `1h 30m`: a `value_parser` for arguments.
 ///
-/// *Errors:* a text that says what a duration looks like.
+/// *Errors:* a text that describes the format of a duration.
 pub fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text)
         .map_err(|_| "it takes a number and a unit, such as 500ms, 10s or 2m".to_string())
@@ -16,13 +16,13 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 
 /// Reads an address such as `127.0.0.1:45000` or `[::1]:0`: a `value_parser` for arguments.
 ///
-/// *Errors:* a text that says what an address looks like.
+/// *Errors:* a text that describes the format of an address.
 pub fn addr(text: &str) -> Result<SocketAddr, String> {
     text.parse()
         .map_err(|_| "it takes an IP address and a port, such as 127.0.0.1:8080 or [::1]:0".into())
 }
 
-/// Reads an instant since boot: as a trace shows it, `00:04.000`, or as a duration, `4s`.
+/// Reads an instant since boot, in the format of a trace (`00:04.000`) or as a duration (`4s`).
 pub(super) fn instant(text: &str) -> Result<Duration, String> {
     let shown = || {
         let (minutes, seconds) = text.split_once(':')?;
@@ -41,12 +41,12 @@ pub(super) fn instant(text: &str) -> Result<Duration, String> {
     instant.map_err(|_| "it takes a time since boot, such as 00:04.000, 4s or 250ms".to_string())
 }
 
-/// Reads the name of a call, or says which there are.
+/// Reads the name of a call; an error lists the names.
 pub(super) fn calls() -> PossibleValuesParser {
     SystemCall::NAMES.into()
 }
 
-/// Reads a whole number, or says which there are.
+/// Reads a whole number; an error names the range.
 pub(super) fn whole<T: FromStr>(text: &str) -> Result<T, String> {
     let largest = match size_of::<T>() {
         4 => u64::from(u32::MAX),

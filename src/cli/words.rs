@@ -1,10 +1,10 @@
-//! Splits a line into words as a shell does, quotes and backslashes included, and nothing else.
+//! Splits a line into words as a shell does, with quotes and backslashes and nothing else.
 
-/// The words of `line`. Between single quotes everything is itself; elsewhere a backslash makes
-/// the next character so.
+/// The words of `line`. Single quotes keep every character literally; elsewhere a backslash escapes
+/// the next character.
 pub(super) fn split(line: &str) -> Result<Vec<String>, &'static str> {
     let mut words = Vec::new();
-    // A word begins with its first character or quote, so that '' is one too.
+    // A word begins with its first character or quote, so that '' is a word.
     let mut word: Option<String> = None;
     let mut quote = None;
     let mut rest = line.chars();

@@ -13,7 +13,7 @@ use crate::{
 
 /// A timeout came before its body had ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, thiserror::Error)]
-#[error("the time is over")]
+#[error("timed out")]
 pub struct Elapsed;
 
 /// An armed timeout; disarmed when its body has ended, however that is.

@@ -1,18 +1,18 @@
-//! How many instructions the hot paths take, by valgrind's callgrind, and whether that is more than
-//! it was: repeatable where time is not.
+//! The number of instructions of the hot paths, counted by valgrind's callgrind and compared with a
+//! baseline. Counts are repeatable where time is not.
 //!
 //! `cargo run --release -p trapline-instructions -- [--renew | PATH...]`
 //!
-//! Each path runs twice under callgrind, in a process of its own: with so many laps, and with twice
-//! as many. The difference is what the laps take, without what begins and ends a run.
+//! Each path runs twice under callgrind, in a process of its own: with a number of laps, and with
+//! twice as many. The difference is the cost of the laps, without the start and the end of a run.
 //!
-//! `baseline.json` is what they took when somebody last renewed it, and with which tools: the
-//! counts depend on the compiler, on the C library and on which instructions the processor has, so
-//! they are compared where all of these are the same. The usual harness for callgrind compares a
-//! run with the last one on the same machine, of a whole benchmark and not of an operation; and it
-//! needs a program of its own installed, in the same version.
+//! `baseline.json` has the counts at the last renewal, and the versions of the tools. The counts
+//! depend on the compiler, on the C library and on the processor's instruction set, so they are
+//! compared only where all of these are the same. The usual harness for callgrind compares a whole
+//! benchmark with its last run on the same machine. It does not count an operation, and needs an
+//! installed program of the same version.
 //!
-//! To see where the instructions go (`--path=` is how the program runs itself):
+//! To find where the instructions are spent (`--path=` is how the program runs itself):
 //!
 //! ```sh
 //! valgrind --tool=callgrind target/release/trapline-instructions --path=get_tid 20000
@@ -32,7 +32,7 @@ use std::{
 use paths::{PATHS, Path};
 use serde_json::{Map, Value, json};
 
-/// How much more than the baseline is too much.
+/// The increase over the baseline that fails a path.
 const TOLERANCE: f64 = 0.03;
 const BASELINE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/baseline.json");
 const RENEW: &str = "cargo run --release -p trapline-instructions -- --renew";
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Counts the paths that are named, all of them unless some are, and fails if one takes too much.
+/// Counts the named paths, or all if none is named. Fails if one takes too many instructions.
 fn compare(names: &[&str]) -> io::Result<ExitCode> {
     let paths = match names {
         [] => PATHS.iter().collect(),
@@ -140,7 +140,7 @@ fn find(name: &str) -> io::Result<&'static Path> {
     })
 }
 
-/// The role of the processes that are counted.
+/// The role of the counted processes.
 fn run_path(args: &[&str]) -> io::Result<ExitCode> {
     let (path, laps) = match args {
         [path, laps] => (find(path.trim_start_matches("--path="))?, laps.parse().ok()),
@@ -150,7 +150,7 @@ fn run_path(args: &[&str]) -> io::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// How many instructions an operation takes.
+/// The number of instructions of an operation.
 fn count(path: &Path) -> io::Result<f64> {
     let twice = count_run(path, 2 * path.laps)?;
     let count = twice - count_run(path, path.laps)?;
@@ -173,7 +173,7 @@ fn count_run(path: &Path, laps: u64) -> io::Result<f64> {
     count.ok_or_else(|| io::Error::other(format!("callgrind has counted nothing:\n{told}")))
 }
 
-/// What the counts depend on, besides the source.
+/// The inputs of the counts besides the source.
 fn tools() -> io::Result<Value> {
     let ask = |command: &mut Command| -> io::Result<String> {
         Ok(String::from_utf8_lossy(&output(command)?).trim().into())
@@ -190,10 +190,10 @@ fn tools() -> io::Result<Value> {
     }))
 }
 
-/// What a command says, on whichever output.
+/// The output of a command, on either stream.
 fn output(command: &mut Command) -> io::Result<Vec<u8>> {
     let name = command.get_program().to_string_lossy().into_owned();
-    // Its environment lies on the stack of what is counted.
+    // The environment is on the stack of the counted process.
     let path = std::env::var_os("PATH").unwrap_or_default();
     let out = command.env_clear().env("PATH", path).output();
     let mut out = out.map_err(|error| match error.kind() {

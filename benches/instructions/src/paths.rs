@@ -9,9 +9,9 @@ use crate::ring::Ring;
 pub(crate) struct Path {
     pub(crate) name: &'static str,
     pub(crate) run: fn(laps: u64),
-    /// How many operations a lap has.
+    /// The number of operations in a lap.
     pub(crate) operations: u64,
-    /// How many laps are measured, after as many that are not.
+    /// The number of measured laps; as many before them are not measured.
     pub(crate) laps: u64,
 }
 
@@ -118,7 +118,7 @@ fn spawn_exit_wait(laps: u64) {
         for _ in 0..laps {
             let child = os.spawn("child", async |_| ()).await;
             let child = child.expect("there is room for a task");
-            os.wait(child).await.expect("nobody else waits");
+            os.wait(child).await.expect("no other task waits");
         }
     });
 }
@@ -165,7 +165,7 @@ fn sleep_among(tasks: u64, laps: u64) {
         for task in 0..tasks {
             os.spawn_detached("sleeper", async move |os| {
                 for lap in 0..laps {
-                    // Deadlines in no order, as real ones are.
+                    // Deadlines in random order, as real ones are.
                     let span = 1 + (task * 7919 + lap * 104_729) % 1_000_003;
                     os.sleep(Duration::from_micros(span)).await;
                 }

@@ -1,6 +1,6 @@
-//! The load: one thread, one epoll, and on every connection the next request as soon as the
-//! answer to the last one is in. It never sleeps: to wake it would be work of the server's, and more
-//! of it for the server that is a little slower, whose answers find it asleep.
+//! The load: one thread and one epoll. On every connection it sends the next request as soon as the
+//! last answer is in. It never sleeps, since waking it would be work for the server. A slower
+//! server, whose answers would find it asleep, would have more of that work.
 
 use std::{
     io::{self, Read, Write},
@@ -21,19 +21,18 @@ use crate::meter::cpu_time_of;
 
 struct Connection {
     stream: TcpStream,
-    /// How many bytes of the answer are in.
+    /// The number of received bytes of the answer.
     received: usize,
 }
 
-/// The start of the window of time that is measured.
+/// The start of the measured window.
 struct Mark {
     at: Instant,
     requests: u64,
     server: Duration,
 }
 
-/// Prints the microseconds per request, the server's CPU time of them, and how many requests there
-/// were.
+/// Prints the microseconds per request, the server's CPU time for each, and the number of requests.
 pub(super) fn run(
     addr: SocketAddr,
     server: Pid,
@@ -46,7 +45,7 @@ pub(super) fn run(
     let mut clients = Vec::new();
     for key in 0..(busy + idle) as u64 {
         let mut stream = TcpStream::connect(addr)?;
-        // When it answers, it has accepted: so they do not queue up.
+        // An answer shows that the server has accepted, so connections do not queue up.
         stream.write_all(&request)?;
         stream.read_exact(&mut [0; MESSAGE])?;
         stream.set_nonblocking(true)?;
@@ -96,7 +95,7 @@ pub(super) fn run(
 }
 
 impl Connection {
-    /// Takes what has come, and answers whether the answer is complete.
+    /// Receives bytes, and returns whether the answer is complete.
     fn receive(&mut self, request: &[u8; MESSAGE]) -> io::Result<bool> {
         let mut buf = [0; MESSAGE];
         let n = match self.stream.read(&mut buf) {

@@ -1,4 +1,4 @@
-//! The servers, all of them a single thread.
+//! The servers, each on a single thread.
 
 use std::{
     io::{self, Read, Write},
@@ -59,7 +59,7 @@ fn trapline() -> io::Result<()> {
     Ok(())
 }
 
-/// The best simple one: level-triggered, so that a read and a write serve a request.
+/// The best simple server: level-triggered, so that a read and a write serve a request.
 fn raw_epoll() -> io::Result<()> {
     const LISTENER: u64 = u64::MAX;
     let listener = TcpListener::bind(ANY)?;
@@ -90,14 +90,14 @@ fn raw_epoll() -> io::Result<()> {
                 continue;
             }
             let client = &mut clients[key as usize];
-            // An answer always fits: a client sends no more before it has it.
+            // An answer always fits: a client sends no more before it has received it.
             let served = match client.read(&mut buf) {
                 Ok(0) => false,
                 Ok(n) => client.write_all(&buf[..n]).is_ok(),
                 Err(error) => error.kind() == io::ErrorKind::WouldBlock,
             };
             if !served {
-                // To close it is to take it off the poller.
+                // Closing it removes it from the poller.
                 clients.remove(key as usize);
             }
         }

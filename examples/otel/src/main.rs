@@ -5,7 +5,7 @@
 //! cargo run -p trapline-otel
 //! ```
 //!
-//! This prints the spans. An exporter to a collector takes the place of the one to standard output.
+//! This prints the spans. To send them to a collector, replace the exporter.
 
 use std::{error::Error, time::Duration};
 
@@ -22,16 +22,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What becomes of spans when they end.
+/// The exporter of ended spans.
 fn provider(exporter: impl SpanExporter + 'static) -> SdkTracerProvider {
     SdkTracerProvider::builder()
         .with_simple_exporter(exporter)
-        // The traps of a task are events of its span. Those beyond are counted, not kept.
+        // The traps of a task are events of its span. Events beyond the limit are counted and
+        // dropped.
         .with_max_events_per_span(10_000)
         .build()
 }
 
-/// Runs something whose spans go to `provider`.
+/// Runs a function with a subscriber that sends spans to `provider`.
 fn observed<T>(provider: &SdkTracerProvider, run: impl FnOnce() -> T) -> Result<T, Box<dyn Error>> {
     // Without the kernel's target there would be no spans of tasks.
     let filter = EnvFilter::builder().parse("info,trapline::kernel=trace")?;
@@ -45,7 +46,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     let mut kernel = Kernel::real()?;
     kernel.spawn("main", async |os: &mut Os| {
         let child = os.spawn("cook", async |os: &mut Os| {
-            // A span around calls is that of a future, since others run meanwhile.
+            // A span around calls has to be a future's span, since other tasks run meanwhile.
             boil(os, 3)
                 .instrument(info_span!("boil", minutes = 3))
                 .await;

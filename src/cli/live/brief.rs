@@ -1,10 +1,10 @@
-//! Long texts, cut.
+//! Truncated texts.
 
-/// The longest text in an answer. There are few in each, and JSON takes six bytes for a letter at
-/// most: no answer is longer than what clients have room for.
+/// The longest text in an answer. An answer has few texts, and JSON takes at most six bytes for a
+/// letter. So no answer is longer than a client's buffer.
 const TEXT: usize = 32 << 10;
 
-/// A text as it is sent: of a long one, the beginning.
+/// The text as it is sent: truncated if it is long.
 pub(super) fn brief(mut text: String) -> String {
     if text.len() > TEXT {
         let len = text.len();

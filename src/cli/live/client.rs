@@ -1,4 +1,4 @@
-//! The commands that ask a kernel which already runs.
+//! The commands that query a running kernel.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,18 +23,18 @@ use crate::{
     },
 };
 
-/// How long a kernel may take to answer: a task that makes no trap holds it up.
+/// The longest time for a kernel to answer. A task that makes no trap delays it.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The longest line that a monitor sends, and more.
+/// An upper bound of a monitor's longest line.
 const LINE: u64 = 1 << 20;
-/// How many tasks a table has at most. A row takes kilobytes until it is shown.
+/// The largest number of tasks in a table. A row takes kilobytes until it is shown.
 const ROWS: usize = 10_000;
 
-/// What ended a conversation early.
+/// Why a conversation ended early.
 pub(super) enum Failure {
-    /// Something is wrong, and this says what.
+    /// A failure, with its message.
     Said(String),
-    /// Nobody reads the output to its end, which is no error.
+    /// The reader closed the output early, which is no error.
     Unread,
 }
 
@@ -47,19 +47,19 @@ impl From<String> for Failure {
 /// A connection to a kernel's monitor.
 pub(super) struct Connection {
     stream: BufReader<UnixStream>,
-    /// Whether the answers are shown as they come.
+    /// Whether the answers are shown as they arrive.
     json: bool,
-    /// How many bytes of the answer under way have been kept.
+    /// The number of bytes kept of the current answer.
     kept: usize,
 }
 
-/// Connects, or says why that cannot be.
+/// Connects, or explains why it cannot.
 pub(super) fn connect(path: &Path) -> Result<UnixStream, String> {
     UnixStream::connect(path).map_err(|error| {
         let why = match error.kind() {
             ErrorKind::NotFound => "there is no such socket: boot with --monitor".to_string(),
             ErrorKind::ConnectionRefused => {
-                "nobody listens there: its kernel has ended, or it is no socket".to_string()
+                "no kernel listens there: it has ended, or the file is no socket".to_string()
             }
             ErrorKind::PermissionDenied => "it belongs to another user".to_string(),
             _ => error.to_string(),
@@ -87,18 +87,18 @@ impl Connection {
         let mut line = serde_json::to_vec(request).expect("plain values are JSON");
         line.push(b'\n');
         match self.stream.get_mut().write_all(&line) {
-            // It may have said why it hung up.
+            // It may have sent the reason before it hung up.
             Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(broken(&error).into()),
             Ok(()) | Err(_) => Ok(()),
         }
     }
 
-    /// The next object; `None` if there are no more.
+    /// Returns the next object, or `None` at the end.
     fn next(&mut self) -> Result<Option<Answer>, Failure> {
         let mut line = Vec::new();
         let read = (&mut self.stream).take(LINE).read_until(b'\n', &mut line);
         read.map_err(|error| broken(&error))?;
-        // Half a line is the last of a kernel that has ended.
+        // A partial line is the last one of a kernel that has ended.
         if line.last() != Some(&b'\n') {
             return match line.len() as u64 {
                 LINE => Err("an answer is longer than any that a monitor sends"
@@ -108,7 +108,7 @@ impl Connection {
             };
         }
         let answer = serde_json::from_slice(&line)
-            .map_err(|_| "what listens there is no monitor of a kernel".to_string())?;
+            .map_err(|_| "the server there is no monitor of a kernel".to_string())?;
         self.kept += line.len();
         if self.json {
             output(safe_json(&line).as_bytes())?;
@@ -119,7 +119,7 @@ impl Connection {
         Ok(Some(answer))
     }
 
-    /// Asks, and hands over every object but the last, which it answers.
+    /// Sends a request, passes on every object except the last, and returns the last.
     fn each(
         &mut self,
         request: &Request,
@@ -130,7 +130,7 @@ impl Connection {
         loop {
             match self.next()? {
                 Some(Answer::End(totals)) => return Ok(totals),
-                // It has been shown.
+                // It has been shown already.
                 Some(_) if self.json => {}
                 Some(_) if self.kept > ANSWER => {
                     let most = ANSWER >> 20;
@@ -150,7 +150,7 @@ impl Connection {
                 tasks.push(row);
             }
         })?;
-        // A monitor sends them so; what is no monitor may not.
+        // A monitor sends them sorted; another server may not.
         tasks.sort_by_key(|row: &Row| row.tid);
         Ok((tasks, totals))
     }
@@ -215,12 +215,12 @@ impl Connection {
         self.each(&Request::Kill { tid }, drop).map(drop)
     }
 
-    /// Shows what happens until the kernel has ended.
+    /// Shows events until the kernel ends.
     pub(super) fn trace(&mut self, request: &Request, log: Log) -> Result<(), Failure> {
         self.ask(request)?;
         while let Some(answer) = self.next()? {
             match answer {
-                // From now on it may be silent as long as it likes.
+                // From now on it may be silent for any time.
                 Answer::Tracing => {
                     let patient = self.stream.get_ref().set_read_timeout(None);
                     patient.map_err(|error| error.to_string())?;
@@ -228,7 +228,9 @@ impl Connection {
                 _ if self.json => {}
                 Answer::Event(line) => output((event(log, &line) + "\n").as_bytes())?,
                 Answer::Lost { count } => {
-                    output(format!("... {count} events lost: too slow a reader\n").as_bytes())?;
+                    output(
+                        format!("... {count} events lost: the reader is too slow\n").as_bytes(),
+                    )?;
                 }
                 _ => {}
             }
@@ -254,8 +256,8 @@ fn output(text: &[u8]) -> Result<(), Failure> {
     written.map_err(|error| unwritten(&error).map_or(Failure::Unread, Failure::Said))
 }
 
-/// A line of JSON that a terminal shows as it is. Control characters can be within texts only, or
-/// are space between them.
+/// Makes a line of JSON safe for a terminal. Control characters occur only within texts or as white
+/// space between them.
 fn safe_json(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line.trim_ascii_end());
     let mut safe = String::with_capacity(line.len());
@@ -263,7 +265,7 @@ fn safe_json(line: &[u8]) -> String {
         match letter {
             '\0'..' ' => safe.push(' '),
             letter if is_plain(letter) => safe.push(letter),
-            // All of them are in the plane of 16 bits.
+            // All of them are in the 16-bit plane.
             letter => safe += &format!("\\u{:04x}", u32::from(letter)),
         }
     }
@@ -271,7 +273,7 @@ fn safe_json(line: &[u8]) -> String {
     safe
 }
 
-/// A line as `--trace` shows it.
+/// Formats a line as `--trace` does.
 pub(super) fn event(log: Log, line: &Map<String, Value>) -> String {
     let target = line.get("target").and_then(Value::as_str);
     log.line(target.unwrap_or("trapline::kernel"), Level::TRACE, line)
@@ -294,13 +296,13 @@ fn ps_row(row: &Row) -> [Value; 7] {
     ]
 }
 
-/// An instant as it stands in a report.
+/// Formats an instant as reports do.
 pub(super) fn instant(seconds: f64) -> String {
     let span = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
     Nanos::from(span).to_string()
 }
 
-/// What a task is at, in words.
+/// The state of a task, in words.
 pub(super) fn doing(row: &Row) -> String {
     match (row.state, &row.blocked_on, &row.exit) {
         (State::Blocked, Some(on), _) => {
@@ -312,7 +314,7 @@ pub(super) fn doing(row: &Row) -> String {
     }
 }
 
-/// What `where` says, but for the last traps.
+/// The output of `where`, except the last traps.
 pub(super) fn where_lines(chain: &[Row], now: f64) -> Vec<String> {
     let mut lines = Vec::new();
     for (at, row) in chain.iter().enumerate() {
@@ -325,7 +327,7 @@ pub(super) fn where_lines(chain: &[Row], now: f64) -> Vec<String> {
             format!(" (for {:.3} s)", (now - since).max(0.0))
         });
         let (indent, doing, traps) = ("  ".repeat(at.min(8)), doing(row), row.traps);
-        // Nothing follows what has been there before.
+        // A cycle ends here.
         let is_last = at + 1 == chain.len();
         if is_last && chain[..at].iter().any(|other| other.tid == row.tid) {
             lines.push(format!("{indent}{name}, again: a cycle"));
@@ -338,9 +340,11 @@ pub(super) fn where_lines(chain: &[Row], now: f64) -> Vec<String> {
     lines
 }
 
-/// The tasks in the order of a tree of parents, with the branch before each. They come by tid.
+/// The tasks in the order of a tree of parents, with the branch before each. The input is sorted by
+/// tid.
 ///
-/// Of tasks whose parents are a cycle, which no kernel has, one is shown as a root, marked.
+/// A cycle of parents does not occur in a kernel. If one is received, one of its tasks is shown as
+/// a marked root.
 pub(super) fn tree<'a>(tasks: &[&'a Row]) -> Vec<(&'a Row, String)> {
     let find = |tid: u64| tasks.binary_search_by_key(&tid, |row| row.tid).ok();
     let mut children: BTreeMap<u64, Vec<&Row>> = BTreeMap::new();
@@ -352,7 +356,7 @@ pub(super) fn tree<'a>(tasks: &[&'a Row]) -> Vec<(&'a Row, String)> {
     for root in children.remove(&0).into_iter().flatten() {
         grow(&mut lines, &mut children, root, "");
     }
-    // What is left is on a cycle, or below one.
+    // The remaining tasks are on a cycle or below one.
     for &row in tasks {
         if !children.contains_key(&row.parent) {
             continue;
@@ -378,7 +382,7 @@ fn grow<'a>(
     root: &'a Row,
     mark: &str,
 ) {
-    // What is still to come: a deep tree must not need a deep stack.
+    // The work list: a deep tree must not need a deep stack.
     let mut ahead = vec![(root, mark.to_string(), String::new())];
     while let Some((row, branch, below)) = ahead.pop() {
         lines.push((row, branch));
@@ -389,7 +393,7 @@ fn grow<'a>(
             } else {
                 ("├─ ", "│  ")
             };
-            // Deeper than this nobody follows the lines.
+            // At greater depth the lines are unreadable.
             let bar = if below.len() < 256 { bar } else { "" };
             ahead.push((child, format!("{below}{branch}"), format!("{below}{bar}")));
         }

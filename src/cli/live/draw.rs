@@ -1,4 +1,4 @@
-//! How the screen looks, at any width.
+//! The layout of the screen, at any width.
 
 use std::collections::VecDeque;
 
@@ -22,16 +22,16 @@ const HELP: &[(&str, &str)] = &[
     ("enter", "its details and last traps"),
     ("k", "kill it"),
     ("s", "sort by another column"),
-    ("r", "the other way round"),
+    ("r", "reverse the order"),
     ("/", "filter by tid, name, state or cause"),
     ("t", "tree of parents"),
-    ("c", "what is printed, or not"),
+    ("c", "show or hide the output"),
     ("esc", "no filter, no details"),
     ("^L", "repaint"),
     ("q", "quit"),
 ];
 
-/// Draws it all. `printed` is what programs have printed lately.
+/// Draws the screen. `printed` is the programs' recent output.
 pub(super) fn draw(frame: &mut Frame, view: &mut View, printed: &[String]) {
     let area = frame.area();
     let head = if area.height >= 6 { 2 } else { 0 };
@@ -129,7 +129,7 @@ fn foot(view: &View, width: u16) -> Line<'static> {
     }
     let mut line = words.join("  ");
     for more in ["enter details", "k kill", "/ filter", "t tree"] {
-        // Half a hint is none.
+        // A partial hint is left out.
         if line.chars().count() + 2 + more.len() <= usize::from(width) {
             line += &format!("  {more}");
         }
@@ -248,7 +248,7 @@ fn draw_tasks(frame: &mut Frame, view: &mut View, area: Rect) {
         };
         Cell::from(Text::from(title).alignment(side))
     });
-    // Only the lines that are seen are made: there may be many.
+    // Only the visible lines are made, since there may be many.
     let rows = view.rows();
     let page = view.page.max(1);
     let line = selected.map_or(0, |(line, _)| line);
@@ -288,7 +288,8 @@ fn draw_details(frame: &mut Frame, view: &View, area: Rect) {
                 _ => "its last traps:".to_string(),
             });
             let traps = traps.iter().map(|trap| client::event(Log::PLAIN, trap));
-            // Who and when stand above; the newest first, as far as there is room.
+            // The header names the task and the instant. The newest calls come first, as far as
+            // there is room.
             lines.extend(traps.rev());
             lines
         }
@@ -336,7 +337,7 @@ fn draw_help(frame: &mut Frame, area: Rect) {
     frame.render_widget(Paragraph::new(lines).block(block), popup);
 }
 
-/// A number in a few letters.
+/// A number in few characters.
 fn human(number: Option<f64>) -> String {
     match number {
         None => "-".to_string(),
@@ -350,12 +351,12 @@ fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_string(), |share| format!("{:.1}%", share * 100.0))
 }
 
-/// The newest numbers as bars, the greatest of them as the highest.
+/// The newest numbers as bars, scaled to the largest.
 fn sparks(numbers: &VecDeque<f64>, width: usize) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let from = numbers.len().saturating_sub(width);
     let most = numbers.iter().skip(from).copied().fold(0.0, f64::max);
-    // Nothing at all is no part of nothing.
+    // With a largest value of zero every bar is empty.
     let bar = |number: &f64| BARS[((number / most.max(1e-9) * 7.0).round() as usize).min(7)];
     numbers.iter().skip(from).map(bar).collect()
 }

@@ -1,5 +1,5 @@
-//! The live trace: a tracer that makes the lines of `--trace` for one reader, and drops and counts
-//! what the reader is too slow for.
+//! The live trace: a tracer that formats the lines of `--trace` for one reader. It drops and counts
+//! the lines that a slow reader has no room for.
 
 use std::{cell::RefCell, rc::Rc};
 
@@ -12,10 +12,10 @@ use super::{
 };
 use crate::{Answered, CallInfo, Event, Fact, Follower, Tid, Tracer, cli::log};
 
-/// How many bytes wait for a reader at most.
+/// The size of a reader's buffer, in bytes.
 const ROOM: usize = 1 << 20;
 
-/// What waits for a reader.
+/// The reader's buffer.
 #[derive(Default)]
 pub(super) struct Outbox {
     lines: Vec<u8>,
@@ -23,7 +23,7 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    /// Moves what waits to `to`.
+    /// Moves the buffer's content to `to`.
     pub(super) fn drain(&mut self, to: &mut Vec<u8>) {
         to.append(&mut self.lines);
         if self.lost > 0 {
@@ -35,8 +35,8 @@ impl Outbox {
 
 pub(super) struct Feed {
     pub(super) filter: Filter,
-    /// It has heard of each event before this one does, and of an answer before this one hears of
-    /// the call, if that came at once.
+    /// It receives each event before this tracer does. For a call that is answered at once, it also
+    /// has the answer before this tracer has the call.
     pub(super) recent: Rc<RefCell<Follower>>,
     pub(super) outbox: Rc<RefCell<Outbox>>,
 }
@@ -101,7 +101,7 @@ fn line(
     line
 }
 
-/// The words of the bridge to `tracing`, and its fields.
+/// The message and the fields, named as in the bridge to `tracing`.
 fn describe(event: &Event<'_>, recent: &Follower, line: &mut Map<String, Value>) -> String {
     let message = recent.told(&event.fact, event.tid).to_string();
     let call = || match recent.last(event.tid) {

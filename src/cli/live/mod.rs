@@ -1,23 +1,24 @@
-//! Looking at a kernel while it runs: the monitor behind `--monitor`, the commands that attach to
+//! Observing a kernel while it runs: the monitor behind `--monitor`, the commands that attach to
 //! it, and the screen of `--top`.
 //!
-//! The monitor and the screen are daemons of the kernel they look at, written with its public API.
+//! The monitor and the screen are daemons of the kernel that they observe, written with its public
+//! API.
 //!
 //! | file | owns |
 //! |---|---|
-//! | `brief.rs` | long texts, cut |
+//! | `brief.rs` | truncated texts |
 //! | `shared.rs` | what the daemons share |
-//! | `model.rs` | what is shown: a snapshot of the tasks |
+//! | `model.rs` | the model: a snapshot of the tasks |
 //! | `recent.rs` | the last calls of each task |
-//! | `sampler.rs` | who uses the time |
+//! | `sampler.rs` | the tasks' shares of the time |
 //! | `feed.rs` | the live trace |
-//! | `protocol.rs` | what goes through the socket |
-//! | `socket.rs` | its file |
-//! | `monitor.rs` | the task behind it |
+//! | `protocol.rs` | the messages on the socket |
+//! | `socket.rs` | the socket's file |
+//! | `monitor.rs` | the task behind the socket |
 //! | `client.rs` | the commands |
 //! | `screen.rs` | the screen: its tasks |
-//! | `view.rs`, `draw.rs` | what it shows, what keys do, how it looks |
-//! | `terminal.rs` | the terminal, before, while and after |
+//! | `view.rs`, `draw.rs` | its contents, its keys, its layout |
+//! | `terminal.rs` | taking the terminal and giving it back |
 
 mod brief;
 mod client;
@@ -63,10 +64,10 @@ use socket::SocketFile;
 use terminal::Terminal;
 pub(super) use terminal::{Taken, leave};
 
-/// The options of `boot` to be looked at.
+/// The options of `boot` for observing it.
 #[derive(Args)]
 pub(super) struct Options {
-    /// Answer the commands that --attach to this socket: ps, tree, where, kill, top, trace live
+    /// Listen on this socket for the commands with --attach: ps, tree, where, kill, top, trace live
     #[arg(
         long,
         value_name = "SOCKET",
@@ -74,8 +75,8 @@ pub(super) struct Options {
         help_heading = "Watching"
     )]
     monitor: Option<PathBuf>,
-    /// Show the tasks on a screen that refreshes itself, each second or so often; what programs
-    /// print is shown there, and left on the terminal at the end
+    /// Show the tasks on a screen that refreshes itself every second, or every TIME. The screen
+    /// shows the programs' output, and the terminal keeps it at the end
     #[arg(
         long,
         value_name = "TIME",
@@ -89,7 +90,8 @@ pub(super) struct Options {
     top: Option<Duration>,
 }
 
-/// Reads the time between two snapshots. A monitor hangs up on clients that are silent for long.
+/// Reads the time between two snapshots. It has a limit, since a monitor hangs up on silent
+/// clients.
 fn interval(text: &str) -> Result<Duration, String> {
     let span = duration(text)?;
     if (Duration::from_millis(50)..=LONGEST).contains(&span) {
@@ -99,28 +101,28 @@ fn interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// The commands for a kernel that already runs.
+/// The commands for a running kernel.
 #[derive(Subcommand)]
 pub(super) enum LiveCommand {
     /// List the tasks of a running kernel
     #[command(after_help = "\
 Examples:
-  boot --monitor run.sock echo                  a kernel that can be asked
+  boot --monitor run.sock echo                  a kernel with a monitor
   ps --attach run.sock                          its tasks
   ps --attach run.sock --json | jq .blocked_on")]
     Ps(Attach),
     /// Show the tasks of a running kernel as a tree of parents
     #[command(after_help = "\
 Examples:
-  boot --monitor run.sock echo   a kernel that can be asked
-  tree --attach run.sock         who spawned whom; ↻ marks a cycle, which no kernel has")]
+  boot --monitor run.sock echo   a kernel with a monitor
+  tree --attach run.sock         the parents and their children; ↻ marks a cycle, which no kernel has")]
     Tree(Attach),
     /// Show what a task of a running kernel is blocked on, and its last traps
     #[command(after_help = "\
 Examples:
-  boot --monitor run.sock echo   a kernel that can be asked
+  boot --monitor run.sock echo   a kernel with a monitor
   ps --attach run.sock           the numbers of its tasks
-  where 2 --attach run.sock      what number 2 is at")]
+  where 2 --attach run.sock      the state of task 2")]
     Where {
         /// The task's number
         #[arg(value_parser = whole::<u64>, allow_negative_numbers = true)]
@@ -131,9 +133,9 @@ Examples:
     /// Kill a task of a running kernel
     #[command(after_help = "\
 Examples:
-  boot --monitor run.sock echo   a kernel that can be asked
+  boot --monitor run.sock echo   a kernel with a monitor
   ps --attach run.sock           the numbers of its tasks
-  kill 2 --attach run.sock       the end of number 2")]
+  kill 2 --attach run.sock       end task 2")]
     Kill {
         /// The task's number
         #[arg(value_parser = whole::<u64>, allow_negative_numbers = true)]
@@ -144,7 +146,7 @@ Examples:
     /// Show the tasks of a running kernel on a screen that refreshes itself
     #[command(after_help = "\
 Examples:
-  boot --monitor run.sock echo           a kernel that can be asked
+  boot --monitor run.sock echo           a kernel with a monitor
   top --attach run.sock                  its tasks, each second
   top --attach run.sock --every 250ms    four times a second
   boot --top echo                        a kernel with a screen of its own")]
@@ -152,19 +154,19 @@ Examples:
         /// The socket of a kernel that was booted with --monitor
         #[arg(long = "attach", value_name = "SOCKET")]
         socket: PathBuf,
-        /// The time between two looks
+        /// The time between two snapshots
         #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
         every: Duration,
     },
 }
 
-/// Which kernel.
+/// The kernel to attach to.
 #[derive(Args)]
 pub(super) struct Attach {
     /// The socket of a kernel that was booted with --monitor
     #[arg(long = "attach", value_name = "SOCKET")]
     socket: PathBuf,
-    /// Show what the kernel sends, a JSON object a line
+    /// Show the monitor's answers, a JSON object a line
     #[arg(long)]
     json: bool,
 }
@@ -173,7 +175,7 @@ pub(super) struct Attach {
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  boot --monitor run.sock echo                             a kernel that can be asked
+  boot --monitor run.sock echo                             a kernel with a monitor
   trace live --attach run.sock                             every trap from now on
   trace live --attach run.sock --name client --call recv   some of them
   trace live --attach run.sock --json | jq .message")]
@@ -189,15 +191,15 @@ pub(super) struct TraceLive {
     /// Only this call, such as recv or new_task; can be repeated
     #[arg(long = "call", value_name = "CALL", value_parser = calls(), hide_possible_values = true)]
     calls: Vec<String>,
-    /// Also whose turn it is, who woke whom, and when the clock moved
+    /// Also turns, wake-ups and jumps of the clock
     #[arg(long)]
     sched: bool,
-    /// Also what is printed
+    /// Also the programs' output
     #[arg(long)]
     console: bool,
 }
 
-/// Does what one of the commands asks for.
+/// Runs one of the commands.
 pub(super) fn run(command: &LiveCommand, verbosity: &Verbosity) -> ExitCode {
     let log = Log::of_output(verbosity);
     exit_code(match command {
@@ -243,7 +245,7 @@ fn ask(command: &LiveCommand, log: Log) -> Result<(), Failure> {
     }
 }
 
-/// The screen for another kernel: a task of a kernel of its own.
+/// Runs the screen for another kernel, as a task of a kernel of its own.
 fn top(socket: &Path, every: Duration, log: Log) -> Result<ExitCode, Failure> {
     let stream = client::connect(socket)?;
     let terminal = terminal::find()?;
@@ -272,8 +274,8 @@ fn top(socket: &Path, every: Duration, log: Log) -> Result<ExitCode, Failure> {
     }
 }
 
-/// What it takes to look at a kernel: made before the kernel is, so that nothing has run in vain if
-/// it cannot be had.
+/// What observing a kernel needs. It is made before the kernel, so that a failure comes before any
+/// program runs.
 pub(super) struct Watch {
     recent: Rc<RefCell<Follower>>,
     socket: Option<(UnixListener, Arc<SocketFile>)>,
@@ -282,7 +284,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Gets ready to look; `None` if nobody wants to.
+    /// Prepares the observation; `None` if no option asks for it.
     pub(super) fn new(options: &Options, log: Log) -> Result<Option<Self>, String> {
         if options.monitor.is_none() && options.top.is_none() {
             return Ok(None);
@@ -303,16 +305,16 @@ impl Watch {
         self.screen.is_some()
     }
 
-    /// What the kernel is to have from the beginning.
+    /// Configures a kernel before its first tick.
     pub(super) fn tracer(&self) -> impl Tracer + use<> {
         shared::tracer(&self.recent)
     }
 
-    /// What is left to do where the process ends with the kernel still running.
+    /// Cleans up where the process ends with the kernel still running.
     pub(super) fn last_words(&self) -> impl Fn() + Send + use<> {
         let file = self.socket.as_ref().map(|(_, file)| Arc::downgrade(file));
         move || {
-            // Nobody may read what the terminal is to be told.
+            // The terminal may have no reader.
             let _ = interrupts::soon(leave);
             if let Some(file) = file.as_ref().and_then(std::sync::Weak::upgrade) {
                 file.remove();
@@ -320,7 +322,7 @@ impl Watch {
         }
     }
 
-    /// Begins to look.
+    /// Starts the observation.
     pub(super) fn start(self, kernel: &mut Kernel) {
         let shared = Shared::new(self.recent, kernel.remote());
         if let Some((terminal, every)) = self.screen {
@@ -330,7 +332,7 @@ impl Watch {
                 let model = Model::new(&shared);
                 let source = Source::Here { shared, model };
                 screen::show(os, source, terminal, every, colored).await?;
-                // As its user would do without a screen.
+                // As an interrupt does without a screen.
                 signal_hook::low_level::raise(SIGINT)?;
                 Ok::<(), Box<dyn Error>>(())
             });
@@ -347,7 +349,7 @@ fn listen(path: &Path) -> Result<(UnixListener, Arc<SocketFile>), String> {
     match socket::bind(path) {
         Ok((listener, file)) => Ok((listener, Arc::new(file))),
         Err(error) => Err(format!(
-            "cannot listen at {}: {error} (see --monitor)",
+            "cannot listen on {}: {error} (see --monitor)",
             path.display()
         )),
     }

@@ -1,4 +1,5 @@
-//! What is shown of a kernel: a [`Snapshot`], the same for the screen, the socket and the commands.
+//! The model of a running kernel: a [`Snapshot`], the same for the screen, the socket and the
+//! commands.
 
 use std::{rc::Rc, time::Duration};
 
@@ -24,7 +25,7 @@ pub(super) struct Snapshot {
     pub(super) totals: Totals,
 }
 
-/// A task.
+/// One task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Row {
     pub(super) tid: u64,
@@ -34,13 +35,13 @@ pub(super) struct Row {
     pub(super) state: State,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) blocked_on: Option<String>,
-    /// The task whose end it waits for.
+    /// The task that it waits for in `wait_task`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) waits_for: Option<u64>,
-    /// Since when it is blocked, in seconds since boot.
+    /// The instant at which it blocked, in seconds since boot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) since: Option<f64>,
-    /// How it ended, if it is a zombie.
+    /// Its exit, if it is a zombie.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) exit: Option<String>,
     pub(super) traps: u64,
@@ -62,10 +63,10 @@ pub(super) enum State {
     Zombie,
 }
 
-/// What all tasks come to, those that are not in the list included.
+/// The totals of all tasks, listed or not.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Totals {
-    /// When, in seconds since boot.
+    /// The instant, in seconds since boot.
     pub(super) at: f64,
     pub(super) tasks: usize,
     pub(super) ready: usize,
@@ -76,10 +77,10 @@ pub(super) struct Totals {
     /// The share of the time in which the kernel waited for the world.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) idle: Option<f64>,
-    /// The share of the time that the looking itself takes.
+    /// The share of the time that the observation itself takes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) watching: Option<f64>,
-    /// How many seconds whoever has asked has to wait before it is heard again.
+    /// The number of seconds until the monitor reads the client's next request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) pause: Option<f64>,
 }
@@ -142,7 +143,7 @@ impl Totals {
     }
 }
 
-/// Takes snapshots, each of which knows what happened since the one before.
+/// Takes snapshots. Each has the changes since the previous one.
 pub(super) struct Model {
     sampler: Option<Rc<Sampler>>,
     before: Option<(Duration, FxHashMap<Tid, u64>)>,
@@ -156,8 +157,7 @@ impl Model {
         }
     }
 
-    /// The tasks as they are now. Where there are more than `most`, those that made most traps
-    /// lately.
+    /// The tasks as they are now. Above `most` tasks, it lists those with the most recent traps.
     pub(super) async fn snapshot(&mut self, os: &mut Os, most: usize) -> Snapshot {
         let now = os.now().await;
         let tasks = os.tasks().await;
@@ -198,17 +198,17 @@ impl Model {
     }
 }
 
-/// How long to leave the kernel alone that has just listed so many tasks: forty times as long as
-/// that takes, or so; and a while where there are few, since to answer at all takes time.
+/// How long to wait after listing so many tasks: about forty times the time of the listing. A few
+/// tasks have a minimum, since each answer takes time.
 pub(super) fn pause(tasks: usize) -> Duration {
     Duration::from_micros(4 * tasks as u64).clamp(Duration::from_millis(1), LONGEST)
 }
 
-/// A task with those that it waits for in turn, and its last traps as lines.
+/// A task, the chain of tasks that it waits for, and its last traps as lines.
 pub(super) type Whereabouts = (Vec<Row>, Vec<Map<String, Value>>);
 
-/// A task with those that it waits for in turn, as places in the list; where there is a cycle, the
-/// last is one of those before. Nothing if there is no task of that number.
+/// A task and the chain that it waits for, as indices into the list. In a cycle, the last entry
+/// repeats an earlier one. Empty if the task does not exist.
 pub(super) fn chain(tasks: &[TaskInfo], tid: u64) -> Vec<usize> {
     let find = |tid: Tid| tasks.binary_search_by_key(&tid, |task| task.tid).ok();
     let mut chain = Vec::new();
@@ -226,7 +226,7 @@ pub(super) fn chain(tasks: &[TaskInfo], tid: u64) -> Vec<usize> {
     chain
 }
 
-/// Where a task is, unless there is none of that number.
+/// The index of a task, if it exists.
 pub(super) fn whereabouts(tasks: &[TaskInfo], calls: &Follower, tid: u64) -> Option<Whereabouts> {
     let chain = chain(tasks, tid);
     let rows: Vec<Row> = chain.iter().map(|&at| Row::of(&tasks[at])).collect();

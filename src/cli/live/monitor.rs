@@ -1,5 +1,5 @@
-//! The task behind a monitor's socket, and one for each client. Whatever a client does, it costs
-//! the kernel no more than a bounded buffer and a small part of its time.
+//! The task behind a monitor's socket, and a task for each client. A client costs the kernel at
+//! most a bounded buffer and a small part of its time.
 
 use std::{
     cell::{Cell, RefCell},
@@ -21,22 +21,22 @@ use super::{
 };
 use crate::{Device, Os, Tid};
 
-/// How many clients are served at once.
+/// The largest number of clients at once.
 const CLIENTS: u32 = 64;
 /// The longest request.
 const REQUEST: usize = 4096;
-/// How many bytes are sent at once.
+/// The largest number of bytes in one send.
 const CHUNK: usize = 1 << 16;
-/// How long a client may say nothing, and how long it may read nothing.
+/// The longest time for which a client may send nothing, and for which it may read nothing.
 const SILENCE: Duration = Duration::from_secs(60);
 const STALL: Duration = Duration::from_secs(10);
-/// How often a trace is sent on. What its tracer has room for until then is also all that a run has
-/// to pay for: beyond that, events are counted and not put into words.
+/// The period for sending a trace. It also bounds the cost of tracing: once the tracer's buffer is
+/// full, events are only counted.
 const BEAT: Duration = Duration::from_millis(50);
-/// How long the end of a kernel waits for clients to read the last of it.
+/// The longest time that a kernel's end waits for clients to read the last lines.
 const PARTING: Duration = Duration::from_millis(500);
 
-/// Serves clients, for ever. The file goes with the task.
+/// Serves clients for ever. The socket's file is removed with the task.
 pub(super) async fn serve(
     os: &mut Os,
     listener: UnixListener,
@@ -52,9 +52,9 @@ pub(super) async fn serve(
         os.sleep_until(owed.get()).await;
         let stream = match listener.accept() {
             Ok((stream, _)) => stream,
-            // The client has thought better of it.
+            // The client closed the connection before it was accepted.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-            // Out of descriptors, most likely.
+            // Most likely, the process has no free descriptors.
             Err(_) => {
                 os.sleep(Duration::from_millis(100)).await;
                 continue;
@@ -63,16 +63,16 @@ pub(super) async fn serve(
         let place = Place::take(&clients);
         let (live, parting, owed) = (live.clone(), Rc::clone(&parting), Rc::clone(&owed));
         let client = async move |os: &mut Os| {
-            // It is the client's business alone if it does not go well.
+            // A failure concerns this client alone.
             let _ = attend(os, stream, live, &place.0, parting, owed).await;
         };
         let _ = os.spawn_detached("monitor client", client).await;
-        // Who comes and goes is to leave most of the time to others, too.
+        // Clients that connect and leave must leave most of the time to other tasks, too.
         os.sleep(model::pause(0)).await;
     }
 }
 
-/// A client's place among those that are served.
+/// A client's entry among those that are served.
 struct Place(Rc<Cell<u32>>);
 
 impl Place {
@@ -90,13 +90,14 @@ impl Drop for Place {
 
 struct Client {
     live: Shared,
-    /// How many there are.
+    /// The number of clients.
     clients: Rc<Cell<u32>>,
-    /// How long it has to wait after its last request.
+    /// The time that a client has to wait after its last request.
     pause: Duration,
-    /// Until when nobody new is heard: who has gone while it had to wait leaves that to others.
+    /// The instant until which no new client is served. A client that leaves during its wait passes
+    /// the wait on.
     owed: Rc<Cell<Duration>>,
-    /// What it has sent, as far as it is not understood yet.
+    /// The received bytes that are not parsed yet.
     input: Vec<u8>,
     output: Output,
     model: Option<Model>,
@@ -149,14 +150,14 @@ impl Client {
         Ok(())
     }
 
-    /// A request takes a look at so many tasks: all clients together are to leave most of the time
-    /// to others.
+    /// A request lists so many tasks. All clients together must leave most of the time to the other
+    /// tasks.
     fn look_at(&mut self, tasks: usize) {
         self.pause = model::pause(tasks) * self.clients.get();
     }
 
-    /// Does nothing until then, unless the client goes meanwhile and gives way to others. Answers
-    /// whether it is still there.
+    /// Waits until the instant, unless the client disconnects and gives way to others. Returns
+    /// whether the client is still connected.
     async fn rest(&mut self, os: &mut Os, end: Duration) -> bool {
         loop {
             let left = end.saturating_sub(os.now().await);
@@ -164,7 +165,7 @@ impl Client {
                 return true;
             }
             if self.input.contains(&b'\n') || self.input.len() > REQUEST {
-                // It has said what comes next, and may have said all that it wants to.
+                // It has sent its next request, and may have ended its stream.
                 os.sleep(left).await;
             } else if let Ok(Some(false)) | Err(_) = self.listen(os, left).await {
                 return false;
@@ -172,7 +173,7 @@ impl Client {
         }
     }
 
-    /// Does what a line asks for.
+    /// Handles a request line.
     async fn hear(&mut self, os: &mut Os, line: &[u8]) -> io::Result<()> {
         if !line.trim_ascii().is_empty() {
             match serde_json::from_slice(line) {
@@ -191,7 +192,7 @@ impl Client {
         self.output.flush(os).await
     }
 
-    /// The next request, without its end; `None` if there will be no more.
+    /// Returns the next request without its line end, or `None` at the end of the stream.
     async fn line(&mut self, os: &mut Os) -> io::Result<Option<Vec<u8>>> {
         loop {
             if let Some(end) = self.input.iter().position(|&byte| byte == b'\n') {
@@ -211,7 +212,8 @@ impl Client {
         }
     }
 
-    /// Hears what the client says within this time: `None` if it is silent, `false` if it has gone.
+    /// Receives from the client within this time: `None` if it is silent, `false` if it has
+    /// disconnected.
     async fn listen(&mut self, os: &mut Os, span: Duration) -> io::Result<Option<bool>> {
         let mut buf = [0; 1024];
         let device = &self.output.device;
@@ -303,7 +305,7 @@ impl Client {
         self.end(Totals::of(&tasks, now));
     }
 
-    /// Shows what happens, until the client has something else to say.
+    /// Sends events until the client sends another request.
     async fn trace(&mut self, os: &mut Os, filter: Filter) -> io::Result<()> {
         let observer = os.observe(Feed {
             filter,
@@ -323,16 +325,16 @@ impl Client {
     }
 }
 
-/// What is on its way to a client. What is left when the kernel ends goes out with it: the last
-/// thing that happens in a run is told, too.
+/// The output to a client. What remains at the kernel's end is still sent, so that the last events
+/// of a run arrive.
 struct Output {
     device: Device<UnixStream>,
     bytes: Vec<u8>,
-    /// How many of them are out.
+    /// The number of bytes already sent.
     sent: usize,
-    /// Whether the client has nothing more to expect.
+    /// Whether the output ends here.
     over: bool,
-    /// How long the kernel's end may take for all clients.
+    /// The time that all clients together may take at the kernel's end.
     parting: Rc<Cell<Duration>>,
     outbox: Rc<RefCell<Outbox>>,
 }
@@ -342,7 +344,7 @@ impl Output {
         answer.write(&mut self.bytes);
     }
 
-    /// Takes what the trace has come to.
+    /// Takes the trace's new lines.
     fn receive(&mut self) {
         self.outbox.borrow_mut().drain(&mut self.bytes);
     }
@@ -354,8 +356,7 @@ impl Output {
         self.flush(os).await
     }
 
-    /// Sends what is left while the kernel ends, and waits for the client no longer than there is
-    /// time for all of them.
+    /// Sends the rest while the kernel ends. The wait is limited by the time left for all clients.
     fn part(&mut self) -> io::Result<()> {
         let (began, time) = (Instant::now(), self.parting.get());
         let sent = self.send_within(time);
@@ -395,7 +396,7 @@ impl Drop for Output {
     fn drop(&mut self) {
         if !self.over {
             self.receive();
-            // There is nobody to tell that nobody reads.
+            // A failure is ignored, since the client no longer reads.
             let _ = self.part();
         }
     }

@@ -1,43 +1,42 @@
-//! What goes through a monitor's socket: one JSON object a line, in both directions. A request is
-//! answered by any number of objects, and an `end` or an `error` as the last one.
+//! The protocol of a monitor's socket: one JSON object a line, in both directions. The answer to a
+//! request is any number of objects; the last one is an `end` or an `error`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::model::{Row, Totals};
 
-/// What is asked of a kernel.
+/// A request to a kernel.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "lowercase", deny_unknown_fields)]
 pub(super) enum Request {
-    /// The tasks.
+    /// List the tasks.
     Ps {},
-    /// The tasks, with what they do per second; so many at most, the busiest.
+    /// List the tasks with their rates: at most so many, the busiest.
     Top { most: usize },
-    /// A task, those that it waits for in turn, and its last traps.
+    /// Show a task, the chain of tasks that it waits for, and its last traps.
     Where { tid: u64 },
-    /// The end of a task.
+    /// Kill a task.
     Kill { tid: u64 },
-    /// What happens from now on, until the next request.
+    /// Send events from now on, until the next request.
     Trace(Filter),
 }
 
-/// Which events are shown: those that every list without an entry, or with a fitting one, lets
-/// through.
+/// Which events are shown. An event passes if each list is empty or has a matching entry.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Filter {
     pub(super) tids: Vec<u64>,
     pub(super) comms: Vec<String>,
-    /// Only these calls, and nothing but calls.
+    /// Only these calls, and no other events.
     pub(super) calls: Vec<String>,
-    /// Also whose turn it is, who woke whom, and when the clock moved.
+    /// Also turns, wake-ups and jumps of the clock.
     pub(super) sched: bool,
-    /// Also what is printed.
+    /// Also console output.
     pub(super) console: bool,
 }
 
-/// What a kernel answers.
+/// An answer of a kernel.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "lowercase")]
 pub(super) enum Answer {
@@ -48,7 +47,7 @@ pub(super) enum Answer {
     Event(Map<String, Value>),
     /// The trace has begun.
     Tracing,
-    /// So many events are missing here, since the reader was too slow for them.
+    /// This many events are missing here, since the reader was too slow for them.
     Lost {
         count: u64,
     },
@@ -58,7 +57,7 @@ pub(super) enum Answer {
     End(Totals),
 }
 
-/// How many bytes of what answers one request a client keeps: of half a million tasks, or so.
+/// The largest number of bytes that a client keeps of one answer: about half a million tasks.
 pub(super) const ANSWER: usize = 64 << 20;
 
 impl Answer {
@@ -68,7 +67,7 @@ impl Answer {
         }
     }
 
-    /// Appends it as a line.
+    /// Appends the object as a line.
     pub(super) fn write(&self, to: &mut Vec<u8>) {
         serde_json::to_writer(&mut *to, self).expect("plain values are JSON");
         to.push(b'\n');

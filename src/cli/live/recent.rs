@@ -7,12 +7,12 @@ use serde_json::{Map, Value};
 use super::brief::brief;
 use crate::{CallInfo, Follower, Tid};
 
-/// How many calls are kept of a task.
+/// The number of calls kept for a task.
 const CALLS: usize = 16;
-/// Of how many tasks they are kept.
+/// The number of tasks for which calls are kept.
 const TASKS: usize = 1 << 14;
 
-/// Follows a kernel from its beginning to its end.
+/// Follows a kernel from its first event to its last.
 pub(super) fn follower() -> Follower {
     Follower::keeping(CALLS).at_most(TASKS)
 }
@@ -42,7 +42,7 @@ fn line_of(call: &CallInfo, tid: Tid, comm: &str) -> Map<String, Value> {
     line
 }
 
-/// The beginning of a line, with the fields of `--log-format json`.
+/// The start of a line, with the fields of `--log-format json`.
 pub(super) fn line(at: Duration, tid: Tid, comm: &str) -> Map<String, Value> {
     let mut line = Map::new();
     line.insert("at".into(), at.as_secs_f64().into());

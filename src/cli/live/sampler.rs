@@ -1,5 +1,5 @@
-//! Who uses the time: a thread asks the kernel a thousand times a second who runs, as long as
-//! somebody wants to know. A run pays nothing for that.
+//! CPU shares by sampling: a thread reads the running task's number a thousand times a second while
+//! a view is open. A run without a view pays nothing.
 
 use std::{
     collections::VecDeque,
@@ -13,17 +13,17 @@ use rustc_hash::FxHashMap;
 
 use crate::{Remote, Tid};
 
-/// How many samples are kept: of two seconds.
+/// The number of samples kept: two seconds.
 const SAMPLES: usize = 2000;
-/// How many say anything.
+/// The number of samples needed for a result.
 const ENOUGH: usize = 50;
 
-/// A thread that samples; it ends when this is dropped.
+/// A sampling thread, which ends when this is dropped.
 pub(super) struct Sampler {
     samples: Arc<Mutex<VecDeque<Tid>>>,
 }
 
-/// Which part of the time went where.
+/// The share of the time that each task took.
 #[derive(Default)]
 pub(super) struct Shares {
     by_task: FxHashMap<Tid, u32>,
@@ -42,7 +42,7 @@ impl Sampler {
         Ok(Self { samples })
     }
 
-    /// What the last two seconds went to, once that can be said.
+    /// The shares of the last two seconds, once there are enough samples.
     pub(super) fn shares(&self) -> Option<Shares> {
         let mut shares = Shares::default();
         let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
@@ -70,7 +70,7 @@ impl Shares {
         self.part(self.idle)
     }
 
-    /// Of those who ask.
+    /// The share of the daemons, which are the views themselves.
     pub(super) fn daemons(&self) -> f64 {
         self.part(self.daemons)
     }
@@ -81,7 +81,7 @@ impl Shares {
 }
 
 fn sample(kernel: &Remote, samples: &Weak<Mutex<VecDeque<Tid>>>) {
-    // Never in step with tasks that sleep for whole milliseconds.
+    // The period varies, so that it never locks to tasks that sleep for whole milliseconds.
     let mut jitter = 1u64;
     while let Some(samples) = samples.upgrade() {
         {

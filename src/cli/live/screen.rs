@@ -1,5 +1,5 @@
-//! The screen: a task that reads keys and draws, and one that gets news of the kernel, which may be
-//! another's.
+//! The screen: a task that reads keys and draws, and a task that fetches snapshots of this kernel
+//! or another.
 
 use std::{
     cell::RefCell,
@@ -34,17 +34,17 @@ use crate::{
     cli::{output, stdio},
 };
 
-/// How many tasks are shown at most, and how many lines of what is printed.
+/// The largest number of tasks shown, and of lines of output.
 const TASKS: usize = 1000;
 const LINES: usize = 16;
-/// How often the size of the terminal is looked at, and whether there is anything new to draw.
+/// The period for checking the size of the terminal and redrawing.
 const BEAT: Duration = Duration::from_millis(100);
-/// After what time a kernel that has heard and does not answer is said to be busy.
+/// The time after which a connected kernel without an answer is called busy.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// The longest line that is kept.
 const LINE: usize = 1 << 22;
 
-/// Where the news come from.
+/// The source of the snapshots.
 pub(super) enum Source {
     /// The kernel of this task.
     Here { shared: Shared, model: Model },
@@ -56,27 +56,27 @@ pub(super) enum Source {
 pub(super) struct Link {
     device: Device<UnixStream>,
     input: Vec<u8>,
-    /// How much of that has been read.
+    /// The number of bytes that have been read.
     read: usize,
-    /// How long it takes until the next request is heard, at most.
+    /// The longest time until the monitor reads the next request.
     pause: Duration,
 }
 
-/// What both tasks of a screen know.
+/// The state that both tasks of a screen share.
 #[derive(Default)]
 struct Desk {
     view: View,
-    /// Whether there is anything new to draw.
+    /// Whether the screen has to be redrawn.
     dirty: bool,
-    /// After what instant an answer that is awaited is late.
+    /// The instant after which the awaited answer is late.
     late: Option<Duration>,
-    /// Why there will be no more news.
+    /// The reason why no more snapshots arrive.
     over: Option<io::Error>,
 }
 
-/// Shows the screen until its user has enough of it.
+/// Shows the screen until the user quits.
 ///
-/// *Errors:* a text that says why it cannot go on.
+/// *Errors:* a text that says why the screen cannot continue.
 pub(super) async fn show(
     os: &mut Os,
     source: Source,
@@ -97,7 +97,7 @@ pub(super) async fn show(
         desk.0.borrow_mut().over = Some(error);
     };
     os.spawn_detached("screen news", news).await?;
-    // Before that, an error leaves it to others to give the terminal back.
+    // On an earlier error, the caller gives the terminal back.
     let _taken = Taken;
     terminal.enter()?;
     let mut paper = Paper::new(os, terminal).await?;
@@ -120,7 +120,7 @@ pub(super) async fn show(
             match wish {
                 Wish::Redraw => {}
                 Wish::Repaint => paper.size = (0, 0),
-                // If there is one already, it will do.
+                // An existing one is used.
                 Wish::Ask => drop(asks.try_put(os, ()).await),
                 Wish::Quit => return Ok(()),
             }
@@ -130,7 +130,7 @@ pub(super) async fn show(
     }
 }
 
-/// What a screen ends with that gets no more news.
+/// The error of a screen that gets no more snapshots.
 fn farewell(error: io::Error) -> Result<(), Box<dyn Error>> {
     match error.kind() {
         ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
@@ -143,7 +143,7 @@ fn farewell(error: io::Error) -> Result<(), Box<dyn Error>> {
 
 async fn wait_for_keys(os: &mut Os, keyboard: Option<&Device<io::Stdin>>) {
     let Some(keyboard) = keyboard else {
-        // Somebody else has it as a device: keys come a moment late.
+        // Another task has attached it, so keys are polled and arrive a moment later.
         return os.sleep(BEAT / 2).await;
     };
     let ready = os.timeout(BEAT, async |os| os.read_wait(keyboard).await);
@@ -162,20 +162,20 @@ impl Desk {
     }
 }
 
-/// Says that there will be no more news, where nobody else could: when their task has panicked.
+/// Reports the end of the snapshots when their task has panicked and cannot report it.
 struct Newsless(Rc<RefCell<Desk>>);
 
 impl Drop for Newsless {
     fn drop(&mut self) {
-        // Who had borrowed it has been unwound by now.
+        // The unwinding has ended any borrow by now.
         if let Ok(mut desk) = self.0.try_borrow_mut() {
-            let why = || io::Error::other("the task that gets the news has ended");
+            let why = || io::Error::other("the task that fetches snapshots has ended");
             desk.over.get_or_insert_with(why);
         }
     }
 }
 
-/// Keeps the screen's news up to date.
+/// Keeps the screen's snapshots up to date.
 async fn follow(
     os: &mut Os,
     mut source: Source,
@@ -218,7 +218,7 @@ async fn follow(
 }
 
 impl Source {
-    /// How long it takes until it hears what is asked next.
+    /// The time until the monitor reads the next request.
     fn pause(&self) -> Duration {
         match self {
             Self::Here { .. } => Duration::ZERO,
@@ -226,7 +226,7 @@ impl Source {
         }
     }
 
-    /// The next answer is to be there in time.
+    /// Sets the deadline of the next answer.
     async fn hurry(&self, os: &mut Os, desk: &RefCell<Desk>) {
         let late = os.now().await + self.pause() + PATIENCE;
         desk.borrow_mut().late = Some(late);
@@ -268,7 +268,7 @@ impl Source {
         }
     }
 
-    /// Ends a task, and answers what is to be said about it.
+    /// Kills a task, and returns the message about it.
     async fn kill(&mut self, os: &mut Os, tid: u64) -> io::Result<String> {
         let outcome = match self {
             Self::Here { .. } => {
@@ -297,7 +297,7 @@ impl Link {
         })
     }
 
-    /// Asks, and hands over every answer but the last: an end, or an error of the monitor's.
+    /// Sends a request, and passes on every answer except the last: an end, or the monitor's error.
     async fn ask(
         &mut self,
         os: &mut Os,
@@ -323,7 +323,7 @@ impl Link {
         Err(io::Error::other("an answer is too long"))
     }
 
-    /// The next line; adds its length to `kept`.
+    /// Returns the next line; adds its length to `kept`.
     async fn next(&mut self, os: &mut Os, kept: &mut usize) -> io::Result<Answer> {
         let mut buf = [0; 8192];
         loop {
@@ -331,7 +331,7 @@ impl Link {
             if let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
                 self.read += end + 1;
                 *kept += end + 1;
-                let strange = "what listens there is no monitor of a kernel";
+                let strange = "the server there is no monitor of a kernel";
                 return serde_json::from_slice(&rest[..end]).map_err(|_| io::Error::other(strange));
             }
             self.input.drain(..self.read);
@@ -347,11 +347,11 @@ impl Link {
     }
 }
 
-/// What is drawn on: it writes like any task, so that a slow terminal holds up nobody else.
+/// The surface to draw on. It writes as a task does, so a slow terminal delays no other task.
 struct Paper {
     terminal: Terminal,
     size: (u16, u16),
-    /// How much had been printed when it was drawn last.
+    /// The amount of output at the last drawing.
     printed: u64,
     ink: Ink,
     pages: ratatui::Terminal<CrosstermBackend<Ink>>,
@@ -387,7 +387,7 @@ impl Paper {
         })
     }
 
-    /// Draws what is new, if anything is.
+    /// Draws what has changed, if anything.
     async fn draw(&mut self, os: &mut Os, desk: &RefCell<Desk>) -> io::Result<()> {
         let (size, printed) = (self.terminal.size(), stdio::count());
         if size != self.size {
@@ -404,12 +404,12 @@ impl Paper {
             self.pages
                 .draw(|frame| draw(frame, &mut desk.view, &lines))?;
         }
-        // Whoever writes on the terminal all the same does not scroll the screen away.
+        // Output of other processes on the terminal must not scroll the screen away.
         self.ink.queue(cursor::MoveTo(0, 0))?;
         let text = self.ink.0.take();
         match &self.out {
             Some(out) => out.send_all(os, &text).await,
-            // A program has it as a device of its own.
+            // A program has attached it as a device of its own.
             None => self.terminal.write(&text),
         }
     }

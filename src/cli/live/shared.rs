@@ -30,7 +30,7 @@ impl Shared {
         }
     }
 
-    /// The thread that samples, as long as anybody holds on to it; none where there can be none.
+    /// The sampling thread, which lives while a handle exists; none if it cannot be started.
     pub(super) fn sampler(&self) -> Option<Rc<Sampler>> {
         if let Some(sampler) = self.sampler.borrow().upgrade() {
             return Some(sampler);

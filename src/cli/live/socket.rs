@@ -1,4 +1,4 @@
-//! The file of a monitor's socket: for its owner alone, and gone when the kernel is.
+//! The file of a monitor's socket. Only its owner can open it, and it is removed with the kernel.
 
 use std::{
     fs::{self, File},
@@ -15,8 +15,8 @@ use rustix::{
     io::Errno,
 };
 
-/// The file of a socket that was opened here. It is removed with this, unless somebody has put
-/// another in its place.
+/// The file of a socket that was opened here. Dropping this removes the file, unless another file
+/// has replaced it.
 #[derive(Debug)]
 pub(super) struct SocketFile {
     path: PathBuf,
@@ -25,14 +25,14 @@ pub(super) struct SocketFile {
     lock: Lock,
 }
 
-/// The lock of a socket's file: a file of its name and `.lock`. It is removed with this.
+/// The lock of a socket's file: a file with the suffix `.lock`. Dropping this removes it.
 #[derive(Debug)]
 struct Lock {
     path: PathBuf,
     file: File,
 }
 
-/// How often a lock is taken again that was removed meanwhile.
+/// The number of attempts to take a lock whose file was removed meanwhile.
 const ATTEMPTS: usize = 8;
 
 impl Lock {
@@ -46,18 +46,18 @@ impl Lock {
             options.create(true).write(true).truncate(false).mode(0o600);
             options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
             let file = options.open(&path)?;
-            // A file system without locks is no reason not to listen.
+            // A file system without locks still allows listening.
             if let Err(Errno::WOULDBLOCK) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 return taken("a kernel listens there already");
             }
-            // The kernel that had the lock may have removed its file, and another made a new one.
+            // The previous owner may have removed its file, and another kernel made a new one.
             let lock = Self { path, file };
             if lock.is_there() {
                 return Ok(lock);
             }
             path = lock.path.clone();
         }
-        taken("its lock comes and goes: try again")
+        taken("its lock file is being replaced: try again")
     }
 
     fn is_there(&self) -> bool {
@@ -65,10 +65,10 @@ impl Lock {
         found.map(|found| (found.dev(), found.ino())) == identity(&self.path)
     }
 
-    /// Removes the file, if it is still this one: that of another kernel stays.
+    /// Removes the file if it is still this one. A file of another kernel stays.
     fn remove(&self) {
         if self.is_there() {
-            // It is in no kernel's way: the next one locks it.
+            // A remaining file does no harm: the next kernel locks it.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -76,7 +76,7 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Before it is unlocked: until then no other kernel can have it.
+        // Removed before it is unlocked; until then no other kernel can take it.
         self.remove();
     }
 }
@@ -85,13 +85,13 @@ fn taken<T>(what: &str) -> io::Result<T> {
     Err(io::Error::new(io::ErrorKind::AlreadyExists, what))
 }
 
-/// Opens a socket that its owner alone can reach, in the place of one that no kernel listens at any
-/// more. A lock beside it decides between kernels that find the same one.
+/// Opens a socket that only its owner can reach. It replaces a file on which no kernel listens any
+/// more. A lock file decides between kernels that find the same file.
 pub(super) fn bind(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     let lock = Lock::take(path)?;
     make_room(path)?;
-    // Not a moment with more permissions: they are given with the file. The mask is the process's,
-    // which has no other thread yet that makes files.
+    // The mask sets the permissions at creation, so that they are never wider. The mask is the
+    // process's, and no other thread that creates files runs yet.
     let mask = rustix::process::umask(Mode::from_raw_mode(0o177));
     let listener = UnixListener::bind(path);
     rustix::process::umask(mask);
@@ -126,10 +126,10 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 }
 
 impl SocketFile {
-    /// Removes it, if it is still the one that was made here.
+    /// Removes the file, if it is still the one that was made here.
     pub(super) fn remove(&self) {
         if self.identity.is_some() && identity(&self.path) == self.identity {
-            // It can be in nobody's way but the next monitor's, which replaces it.
+            // A remaining file does no harm: the next monitor replaces it.
             let _ = fs::remove_file(&self.path);
         }
         self.lock.remove();

@@ -1,5 +1,5 @@
-//! The terminal while a screen has it, and how it was before. It is put back by whoever comes
-//! first: the end of the screen's task, of the kernel or of the process.
+//! The terminal while a screen has it, and its previous state. The first of three ends restores it:
+//! that of the screen's task, of the kernel or of the process.
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -17,7 +17,7 @@ use rustix::termios::{
 
 use crate::cli::stdio::{self, Stream};
 
-/// How the terminal was. It belongs to the process, and so does this.
+/// The terminal's previous state. It belongs to the process, and so does this.
 static BEFORE: Mutex<Option<Before>> = Mutex::new(None);
 
 struct Before {
@@ -25,15 +25,14 @@ struct Before {
     out: Stream,
 }
 
-/// A terminal that is there to be taken.
+/// A terminal that can be taken.
 #[derive(Clone, Copy)]
 pub(super) struct Terminal {
-    /// The stream on which the screen is drawn: the first that is not redirected.
+    /// The stream for drawing: the first that is not redirected.
     out: Stream,
 }
 
-/// The terminal that the process was started at, if it can be read and written. From now on, what
-/// is written to it is held.
+/// The terminal of the process, if it can be read and written. From now on, output to it is kept.
 pub(super) fn find() -> Result<Terminal, String> {
     let terminals = [io::stdout().is_terminal(), io::stderr().is_terminal()];
     let out = match terminals {
@@ -54,13 +53,13 @@ pub(super) fn find() -> Result<Terminal, String> {
 }
 
 impl Terminal {
-    /// Takes it over, until `leave`.
+    /// Takes the terminal, until `leave`.
     pub(super) fn enter(self) -> io::Result<()> {
         let termios = tcgetattr(io::stdin())?;
         let mut raw = termios.clone();
         raw.make_raw();
-        // An interrupt must be heard even while a task that makes no trap keeps the screen from
-        // reading keys. Whoever suspends us would find the terminal as it is now.
+        // Interrupts stay enabled, since a task that makes no trap keeps the screen from reading
+        // keys. Suspending is disabled, since the shell would get the terminal in this state.
         raw.local_modes |= LocalModes::ISIG;
         raw.special_codes[SpecialCodeIndex::VSUSP] = 0;
         raw.special_codes[SpecialCodeIndex::VQUIT] = 0;
@@ -84,7 +83,7 @@ impl Terminal {
         write(self.out, text)
     }
 
-    /// Its width and height.
+    /// The terminal's width and height.
     pub(super) fn size(self) -> (u16, u16) {
         match tcgetwinsize(self.handle()) {
             Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col, size.ws_row),
@@ -93,7 +92,7 @@ impl Terminal {
     }
 }
 
-/// Gives the terminal back as it was, if it was taken, and writes to it what was held.
+/// Restores the terminal, if it was taken, and writes the kept output to it.
 pub(in crate::cli) fn leave() {
     let before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(before) = before {
@@ -101,14 +100,14 @@ pub(in crate::cli) fn leave() {
         let queued = sequence
             .queue(LeaveAlternateScreen)
             .and_then(|sequence| sequence.queue(cursor::Show));
-        // A terminal that has gone needs nothing more.
+        // A terminal that has gone needs no more cleanup.
         let _ = queued.map(drop).and_then(|()| write(before.out, &sequence));
         let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &before.termios);
     }
     stdio::end();
 }
 
-/// A standard stream as something that a task can write to.
+/// A standard stream as a descriptor that a task can write to.
 pub(super) enum Handle {
     Out(io::Stdout),
     Err(io::Stderr),
@@ -134,7 +133,7 @@ fn write(out: Stream, text: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Gives the terminal back when it is dropped.
+/// Restores the terminal when it is dropped.
 pub(in crate::cli) struct Taken;
 
 impl Drop for Taken {

@@ -13,37 +13,37 @@ use super::{
 };
 use crate::cli::output::clean;
 
-/// How many snapshots the history goes back.
+/// The number of snapshots in the history.
 const HISTORY: usize = 64;
-/// How long a filter may be.
+/// The longest filter, in characters.
 const FILTER: usize = 64;
 
 #[derive(Default)]
 pub(super) struct View {
     pub(super) snapshot: Snapshot,
-    /// Traps per second of each task that is shown, the newest last.
+    /// Traps per second of each listed task, the newest last.
     history: BTreeMap<u64, VecDeque<f64>>,
-    /// The same for all of them.
+    /// The same for all tasks together.
     pub(super) all: VecDeque<f64>,
     pub(super) sort: Sort,
     pub(super) reversed: bool,
     pub(super) tree: bool,
     pub(super) filter: String,
     pub(super) mode: Mode,
-    /// Whether the selected task is shown in full.
+    /// Whether the details of the selected task are shown.
     pub(super) details: bool,
-    /// Whether what programs print is shown.
+    /// Whether the programs' output is shown.
     pub(super) console: bool,
     pub(super) whereabouts: Option<Whereabouts>,
-    /// What came of the last wish.
+    /// The result of the last command.
     pub(super) notice: String,
-    /// The tasks to be killed.
+    /// The tasks to kill.
     pub(super) victims: Vec<u64>,
-    /// The task that somebody has chosen, wherever it goes.
+    /// The task that the user has chosen, wherever it moves.
     chosen: Option<u64>,
-    /// The line that is selected: where the chosen task is, or was.
+    /// The selected line: the place of the chosen task, or its last place.
     line: usize,
-    /// How many lines there was room for.
+    /// The number of lines that fitted.
     pub(super) page: usize,
     pub(super) colored: bool,
 }
@@ -63,21 +63,21 @@ pub(super) enum Sort {
 pub(super) enum Mode {
     #[default]
     Look,
-    /// The filter is being typed.
+    /// The user is typing the filter.
     Filter,
-    /// Shall this task be killed?
+    /// The question whether to kill this task.
     Kill(u64),
     Help,
 }
 
-/// What a key comes to.
+/// The effect of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wish {
-    /// The screen as it is now.
+    /// Redraw with the present state.
     Redraw,
-    /// The screen from its first line on.
+    /// Redraw from the first line.
     Repaint,
-    /// News of the kernel.
+    /// Fetch a new snapshot.
     Ask,
     Quit,
 }
@@ -105,7 +105,7 @@ impl Sort {
         }
     }
 
-    /// The most interesting first.
+    /// The busiest first.
     fn compare(self, a: &Row, b: &Row) -> Ordering {
         let rate = || b.rate.unwrap_or(0.0).total_cmp(&a.rate.unwrap_or(0.0));
         let first = match self {
@@ -135,7 +135,7 @@ impl View {
         }
     }
 
-    /// Takes news in.
+    /// Takes a new snapshot.
     pub(super) fn update(&mut self, snapshot: Snapshot) {
         let mut history = std::mem::take(&mut self.history);
         for row in &snapshot.tasks {
@@ -152,7 +152,7 @@ impl View {
         self.history.get(&tid).unwrap_or(&NONE)
     }
 
-    /// The tasks that are shown, in order, with the branch before each.
+    /// The listed tasks, in order, with the branch before each.
     pub(super) fn rows(&self) -> Vec<(&Row, String)> {
         let mut rows: Vec<&Row> = self
             .snapshot
@@ -177,7 +177,7 @@ impl View {
             .any(|text| text.contains(&self.filter))
     }
 
-    /// The selected line of those that are shown, with its task.
+    /// The selected line among those listed, with its task.
     pub(super) fn select(&mut self) -> Option<(usize, u64)> {
         let rows = self.rows();
         let tids: Vec<u64> = rows.iter().map(|(row, _)| row.tid).collect();
@@ -188,7 +188,7 @@ impl View {
         tids.get(self.line).map(|tid| (self.line, *tid))
     }
 
-    /// The task that is shown in full, if one is.
+    /// The task whose details are shown, if any.
     pub(super) fn subject(&mut self) -> Option<u64> {
         let selected = self.select().filter(|_| self.details);
         selected.map(|(_, tid)| tid)
@@ -228,7 +228,7 @@ impl View {
 
     fn press_looking(&mut self, key: KeyEvent) -> Wish {
         self.notice.clear();
-        // Where the chosen task is by now.
+        // The present line of the chosen task.
         self.select();
         let page = self.page.max(1);
         match key.code {
@@ -297,7 +297,7 @@ impl View {
         Wish::Redraw
     }
 
-    /// A task, as the question whether to kill it names it.
+    /// A task, as the question before a kill names it.
     pub(super) fn name(&self, tid: u64) -> String {
         let mut tasks = self.snapshot.tasks.iter();
         let found = tasks.find(|row| row.tid == tid);

@@ -1,4 +1,4 @@
-//! Chrome's trace events: what Perfetto and speedscope open.
+//! Chrome's trace events, the format that Perfetto and speedscope open.
 //!
 //! The format is described in "Trace Event Format" by the Chromium project. Times are in
 //! microseconds; a task is a thread of one process, and the kernel is its thread 0.
@@ -13,31 +13,31 @@ use super::{
 };
 use crate::{Event, Fact, Follower, Tid, Tracer};
 
-/// What a microsecond of a trace stands for.
+/// The meaning of a microsecond of a trace.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Clock {
-    /// One of the world's.
+    /// A microsecond of the world's clock.
     World,
     /// A turn.
     Turns,
 }
 
-/// Trace events on their way out.
+/// Writes trace events.
 struct Chrome<'a, W> {
     out: &'a mut W,
     clock: Clock,
     tasks: Follower,
-    /// Of tasks that have had a turn: when the last one was over. An arrow begins there.
+    /// For each task, the end of its last turn. An arrow begins there.
     turns: BTreeMap<Tid, f64>,
-    /// Of tasks whose last slice was a turn that took no time: when it was.
+    /// For each task whose last slice was a turn of zero length, the instant of that turn.
     instants: BTreeMap<Tid, f64>,
-    /// Of tasks that were woken and have had no turn since: where the arrow begins.
+    /// For each task that was woken and has not run since, the start of its arrow.
     arrows: BTreeMap<Tid, (Tid, f64)>,
-    /// How many arrows there have been.
+    /// The number of arrows.
     count: u64,
 }
 
-/// Writes all of a recording.
+/// Writes a whole recording.
 pub(super) fn write(
     out: &mut impl Write,
     source: &mut Source,
@@ -52,11 +52,11 @@ pub(super) fn write(
         "world": world(header),
         "version": header.version,
     });
-    // Speedscope puts it before the name of each task, and has room for little more.
+    // Speedscope puts the name before that of each task, and has little room for it.
     let name = header.command.first().cloned();
     let name = name.unwrap_or_else(|| "trapline".to_string());
     let labels = header.command.join(" ");
-    // The last comma is not missed: a metadata event stands at the end.
+    // Each event ends with a comma, except the metadata event that ends the list.
     writeln!(
         out,
         "{{\"displayTimeUnit\":\"ns\",\"otherData\":{about},\"traceEvents\":["
@@ -84,7 +84,7 @@ pub(super) fn write(
             gap.insert("s".into(), "g".into());
             chrome.put(&gap)?;
         }
-        // A span that ends here is about the call before.
+        // A span that ends here belongs to the previous call.
         if let Some(span) = spans.event(&event) {
             chrome.span(&span)?;
         }
@@ -110,20 +110,20 @@ impl<W: Write> Chrome<'_, W> {
                 let call = self.tasks.pending(span.tid);
                 (call.map_or("?".to_string(), ToString::to_string), "blocked")
             }
-            // It waits between two slices.
+            // The task waits between two slices.
             Doing::Ready => return Ok(()),
         };
         let (from, to) = (self.clock.micros(span.from), self.clock.micros(span.to));
         let mut args = Map::new();
         if let Doing::Blocked(on) = span.doing {
-            // Without the instant of a timer: speedscope adds up what is called the same.
+            // Without the instant of a timer, since speedscope sums up slices of the same name.
             args.insert("blocked_on".into(), What::from(on).to_string().into());
             if let Ending::Woken { by, .. } = span.end {
                 args.insert("woken_by".into(), by.to_string().into());
             }
         }
-        // Any number of turns that take no time look like one, and speedscope nests those of an
-        // instant, until its stack is full.
+        // Turns of zero length at one instant become one slice. Otherwise speedscope nests them
+        // until its stack overflows.
         let is_seen = match span.doing {
             Doing::Running if from == to => self.instants.insert(span.tid, from) == Some(from),
             _ => {
@@ -137,7 +137,7 @@ impl<W: Write> Chrome<'_, W> {
         match (span.doing, span.end) {
             (Doing::Running, _) => self.turn(span.tid, from, to),
             (_, Ending::Woken { waker, .. }) => {
-                // The arrow leads to its next turn.
+                // The arrow leads to the task's next turn.
                 if let Some(waker) = waker
                     && let Some(&over) = self.turns.get(&waker)
                 {
@@ -149,8 +149,8 @@ impl<W: Write> Chrome<'_, W> {
         }
     }
 
-    /// A slice, as its beginning and its end: as one event it would have a duration, and what it
-    /// leads to would not always be the number at which the next slice begins.
+    /// A slice, as its begin event and its end event. A single event would have a duration, and the
+    /// computed end could differ from the start of the next slice by rounding.
     fn slice(
         &mut self,
         ends: [f64; 2],
@@ -170,7 +170,7 @@ impl<W: Write> Chrome<'_, W> {
 
     /// Draws the arrow that leads to a turn.
     fn turn(&mut self, tid: Tid, from: f64, to: f64) -> Result<(), Failure> {
-        // A moment before its end, so that it lies within.
+        // A moment before the end of the turn, so that the arrow starts within it.
         self.turns.insert(tid, (to - 0.001).max(from));
         let Some((waker, over)) = self.arrows.remove(&tid) else {
             return Ok(());
@@ -202,7 +202,7 @@ impl<W: Write> Chrome<'_, W> {
                 self.turns.remove(&tid);
                 self.instants.remove(&tid);
             }
-            // Slices and arrows show them.
+            // Shown by slices and arrows.
             Fact::Resumed | Fact::Trapped { .. } | Fact::Blocked { .. } | Fact::Woken { .. } => {
                 return Ok(());
             }
@@ -229,7 +229,7 @@ impl<W: Write> Chrome<'_, W> {
         self.put(&instant)
     }
 
-    /// Names a track, which stands where its number puts it.
+    /// Names a track, and sets its place to its number.
     fn name_thread(&mut self, tid: Tid, name: &str) -> Result<(), Failure> {
         for (what, args) in [
             ("thread_name", json!({ "name": name })),
@@ -249,7 +249,7 @@ impl<W: Write> Chrome<'_, W> {
     }
 }
 
-/// What each trace event has.
+/// The fields of every trace event.
 fn line(phase: &str, tid: Tid, at: f64, name: &str, category: &str) -> Map<String, Value> {
     let mut line = Map::new();
     line.insert("ph".into(), phase.into());

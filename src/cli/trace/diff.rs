@@ -1,5 +1,4 @@
-//! `trace diff`: where two runs part, and what each task and each call came to in the one and in
-//! the other.
+//! `trace diff`: finds where two runs diverge, and compares the totals of each task and each call.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -22,16 +21,16 @@ use crate::{
     record::{Header, OwnedEvent},
 };
 
-/// How many events are shown before the first difference, and after it of each run.
+/// The number of events shown before the first difference, and after it in each run.
 const CONTEXT: usize = 5;
 
-/// Compare two runs: where they part, and what then differs
+/// Compare two runs: where they diverge, and which totals differ
 #[derive(Args)]
 #[command(after_help = "\
 Exit codes: 0 the runs are the same, 1 they differ, 2 a recording cannot be read.
 
-Times are compared if both runs were simulated. Without them, neither deadlines nor how long the
-kernel slept count.
+Times are compared if both runs were simulated. Otherwise deadlines and the kernel's sleeps are
+ignored too.
 
 Examples:
   trace diff before.trap after.trap
@@ -43,7 +42,7 @@ pub(in crate::cli) struct DiffCommand {
     /// Another one
     #[arg(value_name = "B", value_hint = ValueHint::FilePath)]
     b: PathBuf,
-    /// Compare what happens, and not when
+    /// Compare the events and ignore their times
     #[arg(long)]
     ignore_times: bool,
 }
@@ -57,7 +56,7 @@ struct Side {
     calls: BTreeMap<&'static str, [u64; 2]>,
 }
 
-/// What a task comes to.
+/// The totals of a task.
 #[derive(Default, PartialEq)]
 struct Task {
     comm: String,
@@ -66,13 +65,13 @@ struct Task {
     exit: String,
 }
 
-/// Where the runs part.
+/// The place where the runs diverge.
 #[derive(Default)]
 struct Parting {
-    /// How many events are the same.
+    /// The number of equal events.
     same: u64,
     before: VecDeque<String>,
-    /// What follows in each run, once they have parted.
+    /// The events that follow in each run after the first difference.
     after: Option<[Vec<String>; 2]>,
 }
 
@@ -121,7 +120,7 @@ impl Side {
         }
     }
 
-    /// The next event that counts.
+    /// The next event to compare.
     fn next(&mut self) -> Option<OwnedEvent> {
         let is_timed = self.is_timed;
         let counts = |event: &OwnedEvent| {
@@ -163,7 +162,7 @@ impl Side {
 }
 
 impl Parting {
-    /// Looks at the next event of both.
+    /// Reads the next event of both.
     fn look(&mut self, next: &mut [Option<OwnedEvent>; 2], sides: &[Side; 2], log: Log) {
         if self.after.is_none() && is_same(next, sides[0].is_timed) {
             self.same += 1;
@@ -185,10 +184,10 @@ impl Parting {
     }
 }
 
-/// Stands where a run has no more events.
+/// The mark for a run that has no more events.
 const END: &str = "(the end)";
 
-/// Whether the same happens.
+/// Whether both events are the same.
 fn is_same(next: &mut [Option<OwnedEvent>; 2], is_timed: bool) -> bool {
     let [Some(a), Some(b)] = next else {
         return false;
@@ -253,7 +252,7 @@ fn show(out: &mut impl Write, sides: &[Side; 2], parting: &Parting) -> Result<()
     Ok(())
 }
 
-/// What differs in how the runs were started.
+/// The settings in which the runs differ.
 fn headers(a: &Header, b: &Header) -> Vec<String> {
     let mut lines = Vec::new();
     let mut compare = |what: &str, a: &dyn Display, b: &dyn Display| {

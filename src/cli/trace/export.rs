@@ -1,4 +1,4 @@
-//! `trace export`: a recording for other programs.
+//! `trace export`: converts a recording to formats of other programs.
 
 use std::{
     io::{self, Write},
@@ -24,9 +24,10 @@ use crate::{
 Formats:
   chrome  Chrome's trace events, as JSON: for https://ui.perfetto.dev, speedscope and
           chrome://tracing. A track for each task, with a slice while it runs and one while it is
-          blocked; answers, input and output are instants; arrows lead from who woke to who was woken
+          blocked; answers, input and output are instants; arrows lead from a waking task to the
+          woken one
   csv     a row for each event: seconds,tid,task,event,call,detail,error. Control characters are
-          escaped as \\n, and ' stands before a text that a spreadsheet would take for a formula
+          escaped as \\n, and ' precedes a text that a spreadsheet would take for a formula
 
 Examples:
   trace export --format chrome run.trap > run.json
@@ -40,8 +41,8 @@ pub(in crate::cli) struct ExportCommand {
     /// Which format
     #[arg(long, value_name = "FORMAT")]
     format: Format,
-    /// For chrome: let each turn take a microsecond, whatever the clock says. Shows the order of
-    /// things where a virtual clock stands still
+    /// For chrome: give each turn a microsecond, and ignore the clock. This shows the order of
+    /// events where a virtual clock does not move
     #[arg(long)]
     turns: bool,
 }
@@ -70,7 +71,7 @@ impl ExportCommand {
             }
             Format::Csv => write_csv(out, &mut source)?,
         }
-        // What could be read stands before what is said about it.
+        // The readable events come before the error message.
         out.flush()?;
         source.end(log)?;
         Ok(ExitCode::SUCCESS)
@@ -132,9 +133,9 @@ fn row(event: &Event<'_>, tasks: &Follower) -> [String; 7] {
     ]
 }
 
-/// A text that a terminal shows as it is, and that no spreadsheet computes.
+/// A text that is safe for a terminal and not a formula for a spreadsheet.
 fn cell(text: &str) -> String {
-    // The wide ones are for keyboards of East Asia; white space before them does not count.
+    // The wide forms come from East Asian keyboards. Leading white space does not count.
     const FORMULA: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
     let text = clean(text);
     if text.trim_start().starts_with(FORMULA) {
@@ -144,7 +145,7 @@ fn cell(text: &str) -> String {
     }
 }
 
-/// The error within: a closed pipe has to be known as one.
+/// The inner error, which tells a closed pipe from other failures.
 fn unwrap(error: csv::Error) -> io::Error {
     match error.into_kind() {
         csv::ErrorKind::Io(error) => error,
@@ -152,7 +153,7 @@ fn unwrap(error: csv::Error) -> io::Error {
     }
 }
 
-/// What stands between the parentheses.
+/// The text between the parentheses.
 fn arguments(call: Call<'_>) -> String {
     let text = call.to_string();
     let arguments = text.get(call.0.name().len() + 1..text.len() - 1);

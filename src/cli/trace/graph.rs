@@ -1,4 +1,4 @@
-//! `trace waits`: who waits for whom at the end of a recording, as text and for Graphviz.
+//! `trace waits`: the wait-for graph at the end of a recording, as text and for Graphviz.
 
 use std::{io::Write, path::PathBuf, process::ExitCode};
 
@@ -13,10 +13,10 @@ use crate::{
     cli::output::{Log, clean},
 };
 
-/// Show what the tasks waited for when a recording ended, and in which cycles
+/// Show what the tasks waited for when a recording ended, and their cycles
 #[derive(Args)]
 #[command(after_help = "\
-Who got the last message from a queue may be whom the others wait for: of a lock, who holds it.
+The others may wait for the task that got a queue's last message: a lock's holder is that task.
 
 Examples:
   trace waits run.trap
@@ -25,7 +25,7 @@ pub(in crate::cli) struct WaitsCommand {
     /// The recording, as `boot --record` makes it; - for standard input
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
-    /// As what: for people, or a graph for Graphviz
+    /// The format: text for people, or a graph for Graphviz
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     format: Format,
 }
@@ -68,8 +68,8 @@ fn write_text(out: &mut impl Write, waits: &Waits, now: Nanos) -> Result<(), Fai
     };
     writeln!(out, "at {now:.6}, the end of the recording: {why}")?;
     for waiting in &waits.blocked {
-        let holder = match (waiting.on, waiting.whom) {
-            (On::Queue(..), Some(whom)) => format!("; task {whom} got its last message"),
+        let holder = match (waiting.on, waiting.target) {
+            (On::Queue(..), Some(holder)) => format!("; task {holder} got its last message"),
             _ => String::new(),
         };
         let (info, call) = (info(waiting), clean(&waiting.call));
@@ -96,7 +96,7 @@ fn info(waiting: &Waiting) -> TaskInfo {
     }
 }
 
-/// The kernel's picture of a deadlock, with who got the last message from a queue.
+/// The kernel's picture of a deadlock, and the task that got the last message of each queue.
 fn dot(waits: &Waits) -> String {
     let deadlock = Deadlock {
         blocked: waits.blocked.iter().map(info).collect(),
@@ -108,8 +108,8 @@ fn dot(waits: &Waits) -> String {
     let mut holders: Vec<_> = waits
         .blocked
         .iter()
-        .filter_map(|waiting| match (waiting.on, waiting.whom) {
-            (On::Queue(queue, _), Some(whom)) => Some((queue, whom)),
+        .filter_map(|waiting| match (waiting.on, waiting.target) {
+            (On::Queue(queue, _), Some(holder)) => Some((queue, holder)),
             _ => None,
         })
         .collect();

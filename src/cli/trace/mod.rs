@@ -1,10 +1,10 @@
-//! `trace`: what a recording shows.
+//! `trace`: the commands that show a recording.
 //!
 //! | file | owns |
 //! |---|---|
-//! | `source.rs` | the recording that is read, and what is said of a damaged one |
+//! | `source.rs` | the recording that is read, and the messages about a damaged one |
 //! | `spans.rs` | what each task did at every moment |
-//! | `waits.rs`, `graph.rs` | who waits for whom at the end; `trace waits` |
+//! | `waits.rs`, `graph.rs` | the wait-for graph at the end; `trace waits` |
 //! | `show.rs`, `summary.rs`, `timeline/`, `export.rs`, `diff.rs` | `trace show`, ... |
 //! | `chrome.rs` | Chrome's trace events |
 //! | `post_mortem.rs` | the last traps before a deadlock or a fault |
@@ -34,7 +34,7 @@ use super::{
 };
 use source::Failure;
 
-/// The commands that look at traces.
+/// The commands that show traces.
 #[derive(Subcommand)]
 pub(super) enum TraceCommand {
     Show(show::ShowCommand),
@@ -46,7 +46,7 @@ pub(super) enum TraceCommand {
     Live(TraceLive),
 }
 
-/// Does what one of the commands asks for.
+/// Runs one of the commands.
 pub(super) fn run(command: &TraceCommand, verbosity: &Verbosity) -> ExitCode {
     let log = Log::of_output(verbosity);
     let mut out = BufWriter::new(io::stdout().lock());
@@ -69,7 +69,7 @@ pub(super) fn run(command: &TraceCommand, verbosity: &Verbosity) -> ExitCode {
     };
     output::tell(&format!("error: {message}\n"));
     ExitCode::from(match command {
-        // As with diff(1): 1 is an answer.
+        // As with diff(1), 1 means that the runs differ.
         TraceCommand::Diff(_) => USAGE,
         _ => FAILURE,
     })

@@ -1,4 +1,4 @@
-//! After a deadlock or a fault: the last traps of those concerned, from a recording of the run.
+//! The last traps of the tasks involved in a deadlock or a fault, from the run's recording.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use crate::{
     record::Recording,
 };
 
-/// How many traps are shown of a task.
+/// The number of traps shown of a task.
 const TRAPS: usize = 5;
-/// Of how many tasks they are shown that faulted, and that wait.
+/// The number of faulted tasks shown, and of waiting tasks.
 const TASKS: usize = 10;
 
 /// Shows the last traps of the tasks that faulted, and of those that wait for ever.
 pub(in crate::cli) fn show(log: Log, recording: Recording, blocked: &[TaskInfo]) {
     let mut tasks = Follower::keeping(TRAPS);
     let mut faults = 0;
-    // What cannot be read is not shown; the recording has had its own word about it.
+    // Unreadable events are skipped; the recorder has already reported its failure.
     for owned in recording.map_while(Result::ok) {
         let event = owned.borrow();
         tasks.event(&event);
@@ -50,7 +50,7 @@ pub(in crate::cli) fn show(log: Log, recording: Recording, blocked: &[TaskInfo])
     }
 }
 
-/// Shows the calls of a task that are kept.
+/// Shows the last calls of a task.
 fn tell_last(log: Log, tasks: &Follower, tid: Tid, comm: &str) {
     if !log.is_json() {
         let comm = clean(comm);
@@ -69,7 +69,7 @@ fn tell_last(log: Log, tasks: &Follower, tid: Tid, comm: &str) {
     }
 }
 
-/// A line as of `--trace`.
+/// A line in the format of `--trace`.
 fn tell(log: Log, at: Duration, tid: Tid, comm: &str, message: &str, reply: &str) {
     let target = "trapline::kernel";
     let mut line = serde_json::Map::new();

@@ -1,4 +1,4 @@
-//! `trace show`: a line per trap, as `boot --trace` shows them, of those that are asked for.
+//! `trace show`: a line per trap, in the format of `boot --trace`, for the selected events.
 
 use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -17,12 +17,12 @@ use crate::{
 /// Show a recording, a line per trap
 #[derive(Args)]
 #[command(after_help = "\
-Times are counted from boot. Several filters show what all of them select.
+Times are counted from boot. With several filters, an event has to match all of them.
 
 Examples:
   boot --record run.trap echo               record a run
   trace show run.trap | less                all of it
-  trace show --task echo --errors run.trap  what went wrong in tasks of that name
+  trace show --task echo --errors run.trap  failures of tasks of that name
   trace show --call recv --relative run.trap
   trace show --from 00:04.000 --to 5s --sched run.trap")]
 pub(in crate::cli) struct ShowCommand {
@@ -35,10 +35,10 @@ pub(in crate::cli) struct ShowCommand {
     /// Only this call, such as recv or new_task; can be repeated
     #[arg(long = "call", value_name = "CALL", value_parser = calls(), hide_possible_values = true)]
     calls: Vec<String>,
-    /// Only what concerns this device, by its number
+    /// Only the events of this device, by its number
     #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
     device: Option<u64>,
-    /// Only what concerns this message queue, by its number
+    /// Only the events of this message queue, by its number
     #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
     queue: Option<u64>,
     /// Only from this time on
@@ -47,16 +47,16 @@ pub(in crate::cli) struct ShowCommand {
     /// Only up to this time
     #[arg(long, value_name = "TIME", value_parser = instant)]
     to: Option<Duration>,
-    /// Only what went wrong: errors that were answered, tasks that failed or faulted
+    /// Only failures: errors that were answered, tasks that failed or faulted
     #[arg(long)]
     errors: bool,
-    /// Also whose turn it is, who woke whom, and when the clock moved
+    /// Also turns, wake-ups and jumps of the clock
     #[arg(long)]
     sched: bool,
-    /// Also what is printed
+    /// Also the programs' output
     #[arg(long)]
     console: bool,
-    /// Show the time since the line before
+    /// Show the time since the previous line
     #[arg(long)]
     relative: bool,
 }
@@ -78,7 +78,7 @@ impl ShowCommand {
             tasks.event(&event);
             unseen.retain(|task| !is_task(task, event.tid, &tasks));
             if self.to.is_some_and(|to| event.at > to) {
-                // Nothing that follows can be earlier.
+                // Later events cannot match.
                 break;
             }
             if self.selects(&event, &tasks) {
@@ -151,7 +151,7 @@ fn is_about_queue(fact: &Fact<'_>, call: Option<SystemCall>, wanted: u64) -> boo
     }
 }
 
-/// Whether a task is meant, by its number or its name.
+/// Whether the name or number selects this task.
 fn is_task(wanted: &str, tid: Tid, tasks: &Follower) -> bool {
     match wanted.parse::<u64>() {
         Ok(number) => tid == number.into(),
@@ -162,7 +162,7 @@ fn is_task(wanted: &str, tid: Tid, tasks: &Follower) -> bool {
 /// Events as lines.
 struct Lines {
     log: Log,
-    /// When the line before was, if times are relative.
+    /// The instant of the previous line, for relative times.
     before: Option<Duration>,
 }
 

@@ -10,9 +10,9 @@ use crate::{
     record::{Error, Header, OwnedEvent, Recording},
 };
 
-/// Why a command could not be done.
+/// Why a command failed.
 pub(super) enum Failure {
-    /// Something is wrong, and this says what.
+    /// A failure, with its message.
     Said(String),
     /// Standard output cannot be written to.
     Output(io::Error),
@@ -24,7 +24,7 @@ impl From<String> for Failure {
     }
 }
 
-/// Only the output is written to.
+/// The only stream that is written to is the output.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Self::Output(error)
@@ -35,14 +35,14 @@ impl From<io::Error> for Failure {
 pub(super) struct Source {
     name: String,
     recording: Recording,
-    /// How many events are missing, as far as that has been told.
+    /// The number of missing events reported so far.
     missing: u64,
-    /// What ended it, if not its end.
+    /// Why it ended before its end, if it did.
     error: Option<Error>,
 }
 
 impl Source {
-    /// Begins to read; `-` is standard input.
+    /// Opens the recording; `-` is standard input.
     pub(super) fn open(path: &Path) -> Result<Self, Failure> {
         let name = match path.to_string_lossy() {
             dash if dash == "-" => "standard input".to_string(),
@@ -87,8 +87,8 @@ impl Source {
         self.recording.header()
     }
 
-    /// How many events are missing between the last one that was answered and the one before, if
-    /// any; answered once.
+    /// The number of events missing before the last one returned, if any. A second call returns
+    /// none.
     pub(super) fn gap(&mut self) -> Option<u64> {
         let missing = self.recording.missing();
         let before = std::mem::replace(&mut self.missing, missing);
@@ -100,8 +100,8 @@ impl Source {
         self.error.is_some()
     }
 
-    /// Says what was wrong with the recording, once all of it has been read that can be. That its
-    /// end is missing is no failure: it is how a process that was killed leaves it.
+    /// Reports the damage to the recording, once all readable events have been read. A missing end
+    /// is no failure: a killed process leaves such a recording.
     pub(super) fn end(self, log: Log) -> Result<(), Failure> {
         let Self { name, error, .. } = self;
         match error {
@@ -115,7 +115,7 @@ impl Source {
     }
 }
 
-/// The events, as far as they can be read.
+/// The readable events.
 impl Iterator for Source {
     type Item = OwnedEvent;
 
@@ -130,7 +130,7 @@ impl Iterator for Source {
     }
 }
 
-/// In which world the run was.
+/// The world of the run.
 pub(super) fn world(header: &Header) -> &'static str {
     if header.is_simulated {
         "simulated"

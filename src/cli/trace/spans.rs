@@ -1,5 +1,5 @@
-//! What each task did at every moment, told from a log of events: it ran, it was ready, or it was
-//! blocked on something. Whoever looks at a recording as a whole stands on this.
+//! What each task did at every moment, derived from a log of events: it ran, it was ready, or it
+//! was blocked. The commands that show a whole recording use it.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -8,14 +8,14 @@ use crate::{DeviceId, Direction, End, Event, Fact, On, SystemCall, Tid, Wake};
 /// A moment of a run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub(super) struct Moment {
-    /// Counted from boot.
+    /// The time since boot.
     pub(super) at: Duration,
-    /// How many turns had been given by then, and how often nobody had been ready while the clock
-    /// moved: a measure of what goes on while a virtual clock stands still.
+    /// The number of turns so far, plus the number of jumps of the clock. It measures progress
+    /// while a virtual clock does not move.
     pub(super) turn: u64,
 }
 
-/// What a task does.
+/// The state of a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Doing {
     /// It has its turn, up to its next trap.
@@ -26,7 +26,7 @@ pub(super) enum Doing {
     Blocked(On),
 }
 
-/// What a task did without a break.
+/// A span of one state.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     pub(super) tid: Tid,
@@ -39,33 +39,33 @@ pub(super) struct Span {
 /// How a span ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Ending {
-    /// Its turn came, or was over.
+    /// Its turn began or ended.
     Next,
-    /// What it waited for came; through whom, if that was a task.
+    /// Its wait ended; with the task that woke it, if a task did.
     Woken { by: Wake, waker: Option<Tid> },
     /// The task ended.
     Exited,
-    /// It had not ended when the log did.
+    /// The log ended first.
     Open,
 }
 
-/// A span that has not ended.
+/// An open span.
 struct Open {
     doing: Doing,
     from: Moment,
-    /// How many gaps there had been when it began.
+    /// The number of gaps before it began.
     gaps: u64,
 }
 
-/// Makes spans of events, which it takes in order.
+/// Builds spans from events, which it takes in order.
 #[derive(Default)]
 pub(super) struct Spans {
     now: Moment,
-    /// What each live task is doing.
+    /// The state of each live task.
     open: BTreeMap<Tid, Open>,
-    /// How many gaps there were.
+    /// The number of gaps so far.
     gaps: u64,
-    /// Whose call is being seen to: who wakes others.
+    /// The task whose call is being handled; it wakes others.
     running: Option<Tid>,
 }
 
@@ -75,7 +75,7 @@ impl Spans {
         self.now
     }
 
-    /// Takes the next event. Answers the span that it ends, if it ends one.
+    /// Takes the next event. Returns the span that it ends, if any.
     pub(super) fn event(&mut self, event: &Event<'_>) -> Option<Span> {
         let tid = event.tid;
         self.now.at = event.at;
@@ -88,7 +88,7 @@ impl Spans {
                 ready
             }
             Fact::Trapped { call, .. } => {
-                // They wake nobody, and are answered at the next turn only.
+                // These wake no task, and are answered at the next turn.
                 if let SystemCall::Recv(_) | SystemCall::Accept(_) = call {
                     self.running = None;
                 }
@@ -101,7 +101,7 @@ impl Spans {
             Fact::Blocked { on } => {
                 self.running = self.running.filter(|running| *running != tid);
                 let ready = self.begin(tid, Doing::Blocked(on), Ending::Next);
-                // Between a trap and that it blocks there is nothing.
+                // The time between a trap and its block is zero.
                 ready.filter(|span| span.from != span.to)
             }
             Fact::Woken { by } => {
@@ -127,13 +127,13 @@ impl Spans {
         }
     }
 
-    /// Some events are missing here: a task that was not blocked may have done anything since.
+    /// Notes a gap: a task that was not blocked may have done anything since.
     pub(super) fn gap(&mut self) {
         self.gaps += 1;
         self.running = None;
     }
 
-    /// How many tasks are known to be alive.
+    /// The number of tasks known to be alive.
     pub(super) fn len(&self) -> usize {
         self.open.len()
     }
@@ -155,7 +155,7 @@ impl Spans {
 
     fn end(&mut self, tid: Tid, end: Ending) -> Option<Span> {
         let Open { doing, from, gaps } = self.open.remove(&tid)?;
-        // Dropped here and not at the gap: a recording may have as many gaps as tasks.
+        // Dropped here instead of at the gap, since a recording may have as many gaps as tasks.
         let is_known = gaps == self.gaps || matches!(doing, Doing::Blocked(_));
         is_known.then_some(Span {
             tid,
@@ -167,7 +167,7 @@ impl Spans {
     }
 }
 
-/// What a task is blocked on, but for the instant of a timer.
+/// What a task is blocked on, without the instant of a timer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum What {
     Exit(Tid),
@@ -177,7 +177,7 @@ pub(super) enum What {
 }
 
 impl What {
-    /// The least in the order of this type.
+    /// The smallest value of this type.
     pub(super) const FIRST: Self = Self::Exit(Tid::KERNEL);
 }
 

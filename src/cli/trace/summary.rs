@@ -1,4 +1,5 @@
-//! `trace summary`: what each task and each call came to, and how long tasks waited for their turn.
+//! `trace summary`: the totals of each task and each call, and the times for which ready tasks
+//! waited.
 
 use std::{
     cmp::Reverse, collections::BTreeMap, fmt, io::Write, path::PathBuf, process::ExitCode,
@@ -22,18 +23,18 @@ use crate::{
     record::Header,
 };
 
-/// How many tasks a summary can be of: a crafted file has one in five bytes.
+/// The largest number of tasks in a summary. A crafted file has one task in five bytes.
 const MOST: usize = 1 << 20;
-/// How many tasks a table has at most. A row takes kilobytes until it is shown.
+/// The largest number of tasks in a table. A row takes kilobytes until it is shown.
 const ROWS: usize = 1000;
 
-/// Show what a run came to: a table of its tasks, one of their calls, and one of how long tasks
-/// that were ready waited for their turn
+/// Show the totals of a run: a table of its tasks, one of their calls, and one of how long ready
+/// tasks waited for their turn
 #[derive(Args)]
 #[command(after_help = "\
-A call takes from its trap to its answer. A task waits for its turn from the moment it is ready.
-Of more than 1,000 tasks the tables have those with the most traps; --by-name and --json have all.
-A summary is of 1,048,576 tasks at most. The median and the 99th of the waits are exact to 0.1 %.
+The time of a call is from its trap to its answer. The wait for a turn starts when a task is ready.
+The tables show the 1,000 tasks with the most traps; --by-name and --json show all.
+A summary has at most 1,048,576 tasks. The median and the 99th percentile are exact to 0.1 %.
 
 Examples:
   trace summary run.trap
@@ -43,7 +44,7 @@ pub(in crate::cli) struct SummaryCommand {
     /// The recording, as `boot --record` makes it; - for standard input
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
-    /// Take the tasks of a name together
+    /// Merge the tasks of a name
     #[arg(long)]
     by_name: bool,
     /// Show a JSON object a line; times are in seconds
@@ -51,22 +52,22 @@ pub(in crate::cli) struct SummaryCommand {
     json: bool,
 }
 
-/// What a recording comes to. What has a varying number of entries per row is in maps over all
-/// rows: a small map of its own would take a row ten times the memory.
+/// The totals of a recording. Data with many entries per row is in maps over all rows. A small map
+/// per row would take ten times the memory.
 #[derive(Default)]
 struct Summary {
     by_name: bool,
-    /// How many rows and live tasks there may be.
+    /// The largest number of rows and of live tasks.
     most: usize,
     rows: Vec<Row>,
-    /// The places of the rows: by task, or by name.
+    /// The indices of the rows, by task or by name.
     by_tid: FxHashMap<Tid, u32>,
     by_comm: FxHashMap<Box<str>, u32>,
-    /// On what the tasks of a row were blocked, for how long.
+    /// What the tasks of a row were blocked on, and for how long.
     on: BTreeMap<(u32, What), Duration>,
     exits: BTreeMap<(u32, String), u64>,
-    /// How long tasks waited for their turn, each time: in nanoseconds, and in turns that others
-    /// had meanwhile, which a virtual clock does not show.
+    /// The length of each wait for a turn: in nanoseconds, and in turns of other tasks. The turns
+    /// matter where a virtual clock does not move.
     nanos: Amounts,
     turns: Amounts,
     calls: BTreeMap<&'static str, Calls>,
@@ -79,21 +80,21 @@ struct Summary {
 struct Row {
     tid: Tid,
     comm: Box<str>,
-    /// Its place before rows were sorted: the key in the maps over all rows.
+    /// Its index before the rows were sorted: the key in the maps over all rows.
     place: u32,
-    /// How many tasks these are.
+    /// The number of tasks in the row.
     count: u64,
     turns: u64,
     traps: u64,
     running: Duration,
     ready: Duration,
     blocked: Duration,
-    /// Its longest wait: how long, on what, since when.
+    /// Its longest wait: the length, what it waited for, and the instant.
     longest: Option<(Duration, What, Duration)>,
 }
 
-/// Amounts by row. Those above 2,047 share a bucket with those that are equal to a thousandth, so
-/// that memory does not grow with every turn of a long run; a bucket shows its greatest amount.
+/// Amounts by row. Above 2,047, amounts that are equal to a thousandth share a bucket, so that
+/// memory stays bounded in long runs. A bucket shows its largest amount.
 #[derive(Default)]
 struct Amounts(BTreeMap<(u32, u32), Bucket>);
 
@@ -163,7 +164,7 @@ impl Summary {
                 self.calls.entry(call.name()).or_default().count += 1;
             }
             Fact::Replied { reply, .. } => {
-                // What comes after the answer is a timeout.
+                // A wait after the answer is a timeout.
                 let Some(trap) = tasks.last(event.tid).filter(|trap| !trap.is_late) else {
                     return;
                 };
@@ -180,7 +181,7 @@ impl Summary {
         }
     }
 
-    /// The place of a task's row.
+    /// The index of a task's row.
     fn place(&mut self, tid: Tid, tasks: &Follower) -> u32 {
         let comm = tasks.comm(tid);
         let known = if self.by_name {
@@ -206,7 +207,7 @@ impl Summary {
         place
     }
 
-    /// Refuses what would take too much memory.
+    /// Refuses a summary that would take too much memory.
     fn check(&self, tasks: &Follower) -> Result<(), Failure> {
         let most = self.most;
         let what = match self.by_name {
@@ -230,7 +231,7 @@ impl Summary {
             Doing::Running => row.running += took,
             Doing::Ready => {
                 row.ready += took;
-                // A task whose turn has not come yet has no such wait.
+                // A task that has not run yet has no such wait.
                 if span.end == Ending::Next {
                     let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
                     self.nanos.add(place, nanos);
@@ -248,7 +249,7 @@ impl Summary {
         }
     }
 
-    /// Takes what was still under way at the end.
+    /// Takes the spans that were open at the end.
     fn finish(&mut self, tasks: &Follower) {
         for span in std::mem::take(&mut self.spans).finish() {
             self.span(&span, tasks);
@@ -322,7 +323,7 @@ impl Summary {
         Ok(())
     }
 
-    /// The rows of the tables: those with the most traps, of equals the elder.
+    /// The rows of the tables: those with the most traps; of equals, the oldest.
     fn shown(&self) -> Vec<&Row> {
         let mut rows: Vec<_> = self.rows.iter().collect();
         if !self.by_name && rows.len() > ROWS {
@@ -333,7 +334,7 @@ impl Summary {
         rows
     }
 
-    /// What the first column of a row has.
+    /// The first column of a row.
     fn row_id(&self, row: &Row) -> Value {
         if self.by_name {
             row.count.into()
@@ -361,7 +362,7 @@ impl Summary {
         ]
     }
 
-    /// How long tasks waited for their turn: these, and all.
+    /// The waits for a turn, of the shown rows and of all.
     fn waits_table(&self, first: &str, shown: &[&Row]) -> String {
         let cells = |id: Value, name: &str, nanos: &[Bucket], turns: &[Bucket]| {
             let [median, high, most] =
@@ -456,7 +457,7 @@ impl Summary {
         exits.map(|((_, exit), count)| (&**exit, *count))
     }
 
-    /// What it was blocked on most: all, if that is little.
+    /// What it was blocked on most; all reasons, if they are few.
     fn mostly_on(&self, row: &Row) -> String {
         let mut on: Vec<_> = self.blocked_on(row).collect();
         on.sort_by_key(|&(what, span)| (Reverse(span), what));
@@ -533,7 +534,7 @@ impl Calls {
 
 impl Amounts {
     fn add(&mut self, place: u32, amount: u64) {
-        // The eleven highest bits, and how many follow them.
+        // The eleven highest bits, and the number of lower bits.
         let shift = 53u32.saturating_sub(amount.leading_zeros());
         let bucket = shift * 1024 + (amount >> shift) as u32;
         let bucket = self.0.entry((place, bucket)).or_default();
@@ -559,7 +560,7 @@ impl Amounts {
     }
 }
 
-/// The median, the 99th of a hundred and the last of the amounts; the buckets come in order.
+/// The median, the 99th percentile and the largest amount; the buckets come in order.
 fn quantiles(buckets: &[Bucket]) -> [u64; 3] {
     let count: u64 = buckets.iter().map(|bucket| bucket.count).sum();
     [50, 99, 100].map(|percent| {
@@ -577,7 +578,7 @@ fn seconds(span: Duration) -> Value {
     span.as_secs_f64().into()
 }
 
-/// What ran, and how.
+/// The run's settings.
 pub(super) struct Run<'a>(pub(super) &'a Header);
 
 impl fmt::Display for Run<'_> {
@@ -600,7 +601,7 @@ impl fmt::Display for Run<'_> {
 mod tests {
     use super::*;
 
-    /// What a summary of at most two rows says of three spawned tasks.
+    /// What a summary of at most two rows returns for three spawned tasks.
     fn refused(by_name: bool, names: [&str; 3]) -> Option<String> {
         let mut summary = Summary {
             by_name,

@@ -1,4 +1,4 @@
-//! Who waits for whom at the end of a log: what is to be known when nothing can go on.
+//! The wait-for graph at the end of a log, which explains a deadlock.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,13 +7,14 @@ use std::{
 
 use crate::{Event, Fact, Follower, Nanos, On, QueueId, Reply, SystemCall, Tid, Tracer};
 
-/// Keeps what tasks wait for, of events that it takes in order.
+/// Tracks what tasks wait for, from events that it takes in order.
 pub(super) struct Watch {
-    /// The tasks that live, and what each is blocked on, since when.
+    /// The live tasks, with what each is blocked on, and since when.
     blocked: BTreeMap<Tid, Option<(On, Duration)>>,
-    /// With the call before the last: a task waits for a thread in the call after a `submit`.
+    /// With the previous call: a task waits for a thread in the call after a `submit`.
     tasks: Follower,
-    /// The task that got the last message from a queue: of a lock's queue, the lock's holder.
+    /// The task that got the last message from a queue. For a lock's queue, that is the lock's
+    /// holder.
     takers: BTreeMap<QueueId, Tid>,
 }
 
@@ -22,7 +23,7 @@ pub(super) struct Watch {
 pub(super) struct Waits {
     /// By tid.
     pub(super) blocked: Vec<Waiting>,
-    /// Each ring of tasks that wait for one another, from its lowest tid on.
+    /// Each cycle of tasks that wait for one another, starting at its lowest tid.
     pub(super) cycles: Vec<Vec<Tid>>,
     /// Whether no task was ready, and no timer, device or work on a thread could make one ready.
     pub(super) is_deadlock: bool,
@@ -35,9 +36,9 @@ pub(super) struct Waiting {
     pub(super) call: String,
     pub(super) on: On,
     pub(super) since: Duration,
-    /// The live task that it waits for: it waits for its end, or the other got the last message of
-    /// the queue.
-    pub(super) whom: Option<Tid>,
+    /// The live task that it waits for. It is the target of `wait_task`, or the task that got the
+    /// queue's last message.
+    pub(super) target: Option<Tid>,
 }
 
 impl Default for Watch {
@@ -87,7 +88,7 @@ impl Watch {
         self.blocked.entry(tid).or_default();
     }
 
-    /// The queue that the last call of a task wants a message from.
+    /// The queue that a task's last call takes a message from.
     fn gets(&self, tid: Tid) -> Option<QueueId> {
         match self.tasks.last(tid)?.call {
             SystemCall::Get(queue) | SystemCall::TryGet(queue) => Some(queue),
@@ -95,13 +96,13 @@ impl Watch {
         }
     }
 
-    /// Whether a thread works for the task: the call before its last one handed work to it.
+    /// Whether a thread works for the task: its previous call submitted work.
     fn has_helper(&self, tid: Tid) -> bool {
         let before = self.tasks.calls(tid).rev().nth(1);
         before.is_some_and(|call| call.call == SystemCall::Submit)
     }
 
-    /// What there is at the end of the log.
+    /// The result at the end of the log.
     pub(super) fn finish(self) -> Waits {
         let is_hopeless = |(&tid, blocked): (&Tid, &Option<(On, Duration)>)| {
             !self.has_helper(tid)
@@ -123,7 +124,7 @@ impl Watch {
     }
 
     fn waiting(&self, tid: Tid, (on, since): (On, Duration)) -> Waiting {
-        let whom = match on {
+        let target = match on {
             On::Exit(target) => Some(target),
             On::Queue(queue, _) => self.takers.get(&queue).copied(),
             On::Timer(_) | On::Device(..) => None,
@@ -135,16 +136,16 @@ impl Watch {
             call: call.map_or("?".to_string(), ToString::to_string),
             on,
             since,
-            whom: whom.filter(|whom| *whom != tid && self.blocked.contains_key(whom)),
+            target: target.filter(|target| *target != tid && self.blocked.contains_key(target)),
         }
     }
 }
 
-/// Each waits for one other at most: whoever is met again on one walk is on a cycle.
+/// Each task waits for at most one other. A task that is met twice on one path is on a cycle.
 fn cycles(blocked: &[Waiting]) -> Vec<Vec<Tid>> {
     let next: BTreeMap<Tid, Tid> = blocked
         .iter()
-        .filter_map(|waiting| Some((waiting.tid, waiting.whom?)))
+        .filter_map(|waiting| Some((waiting.tid, waiting.target?)))
         .collect();
     let mut seen = BTreeSet::new();
     let mut cycles = Vec::new();

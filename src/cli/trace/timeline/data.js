@@ -1,5 +1,5 @@
 'use strict';
-// The recording, as `pack.rs` packs it: everything is a varint.
+// The recording in the format of `pack.rs`: everything is a varint.
 
 const KINDS = ['running', 'ready', 'timer', 'queue', 'device', 'exit'];
 const RUNNING = 0;
@@ -10,7 +10,7 @@ const ENDED = 2;
 const CALL = 0;
 const SCALES = ['time', 'turns'];
 
-/** Texts, each as the number of its template and the number that belongs in it. */
+/** Texts, each as the number of its template and the number to insert. */
 class Texts {
   constructor(templates, length) {
     this.templates = templates;
@@ -23,7 +23,7 @@ class Texts {
   }
 }
 
-/** A template, split at the place of its number: `before`, how many digits, `after`. */
+/** A template, split at the place of its number: `before`, the digits, `after`. */
 function split(template) {
   const at = template.indexOf('\u0001');
   if (at < 0) return { before: template, digits: 0, after: '' };
@@ -35,7 +35,7 @@ function fill({ before, digits, after }, number) {
   return digits ? before + String(number).padStart(digits, '0') + after : before;
 }
 
-/** Columns of so many moments: in nanoseconds since boot, and in turns. */
+/** Columns of moments: in nanoseconds since boot, and in turns. */
 function moments(length) {
   return { time: new Float64Array(length), turns: new Float64Array(length) };
 }
@@ -96,7 +96,7 @@ function unpackIdle(input, limits) {
   return idle;
 }
 
-/** What is in the table: calls with their answers, and what else happened. */
+/** The rows of the table: calls with their answers, and changes of state. */
 function unpackRows(input, limits) {
   const length = input.number();
   const rows = {
@@ -139,7 +139,7 @@ function unpackLanes(input, limits) {
     parent: new Float64Array(length),
     traps: new Float64Array(length),
     exit: new Texts(input.templates, length),
-    // Where the bars of each begin; those of the last end at one more.
+    // The index of each lane's first bar; the last entry is the end of the last lane.
     first: new Int32Array(length + 1),
     place: new Map(),
   };
@@ -196,7 +196,8 @@ function unpackBars(input, limits, lane, bar, bars) {
   return bar;
 }
 
-/** The first place from `low` up to `high` whose value is not below `value`; `high` if there is none. */
+/** The first place from `low` up to `high` whose value is at least `value`; `high` if there is
+ * none. */
 function lowerBound(values, value, low, high) {
   while (low < high) {
     const middle = (low + high) >>> 1;
@@ -206,7 +207,7 @@ function lowerBound(values, value, low, high) {
   return low;
 }
 
-/** The same, but whose value is above `value`. */
+/** The same, for a value above `value`. */
 function upperBound(values, value, low, high) {
   while (low < high) {
     const middle = (low + high) >>> 1;

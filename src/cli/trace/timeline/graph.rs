@@ -1,5 +1,5 @@
-//! Who waits for whom at the end, as a picture: a box for each task, and an arc to the task that it
-//! waits for.
+//! The wait-for graph at the end, as a picture. Each task is a box; an arc leads to the task that
+//! it waits for.
 
 use maud::{Markup, html};
 
@@ -12,26 +12,26 @@ use crate::{
     },
 };
 
-/// How many tasks still make a picture.
+/// The largest number of tasks in a picture.
 const MOST: usize = 24;
 const WIDTH: f64 = 340.0;
 const HEIGHT: f64 = 40.0;
 const STEP: f64 = 52.0;
 
-/// Draws the tasks that are on a cycle or wait for one, and the others as far as there is room.
+/// Draws the tasks that are on a cycle or wait for one, and as many others as there is room for.
 pub(super) fn draw(waits: &Waits) -> Markup {
     let tasks = chosen(waits);
     let place = |tid: Tid| tasks.iter().position(|waiting| waiting.tid == tid);
     let arcs: Vec<(usize, usize)> = (0..)
         .zip(&tasks)
-        .filter_map(|(from, waiting)| Some((from, place(waiting.whom?)?)))
+        .filter_map(|(from, waiting)| Some((from, place(waiting.target?)?)))
         .collect();
     let farthest = arcs.iter().map(|(from, to)| from.abs_diff(*to)).max();
     let width = WIDTH + 60.0 + 24.0 * farthest.unwrap_or(0) as f64;
     let height = STEP * tasks.len() as f64;
     html! {
         svg class="graph" viewBox={ "0 0 " (px(width)) " " (px(height)) } width=(px(width))
-            height=(px(height)) role="img" aria-label="Who waits for whom, as said above" {
+            height=(px(height)) role="img" aria-label="The waits between tasks, as described above" {
             defs { (svg::patterns()) }
             @for (waiting, at) in tasks.iter().zip(0..) { (task(waiting, STEP * f64::from(at))) }
             @for &(from, to) in &arcs { (arc(from, to)) }
@@ -41,7 +41,7 @@ pub(super) fn draw(waits: &Waits) -> Markup {
     }
 }
 
-/// Those on cycles first, in the order in which they wait for one another.
+/// The tasks on cycles come first, in the order of the cycle.
 fn chosen(waits: &Waits) -> Vec<&Waiting> {
     let find = |tid: &Tid| {
         let place = waits

@@ -1,4 +1,4 @@
-//! A timeline as a page of its own: it loads nothing, so it works wherever it lies.
+//! A timeline as a page of its own. It loads nothing, so it works from any place.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::cli::{output::clean, trace::source::world};
 
-/// In the order in which they use one another.
+/// In the order of their dependencies.
 const SCRIPTS: [&str; 6] = [
     include_str!("data.js"),
     include_str!("view.js"),
@@ -26,7 +26,7 @@ const SCRIPTS: [&str; 6] = [
     include_str!("page.js"),
 ];
 
-/// How many tasks the table of the summary has.
+/// The number of tasks in the summary's table.
 const TASKS: usize = 200;
 
 pub(super) fn page(timeline: &Timeline, scale: Scale) -> String {
@@ -38,8 +38,8 @@ pub(super) fn page(timeline: &Timeline, scale: Scale) -> String {
         "templates": templates,
         "data": BASE64_STANDARD.encode(bytes),
     });
-    // Its own scripts and nothing else: no network, and no script in a name. What is in a recording
-    // says nothing of the key.
+    // The policy allows the page's own scripts and no network, so a script in a name cannot run.
+    // The recording cannot predict the key.
     let key = random_key();
     let policy = format!(
         "default-src 'none'; style-src 'unsafe-inline'; script-src 'nonce-{key}'; \
@@ -63,7 +63,7 @@ pub(super) fn page(timeline: &Timeline, scale: Scale) -> String {
                     p id="facts" { (facts_of(timeline)) }
                 }
                 (summary(timeline, scale))
-                noscript { p { "Without scripts there is no more than this summary to be seen." } }
+                noscript { p { "Without scripts, the page shows this summary only." } }
                 main id="main" hidden { (stage()) }
                 script type="application/json" id="recording" { (PreEscaped(script_safe(&facts))) }
                 script nonce=(key) { (PreEscaped(SCRIPTS.concat())) }
@@ -73,14 +73,13 @@ pub(super) fn page(timeline: &Timeline, scale: Scale) -> String {
     page.into_string() + "\n"
 }
 
-/// 128 bits that follow from the operating system's random numbers alone.
+/// 128 bits that depend on the operating system's random numbers alone.
 fn random_key() -> String {
     let secret = RandomState::new();
     format!("{:016x}{:016x}", secret.hash_one(0), secret.hash_one(1))
 }
 
-/// The page's, and that of the picture in it. Whoever chooses a theme gets it; otherwise it is that
-/// of the system.
+/// The styles of the page and of its picture. A chosen theme wins over the system's.
 fn style() -> String {
     let (light, dark) = (svg::LIGHT, svg::DARK);
     format!(
@@ -92,7 +91,7 @@ fn style() -> String {
     )
 }
 
-/// JSON within a page: nothing in it can end the element that it is in.
+/// JSON within a page, escaped so that it cannot end its element.
 fn script_safe(facts: &Value) -> String {
     facts.to_string().replace('<', "\\u003c")
 }
@@ -110,7 +109,7 @@ fn facts_of(timeline: &Timeline) -> String {
     )
 }
 
-/// What there is to say without a picture.
+/// The summary, for a page without a picture.
 fn summary(timeline: &Timeline, scale: Scale) -> Markup {
     let is_deadlock = timeline.waits.is_deadlock;
     html! {
@@ -154,7 +153,7 @@ fn summary(timeline: &Timeline, scale: Scale) -> Markup {
     }
 }
 
-/// What the script fills.
+/// The elements that the script fills.
 fn stage() -> Markup {
     let kinds = [
         ("running", "Running"),

@@ -1,10 +1,10 @@
-// What the mouse, fingers and keys do.
+// The effects of the mouse, fingers and keys.
 
 const tip = page('tip');
 
 // ---- pointers
 
-/** The pointers that are down, by their numbers. */
+/** The pointers that are down, by number. */
 const down = new Map();
 const drag = { x: 0, y: 0, moved: 0, ruler: -1 };
 
@@ -67,7 +67,7 @@ canvas.addEventListener(
     if (event.ctrlKey || event.metaKey || event.altKey) zoom(Math.exp(below * 0.004), at(event).x);
     else if (event.shiftKey) pan(right || below);
     else if (right) pan(right);
-    // What does not scroll the lanes scrolls the page.
+    // A gesture that does not scroll the lanes scrolls the page.
     if (event.ctrlKey || event.metaKey || event.altKey || event.shiftKey || right) event.preventDefault();
     else if (scroll(below)) event.preventDefault();
     hideTip();
@@ -80,7 +80,7 @@ function at(event) {
   return { x: event.clientX - box.left, y: event.clientY - box.top };
 }
 
-/** Two fingers: what is under each of them stays there. */
+/** Two fingers: the value below each stays below it. */
 function pinch(moving, before, point) {
   const other = [...down].find(([number]) => number !== moving)[1];
   const [low, high] = [Math.abs(before.x - other.x), Math.abs(point.x - other.x)];
@@ -93,7 +93,7 @@ function laneAt(y) {
   return y < RULER || place < 0 || place >= view.shown.length ? -1 : view.shown[place];
 }
 
-/** The bar under a point; a turn that takes no time has some room around it. */
+/** The bar at a point. A turn of zero length has a margin around it. */
 function barUnder({ x, y }) {
   const lane = laneAt(y);
   if (lane < 0 || x < view.gutter) return -1;
@@ -119,7 +119,7 @@ function showTip(point) {
   tip.style.transform = `translate(${x}px, ${y}px)`;
 }
 
-/** What is under the pointer: a bar, or so many of them that only shares can be told. */
+/** The description of what is under the pointer: a bar, or the shares of many bars. */
 function tipLines(bar, point) {
   const { from, to } = columns();
   const lane = bars.lane[bar];
@@ -145,7 +145,7 @@ function zoomTo(bar) {
   show(from[bar] - room, to[bar] + room);
 }
 
-/** The bar on which the keys work: the selected one, or what is in the middle of its lane. */
+/** The bar with the keyboard focus: the selected one, or the middle one of its lane. */
 function current() {
   if (view.bar >= 0) return view.bar;
   const middle = barAt(view.lane, (view.begin + view.end) / 2);
@@ -158,7 +158,7 @@ function move(by) {
   if (next >= lanes.first[lane] && next < lanes.first[lane + 1]) selectBar(next);
 }
 
-/** To the lane above or below, and what its task did at the same time. */
+/** Moves to the lane above or below, at the same instant. */
 function moveLane(by) {
   const place = Math.min(Math.max(view.placeOf[view.lane] + by, 0), view.shown.length - 1);
   const lane = view.shown[place];
@@ -177,10 +177,10 @@ function moveLane(by) {
   revealLane(lane);
 }
 
-/** To the task that woke the selected one, or else the one that answered for its being ready. */
+/** Goes to the task that woke the selected one, or whose turn made it ready. */
 function toWaker() {
   let bar = view.bar;
-  // A task that is ready was woken at the end of the bar before.
+  // A ready task was woken at the end of its previous bar.
   if (bar > lanes.first[view.lane] && bars.doing[bar] <= READY && bars.end[bar] !== WOKEN) {
     while (bar > lanes.first[view.lane] && bars.end[bar] !== WOKEN) bar--;
   }
@@ -212,7 +212,7 @@ const KEYS = {
   Escape: () => select(-1),
 };
 
-/** Keys that work wherever no text is written. */
+/** Keys that work wherever no text is typed. */
 const EVERYWHERE = {
   '+': () => zoom(1 / 1.5, focusX()),
   '=': () => zoom(1 / 1.5, focusX()),
@@ -226,7 +226,7 @@ const EVERYWHERE = {
   '?': () => page('keys').showModal(),
 };
 
-/** Where the keys zoom to: the selected bar, if it is in view. */
+/** The centre of a zoom by keys: the selected bar, if it is visible. */
 function focusX() {
   if (view.bar < 0) return undefined;
   const { from, to } = columns();

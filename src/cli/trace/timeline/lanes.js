@@ -1,5 +1,5 @@
-// Draws the lanes. What is wide enough is drawn bar by bar; where a pixel stands for many bars, it
-// shows how much of them was spent running, ready and blocked.
+// Draws the lanes. Wide bars are drawn one by one. Where a pixel covers many bars, it shows their
+// shares of running, ready and blocked.
 
 const canvas = page('lanes');
 const paper = canvas.getContext('2d');
@@ -8,18 +8,18 @@ const densePaper = dense.getContext('2d');
 let pixels = null;
 let colors = {};
 
-/** Where the bars of a lane begin, from its top: who runs stands out. */
+/** The top of a bar within its lane; running tasks stand out. */
 const TOPS = [3, 9, 15, 15, 15, 15];
 const BOTTOM = LANE - 4;
-/** How many bars of a lane are drawn each by itself. */
+/** The number of bars of a lane that are drawn one by one. */
 const MOST_BARS = 400;
 const MOST_ARROWS = 2000;
-/** How wide and high a filling is until it repeats. */
+/** The width and height of a pattern's tile. */
 const TILE = 6;
 const FONT = '11px system-ui, "Segoe UI", "DejaVu Sans", sans-serif';
 const SMALL = '10px system-ui, "Segoe UI", "DejaVu Sans", sans-serif';
 
-/** Takes the colours of the page's style. */
+/** Reads the colours of the page's style. */
 function readColors() {
   const style = getComputedStyle(document.documentElement);
   const get = (name) => style.getPropertyValue(`--${name}`).trim();
@@ -33,7 +33,7 @@ function readColors() {
   colors.faded = new Uint32Array(TILE * TILE).fill(toNumber(colors.rule));
 }
 
-/** A filling that can be told from the others without its colour. */
+/** A pattern that is distinguishable without its colour. */
 function tile(kind, at) {
   const { paper: below, ink } = colors.kinds[at];
   const tile = document.createElement('canvas');
@@ -65,7 +65,7 @@ function pixelsOf(tile) {
   return new Uint32Array(tile.getContext('2d').getImageData(0, 0, TILE, TILE).data.buffer);
 }
 
-/** A colour as a pixel of an image, alpha first in memory last. */
+/** A colour as a pixel of an image; alpha is the last byte in memory. */
 function toNumber(color) {
   const [red, green, blue] = [1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16));
   return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
@@ -113,15 +113,15 @@ function draw() {
   fillTable();
 }
 
-/** Bands where nobody was ready. */
+/** Bands where no task was ready. */
 function drawIdle() {
-  // Where only waiting takes time, there would be nothing else.
+  // On a virtual clock only waiting takes time, so the bands would cover everything.
   if (view.scale === 'time' && facts.isVirtual) return;
   const [from, to] = [idle.from[view.scale], idle.to[view.scale]];
   const first = lowerBound(to, view.begin, 0, idle.length);
   const last = upperBound(from, view.end, 0, idle.length);
   paper.fillStyle = colors.idle;
-  // Bands that meet on a pixel are drawn as one: there may be many thousands.
+  // Bands that share a pixel are drawn as one, since there may be many thousands.
   let [left, right] = [view.gutter, view.gutter];
   for (let at = first; at < last; at++) {
     const [x, end] = [Math.max(toX(from[at]), view.gutter), toX(to[at])];
@@ -159,13 +159,13 @@ function drawBar(bar, y) {
   const kind = bars.doing[bar];
   const { from, to } = columns();
   let [x, right] = [toX(from[bar]), toX(to[bar])];
-  // A turn that takes no time is one nevertheless.
+  // A turn of zero length is still drawn.
   const least = kind === RUNNING ? 1.5 : 0;
   if (right - x < least) right = x + least;
   x = Math.max(x, view.gutter);
   right = Math.min(right, view.width);
   if (right <= x) return;
-  // Turns that follow one another are seen to be several.
+  // Consecutive turns are drawn apart.
   if (right - x > 4) right -= 0.7;
   const [top, width] = [y + TOPS[kind], right - x];
   paper.globalAlpha = view.kind < 0 || view.kind === kind ? 1 : 0.2;
@@ -180,7 +180,7 @@ function drawBar(bar, y) {
   paper.globalAlpha = 1;
 }
 
-/** Writes into a bar what it is, as far as that fits. */
+/** Writes a bar's label into it, as far as it fits. */
 function label(bar, kind, x, y, width) {
   if (kind === READY || bars.row[bar] < 0) return;
   const call = rows.what.get(bars.row[bar]);
@@ -193,7 +193,7 @@ function label(bar, kind, x, y, width) {
   paper.fillText(text, x + 4, y + (kind === RUNNING ? 14 : 9));
 }
 
-/** As much of a text as fits. */
+/** The part of a text that fits. */
 function shortened(text, room) {
   if (paper.measureText(text).width <= room) return text;
   let length = Math.max(0, Math.floor((room / paper.measureText(text).width) * text.length) - 1);
@@ -209,7 +209,7 @@ function beginDense() {
   pixels.words.fill(0);
 }
 
-/** Each column of pixels: from below how much was running, ready and blocked. */
+/** Each column of pixels has, from below, the shares of running, ready and blocked. */
 function drawDense(begin, end, bottom, ratio) {
   const { from, to, sums } = columns();
   const height = Math.round((BOTTOM - 3) * ratio);
@@ -221,11 +221,11 @@ function drawDense(begin, end, bottom, ratio) {
     const low = view.begin + (x - left) * unit;
     const isLast = x + 1 === dense.width;
     const high = isLast ? view.end : low + unit;
-    // What takes no time belongs to the column that ends with it; at the edges there is but one.
+    // A bar of zero length belongs to the column that ends with it; an edge has only one column.
     if (x > left) bar = after(to, low, bar, end);
     if (bar >= end) return;
     if (isLast ? from[bar] > high : from[bar] >= high) continue;
-    // The last of the column, which may reach into the next one.
+    // The last bar of the column, which may extend into the next one.
     const last = Math.min(after(to, high, bar, end), end - 1);
     for (let kind = 0; kind < 3; kind++) {
       let share = sums[kind][last + 1] - sums[kind][bar];
@@ -234,14 +234,14 @@ function drawDense(begin, end, bottom, ratio) {
       shares[kind] = Math.max(0, share);
     }
     const hasTurn = last - bar > 2 || bars.doing[bar] === RUNNING || bars.doing[last] === RUNNING;
-    // A few turns are as tall here as they are where there is more room, and so is what stands alone.
+    // A few turns, and isolated bars, are as tall here as where there is more room.
     const isAlone = shares[0] + shares[1] + shares[2] === 0;
     const least = !hasTurn ? 0 : last - bar > 16 && !isAlone ? 3 : height;
     paintColumn(x, bottom, height, shares, least, blockedKind(bar, last));
   }
 }
 
-/** On what a task is blocked among these bars, if it is. */
+/** What a task is blocked on among these bars, if it is. */
 function blockedKind(bar, last) {
   for (let at = bar; at <= Math.min(last, bar + 3); at++) if (bars.doing[at] > READY) return bars.doing[at];
   return READY + 1;
@@ -250,11 +250,11 @@ function blockedKind(bar, last) {
 function paintColumn(x, bottom, height, shares, least, kind) {
   const total = shares[0] + shares[1] + shares[2];
   const of = (share) => (total > 0 ? Math.round((share / total) * height) : 0);
-  // Turns that take hardly any time are turns nevertheless.
+  // Turns of nearly zero length are still drawn.
   const isShort = shares[0] < total / 10 || total === 0;
   const running = isShort ? Math.max(of(shares[0]), least) : of(shares[0]);
   const ready = running + of(shares[1]);
-  // Hardly anything but being blocked is as low as it is elsewhere.
+  // A column that is nearly all blocked is as low as a blocked bar.
   const top = ready > height / 6 ? height : Math.round((height * (BOTTOM - TOPS[kind])) / (BOTTOM - 3));
   const blocked = shares[2] > 0 ? Math.max(top, ready) : ready;
   const texture = (what) => (view.kind < 0 || view.kind === what ? colors.pixels[what] : colors.faded);
@@ -273,7 +273,7 @@ function after(to, value, bar, end) {
   return upperBound(to, value, bar, Math.min(bar + step + 1, end));
 }
 
-/** The bars at whose ends somebody was woken by a task, in order. */
+/** The bars that end with a wake-up by a task, in order. */
 function wakes() {
   const known = columns();
   if (known.wakes) return known.wakes;
@@ -302,7 +302,7 @@ function drawArrows() {
   paper.stroke();
 }
 
-/** From the waker to the woken. */
+/** Draws arrows from the waking task to the woken task. */
 function arrow(bar) {
   const from = view.placeOf[lanes.place.get(bars.waker[bar])];
   const to = view.placeOf[bars.lane[bar]];
@@ -336,7 +336,7 @@ function drawFound(first, last) {
   }
 }
 
-/** The first place of a list at which something holds, that holds from there on. */
+/** The first index of a list at which the condition holds; it holds from there on. */
 function lowerBoundBy(list, holds) {
   let [low, high] = [0, list.length];
   while (low < high) {
@@ -375,7 +375,7 @@ function drawSelection() {
   }
 }
 
-/** The names of the tasks, and how they ended. */
+/** Draws the names of the tasks, and their exits. */
 function drawGutter(first, last) {
   paper.fillStyle = colors.paper;
   paper.fillRect(0, 0, view.gutter, view.height);
@@ -403,12 +403,12 @@ function drawGutter(first, last) {
   paper.stroke();
 }
 
-/** How a task ended, in a word. */
+/** The exit of a task, in a word. */
 function fate(lane) {
   return lanes.exit.get(lane).split(':')[0] || 'alive';
 }
 
-/** Lines below the ticks, for the eye. */
+/** Draws guide lines below the ticks. */
 function drawGrid() {
   paper.strokeStyle = colors.rule;
   paper.lineWidth = 1;
@@ -444,7 +444,7 @@ function drawRuler() {
 function ticks() {
   const wanted = (view.width - view.gutter) / 110;
   const list = ticksAt(tickStep(wanted));
-  // Of a few the rounding may leave none.
+  // With few items the rounding may leave none.
   return list.length > 1 ? list : ticksAt(tickStep(wanted * 2));
 }
 
@@ -460,14 +460,14 @@ function ticksAt(step) {
   return list;
 }
 
-/** The round step between about so many ticks. */
+/** The round step that gives about so many ticks. */
 function tickStep(wanted) {
   const rough = (view.end - view.begin) / Math.max(1, wanted);
   const power = Math.max(1, 10 ** Math.floor(Math.log10(rough)));
   return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= rough) ?? power;
 }
 
-/** A place on the ruler, with as many digits as tell it from the next. */
+/** A place on the ruler, with as many digits as distinguish it from the next. */
 function tick(value, step) {
   if (view.scale !== 'time') return value.toLocaleString('en');
   if (value === 0) return '0';

@@ -2,14 +2,14 @@
 //!
 //! | file | owns |
 //! |---|---|
-//! | `model.rs` | what is shown, gathered from the events |
-//! | `scale.rs` | what the width stands for |
-//! | `words.rs` | what is said about it |
+//! | `model.rs` | the contents, collected from the events |
+//! | `scale.rs` | the meaning of the width |
+//! | `words.rs` | the texts about it |
 //! | `svg.rs`, `picture.css` | the picture |
-//! | `graph.rs` | who waits for whom, as a picture on the page |
+//! | `graph.rs` | the wait-for graph, as a picture on the page |
 //! | `html.rs`, `page.css` | the page |
 //! | `light.css`, `dark.css` | the colours of both |
-//! | `pack.rs` | what is shown, as bytes for the page's script |
+//! | `pack.rs` | the contents, as bytes for the page's script |
 //! | `*.js` | that script; `data.js` unpacks the bytes |
 
 mod graph;
@@ -40,12 +40,12 @@ use scale::Scale;
 /// Draw a recording: a lane per task, as an HTML page or an SVG picture
 #[derive(Args)]
 #[command(after_help = "\
-The page needs no network: zoom, pan, search and follow wake-ups in any browser. Its help is under
-the key `?`. A picture is for documents, and so has to be small: take a part of a long run.
+The page needs no network: zoom, pan, search and follow wake-ups in any browser. The key `?` shows
+its help. A picture is for documents and has to be small: select a part of a long run.
 
 Examples:
   boot --record run.trap echo                    record a run
-  trace timeline run.trap -o run.html            look around in it
+  trace timeline run.trap -o run.html            open it in a browser
   trace timeline run.trap -o run.svg             put it in a document
   trace timeline --from 4s --to 4500ms --task echo --task client run.trap -o part.svg
   trace timeline --scale turns --to 300t run.trap -o order.svg")]
@@ -53,14 +53,14 @@ pub(in crate::cli) struct TimelineCommand {
     /// The recording, as `boot --record` makes it; - for standard input
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
-    /// Where to write to; standard output otherwise
+    /// The output file; by default standard output
     #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     output: Option<PathBuf>,
-    /// A page or a picture; by the name of the output otherwise
+    /// A page or a picture; by default the output's suffix decides
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
-    /// What the width stands for: by default time in the real world, and turns in the simulated
-    /// one, where most things take no time. On a page it can be changed
+    /// What the width shows: by default time in the real world, and turns in the simulated one,
+    /// where most things take no time. A page has a switch for it
     #[arg(long, value_name = "SCALE")]
     scale: Option<Scale>,
     /// Only from this time or turn on, such as 00:04.000, 250ms or 300t
@@ -72,7 +72,7 @@ pub(in crate::cli) struct TimelineCommand {
     /// Only this task, by its number or name; can be repeated
     #[arg(long = "task", value_name = "TASK")]
     tasks: Vec<String>,
-    /// How wide a picture is
+    /// The width of a picture
     #[arg(long, value_name = "PIXELS", default_value = "960", value_parser = clap::value_parser!(u32).range(200..=20_000))]
     width: u32,
 }
@@ -87,11 +87,9 @@ impl TimelineCommand {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
         let format = self.format()?;
         if self.output.is_none() && format == Format::Html && io::stdout().is_terminal() {
-            return Err(
-                "a page is nothing for a terminal: name a file with --output"
-                    .to_string()
-                    .into(),
-            );
+            return Err("a terminal cannot show a page: name a file with --output"
+                .to_string()
+                .into());
         }
         let mut source = Source::open(&self.file)?;
         let window = Window {

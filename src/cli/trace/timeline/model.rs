@@ -1,4 +1,4 @@
-//! What a timeline shows, gathered from the events of a recording.
+//! The contents of a timeline, collected from the events of a recording.
 
 use std::time::Duration;
 
@@ -18,15 +18,16 @@ use crate::{
     record::{Header, OwnedEvent},
 };
 
-/// How many events a timeline may have: a page with more takes a browser's memory.
+/// The largest number of events in a timeline. A page with more would take too much of a browser's
+/// memory.
 const MOST: u64 = 10_000_000;
 
-/// Which part of a recording is wanted.
+/// The part of a recording to show.
 #[derive(Default)]
 pub(super) struct Window {
     pub(super) from: Option<Bound>,
     pub(super) to: Option<Bound>,
-    /// Numbers or names; all of them, if there is none.
+    /// Numbers or names; all tasks, if empty.
     pub(super) tasks: Vec<String>,
 }
 
@@ -39,36 +40,36 @@ pub(super) enum Bound {
 
 pub(super) struct Timeline {
     pub(super) header: Header,
-    /// By the number of the task.
+    /// Indexed by the task's number.
     pub(super) lanes: Vec<Lane>,
     /// In order.
     pub(super) rows: Vec<Row>,
-    /// When nobody was ready, and the clock moved.
+    /// The spans in which no task was ready and the clock moved.
     pub(super) idle: Vec<(Moment, Moment)>,
     pub(super) begin: Moment,
     pub(super) end: Moment,
-    /// How many events were read.
+    /// The number of events read.
     pub(super) events: u64,
-    /// How many were not recorded.
+    /// The number of events that were not recorded.
     pub(super) missing: u64,
     /// Whether the window ends before the recording.
     pub(super) is_cut: bool,
-    /// Whether the recording has no end: whoever wrote it was killed.
+    /// Whether the recording has no end, since its writer was killed.
     pub(super) is_torn: bool,
     pub(super) waits: Waits,
 }
 
-/// A task, and what it did.
+/// A task and its spans.
 #[derive(Default)]
 pub(super) struct Lane {
     pub(super) tid: u64,
     pub(super) name: String,
     pub(super) parent: u64,
-    /// In order, without gaps but where events are missing.
+    /// In order, without gaps except where events are missing.
     pub(super) bars: Vec<Bar>,
     pub(super) exit: Option<Exit>,
     pub(super) traps: u64,
-    /// The row of its last call, or of its birth.
+    /// The row of its last call, or of its spawn.
     row: Option<usize>,
     has_rows: bool,
 }
@@ -76,17 +77,17 @@ pub(super) struct Lane {
 /// A span of a lane.
 pub(super) struct Bar {
     pub(super) span: Span,
-    /// The row of the call with which it ended, if the task ran; otherwise that of its last call.
+    /// For a turn, the row of the call that ended it; otherwise the row of the last call.
     pub(super) row: Option<usize>,
 }
 
-/// What a task did or what became of it, as a row of a table.
+/// A call or a change of state, as a row of a table.
 pub(super) struct Row {
     pub(super) at: Moment,
     pub(super) tid: u64,
     pub(super) kind: Kind,
     pub(super) what: String,
-    /// The answer to a call, once it was there, and how long that took.
+    /// The answer to a call, once it exists, and the time that it took.
     pub(super) result: Option<(String, Duration)>,
 }
 
@@ -100,7 +101,7 @@ pub(super) enum Kind {
 }
 
 impl Bound {
-    /// Reads one: an instant, or the number of a turn.
+    /// Parses a bound: an instant, or the number of a turn.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         if let Some(Ok(turn)) = text.strip_suffix('t').map(str::parse) {
             return Ok(Self::Turn(turn));
@@ -127,7 +128,7 @@ impl Bound {
 }
 
 impl Timeline {
-    /// Reads a recording, as far as the window goes.
+    /// Reads a recording up to the end of the window.
     pub(super) fn read(source: &mut Source, window: &Window) -> Result<Self, Failure> {
         let mut gather = Gather::new(source.header().clone(), window);
         while let Some(event) = source.next() {
@@ -149,7 +150,7 @@ impl Timeline {
         let timeline = gather.finish(is_torn);
         if timeline.lanes.is_empty() {
             return Err(
-                "there is nothing to show: no task that is wanted was there then"
+                "there is nothing to show: no selected task was alive in this window"
                     .to_string()
                     .into(),
             );
@@ -163,12 +164,12 @@ impl Timeline {
     }
 }
 
-/// A timeline in the making.
+/// Builds a timeline.
 struct Gather<'a> {
     window: &'a Window,
     spans: Spans,
     watch: Watch,
-    /// The lanes' places by their tasks.
+    /// The indices of the lanes, by task.
     places: FxHashMap<Tid, usize>,
     timeline: Timeline,
     has_begun: bool,
@@ -203,10 +204,10 @@ impl<'a> Gather<'a> {
         self.spans.gap();
     }
 
-    /// Takes the next event. Answers whether more are wanted.
+    /// Takes the next event. Returns whether more are needed.
     fn event(&mut self, owned: &OwnedEvent) -> bool {
         let before = self.spans.now();
-        // A recording may say anything, also that time went back.
+        // A damaged recording may contain anything, even a time that goes back.
         let event = &Event {
             at: owned.at.max(before.at),
             ..owned.borrow()
@@ -253,7 +254,7 @@ impl<'a> Gather<'a> {
         true
     }
 
-    /// The lane of an event's task, if it is wanted.
+    /// The lane of an event's task, if it is selected.
     fn place(&mut self, event: &Event<'_>) -> Option<usize> {
         if let Some(&place) = self.places.get(&event.tid) {
             return Some(place);
@@ -345,7 +346,7 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// Adds a bar to a lane, if it reaches into the window.
+    /// Adds a bar to a lane, if it overlaps the window.
     fn bar(&mut self, place: usize, mut span: Span, has_ended_by_row: bool) {
         let begin = self.timeline.begin;
         if !self.has_begun || (span.to < begin || span.to.turn < begin.turn) {
@@ -363,11 +364,11 @@ impl<'a> Gather<'a> {
 
     fn finish(mut self, is_torn: bool) -> Timeline {
         let mut waits = std::mem::take(&mut self.watch).finish();
-        // What was under way when it was cut might have gone on.
+        // A span that the window cuts might have continued.
         waits.is_deadlock &= !self.timeline.is_cut && !is_torn;
         let now = self.spans.now();
         for mut span in std::mem::take(&mut self.spans).finish() {
-            // Nobody is ready any more: that is to be seen, though it takes no time.
+            // A deadlock is drawn a turn wide, though it takes no time.
             span.to.turn += u64::from(waits.is_deadlock);
             if let Some(&place) = self.places.get(&span.tid) {
                 self.bar(place, span, false);

@@ -1,7 +1,7 @@
-//! A timeline as bytes, for the script of the page: `data.js` reads them, in the same order.
+//! A timeline as bytes for the page's script. `data.js` reads them in the same order.
 //!
-//! Everything is a LEB128 varint. A text is the number of a template and, if the template has a
-//! place for a number, that number: most texts of a trace are alike but for one.
+//! Everything is a LEB128 varint. A text is the number of a template. If the template has a place
+//! for a number, that number follows. Most texts of a trace differ in one number only.
 
 use rustc_hash::FxHashMap;
 
@@ -11,13 +11,13 @@ use crate::{
     cli::trace::spans::{Doing, Ending, Moment},
 };
 
-/// Stands in a template for a number. The next character is how many digits it has at least,
-/// counted from `0`.
+/// The place of a number in a template. The next character is its least number of digits, counted
+/// from `0`.
 const NUMBER: char = '\u{1}';
-/// Numbers with so many digits are exact in JavaScript.
+/// Numbers of so many digits are exact in JavaScript.
 const DIGITS: usize = 15;
 
-/// What a bar's first number says besides what the task did and how that ended.
+/// The flags in a bar's first number, beside the state and its ending.
 const GAP: u64 = 1 << 5;
 const ROW: u64 = 1 << 6;
 
@@ -109,7 +109,7 @@ impl Pack {
                 Ending::Open => 3,
             };
             let gap = u64::from(span.from != last) * GAP;
-            // Counted from 1: 0 is none.
+            // Counted from 1; 0 is none.
             let its_row = bar.row.map_or(0, |row| row as u64 + 1);
             let has_row = u64::from(its_row > row) * ROW;
             self.number(doing | end << 3 | gap | has_row);
@@ -168,7 +168,7 @@ impl Pack {
     }
 }
 
-/// Where in a text its longest number is, of those that are not too long; the last of equals.
+/// The place of the longest number in a text, of those that are not too long; of equals, the last.
 fn longest_number(text: &str) -> std::ops::Range<usize> {
     let mut longest = 0..0;
     let mut start = None;

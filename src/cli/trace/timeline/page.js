@@ -1,4 +1,4 @@
-// What is around the lanes: tools, the overview, the theme; and how it all begins.
+// The page around the lanes: tools, the overview, the theme, and the start.
 
 // ---- overview
 
@@ -6,7 +6,7 @@ const overview = page('overview');
 const overviewPaper = overview.getContext('2d');
 const BINS = 600;
 
-/** How many tasks ran and how many were ready, on average, in each part of the run. */
+/** The average numbers of running and of ready tasks, in each part of the run. */
 function summed() {
   const known = columns();
   if (known.overview) return known.overview;
@@ -114,7 +114,7 @@ for (const name of ['pointerup', 'pointercancel']) overview.addEventListener(nam
 
 function setScale(scale) {
   if (scale === view.scale) return;
-  // What is in view stays in view, as far as the scales agree on what that is.
+  // Keeps the view in place, as far as both scales have it.
   const [old, bounds] = [view.scale, [view.begin, view.end]];
   const isAll = bounds[0] <= limits()[0] && bounds[1] >= limits()[1];
   const [from, to] = [rows.at[old], rows.at[scale]];
@@ -237,12 +237,12 @@ grip.addEventListener('keydown', (event) => {
   setHeight(page('stage').clientHeight + by);
 });
 
-// ---- beginning
+// ---- start
 
 function start() {
   page('main').hidden = false;
   page('scale').value = view.scale;
-  // Too many lanes to be looked through.
+  // Too many lanes to show all at first.
   view.onlyPresent = lanes.length > 300;
   page('present').checked = view.onlyPresent;
   [view.begin, view.end] = limits();
@@ -256,7 +256,7 @@ function start() {
     changed();
   }).observe(page('stage'));
   new ResizeObserver(changed).observe(table);
-  // No more room than the lanes need.
+  // At most the height of the lanes.
   const needed = RULER + Math.max(3, view.shown.length) * LANE + 12;
   if (needed < page('stage').clientHeight) setHeight(needed);
   measure();

@@ -1,4 +1,4 @@
-//! What the width of a timeline stands for, and how amounts of that are said.
+//! The scale of a timeline's width, and the text of amounts on it.
 
 use std::time::Duration;
 
@@ -6,17 +6,17 @@ use clap::ValueEnum;
 
 use crate::cli::trace::spans::Moment;
 
-/// What the width stands for.
+/// The meaning of the width.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Scale {
     /// The clock
     Time,
-    /// Each turn is as wide as any other, and so is each time that nobody was ready
+    /// Each turn has the same width, and so has each jump of the clock
     Turns,
 }
 
 impl Scale {
-    /// Where a moment is.
+    /// The position of a moment.
     pub(super) fn of(self, moment: Moment) -> f64 {
         match self {
             Self::Time => moment.at.as_nanos() as f64,
@@ -32,7 +32,7 @@ impl Scale {
         }
     }
 
-    /// So much of it.
+    /// An amount of the scale.
     pub(super) fn amount(self, value: f64) -> String {
         match self {
             Self::Time => rounded(Duration::from_nanos(value as u64)),

@@ -1,4 +1,4 @@
-//! A timeline as a picture for documents. It holds still, so it has to be small.
+//! A timeline as a picture for documents. It cannot be zoomed, so it has to be small.
 
 use std::fmt::Write;
 
@@ -14,20 +14,20 @@ use crate::{
     cli::trace::spans::{Doing, Ending, Moment},
 };
 
-/// What still can be told apart in a picture.
+/// The largest numbers that are still distinguishable in a picture.
 const MOST_LANES: usize = 100;
 const MOST_BARS: usize = 5000;
 
 const LANE: f64 = 28.0;
 const TOP: f64 = 62.0;
-/// How much smaller small letters are.
+/// The scale of small letters.
 const SMALL: f64 = 0.84;
-/// Its colours have names, which are those of the page.
+/// The picture's colours are the page's named colours.
 pub(super) const STYLE: &str = include_str!("picture.css");
 pub(super) const LIGHT: &str = include_str!("light.css");
 pub(super) const DARK: &str = include_str!("dark.css");
 
-/// Draws it, or says why that would be no use.
+/// Draws the picture, or explains why it would be unreadable.
 pub(super) fn draw(timeline: &Timeline, scale: Scale, width: u32) -> Result<String, String> {
     let bars: usize = timeline.lanes.iter().map(|lane| lane.bars.len()).sum();
     let lanes = timeline.lanes.len();
@@ -40,7 +40,7 @@ pub(super) fn draw(timeline: &Timeline, scale: Scale, width: u32) -> Result<Stri
         ));
     }
     let picture = Picture::new(timeline, scale, f64::from(width)).draw();
-    // XML cannot hold them.
+    // XML cannot contain them.
     Ok(picture
         .into_string()
         .replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}")
@@ -52,7 +52,7 @@ struct Picture<'a> {
     scale: Scale,
     width: f64,
     height: f64,
-    /// Where the lanes begin and end.
+    /// The left and right edge of the lanes.
     left: f64,
     right: f64,
     begin: f64,
@@ -82,7 +82,7 @@ impl<'a> Picture<'a> {
             left: gutter.min(width / 3.0).ceil(),
             right: width - margin,
             begin,
-            // Where nothing takes any time there is still a picture; so there is after centuries.
+            // A run of zero length still has a picture, and so has one of centuries.
             end: scale
                 .of(timeline.end)
                 .max(begin + 1.0)
@@ -110,7 +110,7 @@ impl<'a> Picture<'a> {
                 style { (PreEscaped(style())) }
                 defs { (patterns()) }
                 rect class="paper" width="100%" height="100%" {}
-                // Bold letters are wider by a tenth. All of it is in the title.
+                // Bold letters are wider by a tenth. The title has the full text.
                 text class="head" x="12" y="20" {
                     (shortened(&words::title(timeline), width * 0.9 - 24.0))
                 }
@@ -123,7 +123,7 @@ impl<'a> Picture<'a> {
         }
     }
 
-    /// The ticks above the lanes, and the bands where nobody was ready.
+    /// The ticks above the lanes, and the bands where no task was ready.
     fn ruler(&self) -> Markup {
         let bottom = Self::y(self.timeline.lanes.len());
         let ticks = ticks(self.begin, self.end, (self.right - self.left) / 90.0);
@@ -132,13 +132,13 @@ impl<'a> Picture<'a> {
             self.left + share * (self.right - self.left)
         };
         html! {
-            // Where only waiting takes time, there would be nothing else.
+            // On a virtual clock only waiting takes time, so the bands would cover everything.
             @let idle = if self.is_clock_virtual() { &[][..] } else { &self.timeline.idle };
             @for &(from, to) in idle {
                 @let (x, right) = (self.x(from), self.x(to));
                 rect class="idle" x=(px(x)) y=(px(TOP - 6.0)) width=(px(right - x))
                     height=(px(bottom - TOP + 6.0)) {
-                    title { "nobody is ready; the clock moves by " (scale::span(to.at - from.at)) }
+                    title { "no task is ready; the clock moves by " (scale::span(to.at - from.at)) }
                 }
                 @let moved = scale::rounded(to.at - from.at);
                 @if self.scale == Scale::Turns && to.at > from.at && right - x > text_width(&moved) + 2.0 {
@@ -178,7 +178,7 @@ impl<'a> Picture<'a> {
     fn bar(&self, bar: &Bar, y: f64) -> Markup {
         let (from, to) = (self.x(bar.span.from), self.x(bar.span.to));
         let (class, top, least) = match bar.span.doing {
-            // A turn that takes no time is one nevertheless.
+            // A turn of zero length is still drawn.
             Doing::Running => ("running", 3.0, 1.5),
             Doing::Ready => ("ready", 9.0, 0.0),
             Doing::Blocked(on) => (kind(on), 15.0, 0.0),
@@ -194,7 +194,7 @@ impl<'a> Picture<'a> {
             _ => "",
         };
         let height = LANE - 5.0 - top + 1.0;
-        // Turns that follow one another are seen to be several.
+        // Consecutive turns are drawn apart.
         let gap = if width > 4.0 { width - 0.7 } else { width };
         html! {
             rect class=(class) x=(px(from)) y=(px(y + top)) width=(px(gap)) height=(px(height)) {
@@ -209,7 +209,7 @@ impl<'a> Picture<'a> {
         }
     }
 
-    /// From those who wake to those who are woken.
+    /// Arrows from the waking tasks to the woken tasks.
     fn arrows(&self) -> Markup {
         let mut path = String::new();
         for (lane, place) in self.timeline.lanes.iter().zip(0..) {
@@ -224,7 +224,7 @@ impl<'a> Picture<'a> {
                     let from = Self::y(waker) + if down { LANE - 5.0 } else { 3.0 };
                     let to = Self::y(place) + if down { 8.0 } else { LANE - 4.0 };
                     let tip = if down { -4.0 } else { 4.0 };
-                    // The path is of numbers alone, and writing to a text does not fail.
+                    // The path has numbers only, and writing to a string does not fail.
                     let _ = write!(
                         path,
                         "M{x:.1} {from:.1}V{to:.1}m-2.5 {tip}l2.5 {}l2.5 {tip}",
@@ -236,7 +236,7 @@ impl<'a> Picture<'a> {
         html! { @if !path.is_empty() { path class="arrow" d=(path) {} } }
     }
 
-    /// Whom a lane waits for at the end, on the right of the lanes.
+    /// The task that a lane waits for at the end, on the right of the lanes.
     fn arc(&self, from: usize, to: usize) -> Markup {
         let (x, y1, y2) = (self.right + 2.0, Self::y(from) + 18.0, Self::y(to) + 12.0);
         let bulge = x + (16.0 + 10.0 * from.abs_diff(to) as f64).min(80.0);
@@ -274,7 +274,7 @@ impl<'a> Picture<'a> {
     }
 }
 
-/// The style with colours as they are: not every program that shows pictures knows names.
+/// The style with literal colours, since some viewers do not support variables.
 fn style() -> String {
     let dark = colored(STYLE, DARK);
     let light = colored(STYLE, LIGHT);
@@ -290,7 +290,7 @@ fn colored(style: &str, colors: &str) -> String {
         })
 }
 
-/// Fillings that can be told apart without colours.
+/// Patterns that are distinguishable without colours.
 pub(super) fn patterns() -> Markup {
     html! {
         pattern id="p-ready" width="6" height="6" patternUnits="userSpaceOnUse"
@@ -313,14 +313,14 @@ pub(super) fn patterns() -> Markup {
     }
 }
 
-/// Who waits for whom at the end, where nothing could go on: by their lanes.
+/// The wait-for arcs at the end of a deadlocked run, between the lanes.
 fn arcs(timeline: &Timeline) -> Vec<(usize, usize)> {
     if !timeline.waits.is_deadlock {
         return Vec::new();
     }
     let blocked = timeline.waits.blocked.iter();
     blocked
-        .filter_map(|waiting| Some((timeline.lane(waiting.tid)?, timeline.lane(waiting.whom?)?)))
+        .filter_map(|waiting| Some((timeline.lane(waiting.tid)?, timeline.lane(waiting.target?)?)))
         .collect()
 }
 
@@ -333,7 +333,7 @@ fn kind(on: On) -> &'static str {
     }
 }
 
-/// A call, or its name alone, or nothing, as it fits.
+/// The call, its name alone, or nothing, whichever fits.
 fn fitting(call: &str, room: f64) -> &str {
     let name = call.split(['(', ':']).next().unwrap_or(call);
     [call, name]
@@ -346,7 +346,7 @@ fn label(lane: &Lane) -> String {
     format!("{} {}", Tid::from(lane.tid), lane.name)
 }
 
-/// How a task ended, in a word.
+/// The exit of a task, in a word.
 fn fate(lane: &Lane) -> &'static str {
     match lane.exit {
         None => "alive",
@@ -357,7 +357,7 @@ fn fate(lane: &Lane) -> &'static str {
     }
 }
 
-/// About how wide a text is.
+/// The approximate width of a text.
 fn text_width(text: &str) -> f64 {
     text.chars()
         .map(|letter| if letter < '\u{1100}' { 6.6 } else { 12.0 })
@@ -383,7 +383,7 @@ pub(super) fn px(value: f64) -> String {
     text.strip_suffix(".0").unwrap_or(&text).to_string()
 }
 
-/// Round values between two others, about so many.
+/// Round values between two others, about this many.
 fn ticks(begin: f64, end: f64, wanted: f64) -> Vec<f64> {
     let rough = (end - begin) / wanted.max(1.0);
     let power = 10f64.powf(rough.log10().floor()).max(1.0);

@@ -1,22 +1,22 @@
-// The table of calls: as many rows as are in view exist, however many there are; and the search.
+// The table of calls, which holds only the rows in view; and the search.
 
 const table = page('table');
 const ROW = 24;
-/** The tallest that an element can be in every browser, and some less. */
+/** A height that is within the limit of every browser. */
 const TALLEST = 8e6;
 
 const search = {
   text: '',
-  // The rows that match, in order; null if nothing is searched for.
+  // The matching rows, in order; null without a search.
   found: null,
 };
 
 const list = {
-  // What the list is of: a range of rows, or of a list of rows.
+  // The list's source: a range of rows, or an array of rows.
   of: null,
   first: 0,
   length: 0,
-  // The place of the row on which the keys work.
+  // The place of the row that has the keyboard focus.
   at: -1,
   follow: true,
   mine: false,
@@ -63,7 +63,7 @@ function rowsOfLane(lane) {
 
 let foundOf = { lane: -1, found: null, rows: null };
 
-/** The rows of a lane that match. Each time that something is drawn they are asked for again. */
+/** The matching rows of a lane. Each drawing calls this. */
 function foundOfLane(lane) {
   if (foundOf.lane !== lane || foundOf.found !== search.found) {
     const found = search.found.filter((row) => rows.lane[row] === lane);
@@ -72,7 +72,7 @@ function foundOfLane(lane) {
   return foundOf.rows;
 }
 
-/** Decides what the list is of. */
+/** Decides which rows the list has. */
 function choose() {
   list.of = search.found;
   if (list.mine) list.of = search.found ? foundOfLane(view.lane) : rowsOfLane(view.lane);
@@ -94,7 +94,7 @@ function choose() {
   list.first = first;
 }
 
-/** Makes the rows that are in view. */
+/** Builds the rows in view. */
 function fillTable() {
   choose();
   const height = list.length * ROW;
@@ -147,7 +147,7 @@ function tableRow(row, place) {
   return element;
 }
 
-/** Scrolls the table to a place of its list. */
+/** Scrolls the table to a place of the list. */
 function scrollTo(place) {
   const height = list.length * ROW;
   const room = table.clientHeight - ROW;
@@ -159,7 +159,7 @@ function scrollTo(place) {
   else if ((place + 1) * ROW > table.scrollTop + room) table.scrollTop = (place + 1) * ROW - room;
 }
 
-/** Selects a row, with the bar that belongs to it. */
+/** Selects a row and its bar. */
 function selectRow(row) {
   const bar = barOfRow(row);
   select(bar, row);
@@ -167,7 +167,7 @@ function selectRow(row) {
   scrollTo(placeOf(row));
 }
 
-/** Selects a bar, and shows its row, if it is in the table. */
+/** Selects a bar, and shows its row if the table has it. */
 function selectBar(bar) {
   select(bar);
   reveal(bar);
@@ -179,7 +179,7 @@ function selectBar(bar) {
 function moveInTable(by) {
   if (!list.length) return;
   const place = placeOf(view.row);
-  // An end is one wherever one is.
+  // Home and End need no selected row.
   const isToEnd = Math.abs(by) >= list.length;
   const next = place < 0 && !isToEnd ? firstRow(table.clientHeight - ROW) : place + by;
   selectRow(rowAt(Math.min(Math.max(next, 0), list.length - 1)));
@@ -199,7 +199,7 @@ function find(text) {
 function matches(text) {
   const found = [];
   const byTask = Array.from({ length: lanes.length }, (_, lane) => task(lane).toLowerCase().includes(text));
-  // Where no digit is searched for, the templates say it, and they are few.
+  // A search without digits needs the templates only, and they are few.
   const hasDigit = /[0-9]/.test(text);
   const parts = run.templates.map(({ before, after }) => [before.toLowerCase(), after.toLowerCase()]);
   const known = parts.map(([before, after]) => before.includes(text) || after.includes(text));
@@ -211,7 +211,7 @@ function matches(text) {
   return Int32Array.from(found);
 }
 
-/** Goes to the next match, or to the one before. */
+/** Goes to the next match, or to the previous one. */
 function goToMatch(direction) {
   const found = search.found;
   if (!found?.length) return;
@@ -226,5 +226,5 @@ function goToMatch(direction) {
   page('found').textContent = `${(place + 1).toLocaleString('en')} of ${found.length.toLocaleString('en')}`;
 }
 
-/** The last row before what is in view. */
+/** The last row before the view. */
 const rowInView = () => lowerBound(rows.at[view.scale], view.begin, 0, rows.length) - 1;

@@ -1,4 +1,4 @@
-// What is in view, and where; what is selected; and how things are said.
+// The state of the view: the visible part, the selection; and the texts.
 
 const GUTTER_MOST = 220;
 const RULER = 26;
@@ -11,38 +11,38 @@ const { lanes, bars, rows, idle } = run;
 
 const view = {
   scale: facts.scale,
-  // The part of the run that is in view, in the unit of the scale.
+  // The visible part of the run, in the unit of the scale.
   begin: 0,
   end: 1,
-  // How far the lanes are scrolled.
+  // The scroll position of the lanes.
   top: 0,
   width: 0,
   height: 0,
   gutter: 80,
-  // The lanes that are shown, and the place of each among them.
+  // The visible lanes, and the place of each among them.
   shown: new Int32Array(0),
   placeOf: new Int32Array(lanes.length).fill(-1),
-  // A bar, and the row that belongs to it; -1 is none.
+  // A bar and its row; -1 is none.
   bar: -1,
   row: -1,
-  // The lane on which the keys work.
+  // The lane that has the keyboard focus.
   lane: 0,
-  // The kind of bars that stands out, if one does.
+  // The highlighted kind of bars, if any.
   kind: -1,
   arrows: true,
   onlyPresent: false,
 };
 
-/** For each scale, what is derived from it once. */
+/** For each scale, its derived data, computed once. */
 const derived = {};
 
 function limits() {
   const values = run.limits[view.scale];
-  // Where nothing takes any time there is still something to be seen.
+  // A run of zero length still has a width.
   return [values[0], Math.max(values[1], values[0] + 1)];
 }
 
-/** The bars on the present scale, with sums that say how much of any part was spent how. */
+/** The bars on the present scale, with prefix sums for the time in each state. */
 function columns() {
   return (derived[view.scale] ??= derive(bars.from[view.scale], bars.to[view.scale]));
 }
@@ -66,7 +66,7 @@ const toX = (value) => view.gutter + (value - view.begin) / unitsPerPixel();
 const toValue = (x) => view.begin + (x - view.gutter) * unitsPerPixel();
 const toY = (place) => RULER + place * LANE - view.top;
 
-/** Shows a part of the run, as far as there is one. */
+/** Shows a part of the run, clamped to the run. */
 function show(begin, end) {
   const [first, last] = limits();
   const least = view.scale === 'time' ? 20 : 4;
@@ -78,7 +78,7 @@ function show(begin, end) {
   changed();
 }
 
-/** Zooms; what is at `x` stays where it is. */
+/** Zooms; the value at `x` stays in place. */
 function zoom(factor, x = (view.gutter + view.width) / 2) {
   const value = toValue(Math.max(x, view.gutter));
   show(value - (value - view.begin) * factor, value + (view.end - value) * factor);
@@ -98,7 +98,7 @@ function scroll(pixels) {
   return true;
 }
 
-/** Brings a bar into view, if it is not. */
+/** Scrolls a bar into view, if needed. */
 function reveal(bar) {
   const { from, to } = columns();
   const [begin, end] = [from[bar], to[bar]];
@@ -118,7 +118,7 @@ function revealLane(lane) {
   changed();
 }
 
-/** Decides which lanes are shown: all, or those whose tasks live in what is in view. */
+/** Decides which lanes are shown: all, or those with tasks alive in the visible part. */
 function chooseLanes(wanted = -1) {
   const { from, to } = columns();
   const shown = [];
@@ -152,7 +152,7 @@ function barAt(lane, value) {
   return bar < last && from[bar] <= value ? bar : -1;
 }
 
-/** The bar that belongs to a row: the turn that ended with it, or what the task did then. */
+/** The bar of a row: the turn that ended with it, or the state that it began. */
 function barOfRow(row) {
   const lane = rows.lane[row];
   const [first, last] = [lanes.first[lane], lanes.first[lane + 1]];
@@ -164,9 +164,9 @@ function barOfRow(row) {
   return Math.min(bar, last - 1);
 }
 
-// ---- words
+// ---- texts
 
-/** An instant, as traces show it. */
+/** An instant, in the format of traces. */
 function instant(nanos) {
   const seconds = Math.floor(nanos / 1e9);
   const [minutes, rest] = [Math.floor(seconds / 60), seconds % 60];
@@ -174,7 +174,7 @@ function instant(nanos) {
   return `${String(minutes).padStart(2, '0')}:${String(rest).padStart(2, '0')}.${fraction}`;
 }
 
-/** A span of time, to so many digits. */
+/** A span of time, with so many digits. */
 function span(nanos, digits = 3) {
   const units = [[1e9, 's'], [1e6, 'ms'], [1e3, 'µs'], [1, 'ns']];
   const [size, unit] = units.find(([size]) => nanos >= size) ?? units[3];
@@ -190,7 +190,7 @@ function doing(bar) {
   return kind > READY ? `blocked on ${bars.on.get(bar)}` : KINDS[kind];
 }
 
-/** What there is to say about a bar. */
+/** The description of a bar. */
 function sentences(bar) {
   const [from, to] = [bars.from.time[bar], bars.to.time[bar]];
   const turns = bars.to.turns[bar] - bars.from.turns[bar];
@@ -216,11 +216,11 @@ function call(row) {
   return rows.isAnswered[row] ? `${what} = ${rows.result.get(row)}` : `${what} …`;
 }
 
-// ---- drawing again
+// ---- redrawing
 
 let isDue = false;
 
-/** Something is to be seen that was not before. */
+/** Redraws when something has changed. */
 function changed() {
   if (isDue) return;
   isDue = true;

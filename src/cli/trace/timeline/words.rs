@@ -1,4 +1,5 @@
-//! What is said about a timeline: for those who do not see it, and beside what is seen.
+//! The texts about a timeline: a summary for readers who cannot see it, and labels beside the
+//! picture.
 
 use super::{
     model::{Bar, Lane, Timeline},
@@ -15,19 +16,18 @@ use crate::{
     },
 };
 
-/// How many cycles are named, and how many tasks of each: more could not be read. `trace waits`
-/// names all.
+/// The largest number of cycles named, and of tasks in each. `trace waits` names all.
 const CYCLES: usize = 8;
 const RING: usize = 24;
 
-/// What a task did in all, on a scale.
+/// The totals of a task, on a scale.
 #[derive(Default)]
 pub(super) struct Sums {
     pub(super) turns: u64,
     pub(super) running: f64,
     pub(super) ready: f64,
     pub(super) blocked: f64,
-    /// The longest that it was blocked, and on what.
+    /// Its longest wait, with its reason.
     pub(super) longest: Option<(f64, On)>,
 }
 
@@ -38,7 +38,7 @@ pub(super) fn title(timeline: &Timeline) -> String {
     }
 }
 
-/// The run in a few sentences.
+/// The run, in a few sentences.
 pub(super) fn summary(timeline: &Timeline) -> Vec<String> {
     let traps = timeline.lanes.iter().map(|lane| lane.traps).sum();
     let moments = timeline.end.turn.saturating_sub(timeline.begin.turn);
@@ -71,9 +71,8 @@ pub(super) fn summary(timeline: &Timeline) -> Vec<String> {
         ));
     }
     if timeline.is_torn {
-        sentences.push(
-            "The recording has no end: whoever wrote it was killed, or was still at it.".into(),
-        );
+        sentences
+            .push("The recording has no end: its writer was killed, or was still running.".into());
     }
     if timeline.is_cut {
         sentences.push("This is a part of the recording, which goes on.".into());
@@ -101,8 +100,7 @@ fn fates(timeline: &Timeline) -> String {
     format!("Of the tasks: {}.", fates.join(", "))
 }
 
-/// That nothing could go on, and in which cycle. A thread could have helped: the recording would not
-/// know.
+/// The deadlock and its cycles. A thread could have ended it: the recording does not show threads.
 pub(super) fn deadlock(timeline: &Timeline) -> String {
     let mut text =
         "Deadlock: no task was ready, and no timer and no device could make one ready.".to_string();
@@ -127,15 +125,15 @@ pub(super) fn deadlock(timeline: &Timeline) -> String {
 pub(super) fn waiting(waiting: &Waiting) -> String {
     let (tid, name, on) = (waiting.tid, clean(&waiting.name), waiting.on);
     let since = Nanos::from(waiting.since);
-    let whom = match (on, waiting.whom) {
-        (On::Queue(..), Some(whom)) => format!(", of which task {whom} got the last message"),
+    let holder = match (on, waiting.target) {
+        (On::Queue(..), Some(holder)) => format!(", of which task {holder} got the last message"),
         (On::Queue(..), None) => ", of which no live task got a message".to_string(),
         _ => String::new(),
     };
-    format!("Task {tid} {name:?} waits for {on} since {since}{whom}.")
+    format!("Task {tid} {name:?} waits for {on} since {since}{holder}.")
 }
 
-/// A lane in a sentence.
+/// A lane, in a sentence.
 pub(super) fn lane(lane: &Lane, scale: Scale) -> String {
     let sums = Sums::of(lane, scale);
     let exit = match &lane.exit {
@@ -154,7 +152,7 @@ pub(super) fn lane(lane: &Lane, scale: Scale) -> String {
     )
 }
 
-/// A bar in a few words.
+/// A bar, in a few words.
 pub(super) fn bar(bar: &Bar, timeline: &Timeline, scale: Scale) -> String {
     let (from, to) = (bar.span.from, bar.span.to);
     let doing = match bar.span.doing {
@@ -188,7 +186,7 @@ pub(super) fn bar(bar: &Bar, timeline: &Timeline, scale: Scale) -> String {
     text
 }
 
-/// What occurs in a timeline, by the class of its style.
+/// The legend: the kinds that occur in a timeline, with their style's class.
 pub(super) fn legend(timeline: &Timeline) -> Vec<(&'static str, &'static str)> {
     let bars = || timeline.lanes.iter().flat_map(|lane| &lane.bars);
     let has = |is: fn(On) -> bool| {
@@ -214,7 +212,7 @@ pub(super) fn legend(timeline: &Timeline) -> Vec<(&'static str, &'static str)> {
             "exit",
             "waits for a task's end",
         ),
-        (!timeline.idle.is_empty(), "idle", "nobody is ready"),
+        (!timeline.idle.is_empty(), "idle", "no task is ready"),
         (bars().any(is_woken), "arrow", "wakes"),
         (timeline.waits.is_deadlock, "wait", "waits for"),
     ];
