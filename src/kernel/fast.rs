@@ -1,16 +1,16 @@
-//! The fast lane: calls that need nothing but their caller, or its queue. They are answered
-//! without a look at the rest of the kernel, by the functions that the plain lane calls.
+//! The fast lane: calls that need only their caller, or one queue. It calls the functions of the
+//! plain lane, and skips the checks that such calls do not need.
 //!
-//! It takes a trap among 100 tasks from 14 to 8 ns, and a message through a queue of 64 from 50 to
-//! 30.
+//! A trap among 100 tasks takes 8 ns instead of 14, a message through a queue of 64 30 instead of
+//! 50.
 
-use super::{queues::Queues, task::Answer};
+use super::{answer::Answer, queues::Queues};
 use crate::{
     abi::{Reply, SystemCall, Tid},
     trap::TrapFrame,
 };
 
-/// The answer of a call; `None` leaves the call to the plain lane, and has no effect.
+/// Returns the answer of a call. `None` has no effect, and leaves the call to the plain lane.
 #[inline(always)]
 pub(super) fn answer(
     queues: &mut Queues,
@@ -23,12 +23,12 @@ pub(super) fn answer(
     }
     match call {
         SystemCall::GetTid => Some(Reply::Tid(me).into()),
-        SystemCall::Yield => Some(Answer::REST),
+        SystemCall::Yield => Some(Answer::SLEPT),
         call => answer_by_queue(queues, frame, call),
     }
 }
 
-/// A put for which there is room, or a get of what is there, if no other task is concerned.
+/// Puts into a queue with room, or gets what is there, if no other task waits at the queue.
 #[inline(never)]
 fn answer_by_queue(queues: &mut Queues, frame: &TrapFrame, call: SystemCall) -> Option<Answer> {
     match call {

@@ -1,26 +1,24 @@
-//! First in, first out.
+//! The default policy: first in, first out.
 
 use super::{Cause, Policy, Runnable};
 
-/// How much room is not worth giving back.
+/// The capacity below which memory is not returned.
 const SMALL: usize = 1024;
 
-/// First in, first out: tasks run in the order in which they became ready. With a quantum of more
-/// than one this is round robin.
+/// First in, first out: tasks run in the order in which they became ready. With a quantum above one
+/// this is round robin.
 ///
-/// It is kept as the passes of the loop are: the tasks of this pass, and those that have become
-/// ready for the next.
+/// It consists of two lists: the tasks of this pass of the loop, and those of the next.
 #[derive(Debug, Default)]
 pub struct Fifo {
     pass: Vec<Runnable>,
-    /// How many of this pass have had their turn.
+    /// The number of tasks of this pass that have had their turn.
     taken: usize,
     next: Vec<Runnable>,
 }
 
 impl Fifo {
-    /// Makes the next pass of those that have become ready. Gives back the room of a crowd that has
-    /// left.
+    /// Begins the next pass. Returns the memory of a crowd that has left.
     #[inline(never)]
     fn next_pass(&mut self) {
         self.pass.clear();
@@ -33,7 +31,7 @@ impl Fifo {
         }
     }
 
-    /// What is left of this pass.
+    /// Returns the tasks left in this pass.
     #[inline(always)]
     pub(crate) fn ahead(&self) -> &[Runnable] {
         &self.pass[self.taken..]
@@ -56,7 +54,7 @@ impl Policy for Fifo {
         Some(first)
     }
 
-    /// Leaves it: to find it would cost more than to pass over it once.
+    /// Keeps the task: skipping it once costs less than a search.
     fn remove(&mut self, _: Runnable) {}
 
     fn len(&self) -> usize {

@@ -103,7 +103,7 @@ fn line(
 
 /// The words of the bridge to `tracing`, and its fields.
 fn describe(event: &Event<'_>, recent: &Follower, line: &mut Map<String, Value>) -> String {
-    let message = recent.told(&event.fact, event.tid).to_string();
+    let message = recent.line(&event.fact, event.tid).to_string();
     let call = || match recent.last(event.tid) {
         Some(call) => brief(call.to_string()),
         None => "?".to_string(),
