@@ -1,15 +1,15 @@
 //! The contract between a task and the kernel: what crosses at a trap.
 //!
 //! Everything here is plain data. [`SystemCall`] and [`Reply`] are `Copy` and exactly two words
-//! wide, tag and payload, because both cross at every trap and a narrower payload would be copied
-//! in pieces (three times the price of the whole trap). What does not fit travels beside them, in
+//! wide: tag and payload. Both cross at every trap, and a narrower payload would be copied in
+//! pieces; that makes a trap three times as expensive. What does not fit travels beside them, in
 //! the kernel's frame. This module uses no other.
 
 use std::{fmt, io, time::Duration};
 
 /// A task's number: from 1 upward in order of creation, never used twice in a run.
 ///
-/// 0 stands for the kernel itself, and for the host as a parent. Daemons have numbers of their own,
+/// 0 is the kernel itself, and the host as a parent. The numbers of daemons are in a range apart,
 /// far above.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Tid(u64);
@@ -18,11 +18,11 @@ impl Tid {
     /// The kernel, or the host that booted it.
     pub const KERNEL: Self = Self(0);
 
-    /// What the first daemon's number follows.
+    /// The number before that of the first daemon.
     pub(crate) const DAEMONS: u64 = 1 << 63;
 
-    /// Whether it is the number of a daemon, of
-    /// [`Kernel::spawn_daemon`](crate::Kernel::spawn_daemon).
+    /// Returns whether this is the number of a daemon
+    /// ([`Kernel::spawn_daemon`](crate::Kernel::spawn_daemon)).
     #[must_use]
     pub fn is_daemon(self) -> bool {
         self.0 >= Self::DAEMONS
@@ -52,22 +52,23 @@ impl fmt::Display for Tid {
 pub struct DeviceId(u64);
 
 impl DeviceId {
-    /// No device at all: every call on it answers [`Errno::BadFd`].
+    /// No device. Every call on it fails with [`Errno::BadFd`].
     pub const NONE: Self = Self(0);
 
-    /// What a task is blocked on that has printed more than the console takes. No task can have it:
-    /// in a call it is the same as [`DeviceId::NONE`].
+    /// The console, in reports of a task that has printed more than the console takes. No task can
+    /// use this token: in a call it is the same as [`DeviceId::NONE`].
     pub const CONSOLE: Self = Self::NONE;
 
-    /// What the first device of a daemon follows: they change no other device's number.
+    /// The token before that of the first device of a daemon. The range apart keeps the tokens of
+    /// tasks unchanged.
     pub(crate) const DAEMONS: u64 = 1 << 62;
 
     pub(crate) fn is_of_daemon(self) -> bool {
         self.0 > Self::DAEMONS
     }
 
-    /// The token of this number, for readers of logs and for tests. A program uses a
-    /// [`Device`](crate::Device): a raw call reaches the device of any task by its number
+    /// Returns the token of this number, for readers of logs and for tests. A program uses a
+    /// [`Device`](crate::Device), because a raw call reaches the device of any task
     /// ([`Os::trap`](crate::Os::trap)).
     #[must_use]
     pub const fn from_raw(number: u64) -> Self {
@@ -87,22 +88,22 @@ impl fmt::Display for DeviceId {
     }
 }
 
-/// A message queue's name: the number it was given in order of creation, which is never given
-/// again, and its place in the kernel's table.
+/// A message queue's name: its number, in order of creation and never used twice, and its slot in
+/// the kernel's table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct QueueId(u64);
 
 impl QueueId {
-    /// How many bits of the word are the place: 16 million queues at once.
+    /// The number of bits for the slot: 16 million queues at once.
     const SLOT_BITS: u32 = 24;
 
-    /// How many queues there can be at once.
+    /// The largest number of queues at once.
     pub(crate) const PLACES: usize = 1 << Self::SLOT_BITS;
 
-    /// No queue at all: every call on it answers that it is closed.
+    /// No queue. Every call on it fails as on a closed queue.
     pub(crate) const NONE: Self = Self(0);
 
-    /// What the number of the first queue of a daemon follows: the upper half of all numbers.
+    /// The number before that of the first queue of a daemon: the begin of the upper half.
     pub(crate) const DAEMONS: u64 = 1 << (63 - Self::SLOT_BITS);
 
     #[inline]
@@ -115,22 +116,22 @@ impl QueueId {
         (slot >> Self::SLOT_BITS == 0).then_some(Self(number << Self::SLOT_BITS | slot))
     }
 
-    /// The name of this number and this place in the table, for readers of logs and for tests;
-    /// `None` if either is too large. A program uses a [`Queue`](crate::Queue): a raw call reaches
-    /// the queue of any task by its name ([`Os::trap`](crate::Os::trap)).
+    /// Returns the name of this number and slot, for readers of logs and for tests; `None` if
+    /// either is too large. A program uses a [`Queue`](crate::Queue), because a raw call reaches
+    /// the queue of any task ([`Os::trap`](crate::Os::trap)).
     #[must_use]
     pub fn from_raw(number: u64, slot: usize) -> Option<Self> {
         let fits = number <= u64::MAX >> Self::SLOT_BITS;
         fits.then(|| Self::new(number, slot)).flatten()
     }
 
-    /// The number it was given, from 1 upward: what is shown of it.
+    /// Returns the number, from 1 upward, which logs and reports show.
     #[must_use]
     pub fn number(self) -> u64 {
         self.0 >> Self::SLOT_BITS
     }
 
-    /// Its place in the kernel's table, from 0 upward; a later queue may have the same.
+    /// Returns the slot in the kernel's table, from 0 upward. A later queue may have the same slot.
     #[must_use]
     pub fn slot(self) -> usize {
         (self.0 & ((1 << Self::SLOT_BITS) - 1)) as usize
@@ -143,21 +144,22 @@ impl fmt::Display for QueueId {
     }
 }
 
-/// Nanoseconds: a span, or an instant since boot. Reaches 584 years; [`Nanos::FOREVER`] is beyond.
+/// Nanoseconds: a span, or an instant since boot. The range is 584 years; [`Nanos::FOREVER`] is
+/// beyond it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Nanos(pub(crate) u64);
 
 impl Nanos {
-    /// Boot, or no time at all.
+    /// Boot, or an empty span.
     pub const ZERO: Self = Self(0);
-    /// Longer than can be represented: a deadline that never comes.
+    /// Beyond the range: a deadline that never comes.
     pub const FOREVER: Self = Self(u64::MAX);
 
     pub(crate) const fn from_millis(millis: u64) -> Self {
         Self(millis * 1_000_000)
     }
 
-    /// This instant moved by `span`; for ever if that cannot be represented.
+    /// Returns this instant moved by `span`; [`Nanos::FOREVER`] beyond the range.
     #[must_use]
     pub fn saturating_add(self, span: Self) -> Self {
         Self(self.0.saturating_add(span.0))
@@ -190,7 +192,7 @@ impl fmt::Display for Nanos {
     }
 }
 
-/// What one can want of a device, or be told about it.
+/// A direction of I/O: the interest in a device, or its readiness.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Direction {
     /// Bytes, a connection or the end of the stream can be read.
@@ -208,7 +210,7 @@ impl fmt::Display for Direction {
     }
 }
 
-/// Which end of a message queue.
+/// An end of a message queue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum End {
     /// Where messages are put.
@@ -226,20 +228,20 @@ impl fmt::Display for End {
     }
 }
 
-/// Names a variant, or `None` without one: a row of the tables below says only what there is.
+/// Names a variant, or `None` if the row of a table below has none.
 macro_rules! or_none {
     ($Enum:ident) => { $Enum::None };
     ($Enum:ident $($variant:tt)+) => { $Enum::$($variant)+ };
 }
 
-/// Makes an enum of two words, number and argument, of a table with a row for each variant:
+/// Makes an enum of two words, number and argument, from a table with a row for each variant:
 ///
 /// ```text
 /// number Variant(argument: Kind(Type)),
 /// ```
 ///
-/// The kind is a variant of [`Argument`]. Recordings contain the number: it never changes, and is
-/// never used again. A later row takes the next one.
+/// The kind is a variant of [`Argument`]. Recordings contain the number, so it never changes and is
+/// never reused. A new row takes the next number.
 macro_rules! words {
     (
         $(#[$about:meta])*
@@ -259,7 +261,7 @@ macro_rules! words {
         }
 
         impl $Enum {
-            /// Its number in the table of `src/abi.rs`, which recordings contain.
+            /// Returns its number in the table of `src/abi.rs`. Recordings contain it.
             #[must_use]
             pub fn number(self) -> u8 {
                 match self {
@@ -270,7 +272,8 @@ macro_rules! words {
                 }
             }
 
-            /// The variant of this number, with a zero for its argument; `None` if there is none.
+            /// Returns the variant of this number, with an argument of zero; `None` if there is
+            /// none.
             #[must_use]
             pub fn from_number(number: u8) -> Option<Self> {
                 Some(match number {
@@ -279,7 +282,7 @@ macro_rules! words {
                 })
             }
 
-            /// Its argument.
+            /// Returns its argument.
             #[must_use]
             #[inline]
             pub fn argument(self) -> Argument {
@@ -288,7 +291,7 @@ macro_rules! words {
                 }
             }
 
-            /// The same variant with another argument; `None` if it takes none of that kind.
+            /// Returns the same variant with another argument; `None` if the kind is wrong.
             #[must_use]
             pub fn with_argument(self, argument: Argument) -> Option<Self> {
                 match (self, argument) {
@@ -302,15 +305,15 @@ macro_rules! words {
     };
 }
 
-/// Makes [`SystemCall`] of the table of all calls, and all that is said of each call:
+/// Makes [`SystemCall`] and its methods from the table of all calls:
 ///
 /// ```text
 /// number "name" Call(argument: Kind(Type)) + Beside,
 /// ```
 ///
-/// The first words are those of [`words`]; then, what travels beside the call, if something does.
-/// Besides its row, a call needs a stub on the task's side, an arm in the kernel's match, and a row
-/// in the README's table, which a test looks for.
+/// The first columns are those of [`words`]. The last names what travels beside the call, if
+/// something does. Besides its row, a call needs a stub on the task's side, an arm in the kernel's
+/// match, and a row in the README's table. A test checks the README.
 macro_rules! calls {
     (
         $(#[$about:meta])*
@@ -333,7 +336,7 @@ macro_rules! calls {
             /// The names of all calls.
             pub const NAMES: [&'static str; [$($name),*].len()] = [$($name),*];
 
-            /// The call's name as traces show it, in the manner of `strace`.
+            /// Returns the call's name in traces, in the manner of `strace`.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
@@ -341,7 +344,7 @@ macro_rules! calls {
                 }
             }
 
-            /// What travels beside it.
+            /// Returns what travels beside the call.
             pub(crate) fn beside(self) -> Beside {
                 match self {
                     $(Self::$Call { .. } => or_none!(Beside $($Beside)?),)*
@@ -352,12 +355,13 @@ macro_rules! calls {
 }
 
 calls! {
-    /// A request to the kernel. A task makes one by yielding it; there is no other way out of a task.
+    /// A request to the kernel. A task makes it by yielding it; a task has no other exit to the
+    /// kernel.
     ///
-    /// Each has a stub on [`Os`](crate::Os), whose documentation is the manual of that call.
-    /// Arguments that are not part of the variant (a program, an address, bytes) travel in the
-    /// kernel's frame, where only the stub can put them: made without its stub, such a call answers
-    /// [`Errno::Invalid`]. `Recv` and `Send` have room for no bytes then, and move none.
+    /// Each call has a stub on [`Os`](crate::Os); the stub's documentation is the manual of the
+    /// call. Arguments that are not part of the variant (a program, an address, bytes) travel in
+    /// the kernel's frame. Only the stub can put them there. Without its stub, such a call fails
+    /// with [`Errno::Invalid`]; `Recv` and `Send` move no bytes.
     ///
     /// ```
     /// use trapline::SystemCall;
@@ -366,105 +370,110 @@ calls! {
     /// assert!(calls.map(SystemCall::name).eq(SystemCall::NAMES));
     /// ```
     pub enum SystemCall {
-        /// [`Os::get_tid`](crate::Os::get_tid). Answers [`Reply::Tid`].
+        /// [`Os::get_tid`](crate::Os::get_tid). Returns [`Reply::Tid`].
         0 "get_tid" GetTid,
-        /// [`Os::yield_now`](crate::Os::yield_now). Answers [`Reply::Done`].
+        /// [`Os::yield_now`](crate::Os::yield_now). Returns [`Reply::Done`].
         1 "yield" Yield,
-        /// [`Os::spawn`](crate::Os::spawn). Answers [`Reply::Tid`] or [`Reply::Err`].
+        /// [`Os::spawn`](crate::Os::spawn). Returns [`Reply::Tid`] or [`Reply::Err`].
         2 "new_task" NewTask + Program,
-        /// [`Os::spawn_detached`](crate::Os::spawn_detached). Answers like [`SystemCall::NewTask`].
+        /// [`Os::spawn_detached`](crate::Os::spawn_detached). Returns the same as
+        /// [`SystemCall::NewTask`].
         3 "new_detached_task" NewDetachedTask + Program,
-        /// [`Os::kill`](crate::Os::kill). Answers [`Reply::Yes`] or [`Reply::No`].
+        /// [`Os::kill`](crate::Os::kill). Returns [`Reply::Yes`] or [`Reply::No`].
         4 "kill_task" KillTask(tid: Task(Tid)),
-        /// [`Os::wait`](crate::Os::wait). Answers [`Reply::Exit`] or [`Reply::Err`].
+        /// [`Os::wait`](crate::Os::wait). Returns [`Reply::Exit`] or [`Reply::Err`].
         5 "wait_task" WaitTask(tid: Task(Tid)),
-        /// [`Os::exit`](crate::Os::exit). Never answers.
+        /// [`Os::exit`](crate::Os::exit). Never returns.
         6 "exit" Exit + Exit,
-        /// [`Os::shutdown`](crate::Os::shutdown). Never answers.
+        /// [`Os::shutdown`](crate::Os::shutdown). Never returns.
         7 "shutdown" Shutdown,
-        /// [`Os::sleep`](crate::Os::sleep). Answers [`Reply::Done`].
+        /// [`Os::sleep`](crate::Os::sleep). Returns [`Reply::Done`].
         8 "sleep" Sleep(span: Span(Nanos)),
-        /// [`Os::sleep_until`](crate::Os::sleep_until). Answers [`Reply::Done`].
+        /// [`Os::sleep_until`](crate::Os::sleep_until). Returns [`Reply::Done`].
         9 "sleep_until" SleepUntil(instant: Instant(Nanos)),
-        /// [`Os::now`](crate::Os::now). Answers [`Reply::Time`].
+        /// [`Os::now`](crate::Os::now). Returns [`Reply::Time`].
         10 "now" Now,
-        /// [`Os::random`](crate::Os::random). Answers [`Reply::Random`].
+        /// [`Os::random`](crate::Os::random). Returns [`Reply::Random`].
         11 "random" Random,
-        /// [`Os::tasks`](crate::Os::tasks). Answers [`Reply::Tasks`].
+        /// [`Os::tasks`](crate::Os::tasks). Returns [`Reply::Tasks`].
         12 "tasks" Tasks,
-        /// [`Os::read_wait`](crate::Os::read_wait). Answers [`Reply::Done`] or [`Reply::Err`].
+        /// [`Os::read_wait`](crate::Os::read_wait). Returns [`Reply::Done`] or [`Reply::Err`].
         13 "read_wait" ReadWait(device: Device(DeviceId)),
-        /// [`Os::write_wait`](crate::Os::write_wait). Answers [`Reply::Done`] or [`Reply::Err`].
+        /// [`Os::write_wait`](crate::Os::write_wait). Returns [`Reply::Done`] or [`Reply::Err`].
         14 "write_wait" WriteWait(device: Device(DeviceId)),
-        /// [`Os::timeout`](crate::Os::timeout): arms it. Answers [`Reply::Timeout`], or
+        /// [`Os::timeout`](crate::Os::timeout): arms it. Returns [`Reply::Timeout`], or
         /// [`Errno::Invalid`] without a body that it could cut short.
         15 "timeout" Timeout(span: Span(Nanos)) + Body,
-        /// [`Os::run_blocking`](crate::Os::run_blocking): hands the work over. Answers
+        /// [`Os::run_blocking`](crate::Os::run_blocking): hands the work over. Returns
         /// [`Reply::Done`].
         16 "submit" Submit + Job,
-        /// [`Queue::bounded`](crate::Queue::bounded), with its capacity. Answers [`Reply::Queue`]
+        /// [`Queue::bounded`](crate::Queue::bounded), with its capacity. Returns [`Reply::Queue`]
         /// or [`Reply::Err`].
         17 "new_queue" NewQueue(capacity: Capacity(u64)) + Store,
-        /// [`Queue::put`](crate::Queue::put). Answers [`Reply::Done`], or [`Reply::Refused`] if it is
-        /// closed.
+        /// [`Queue::put`](crate::Queue::put). Returns [`Reply::Done`], or [`Reply::Refused`] if it
+        /// is closed.
         18 "put" Put(queue: Queue(QueueId)) + Message,
-        /// [`Queue::get`](crate::Queue::get). Answers [`Reply::Message`] or [`Reply::Err`].
+        /// [`Queue::get`](crate::Queue::get). Returns [`Reply::Message`] or [`Reply::Err`].
         19 "get" Get(queue: Queue(QueueId)),
-        /// [`Queue::try_put`](crate::Queue::try_put). Answers like [`SystemCall::Put`], or
+        /// [`Queue::try_put`](crate::Queue::try_put). Returns the same as [`SystemCall::Put`], or
         /// [`Reply::Full`].
         20 "try_put" TryPut(queue: Queue(QueueId)) + Message,
-        /// [`Queue::try_get`](crate::Queue::try_get). Answers like [`SystemCall::Get`], or
+        /// [`Queue::try_get`](crate::Queue::try_get). Returns the same as [`SystemCall::Get`], or
         /// [`Reply::Again`].
         21 "try_get" TryGet(queue: Queue(QueueId)),
-        /// [`Queue::close`](crate::Queue::close). Answers [`Reply::Done`] or [`Reply::Err`].
+        /// [`Queue::close`](crate::Queue::close). Returns [`Reply::Done`] or [`Reply::Err`].
         22 "close_queue" CloseQueue(queue: Queue(QueueId)),
-        /// [`Os::attach`](crate::Os::attach). Answers [`Reply::Device`] or [`Reply::Io`].
+        /// [`Os::attach`](crate::Os::attach). Returns [`Reply::Device`] or [`Reply::Io`].
         23 "attach" Attach + Source,
-        /// [`Os::listen`](crate::Os::listen). Answers [`Reply::Device`] or [`Reply::Io`].
+        /// [`Os::listen`](crate::Os::listen). Returns [`Reply::Device`] or [`Reply::Io`].
         24 "listen" Listen + Addr,
-        /// [`Os::connect`](crate::Os::connect): starts it. Answers [`Reply::Device`] or [`Reply::Io`].
+        /// [`Os::connect`](crate::Os::connect): starts it. Returns [`Reply::Device`] or
+        /// [`Reply::Io`].
         25 "connect" Connect + Addr,
-        /// How a started connection came out, once it is writable. Answers [`Reply::Done`] or an error.
-        26 "connected" Connected(device: Device(DeviceId)),
-        /// [`TcpListener::accept`](crate::TcpListener::accept). Answers [`Reply::Device`] or an error.
-        27 "accept" Accept(device: Device(DeviceId)),
-        /// [`Device::recv`](crate::Device::recv). Answers [`Reply::Bytes`] or an error.
-        28 "recv" Recv(device: Device(DeviceId)) + Bytes,
-        /// [`Device::send`](crate::Device::send). Answers [`Reply::Bytes`], [`Reply::Again`] or an error.
-        29 "send" Send(device: Device(DeviceId)) + Bytes,
-        /// [`TcpStream::shutdown_write`](crate::TcpStream::shutdown_write). Answers [`Reply::Done`] or
-        /// an error.
-        30 "shutdown_write" ShutdownWrite(device: Device(DeviceId)),
-        /// [`Device::close`](crate::Device::close). Answers [`Reply::Done`] or [`Reply::Err`].
-        31 "close" Close(device: Device(DeviceId)),
-        /// [`Device::send_file`](crate::Device::send_file). Answers [`Reply::Bytes`], [`Reply::Again`]
+        /// Takes the result of a started connection, once it is writable. Returns [`Reply::Done`]
         /// or an error.
+        26 "connected" Connected(device: Device(DeviceId)),
+        /// [`TcpListener::accept`](crate::TcpListener::accept). Returns [`Reply::Device`] or an
+        /// error.
+        27 "accept" Accept(device: Device(DeviceId)),
+        /// [`Device::recv`](crate::Device::recv). Returns [`Reply::Bytes`] or an error.
+        28 "recv" Recv(device: Device(DeviceId)) + Bytes,
+        /// [`Device::send`](crate::Device::send). Returns [`Reply::Bytes`], [`Reply::Again`] or an
+        /// error.
+        29 "send" Send(device: Device(DeviceId)) + Bytes,
+        /// [`TcpStream::shutdown_write`](crate::TcpStream::shutdown_write). Returns [`Reply::Done`]
+        /// or an error.
+        30 "shutdown_write" ShutdownWrite(device: Device(DeviceId)),
+        /// [`Device::close`](crate::Device::close). Returns [`Reply::Done`] or [`Reply::Err`].
+        31 "close" Close(device: Device(DeviceId)),
+        /// [`Device::send_file`](crate::Device::send_file). Returns [`Reply::Bytes`],
+        /// [`Reply::Again`] or an error.
         32 "send_file" SendFile(device: Device(DeviceId)) + File,
-        /// Ends a task that no other will ask about: it leaves no zombie. Answers like
+        /// Ends a task, which leaves no zombie. Returns the same as
         /// [`SystemCall::KillTask`]. Deferred, by handles of tasks that are dropped.
         33 "release" Release(tid: Task(Tid)),
-        /// Lets a task leave no zombie when it ends, or now if it has ended. Answers [`Reply::Done`].
-        /// Deferred, by a [`Child`](crate::Child) that is dropped.
+        /// Makes a task leave no zombie: reaps it when it ends, or now if it has ended. Returns
+        /// [`Reply::Done`]. Deferred, by a [`Child`](crate::Child) that is dropped.
         34 "disown" Disown(tid: Task(Tid)),
-        /// Disarms the caller's timeout of that number, and those within it. Answers [`Reply::Done`].
-        /// Deferred, when the body of a timeout has ended.
+        /// Disarms the caller's timeout of that number and those within it. Returns
+        /// [`Reply::Done`]. Deferred, when the body of a timeout has ended.
         35 "disarm" Disarm(timeout: Number(u64)),
-        /// Gives a message back that the caller was answered with and did not take. Answers
+        /// Gives back a message that the caller has received and not taken. Returns
         /// [`Reply::Done`]. Deferred.
         36 "give_back" GiveBack(queue: Queue(QueueId)) + Message,
-        /// Closes a queue and forgets it. Answers [`Reply::Done`]. Deferred, by the last handle.
+        /// Closes and frees a queue. Returns [`Reply::Done`]. Deferred, by the last handle.
         37 "free_queue" FreeQueue(queue: Queue(QueueId)),
-        /// [`Os::observe`](crate::Os::observe), with the tracer's number. Answers [`Reply::Done`].
+        /// [`Os::observe`](crate::Os::observe), with the tracer's number. Returns [`Reply::Done`].
         /// Deferred.
         38 "observe" Observe(tracer: Number(u64)) + Tracer,
-        /// Detaches the tracer of that number. Answers [`Reply::Done`]. Deferred, by
+        /// Detaches the tracer of that number. Returns [`Reply::Done`]. Deferred, by
         /// [`Observer`](crate::Observer).
         39 "unobserve" Unobserve(tracer: Number(u64)),
     }
 }
 
 impl SystemCall {
-    /// The device that it is about, if it names one.
+    /// Returns the device that the call names, if any.
     #[must_use]
     #[inline]
     pub fn device(self) -> Option<DeviceId> {
@@ -474,7 +483,7 @@ impl SystemCall {
         }
     }
 
-    /// The message queue that it is about, if it names one.
+    /// Returns the message queue that the call names, if any.
     #[must_use]
     #[inline]
     pub fn queue(self) -> Option<QueueId> {
@@ -484,7 +493,7 @@ impl SystemCall {
         }
     }
 
-    /// Whether an argument of it is a payload in the frame.
+    /// Returns whether an argument of the call is a payload in the frame.
     pub(crate) fn has_payload(self) -> bool {
         match self.beside() {
             Beside::Program
@@ -504,25 +513,25 @@ impl SystemCall {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Beside {
     None,
-    /// A program, its name and what else a new task needs.
+    /// A program, its name and the options of a new task.
     Program,
-    /// How the task ends.
+    /// The exit of the task.
     Exit,
     /// Work for a thread.
     Job,
-    /// Where a queue keeps its messages.
+    /// The store of a queue's messages.
     Store,
     /// A descriptor.
     Source,
     /// An address.
     Addr,
-    /// Bytes in the buffer, or room for them.
+    /// Bytes in the buffer, or their number.
     Bytes,
     /// The number of a message.
     Message,
     /// Whether a timeout has a body.
     Body,
-    /// A file, an offset, and how many bytes of it.
+    /// A file, an offset, and a number of bytes.
     File,
     /// A tracer.
     Tracer,
@@ -532,7 +541,7 @@ pub(crate) enum Beside {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Argument {
-    /// It has none.
+    /// No argument.
     None,
     /// A task.
     Task(Tid),
@@ -544,7 +553,7 @@ pub enum Argument {
     Device(DeviceId),
     /// A message queue.
     Queue(QueueId),
-    /// How many messages a queue has room for; `u64::MAX` for any number.
+    /// The capacity of a queue; `u64::MAX` if it is unbounded.
     Capacity(u64),
     /// A number of any other kind: a count of bytes, a message, a timeout, a random number.
     Number(u64),
@@ -552,7 +561,7 @@ pub enum Argument {
     Errno(Errno),
 }
 
-/// The way `strace` shows it; nothing for [`Argument::None`].
+/// The text of `strace`; empty for [`Argument::None`].
 impl fmt::Display for Argument {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -571,38 +580,38 @@ impl fmt::Display for Argument {
 }
 
 words! {
-    /// The kernel's answer to a [`SystemCall`]. What does not fit in a word is in the kernel's frame,
-    /// where the stub that made the call fetches it.
+    /// The kernel's answer to a [`SystemCall`]. What does not fit in a word is in the kernel's
+    /// frame, and the stub of the call takes it from there.
     pub enum Reply {
-        /// It is done, and there is nothing to say about it.
+        /// The call is done, without a result.
         0 Done,
         /// Yes.
         1 Yes,
         /// No.
         2 No,
-        /// Not now, but it may work if it is asked again.
+        /// The call would block; it can be tried again.
         3 Again,
         /// A task's number.
         4 Tid(tid: Task(Tid)),
         /// The time since boot.
         5 Time(now: Instant(Nanos)),
-        /// A number from the world's seed.
+        /// A random number from the world's seed.
         6 Random(number: Number(u64)),
-        /// How many bytes were moved.
+        /// The number of bytes that were moved.
         7 Bytes(count: Number(u64)),
         /// A newly attached device.
         8 Device(device: Device(DeviceId)),
         /// A new message queue.
         9 Queue(queue: Queue(QueueId)),
-        /// The message of this number is the caller's.
+        /// The caller receives the message of this number.
         10 Message(message: Number(u64)),
-        /// There is no room for the message of this number, which is the caller's again.
+        /// The queue is full; the caller gets back the message of this number.
         11 Full(message: Number(u64)),
         /// The timeout of this number is armed.
         12 Timeout(timeout: Number(u64)),
-        /// The timeout of this number has come, before the call could be answered.
+        /// The timeout of this number has fired and cut the call.
         13 Elapsed(timeout: Number(u64)),
-        /// An [`Exit`](enum@Exit), in the frame; none there stands for [`Exit::Done`](enum@Exit).
+        /// An [`Exit`](enum@Exit), in the frame; an empty frame means [`Exit::Done`](enum@Exit).
         14 Exit,
         /// A list of [`TaskInfo`], in the frame.
         15 Tasks,
@@ -610,7 +619,7 @@ words! {
         16 Io,
         /// A refusal that the caller may handle.
         17 Err(errno: Errno(Errno)),
-        /// The queue is closed: the message of this number is the caller's again.
+        /// The queue is closed; the caller gets back the message of this number.
         18 Refused(message: Number(u64)),
     }
 }
@@ -621,16 +630,16 @@ impl From<Errno> for Reply {
     }
 }
 
-/// How a task ended.
+/// The way in which a task ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Exit {
-    /// It returned `()` or `Ok`.
+    /// The program returned `()` or `Ok`.
     Done,
-    /// It returned an error, whose text this is.
+    /// The program returned an error with this text.
     Failed(String),
-    /// It panicked, or awaited something that is not a trap; this is the message.
+    /// The program panicked with this message, or awaited something that is not a trap.
     Faulted(String),
-    /// Somebody killed it, or the kernel was shut down.
+    /// A task killed it, or the kernel was shut down.
     Killed,
 }
 
@@ -650,16 +659,16 @@ impl fmt::Display for Exit {
 #[repr(u64)]
 #[non_exhaustive]
 pub enum Errno {
-    /// No task has that tid any more, or ever had.
+    /// No such task exists, or it was reaped.
     #[error("no such task")]
     NoSuchTask,
-    /// A task cannot wait for its own end.
+    /// The task waits for its own end.
     #[error("a task that waits for itself would wait for ever")]
     WouldDeadlock,
     /// The kernel's limit of live tasks is reached.
     #[error("too many live tasks")]
     TooManyTasks,
-    /// The device was never attached to this kernel, or has been closed.
+    /// The device is not attached to this kernel, or is closed.
     #[error("no such device in this kernel")]
     BadFd,
     /// Another task waits for the same direction of the device.
@@ -668,7 +677,7 @@ pub enum Errno {
     /// The device was closed while the task waited for it, or the queue is closed.
     #[error("it is closed")]
     Closed,
-    /// A raw call came without the argument that its stub would have put beside it.
+    /// A raw call lacks the argument that its stub puts beside it.
     #[default]
     #[error("the call came without its argument: use its stub on Os")]
     Invalid,
@@ -716,21 +725,21 @@ impl fmt::Display for On {
     }
 }
 
-/// What a task is doing.
+/// The state of a task, as `ps` shows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TaskState {
-    /// It waits for its turn.
+    /// The task waits for its turn.
     Ready,
-    /// It is the task that is asking.
+    /// The task runs: it is the caller.
     Running,
-    /// It waits for something else.
+    /// The task is blocked.
     Blocked {
-        /// What for.
+        /// What it waits for.
         on: On,
-        /// Since when, counted from boot.
+        /// When it blocked, counted from boot.
         since: Duration,
     },
-    /// It has ended, and nobody has asked how.
+    /// The task has ended, and no task has waited for it yet.
     Zombie(Exit),
 }
 
@@ -739,13 +748,13 @@ pub enum TaskState {
 pub struct TaskInfo {
     /// Its number.
     pub tid: Tid,
-    /// The name it was spawned with.
+    /// Its name.
     pub name: String,
     /// The task that spawned it; [`Tid::KERNEL`] for the host's tasks and for orphans.
     pub parent: Tid,
-    /// What it is doing.
+    /// Its state.
     pub state: TaskState,
-    /// How many traps it has made.
+    /// The number of its traps.
     pub traps: u64,
 }
 

@@ -1,4 +1,4 @@
-//! A descriptor of a program's, as a world takes it on.
+//! A descriptor that a program hands to a world.
 //!
 //! Uses nothing of the crate.
 
@@ -9,11 +9,11 @@ use std::{
     rc::Rc,
 };
 
-/// A descriptor and the value that keeps it open, of [`Os::attach`](crate::Os::attach): what
-/// [`World::attach`](crate::World::attach) takes.
+/// A descriptor and the value that keeps it open. [`Os::attach`](crate::Os::attach) makes it, and
+/// the world receives it.
 ///
-/// The value is asked for its descriptor once, when this is made. A value that panics at a later
-/// question, or answers with another descriptor, changes nothing. Clones share the value.
+/// [`Descriptor::new`] calls `as_fd` of the value once. A value whose later calls of `as_fd` panic,
+/// or return another descriptor, has no effect. Clones share the value.
 ///
 /// ```
 /// use std::{fs::File, os::fd::{AsFd, AsRawFd}, rc::Rc};
@@ -31,19 +31,19 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// Asks `owner` for its descriptor, and keeps both.
+    /// Keeps `owner` and its descriptor.
     ///
-    /// *Panics* if `owner` does when it is asked.
+    /// *Panics* if `as_fd` of `owner` panics.
     #[must_use]
     pub fn new<S: AsFd + 'static>(owner: Rc<S>) -> Self {
         let fd = owner.as_fd().as_raw_fd();
         #[expect(
             unsafe_code,
-            reason = "a borrow of what the same structure owns has no lifetime to name"
+            reason = "a borrow from a field of the same structure has no lifetime to name"
         )]
-        // SAFETY: the owner has lent the descriptor for as long as it is borrowed. It is borrowed
-        // until `_owner` is dropped: it stays where it is, and `Rc` lends it as shared only, since
-        // we never ask for more. Each descriptor that leaves us is bound to a borrow of ours.
+        // SAFETY: the descriptor stays open while `owner` is borrowed. It is borrowed until
+        // `_owner` is dropped: the `Rc` does not move it, and this type never borrows it mutably.
+        // Each descriptor that `as_fd` returns is bound to a borrow of this structure.
         let fd = unsafe { BorrowedFd::borrow_raw(fd) };
         Self { fd, _owner: owner }
     }

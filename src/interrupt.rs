@@ -147,7 +147,7 @@ impl fmt::Debug for Remote {
 
 /// That a thread may yet have something to say. While one lives, the kernel does not call it a
 /// deadlock when nobody is ready; unless a daemon has sent the thread, or whoever has a copy.
-pub(crate) struct Expected {
+pub(crate) struct ExternalWork {
     remote: Remote,
     what: Outside,
     /// How much the kernel counts on it: 1, or 0.
@@ -163,7 +163,7 @@ pub(crate) enum Outside {
     Job,
 }
 
-impl Expected {
+impl ExternalWork {
     /// To be made in the turn of the task that sends the thread, or by the host.
     pub(crate) fn new(remote: &Remote, what: Outside) -> Self {
         Self::weighing(remote, what, usize::from(!remote.running().is_daemon()))
@@ -179,13 +179,13 @@ impl Expected {
     }
 }
 
-impl Clone for Expected {
+impl Clone for ExternalWork {
     fn clone(&self) -> Self {
         Self::weighing(&self.remote, self.what, self.weight)
     }
 }
 
-impl Drop for Expected {
+impl Drop for ExternalWork {
     fn drop(&mut self) {
         let expected = &self.remote.line.expected[self.what as usize];
         expected.fetch_sub(self.weight, Ordering::Release);

@@ -1,8 +1,8 @@
 //! A tiny operating system inside one process.
 //!
 //! Programs are generators; every yield is a trap. A task reaches the world only by yielding a
-//! [`SystemCall`]; one kernel loop handles it before it picks the next task, and everything that a
-//! call can touch belongs to that kernel.
+//! [`SystemCall`]. One kernel loop handles the call before it picks the next task. Everything that
+//! a call can touch belongs to that kernel.
 //!
 //! ```
 //! use std::time::Duration;
@@ -26,22 +26,22 @@
 //!
 //! # Three rules
 //!
-//! 1. **One door.** A task reaches the world only by yielding a call; the kernel answers with a
-//!    [`Reply`]. A program holds no kernel and no other task: it is lent its [`Os`] as `&mut Os`.
-//! 2. **One owner.** The [`Kernel`] owns tasks, queues, timers and devices as plain fields.
-//! 3. **One source of surprise.** Whatever the programs do not determine themselves comes from the
-//!    [`World`], and neither the kernel nor a program can tell which world that is.
+//! 1. **One entry point.** A task reaches the world only by yielding a call; the kernel answers
+//! with a    [`Reply`]. A program holds no kernel and no other task: it borrows its [`Os`] as `&mut
+//! Os`. 2. **One owner.** The [`Kernel`] owns tasks, queues, timers and devices as plain fields.
+//! 3. **One source of nondeterminism.** Everything that programs do not determine comes from the
+//!    [`World`]. Neither the kernel nor a program can tell which world it is.
 //!
 //! # Where to read
 //!
-//! | room | owns | may use |
+//! | module | owns | may use |
 //! |---|---|---|
 //! | `abi.rs` | what crosses at a trap: [`SystemCall`], [`Reply`], [`Exit`], [`Errno`] | nothing |
 //! | `panic.rs` | containment of panics | nothing |
 //! | `descriptor.rs` | [`Descriptor`]: an open descriptor and what keeps it open | nothing |
 //! | `pause.rs` | how blocking work pauses: [`pause()`] | nothing |
 //! | `sched/` | the order of turns: [`Policy`], [`Fifo`] | `abi` |
-//! | `interrupt.rs` | lines into a kernel for other threads: [`Remote`] | `abi` |
+//! | `interrupt.rs` | interrupts from other threads: [`Remote`] | `abi` |
 //! | `log/` | the event log: [`Event`], [`Tracer`], [`mod@record`], the bridge to `tracing` | `abi`, `panic` |
 //! | `trap.rs` | what travels beside a call | all above |
 //! | `user/` | the task's side: [`Os`], [`Queue`], [`Device`], [`Promise`], [`sync`] | `trap.rs` and above |
@@ -54,28 +54,27 @@
 //!
 //! # What is isolated, and what is not
 //!
-//! The tasks of a kernel share one protection domain, as the threads of a process do. What is
-//! contained are failures: a panic, a kill or a fault ends one task, runs its destructors and frees
-//! what it held. Nothing guards a task against the intentions of another:
+//! The tasks of a kernel share one protection domain, as the threads of a process do. Failures are
+//! contained: a panic, a kill or a fault ends one task, runs its destructors and frees its
+//! resources. A task is not protected against malicious tasks:
 //!
-//! - A call names tasks, devices and queues by their numbers, and the kernel cannot know which task
+//! - A call names tasks, devices and queues by their numbers. The kernel does not know which task
 //!   holds which handle. [`Os::kill`] takes any [`Tid`]. A raw [`Os::trap`] can close or use every
 //!   device and queue of its kernel.
-//! - [`Os::shutdown`] and [`Os::observe`] are for every task.
+//! - Every task can call [`Os::shutdown`] and [`Os::observe`].
 //! - Tasks run on one thread and share its memory. A task that makes no trap stops all of them.
 //!
-//! Code that is not trusted needs a process of its own. Two kernels share no task, device or
-//! queue.
+//! Untrusted code needs a separate process. Two kernels share no task, device or queue.
 //!
 //! # What panics do
 //!
-//! A panic ends its own task, as [`Exit::Faulted`]; so the crate must be built with
-//! `panic = "unwind"`, the default. Nobody can contain a destructor that panics while its task is
-//! already unwinding from another panic: Rust ends the process then.
+//! A panic ends its own task, as [`Exit::Faulted`]. The crate must therefore be built with
+//! `panic = "unwind"`, the default. A destructor that panics while its task already unwinds from
+//! another panic cannot be contained: Rust aborts the process.
 //!
-//! Nor can a task await a future that is pending and is no trap, such as one of another runtime: it
-//! ends as `Faulted`, with a message that says so. The panic hook hears of that as a panic inside
-//! the generator crate; the command line keeps it from showing.
+//! A task cannot await a pending future that is not a trap, such as a future of another runtime. It
+//! ends as `Faulted`, with a message that says so. The panic hook receives a panic inside the
+//! generator crate; the command line hides it.
 
 #[cfg(not(unix))]
 compile_error!("trapline's devices are Unix descriptors: it builds on Unix systems only");
@@ -109,7 +108,7 @@ pub use descriptor::Descriptor;
 pub use interrupt::Remote;
 pub use kernel::{Builder, Deadlock, Error, Failures, Kernel, Limit, Report, Stalled, Step};
 pub use log::{
-    Answered, Call, CallInfo, Detail, Event, Fact, Follower, Told, Tracer, Wake,
+    Answered, Call, CallInfo, Detail, Event, Fact, Follower, TraceLine, Tracer, Wake,
     recording as record,
 };
 pub use pause::pause;

@@ -1,4 +1,4 @@
-//! Containment: the text of a panic, and destructors that must not take others with them.
+//! Containment of panics: the text of a panic, and destructors that may panic.
 //!
 //! Uses nothing of the crate.
 
@@ -7,10 +7,10 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-/// What code panicked with.
+/// The payload of a panic.
 pub(crate) type Panic = Box<dyn Any + Send>;
 
-/// The text of a panic. A payload whose own destructor panics is leaked.
+/// Returns the text of a panic. A payload whose destructor panics is leaked.
 pub(crate) fn panic_message(panic: Panic) -> String {
     let message = match panic.downcast_ref::<&str>() {
         Some(text) => (*text).to_string(),
@@ -25,7 +25,7 @@ pub(crate) fn panic_message(panic: Panic) -> String {
     message
 }
 
-/// Runs destructors. One that panics is its own end and nobody else's.
+/// Runs destructors. A panic in them becomes a warning.
 pub(crate) fn contain(destructors: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(destructors)) {
         let message = panic_message(panic);

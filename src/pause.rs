@@ -1,6 +1,7 @@
 //! Pauses of blocking work, on the clock of the world that runs it. Uses nothing.
 //!
-//! Work runs on any thread and receives no handle, so the thread itself knows how it pauses.
+//! Work runs on any thread and receives no handle. A thread-local variable therefore says how work
+//! pauses.
 
 use std::{cell::Cell, thread, time::Duration};
 
@@ -9,15 +10,15 @@ thread_local! {
     static PAUSED: Cell<Option<Duration>> = const { Cell::new(None) };
 }
 
-/// Pauses work of [`Os::run_blocking`](crate::Os::run_blocking) for `span`.
+/// Pauses blocking work of [`Os::run_blocking`](crate::Os::run_blocking) for `span`.
 ///
 /// In the real world it blocks the thread, as [`std::thread::sleep`] does. The simulated world runs
 /// work in place: there `pause` returns at once, and the task receives the result after `span` on
 /// the virtual clock. Other effects of the work, such as a value for a
 /// [`RemoteSetter`](crate::RemoteSetter), are not delayed there.
 ///
-/// It is for work only. A task calls [`Os::sleep`](crate::Os::sleep): in a task `pause` blocks the
-/// kernel's thread, and with it every task.
+/// Only blocking work calls this. A task calls [`Os::sleep`](crate::Os::sleep): in a task `pause`
+/// blocks the kernel's thread, and with it every task.
 ///
 /// ```
 /// use std::time::Duration;
@@ -42,9 +43,10 @@ pub fn pause(span: Duration) {
     }
 }
 
-/// Runs work on the kernel's thread. Its pauses are added up, since they must not block that.
+/// Runs work on the kernel's thread. Its pauses are added up, because they must not block the
+/// kernel.
 pub(crate) fn in_place(job: impl FnOnce()) {
-    /// Work may run a kernel, whose work runs in place within it.
+    /// Work may run a kernel, whose work also runs in place.
     struct Outer(Option<Duration>);
 
     impl Drop for Outer {
@@ -57,7 +59,7 @@ pub(crate) fn in_place(job: impl FnOnce()) {
     job();
 }
 
-/// How long the work that runs in place has paused so far; zero on a thread of its own.
+/// Returns the sum of the pauses of the work that runs in place; zero on a separate thread.
 pub(crate) fn paused() -> Duration {
     PAUSED.get().unwrap_or_default()
 }

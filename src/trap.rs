@@ -188,12 +188,12 @@ pub(crate) struct TrapFrame {
     pub(crate) killing: Cell<bool>,
     /// Whether the kernel is dropping a program. It has no turn then: no reply can be on its way.
     pub(crate) dropping_program: Cell<bool>,
-    /// Whether [`TrapFrame::drop_flat`] is at work.
-    dropping: Cell<bool>,
+    /// Whether [`TrapFrame::drop_iteratively`] is at work.
+    is_dropping: Cell<bool>,
     /// What it drops next.
-    rest: RefCell<VecDeque<Box<dyn Any>>>,
-    /// How many tracers tasks have attached.
-    pub(crate) observers: Cell<u64>,
+    pending_drops: RefCell<VecDeque<Box<dyn Any>>>,
+    /// The number of the last tracer that a task has attached, and that of the last of a daemon.
+    observers: [Cell<u64>; 2],
     /// A line to the kernel for other threads.
     pub(crate) remote: Remote,
     /// Whether a panic has unwound through a program (see [`fault`]).
@@ -217,9 +217,9 @@ impl TrapFrame {
             elapsed: Cell::default(),
             killing: Cell::default(),
             dropping_program: Cell::default(),
-            dropping: Cell::default(),
-            rest: RefCell::default(),
-            observers: Cell::default(),
+            is_dropping: Cell::default(),
+            pending_drops: RefCell::default(),
+            observers: [Cell::new(0), Cell::new(Tid::DAEMONS)],
             remote,
             unwound: Cell::default(),
             flags: Cell::default(),
@@ -364,15 +364,24 @@ impl TrapFrame {
 
     /// Drops a value that may hold others like it, in a chain of any length: messages with the last
     /// handle of a queue among them. Those within wait in a list, and not on the stack.
-    pub(crate) fn drop_flat<T: 'static>(&self, value: T) {
-        if self.dropping.get() {
-            self.rest.borrow_mut().push_back(Box::new(value));
+    pub(crate) fn drop_iteratively<T: 'static>(&self, value: T) {
+        if self.is_dropping.get() {
+            self.pending_drops.borrow_mut().push_back(Box::new(value));
             return;
         }
-        self.dropping.set(true);
-        let rest = Rest(self);
+        self.is_dropping.set(true);
+        let pending = PendingDrops(self);
         drop(value);
-        rest.drop_all();
+        pending.drop_all();
+    }
+
+    /// Returns a number for a tracer of the running task. Those of daemons are apart: they change no
+    /// other tracer's number.
+    pub(crate) fn next_observer(&self) -> u64 {
+        let is_daemon = self.remote.running().is_daemon();
+        let last = &self.observers[usize::from(is_daemon)];
+        last.set(last.get() + 1);
+        last.get()
     }
 
     pub(crate) fn intern(&self, name: &str) -> Rc<str> {
@@ -384,22 +393,22 @@ impl TrapFrame {
     }
 }
 
-/// What [`TrapFrame::drop_flat`] is to drop besides, even if a destructor panics.
-struct Rest<'a>(&'a TrapFrame);
+/// What [`TrapFrame::drop_iteratively`] is to drop besides, even if a destructor panics.
+struct PendingDrops<'a>(&'a TrapFrame);
 
-impl Rest<'_> {
+impl PendingDrops<'_> {
     fn drop_all(&self) {
-        let next = || self.0.rest.borrow_mut().pop_front();
+        let next = || self.0.pending_drops.borrow_mut().pop_front();
         while let Some(value) = next() {
             drop(value);
         }
     }
 }
 
-impl Drop for Rest<'_> {
+impl Drop for PendingDrops<'_> {
     fn drop(&mut self) {
         self.drop_all();
-        self.0.dropping.set(false);
+        self.0.is_dropping.set(false);
     }
 }
 
@@ -428,7 +437,7 @@ impl DeviceRef {
     }
 
     /// Leaves the device open, for whoever knows its number.
-    pub(crate) fn let_go(mut self) {
+    pub(crate) fn leave_open(mut self) {
         if let Some(guard) = Rc::get_mut(&mut self.0) {
             guard.id = DeviceId::NONE;
         }

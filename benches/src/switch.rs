@@ -55,7 +55,7 @@ pub(crate) fn contests(plan: &Plan) -> Vec<Contest> {
 
 fn contest(plan: &Plan, tasks: usize, shuffled: bool) -> Contest {
     let laps = plan.times(SWITCHES).div_ceil(tasks);
-    let order = Order { tasks, shuffled };
+    let order = VisitOrder { tasks, shuffled };
     let each = move |time| ns_each(time, tasks * laps);
     let plural = if tasks == 1 { "" } else { "s" };
     let title = if shuffled { ", shuffled" } else { "" };
@@ -91,12 +91,12 @@ fn contest(plan: &Plan, tasks: usize, shuffled: bool) -> Contest {
 
 /// The number of tasks, and the order of their turns.
 #[derive(Clone, Copy)]
-struct Order {
+struct VisitOrder {
     tasks: usize,
     shuffled: bool,
 }
 
-impl Order {
+impl VisitOrder {
     /// The task at each place of the order.
     fn turns(self) -> Vec<usize> {
         if self.shuffled {
@@ -115,7 +115,7 @@ fn turns(laps: usize) -> usize {
 
 /// `trap` is passed as a function, since a closure around it would add a state machine.
 fn trapline<T>(
-    order: Order,
+    order: VisitOrder,
     laps: usize,
     trap: impl AsyncFn(&mut Os) -> T + Copy + 'static,
 ) -> Duration {
@@ -188,7 +188,7 @@ impl Machine for Counter {
     }
 }
 
-fn machines(order: Order, laps: usize) -> Duration {
+fn machines(order: VisitOrder, laps: usize) -> Duration {
     let machines = (0..order.tasks).map(|_| Box::new(Counter::Unstarted) as Box<dyn Machine>);
     rounds(order, laps, machines, |machine, n| {
         black_box(machine.resume(n));
@@ -202,14 +202,14 @@ async fn count(co: Co<u64, u64>) {
     }
 }
 
-fn raw(order: Order, laps: usize) -> Duration {
+fn raw(order: VisitOrder, laps: usize) -> Duration {
     let gens = (0..order.tasks).map(|_| Gen::new(count));
     rounds(order, laps, gens, |g, n| {
         black_box(g.resume_with(n));
     })
 }
 
-fn raw_dyn(order: Order, laps: usize) -> Duration {
+fn raw_dyn(order: VisitOrder, laps: usize) -> Duration {
     type Boxed = Pin<Box<dyn Coroutine<Yield = u64, Resume = u64, Return = ()>>>;
     let gens = (0..order.tasks).map(|_| Box::pin(Gen::new(count)) as Boxed);
     rounds(order, laps, gens, |g, n| {
@@ -219,7 +219,7 @@ fn raw_dyn(order: Order, laps: usize) -> Duration {
 
 /// Resumes all in turn, once before the clock is read. Their boxes stay where they were made.
 fn rounds<T>(
-    order: Order,
+    order: VisitOrder,
     laps: usize,
     tasks: impl Iterator<Item = T>,
     mut resume: impl FnMut(&mut T, u64),
@@ -239,7 +239,7 @@ fn rounds<T>(
     cpu_time() - start
 }
 
-fn stackful(order: Order, laps: usize) -> Duration {
+fn stackful(order: VisitOrder, laps: usize) -> Duration {
     let tasks = (0..order.tasks).map(|_| {
         let stack = DefaultStack::new(16 * 1024).expect("there is room for the stacks");
         Stackful::with_stack(stack, move |yielder, mut n: u64| {
@@ -266,7 +266,7 @@ fn stackful(order: Order, laps: usize) -> Duration {
 struct Parking(Arc<Mutex<Vec<Option<Waker>>>>);
 
 impl Parking {
-    fn new(order: Order) -> Self {
+    fn new(order: VisitOrder) -> Self {
         Self(Arc::new(Mutex::new(vec![None; order.tasks])))
     }
 
@@ -283,7 +283,7 @@ impl Parking {
         .await;
     }
 
-    fn wake_all(&self, order: Order) {
+    fn wake_all(&self, order: VisitOrder) {
         let mut places = std::mem::take(&mut *self.0.lock().expect(NO_PANIC));
         for turn in order.turns() {
             if let Some(waker) = places[turn].take() {
@@ -301,7 +301,7 @@ static TURNS: AtomicUsize = AtomicUsize::new(0);
 
 /// A future's task that yields in a loop; `yields` is the runtime's way to yield.
 async fn other<Y: Future>(
-    order: Order,
+    order: VisitOrder,
     place: usize,
     laps: usize,
     parking: Parking,
@@ -319,7 +319,7 @@ async fn other<Y: Future>(
 /// The first task; for shuffled turns it is made last, when the others have stopped. Returns the
 /// nanoseconds for each turn of any task.
 async fn first<Y: Future>(
-    order: Order,
+    order: VisitOrder,
     laps: usize,
     parking: Parking,
     yields: impl Fn() -> Y,
@@ -336,7 +336,7 @@ async fn first<Y: Future>(
     ns_each(cpu_time() - start, laps + TURNS.load(Relaxed))
 }
 
-fn tokio(order: Order, laps: usize) -> f64 {
+fn tokio(order: VisitOrder, laps: usize) -> f64 {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .expect("a runtime needs no more than a kernel");
@@ -353,7 +353,7 @@ fn tokio(order: Order, laps: usize) -> f64 {
     })
 }
 
-fn async_executor(order: Order, laps: usize) -> f64 {
+fn async_executor(order: VisitOrder, laps: usize) -> f64 {
     let executor = async_executor::LocalExecutor::new();
     let yields = futures_lite::future::yield_now;
     let parking = Parking::new(order);
@@ -369,7 +369,7 @@ fn async_executor(order: Order, laps: usize) -> f64 {
 
 /// A task that wakes itself goes to the front of its queue here, and would have the next turn as
 /// well. So each task wakes the task that yielded before it.
-fn monoio(order: Order, laps: usize) -> f64 {
+fn monoio(order: VisitOrder, laps: usize) -> f64 {
     let mut runtime = monoio::RuntimeBuilder::<monoio::LegacyDriver>::new()
         .build()
         .expect("a runtime needs no more than a kernel");

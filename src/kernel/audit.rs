@@ -1,4 +1,4 @@
-//! The kernel's invariant, checked.
+//! The check of the kernel's invariant.
 
 use super::{
     Kernel,
@@ -7,12 +7,12 @@ use super::{
 };
 use crate::abi::{Direction, Nanos};
 
-/// A larger kernel is not audited in full after each pass of a debug build.
+/// A kernel with more tasks is not audited.
 const MOST: usize = 512;
 
 impl Kernel {
-    /// Panics unless every live task is in exactly one place. For tests; a debug build calls it
-    /// after each pass, too.
+    /// Panics unless every live task is in exactly one place. For tests; a debug build also calls
+    /// it at each poll.
     #[doc(hidden)]
     pub fn audit(&self) {
         if self.tasks.iter().nth(MOST).is_some() {
@@ -35,10 +35,10 @@ impl Kernel {
                 }
                 State::Ready(_) | State::Late(_) | State::Pending(_) => ready += 1,
                 State::Running | State::Ending => {
-                    panic!("task {tid} runs, and it is nobody's turn")
+                    panic!("task {tid} runs between two turns")
                 }
                 State::Zombie(_) => {
-                    assert!(task.has_parent(), "task {tid} is of no use to anybody");
+                    assert!(task.has_parent(), "task {tid} is a zombie without a parent");
                 }
                 State::Blocked(WaitingOn::Timer(timer)) => timers.push(timer),
                 State::Blocked(WaitingOn::Device(device, direction, _)) => {
@@ -72,7 +72,7 @@ impl Kernel {
             }
         }
         assert_eq!(live, self.tasks.live(), "live tasks");
-        // A policy may withhold tasks.
+        // The length of a policy is not trusted: it may withhold tasks.
         assert!(
             !self.ready.is_plain() || ready <= self.ready.len() + self.ready.daemons(),
             "ready tasks"

@@ -1,15 +1,15 @@
-//! A kernel's settings.
+//! The settings of a kernel.
 
 use std::{fmt, rc::Rc, time::Duration};
 
 use super::{
     Kernel,
     console::Console,
+    daemons::Daemons,
     devices::Devices,
     queues::Queues,
     ready::{Named, Ready},
     report::{Error, Report},
-    run::Daemons,
     stall::Stall,
 };
 use crate::{
@@ -29,7 +29,7 @@ pub(super) struct Limits {
     pub(super) time: Nanos,
 }
 
-/// Settings of a [`Kernel`], of [`Kernel::builder`]. Whatever is not set is as in
+/// The settings of a [`Kernel`], returned by [`Kernel::builder`]. The defaults are those of
 /// [`Kernel::real`].
 ///
 /// ```
@@ -80,62 +80,64 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// The world to live in; otherwise the real one.
+    /// Sets the world. Default: the real world.
     pub fn world(mut self, world: impl World + 'static) -> Self {
         self.world = Some(Box::new(world));
         self
     }
 
-    /// The seed of the world's random numbers; otherwise the world's own.
+    /// Sets the seed of the world's random numbers. Default: the world's own.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// Who runs next; otherwise first in, first out. A policy that panics, or that withholds tasks
-    /// it says it has, ends the run with [`Error::Policy`].
+    /// Sets the scheduling policy. Default: first in, first out. A policy that panics or withholds
+    /// tasks ends the run with [`Error::Policy`].
     pub fn policy<P: Policy + 'static>(mut self, policy: P) -> Self {
         self.policy = Some((std::any::type_name::<P>(), Box::new(policy)));
         self
     }
 
-    /// How many ticks a turn may have: a task goes on at once after a call that does not block,
-    /// until it has made so many or yields. 1 unless it is set; 0 counts as 1.
+    /// Sets the ticks of a turn. After a call that does not block, a task continues at once until
+    /// it has used this number of ticks or yields. Default: 1; 0 counts as 1.
     pub fn quantum(mut self, ticks: u32) -> Self {
         self.quantum = ticks;
         self
     }
 
-    /// How many tasks may live at once; otherwise 4,194,304.
+    /// Limits the number of live tasks. Default: 4,194,304.
     pub fn max_tasks(mut self, tasks: usize) -> Self {
         self.limits.tasks = tasks;
         self
     }
 
-    /// How many message queues there may be at once; otherwise, and at the most, 16,777,216. A
-    /// promise has a queue, and so has whatever is in [`sync`](crate::sync).
+    /// Limits the number of message queues. Default and maximum: 16,777,216. A promise and every
+    /// type of [`sync`](crate::sync) use a queue.
     pub fn max_queues(mut self, queues: usize) -> Self {
         self.limits.queues = queues;
         self
     }
 
-    /// How many resumes a run may take; otherwise as many as it likes.
+    /// Limits the resumes of a run. Default: no limit.
     pub fn max_ticks(mut self, ticks: u64) -> Self {
         self.limits.ticks = ticks;
         self
     }
 
-    /// How long a run may take on the world's clock; otherwise as long as it likes.
+    /// Limits the time of a run on the world's clock. Default: no limit.
     pub fn max_time(mut self, time: Duration) -> Self {
         self.limits.time = time.into();
         self
     }
 
-    /// How long the kernel may wait for other threads alone, in real time; otherwise as long as it
-    /// takes. At the limit the run ends with [`Error::Stalled`], which says what is awaited: jobs of
-    /// [`Os::run_blocking`](crate::Os::run_blocking) and [`RemoteSetter`](crate::RemoteSetter)s, of
-    /// which one may have been leaked. The wait counts from the last turn of a task; no timer and no
-    /// device may be waited for. Set or not, the kernel warns after 10 seconds, by `tracing`.
+    /// Limits, in real time, a wait that only other threads can end. Default: no limit. During such
+    /// a wait no task waits for a timer or a device. It counts from the last turn of a task.
+    ///
+    /// At the limit the run ends with [`Error::Stalled`]. The error lists what the kernel waits
+    /// for: jobs of [`Os::run_blocking`](crate::Os::run_blocking), and
+    /// [`RemoteSetter`](crate::RemoteSetter)s, which may have been leaked. With any limit, the
+    /// kernel warns through `tracing` after 10 seconds.
     ///
     /// ```
     /// use std::time::Duration;
@@ -156,8 +158,8 @@ impl Builder {
         self
     }
 
-    /// Keeps what tasks print for [`Kernel::take_console`], in every world: nothing reaches
-    /// standard output.
+    /// Keeps the text that tasks print for [`Kernel::take_console`], in every world. Nothing
+    /// reaches standard output.
     ///
     /// ```
     /// use trapline::{Kernel, Os};
@@ -173,8 +175,8 @@ impl Builder {
         self
     }
 
-    /// Somebody to be told of every event. Can be given more than once. Runs are observed through
-    /// `tracing` besides, if a subscriber wants the target `trapline::kernel`.
+    /// Adds a tracer, which receives every event. Each call adds one more. Independently, events go
+    /// to `tracing` if a subscriber enables the target `trapline::kernel`.
     pub fn tracer(mut self, tracer: impl Tracer + 'static) -> Self {
         self.log.add(Box::new(tracer));
         self
@@ -182,7 +184,7 @@ impl Builder {
 
     /// Boots the kernel.
     ///
-    /// *Errors:* [`Error::Io`], where the real world has no descriptors left for its poller.
+    /// *Errors:* [`Error::Io`] if no descriptor is left for the poller of the real world.
     pub fn build(mut self) -> Result<Kernel, Error> {
         let world = match self.world.take() {
             Some(world) => world,

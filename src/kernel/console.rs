@@ -1,8 +1,8 @@
-//! The console: the device that every task prints to. What it does not take at once is kept, up to
-//! a bound; a task that prints beyond the bound waits at its trap until there is room.
+//! The console: the device that every task prints to.
 //!
-//! A task that waits has its call held back here, with what travels beside it. Once it is woken, its
-//! call is handled when its turn comes.
+//! Text that the world does not take at once is kept, up to a bound. A task that prints beyond the
+//! bound blocks at its trap until there is room. Its call is held back here, with what travels
+//! beside it, and is handled in the first turn after the task wakes.
 
 use std::{collections::BTreeMap, io};
 
@@ -17,28 +17,28 @@ use crate::{
     trap::{Parcel, Payload},
 };
 
-/// How many bytes are kept: at so many, a task that prints waits. One trap's text may exceed it.
+/// At this number of kept bytes, a task that prints blocks. The text of one trap may exceed it.
 const ROOM: usize = 64 * 1024;
 
-/// How long the end of a run that is to end waits for a console that takes nothing.
+/// The time that a run waits at its end for a console that takes nothing.
 const PATIENCE: Nanos = Nanos::from_millis(500);
 
-/// What the world has not taken yet, and the tasks that wait until it has.
+/// The text that the world has not taken yet, and the tasks that wait for room.
 #[derive(Default)]
 pub(super) struct Console {
     text: Vec<u8>,
-    /// By number, in the order in which they printed.
+    /// By number, in the order of printing.
     held: BTreeMap<u64, Held>,
-    /// The number of the next call that is held back.
+    /// The number for the next call that is held back.
     next: u64,
-    /// The first number whose task was not woken yet.
+    /// The first number whose task has not been woken.
     waiting: u64,
-    /// Whether the end of the run is to wait for no more than a moment.
+    /// Whether the end of the run waits only for [`PATIENCE`].
     hurries: bool,
-    /// Whether a failure has been told of.
-    is_told: bool,
-    /// How many lost bytes have been told of.
-    told: u64,
+    /// Whether a failure has been reported.
+    is_reported: bool,
+    /// The number of lost bytes that have been reported.
+    reported_lost: u64,
 }
 
 /// A call that is held back.
@@ -47,53 +47,52 @@ struct Held {
     /// `None` for a program that has ended: its exit is the payload.
     call: Option<SystemCall>,
     beside: Parcel,
-    /// What a `send` offers.
+    /// The bytes that a `send` offers.
     bytes: Vec<u8>,
 }
 
 impl Console {
-    /// Whether everything has been taken.
+    /// Returns whether the world has taken everything.
     pub(super) fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 
-    /// Whether a task that prints has to wait.
+    /// Returns whether a task that prints has to wait.
     pub(super) fn is_full(&self) -> bool {
         self.text.len() >= ROOM
     }
 
-    /// Whether the call of this task is held back under this number.
+    /// Returns whether the call of this task is held back under this number.
     pub(super) fn holds(&self, ticket: u64, task: Runnable) -> bool {
         self.held.get(&ticket).is_some_and(|held| held.task == task)
     }
 
-    /// A run begins.
+    /// Prepares for a new run.
     pub(super) fn begin(&mut self) {
         self.hurries = false;
     }
 
-    /// The end of the run is to wait for no more than a moment.
+    /// Limits the wait at the end of the run to [`PATIENCE`].
     pub(super) fn hurry(&mut self) {
         self.hurries = true;
     }
 }
 
 impl Kernel {
-    /// Prints, after what is kept.
+    /// Prints a text, after the kept one.
     pub(super) fn print(&mut self, text: &str) {
         if let Some(captured) = &mut self.captured {
             return captured.push_str(text);
         }
         let is_first = self.console.is_empty();
         self.console.text.extend_from_slice(text.as_bytes());
-        // Otherwise the console takes nothing at this moment, and is reported when it does.
+        // Otherwise the console is full, and the world reports when it is ready again.
         if is_first {
             self.write_out();
         }
     }
 
-    /// Writes as much as the console takes, and wakes the tasks that wait once half of the room is
-    /// free.
+    /// Writes as much as the console takes. When half of the room is free, wakes the waiting tasks.
     pub(super) fn write_out(&mut self) {
         while !self.console.is_empty() {
             match self.world.print(&self.console.text) {
@@ -123,28 +122,28 @@ impl Kernel {
         }
     }
 
-    /// Gives up what is kept, and counts it.
-    fn give_up(&mut self) {
+    /// Drops the kept text, and counts it as lost.
+    fn drop_text(&mut self) {
         self.stats.lost += self.console.text.len() as u64;
         self.console.text.clear();
     }
 
-    /// Gives up what is kept since the console has failed, and says so once.
+    /// Drops the kept text, because the console has failed, and warns once.
     fn lose(&mut self, error: &io::Error) {
-        self.give_up();
-        if !std::mem::replace(&mut self.console.is_told, true) {
+        self.drop_text();
+        if !std::mem::replace(&mut self.console.is_reported, true) {
             tracing::warn!(
                 target: "trapline::kernel",
-                "cannot write to the console: {error}; what tasks print is lost until it takes more"
+                "cannot write to the console: {error}; the text of tasks is lost until the console works again"
             );
         }
     }
 
-    /// Blocks a task that has printed more than the console takes, at its call or at its end.
+    /// Blocks a task that has printed more than the console takes, at its call or its end.
     #[cold]
     pub(super) fn hold(&mut self, me: Runnable, call: Option<SystemCall>) {
         if call.is_none() {
-            // There is no body left that a timeout could cut.
+            // No body is left that a timeout could cut.
             let timeouts = self.tasks[me].timeouts.take();
             for timer in timeouts.into_iter().flat_map(|timeouts| timeouts.armed) {
                 self.timers.of(me).disarm(timer);
@@ -167,9 +166,9 @@ impl Kernel {
         let _ = self.block(me, WaitingOn::Console(ticket));
     }
 
-    /// Does what a call asks for that was held back. It is its task's turn.
+    /// Handles a call that was held back, in the turn of its task.
     #[cold]
-    pub(super) fn go_on(&mut self, me: Runnable, ticket: u64) {
+    pub(super) fn resume_held(&mut self, me: Runnable, ticket: u64) {
         let held = self.console.held.remove(&ticket);
         let held = held.expect("a call that is held back is in the table");
         self.frame.put_parcel(held.beside);
@@ -177,7 +176,7 @@ impl Kernel {
             .buffer(held.bytes.len())
             .copy_from_slice(&held.bytes);
         match held.call {
-            Some(call) => self.carry_out(me, call),
+            Some(call) => self.handle_held(me, call),
             None => match self.frame.take() {
                 Some(Payload::Exit(exit)) => self.end(me, exit),
                 _ => unreachable!("a program that returns leaves its exit in the frame"),
@@ -185,7 +184,16 @@ impl Kernel {
         }
     }
 
-    /// Forgets a call that was held back: its task was killed, or its call was cut.
+    /// Handles a call that the console has held back, in the turn of its task.
+    fn handle_held(&mut self, me: Runnable, call: SystemCall) {
+        let outcome = match self.tasks[me].due() {
+            None => self.handle(me, call),
+            Some(due) => self.handle_late(me, call, due),
+        };
+        self.settle(me, call, outcome);
+    }
+
+    /// Drops a call that was held back: its task was killed, or a timeout has cut the call.
     pub(super) fn drop_held(&mut self, ticket: u64) {
         let held = self.console.held.remove(&ticket);
         let held = held.expect("a call that is held back is in the table");
@@ -198,8 +206,8 @@ impl Kernel {
         self.frame.put_parcel(outer);
     }
 
-    /// Waits until the console has taken everything, and tells how much was lost. A shutdown from
-    /// outside, or the limit, ends the wait a moment later; what is left is lost then.
+    /// Waits until the console has taken everything, and warns of lost bytes. After a shutdown from
+    /// outside, or after the limit, waits only for [`PATIENCE`]; the remaining text is lost then.
     pub(super) fn finish_printing(&mut self, limit: Nanos) {
         let mut until = limit.saturating_add(PATIENCE);
         while !self.console.is_empty() {
@@ -208,7 +216,7 @@ impl Kernel {
                 until = until.min(now.saturating_add(PATIENCE));
             }
             if now >= until {
-                self.give_up();
+                self.drop_text();
                 break;
             }
             let deadline = (until != Nanos::FOREVER).then(|| until.into());
@@ -217,8 +225,8 @@ impl Kernel {
             }
             self.take_reports();
         }
-        let new = self.stats.lost - self.console.told;
-        self.console.told = self.stats.lost;
+        let new = self.stats.lost - self.console.reported_lost;
+        self.console.reported_lost = self.stats.lost;
         if new > 0 {
             tracing::warn!(
                 target: "trapline::kernel",

@@ -1,4 +1,4 @@
-//! Who waits for whom when nothing can go on.
+//! The report of a deadlock: the blocked tasks, and the cycles among them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,19 +9,20 @@ use crate::abi::{Nanos, On, TaskInfo, TaskState, Tid};
 
 /// No task was ready, and no timer, device or interrupt could make one ready.
 ///
-/// Its `Display` is the report: a line per blocked task with what it waits for and since when, a
-/// line per cycle, and lines with every task that waits on a cycle. It grows with the number of
-/// tasks and no faster.
+/// Its `Display` is the report. Each blocked task has a line with what it waits for and since when.
+/// Each cycle has a line, and further lines list the tasks that wait on a cycle. The length of the
+/// report is linear in the number of tasks.
 #[derive(Clone, Debug)]
 pub struct Deadlock {
     /// The blocked tasks, by tid.
     pub blocked: Vec<TaskInfo>,
-    /// Each ring of tasks that wait for one another, from its lowest tid on; ordered by that.
+    /// Each ring of tasks that wait for one another, beginning with its lowest tid; ordered by
+    /// that.
     pub cycles: Vec<Vec<Tid>>,
-    /// The tasks that wait, directly or through others, for a task on a cycle, as ways there: each
-    /// begins with a task for which nobody waits, ordered by that, and ends with the first task
-    /// that is on a cycle, or on an earlier way. So each of these tasks is once on a way but for
-    /// its end.
+    /// Paths of tasks that wait, directly or through others, for a task on a cycle. A path begins
+    /// with a task for which no task waits; the paths are ordered by that. It ends with the first
+    /// task that is on a cycle or on an earlier path. So each task is listed once, apart from the
+    /// ends.
     pub tails: Vec<Vec<Tid>>,
 }
 
@@ -42,8 +43,8 @@ impl Deadlock {
 }
 
 impl Deadlock {
-    /// The same as a picture, for Graphviz: tasks are boxes, what they wait for are ellipses, and
-    /// what is on a cycle is red.
+    /// Returns the report as a graph for Graphviz. Tasks are boxes, what they wait for are
+    /// ellipses, and the cycles are red.
     ///
     /// ```
     /// # use trapline::{Deadlock, Error, Kernel, Os};
@@ -86,8 +87,8 @@ impl Deadlock {
     }
 }
 
-/// What a task waits for in a picture: its node, how it is waited for, and its name unless it is a
-/// task.
+/// The node of what a task waits for, the label of the edge, and the name of the node unless it is
+/// a task.
 fn thing(on: On) -> (String, String, Option<String>) {
     match on {
         On::Exit(tid) => (format!("task{tid}"), "its end".into(), None),
@@ -108,7 +109,7 @@ fn thing(on: On) -> (String, String, Option<String>) {
     }
 }
 
-/// A text of Graphviz's.
+/// Quotes a text for Graphviz.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from('"');
     for letter in text.chars() {
@@ -122,7 +123,7 @@ fn quoted(text: &str) -> String {
     quoted + "\""
 }
 
-/// Whom a task waits for, where that is a task.
+/// A task, and the task for whose end it waits.
 fn edge(task: &TaskInfo) -> Option<(Tid, Tid)> {
     match task.state {
         TaskState::Blocked {
@@ -136,8 +137,8 @@ fn edge(task: &TaskInfo) -> Option<(Tid, Tid)> {
     }
 }
 
-/// The cycles of a graph in which each task waits for one other at most: whoever is met again on
-/// one walk is on one.
+/// Finds the cycles of a graph in which each task waits for at most one other. A task that one walk
+/// meets twice is on a cycle.
 fn cycles(waits: &BTreeMap<Tid, Tid>) -> Vec<Vec<Tid>> {
     let mut walk_of: BTreeMap<Tid, Tid> = BTreeMap::new();
     let mut cycles = Vec::new();
@@ -164,25 +165,25 @@ fn cycles(waits: &BTreeMap<Tid, Tid>) -> Vec<Vec<Tid>> {
     cycles
 }
 
-/// The ways to the cycles. No way goes on beyond a task that was met before: where that leads is
-/// known.
+/// Finds the paths to the cycles. A path ends at a task that was visited before: its continuation
+/// is known.
 fn tails(waits: &BTreeMap<Tid, Tid>, cycles: &[Vec<Tid>]) -> Vec<Vec<Tid>> {
     let mut is_stuck: BTreeMap<Tid, bool> =
         cycles.iter().flatten().map(|tid| (*tid, true)).collect();
     let waited_for: BTreeSet<Tid> = waits.values().copied().collect();
     let mut tails = Vec::new();
     for &start in waits.keys().filter(|tid| !waited_for.contains(tid)) {
-        let (mut way, mut last) = (vec![start], start);
+        let (mut path, mut last) = (vec![start], start);
         while !is_stuck.contains_key(&last)
             && let Some(&next) = waits.get(&last)
         {
-            way.push(next);
+            path.push(next);
             last = next;
         }
         let stuck = is_stuck.get(&last) == Some(&true);
-        is_stuck.extend(way.iter().map(|tid| (*tid, stuck)));
+        is_stuck.extend(path.iter().map(|tid| (*tid, stuck)));
         if stuck {
-            tails.push(way);
+            tails.push(path);
         }
     }
     tails
@@ -197,12 +198,12 @@ impl fmt::Display for Deadlock {
             write!(f, "\n  {task}")?;
         }
         for ring in &self.cycles {
-            write!(f, "\n  cycle: {} -> {}", Way(ring), ring[0])?;
+            write!(f, "\n  cycle: {} -> {}", Path(ring), ring[0])?;
         }
         let on_cycle = self.on_cycle();
-        for way in &self.tails {
-            write!(f, "\n  waits on a cycle: {}", Way(way))?;
-            if way.last().is_some_and(|last| !on_cycle.contains(last)) {
+        for path in &self.tails {
+            write!(f, "\n  waits on a cycle: {}", Path(path))?;
+            if path.last().is_some_and(|last| !on_cycle.contains(last)) {
                 f.write_str(" (see above)")?;
             }
         }
@@ -210,9 +211,9 @@ impl fmt::Display for Deadlock {
     }
 }
 
-struct Way<'a>(&'a [Tid]);
+struct Path<'a>(&'a [Tid]);
 
-impl fmt::Display for Way<'_> {
+impl fmt::Display for Path<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, tid) in self.0.iter().enumerate() {
             let arrow = if at == 0 { "" } else { " -> " };

@@ -1,8 +1,8 @@
-//! Calls that tasks leave for the kernel without a trap, mostly from destructors.
+//! Deferred calls: tasks make them without a trap, mostly from destructors.
 
 use std::vec;
 
-use super::{Kernel, task::Outcome};
+use super::{Kernel, outcome::Outcome};
 use crate::{
     abi::{Exit, SystemCall},
     log::Fact,
@@ -11,11 +11,12 @@ use crate::{
 };
 
 impl Kernel {
-    /// Handles the deferred calls of a task. Returns whether the task is still alive: it may have
-    /// killed itself that way.
+    /// Handles the deferred calls of a task. Returns whether the task is still alive: a deferred
+    /// call may kill it.
     ///
-    /// A task that is ended here may leave calls of its own. They come first and may end others, in
-    /// a chain of any length: so the calls under way wait in a list, and not on the stack.
+    /// A task that ends here may defer calls of its own. These are handled first and may end more
+    /// tasks, in a chain of any length. The interrupted calls are therefore kept in a list, not on
+    /// the stack.
     #[cold]
     #[inline(never)]
     pub(super) fn run_deferred(&mut self, me: Runnable) -> bool {
@@ -29,7 +30,7 @@ impl Kernel {
                     (owner, calls) = (victim, self.open_deferred(victim));
                 }
             } else if self.frame.has_deferred() {
-                // From a destructor that a deferred call has run: of a source, a tracer, a message.
+                // A deferred call has run a destructor: of a source, a tracer or a message.
                 calls = self.open_deferred(owner);
             } else if let Some(outer) = under_way.pop() {
                 self.publish_exit(owner, Exit::Killed);
@@ -41,7 +42,7 @@ impl Kernel {
         }
     }
 
-    /// Prints what was printed, and takes the calls.
+    /// Prints the deferred text, and takes the calls.
     fn open_deferred(&mut self, me: Runnable) -> vec::IntoIter<Deferred> {
         let (text, calls) = self.frame.take_deferred();
         if !text.is_empty() {
@@ -51,8 +52,8 @@ impl Kernel {
         calls.into_iter()
     }
 
-    /// Handles a deferred call like any other, and takes its answer back. Returns the task that it
-    /// ends, if it ends one: that is done without recursion.
+    /// Handles a deferred call like any other, and undoes its answer. Returns the task that the
+    /// call ends, if any: the caller ends it without recursion.
     fn handle_deferred(&mut self, me: Runnable, deferred: Deferred) -> Option<Runnable> {
         let Deferred { call, beside } = deferred;
         self.emit(me.tid, || Fact::Deferred { call });
@@ -64,7 +65,7 @@ impl Kernel {
             SystemCall::TryPut(queue) => self.queues.arrived(queue),
             _ => {}
         }
-        // The trap under way waits.
+        // The arguments of the trap under way are saved meanwhile.
         let trap = self.frame.take_parcel();
         self.frame.put_parcel(beside);
         let outcome = self.handle(me, call);

@@ -4,7 +4,9 @@ use std::{io, net::SocketAddr};
 
 use super::{
     Kernel,
-    task::{Answer, Outcome, Pending, ReadOp, State, Then, WaitingOn},
+    answer::Answer,
+    outcome::Outcome,
+    task::{Pending, ReadOp, State, Then, WaitingOn},
 };
 use crate::{
     abi::{DeviceId, Direction, Errno, Reply, Tid},

@@ -1,20 +1,21 @@
-//! The fast lane: calls that need nothing but their caller, or its queue. They are answered
-//! without a look at the rest of the kernel, by the functions that the plain lane calls.
+//! The fast lane: calls that need only their caller, or one queue. It calls the functions of the
+//! plain lane, and skips the checks that such calls do not need.
 //!
-//! It takes a trap among 100 tasks from 14 to 8 ns, and a message through a queue of 64 from 50 to
-//! 30.
+//! A trap among 100 tasks takes 8 ns instead of 14, a message through a queue of 64 30 instead of
+//! 50.
 
 use super::{
+    answer::Answer,
     queues::Queues,
-    task::{Answer, State, Task},
+    task::{State, Task},
 };
 use crate::{
     abi::{Reply, SystemCall},
     trap::TrapFrame,
 };
 
-/// Answers a call that comes with nothing but its word, and that no tracer is told of. Returns
-/// whether it has: otherwise the call is for the plain lane, and nothing has happened.
+/// Answers a call that comes with nothing but its word, and that no tracer observes. Returns
+/// whether it did. Otherwise nothing has happened, and the plain lane handles the call.
 #[inline(always)]
 pub(super) fn answer(
     queues: &mut Queues,
@@ -24,14 +25,14 @@ pub(super) fn answer(
 ) -> bool {
     let answer = match call {
         SystemCall::GetTid => Reply::Tid(task.tid).into(),
-        SystemCall::Yield => Answer::REST,
+        SystemCall::Yield => Answer::SLEPT,
         call => return answer_by_queue(queues, frame, task, call).is_some(),
     };
     task.change(State::Ready(answer));
     true
 }
 
-/// A put for which there is room, or a get of what is there, if no other task is concerned.
+/// Puts into a queue with room, or gets what is there, if no other task waits at the queue.
 #[inline(never)]
 fn answer_by_queue(
     queues: &mut Queues,

@@ -1,13 +1,15 @@
-//! Birth and death: how a task comes into the kernel, and everything that its end brings about.
+//! Birth and end of a task.
 
 use std::{rc::Rc, sync::Arc};
 
 use super::{
     Kernel,
-    task::{Answer, Beside, OnExit, Pending, State, Waiters, WaitingOn},
+    answer::Answer,
+    task::{OnExit, State, WaitingOn},
+    waiters::Waiters,
 };
 use crate::{
-    abi::{Direction, Errno, Exit, Reply, Tid},
+    abi::{Errno, Exit, Tid},
     log::{Fact, Wake, tracing::warn_of},
     panic::contain,
     sched::{Cause, Runnable},
@@ -15,6 +17,9 @@ use crate::{
 };
 
 impl Kernel {
+    /// Adds a task. It starts as `start` says.
+    ///
+    /// *Errors:* [`Errno::TooManyTasks`] at the limit; the program is dropped.
     pub(super) fn admit(
         &mut self,
         name: Rc<str>,
@@ -39,24 +44,24 @@ impl Kernel {
         }
         match start {
             Start::First => self.ready.push(task, Cause::Spawned),
-            // The loop puts it there, behind its parent.
+            // `settle` puts it there, behind its parent.
             Start::Behind => {}
             Start::After(delay) => drop(self.sleep(task, delay)),
         }
         Ok(task)
     }
 
-    /// Ends a live task, in whatever state it is.
+    /// Ends a live task, whatever its state.
     pub(super) fn end(&mut self, me: Runnable, exit: Exit) {
         self.teardown(me, &exit);
         if self.frame.has_deferred() {
             self.run_deferred(me);
         }
-        // Not before: a deferred call may have killed a task that waited for this one, or its parent.
+        // Last, since a deferred call may kill a task that waits for this one, or its parent.
         self.publish_exit(me, exit);
     }
 
-    /// The first half of a task's end: it leaves every queue, and its program is dropped.
+    /// The first half of an end: the task leaves every queue, and its program is dropped.
     pub(super) fn teardown(&mut self, me: Runnable, exit: &Exit) {
         let task = &mut self.tasks[me];
         let state = std::mem::replace(&mut task.state, State::Ending);
@@ -67,15 +72,15 @@ impl Kernel {
         for timer in timeouts.into_iter().flat_map(|timeouts| timeouts.armed) {
             self.timers.of(me).disarm(timer);
         }
-        // Locks that it holds are poisoned: what they protect may be half changed. A task that
-        // returns or exits had its chance to set it right.
+        // The drop poisons the locks that the task holds: their values may be half changed. A task
+        // that returns or exits has chosen the moment, and poisons none.
         let dies = matches!(exit, Exit::Killed | Exit::Faulted(_));
         let outer = self.frame.killing.replace(dies);
         self.drop_apart(program);
         self.frame.killing.set(outer);
     }
 
-    /// The second half: its waiters wake, and its children become orphans.
+    /// The second half of an end: the waiters wake, and the children become orphans.
     pub(super) fn publish_exit(&mut self, me: Runnable, exit: Exit) {
         let task = &mut self.tasks[me];
         task.state = State::zombie(&exit);
@@ -112,8 +117,7 @@ impl Kernel {
         }
     }
 
-    /// Takes a task out of the queue it is in. An answer that it has not heard goes back to where it
-    /// came from.
+    /// Takes a task out of its queue. An answer that it has not received goes back to its source.
     fn unqueue(&mut self, me: Runnable, state: State) {
         match state {
             State::Running | State::Ending | State::Zombie(_) => {}
@@ -125,10 +129,14 @@ impl Kernel {
         }
     }
 
-    /// Takes a blocked task out of the queue where it waits.
+    /// Takes a blocked task out of the queue in which it waits.
     pub(super) fn cancel_wait(&mut self, me: Runnable, on: WaitingOn) {
         match on {
-            WaitingOn::Exit(target) => self.tasks[target].forget_waiter(me),
+            WaitingOn::Exit(target) => {
+                if let Some(waiters) = &mut self.tasks[target].waiters {
+                    waiters.remove(me);
+                }
+            }
             WaitingOn::Timer(timer) => self.timers.of(me).disarm(timer),
             WaitingOn::Device(device, direction, _) => self.devices.leave(device, direction, me),
             WaitingOn::Queue(queue, end) => self.leave_queue(me, queue, end),
@@ -139,31 +147,7 @@ impl Kernel {
         }
     }
 
-    /// Takes back an answer that no task will hear. A payload takes itself back when it is dropped.
-    pub(super) fn take_back(&mut self, state: State) {
-        match state {
-            State::Ready(answer) => self.take_back_answer(answer),
-            State::Late(answer) => self.take_back_answer(*answer),
-            State::Pending(Pending::Read(device, _)) => {
-                self.devices.release(device, Direction::Read);
-            }
-            State::Pending(Pending::Held(ticket)) => self.drop_held(ticket),
-            _ => {}
-        }
-    }
-
-    fn take_back_answer(&mut self, answer: Answer) {
-        match (answer.reply, answer.beside) {
-            (Reply::Message(message), Beside::Queue(queue)) => self.give_back(queue, message),
-            (Reply::Full(message) | Reply::Refused(message), Beside::Queue(queue)) => {
-                self.discard(queue, message);
-            }
-            (Reply::Queue(queue), _) => drop(self.queues.remove(queue)),
-            _ => {}
-        }
-    }
-
-    /// Forgets a zombie, and returns how it ended.
+    /// Removes a zombie from the table, and returns its exit.
     pub(super) fn reap(&mut self, me: Runnable) -> Exit {
         self.emit(me.tid, || Fact::Reaped);
         match self.tasks.remove(me) {
@@ -175,15 +159,15 @@ impl Kernel {
     /// Ends every task, the youngest first.
     pub(super) fn end_all(&mut self) {
         for task in self.tasks.youngest_first() {
-            // The end of another may have been the end of this one.
+            // The destructors of another task may have ended this one.
             if self.is_live(task) {
                 self.end(task, Exit::Killed);
             }
         }
     }
 
-    /// Drops a program. Its destructors may begin traps of their own: the trap under way is kept
-    /// from them.
+    /// Drops a program. The arguments of the trap under way are saved meanwhile: destructors may
+    /// begin traps of their own.
     fn drop_apart(&mut self, program: Program) {
         let trap = self.frame.take_parcel();
         self.frame.dropping_program.set(true);

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! loop {
-//!     run_pass      each ready task has its turn: it is resumed, makes a call, is answered
-//!     poll_world    timers fire, devices report, interrupts come: blocked tasks become ready
+//!     run_pass      each ready task has a turn: it is resumed, makes a call, gets its answer
+//!     poll_world    timers fire, devices report, interrupts arrive: blocked tasks become ready
 //! }
 //! ```
 //!
@@ -13,28 +13,36 @@
 //! | `run.rs` | a pass, and the poll of the world between two passes |
 //! | `turn.rs` | a turn: resume, dispatch, block, wake |
 //! | `syscall.rs` | the one match over all calls; the handlers of calls about tasks |
-//! | `lifecycle.rs` | how a task comes to be and how it ends |
-//! | `task.rs`, `table.rs` | a task and its states; the task map |
-//! | `fast.rs` | the fast lane: answers that need only the caller, or its queue |
-//! | `deferred.rs` | calls that tasks leave without a trap |
-//! | `timers.rs`, `timeouts.rs` | the timers; sleeps and timeouts |
+//! | `answer.rs`, `outcome.rs` | the answer of a call; the verdict of a handler |
+//! | `lifecycle.rs` | birth and end of a task |
+//! | `task.rs`, `table.rs`, `waiters.rs` | a task and its states; the task map; tasks in a queue |
+//! | `fast.rs` | the fast lane: calls that need only their caller, or one queue |
+//! | `deferred.rs` | calls that tasks make without a trap |
+//! | `timers.rs`, `timeouts.rs`, `deadlines.rs` | the timers; sleeps and timeouts; those of one task |
 //! | `ready.rs` | the ready queue: a policy and a quantum, or neither |
-//! | `devices.rs`, `console.rs`, `queues.rs` | open devices, the console, message queues, with their calls |
-//! | `builder.rs`, `report.rs`, `deadlock.rs`, `stall.rs` | settings; what the host is told |
-//! | `audit.rs` | the invariant, checked |
+//! | `daemons.rs` | the turns of daemons |
+//! | `devices.rs`, `console.rs`, `queues.rs` | open devices, the console, message queues; their calls |
+//! | `tell.rs` | events for the log |
+//! | `builder.rs` | settings |
+//! | `report.rs`, `deadlock.rs`, `stall.rs` | reports and errors for the host |
+//! | `audit.rs` | the check of the invariant |
 //!
-//! Invariant, checked by `audit` at each poll of a debug build: a live task is in exactly one
-//! place, running, on the ready queue, or blocked; a blocked task is in the one queue that can
-//! wake it.
+//! Invariant: a live task is in exactly one place, which is running, on the ready queue, or
+//! blocked. A blocked task is in the one queue that can wake it. A debug build checks this at each
+//! poll.
 
+mod answer;
 mod audit;
 mod builder;
 mod console;
+mod daemons;
+mod deadlines;
 mod deadlock;
 mod deferred;
 mod devices;
 mod fast;
 mod lifecycle;
+mod outcome;
 mod queues;
 mod ready;
 mod report;
@@ -43,11 +51,13 @@ mod stall;
 mod syscall;
 mod table;
 mod task;
+mod tell;
 mod timeouts;
 mod timers;
 mod turn;
+mod waiters;
 
-use std::{fmt, io, rc::Rc, time::Duration};
+use std::{io, rc::Rc, time::Duration};
 
 pub use builder::Builder;
 pub use deadlock::Deadlock;
@@ -55,10 +65,10 @@ pub use report::{Error, Failures, Limit, Report, Stalled, Step};
 
 use builder::Limits;
 use console::Console;
+use daemons::Daemons;
 use devices::Devices;
 use queues::Queues;
 use ready::Ready;
-use run::Daemons;
 use stall::Stall;
 use table::Tasks;
 use task::OnExit;
@@ -78,8 +88,8 @@ use crate::{
 
 /// An operating system in a process: it owns the tasks, the queues, the timers and the devices.
 ///
-/// Spawn programs, then [`run`](Kernel::run). Dropping a kernel ends its tasks, destructors
-/// included.
+/// Spawn programs, then [`run`](Kernel::run). Dropping a kernel ends its tasks and runs their
+/// destructors.
 pub struct Kernel {
     tasks: Tasks,
     ready: Ready,
@@ -92,48 +102,48 @@ pub struct Kernel {
     log: Log,
     remote: Remote,
     limits: Limits,
-    /// The world's time when it was polled last.
+    /// The world's time at the last poll.
     clock: Nanos,
-    /// After how many ticks since boot the world is polled next.
+    /// The tick, counted from boot, at which the next poll is due.
     next_poll: u64,
     daemons: Daemons,
-    /// A wait that has yet to be told to the log: from when to when.
+    /// A wait that the log has not recorded yet: its begin and its end.
     slept: Option<(Duration, Duration)>,
-    /// What the world reported last; kept for its memory.
+    /// The last reports of the world; kept to reuse its memory.
     reported: Vec<(DeviceId, Direction)>,
-    /// The wait for other threads alone.
+    /// The wait in which only other threads can wake a task.
     stall: Stall,
-    /// What tasks have printed, where the kernel keeps it rather than the world.
+    /// Printed text, if the kernel keeps it instead of the world.
     captured: Option<String>,
-    /// An error of the console, which no task waits for.
+    /// An error of the console. No call of a task can return it.
     trouble: Option<io::Error>,
     stats: Report,
 }
 
 impl Kernel {
-    /// A kernel in the real world: the operating system's clock and devices; the console is
-    /// standard output.
+    /// Returns a kernel in the real world, with the clock and devices of the operating system. Its
+    /// console is standard output.
     ///
-    /// *Errors:* the operating system's, where it has no descriptors left.
+    /// *Errors:* [`Error::Io`] if the process has no descriptor left.
     pub fn real() -> Result<Self, Error> {
         Self::builder().build()
     }
 
-    /// A kernel in the simulated world: a virtual clock that jumps when nobody is ready, random
-    /// numbers from `seed`, a console that is kept for [`Kernel::take_console`], no devices. Two
-    /// such kernels with the same programs and seed do the same, event for event.
+    /// Returns a kernel in the simulated world. Its virtual clock jumps when no task is ready, and
+    /// `seed` determines its random numbers. It has no devices. [`Kernel::take_console`] returns
+    /// what its tasks print. The same programs and seed produce the same events.
     #[must_use]
     pub fn simulated(seed: u64) -> Self {
         Builder::default().boot(Box::new(crate::SimWorld::new(seed)))
     }
 
-    /// A kernel with settings of one's own.
+    /// Returns the settings of a kernel, to be changed.
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// Starts a program as a task of the host's, and answers its number. How it ends is in the
-    /// [`Report`].
+    /// Starts a program as a task of the host, and returns its number. The [`Report`] contains its
+    /// exit.
     ///
     /// *Errors:* [`Errno::TooManyTasks`] at the limit of live tasks.
     pub fn spawn<T: IntoExit>(
@@ -148,50 +158,12 @@ impl Kernel {
         task.map(|task| task.tid)
     }
 
-    /// Starts a program that serves the host rather than the run, a monitor say, as a daemon: a
-    /// task that the others do not notice. It keeps no run alive and hides no deadlock: what it
-    /// could yet do for others does not count. It is in no list of tasks, under no limit on them,
-    /// and its events are told to no tracer; its number is out of the way of theirs
-    /// ([`Tid::is_daemon`]). So are the tasks that it spawns. While others are ready, it may hear
-    /// of its devices a millisecond late.
+    /// Runs until no task is left.
     ///
-    /// It ends by itself, at a shutdown, or with the kernel.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use trapline::{Kernel, Os};
-    ///
-    /// let mut kernel = Kernel::simulated(0);
-    /// kernel.spawn_daemon("watch", async |os: &mut Os| loop {
-    ///     let tasks = os.tasks().await;
-    ///     writeln!(os, "{} to go", tasks.len());
-    ///     os.sleep(Duration::from_secs(2)).await;
-    /// });
-    /// for span in [1, 3] {
-    ///     let span = Duration::from_secs(span);
-    ///     kernel.spawn("sleeper", async move |os: &mut Os| os.sleep(span).await)?;
-    /// }
-    /// kernel.run()?;
-    /// assert_eq!(kernel.take_console(), "2 to go\n1 to go\n");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn spawn_daemon<T: IntoExit>(
-        &mut self,
-        name: impl AsRef<str>,
-        program: impl AsyncFnOnce(&mut Os) -> T + 'static,
-    ) -> Tid {
-        let name = self.frame.intern(name.as_ref());
-        let program = program::program(&self.frame, program);
-        let task = self.admit(name, program, None, OnExit::Nothing, true, Start::First);
-        task.expect("there is no limit on daemons").tid
-    }
-
-    /// Runs until no task is left, which may be never.
-    ///
-    /// *Errors:* [`Error::Deadlock`] when no task is ready and nothing could make one ready,
-    /// [`Error::Stalled`] and [`Error::Limit`] at a limit of the [`Builder`], [`Error::Policy`] when
-    /// the policy fails, [`Error::Io`] when the world does. After any of them, and after an `Ok`, it
-    /// can be called again; a limit then counts anew.
+    /// *Errors:* [`Error::Deadlock`] when no task is ready and nothing can make one ready.
+    /// [`Error::Stalled`] and [`Error::Limit`] at a limit of the [`Builder`]. [`Error::Policy`]
+    /// when the policy fails, [`Error::Io`] when the world does. After any result, `run` can be
+    /// called again; limits then count from zero.
     pub fn run(&mut self) -> Result<Report, Error> {
         let ticks = self.stats.ticks.saturating_add(self.limits.ticks);
         let time = Nanos::from(self.now()).saturating_add(self.limits.time);
@@ -219,9 +191,9 @@ impl Kernel {
         Ok(self.report())
     }
 
-    /// Advances by one resume; or, when no task is ready, by one wait for the world.
+    /// Resumes one task. If no task is ready, waits for the world once.
     ///
-    /// *Errors:* as [`Kernel::run`], without the limits on ticks and time, which are of a run.
+    /// *Errors:* as [`Kernel::run`], except for the limits on ticks and time: those apply to runs.
     pub fn step(&mut self) -> Result<Step, Error> {
         self.enter();
         let step = loop {
@@ -245,24 +217,25 @@ impl Kernel {
         step
     }
 
-    /// A line per task, zombies included, by tid.
+    /// Lists the tasks, zombies included, in order of their numbers.
     pub fn tasks(&self) -> impl Iterator<Item = TaskInfo> {
         self.tasks.infos()
     }
 
-    /// The time since boot.
+    /// Returns the time since boot.
     pub fn now(&mut self) -> Duration {
         self.world.now()
     }
 
-    /// The seed of the world's random numbers.
+    /// Returns the seed of the world's random numbers.
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.world.seed()
     }
 
-    /// Takes what the tasks have printed, where it is kept: in the simulated world, and after
-    /// [`Builder::capture_console`]. Otherwise it went to standard output, and this is empty.
+    /// Takes the text that tasks have printed. It is kept in the simulated world, and after
+    /// [`Builder::capture_console`]. Otherwise it went to standard output, and this returns
+    /// nothing.
     pub fn take_console(&mut self) -> String {
         match &mut self.captured {
             Some(kept) => std::mem::take(kept),
@@ -270,18 +243,10 @@ impl Kernel {
         }
     }
 
-    /// A line into this kernel for other threads and signal handlers.
+    /// Returns a handle through which other threads and signal handlers interrupt this kernel.
     #[must_use]
     pub fn remote(&self) -> Remote {
         self.remote.clone()
-    }
-
-    /// What happened since boot.
-    fn report(&mut self) -> Report {
-        let mut report = self.stats.clone();
-        report.elapsed = self.now();
-        report.traps = report.ticks - report.finished;
-        report
     }
 }
 
@@ -291,15 +256,5 @@ impl Drop for Kernel {
         self.clear_queues();
         self.console.hurry();
         self.finish_printing(Nanos::FOREVER);
-    }
-}
-
-impl fmt::Debug for Kernel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kernel")
-            .field("live_tasks", &self.tasks.live())
-            .field("ready", &self.ready)
-            .field("timers", &self.timers.tasks.len())
-            .finish_non_exhaustive()
     }
 }

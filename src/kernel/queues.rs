@@ -1,7 +1,7 @@
-//! The kernel's part of message queues: numbers of messages, and who waits at either end.
+//! The kernel's part of message queues: numbers of messages, and the tasks that wait at either end.
 //!
-//! This is the one primitive that blocks tasks on each other. A promise, a flag and a barrier
-//! are queues that are closed; a semaphore and a mutex are queues of tokens.
+//! Queues are the only primitive on which tasks block each other. A promise, a flag and a barrier
+//! are queues that get closed; a semaphore and a mutex are queues of tokens.
 
 use std::{collections::VecDeque, rc::Rc};
 
@@ -9,7 +9,10 @@ use slab::Slab;
 
 use super::{
     Kernel,
-    task::{Answer, Outcome, State, WaitingOn, find_waiter},
+    answer::Answer,
+    outcome::Outcome,
+    task::{State, WaitingOn},
+    waiters::position,
 };
 use crate::{
     abi::{End, Errno, QueueId, Reply},
@@ -23,29 +26,29 @@ pub(super) struct MessageQueue {
     id: QueueId,
     capacity: u64,
     closed: bool,
-    /// The messages to be had, in order of their numbers.
+    /// The messages ready to be taken, in order of their numbers.
     available: VecDeque<u64>,
-    /// Who waits for a message. Nobody does while one is to be had.
+    /// The tasks that wait for a message. Empty while a message is available.
     getters: VecDeque<Runnable>,
-    /// Who waits for room, with the message.
+    /// The tasks that wait for room, with their messages.
     putters: VecDeque<(Runnable, u64)>,
     store: Rc<dyn Store>,
     status: Rc<QueueStatus>,
 }
 
-/// What came of a put.
+/// The result of a put.
 enum Put {
     Stored,
-    /// It is for this task, which waited for one.
+    /// The message goes to this task, which waited for one.
     Handed(Runnable),
     Full,
     Closed,
 }
 
-/// What came of a get.
+/// The result of a get.
 enum Got {
     Message(u64),
-    /// The same, and this task's put, which waited for room, is done.
+    /// The same; and the put of this task, which waited for room, is done.
     Admitted(u64, Runnable),
     Empty,
     Closed,
@@ -66,7 +69,7 @@ impl MessageQueue {
         Put::Stored
     }
 
-    /// Whether a message can be stored, and no task waits for it.
+    /// Returns whether a message can be stored, and no task waits for one.
     pub(super) fn has_room(&self) -> bool {
         let is_full = self.available.len() as u64 >= self.capacity;
         !is_full && !self.closed && self.getters.is_empty()
@@ -77,7 +80,7 @@ impl MessageQueue {
         self.publish();
     }
 
-    /// Takes the first message, if there is one and no task waits for the room that it leaves.
+    /// Takes the first message, if there is one and no task waits for room.
     pub(super) fn take_first(&mut self) -> Option<u64> {
         if !self.putters.is_empty() {
             return None;
@@ -89,7 +92,7 @@ impl MessageQueue {
 
     fn get(&mut self) -> Got {
         let first = self.available.pop_front();
-        // A message that was given back may have left less room than none.
+        // Messages that were given back may exceed the capacity.
         let room = first.is_none() || (self.available.len() as u64) < self.capacity;
         let admitted = room.then(|| self.putters.pop_front()).flatten();
         let got = match (first, admitted) {
@@ -106,8 +109,8 @@ impl MessageQueue {
         got
     }
 
-    /// Takes a message back that was matched with a task which will not take it. Answers who gets
-    /// it instead; otherwise it is in its old place.
+    /// Takes back a message from a task that cannot receive it. Returns the next waiting task,
+    /// which gets the message. Without one, the message returns to its old place.
     fn give_back(&mut self, message: u64) -> Option<Runnable> {
         let next = self.next_getter();
         if next.is_none() {
@@ -118,7 +121,7 @@ impl MessageQueue {
         next
     }
 
-    /// Closes it and answers who waited, with the messages of those that wanted to put one.
+    /// Closes the queue. Returns the waiting getters, and the waiting putters with their messages.
     fn close(&mut self) -> (VecDeque<Runnable>, VecDeque<(Runnable, u64)>) {
         self.closed = true;
         self.status.closed.set(true);
@@ -128,14 +131,14 @@ impl MessageQueue {
         )
     }
 
-    /// Forgets a task that waits to put, and answers its message.
-    fn forget_putter(&mut self, task: Runnable) -> Option<u64> {
-        let place = find_waiter(&self.putters, |(other, _)| *other == task)?;
+    /// Removes a task that waits to put, and returns its message.
+    fn remove_putter(&mut self, task: Runnable) -> Option<u64> {
+        let place = position(&self.putters, |(other, _)| *other == task)?;
         self.putters.remove(place).map(|(_, message)| message)
     }
 
-    fn forget_getter(&mut self, task: Runnable) {
-        if let Some(place) = find_waiter(&self.getters, |other| *other == task) {
+    fn remove_getter(&mut self, task: Runnable) {
+        if let Some(place) = position(&self.getters, |other| *other == task) {
             self.getters.remove(place);
             self.status.waiting.set(self.getters.len());
         }
@@ -169,8 +172,8 @@ impl MessageQueue {
     }
 }
 
-/// The queues of a kernel, each found by the place in its name. Those of daemons are apart: they
-/// change no other queue's name.
+/// The queues of a kernel, found by the slot in their names. The queues of daemons are a separate
+/// set, so that they change no name of another queue.
 #[derive(Default)]
 pub(super) struct Queues {
     sets: [QueueSet; 2],
@@ -183,7 +186,7 @@ struct QueueSet {
 }
 
 impl Queues {
-    /// Makes a queue; `None` where there is no room for one more.
+    /// Makes a queue; returns `None` if there is no room for one more.
     fn insert(
         &mut self,
         of_daemon: bool,
@@ -215,7 +218,7 @@ impl Queues {
         set.slots.get_mut(id.slot()).filter(|queue| queue.id == id)
     }
 
-    /// How many there are of tasks, or of daemons.
+    /// Returns the number of queues of tasks, or of daemons.
     fn len(&self, of_daemon: bool) -> usize {
         self.sets[usize::from(of_daemon)].slots.len()
     }
@@ -226,7 +229,7 @@ impl Queues {
         set.slots.try_remove(id.slot())
     }
 
-    /// A deferred put is no longer on its way.
+    /// Marks that a deferred put has arrived.
     pub(super) fn arrived(&mut self, id: QueueId) {
         if let Some(queue) = self.get_mut(id) {
             let posted = &queue.status.posted;
@@ -290,14 +293,14 @@ impl Kernel {
         }
     }
 
-    /// Puts the message with which a keeper answers the end of a task.
+    /// Puts the message that a keeper sends at the end of a task.
     pub(super) fn put_for_keeper(&mut self, queue: QueueId, message: u64) {
         if self.put_message(queue, message).reply != Reply::Done {
             self.discard(queue, message);
         }
     }
 
-    /// Drops a message that no task will get.
+    /// Drops a message that no task receives.
     pub(super) fn discard(&mut self, queue: QueueId, message: u64) {
         if let Some(found) = self.queues.get_mut(queue) {
             let store = Rc::clone(&found.store);
@@ -339,7 +342,7 @@ impl Kernel {
         }
     }
 
-    /// Closes a queue and wakes who waits at its ends. Answers whether it was open.
+    /// Closes a queue, and wakes the tasks that wait at its ends. Returns whether it was open.
     pub(super) fn close_queue(&mut self, queue: QueueId) -> bool {
         let Some(found) = self.queues.get_mut(queue).filter(|queue| !queue.closed) else {
             return false;
@@ -355,15 +358,15 @@ impl Kernel {
         true
     }
 
-    /// Frees a queue with its last handle. Who waits at it then has come by its number alone.
+    /// Frees a queue after its last handle. Only tasks with a raw number can still wait at it.
     pub(super) fn free_queue(&mut self, queue: QueueId) -> Outcome {
         self.close_queue(queue);
         self.queues.remove(queue);
         Reply::Done.into()
     }
 
-    /// Drops what is left in the queues: a message may hold a handle of its own queue, and the two
-    /// would keep each other.
+    /// Drops the messages left in the queues. A message may hold a handle of its own queue, and the
+    /// two would keep each other alive.
     pub(super) fn clear_queues(&mut self) {
         for set in &mut self.queues.sets {
             for queue in set.slots.drain() {
@@ -382,7 +385,7 @@ impl Kernel {
         }
     }
 
-    /// Finds a new owner for a message that was matched with a task which will not take it.
+    /// Gives a message to the next waiting task, or back to its queue: its task cannot receive it.
     pub(super) fn give_back(&mut self, queue: QueueId, message: u64) {
         let next = self
             .queues
@@ -394,17 +397,16 @@ impl Kernel {
         }
     }
 
-    /// Takes a task out of the queue where it waits. The message that it wanted to put goes with
-    /// it.
+    /// Removes a task from the queue where it waits. A message that it was to put is dropped.
     pub(super) fn leave_queue(&mut self, me: Runnable, queue: QueueId, end: End) {
         let found = self
             .queues
             .get_mut(queue)
-            .expect("a queue that is waited for exists");
+            .expect("a queue with a waiting task exists");
         match end {
-            End::Get => found.forget_getter(me),
+            End::Get => found.remove_getter(me),
             End::Put => {
-                if let Some(message) = found.forget_putter(me) {
+                if let Some(message) = found.remove_putter(me) {
                     self.discard(queue, message);
                 }
             }

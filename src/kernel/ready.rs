@@ -1,4 +1,4 @@
-//! The kernel's ready queue: first in, first out without indirection, or a policy and a quantum.
+//! The ready queue: first in, first out without indirection, or a policy and a quantum.
 
 use std::{
     cell::OnceCell,
@@ -7,21 +7,22 @@ use std::{
     thread,
 };
 
+use super::{Kernel, report::Error};
 use crate::{
     abi::{Nanos, SystemCall},
     panic::{contain, panic_message},
     sched::{Cause, Fifo, Policy, Runnable},
 };
 
-/// How many tasks, with their programs, are more than the nearer caches hold.
+/// From this number on, tasks and their programs exceed the nearer caches.
 const CROWD: usize = 4096;
 
 /// The kernel's ready queue.
 #[derive(Debug)]
 pub(super) struct Ready {
-    /// First in, first out, a tick at a time: what nearly every run uses, without indirection.
+    /// First in, first out, with turns of one tick: the default, without indirection.
     plain: Fifo,
-    /// What is used instead.
+    /// Used instead, if the builder sets a policy or a quantum.
     turns: Option<Box<Turns>>,
     /// Daemons, which no policy sees.
     daemons: Fifo,
@@ -34,15 +35,16 @@ pub(super) type Named = (&'static str, Box<dyn Policy>);
 struct Turns {
     name: &'static str,
     policy: Box<dyn Policy>,
-    /// How many tasks it was handed and has not given back. It may have dropped some that have ended.
+    /// The number of tasks that the policy has received and not returned. It may have dropped ended
+    /// ones.
     handed: usize,
-    /// What it did wrong. It is not asked again.
+    /// Why the policy failed. It is not called again.
     failure: OnceCell<String>,
-    /// How many ticks a turn has.
+    /// The ticks of a turn.
     quantum: u32,
-    /// How many are left of the turn under way.
+    /// The ticks left of the turn under way.
     left: u32,
-    /// The task whose turn goes on.
+    /// The task whose turn continues.
     holder: Option<Runnable>,
 }
 
@@ -76,8 +78,8 @@ impl Ready {
         }
     }
 
-    /// Puts a task back that has made a call which does not block: behind the others, unless its
-    /// turn goes on.
+    /// Puts a task back after a call that does not block. It goes behind the others, unless its
+    /// turn continues.
     #[inline(always)]
     pub(super) fn requeue(&mut self, task: Runnable, call: SystemCall) {
         match &mut self.turns {
@@ -102,12 +104,12 @@ impl Ready {
         }
     }
 
-    /// The task that comes after so many others, if the policy is first in, first out.
+    /// Returns the task that comes after so many others, if the policy is first in, first out.
     pub(super) fn ahead(&self, turns: usize) -> Option<Runnable> {
         self.plain.ahead(turns)
     }
 
-    /// Whether there are so many tasks that it pays to prefetch them.
+    /// Returns whether there are enough tasks for prefetching to pay.
     #[inline(always)]
     pub(super) fn is_crowd(&self) -> bool {
         self.plain.len() > CROWD
@@ -138,7 +140,7 @@ impl Ready {
         self.len() == 0
     }
 
-    /// How many tasks are ready, daemons apart.
+    /// Returns the number of ready tasks, daemons apart.
     pub(super) fn len(&self) -> usize {
         match &self.turns {
             None => self.plain.len(),
@@ -150,20 +152,19 @@ impl Ready {
         self.turns.is_none()
     }
 
-    /// Whether a policy that says it has no task may have one.
+    /// Returns whether the policy may withhold a task: it has not returned all.
     pub(super) fn is_doubtful(&self) -> bool {
         self.turns.as_ref().is_some_and(|turns| turns.handed > 0)
     }
 
-    /// Marks that the policy has failed, for this reason.
-    pub(super) fn blame(&self, why: &str) {
+    /// Marks the policy as failed, for this reason.
+    pub(super) fn fail(&self, why: &str) {
         if let Some(turns) = &self.turns {
-            turns.blame(why);
+            turns.fail(why);
         }
     }
 
-    /// Puts first in, first out in the place of a policy that has failed, with nothing on its queue,
-    /// and answers what the policy did wrong.
+    /// Replaces a failed policy by an empty [`Fifo`], and returns why it failed.
     #[inline(always)]
     pub(super) fn take_failure(&mut self) -> Option<String> {
         self.turns.as_mut()?.take_failure()
@@ -203,13 +204,13 @@ impl Turns {
         }
     }
 
-    /// No more than it was handed: what it says beyond that is not true.
+    /// Returns the length that the policy claims, but at most the number of tasks it has.
     fn len(&self) -> usize {
         if self.failure.get().is_some() {
             return 0;
         }
         let len = catch_unwind(AssertUnwindSafe(|| self.policy.len()));
-        self.heed("len", len).unwrap_or(0).min(self.handed)
+        self.check("len", len).unwrap_or(0).min(self.handed)
     }
 
     fn push(&mut self, task: Runnable, cause: Cause) {
@@ -217,43 +218,44 @@ impl Turns {
         self.ask("push", |policy| policy.push(task, cause));
     }
 
-    /// Has the policy choose.
+    /// Takes the next task from the policy.
     fn choose(&mut self) -> Option<Runnable> {
         let task = self.ask("pop", |policy| policy.pop())?;
         match task {
             Some(_) if self.handed == 0 => {
-                self.blame("gives more tasks than it was handed");
+                self.fail("gives more tasks than it was handed");
                 return None;
             }
             Some(_) => self.handed -= 1,
-            None if self.len() > 0 => self.blame("gives no task, though its `len` counts some"),
+            None if self.len() > 0 => self.fail("gives no task, though its `len` counts some"),
             None => self.handed = 0,
         }
         task
     }
 
-    /// Asks the policy; it answers nothing once it has failed.
+    /// Calls a method of the policy; returns `None` if it has failed.
     fn ask<T>(&mut self, method: &str, ask: impl FnOnce(&mut dyn Policy) -> T) -> Option<T> {
         if self.failure.get().is_some() {
             return None;
         }
         let answer = catch_unwind(AssertUnwindSafe(|| ask(&mut *self.policy)));
-        self.heed(method, answer)
+        self.check(method, answer)
     }
 
-    fn heed<T>(&self, method: &str, answer: thread::Result<T>) -> Option<T> {
+    /// Returns what the policy returned. Marks the policy as failed if it panicked.
+    fn check<T>(&self, method: &str, answer: thread::Result<T>) -> Option<T> {
         match answer {
             Ok(answer) => Some(answer),
             Err(panic) => {
-                self.blame(&format!("panicked in `{method}`: {}", panic_message(panic)));
+                self.fail(&format!("panicked in `{method}`: {}", panic_message(panic)));
                 None
             }
         }
     }
 
     #[cold]
-    fn blame(&self, why: &str) {
-        // The first failure is the one to tell.
+    fn fail(&self, why: &str) {
+        // The first failure is reported.
         let _ = self.failure.set(format!("the policy {} {why}", self.name));
     }
 
@@ -264,7 +266,7 @@ impl Turns {
         Some(failure)
     }
 
-    /// Puts another policy in its place; its destructor may panic.
+    /// Replaces the policy, whose destructor may panic.
     fn replace(&mut self) {
         let (name, policy) = fifo();
         self.name = name;
@@ -290,5 +292,26 @@ impl fmt::Debug for Turns {
             "Turns({}, {} handed, quantum {})",
             self.name, self.handed, self.quantum
         )
+    }
+}
+
+impl Kernel {
+    /// Fails the policy if it claims to have no task while one is ready.
+    #[cold]
+    pub(super) fn doubt_policy(&mut self) {
+        if self.tasks.is_any_ready() {
+            self.ready.fail("withholds a task that is ready");
+        }
+    }
+
+    /// Returns the failure of the policy, if it has failed. Its tasks go to the new policy.
+    pub(super) fn check_policy(&mut self) -> Result<(), Error> {
+        let Some(why) = self.ready.take_failure() else {
+            return Ok(());
+        };
+        for task in self.tasks.all_ready() {
+            self.ready.push(task, Cause::Woken);
+        }
+        Err(Error::Policy(why))
     }
 }

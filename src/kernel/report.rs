@@ -1,43 +1,43 @@
-//! What the host is told: a [`Report`] of a run, or why it stopped.
+//! What a run returns to the host: a [`Report`] or an [`Error`].
 
 use std::{collections::BTreeMap, fmt, io, sync::Arc, time::Duration};
 
-use super::deadlock::Deadlock;
+use super::{Kernel, deadlock::Deadlock};
 use crate::abi::{Exit, TaskInfo, Tid};
 
-/// What a kernel has done since boot.
+/// The account of a kernel since boot.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// How many times a task was resumed.
+    /// The number of resumes.
     pub ticks: u64,
-    /// How many system calls were made.
+    /// The number of system calls.
     pub traps: u64,
     /// The time since boot, on the world's clock.
     pub elapsed: Duration,
-    /// The most tasks that were alive at once.
+    /// The highest number of tasks that were alive at once.
     pub peak_tasks: usize,
-    /// How many tasks failed or faulted, whoever spawned them.
+    /// The number of tasks that failed or faulted.
     pub failures: u64,
-    /// How many bytes that tasks printed the console did not take: it failed, or took nothing after
-    /// a shutdown from outside.
+    /// The number of printed bytes that are lost. The console failed, or took nothing after a
+    /// shutdown from outside.
     pub lost: u64,
-    /// How many resumes ended a program: the others were ended by a trap.
+    /// The number of resumes that ended a program. Every other resume ended in a trap.
     pub(super) finished: u64,
     /// The first of those failures.
     pub(super) failed: Vec<Failed>,
-    /// Shared, and copied only where the host keeps a report while more of its tasks end.
+    /// Shared; copied if more tasks end while the host keeps a report.
     pub(super) exits: Arc<BTreeMap<Tid, Exit>>,
 }
 
 impl Report {
-    /// How each of the host's tasks ended. They leave no zombies: this is where their exits are.
+    /// Returns the exits of the tasks that the host has spawned. These leave no zombies.
     #[must_use]
     pub fn exits(&self) -> &BTreeMap<Tid, Exit> {
         &self.exits
     }
 
-    /// Whether all is well: fails if any task failed or faulted since boot, whichever task spawned
-    /// it. So a test can end with `kernel.run()?.check()`. A task that was killed is no failure.
+    /// Fails if any task has failed or faulted since boot. A killed task is no failure. A test can
+    /// end with `kernel.run()?.check()`.
     ///
     /// *Errors:* [`Error::Failed`], which names the tasks.
     ///
@@ -62,7 +62,7 @@ impl Report {
         }))
     }
 
-    /// Notes that a task failed or faulted.
+    /// Counts a task that failed or faulted.
     pub(super) fn note_failure(&mut self, tid: Tid, name: &str, exit: &Exit) {
         self.failures += 1;
         if self.failed.len() < Failures::NAMED {
@@ -72,11 +72,11 @@ impl Report {
     }
 }
 
-/// The tasks that failed or faulted, of [`Report::check`]. Its `Display` has a line for each of the
-/// first 16.
+/// The tasks that failed or faulted, reported by [`Report::check`]. Its `Display` has a line for
+/// each of the first 16.
 #[derive(Clone, Debug)]
 pub struct Failures {
-    /// How many there were.
+    /// The number of such tasks.
     pub count: u64,
     first: Vec<Failed>,
 }
@@ -90,7 +90,7 @@ pub(super) struct Failed {
 }
 
 impl Failures {
-    /// How many are named.
+    /// The number of tasks that are named.
     const NAMED: usize = 16;
 }
 
@@ -109,21 +109,21 @@ impl fmt::Display for Failures {
     }
 }
 
-/// What a [`step`](super::Kernel::step) did.
+/// The result of a [`step`](super::Kernel::step).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// It resumed this task.
+    /// The step resumed this task.
     Ran(Tid),
-    /// Nobody was ready; it waited for the world once.
+    /// No task was ready; the step waited for the world once.
     Idle,
     /// No task is left.
     Finished,
 }
 
-/// Why a kernel stopped with tasks left, or that tasks did not end well. It can be run on after any
+/// Why a kernel stopped with tasks left, or which tasks failed. The kernel can run again after any
 /// of these.
 ///
-/// Its `Debug` is its `Display`: what a `main` that returns it prints is to be read.
+/// Its `Debug` is its `Display`, because a `main` that returns an error prints the `Debug`.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -133,18 +133,18 @@ pub enum Error {
     /// A limit was reached.
     #[error(transparent)]
     Limit(Limit),
-    /// Only other threads could make a task ready, and none has for as long as
-    /// [`Builder::max_stall`](crate::Builder::max_stall) allows.
+    /// Only other threads could make a task ready, and none did within
+    /// [`Builder::max_stall`](crate::Builder::max_stall).
     #[error(transparent)]
     Stalled(Stalled),
-    /// The scheduling policy has failed: its type, and what it did wrong. The kernel has replaced it
-    /// by [`Fifo`](crate::Fifo), and has lost no task.
+    /// The scheduling policy failed. The text is its type and the reason. The kernel has replaced
+    /// it by [`Fifo`](crate::Fifo), and has lost no task.
     #[error("{0}")]
     Policy(String),
-    /// Tasks failed or faulted; of [`Report::check`] alone.
+    /// Tasks failed or faulted. Only [`Report::check`] returns this.
     #[error(transparent)]
     Failed(Failures),
-    /// The world failed: the poller, or the console, whose reader has gone.
+    /// The world failed: the poller, or the console after its reader has closed it.
     #[error("the world failed: {0}")]
     Io(#[from] io::Error),
 }
@@ -159,25 +159,25 @@ impl fmt::Debug for Error {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Limit {
-    /// The run's resumes are used up.
+    /// The resumes of the run are used up.
     #[error("the limit of {0} ticks is reached")]
     Ticks(u64),
-    /// The run's time is over.
+    /// The time of the run is used up.
     #[error("the limit of {0:?} is reached")]
     Time(Duration),
 }
 
-/// For as long as was set, no task was ready and no timer or device was waited for: only another
-/// thread could make a task ready, and none did.
+/// Only another thread could make a task ready, and none did within the limit. No task was ready,
+/// and no task waited for a timer or a device.
 ///
-/// Its `Display` says what is awaited from outside, and then who waits, a line per blocked task.
+/// Its `Display` lists what the kernel waits for, and has a line per blocked task.
 #[derive(Clone, Debug)]
 pub struct Stalled {
-    /// How long the kernel has waited.
+    /// The time that the kernel has waited.
     pub waited: Duration,
-    /// How many [`RemoteSetter`](crate::RemoteSetter)s are alive.
+    /// The number of [`RemoteSetter`](crate::RemoteSetter)s that are alive.
     pub remote_setters: usize,
-    /// How many jobs of [`Os::run_blocking`](crate::Os::run_blocking) are under way.
+    /// The number of jobs of [`Os::run_blocking`](crate::Os::run_blocking) that are under way.
     pub jobs: usize,
     /// The blocked tasks, by tid.
     pub blocked: Vec<TaskInfo>,
@@ -195,7 +195,7 @@ impl fmt::Display for Stalled {
         } = self;
         write!(
             f,
-            "stalled: no task is ready, and other threads alone could make one ready, for {waited:?}"
+            "stalled: no task is ready, and only other threads could make one ready, for {waited:?}"
         )?;
         if *remote_setters > 0 {
             write!(f, "\n  remote setters alive: {remote_setters}")?;
@@ -207,5 +207,25 @@ impl fmt::Display for Stalled {
             write!(f, "\n  {task}")?;
         }
         Ok(())
+    }
+}
+
+impl Kernel {
+    /// Returns the account since boot.
+    pub(super) fn report(&mut self) -> Report {
+        let mut report = self.stats.clone();
+        report.elapsed = self.now();
+        report.traps = report.ticks - report.finished;
+        report
+    }
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kernel")
+            .field("live_tasks", &self.tasks.live())
+            .field("ready", &self.ready)
+            .field("timers", &self.timers.tasks.len())
+            .finish_non_exhaustive()
     }
 }

@@ -7,50 +7,22 @@ use super::{
 };
 use crate::{
     abi::{Nanos, Tid},
-    log::Fact,
-    sched::{Cause, Runnable},
+    sched::Runnable,
 };
 
-/// How many ticks may pass before the world is polled, where the passes are shorter.
-const POLL_AFTER: u64 = 256;
+/// The number of ticks between two polls of the world, if a pass is not longer.
+pub(super) const POLL_AFTER: u64 = 256;
 
-/// How long daemons may have to wait for a poll of their devices, which costs a system call, while
-/// tasks are ready.
+/// The time between two polls for devices of daemons alone, while tasks are ready. Such a poll
+/// costs a system call.
 const GLANCE_AFTER: Nanos = Nanos::from_millis(1);
 
-/// How many polls with ready daemons may pass while no task is ready and the clock stands still.
-/// Then the daemons are taken to spin, and the run goes on without them.
+/// The number of polls with ready daemons, without a ready task and without progress of the clock.
+/// After these the daemons count as spinning, and the run continues without them.
 const PATIENCE: u32 = 16;
 
-/// When daemons have their turns.
-#[derive(Debug, Default)]
-pub(super) struct Daemons {
-    /// When their devices are polled next, if no task waits for a device.
-    next_glance: Nanos,
-    /// How many ticks the tasks had had at the poll before.
-    ticks: u64,
-    /// Polls since a task had a turn.
-    idle: u32,
-    /// Polls since a task had a turn, or the clock moved.
-    still: u32,
-    /// How many random numbers they have drawn.
-    drawn: u64,
-}
-
-impl Daemons {
-    /// A random number for a daemon: a sequence of its own, so that the tasks' does not change.
-    /// (SplitMix64.)
-    pub(super) fn random(&mut self, seed: u64) -> u64 {
-        self.drawn += 1;
-        let mut z = seed.wrapping_add(self.drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-}
-
 impl Kernel {
-    /// Readies the log for what follows: the host has had the time since the last event.
+    /// Sets the clock of the log. The host has used the time since the last event.
     pub(super) fn enter(&mut self) {
         self.log.observe_by_tracing();
         self.frame.set_observed(self.log.is_observed());
@@ -58,8 +30,8 @@ impl Kernel {
         self.log.set_clock(now);
     }
 
-    /// Resumes ready tasks, first in, first out, until the world is due to be polled, no task is
-    /// ready, or there were so many ticks since boot. Returns the task that was resumed last.
+    /// Resumes ready tasks, each once per pass. Stops when a poll of the world is due, no task is
+    /// ready, or `ticks` since boot are used up. Returns the task that was resumed last.
     #[inline(never)]
     pub(super) fn run_pass(&mut self, ticks: u64) -> Option<Tid> {
         let mut last = None;
@@ -149,8 +121,8 @@ impl Kernel {
     }
 
     /// Waits for the world, no longer than until that instant. Wakes the tasks whose timers have
-    /// fired, then those whose devices are ready. If the wait is `on_threads`, no timer and no device
-    /// of a task can end it.
+    /// fired, then those whose devices are ready. If the wait is `on_threads`, no timer and no
+    /// device of a task can end it.
     fn wait_events(&mut self, until: Nanos, on_threads: bool) -> Result<(), Error> {
         let before = self.world.now();
         let glance = self.devices.daemons() > 0 && Nanos::from(before) >= self.daemons.next_glance;
@@ -193,34 +165,8 @@ impl Kernel {
         self.reported = reported;
     }
 
-    /// Gives each ready daemon a turn; when no task is ready, as many as a pass may have. The turns
-    /// count nowhere.
-    fn run_daemons(&mut self) {
-        let ticks = self.stats.ticks;
-        if ticks != self.daemons.ticks {
-            (self.daemons.idle, self.daemons.still) = (0, 0);
-            self.daemons.ticks = ticks;
-        }
-        if self.ready.daemons() == 0 {
-            return;
-        }
-        self.daemons.idle += 1;
-        self.daemons.still += 1;
-        let turns = if self.ready.is_empty() {
-            POLL_AFTER
-        } else {
-            self.ready.daemons() as u64
-        };
-        while self.stats.ticks < ticks + turns
-            && let Some(me) = self.ready.pop_daemon()
-        {
-            self.turn(me);
-        }
-        self.stats.ticks = ticks;
-    }
-
-    /// Handles what came too late for a poll: no task is left. A shutdown is for daemons too, and
-    /// not for the next run.
+    /// Handles interrupts that arrived after the last poll of a run. A shutdown also ends the
+    /// daemons, and must not reach the next run.
     pub(super) fn wind_up(&mut self) -> Result<(), Error> {
         if self.remote.take_shutdown() {
             self.end_all();
@@ -228,74 +174,5 @@ impl Kernel {
         self.trouble
             .take()
             .map_or(Ok(()), |error| Err(Error::Io(error)))
-    }
-
-    /// Finds out whether the policy says that it has no task, though one is ready.
-    #[cold]
-    fn doubt_policy(&mut self) {
-        if self.tasks.is_any_ready() {
-            self.ready.blame("withholds a task that is ready");
-        }
-    }
-
-    /// Fails if the policy has. Its tasks go to the policy that takes its place.
-    pub(super) fn check_policy(&mut self) -> Result<(), Error> {
-        let Some(why) = self.ready.take_failure() else {
-            return Ok(());
-        };
-        for task in self.tasks.all_ready() {
-            self.ready.push(task, Cause::Woken);
-        }
-        Err(Error::Policy(why))
-    }
-
-    // ---- the log
-
-    /// Tells tracers of a fact that has just come about.
-    #[inline(always)]
-    pub(super) fn emit<'a>(&mut self, tid: Tid, fact: impl FnOnce() -> Fact<'a>) {
-        if self.log.is_observed() {
-            self.emit_observed(true, tid, fact);
-        }
-    }
-
-    /// The same, of a fact that follows at once from the one before, and has its time.
-    #[inline(always)]
-    pub(super) fn emit_at_once<'a>(&mut self, tid: Tid, fact: impl FnOnce() -> Fact<'a>) {
-        if self.log.is_observed() {
-            self.emit_observed(false, tid, fact);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn emit_observed<'a>(&mut self, is_new: bool, tid: Tid, fact: impl FnOnce() -> Fact<'a>) {
-        if tid.is_daemon() {
-            return;
-        }
-        if is_new {
-            self.read_clock();
-        } else {
-            self.tell_slept();
-        }
-        self.log.emit(tid, fact());
-    }
-
-    /// Readies the log for a fact that has just come about.
-    pub(super) fn read_clock(&mut self) {
-        self.tell_slept();
-        if self.log.is_exact() {
-            let now = self.world.now();
-            self.log.set_clock(now);
-        }
-    }
-
-    /// Tells tracers of a wait, once a task has something to do with what follows: a wait that was
-    /// interrupted for daemons alone is one wait.
-    fn tell_slept(&mut self) {
-        if let Some((from, to)) = self.slept.take() {
-            self.log.set_clock(to);
-            self.log.emit(Tid::KERNEL, Fact::ClockJumped { from });
-        }
     }
 }

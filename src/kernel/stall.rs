@@ -1,4 +1,4 @@
-//! A wait for other threads alone: how long it may take, and what the kernel says of it.
+//! The wait in which only other threads can wake a task: its limit, and the warning.
 
 use std::time::Duration;
 
@@ -11,18 +11,18 @@ use crate::{
     interrupt::Outside,
 };
 
-/// After how long the kernel warns.
+/// The time after which the kernel warns.
 const WARN_AFTER: Duration = Duration::from_secs(10);
 
-/// The wait for other threads since a task had its last turn.
+/// The wait for other threads since the last turn of a task.
 #[derive(Debug)]
 pub(super) struct Stall {
-    /// How long it may take.
+    /// The longest allowed wait.
     limit: Duration,
-    /// How many turns tasks had had when it began, daemons apart.
+    /// The turns of tasks before the wait, daemons apart.
     turns: u64,
     waited: Duration,
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl Stall {
@@ -31,15 +31,15 @@ impl Stall {
             limit,
             turns: 0,
             waited: Duration::ZERO,
-            is_told: false,
+            is_reported: false,
         }
     }
 }
 
 impl Kernel {
-    /// Waits for other threads, until `deadline` or until there is something to say of the wait.
+    /// Waits for other threads, until `deadline`, the warning or the limit.
     ///
-    /// *Errors:* [`Error::Stalled`] at the limit, and what the world answers.
+    /// *Errors:* [`Error::Stalled`] at the limit, and the errors of the world.
     pub(super) fn wait_for_threads(&mut self, deadline: Option<Duration>) -> Result<(), Error> {
         let turns = self.stats.ticks;
         if self.stall.turns != turns {
@@ -47,7 +47,7 @@ impl Kernel {
             self.stall.turns = turns;
         }
         let Stall { limit, waited, .. } = self.stall;
-        let next = if self.stall.is_told {
+        let next = if self.stall.is_reported {
             limit
         } else {
             limit.min(WARN_AFTER)
@@ -59,15 +59,15 @@ impl Kernel {
         let waited = waited.saturating_add(span?);
         self.stall.waited = waited;
         if self.remote.expected() == 0 {
-            // The last of them has gone meanwhile: the next look says what follows.
+            // The last thread has finished meanwhile; the next poll decides what follows.
             return Ok(());
         }
         if waited >= limit {
             self.stall = Stall::new(limit);
             return Err(Error::Stalled(self.stalled(waited)));
         }
-        if waited >= WARN_AFTER && !self.stall.is_told {
-            self.stall.is_told = true;
+        if waited >= WARN_AFTER && !self.stall.is_reported {
+            self.stall.is_reported = true;
             let stalled = self.stalled(waited);
             tracing::warn!(target: "trapline::kernel", "{stalled}");
         }

@@ -1,23 +1,24 @@
-//! What each system call does: one exhaustive match, and a handler for each that needs one.
+//! The system calls: one exhaustive match, and the handlers of calls about tasks.
 
 use super::{
     Kernel,
-    task::{Answer, OnExit, Outcome, ReadOp, State, WaitingOn},
+    answer::Answer,
+    outcome::Outcome,
+    task::{OnExit, ReadOp, State, WaitingOn},
 };
 use crate::{
     abi::{Direction, Errno, Exit, Reply, SystemCall, Tid},
-    panic::contain,
     sched::Runnable,
     trap::{Payload, Start},
 };
 
 impl Kernel {
-    /// Handles a call of a task. Its second word and its payload are in the frame.
+    /// Handles a call. Its second word and its payload are in the frame.
     #[inline(always)]
     pub(super) fn handle(&mut self, me: Runnable, call: SystemCall) -> Outcome {
         match call {
             SystemCall::GetTid => Reply::Tid(me.tid).into(),
-            SystemCall::Yield => Answer::REST.into(),
+            SystemCall::Yield => Answer::SLEPT.into(),
             SystemCall::NewTask => self.new_task(me, OnExit::Zombie),
             SystemCall::NewDetachedTask => self.new_task(me, OnExit::Nothing),
             SystemCall::KillTask(tid) => self.kill_task(me, tid),
@@ -103,7 +104,7 @@ impl Kernel {
             self.end(victim, Exit::Killed);
         }
         if !self.is_live(me) {
-            // The victim has taken the killer with it.
+            // A destructor of the victim has killed the caller.
             return Outcome::Gone;
         }
         if victim.is_some() {
@@ -113,19 +114,20 @@ impl Kernel {
         }
     }
 
-    /// Ends a task that no other will ask about.
+    /// Ends a task and reaps it.
     fn release(&mut self, me: Runnable, tid: Tid) -> Outcome {
         let outcome = self.kill_task(me, tid);
         self.reap_zombie(tid);
         outcome
     }
 
+    /// Returns the live task of that number.
     pub(super) fn find_live(&self, tid: Tid) -> Option<Runnable> {
         let task = self.tasks.find(tid)?;
         self.tasks[task].is_live().then_some(task)
     }
 
-    /// Forgets a task that has ended, if it has and there is anything left of it.
+    /// Reaps a task if it is a zombie.
     pub(super) fn reap_zombie(&mut self, tid: Tid) {
         if let Some(task) = self.tasks.find(tid)
             && let State::Zombie(_) = self.tasks[task].state
@@ -134,7 +136,7 @@ impl Kernel {
         }
     }
 
-    /// Lets a task leave no zombie.
+    /// Makes a task leave no zombie: reaps it now, or when it ends.
     fn disown(&mut self, tid: Tid) -> Outcome {
         self.reap_zombie(tid);
         if let Some(task) = self.find_live(tid) {
@@ -148,7 +150,8 @@ impl Kernel {
             None => Errno::NoSuchTask.into(),
             Some(target) if target == me => Errno::WouldDeadlock.into(),
             Some(target) if self.tasks[target].is_live() => {
-                self.tasks[target].add_waiter(me);
+                let waiters = self.tasks[target].waiters.get_or_insert_default();
+                waiters.tasks.push_back(me);
                 self.block(me, WaitingOn::Exit(target))
             }
             Some(zombie) => Answer::exit(self.reap(zombie)).into(),
@@ -174,30 +177,6 @@ impl Kernel {
             return Errno::Invalid.into();
         };
         self.world.submit(me.tid, job);
-        Reply::Done.into()
-    }
-
-    /// The next random number: of the world's, or of the daemons' own.
-    fn random(&mut self, me: Runnable) -> u64 {
-        if me.tid.is_daemon() {
-            self.daemons.random(self.world.seed())
-        } else {
-            self.world.random()
-        }
-    }
-
-    fn observe(&mut self, number: u64) -> Outcome {
-        let Some(Payload::Tracer(tracer)) = self.frame.take() else {
-            return Errno::Invalid.into();
-        };
-        self.log.attach(number, tracer);
-        self.frame.set_observed(true);
-        Reply::Done.into()
-    }
-
-    fn unobserve(&mut self, number: u64) -> Outcome {
-        contain(|| self.log.detach(number));
-        self.frame.set_observed(self.log.is_observed());
         Reply::Done.into()
     }
 }

@@ -1,6 +1,6 @@
-//! A task: its program, its state and its family. The table that holds them all is `table.rs`.
+//! A task: its program, its state and its family. `table.rs` is the table of all tasks.
 //!
-//! The life of a task, with the function that moves it on:
+//! The states of a task, with the functions that change them:
 //!
 //! ```text
 //!  admit ──> Ready ──turn──> Running ──dispatch──> Ready
@@ -10,32 +10,36 @@
 //!                               └──end (from any state)──> Ending ──> Zombie ──> reaped
 //! ```
 
-use std::{collections::VecDeque, rc::Rc};
+use std::rc::Rc;
 
-use super::timers::Timer;
+use super::{
+    answer::{Answer, Beside},
+    deadlines::Timeouts,
+    timers::Timer,
+    waiters::Waiters,
+};
 use crate::{
     abi::{DeviceId, Direction, End, Exit, Nanos, On, QueueId, Reply, TaskInfo, TaskState, Tid},
-    log::Detail,
     sched::{Runnable, Slot},
-    trap::{Keeper, Payload, Program},
+    trap::Program,
 };
 
-/// Where a live task is. It is in exactly one place.
+/// The place of a live task: exactly one.
 #[derive(Debug)]
 pub(super) enum State {
-    /// On the ready queue, to be resumed with this answer.
+    /// On the ready queue; the task is resumed with this answer.
     Ready(Answer),
-    /// The same, with a timeout around it that is due: it cuts the next call.
+    /// The same, with a due timeout around it, which cuts the next call.
     Late(Box<Answer>),
-    /// On the ready queue, with something to do before its answer is known.
+    /// On the ready queue; work at its turn determines the answer.
     Pending(Pending),
     /// The current task.
     Running,
-    /// In the queue of what it waits for.
+    /// In the queue of what the task waits for.
     Blocked(WaitingOn),
-    /// Ending: it has left every queue, and its program is being dropped.
+    /// Off every queue; its program is being dropped.
     Ending,
-    /// Ended; the exit is kept until a task waits for it. [`Exit::Done`] needs no memory.
+    /// Ended; a task that waits takes the exit. [`Exit::Done`] needs no memory.
     Zombie(Option<Box<Exit>>),
 }
 
@@ -49,7 +53,7 @@ impl State {
         Self::Zombie(words.then(|| Box::new(exit.clone())))
     }
 
-    /// The reply of a ready task, unless something has to be done before it is resumed.
+    /// Returns the reply of a ready task, unless its turn begins with other work.
     #[inline(always)]
     pub(super) fn plain(&self) -> Option<Reply> {
         match self {
@@ -68,83 +72,14 @@ impl<A: Into<Answer>> From<A> for State {
     }
 }
 
-/// What a call is answered with: a reply word, and at most one thing beside it.
-#[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) reply: Reply,
-    pub(super) beside: Beside,
-}
-
-/// What goes with a reply.
-#[derive(Debug)]
-pub(super) enum Beside {
-    Nothing,
-    /// The call was a yield, or a sleep that is over: a due timeout replaces its answer.
-    Rest,
-    /// The queue of the message that the reply hands out or hands back.
-    Queue(QueueId),
-    /// Does not fit in the reply word.
-    Payload(Box<Payload>),
-}
-
-impl Answer {
-    /// The answer of a yield, and of a sleep that is over.
-    pub(super) const REST: Self = Self {
-        reply: Reply::Done,
-        beside: Beside::Rest,
-    };
-
-    pub(super) fn with(reply: Reply, payload: Payload) -> Self {
-        let beside = Beside::Payload(Box::new(payload));
-        Self { reply, beside }
-    }
-
-    /// A message of this queue is the caller's.
-    pub(super) fn message(reply: Reply, queue: QueueId) -> Self {
-        let beside = Beside::Queue(queue);
-        Self { reply, beside }
-    }
-
-    /// How a task ended. [`Exit::Done`] needs no payload.
-    pub(super) fn exit(exit: Exit) -> Self {
-        match exit {
-            Exit::Done => Reply::Exit.into(),
-            other => Self::with(Reply::Exit, Payload::Exit(other)),
-        }
-    }
-
-    pub(super) fn is_rest(&self) -> bool {
-        matches!(self.beside, Beside::Rest)
-    }
-
-    /// What travels beside the reply, as the log tells it.
-    pub(super) fn detail(&self) -> Detail<'_> {
-        match &self.beside {
-            Beside::Payload(payload) => payload.detail(),
-            _ if self.reply == Reply::Exit => Detail::Exit(&Exit::Done),
-            _ => Detail::None,
-        }
-    }
-}
-
-impl<R: Into<Reply>> From<R> for Answer {
-    #[inline(always)]
-    fn from(reply: R) -> Self {
-        Self {
-            reply: reply.into(),
-            beside: Beside::Nothing,
-        }
-    }
-}
-
-/// What has to be done at a task's turn, before its answer is known.
+/// Work at the begin of a turn, which determines the answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Pending {
-    /// A read off a device: a task that is killed before its turn takes nothing with it.
+    /// A read from a device. At the turn, so that a task killed before it consumes no input.
     Read(DeviceId, ReadOp),
-    /// The start of a timeout: it cannot fire before its body has begun.
+    /// The start of a timeout. At the turn, so that it cannot fire before its body begins.
     StartTimeout(Timer),
-    /// A call, or an end, that the console has held back under this number.
+    /// A call or an end that the console has held back, with its number there.
     Held(u64),
 }
 
@@ -154,22 +89,22 @@ impl From<Pending> for State {
     }
 }
 
-/// What a task takes off a device.
+/// What a task reads from a device.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ReadOp {
-    /// Up to so many bytes.
+    /// At most this number of bytes.
     Bytes(u32),
     Connection,
 }
 
-/// The queue in which a blocked task waits, with what it takes to leave it.
+/// The queue in which a blocked task waits, and its position there.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum WaitingOn {
     Exit(Runnable),
     Timer(Timer),
     Device(DeviceId, Direction, Then),
     Queue(QueueId, End),
-    /// For room at the console, with its call held back under this number.
+    /// Room at the console, which holds the call back under this number.
     Console(u64),
 }
 
@@ -185,39 +120,17 @@ impl From<WaitingOn> for On {
     }
 }
 
-/// What follows when the device is ready.
+/// What follows when a device is ready.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Then {
-    /// The caller asked for readiness alone.
+    /// The caller asked only for readiness.
     Done,
-    /// The caller tries its call again.
+    /// The caller makes its call again.
     Again,
     Read(ReadOp),
 }
 
-/// What a handler decides. The loop acts on it: no handler touches the ready queue for its caller.
-#[must_use]
-pub(super) enum Outcome {
-    /// The caller goes to the back of the ready queue, in this state.
-    Ready(State),
-    /// The same, and its new child goes behind it.
-    Parent(State, Runnable),
-    /// The caller waits, where the handler has put it.
-    Blocked,
-    /// The caller ends, with this exit.
-    Exit(Exit),
-    /// The caller has ended, with all other tasks.
-    Gone,
-}
-
-impl<S: Into<State>> From<S> for Outcome {
-    #[inline(always)]
-    fn from(state: S) -> Self {
-        Self::Ready(state.into())
-    }
-}
-
-/// What remains of a task that has ended while no task waits for it.
+/// What remains of a task that ends while no task waits for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum OnExit {
     /// A line in the host's report.
@@ -227,23 +140,7 @@ pub(super) enum OnExit {
     Nothing,
 }
 
-/// The timeouts around a task's calls.
-#[derive(Default, Debug)]
-pub(super) struct Timeouts {
-    /// Those that have yet to fire, the outermost first.
-    pub(super) armed: Vec<Timer>,
-    /// The outermost that has fired and has not cut yet. Those within it are disarmed.
-    pub(super) due: Option<Due>,
-}
-
-/// A timeout that has fired.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Due {
-    pub(super) number: u64,
-    /// Whether it has let an answer through: then it cuts the next call before its effect.
-    pub(super) spent: bool,
-}
-
+/// The places of a task in its family.
 #[derive(Debug, Default)]
 pub(super) struct Links {
     pub(super) first_child: Option<Slot>,
@@ -251,36 +148,28 @@ pub(super) struct Links {
     pub(super) previous: Option<Slot>,
 }
 
-/// What waits for a task to end.
-#[derive(Default)]
-pub(super) struct Waiters {
-    /// In order.
-    pub(super) tasks: VecDeque<Runnable>,
-    pub(super) keeper: Option<Rc<dyn Keeper>>,
-}
-
-/// What a turn touches comes first, and is a line of the cache.
+/// A task. The fields that a turn touches come first and fill one cache line.
 #[repr(C, align(64))]
 pub(super) struct Task {
     pub(super) tid: Tid,
     pub(super) program: Program,
     pub(super) traps: u64,
     pub(super) state: State,
-    /// When it was blocked last.
+    /// The time at which it last blocked.
     pub(super) since: Nanos,
     pub(super) name: Rc<str>,
-    /// What waits for this one to end. Most tasks have nothing, and no room for it.
+    /// What waits for the end of this task; `None`, without memory, for most tasks.
     pub(super) waiters: Option<Box<Waiters>>,
     pub(super) timeouts: Option<Box<Timeouts>>,
-    /// The parent while it lives.
+    /// The parent, while it is alive.
     pub(super) parent: Option<Slot>,
     pub(super) links: Links,
     pub(super) on_exit: OnExit,
 }
 
 impl Task {
-    /// Changes a state that owns nothing: the task is running, or its reply was taken. The hot path
-    /// is spared the drop.
+    /// Replaces a state that owns nothing: the task is running, or its reply was taken. The old
+    /// state is not dropped, which saves the hot path a branch.
     #[inline(always)]
     pub(super) fn change(&mut self, state: State) {
         std::mem::forget(std::mem::replace(&mut self.state, state));
@@ -292,38 +181,6 @@ impl Task {
 
     pub(super) fn is_live(&self) -> bool {
         !matches!(self.state, State::Ending | State::Zombie(_))
-    }
-
-    pub(super) fn add_waiter(&mut self, waiter: Runnable) {
-        let waiters = self.waiters.get_or_insert_default();
-        waiters.tasks.push_back(waiter);
-    }
-
-    pub(super) fn forget_waiter(&mut self, waiter: Runnable) {
-        if let Some(waiters) = &mut self.waiters
-            && let Some(at) = find_waiter(&waiters.tasks, |other| *other == waiter)
-        {
-            waiters.tasks.remove(at);
-        }
-    }
-
-    /// Takes one of its armed timeouts, and then those within it.
-    pub(super) fn take_timeouts(&mut self, number: u64) -> impl Iterator<Item = Timer> {
-        let timeouts = self.timeouts.as_deref_mut().into_iter();
-        timeouts.flat_map(move |timeouts| {
-            let outer = timeouts.armed.iter();
-            let outer = outer.take_while(|(_, other)| *other != number).count();
-            timeouts.armed.drain(outer..)
-        })
-    }
-
-    /// The timeout that is due, if one is.
-    pub(super) fn due(&self) -> Option<Due> {
-        self.timeouts.as_ref()?.due
-    }
-
-    pub(super) fn set_due(&mut self, due: Option<Due>) {
-        self.timeouts.get_or_insert_default().due = due;
     }
 
     pub(super) fn info(&self, parent: Tid) -> TaskInfo {
@@ -346,15 +203,6 @@ impl Task {
             traps: self.traps,
         }
     }
-}
-
-/// Finds one who wants to wait no longer. Whoever began last is most likely to leave first; but
-/// those with equal timeouts leave in order.
-pub(super) fn find_waiter<T>(waiters: &VecDeque<T>, is: impl Fn(&T) -> bool) -> Option<usize> {
-    if waiters.front().is_some_and(&is) {
-        return Some(0);
-    }
-    waiters.iter().rposition(is)
 }
 
 #[cfg(all(test, target_pointer_width = "64"))]

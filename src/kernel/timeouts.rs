@@ -1,13 +1,16 @@
 //! Sleeps and timeouts: what a timer does to its task.
 //!
 //! A timeout that fires while its task is blocked cuts the call. If the call is answered already,
-//! that answer stands, and the timeout cuts the task's next call, before its effect. (The rule of
-//! trio and tokio: a completed call wins.) An answer that says nothing, of a yield or a sleep, is
+//! the task receives the answer, and the timeout cuts the task's next call before its effect. (The
+//! rule of trio and tokio: a completed call wins.) The empty answer of a yield or a sleep is
 //! replaced at once.
 
 use super::{
     Kernel,
-    task::{Answer, Due, Outcome, Pending, State, WaitingOn},
+    answer::Answer,
+    deadlines::Due,
+    outcome::Outcome,
+    task::{Pending, State, Task, WaitingOn},
     timers::Timer,
 };
 use crate::{
@@ -15,6 +18,27 @@ use crate::{
     log::Wake,
     sched::{Runnable, Slot},
 };
+
+impl Task {
+    /// Takes an armed timeout of the task, and then those within it.
+    pub(super) fn take_timeouts(&mut self, number: u64) -> impl Iterator<Item = Timer> {
+        let timeouts = self.timeouts.as_deref_mut().into_iter();
+        timeouts.flat_map(move |timeouts| {
+            let outer = timeouts.armed.iter();
+            let outer = outer.take_while(|(_, other)| *other != number).count();
+            timeouts.armed.drain(outer..)
+        })
+    }
+
+    /// Returns the due timeout, if there is one.
+    pub(super) fn due(&self) -> Option<Due> {
+        self.timeouts.as_ref()?.due
+    }
+
+    pub(super) fn set_due(&mut self, due: Option<Due>) {
+        self.timeouts.get_or_insert_default().due = due;
+    }
+}
 
 impl Kernel {
     pub(super) fn time_now(&mut self) -> Nanos {
@@ -33,18 +57,18 @@ impl Kernel {
 
     fn sleep_from(&mut self, me: Runnable, now: Nanos, deadline: Nanos) -> Outcome {
         if deadline <= now {
-            return Answer::REST.into();
+            return Answer::SLEPT.into();
         }
         let on = WaitingOn::Timer(self.timers.of(me).arm(deadline, me.slot));
         self.block(me, on)
     }
 
     pub(super) fn timeout(&mut self, me: Runnable, span: Nanos) -> Outcome {
-        // Without a body to drop, no code could go on from the call that it cuts.
+        // Without a body to drop, no code could continue after the cut.
         if self.frame.take_word().is_none() {
             return Errno::Invalid.into();
         }
-        // A span of zero is due by the clock of the last poll, whatever has run since.
+        // A span of zero is due at the time of the last poll.
         let from = if span == Nanos::ZERO {
             self.clock
         } else {
@@ -54,11 +78,11 @@ impl Kernel {
         Outcome::Ready(Pending::StartTimeout(timer).into())
     }
 
-    /// Starts a timeout, whose body is about to begin.
+    /// Starts a timeout, immediately before its body begins.
     pub(super) fn start_timeout(&mut self, me: Runnable, timer: Timer) -> Reply {
         let (deadline, number) = timer;
         if self.tasks[me].due().is_some() {
-            // One around it is due, and cuts before this one could.
+            // An outer timeout is due, and cuts first.
             self.let_through(me);
         } else if deadline <= self.clock {
             let spent = false;
@@ -72,18 +96,18 @@ impl Kernel {
         Reply::Timeout(number)
     }
 
-    /// A timer has fired: of a sleep, or of a timeout around its task's call.
+    /// Handles a timer that has fired: of a sleep, or of a timeout.
     pub(super) fn alarm(&mut self, timer: Timer, slot: Slot) {
-        let me = self.tasks.in_slot(slot);
+        let me = self.tasks.runnable(slot);
         match self.tasks[me].state {
             State::Blocked(WaitingOn::Timer(slept)) if slept == timer => {
-                self.wake(me, Wake::Timer, Answer::REST);
+                self.wake(me, Wake::Timer, Answer::SLEPT);
             }
             _ => self.fire(me, timer.1),
         }
     }
 
-    /// A timeout has fired. Those within it are disarmed: it cuts before they could.
+    /// Handles a timeout that has fired. Disarms those within it, since it cuts first.
     fn fire(&mut self, me: Runnable, number: u64) {
         for within in self.tasks[me].take_timeouts(number).skip(1) {
             self.timers.of(me).disarm(within);
@@ -98,7 +122,7 @@ impl Kernel {
                 let on = *on;
                 return self.cut_blocked(me, on, number);
             }
-            State::Ready(answer) if answer.is_rest() => {
+            State::Ready(answer) if answer.is_slept() => {
                 let cut = State::from(Reply::Elapsed(number));
                 self.tell_answer(me.tid, &cut);
                 return self.tasks[me].change(cut);
@@ -122,8 +146,8 @@ impl Kernel {
         self.wake(me, Wake::Timeout, Reply::Elapsed(number));
     }
 
-    /// Handles a call around which a timeout is due. The first answer that comes at once is let
-    /// through; every other call is cut.
+    /// Handles a call around which a timeout is due. The first call that completes at once receives
+    /// its answer; every other call is cut.
     #[cold]
     pub(super) fn handle_late(&mut self, me: Runnable, call: SystemCall, due: Due) -> Outcome {
         if due.spent {
@@ -131,7 +155,7 @@ impl Kernel {
             return self.cut(me, due.number);
         }
         match self.handle(me, call) {
-            Outcome::Ready(State::Ready(answer)) if answer.is_rest() => self.cut(me, due.number),
+            Outcome::Ready(State::Ready(answer)) if answer.is_slept() => self.cut(me, due.number),
             Outcome::Ready(State::Ready(answer)) => {
                 self.tasks[me].set_due(Some(Due { spent: true, ..due }));
                 Outcome::Ready(State::Late(Box::new(answer)))
@@ -147,14 +171,14 @@ impl Kernel {
         }
     }
 
-    /// The answer of a timeout that cuts.
+    /// Answers a call that a timeout cuts.
     pub(super) fn cut(&mut self, me: Runnable, number: u64) -> Outcome {
         self.tasks[me].set_due(None);
         Reply::Elapsed(number).into()
     }
 
-    /// The timeout that is due around the call of the task whose turn it is. It may have cut a call
-    /// before, whose future was dropped before that could be said.
+    /// Returns the timeout that is due around the call of the running task. It may have cut an
+    /// earlier call whose future was dropped.
     pub(super) fn due(&self, me: Runnable) -> Option<Due> {
         let unheard = || {
             let number = self.frame.elapsed.take()?;
@@ -164,8 +188,7 @@ impl Kernel {
         self.tasks[me].due().or_else(unheard)
     }
 
-    /// Takes note that the answer of the task whose turn it is gets past a due timeout, if there is
-    /// one: the next call does not.
+    /// Marks that a due timeout has let an answer through. The timeout cuts the next call.
     pub(super) fn let_through(&mut self, me: Runnable) {
         if let Some(due) = self.tasks[me].due() {
             self.tasks[me].set_due(Some(Due { spent: true, ..due }));
@@ -173,7 +196,7 @@ impl Kernel {
         }
     }
 
-    /// Disarms a timeout, and those within it.
+    /// Disarms a timeout and those within it.
     pub(super) fn disarm(&mut self, me: Runnable, number: u64) -> Outcome {
         if let Some(task) = self.tasks.get_mut(me) {
             if task.due().is_some_and(|due| due.number == number) {

@@ -1,9 +1,9 @@
-//! The timer store: who wakes when.
+//! The timer store, a ladder queue.
 //!
-//! A ladder. At its foot are the timers that come next, in order; each rung above has those of a
-//! later stretch of time, in no order. When the foot is empty the lowest rung comes down to it: a
-//! short one is sorted, a long one is first split into shorter ones. So a timer is moved a few
-//! times, by sweeps over memory, where a tree would be searched for every one.
+//! The foot contains the next timers, in order. Each rung above contains the timers of a later
+//! stretch of time, unordered. When the foot is empty, it takes the lowest rung. A short rung is
+//! sorted; a long rung is first split into shorter ones. So each timer moves a few times, in sweeps
+//! over memory. A tree would be searched for each timer.
 
 use std::cmp::Reverse;
 
@@ -14,50 +14,50 @@ use crate::{
     sched::{Runnable, Slot},
 };
 
-/// How many timers the foot has room for.
+/// The number of timers for which the foot has room.
 const FOOT: usize = 64;
 
-/// Into how many rungs a long one is split, at most.
+/// The largest number of rungs into which one is split.
 const STEPS: usize = 64;
 
-/// A timer: its deadline, and its number in order of arming. They come in this order.
+/// A timer: its deadline, and its number in order of arming. Timers fire in this order.
 pub(crate) type Timer = (Nanos, u64);
 
-/// A timer, and whose it is.
+/// A timer, and the slot of its task.
 type Armed = (Timer, Slot);
 
 /// Armed timers, by deadline and then by order of arming.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
-    /// The next ones, the very next at the end.
+    /// The next timers, the first of them at the end.
     foot: Vec<Armed>,
-    /// The others, the latest rung first.
+    /// The other timers, the latest rung first.
     rungs: Vec<Rung>,
-    /// The numbers of those that are still on a rung, but were disarmed.
+    /// The numbers of disarmed timers that are still on a rung.
     disarmed: FxHashSet<u64>,
-    /// How many are armed.
+    /// The number of armed timers.
     len: usize,
-    /// How many there ever were.
+    /// The number of the last timer.
     count: u64,
 }
 
-/// The timers from an instant on, up to where the rung above begins.
+/// The timers from an instant on, up to the begin of the rung above.
 #[derive(Debug)]
 struct Rung {
     from: Timer,
     timers: Vec<Armed>,
 }
 
-/// The timers of a kernel.
+/// The timer stores of a kernel.
 #[derive(Debug, Default)]
 pub(crate) struct TimerSets {
     pub(crate) tasks: Timers,
-    /// Apart, since they give nobody else reason to hope.
+    /// Apart: a timer of a daemon does not count as a way out of a deadlock.
     pub(crate) daemons: Timers,
 }
 
 impl TimerSets {
-    /// The store where a task's timers are.
+    /// Returns the store of a task's timers.
     pub(crate) fn of(&mut self, task: Runnable) -> &mut Timers {
         if task.tid.is_daemon() {
             &mut self.daemons
@@ -66,7 +66,7 @@ impl TimerSets {
         }
     }
 
-    /// The next deadline, of whomever.
+    /// Returns the next deadline of any task or daemon.
     pub(crate) fn next(&mut self) -> Option<Nanos> {
         let deadlines = [self.tasks.next(), self.daemons.next()];
         deadlines.into_iter().flatten().min()
@@ -87,13 +87,13 @@ impl Timers {
         timer
     }
 
-    /// Gives out a place in the order of arming, to be started later.
+    /// Reserves a place in the order of arming, for a timer that starts later.
     pub(crate) fn reserve(&mut self, deadline: Nanos) -> Timer {
         self.count += 1;
         (deadline, self.count)
     }
 
-    /// Starts a timer for `task`. One that never comes is not kept.
+    /// Starts a timer for `task`. A timer that never fires is not kept.
     pub(crate) fn start(&mut self, timer: Timer, task: Slot) {
         if timer.0 == Nanos::FOREVER {
             return;
@@ -102,7 +102,7 @@ impl Timers {
         if let Some(rung) = self.rung_of(timer) {
             let kept = rung.timers.len();
             if kept == rung.timers.capacity() {
-                // By half, and not to twice the room: there may be a million.
+                // Grows by half, not to double the room: there may be a million timers.
                 rung.timers.reserve_exact(FOOT + kept / 2);
             }
             rung.timers.push((timer, task));
@@ -118,8 +118,8 @@ impl Timers {
         }
     }
 
-    /// Disarms a timer that was started and has not come. One on a rung is only marked, unless it
-    /// was started last; when most are marked, they are swept away.
+    /// Disarms a timer that was started and has not fired. A timer on a rung is only marked, unless
+    /// it was started last. The marked timers are swept when they are the majority.
     pub(crate) fn disarm(&mut self, timer: Timer) {
         if timer.0 == Nanos::FOREVER {
             return;
@@ -137,7 +137,7 @@ impl Timers {
         }
     }
 
-    /// The next deadline.
+    /// Returns the next deadline.
     pub(crate) fn next(&mut self) -> Option<Nanos> {
         if self.foot.is_empty() && (!self.rungs.is_empty() || self.foot.capacity() > 2 * FOOT) {
             self.descend();
@@ -156,7 +156,7 @@ impl Timers {
         self.len
     }
 
-    /// Every armed timer, in order.
+    /// Returns every armed timer, in order.
     pub(crate) fn all(&self) -> Vec<Timer> {
         let rungs = self.rungs.iter().flat_map(|rung| &rung.timers);
         let rungs = rungs.filter(|((_, number), _)| !self.disarmed.contains(number));
@@ -165,13 +165,13 @@ impl Timers {
         all
     }
 
-    /// The rung where a timer belongs, unless that is at the foot.
+    /// Returns the rung of a timer; `None` if it belongs into the foot.
     fn rung_of(&mut self, timer: Timer) -> Option<&mut Rung> {
         let at = self.rungs.partition_point(|rung| rung.from > timer);
         self.rungs.get_mut(at)
     }
 
-    /// Fills the foot, which is empty.
+    /// Fills the empty foot.
     #[cold]
     fn descend(&mut self) {
         while self.foot.is_empty()
@@ -192,12 +192,13 @@ impl Timers {
                 self.split(rung, numbers, number, |from| (Nanos(first), from));
             }
         }
-        // After a crowd has left, its room is given back.
+        // Returns the memory of a crowd.
         self.foot.shrink_to(FOOT);
     }
 
-    /// Splits a rung into steps of equal length: of deadlines, or, where those are equal, of
-    /// numbers. Their range is given, and the first timer of a step that begins there.
+    /// Splits a rung into steps of equal length. `key` is the deadline, or the number if the
+    /// deadlines are equal; `first` and `last` are its range. `timer` makes the first timer of a
+    /// step.
     fn split(
         &mut self,
         rung: Rung,
@@ -227,7 +228,7 @@ impl Timers {
         }
     }
 
-    /// Drops what was disarmed.
+    /// Drops the disarmed timers.
     #[cold]
     fn sweep(&mut self) {
         let marks = std::mem::take(&mut self.disarmed);
@@ -247,7 +248,7 @@ fn number(((_, number), _): &Armed) -> u64 {
     *number
 }
 
-/// The lowest and the highest of what the timers of a rung have for a key.
+/// Returns the lowest and the highest key of the timers of a rung.
 fn range(rung: &Rung, key: impl Fn(&Armed) -> u64) -> (u64, u64) {
     let keys = rung.timers.iter().map(key);
     keys.fold((u64::MAX, 0), |(first, last), key| {
@@ -263,7 +264,7 @@ mod tests {
 
     use super::*;
 
-    /// The store, and a map that says what it should do.
+    /// The store, and a map as its model.
     #[derive(Default)]
     struct Pair {
         timers: Timers,
@@ -274,17 +275,17 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum Act {
-        /// Arms so many, at `now` and so much more, apart by up to so much.
+        /// Arms a number of timers, at `now` plus a span, plus a random part of a spread.
         Arm(usize, u64, u64),
-        /// Reserves one; the next of these starts it.
+        /// Reserves a timer; the next such act starts it.
         Reserve(u64),
-        /// Disarms some that are found from here on, every so many.
+        /// Disarms timers from a position on, with a step between them.
         Disarm(usize, usize),
-        /// Arms and disarms at once.
+        /// Arms a timer and disarms it at once.
         Both(u64),
-        /// Looks for the next deadline.
-        Look,
-        /// Lets the clock run on to that deadline, and so much further.
+        /// Asks for the next deadline.
+        Next,
+        /// Moves the clock to the next deadline, and further by a span.
         Wait(u64),
     }
 
@@ -334,7 +335,7 @@ mod tests {
                     let timer = self.arm(Nanos(self.now).saturating_add(Nanos(span)));
                     self.disarm(timer);
                 }
-                Act::Look => drop(self.next()),
+                Act::Next => drop(self.next()),
                 Act::Wait(more) => {
                     let next = self.next().map_or(0, |next| next.0);
                     self.now = self.now.max(next).saturating_add(more).min(u64::MAX - 1);
@@ -351,7 +352,7 @@ mod tests {
     }
 
     impl Timers {
-        /// How many timers take room, disarmed ones included.
+        /// Returns the number of timers in memory, disarmed ones included.
         fn kept(&self) -> usize {
             let rungs = self.rungs.iter().map(|rung| rung.timers.len());
             self.foot.len() + rungs.sum::<usize>()
@@ -377,7 +378,7 @@ mod tests {
             2 => span().prop_map(Act::Reserve),
             2 => (0..200usize, 1..8usize).prop_map(|(from, step)| Act::Disarm(from, step)),
             1 => span().prop_map(Act::Both),
-            2 => Just(Act::Look),
+            2 => Just(Act::Next),
             4 => span().prop_map(Act::Wait),
         ]
     }
@@ -449,7 +450,7 @@ mod tests {
     fn a_crowd_gives_its_room_back() {
         let mut timers = Timers::default();
         for n in 0..100_000u64 {
-            // Half of them at once, the others apart.
+            // Half of them are due at once, the others apart.
             timers.arm(Nanos((n % 2) * (n * 7919 % 100_000)), Slot::LAST);
         }
         let mut last = (Nanos::ZERO, 0);

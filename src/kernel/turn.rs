@@ -1,10 +1,13 @@
-//! A turn: a task is resumed with its answer, makes a call, and is answered, blocks or ends.
+//! A turn: a task is resumed with its answer, makes a call, and then is ready, blocks or ends.
 
 use std::time::Duration;
 
 use super::{
-    Kernel, fast,
-    task::{Beside, Outcome, Pending, State, WaitingOn},
+    Kernel,
+    answer::Beside,
+    fast,
+    outcome::Outcome,
+    task::{Pending, State, WaitingOn},
 };
 use crate::{
     abi::{Reply, SystemCall, Tid},
@@ -15,8 +18,8 @@ use crate::{
 };
 
 impl Kernel {
-    /// Gives a task its turn. Returns whether it had one: it has none if it was killed on the ready
-    /// queue, or finds nothing to read on its device after all.
+    /// Gives a task its turn. Returns `false` if it had none: the task was killed on the ready
+    /// queue, or blocks again because its device has nothing to read.
     #[inline(always)]
     pub(super) fn turn(&mut self, me: Runnable) -> bool {
         let Some(task) = self.tasks.get_mut(me) else {
@@ -49,8 +52,8 @@ impl Kernel {
         true
     }
 
-    /// Makes up the answer of a task whose turn it is, and puts what goes with it into the frame.
-    /// `None` if there is no turn: the task is not ready, or would block at its device.
+    /// Determines the answer of the task whose turn it is, and puts the payload into the frame.
+    /// Returns `None` if there is no turn: the task is not ready, or blocks again at its device.
     #[inline(never)]
     fn deliver(&mut self, me: Runnable) -> Option<Reply> {
         let task = self
@@ -65,7 +68,7 @@ impl Kernel {
             State::Pending(Pending::StartTimeout(timer)) => self.start_timeout(me, timer).into(),
             State::Pending(Pending::Read(device, op)) => self.read(me, device, op)?,
             State::Pending(Pending::Held(ticket)) => {
-                self.go_on(me, ticket);
+                self.resume_held(me, ticket);
                 return None;
             }
             State::Ready(answer) => answer,
@@ -77,13 +80,13 @@ impl Kernel {
         Some(answer.reply)
     }
 
-    /// Does what a task's call asks for: the plain lane.
+    /// Handles a call in the plain lane.
     #[inline(never)]
     fn dispatch(&mut self, me: Runnable, call: SystemCall) {
         self.tasks[me].change(State::Running);
         let is_late = self.frame.take_due();
         if self.frame.has_payload() && !call.has_payload() {
-            // Of a trap that was begun and given up, or an answer that was not taken.
+            // A cancelled trap has left it, or the task has not taken its answer.
             self.frame.drop_payload();
         }
         let mut is_held = false;
@@ -106,18 +109,9 @@ impl Kernel {
         self.settle(me, call, outcome);
     }
 
-    /// Handles a call that the console has held back. It is its task's turn.
-    pub(super) fn carry_out(&mut self, me: Runnable, call: SystemCall) {
-        let outcome = match self.tasks[me].due() {
-            None => self.handle(me, call),
-            Some(due) => self.handle_late(me, call, due),
-        };
-        self.settle(me, call, outcome);
-    }
-
-    /// Acts on what a handler has decided.
+    /// Acts on the verdict of a handler.
     #[inline(always)]
-    fn settle(&mut self, me: Runnable, call: SystemCall, outcome: Outcome) {
+    pub(super) fn settle(&mut self, me: Runnable, call: SystemCall, outcome: Outcome) {
         match outcome {
             Outcome::Ready(state) => {
                 self.tell_answer(me.tid, &state);
@@ -161,18 +155,7 @@ impl Kernel {
         self.end(me, exit);
     }
 
-    /// Drops what travels beside a call that will not be handled.
-    #[cold]
-    pub(super) fn abandon(&mut self, call: SystemCall) {
-        let message = self.frame.take_word();
-        self.frame.clear();
-        if let (SystemCall::Put(queue) | SystemCall::TryPut(queue), Some(message)) = (call, message)
-        {
-            self.discard(queue, message);
-        }
-    }
-
-    /// Marks the caller as blocked, in the queue where a handler has put it.
+    /// Marks the caller as blocked. A handler has put it into the queue where it waits.
     pub(super) fn block(&mut self, me: Runnable, on: WaitingOn) -> Outcome {
         self.emit_at_once(me.tid, || Fact::Blocked { on: on.into() });
         let task = &mut self.tasks[me];
@@ -181,7 +164,7 @@ impl Kernel {
         Outcome::Blocked
     }
 
-    /// Makes a blocked task ready, once it has left the queue where it waited.
+    /// Makes a blocked task ready. It has left the queue where it waited.
     pub(super) fn wake(&mut self, task: Runnable, by: Wake, state: impl Into<State>) {
         let state = state.into();
         self.emit(task.tid, || Fact::Woken { by });
@@ -195,37 +178,7 @@ impl Kernel {
         self.ready.push(task, Cause::Woken);
     }
 
-    // ---- the log
-
-    #[inline(always)]
-    fn tell_call(&mut self, tid: Tid, call: SystemCall) {
-        if self.log.is_observed() {
-            let beside = self.frame.take_parcel();
-            let detail = beside.detail(call);
-            self.emit(tid, || Fact::Trapped { call, detail });
-            self.frame.put_parcel(beside);
-        }
-    }
-
-    /// Tells tracers what a task will be resumed with, if that is known by now.
-    #[inline(always)]
-    pub(super) fn tell_answer(&mut self, tid: Tid, state: &State) {
-        if self.log.is_observed() {
-            self.tell_answer_in_full(tid, state);
-        }
-    }
-
-    #[cold]
-    fn tell_answer_in_full(&mut self, tid: Tid, state: &State) {
-        let answer = match state {
-            State::Ready(answer) => answer,
-            State::Late(answer) => answer,
-            _ => return,
-        };
-        let (reply, detail) = (answer.reply, answer.detail());
-        self.emit_at_once(tid, || Fact::Replied { reply, detail });
-    }
-
+    /// Returns whether a task has not ended.
     pub(super) fn is_live(&mut self, task: Runnable) -> bool {
         self.tasks.get_mut(task).is_some_and(|task| task.is_live())
     }

@@ -30,7 +30,7 @@ use crate::abi::{Nanos, On, Reply, SystemCall, Tid};
 ///     for event in recording {
 ///         let event = event?;
 ///         tasks.event(&event.borrow());
-///         println!("{} {}", tasks.comm(event.tid), tasks.told(&event.borrow().fact, event.tid));
+///         println!("{} {}", tasks.comm(event.tid), tasks.line(&event.borrow().fact, event.tid));
 ///     }
 ///     Ok(())
 /// }
@@ -137,9 +137,9 @@ impl Follower {
 
     /// A fact about a task in the words of a trace.
     #[must_use]
-    pub fn told<'a>(&'a self, fact: &'a Fact<'a>, tid: Tid) -> Told<'a> {
+    pub fn line<'a>(&'a self, fact: &'a Fact<'a>, tid: Tid) -> TraceLine<'a> {
         let last = self.last(tid);
-        Told {
+        TraceLine {
             fact,
             // A call that was before the recording is not known.
             call: last.map_or(&"?", |call| call as &dyn fmt::Display),
@@ -244,7 +244,7 @@ impl CallInfo {
         Some(Answered(*reply, detail.borrow()))
     }
 
-    /// Whether a trace has shown something of the call before its last reply: [`Told::is_shown`].
+    /// Whether a trace has shown something of the call before its last reply: [`TraceLine::is_shown`].
     #[must_use]
     pub fn is_shown(&self) -> bool {
         self.blocked.is_some() || self.is_late
@@ -275,7 +275,7 @@ impl fmt::Debug for Follower {
 /// A fact in the words of a trace, as `strace` shows it: its line without the time and the task.
 /// A [`Follower`] makes it.
 #[derive(Clone, Copy)]
-pub struct Told<'a> {
+pub struct TraceLine<'a> {
     /// What happened.
     pub fact: &'a Fact<'a>,
     /// The last call of the task: its [`Call`], or the text of one.
@@ -284,7 +284,7 @@ pub struct Told<'a> {
     pub is_shown: bool,
 }
 
-impl fmt::Display for Told<'_> {
+impl fmt::Display for TraceLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let call = self.call;
         match self.fact {
@@ -311,8 +311,8 @@ impl fmt::Display for Told<'_> {
     }
 }
 
-impl fmt::Debug for Told<'_> {
+impl fmt::Debug for TraceLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Told({self})")
+        write!(f, "TraceLine({self})")
     }
 }

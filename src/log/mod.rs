@@ -20,5 +20,5 @@ pub(crate) mod tracing;
 
 pub(crate) use dispatch::Log;
 pub use event::{Detail, Event, Fact, Tracer, Wake};
-pub use follow::{CallInfo, Follower, Told};
+pub use follow::{CallInfo, Follower, TraceLine};
 pub use text::{Answered, Call};

@@ -93,7 +93,7 @@ impl Tracer for Bridge {
         self.leave();
         self.tasks.event(event);
         let (tid, fact) = (event.tid, &event.fact);
-        let told = self.tasks.told(fact, tid);
+        let told = self.tasks.line(fact, tid);
         if let Fact::ClockJumped { .. } = fact {
             let at = event.at.as_secs_f64();
             let _entered = self.kernel.enter();

@@ -1,26 +1,26 @@
-//! First in, first out.
+//! The default policy: first in, first out.
 
 use std::collections::VecDeque;
 
 use super::{Cause, Policy, Runnable};
 
-/// How much room is not worth giving back.
+/// The capacity below which memory is not returned.
 const SMALL: usize = 1024;
 
-/// First in, first out: tasks run in the order in which they became ready. With a quantum of more
-/// than one this is round robin.
+/// First in, first out: tasks run in the order in which they became ready. With a quantum above one
+/// this is round robin.
 #[derive(Debug, Default)]
 pub struct Fifo {
     queue: VecDeque<Runnable>,
 }
 
 impl Fifo {
-    /// The task that comes after so many others.
+    /// Returns the task that comes after so many others.
     pub(crate) fn ahead(&self, turns: usize) -> Option<Runnable> {
         self.queue.get(turns).copied()
     }
 
-    /// Gives back the room of a crowd that has left.
+    /// Returns the memory of a crowd that has left.
     pub(crate) fn shrink(&mut self) {
         let room = self.queue.capacity();
         if room > SMALL && room / 8 > self.queue.len() {
@@ -40,7 +40,7 @@ impl Policy for Fifo {
         self.queue.pop_front()
     }
 
-    /// Leaves the entry: finding it would cost more than one turn without a task.
+    /// Keeps the task: skipping it once costs less than a search.
     fn remove(&mut self, _: Runnable) {}
 
     #[inline]

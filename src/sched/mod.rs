@@ -1,4 +1,9 @@
-//! Who runs next. The kernel says what happened to a task; a [`Policy`] says whose turn it is.
+//! The order of turns. The kernel reports which tasks become ready; a [`Policy`] chooses the next.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `mod.rs` | [`Policy`], and what it receives: [`Runnable`], [`Cause`] |
+//! | `fifo.rs` | [`Fifo`]: first in, first out |
 
 mod fifo;
 
@@ -8,28 +13,28 @@ pub use fifo::Fifo;
 
 use crate::abi::Tid;
 
-/// A task on a queue: its number, and the slot in the task map where it is found without a look-up.
+/// A task on a queue: its number, and its slot in the task map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Runnable {
-    /// The task's number: what a policy may look at.
+    /// The task's number, for decisions of a policy.
     pub tid: Tid,
     pub(crate) slot: Slot,
 }
 
 impl Runnable {
-    /// No task at all: the host.
+    /// No task: the host.
     pub(crate) const HOST: Self = Self {
         tid: Tid::KERNEL,
         slot: Slot::LAST,
     };
 }
 
-/// A task's place in the table. The first is nobody's: so the lack of one takes no room.
+/// A task's slot in the task map. No task has slot 0, so `Option<Slot>` needs no extra memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Slot(NonZeroU32);
 
 impl Slot {
-    /// A place that no task has.
+    /// A slot that no task has.
     pub(crate) const LAST: Self = Self(NonZeroU32::MAX);
 
     pub(crate) fn new(index: usize) -> Self {
@@ -43,28 +48,29 @@ impl Slot {
     }
 }
 
-/// Why a task is put on the ready queue: what a policy learns about it.
+/// Why a task is put on the ready queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cause {
-    /// It is new.
+    /// The task is new.
     Spawned,
-    /// What it was blocked on has come.
+    /// The task was blocked, and has been woken.
     Woken,
-    /// It gave up the rest of its turn.
+    /// The task yielded.
     Yielded,
-    /// It has used up its quantum.
+    /// The task has used up its quantum.
     Preempted,
 }
 
-/// A scheduling policy: the ready queue, and the decision who leaves it next.
+/// A scheduling policy: the ready queue, and the choice of the next task.
 ///
-/// The kernel hands over every task that becomes ready, exactly once, and takes one for each turn.
-/// A policy never sees a task that is running or blocked. It decides on what it has been told and
-/// on its own state alone (a seed, say), so that a run can be repeated.
+/// The kernel pushes every task that becomes ready, exactly once, and pops one for each turn. A
+/// policy never receives a running or blocked task. It must decide only on the calls of these
+/// methods and on its own state, such as a seed. Then a run can be repeated.
 ///
-/// A policy that fails ends the run with [`Error::Policy`](crate::Error::Policy), and harms nothing
-/// else: it panics, has a `len` that is not true, withholds every ready task, or gives more tasks than
-/// it was handed. The kernel can be run on, first in, first out.
+/// A policy fails if it panics, if `len` is wrong, if it withholds every ready task, or if it
+/// returns more tasks than it received. A failure ends the run with
+/// [`Error::Policy`](crate::Error::Policy), and has no other effect. The kernel can run again,
+/// first in, first out.
 ///
 /// ```
 /// use std::time::Duration;
@@ -89,20 +95,20 @@ pub enum Cause {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Policy {
-    /// A task has become ready.
+    /// Adds a task that has become ready.
     fn push(&mut self, task: Runnable, cause: Cause);
 
-    /// Whose turn it is: takes that task off the queue.
+    /// Removes and returns the task whose turn is next.
     fn pop(&mut self) -> Option<Runnable>;
 
-    /// A ready task was killed. A policy may also leave it where it is: the kernel passes over
-    /// tasks that have ended.
+    /// Removes a task that was killed. A policy may also keep the task: the kernel skips tasks that
+    /// have ended.
     fn remove(&mut self, task: Runnable);
 
-    /// How many tasks are on the queue; those that have ended count as long as it keeps them.
+    /// Returns the number of tasks on the queue, including ended tasks that it keeps.
     fn len(&self) -> usize;
 
-    /// Whether no task is ready.
+    /// Returns whether no task is ready.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

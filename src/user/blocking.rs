@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     abi::SystemCall,
-    interrupt::{Expected, Job, Outside},
+    interrupt::{ExternalWork, Job, Outside},
     panic::panic_message,
     pause::paused,
     trap::{Payload, TrapFrame},
@@ -41,7 +41,7 @@ impl Os {
     ) -> Result<T, Panicked> {
         let done = Queue::<()>::required(self, u64::MAX, "a job").await;
         let (remote, queue) = (self.frame().remote.clone(), done.id());
-        let expected = Expected::new(&remote, Outside::Job);
+        let expected = ExternalWork::new(&remote, Outside::Job);
         let result = Arc::new(Mutex::new(None));
         let slot = Arc::clone(&result);
         let job: Job = Box::new(move || {

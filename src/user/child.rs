@@ -106,7 +106,7 @@ impl<T: 'static> Drop for Child<T> {
     fn drop(&mut self) {
         self.frame.defer(SystemCall::Disown(self.tid));
         if let Some(value) = self.value.take() {
-            self.frame.drop_flat(value);
+            self.frame.drop_iteratively(value);
         }
     }
 }

@@ -44,8 +44,7 @@ impl Os {
     /// ```
     pub fn observe(&mut self, tracer: impl Tracer + 'static) -> Observer {
         let frame = Rc::clone(self.frame());
-        let number = frame.observers.get() + 1;
-        frame.observers.set(number);
+        let number = frame.next_observer();
         let parcel = Parcel::payload(Payload::Tracer(Box::new(tracer)));
         frame.defer_with(SystemCall::Observe(number), parcel);
         Observer { frame, number }

@@ -108,7 +108,7 @@ impl Os {
             if let Reply::Device(_) = reply
                 && let Some(Payload::Opened(handle, _)) = frame.take()
             {
-                handle.let_go();
+                handle.leave_open();
             }
             reply
         })

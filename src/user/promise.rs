@@ -15,7 +15,7 @@ use std::{
 use super::{os::Os, program::IntoExit, queue::Queue};
 use crate::{
     abi::{Errno, QueueId, SystemCall, Tid},
-    interrupt::{Expected, Outside, Remote},
+    interrupt::{ExternalWork, Outside, Remote},
     trap::TrapFrame,
 };
 
@@ -129,7 +129,7 @@ pub struct RemoteSetter<T> {
     slot: Arc<Slot<T>>,
     // In this order: the kernel must not stop counting on us before the bell has rung.
     hope: Arc<Hope>,
-    expected: Expected,
+    expected: ExternalWork,
 }
 
 /// What the two ends share.
@@ -185,7 +185,7 @@ impl<T: Clone + 'static> Promise<T> {
         let decided = Queue::required(os, u64::MAX, "a promise").await;
         let slot = Arc::new(Slot {
             value: Mutex::new(None),
-            drop: TrapFrame::drop_flat,
+            drop: TrapFrame::drop_iteratively,
         });
         let frame = Rc::clone(os.frame());
         let hope = Arc::new(Hope {
@@ -279,7 +279,7 @@ impl<T: Send> Setter<T> {
         RemoteSetter {
             slot: Arc::clone(&self.slot),
             hope: Arc::clone(&self.hope),
-            expected: Expected::new(&self.hope.remote, Outside::Setter),
+            expected: ExternalWork::new(&self.hope.remote, Outside::Setter),
         }
     }
 }

@@ -142,7 +142,7 @@ impl<T: 'static> Queue<T> {
                         frame,
                         messages,
                         status,
-                        drop: TrapFrame::drop_flat,
+                        drop: TrapFrame::drop_iteratively,
                     }),
                 }
             },

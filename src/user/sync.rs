@@ -44,7 +44,7 @@ pub struct Semaphore {
     /// The permits that have been given back.
     permits: Queue<()>,
     /// How many have never been asked for. Nobody waits while there is one.
-    fresh: Rc<Cell<usize>>,
+    unissued: Rc<Cell<usize>>,
 }
 
 /// A permit of a [`Semaphore`], given back when it is dropped.
@@ -60,7 +60,7 @@ impl Semaphore {
     pub async fn new(os: &mut Os, permits: usize) -> Self {
         Self {
             permits: Queue::required(os, u64::MAX, "a semaphore").await,
-            fresh: Rc::new(Cell::new(permits)),
+            unissued: Rc::new(Cell::new(permits)),
         }
     }
 
@@ -71,7 +71,7 @@ impl Semaphore {
         if !self.permits.is_home(os) {
             return Err(Closed(()));
         }
-        self.freshen();
+        self.issue_permit();
         self.permits.get(os).await?;
         Ok(Permit {
             permits: self.permits.clone(),
@@ -81,7 +81,7 @@ impl Semaphore {
     /// Takes a permit if there is one. Never blocks.
     pub async fn try_acquire(&self, os: &mut Os) -> Option<Permit> {
         self.permits.require_home(os, "the semaphore");
-        self.freshen();
+        self.issue_permit();
         self.permits.try_get(os).await.ok()?;
         Some(Permit {
             permits: self.permits.clone(),
@@ -90,9 +90,9 @@ impl Semaphore {
 
     /// Sees to it that there is a permit to be had, if one is left. It is in the queue before the
     /// call that follows, and stays there if nothing comes of that call.
-    fn freshen(&self) {
-        if self.permits.is_empty() && self.fresh.get() > 0 {
-            self.fresh.set(self.fresh.get() - 1);
+    fn issue_permit(&self) {
+        if self.permits.is_empty() && self.unissued.get() > 0 {
+            self.unissued.set(self.unissued.get() - 1);
             self.permits.post(());
         }
     }
@@ -101,7 +101,7 @@ impl Semaphore {
     /// and does not count.
     #[must_use]
     pub fn available(&self) -> usize {
-        self.fresh.get() + self.permits.len()
+        self.unissued.get() + self.permits.len()
     }
 }
 
@@ -114,8 +114,8 @@ impl Drop for Permit {
 /// A value that one task uses at a time.
 ///
 /// A task that dies with the lock in its hands, killed or panicking, may have left the value half
-/// changed: the lock is broken then, and each task that locks it is told, until one has called
-/// [`Mutex::mend`]. (The poisoning of the standard library's `Mutex`.) A [timeout](Os::timeout) that
+/// changed: the lock is poisoned then, and each task that locks it is told, until one has called
+/// [`Mutex::clear_poison`]. (The poisoning of the standard library's `Mutex`.) A [timeout](Os::timeout) that
 /// cuts its body breaks the locks that the body holds, as a kill does: the body did not choose the
 /// moment either. A task that fails, or ends by [`Os::exit`], has chosen the moment, and breaks
 /// nothing, unless the exit that it gives says that it was killed or faulted.
@@ -138,7 +138,7 @@ pub struct Mutex<T> {
 struct Locked<T> {
     token: Queue<()>,
     frame: Rc<TrapFrame>,
-    broken: Cell<bool>,
+    poisoned: Cell<bool>,
     /// `None` while a guard has it.
     value: Cell<Option<Box<T>>>,
     /// How it is dropped.
@@ -156,29 +156,29 @@ pub struct Guard<T> {
 /// A task died, or was cut by a timeout, with the lock in its hands. The lock is held all the same.
 #[derive(thiserror::Error)]
 #[error("a task died or was cut by a timeout with the lock in its hands")]
-pub struct Broken<T>(pub Guard<T>);
+pub struct Poisoned<T>(pub Guard<T>);
 
 impl<T: 'static> Mutex<T> {
     /// Makes a mutex around a value. Never blocks.
     pub async fn new(os: &mut Os, value: T) -> Self {
         let token = Queue::required(os, u64::MAX, "a mutex").await;
         token.post(());
-        let (broken, value) = (Cell::new(false), Cell::new(Some(Box::new(value))));
+        let (poisoned, value) = (Cell::new(false), Cell::new(Some(Box::new(value))));
         Self {
             inner: Rc::new(Locked {
                 token,
                 frame: Rc::clone(os.frame()),
-                broken,
+                poisoned,
                 value,
-                drop: TrapFrame::drop_flat,
+                drop: TrapFrame::drop_iteratively,
             }),
         }
     }
 
     /// Takes the lock. *Blocks* while another task has it; first come, first served.
     ///
-    /// *Errors:* [`Broken`], with the lock, if a task died or was cut by a timeout that had it.
-    pub async fn lock(&self, os: &mut Os) -> Result<Guard<T>, Broken<T>> {
+    /// *Errors:* [`Poisoned`], with the lock, if a task died or was cut by a timeout that had it.
+    pub async fn lock(&self, os: &mut Os) -> Result<Guard<T>, Poisoned<T>> {
         self.inner.token.require_home(os, "the mutex");
         let token = self.inner.token.get(os).await;
         token.expect("the queue of a mutex is closed by nothing but a raw trap");
@@ -188,16 +188,16 @@ impl<T: 'static> Mutex<T> {
             value,
             given_up: false,
         };
-        if self.inner.broken.get() {
-            Err(Broken(guard))
+        if self.inner.poisoned.get() {
+            Err(Poisoned(guard))
         } else {
             Ok(guard)
         }
     }
 
-    /// Declares a broken lock whole again, its value having been seen to.
-    pub fn mend(&self) {
-        self.inner.broken.set(false);
+    /// Declares a poisoned lock whole again, its value having been seen to.
+    pub fn clear_poison(&self) {
+        self.inner.poisoned.set(false);
     }
 }
 
@@ -250,7 +250,7 @@ impl<T> Drop for Guard<T> {
         self.inner.value.set(self.value.take());
         let is_cut = self.inner.frame.killing.get() || std::thread::panicking();
         if is_cut && !self.given_up {
-            self.inner.broken.set(true);
+            self.inner.poisoned.set(true);
         }
         self.inner.token.post(());
     }
@@ -426,10 +426,10 @@ impl Condition {
         &self,
         os: &mut Os,
         guard: Guard<T>,
-    ) -> Result<Guard<T>, Broken<T>> {
+    ) -> Result<Guard<T>, Poisoned<T>> {
         let mutex = guard.mutex();
         let signals = self.signals_in(os);
-        forget_stale(os, &signals).await;
+        drop_stale(os, &signals).await;
         // The lock is free from the next trap on, which is the one that waits.
         drop(guard);
         let signal = signals.get(os).await.map(|()| Signal(&signals));
@@ -466,12 +466,12 @@ impl Condition {
         os: &mut Os,
         mut guard: Guard<T>,
         span: Duration,
-    ) -> Result<(Guard<T>, Result<(), Elapsed>), Broken<T>> {
+    ) -> Result<(Guard<T>, Result<(), Elapsed>), Poisoned<T>> {
         let mutex = guard.mutex();
         let signals = self.signals_in(os);
         guard.given_up = true;
         let heard = os.timeout(span, async |os: &mut Os| {
-            forget_stale(os, &signals).await;
+            drop_stale(os, &signals).await;
             // As above. Not before the timeout is armed: that is a trap, too.
             drop(guard);
             signals.get(os).await
@@ -504,7 +504,7 @@ impl Condition {
 
 /// Drops signals whose tasks were killed or cut before their turn, while no other waited. Comes back
 /// in the same turn in which it found none.
-async fn forget_stale(os: &mut Os, signals: &Queue<()>) {
+async fn drop_stale(os: &mut Os, signals: &Queue<()>) {
     while !signals.is_empty() {
         let _ = signals.try_get(os).await;
     }
@@ -678,9 +678,9 @@ impl<T> fmt::Debug for Guard<T> {
     }
 }
 
-impl<T> fmt::Debug for Broken<T> {
+impl<T> fmt::Debug for Poisoned<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Broken({:?})", self.0)
+        write!(f, "Poisoned({:?})", self.0)
     }
 }
 

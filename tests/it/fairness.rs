@@ -236,9 +236,9 @@ fn a_quantum_is_so_many_ticks_or_until_a_yield() {
 }
 
 /// First in, first out, with a note of what it is told.
-struct Told(Vec<Runnable>, Rc<RefCell<Vec<(u64, Cause)>>>);
+struct Recorder(Vec<Runnable>, Rc<RefCell<Vec<(u64, Cause)>>>);
 
-impl Policy for Told {
+impl Policy for Recorder {
     fn push(&mut self, task: Runnable, cause: Cause) {
         self.1.borrow_mut().push((task.tid.into(), cause));
         self.0.push(task);
@@ -260,7 +260,7 @@ impl Policy for Told {
 #[test]
 fn a_policy_is_told_why_a_task_is_ready() {
     let causes = Rc::new(RefCell::new(Vec::new()));
-    let policy = Told(Vec::new(), Rc::clone(&causes));
+    let policy = Recorder(Vec::new(), Rc::clone(&causes));
     let mut kernel = sim().quantum(2).policy(policy).build().unwrap();
     run_main(&mut kernel, async |os: &mut Os| {
         os.yield_now().await;

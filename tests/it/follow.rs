@@ -35,7 +35,7 @@ fn a_follower_knows_which_call_a_task_is_at() {
     follow(&mut follower, 1, [Fact::Replied { reply, detail }]);
     let told = |follower: &Follower, reply| {
         let fact = Fact::Replied { reply, detail };
-        follower.told(&fact, 1.into()).to_string()
+        follower.line(&fact, 1.into()).to_string()
     };
     assert_eq!(told(&follower, reply), "... wait_task(3) = ok");
     assert!(follower.pending(1.into()).is_none());

@@ -4,7 +4,7 @@ use std::{cell::RefCell, pin::Pin, rc::Rc, time::Duration};
 
 use trapline::{
     Abandoned, Closed, Elapsed, Errno, Error, Exit, Kernel, Os, Promise, Queue, SimWorld, Tid,
-    sync::{Barrier, Broken, Condition, Flag, Group, Guard, Mutex, Semaphore},
+    sync::{Barrier, Condition, Flag, Group, Guard, Mutex, Poisoned, Semaphore},
 };
 
 use crate::{
@@ -204,7 +204,7 @@ async fn die(os: &mut Os, mutex: &Mutex<i32>, how: u32) -> Exit {
     let mine = mutex.clone();
     let victim = async move |os: &mut Os| {
         let mut guard = match mine.lock(os).await {
-            Ok(guard) | Err(Broken(guard)) => guard,
+            Ok(guard) | Err(Poisoned(guard)) => guard,
         };
         *guard += 1;
         match how {
@@ -239,16 +239,16 @@ fn a_mutex_is_broken_by_a_death_and_mended() {
             assert_ne!(die(os, &mutex, how).await, Exit::Done);
             // Everybody is told, with the lock in hand, until somebody mends it.
             for _ in 0..2 {
-                let Err(Broken(guard)) = mutex.lock(os).await else {
+                let Err(Poisoned(guard)) = mutex.lock(os).await else {
                     panic!("{how} went unnoticed");
                 };
                 assert_eq!(*guard, 1);
             }
-            let Err(Broken(mut guard)) = mutex.lock(os).await else {
+            let Err(Poisoned(mut guard)) = mutex.lock(os).await else {
                 panic!("{how} went unnoticed");
             };
             *guard = 7;
-            guard.mutex().mend();
+            guard.mutex().clear_poison();
             drop(guard);
             assert_eq!(*mutex.lock(os).await.unwrap(), 7);
         });
@@ -290,11 +290,11 @@ fn a_mutex_is_broken_by_a_timeout_that_cuts_who_holds_it() {
             inner.await.unwrap();
         });
         assert_eq!(cut.await, Err(Elapsed));
-        let Err(Broken(guard)) = held.lock(os).await else {
+        let Err(Poisoned(guard)) = held.lock(os).await else {
             panic!("the cut went unnoticed");
         };
         assert_eq!(*guard, 1);
-        guard.mutex().mend();
+        guard.mutex().clear_poison();
         drop(guard);
         // What the body did not hold is whole, and so is what is released after the cut.
         drop(outside);

@@ -308,7 +308,7 @@ fn a_leaked_remote_setter_is_reported_after_a_time_without_progress() {
         let text = stalled.to_string();
         let (first, rest) = text.split_once('\n').unwrap();
         let expected =
-            "stalled: no task is ready, and other threads alone could make one ready, for ";
+            "stalled: no task is ready, and only other threads could make one ready, for ";
         assert!(first.starts_with(expected), "{first}");
         let (setters, task) = rest.split_once('\n').unwrap();
         assert_eq!(setters, "  remote setters alive: 2");

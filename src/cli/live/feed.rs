@@ -103,7 +103,7 @@ fn line(
 
 /// The message and the fields, named as in the bridge to `tracing`.
 fn describe(event: &Event<'_>, recent: &Follower, line: &mut Map<String, Value>) -> String {
-    let message = recent.told(&event.fact, event.tid).to_string();
+    let message = recent.line(&event.fact, event.tid).to_string();
     let call = || match recent.last(event.tid) {
         Some(call) => brief(call.to_string()),
         None => "?".to_string(),

@@ -222,7 +222,7 @@ impl<W: Write> Chrome<'_, W> {
             "i",
             tid,
             self.clock.micros(now),
-            &self.tasks.told(&event.fact, tid).to_string(),
+            &self.tasks.line(&event.fact, tid).to_string(),
             category,
         );
         instant.insert("s".into(), "t".into());

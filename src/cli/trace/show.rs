@@ -187,7 +187,7 @@ impl Lines {
         if let (Fact::Exited { .. }, Some(call)) = (&event.fact, tasks.unseen(event.tid)) {
             writeln!(out, "{columns}{} = ?", clean(&call.to_string()))?;
         }
-        let message = clean(&tasks.told(&event.fact, event.tid).to_string());
+        let message = clean(&tasks.line(&event.fact, event.tid).to_string());
         let reply = match event.fact {
             Fact::Replied { reply, detail } => clean(&Answered(reply, detail).to_string()),
             _ => String::new(),

@@ -1,0 +1,92 @@
+//! Events for the log, and the calls that attach and detach tracers.
+
+use super::{Kernel, outcome::Outcome, task::State};
+use crate::{
+    abi::{Errno, Reply, SystemCall, Tid},
+    log::Fact,
+    panic::contain,
+    trap::Payload,
+};
+
+impl Kernel {
+    /// Emits a fact with the current time.
+    #[inline(always)]
+    pub(super) fn emit<'a>(&mut self, tid: Tid, fact: impl FnOnce() -> Fact<'a>) {
+        if self.log.is_observed() && !tid.is_daemon() {
+            self.read_clock();
+            self.log.emit(tid, fact());
+        }
+    }
+
+    /// Emits a fact with the time of the previous one, from which it follows at once.
+    #[inline(always)]
+    pub(super) fn emit_at_once<'a>(&mut self, tid: Tid, fact: impl FnOnce() -> Fact<'a>) {
+        if self.log.is_observed() && !tid.is_daemon() {
+            self.tell_slept();
+            self.log.emit(tid, fact());
+        }
+    }
+
+    /// Reads the clock for the next fact, if a tracer asks for exact times.
+    pub(super) fn read_clock(&mut self) {
+        self.tell_slept();
+        if self.log.is_exact() {
+            let now = self.world.now();
+            self.log.set_clock(now);
+        }
+    }
+
+    /// Emits the last wait. It is emitted late, before the next fact of a task, because turns of
+    /// daemons do not divide it in two.
+    pub(super) fn tell_slept(&mut self) {
+        if let Some((from, to)) = self.slept.take() {
+            self.log.set_clock(to);
+            self.log.emit(Tid::KERNEL, Fact::ClockJumped { from });
+        }
+    }
+
+    /// Emits a call and what travels beside it.
+    #[inline(always)]
+    pub(super) fn tell_call(&mut self, tid: Tid, call: SystemCall) {
+        if self.log.is_observed() {
+            let beside = self.frame.take_parcel();
+            let detail = beside.detail(call);
+            self.emit(tid, || Fact::Trapped { call, detail });
+            self.frame.put_parcel(beside);
+        }
+    }
+
+    /// Emits the answer of a task, if it is known by now.
+    #[inline(always)]
+    pub(super) fn tell_answer(&mut self, tid: Tid, state: &State) {
+        if self.log.is_observed() {
+            self.tell_answer_in_full(tid, state);
+        }
+    }
+
+    #[cold]
+    fn tell_answer_in_full(&mut self, tid: Tid, state: &State) {
+        let answer = match state {
+            State::Ready(answer) => answer,
+            State::Late(answer) => answer,
+            _ => return,
+        };
+        let (reply, detail) = (answer.reply, answer.detail());
+        self.emit_at_once(tid, || Fact::Replied { reply, detail });
+    }
+
+    pub(super) fn observe(&mut self, number: u64) -> Outcome {
+        let Some(Payload::Tracer(tracer)) = self.frame.take() else {
+            return Errno::Invalid.into();
+        };
+        self.log.attach(number, tracer);
+        self.frame.set_observed(true);
+        Reply::Done.into()
+    }
+
+    pub(super) fn unobserve(&mut self, number: u64) -> Outcome {
+        contain(|| self.log.detach(number));
+        self.frame.set_observed(self.log.is_observed());
+        Reply::Done.into()
+    }
+}
