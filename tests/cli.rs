@@ -500,11 +500,11 @@ fn usage_is_exit_code_2_and_says_what_to_do() {
         (&["man", "boot", "nothing"], "no command 'nothing'"),
         (
             &["boot", "--virtual", "--top", "parts"],
-            "a virtual run takes no real time to be watched in: --record it",
+            "a virtual run is over at once: --record it",
         ),
         (
             &["boot", "--monitor", "x.sock", "--virtual", "parts"],
-            "a virtual run takes no real time to be watched in: --record it",
+            "a virtual run is over at once: --record it",
         ),
     ];
     for (args, message) in cases {

@@ -1319,9 +1319,9 @@ fn chat_passes_lines_to_everybody() {
     ann.says("/nonsense");
     ann.hears("* commands: /who lists the names, /quit leaves");
     ann.says(&"x".repeat(1001));
-    ann.hears("* not said: a line has 1000 bytes at most");
+    ann.hears("* not sent: a line has at most 1000 bytes");
     ann.says(&"x".repeat(1_000_000));
-    ann.hears("* not said: a line has 1000 bytes at most");
+    ann.hears("* not sent: a line has at most 1000 bytes");
     ann.says(&"y".repeat(1000));
     bob.hears(&format!("ann: {}", "y".repeat(1000)));
     ann.hears(&format!("ann: {}", "y".repeat(1000)));
