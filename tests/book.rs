@@ -393,8 +393,8 @@ fn a_new_crate_depends_on_the_published_trapline_and_says_how_to_go_on() {
     new.current_dir(&dir);
     let version = env!("CARGO_PKG_VERSION");
     let said = format!(
-        "made fresh; next: cd fresh && cargo run -- boot launch\nit takes trapline {version} from \
-         crates.io; for one that is here, give --trapline PATH\n"
+        "made fresh; next: cd fresh && cargo run -- boot launch\nit depends on trapline {version} from \
+         crates.io; for a local copy, give --trapline PATH\n"
     );
     assert_eq!(texts(new), (0, String::new(), said));
     let manifest = fs::read_to_string(dir.join("fresh/Cargo.toml")).expect("it was made");

@@ -353,7 +353,7 @@ fn a_failed_task_is_exit_code_1() {
     assert_eq!((code, &*out), (1, ""));
     assert!(
         err.starts_with(&format!(
-            "warning: task 1 \"echo\" failed: cannot listen at {addr}: Address"
+            "warning: task 1 \"echo\" failed: cannot listen on {addr}: Address"
         )) && err.ends_with("(see --addr)\n"),
         "{err}"
     );
@@ -495,16 +495,16 @@ fn usage_is_exit_code_2_and_says_what_to_do() {
             &["boot", "--with", "", "parts"],
             "in --with \"\": it names no program",
         ),
-        (&["boot", "http-get", "https://a/"], "try http://"),
-        (&["boot", "http-get", "a b"], "it begins with http://"),
+        (&["boot", "http-get", "https://a/"], "use http://"),
+        (&["boot", "http-get", "a b"], "it must begin with http://"),
         (&["man", "boot", "nothing"], "no command 'nothing'"),
         (
             &["boot", "--virtual", "--top", "parts"],
-            "a virtual run takes no real time to be watched in: --record it",
+            "a virtual run is over at once: --record it",
         ),
         (
             &["boot", "--monitor", "x.sock", "--virtual", "parts"],
-            "a virtual run takes no real time to be watched in: --record it",
+            "a virtual run is over at once: --record it",
         ),
     ];
     for (args, message) in cases {
@@ -1291,13 +1291,13 @@ fn http_get_understands_each_way_to_end_a_body() {
             format!("{length}hel"),
             1,
             "hel",
-            "breaks off after 3 of 5 bytes",
+            "closes the connection after 3 of 5 bytes",
         ),
         (
             chunks.into(),
             1,
             "hello the world\n",
-            "breaks off before the last chunk",
+            "closes the connection before the last chunk",
         ),
         (chunks.replace("hello", "hel"), 1, "hel\r\n", broken),
         (chunks.replace("1;x", "x;x"), 1, "hello", broken),

@@ -720,7 +720,7 @@ fn a_stale_socket_is_replaced_and_nothing_else_is() {
     let err = boot(Path::new("/no/such/directory/socket"));
     assert!(err.contains("No such file or directory"), "{err}");
     let err = boot(&place(&"long".repeat(50)));
-    assert!(err.contains("cannot listen at"), "{err}");
+    assert!(err.contains("cannot listen on"), "{err}");
 }
 
 #[test]
@@ -769,11 +769,11 @@ fn what_cannot_be_attached_to_is_said() {
         (&nothing, "there is no such socket: boot with --monitor"),
         (
             &file,
-            "nobody listens there: its kernel has ended, or it is no socket",
+            "no kernel listens there: it has ended, or the file is no socket",
         ),
         (
             &stale,
-            "nobody listens there: its kernel has ended, or it is no socket",
+            "no kernel listens there: it has ended, or the file is no socket",
         ),
     ] {
         let (code, out, err) = ask(path, &["ps"]);
@@ -794,7 +794,7 @@ fn what_cannot_be_attached_to_is_said() {
     let (code, _, err) = ask(&stranger, &["ps"]);
     assert_eq!(
         (code, &*err),
-        (1, "error: what listens there is no monitor of a kernel\n")
+        (1, "error: the server there is no monitor of a kernel\n")
     );
     let boot = trapline(&["boot", "--virtual", "--monitor", text(&nothing), "parts"]).output();
     let boot = boot.unwrap();

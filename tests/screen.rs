@@ -241,7 +241,7 @@ fn the_screen_fits_at_any_width_and_leaves_nothing_behind() {
     screen.resize(80, 24);
     screen.shows("blocked on");
     screen.press("?");
-    let text = screen.shows("the other way round");
+    let text = screen.shows("reverse the order");
     assert!(text.contains("repaint"), "{text}");
     screen.press(" ");
     screen.until(|text| !text.contains("repaint"));

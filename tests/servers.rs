@@ -1026,7 +1026,7 @@ fn proxy_ends_connections_that_are_idle() {
     let mut client = proxy.connect();
     client.write_all(b"x").unwrap();
     assert_eq!(rest(&mut client), (0..8).collect::<Vec<u8>>());
-    proxy.says("lost: failed: nothing has moved for 3s");
+    proxy.says("lost: failed: no byte has moved for 3s");
     proxy.end();
 }
 
@@ -1317,11 +1317,11 @@ fn chat_passes_lines_to_everybody() {
         ["* here: ann, bob\n", "bob: hello\n", "bob: there [1mä\n"]
     );
     ann.says("/nonsense");
-    ann.hears("* there is /who, for who is here, and /quit");
+    ann.hears("* commands: /who lists the names, /quit leaves");
     ann.says(&"x".repeat(1001));
-    ann.hears("* not said: a line has 1000 bytes at most");
+    ann.hears("* not sent: a line has at most 1000 bytes");
     ann.says(&"x".repeat(1_000_000));
-    ann.hears("* not said: a line has 1000 bytes at most");
+    ann.hears("* not sent: a line has at most 1000 bytes");
     ann.says(&"y".repeat(1000));
     bob.hears(&format!("ann: {}", "y".repeat(1000)));
     ann.hears(&format!("ann: {}", "y".repeat(1000)));

@@ -41,7 +41,9 @@ fn in_process(plan: &Plan) -> Contest {
     // Text is slow.
     let few = traps / 10;
     Contest::new("observation", plan.rounds, &["ns of CPU per trap"])
-        .enter("trapline, nobody", move || run(traps, |builder| builder))
+        .enter("trapline, no observer", move || {
+            run(traps, |builder| builder)
+        })
         .enter("counters", move || {
             let mut counts = [0u64; 4];
             run(traps, |builder| {

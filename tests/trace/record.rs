@@ -228,7 +228,10 @@ fn s53_a_second_interrupt_ends_a_run_whose_recording_nobody_reads() {
         }
         assert_eq!(child.wait().unwrap().code(), Some(130));
         io::Read::read_to_string(&mut err, &mut line).unwrap();
-        assert!(line.contains("is not complete: nobody reads it"), "{line}");
+        assert!(
+            line.contains("is not complete: no process reads it"),
+            "{line}"
+        );
     }
 }
 

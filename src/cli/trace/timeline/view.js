@@ -203,8 +203,8 @@ function sentences(bar) {
   if (row >= 0) words.push(call(row));
   if (bars.end[bar] === WOKEN) {
     const waker = lanes.place.get(bars.waker[bar]);
-    const who = waker === undefined ? (bars.waker[bar] ? `task ${bars.waker[bar]}, ` : '') : `task ${task(waker)}, `;
-    words.push(`woken by ${who}${bars.by.get(bar)}`);
+    const waking = waker === undefined ? (bars.waker[bar] ? `task ${bars.waker[bar]}, ` : '') : `task ${task(waker)}, `;
+    words.push(`woken by ${waking}${bars.by.get(bar)}`);
   }
   if (bars.end[bar] > ENDED) words.push('not over when the recording ended');
   return words;
