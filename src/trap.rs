@@ -1,9 +1,9 @@
 //! What travels beside a call: arguments and answers too big for a word.
 //!
-//! A kernel has one [`TrapFrame`], shared with the [`Os`](crate::Os) of every task. Its contents are
-//! valid for one trap. A stub fills it and yields; the kernel empties it before another task runs.
-//! The kernel fills it and resumes; the stub empties it before the task goes on. Only deferred
-//! calls outlive a trap: what a task leaves for the kernel without waiting for an answer.
+//! A kernel has one [`TrapFrame`], shared with the [`Os`](crate::Os) of every task. Its contents
+//! are valid for one trap. A stub fills it and yields; the kernel empties it before another task
+//! runs. The kernel fills it and resumes; the stub empties it before the task continues. Only
+//! deferred calls outlive a trap: the task does not wait for their answers.
 
 use std::{
     any::Any,
@@ -29,15 +29,15 @@ use crate::{
     panic::{Panic, contain, panic_message},
 };
 
-/// The most bytes that one `recv` or `send` moves: what a frame's buffer grows to.
+/// The most bytes that one `recv` or `send` moves: the limit of a frame's buffer.
 pub(crate) const MAX_IO: usize = 64 * 1024;
 
-/// An argument or an answer that is bigger than a word.
+/// An argument or an answer that does not fit in a word.
 pub(crate) enum Payload {
     Program {
         name: Rc<str>,
         program: Program,
-        /// Is told of the new task besides the caller.
+        /// Receives the number and the exit of the new task.
         keeper: Option<Rc<dyn Keeper>>,
         start: Start,
     },
@@ -45,10 +45,9 @@ pub(crate) enum Payload {
     Tasks(Vec<TaskInfo>),
     Addr(SocketAddr),
     Source(Descriptor),
-    /// A file, and where in it to begin.
+    /// A file, and an offset in it.
     File(Arc<File>, u64),
-    /// A device that was opened, and the address that came of it. Whoever drops it closes the
-    /// device.
+    /// An opened device, and its address. Dropping it closes the device.
     Opened(DeviceRef, Option<SocketAddr>),
     Io(io::Error),
     Queue(Rc<dyn Store>, Rc<QueueStatus>),
@@ -57,7 +56,7 @@ pub(crate) enum Payload {
 }
 
 impl Payload {
-    /// What the log tells of it.
+    /// Returns what the log shows of it.
     pub(crate) fn detail(&self) -> Detail<'_> {
         match self {
             Self::Program { name, .. } => Detail::Name(name),
@@ -81,52 +80,52 @@ impl fmt::Debug for Payload {
     }
 }
 
-/// Where a queue's messages are kept: on the task's side, since the kernel knows no types. The
-/// kernel decides on numbers alone.
+/// The store of a queue's messages. It is on the task's side, because the kernel knows no types.
+/// The kernel uses only the numbers of messages.
 pub(crate) trait Store {
-    /// Drops a message that nobody will get.
+    /// Drops a message that no task receives.
     fn discard(&self, message: u64);
 
-    /// Drops all messages, with the kernel.
+    /// Drops all messages; the kernel is being dropped.
     fn clear(&self);
 }
 
-/// When a new task has its first turn.
+/// The time of a new task's first turn.
 #[derive(Clone, Copy)]
 pub(crate) enum Start {
-    /// Before the task that makes it goes on.
+    /// Before its parent continues.
     First,
-    /// After the task that makes it has gone on.
+    /// After its parent has continued.
     Behind,
-    /// When it has slept for so long.
+    /// After a sleep of this span.
     After(Nanos),
 }
 
-/// Keeps the exit of a task until it is asked for: a [`Child`](crate::Child) or a
-/// [`Group`](crate::sync::Group). The kernel tells it, so that no second call is needed, which might
-/// be cut.
+/// Keeps the exit of a task for a [`Child`](crate::Child) or a [`Group`](crate::sync::Group). The
+/// kernel delivers the exit. A call that fetched it could be cut by a timeout.
 pub(crate) trait Keeper {
-    /// The task is made. Its first turn is still to come.
-    fn born(&self, tid: Tid);
+    /// Called when the task is made, before its first turn.
+    fn spawned(&self, tid: Tid);
 
-    /// The task is gone, destructors included. Returns the message to be put into a queue for it.
+    /// Called when the task has ended and its destructors have run. The kernel puts the returned
+    /// message into the queue.
     fn ended(&self, tid: Tid, exit: &Exit) -> Option<(QueueId, u64)>;
 }
 
-/// What a queue's handles can read without a trap. The kernel writes it.
+/// The status of a queue, which its handles read without a trap. The kernel writes it.
 #[derive(Default)]
 pub(crate) struct QueueStatus {
-    /// How many messages can be got at once.
+    /// The number of messages in the queue.
     pub(crate) len: Cell<usize>,
-    /// How many more are in deferred puts.
+    /// The number of messages in deferred puts.
     pub(crate) posted: Cell<usize>,
-    /// How many tasks wait for one.
+    /// The number of tasks that wait for a message.
     pub(crate) waiting: Cell<usize>,
     pub(crate) closed: Cell<bool>,
 }
 
-/// A call that a task leaves for the kernel without a trap, mostly from a destructor. The kernel
-/// handles it when the task stops, before the task's next call. Its answer is dropped.
+/// A call that a task makes without a trap, mostly in a destructor. The kernel handles it when the
+/// task stops, before the task's next call. The answer is dropped.
 pub(crate) struct Deferred {
     pub(crate) call: SystemCall,
     pub(crate) beside: Parcel,
@@ -155,7 +154,7 @@ impl Parcel {
         }
     }
 
-    /// What the log tells of it.
+    /// Returns what the log shows of it.
     pub(crate) fn detail(&self, call: SystemCall) -> Detail<'_> {
         match (call.beside(), &self.payload) {
             (Beside::Bytes | Beside::File, _) => Detail::Len(self.word.unwrap_or(0) as usize),
@@ -165,7 +164,7 @@ impl Parcel {
     }
 }
 
-/// Why the plain lane has to look at a trap: deferred calls are due.
+/// The flags that send a trap to the plain lane. This one: deferred calls are pending.
 const DEFERRED: u8 = 1;
 /// A payload travels beside the call.
 const PAYLOAD: u8 = 2;
@@ -175,36 +174,36 @@ const OBSERVED: u8 = 4;
 const DUE: u8 = 8;
 
 pub(crate) struct TrapFrame {
-    /// The one big argument or answer of the trap under way.
+    /// The argument or answer of the trap under way that does not fit in a word.
     payload: Cell<Option<Payload>>,
     /// The second argument word of the trap under way.
     word: Cell<Option<u64>>,
-    /// The bytes of a `send` on their way in, or of a `recv` on their way out. It only grows.
+    /// The bytes of a `send` or a `recv`. The buffer only grows.
     bytes: RefCell<Vec<u8>>,
-    /// The timeout that has fired for the running task, until it has reached the task's code.
+    /// The timeout that has cut the running task, until the task's code has dropped the body.
     pub(crate) elapsed: Cell<Option<u64>>,
-    /// Whether a program is being dropped because its task was killed or faulted, or a body because
-    /// it timed out: the locks that it holds are poisoned.
+    /// Whether the program of a killed or faulted task, or a timed-out body, is being dropped. The
+    /// drop poisons the locks that it holds.
     pub(crate) killing: Cell<bool>,
-    /// Whether the kernel is dropping a program. It has no turn then: no reply can be on its way.
+    /// Whether the kernel is dropping a program. No reply is on its way then.
     pub(crate) dropping_program: Cell<bool>,
-    /// Whether [`TrapFrame::drop_iteratively`] is at work.
+    /// Whether [`TrapFrame::drop_iteratively`] is running.
     is_dropping: Cell<bool>,
-    /// What it drops next.
+    /// The values that it drops next.
     pending_drops: RefCell<VecDeque<Box<dyn Any>>>,
     /// The number of the last tracer that a task has attached, and that of the last of a daemon.
     observers: [Cell<u64>; 2],
-    /// A line to the kernel for other threads.
+    /// The interrupt handle of the kernel, for other threads.
     pub(crate) remote: Remote,
     /// Whether a panic has unwound through a program (see [`fault`]).
     pub(crate) unwound: Cell<bool>,
-    /// What the plain lane has to see to. One byte, read after every resume.
+    /// The flags above. One byte, read after every resume.
     flags: Cell<u8>,
-    /// Deferred: what was printed.
+    /// Deferred: the printed text.
     console: RefCell<String>,
     /// Deferred: the calls.
     deferred: RefCell<Vec<Deferred>>,
-    /// The name of the task spawned last: tasks that share a name share its memory.
+    /// The name of the last new task. Tasks with the same name share its memory.
     name: RefCell<Rc<str>>,
 }
 
@@ -247,7 +246,7 @@ impl TrapFrame {
         self.word.take()
     }
 
-    /// Takes all that travels beside the trap under way.
+    /// Takes everything that travels beside the trap under way.
     pub(crate) fn take_parcel(&self) -> Parcel {
         Parcel {
             word: self.take_word(),
@@ -261,7 +260,7 @@ impl TrapFrame {
         self.word.set(parcel.word);
     }
 
-    /// Drops all that travels beside a trap which was given up.
+    /// Drops everything that travels beside a cancelled trap.
     pub(crate) fn clear(&self) {
         self.take_word();
         self.drop_payload();
@@ -270,7 +269,8 @@ impl TrapFrame {
     pub(crate) fn drop_payload(&self) {
         let payload = self.take();
         contain(|| drop(payload));
-        // A panic that has unwound through an unborn program is not that of the next task.
+        // The drop may unwind through a program that was never spawned; the mark is not for the
+        // next task.
         self.unwound.set(false);
     }
 
@@ -278,24 +278,23 @@ impl TrapFrame {
         self.flags.get() & PAYLOAD != 0
     }
 
-    /// Whether the call can be answered in the fast lane: nothing goes with it but its word, and
-    /// no tracer is attached.
+    /// Returns whether no flag is set: the fast lane may answer the call.
     #[inline(always)]
     pub(crate) fn is_plain(&self) -> bool {
         self.flags.get() == 0
     }
 
-    /// Has the traps of all tasks handled in the plain lane, where they are told to tracers.
+    /// Sends the traps of all tasks to the plain lane, which emits them to tracers.
     pub(crate) fn set_observed(&self, observed: bool) {
         self.flag(OBSERVED, observed);
     }
 
-    /// Has the next trap handled in the plain lane, which cuts it.
+    /// Sends the next trap to the plain lane, which cuts it.
     pub(crate) fn set_due(&self) {
         self.flag(DUE, true);
     }
 
-    /// Whether a timeout around this trap is due.
+    /// Returns whether a timeout around this trap is due, and clears the flag.
     pub(crate) fn take_due(&self) -> bool {
         let due = self.flags.get() & DUE != 0;
         self.flag(DUE, false);
@@ -307,7 +306,7 @@ impl TrapFrame {
         self.flags.set(if up { others | flag } else { others });
     }
 
-    /// The first `len` bytes of the buffer.
+    /// Borrows the first `len` bytes of the buffer.
     pub(crate) fn buffer(&self, len: usize) -> RefMut<'_, [u8]> {
         RefMut::map(self.bytes.borrow_mut(), |bytes| {
             if bytes.len() < len {
@@ -317,37 +316,37 @@ impl TrapFrame {
         })
     }
 
-    /// Fills the buffer with what a `send` offers, up to [`MAX_IO`] bytes.
+    /// Fills the buffer with the bytes of a `send`, up to [`MAX_IO`].
     pub(crate) fn offer(&self, bytes: &[u8]) {
         let len = bytes.len().min(MAX_IO);
         self.buffer(len).copy_from_slice(&bytes[..len]);
         self.put_word(len as u64);
     }
 
-    /// The bytes that the `send` under way offers.
+    /// Borrows the bytes of the `send` under way.
     pub(crate) fn offered(&self) -> RefMut<'_, [u8]> {
         self.buffer(self.word.get().unwrap_or(0) as usize)
     }
 
     pub(crate) fn print(&self, text: fmt::Arguments<'_>) {
-        // First, since a Display of the caller's may panic half way.
+        // First, because a `Display` of the caller may panic half way.
         self.flag(DEFERRED, true);
-        // Writing to a String fails only where a Display of the caller's does.
+        // Writing to a `String` fails only if a `Display` of the caller does.
         let _ = fmt::write(&mut *self.console.borrow_mut(), text);
     }
 
-    /// Leaves a call for the kernel.
+    /// Defers a call.
     pub(crate) fn defer(&self, call: SystemCall) {
         self.defer_with(call, Parcel::default());
     }
 
-    /// The same, with what travels beside it.
+    /// Defers a call, with what travels beside it.
     pub(crate) fn defer_with(&self, call: SystemCall, beside: Parcel) {
         self.deferred.borrow_mut().push(Deferred { call, beside });
         self.flag(DEFERRED, true);
     }
 
-    /// Whether there is anything to be printed.
+    /// Returns whether there is deferred text.
     pub(crate) fn prints(&self) -> bool {
         !self.console.borrow().is_empty()
     }
@@ -356,14 +355,15 @@ impl TrapFrame {
         self.flags.get() & DEFERRED != 0
     }
 
-    /// Takes what was printed, and the deferred calls.
+    /// Takes the deferred text and the deferred calls.
     pub(crate) fn take_deferred(&self) -> (String, Vec<Deferred>) {
         self.flag(DEFERRED, false);
         (self.console.take(), self.deferred.take())
     }
 
-    /// Drops a value that may hold others like it, in a chain of any length: messages with the last
-    /// handle of a queue among them. Those within wait in a list, and not on the stack.
+    /// Drops a value that may own others like it, in a chain of any length. A message may own the
+    /// last handle of another queue. The inner values go to a list, so that the stack does not
+    /// overflow.
     pub(crate) fn drop_iteratively<T: 'static>(&self, value: T) {
         if self.is_dropping.get() {
             self.pending_drops.borrow_mut().push_back(Box::new(value));
@@ -375,8 +375,8 @@ impl TrapFrame {
         pending.drop_all();
     }
 
-    /// Returns a number for a tracer of the running task. Those of daemons are apart: they change no
-    /// other tracer's number.
+    /// Returns a number for a tracer of the running task. Those of daemons are apart: they change
+    /// no other tracer's number.
     pub(crate) fn next_observer(&self) -> u64 {
         let is_daemon = self.remote.running().is_daemon();
         let last = &self.observers[usize::from(is_daemon)];
@@ -393,7 +393,7 @@ impl TrapFrame {
     }
 }
 
-/// What [`TrapFrame::drop_iteratively`] is to drop besides, even if a destructor panics.
+/// Drops the inner values of [`TrapFrame::drop_iteratively`], even if a destructor panics.
 struct PendingDrops<'a>(&'a TrapFrame);
 
 impl PendingDrops<'_> {
@@ -412,7 +412,7 @@ impl Drop for PendingDrops<'_> {
     }
 }
 
-/// What keeps a device open: the last one to go tells the kernel.
+/// A counted reference that keeps a device open. Dropping the last one closes the device.
 #[derive(Clone)]
 pub(crate) struct DeviceRef(Rc<DeviceGuard>);
 
@@ -431,12 +431,12 @@ impl DeviceRef {
         self.0.id
     }
 
-    /// Whether the device belongs to the kernel of this frame.
+    /// Returns whether the device belongs to the kernel of this frame.
     pub(crate) fn is_of(&self, frame: &Rc<TrapFrame>) -> bool {
         Rc::ptr_eq(&self.0.frame, frame)
     }
 
-    /// Leaves the device open, for whoever knows its number.
+    /// Drops the reference and leaves the device open, for raw calls with its number.
     pub(crate) fn leave_open(mut self) {
         if let Some(guard) = Rc::get_mut(&mut self.0) {
             guard.id = DeviceId::NONE;
@@ -452,11 +452,11 @@ impl Drop for DeviceGuard {
     }
 }
 
-/// A suspended program: a generator that yields calls, is resumed with replies, and leaves its
-/// exit in the frame when it completes.
+/// A suspended program: a generator that yields calls and is resumed with replies. It puts its exit
+/// into the frame when it completes.
 pub(crate) type Program = Pin<Box<dyn Coroutine<Yield = SystemCall, Resume = Reply, Return = ()>>>;
 
-/// The program of a task that has ended. Takes no memory.
+/// Returns the program of a task that has ended. It takes no memory.
 pub(crate) fn ended() -> Program {
     struct Ended;
 
@@ -473,7 +473,8 @@ pub(crate) fn ended() -> Program {
     Box::pin(Ended)
 }
 
-/// Runs a program until it makes a call, or, with `None`, until it ends with its exit in the frame.
+/// Runs a program until it makes a call. Returns `None` if the program ends, with its exit in the
+/// frame.
 #[inline(always)]
 pub(crate) fn resume(program: &mut Program, reply: Reply) -> Result<Option<SystemCall>, Panic> {
     match catch_unwind(AssertUnwindSafe(|| program.as_mut().resume_with(reply))) {
@@ -486,11 +487,11 @@ pub(crate) fn resume(program: &mut Program, reply: Reply) -> Result<Option<Syste
 const NOT_A_TRAP: &str = "awaited a future that is pending and is not a trap: a task can await \
                           only the calls of its Os, and what is built on them";
 
-/// The exit of a task whose resume panicked. A panic of the program has unwound through its `Os`;
-/// one of the generator, which was left pending without having yielded, has not.
+/// Returns the exit of a task whose resume panicked. A panic of the program unwinds through its
+/// `Os`. A panic of the generator does not: the program was pending without a yield.
 #[cold]
 pub(crate) fn fault(frame: &TrapFrame, panic: Panic) -> Exit {
-    // First, since what is dropped here may be a program that was not spawned, with an `Os`.
+    // First, because `clear` may drop a program that was never spawned, with an `Os`.
     let unwound = frame.unwound.take();
     frame.clear();
     let message = panic_message(panic);

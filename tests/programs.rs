@@ -198,7 +198,7 @@ awaited: 42
 after it is set: Some(42)
 set to 42
 not set to 43: the promise is set already
-abandoned: nobody is left who could set the promise
+abandoned: every setter was dropped before the promise was set
 from a thread: hello
 a task promises its exit: done
 ";

@@ -85,7 +85,7 @@ impl Kernel {
             Err(errno) => return errno.into(),
         };
         if let Some(keeper) = keeper {
-            keeper.born(child.tid);
+            keeper.spawned(child.tid);
             self.tasks[child].waiters.get_or_insert_default().keeper = Some(keeper);
         }
         let state = State::from(Reply::Tid(child.tid));

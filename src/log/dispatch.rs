@@ -1,4 +1,4 @@
-//! The tracers of a kernel: who is told of each event, and containment of those that panic.
+//! The tracers of a kernel, and containment of their panics.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -17,14 +17,14 @@ pub(crate) struct Log {
     tracers: Vec<Attached>,
     /// Whether one of them leads, or led, to `tracing`.
     is_bridged: bool,
-    /// Whether one of them wants each event's own time.
+    /// Whether one of them asks for exact times.
     is_exact: bool,
-    /// What the clock said when it was last read for the log.
+    /// The last time that was read for the log.
     now: Duration,
 }
 
 struct Attached {
-    /// Of those that tasks have attached; 0 of the host's.
+    /// The number of a tracer that a task has attached; 0 for tracers of the host.
     number: u64,
     is_exact: bool,
     tracer: Box<dyn Tracer>,
@@ -74,12 +74,12 @@ impl Log {
         !self.tracers.is_empty()
     }
 
-    /// Whether the time of each event is asked for.
+    /// Returns whether a tracer asks for exact times.
     pub(crate) fn is_exact(&self) -> bool {
         self.is_exact
     }
 
-    /// Tells of a fact, with the time of [`Log::set_clock`].
+    /// Emits a fact with the time of [`Log::set_clock`].
     #[cold]
     pub(crate) fn emit(&mut self, tid: Tid, fact: Fact<'_>) {
         let at = self.now;
@@ -94,7 +94,7 @@ impl Log {
         }
     }
 
-    /// Takes the time for what follows at once from something else than a fact.
+    /// Sets the time of the next facts.
     pub(crate) fn set_clock(&mut self, now: Duration) {
         self.now = now;
     }

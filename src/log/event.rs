@@ -1,5 +1,5 @@
-//! The event log: one typed [`Event`] for each fact of a run. Whatever people look at (trace lines,
-//! summaries, transcripts) derives from it.
+//! The event log: one typed [`Event`] for each fact of a run. Trace lines, summaries and
+//! transcripts derive from it.
 //!
 //! Uses the ABI and the world's clock.
 
@@ -7,16 +7,16 @@ use std::{io, net::SocketAddr, time::Duration};
 
 use crate::abi::{DeviceId, Direction, Exit, On, QueueId, Reply, SystemCall, Tid};
 
-/// A fact, with when and about whom.
+/// A fact, with its time and its task.
 ///
 /// Its `Display` is the line of the canonical log: the same programs, seed and policy in the
 /// simulated world print the same lines, byte for byte.
 #[derive(Debug)]
 pub struct Event<'a> {
-    /// When, counted from boot. The kernel reads its clock when a task has stopped and when the
-    /// world has been waited for; what follows at once from that has the same time.
+    /// The time, counted from boot. The kernel reads its clock after a task has stopped and after a
+    /// wait for the world. Facts that follow at once have the same time.
     pub at: Duration,
-    /// Which task it is about; [`Tid::KERNEL`] for the kernel itself.
+    /// The task; [`Tid::KERNEL`] for the kernel itself.
     pub tid: Tid,
     /// What happened.
     pub fact: Fact<'a>,
@@ -28,7 +28,7 @@ pub struct Event<'a> {
 pub enum Fact<'a> {
     /// It was created and is ready.
     Spawned {
-        /// By whom; [`Tid::KERNEL`] for the host.
+        /// Its parent; [`Tid::KERNEL`] for the host.
         parent: Tid,
         /// Its name.
         name: &'a str,
@@ -42,12 +42,12 @@ pub enum Fact<'a> {
         /// What travelled beside it.
         detail: Detail<'a>,
     },
-    /// It left a call for the kernel without a trap, mostly from a destructor: the answer is dropped.
+    /// It made a call without a trap, mostly in a destructor. The answer is dropped.
     Deferred {
         /// The call.
         call: SystemCall,
     },
-    /// The kernel has the answer to its last call; it is ready from now on, or goes on at once.
+    /// The answer to its last call is known. It is ready from now on, or continues at once.
     Replied {
         /// The answer.
         reply: Reply,
@@ -83,7 +83,7 @@ pub enum Fact<'a> {
         /// How.
         exit: &'a Exit,
     },
-    /// It is forgotten: somebody knows how it ended, or nobody ever will.
+    /// It was removed from the task map: its exit was taken, or no task can take it.
     Reaped,
     /// Nothing was ready, and the clock moved on: the simulated world jumped, the real one waited.
     ClockJumped {
@@ -152,7 +152,7 @@ pub enum Detail<'a> {
     Io(&'a io::Error),
 }
 
-/// Who wants to know what happens. Any closure over events is one, and so is:
+/// A receiver of events. Any closure over events is a tracer, and so is:
 ///
 /// ```
 /// use trapline::{Event, Fact, Kernel, Os, Tracer};
@@ -174,13 +174,13 @@ pub enum Detail<'a> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Tracer {
-    /// Called for each fact, in order. A tracer that panics is switched off, with a warning. A panic
-    /// in its destructor is a warning, too.
+    /// Receives each event, in order. A tracer that panics is detached, with a warning. A panic in
+    /// its destructor is also a warning.
     fn event(&mut self, event: &Event<'_>);
 
-    /// Whether the clock is to be read for each event; asked once. While no tracer of a kernel
-    /// wants that, which is most of the price of an event, [`Event::at`] is the time of the
-    /// kernel's last look at the world, no more than 256 resumes or a pass before.
+    /// Returns whether the kernel reads the clock for each event. Called once. Reading the clock is
+    /// most of the price of an event. If no tracer asks for it, [`Event::at`] is the time of the
+    /// last poll of the world, at most 256 resumes or a pass earlier.
     fn is_exact(&self) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! Which call each task is at, and a fact about a task in the words of a trace.
+//! The current call of each task, and facts as lines of a trace.
 //!
 //! Uses the ABI, the event log and the details that recordings own.
 
@@ -18,8 +18,8 @@ use crate::abi::{Nanos, On, Reply, SystemCall, Tid};
 /// It is a [`Tracer`], and also takes the events of a [`Recording`](crate::record::Recording). Give
 /// it each event before you ask about that event.
 ///
-/// A task that the follower has not seen spawn is known as `?`, from its first call on. A reaped
-/// task stays known until the next one is reaped, so that the event itself can be told.
+/// A task whose spawn the follower has missed has the name `?`. A reaped task is kept until the
+/// next one is reaped, so that the event itself has a line.
 ///
 /// ```
 /// use trapline::{Follower, Tracer, record::Recording};
@@ -128,14 +128,14 @@ impl Follower {
         self.last(tid).filter(|call| call.reply.is_none())
     }
 
-    /// The call that a task is in, if a trace has shown nothing of it: what a task that ends leaves
-    /// to be shown.
+    /// Returns the call that a task is in, if no line of a trace has shown it yet. It is shown when
+    /// the task ends.
     #[must_use]
     pub fn unseen(&self, tid: Tid) -> Option<&CallInfo> {
         self.pending(tid).filter(|call| call.blocked.is_none())
     }
 
-    /// A fact about a task in the words of a trace.
+    /// Returns the line of a trace for a fact.
     #[must_use]
     pub fn line<'a>(&'a self, fact: &'a Fact<'a>, tid: Tid) -> TraceLine<'a> {
         let last = self.last(tid);
@@ -244,7 +244,8 @@ impl CallInfo {
         Some(Answered(*reply, detail.borrow()))
     }
 
-    /// Whether a trace has shown something of the call before its last reply: [`TraceLine::is_shown`].
+    /// Whether a trace has shown something of the call before its last reply:
+    /// [`TraceLine::is_shown`].
     #[must_use]
     pub fn is_shown(&self) -> bool {
         self.blocked.is_some() || self.is_late
@@ -272,8 +273,8 @@ impl fmt::Debug for Follower {
     }
 }
 
-/// A fact in the words of a trace, as `strace` shows it: its line without the time and the task.
-/// A [`Follower`] makes it.
+/// A fact as a line of a trace, in the manner of `strace`, without the time and the task.
+/// [`Follower::line`] returns it.
 #[derive(Clone, Copy)]
 pub struct TraceLine<'a> {
     /// What happened.

@@ -1,4 +1,4 @@
-//! The event log: typed facts, what they say in words, and where they go.
+//! The event log: typed facts, their text, and the tracers that receive them.
 //!
 //! Uses the ABI and containment.
 //!
@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `event.rs` | [`Event`], [`Fact`], [`Tracer`] |
 //! | `text.rs` | their text: [`Call`], [`Answered`], the lines of the canonical log |
-//! | `follow.rs` | [`Follower`]: which call each task is at |
+//! | `follow.rs` | [`Follower`]: the current call of each task |
 //! | `dispatch.rs` | the tracers of a kernel |
 //! | `tracing.rs` | the bridge to `tracing` |
 //! | `recording/` | the event log in a file |

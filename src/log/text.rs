@@ -1,4 +1,4 @@
-//! What events say in words: calls the way `strace` shows them, and the lines of the canonical log.
+//! The text of events: calls in the manner of `strace`, and the lines of the canonical log.
 
 use std::fmt;
 

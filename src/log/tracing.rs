@@ -2,19 +2,18 @@
 //!
 //! Targets, all at level TRACE:
 //!
-//! - `trapline::kernel`: the life of tasks, and their system calls, one event for each that is
-//!   answered at once and two for one that blocks; and one more where a timeout comes before the
-//!   task has heard the answer.
-//! - `trapline::sched`: whose turn it is, who woke whom, and when the clock moved.
+//! - `trapline::kernel`: the life of tasks, and their system calls. A call that is answered at once
+//! is   one event, and a call that blocks is two. A timeout that replaces an answer is one more.
+//! - `trapline::sched`: turns, wake-ups, and jumps of the clock.
 //! - `trapline::device`: what went through which device.
 //! - `trapline::console`: what was printed.
 //!
 //! Fields: `at` (seconds since boot), `tid`, `comm` (the task's name; a field called `name` would
 //! be a second key of that name in JSON), `call`, `reply`, `blocked_on`, `parent`, `exit`, and the
 //! message. Each task has a span `task` with `tid` and `comm`, which follows from its parent's, and
-//! is entered while the task runs: a program's own `tracing` events stand between its traps. The
-//! kernel has one, too, of tid 0. A task that failed or faulted is a WARN besides, whether or not
-//! anybody traces. `docs/tracing.md` is the page for readers.
+//! is entered while the task runs: a program's own `tracing` events are between its traps. The
+//! kernel has a span of tid 0. A task that fails or faults is also a WARN, even without a tracer.
+//! `docs/tracing.md` is the page for readers.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +25,7 @@ use tracing::{
 use super::{Answered, Event, Fact, Log, Tracer, follow::Follower};
 use crate::abi::{Exit, Tid};
 
-/// Tells `tracing` that a task came to a bad end.
+/// Warns through `tracing` of a task that failed or faulted.
 pub(crate) fn warn_of(tid: Tid, comm: &str, exit: &Exit) {
     warn!(target: "trapline::kernel", tid = u64::from(tid), comm, "task {tid} {comm:?} {exit}");
 }
@@ -34,15 +33,14 @@ pub(crate) fn warn_of(tid: Tid, comm: &str, exit: &Exit) {
 impl Log {
     /// Adds the bridge if a subscriber wants it.
     pub(crate) fn observe_by_tracing(&mut self) {
-        // Where there is no subscriber any more, `tracing` remembers what the last one wanted.
-        let is_heard = !dispatcher::get_default(Dispatch::is::<NoSubscriber>);
-        if self.is_bridged() || !is_heard {
+        // Without a subscriber, `tracing` still has the interests of the last one.
+        let has_subscriber = !dispatcher::get_default(Dispatch::is::<NoSubscriber>);
+        if self.is_bridged() || !has_subscriber {
             return;
         }
-        // Asked by its own span, since a filter may want spans alone, which say in which task a
-        // program's own events happen, or choose by the fields of one. First, since a question
-        // without an event after it (`enabled!`) leaves its answer with the layers that have
-        // filters, for the next span that comes.
+        // A filter may enable only spans, or select by their fields, so a span is part of the
+        // check. It comes first: layers with filters keep the result of an `enabled!` without an
+        // event, and apply it to the next span.
         let kernel = span(Tid::KERNEL, "kernel");
         let wanted = !kernel.is_disabled()
             || enabled!(target: "trapline::kernel", Level::TRACE)
@@ -162,7 +160,7 @@ impl Bridge {
         }
     }
 
-    /// A task's turn is over as soon as the kernel has anything to say.
+    /// Leaves the span of the task: its turn ends with the next event of the kernel.
     fn leave(&mut self) {
         if let Some(id) = self.entered.take() {
             dispatcher::get_default(|dispatch| dispatch.exit(&id));

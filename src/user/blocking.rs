@@ -1,4 +1,4 @@
-//! Work on threads that completes as an interrupt.
+//! Blocking work on threads, whose completion is an interrupt.
 
 use std::{
     any::Any,
@@ -19,29 +19,30 @@ use crate::{
     trap::{Payload, TrapFrame},
 };
 
-/// Work on a thread panicked, with this message.
+/// Blocking work panicked with this message.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("panicked: {0}")]
 pub struct Panicked(pub String);
 
 impl Os {
-    /// Runs `work` on a thread of its own and answers what it returns, so that a call which the
-    /// kernel cannot watch (a file, a name look-up, a long computation) holds up nobody else.
-    /// *Blocks* until it is done; that is an interrupt, which wakes a sleeping kernel. The
-    /// simulated world runs it in place; there only a [`pause`](crate::pause()) delays the result.
-    /// Work whose task is killed runs to its end unheard.
+    /// Runs `work` on a separate thread, and returns its result. Other tasks continue meanwhile.
+    /// This is for calls that the kernel cannot watch: a file, a name look-up, a long computation.
     ///
-    /// At most 16 pieces of work of one task are under way; work that a timeout cut short counts until
-    /// it ends. Further work waits for one of them.
+    /// *Blocks* until the work is done. Its completion is an interrupt, which wakes a waiting
+    /// kernel. The simulated world runs the work in place; only a [`pause`](crate::pause()) delays
+    /// the result there. If the task is killed, the work runs to its end and its result is dropped.
     ///
-    /// *Errors:* [`Panicked`] with the message, if it panicked.
+    /// At most 16 jobs of one task run at once. Further jobs wait for one of them. A job whose call
+    /// was cut by a timeout counts until it ends.
+    ///
+    /// *Errors:* [`Panicked`] with the message, if the work panicked.
     pub async fn run_blocking<T: Send + 'static>(
         &mut self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Panicked> {
         let done = Queue::<()>::required(self, u64::MAX, "a job").await;
         let (remote, queue) = (self.frame().remote.clone(), done.id());
-        let expected = ExternalWork::new(&remote, Outside::Job);
+        let external = ExternalWork::new(&remote, Outside::Job);
         let result = Arc::new(Mutex::new(None));
         let slot = Arc::clone(&result);
         let job: Job = Box::new(move || {
@@ -50,23 +51,23 @@ impl Os {
                 outcome.map_err(|panic: Box<dyn Any + Send>| Panicked(panic_message(panic)));
             *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some((outcome, paused()));
             remote.ring(queue);
-            drop(expected);
+            drop(external);
         });
         let submit = |frame: &TrapFrame| {
             frame.put(Payload::Job(job));
             SystemCall::Submit
         };
-        // The job is run even where no thread can be had for it, so this has nothing to refuse.
+        // The world runs the job even if it cannot start a thread, so this call does not fail.
         let _ = self.call(submit, checked).await;
         let take = || result.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some((outcome, pause)) = take() {
-            // It has run in place.
+            // The job has run in place.
             if pause > Duration::ZERO {
                 self.sleep(pause).await;
             }
             return outcome;
         }
-        // The thread has it closed.
+        // The thread closes the queue when the job is done.
         let _ = done.get(self).await;
         take().map_or_else(
             || Err(Panicked("the thread did not come back".into())),

@@ -1,17 +1,18 @@
-//! The callback style of scheduling: a callback is a task that somebody else starts.
+//! The callback style of scheduling: each callback is a task.
 
 use std::time::Duration;
 
 use super::{os::Os, program::IntoExit};
 use crate::abi::Tid;
 
-/// Callbacks, in the manner of asyncio and of timers in browsers. Each is a task: to cancel it is
-/// to [kill](Os::kill) it.
+/// Callbacks, in the manner of asyncio and of timers in browsers. Each callback is a task;
+/// [`Os::kill`] cancels it.
 impl Os {
-    /// Runs `callback` as soon as it is its turn; answers its task. The callback goes behind its
-    /// caller: under first in, first out, what follows this call runs first, up to the next trap.
-    /// Never blocks. At the kernel's limit of live tasks the callback is dropped, with a warning, and
-    /// the answer is [`Tid::KERNEL`], which is no task.
+    /// Runs `callback` as a new task, and returns the number of that task. Its first turn comes
+    /// after the next turn of the caller, under first in, first out. Never blocks.
+    ///
+    /// At the kernel's limit of live tasks this drops the callback with a warning, and returns
+    /// [`Tid::KERNEL`].
     pub async fn call_soon<T: IntoExit>(
         &mut self,
         callback: impl AsyncFnOnce(&mut Self) -> T + 'static,
@@ -19,8 +20,8 @@ impl Os {
         self.call_back("call_soon", Duration::ZERO, callback).await
     }
 
-    /// Runs `callback` when `delay` has passed, counted from this call; otherwise like
-    /// [`Os::call_soon`], which a delay of zero is. (`setTimeout`.)
+    /// Runs `callback` after `delay`, counted from this call. Otherwise like [`Os::call_soon`], to
+    /// which a delay of zero is equal. (`setTimeout`.)
     pub async fn call_later<T: IntoExit>(
         &mut self,
         delay: Duration,
@@ -29,10 +30,11 @@ impl Os {
         self.call_back("call_later", delay, callback).await
     }
 
-    /// Runs `callback` each time `period` has passed, until it is killed; otherwise like
-    /// [`Os::call_soon`]. It keeps to the beat: a late call does not delay the next. A period of
-    /// zero counts as a millisecond: without one, no clock that waits for the tasks would ever
-    /// move on. (`setInterval`, which does the same.)
+    /// Runs `callback` each time `period` has passed, until the task is killed. Otherwise like
+    /// [`Os::call_soon`]. The period is exact: a late call does not delay the next one.
+    ///
+    /// A period of zero counts as a millisecond. Otherwise a virtual clock, which advances only
+    /// while no task is ready, would stop. (`setInterval` does the same.)
     pub async fn call_every(
         &mut self,
         period: Duration,

@@ -1,7 +1,7 @@
 //! Tasks that return a value.
 //!
-//! The kernel leaves the exit with the handle when it buries the task, and the program leaves the
-//! value there when it returns: so a wait that is cut loses neither.
+//! The program stores the value in the handle when it returns, and the kernel stores the exit there
+//! when the task ends. So a wait that is cut loses neither.
 
 use std::{
     cell::{Cell, RefCell},
@@ -15,12 +15,11 @@ use crate::{
     trap::{Keeper, TrapFrame},
 };
 
-/// The handle of a task of [`Os::spawn_child`], which waits for the value that the task returns. (The
-/// `JoinHandle` of threads, the `Task` of asyncio.)
+/// The handle of a task of [`Os::spawn_child`], through which another task waits for its value.
+/// (The `JoinHandle` of threads, the `Task` of asyncio.)
 ///
-/// To drop it gives up the value, and nothing else: a task that has ended is reaped, and one that
-/// lives goes on and leaves no zombie. It belongs to its kernel: in another one its calls fault the
-/// caller.
+/// Dropping the handle drops the value. An ended task is reaped; a live task continues and leaves
+/// no zombie. In a kernel other than its own, the calls of a handle fault the caller.
 pub struct Child<T: 'static> {
     tid: Tid,
     value: Rc<Cell<Option<T>>>,
@@ -28,12 +27,12 @@ pub struct Child<T: 'static> {
     frame: Rc<TrapFrame>,
 }
 
-/// How the task ended, once it has.
+/// The exit of the task, after its end.
 #[derive(Default)]
 struct End(RefCell<Option<Exit>>);
 
 impl Keeper for End {
-    fn born(&self, _: Tid) {}
+    fn spawned(&self, _: Tid) {}
 
     fn ended(&self, _: Tid, exit: &Exit) -> Option<(QueueId, u64)> {
         self.0.replace(Some(exit.clone()));
@@ -63,19 +62,19 @@ impl<T: 'static> Child<T> {
         })
     }
 
-    /// The task's number.
+    /// Returns the task's number.
     #[must_use]
     pub fn tid(&self) -> Tid {
         self.tid
     }
 
-    /// Waits for the task and answers the value that it returned. That is answered once, however
-    /// many other tasks [wait](Os::wait) for the same task; a wait that is cut by a timeout has not
-    /// had it. *Blocks* until the task has ended.
+    /// Waits for the task, and returns its value. The first call to finish takes the value; other
+    /// tasks that [wait](Os::wait) for the same task do not. A call that a timeout cuts does not
+    /// take it. *Blocks* until the task has ended.
     ///
-    /// *Errors:* the task's exit, if it has no value: it was killed, it faulted, it ended by
-    /// [`Os::exit`], or the value was answered before, which is [`Exit::Done`]. A task that waits
-    /// for itself faults.
+    /// *Errors:* the task's exit, if there is no value. The task was killed, faulted or called
+    /// [`Os::exit`]. Or the value was taken before; the exit is [`Exit::Done`] then. A task that
+    /// waits for itself faults.
     pub async fn wait(&mut self, os: &mut Os) -> Result<T, Exit> {
         self.require_home(os);
         let waited = os.wait(self.tid).await;
@@ -87,7 +86,7 @@ impl<T: 'static> Child<T> {
         }
     }
 
-    /// Ends the task, as [`Os::kill`] does. Answers whether it was alive.
+    /// Ends the task, as [`Os::kill`] does. Returns whether it was alive.
     pub async fn kill(&self, os: &mut Os) -> bool {
         self.require_home(os);
         os.kill(self.tid).await

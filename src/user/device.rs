@@ -1,4 +1,4 @@
-//! What a program holds of a descriptor: a [`Device`], whose descriptor the kernel owns.
+//! [`Device`]: a program's handle to a descriptor that the kernel owns.
 //!
 //! Built on the calls of [`Os`]; uses the ABI and the frame.
 
@@ -11,20 +11,20 @@ use crate::{
     trap::{DeviceRef, MAX_IO, Payload, TrapFrame},
 };
 
-/// The most bytes of a file that one call sends: some 50 us, in which no other task has a turn.
+/// The most bytes of a file that one call sends. They take 50 us, in which no other task has a
+/// turn.
 const MAX_FILE: usize = 256 * 1024;
 
-/// A handle to a descriptor that the kernel owns: of [`Os::attach`], or a
-/// [`TcpStream`](crate::TcpStream) or [`TcpListener`](crate::TcpListener).
+/// A handle to a descriptor that the kernel owns. [`Os::attach`] returns one;
+/// [`TcpStream`](crate::TcpStream) and [`TcpListener`](crate::TcpListener) are devices.
 ///
-/// It can be cloned and shared between tasks; one may wait to read while another waits to write.
-/// The descriptor is closed with the last handle; one that the kernel opened itself, of a
-/// [`TcpStream`](crate::TcpStream) or [`TcpListener`](crate::TcpListener), is closed for all of
-/// them by [`Device::close`].
+/// It can be cloned and shared between tasks. One task may wait to read while another waits to
+/// write. Dropping the last handle closes the descriptor. [`Device::close`] closes a descriptor
+/// that the kernel opened, such as that of a [`TcpStream`](crate::TcpStream), for all handles.
 ///
-/// It dereferences to what was attached. I/O that a program does on that itself is not a trap: it
-/// shows in no trace and works only with the real outside. [`Device::recv`] and [`Device::send`]
-/// are traps, for every kind of descriptor.
+/// It dereferences to the attached value. I/O on that value is not a trap: it appears in no trace,
+/// and works only in the real world. [`Device::recv`] and [`Device::send`] are traps, for every
+/// kind of descriptor.
 ///
 /// ```
 /// use std::{io::Write, os::unix::net::UnixStream};
@@ -53,20 +53,20 @@ impl<S> Device<S> {
         Self { handle, source }
     }
 
-    /// Its token, as traces show it.
+    /// Returns the token of the device, which traces show.
     #[must_use]
     pub fn id(&self) -> DeviceId {
         self.handle.id()
     }
 
-    /// Reads what there is, up to the buffer's length and 64 KiB, and answers how many bytes; 0
-    /// at the end of the stream.
+    /// Reads the available bytes, up to the buffer's length and 64 KiB. Returns their number; 0 at
+    /// the end of the stream.
     ///
-    /// *Blocks* until there is something to read. A task that is killed meanwhile takes no bytes
-    /// with it.
+    /// *Blocks* until there is something to read. A task that is killed meanwhile consumes no
+    /// bytes.
     ///
-    /// *Errors:* the operating system's (`ConnectionReset`, ...), or an [`Errno`] like those of
-    /// [`Os::read_wait`].
+    /// *Errors:* those of the operating system (`ConnectionReset`, ...), or an [`Errno`] as
+    /// [`Os::read_wait`] returns.
     pub fn recv<'a>(
         &'a self,
         os: &'a mut Os,
@@ -89,12 +89,12 @@ impl<S> Device<S> {
         )
     }
 
-    /// Writes what fits, up to 64 KiB, and answers how many bytes that was.
+    /// Writes as many bytes as fit, up to 64 KiB, and returns their number.
     ///
     /// *Blocks* until something can be written.
     ///
-    /// *Errors:* the operating system's (`BrokenPipe` and `ConnectionReset` where the peer has
-    /// gone, never a signal), or an [`Errno`] like those of [`Os::write_wait`].
+    /// *Errors:* those of the operating system, or an [`Errno`] as [`Os::write_wait`] returns.
+    /// After the peer has closed, they are `BrokenPipe` or `ConnectionReset`; there is no signal.
     pub async fn send(&self, os: &mut Os, buf: &[u8]) -> io::Result<usize> {
         let id = self.device_id(os);
         loop {
@@ -111,9 +111,9 @@ impl<S> Device<S> {
         }
     }
 
-    /// Writes all of it, by as many [`send`](Self::send)s as it takes.
+    /// Writes the whole buffer, by repeated [`send`](Self::send)s.
     ///
-    /// *Errors:* as for `send`; how much went out before is not told.
+    /// *Errors:* as for `send`. They do not say how much was written before.
     pub async fn send_all(&self, os: &mut Os, mut buf: &[u8]) -> io::Result<()> {
         while !buf.is_empty() {
             let n = self.send(os, buf).await?;
@@ -125,18 +125,18 @@ impl<S> Device<S> {
         Ok(())
     }
 
-    /// Writes at most `len` bytes of a file from `offset` on, and answers how many; 0 at the end of
-    /// the file. It writes no more than 256 KiB at once, so a long file takes several calls.
+    /// Writes at most `len` bytes of a file from `offset` on. Returns their number; 0 at the end of
+    /// the file. One call writes at most 256 KiB, so a long file needs several calls.
     ///
-    /// Where the system has a call for that (Linux, to a [`TcpStream`](crate::TcpStream)), the bytes
-    /// do not pass through this process; those that change before the peer has them may arrive
-    /// changed. Elsewhere they are read and sent, up to 64 KiB at once.
+    /// On Linux, to a [`TcpStream`](crate::TcpStream), the system copies the bytes without this
+    /// process. Bytes that change before the peer receives them may arrive changed. Elsewhere the
+    /// bytes are read and sent, up to 64 KiB at once.
     ///
-    /// *Blocks* until something can be written. What is not in memory is read from the disk first,
-    /// and that holds up every task: [`Os::run_blocking`] can read a file ahead.
+    /// *Blocks* until something can be written. Bytes that are not in memory are read from the
+    /// disk, which delays every task; [`Os::run_blocking`] can read a file ahead.
     ///
-    /// *Errors:* those of [`send`](Self::send), and the operating system's for the file: one that
-    /// is not open for reading, or that cannot be read from any place (a pipe, a terminal).
+    /// *Errors:* those of [`send`](Self::send), and those of the operating system for the file: it
+    /// is not open for reading, or has no positions (a pipe, a terminal).
     ///
     /// ```
     /// use std::{fs::File, io::Read, os::unix::net::UnixStream, sync::Arc};
@@ -182,13 +182,13 @@ impl<S> Device<S> {
         }
     }
 
-    /// Closes the device, for every handle. Tasks that wait on it wake with [`Errno::Closed`];
-    /// later calls answer [`Errno::BadFd`]. Never blocks.
+    /// Closes the device for every handle. Tasks that wait on it wake with [`Errno::Closed`]; later
+    /// calls fail with [`Errno::BadFd`]. Never blocks.
     ///
-    /// With it the descriptor is closed, if the kernel opened it. One that was attached every
-    /// handle can still reach, so it stays open until the last of them is dropped.
+    /// This also closes a descriptor that the kernel opened. An attached descriptor stays open
+    /// until the last handle is dropped, because every handle can reach it.
     ///
-    /// *Errors:* [`Errno::BadFd`] if it is closed already.
+    /// *Errors:* [`Errno::BadFd`] if the device is closed already.
     pub fn close(&self, os: &mut Os) -> impl Future<Output = Result<(), Errno>> {
         let id = self.device_id(os);
         os.call(move |_| SystemCall::Close(id), checked)
@@ -198,7 +198,7 @@ impl<S> Device<S> {
 impl<S: AsFd + 'static> Device<S> {
     pub(crate) async fn attach(os: &mut Os, source: S) -> io::Result<Self> {
         let source = Rc::new(source);
-        // Asked for here, where a panic in it is the caller's.
+        // Made here, because a panic in `as_fd` belongs to the caller.
         let argument = Payload::Source(Descriptor::new(Rc::clone(&source)));
         let (handle, _) = os.call(open(SystemCall::Attach, argument), opened).await?;
         Ok(Self::new(handle, source))
@@ -208,13 +208,13 @@ impl<S: AsFd + 'static> Device<S> {
 impl Os {
     /// Waits until the device can be read, or its stream has ended. (Beazley's `ReadWait`.)
     ///
-    /// *Blocks* until there is something to read; if there is already, comes back at once. This is
-    /// level-triggered: what is left unread makes the next wait come back at once too. A device
-    /// that cannot be watched, such as a regular file, is always ready.
+    /// *Blocks* until there is something to read. The wait is level-triggered: while bytes are
+    /// left, it returns at once. A device that cannot be watched, such as a regular file, is always
+    /// ready.
     ///
-    /// *Errors:* [`Errno::Busy`] if another task waits to read the same device or has yet to be
-    /// answered what it read, [`Errno::Closed`] if it is closed meanwhile, [`Errno::BadFd`] if it is
-    /// closed already or belongs to another kernel.
+    /// *Errors:* [`Errno::Busy`] if another task waits to read the same device, or has a read
+    /// pending. [`Errno::Closed`] if the device is closed meanwhile. [`Errno::BadFd`] if it is
+    /// closed already, or belongs to another kernel.
     pub fn read_wait(
         &mut self,
         device: &(impl AsDevice + ?Sized),
@@ -223,7 +223,7 @@ impl Os {
         self.call(move |_| SystemCall::ReadWait(device), checked)
     }
 
-    /// Waits until the device can be written. Like [`Os::read_wait`] in everything else.
+    /// Waits until the device can be written. Otherwise like [`Os::read_wait`].
     pub fn write_wait(
         &mut self,
         device: &(impl AsDevice + ?Sized),
@@ -232,11 +232,13 @@ impl Os {
         self.call(move |_| SystemCall::WriteWait(device), checked)
     }
 
-    /// Hands a descriptor to the kernel, which owns it from then on and closes it with the last
-    /// handle: a socket, a pipe, a terminal, a file. It is made non-blocking, unless it is one of
-    /// the three standard streams, which other processes may share. Never blocks.
+    /// Hands a descriptor to the kernel: a socket, a pipe, a terminal, a file. The kernel owns it
+    /// from then on, and closes it after the last handle is dropped. Never blocks.
     ///
-    /// *Errors:* what the operating system says of it; `AlreadyExists` if it is attached already;
+    /// The descriptor becomes non-blocking, except for the three standard streams, which other
+    /// processes may share.
+    ///
+    /// *Errors:* those of the operating system; `AlreadyExists` if it is attached already;
     /// `Unsupported` in a world without devices.
     pub async fn attach<S: AsFd + 'static>(&mut self, source: S) -> io::Result<Device<S>> {
         Device::attach(self, source).await
@@ -263,10 +265,10 @@ impl<S> fmt::Debug for Device<S> {
     }
 }
 
-/// What [`Os::read_wait`] and [`Os::write_wait`] take: a [`Device`], or something that leads to
+/// An argument of [`Os::read_wait`] and [`Os::write_wait`]: a [`Device`], or a type that contains
 /// one.
 pub trait AsDevice {
-    /// The device's token in the kernel of `os`; [`DeviceId::NONE`] if it belongs to another.
+    /// Returns the device's token in the kernel of `os`; [`DeviceId::NONE`] in another kernel.
     fn device_id(&self, os: &Os) -> DeviceId;
 }
 
@@ -303,7 +305,7 @@ pub(crate) fn open(
     }
 }
 
-/// Decodes the reply of a call that writes; `None` where it is to be made again.
+/// Decodes the reply of a call that writes; `None` if the call must be made again.
 fn sent(reply: Reply, frame: &Rc<TrapFrame>) -> Option<io::Result<usize>> {
     match reply {
         Reply::Again => None,
@@ -312,8 +314,8 @@ fn sent(reply: Reply, frame: &Rc<TrapFrame>) -> Option<io::Result<usize>> {
     }
 }
 
-/// Decodes the reply of a call that opens a device. The kernel has made the handle, so that a
-/// device is at no time without an owner: where nobody decodes the reply, it is closed.
+/// Decodes the reply of a call that opens a device. The kernel makes the handle, so that a device
+/// always has an owner: dropping the reply closes the device.
 pub(crate) fn opened(
     reply: Reply,
     frame: &Rc<TrapFrame>,

@@ -1,20 +1,20 @@
-//! The task's side, as a libc: [`Os`](os::Os) and everything that is built on its calls.
+//! The task's side, as a libc: [`Os`](os::Os), and the types built on its calls.
 //!
-//! Uses the trap and what lies below it; never the kernel, never the world.
+//! Uses `trap.rs` and the modules below it; never the kernel, never the world.
 //!
 //! | file | owns |
 //! |---|---|
-//! | `os.rs` | [`Os`](os::Os), the door; the crate's only yield |
-//! | `program.rs` | what a program is and what it may return |
+//! | `os.rs` | [`Os`](os::Os), and the crate's only yield |
+//! | `program.rs` | programs, and the types that they may return |
 //! | `tasks.rs` | the calls about tasks: spawn, kill, wait, exit, ... |
 //! | `child.rs` | tasks that return a value |
 //! | `time.rs` | sleep, the clock, timeouts |
 //! | `device.rs`, `net.rs` | descriptors; TCP |
 //! | `queue.rs` | message queues |
 //! | `promise.rs` | values that are set once |
-//! | `sync.rs` | semaphore, mutex, event, barrier, condition, group |
-//! | `callback.rs` | callbacks, which are tasks |
-//! | `blocking.rs` | work on threads |
+//! | `sync.rs` | semaphore, mutex, flag, barrier, condition, group |
+//! | `callback.rs` | callbacks, each in a task |
+//! | `blocking.rs` | blocking work on threads |
 //! | `observe.rs` | tracers that a task attaches |
 
 pub(crate) mod blocking;

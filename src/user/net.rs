@@ -11,20 +11,20 @@ use crate::{
     trap::{DeviceRef, Payload},
 };
 
-/// A listening TCP socket, of [`Os::listen`].
+/// A listening TCP socket, opened by [`Os::listen`].
 pub type TcpListener = Device<Listener>;
 
-/// A TCP connection, of [`Os::connect`] or [`TcpListener::accept`].
+/// A TCP connection, opened by [`Os::connect`] or [`TcpListener::accept`].
 pub type TcpStream = Device<Stream>;
 
-/// What a [`TcpListener`] knows of itself.
+/// The properties of a [`TcpListener`].
 #[derive(Debug)]
 pub struct Listener {
     local: SocketAddr,
 }
 
 impl Listener {
-    /// The address it listens at, with the port it got where it asked for any.
+    /// Returns the address that it listens on, with the actual port.
     ///
     /// *Errors:* none; it is a `Result` like those of the standard library.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -32,14 +32,14 @@ impl Listener {
     }
 }
 
-/// What a [`TcpStream`] knows of itself.
+/// The properties of a [`TcpStream`].
 #[derive(Debug)]
 pub struct Stream {
     peer: SocketAddr,
 }
 
 impl Stream {
-    /// The address of the other end.
+    /// Returns the address of the peer.
     ///
     /// *Errors:* none; it is a `Result` like those of the standard library.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
@@ -48,17 +48,16 @@ impl Stream {
 }
 
 impl Os {
-    /// Opens a listening TCP socket. Port 0 stands for any free one; the listener knows which it
-    /// got. The address is marked for reuse, so that a server can be started again at once. Never
-    /// blocks.
+    /// Opens a listening TCP socket. Port 0 means any free port; [`Listener::local_addr`] returns
+    /// it. The address can be reused, so that a server can restart at once. Never blocks.
     ///
-    /// *Errors:* an [`io::Error`] with the operating system's reason, such as `AddrInUse`;
-    /// `Unsupported` in a world without a network.
+    /// *Errors:* those of the operating system, such as `AddrInUse`; `Unsupported` in a world
+    /// without a network.
     pub async fn listen(&mut self, addr: SocketAddr) -> io::Result<TcpListener> {
         TcpListener::open(self, addr).await
     }
 
-    /// Connects to a TCP server. *Blocks* until the connection stands or has failed.
+    /// Connects to a TCP server. *Blocks* until the connection is established or has failed.
     ///
     /// *Errors:* an [`io::Error`] such as `ConnectionRefused`, `NetworkUnreachable` or `TimedOut`;
     /// `Unsupported` in a world without a network.
@@ -76,13 +75,13 @@ impl TcpListener {
         Ok(Self::new(handle, Rc::new(Listener { local })))
     }
 
-    /// Takes the next connection, and answers it with its peer's address.
+    /// Accepts the next connection, and returns it with its peer's address.
     ///
-    /// *Blocks* until somebody connects.
+    /// *Blocks* until a peer connects.
     ///
-    /// *Errors:* the operating system's; a server goes on after any of them. Out of descriptors
-    /// (`EMFILE`), a call that is made again right away fails again: sleep before the next.
-    /// Otherwise an [`Errno`](crate::Errno) like those of [`Os::read_wait`].
+    /// *Errors:* those of the operating system; a server can continue after any of them. Without
+    /// free descriptors (`EMFILE`) an immediate retry fails again, so sleep first. Or an
+    /// [`Errno`](crate::Errno) as [`Os::read_wait`] returns.
     pub async fn accept(&self, os: &mut Os) -> io::Result<(TcpStream, SocketAddr)> {
         let id = self.device_id(os);
         let (handle, peer) = os.call(move |_| SystemCall::Accept(id), opened).await?;
@@ -104,10 +103,10 @@ impl TcpStream {
         Ok(stream)
     }
 
-    /// Ends the outgoing half: the peer reads the end of the stream, and can still be read.
+    /// Shuts down the outgoing half. The peer reads the end of the stream, and can still send.
     /// Never blocks.
     ///
-    /// *Errors:* `NotConnected` where the connection is gone already.
+    /// *Errors:* `NotConnected` if the connection is closed already.
     pub fn shutdown_write(&self, os: &mut Os) -> impl Future<Output = io::Result<()>> {
         let id = self.device_id(os);
         os.call(move |_| SystemCall::ShutdownWrite(id), io_checked)

@@ -1,4 +1,4 @@
-//! How a task looks at the others: [`Os::observe`] attaches a tracer while the kernel runs.
+//! [`Os::observe`], which attaches a tracer while the kernel runs.
 
 use std::{fmt, rc::Rc};
 
@@ -9,16 +9,18 @@ use crate::{
     trap::{Parcel, Payload, TrapFrame},
 };
 
-/// A tracer that a task has attached, of [`Os::observe`]; detached when this is dropped.
+/// A tracer that a task has attached with [`Os::observe`]. Dropping this detaches the tracer.
 pub struct Observer {
     frame: Rc<TrapFrame>,
     number: u64,
 }
 
 impl Os {
-    /// Has `tracer` told of every event, from this task's next trap on and until the answer is
-    /// dropped. No trap of its own, and it never blocks. What is true already, a tracer does not
-    /// hear: ask for it with [`Os::tasks`], as the next call, and nothing happens in between.
+    /// Attaches `tracer`, which receives every event from this task's next trap on. Dropping the
+    /// returned [`Observer`] detaches it. This makes no trap, and never blocks.
+    ///
+    /// A tracer receives no earlier events. [`Os::tasks`] as the next call returns the state at the
+    /// begin; no event is lost in between.
     ///
     /// ```
     /// use std::{cell::Cell, rc::Rc};

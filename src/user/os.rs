@@ -1,6 +1,6 @@
-//! The task's side: [`Os`], the handle through which a program makes its system calls.
+//! [`Os`], the handle through which a program makes its system calls.
 //!
-//! Uses the ABI and the frame. The only file that yields; `task.rs` makes the generators.
+//! Uses the ABI and the frame. The only file that yields; `program.rs` makes the generators.
 
 use std::{
     fmt, io,
@@ -16,17 +16,17 @@ use crate::{
     trap::{Payload, TrapFrame},
 };
 
-/// A task's door to the world: one method per system call.
+/// A task's handle to the kernel: one method per system call.
 ///
-/// A program is lent its `Os` as `&mut Os` and lends it on to the functions it calls. Every call
-/// is a *trap*: the task stops, the kernel handles the call, other tasks take their turns, and the
-/// reply is the value of the `.await`. Nothing happens before the `.await`. Calls that do not
-/// block come back when it is the task's turn again; what makes a call block is said with it.
+/// A program borrows its `Os` as `&mut Os`, and passes it to the functions that it calls. Every
+/// call is a *trap*: the task stops, the kernel handles the call, and other tasks have their turns.
+/// The reply is the value of the `.await`. Nothing happens before the `.await`. A call that does
+/// not block returns in the task's next turn. The documentation of a call says when it blocks.
 ///
-/// A call whose future is polled and then dropped in the same turn is half made, and a bug: what
-/// the task awaits next takes its place in a release build, and in a debug build it faults. One that
-/// is dropped in a later turn has been made: its answer is dropped with it, and a message that it
-/// was to get goes back to its queue, in its old place.
+/// A future that is polled and then dropped in the same turn is a bug. In a release build the next
+/// awaited call replaces it; in a debug build the task faults. A future that is dropped in a later
+/// turn has made its call, and the answer is dropped. A message in that answer goes back to its old
+/// place in the queue.
 ///
 /// ```
 /// use trapline::{Kernel, Os};
@@ -54,8 +54,8 @@ impl Os {
         &self.frame
     }
 
-    /// The door. Yields the call that `prepare` returns, after it has put into the frame what
-    /// travels beside it, and answers what `decode` makes of the reply.
+    /// Makes a trap. `prepare` puts what travels beside the call into the frame, and returns the
+    /// call. `decode` turns the reply into the result.
     pub(crate) fn call<'a, T>(
         &'a mut self,
         prepare: impl FnOnce(&TrapFrame) -> SystemCall + 'a,
@@ -64,7 +64,7 @@ impl Os {
         self.call_undoing(prepare, decode)
     }
 
-    /// The same, for a call that has its own way to undo a reply that the caller does not take.
+    /// The same, for a call with a special way to undo a reply that the caller does not take.
     pub(crate) fn call_undoing<'a, D: Decode + 'a>(
         &'a mut self,
         prepare: impl FnOnce(&TrapFrame) -> SystemCall + 'a,
@@ -73,20 +73,21 @@ impl Os {
         Trap {
             os: self,
             prepare: Some(prepare),
-            door: |os: &'a Self, call| os.co.yield_(call),
+            yields: |os: &'a Self, call| os.co.yield_(call),
             barrier: None,
             decode,
         }
     }
 
-    /// Makes any system call and answers the kernel's bare reply: the door that every other
-    /// method goes through. *Blocks* when the call does. Calls with arguments that are not part
-    /// of [`SystemCall`], and the timeout, which needs a body that it can cut short, are for their
-    /// stubs: made here they answer [`Errno::Invalid`].
+    /// Makes any system call, and returns the kernel's bare reply. *Blocks* when the call does.
     ///
-    /// The kernel does not know which task holds a handle. A raw call that names a device or a queue
-    /// therefore works for every task of the kernel, and `Close` of a number closes the device of
-    /// another task. The tasks of a kernel share one [protection domain](crate#what-is-isolated-and-what-is-not).
+    /// Calls with arguments that are not part of [`SystemCall`] need their stubs; so does the
+    /// timeout, which needs a body. Made here, they fail with [`Errno::Invalid`].
+    ///
+    /// The kernel does not know which task holds a handle. A raw call that names a device or a
+    /// queue therefore works for every task of the kernel, and `Close` of a number closes the
+    /// device of another task. The tasks of a kernel share one
+    /// [protection domain](crate#what-is-isolated-and-what-is-not).
     ///
     /// ```
     /// # use trapline::{Kernel, Os, Reply, SystemCall, Tid};
@@ -100,7 +101,7 @@ impl Os {
     /// ```
     pub fn trap(&mut self, call: SystemCall) -> impl Future<Output = Reply> {
         let prepare = move |frame: &TrapFrame| {
-            // An answer that was not taken must not pass for this call's argument.
+            // A stale answer must not become the argument of this call.
             frame.clear();
             call
         };
@@ -114,19 +115,20 @@ impl Os {
         })
     }
 
-    /// Appends to the console; so `writeln!(os, "...")` prints a line. No trap of its own: what
-    /// was written goes out at the task's next trap or end.
+    /// Appends to the console; `writeln!(os, "...")` prints a line. This makes no trap. The text is
+    /// printed at the task's next trap or end.
     ///
-    /// *Blocks* at that trap, or at the end, while more than 64 KiB wait for a console that is slower
-    /// than the tasks; other tasks go on. What a console that fails does not take is lost, and
-    /// counted in [`Report::lost`](crate::Report::lost).
+    /// *Blocks* at that trap or end while more than 64 KiB wait for the console; other tasks
+    /// continue. Text that a failed console does not take is lost, and counted in
+    /// [`Report::lost`](crate::Report::lost).
     pub fn write_fmt(&mut self, text: fmt::Arguments<'_>) {
         self.frame.print(text);
     }
 }
 
-// Leaves word that a panic unwinds through the program. To look whether it has yielded after each
-// poll instead would cost a layer, and that a third of the price of a trap.
+// Records that a panic unwinds through the program. The alternative checks after each poll whether
+// the program has yielded. It needs one more future around each program, which makes a trap a third
+// more expensive.
 impl Drop for Os {
     fn drop(&mut self) {
         self.frame.unwound.set(std::thread::panicking());
@@ -139,7 +141,7 @@ impl fmt::Debug for Os {
     }
 }
 
-/// Decodes the reply of a call that has nothing to answer.
+/// Decodes the reply of a call without a result.
 pub(super) fn done(reply: Reply, _: &Rc<TrapFrame>) {
     match reply {
         Reply::Done => (),
@@ -147,7 +149,7 @@ pub(super) fn done(reply: Reply, _: &Rc<TrapFrame>) {
     }
 }
 
-/// Decodes the reply of a call that has nothing to answer but a refusal.
+/// Decodes the reply of a call that returns only an [`Errno`].
 pub(crate) fn checked(reply: Reply, _: &Rc<TrapFrame>) -> Result<(), Errno> {
     match reply {
         Reply::Done => Ok(()),
@@ -156,7 +158,7 @@ pub(crate) fn checked(reply: Reply, _: &Rc<TrapFrame>) -> Result<(), Errno> {
     }
 }
 
-/// Decodes the reply of a call that has nothing to answer but an error.
+/// Decodes the reply of a call that returns only an error.
 pub(crate) fn io_checked(reply: Reply, frame: &Rc<TrapFrame>) -> io::Result<()> {
     match reply {
         Reply::Done => Ok(()),
@@ -164,7 +166,7 @@ pub(crate) fn io_checked(reply: Reply, frame: &Rc<TrapFrame>) -> io::Result<()> 
     }
 }
 
-/// The error behind a reply that is one.
+/// Returns the error of a reply that is one.
 pub(crate) fn io_error(reply: Reply, frame: &TrapFrame) -> io::Error {
     match (reply, frame.take()) {
         (Reply::Err(errno), _) => errno.into(),
@@ -173,7 +175,7 @@ pub(crate) fn io_error(reply: Reply, frame: &TrapFrame) -> io::Error {
     }
 }
 
-/// The kernel broke its contract: only a bug in trapline gets here.
+/// Panics: the kernel broke its contract, which is a bug in trapline.
 #[cold]
 #[inline(never)]
 #[track_caller]
@@ -181,7 +183,7 @@ pub(crate) fn mismatch(reply: Reply) -> ! {
     unreachable!("the kernel answered {reply:?} to a call that has no such answer")
 }
 
-/// What a call makes of its reply.
+/// Turns the reply of a call into its result.
 pub(crate) trait Decode {
     type Output;
 
@@ -202,8 +204,8 @@ impl<T, F: FnMut(Reply, &Rc<TrapFrame>) -> T> Decode for F {
     }
 }
 
-/// A trap under way, as a future of a single layer: each `async fn` between a program and the
-/// yield would cost a third of the price of the whole trap.
+/// A trap under way, as a future of a single layer. Each `async fn` between a program and the yield
+/// would make a trap a third more expensive.
 struct Trap<'a, P, Y, B, D>
 where
     B: Future<Output = Reply> + Unpin,
@@ -212,9 +214,9 @@ where
     os: &'a Os,
     /// Builds the call; taken at the first poll, which makes the trap.
     prepare: Option<P>,
-    /// Yields it.
-    door: Y,
-    /// What waits for the reply, once the trap is made and until the reply is taken.
+    /// Yields the call.
+    yields: Y,
+    /// The future of the reply, after the trap is made and before the reply is taken.
     barrier: Option<B>,
     decode: D,
 }
@@ -237,7 +239,7 @@ where
         if this.barrier.is_some() {
             return match this.reply(cx) {
                 Poll::Pending => Poll::Pending,
-                // After a timeout has come, the call never ends: the timeout drops it.
+                // A timeout has cut the call: it stays pending, and the timeout drops it.
                 Poll::Ready(Reply::Elapsed(number)) => {
                     this.os.frame.elapsed.set(Some(number));
                     Poll::Pending
@@ -247,7 +249,7 @@ where
         }
         if let Some(prepare) = this.prepare.take() {
             let call = prepare(&this.os.frame);
-            this.barrier = Some((this.door)(this.os, call));
+            this.barrier = Some((this.yields)(this.os, call));
         }
         Poll::Pending
     }
@@ -258,11 +260,11 @@ where
     B: Future<Output = Reply> + Unpin,
     D: Decode,
 {
-    /// Takes the reply, if it is there.
+    /// Takes the reply, if it has arrived.
     #[inline(always)]
     fn reply(&mut self, cx: &mut Context<'_>) -> Poll<Reply> {
         let barrier = match &mut self.barrier {
-            // The airlock of a program that is being dropped is empty, and waiting at it would panic.
+            // The airlock of a program that is being dropped is empty, and polling it would panic.
             Some(barrier) if !self.os.frame.dropping_program.get() => barrier,
             _ => return Poll::Pending,
         };
@@ -273,10 +275,10 @@ where
         reply
     }
 
-    /// Undoes what the kernel has answered, if it has.
+    /// Undoes the reply, if it has arrived.
     #[cold]
     #[inline(never)]
-    fn give_up(&mut self) {
+    fn cancel(&mut self) {
         let mut cx = Context::from_waker(Waker::noop());
         match self.reply(&mut cx) {
             Poll::Pending => {}
@@ -290,7 +292,7 @@ where
     }
 }
 
-// A call that was made and answered, and is dropped before its answer is taken.
+// The future may be dropped after the answer has arrived, and before it is taken.
 impl<P, Y, B, D> Drop for Trap<'_, P, Y, B, D>
 where
     B: Future<Output = Reply> + Unpin,
@@ -299,7 +301,7 @@ where
     #[inline(always)]
     fn drop(&mut self) {
         if self.barrier.is_some() {
-            self.give_up();
+            self.cancel();
         }
     }
 }

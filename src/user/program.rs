@@ -1,4 +1,4 @@
-//! What a program is: an async closure over [`Os`], made into a generator, and what it may return.
+//! A program: an async closure over [`Os`], made into a generator; and the types it may return.
 
 use std::rc::Rc;
 
@@ -10,8 +10,8 @@ use crate::{
     trap::{Payload, Program, TrapFrame},
 };
 
-/// What a program may return: what it means as the exit of its task. That is `()`, a
-/// `Result<(), E>` whose error can be shown, or nothing ever, as in `async |os| loop { .. }`.
+/// A type that a program may return. These are `()`, `Result<(), E>` with an error that implements
+/// `Display`, and `!`, as in `async |os| loop { .. }`.
 #[diagnostic::on_unimplemented(
     message = "a program cannot return `{Self}`",
     label = "this program returns `{Self}`",
@@ -19,7 +19,7 @@ use crate::{
             start it with Os::spawn_child, put it into a Queue or set a Promise"
 )]
 pub trait IntoExit {
-    /// How a task ends that returned this.
+    /// Returns the exit of a task whose program returned this.
     fn into_exit(self) -> Exit;
 }
 
@@ -38,7 +38,7 @@ impl<E: std::fmt::Display> IntoExit for Result<(), E> {
     }
 }
 
-/// `!`, the type of `loop { .. }`, by the only name that stable Rust has for it.
+/// `!`, the type of `loop { .. }`. Stable Rust has no other name for it.
 impl IntoExit for <fn() -> ! as Returns>::Type {
     fn into_exit(self) -> Exit {
         self
@@ -55,14 +55,14 @@ impl<T> Returns for fn() -> T {
     type Type = T;
 }
 
-/// Makes a program of an async closure.
+/// Makes a program from an async closure.
 pub(crate) fn program<T: IntoExit>(
     frame: &Rc<TrapFrame>,
     body: impl AsyncFnOnce(&mut Os) -> T + 'static,
 ) -> Program {
     let frame = Rc::clone(frame);
     Box::pin(Gen::new(move |co: Co<SystemCall, Reply>| {
-        // Made here, the async block has room for it once, and not for its parts as well.
+        // Made outside the async block, which then stores the `Os` and not also its parts.
         let mut os = Os::new(co, frame);
         async move {
             let exit = body(&mut os).await.into_exit();

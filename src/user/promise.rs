@@ -1,8 +1,8 @@
 //! Promises: values that are set once, by a task or from any thread, and that any number of tasks
 //! wait for.
 //!
-//! A promise is a message queue in which nothing is ever put: that it is decided shows in the
-//! queue's being closed.
+//! A promise contains a message queue in which nothing is ever put. Closing the queue decides the
+//! promise.
 
 use std::{
     cell::{Cell, RefCell},
@@ -19,7 +19,7 @@ use crate::{
     trap::TrapFrame,
 };
 
-/// The promise was set before. Hands the value back.
+/// The promise was set before. Returns the value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("the promise is set already")]
 pub struct AlreadySet<T>(pub T);
@@ -30,12 +30,12 @@ impl<T> fmt::Debug for AlreadySet<T> {
     }
 }
 
-/// Nobody is left who could set the promise.
+/// Every setter was dropped before the promise was set.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, thiserror::Error)]
-#[error("nobody is left who could set the promise")]
+#[error("every setter was dropped before the promise was set")]
 pub struct Abandoned;
 
-/// The end of a promise that is waited at; clones are ends of the same promise. (The `Future` of
+/// The end of a promise at which tasks wait. Clones are ends of the same promise. (The `Future` of
 /// asyncio.)
 ///
 /// ```
@@ -55,42 +55,42 @@ pub struct Abandoned;
 pub struct Promise<T> {
     slot: Arc<Slot<T>>,
     decided: Queue<()>,
-    line: Rc<Line>,
+    callbacks: Rc<Callbacks>,
 }
 
-/// The callbacks of a promise that have not begun.
+/// The callbacks of a promise that have not begun. They begin in the order of adding.
 #[derive(Default)]
-struct Line {
+struct Callbacks {
     last: Cell<u64>,
-    /// By order of adding. One whose turn came before that of an earlier one waits at a gate.
-    left: RefCell<BTreeMap<u64, Option<Queue<()>>>>,
+    /// By order of adding. A callback that runs before an earlier one waits at a gate.
+    waiting: RefCell<BTreeMap<u64, Option<Queue<()>>>>,
 }
 
-/// A callback's place in the line. When it leaves, because it begins or because it is killed, the
-/// next one may begin.
-struct Place {
-    line: Rc<Line>,
+/// A callback's position. It is dropped when the callback begins or is killed; then the next
+/// callback may begin.
+struct Ticket {
+    callbacks: Rc<Callbacks>,
     number: u64,
 }
 
-impl Place {
-    fn new(line: &Rc<Line>) -> Self {
-        let number = line.last.get() + 1;
-        line.last.set(number);
-        line.left.borrow_mut().insert(number, None);
+impl Ticket {
+    fn new(callbacks: &Rc<Callbacks>) -> Self {
+        let number = callbacks.last.get() + 1;
+        callbacks.last.set(number);
+        callbacks.waiting.borrow_mut().insert(number, None);
         Self {
-            line: Rc::clone(line),
+            callbacks: Rc::clone(callbacks),
             number,
         }
     }
 
     fn is_first(&self) -> bool {
-        let left = self.line.left.borrow();
-        let first = left.first_key_value();
+        let waiting = self.callbacks.waiting.borrow();
+        let first = waiting.first_key_value();
         first.is_some_and(|(number, _)| *number == self.number)
     }
 
-    /// Waits until those before it have begun. A policy may have preferred this one.
+    /// Waits until the earlier callbacks have begun. A policy may run this one first.
     async fn wait(&self, os: &mut Os) {
         if self.is_first() {
             return;
@@ -98,51 +98,54 @@ impl Place {
         let gate = Queue::required(os, u64::MAX, "a callback").await;
         if !self.is_first() {
             let mine = Some(gate.clone());
-            self.line.left.borrow_mut().insert(self.number, mine);
+            self.callbacks
+                .waiting
+                .borrow_mut()
+                .insert(self.number, mine);
             let _ = gate.get(os).await;
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for Ticket {
     fn drop(&mut self) {
-        let mut left = self.line.left.borrow_mut();
-        left.remove(&self.number);
-        if let Some((_, Some(gate))) = left.first_key_value() {
-            gate.post(());
+        let mut waiting = self.callbacks.waiting.borrow_mut();
+        waiting.remove(&self.number);
+        if let Some((_, Some(gate))) = waiting.first_key_value() {
+            gate.defer_put(());
         }
     }
 }
 
-/// The end of a promise where it is set; clones are ends of the same promise.
+/// The end of a promise that sets it. Clones are ends of the same promise.
 pub struct Setter<T> {
     slot: Arc<Slot<T>>,
-    hope: Arc<Hope>,
+    setters: Arc<CloseOnDrop>,
     frame: Rc<TrapFrame>,
 }
 
-/// A [`Setter`] for other threads. While one lives, the kernel counts on it: it waits rather than
-/// report a deadlock, unless a daemon has made it. One that is leaked is waited for without end. The
-/// kernel warns of that after 10 seconds, and [`Builder::max_stall`](crate::Builder::max_stall) ends
-/// the wait.
+/// A [`Setter`] for other threads.
+///
+/// While one exists, the kernel waits for it and reports no deadlock, unless a daemon has made it.
+/// For a leaked one the kernel waits for ever. It warns after 10 seconds, and
+/// [`Builder::max_stall`](crate::Builder::max_stall) limits the wait.
 pub struct RemoteSetter<T> {
     slot: Arc<Slot<T>>,
-    // In this order: the kernel must not stop counting on us before the bell has rung.
-    hope: Arc<Hope>,
-    expected: ExternalWork,
+    // Dropped in this order: the queue must be closed before the kernel stops waiting.
+    setters: Arc<CloseOnDrop>,
+    external: ExternalWork,
 }
 
-/// What the two ends share.
+/// The state that both ends share.
 struct Slot<T> {
-    /// Once it is set.
+    /// `None` before the promise is set.
     value: Mutex<Option<T>>,
-    /// How it is dropped.
+    /// Drops the value.
     drop: fn(&TrapFrame, T),
 }
 
 impl<T> Slot<T> {
-    /// Sets the value, unless it is set: then it hands the new one back. Whoever is refused can
-    /// count on the value's being there.
+    /// Sets the value. If a value is set already, returns the new one.
     fn set(&self, value: T) -> Option<T> {
         let mut slot = self.lock();
         if slot.is_some() {
@@ -156,8 +159,8 @@ impl<T> Slot<T> {
         self.value.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Drops the value with the last end, if that is one of a task.
-    fn leave(self: &mut Arc<Self>, frame: &TrapFrame) {
+    /// Drops the value if this is the last end, and a task drops it.
+    fn release(self: &mut Arc<Self>, frame: &TrapFrame) {
         if let Some(slot) = Arc::get_mut(self)
             && let Some(value) = slot.lock().take()
         {
@@ -166,21 +169,21 @@ impl<T> Slot<T> {
     }
 }
 
-/// That somebody may yet set the promise. When nobody may, the promise is decided.
-struct Hope {
+/// Shared by all setters. Dropping the last one closes the queue, which decides the promise.
+struct CloseOnDrop {
     remote: Remote,
     decided: QueueId,
 }
 
-impl Drop for Hope {
+impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         self.remote.ring(self.decided);
     }
 }
 
 impl<T: Clone + 'static> Promise<T> {
-    /// Makes a promise and answers its two ends. Never blocks. Faults the caller where the kernel has
-    /// as many queues as it may.
+    /// Makes a promise, and returns its two ends. Never blocks. Faults the caller at the limit of
+    /// queues.
     pub async fn new(os: &mut Os) -> (Setter<T>, Self) {
         let decided = Queue::required(os, u64::MAX, "a promise").await;
         let slot = Arc::new(Slot {
@@ -188,49 +191,48 @@ impl<T: Clone + 'static> Promise<T> {
             drop: TrapFrame::drop_iteratively,
         });
         let frame = Rc::clone(os.frame());
-        let hope = Arc::new(Hope {
+        let setters = Arc::new(CloseOnDrop {
             remote: frame.remote.clone(),
             decided: decided.id(),
         });
         (
             Setter {
                 slot: Arc::clone(&slot),
-                hope,
+                setters,
                 frame,
             },
             Self {
                 slot,
                 decided,
-                line: Rc::default(),
+                callbacks: Rc::default(),
             },
         )
     }
 
-    /// Waits for the value. *Blocks* until it is set, or cannot be set any more. Faults the caller in
-    /// another kernel than the promise's own.
+    /// Waits for the value. *Blocks* until it is set or every setter is dropped. Faults the caller
+    /// in a kernel other than the promise's own.
     ///
-    /// *Errors:* [`Abandoned`], if every setter is gone and none has set it.
+    /// *Errors:* [`Abandoned`] if every setter was dropped before the value was set.
     pub async fn wait(&self, os: &mut Os) -> Result<T, Abandoned> {
         self.decided.require_home(os, "the promise");
-        // Nothing is ever put: this comes back when the queue is closed.
+        // Nothing is ever put: this returns when the queue is closed.
         let _ = self.decided.get(os).await;
         self.get().ok_or(Abandoned)
     }
 
-    /// The value, if it is set.
+    /// Returns the value, if it is set.
     #[must_use]
     pub fn get(&self) -> Option<T> {
-        // Not before the kernel knows: until then a thread may be about to set it.
+        // Only after the kernel has closed the queue: before, a thread may be setting the value.
         if !self.decided.is_closed() {
             return None;
         }
         self.slot.lock().clone()
     }
 
-    /// Runs `callback` with what [`Promise::wait`] answers, as a task of its own whose number this
-    /// answers. Callbacks begin in the order in which they were added, under every policy: each when
-    /// the one before it has come to its first trap. To kill one takes it out of the line. Never
-    /// blocks.
+    /// Runs `callback` with the result of [`Promise::wait`], as a new task, and returns its number.
+    /// Callbacks begin in the order in which they were added, under every policy. Each begins after
+    /// the first trap of the one before. A killed callback is skipped. Never blocks.
     ///
     /// *Errors:* [`Errno::TooManyTasks`].
     pub async fn on_done<R: IntoExit>(
@@ -240,11 +242,11 @@ impl<T: Clone + 'static> Promise<T> {
     ) -> Result<Tid, Errno> {
         self.decided.require_home(os, "the promise");
         let promise = self.clone();
-        let place = Place::new(&self.line);
+        let ticket = Ticket::new(&self.callbacks);
         os.spawn_detached("on_done", async move |os: &mut Os| {
             let value = promise.wait(os).await;
-            place.wait(os).await;
-            drop(place);
+            ticket.wait(os).await;
+            drop(ticket);
             callback(os, value).await
         })
         .await
@@ -260,9 +262,9 @@ impl<T: 'static> Setter<T> {
         let decide = |frame: &TrapFrame| {
             refused.set(self.slot.set(value));
             if std::ptr::eq(frame, &*self.frame) {
-                return SystemCall::CloseQueue(self.hope.decided);
+                return SystemCall::CloseQueue(self.setters.decided);
             }
-            self.hope.remote.ring(self.hope.decided);
+            self.setters.remote.ring(self.setters.decided);
             SystemCall::Yield
         };
         os.call(decide, |_, _| ()).await;
@@ -273,39 +275,39 @@ impl<T: 'static> Setter<T> {
 }
 
 impl<T: Send> Setter<T> {
-    /// A setter for other threads.
+    /// Returns a setter for other threads.
     #[must_use]
     pub fn remote(&self) -> RemoteSetter<T> {
         RemoteSetter {
             slot: Arc::clone(&self.slot),
-            hope: Arc::clone(&self.hope),
-            expected: ExternalWork::new(&self.hope.remote, Outside::Setter),
+            setters: Arc::clone(&self.setters),
+            external: ExternalWork::new(&self.setters.remote, Outside::Setter),
         }
     }
 }
 
 impl<T: Send> RemoteSetter<T> {
-    /// Sets the value from whatever thread this is, and wakes the kernel.
+    /// Sets the value from any thread, and wakes the kernel.
     ///
     /// *Errors:* [`AlreadySet`], with the value.
     pub fn set(&self, value: T) -> Result<(), AlreadySet<T>> {
         if let Some(value) = self.slot.set(value) {
             return Err(AlreadySet(value));
         }
-        self.hope.remote.ring(self.hope.decided);
+        self.setters.remote.ring(self.setters.decided);
         Ok(())
     }
 }
 
 impl<T> Drop for Promise<T> {
     fn drop(&mut self) {
-        self.slot.leave(self.decided.frame());
+        self.slot.release(self.decided.frame());
     }
 }
 
 impl<T> Drop for Setter<T> {
     fn drop(&mut self) {
-        self.slot.leave(&self.frame);
+        self.slot.release(&self.frame);
     }
 }
 
@@ -314,17 +316,17 @@ impl<T> Clone for Promise<T> {
         Self {
             slot: Arc::clone(&self.slot),
             decided: self.decided.clone(),
-            line: Rc::clone(&self.line),
+            callbacks: Rc::clone(&self.callbacks),
         }
     }
 }
 
 impl<T> Clone for Setter<T> {
     fn clone(&self) -> Self {
-        let (slot, hope) = (Arc::clone(&self.slot), Arc::clone(&self.hope));
+        let (slot, setters) = (Arc::clone(&self.slot), Arc::clone(&self.setters));
         Self {
             slot,
-            hope,
+            setters,
             frame: Rc::clone(&self.frame),
         }
     }
@@ -332,11 +334,11 @@ impl<T> Clone for Setter<T> {
 
 impl<T> Clone for RemoteSetter<T> {
     fn clone(&self) -> Self {
-        let (slot, hope) = (Arc::clone(&self.slot), Arc::clone(&self.hope));
+        let (slot, setters) = (Arc::clone(&self.slot), Arc::clone(&self.setters));
         Self {
             slot,
-            hope,
-            expected: self.expected.clone(),
+            setters,
+            external: self.external.clone(),
         }
     }
 }
@@ -349,12 +351,12 @@ impl<T> fmt::Debug for Promise<T> {
 
 impl<T> fmt::Debug for Setter<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Setter({})", self.hope.decided)
+        write!(f, "Setter({})", self.setters.decided)
     }
 }
 
 impl<T> fmt::Debug for RemoteSetter<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RemoteSetter({})", self.hope.decided)
+        write!(f, "RemoteSetter({})", self.setters.decided)
     }
 }

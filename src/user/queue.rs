@@ -1,8 +1,8 @@
 //! Message queues: typed, first in first out, with blocking at both ends.
 //!
-//! The kernel's part of a queue knows only numbers: which messages are to be had, who waits to get
-//! one, who waits to put one. The messages themselves stay on the task's side, so that they can be
-//! of any type and are never copied through the kernel.
+//! The kernel's part of a queue contains only numbers: the messages in the queue, and the tasks
+//! that wait at either end. The messages themselves stay on the task's side. So they can be of any
+//! type, and are never copied through the kernel.
 
 use std::{
     cell::{Cell, RefCell},
@@ -17,7 +17,7 @@ use crate::{
     trap::{Parcel, Payload, QueueStatus, Store, TrapFrame},
 };
 
-/// The queue is closed. Hands back the message that could not be put.
+/// The queue is closed. Returns the message that was not put.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, thiserror::Error)]
 #[error("the queue is closed")]
 pub struct Closed<T = ()>(pub T);
@@ -28,13 +28,13 @@ impl<T> fmt::Debug for Closed<T> {
     }
 }
 
-/// Why a message could not be put at once; hands it back.
+/// Why a message could not be put at once. Returns the message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum TryPutError<T> {
-    /// There is no room.
+    /// The queue is full.
     #[error("the queue is full")]
     Full(T),
-    /// It is closed.
+    /// The queue is closed.
     #[error("the queue is closed")]
     Closed(T),
 }
@@ -48,23 +48,24 @@ impl<T> fmt::Debug for TryPutError<T> {
     }
 }
 
-/// Why no message could be had at once.
+/// Why no message could be taken at once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 pub enum TryGetError {
-    /// There is none.
+    /// The queue is empty.
     #[error("the queue is empty")]
     Empty,
-    /// There is none, and there will be none: it is closed.
+    /// The queue is empty and closed.
     #[error("the queue is closed")]
     Closed,
 }
 
-/// A handle to a message queue; clones are handles to the same queue. It is freed with the last.
+/// A handle to a message queue. Clones are handles to the same queue. Dropping the last handle
+/// frees the queue.
 ///
-/// Messages and waiters are first in, first out, and nobody barges: a message that has been
-/// matched with a waiting task is that task's, and if the task is killed or times out before it
-/// has run, it goes to the next in its old place. (The queue of curio and of Beazley's workshop,
-/// with the `close` of Go's channels.)
+/// Messages and waiters are first in, first out, without barging. A message that is matched with a
+/// waiting task belongs to that task. If the task is killed or times out before its turn, the next
+/// task gets the message, or it returns to its old place. (The queue of curio and of Beazley's
+/// workshop, with the `close` of Go's channels.)
 ///
 /// ```
 /// # use trapline::{Closed, Kernel, Os, Queue};
@@ -93,9 +94,9 @@ pub struct Queue<T> {
 }
 
 impl<T: 'static> Queue<T> {
-    /// Makes a queue with room for `capacity` messages. With room for none, each put waits for its
-    /// get. Never blocks. A kernel has room for 16,777,216 queues at once
-    /// ([`Builder::max_queues`](crate::Builder::max_queues)); one more is closed from birth.
+    /// Makes a queue with room for `capacity` messages. With capacity zero, each put waits for a
+    /// get. Never blocks. A kernel has at most 16,777,216 queues at once
+    /// ([`Builder::max_queues`](crate::Builder::max_queues)). One more is closed from the start.
     pub async fn bounded(os: &mut Os, capacity: usize) -> Self {
         Self::with_capacity(os, capacity as u64).await
     }
@@ -105,13 +106,12 @@ impl<T: 'static> Queue<T> {
         Self::with_capacity(os, u64::MAX).await
     }
 
-    /// Makes a queue for `owner`, which cannot do without: where the kernel has no room for it, this
-    /// faults the caller.
+    /// Makes a queue that `owner` requires. Faults the caller at the limit of queues.
     pub(crate) async fn required(os: &mut Os, capacity: u64, owner: &str) -> Self {
         let queue = Self::with_capacity(os, capacity).await;
         assert!(
             queue.id() != QueueId::NONE,
-            "there is no room for {owner}: the kernel has as many message queues as it may; see \
+            "there is no room for {owner}: the limit of message queues is reached; raise \
              Builder::max_queues"
         );
         queue
@@ -152,7 +152,7 @@ impl<T: 'static> Queue<T> {
 
     /// Puts a message at the end. *Blocks* while the queue is full.
     ///
-    /// *Errors:* [`Closed`], with the message, if the queue is or gets closed.
+    /// *Errors:* [`Closed`], with the message, if the queue is closed, before or during the call.
     pub fn put<'a>(
         &'a self,
         os: &'a mut Os,
@@ -173,7 +173,7 @@ impl<T: 'static> Queue<T> {
         )
     }
 
-    /// Puts a message at the end if there is room, or somebody waits for it. Never blocks.
+    /// Puts a message at the end if there is room, or a task waits for it. Never blocks.
     ///
     /// *Errors:* [`TryPutError`], with the message.
     pub fn try_put<'a>(
@@ -200,7 +200,7 @@ impl<T: 'static> Queue<T> {
 
     /// Takes the first message. *Blocks* while the queue is empty.
     ///
-    /// *Errors:* [`Closed`], if the queue is or gets closed and is empty.
+    /// *Errors:* [`Closed`] if the queue is empty and closed, before or during the call.
     pub fn get<'a>(&'a self, os: &'a mut Os) -> impl Future<Output = Result<T, Closed>> + 'a {
         let id = self.id_in(os);
         let decode = Getting {
@@ -232,8 +232,8 @@ impl<T: 'static> Queue<T> {
         os.call_undoing(move |_| SystemCall::TryGet(id), decode)
     }
 
-    /// Closes the queue: what is in it can still be got, and nothing more be put. Tasks that wait
-    /// at either end wake with [`Closed`]. To close it again changes nothing. Never blocks.
+    /// Closes the queue. Its messages can still be taken; no more can be put. Tasks that wait at
+    /// either end wake with [`Closed`]. Closing it again has no effect. Never blocks.
     pub fn close(&self, os: &mut Os) -> impl Future<Output = ()> {
         let id = self.id_in(os);
         os.call(
@@ -245,23 +245,23 @@ impl<T: 'static> Queue<T> {
         )
     }
 
-    /// How many messages can be got at once.
+    /// Returns the number of messages that can be taken at once.
     #[must_use]
     pub fn len(&self) -> usize {
         let status = &self.shared.status;
-        // A deferred put goes to a task that waits, if one does.
+        // Each waiting task takes one deferred put.
         let posted = status.posted.get().saturating_sub(status.waiting.get());
         status.len.get() + posted
     }
 
-    /// Whether the kernel has closed it.
+    /// Returns whether the kernel has closed the queue.
     pub(crate) fn is_closed(&self) -> bool {
         self.shared.status.closed.get()
     }
 
-    /// Puts a message without a trap, from a destructor say: the kernel sees to it as soon as the
-    /// task stops. Where there is no room for it, it is dropped.
-    pub(crate) fn post(&self, message: T) {
+    /// Puts a message without a trap, for instance in a destructor. The kernel handles the put when
+    /// the task stops. A full or closed queue drops the message.
+    pub(crate) fn defer_put(&self, message: T) {
         let number = self.shared.messages.push(message);
         let posted = &self.shared.status.posted;
         posted.set(posted.get() + 1);
@@ -269,19 +269,19 @@ impl<T: 'static> Queue<T> {
         self.shared.frame.defer_with(put, Parcel::word(number));
     }
 
-    /// Whether there is no message to be had.
+    /// Returns whether no message can be taken at once.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Its name, as traces and reports show it.
+    /// Returns the name of the queue in traces and reports.
     #[must_use]
     pub fn id(&self) -> QueueId {
         self.shared.id
     }
 
-    /// Where its messages are kept: for what the kernel puts in.
+    /// Returns the store of the messages, for messages that the kernel puts.
     pub(crate) fn messages(&self) -> Rc<Messages<T>> {
         Rc::clone(&self.shared.messages)
     }
@@ -290,12 +290,12 @@ impl<T: 'static> Queue<T> {
         &self.shared.frame
     }
 
-    /// Whether it is of the kernel of `os`.
+    /// Returns whether the queue belongs to the kernel of `os`.
     pub(crate) fn is_home(&self, os: &Os) -> bool {
         Rc::ptr_eq(&self.shared.frame, os.frame())
     }
 
-    /// Faults the caller unless the queue, and so its `owner`, is of the caller's kernel.
+    /// Faults the caller if the queue, and with it `owner`, belongs to another kernel.
     pub(crate) fn require_home(&self, os: &Os, owner: &str) {
         assert!(
             self.is_home(os),
@@ -303,7 +303,7 @@ impl<T: 'static> Queue<T> {
         );
     }
 
-    /// Its name in the kernel of `os`: none in another kernel, where it counts as closed.
+    /// Returns the name of the queue in the kernel of `os`. In another kernel it counts as closed.
     fn id_in(&self, os: &Os) -> QueueId {
         if self.is_home(os) {
             self.id()
@@ -352,23 +352,23 @@ impl<T: 'static, E, R: Fn(Reply) -> E> Decode for Getting<'_, T, R> {
     }
 }
 
-/// The messages that nobody took, in the order in which they were put.
-type Left<T> = (BTreeMap<u64, T>, VecDeque<Option<T>>);
+/// The messages that no task has taken, in the order in which they were put.
+type Untaken<T> = (BTreeMap<u64, T>, VecDeque<Option<T>>);
 
-/// What the handles of a queue share.
+/// The state that the handles of a queue share.
 struct Shared<T> {
     id: QueueId,
     frame: Rc<TrapFrame>,
     messages: Rc<Messages<T>>,
     status: Rc<QueueStatus>,
-    /// How messages are dropped, for all that `T` is not known to be `'static` any more.
-    drop: fn(&TrapFrame, Left<T>),
+    /// Drops the messages. `Drop` needs it, because there `T` is not known to be `'static`.
+    drop: fn(&TrapFrame, Untaken<T>),
 }
 
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
         self.frame.defer(SystemCall::FreeQueue(self.id));
-        // Here and not in the kernel: these destructors are the task's.
+        // Dropped here, because these destructors belong to the task.
         let messages = (self.messages.aside.take(), self.messages.kept.take());
         if !messages.0.is_empty() || !messages.1.is_empty() {
             (self.drop)(&self.frame, messages);
@@ -376,16 +376,16 @@ impl<T> Drop for Shared<T> {
     }
 }
 
-/// A queue's messages by number, including those that wait to be put and those that are matched
-/// with a task that has not run yet.
+/// A queue's messages by number. They include the messages of tasks that wait to put, and those
+/// that are matched with a task before its turn.
 pub(crate) struct Messages<T> {
-    /// The latest, one after the other; `None` is a gap, left by one that went before the first.
+    /// The latest messages in order; `None` is a gap, left by a message that was removed early.
     kept: RefCell<VecDeque<Option<T>>>,
-    /// The number of the first of these.
+    /// The number of the first message in `kept`.
     first: Cell<u64>,
-    /// How many gaps there are among them: never many more than messages.
+    /// The number of gaps in `kept`; never many more than messages.
     gaps: Cell<usize>,
-    /// Those before the first: they have stayed so long that they would hold up too many gaps.
+    /// Older messages. Kept in order, they would leave too many gaps behind them.
     aside: RefCell<BTreeMap<u64, T>>,
 }
 
@@ -401,7 +401,7 @@ impl<T> Default for Messages<T> {
 }
 
 impl<T> Messages<T> {
-    /// Keeps a message and answers its number, which no other has ever had.
+    /// Stores a message, and returns its number, which is never reused.
     pub(crate) fn push(&self, message: T) -> u64 {
         let mut kept = self.kept.borrow_mut();
         kept.push_back(Some(message));
@@ -428,8 +428,8 @@ impl<T> Messages<T> {
         message
     }
 
-    /// Removes one that is not the first: whose put was refused, whose task died or was woken
-    /// later than it goes on.
+    /// Removes a message that is not the first: its put was refused, its task was killed, or tasks
+    /// run in another order than messages were put.
     #[inline(never)]
     fn remove_other(&self, number: u64) -> Option<T> {
         let Some(at) = number.checked_sub(self.first.get()) else {
@@ -452,7 +452,7 @@ impl<T> Messages<T> {
 
 impl<T> Store for Messages<T> {
     fn discard(&self, number: u64) {
-        // Not within the borrow: its destructor may use the queue.
+        // Dropped outside the borrow: its destructor may use the queue.
         drop(self.remove(number));
     }
 
@@ -465,14 +465,14 @@ impl<T> Store for Messages<T> {
 mod tests {
     use super::*;
 
-    /// Messages that are their own numbers.
+    /// Messages whose values are their numbers.
     #[derive(Default)]
     struct Counted {
         messages: Messages<u64>,
         pushed: u64,
-        /// How many are there.
+        /// The number of messages.
         live: usize,
-        /// The most that was ever kept beyond them.
+        /// The highest number of gaps.
         spare: usize,
     }
 

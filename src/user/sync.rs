@@ -1,9 +1,9 @@
-//! What tasks agree by: semaphore, mutex, flag, barrier, condition and task group. All of them are
-//! made of message queues: of tokens, or closed as a signal.
+//! Synchronization of tasks: semaphore, mutex, flag, barrier, condition and task group. All of them
+//! consist of message queues, which contain tokens or are closed as a signal.
 //!
-//! Each belongs to the kernel that made it. Used in another kernel, it faults the caller, unless
-//! the call has an error for that case. To make one faults the caller, too, where the kernel has as
-//! many queues as it may ([`Builder::max_queues`](crate::Builder::max_queues)).
+//! Each belongs to the kernel that made it. In another kernel its calls fault the caller, except
+//! for calls with an error for that case. Making one also faults the caller at the limit of queues
+//! ([`Builder::max_queues`](crate::Builder::max_queues)).
 
 use std::{
     cell::{Cell, RefCell},
@@ -25,7 +25,7 @@ use crate::{
     trap::{Keeper, TrapFrame},
 };
 
-/// A number of permits; whoever finds none left waits. First come, first served.
+/// A number of permits. A task that finds none waits. First come, first served.
 ///
 /// ```
 /// # use trapline::{Closed, Kernel, Os, sync::Semaphore};
@@ -41,13 +41,13 @@ use crate::{
 /// ```
 #[derive(Clone, Debug)]
 pub struct Semaphore {
-    /// The permits that have been given back.
+    /// The permits that have been returned.
     permits: Queue<()>,
-    /// How many have never been asked for. Nobody waits while there is one.
+    /// The number of permits that were never taken. No task waits while there is one.
     unissued: Rc<Cell<usize>>,
 }
 
-/// A permit of a [`Semaphore`], given back when it is dropped.
+/// A permit of a [`Semaphore`]. Dropping it returns it.
 #[derive(Debug)]
 #[must_use = "a permit that is dropped is given back at once"]
 pub struct Permit {
@@ -55,8 +55,8 @@ pub struct Permit {
 }
 
 impl Semaphore {
-    /// Makes a semaphore with so many permits. Never blocks. It takes room only for as many as
-    /// have been out at once.
+    /// Makes a semaphore with this number of permits. Never blocks. Its memory grows with the
+    /// permits that are taken at once.
     pub async fn new(os: &mut Os, permits: usize) -> Self {
         Self {
             permits: Queue::required(os, u64::MAX, "a semaphore").await,
@@ -66,7 +66,7 @@ impl Semaphore {
 
     /// Takes a permit. *Blocks* while there is none.
     ///
-    /// *Errors:* [`Closed`], in another kernel than its own.
+    /// *Errors:* [`Closed`] in a kernel other than its own.
     pub async fn acquire(&self, os: &mut Os) -> Result<Permit, Closed> {
         if !self.permits.is_home(os) {
             return Err(Closed(()));
@@ -88,17 +88,17 @@ impl Semaphore {
         })
     }
 
-    /// Sees to it that there is a permit to be had, if one is left. It is in the queue before the
-    /// call that follows, and stays there if nothing comes of that call.
+    /// Puts a permit into the queue, if the queue is empty and one is left. The next call finds it
+    /// there. If that call is cut, the permit stays in the queue.
     fn issue_permit(&self) {
         if self.permits.is_empty() && self.unissued.get() > 0 {
             self.unissued.set(self.unissued.get() - 1);
-            self.permits.post(());
+            self.permits.defer_put(());
         }
     }
 
-    /// How many permits are left. One that was given back while a task waits for it is that task's
-    /// and does not count.
+    /// Returns the number of permits that are left. A permit that was returned to a waiting task
+    /// does not count.
     #[must_use]
     pub fn available(&self) -> usize {
         self.unissued.get() + self.permits.len()
@@ -107,18 +107,19 @@ impl Semaphore {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.permits.post(());
+        self.permits.defer_put(());
     }
 }
 
 /// A value that one task uses at a time.
 ///
-/// A task that dies with the lock in its hands, killed or panicking, may have left the value half
-/// changed: the lock is poisoned then, and each task that locks it is told, until one has called
-/// [`Mutex::clear_poison`]. (The poisoning of the standard library's `Mutex`.) A [timeout](Os::timeout) that
-/// cuts its body breaks the locks that the body holds, as a kill does: the body did not choose the
-/// moment either. A task that fails, or ends by [`Os::exit`], has chosen the moment, and breaks
-/// nothing, unless the exit that it gives says that it was killed or faulted.
+/// A task that is killed or panics while it holds the lock may leave the value half changed. This
+/// poisons the lock: [`Mutex::lock`] fails with [`Poisoned`] until a task calls
+/// [`Mutex::clear_poison`]. (As in the standard library's `Mutex`.)
+///
+/// A [timeout](Os::timeout) that cuts its body poisons the locks that the body holds. A task that
+/// returns an error or calls [`Os::exit`] poisons none, because it chooses the moment. An exit of
+/// `Killed` or `Faulted` poisons in any case.
 ///
 /// ```
 /// # use trapline::{Kernel, Os, sync::Mutex};
@@ -141,28 +142,29 @@ struct Locked<T> {
     poisoned: Cell<bool>,
     /// `None` while a guard has it.
     value: Cell<Option<Box<T>>>,
-    /// How it is dropped.
+    /// Drops the value.
     drop: fn(&TrapFrame, Box<T>),
 }
 
-/// The lock of a [`Mutex`], and the way to its value; released when it is dropped.
+/// The lock of a [`Mutex`], which dereferences to its value. Dropping it releases the lock.
 pub struct Guard<T> {
     inner: Rc<Locked<T>>,
     value: Option<Box<T>>,
-    /// Whether its task has given it up, to wait for a condition: it breaks nothing any more.
-    given_up: bool,
+    /// Whether the task has begun to wait for a condition. Then the guard poisons nothing.
+    released: bool,
 }
 
-/// A task died, or was cut by a timeout, with the lock in its hands. The lock is held all the same.
+/// A task was killed, panicked or was cut by a timeout while it held the lock. The caller holds the
+/// lock all the same.
 #[derive(thiserror::Error)]
-#[error("a task died or was cut by a timeout with the lock in its hands")]
+#[error("the lock is poisoned: a task died or was cut by a timeout while it held the lock")]
 pub struct Poisoned<T>(pub Guard<T>);
 
 impl<T: 'static> Mutex<T> {
     /// Makes a mutex around a value. Never blocks.
     pub async fn new(os: &mut Os, value: T) -> Self {
         let token = Queue::required(os, u64::MAX, "a mutex").await;
-        token.post(());
+        token.defer_put(());
         let (poisoned, value) = (Cell::new(false), Cell::new(Some(Box::new(value))));
         Self {
             inner: Rc::new(Locked {
@@ -175,18 +177,18 @@ impl<T: 'static> Mutex<T> {
         }
     }
 
-    /// Takes the lock. *Blocks* while another task has it; first come, first served.
+    /// Takes the lock. *Blocks* while another task has it. First come, first served.
     ///
-    /// *Errors:* [`Poisoned`], with the lock, if a task died or was cut by a timeout that had it.
+    /// *Errors:* [`Poisoned`], with the lock, if the lock is poisoned.
     pub async fn lock(&self, os: &mut Os) -> Result<Guard<T>, Poisoned<T>> {
         self.inner.token.require_home(os, "the mutex");
         let token = self.inner.token.get(os).await;
-        token.expect("the queue of a mutex is closed by nothing but a raw trap");
+        token.expect("only a raw trap closes the queue of a mutex");
         let value = self.inner.value.take();
         let guard = Guard {
             inner: Rc::clone(&self.inner),
             value,
-            given_up: false,
+            released: false,
         };
         if self.inner.poisoned.get() {
             Err(Poisoned(guard))
@@ -195,7 +197,7 @@ impl<T: 'static> Mutex<T> {
         }
     }
 
-    /// Declares a poisoned lock whole again, its value having been seen to.
+    /// Clears the poison of the lock, after the caller has repaired the value.
     pub fn clear_poison(&self) {
         self.inner.poisoned.set(false);
     }
@@ -218,7 +220,7 @@ impl<T> Clone for Mutex<T> {
 }
 
 impl<T: 'static> Guard<T> {
-    /// The mutex that this is the lock of.
+    /// Returns the mutex of this lock.
     #[must_use]
     pub fn mutex(&self) -> Mutex<T> {
         Mutex {
@@ -249,14 +251,15 @@ impl<T> Drop for Guard<T> {
     fn drop(&mut self) {
         self.inner.value.set(self.value.take());
         let is_cut = self.inner.frame.killing.get() || std::thread::panicking();
-        if is_cut && !self.given_up {
+        if is_cut && !self.released {
             self.inner.poisoned.set(true);
         }
-        self.inner.token.post(());
+        self.inner.token.defer_put(());
     }
 }
 
-/// A flag that tasks wait for. Set, it lets everybody through; cleared, nobody.
+/// A flag for which tasks wait. While it is set, no task waits; while it is clear, every task
+/// waits.
 ///
 /// ```
 /// # use trapline::{Errno, Kernel, Os, sync::Flag};
@@ -290,20 +293,20 @@ impl Flag {
         Queue::required(os, u64::MAX, "a flag").await
     }
 
-    /// The gate, to be used in this kernel.
+    /// Returns the gate. Faults a caller of another kernel.
     fn gate_in(&self, os: &Os) -> Queue<()> {
         let gate = self.gate.borrow().clone();
         gate.require_home(os, "the flag");
         gate
     }
 
-    /// Sets it and wakes everybody who waits. Never blocks.
+    /// Sets the flag, and wakes every waiting task. Never blocks.
     pub async fn set(&self, os: &mut Os) {
         let gate = self.gate_in(os);
         gate.close(os).await;
     }
 
-    /// Clears it. Never blocks.
+    /// Clears the flag. Never blocks.
     pub async fn clear(&self, os: &mut Os) {
         self.gate_in(os);
         let gate = Self::gate(os).await;
@@ -312,20 +315,20 @@ impl Flag {
         }
     }
 
-    /// Waits for it. *Blocks* while it is not set.
+    /// Waits for the flag. *Blocks* while it is not set.
     pub async fn wait(&self, os: &mut Os) {
         let gate = self.gate_in(os);
         let _ = gate.get(os).await;
     }
 
-    /// Whether it is set.
+    /// Returns whether the flag is set.
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.gate.borrow().is_closed()
     }
 }
 
-/// A place where a number of tasks wait until all of them are there. Then it can be used again.
+/// A barrier: a number of tasks wait until all of them have arrived. It can be used again then.
 #[derive(Clone, Debug)]
 pub struct Barrier {
     tasks: usize,
@@ -335,11 +338,11 @@ pub struct Barrier {
 #[derive(Debug)]
 struct Round {
     arrived: Cell<usize>,
-    /// Closed when all are there.
+    /// Closed when all have arrived.
     gate: Queue<()>,
 }
 
-/// One of those who have arrived; who is killed while waiting has not.
+/// The arrival of a waiting task. Dropping it, for instance by a kill, takes it back.
 struct Arrival(Rc<Round>);
 
 impl Drop for Arrival {
@@ -349,7 +352,7 @@ impl Drop for Arrival {
 }
 
 impl Barrier {
-    /// Makes a barrier for so many tasks. Never blocks.
+    /// Makes a barrier for this number of tasks. Never blocks.
     pub async fn new(os: &mut Os, tasks: usize) -> Self {
         Self {
             tasks,
@@ -357,10 +360,11 @@ impl Barrier {
         }
     }
 
-    /// Waits for the others. *Blocks* until all are there. Answers whether this task was the last.
+    /// Waits for the others. *Blocks* until all have arrived. Returns whether this task was the
+    /// last.
     pub async fn wait(&self, os: &mut Os) -> bool {
         self.round.borrow().gate.require_home(os, "the barrier");
-        // Made before we are counted, so that nobody can come between the last and the next round.
+        // Made before this task is counted: a trap between the two would let another task arrive.
         let next = Round::new(os).await;
         let round = Rc::clone(&self.round.borrow());
         let last = round.arrived.get() + 1 >= self.tasks;
@@ -385,13 +389,13 @@ impl Round {
     }
 }
 
-/// A place to wait for a change of what a [`Mutex`] protects.
+/// A condition variable: tasks wait for a change of what a [`Mutex`] protects.
 ///
-/// A signal is for a task that waits. If that task is killed or cut by a timeout before it has the
-/// lock again, the signal goes to the next task that waits; without one it is dropped.
+/// A signal goes to a waiting task. If that task is killed or cut by a timeout before it has the
+/// lock again, the signal goes to the next waiting task. Without one it is dropped.
 #[derive(Clone, Debug)]
 pub struct Condition {
-    /// Without room: a message passes only to a task that waits.
+    /// A queue of capacity zero: a message passes only to a waiting task.
     signals: Rc<RefCell<Queue<()>>>,
 }
 
@@ -407,19 +411,18 @@ impl Condition {
         Queue::required(os, 0, "a condition").await
     }
 
-    /// The signals, to be used in this kernel.
+    /// Returns the signals. Faults a caller of another kernel.
     fn signals_in(&self, os: &Os) -> Queue<()> {
         let signals = self.signals.borrow().clone();
         signals.require_home(os, "the condition");
         signals
     }
 
-    /// Releases the lock, waits for a signal, and takes the lock again. *Blocks* until then. What
-    /// was waited for must be checked again: another task may have come first.
+    /// Releases the lock, waits for a signal, and takes the lock again. *Blocks* until it has the
+    /// lock. The caller must check its condition again: another task may have run first.
     ///
-    /// A wait that is cut from outside, by a timeout around it, holds nothing and breaks nothing:
-    /// the lock was given up when the wait began. To go on with the lock after a time, use
-    /// [`Condition::wait_for`].
+    /// A timeout that cuts the wait poisons nothing, because the wait has released the lock.
+    /// [`Condition::wait_for`] waits for a limited time and takes the lock again.
     ///
     /// *Errors:* as [`Mutex::lock`].
     pub async fn wait<T: 'static>(
@@ -430,18 +433,18 @@ impl Condition {
         let mutex = guard.mutex();
         let signals = self.signals_in(os);
         drop_stale(os, &signals).await;
-        // The lock is free from the next trap on, which is the one that waits.
+        // The lock is released at the next trap, which is the one that waits.
         drop(guard);
         let signal = signals.get(os).await.map(|()| Signal(&signals));
         let locked = mutex.lock(os).await;
-        // It has been heard.
+        // The signal has arrived.
         std::mem::forget(signal);
         locked
     }
 
-    /// Like [`Condition::wait`], but waits for a signal no longer than `span`. Then it takes the
-    /// lock again all the same, and says `Err(Elapsed)` beside it. *Blocks* until it has the lock,
-    /// which may be later than `span`.
+    /// Like [`Condition::wait`], but waits for a signal for at most `span`. Then it takes the lock
+    /// again, and returns `Err(Elapsed)` beside it. *Blocks* until it has the lock, which may be
+    /// later than `span`.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -452,8 +455,8 @@ impl Condition {
     ///     let changed = Condition::new(os).await;
     ///     let guard = jobs.lock(os).await.unwrap();
     ///     let span = Duration::from_secs(1);
-    ///     let (guard, heard) = changed.wait_for(os, guard, span).await.unwrap();
-    ///     assert_eq!(heard, Err(Elapsed));
+    ///     let (guard, signalled) = changed.wait_for(os, guard, span).await.unwrap();
+    ///     assert_eq!(signalled, Err(Elapsed));
     ///     assert!(guard.is_empty()); // and it is locked
     /// })?;
     /// # assert_eq!(kernel.run()?.exits()[&1.into()], trapline::Exit::Done);
@@ -469,24 +472,24 @@ impl Condition {
     ) -> Result<(Guard<T>, Result<(), Elapsed>), Poisoned<T>> {
         let mutex = guard.mutex();
         let signals = self.signals_in(os);
-        guard.given_up = true;
-        let heard = os.timeout(span, async |os: &mut Os| {
+        guard.released = true;
+        let signal = os.timeout(span, async |os: &mut Os| {
             drop_stale(os, &signals).await;
-            // As above. Not before the timeout is armed: that is a trap, too.
+            // As above. After the timeout is armed, because arming is a trap too.
             drop(guard);
             signals.get(os).await
         });
-        let (signal, heard) = match heard.await {
+        let (signal, signalled) = match signal.await {
             Ok(signal) => (signal.ok().map(|()| Signal(&signals)), Ok(())),
             Err(elapsed) => (None, Err(elapsed)),
         };
         let locked = mutex.lock(os).await;
-        // It has been heard.
+        // The signal has arrived.
         std::mem::forget(signal);
-        locked.map(|guard| (guard, heard))
+        locked.map(|guard| (guard, signalled))
     }
 
-    /// Wakes the task that has waited longest, if there is one. Never blocks.
+    /// Wakes the task that has waited longest. Returns whether there was one. Never blocks.
     pub async fn notify_one(&self, os: &mut Os) -> bool {
         let signals = self.signals_in(os);
         signals.try_put(os, ()).await.is_ok()
@@ -495,37 +498,37 @@ impl Condition {
     /// Wakes every task that waits. Never blocks.
     pub async fn notify_all(&self, os: &mut Os) {
         self.signals_in(os);
-        // Who waits again before this is done waits for the next signal.
+        // A task that waits again before this is done waits for the next signal.
         let next = Self::signals(os).await;
         let all = self.signals.replace(next);
         all.close(os).await;
     }
 }
 
-/// Drops signals whose tasks were killed or cut before their turn, while no other waited. Comes back
-/// in the same turn in which it found none.
+/// Drops stale signals: their tasks were killed or cut before their turn, and no other task waited.
+/// Returns in the turn in which it finds none.
 async fn drop_stale(os: &mut Os, signals: &Queue<()>) {
     while !signals.is_empty() {
         let _ = signals.try_get(os).await;
     }
 }
 
-/// A signal of [`Condition::notify_one`] on its way: who dies or gives up before it has the lock
-/// again has not heard it, and it is for the next who waits.
+/// A signal of [`Condition::notify_one`] on its way. If its task is killed or cut before it has the
+/// lock again, the drop passes the signal to the next waiting task.
 struct Signal<'a>(&'a Queue<()>);
 
 impl Drop for Signal<'_> {
     fn drop(&mut self) {
-        self.0.post(());
+        self.0.defer_put(());
     }
 }
 
-/// Tasks that belong together: waited for together, and killed together when one fails, or when
-/// the group is dropped: then at the next trap of the task that drops it, before that trap has an
-/// effect. (The nursery of trio, the `TaskGroup` of curio.)
+/// A group of tasks. [`Group::join`] waits for all of them, and kills the rest when one fails.
+/// Dropping the group kills its members, at the next trap of the task that drops it and before that
+/// trap has an effect. (The nursery of trio, the `TaskGroup` of curio.)
 ///
-/// A member that has ended is a zombie until [`Group::next`], [`Group::join`] or [`Group::first`] has
-/// its exit, or the group is dropped. No zombie outlives the group.
+/// An ended member is a zombie until [`Group::next`], [`Group::join`] or [`Group::first`] has
+/// returned its exit, or the group is dropped. No zombie outlives the group.
 ///
 /// ```
 /// # use trapline::{Kernel, Os, sync::Group};
@@ -543,27 +546,27 @@ impl Drop for Signal<'_> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// The kernel gives the group each member's exit when it buries the member, whatever other task waits
-/// for the member and wherever the group has moved. A member that has ended stays a zombie until the
-/// group has answered its exit, or until the task that spawned it ends.
+/// The kernel gives the group each member's exit when the member ends, even if other tasks wait for
+/// the member or the group has moved to another task. A member also stops being a zombie when the
+/// task that spawned it ends.
 pub struct Group {
-    /// How members ended that are not answered yet.
+    /// The exits that the group has not returned yet.
     ended: Queue<(Tid, Exit)>,
     members: Rc<Members>,
     frame: Rc<TrapFrame>,
 }
 
-/// What a group and the kernel share.
+/// The state that a group and the kernel share.
 struct Members {
     ended: QueueId,
     exits: Rc<Messages<(Tid, Exit)>>,
-    /// Every member whose exit is not answered yet, by order of joining. The kernel adds it when the
-    /// task is made: its owner may be killed before it hears of it.
+    /// Every member whose exit the group has not returned, by tid. The kernel adds a member when it
+    /// makes the task: the owner may be killed before it receives the tid.
     left: RefCell<BTreeSet<Tid>>,
 }
 
 impl Keeper for Members {
-    fn born(&self, tid: Tid) {
+    fn spawned(&self, tid: Tid) {
         self.left.borrow_mut().insert(tid);
     }
 
@@ -572,13 +575,13 @@ impl Keeper for Members {
     }
 }
 
-/// A task of a [`Group`] did not end well.
+/// A task of a [`Group`] failed, faulted or was killed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("task {tid} {exit}")]
 pub struct Failure {
-    /// Which task.
+    /// The task.
     pub tid: Tid,
-    /// How it ended.
+    /// Its exit.
     pub exit: Exit,
 }
 
@@ -600,7 +603,7 @@ impl Group {
 
     /// Starts a task in the group, as [`Os::spawn`] does.
     ///
-    /// *Errors:* [`Errno::TooManyTasks`]; [`Errno::Invalid`] in another kernel than its own.
+    /// *Errors:* [`Errno::TooManyTasks`]; [`Errno::Invalid`] in a kernel other than its own.
     pub async fn spawn<T: IntoExit>(
         &mut self,
         os: &mut Os,
@@ -614,8 +617,8 @@ impl Group {
         os.spawn_kept(name.as_ref(), program, members).await
     }
 
-    /// Waits for the next task that ends and answers how; `None` when none is left. *Blocks* until
-    /// one ends. Faults the caller in another kernel than the group's own.
+    /// Waits for the next member to end, and returns its exit; `None` when none is left. *Blocks*
+    /// until one ends. Faults the caller in a kernel other than the group's own.
     pub async fn next(&mut self, os: &mut Os) -> Option<(Tid, Exit)> {
         self.ended.require_home(os, "the group");
         if self.members.left.borrow().is_empty() {
@@ -627,10 +630,10 @@ impl Group {
         Some((tid, exit))
     }
 
-    /// Waits for all of them. *Blocks* until all have ended, or one has not ended well: then the
-    /// rest are killed. When this answers, all are gone, destructors included.
+    /// Waits for all members, or kills the rest when one fails, faults or is killed. *Blocks* until
+    /// then. When this returns, all have ended and their destructors have run.
     ///
-    /// *Errors:* [`Failure`], of the first that failed, faulted or was killed.
+    /// *Errors:* the first [`Failure`].
     pub async fn join(mut self, os: &mut Os) -> Result<(), Failure> {
         while let Some((tid, exit)) = self.next(os).await {
             if exit != Exit::Done {
@@ -641,19 +644,19 @@ impl Group {
         Ok(())
     }
 
-    /// Waits for the first that ends, kills the rest, and answers how it ended; `None` in a group
-    /// without tasks. *Blocks* until one ends. When this answers, all are gone, destructors
-    /// included.
+    /// Waits for the first member to end, kills the rest, and returns the first exit; `None` in an
+    /// empty group. *Blocks* until one ends. When this returns, all have ended and their
+    /// destructors have run.
     pub async fn first(mut self, os: &mut Os) -> Option<(Tid, Exit)> {
         let first = self.next(os).await?;
         self.end(os).await;
         Some(first)
     }
 
-    /// Ends those that are left.
+    /// Ends the remaining members.
     async fn end(self, os: &mut Os) {
         drop(self);
-        // They end at the next trap, before it has an effect: this one.
+        // They end at this trap, before it has an effect.
         os.yield_now().await;
     }
 }

@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Os {
-    /// Answers this task's own number. Never blocks. (Beazley's `GetTid`.)
+    /// Returns this task's own number. Never blocks. (Beazley's `GetTid`.)
     pub fn get_tid(&mut self) -> impl Future<Output = Tid> {
         self.call(
             |_| SystemCall::GetTid,
@@ -24,20 +24,20 @@ impl Os {
         )
     }
 
-    /// Lets every other ready task have its turn. Never blocks. Answers nothing.
+    /// Ends the turn: every other ready task has a turn first. Never blocks.
     pub fn yield_now(&mut self) -> impl Future<Output = ()> {
         self.call(|_| SystemCall::Yield, done)
     }
 
-    /// Starts `program` as a new task, a child of this one, and answers its number. The child is
-    /// on the ready queue before its parent is put back. Never blocks. (Beazley's `NewTask`.)
+    /// Starts `program` as a new task, a child of this one, and returns its number. The child is on
+    /// the ready queue before its parent is put back. Never blocks. (Beazley's `NewTask`.)
     ///
-    /// A child that has ended stays a zombie until somebody [waits](Self::wait) for it or its
-    /// parent ends; where nobody will wait, [`Os::spawn_detached`] leaves none. When the parent
-    /// ends first, the child runs on as an orphan.
+    /// An ended child stays a zombie until a task [waits](Self::wait) for it or its parent ends. A
+    /// task of [`Os::spawn_detached`] leaves no zombie. If the parent ends first, the child
+    /// continues as an orphan.
     ///
-    /// *Errors:* [`Errno::TooManyTasks`] at the kernel's limit of live tasks; the program and
-    /// what it owned are dropped.
+    /// *Errors:* [`Errno::TooManyTasks`] at the kernel's limit of live tasks. The program and what
+    /// it owns are dropped.
     ///
     /// ```
     /// # use trapline::{Exit, Kernel, Os};
@@ -61,7 +61,7 @@ impl Os {
         self.new_task(SystemCall::NewTask, name, program, None, Start::First)
     }
 
-    /// Like [`Os::spawn`], for a task that nobody will wait for: it leaves no zombie.
+    /// Like [`Os::spawn`], for a task that leaves no zombie, because no task will wait for it.
     pub fn spawn_detached<T: IntoExit>(
         &mut self,
         name: impl AsRef<str>,
@@ -78,8 +78,8 @@ impl Os {
         )
     }
 
-    /// Starts `program` as [`Os::spawn`] does, and answers a handle that also waits for the value
-    /// which it returns. That may be of any type; returning is [`Exit::Done`].
+    /// Starts `program` as [`Os::spawn`] does, and returns a handle that waits for the program's
+    /// value. The value may be of any type. A program that returns ends with [`Exit::Done`].
     ///
     /// *Errors:* as [`Os::spawn`].
     ///
@@ -119,7 +119,7 @@ impl Os {
         self.new_task(SystemCall::NewDetachedTask, name, program, None, start)
     }
 
-    /// Like [`Os::spawn`], and tells `keeper` of the new task and of its end.
+    /// Like [`Os::spawn`]; `keeper` receives the number and the exit of the new task.
     pub(crate) fn spawn_kept<T: IntoExit>(
         &mut self,
         name: &str,
@@ -158,10 +158,9 @@ impl Os {
         )
     }
 
-    /// Ends a task, from outside and at once: when this answers, the victim has left every queue
-    /// and its destructors have run, innermost call first. Answers whether there was a live task
-    /// of that number. A task that kills itself gets no answer. Never blocks. (Beazley's
-    /// `KillTask`.)
+    /// Ends a task at once. When this returns, the victim has left every queue, and its destructors
+    /// have run, innermost call first. Returns whether there was a live task of that number. If a
+    /// task kills itself, the call does not return. Never blocks. (Beazley's `KillTask`.)
     pub fn kill(&mut self, tid: Tid) -> impl Future<Output = bool> {
         self.call(
             move |_| SystemCall::KillTask(tid),
@@ -173,14 +172,14 @@ impl Os {
         )
     }
 
-    /// Answers how another task ended, and reaps it. (Beazley's `WaitTask`; the zombies are
-    /// Unix's.)
+    /// Returns the exit of another task, and reaps that task. (Beazley's `WaitTask`; the zombies
+    /// are those of Unix.)
     ///
-    /// *Blocks* until the other has ended, if it is alive. Any number of tasks may wait for the
-    /// same one; they wake in the order in which they began to wait.
+    /// *Blocks* while the other task is alive. Any number of tasks may wait for the same one; they
+    /// wake in the order in which they began to wait.
     ///
-    /// *Errors:* [`Errno::NoSuchTask`] at once, if there never was such a task or somebody has
-    /// waited for it before; [`Errno::WouldDeadlock`] at once, for a task that waits for itself.
+    /// *Errors:* [`Errno::NoSuchTask`] if there is no such task, or it was reaped.
+    /// [`Errno::WouldDeadlock`] if the task waits for itself.
     pub fn wait(&mut self, tid: Tid) -> impl Future<Output = Result<Exit, Errno>> {
         self.call(
             move |_| SystemCall::WaitTask(tid),
@@ -193,8 +192,7 @@ impl Os {
         )
     }
 
-    /// Ends this task with the exit of its choice. Its destructors run; nothing after the call
-    /// does.
+    /// Ends this task with `exit`. Its destructors run. The call does not return.
     pub async fn exit(&mut self, exit: Exit) -> ! {
         let prepare = |frame: &TrapFrame| {
             frame.put(Payload::Exit(exit));
@@ -203,12 +201,12 @@ impl Os {
         mismatch(self.call(prepare, |reply, _| reply).await)
     }
 
-    /// Ends every task, this one included, the youngest first; then the kernel's `run` answers.
+    /// Ends every task, this one included, the youngest first. Then the kernel's `run` returns.
     pub async fn shutdown(&mut self) -> ! {
         mismatch(self.trap(SystemCall::Shutdown).await)
     }
 
-    /// Answers a line per task, zombies included, by tid: `ps`. Never blocks.
+    /// Lists the tasks by tid, zombies included, as `ps` does. Never blocks.
     pub fn tasks(&mut self) -> impl Future<Output = Vec<TaskInfo>> {
         self.call(
             |_| SystemCall::Tasks,
@@ -219,7 +217,8 @@ impl Os {
         )
     }
 
-    /// Answers a random number: all 64 bits, from the world's seed, not for secrets. Never blocks.
+    /// Returns a random number of 64 bits from the world's seed. It is not for secrets. Never
+    /// blocks.
     pub fn random(&mut self) -> impl Future<Output = u64> {
         self.call(
             |_| SystemCall::Random,

@@ -1,7 +1,8 @@
 //! The calls about time, and timeouts around any calls.
 //!
-//! A timeout that comes answers the call that its task is at. That call never ends: it is pending,
-//! and so is everything around it, up to the timeout, which knows its number and drops its body.
+//! A timeout that fires answers the call that its task is in. The future of that call stays
+//! pending, and so do the futures around it, up to the timeout. The timeout finds its own number in
+//! the frame, and drops its body.
 
 use std::{future::poll_fn, pin::pin, rc::Rc, task::Poll, time::Duration};
 
@@ -11,12 +12,12 @@ use crate::{
     trap::TrapFrame,
 };
 
-/// A timeout came before its body had ended.
+/// A timeout fired before its body had ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, thiserror::Error)]
 #[error("timed out")]
 pub struct Elapsed;
 
-/// An armed timeout; disarmed when its body has ended, however that is.
+/// An armed timeout. Dropping it disarms the timeout.
 struct Armed {
     frame: Rc<TrapFrame>,
     number: u64,
@@ -32,21 +33,22 @@ impl Drop for Armed {
 }
 
 impl Os {
-    /// Sleeps for `span`. *Blocks* until the deadline; a span of zero is a yield, one that is too
-    /// long to represent (584 years) never ends. Sleepers with equal deadlines wake in the order
-    /// in which they went to sleep.
+    /// Sleeps for `span`. *Blocks* until the deadline. A span of zero is a yield. A span of more
+    /// than 584 years never ends. Sleepers with equal deadlines wake in the order in which they
+    /// began to sleep.
     pub fn sleep(&mut self, span: Duration) -> impl Future<Output = ()> {
         let span = Nanos::from(span);
         self.call(move |_| SystemCall::Sleep(span), done)
     }
 
-    /// Sleeps until `instant`, counted from boot like [`Os::now`]. *Blocks* unless it has passed.
+    /// Sleeps until `instant`, counted from boot like [`Os::now`]. *Blocks* unless the instant has
+    /// passed.
     pub fn sleep_until(&mut self, instant: Duration) -> impl Future<Output = ()> {
         let instant = Nanos::from(instant);
         self.call(move |_| SystemCall::SleepUntil(instant), done)
     }
 
-    /// Answers the time since boot. Never blocks.
+    /// Returns the time since boot. Never blocks.
     pub fn now(&mut self) -> impl Future<Output = Duration> {
         self.call(
             |_| SystemCall::Now,
@@ -57,10 +59,9 @@ impl Os {
         )
     }
 
-    /// Runs `body`, but no longer than `span`: answers what it returned, or `Err(Elapsed)` after
-    /// dropping it, destructors included. *Blocks* as the body does. Timeouts nest; when an outer
-    /// one comes, everything inside it is dropped. A body that runs on without a trap is not cut.
-    /// (Curio's `timeout_after`.)
+    /// Runs `body` for at most `span`. Returns the value of the body, or `Err(Elapsed)` after
+    /// dropping the body. *Blocks* as the body does. Timeouts nest: an outer timeout drops
+    /// everything inside it. A body that makes no trap is not cut. (Curio's `timeout_after`.)
     ///
     /// ```
     /// # use std::time::Duration;
@@ -114,8 +115,8 @@ impl Os {
     }
 }
 
-/// While a body is dropped that a timeout has cut: the locks that it holds are poisoned, as at a
-/// kill.
+/// Marks that a timeout drops its body. The drop poisons the locks that the body holds, as a kill
+/// does.
 struct Cut<'a> {
     frame: &'a TrapFrame,
     outer: bool,
@@ -128,7 +129,7 @@ impl<'a> Cut<'a> {
     }
 }
 
-// Also when a destructor of the body panics.
+// A destructor, because one of the body may panic.
 impl Drop for Cut<'_> {
     fn drop(&mut self) {
         self.frame.killing.set(self.outer);

@@ -29,4 +29,5 @@ mod tasks;
 mod threads;
 mod time;
 mod timeouts;
+mod words;
 mod worlds;

@@ -7,8 +7,8 @@ use super::encode::Out;
 /// How many bytes there are in a word.
 const WORD: usize = size_of::<u64>();
 
-/// What its one writer has appended. Bytes lie in words of eight, the first the lowest, so that most
-/// records are a store or two.
+/// What its one writer has appended. Bytes lie in words of eight, the first the lowest, so that
+/// most records are a store or two.
 #[derive(Debug)]
 pub(super) struct Buffer {
     words: Box<[AtomicU64]>,
@@ -55,7 +55,7 @@ impl Buffer {
         }
     }
 
-    /// Appends short records. Answers whether they are short, and there was room.
+    /// Appends short records. Returns whether they are short and there was room.
     #[inline(always)]
     pub(super) fn append_words<const N: usize>(&self, end: &mut End, records: [Word; N]) -> bool {
         let mut next = *end;
@@ -69,7 +69,7 @@ impl Buffer {
         true
     }
 
-    /// Appends a record. Answers whether there was room.
+    /// Appends a record. Returns whether there was room.
     pub(super) fn append_all(&self, end: &mut End, record: &[u8]) -> bool {
         let mut next = *end;
         for part in record.chunks(WORD) {
@@ -84,7 +84,7 @@ impl Buffer {
         true
     }
 
-    /// Writes up to eight bytes where nobody reads yet. Answers whether there is room.
+    /// Writes up to eight bytes beyond what may be read. Returns whether there is room.
     #[inline(always)]
     fn append(&self, end: &mut End, bytes: u64, len: usize) -> bool {
         let (at, shift) = (end.len / WORD, end.len % WORD * 8);

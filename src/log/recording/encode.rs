@@ -66,8 +66,7 @@ pub(super) fn chunk(out: &mut impl Write, payload: &[u8]) -> io::Result<()> {
 }
 
 impl Context {
-    /// Appends an event, if it is one of the three that a trap mostly consists of. Answers whether
-    /// it is.
+    /// Appends an event, if it is one of the three most common ones. Returns whether it is.
     #[inline(always)]
     pub(super) fn common_event(&mut self, out: &mut impl Out, event: &Event<'_>) -> bool {
         match event.fact {
@@ -171,7 +170,7 @@ impl Context {
         }
     }
 
-    /// The kind of a record, whom it is about, and when.
+    /// Appends the kind of a record, its task and its time.
     #[inline(always)]
     fn begin(&mut self, out: &mut impl Out, kind: u8, at: Duration, tid: Tid) {
         let (tid, at) = (u64::from(tid), nanos(at));

@@ -1,6 +1,18 @@
-//! Recordings: an event log in a file, that outlives the process that wrote it.
+//! Recordings: an event log in a file, which outlives the process that wrote it.
 //!
-//! A [`Recorder`] is a tracer that writes; a [`Recording`] reads, and answers the same events.
+//! A [`Recorder`] is a tracer that writes; a [`Recording`] reads the same events.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `mod.rs` | [`Header`], and the format |
+//! | `recorder.rs` | [`Recorder`], [`Tape`] |
+//! | `ring.rs` | the last events, in memory |
+//! | `buffer.rs` | bytes that one thread appends and any thread reads |
+//! | `place.rs` | the file: its lock and its mode |
+//! | `encode.rs`, `decode.rs` | events as bytes, and back |
+//! | `errors.rs` | numbers for the kinds of I/O errors |
+//! | `reader.rs` | [`Recording`], [`Error`] |
+//! | `owned.rs` | [`OwnedEvent`] |
 //!
 //! ```
 //! use trapline::{Kernel, Os, record::{Header, Recorder, Recording}};
@@ -34,8 +46,9 @@
 //! | chunk, again and again | length of the payload: u32, at most 32 MiB; CRC-32 (IEEE) of the payload: u32; the payload |
 //!
 //! The payload of the first chunk is the header: the number of words in the command line (2^20 at
-//! most) and each as a text, the seed, the policy as a text, the quantum, the world (a byte: 0 real, 1 simulated),
-//! trapline's version as a text. What may follow is for later versions, and to be passed over.
+//! most) and each as a text, the seed, the policy as a text, the quantum, the world (a byte: 0
+//! real, 1 simulated), trapline's version as a text. What may follow is for later versions, and to
+//! be passed over.
 //!
 //! The payload of every other chunk is whole records. A record begins with a byte: its kind in the
 //! low six bits, 0x40 if the number of its task follows (otherwise it is that of the record
@@ -65,8 +78,8 @@
 //! A queue is its number and its place. An exit is a byte (0 done, 1 failed, 2 faulted, 3 killed)
 //! and, for 1 and 2, a text. A detail is a byte and its content: 0 nothing, 1 a name, 2 an IPv4
 //! address (4 bytes, port: u16), 3 an IPv6 address (16 bytes, port: u16, flow information: u32,
-//! scope: u32), 4 a length, 5 an exit, 6 a count, 7 an I/O error (its kind, a byte; text). The kinds
-//! of I/O errors are numbered in the order of a table in `src/log/recording/errors.rs`.
+//! scope: u32), 4 a length, 5 an exit, 6 a count, 7 an I/O error (its kind, a byte; text). The
+//! kinds of I/O errors are numbered in the order of a table in `src/log/recording/errors.rs`.
 //!
 //! This module uses the ABI and the event log.
 //!
@@ -142,7 +155,7 @@ pub struct Header {
     pub version: String,
 }
 
-/// A run of nobody knows what, by this version of trapline: first in, first out, a tick at a time,
+/// A run of an unknown program by this version of trapline: first in, first out, turns of one tick,
 /// in the real world, with seed 0.
 impl Default for Header {
     fn default() -> Self {

@@ -7,7 +7,7 @@ use crate::{
     log::{Detail, Event, Fact, Wake},
 };
 
-/// An [`Event`] that owns its texts: what a [`Recording`](super::Recording) answers.
+/// An [`Event`] that owns its texts. A [`Recording`](super::Recording) returns these.
 #[derive(Clone, PartialEq, Debug)]
 pub struct OwnedEvent {
     /// When, counted from boot.

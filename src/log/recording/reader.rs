@@ -151,7 +151,7 @@ impl Recording {
         }
     }
 
-    /// Reads a chunk. Answers whether there was a complete one.
+    /// Reads a chunk. Returns whether it was complete.
     fn next_chunk(&mut self) -> Result<bool, Error> {
         self.begin = self.end;
         let frame = self.read(8)?;
@@ -177,7 +177,7 @@ impl Recording {
         Ok(true)
     }
 
-    /// Reads so many bytes; less, if there are no more.
+    /// Reads this number of bytes, or fewer at the end of the input.
     fn read(&mut self, len: usize) -> Result<Vec<u8>, Error> {
         let mut bytes = Vec::new();
         (&mut self.input).take(len as u64).read_to_end(&mut bytes)?;

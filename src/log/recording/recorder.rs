@@ -1,9 +1,9 @@
 //! Writing a recording.
 //!
-//! The kernel's thread encodes each event into a buffer of atomic words, which costs it no more
-//! than a plain one; everybody else can read what is in it at any time. So a thread of the
-//! recorder's own puts it on disk again and again, even while a task computes for ever, and so can
-//! whoever handles a signal.
+//! The kernel's thread encodes each event into a buffer of atomic words, at the price of plain
+//! words. Any other thread can read the buffer at any time. A thread of the recorder writes it to
+//! disk every 100 ms, even while a task makes no trap. A thread that handles signals can do the
+//! same.
 
 use std::{
     fs::File,
@@ -27,7 +27,7 @@ use crate::{
 
 /// How many bytes the buffer holds.
 const BUFFER: usize = 64 * 1024;
-/// How old an event may get that is not on disk.
+/// The time between two writes to disk.
 const EVERY: Duration = Duration::from_millis(100);
 
 /// A tracer that writes a recording.
@@ -113,16 +113,16 @@ impl Recorder {
     /// stay in it: it may hold twice as many, with a gap between.
     ///
     /// The file is replaced as a whole, by a recording without events at once. So a process that is
-    /// killed (by SIGKILL, or for want of memory) leaves that, or what was written at the first
-    /// fault or when its tape was last flushed; never half of it, and nothing of an older run; beside
-    /// it, at worst, what was to replace it, whose name is longer by 16 hexadecimal digits. Where
-    /// it cannot be replaced, for want of the right to write to its directory, it is written anew.
+    /// killed (by SIGKILL, or out of memory) leaves that, or what was written at the first
+    /// fault or when its tape was last flushed; never half of it, and nothing of an older run;
+    /// beside it, at worst, what was to replace it, whose name is longer by 16 hexadecimal digits.
+    /// Where it cannot be replaced, because its directory is not writable, it is written anew.
     /// What is no file, such as a pipe, is written to once, at the end.
     ///
     /// Another recorder cannot write to it meanwhile.
     ///
-    /// *Errors:* `ResourceBusy` while another recorder writes to the file; the operating system's, if
-    /// it cannot be created; `InvalidInput` for a header of more than 32 MiB.
+    /// *Errors:* `ResourceBusy` while another recorder writes to the file; the operating system's,
+    /// if it cannot be created; `InvalidInput` for a header of more than 32 MiB.
     pub fn last(events: usize, path: impl AsRef<Path>, header: &Header) -> io::Result<Self> {
         let head = encode::preamble(header)?;
         let mut target = Target::new(path.as_ref())?;
@@ -288,10 +288,10 @@ impl Trap {
     }
 }
 
-/// It ends with whoever traced: what is on the tape is complete then.
+/// Closes the tape, so that the recording is complete.
 impl Drop for Recorder {
     fn drop(&mut self) {
-        // Whoever wants to know of an error asks the tape.
+        // The tape returns the error to a caller that asks for it.
         let _ = self.tape.close();
     }
 }

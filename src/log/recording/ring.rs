@@ -1,4 +1,4 @@
-//! The last events of a run, kept in memory until somebody wants them in a file.
+//! The last events of a run, kept in memory until they are written to a file.
 //!
 //! Events are counted from 0 in the order in which they happened.
 
@@ -22,18 +22,18 @@ use crate::{
     log::{Event, Fact},
 };
 
-/// The longest payload that is written, but for one event that is longer.
+/// The longest payload that is written, unless a single event is longer.
 const CHUNK: usize = 64 * 1024;
 
-/// Records in parts, of which the oldest are forgotten.
+/// Records in parts. The oldest parts are dropped.
 #[derive(Debug)]
 pub(super) struct Ring {
-    /// How many events are wanted.
+    /// The number of events to keep.
     size: u64,
     parts: VecDeque<Part>,
     known: FxHashMap<Tid, Known>,
-    /// Who is only known for what is kept of the past, and may be forgotten with it; by the number
-    /// of the event.
+    /// Tasks that are kept only for past events, by the number of the event. They are dropped with
+    /// it.
     gone: VecDeque<(u64, Tid)>,
     /// Where it is to be written, if anywhere.
     target: Option<Target>,
@@ -66,7 +66,7 @@ struct Part {
     records: Vec<u8>,
 }
 
-/// What must be told of a task where the records no longer do, with the events' numbers.
+/// The events of a task that must be repeated after their records are dropped, with their numbers.
 #[derive(Debug)]
 struct Known {
     spawned: (u64, OwnedEvent),
@@ -148,7 +148,7 @@ impl Ring {
             Fact::Exited { .. } => known.exited = noted,
             Fact::Reaped => {
                 known.reaped = noted;
-                // Of whom the head speaks, the end must be told as well.
+                // The head contains this task, so its end must be kept too.
                 if known.spawned.0 >= self.since {
                     self.gone.push_back((number, event.tid));
                 }
@@ -214,8 +214,8 @@ impl Ring {
         window
     }
 
-    /// The last events in chunks, after those that tell whom they are about; what the record after
-    /// them leaves out, and its number.
+    /// Returns the last events in chunks, after the events that describe their tasks; and the
+    /// context and the number of the next record.
     fn window(&self) -> (Vec<u8>, Context, u64) {
         let first = self.parts.front().map_or(self.since, |part| part.first);
         let next = first + self.events().count() as u64;
@@ -318,8 +318,8 @@ impl Target {
     }
 }
 
-/// A new file that is locked, with the permissions of the old one, under a name that nobody can have taken in
-/// advance: a link there would have another file written.
+/// Makes a new file, locked and with the permissions of the old one. Its name is random: a link
+/// that another process made under a known name would redirect the writes.
 fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{:016x}", RandomState::new().hash_one(path)));
