@@ -57,7 +57,7 @@ pub(crate) fn in_place(job: impl FnOnce()) {
     job();
 }
 
-/// How long the work that runs in place has paused so far; zero on a thread of its own.
-pub(crate) fn paused() -> Duration {
-    PAUSED.get().unwrap_or_default()
+/// How long the work that runs in place has paused so far; `None` on a thread of its own.
+pub(crate) fn paused() -> Option<Duration> {
+    PAUSED.get()
 }

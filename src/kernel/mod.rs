@@ -3,7 +3,7 @@
 //! ```text
 //! loop {
 //!     run_pass      each ready task has its turn: it is resumed, makes a call, is answered
-//!     poll_world    timers fire, devices report, interrupts come: blocked tasks become ready
+//!     poll_world    the world reports: interrupts come, timers fire, devices are ready
 //! }
 //! ```
 //!
@@ -65,15 +65,15 @@ use task::OnExit;
 use timers::TimerSets;
 
 use crate::{
-    abi::{DeviceId, Direction, Errno, Nanos, TaskInfo, Tid},
-    interrupt::Remote,
+    abi::{Errno, Nanos, TaskInfo, Tid},
+    interrupt::{External, Remote},
     log::Log,
     trap::{Start, TrapFrame},
     user::{
         os::Os,
         program::{self, IntoExit},
     },
-    world::World,
+    world::{Happening, World},
 };
 
 /// An operating system in a process: it owns the tasks, the queues, the timers and the devices.
@@ -100,7 +100,9 @@ pub struct Kernel {
     /// A wait that has yet to be told to the log: from when to when.
     slept: Option<(Duration, Duration)>,
     /// What the world reported last; kept for its memory.
-    reported: Vec<(DeviceId, Direction)>,
+    happened: Vec<Happening>,
+    /// How many threads have ended that the kernel counted on, by [`External`].
+    over: [usize; 2],
     /// The wait for other threads alone.
     stall: Stall,
     /// What tasks have printed, where the kernel keeps it rather than the world.
@@ -276,6 +278,15 @@ impl Kernel {
     #[must_use]
     pub fn remote(&self) -> Remote {
         self.remote.clone()
+    }
+
+    /// How many threads of this kind may yet raise an interrupt.
+    fn awaited(&self, what: External) -> usize {
+        self.remote.started(what) - self.over[what as usize]
+    }
+
+    fn awaits_threads(&self) -> bool {
+        self.awaited(External::Setter) + self.awaited(External::Job) > 0
     }
 
     /// What happened since boot.

@@ -175,7 +175,7 @@ pub enum Limit {
 pub struct Stalled {
     /// How long the kernel has waited.
     pub waited: Duration,
-    /// How many [`RemoteSetter`](crate::RemoteSetter)s are alive.
+    /// How many [`RemoteSetter`](crate::RemoteSetter)s are alive; clones count once.
     pub remote_setters: usize,
     /// How many jobs of [`Os::run_blocking`](crate::Os::run_blocking) are under way.
     pub jobs: usize,

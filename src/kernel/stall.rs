@@ -1,6 +1,6 @@
 //! A wait for other threads alone: how long it may take, and what the kernel says of it.
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
 use super::{
     Kernel,
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     abi::{TaskInfo, TaskState},
-    interrupt::Outside,
+    interrupt::External,
 };
 
 /// After how long the kernel warns.
@@ -38,9 +38,8 @@ impl Stall {
 
 impl Kernel {
     /// Waits for other threads, until `deadline` or until there is something to say of the wait.
-    ///
-    /// *Errors:* [`Error::Stalled`] at the limit, and what the world answers.
-    pub(super) fn wait_for_threads(&mut self, deadline: Option<Duration>) -> Result<(), Error> {
+    /// Returns how long the wait has taken so far.
+    pub(super) fn wait_for_threads(&mut self, deadline: Option<Duration>) -> io::Result<Duration> {
         let turns = self.stats.ticks;
         if self.stall.turns != turns {
             self.stall = Stall::new(self.stall.limit);
@@ -55,13 +54,20 @@ impl Kernel {
         let patience = next.saturating_sub(waited);
         let span = self
             .world
-            .wait_for_threads(deadline, patience, &mut self.reported);
-        let waited = waited.saturating_add(span?);
-        self.stall.waited = waited;
-        if self.remote.expected() == 0 {
-            // The last of them has gone meanwhile: the next look says what follows.
+            .wait_for_threads(deadline, patience, &mut self.happened);
+        self.stall.waited = waited.saturating_add(span?);
+        Ok(self.stall.waited)
+    }
+
+    /// Says that a wait for other threads has taken long.
+    ///
+    /// *Errors:* [`Error::Stalled`] at the limit.
+    pub(super) fn check_stall(&mut self, waited: Duration) -> Result<(), Error> {
+        if !self.awaits_threads() {
+            // The last of them has ended meanwhile: the next poll says what follows.
             return Ok(());
         }
+        let limit = self.stall.limit;
         if waited >= limit {
             self.stall = Stall::new(limit);
             return Err(Error::Stalled(self.stalled(waited)));
@@ -78,8 +84,8 @@ impl Kernel {
         let is_blocked = |task: &TaskInfo| matches!(task.state, TaskState::Blocked { .. });
         Stalled {
             waited,
-            remote_setters: self.remote.awaited(Outside::Setter),
-            jobs: self.remote.awaited(Outside::Job),
+            remote_setters: self.awaited(External::Setter),
+            jobs: self.awaited(External::Job),
             blocked: self.tasks().filter(is_blocked).collect(),
         }
     }

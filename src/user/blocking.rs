@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     abi::SystemCall,
-    interrupt::{Expected, Job, Outside},
+    interrupt::{Expected, External, Job},
     panic::panic_message,
     pause::paused,
     trap::{Payload, TrapFrame},
@@ -41,7 +41,7 @@ impl Os {
     ) -> Result<T, Panicked> {
         let done = Queue::<()>::required(self, u64::MAX, "a job").await;
         let (remote, queue) = (self.frame().remote.clone(), done.id());
-        let expected = Expected::new(&remote, Outside::Job);
+        let expected = Expected::new(&remote, External::Job);
         let result = Arc::new(Mutex::new(None));
         let slot = Arc::clone(&result);
         let job: Job = Box::new(move || {
@@ -58,9 +58,12 @@ impl Os {
         };
         // The job is run even where no thread can be had for it, so this has nothing to refuse.
         let _ = self.call(submit, checked).await;
-        let take = || result.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some((outcome, pause)) = take() {
-            // It has run in place.
+        let lock = || result.lock().unwrap_or_else(PoisonError::into_inner);
+        // A result of another thread counts once the kernel has its interrupt, and not before: a run
+        // must not depend on how fast the thread was.
+        let in_place = lock().take_if(|(_, pause)| pause.is_some());
+        if let Some((outcome, pause)) = in_place {
+            let pause = pause.unwrap_or_default();
             if pause > Duration::ZERO {
                 self.sleep(pause).await;
             }
@@ -68,7 +71,8 @@ impl Os {
         }
         // The thread has it closed.
         let _ = done.get(self).await;
-        take().map_or_else(
+        let result = lock().take();
+        result.map_or_else(
             || Err(Panicked("the thread did not come back".into())),
             |(outcome, _)| outcome,
         )

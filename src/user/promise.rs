@@ -15,7 +15,7 @@ use std::{
 use super::{os::Os, program::IntoExit, queue::Queue};
 use crate::{
     abi::{Errno, QueueId, SystemCall, Tid},
-    interrupt::{Expected, Outside, Remote},
+    interrupt::{Expected, External, Remote},
     trap::TrapFrame,
 };
 
@@ -279,7 +279,7 @@ impl<T: Send> Setter<T> {
         RemoteSetter {
             slot: Arc::clone(&self.slot),
             hope: Arc::clone(&self.hope),
-            expected: Expected::new(&self.hope.remote, Outside::Setter),
+            expected: Expected::new(&self.hope.remote, External::Setter),
         }
     }
 }
