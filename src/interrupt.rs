@@ -1,12 +1,12 @@
-//! How other threads reach a kernel: they raise an interrupt, and the kernel takes it when it next
-//! looks at the world.
+//! How other threads reach a kernel: they raise an interrupt, and the world hands it to the kernel
+//! with the other things that happened.
 //!
 //! Uses the ABI.
 
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     task::Waker,
@@ -17,55 +17,110 @@ use crate::abi::{QueueId, Tid};
 /// Work for a thread.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
+/// What another thread has told a kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Interrupt {
+    /// A thread has closed this queue: a job is done, or a promise is set.
+    Close(QueueId),
+    /// A thread that the kernel counts on has nothing more to say.
+    Over(External),
+    /// A thread asks for a shutdown, as [`Remote::shutdown`] does.
+    Shutdown,
+}
+
+/// What a kernel can wait for outside of it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum External {
+    /// A [`RemoteSetter`](crate::RemoteSetter), with its clones.
+    Setter,
+    /// A job of [`Os::run_blocking`](crate::Os::run_blocking).
+    Job,
+}
+
+/// The world's end of the line on which other threads reach its kernel. The kernel's end, and that of
+/// the threads, is a [`Remote`].
+///
+/// A world owns one. It hands the interrupts to the kernel in [`World::wait`](crate::World::wait), in
+/// the order in which they were raised.
+#[derive(Debug)]
+pub struct Interrupts {
+    remote: Remote,
+}
+
+impl Interrupts {
+    /// A line. The first interrupt after [`Interrupts::take`] calls `waker`, which must end the
+    /// world's wait, or the next one if none is under way.
+    #[must_use]
+    pub fn new(waker: Waker) -> Self {
+        let line = Line {
+            waker,
+            raised: AtomicBool::new(false),
+            interrupts: Mutex::default(),
+            started: Default::default(),
+            running: AtomicU64::new(0),
+        };
+        Self {
+            remote: Remote {
+                line: Arc::new(line),
+            },
+        }
+    }
+
+    /// The other end: what [`World::remote`](crate::World::remote) returns.
+    #[must_use]
+    pub fn remote(&self) -> Remote {
+        self.remote.clone()
+    }
+
+    /// Takes the interrupts that were raised since the last call, in order. Reads one word when there
+    /// are none.
+    #[inline]
+    pub fn take(&self) -> impl Iterator<Item = Interrupt> + use<> {
+        let line = &self.remote.line;
+        // First the mark, then the list: an interrupt that comes between the two is taken now, and
+        // its mark costs one more look.
+        if !line.raised.load(Ordering::Relaxed) || !line.raised.swap(false, Ordering::AcqRel) {
+            return Vec::new().into_iter();
+        }
+        std::mem::take(&mut *line.lock()).into_iter()
+    }
+}
+
 /// A line into a kernel from any thread, of [`Kernel::remote`](crate::Kernel::remote).
 #[derive(Clone)]
 pub struct Remote {
     line: Arc<Line>,
 }
 
-/// What the kernel and its remotes share.
+/// What the two ends share.
 struct Line {
     waker: Waker,
-    /// Whether anything below has changed since the kernel last looked.
+    /// Whether an interrupt was raised since the world last took them.
     raised: AtomicBool,
-    shutdown: AtomicBool,
-    /// The queues that a thread has closed.
-    rung: Mutex<Vec<QueueId>>,
-    /// How many threads may yet have something to say, by [`Outside`].
-    expected: [AtomicUsize; 2],
+    interrupts: Mutex<Vec<Interrupt>>,
+    /// How many threads the kernel has counted on so far, by [`External`]. Its own thread counts.
+    started: [AtomicUsize; 2],
     /// The task that was resumed last, or the kernel while it waits.
     running: AtomicU64,
 }
 
-/// What the kernel finds on the line.
-pub(crate) struct Interrupts {
-    pub(crate) shutdown: bool,
-    pub(crate) rung: Vec<QueueId>,
+impl Line {
+    fn lock(&self) -> MutexGuard<'_, Vec<Interrupt>> {
+        self.interrupts
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Remote {
-    pub(crate) fn new(waker: Waker) -> Self {
-        Self {
-            line: Arc::new(Line {
-                waker,
-                raised: AtomicBool::new(false),
-                shutdown: AtomicBool::new(false),
-                rung: Mutex::default(),
-                expected: Default::default(),
-                running: AtomicU64::new(0),
-            }),
-        }
-    }
-
-    /// Shuts the kernel down as [`Os::shutdown`](crate::Os::shutdown) does, when it next looks at the
-    /// world. That is at once if it sleeps: it is woken. Otherwise it is after the pass under way,
-    /// or after 256 turns if the pass is shorter. A task that does not come to a trap holds it up.
+    /// Shuts the kernel down as [`Os::shutdown`](crate::Os::shutdown) does, when it next polls
+    /// the world. That is at once if it sleeps: it is woken. Otherwise it is after the pass under way,
+    /// or after 256 turns if the pass is shorter. A task that does not come to a trap delays it.
     ///
     /// This is for the run under way, whose last task may just have ended by itself; the tasks of a
     /// later one are spared. Between two runs it is for the next.
     pub fn shutdown(&self) {
-        self.line.shutdown.store(true, Ordering::Release);
-        self.raise();
+        self.raise(Interrupt::Shutdown);
     }
 
     /// Which task runs at this moment, or has its call handled; [`Tid::KERNEL`] while the kernel
@@ -84,58 +139,21 @@ impl Remote {
 
     /// Has the kernel close a queue.
     pub(crate) fn ring(&self, queue: QueueId) {
-        self.line
-            .rung
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(queue);
-        self.raise();
+        self.raise(Interrupt::Close(queue));
     }
 
-    fn raise(&self) {
-        self.line.raised.store(true, Ordering::Release);
-        self.line.waker.wake_by_ref();
-    }
-
-    /// How many threads may yet have something to say. Read this before [`Remote::take`]: whoever
-    /// has spoken before it was read is heard.
-    pub(crate) fn expected(&self) -> usize {
-        self.awaited(Outside::Setter) + self.awaited(Outside::Job)
-    }
-
-    /// How many of this kind may.
-    pub(crate) fn awaited(&self, what: Outside) -> usize {
-        self.line.expected[what as usize].load(Ordering::Acquire)
-    }
-
-    /// Whether a shutdown has been raised and not taken yet.
-    pub(crate) fn is_shut_down(&self) -> bool {
-        self.line.shutdown.load(Ordering::Acquire)
-    }
-
-    /// Takes the shutdown that has been raised, if one has, and leaves the rest.
-    pub(crate) fn take_shutdown(&self) -> bool {
-        self.line.shutdown.swap(false, Ordering::Acquire)
-    }
-
-    /// Takes what has been raised since it was last taken.
-    pub(crate) fn take(&self) -> Option<Interrupts> {
-        if !self.line.raised.load(Ordering::Relaxed) {
-            return None;
+    fn raise(&self, interrupt: Interrupt) {
+        self.line.lock().push(interrupt);
+        // The thread that sets the mark wakes the world; the others need not.
+        if !self.line.raised.swap(true, Ordering::AcqRel) {
+            self.line.waker.wake_by_ref();
         }
-        self.line
-            .raised
-            .swap(false, Ordering::AcqRel)
-            .then(|| Interrupts {
-                shutdown: self.take_shutdown(),
-                rung: std::mem::take(
-                    &mut self
-                        .line
-                        .rung
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner),
-                ),
-            })
+    }
+
+    /// How many threads of this kind the kernel has counted on so far. [`Interrupt::Over`] tells of
+    /// the end of each.
+    pub(crate) fn started(&self, what: External) -> usize {
+        self.line.started[what as usize].load(Ordering::Relaxed)
     }
 }
 
@@ -145,51 +163,34 @@ impl fmt::Debug for Remote {
     }
 }
 
-/// That a thread may yet have something to say. While one lives, the kernel does not call it a
-/// deadlock when nobody is ready; unless a daemon has sent the thread, or whoever has a copy.
+/// A thread may yet raise an interrupt. While this or a clone exists, the kernel reports no deadlock.
+/// A thread that a daemon has started does not count.
+#[derive(Clone)]
 pub(crate) struct ExternalWork {
-    remote: Remote,
-    what: Outside,
-    /// How much the kernel counts on it: 1, or 0.
-    weight: usize,
+    _counted: Option<Arc<Counted>>,
 }
 
-/// What a kernel can wait for outside of it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Outside {
-    /// A [`RemoteSetter`](crate::RemoteSetter).
-    Setter,
-    /// A job of [`Os::run_blocking`](crate::Os::run_blocking).
-    Job,
+struct Counted {
+    remote: Remote,
+    what: External,
 }
 
 impl ExternalWork {
-    /// To be made in the turn of the task that sends the thread, or by the host.
-    pub(crate) fn new(remote: &Remote, what: Outside) -> Self {
-        Self::weighing(remote, what, usize::from(!remote.running().is_daemon()))
-    }
-
-    fn weighing(remote: &Remote, what: Outside, weight: usize) -> Self {
-        remote.line.expected[what as usize].fetch_add(weight, Ordering::Relaxed);
-        Self {
-            remote: remote.clone(),
-            what,
-            weight,
-        }
+    /// To be made in the turn of the task that starts the thread, or by the host.
+    pub(crate) fn new(remote: &Remote, what: External) -> Self {
+        let counts = !remote.running().is_daemon();
+        let counted = counts.then(|| {
+            remote.line.started[what as usize].fetch_add(1, Ordering::Relaxed);
+            let remote = remote.clone();
+            Arc::new(Counted { remote, what })
+        });
+        Self { _counted: counted }
     }
 }
 
-impl Clone for ExternalWork {
-    fn clone(&self) -> Self {
-        Self::weighing(&self.remote, self.what, self.weight)
-    }
-}
-
-impl Drop for ExternalWork {
+impl Drop for Counted {
     fn drop(&mut self) {
-        let expected = &self.remote.line.expected[self.what as usize];
-        expected.fetch_sub(self.weight, Ordering::Release);
         // A kernel that waits for this alone must find out.
-        self.remote.raise();
+        self.remote.raise(Interrupt::Over(self.what));
     }
 }

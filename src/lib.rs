@@ -41,7 +41,7 @@
 //! | `descriptor.rs` | [`Descriptor`]: an open descriptor and what keeps it open | nothing |
 //! | `pause.rs` | how blocking work pauses: [`pause()`] | nothing |
 //! | `sched/` | the order of turns: [`Policy`], [`Fifo`] | `abi` |
-//! | `interrupt.rs` | interrupts from other threads: [`Remote`] | `abi` |
+//! | `interrupt.rs` | interrupts from other threads: [`Remote`], [`Interrupts`] | `abi` |
 //! | `log/` | the event log: [`Event`], [`Tracer`], [`mod@record`], the bridge to `tracing` | `abi`, `panic` |
 //! | `trap.rs` | what travels beside a call | all above |
 //! | `user/` | the task's side: [`Os`], [`Queue`], [`Device`], [`Promise`], [`sync`] | `trap.rs` and above |
@@ -105,7 +105,7 @@ pub use abi::{
 #[cfg(feature = "cli")]
 pub use cli::Program;
 pub use descriptor::Descriptor;
-pub use interrupt::Remote;
+pub use interrupt::{External, Interrupt, Interrupts, Remote};
 pub use kernel::{Builder, Deadlock, Error, Failures, Kernel, Limit, Report, Stalled, Step};
 pub use log::{
     Answered, Call, CallInfo, Detail, Event, Fact, Follower, TraceLine, Tracer, Wake,
@@ -126,4 +126,4 @@ pub use user::{
     sync,
     time::Elapsed,
 };
-pub use world::{RealWorld, SimWorld, World};
+pub use world::{Answer, Happening, RealWorld, Request, SimWorld, World};

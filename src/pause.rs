@@ -59,7 +59,7 @@ pub(crate) fn in_place(job: impl FnOnce()) {
     job();
 }
 
-/// Returns the sum of the pauses of the work that runs in place; zero on a separate thread.
-pub(crate) fn paused() -> Duration {
-    PAUSED.get().unwrap_or_default()
+/// Returns the sum of the pauses of the work that runs in place; `None` on a separate thread.
+pub(crate) fn paused() -> Option<Duration> {
+    PAUSED.get()
 }

@@ -14,7 +14,6 @@ use super::{
 };
 use crate::{
     abi::{Nanos, QueueId},
-    interrupt::Remote,
     log::{Log, Tracer},
     sched::Policy,
     trap::TrapFrame,
@@ -197,7 +196,7 @@ impl Builder {
         if let Some(seed) = self.seed {
             world.reseed(seed);
         }
-        let remote = Remote::new(world.waker());
+        let remote = world.remote();
         Kernel {
             tasks: Default::default(),
             ready: Ready::new(self.policy, self.quantum),
@@ -214,7 +213,8 @@ impl Builder {
             next_poll: 0,
             daemons: Daemons::default(),
             slept: None,
-            reported: Vec::new(),
+            happened: Vec::new(),
+            over: [0; 2],
             stall: Stall::new(self.max_stall),
             captured: self.captures.then(String::new),
             trouble: None,

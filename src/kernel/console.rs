@@ -212,7 +212,7 @@ impl Kernel {
         let mut until = limit.saturating_add(PATIENCE);
         while !self.console.is_empty() {
             let now = Nanos::from(self.world.now());
-            if std::mem::take(&mut self.console.hurries) || self.remote.is_shut_down() {
+            if std::mem::take(&mut self.console.hurries) {
                 until = until.min(now.saturating_add(PATIENCE));
             }
             if now >= until {
@@ -220,7 +220,7 @@ impl Kernel {
                 break;
             }
             let deadline = (until != Nanos::FOREVER).then(|| until.into());
-            if let Err(error) = self.world.wait(deadline, &mut self.reported) {
+            if let Err(error) = self.world.wait(deadline, &mut self.happened) {
                 self.lose(&error);
             }
             self.take_reports();

@@ -2,7 +2,7 @@
 
 use super::{Kernel, run::POLL_AFTER, task::OnExit};
 use crate::{
-    abi::{Nanos, Tid},
+    abi::Tid,
     sched::Runnable,
     trap::Start,
     user::{
@@ -14,8 +14,6 @@ use crate::{
 /// The account of daemons and their turns.
 #[derive(Debug, Default)]
 pub(super) struct Daemons {
-    /// The instant of the next poll of their devices, if no task waits for a device.
-    pub(super) next_glance: Nanos,
     /// The ticks of tasks at the previous poll.
     ticks: u64,
     /// The polls since the last turn of a task.

@@ -14,7 +14,7 @@ use crate::{
     panic::contain,
     sched::Runnable,
     trap::{DeviceRef, Payload},
-    world::DeviceMap,
+    world::{self, DeviceMap, Request},
 };
 
 /// One reader and one writer may have a device at once.
@@ -110,7 +110,11 @@ impl Kernel {
             return Errno::Invalid.into();
         };
         let id = self.devices.next_id(me);
-        let result = self.world.attach(id, source.clone());
+        let request = Request::Attach {
+            caller: me.tid,
+            descriptor: source.clone(),
+        };
+        let result = self.world.io(id, request).and_then(world::Answer::done);
         // One that is refused, and whose call was given up, is dropped here.
         contain(|| drop(source));
         self.opened(id, result.map(|()| None)).into()
@@ -121,7 +125,11 @@ impl Kernel {
             return Errno::Invalid.into();
         };
         let id = self.devices.next_id(me);
-        let result = self.world.listen(id, addr);
+        let request = Request::Listen {
+            caller: me.tid,
+            addr,
+        };
+        let result = self.world.io(id, request).and_then(world::Answer::addr);
         self.opened(id, result.map(Some)).into()
     }
 
@@ -130,7 +138,11 @@ impl Kernel {
             return Errno::Invalid.into();
         };
         let id = self.devices.next_id(me);
-        let result = self.world.connect(id, addr);
+        let request = Request::Connect {
+            caller: me.tid,
+            addr,
+        };
+        let result = self.world.io(id, request).and_then(world::Answer::done);
         self.opened(id, result.map(|()| None)).into()
     }
 
@@ -148,7 +160,7 @@ impl Kernel {
     pub(super) fn connected(&mut self, device: DeviceId) -> Outcome {
         match self.devices.check(device, Direction::Write) {
             Err(errno) => errno.into(),
-            Ok(()) => done(self.world.connected(device)).into(),
+            Ok(()) => self.done(device, Request::Connected).into(),
         }
     }
 
@@ -156,7 +168,7 @@ impl Kernel {
         match self.devices.check(device, Direction::Write) {
             Err(Errno::BadFd) => Errno::BadFd.into(),
             // A writer that waits does not keep the stream from being ended: it is woken.
-            Ok(()) | Err(_) => done(self.world.shutdown_write(device)).into(),
+            Ok(()) | Err(_) => self.done(device, Request::Shutdown).into(),
         }
     }
 
@@ -169,11 +181,19 @@ impl Kernel {
         if let Err(errno) = self.devices.check(device, direction) {
             return errno.into();
         }
-        match self.world.ready(device, direction) {
+        let ready = self.world.io(device, Request::Ready(direction));
+        match ready.and_then(world::Answer::ready) {
             Ok(false) => self.wait_for(me, device, direction, Then::Done),
             // What is wrong with it shows when it is used.
             Ok(true) | Err(_) => Reply::Done.into(),
         }
+    }
+
+    /// Asks the world for something that has no result.
+    fn done(&mut self, device: DeviceId, request: Request<'_>) -> Answer {
+        let result = self.world.io(device, request);
+        let result = result.and_then(world::Answer::done);
+        result.map_or_else(failed, |()| Reply::Done.into())
     }
 
     fn wait_for(
@@ -194,7 +214,8 @@ impl Kernel {
         if let Err(errno) = self.devices.check(device, Direction::Read) {
             return errno.into();
         }
-        if self.world.is_drained(device) {
+        // A world that cannot tell is asked to read.
+        if let Ok(world::Answer::Ready(true)) = self.world.io(device, Request::Drained) {
             return self.wait_for(me, device, Direction::Read, Then::Read(op));
         }
         self.devices.claim(device, Direction::Read, me);
@@ -206,7 +227,9 @@ impl Kernel {
             return errno.into();
         }
         let len = self.frame.take_word().unwrap_or(0) as usize;
-        let result = self.world.send(device, &self.frame.buffer(len));
+        let result = self
+            .world
+            .io(device, Request::Send(&self.frame.buffer(len)));
         self.sent(me, device, result)
     }
 
@@ -218,11 +241,22 @@ impl Kernel {
             return errno.into();
         }
         let len = self.frame.take_word().unwrap_or(0) as usize;
-        let result = self.world.send_file(device, &file, offset, len);
+        let request = Request::SendFile {
+            file: &file,
+            offset,
+            len,
+        };
+        let result = self.world.io(device, request);
         self.sent(me, device, result)
     }
 
-    fn sent(&mut self, me: Runnable, device: DeviceId, result: io::Result<usize>) -> Outcome {
+    fn sent(
+        &mut self,
+        me: Runnable,
+        device: DeviceId,
+        result: io::Result<world::Answer>,
+    ) -> Outcome {
+        let result = result.and_then(world::Answer::bytes);
         match self.transferred(me.tid, device, Direction::Write, result) {
             Some(answer) => answer.into(),
             None => self.wait_for(me, device, Direction::Write, Then::Again),
@@ -239,9 +273,6 @@ impl Kernel {
 
     /// Wakes who waits for a device that the world has reported ready.
     pub(super) fn report_ready(&mut self, device: DeviceId, direction: Direction) {
-        if device == DeviceId::CONSOLE {
-            return self.write_out();
-        }
         let Some(task) = self.devices.owner(device, direction) else {
             return;
         };
@@ -266,7 +297,7 @@ impl Kernel {
         let Some(claims) = self.devices.remove(device) else {
             return false;
         };
-        contain(|| self.world.close(device));
+        contain(|| drop(self.world.io(device, Request::Close)));
         for task in claims.into_iter().flatten() {
             if self.tasks[task].state.is_ready() {
                 let closed = State::from(Errno::Closed);
@@ -308,15 +339,20 @@ impl Kernel {
     fn recv(&mut self, me: Runnable, device: DeviceId, room: u32) -> Option<Answer> {
         let result = self
             .world
-            .recv(device, self.frame.buffer(room as usize).as_mut());
+            .io(device, Request::Recv(&mut self.frame.buffer(room as usize)));
+        let result = result.and_then(world::Answer::bytes);
         self.transferred(me.tid, device, Direction::Read, result)
     }
 
     fn accept(&mut self, me: Runnable, listener: DeviceId) -> Option<Answer> {
         let id = self.devices.next_id(me);
         let mut peer = None;
-        let result = self.world.accept(listener, id);
-        let result = result.map(|addr| {
+        let request = Request::Accept {
+            caller: me.tid,
+            connection: id,
+        };
+        let result = self.world.io(listener, request);
+        let result = result.and_then(world::Answer::addr).map(|addr| {
             peer = Some(addr);
             0
         });
@@ -347,10 +383,6 @@ impl Kernel {
         });
         Some(result.map_or_else(failed, |n| Reply::Bytes(n as u64).into()))
     }
-}
-
-fn done(result: io::Result<()>) -> Answer {
-    result.map_or_else(failed, |()| Reply::Done.into())
 }
 
 fn failed(error: io::Error) -> Answer {

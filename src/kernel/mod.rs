@@ -3,7 +3,7 @@
 //! ```text
 //! loop {
 //!     run_pass      each ready task has a turn: it is resumed, makes a call, gets its answer
-//!     poll_world    timers fire, devices report, interrupts arrive: blocked tasks become ready
+//!     poll_world    the world reports: interrupts arrive, timers fire, devices are ready
 //! }
 //! ```
 //!
@@ -75,15 +75,15 @@ use task::OnExit;
 use timers::TimerSets;
 
 use crate::{
-    abi::{DeviceId, Direction, Errno, Nanos, TaskInfo, Tid},
-    interrupt::Remote,
+    abi::{Errno, Nanos, TaskInfo, Tid},
+    interrupt::{External, Remote},
     log::Log,
     trap::{Start, TrapFrame},
     user::{
         os::Os,
         program::{self, IntoExit},
     },
-    world::World,
+    world::{Happening, World},
 };
 
 /// An operating system in a process: it owns the tasks, the queues, the timers and the devices.
@@ -110,7 +110,9 @@ pub struct Kernel {
     /// A wait that the log has not recorded yet: its begin and its end.
     slept: Option<(Duration, Duration)>,
     /// The last reports of the world; kept to reuse its memory.
-    reported: Vec<(DeviceId, Direction)>,
+    happened: Vec<Happening>,
+    /// The number of threads that have ended and that the kernel counted on, by [`External`].
+    over: [usize; 2],
     /// The wait in which only other threads can wake a task.
     stall: Stall,
     /// Printed text, if the kernel keeps it instead of the world.
@@ -247,6 +249,15 @@ impl Kernel {
     #[must_use]
     pub fn remote(&self) -> Remote {
         self.remote.clone()
+    }
+
+    /// Returns how many threads of this kind may yet raise an interrupt.
+    fn awaited(&self, what: External) -> usize {
+        self.remote.started(what) - self.over[what as usize]
+    }
+
+    fn awaits_threads(&self) -> bool {
+        self.awaited(External::Setter) + self.awaited(External::Job) > 0
     }
 }
 

@@ -175,7 +175,7 @@ pub enum Limit {
 pub struct Stalled {
     /// The time that the kernel has waited.
     pub waited: Duration,
-    /// The number of [`RemoteSetter`](crate::RemoteSetter)s that are alive.
+    /// The number of [`RemoteSetter`](crate::RemoteSetter)s that are alive; clones count once.
     pub remote_setters: usize,
     /// The number of jobs of [`Os::run_blocking`](crate::Os::run_blocking) that are under way.
     pub jobs: usize,

@@ -1,5 +1,7 @@
 //! A pass of turns, and the poll of the world between two passes.
 
+use std::time::Duration;
+
 use super::{
     Kernel,
     deadlock::Deadlock,
@@ -7,15 +9,13 @@ use super::{
 };
 use crate::{
     abi::{Nanos, Tid},
+    interrupt::Interrupt,
     sched::Runnable,
+    world::Happening,
 };
 
 /// The number of ticks between two polls of the world, if a pass is not longer.
 pub(super) const POLL_AFTER: u64 = 256;
-
-/// The time between two polls for devices of daemons alone, while tasks are ready. Such a poll
-/// costs a system call.
-const GLANCE_AFTER: Nanos = Nanos::from_millis(1);
 
 /// The number of polls with ready daemons, without a ready task and without progress of the clock.
 /// After these the daemons count as spinning, and the run continues without them.
@@ -73,18 +73,6 @@ impl Kernel {
         if self.frame.has_deferred() {
             self.run_deferred(Runnable::HOST);
         }
-        // Read first: what external work says before it ends is in the interrupts.
-        let external = self.remote.expected();
-        if let Some(interrupts) = self.remote.take() {
-            for queue in interrupts.rung {
-                self.close_queue(queue);
-            }
-            if interrupts.shutdown {
-                self.console.hurry();
-                self.end_all();
-                return Ok(());
-            }
-        }
         self.run_daemons();
         if self.tasks.live() == 0 {
             return Ok(());
@@ -95,16 +83,23 @@ impl Kernel {
         }
         self.check_policy()?;
         let daemons_run = self.ready.daemons() > 0;
-        let on_threads = self.timers.tasks.len() == 0 && self.devices.waiting() == 0;
         let may_be_helped = daemons_run && self.daemons.idle < PATIENCE;
-        if waits && on_threads && external == 0 && !may_be_helped {
-            return Err(Error::Deadlock(Deadlock::of(self.tasks())));
-        }
+        let on_threads =
+            self.timers.tasks.len() == 0 && (self.devices.waiting() == 0 || self.world.is_idle());
+        let is_stuck = waits && on_threads && !self.awaits_threads() && !may_be_helped;
         let until = match self.timers.next() {
-            _ if !waits || daemons_run && self.daemons.still < PATIENCE => Nanos::ZERO,
+            // An interrupt may have come already.
+            _ if !waits || is_stuck => Nanos::ZERO,
+            _ if daemons_run && self.daemons.still < PATIENCE => Nanos::ZERO,
             deadline => deadline.unwrap_or(Nanos::FOREVER).min(limit),
         };
         self.wait_events(until, on_threads)?;
+        if self.tasks.live() == 0 {
+            return Ok(());
+        }
+        if is_stuck && self.ready.is_empty() {
+            return Err(Error::Deadlock(Deadlock::of(self.tasks())));
+        }
         self.ready.shrink();
         let pass = POLL_AFTER.max(self.ready.len() as u64);
         self.next_poll = self.stats.ticks.saturating_add(pass);
@@ -120,24 +115,21 @@ impl Kernel {
         Ok(())
     }
 
-    /// Waits for the world, no longer than until that instant. Wakes the tasks whose timers have
-    /// fired, then those whose devices are ready. If the wait is `on_threads`, no timer and no
-    /// device of a task can end it.
+    /// Waits for the world, no longer than until that instant, and handles what has happened:
+    /// interrupts first, then the timers that have fired, then the devices that are ready. If the
+    /// wait is `on_threads`, no timer and no device of a task can end it.
     fn wait_events(&mut self, until: Nanos, on_threads: bool) -> Result<(), Error> {
         let before = self.world.now();
-        let glance = self.devices.daemons() > 0 && Nanos::from(before) >= self.daemons.next_glance;
         let waits = until > Nanos::ZERO;
         if waits {
             self.remote.runs(Tid::KERNEL);
         }
-        if waits || self.devices.waiting() > 0 || !self.console.is_empty() || glance {
-            self.daemons.next_glance = Nanos::from(before).saturating_add(GLANCE_AFTER);
-            let until = (until != Nanos::FOREVER).then(|| until.into());
-            if waits && on_threads {
-                self.wait_for_threads(until)?;
-            } else {
-                self.world.wait(until, &mut self.reported)?;
-            }
+        let deadline = (until != Nanos::FOREVER).then(|| until.into());
+        let mut waited = None;
+        if waits && on_threads {
+            waited = Some(self.wait_for_threads(deadline)?);
+        } else {
+            self.world.wait(deadline, &mut self.happened)?;
         }
         let now = self.world.now();
         if self.clock < now.into() {
@@ -149,28 +141,57 @@ impl Kernel {
             self.slept = Some((from, now));
         }
         self.log.set_clock(now);
+        self.take_interrupts();
         while let Some((timer, slot)) = self.timers.pop_due(self.clock) {
             self.alarm(timer, slot);
         }
-        self.take_reports();
-        Ok(())
+        self.take_readiness();
+        waited.map_or(Ok(()), |waited| self.check_stall(waited))
     }
 
-    /// Wakes the tasks that wait for what the world has reported.
+    /// Handles what the world has reported, where no timer comes in between.
     pub(super) fn take_reports(&mut self) {
-        let mut reported = std::mem::take(&mut self.reported);
-        for (device, direction) in reported.drain(..) {
-            self.report_ready(device, direction);
+        self.take_interrupts();
+        self.take_readiness();
+    }
+
+    /// Handles the interrupts among what the world has reported.
+    fn take_interrupts(&mut self) {
+        for at in 0..self.happened.len() {
+            let Happening::Interrupt(interrupt) = self.happened[at] else {
+                continue;
+            };
+            match interrupt {
+                Interrupt::Close(queue) => {
+                    self.close_queue(queue);
+                }
+                Interrupt::Over(what) => self.over[what as usize] += 1,
+                Interrupt::Shutdown => {
+                    self.console.hurry();
+                    self.end_all();
+                }
+            }
         }
-        self.reported = reported;
+    }
+
+    /// Wakes the tasks that wait for the devices that the world has reported.
+    fn take_readiness(&mut self) {
+        let mut happened = std::mem::take(&mut self.happened);
+        for happening in happened.drain(..) {
+            match happening {
+                Happening::Ready(device, direction) => self.report_ready(device, direction),
+                Happening::Console => self.write_out(),
+                Happening::Interrupt(_) => {}
+            }
+        }
+        self.happened = happened;
     }
 
     /// Handles interrupts that arrived after the last poll of a run. A shutdown also ends the
     /// daemons, and must not reach the next run.
     pub(super) fn wind_up(&mut self) -> Result<(), Error> {
-        if self.remote.take_shutdown() {
-            self.end_all();
-        }
+        self.world.wait(Some(Duration::ZERO), &mut self.happened)?;
+        self.take_reports();
         self.trouble
             .take()
             .map_or(Ok(()), |error| Err(Error::Io(error)))

@@ -1,6 +1,6 @@
 //! The wait in which only other threads can wake a task: its limit, and the warning.
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
 use super::{
     Kernel,
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     abi::{TaskInfo, TaskState},
-    interrupt::Outside,
+    interrupt::External,
 };
 
 /// The time after which the kernel warns.
@@ -37,10 +37,9 @@ impl Stall {
 }
 
 impl Kernel {
-    /// Waits for other threads, until `deadline`, the warning or the limit.
-    ///
-    /// *Errors:* [`Error::Stalled`] at the limit, and the errors of the world.
-    pub(super) fn wait_for_threads(&mut self, deadline: Option<Duration>) -> Result<(), Error> {
+    /// Waits for other threads, until `deadline`, the warning or the limit. Returns how long the wait
+    /// has taken so far.
+    pub(super) fn wait_for_threads(&mut self, deadline: Option<Duration>) -> io::Result<Duration> {
         let turns = self.stats.ticks;
         if self.stall.turns != turns {
             self.stall = Stall::new(self.stall.limit);
@@ -55,13 +54,20 @@ impl Kernel {
         let patience = next.saturating_sub(waited);
         let span = self
             .world
-            .wait_for_threads(deadline, patience, &mut self.reported);
-        let waited = waited.saturating_add(span?);
-        self.stall.waited = waited;
-        if self.remote.expected() == 0 {
+            .wait_for_threads(deadline, patience, &mut self.happened);
+        self.stall.waited = waited.saturating_add(span?);
+        Ok(self.stall.waited)
+    }
+
+    /// Reports a wait for other threads that has taken long.
+    ///
+    /// *Errors:* [`Error::Stalled`] at the limit.
+    pub(super) fn check_stall(&mut self, waited: Duration) -> Result<(), Error> {
+        if !self.awaits_threads() {
             // The last thread has finished meanwhile; the next poll decides what follows.
             return Ok(());
         }
+        let limit = self.stall.limit;
         if waited >= limit {
             self.stall = Stall::new(limit);
             return Err(Error::Stalled(self.stalled(waited)));
@@ -78,8 +84,8 @@ impl Kernel {
         let is_blocked = |task: &TaskInfo| matches!(task.state, TaskState::Blocked { .. });
         Stalled {
             waited,
-            remote_setters: self.remote.awaited(Outside::Setter),
-            jobs: self.remote.awaited(Outside::Job),
+            remote_setters: self.awaited(External::Setter),
+            jobs: self.awaited(External::Job),
             blocked: self.tasks().filter(is_blocked).collect(),
         }
     }

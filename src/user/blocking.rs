@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     abi::SystemCall,
-    interrupt::{ExternalWork, Job, Outside},
+    interrupt::{External, ExternalWork, Job},
     panic::panic_message,
     pause::paused,
     trap::{Payload, TrapFrame},
@@ -42,7 +42,7 @@ impl Os {
     ) -> Result<T, Panicked> {
         let done = Queue::<()>::required(self, u64::MAX, "a job").await;
         let (remote, queue) = (self.frame().remote.clone(), done.id());
-        let external = ExternalWork::new(&remote, Outside::Job);
+        let external = ExternalWork::new(&remote, External::Job);
         let result = Arc::new(Mutex::new(None));
         let slot = Arc::clone(&result);
         let job: Job = Box::new(move || {
@@ -59,9 +59,12 @@ impl Os {
         };
         // The world runs the job even if it cannot start a thread, so this call does not fail.
         let _ = self.call(submit, checked).await;
-        let take = || result.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some((outcome, pause)) = take() {
-            // The job has run in place.
+        let lock = || result.lock().unwrap_or_else(PoisonError::into_inner);
+        // The result of another thread counts once the kernel has its interrupt. So a run does not
+        // depend on the speed of the thread.
+        let in_place = lock().take_if(|(_, pause)| pause.is_some());
+        if let Some((outcome, pause)) = in_place {
+            let pause = pause.unwrap_or_default();
             if pause > Duration::ZERO {
                 self.sleep(pause).await;
             }
@@ -69,7 +72,8 @@ impl Os {
         }
         // The thread closes the queue when the job is done.
         let _ = done.get(self).await;
-        take().map_or_else(
+        let result = lock().take();
+        result.map_or_else(
             || Err(Panicked("the thread did not come back".into())),
             |(outcome, _)| outcome,
         )

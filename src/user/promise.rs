@@ -15,7 +15,7 @@ use std::{
 use super::{os::Os, program::IntoExit, queue::Queue};
 use crate::{
     abi::{Errno, QueueId, SystemCall, Tid},
-    interrupt::{ExternalWork, Outside, Remote},
+    interrupt::{External, ExternalWork, Remote},
     trap::TrapFrame,
 };
 
@@ -281,7 +281,7 @@ impl<T: Send> Setter<T> {
         RemoteSetter {
             slot: Arc::clone(&self.slot),
             setters: Arc::clone(&self.setters),
-            external: ExternalWork::new(&self.setters.remote, Outside::Setter),
+            external: ExternalWork::new(&self.setters.remote, External::Setter),
         }
     }
 }

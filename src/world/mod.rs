@@ -1,37 +1,109 @@
-//! The world: whatever the programs themselves do not determine. Time, randomness, the console,
-//! and what devices deliver and when.
+//! The world: what the programs themselves do not determine. Time, randomness, the console, what
+//! devices deliver and when, and what other threads say.
 //!
-//! Uses the ABI.
+//! | file | owns |
+//! |---|---|
+//! | `mod.rs` | [`World`]: the boundary; [`Happening`]: what comes out of a wait |
+//! | `io.rs` | [`Request`] and [`Answer`]: what the kernel asks of a device |
+//! | `real/` | [`RealWorld`]: the operating system |
+//! | `sim/` | [`SimWorld`]: a virtual clock and a seed |
+//!
+//! Uses the ABI, the interrupts, and what travels beside a call.
 
+mod io;
 mod real;
 mod sim;
 
 use std::{
     collections::HashMap,
-    fs::File,
     hash::{BuildHasherDefault, Hasher},
-    io,
-    net::SocketAddr,
-    os::unix::fs::FileExt,
-    task::Waker,
+    io::Result,
     time::Duration,
 };
 
+pub use io::{Answer, Request};
 pub use real::RealWorld;
 pub use sim::SimWorld;
 
 use crate::{
     abi::{DeviceId, Direction, Tid},
-    descriptor::Descriptor,
+    interrupt::{Interrupt, Remote},
     pause::in_place,
-    trap::MAX_IO,
 };
 
 /// What lies outside a kernel. Kernel and programs are a pure function of what it answers.
 ///
-/// No method but [`World::wait`] may block. Devices are named by tokens that the kernel gives out
-/// and never uses again. A world without devices leaves those methods as they are: they answer
-/// `Unsupported`.
+/// The world answers a question at once: the time, a random number, a [`Request`] to a device. All
+/// that the kernel does not ask for comes out of [`World::wait`], as a stream of [`Happening`]s. So a
+/// wrapper that writes down both has a complete record of a run.
+///
+/// No method except [`World::wait`] and [`World::wait_for_threads`] may block.
+///
+/// # A wrapper
+///
+/// A world around another one forwards what it does not change. This one refuses connections to a
+/// port. [`Request`] has a kind for each thing a device can do, so a wrapper that records, delays or
+/// fails requests changes one method.
+///
+/// ```
+/// use std::{io, net::SocketAddr, time::Duration};
+/// use trapline::{Answer, DeviceId, Happening, Kernel, Os, RealWorld, Remote, Request, Tid, World};
+///
+/// struct Firewall<W> {
+///     inner: W,
+///     closed: u16,
+/// }
+///
+/// impl<W: World> World for Firewall<W> {
+///     fn io(&mut self, device: DeviceId, request: Request<'_>) -> io::Result<Answer> {
+///         match request {
+///             Request::Connect { addr, .. } if addr.port() == self.closed => {
+///                 Err(io::ErrorKind::ConnectionRefused.into())
+///             }
+///             other => self.inner.io(device, other),
+///         }
+///     }
+///
+///     // The rest is the other world's.
+///     fn now(&mut self) -> Duration { self.inner.now() }
+///     fn random(&mut self) -> u64 { self.inner.random() }
+///     fn reseed(&mut self, seed: u64) { self.inner.reseed(seed) }
+///     fn seed(&self) -> u64 { self.inner.seed() }
+///     fn print(&mut self, text: &[u8]) -> io::Result<usize> { self.inner.print(text) }
+///     fn take_console(&mut self) -> String { self.inner.take_console() }
+///     fn remote(&self) -> Remote { self.inner.remote() }
+///     fn is_idle(&self) -> bool { self.inner.is_idle() }
+///     fn submit(&mut self, task: Tid, job: Box<dyn FnOnce() + Send>) {
+///         self.inner.submit(task, job);
+///     }
+///     fn wait(
+///         &mut self,
+///         deadline: Option<Duration>,
+///         happened: &mut Vec<Happening>,
+///     ) -> io::Result<()> {
+///         self.inner.wait(deadline, happened)
+///     }
+///     fn wait_for_threads(
+///         &mut self,
+///         deadline: Option<Duration>,
+///         patience: Duration,
+///         happened: &mut Vec<Happening>,
+///     ) -> io::Result<Duration> {
+///         self.inner.wait_for_threads(deadline, patience, happened)
+///     }
+/// }
+///
+/// let world = Firewall { inner: RealWorld::new()?, closed: 6000 };
+/// let mut kernel = Kernel::builder().world(world).capture_console().build()?;
+/// kernel.spawn("main", async |os: &mut Os| {
+///     let addr: SocketAddr = ([127, 0, 0, 1], 6000).into();
+///     let refused = os.connect(addr).await.unwrap_err();
+///     writeln!(os, "{}", refused.kind());
+/// })?;
+/// kernel.run()?;
+/// assert_eq!(kernel.take_console(), "connection refused\n");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait World {
     /// The time since boot. It never goes back.
     fn now(&mut self) -> Duration;
@@ -45,44 +117,60 @@ pub trait World {
     /// The seed that the sequence of random numbers began with.
     fn seed(&self) -> u64;
 
-    /// Writes to the console, as much as it takes without waiting; answers how many bytes that is.
-    /// Answers `WouldBlock` where it takes none, and reports [`DeviceId::CONSOLE`] when it does.
-    /// `BrokenPipe` is the end of the run; after any other error the text is lost and the run goes
-    /// on.
-    fn print(&mut self, text: &[u8]) -> io::Result<usize>;
+    /// Writes to the console, as much as it takes without waiting. Returns how many bytes that is.
+    ///
+    /// *Errors:* `WouldBlock` where the console takes nothing; [`Happening::Console`] says when it
+    /// does. `BrokenPipe` ends the run. After any other error the text is lost and the run goes on.
+    fn print(&mut self, text: &[u8]) -> Result<usize>;
 
-    /// Takes what was printed, where that is kept rather than shown.
+    /// Takes what was printed, where the world keeps it. Otherwise returns an empty text.
     fn take_console(&mut self) -> String {
         String::new()
     }
 
-    /// Waits until `deadline` (counted from boot; `None`: for ever), a device or the waker, and
-    /// appends what has become ready. Of a device that is ready both ways, reading comes first. A
-    /// deadline that has passed means a look, without waiting.
-    fn wait(
-        &mut self,
-        deadline: Option<Duration>,
-        ready: &mut Vec<(DeviceId, Direction)>,
-    ) -> io::Result<()>;
+    /// Waits until `deadline`, or until something happens, and appends all that has happened.
+    ///
+    /// The deadline counts from boot; `None` means for ever. With a deadline that has passed the
+    /// call returns at once. The kernel makes such a call about every 256 turns. A world that
+    /// promised no report, and has no interrupt, has nothing to ask then: it makes no system call.
+    ///
+    /// A wait may also end early with nothing. Interrupts keep their order. A device that is ready
+    /// both ways is reported for reading first. A report for a device that no task waits for does no
+    /// harm.
+    ///
+    /// *Errors:* the run ends with [`Error::Io`](crate::Error::Io).
+    fn wait(&mut self, deadline: Option<Duration>, happened: &mut Vec<Happening>) -> Result<()>;
 
-    /// Waits as [`World::wait`] does, where nothing but the waker can end the wait for good, and for
-    /// no longer than `patience`. Answers how long it has waited, on a clock that goes on while other
-    /// threads work; a virtual clock does not. A world that cannot tell answers zero, and may wait for
-    /// longer: then a stall is never reported.
+    /// Waits as [`World::wait`] does, for `patience` at most. The kernel calls it when only other
+    /// threads can make a task ready.
+    ///
+    /// Returns how long it waited, on a clock that advances while other threads work; a virtual
+    /// clock does not. A world that cannot tell returns zero and may wait for longer. Then a stall
+    /// is never reported.
+    ///
+    /// *Errors:* as [`World::wait`].
     fn wait_for_threads(
         &mut self,
         deadline: Option<Duration>,
         _patience: Duration,
-        ready: &mut Vec<(DeviceId, Direction)>,
-    ) -> io::Result<Duration> {
-        self.wait(deadline, ready)?;
+        happened: &mut Vec<Happening>,
+    ) -> Result<Duration> {
+        self.wait(deadline, happened)?;
         Ok(Duration::ZERO)
     }
 
-    /// Ends a [`World::wait`] from another thread, or the next one if none is under way.
-    fn waker(&self) -> Waker {
-        Waker::noop().clone()
+    /// Whether no device and no console will ever report anything, however long the kernel waits.
+    /// Then the kernel returns [`Error::Deadlock`](crate::Error::Deadlock) when all tasks wait for
+    /// devices, where it would otherwise wait for ever. Timers, jobs and remote setters do not count:
+    /// the kernel knows of them. A world that cannot tell returns `false`.
+    fn is_idle(&self) -> bool {
+        false
     }
+
+    /// The line on which other threads reach this world's kernel; always the same one. A world hands
+    /// what comes over it to the kernel in [`World::wait`]. See
+    /// [`Interrupts`](crate::Interrupts), of which a world owns one; a wrapper forwards this call.
+    fn remote(&self) -> Remote;
 
     /// Has a piece of a task's work done: on another thread, or here and now. A
     /// [`pause`](crate::pause()) of the latter delays its result on this world's clock. A world may
@@ -91,88 +179,29 @@ pub trait World {
         in_place(job);
     }
 
-    /// Takes on a descriptor of a program's.
-    fn attach(&mut self, _id: DeviceId, _descriptor: Descriptor) -> io::Result<()> {
-        unsupported()
+    /// Asks a device for something, and returns the answer at once. [`Request`] says for each request
+    /// which [`Answer`] belongs to it.
+    ///
+    /// Devices are named by tokens. The kernel chooses them and never uses one again. A request that
+    /// opens a device carries the task that asked, so that a world can tell its hosts apart.
+    ///
+    /// *Errors:* `WouldBlock` is a promise to report the device when it is ready. Any other error
+    /// is the calling task's. A world without devices keeps this method as it is: every request fails
+    /// with `Unsupported`.
+    fn io(&mut self, _device: DeviceId, _request: Request<'_>) -> Result<Answer> {
+        io::unsupported()
     }
-
-    /// Opens a listening TCP socket and answers its address.
-    fn listen(&mut self, _id: DeviceId, _addr: SocketAddr) -> io::Result<SocketAddr> {
-        unsupported()
-    }
-
-    /// Begins a TCP connection. The device is writable once it stands or has failed.
-    fn connect(&mut self, _id: DeviceId, _addr: SocketAddr) -> io::Result<()> {
-        unsupported()
-    }
-
-    /// How a begun connection came out.
-    fn connected(&mut self, _id: DeviceId) -> io::Result<()> {
-        unsupported()
-    }
-
-    /// Takes a connection off `listener` as device `id` and answers its peer's address.
-    fn accept(&mut self, _listener: DeviceId, _id: DeviceId) -> io::Result<SocketAddr> {
-        unsupported()
-    }
-
-    /// Reads; answers `WouldBlock` where there is nothing, and reports the device when there is.
-    fn recv(&mut self, _id: DeviceId, _buf: &mut [u8]) -> io::Result<usize> {
-        unsupported()
-    }
-
-    /// Whether it is known that there is nothing to read, so that the device will be reported when
-    /// there is. A world that cannot tell answers no, and is asked to read.
-    fn is_drained(&mut self, _id: DeviceId) -> bool {
-        false
-    }
-
-    /// Writes; answers `WouldBlock` where there is no room, and reports the device when there is.
-    fn send(&mut self, _id: DeviceId, _buf: &[u8]) -> io::Result<usize> {
-        unsupported()
-    }
-
-    /// Writes at most `len` bytes of a file from `offset` on, and answers how many; 0 at the end of
-    /// the file. Answers `WouldBlock` as [`World::send`] does. A world that has no call for it reads
-    /// a piece of the file and sends that.
-    fn send_file(
-        &mut self,
-        id: DeviceId,
-        file: &File,
-        offset: u64,
-        len: usize,
-    ) -> io::Result<usize> {
-        send_piece(self, id, file, offset, len)
-    }
-
-    /// Ends the outgoing half of a connection.
-    fn shutdown_write(&mut self, _id: DeviceId) -> io::Result<()> {
-        unsupported()
-    }
-
-    /// Whether the device is ready at this moment; if it is not, reports it when it is.
-    fn ready(&mut self, _id: DeviceId, _direction: Direction) -> io::Result<bool> {
-        unsupported()
-    }
-
-    /// Closes a device that was opened.
-    fn close(&mut self, _id: DeviceId) {}
 }
 
-/// Reads a piece of a file and sends it.
-fn send_piece(
-    world: &mut (impl World + ?Sized),
-    id: DeviceId,
-    file: &File,
-    offset: u64,
-    len: usize,
-) -> io::Result<usize> {
-    let mut piece = vec![0; len.min(MAX_IO)];
-    let n = file.read_at(&mut piece, offset)?;
-    if n == 0 && len > 0 {
-        return Ok(0);
-    }
-    world.send(id, &piece[..n])
+/// What a world reports, unasked, from [`World::wait`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Happening {
+    /// A device is ready: an attempt in this direction may succeed.
+    Ready(DeviceId, Direction),
+    /// The console takes text again.
+    Console,
+    /// Another thread has something to say.
+    Interrupt(Interrupt),
 }
 
 /// What is kept for each device. Those that were opened one after the other, and are likely to be
@@ -180,7 +209,7 @@ fn send_piece(
 pub(crate) type DeviceMap<T> = HashMap<DeviceId, T, BuildHasherDefault<InBlocks>>;
 
 /// Hashes the numbers of devices block by block: in order within a block; one block anywhere, so that
-/// nobody can have those devices stay that share a place.
+/// no program can choose devices that share a place.
 #[derive(Default)]
 pub(crate) struct InBlocks(u64);
 
@@ -203,13 +232,6 @@ impl Hasher for InBlocks {
     fn finish(&self) -> u64 {
         self.0
     }
-}
-
-fn unsupported<T>() -> io::Result<T> {
-    Err(io::Error::new(
-        io::ErrorKind::Unsupported,
-        "this world has no devices and no network, which the real one has",
-    ))
 }
 
 #[cfg(test)]

@@ -4,12 +4,12 @@ use std::{
     cell::{Cell, RefCell},
     io,
     rc::Rc,
-    task::Waker,
     time::Duration,
 };
 
 use trapline::{
-    DeviceId, Direction, Exit, Kernel, On, Os, Queue, Report, SimWorld, TaskInfo, TaskState, World,
+    DeviceId, Direction, Exit, Happening, Kernel, On, Os, Queue, Remote, Report, SimWorld,
+    TaskInfo, TaskState, World,
 };
 
 use crate::support::{Diary, about, logged, passes, tid};
@@ -50,8 +50,8 @@ impl World for Plumbed {
     fn seed(&self) -> u64 {
         self.sim.seed()
     }
-    fn waker(&self) -> Waker {
-        self.sim.waker()
+    fn remote(&self) -> Remote {
+        self.sim.remote()
     }
 
     fn print(&mut self, text: &[u8]) -> io::Result<usize> {
@@ -71,15 +71,15 @@ impl World for Plumbed {
     fn wait(
         &mut self,
         deadline: Option<Duration>,
-        ready: &mut Vec<(DeviceId, Direction)>,
+        happened: &mut Vec<Happening>,
     ) -> io::Result<()> {
         let opens = self.tap.opens.get().filter(|_| self.is_waited_for);
         let opens = opens.filter(|opens| deadline.is_none_or(|deadline| *opens <= deadline));
-        self.sim.wait(opens.or(deadline), ready)?;
+        self.sim.wait(opens.or(deadline), happened)?;
         if opens.is_some() {
             self.is_waited_for = false;
             self.tap.room.set(usize::MAX);
-            ready.push((DeviceId::CONSOLE, Direction::Write));
+            happened.push(Happening::Console);
         }
         Ok(())
     }

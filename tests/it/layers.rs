@@ -129,6 +129,9 @@ fn there_is_one_yield_and_one_place_for_each_machine() {
             "{clock} in {at:?}"
         );
     }
+    let at = within("polling::");
+    let below = |name: &str| format!("world/real/{name}");
+    assert_eq!(at, ["epoll", "poller", "portable"].map(below));
     let at = within("genawaiter::");
     assert!(
         at.iter().all(|at| at == "trap" || at.starts_with("user/")),

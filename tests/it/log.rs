@@ -14,7 +14,7 @@ use tracing::{
     span,
 };
 use trapline::{
-    DeviceId, Direction, Errno, Error, Event, Exit, Kernel, Os, Promise, SimWorld, World,
+    Errno, Error, Event, Exit, Happening, Kernel, Os, Promise, Remote, SimWorld, World,
 };
 
 use crate::support::*;
@@ -312,19 +312,23 @@ impl World for Patient {
         self.0.print(text)
     }
 
+    fn remote(&self) -> Remote {
+        self.0.remote()
+    }
+
     fn wait(
         &mut self,
         deadline: Option<Duration>,
-        ready: &mut Vec<(DeviceId, Direction)>,
+        happened: &mut Vec<Happening>,
     ) -> io::Result<()> {
-        self.0.wait(deadline, ready)
+        self.0.wait(deadline, happened)
     }
 
     fn wait_for_threads(
         &mut self,
         _: Option<Duration>,
         patience: Duration,
-        _: &mut Vec<(DeviceId, Direction)>,
+        _: &mut Vec<Happening>,
     ) -> io::Result<Duration> {
         Ok(patience)
     }

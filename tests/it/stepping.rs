@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use trapline::{DeviceId, Direction, Exit, IntoExit, Kernel, Os, Report, SimWorld, Step, World};
+use trapline::{Exit, Happening, IntoExit, Kernel, Os, Remote, Report, SimWorld, Step, World};
 
 use crate::support::{run_scripted, scripted_in_slices, tell, unscripted};
 
@@ -142,12 +142,15 @@ impl World for Moving {
     fn take_console(&mut self) -> String {
         self.sim.take_console()
     }
+    fn remote(&self) -> Remote {
+        self.sim.remote()
+    }
     fn wait(
         &mut self,
         deadline: Option<Duration>,
-        ready: &mut Vec<(DeviceId, Direction)>,
+        happened: &mut Vec<Happening>,
     ) -> io::Result<()> {
         let deadline = deadline.map(|deadline| deadline.saturating_sub(self.passed.get()));
-        self.sim.wait(deadline, ready)
+        self.sim.wait(deadline, happened)
     }
 }

@@ -3,15 +3,12 @@
 
 use std::{
     cell::{Cell, RefCell},
-    fs::File,
     io,
-    net::SocketAddr,
     rc::Rc,
-    task::Waker,
     time::Duration,
 };
 
-use trapline::{Descriptor, DeviceId, Direction, SimWorld, World};
+use trapline::{Answer, DeviceId, Direction, Happening, Remote, Request, SimWorld, Tid, World};
 
 /// Any world, with a count of the looks and waits of the kernel.
 pub(crate) struct Counted<W> {
@@ -51,68 +48,26 @@ impl<W: World> World for Counted<W> {
     fn wait(
         &mut self,
         deadline: Option<Duration>,
-        ready: &mut Vec<(DeviceId, Direction)>,
+        happened: &mut Vec<Happening>,
     ) -> io::Result<()> {
         self.waits.set(self.waits.get() + 1);
-        self.inner.wait(deadline, ready)
+        self.inner.wait(deadline, happened)
     }
 
-    fn waker(&self) -> Waker {
-        self.inner.waker()
+    fn is_idle(&self) -> bool {
+        self.inner.is_idle()
     }
 
-    fn attach(&mut self, id: DeviceId, descriptor: Descriptor) -> io::Result<()> {
-        self.inner.attach(id, descriptor)
+    fn remote(&self) -> Remote {
+        self.inner.remote()
     }
 
-    fn listen(&mut self, id: DeviceId, addr: SocketAddr) -> io::Result<SocketAddr> {
-        self.inner.listen(id, addr)
+    fn submit(&mut self, task: Tid, job: Box<dyn FnOnce() + Send>) {
+        self.inner.submit(task, job);
     }
 
-    fn connect(&mut self, id: DeviceId, addr: SocketAddr) -> io::Result<()> {
-        self.inner.connect(id, addr)
-    }
-
-    fn connected(&mut self, id: DeviceId) -> io::Result<()> {
-        self.inner.connected(id)
-    }
-
-    fn accept(&mut self, listener: DeviceId, id: DeviceId) -> io::Result<SocketAddr> {
-        self.inner.accept(listener, id)
-    }
-
-    fn recv(&mut self, id: DeviceId, buf: &mut [u8]) -> io::Result<usize> {
-        self.inner.recv(id, buf)
-    }
-
-    fn is_drained(&mut self, id: DeviceId) -> bool {
-        self.inner.is_drained(id)
-    }
-
-    fn send(&mut self, id: DeviceId, buf: &[u8]) -> io::Result<usize> {
-        self.inner.send(id, buf)
-    }
-
-    fn send_file(
-        &mut self,
-        id: DeviceId,
-        file: &File,
-        offset: u64,
-        len: usize,
-    ) -> io::Result<usize> {
-        self.inner.send_file(id, file, offset, len)
-    }
-
-    fn shutdown_write(&mut self, id: DeviceId) -> io::Result<()> {
-        self.inner.shutdown_write(id)
-    }
-
-    fn ready(&mut self, id: DeviceId, direction: Direction) -> io::Result<bool> {
-        self.inner.ready(id, direction)
-    }
-
-    fn close(&mut self, id: DeviceId) {
-        self.inner.close(id);
+    fn io(&mut self, device: DeviceId, request: Request<'_>) -> io::Result<Answer> {
+        self.inner.io(device, request)
     }
 }
 
@@ -165,26 +120,31 @@ impl World for Bells {
     fn wait(
         &mut self,
         deadline: Option<Duration>,
-        ready: &mut Vec<(DeviceId, Direction)>,
+        happened: &mut Vec<Happening>,
     ) -> io::Result<()> {
-        ready.append(&mut self.ringing.borrow_mut());
-        match ready.is_empty() {
-            true => self.sim.wait(deadline, ready),
+        happened.extend(self.ringing.borrow_mut().drain(..).map(ready));
+        match happened.is_empty() {
+            true => self.sim.wait(deadline, happened),
             false => Ok(()),
         }
     }
 
-    fn attach(&mut self, _: DeviceId, _: Descriptor) -> io::Result<()> {
-        Ok(())
+    fn remote(&self) -> Remote {
+        self.sim.remote()
     }
 
-    fn recv(&mut self, _: DeviceId, _: &mut [u8]) -> io::Result<usize> {
-        Err(io::ErrorKind::WouldBlock.into())
+    fn io(&mut self, device: DeviceId, request: Request<'_>) -> io::Result<Answer> {
+        match request {
+            Request::Attach { .. } | Request::Close => Ok(Answer::Done),
+            Request::Recv(_) => Err(io::ErrorKind::WouldBlock.into()),
+            Request::Ready(_) => Ok(Answer::Ready(false)),
+            other => self.sim.io(device, other),
+        }
     }
+}
 
-    fn ready(&mut self, _: DeviceId, _: Direction) -> io::Result<bool> {
-        Ok(false)
-    }
+fn ready((device, direction): (DeviceId, Direction)) -> Happening {
+    Happening::Ready(device, direction)
 }
 
 /// A console that is gone.

@@ -1,5 +1,5 @@
-//! Linux: the poller's own epoll, waited on with fewer system calls, and asked for the end of a
-//! stream, which is not among the poller's interests.
+//! Linux: the epoll of `polling`, waited on with fewer system calls, and asked for the end of a
+//! stream, which is not among the interests of `polling`. `mod.rs` has the figures.
 
 use std::{
     io,
@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use polling::Poller;
 use rustix::{
     buffer::spare_capacity,
     event::{
@@ -17,18 +18,15 @@ use rustix::{
     time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create},
 };
 
-use super::readiness::Readiness;
+use super::{poller::System, readiness::Readiness};
 
-/// The key under which the poller tells itself that it was notified.
-const NOTIFIED: u64 = usize::MAX as u64;
+/// The key of the alarm, which no device has. `polling` keeps the highest one for itself.
+const ALARM: u64 = u64::MAX - 1;
 
-/// The key of the alarm.
-const ALARM: u64 = NOTIFIED - 1;
-
-/// What comes of a failure or of both ends' closing, asked for or not.
+/// What epoll reports, asked for or not, after a failure or after both ends have closed.
 const WRONG: Flags = Flags::HUP.union(Flags::ERR);
 
-/// What it takes to wait.
+/// How Linux waits.
 pub(super) struct Epoll {
     events: Vec<Event>,
     /// Ends a wait at the deadline.
@@ -37,11 +35,11 @@ pub(super) struct Epoll {
     set_for: Option<Duration>,
 }
 
-impl Epoll {
-    pub(super) fn new(poller: BorrowedFd<'_>) -> io::Result<Self> {
+impl System for Epoll {
+    fn new(poller: &Poller) -> io::Result<Self> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let alarm = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        // By its edges, so that nobody has to read it.
+        // By its edges, so that it need not be read.
         let edges = Flags::IN | Flags::ET;
         epoll::add(poller, &alarm, EventData::new_u64(ALARM), edges)?;
         Ok(Self {
@@ -51,36 +49,36 @@ impl Epoll {
         })
     }
 
-    /// Waits until the deadline, or only looks: one system call, or two if the deadline is not that
-    /// of the wait before. The poller's own wait makes five.
-    ///
-    /// Answers whether the poller was notified, which only its own wait can acknowledge.
-    pub(super) fn wait(
+    /// Asks for everything that epoll can report.
+    fn watch(&self, poller: &Poller, fd: BorrowedFd<'_>, key: u64) -> io::Result<()> {
+        let all = Flags::IN | Flags::PRI | Flags::RDHUP | Flags::OUT | Flags::ET;
+        Ok(epoll::add(poller, fd, EventData::new_u64(key), all)?)
+    }
+
+    /// One system call, or two if the deadline is not that of the wait before.
+    fn wait(
         &mut self,
-        poller: BorrowedFd<'_>,
+        poller: &Poller,
         deadline: Option<Duration>,
-        now: impl Fn() -> Duration,
+        span: Option<Duration>,
         mut tell: impl FnMut(u64, Readiness),
-    ) -> io::Result<bool> {
-        let span = deadline.map(|deadline| deadline.saturating_sub(now()));
-        let looks = span == Some(Duration::ZERO);
-        if !looks && deadline != self.set_for {
+    ) -> io::Result<()> {
+        let polls = span == Some(Duration::ZERO);
+        if !polls && deadline != self.set_for {
             self.set_alarm(span)?;
             self.set_for = deadline;
         }
         self.events.clear();
         retry_on_intr(|| {
             let room = spare_capacity(&mut self.events);
-            epoll::wait(poller, room, looks.then_some(&Timespec::default()))
+            epoll::wait(poller, room, polls.then_some(&Timespec::default()))
         })?;
-        let mut notified = false;
         for event in &self.events {
             let (key, flags) = (event.data.u64(), event.flags);
-            match key {
-                NOTIFIED => notified = true,
-                // It has to be set again, whatever for.
-                ALARM => self.set_for = None,
-                _ => {}
+            if key == ALARM {
+                // It has to be set again, for any deadline.
+                self.set_for = None;
+                continue;
             }
             let readiness = Readiness {
                 readable: flags.intersects(Flags::IN | Flags::PRI | WRONG),
@@ -89,9 +87,11 @@ impl Epoll {
             };
             tell(key, readiness);
         }
-        Ok(notified)
+        Ok(())
     }
+}
 
+impl Epoll {
     /// Has a wait end after so long, or not.
     fn set_alarm(&self, span: Option<Duration>) -> io::Result<()> {
         // Nothing means never, and so does more than the clock can count.
@@ -103,10 +103,4 @@ impl Epoll {
         rustix::time::timerfd_settime(&self.alarm, TimerfdTimerFlags::empty(), &once)?;
         Ok(())
     }
-}
-
-/// Has the poller watch a descriptor by its edges, for everything there is to tell.
-pub(super) fn watch(poller: BorrowedFd<'_>, fd: BorrowedFd<'_>, key: u64) -> io::Result<()> {
-    let all = Flags::IN | Flags::PRI | Flags::RDHUP | Flags::OUT | Flags::ET;
-    Ok(epoll::add(poller, fd, EventData::new_u64(key), all)?)
 }

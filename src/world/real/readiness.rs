@@ -7,6 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use crate::abi::Direction;
 
 /// What the poller says of a device.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Readiness {
     pub(super) readable: bool,
     pub(super) writable: bool,

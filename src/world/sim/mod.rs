@@ -14,8 +14,8 @@ use rand_pcg::{
     rand_core::{Rng, SeedableRng},
 };
 
-use super::World;
-use crate::abi::{DeviceId, Direction};
+use super::{Happening, World};
+use crate::interrupt::{Interrupts, Remote};
 
 /// The simulated world. Its clock stands still until the kernel waits, and then jumps to the
 /// deadline: a day of sleep takes no time. Everything that happens in it follows from its seed.
@@ -25,6 +25,7 @@ pub struct SimWorld {
     random: Pcg64,
     console: Console,
     bell: Arc<Bell>,
+    interrupts: Interrupts,
 }
 
 /// Where what is printed goes.
@@ -64,12 +65,14 @@ impl SimWorld {
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let random = Pcg64::seed_from_u64(seed);
+        let bell = Arc::<Bell>::default();
         Self {
             now: Duration::ZERO,
             seed,
             random,
             console: Console::Kept(Vec::new()),
-            bell: Arc::default(),
+            interrupts: Interrupts::new(Waker::from(Arc::clone(&bell))),
+            bell,
         }
     }
 
@@ -133,12 +136,19 @@ impl World for SimWorld {
     fn wait(
         &mut self,
         deadline: Option<Duration>,
-        _: &mut Vec<(DeviceId, Direction)>,
+        happened: &mut Vec<Happening>,
     ) -> io::Result<()> {
+        // An interrupt happens now: the clock stands still.
+        if self.take_interrupts(happened) {
+            return Ok(());
+        }
         match deadline {
             Some(deadline) => self.now = self.now.max(deadline),
             // Only a thread can end this wait: real time, of which the virtual clock knows nothing.
-            None => drop(self.bell.wait(Duration::MAX)),
+            None => {
+                self.bell.wait(Duration::MAX);
+                self.take_interrupts(happened);
+            }
         }
         Ok(())
     }
@@ -147,17 +157,35 @@ impl World for SimWorld {
         &mut self,
         deadline: Option<Duration>,
         patience: Duration,
-        ready: &mut Vec<(DeviceId, Direction)>,
+        happened: &mut Vec<Happening>,
     ) -> io::Result<Duration> {
         if deadline.is_some() {
-            self.wait(deadline, ready)?;
+            self.wait(deadline, happened)?;
+            return Ok(Duration::ZERO);
+        }
+        if self.take_interrupts(happened) {
             return Ok(Duration::ZERO);
         }
         let is_rung = self.bell.wait(patience);
+        self.take_interrupts(happened);
         Ok(if is_rung { Duration::ZERO } else { patience })
     }
 
-    fn waker(&self) -> Waker {
-        Waker::from(Arc::clone(&self.bell))
+    /// Nothing is outside.
+    fn is_idle(&self) -> bool {
+        true
+    }
+
+    fn remote(&self) -> Remote {
+        self.interrupts.remote()
+    }
+}
+
+impl SimWorld {
+    /// Hands on what threads have said. Returns whether there was anything.
+    fn take_interrupts(&self, happened: &mut Vec<Happening>) -> bool {
+        let before = happened.len();
+        happened.extend(self.interrupts.take().map(Happening::Interrupt));
+        happened.len() > before
     }
 }

@@ -1,0 +1,161 @@
+//! What the kernel asks of a device, and what the world answers.
+
+use std::{
+    fs::File,
+    io::{self, ErrorKind, Result},
+    net::SocketAddr,
+    os::unix::fs::FileExt,
+};
+
+use crate::{
+    abi::{DeviceId, Direction, Tid},
+    descriptor::Descriptor,
+    trap::MAX_IO,
+};
+
+/// What the kernel asks of a device, by [`World::io`](crate::World::io).
+///
+/// The requests that open a device name its new token and the task that asked. They are
+/// [`Attach`](Request::Attach), [`Listen`](Request::Listen), [`Connect`](Request::Connect) and
+/// [`Accept`](Request::Accept). After an error the device is not open.
+///
+/// Of the others, those that fail with `WouldBlock` promise a report by
+/// [`Happening::Ready`](crate::Happening::Ready).
+#[derive(Debug)]
+pub enum Request<'a> {
+    /// Takes on a descriptor of a program's as this device. Answered by [`Answer::Done`].
+    Attach {
+        /// The task that attaches it.
+        caller: Tid,
+        /// The descriptor, with the value that keeps it open.
+        descriptor: Descriptor,
+    },
+    /// Opens a listening TCP socket as this device. Answered by [`Answer::Addr`], with its own
+    /// address.
+    Listen {
+        /// The task that listens.
+        caller: Tid,
+        /// Where to listen; port 0 lets the world choose a free one.
+        addr: SocketAddr,
+    },
+    /// Begins a TCP connection as this device. Answered by [`Answer::Done`]. The device is writable
+    /// once the connection is established or has failed.
+    Connect {
+        /// The task that connects.
+        caller: Tid,
+        /// The address of the peer.
+        addr: SocketAddr,
+    },
+    /// How a begun connection came out. Answered by [`Answer::Done`], or by the error of the attempt.
+    Connected,
+    /// Takes a connection off this listener. Answered by [`Answer::Addr`], with the peer's address.
+    Accept {
+        /// The task that accepts.
+        caller: Tid,
+        /// The token of the connection.
+        connection: DeviceId,
+    },
+    /// Reads. Answered by [`Answer::Bytes`]; 0 at the end of the stream.
+    Recv(&'a mut [u8]),
+    /// Whether it is known that there is nothing to read. Answered by [`Answer::Ready`]: `true` is
+    /// a promise to report the device, and the kernel does not try to read. After `false` or an error
+    /// the kernel tries.
+    Drained,
+    /// Writes. Answered by [`Answer::Bytes`].
+    Send(&'a [u8]),
+    /// Writes at most `len` bytes of a file. Answered by [`Answer::Bytes`]; 0 at the end of the file.
+    /// A world that has no call for it reads a piece and sends that.
+    SendFile {
+        /// The file to read.
+        file: &'a File,
+        /// Where in the file to begin, in bytes.
+        offset: u64,
+        /// How many bytes to write at most.
+        len: usize,
+    },
+    /// Ends the outgoing half of a connection. Answered by [`Answer::Done`].
+    Shutdown,
+    /// Whether the device is ready at this moment. Answered by [`Answer::Ready`]: `false` is a
+    /// promise to report the device when it is.
+    Ready(Direction),
+    /// Closes the device. Answered by [`Answer::Done`]. The kernel ignores an error.
+    Close,
+}
+
+/// What a world answers to a [`Request`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Answer {
+    /// It is done.
+    Done,
+    /// So many bytes were transferred.
+    Bytes(usize),
+    /// Yes or no.
+    Ready(bool),
+    /// An address: the listener's own, or that of an accepted peer.
+    Addr(SocketAddr),
+}
+
+impl Answer {
+    /// That it is done.
+    ///
+    /// *Errors:* `InvalidData` for any other answer, since the world has answered another question.
+    pub fn done(self) -> Result<()> {
+        match self {
+            Self::Done => Ok(()),
+            Self::Bytes(_) | Self::Ready(_) | Self::Addr(_) => self.mistaken("Done"),
+        }
+    }
+
+    /// How many bytes were transferred.
+    ///
+    /// *Errors:* as [`Answer::done`].
+    #[inline]
+    pub fn bytes(self) -> Result<usize> {
+        match self {
+            Self::Bytes(n) => Ok(n),
+            Self::Done | Self::Ready(_) | Self::Addr(_) => self.mistaken("Bytes"),
+        }
+    }
+
+    /// Yes or no.
+    ///
+    /// *Errors:* as [`Answer::done`].
+    #[inline]
+    pub fn ready(self) -> Result<bool> {
+        match self {
+            Self::Ready(ready) => Ok(ready),
+            Self::Done | Self::Bytes(_) | Self::Addr(_) => self.mistaken("Ready"),
+        }
+    }
+
+    /// The address.
+    ///
+    /// *Errors:* as [`Answer::done`].
+    pub fn addr(self) -> Result<SocketAddr> {
+        match self {
+            Self::Addr(addr) => Ok(addr),
+            Self::Done | Self::Bytes(_) | Self::Ready(_) => self.mistaken("Addr"),
+        }
+    }
+
+    #[cold]
+    fn mistaken<T>(self, expected: &str) -> Result<T> {
+        let why = format!("the world answered {self:?} to a request that {expected} belongs to");
+        Err(io::Error::new(ErrorKind::InvalidData, why))
+    }
+}
+
+/// Reads a piece of a file, to be sent where there is no call that sends files.
+pub(super) fn read_piece(file: &File, offset: u64, len: usize) -> Result<Vec<u8>> {
+    let mut piece = vec![0; len.min(MAX_IO)];
+    let n = file.read_at(&mut piece, offset)?;
+    piece.truncate(n);
+    Ok(piece)
+}
+
+pub(super) fn unsupported<T>() -> Result<T> {
+    Err(io::Error::new(
+        ErrorKind::Unsupported,
+        "this world has no devices and no network, which the real one has",
+    ))
+}

@@ -1,0 +1,179 @@
+//! The poller: descriptors that are watched, and the wake-up by which other threads end its wait.
+//!
+//! The wake-up is a pipe of ours, watched like any other descriptor.
+
+use std::{
+    io::{self, PipeReader, PipeWriter, Read, Write},
+    os::fd::{AsFd, BorrowedFd},
+    sync::Arc,
+    task::{Wake, Waker},
+    time::Duration,
+};
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+
+use super::readiness::Readiness;
+
+/// The key of the wake-up, which no device has.
+const WAKE_UP: u64 = u64::MAX - 2;
+
+/// How a system watches descriptors by the poller of `polling`, and waits for them.
+pub(super) trait System: Sized {
+    fn new(poller: &polling::Poller) -> io::Result<Self>;
+
+    /// Watches a descriptor by its edges, both ways. It stays open until its registration was deleted,
+    /// or until the poller is gone.
+    fn watch(&self, poller: &polling::Poller, fd: BorrowedFd<'_>, key: u64) -> io::Result<()>;
+
+    /// Waits until the deadline, which is `span` from now; a span of zero makes it a poll. Tells the
+    /// keys of the descriptors that have become ready.
+    fn wait(
+        &mut self,
+        poller: &polling::Poller,
+        deadline: Option<Duration>,
+        span: Option<Duration>,
+        tell: impl FnMut(u64, Readiness),
+    ) -> io::Result<()>;
+}
+
+/// Descriptors that are watched by their edges, and how to wait for them.
+pub(super) struct Poller<S> {
+    // In this order: a descriptor that is watched must stay open until the poller is gone.
+    poller: polling::Poller,
+    system: S,
+    wake_up: Arc<WakeUp>,
+}
+
+/// The pipe. Wakers keep both ends open: a write without a reader would raise a signal.
+struct WakeUp {
+    reader: PipeReader,
+    writer: PipeWriter,
+}
+
+impl Wake for WakeUp {
+    fn wake(self: Arc<Self>) {
+        // It fails only where the pipe is full, and then the poller is woken anyway.
+        let _ = (&self.writer).write(&[1]);
+    }
+}
+
+impl WakeUp {
+    fn new() -> io::Result<Self> {
+        let (reader, writer) = io::pipe()?;
+        for end in [reader.as_fd(), writer.as_fd()] {
+            fcntl_setfl(end, fcntl_getfl(end)? | OFlags::NONBLOCK)?;
+        }
+        Ok(Self { reader, writer })
+    }
+
+    /// Makes room in the pipe. What is written later is another edge.
+    fn empty(&self) {
+        while (&self.reader).read(&mut [0; 64]).is_ok_and(|n| n == 64) {}
+    }
+}
+
+impl<S: System> Poller<S> {
+    pub(super) fn new() -> io::Result<Self> {
+        let poller = polling::Poller::new()?;
+        let system = S::new(&poller)?;
+        let wake_up = Arc::new(WakeUp::new()?);
+        system.watch(&poller, wake_up.reader.as_fd(), WAKE_UP)?;
+        Ok(Self {
+            poller,
+            system,
+            wake_up,
+        })
+    }
+
+    /// Ends a wait from another thread, or the next one if none is under way.
+    pub(super) fn waker(&self) -> Waker {
+        Waker::from(Arc::clone(&self.wake_up))
+    }
+
+    /// Watches a descriptor under a key. The caller keeps it open until it has called
+    /// [`Poller::unwatch`], or has dropped the poller.
+    pub(super) fn watch(&self, fd: BorrowedFd<'_>, key: u64) -> io::Result<()> {
+        self.system.watch(&self.poller, fd, key)
+    }
+
+    pub(super) fn unwatch(&self, fd: BorrowedFd<'_>) {
+        // It fails only where the descriptor is closed already, and so not watched any more.
+        let _ = self.poller.delete(fd);
+    }
+
+    /// Waits until the deadline, which is `span` from now, a descriptor or the waker; a span of zero
+    /// makes it a poll. Tells the keys of the descriptors that have become ready.
+    pub(super) fn wait(
+        &mut self,
+        deadline: Option<Duration>,
+        span: Option<Duration>,
+        mut tell: impl FnMut(u64, Readiness),
+    ) -> io::Result<()> {
+        let wake_up = &self.wake_up;
+        self.system
+            .wait(&self.poller, deadline, span, |key, readiness| match key {
+                WAKE_UP => wake_up.empty(),
+                _ => tell(key, readiness),
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::{super::portable::Portable, *};
+
+    /// Reads and writes over a pipe, and a thread that wakes the poller.
+    fn is_told_of_edges_and_woken<S: System>() {
+        let mut poller = Poller::<S>::new().unwrap();
+        let (mut reader, mut writer) = io::pipe().unwrap();
+        poller.watch(reader.as_fd(), 7).unwrap();
+        let mut poll = |span| {
+            let mut told = Vec::new();
+            let deadline = Some(Duration::from_secs(3600));
+            let tell = |key, readiness: Readiness| told.push((key, readiness.readable));
+            poller.wait(deadline, span, tell).unwrap();
+            told
+        };
+        let now = Some(Duration::ZERO);
+        assert_eq!(poll(now), []);
+        for _ in 0..3 {
+            writer.write_all(b"x").unwrap();
+            assert_eq!(poll(None), [(7, true)]);
+            // By its edges: the byte is still there.
+            assert_eq!(poll(now), []);
+        }
+        reader.read_exact(&mut [0; 3]).unwrap();
+        drop(writer);
+        assert_eq!(poll(None).len(), 1);
+
+        for times in [1, 1000] {
+            let waker = poller.waker();
+            let thread = thread::spawn(move || (0..times).for_each(|_| waker.wake_by_ref()));
+            poller.wait(None, None, |_, _| {}).unwrap();
+            thread.join().unwrap();
+            poller.wait(None, now, |_, _| {}).unwrap();
+        }
+        poller.unwatch(reader.as_fd());
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn the_fast_poller_is_told_of_edges_and_woken() {
+        is_told_of_edges_and_woken::<super::super::epoll::Epoll>();
+    }
+
+    #[test]
+    fn the_portable_poller_is_told_of_edges_and_woken() {
+        is_told_of_edges_and_woken::<Portable>();
+    }
+
+    #[test]
+    fn a_waker_that_outlives_its_poller_does_nothing() {
+        let waker = Poller::<Portable>::new().unwrap().waker();
+        for _ in 0..100_000 {
+            waker.wake_by_ref();
+        }
+    }
+}

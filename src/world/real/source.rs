@@ -1,0 +1,212 @@
+//! The registered descriptors, and what is known of their readiness.
+//!
+//! A report is owed for a direction once the world has said that it is not ready. The number of
+//! reports that are owed says whether there is anything to poll for.
+
+use std::{
+    fmt, io,
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
+};
+
+use socket2::Socket;
+
+use super::readiness::{Readiness, is_ready};
+use crate::{
+    abi::{DeviceId, Direction},
+    descriptor::Descriptor,
+    world::{DeviceMap, Happening},
+};
+
+/// All registered descriptors.
+#[derive(Debug, Default)]
+pub(super) struct Sources {
+    open: DeviceMap<Source>,
+    /// How many reports are owed: for devices of tasks and the console, and for those of daemons.
+    pub(super) owed: [usize; 2],
+}
+
+/// A registered descriptor.
+#[derive(Debug)]
+pub(super) struct Source {
+    pub(super) fd: Fd,
+    pub(super) kind: Kind,
+    /// Whether it may be shared with other processes, so that it was not made non-blocking.
+    pub(super) shared: bool,
+    /// Whether the poller watches it. What it cannot watch is always ready; an attempt that would
+    /// block is an error then, since no report would follow.
+    pub(super) watched: bool,
+    /// Whether an attempt may succeed. Indexed by [`Direction`].
+    ready: [bool; 2],
+    /// Whether a report was promised. Indexed by [`Direction`].
+    owed: [bool; 2],
+    /// Whether more may follow a read that does not fill its buffer, without another event: the end
+    /// of the stream or urgent data, which the poller has reported with the rest.
+    unclear: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A TCP connection: a read that does not fill its buffer has emptied it, unless that is
+    /// unclear.
+    Stream,
+    /// Another socket.
+    Socket,
+    /// Something that is not a socket.
+    File,
+}
+
+pub(super) enum Fd {
+    /// Opened here.
+    Owned(Socket),
+    /// Attached; the handles of the task's side hold it too.
+    Attached(Descriptor),
+}
+
+impl Sources {
+    /// A device, and the count of the reports that are owed for it and its like.
+    pub(super) fn get(&mut self, id: DeviceId) -> io::Result<(&mut Source, &mut usize)> {
+        let source = self.open.get_mut(&id).ok_or(io::ErrorKind::NotFound)?;
+        Ok((source, &mut self.owed[usize::from(id.is_of_daemon())]))
+    }
+
+    pub(super) fn contains(&self, id: DeviceId) -> bool {
+        self.open.contains_key(&id)
+    }
+
+    /// Adds a device. Returns the one that had its token.
+    pub(super) fn insert(&mut self, id: DeviceId, source: Source) -> Option<Source> {
+        let other = self.remove(id);
+        self.open.insert(id, source);
+        other
+    }
+
+    pub(super) fn remove(&mut self, id: DeviceId) -> Option<Source> {
+        let source = self.open.remove(&id)?;
+        let owed = source.owed.iter().filter(|owed| **owed).count();
+        self.owed[usize::from(id.is_of_daemon())] -= owed;
+        Some(source)
+    }
+
+    /// Remembers what the poller says of a device, and reports it if that is owed. Readers first:
+    /// the end of a half-closed stream must be seen before we write to it.
+    pub(super) fn note(
+        &mut self,
+        id: DeviceId,
+        readiness: Readiness,
+        happened: &mut Vec<Happening>,
+    ) {
+        let Ok((source, count)) = self.get(id) else {
+            return;
+        };
+        source.unclear = readiness.unclear;
+        for (direction, now) in [
+            (Direction::Read, readiness.readable),
+            (Direction::Write, readiness.writable),
+        ] {
+            if now && source.set_ready(direction, true, count) {
+                happened.push(match id {
+                    DeviceId::CONSOLE => Happening::Console,
+                    _ => Happening::Ready(id, direction),
+                });
+            }
+        }
+    }
+}
+
+impl Source {
+    pub(super) fn new(fd: Fd, kind: Kind, watched: bool) -> Self {
+        Self {
+            shared: fd.is_shared(),
+            fd,
+            kind,
+            watched,
+            ready: [true; 2],
+            owed: [false; 2],
+            unclear: cfg!(not(target_os = "linux")),
+        }
+    }
+
+    /// Makes an attempt at the descriptor, unless it is known to be in vain. One that would block
+    /// promises a report, which is counted.
+    pub(super) fn attempt<T>(
+        &mut self,
+        direction: Direction,
+        count: &mut usize,
+        mut io: impl FnMut(&Fd) -> io::Result<T>,
+    ) -> io::Result<T> {
+        if self.shared && self.watched && self.ready[direction as usize] {
+            let ready = is_ready(self.fd.as_fd(), direction)?;
+            self.set_ready(direction, ready, count);
+        }
+        if !self.is_ready_or_owed(direction, count) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        loop {
+            match io(&self.fd) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if !self.watched {
+                        return Err(io::Error::new(io::ErrorKind::Unsupported, error));
+                    }
+                    self.set_ready(direction, false, count);
+                    return Err(error);
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Whether an attempt may succeed. If not, a report is owed from now on.
+    #[inline]
+    pub(super) fn is_ready_or_owed(&mut self, direction: Direction, count: &mut usize) -> bool {
+        let ready = self.ready[direction as usize];
+        if !ready {
+            self.set_ready(direction, false, count);
+        }
+        ready
+    }
+
+    /// Notes the readiness of a direction. A report is owed while it is not ready. Returns whether
+    /// one was owed before.
+    #[inline]
+    pub(super) fn set_ready(
+        &mut self,
+        direction: Direction,
+        ready: bool,
+        count: &mut usize,
+    ) -> bool {
+        self.ready[direction as usize] = ready;
+        let was = std::mem::replace(&mut self.owed[direction as usize], !ready);
+        *count = *count + usize::from(!ready) - usize::from(was);
+        was
+    }
+
+    /// A read did not fill its buffer: nothing is left, unless that is unclear. No report is owed for
+    /// it.
+    pub(super) fn read_short(&mut self) {
+        self.ready[Direction::Read as usize] &= self.unclear;
+    }
+}
+
+impl Fd {
+    /// Whether it is one of the three standard streams. What is opened here is not, even if it has
+    /// the number of one that was closed.
+    pub(super) fn is_shared(&self) -> bool {
+        matches!(self, Self::Attached(_)) && self.as_fd().as_raw_fd() <= 2
+    }
+}
+
+impl AsFd for Fd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Owned(socket) => socket.as_fd(),
+            Self::Attached(descriptor) => descriptor.as_fd(),
+        }
+    }
+}
+
+impl fmt::Debug for Fd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_fd().fmt(f)
+    }
+}

@@ -1,0 +1,668 @@
+//! The boundary of the world: what comes out of a wait, requests and answers, and wrappers. One of
+//! them writes a run down; another world plays it back.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    fs::File,
+    io::{self, ErrorKind},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    rc::Rc,
+    task::Waker,
+    time::Duration,
+};
+
+use trapline::{
+    Answer, DeviceId, Direction, Error, Happening, Interrupt, Interrupts, Kernel, Os, Promise,
+    RealWorld, Remote, Request, SimWorld, TaskState, Tid, World,
+};
+
+use crate::{
+    support::{Diary, logged, run_main},
+    worlds::Bells,
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+const LOCALHOST: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+// ---- wrappers
+
+/// What the world has answered, or reported.
+enum Entry {
+    Now(Duration),
+    Random(u64),
+    Seed(u64),
+    Printed(Result<usize, ErrorKind>),
+    Waited(Vec<Happening>, Result<Duration, ErrorKind>),
+    /// With the bytes that were read.
+    Io(Result<Answer, ErrorKind>, Vec<u8>),
+}
+
+type Tape = Rc<RefCell<VecDeque<Entry>>>;
+
+/// Any world, written down.
+struct Recorder<W> {
+    inner: W,
+    tape: Tape,
+}
+
+impl<W> Recorder<W> {
+    fn note<T: Clone>(
+        &self,
+        result: io::Result<T>,
+        entry: impl FnOnce(Result<T, ErrorKind>) -> Entry,
+    ) -> io::Result<T> {
+        let told = result.as_ref().map_err(io::Error::kind).cloned();
+        self.tape.borrow_mut().push_back(entry(told));
+        result
+    }
+}
+
+impl<W: World> World for Recorder<W> {
+    fn now(&mut self) -> Duration {
+        let now = self.inner.now();
+        self.tape.borrow_mut().push_back(Entry::Now(now));
+        now
+    }
+
+    fn random(&mut self) -> u64 {
+        let random = self.inner.random();
+        self.tape.borrow_mut().push_back(Entry::Random(random));
+        random
+    }
+
+    fn reseed(&mut self, seed: u64) {
+        self.inner.reseed(seed);
+    }
+
+    fn seed(&self) -> u64 {
+        let seed = self.inner.seed();
+        self.tape.borrow_mut().push_back(Entry::Seed(seed));
+        seed
+    }
+
+    fn print(&mut self, text: &[u8]) -> io::Result<usize> {
+        let result = self.inner.print(text);
+        self.note(result, Entry::Printed)
+    }
+
+    fn wait(
+        &mut self,
+        deadline: Option<Duration>,
+        happened: &mut Vec<Happening>,
+    ) -> io::Result<()> {
+        let result = self.inner.wait(deadline, happened).map(|()| SECOND);
+        let result = self.note(result, |told| Entry::Waited(happened.clone(), told));
+        result.map(drop)
+    }
+
+    fn wait_for_threads(
+        &mut self,
+        deadline: Option<Duration>,
+        patience: Duration,
+        happened: &mut Vec<Happening>,
+    ) -> io::Result<Duration> {
+        let result = self.inner.wait_for_threads(deadline, patience, happened);
+        self.note(result, |told| Entry::Waited(happened.clone(), told))
+    }
+
+    fn is_idle(&self) -> bool {
+        self.inner.is_idle()
+    }
+
+    fn remote(&self) -> Remote {
+        self.inner.remote()
+    }
+
+    fn submit(&mut self, task: Tid, job: Box<dyn FnOnce() + Send>) {
+        self.inner.submit(task, job);
+    }
+
+    fn io(&mut self, device: DeviceId, mut request: Request<'_>) -> io::Result<Answer> {
+        let result = match &mut request {
+            Request::Recv(buf) => self.inner.io(device, Request::Recv(buf)),
+            _ => return self.forward(device, request),
+        };
+        let read = match (&result, &request) {
+            (Ok(Answer::Bytes(n)), Request::Recv(buf)) => buf[..*n].to_vec(),
+            _ => Vec::new(),
+        };
+        self.note(result, |told| Entry::Io(told, read))
+    }
+}
+
+impl<W: World> Recorder<W> {
+    fn forward(&mut self, device: DeviceId, request: Request<'_>) -> io::Result<Answer> {
+        let result = self.inner.io(device, request);
+        self.note(result, |told| Entry::Io(told, Vec::new()))
+    }
+}
+
+/// A world that answers what is on the tape, and has nothing else.
+struct Player {
+    tape: Tape,
+    /// The line that threads reach it on; what they say here was said on the tape.
+    deaf: Interrupts,
+    /// The work that is under way.
+    jobs: VecDeque<Box<dyn FnOnce() + Send>>,
+}
+
+impl Player {
+    fn new(tape: &Tape) -> Self {
+        Self {
+            tape: Rc::clone(tape),
+            deaf: Interrupts::new(Waker::noop().clone()),
+            jobs: VecDeque::new(),
+        }
+    }
+
+    fn next(&self) -> Entry {
+        let next = self.tape.borrow_mut().pop_front();
+        next.expect("the tape is as long as the run")
+    }
+}
+
+impl World for Player {
+    fn now(&mut self) -> Duration {
+        match self.next() {
+            Entry::Now(now) => now,
+            _ => panic!("the tape does not go on with the time"),
+        }
+    }
+
+    fn random(&mut self) -> u64 {
+        match self.next() {
+            Entry::Random(random) => random,
+            _ => panic!("the tape does not go on with a random number"),
+        }
+    }
+
+    fn reseed(&mut self, _: u64) {}
+
+    fn seed(&self) -> u64 {
+        match self.next() {
+            Entry::Seed(seed) => seed,
+            _ => panic!("the tape does not go on with a seed"),
+        }
+    }
+
+    fn print(&mut self, _: &[u8]) -> io::Result<usize> {
+        match self.next() {
+            Entry::Printed(result) => result.map_err(io::Error::from),
+            _ => panic!("the tape does not go on with the console"),
+        }
+    }
+
+    fn wait(
+        &mut self,
+        deadline: Option<Duration>,
+        happened: &mut Vec<Happening>,
+    ) -> io::Result<()> {
+        self.wait_for_threads(deadline, SECOND, happened).map(drop)
+    }
+
+    fn wait_for_threads(
+        &mut self,
+        _: Option<Duration>,
+        _: Duration,
+        happened: &mut Vec<Happening>,
+    ) -> io::Result<Duration> {
+        let Entry::Waited(told, result) = self.next() else {
+            panic!("the tape does not go on with a wait");
+        };
+        // The work has been done by the time that it closes a queue.
+        let closes =
+            |happening: &&Happening| matches!(happening, Happening::Interrupt(Interrupt::Close(_)));
+        for _ in told.iter().filter(closes) {
+            if let Some(job) = self.jobs.pop_front() {
+                job();
+            }
+        }
+        happened.extend(told);
+        Ok(result?)
+    }
+
+    fn remote(&self) -> Remote {
+        self.deaf.remote()
+    }
+
+    fn submit(&mut self, _: Tid, job: Box<dyn FnOnce() + Send>) {
+        self.jobs.push_back(job);
+    }
+
+    fn io(&mut self, _: DeviceId, request: Request<'_>) -> io::Result<Answer> {
+        let Entry::Io(result, read) = self.next() else {
+            panic!("the tape does not go on with {request:?}");
+        };
+        if let Request::Recv(buf) = request {
+            buf[..read.len()].copy_from_slice(&read);
+        }
+        Ok(result?)
+    }
+}
+
+/// The simulated world, except that a function answers the requests.
+struct Answering<F> {
+    sim: SimWorld,
+    is_idle: bool,
+    answer: F,
+}
+
+impl<F: FnMut(DeviceId, Request<'_>) -> io::Result<Answer>> World for Answering<F> {
+    fn now(&mut self) -> Duration {
+        self.sim.now()
+    }
+    fn random(&mut self) -> u64 {
+        self.sim.random()
+    }
+    fn reseed(&mut self, seed: u64) {
+        self.sim.reseed(seed);
+    }
+    fn seed(&self) -> u64 {
+        self.sim.seed()
+    }
+    fn print(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.sim.print(text)
+    }
+    fn take_console(&mut self) -> String {
+        self.sim.take_console()
+    }
+    fn wait(
+        &mut self,
+        deadline: Option<Duration>,
+        happened: &mut Vec<Happening>,
+    ) -> io::Result<()> {
+        self.sim.wait(deadline, happened)
+    }
+    fn is_idle(&self) -> bool {
+        self.is_idle
+    }
+    fn remote(&self) -> Remote {
+        self.sim.remote()
+    }
+    fn io(&mut self, device: DeviceId, request: Request<'_>) -> io::Result<Answer> {
+        (self.answer)(device, request)
+    }
+}
+
+/// A kernel in the simulated world, with devices that a function answers for.
+fn answering(
+    is_idle: bool,
+    answer: impl FnMut(DeviceId, Request<'_>) -> io::Result<Answer> + 'static,
+) -> Kernel {
+    let sim = SimWorld::new(1);
+    let world = Answering {
+        sim,
+        is_idle,
+        answer,
+    };
+    Kernel::builder().world(world).build().unwrap()
+}
+
+// ---- a run is what the world tells
+
+/// A server and its client, work on a thread, a promise that a thread sets, time and randomness.
+/// At the end a thread shuts the kernel down.
+fn spawn_everything(kernel: &mut Kernel) -> Diary {
+    let diary = Diary::default();
+    let (notes, remote) = (diary.clone(), kernel.remote());
+    let main = async move |os: &mut Os| {
+        let listener = os.listen(LOCALHOST).await?;
+        let addr = listener.local_addr()?;
+        os.spawn("server", async move |os| {
+            let (stream, _) = listener.accept(os).await?;
+            let mut buf = [0; 64];
+            loop {
+                let n = stream.recv(os, &mut buf).await?;
+                if n == 0 {
+                    return Ok::<(), io::Error>(());
+                }
+                stream.send_all(os, &buf[..n]).await?;
+            }
+        })
+        .await?;
+        let stream = os.connect(addr).await?;
+        let mut buf = [0; 64];
+        for n in 0..20 {
+            let number = os.run_blocking(move || 7 * n).await.unwrap();
+            let sent = format!("{number} {}", os.random().await);
+            stream.send_all(os, sent.as_bytes()).await?;
+            let n = stream.recv(os, &mut buf).await?;
+            notes.note(String::from_utf8_lossy(&buf[..n]));
+            os.sleep(Duration::from_micros(200)).await;
+        }
+        let (setter, promise) = Promise::<u32>::new(os).await;
+        let setter = setter.remote();
+        os.run_blocking(move || setter.set(42).unwrap())
+            .await
+            .unwrap();
+        notes.note(format!("{:?}", promise.wait(os).await));
+        writeln!(os, "all is told");
+        os.run_blocking(move || remote.shutdown()).await.unwrap();
+        os.sleep(Duration::MAX).await;
+        Ok::<(), io::Error>(())
+    };
+    kernel.spawn("main", main).unwrap();
+    diary
+}
+
+#[test]
+fn a_run_in_the_real_world_can_be_written_down_and_played_back() {
+    let tape = Tape::default();
+    let world = Recorder {
+        inner: RealWorld::new().unwrap().print_to(io::sink()),
+        tape: Rc::clone(&tape),
+    };
+    let (mut kernel, log) = logged(Kernel::builder().world(world));
+    let diary = spawn_everything(&mut kernel);
+    kernel.run().unwrap();
+    drop(kernel);
+    assert_eq!(diary.lines().len(), 21);
+    assert_eq!(diary.lines()[20], "Ok(42)");
+
+    let (mut kernel, again) = logged(Kernel::builder().world(Player::new(&tape)));
+    let replayed = spawn_everything(&mut kernel);
+    kernel.run().unwrap();
+    drop(kernel);
+    // The listener's port and the peers' addresses are the recorded ones.
+    assert_eq!(replayed.lines(), diary.lines());
+    assert_eq!(again.lines(), log.lines());
+    assert!(tape.borrow().is_empty());
+}
+
+// ---- what comes out of a wait
+
+#[test]
+fn an_interrupt_comes_out_of_the_wait_and_happens_before_its_deadline() {
+    let shutdown = [Happening::Interrupt(Interrupt::Shutdown)];
+    let mut sim = SimWorld::new(1);
+    let mut real = RealWorld::new().unwrap();
+    let worlds: [&mut dyn World; 2] = [&mut sim, &mut real];
+    for world in worlds {
+        let far = Some(Duration::from_secs(3600));
+        let mut happened = Vec::new();
+        world.remote().shutdown();
+        world.wait(far, &mut happened).unwrap();
+        assert_eq!(happened, shutdown);
+        assert!(world.now() < SECOND);
+        // It happens once.
+        let soon = world.now() + Duration::from_millis(1);
+        while world.now() < soon {
+            world.wait(Some(soon), &mut happened).unwrap();
+        }
+        assert_eq!(happened, shutdown);
+
+        let remote = world.remote();
+        let thread = std::thread::spawn(move || remote.shutdown());
+        while happened.len() < 2 {
+            world.wait(None, &mut happened).unwrap();
+        }
+        thread.join().unwrap();
+        assert_eq!(happened, [shutdown, shutdown].concat());
+    }
+}
+
+#[test]
+fn the_interrupts_of_a_thread_keep_their_order() {
+    let mut kernel = Kernel::simulated(1);
+    run_main(&mut kernel, async |os: &mut Os| {
+        // Each thread is over when it has set its promise: neither is a deadlock.
+        for n in 0..50 {
+            let (setter, promise) = Promise::<u32>::new(os).await;
+            let setter = setter.remote();
+            let thread = std::thread::spawn(move || setter.set(n));
+            assert_eq!(promise.wait(os).await, Ok(n));
+            thread.join().unwrap().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_shutdown_that_is_raised_before_a_deadlock_is_found_comes_first() {
+    let mut kernel = Kernel::simulated(1);
+    let remote = kernel.remote();
+    kernel
+        .spawn("main", async move |os: &mut Os| {
+            remote.shutdown();
+            os.wait(2.into()).await.map(drop)
+        })
+        .unwrap();
+    let stuck = async |os: &mut Os| os.wait(1.into()).await.map(drop);
+    kernel.spawn("stuck", stuck).unwrap();
+    kernel.run().unwrap();
+}
+
+/// What a poll without a wait reports.
+fn poll(world: &mut RealWorld) -> Vec<Happening> {
+    let mut happened = Vec::new();
+    world.wait(Some(Duration::ZERO), &mut happened).unwrap();
+    happened
+}
+
+#[test]
+fn the_real_world_polls_only_for_what_it_has_promised() {
+    let mut world = RealWorld::new().unwrap();
+    let [listener, ours, theirs] = [1, 2, 3].map(DeviceId::from_raw);
+    let (caller, addr) = (Tid::from(1), LOCALHOST);
+    let listen = Request::Listen { caller, addr };
+    let addr = world.io(listener, listen).and_then(Answer::addr).unwrap();
+    let connect = Request::Connect { caller, addr };
+    assert_eq!(world.io(ours, connect).unwrap(), Answer::Done);
+    let mut happened = Vec::new();
+    let mut accept = || {
+        let connection = theirs;
+        world.io(listener, Request::Accept { caller, connection })
+    };
+    if accept().is_err() {
+        world.wait(None, &mut happened).unwrap();
+        let request = Request::Accept {
+            caller,
+            connection: theirs,
+        };
+        world.io(listener, request).unwrap();
+    }
+    let mut buf = [0; 64];
+
+    world.io(theirs, Request::Send(b"one")).unwrap();
+    while world.io(ours, Request::Recv(&mut buf)).is_err() {
+        world.wait(None, &mut happened).unwrap();
+    }
+    // The read was short, so the stream is known to be empty; but no report was promised.
+    world.io(theirs, Request::Send(b"two")).unwrap();
+    assert_eq!(poll(&mut world), []);
+    let drained = world.io(ours, Request::Drained).unwrap();
+    assert_eq!(drained, Answer::Ready(true));
+    // Now it was: the event has waited in the poller.
+    world.wait(Some(10 * SECOND), &mut happened).unwrap();
+    let ready = Happening::Ready(ours, Direction::Read);
+    assert_eq!(happened.last(), Some(&ready));
+    assert_eq!(poll(&mut world), []);
+    let read = world.io(ours, Request::Recv(&mut buf)).unwrap();
+    assert_eq!((read, &buf[..3]), (Answer::Bytes(3), &b"two"[..]));
+
+    // A device that is closed is owed nothing.
+    let empty = world.io(ours, Request::Recv(&mut buf)).unwrap_err();
+    assert_eq!(empty.kind(), ErrorKind::WouldBlock);
+    world.io(ours, Request::Close).unwrap();
+    world.io(theirs, Request::Close).unwrap();
+    assert_eq!(poll(&mut world), []);
+    let gone = world.io(ours, Request::Drained).unwrap_err();
+    assert_eq!(gone.kind(), ErrorKind::NotFound);
+}
+
+// ---- requests and answers
+
+#[test]
+fn a_request_that_opens_a_device_names_the_task_that_asks() {
+    let seen = Diary::default();
+    let notes = seen.clone();
+    let mut kernel = answering(false, move |device, request| {
+        notes.note(match request {
+            Request::Listen { caller, .. } => format!("{caller} listens as {device}"),
+            Request::Connect { caller, .. } => format!("{caller} connects as {device}"),
+            Request::Attach { caller, .. } => format!("{caller} attaches {device}"),
+            _ => return Ok(Answer::Done),
+        });
+        match request {
+            Request::Listen { caller, addr } if caller == Tid::from(2) => Ok(Answer::Addr(addr)),
+            _ => Err(ErrorKind::PermissionDenied.into()),
+        }
+    });
+    for _ in 0..2 {
+        let program = async |os: &mut Os| {
+            let listens = os.listen(LOCALHOST).await.is_ok();
+            let refused = os.connect(LOCALHOST).await.unwrap_err().kind();
+            let file = os.attach(File::open("/dev/null").unwrap()).await;
+            let file = file.unwrap_err().kind();
+            writeln!(os, "{listens} {refused:?} {file:?}");
+        };
+        kernel.spawn("asks", program).unwrap();
+    }
+    kernel.run().unwrap();
+    let mut console: Vec<_> = kernel.take_console().lines().map(String::from).collect();
+    console.sort_unstable();
+    let refused = "PermissionDenied PermissionDenied";
+    let expected = [format!("false {refused}"), format!("true {refused}")];
+    assert_eq!(console, expected);
+    let lines = seen.lines();
+    for (tid, what) in [
+        (1, "listens as 1"),
+        (2, "listens as 1"),
+        (2, "connects as 2"),
+    ] {
+        assert!(lines.contains(&format!("{tid} {what}")), "{lines:?}");
+    }
+}
+
+#[test]
+fn a_world_that_answers_another_question_fails_the_call_and_no_more() {
+    let mut kernel = answering(false, |_, request| match request {
+        Request::Recv(_) => Ok(Answer::Done),
+        Request::Ready(_) | Request::Send(_) => Ok(Answer::Bytes(1)),
+        _ => Ok(Answer::Ready(false)),
+    });
+    run_main(&mut kernel, async |os: &mut Os| {
+        let error = os.connect(LOCALHOST).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidData);
+        let text = "the world answered Ready(false) to a request that Done belongs to";
+        assert_eq!(error.to_string(), text);
+        let error = os.listen(LOCALHOST).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidData);
+    });
+}
+
+#[test]
+fn a_wrapper_that_fails_a_request_is_heard_by_its_task() {
+    let reads = Rc::new(Cell::new(0));
+    let counter = Rc::clone(&reads);
+    let mut kernel = answering(false, move |_, request| match request {
+        Request::Recv(buf) => {
+            counter.set(counter.get() + 1);
+            if counter.get() == 3 {
+                return Err(ErrorKind::ConnectionReset.into());
+            }
+            buf[0] = b'x';
+            Ok(Answer::Bytes(1))
+        }
+        // A world that cannot tell is asked to read.
+        Request::Drained => Err(ErrorKind::Unsupported.into()),
+        _ => Ok(Answer::Done),
+    });
+    run_main(&mut kernel, async |os: &mut Os| {
+        let device = os.attach(File::open("/dev/null").unwrap()).await.unwrap();
+        let mut buf = [0; 8];
+        for _ in 0..2 {
+            assert_eq!(device.recv(os, &mut buf).await.unwrap(), 1);
+            assert_eq!(buf[0], b'x');
+        }
+        let error = device.recv(os, &mut buf).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    });
+    assert_eq!(reads.get(), 3);
+}
+
+// ---- nothing will ever come
+
+/// Devices that never deliver anything.
+#[expect(clippy::needless_pass_by_value, reason = "a request is handed over")]
+fn silent(_: DeviceId, request: Request<'_>) -> io::Result<Answer> {
+    match request {
+        Request::Recv(_) => Err(ErrorKind::WouldBlock.into()),
+        Request::Ready(_) => Ok(Answer::Ready(false)),
+        _ => Ok(Answer::Done),
+    }
+}
+
+#[test]
+fn s46_tasks_that_wait_for_devices_of_an_idle_world_are_a_deadlock() {
+    let mut kernel = answering(true, silent);
+    kernel
+        .spawn("reader", async |os: &mut Os| {
+            let device = os.attach(File::open("/dev/null")?).await?;
+            os.sleep(SECOND).await;
+            device.recv(os, &mut [0; 8]).await.map(drop)
+        })
+        .unwrap();
+    kernel
+        .spawn("waiter", async |os: &mut Os| {
+            os.wait(1.into()).await.map(drop)
+        })
+        .unwrap();
+    let Err(Error::Deadlock(deadlock)) = kernel.run() else {
+        panic!("nothing can come");
+    };
+    assert_eq!(
+        deadlock.to_string(),
+        "deadlock: no task is ready, and nothing can make one ready\n  \
+         tid 1 \"reader\" waits for device 1 (read), since 00:01.000\n  \
+         tid 2 \"waiter\" waits for the end of task 1, since 00:00.000"
+    );
+    // The run can go on after it.
+    let helper = async |os: &mut Os| assert!(os.kill(1.into()).await);
+    kernel.spawn("helper", helper).unwrap();
+    kernel.run().unwrap();
+}
+
+#[test]
+fn s46_an_idle_world_still_has_timers_and_threads() {
+    let mut kernel = answering(true, silent);
+    run_main(&mut kernel, async |os: &mut Os| {
+        let device = os.attach(File::open("/dev/null").unwrap()).await.unwrap();
+        let cut = os.timeout(SECOND, async |os| {
+            device.recv(os, &mut [0; 8]).await.map(drop)
+        });
+        assert!(cut.await.is_err());
+        let reader = os.spawn("reader", async move |os| {
+            device.recv(os, &mut [0; 8]).await.map(drop)
+        });
+        let reader = reader.await.unwrap();
+        // Only a thread can wake this task.
+        let (setter, promise) = Promise::<u32>::new(os).await;
+        let setter = setter.remote();
+        let thread = std::thread::spawn(move || setter.set(1));
+        assert_eq!(promise.wait(os).await, Ok(1));
+        thread.join().unwrap().unwrap();
+        assert!(os.kill(reader).await);
+    });
+}
+
+#[test]
+fn a_world_that_cannot_tell_is_waited_for() {
+    // Its device rings while the kernel waits.
+    let (bells, ringing) = Bells::new();
+    assert!(!bells.is_idle());
+    let mut kernel = Kernel::builder().world(bells).build().unwrap();
+    kernel
+        .spawn("reader", async |os: &mut Os| {
+            let device = os.attach(File::open("/dev/null")?).await?;
+            os.read_wait(&device).await.map_err(io::Error::from)
+        })
+        .unwrap();
+    while kernel.tasks().any(|task| task.state == TaskState::Ready) {
+        kernel.step().unwrap();
+    }
+    let bell = (DeviceId::from_raw(1), Direction::Read);
+    ringing.borrow_mut().push(bell);
+    kernel.run().unwrap();
+}
