@@ -26,9 +26,9 @@
 //!
 //! # Three rules
 //!
-//! 1. **One entry point.** A task reaches the world only by yielding a call; the kernel answers
-//! with a    [`Reply`]. A program holds no kernel and no other task: it borrows its [`Os`] as `&mut
-//! Os`. 2. **One owner.** The [`Kernel`] owns tasks, queues, timers and devices as plain fields.
+//! 1. **One entry point.** A task reaches the world only by yielding a call. The kernel answers with a
+//!    [`Reply`]. A program holds no kernel and no other task; it borrows its [`Os`] as `&mut Os`.
+//! 2. **One owner.** The [`Kernel`] owns tasks, queues, timers and devices as plain fields.
 //! 3. **One source of nondeterminism.** Everything that programs do not determine comes from the
 //!    [`World`]. Neither the kernel nor a program can tell which world it is.
 //!

@@ -3,7 +3,7 @@
 //! Targets, all at level TRACE:
 //!
 //! - `trapline::kernel`: the life of tasks, and their system calls. A call that is answered at once
-//! is   one event, and a call that blocks is two. A timeout that replaces an answer is one more.
+//!   is one event, and a call that blocks is two. A timeout that replaces an answer is one more.
 //! - `trapline::sched`: turns, wake-ups, and jumps of the clock.
 //! - `trapline::device`: what went through which device.
 //! - `trapline::console`: what was printed.
