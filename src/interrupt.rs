@@ -123,15 +123,15 @@ impl Remote {
         self.raise(Interrupt::Shutdown);
     }
 
-    /// Which task runs at this moment, or has its call handled; [`Tid::KERNEL`] while the kernel
-    /// waits for the world, and outside of its runs. A thread that asks every now and then learns
-    /// who uses the time, and who has not come to a trap for long.
+    /// Returns the task that runs at this moment, or has its call handled; [`Tid::KERNEL`] while the kernel
+    /// waits for the world, and outside of its runs. A thread that asks now and then learns which
+    /// task uses the time, and which has not trapped for long.
     #[must_use]
     pub fn running(&self) -> Tid {
         self.line.running.load(Ordering::Relaxed).into()
     }
 
-    /// Leaves word who runs.
+    /// Publishes which task runs.
     #[inline(always)]
     pub(crate) fn runs(&self, tid: Tid) {
         self.line.running.store(tid.into(), Ordering::Relaxed);

@@ -530,7 +530,7 @@ fn a_target_without_its_crate_is_a_warning() {
 
 #[test]
 fn a_deadlock_is_exit_code_3() {
-    let (code, out, err) = run(&["boot", "-q", "alive", "--every", "1000years"]);
+    let (code, out, err) = run(&["boot", "-q", "--virtual", "alive", "--every", "1000years"]);
     assert_eq!((code, &*out), (3, "I'm alive\n"));
     assert_eq!(
         err,

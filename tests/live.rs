@@ -900,9 +900,9 @@ fn a_monitor_hides_no_deadlock_and_changes_no_run() {
     let asleep = ["alive", "--every", "1000years"];
     let (code, _, err) = run(true, &asleep);
     assert_eq!(code, Some(3), "{err}");
-    assert_eq!(run(true, &asleep), run(false, &asleep));
     for args in [
-        &["wait"][..],
+        &asleep[..],
+        &["wait"],
         &["--max-tasks", "2", "wait"],
         &["--summary", "--trace", "tids"],
     ] {

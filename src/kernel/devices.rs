@@ -1,4 +1,4 @@
-//! The open devices, and who waits for each of them.
+//! The open devices, and the tasks that wait for each of them.
 
 use std::{io, net::SocketAddr};
 
@@ -20,7 +20,7 @@ use crate::{
 /// One reader and one writer may have a device at once.
 #[derive(Debug, Default)]
 pub(super) struct Devices {
-    /// Who has it: a task that waits, or one that is to read when its turn comes.
+    /// The task that has each direction: it waits, or it reads when its turn comes.
     open: DeviceMap<[Option<Runnable>; 2]>,
     /// The last token of a task's device, and of a daemon's.
     last: [u64; 2],
@@ -44,7 +44,7 @@ impl Devices {
         self.open.insert(device, [None; 2]);
     }
 
-    /// Takes a device off the table and answers who had it, the reader first.
+    /// Takes a device off the table. Returns the tasks that had it, the reader first.
     fn remove(&mut self, device: DeviceId) -> Option<[Option<Runnable>; 2]> {
         self.open.remove(&device)
     }
@@ -75,7 +75,7 @@ impl Devices {
         claims[direction as usize] = Some(task);
     }
 
-    /// Gives this direction of the device up for whoever has it.
+    /// Releases this direction of the device.
     pub(super) fn release(&mut self, device: DeviceId, direction: Direction) {
         if let Some(claims) = self.open.get_mut(&device) {
             claims[direction as usize] = None;
@@ -208,8 +208,7 @@ impl Kernel {
         self.block(me, WaitingOn::Device(device, direction, then))
     }
 
-    /// The device is the caller's from now on: nobody who comes later gets between its call and its
-    /// turn.
+    /// Gives the caller the device from now on: no later task gets between its call and its turn.
     pub(super) fn read_later(&mut self, me: Runnable, device: DeviceId, op: ReadOp) -> Outcome {
         if let Err(errno) = self.devices.check(device, Direction::Read) {
             return errno.into();
@@ -271,7 +270,7 @@ impl Kernel {
         }
     }
 
-    /// Wakes who waits for a device that the world has reported ready.
+    /// Wakes the task that waits for a device which the world has reported ready.
     pub(super) fn report_ready(&mut self, device: DeviceId, direction: Direction) {
         let Some(task) = self.devices.owner(device, direction) else {
             return;
@@ -292,7 +291,7 @@ impl Kernel {
         self.wake(task, Wake::Device(device, direction), state);
     }
 
-    /// Closes a device and tells who has it. Answers whether it was open.
+    /// Closes a device and wakes the tasks that have it. Returns whether it was open.
     pub(super) fn close(&mut self, device: DeviceId) -> bool {
         let Some(claims) = self.devices.remove(device) else {
             return false;
@@ -363,7 +362,7 @@ impl Kernel {
         })
     }
 
-    /// What came of an attempt at a device; `None` where it would block.
+    /// Returns the result of an attempt at a device; `None` if it would block.
     fn transferred(
         &mut self,
         tid: Tid,

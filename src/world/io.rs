@@ -82,7 +82,7 @@ pub enum Request<'a> {
     Close,
 }
 
-/// What a world answers to a [`Request`].
+/// The answer of a world to a [`Request`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Answer {
     /// It is done.

@@ -141,7 +141,7 @@ impl Shared {
     }
 }
 
-/// A job contains its own panics, but not those of the destructors of what nobody waits for.
+/// A job contains its own panics, but not those of destructors of a result that no task takes.
 fn run(job: Job) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(job)) {
         let message = panic_message(panic);

@@ -17,7 +17,7 @@ use rand_pcg::{
 use super::{Happening, World};
 use crate::interrupt::{Interrupts, Remote};
 
-/// The simulated world. Its clock stands still until the kernel waits, and then jumps to the
+/// The simulated world. Its clock stops until the kernel waits, and then jumps to the
 /// deadline: a day of sleep takes no time. Everything that happens in it follows from its seed.
 pub struct SimWorld {
     now: Duration,
@@ -138,7 +138,7 @@ impl World for SimWorld {
         deadline: Option<Duration>,
         happened: &mut Vec<Happening>,
     ) -> io::Result<()> {
-        // An interrupt happens now: the clock stands still.
+        // An interrupt happens now: the clock does not move.
         if self.take_interrupts(happened) {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! The texts about a timeline: a summary for readers who cannot see it, and labels beside the
+//! The texts about a timeline: a summary for readers that cannot see it, and labels beside the
 //! picture.
 
 use super::{
