@@ -10,7 +10,7 @@ use std::{
 };
 
 /// A descriptor and the value that keeps it open, of [`Os::attach`](crate::Os::attach): what
-/// [`World::attach`](crate::World::attach) takes.
+/// [`Request::Attach`](crate::Request::Attach) carries.
 ///
 /// The value is asked for its descriptor once, when this is made. A value that panics at a later
 /// question, or answers with another descriptor, changes nothing. Clones share the value.
