@@ -29,7 +29,7 @@
 //! | end the watch of a descriptor | polling | polling | |
 //! | begin the watch of a descriptor | `epoll_ctl` | polling | it cannot ask for `EPOLLRDHUP`: without it each short read needs a second one, to find the end of the stream |
 //! | wait | `epoll_wait`, a timerfd only for a new deadline | polling | it makes 5 system calls (`timerfd_settime`, two `epoll_ctl`, `epoll_wait`, `read`), this one 1 or 2 |
-//! | wake it from a thread | a pipe, watched like any other | the same | its notification has to be acknowledged in its own wait |
+//! | wake it from a thread | an eventfd of ours, watched like any other | a pipe of ours, the same | its notification has to be acknowledged in its own wait |
 //!
 //! The figure: a request of an echo server with 50 connections takes 2.0 system calls
 //! (`docs/benchmarks.md`), as that of a bare epoll loop does.
