@@ -10,7 +10,7 @@ use std::{
 };
 
 /// A descriptor and the value that keeps it open. [`Os::attach`](crate::Os::attach) makes it, and
-/// the world receives it.
+/// [`Request::Attach`](crate::Request::Attach) carries it to the world.
 ///
 /// [`Descriptor::new`] calls `as_fd` of the value once. A value whose later calls of `as_fd` panic,
 /// or return another descriptor, has no effect. Clones share the value.

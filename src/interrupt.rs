@@ -72,16 +72,19 @@ impl Interrupts {
         self.remote.clone()
     }
 
-    /// Takes the interrupts that were raised since the last call, in order. Reads one word when there
-    /// are none.
+    /// Whether an interrupt was raised since the last [`Interrupts::take`]. Reads one word.
     #[inline]
+    #[must_use]
+    pub fn is_raised(&self) -> bool {
+        self.remote.line.raised.load(Ordering::Relaxed)
+    }
+
+    /// Takes the interrupts that were raised since the last call, in order.
     pub fn take(&self) -> impl Iterator<Item = Interrupt> + use<> {
         let line = &self.remote.line;
         // First the mark, then the list: an interrupt that comes between the two is taken now, and
         // its mark costs one more look.
-        if !line.raised.load(Ordering::Relaxed) || !line.raised.swap(false, Ordering::AcqRel) {
-            return Vec::new().into_iter();
-        }
+        line.raised.swap(false, Ordering::AcqRel);
         std::mem::take(&mut *line.lock()).into_iter()
     }
 }

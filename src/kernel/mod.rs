@@ -253,7 +253,9 @@ impl Kernel {
 
     /// Returns how many threads of this kind may yet raise an interrupt.
     fn awaited(&self, what: External) -> usize {
-        self.remote.started(what) - self.over[what as usize]
+        // A world could report more ends than there were beginnings.
+        let started = self.remote.started(what);
+        started.saturating_sub(self.over[what as usize])
     }
 
     fn awaits_threads(&self) -> bool {

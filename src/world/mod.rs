@@ -27,7 +27,7 @@ pub use sim::SimWorld;
 
 use crate::{
     abi::{DeviceId, Direction, Tid},
-    interrupt::{Interrupt, Remote},
+    interrupt::{Interrupt, Interrupts, Remote},
     pause::in_place,
 };
 
@@ -202,6 +202,16 @@ pub enum Happening {
     Console,
     /// Another thread has something to say.
     Interrupt(Interrupt),
+}
+
+/// Appends the interrupts that threads have raised. Returns whether there was one.
+#[inline]
+fn hand_on(interrupts: &Interrupts, happened: &mut Vec<Happening>) -> bool {
+    let is_raised = interrupts.is_raised();
+    if is_raised {
+        happened.extend(interrupts.take().map(Happening::Interrupt));
+    }
+    is_raised
 }
 
 /// What is kept for each device. Those that were opened one after the other, and are likely to be

@@ -29,7 +29,7 @@
 //! | end the watch of a descriptor | polling | polling | |
 //! | begin the watch of a descriptor | `epoll_ctl` | polling | it cannot ask for `EPOLLRDHUP`: without it each short read needs a second one, to find the end of the stream |
 //! | wait | `epoll_wait`, a timerfd only for a new deadline | polling | it makes 5 system calls (`timerfd_settime`, two `epoll_ctl`, `epoll_wait`, `read`), this one 1 or 2 |
-//! | wake it from a thread | a pipe, watched like any other | the same | its notification has to be acknowledged in its own wait |
+//! | wake it from a thread | an eventfd of ours, watched like any other | a pipe of ours, the same | its notification has to be acknowledged in its own wait |
 //!
 //! The figure: a request of an echo server with 50 connections takes 2.0 system calls
 //! (`docs/benchmarks.md`), as that of a bare epoll loop does.
@@ -73,7 +73,7 @@ use readiness::is_ready;
 use source::{Fd, Kind, Source, Sources};
 use stdout::Stdout;
 
-use super::{Answer, Happening, Request, World, io::read_piece};
+use super::{Answer, Happening, Request, World, hand_on, io::read_piece};
 use crate::{
     abi::{DeviceId, Direction, Tid},
     descriptor::Descriptor,
@@ -182,13 +182,6 @@ impl RealWorld {
         }
         source.set_ready(Direction::Write, false, owed);
         Ok(())
-    }
-
-    /// Hands on what threads have said. Returns whether there was anything.
-    fn take_interrupts(&self, happened: &mut Vec<Happening>) -> bool {
-        let before = happened.len();
-        happened.extend(self.interrupts.take().map(Happening::Interrupt));
-        happened.len() > before
     }
 
     /// Whether a poll without a wait could report anything that was promised. A poll for daemons
@@ -395,7 +388,7 @@ impl World for RealWorld {
         happened: &mut Vec<Happening>,
     ) -> io::Result<()> {
         let span = match deadline {
-            _ if self.take_interrupts(happened) => Some(Duration::ZERO),
+            _ if hand_on(&self.interrupts, happened) => Some(Duration::ZERO),
             // Most calls are polls: they need no clock.
             Some(deadline) if deadline > Duration::ZERO => {
                 Some(deadline.saturating_sub(self.now()))
@@ -409,7 +402,7 @@ impl World for RealWorld {
         self.poller.wait(deadline, span, |key, readiness| {
             sources.note(DeviceId::from_raw(key), readiness, happened);
         })?;
-        self.take_interrupts(happened);
+        hand_on(&self.interrupts, happened);
         Ok(())
     }
 

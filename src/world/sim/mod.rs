@@ -14,7 +14,7 @@ use rand_pcg::{
     rand_core::{Rng, SeedableRng},
 };
 
-use super::{Happening, World};
+use super::{Happening, World, hand_on};
 use crate::interrupt::{Interrupts, Remote};
 
 /// The simulated world. Its clock stops until the kernel waits, and then jumps to the
@@ -139,7 +139,7 @@ impl World for SimWorld {
         happened: &mut Vec<Happening>,
     ) -> io::Result<()> {
         // An interrupt happens now: the clock does not move.
-        if self.take_interrupts(happened) {
+        if hand_on(&self.interrupts, happened) {
             return Ok(());
         }
         match deadline {
@@ -147,7 +147,7 @@ impl World for SimWorld {
             // Only a thread can end this wait: real time, of which the virtual clock knows nothing.
             None => {
                 self.bell.wait(Duration::MAX);
-                self.take_interrupts(happened);
+                hand_on(&self.interrupts, happened);
             }
         }
         Ok(())
@@ -163,11 +163,11 @@ impl World for SimWorld {
             self.wait(deadline, happened)?;
             return Ok(Duration::ZERO);
         }
-        if self.take_interrupts(happened) {
+        if hand_on(&self.interrupts, happened) {
             return Ok(Duration::ZERO);
         }
         let is_rung = self.bell.wait(patience);
-        self.take_interrupts(happened);
+        hand_on(&self.interrupts, happened);
         Ok(if is_rung { Duration::ZERO } else { patience })
     }
 
@@ -178,14 +178,5 @@ impl World for SimWorld {
 
     fn remote(&self) -> Remote {
         self.interrupts.remote()
-    }
-}
-
-impl SimWorld {
-    /// Hands on what threads have said. Returns whether there was anything.
-    fn take_interrupts(&self, happened: &mut Vec<Happening>) -> bool {
-        let before = happened.len();
-        happened.extend(self.interrupts.take().map(Happening::Interrupt));
-        happened.len() > before
     }
 }
