@@ -1,5 +1,5 @@
 //! The programs of the book, and the crate of page 13: each is compiled and prints what its page
-//! says. `tests/book.rs` of the main package checks the commands, the sessions and the links.
+//! says. `tests/cli/book.rs` of the main package checks the commands, the sessions and the links.
 
 use std::{
     env, fs,
@@ -7,7 +7,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-#[path = "../../tests/book/pages.rs"]
+#[path = "../../tests/cli/book/pages.rs"]
 mod pages;
 
 use pages::Block;

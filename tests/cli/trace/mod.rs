@@ -1,13 +1,9 @@
 //! Recordings and the commands that read them, as their users meet them: the built binary, run as
 //! a process.
 
-#[path = "trace/commands.rs"]
 mod commands;
-#[path = "trace/post_mortem.rs"]
 mod post_mortem;
-#[path = "trace/record.rs"]
 mod record;
-#[path = "trace/timeline.rs"]
 mod timeline;
 
 use std::{
@@ -138,7 +134,7 @@ fn texts(output: Output) -> (i32, String, String) {
 /// Compares with a file of what is expected. A test that is told to by its environment writes it.
 fn assert_golden(file: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/trace/golden")
+        .join("tests/cli/trace/golden")
         .join(file);
     if std::env::var_os("TRAPLINE_UPDATE_GOLDEN").is_some() {
         fs::write(&path, text).unwrap();

@@ -8,8 +8,6 @@
 //! `console`, what follows a command is what it prints. A block of `session` is the same for
 //! commands that need one another: they run in one shell, and their numbers may differ.
 
-#![cfg(feature = "cli")]
-
 use std::{
     collections::BTreeMap,
     env,
@@ -20,19 +18,18 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-#[path = "book/pages.rs"]
 mod pages;
 
 use pages::{Block, blocks, examples};
 
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
 /// The program of a new crate.
-const TEMPLATE: &str = include_str!("../src/cli/template/main.rs.in");
+const TEMPLATE: &str = include_str!("../../src/cli/template/main.rs.in");
 /// Programs that the book looks at.
 const CASES: [&str; 3] = [
-    include_str!("../programs/cases/convoy.rs"),
-    include_str!("../programs/cases/lost_wakeup.rs"),
-    include_str!("../programs/cases/starved.rs"),
+    include_str!("../../programs/cases/convoy.rs"),
+    include_str!("../../programs/cases/lost_wakeup.rs"),
+    include_str!("../../programs/cases/starved.rs"),
 ];
 
 // ---- tools
