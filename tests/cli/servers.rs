@@ -866,7 +866,7 @@ fn httpd_serves_again_after_it_ran_out_of_descriptors() {
         "--root",
         root.to_str().unwrap(),
     ];
-    let server = Server::with_descriptors(18, &args);
+    let server = Server::with_descriptors(16, &args);
     let head = get("/page.html");
     let (first, second) = head.split_at(10);
     let begin = |_| {
