@@ -22,7 +22,7 @@ use std::{
 use genawaiter::{Coroutine, GeneratorState};
 
 use crate::{
-    abi::{Beside, DeviceId, Exit, Nanos, QueueId, Reply, SystemCall, TaskInfo, Tid},
+    abi::{Beside, DeviceId, End, Exit, Nanos, QueueId, Reply, SystemCall, TaskInfo, Tid},
     descriptor::Descriptor,
     interrupt::{Job, Remote},
     log::{Detail, Tracer},
@@ -65,11 +65,8 @@ impl Payload {
             Self::Tasks(tasks) => Detail::Count(tasks.len()),
             Self::Addr(addr) | Self::Opened(_, Some(addr)) => Detail::Addr(*addr),
             Self::Io(error) => Detail::Io(error),
-            Self::File(..)
-            | Self::Source(_)
-            | Self::Opened(..)
-            | Self::Queue(..)
-            | Self::Job(_) => Detail::None,
+            Self::Queue(_, status) => status.name.as_deref().map_or(Detail::None, Detail::Name),
+            Self::File(..) | Self::Source(_) | Self::Opened(..) | Self::Job(_) => Detail::None,
             Self::Tracer(_) => Detail::None,
         }
     }
@@ -123,6 +120,42 @@ pub(crate) struct QueueStatus {
     /// How many tasks wait for one.
     pub(crate) waiting: Cell<usize>,
     pub(crate) closed: Cell<bool>,
+    /// Of a lock: the task that holds it, or [`Tid::KERNEL`]. Its handles write it, and the kernel
+    /// reads it when a task blocks.
+    pub(crate) holder: Cell<Tid>,
+    /// What the queue is part of: a word of the user's.
+    pub(crate) kind: &'static str,
+    pub(crate) name: Option<Box<str>>,
+}
+
+impl QueueStatus {
+    pub(crate) fn new(kind: &'static str, name: Option<Box<str>>) -> Self {
+        Self {
+            kind,
+            name,
+            ..Self::default()
+        }
+    }
+
+    /// What a task waits for at this end, in words; `None` for a queue without a name.
+    pub(crate) fn thing(&self, queue: QueueId, end: End) -> Option<String> {
+        let Self { kind, name, .. } = self;
+        match (name, *kind) {
+            (None, "queue") => None,
+            (None, kind) => Some(format!("{kind} {queue}")),
+            (Some(name), "queue") => Some(format!("queue {queue} {name:?} ({end})")),
+            (Some(name), kind) => Some(format!("{kind} {queue} {name:?}")),
+        }
+    }
+
+    pub(crate) fn is_lock(&self) -> bool {
+        self.kind == "mutex"
+    }
+
+    /// The task that holds the lock.
+    pub(crate) fn holder(&self) -> Option<Tid> {
+        Some(self.holder.get()).filter(|holder| *holder != Tid::KERNEL)
+    }
 }
 
 /// A call that a task leaves for the kernel without a trap, mostly from a destructor. The kernel

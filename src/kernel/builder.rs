@@ -6,6 +6,7 @@ use super::{
     Kernel,
     console::Console,
     devices::Devices,
+    holders::{Holders, OnDeadlock},
     queues::Queues,
     ready::{Named, Ready},
     report::{Error, Report},
@@ -57,6 +58,7 @@ pub struct Builder {
     limits: Limits,
     max_stall: Duration,
     captures: bool,
+    on_deadlock: OnDeadlock,
 }
 
 impl Default for Builder {
@@ -75,6 +77,7 @@ impl Default for Builder {
             },
             max_stall: Duration::MAX,
             captures: false,
+            on_deadlock: OnDeadlock::default(),
         }
     }
 }
@@ -156,6 +159,13 @@ impl Builder {
         self
     }
 
+    /// What to do when a cycle closes among tasks that wait for locks and for each other's ends;
+    /// otherwise the kernel warns. See [`OnDeadlock`].
+    pub fn on_deadlock(mut self, action: OnDeadlock) -> Self {
+        self.on_deadlock = action;
+        self
+    }
+
     /// Keeps what tasks print for [`Kernel::take_console`], in every world: nothing reaches
     /// standard output.
     ///
@@ -203,6 +213,7 @@ impl Builder {
             devices: Devices::default(),
             console: Console::default(),
             queues: Queues::default(),
+            holders: Holders::new(self.on_deadlock),
             world,
             frame: Rc::new(TrapFrame::new(remote.clone())),
             remote,

@@ -1,20 +1,27 @@
-//! Who waits for whom when nothing can go on.
+//! The tasks that wait for one another, and those that wait for them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
 };
 
-use crate::abi::{Nanos, On, TaskInfo, TaskState, Tid};
+use crate::{
+    abi::{Nanos, On, TaskInfo, TaskState, Tid},
+    log::Cycle,
+};
 
-/// No task was ready, and no timer, device or interrupt could make one ready.
+/// Tasks that wait for one another: because no task was ready, and no timer, device or interrupt
+/// could make one ready; or because a cycle closed among tasks that wait for locks and for each
+/// other's ends, whatever else runs.
 ///
 /// Its `Display` is the report: a line per blocked task with what it waits for and since when, a
 /// line per cycle, and lines with every task that waits on a cycle. It grows with the number of
 /// tasks and no faster.
 #[derive(Clone, Debug)]
 pub struct Deadlock {
-    /// The blocked tasks, by tid.
+    /// Whether it is of a cycle alone, and other tasks may go on.
+    pub is_partial: bool,
+    /// The blocked tasks, by tid. Of a cycle alone: those on it, and those that wait for them.
     pub blocked: Vec<TaskInfo>,
     /// Each ring of tasks that wait for one another, from its lowest tid on; ordered by that.
     pub cycles: Vec<Vec<Tid>>,
@@ -34,10 +41,29 @@ impl Deadlock {
         let cycles = cycles(&waits);
         let tails = tails(&waits, &cycles);
         Self {
+            is_partial: false,
             blocked,
             cycles,
             tails,
         }
+    }
+
+    /// The cycle that this task is on, with the tasks that wait for it.
+    pub(super) fn around(tid: Tid, tasks: impl Iterator<Item = TaskInfo>) -> Self {
+        let mut deadlock = Self::of(tasks);
+        deadlock.is_partial = true;
+        deadlock.cycles.retain(|ring| ring.contains(&tid));
+        let mut stuck: BTreeSet<Tid> = deadlock.cycles.iter().flatten().copied().collect();
+        // A way ends on a cycle or on an earlier way.
+        deadlock.tails.retain(|way| {
+            let leads_there = way.last().is_some_and(|last| stuck.contains(last));
+            if leads_there {
+                stuck.extend(way);
+            }
+            leads_there
+        });
+        deadlock.blocked.retain(|task| stuck.contains(&task.tid));
+        deadlock
     }
 }
 
@@ -57,7 +83,7 @@ impl Deadlock {
     #[must_use]
     pub fn dot(&self) -> String {
         let mut dot = "digraph waits {\n  rankdir=LR\n".to_string();
-        let mut things = BTreeMap::new();
+        let (mut things, mut held) = (BTreeMap::new(), BTreeSet::new());
         let on_cycle = self.on_cycle();
         for task in &self.blocked {
             let TaskState::Blocked { on, since } = task.state else {
@@ -70,13 +96,22 @@ impl Deadlock {
                 "black"
             };
             let label = quoted(&format!("{tid} {}\nsince {since}", task.name));
-            let (thing, how, name) = thing(on);
+            let (thing, how, mut name) = thing(on);
+            if let Some(holder) = task.wait.holder {
+                held.insert((thing.clone(), holder));
+            }
+            if let (Some(name), Some(words)) = (&mut name, &task.wait.thing) {
+                name.clone_from(words);
+            }
             dot += &format!("  task{tid} [shape=box, label={label}, color={color}]\n");
             dot += &format!("  task{tid} -> {thing} [label=\"{how}\", color={color}]\n");
             things.extend(name.map(|name| (thing, name)));
         }
         for (thing, name) in things {
-            dot += &format!("  {thing} [label=\"{name}\"]\n");
+            dot += &format!("  {thing} [label={}]\n", quoted(&name));
+        }
+        for (thing, holder) in held {
+            dot += &format!("  {thing} -> task{holder} [label=\"held by\"]\n");
         }
         dot + "}\n"
     }
@@ -122,18 +157,9 @@ fn quoted(text: &str) -> String {
     quoted + "\""
 }
 
-/// Whom a task waits for, where that is a task.
+/// The task that alone can end the wait of a task.
 fn edge(task: &TaskInfo) -> Option<(Tid, Tid)> {
-    match task.state {
-        TaskState::Blocked {
-            on: On::Exit(target),
-            ..
-        } => Some((task.tid, target)),
-        TaskState::Blocked { .. }
-        | TaskState::Ready
-        | TaskState::Running
-        | TaskState::Zombie(_) => None,
-    }
+    Some((task.tid, task.waits_for()?))
 }
 
 /// The cycles of a graph in which each task waits for one other at most: whoever is met again on
@@ -192,12 +218,16 @@ impl std::error::Error for Deadlock {}
 
 impl fmt::Display for Deadlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("deadlock: no task is ready, and nothing can make one ready")?;
+        f.write_str(if self.is_partial {
+            "deadlock: tasks wait for one another, and no other can end that"
+        } else {
+            "deadlock: no task is ready, and nothing can make one ready"
+        })?;
         for task in &self.blocked {
             write!(f, "\n  {task}")?;
         }
         for ring in &self.cycles {
-            write!(f, "\n  cycle: {} -> {}", Way(ring), ring[0])?;
+            write!(f, "\n  cycle: {}", Cycle(ring))?;
         }
         let on_cycle = self.on_cycle();
         for way in &self.tails {

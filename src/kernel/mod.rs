@@ -17,6 +17,7 @@
 //! | `task.rs`, `table.rs` | a task and its states; the task map |
 //! | `fast.rs` | the fast lane: answers that need only the caller, or its queue |
 //! | `deferred.rs` | calls that tasks leave without a trap |
+//! | `holders.rs` | who holds the lock that a task waits for; cycles, found when they close |
 //! | `timers.rs`, `timeouts.rs` | the timers; sleeps and timeouts |
 //! | `ready.rs` | the ready queue: a policy and a quantum, or neither |
 //! | `devices.rs`, `console.rs`, `queues.rs` | open devices, the console, message queues, with their calls |
@@ -34,6 +35,7 @@ mod deadlock;
 mod deferred;
 mod devices;
 mod fast;
+mod holders;
 mod lifecycle;
 mod queues;
 mod ready;
@@ -51,11 +53,13 @@ use std::{fmt, io, rc::Rc, time::Duration};
 
 pub use builder::Builder;
 pub use deadlock::Deadlock;
+pub use holders::OnDeadlock;
 pub use report::{Error, Failures, Limit, Report, Stalled, Step};
 
 use builder::Limits;
 use console::Console;
 use devices::Devices;
+use holders::Holders;
 use queues::Queues;
 use ready::Ready;
 use run::Daemons;
@@ -87,6 +91,7 @@ pub struct Kernel {
     devices: Devices,
     console: Console,
     queues: Queues,
+    holders: Holders,
     world: Box<dyn World>,
     frame: Rc<TrapFrame>,
     log: Log,
@@ -249,7 +254,7 @@ impl Kernel {
 
     /// A line per task, zombies included, by tid.
     pub fn tasks(&self) -> impl Iterator<Item = TaskInfo> {
-        self.tasks.infos()
+        self.tasks.infos().map(|info| self.complete(info))
     }
 
     /// The time since boot.

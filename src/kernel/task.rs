@@ -14,7 +14,9 @@ use std::{collections::VecDeque, rc::Rc};
 
 use super::timers::Timer;
 use crate::{
-    abi::{DeviceId, Direction, End, Exit, Nanos, On, QueueId, Reply, TaskInfo, TaskState, Tid},
+    abi::{
+        DeviceId, Direction, End, Exit, Nanos, On, QueueId, Reply, TaskInfo, TaskState, Tid, Wait,
+    },
     log::Detail,
     sched::{Runnable, Slot},
     trap::{Keeper, Payload, Program},
@@ -322,6 +324,14 @@ impl Task {
         self.timeouts.as_ref()?.due
     }
 
+    /// Whether a timeout can end a wait of its.
+    pub(super) fn is_timed(&self) -> bool {
+        self.timeouts.as_ref().is_some_and(|timeouts| {
+            let ends = |(deadline, _): &Timer| *deadline != Nanos::FOREVER;
+            timeouts.due.is_some() || timeouts.armed.iter().any(ends)
+        })
+    }
+
     pub(super) fn set_due(&mut self, due: Option<Due>) {
         self.timeouts.get_or_insert_default().due = due;
     }
@@ -344,6 +354,10 @@ impl Task {
             parent,
             state,
             traps: self.traps,
+            wait: Wait {
+                is_timed: self.is_timed(),
+                ..Wait::default()
+            },
         }
     }
 }

@@ -85,6 +85,12 @@ pub enum Fact<'a> {
     },
     /// It is forgotten: somebody knows how it ended, or nobody ever will.
     Reaped,
+    /// Its call closed a cycle: each of these tasks waits for the next, and the last for the first.
+    /// It is the first. Only a kill can end such a wait.
+    Deadlocked {
+        /// The tasks of the cycle.
+        cycle: &'a [Tid],
+    },
     /// Nothing was ready, and the clock moved on: the simulated world jumped, the real one waited.
     ClockJumped {
         /// From this instant to the event's.
@@ -109,6 +115,7 @@ impl Fact<'_> {
             | Self::Woken { .. }
             | Self::Console { .. }
             | Self::Reaped
+            | Self::Deadlocked { .. }
             | Self::ClockJumped { .. } => false,
         }
     }

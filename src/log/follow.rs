@@ -227,6 +227,7 @@ impl Tracer for Follower {
             | Fact::DeviceIo { .. }
             | Fact::Console { .. }
             | Fact::Exited { .. }
+            | Fact::Deadlocked { .. }
             | Fact::ClockJumped { .. } => {}
         }
     }
@@ -306,6 +307,7 @@ impl fmt::Display for Told<'_> {
             | Fact::Woken { .. }
             | Fact::DeviceIo { .. }
             | Fact::Console { .. }
+            | Fact::Deadlocked { .. }
             | Fact::Reaped => self.fact.fmt(f),
         }
     }

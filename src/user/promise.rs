@@ -95,7 +95,7 @@ impl Place {
         if self.is_first() {
             return;
         }
-        let gate = Queue::required(os, u64::MAX, "a callback").await;
+        let gate = Queue::required(os, u64::MAX, "callback").await;
         if !self.is_first() {
             let mine = Some(gate.clone());
             self.line.left.borrow_mut().insert(self.number, mine);
@@ -182,7 +182,7 @@ impl<T: Clone + 'static> Promise<T> {
     /// Makes a promise and answers its two ends. Never blocks. Faults the caller where the kernel has
     /// as many queues as it may.
     pub async fn new(os: &mut Os) -> (Setter<T>, Self) {
-        let decided = Queue::required(os, u64::MAX, "a promise").await;
+        let decided = Queue::required(os, u64::MAX, "promise").await;
         let slot = Arc::new(Slot {
             value: Mutex::new(None),
             drop: TrapFrame::drop_flat,

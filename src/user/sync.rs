@@ -59,7 +59,7 @@ impl Semaphore {
     /// have been out at once.
     pub async fn new(os: &mut Os, permits: usize) -> Self {
         Self {
-            permits: Queue::required(os, u64::MAX, "a semaphore").await,
+            permits: Queue::required(os, u64::MAX, "semaphore").await,
             fresh: Rc::new(Cell::new(permits)),
         }
     }
@@ -146,6 +146,9 @@ struct Locked<T> {
 }
 
 /// The lock of a [`Mutex`], and the way to its value; released when it is dropped.
+///
+/// The kernel takes the task that locked it for its holder. A guard that moves to another task tells
+/// the kernel so with [`Guard::adopt`]; otherwise a cycle may be reported that is none.
 pub struct Guard<T> {
     inner: Rc<Locked<T>>,
     value: Option<Box<T>>,
@@ -161,7 +164,32 @@ pub struct Broken<T>(pub Guard<T>);
 impl<T: 'static> Mutex<T> {
     /// Makes a mutex around a value. Never blocks.
     pub async fn new(os: &mut Os, value: T) -> Self {
-        let token = Queue::required(os, u64::MAX, "a mutex").await;
+        let token = Queue::required(os, u64::MAX, "mutex").await;
+        Self::around(os, token, value)
+    }
+
+    /// Makes a mutex with a name, which reports and traces show beside its number. Never blocks.
+    ///
+    /// ```
+    /// # use trapline::{Error, Kernel, Os, sync::Mutex};
+    /// # let mut kernel = Kernel::simulated(0);
+    /// kernel.spawn("main", async |os: &mut Os| {
+    ///     let savings = Mutex::named(os, "savings", 100).await;
+    ///     let _held = savings.lock(os).await;
+    ///     let _again = savings.lock(os).await;
+    /// })?;
+    /// let Err(Error::Deadlock(deadlock)) = kernel.run() else { panic!() };
+    /// let report = deadlock.to_string();
+    /// assert!(report.contains("waits for mutex 1 \"savings\", held by task 1"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn named(os: &mut Os, name: &str, value: T) -> Self {
+        let token = Queue::required_named(os, u64::MAX, "mutex", Some(name.into())).await;
+        Self::around(os, token, value)
+    }
+
+    /// A mutex whose lock is the message of this queue.
+    fn around(os: &Os, token: Queue<()>, value: T) -> Self {
         token.post(());
         let (broken, value) = (Cell::new(false), Cell::new(Some(Box::new(value))));
         Self {
@@ -182,6 +210,7 @@ impl<T: 'static> Mutex<T> {
         self.inner.token.require_home(os, "the mutex");
         let token = self.inner.token.get(os).await;
         token.expect("the queue of a mutex is closed by nothing but a raw trap");
+        self.inner.token.set_held();
         let value = self.inner.value.take();
         let guard = Guard {
             inner: Rc::clone(&self.inner),
@@ -225,6 +254,13 @@ impl<T: 'static> Guard<T> {
             inner: Rc::clone(&self.inner),
         }
     }
+
+    /// Makes the calling task the holder of the lock, in reports and in the search for cycles: for a
+    /// guard that has come from another task. Never blocks.
+    pub fn adopt(&mut self, os: &Os) {
+        self.inner.token.require_home(os, "the mutex");
+        self.inner.token.set_held();
+    }
 }
 
 impl<T> Deref for Guard<T> {
@@ -252,6 +288,7 @@ impl<T> Drop for Guard<T> {
         if is_cut && !self.given_up {
             self.inner.broken.set(true);
         }
+        self.inner.token.set_free();
         self.inner.token.post(());
     }
 }
@@ -287,7 +324,7 @@ impl Flag {
     }
 
     async fn gate(os: &mut Os) -> Queue<()> {
-        Queue::required(os, u64::MAX, "a flag").await
+        Queue::required(os, u64::MAX, "flag").await
     }
 
     /// The gate, to be used in this kernel.
@@ -380,7 +417,7 @@ impl Round {
     async fn new(os: &mut Os) -> Rc<Self> {
         Rc::new(Self {
             arrived: Cell::new(0),
-            gate: Queue::required(os, u64::MAX, "a barrier").await,
+            gate: Queue::required(os, u64::MAX, "barrier").await,
         })
     }
 }
@@ -404,7 +441,7 @@ impl Condition {
     }
 
     async fn signals(os: &mut Os) -> Queue<()> {
-        Queue::required(os, 0, "a condition").await
+        Queue::required(os, 0, "condition").await
     }
 
     /// The signals, to be used in this kernel.
@@ -585,7 +622,7 @@ pub struct Failure {
 impl Group {
     /// Makes a group without tasks. Never blocks.
     pub async fn new(os: &mut Os) -> Self {
-        let ended = Queue::required(os, u64::MAX, "a group").await;
+        let ended = Queue::required(os, u64::MAX, "group").await;
         let members = Rc::new(Members {
             ended: ended.id(),
             exits: ended.messages(),

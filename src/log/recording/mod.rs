@@ -58,6 +58,7 @@
 //! | 11 | gap | how many events were not kept at this place |
 //! | 12 | end | nothing may follow |
 //! | 13 | deferred | call, as of kind 2 |
+//! | 14 | deadlocked | how many tasks wait for one another, and each of them |
 //!
 //! Calls and replies have their numbers from the tables in `src/abi.rs`. A number never changes and
 //! is never used again. A reader refuses a number that it does not know.
@@ -116,6 +117,7 @@ mod kind {
     pub(super) const GAP: u8 = 11;
     pub(super) const END: u8 = 12;
     pub(super) const DEFERRED: u8 = 13;
+    pub(super) const DEADLOCKED: u8 = 14;
 
     /// What the first byte says besides.
     pub(super) const TID: u8 = 0x40;
