@@ -12,8 +12,8 @@ pub(crate) struct Deadlock {
 
 impl Program for Deadlock {
     async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
-        let checking = Mutex::named(os, "checking", 100).await;
-        let savings = Mutex::named(os, "savings", 100).await;
+        let checking = Mutex::new(os, 100).await;
+        let savings = Mutex::new(os, 100).await;
         let (first, second) = (checking.clone(), savings.clone());
         let save = async move |os: &mut Os| transfer(os, &first, &second, 10).await;
         let save = os.spawn("save", save).await?;

@@ -294,8 +294,8 @@ impl Kernel {
                 self.wake(getter, Wake::Queue(queue), message);
                 Reply::Done.into()
             }
-            Some(Put::Full) => Answer::message(Reply::Full(message), queue).into(),
-            Some(Put::Closed) | None => Answer::message(Reply::Refused(message), queue).into(),
+            Some(Put::Full) => Answer::message(Reply::Full(message), queue),
+            Some(Put::Closed) | None => Answer::message(Reply::Refused(message), queue),
         }
     }
 
