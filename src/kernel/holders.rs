@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     abi::{End, Exit, On, TaskInfo, TaskState, Tid},
-    log::Fact,
+    log::{Fact, tracing::warn_report},
     sched::Runnable,
 };
 
@@ -152,18 +152,15 @@ impl Kernel {
             self.next_poll = self.stats.ticks;
             return Outcome::Blocked;
         }
-        // A warning has one line.
-        let deadlock = Deadlock::around(me.tid, self.tasks()).to_string();
-        let deadlock = deadlock.replace("\n  ", "; ");
+        let deadlock = Deadlock::around(me.tid, self.tasks());
         let youngest = cycle.iter().copied().max().unwrap_or(me.tid);
         if action == OnDeadlock::Warn {
-            tracing::warn!(target: "trapline::kernel", "{deadlock}");
+            warn_report(&deadlock);
             return Outcome::Blocked;
         }
-        tracing::warn!(
-            target: "trapline::kernel",
-            "{deadlock}; task {youngest} is killed: it is the youngest of the cycle"
-        );
+        warn_report(&format_args!(
+            "{deadlock}\n  task {youngest} is killed: it is the youngest of the cycle"
+        ));
         if let Some(victim) = self.find_live(youngest) {
             self.end(victim, Exit::Killed);
         }
