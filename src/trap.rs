@@ -13,7 +13,7 @@ use std::{
     fs::File,
     io,
     net::SocketAddr,
-    panic::{AssertUnwindSafe, catch_unwind},
+    panic::{AssertUnwindSafe, Location, catch_unwind},
     pin::Pin,
     rc::Rc,
     sync::Arc,
@@ -122,13 +122,58 @@ pub(crate) struct QueueStatus {
     /// The task that holds the lock, or [`Tid::KERNEL`]. The handles of the lock write it; the
     /// kernel reads it when a task blocks.
     pub(crate) holder: Cell<Tid>,
-    /// The kind of object that the queue is part of, in the user's words.
-    pub(crate) kind: &'static str,
-    pub(crate) name: Option<Box<str>>,
+    pub(crate) kind: Kind,
+    pub(crate) name: Option<Rc<str>>,
+}
+
+/// The kind of object that a queue is part of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Kind {
+    #[default]
+    Queue,
+    Semaphore,
+    Mutex,
+    Flag,
+    Barrier,
+    Condition,
+    Promise,
+    Callback,
+    Group,
+    Job,
+}
+
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Queue => "queue",
+            Self::Semaphore => "semaphore",
+            Self::Mutex => "mutex",
+            Self::Flag => "flag",
+            Self::Barrier => "barrier",
+            Self::Condition => "condition",
+            Self::Promise => "promise",
+            Self::Callback => "callback",
+            Self::Group => "group",
+            Self::Job => "job",
+        }
+    }
+
+    /// Returns the name of the method in which a task gets from the queue.
+    pub(crate) fn method(self) -> &'static str {
+        match self {
+            Self::Queue => "get",
+            Self::Semaphore => "acquire",
+            Self::Mutex => "lock",
+            Self::Flag | Self::Barrier | Self::Condition | Self::Promise => "wait",
+            Self::Callback => "on_done",
+            Self::Group => "next",
+            Self::Job => "run_blocking",
+        }
+    }
 }
 
 impl QueueStatus {
-    pub(crate) fn new(kind: &'static str, name: Option<Box<str>>) -> Self {
+    pub(crate) fn new(kind: Kind, name: Option<Rc<str>>) -> Self {
         Self {
             kind,
             name,
@@ -138,20 +183,16 @@ impl QueueStatus {
 
     /// Returns in words what a task waits for at this end; `None` for a queue without a name.
     pub(crate) fn thing(&self, queue: QueueId, end: End) -> Option<String> {
-        let Self { kind, name, .. } = self;
-        match (name, *kind) {
-            (None, "queue") => None,
-            (None, kind) => Some(format!("{kind} {queue}")),
-            (Some(name), "queue") => Some(format!("queue {queue} {name:?} ({end})")),
-            (Some(name), kind) => Some(format!("{kind} {queue} {name:?}")),
+        let kind = self.kind.name();
+        match (&self.name, self.kind) {
+            (None, Kind::Queue) => None,
+            (None, _) => Some(format!("{kind} {queue}")),
+            (Some(name), Kind::Queue) => Some(format!("{kind} {queue} {name:?} ({end})")),
+            (Some(name), _) => Some(format!("{kind} {queue} {name:?}")),
         }
     }
 
-    pub(crate) fn is_lock(&self) -> bool {
-        self.kind == "mutex"
-    }
-
-    /// Returns the task that holds the lock.
+    /// Returns the task that holds the lock, or took the last permit.
     pub(crate) fn holder(&self) -> Option<Tid> {
         Some(self.holder.get()).filter(|holder| *holder != Tid::KERNEL)
     }
@@ -238,6 +279,9 @@ pub(crate) struct TrapFrame {
     deferred: RefCell<Vec<Deferred>>,
     /// The name of the last new task. Tasks with the same name share its memory.
     name: RefCell<Rc<str>>,
+    /// The caller of the last stub that may block, or makes a task. A stub borrows its `Os`, so no
+    /// other call of the task comes between the call of the stub and the trap.
+    place: Cell<&'static Location<'static>>,
 }
 
 impl TrapFrame {
@@ -258,7 +302,17 @@ impl TrapFrame {
             console: RefCell::default(),
             deferred: RefCell::default(),
             name: RefCell::default(),
+            place: Cell::new(Location::caller()),
         }
+    }
+
+    pub(crate) fn place(&self) -> &'static Location<'static> {
+        self.place.get()
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_place(&self, place: &'static Location<'static>) {
+        self.place.set(place);
     }
 
     pub(crate) fn put(&self, payload: Payload) {

@@ -8,12 +8,11 @@ use super::{
     Kernel,
     deadlock::Deadlock,
     outcome::Outcome,
-    queues::MessageQueue,
     report::Error,
     task::{State, WaitingOn},
 };
 use crate::{
-    abi::{End, Exit, On, TaskInfo, TaskState, Tid},
+    abi::{End, Exit, Tid},
     log::{Fact, tracing::warn_report},
     sched::Runnable,
 };
@@ -83,34 +82,22 @@ impl Holders {
 }
 
 impl Kernel {
-    /// Acts on the cycle that the caller closed by blocking, if it closed one.
-    #[inline(always)]
-    pub(super) fn check_cycle(&mut self, me: Runnable, on: WaitingOn) -> Outcome {
-        match on {
-            WaitingOn::Exit(_) | WaitingOn::Queue(_, End::Get) if self.may_close(me, on) => {
-                self.follow(me)
-            }
-            _ => Outcome::Blocked,
+    /// Blocks the caller until a task has ended, or until it has a lock. Acts on the cycle that this
+    /// closes, if it closes one.
+    pub(super) fn block_on_task(&mut self, me: Runnable, on: WaitingOn) -> Outcome {
+        let outcome = self.block(me, on);
+        // Another task may wait for the caller if it waits for its end, or for any lock. The lock
+        // may have been handed to a task that has not run since.
+        let is_lock = matches!(on, WaitingOn::Queue(..));
+        self.holders.is_contended |= is_lock;
+        if self.holders.is_contended || self.tasks[me].waiters.is_some() {
+            return self.follow(me);
         }
-    }
-
-    /// Whether a cycle may have closed: the caller waits for a task, and a task may wait for it.
-    #[inline(always)]
-    fn may_close(&mut self, me: Runnable, on: WaitingOn) -> bool {
-        if let WaitingOn::Queue(queue, _) = on {
-            let Some(status) = self.queues.get(queue).map(MessageQueue::status) else {
-                return false;
-            };
-            // The lock may have been handed to a task that has not run since.
-            self.holders.is_contended |= status.is_lock();
-            return status.holder().is_some();
-        }
-        self.holders.is_contended || self.tasks[me].waiters.is_some()
+        outcome
     }
 
     /// Follows the waits, beginning with the caller's. They lead back to the caller, or to a task
     /// that waits for no other.
-    #[cold]
     fn follow(&mut self, me: Runnable) -> Outcome {
         let mut cycle = vec![me.tid];
         let mut next = self.blocker(me);
@@ -135,8 +122,8 @@ impl Kernel {
             State::Blocked(_) if task.is_timed() => None,
             State::Blocked(WaitingOn::Exit(target)) => Some(target),
             State::Blocked(WaitingOn::Queue(queue, End::Get)) => {
-                let holder = self.queues.get(queue)?.status().holder()?;
-                self.find_live(holder)
+                let queue = self.queues.get(queue).filter(|queue| queue.is_lock())?;
+                self.find_live(queue.status().holder()?)
             }
             _ => None,
         }
@@ -178,19 +165,5 @@ impl Kernel {
             return Ok(());
         }
         Err(Error::Deadlock(deadlock))
-    }
-
-    /// Adds the name and the holder of the queue at which a task waits.
-    pub(super) fn complete(&self, mut info: TaskInfo) -> TaskInfo {
-        if let TaskState::Blocked {
-            on: On::Queue(queue, end),
-            ..
-        } = info.state
-            && let Some(status) = self.queues.get(queue).map(MessageQueue::status)
-        {
-            info.wait.thing = status.thing(queue, end);
-            info.wait.holder = status.holder();
-        }
-        info
     }
 }

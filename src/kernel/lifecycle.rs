@@ -34,6 +34,7 @@ impl Kernel {
             return Err(Errno::TooManyTasks);
         }
         let task = self.tasks.insert(name, program, parent, on_exit, is_daemon);
+        self.places.spawned(task, self.frame.place());
         self.stats.peak_tasks = self.stats.peak_tasks.max(self.tasks.live());
         if self.log.is_observed() {
             let name = Rc::clone(&self.tasks[task].name);

@@ -18,7 +18,7 @@
 //! | `task.rs`, `table.rs`, `waiters.rs` | a task and its states; the task map; tasks in a queue |
 //! | `fast.rs` | the fast lane: calls that need only their caller, or one queue |
 //! | `deferred.rs` | calls that tasks make without a trap |
-//! | `holders.rs` | the holders of locks; cycles of waits, found when they close |
+//! | `holders.rs`, `places.rs` | cycles of waits for locks, found when they close; source lines |
 //! | `timers.rs`, `timeouts.rs`, `deadlines.rs` | the timers; sleeps and timeouts; those of one task |
 //! | `ready.rs` | the ready queue: a policy and a quantum, or neither |
 //! | `daemons.rs` | the turns of daemons |
@@ -45,6 +45,7 @@ mod fast;
 mod holders;
 mod lifecycle;
 mod outcome;
+mod places;
 mod queues;
 mod ready;
 mod report;
@@ -59,7 +60,7 @@ mod timers;
 mod turn;
 mod waiters;
 
-use std::{io, rc::Rc, time::Duration};
+use std::{io, panic::Location, rc::Rc, time::Duration};
 
 pub use builder::Builder;
 pub use deadlock::Deadlock;
@@ -71,6 +72,7 @@ use console::Console;
 use daemons::Daemons;
 use devices::Devices;
 use holders::Holders;
+use places::Places;
 use queues::Queues;
 use ready::Ready;
 use stall::Stall;
@@ -102,6 +104,7 @@ pub struct Kernel {
     console: Console,
     queues: Queues,
     holders: Holders,
+    places: Places,
     world: Box<dyn World>,
     frame: Rc<TrapFrame>,
     log: Log,
@@ -153,12 +156,14 @@ impl Kernel {
     /// exit.
     ///
     /// *Errors:* [`Errno::TooManyTasks`] at the limit of live tasks.
+    #[track_caller]
     pub fn spawn<T: IntoExit>(
         &mut self,
         name: impl AsRef<str>,
         program: impl AsyncFnOnce(&mut Os) -> T + 'static,
     ) -> Result<Tid, Errno> {
         self.log.observe_by_tracing();
+        self.frame.set_place(Location::caller());
         let name = self.frame.intern(name.as_ref());
         let program = program::program(&self.frame, program);
         let task = self.admit(name, program, None, OnExit::Report, false, Start::First);
@@ -226,7 +231,8 @@ impl Kernel {
 
     /// Lists the tasks, zombies included, in order of their numbers.
     pub fn tasks(&self) -> impl Iterator<Item = TaskInfo> {
-        self.tasks.infos().map(|info| self.complete(info))
+        let tasks = self.tasks.infos();
+        tasks.map(|(task, info)| self.complete(task, info))
     }
 
     /// Returns the time since boot.

@@ -84,6 +84,7 @@ impl Kernel {
     #[inline(never)]
     fn dispatch(&mut self, me: Runnable, call: SystemCall) {
         self.tasks[me].change(State::Running);
+        self.places.called(me, self.frame.place());
         let is_late = self.frame.take_due();
         if self.frame.has_payload() && !call.has_payload() {
             // A cancelled trap has left it, or the task has not taken its answer.
@@ -161,7 +162,7 @@ impl Kernel {
         let task = &mut self.tasks[me];
         task.since = self.clock;
         task.change(State::Blocked(on));
-        self.check_cycle(me, on)
+        Outcome::Blocked
     }
 
     /// Makes a blocked task ready. It has left the queue where it waited.

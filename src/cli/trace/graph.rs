@@ -94,6 +94,7 @@ fn info(waiting: &Waiting) -> TaskInfo {
         },
         traps: 0,
         wait: Wait::default(),
+        spawned: None,
     }
 }
 
