@@ -744,6 +744,7 @@ pub enum TaskState {
 }
 
 /// A place in the source code. Its `Display` is the file and the line, such as `src/server.rs:41`.
+/// The alternate form `{:#}` adds the chain of functions.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Place {
@@ -769,7 +770,11 @@ impl From<&'static Location<'static>> for Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.file, self.line)
+        write!(f, "{}:{}", self.file, self.line)?;
+        if f.alternate() && !self.chain.is_empty() {
+            write!(f, ", in {}", self.chain)?;
+        }
+        Ok(())
     }
 }
 

@@ -107,7 +107,7 @@ pub use cli::Program;
 pub use descriptor::Descriptor;
 pub use interrupt::{External, Interrupt, Interrupts, Remote};
 pub use kernel::{
-    Builder, Deadlock, Error, Failures, Kernel, Limit, OnDeadlock, Report, Stalled, Step,
+    Blocked, Builder, Deadlock, Error, Failures, Kernel, Limit, OnDeadlock, Report, Stalled, Step,
 };
 pub use log::{
     Answered, Call, CallInfo, Cycle, Detail, Event, Fact, Follower, TraceLine, Tracer, Wake,

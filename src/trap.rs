@@ -22,11 +22,11 @@ use std::{
 use genawaiter::{Coroutine, GeneratorState};
 
 use crate::{
-    abi::{Beside, DeviceId, End, Exit, Nanos, QueueId, Reply, SystemCall, TaskInfo, Tid},
+    abi::{Beside, DeviceId, End, Exit, Nanos, Place, QueueId, Reply, SystemCall, TaskInfo, Tid},
     descriptor::Descriptor,
     interrupt::{Job, Remote},
     log::{Detail, Tracer},
-    panic::{Panic, contain, panic_message},
+    panic::{Panic, contain, panic_message, take_origin},
 };
 
 /// The most bytes that one `recv` or `send` moves: the limit of a frame's buffer.
@@ -574,13 +574,22 @@ pub(crate) fn resume(program: &mut Program, reply: Reply) -> Result<Option<Syste
 const NOT_A_TRAP: &str = "awaited a future that is pending and is not a trap: a task can await \
                           only the calls of its Os, and what is built on them";
 
-/// Returns the exit of a task whose resume panicked. A panic of the program unwinds through its
+/// Returns the exit of a task whose resume panicked, and the place of the panic. A panic of the program unwinds through its
 /// `Os`. A panic of the generator does not: the program was pending without a yield.
 #[cold]
-pub(crate) fn fault(frame: &TrapFrame, panic: Panic) -> Exit {
+pub(crate) fn fault(frame: &TrapFrame, panic: Panic) -> (Exit, Option<Place>) {
+    let origin = take_origin();
     // First, because `clear` may drop a program that was never spawned, with an `Os`.
     let unwound = frame.unwound.take();
     frame.clear();
     let message = panic_message(panic);
-    Exit::Faulted(if unwound { message } else { NOT_A_TRAP.into() })
+    if !unwound {
+        return (Exit::Faulted(NOT_A_TRAP.into()), None);
+    }
+    let place = origin.map(|origin| Place {
+        file: origin.file.into(),
+        line: origin.line,
+        chain: origin.chain.into(),
+    });
+    (Exit::Faulted(message), place)
 }

@@ -17,6 +17,7 @@ use super::{
 use crate::{
     abi::{Nanos, QueueId},
     log::{Log, Tracer},
+    panic::note_origins,
     sched::Policy,
     trap::TrapFrame,
     world::{RealWorld, World},
@@ -44,7 +45,7 @@ pub(super) struct Limits {
 /// kernel.spawn("clock", async |os: &mut Os| loop {
 ///     os.sleep(Duration::from_secs(1)).await;
 /// })?;
-/// assert!(matches!(kernel.run(), Err(Error::Limit(Limit::Time(_)))));
+/// assert!(matches!(kernel.run(), Err(Error::Limit(Limit::Time(_), _))));
 /// assert_eq!(kernel.now(), Duration::from_secs(60));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -207,6 +208,7 @@ impl Builder {
         if let Some(seed) = self.seed {
             world.reseed(seed);
         }
+        note_origins();
         let remote = world.remote();
         Kernel {
             tasks: Default::default(),

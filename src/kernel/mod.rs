@@ -65,7 +65,7 @@ use std::{io, panic::Location, rc::Rc, time::Duration};
 pub use builder::Builder;
 pub use deadlock::Deadlock;
 pub use holders::OnDeadlock;
-pub use report::{Error, Failures, Limit, Report, Stalled, Step};
+pub use report::{Blocked, Error, Failures, Limit, Report, Stalled, Step};
 
 use builder::Limits;
 use console::Console;
@@ -190,7 +190,7 @@ impl Kernel {
                 break Ok(());
             }
             if self.stats.ticks >= ticks {
-                break Err(Error::Limit(Limit::Ticks(self.limits.ticks)));
+                break Err(self.limit(Limit::Ticks(self.limits.ticks)));
             }
             if let Err(error) = self.poll_world(time) {
                 break Err(error);

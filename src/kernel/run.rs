@@ -111,7 +111,7 @@ impl Kernel {
         };
         if is_over {
             self.tell_slept();
-            return Err(Error::Limit(Limit::Time(self.limits.time.into())));
+            return Err(self.limit(Limit::Time(self.limits.time.into())));
         }
         Ok(())
     }

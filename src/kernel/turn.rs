@@ -139,7 +139,11 @@ impl Kernel {
         self.stats.finished += u64::from(!me.tid.is_daemon());
         self.frame.take_due();
         let exit = match panic {
-            Some(panic) => fault(&self.frame, panic),
+            Some(panic) => {
+                let (exit, place) = fault(&self.frame, panic);
+                self.places.faulted(me.tid, place);
+                exit
+            }
             None => match self.frame.take() {
                 Some(Payload::Exit(exit)) => exit,
                 _ => unreachable!("a program that returns leaves its exit in the frame"),
@@ -158,7 +162,7 @@ impl Kernel {
 
     /// Marks the caller as blocked. A handler has put it into the queue where it waits.
     pub(super) fn block(&mut self, me: Runnable, on: WaitingOn) -> Outcome {
-        self.emit_at_once(me.tid, || Fact::Blocked { on: on.into() });
+        self.tell_blocked(me, on);
         let task = &mut self.tasks[me];
         task.since = self.clock;
         task.change(State::Blocked(on));

@@ -400,7 +400,7 @@ fn s49_the_limit_on_resumes_ends_a_run_which_can_be_continued() {
         .unwrap();
     for round in 1..3 {
         let error = kernel.run().unwrap_err();
-        assert!(matches!(error, Error::Limit(Limit::Ticks(1000))));
+        assert!(matches!(error, Error::Limit(Limit::Ticks(1000), _)));
         assert_eq!(error.to_string(), "the limit of 1000 ticks is reached");
         kernel.audit();
         let traps = kernel.tasks().next().map(|task| task.traps);
@@ -423,7 +423,7 @@ fn s49_the_limit_on_virtual_time_ends_a_run_which_can_be_continued() {
         .unwrap();
     for round in 1..3 {
         let error = kernel.run().unwrap_err();
-        assert!(matches!(error, Error::Limit(Limit::Time(limit)) if limit == 10 * SECOND));
+        assert!(matches!(error, Error::Limit(Limit::Time(limit), _) if limit == 10 * SECOND));
         assert_eq!(error.to_string(), "the limit of 10s is reached");
         assert_eq!(kernel.now(), round * 10 * SECOND);
         kernel.audit();
@@ -445,7 +445,7 @@ fn s49_the_limit_on_real_time_ends_sleepers_and_spinners() {
         .spawn("sleeper", async |os| os.sleep(3600 * SECOND).await)
         .unwrap();
     for round in 1..3 {
-        assert!(matches!(kernel.run(), Err(Error::Limit(Limit::Time(_)))));
+        assert!(matches!(kernel.run(), Err(Error::Limit(Limit::Time(_), _))));
         assert!(kernel.now() >= round * span);
         kernel.spawn("spinner", spin).unwrap();
     }

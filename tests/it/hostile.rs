@@ -138,7 +138,10 @@ fn a_fork_bomb_stops_at_the_limit() {
     }
     let mut kernel = sim().max_tasks(100).max_ticks(10_000).build().unwrap();
     kernel.spawn("bomb", bomb).unwrap();
-    assert!(matches!(kernel.run(), Err(Error::Limit(Limit::Ticks(_)))));
+    assert!(matches!(
+        kernel.run(),
+        Err(Error::Limit(Limit::Ticks(_), _))
+    ));
     assert_eq!(kernel.tasks().count(), 100);
     kernel.remote().shutdown();
     assert_eq!(kernel.run().unwrap().peak_tasks, 100);

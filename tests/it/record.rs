@@ -663,7 +663,12 @@ fn payloads(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
 
 fn owned(tid: u64, fact: Fact<'_>) -> OwnedEvent {
     let (at, tid) = (Duration::from_nanos(tid), tid.into());
-    OwnedEvent::from(&Event { at, tid, fact })
+    OwnedEvent::from(&Event {
+        at,
+        tid,
+        fact,
+        place: None,
+    })
 }
 
 proptest! {

@@ -362,7 +362,12 @@ fn ring(place: &Place, tasks: u64) {
             Fact::Blocked { on: On::Exit(next) },
         ] {
             let tid = tid.into();
-            recorder.event(&Event { at, tid, fact });
+            recorder.event(&Event {
+                at,
+                tid,
+                fact,
+                place: None,
+            });
         }
     }
 }
@@ -404,6 +409,7 @@ fn named(place: &Place, name: &str) {
             at,
             tid: 1.into(),
             fact,
+            place: None,
         });
     }
     recorder.tape().close().unwrap();

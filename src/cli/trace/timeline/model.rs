@@ -65,6 +65,8 @@ pub(super) struct Lane {
     pub(super) tid: u64,
     pub(super) name: String,
     pub(super) parent: u64,
+    /// The place of its spawn, in words.
+    pub(super) spawned: Option<String>,
     /// In order, without gaps except where events are missing.
     pub(super) bars: Vec<Bar>,
     pub(super) exit: Option<Exit>,
@@ -277,6 +279,9 @@ impl<'a> Gather<'a> {
             tid: event.tid.into(),
             name,
             parent,
+            spawned: event
+                .place
+                .map(|place| clean(&format!(", spawned at {place}"))),
             ..Lane::default()
         });
         Some(place)
@@ -298,7 +303,12 @@ impl<'a> Gather<'a> {
             what,
             result: None,
         };
+        let at = |what: &str| {
+            let place = event.place.map(|place| format!("{what} at {place:#}"));
+            place.map_or_else(String::new, |place| clean(&place))
+        };
         let row = match &event.fact {
+            Fact::Blocked { .. } => return self.place_call(place, &at("")),
             Fact::Trapped { call, detail } => {
                 row(Kind::Call, clean(&Call(*call, *detail).to_string()))
             }
@@ -309,15 +319,16 @@ impl<'a> Gather<'a> {
             Fact::Spawned { parent, .. } => row(
                 Kind::Spawned,
                 match *parent {
-                    Tid::KERNEL => "spawned by the host".to_string(),
-                    parent => format!("spawned by {parent}"),
+                    Tid::KERNEL => format!("spawned by the host{}", at("")),
+                    parent => format!("spawned by {parent}{}", at("")),
                 },
             ),
             Fact::Console { text } => row(Kind::Console, clean(text.trim_end_matches('\n'))),
             Fact::DeviceIo { .. } => row(Kind::Device, event.fact.to_string()),
             Fact::Exited { exit } => {
                 self.timeline.lanes[place].exit = Some((*exit).clone());
-                row(Kind::Exited, clean(&format!("exited: {exit}")))
+                let what = clean(&format!("exited: {exit}"));
+                row(Kind::Exited, what + &at(","))
             }
             _ => return,
         };
@@ -334,6 +345,17 @@ impl<'a> Gather<'a> {
             lane.row = Some(self.timeline.rows.len());
         }
         self.timeline.rows.push(row);
+    }
+
+    /// Adds the places of a call that blocks, and of its task's spawn.
+    fn place_call(&mut self, place: usize, at: &str) {
+        let Lane { row, spawned, .. } = &self.timeline.lanes[place];
+        if let Some(row) = row.and_then(|row| self.timeline.rows.get_mut(row))
+            && row.kind == Kind::Call
+        {
+            row.what += at;
+            row.what.extend(spawned.as_deref());
+        }
     }
 
     fn answer(&mut self, place: usize, answer: String) {

@@ -130,7 +130,9 @@ pub(super) fn waiting(waiting: &Waiting) -> String {
         (On::Queue(..), None) => ", of which no live task got a message".to_string(),
         _ => String::new(),
     };
-    format!("Task {tid} {name:?} waits for {on} since {since}{holder}.")
+    let at = waiting.place.as_ref();
+    let at = at.map_or_else(String::new, |place| clean(&format!(", at {place}")));
+    format!("Task {tid} {name:?} waits for {on} since {since}{holder}{at}.")
 }
 
 /// A lane, in a sentence.
@@ -141,9 +143,10 @@ pub(super) fn lane(lane: &Lane, scale: Scale) -> String {
         Some(exit) => clean(&exit.to_string()),
     };
     format!(
-        "task {} {:?}: {}, {}; running {}, ready {}, blocked {}; {exit}",
+        "task {} {:?}{}: {}, {}; running {}, ready {}, blocked {}; {exit}",
         lane.tid,
         lane.name,
+        lane.spawned.as_deref().unwrap_or_default(),
         count(sums.turns, "turn"),
         count(lane.traps, "trap"),
         scale.amount(sums.running),
