@@ -134,7 +134,7 @@ impl Tracer for Bridge {
                 let parent = u64::from(*parent);
                 tell!("trapline::kernel", event, &*span, comm, { parent, }, "{told}");
             }
-            Fact::Spawned { .. } | Fact::Reaped | Fact::Deferred { .. } => {
+            Fact::Spawned { .. } | Fact::Reaped | Fact::Deferred { .. } | Fact::Injected { .. } => {
                 tell!("trapline::kernel", event, &*span, comm, {}, "{told}");
             }
             Fact::Resumed | Fact::Woken { .. } | Fact::ClockJumped { .. } => {
