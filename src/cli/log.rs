@@ -41,6 +41,7 @@ pub(super) fn target(fact: &Fact<'_>) -> &'static str {
         | Fact::Blocked { .. }
         | Fact::Replied { .. }
         | Fact::Exited { .. }
+        | Fact::Deadlocked { .. }
         | Fact::Reaped => "trapline::kernel",
     }
 }
@@ -58,6 +59,7 @@ pub(super) fn is_shown(fact: &Fact<'_>, calls_only: bool, sched: bool, console: 
         | Fact::Injected { .. }
         | Fact::DeviceIo { .. }
         | Fact::Exited { .. }
+        | Fact::Deadlocked { .. }
         | Fact::Reaped => true,
     }
 }

@@ -109,6 +109,7 @@ impl Summary {
             | Fact::DeviceIo { .. }
             | Fact::Console { .. }
             | Fact::Reaped
+            | Fact::Deadlocked { .. }
             | Fact::ClockJumped { .. } => {}
         }
     }

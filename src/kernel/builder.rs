@@ -8,6 +8,7 @@ use super::{
     daemons::Daemons,
     devices::Devices,
     held::HeldCalls,
+    holders::{Holders, OnDeadlock},
     inject::Injection,
     queues::Queues,
     ready::{Named, Ready},
@@ -59,6 +60,7 @@ pub struct Builder {
     max_stall: Duration,
     captures: bool,
     injection: Option<Injection>,
+    on_deadlock: OnDeadlock,
 }
 
 impl Default for Builder {
@@ -78,6 +80,7 @@ impl Default for Builder {
             max_stall: Duration::MAX,
             captures: false,
             injection: None,
+            on_deadlock: OnDeadlock::default(),
         }
     }
 }
@@ -158,6 +161,13 @@ impl Builder {
     /// ```
     pub fn max_stall(mut self, span: Duration) -> Self {
         self.max_stall = span;
+        self
+    }
+
+    /// Sets the action of the kernel when a cycle closes among tasks that wait for locks and for
+    /// each other's exits. The default is a warning. See [`OnDeadlock`].
+    pub fn on_deadlock(mut self, action: OnDeadlock) -> Self {
+        self.on_deadlock = action;
         self
     }
 
@@ -252,6 +262,7 @@ impl Builder {
             held: HeldCalls::default(),
             injection: self.injection,
             queues: Queues::default(),
+            holders: Holders::new(self.on_deadlock),
             world,
             frame: Rc::new(frame),
             remote,

@@ -19,6 +19,7 @@
 //! | `fast.rs` | the fast lane: calls that need only their caller, or one queue |
 //! | `deferred.rs`, `held.rs` | calls that tasks make without a trap; calls that are handled later |
 //! | `inject.rs` | injections: faults at the trap |
+//! | `holders.rs` | the holders of locks; cycles of waits, found when they close |
 //! | `timers.rs`, `timeouts.rs`, `deadlines.rs` | the timers; sleeps and timeouts; those of one task |
 //! | `ready.rs` | the ready queue: a policy and a quantum, or neither |
 //! | `daemons.rs` | the turns of daemons |
@@ -43,6 +44,7 @@ mod deferred;
 mod devices;
 mod fast;
 mod held;
+mod holders;
 mod inject;
 mod lifecycle;
 mod outcome;
@@ -64,6 +66,7 @@ use std::{io, rc::Rc, time::Duration};
 
 pub use builder::Builder;
 pub use deadlock::Deadlock;
+pub use holders::OnDeadlock;
 pub use report::{Error, Failures, Limit, Report, Stalled, Step};
 
 use builder::Limits;
@@ -71,6 +74,7 @@ use console::Console;
 use daemons::Daemons;
 use devices::Devices;
 use held::HeldCalls;
+use holders::Holders;
 use inject::Injection;
 use queues::Queues;
 use ready::Ready;
@@ -104,6 +108,7 @@ pub struct Kernel {
     held: HeldCalls,
     injection: Option<Injection>,
     queues: Queues,
+    holders: Holders,
     world: Box<dyn World>,
     frame: Rc<TrapFrame>,
     log: Log,
@@ -228,7 +233,7 @@ impl Kernel {
 
     /// Lists the tasks, zombies included, in order of their numbers.
     pub fn tasks(&self) -> impl Iterator<Item = TaskInfo> {
-        self.tasks.infos()
+        self.tasks.infos().map(|info| self.complete(info))
     }
 
     /// Returns the time since boot.

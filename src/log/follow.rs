@@ -228,6 +228,7 @@ impl Tracer for Follower {
             | Fact::DeviceIo { .. }
             | Fact::Console { .. }
             | Fact::Exited { .. }
+            | Fact::Deadlocked { .. }
             | Fact::ClockJumped { .. } => {}
         }
     }
@@ -309,6 +310,7 @@ impl fmt::Display for TraceLine<'_> {
             | Fact::Woken { .. }
             | Fact::DeviceIo { .. }
             | Fact::Console { .. }
+            | Fact::Deadlocked { .. }
             | Fact::Reaped => self.fact.fmt(f),
         }
     }

@@ -17,6 +17,7 @@ mod follow;
 mod hostile;
 mod inject;
 mod layers;
+mod locks;
 mod log;
 mod promises;
 mod properties;

@@ -211,6 +211,7 @@ impl<W: Write> Chrome<'_, W> {
             | Fact::Injected { .. }
             | Fact::DeviceIo { .. }
             | Fact::Console { .. }
+            | Fact::Deadlocked { .. }
             | Fact::Exited { .. } => {}
         }
         let category = match event.fact {

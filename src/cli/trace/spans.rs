@@ -125,6 +125,7 @@ impl Spans {
             | Fact::Injected { .. }
             | Fact::DeviceIo { .. }
             | Fact::Console { .. }
+            | Fact::Deadlocked { .. }
             | Fact::Reaped => None,
         }
     }

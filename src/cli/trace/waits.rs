@@ -84,6 +84,7 @@ impl Watch {
             | Fact::Resumed
             | Fact::DeviceIo { .. }
             | Fact::Console { .. }
+            | Fact::Deadlocked { .. }
             | Fact::ClockJumped { .. } => {}
         }
         self.blocked.entry(tid).or_default();

@@ -57,6 +57,9 @@ pub(super) enum OwnedFact {
         exit: Box<Exit>,
     },
     Reaped,
+    Deadlocked {
+        cycle: Box<[Tid]>,
+    },
     ClockJumped {
         from: Duration,
     },
@@ -118,6 +121,7 @@ impl OwnedFact {
             Self::Console { text } => Fact::Console { text },
             Self::Exited { exit } => Fact::Exited { exit },
             Self::Reaped => Fact::Reaped,
+            Self::Deadlocked { cycle } => Fact::Deadlocked { cycle },
             Self::ClockJumped { from } => Fact::ClockJumped { from: *from },
         }
     }
@@ -183,6 +187,9 @@ impl From<&Fact<'_>> for OwnedFact {
                 exit: Box::new((*exit).clone()),
             },
             Fact::Reaped => Self::Reaped,
+            Fact::Deadlocked { cycle } => Self::Deadlocked {
+                cycle: (*cycle).into(),
+            },
             Fact::ClockJumped { from } => Self::ClockJumped { from: *from },
         }
     }

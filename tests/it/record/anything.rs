@@ -187,7 +187,7 @@ fn texts() -> impl Strategy<Value = Texts> {
 pub(super) fn event() -> impl Strategy<Value = OwnedEvent> {
     let calls = (call(), reply(), on(), wake());
     let rest = (a_tid(), device(), direction(), nanos());
-    let which = (0..12, 0..7, any::<bool>());
+    let which = (0..13, 0..7, any::<bool>());
     let whose = (nanos(), a_tid());
     (which, whose, calls, rest, texts()).prop_map(
         |(which, (at, tid), (call, reply, on, by), (parent, device, direction, from), texts)| {
@@ -233,6 +233,9 @@ pub(super) fn event() -> impl Strategy<Value = OwnedEvent> {
                         _ if fails => Inject::Fail(texts.error),
                         _ => Inject::Delay(from.into()),
                     },
+                },
+                11 => Fact::Deadlocked {
+                    cycle: &[parent, tid],
                 },
                 _ => Fact::ClockJumped { from: from.into() },
             };
