@@ -73,8 +73,8 @@ impl Places {
     pub(super) fn of_call(&self, task: Runnable, on: WaitingOn) -> Option<Place> {
         let spot = self.slots.get(task.slot.index())?;
         match on {
-            // The text that fills the console may come from any call.
-            WaitingOn::Console(_) => None,
+            // The kernel holds back any call, also one that notes no caller.
+            WaitingOn::Console(_) | WaitingOn::Delay(_) => None,
             _ => Some(spot.called.into()),
         }
     }
@@ -114,6 +114,6 @@ fn name(on: WaitingOn, kind: Kind) -> &'static str {
         WaitingOn::Device(_, Direction::Write, Then::Done) => "write_wait",
         WaitingOn::Queue(_, End::Put) => "put",
         WaitingOn::Queue(_, End::Get) => kind.method(),
-        WaitingOn::Console(_) => "print",
+        WaitingOn::Console(_) | WaitingOn::Delay(_) => "",
     }
 }

@@ -84,6 +84,7 @@ impl Watch {
             Fact::Spawned { .. }
             | Fact::Trapped { .. }
             | Fact::Deferred { .. }
+            | Fact::Injected { .. }
             | Fact::Resumed
             | Fact::DeviceIo { .. }
             | Fact::Console { .. }
