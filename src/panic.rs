@@ -88,9 +88,9 @@ fn origin(location: &Location<'_>) -> Origin {
     }
 }
 
-/// Extracts the chain of async functions from a backtrace: the closures between the place of the
-/// panic and the kernel. The standard library has no stable access to the frames but their text,
-/// a line with a number and a name, and one with `at` and a place.
+/// Extracts the chain of async functions from a backtrace: the closures between the panic and the
+/// kernel. The standard library has no stable access to the frames but their text. That is a line
+/// with a number and a name, and mostly one with `at` and a place.
 fn chain(backtrace: &str, location: &Location<'_>) -> String {
     let mut frames: Vec<(&str, &str)> = Vec::new();
     for line in backtrace.lines().map(str::trim) {
@@ -105,17 +105,27 @@ fn chain(backtrace: &str, location: &Location<'_>) -> String {
         }
     }
     let panicked = format!("{}:{}", location.file(), location.line());
-    let begin = frames.iter().position(|frame| frame.1.ends_with(&panicked));
+    let hook = |(name, _): &(&str, &str)| name.contains("rust_begin_unwind");
+    let begin = frames.iter().position(hook).unwrap_or(0);
     let mut chain: Vec<String> = Vec::new();
-    for (name, place) in frames.split_off(begin.unwrap_or(0)) {
-        if name.contains("genawaiter::") || name.contains("user::program::program") {
+    for (name, place) in frames.split_off(begin) {
+        if name.contains("genawaiter") {
             break;
         }
         let function = name.trim_end_matches("::{{closure}}");
-        if function != name && !place.starts_with("/rustc/") {
-            let at = if place.is_empty() { "" } else { " at " };
-            chain.push(format!("{function}{at}{place}"));
+        let is_foreign = ["core::", "std::", "alloc::", "trapline::user::", "<"]
+            .iter()
+            .any(|prefix| name.starts_with(prefix));
+        if function == name || is_foreign {
+            continue;
         }
+        // The macro that panics may be inlined, and has a place of its own.
+        let is_known = !place.is_empty() && !place.starts_with("/rustc/");
+        chain.push(match (is_known, chain.is_empty()) {
+            (true, _) => format!("{function} at {place}"),
+            (false, true) => format!("{function} at {panicked}"),
+            (false, false) => function.to_string(),
+        });
     }
     chain.join(", ")
 }
@@ -128,24 +138,32 @@ mod tests {
     fn the_chain_of_a_backtrace_is_its_async_functions_up_to_the_kernel() {
         let here = Location::caller();
         let (file, line) = (here.file(), here.line());
-        let backtrace = format!(
-            "   0: trapline::panic::origin
-             at ./src/panic.rs:90:21
-   1: core::panicking::panic_fmt
+        let backtrace = "   0: trapline::panic::note_origins::{{closure}}
+             at ./src/panic.rs:65:43
+   1: __rustc::rust_begin_unwind
+             at /rustc/59807616e1fa/library/std/src/panicking.rs:689:5
+   2: core::panicking::panic_fmt
              at /rustc/59807616e1fa/library/core/src/panicking.rs:80:14
-   2: server::parse
-             at ./{file}:{line}:9
-   3: server::serve::{{{{closure}}}}
+   3: server::parse::{{closure}}
+             at /rustc/59807616e1fa/library/core/src/panic.rs:62:9
+   4: trapline::user::time::<impl trapline::user::os::Os>::timeout::{{closure}}
+             at ./src/user/time.rs:110:30
+   5: server::serve::{{closure}}
              at ./src/server.rs:41:30
-   4: core::future::future::poll::{{{{closure}}}}
+   6: core::future::future::poll::{{closure}}
              at /rustc/59807616e1fa/library/core/src/future/future.rs:133:9
-   5: server::main::{{{{closure}}}}::{{{{closure}}}}
-   6: trapline::user::program::program::{{{{closure}}}}::{{{{closure}}}}
-             at ./src/user/program.rs:70:40"
-        );
+   7: server::sum
+             at ./src/server.rs:9:1
+   8: server::main::{{closure}}::{{closure}}
+   9: genawaiter::core::advance
+             at /root/.cargo/genawaiter-0.99.1/src/core.rs:34:18
+  10: server::run::{{closure}}
+             at ./src/server.rs:3:1";
         assert_eq!(
-            chain(&backtrace, here),
-            "server::serve at src/server.rs:41, server::main"
+            chain(backtrace, here),
+            format!(
+                "server::parse at {file}:{line}, server::serve at src/server.rs:41, server::main"
+            )
         );
     }
 }

@@ -283,7 +283,7 @@ pub(crate) struct TrapFrame {
     name: RefCell<Rc<str>>,
     /// The caller of the last stub that may block, or makes a task. A stub borrows its `Os`, so no
     /// other call of the task comes between the call of the stub and the trap.
-    place: Cell<&'static Location<'static>>,
+    place: Cell<Option<&'static Location<'static>>>,
 }
 
 impl TrapFrame {
@@ -304,16 +304,21 @@ impl TrapFrame {
             console: RefCell::default(),
             deferred: RefCell::default(),
             name: RefCell::default(),
-            place: Cell::new(Location::caller()),
+            place: Cell::default(),
         }
     }
 
-    pub(crate) fn place(&self) -> &'static Location<'static> {
+    pub(crate) fn place(&self) -> Option<&'static Location<'static>> {
         self.place.get()
     }
 
     #[inline(always)]
     pub(crate) fn set_place(&self, place: &'static Location<'static>) {
+        self.place.set(Some(place));
+    }
+
+    /// Sets the place of a spawn of the host, if it has one.
+    pub(crate) fn set_place_of_spawn(&self, place: Option<&'static Location<'static>>) {
         self.place.set(place);
     }
 

@@ -67,8 +67,8 @@ pub(super) struct Holders {
     action: OnDeadlock,
     /// Whether a task has blocked on a lock yet.
     is_contended: bool,
-    /// The task whose call closed a cycle that ends the run.
-    stop: Option<Tid>,
+    /// The tasks whose calls closed a cycle since the last poll. That poll warns, or ends the run.
+    closed: Vec<Tid>,
 }
 
 impl Holders {
@@ -76,7 +76,7 @@ impl Holders {
         Self {
             action,
             is_contended: false,
-            stop: None,
+            closed: Vec::new(),
         }
     }
 }
@@ -132,19 +132,14 @@ impl Kernel {
     /// Reports a cycle that has closed, and takes the host's action.
     fn deadlocked(&mut self, me: Runnable, cycle: &[Tid]) -> Outcome {
         self.emit_at_once(me.tid, || Fact::Deadlocked { cycle });
-        let action = self.holders.action;
-        if action == OnDeadlock::Stop {
-            self.holders.stop = Some(me.tid);
-            // The poll of the world, which is due at once, ends the run.
+        if self.holders.action != OnDeadlock::Kill {
+            self.holders.closed.push(me.tid);
+            // The next poll is due at once.
             self.next_poll = self.stats.ticks;
             return Outcome::Blocked;
         }
         let deadlock = Deadlock::around(me.tid, self.tasks());
         let youngest = cycle.iter().copied().max().unwrap_or(me.tid);
-        if action == OnDeadlock::Warn {
-            warn_report(&deadlock);
-            return Outcome::Blocked;
-        }
         warn_report(&format_args!(
             "{deadlock}\n  task {youngest} is killed: it is the youngest of the cycle"
         ));
@@ -154,16 +149,28 @@ impl Kernel {
         Outcome::Gone
     }
 
-    /// Fails if a closed cycle ends the run.
-    pub(super) fn check_deadlock(&mut self) -> Result<(), Error> {
-        let Some(tid) = self.holders.stop.take() else {
-            return Ok(());
-        };
-        let deadlock = Deadlock::around(tid, self.tasks());
-        if deadlock.cycles.is_empty() {
-            // A task of the cycle was killed since.
+    /// Warns of the cycles that have closed, or ends the run. A run that is stuck ends with a report
+    /// that includes them. A cycle is over if one of its tasks was killed since.
+    #[cold]
+    pub(super) fn check_cycles(&mut self, is_stuck: bool) -> Result<(), Error> {
+        let is_warned = self.holders.action == OnDeadlock::Warn;
+        if is_stuck && is_warned {
             return Ok(());
         }
-        Err(Error::Deadlock(deadlock))
+        for tid in std::mem::take(&mut self.holders.closed) {
+            let deadlock = Deadlock::around(tid, self.tasks());
+            if deadlock.cycles.is_empty() {
+                continue;
+            }
+            if !is_warned {
+                return Err(Error::Deadlock(deadlock));
+            }
+            warn_report(&deadlock);
+        }
+        Ok(())
+    }
+
+    pub(super) fn has_closed_cycles(&self) -> bool {
+        !self.holders.closed.is_empty()
     }
 }

@@ -169,8 +169,21 @@ impl Kernel {
         name: impl AsRef<str>,
         program: impl AsyncFnOnce(&mut Os) -> T + 'static,
     ) -> Result<Tid, Errno> {
+        self.spawn_from(Some(Location::caller()), name, program)
+    }
+
+    /// Starts a program as [`Kernel::spawn`] does, for a host that starts programs for others.
+    /// Reports show this place in the source as that of the spawn, or none.
+    ///
+    /// *Errors:* as [`Kernel::spawn`].
+    pub fn spawn_from<T: IntoExit>(
+        &mut self,
+        place: Option<&'static Location<'static>>,
+        name: impl AsRef<str>,
+        program: impl AsyncFnOnce(&mut Os) -> T + 'static,
+    ) -> Result<Tid, Errno> {
         self.log.observe_by_tracing();
-        self.frame.set_place(Location::caller());
+        self.frame.set_place_of_spawn(place);
         let name = self.frame.intern(name.as_ref());
         let program = program::program(&self.frame, program);
         let task = self.admit(name, program, None, OnExit::Report, false, Start::First);

@@ -17,8 +17,8 @@ use crate::{
     trap::Kind,
 };
 
-/// A place, as the compiler stores it.
-type Caller = &'static Location<'static>;
+/// A place, as the compiler stores it; `None` for a program of the command line.
+type Caller = Option<&'static Location<'static>>;
 
 /// The places of each task, by its slot.
 #[derive(Debug, Default)]
@@ -66,7 +66,7 @@ impl Places {
     /// Returns the place at which the task was made.
     pub(super) fn of_spawn(&self, task: Runnable) -> Option<Place> {
         let spot = self.slots.get(task.slot.index())?;
-        Some(spot.spawned.into())
+        spot.spawned.map(Place::from)
     }
 
     /// Returns the place of the call in which the task is blocked.
@@ -75,7 +75,7 @@ impl Places {
         match on {
             // The kernel holds back any call, also one that notes no caller.
             WaitingOn::Console(_) | WaitingOn::Delay(_) => None,
-            _ => Some(spot.called.into()),
+            _ => spot.called.map(Place::from),
         }
     }
 }

@@ -626,7 +626,7 @@ fn a_header_too_large_to_be_read_is_an_error_at_once() {
         recorder.tape().recording().unwrap().header().command.len(),
         2
     );
-    header.command.push("and".repeat(1000));
+    header.command.push("and".repeat(20_000));
     for result in [
         Recorder::create(&file.0, &header),
         Recorder::last(10, &file.0, &header),

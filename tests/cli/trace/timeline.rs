@@ -116,6 +116,9 @@ impl Packed {
                 what += &format!(" = {}", self.text());
                 self.number();
             }
+            if flags & 32 != 0 {
+                self.text();
+            }
             rows.push((lane, what));
         }
         rows
@@ -340,7 +343,7 @@ fn a_deadlock_shows_who_waits_for_whom() {
     );
     assert_eq!(body.matches("class=\"wait\"").count(), 3);
     let holder = "Task 3 &quot;spend&quot; waits for queue 1 (get) since 00:00.001, of which task 2 \
-                  got the last message.";
+                  got the last message, at programs/cases/deadlock.rs:41.";
     assert!(body.contains(holder), "{body}");
     let part = svg(&place, &["--to", "6t"]);
     assert!(!part.contains("Deadlock"), "it is not known yet: {part}");

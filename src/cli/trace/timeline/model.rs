@@ -65,7 +65,7 @@ pub(super) struct Lane {
     pub(super) tid: u64,
     pub(super) name: String,
     pub(super) parent: u64,
-    /// The place of its spawn, in words.
+    /// The place of its spawn.
     pub(super) spawned: Option<String>,
     /// In order, without gaps except where events are missing.
     pub(super) bars: Vec<Bar>,
@@ -89,6 +89,9 @@ pub(super) struct Row {
     pub(super) tid: u64,
     pub(super) kind: Kind,
     pub(super) what: String,
+    /// The places in the source of a call that blocked and of its task's spawn, in words; or the
+    /// place of a spawn or a fault.
+    pub(super) places: Option<String>,
     /// The answer to a call, once it exists, and the time that it took.
     pub(super) result: Option<(String, Duration)>,
 }
@@ -280,9 +283,7 @@ impl<'a> Gather<'a> {
             tid: event.tid.into(),
             name,
             parent,
-            spawned: event
-                .place
-                .map(|place| clean(&format!(", spawned at {place}"))),
+            spawned: event.place.map(|place| clean(&place.to_string())),
             ..Lane::default()
         });
         Some(place)
@@ -302,14 +303,14 @@ impl<'a> Gather<'a> {
             tid: event.tid.into(),
             kind,
             what,
+            places: event.place.map(|place| clean(&format!("at {place:#}"))),
             result: None,
         };
-        let at = |what: &str| {
-            let place = event.place.map(|place| format!("{what} at {place:#}"));
-            place.map_or_else(String::new, |place| clean(&place))
-        };
         let row = match &event.fact {
-            Fact::Blocked { .. } => return self.place_call(place, &at("")),
+            Fact::Blocked { .. } => {
+                let at = event.place.map(|place| clean(&place.to_string()));
+                return self.place_call(place, at);
+            }
             Fact::Trapped { call, detail } => {
                 row(Kind::Call, clean(&Call(*call, *detail).to_string()))
             }
@@ -320,8 +321,8 @@ impl<'a> Gather<'a> {
             Fact::Spawned { parent, .. } => row(
                 Kind::Spawned,
                 match *parent {
-                    Tid::KERNEL => format!("spawned by the host{}", at("")),
-                    parent => format!("spawned by {parent}{}", at("")),
+                    Tid::KERNEL => "spawned by the host".to_string(),
+                    parent => format!("spawned by {parent}"),
                 },
             ),
             Fact::Console { text } => row(Kind::Console, clean(text.trim_end_matches('\n'))),
@@ -329,8 +330,7 @@ impl<'a> Gather<'a> {
             Fact::Injected { .. } => row(Kind::Injected, event.fact.to_string()),
             Fact::Exited { exit } => {
                 self.timeline.lanes[place].exit = Some((*exit).clone());
-                let what = clean(&format!("exited: {exit}"));
-                row(Kind::Exited, what + &at(","))
+                row(Kind::Exited, clean(&format!("exited: {exit}")))
             }
             _ => return,
         };
@@ -350,13 +350,16 @@ impl<'a> Gather<'a> {
     }
 
     /// Adds the places of a call that blocks, and of its task's spawn.
-    fn place_call(&mut self, place: usize, at: &str) {
+    fn place_call(&mut self, place: usize, at: Option<String>) {
         let Lane { row, spawned, .. } = &self.timeline.lanes[place];
         if let Some(row) = row.and_then(|row| self.timeline.rows.get_mut(row))
             && row.kind == Kind::Call
         {
-            row.what += at;
-            row.what.extend(spawned.as_deref());
+            let method = row.what.split('(').next().unwrap_or_default();
+            let at = at.map(|at| format!("{method} at {at}"));
+            let spawned = spawned.as_ref().map(|at| format!("spawned at {at}"));
+            let places: Vec<String> = at.into_iter().chain(spawned).collect();
+            row.places = (!places.is_empty()).then(|| places.join(", "));
         }
     }
 

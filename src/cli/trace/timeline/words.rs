@@ -146,7 +146,9 @@ pub(super) fn lane(lane: &Lane, scale: Scale) -> String {
         "task {} {:?}{}: {}, {}; running {}, ready {}, blocked {}; {exit}",
         lane.tid,
         lane.name,
-        lane.spawned.as_deref().unwrap_or_default(),
+        lane.spawned
+            .as_ref()
+            .map_or_else(String::new, |at| format!(", spawned at {at}")),
         count(sums.turns, "turn"),
         count(lane.traps, "trap"),
         scale.amount(sums.running),
@@ -185,6 +187,7 @@ pub(super) fn bar(bar: &Bar, timeline: &Timeline, scale: Scale) -> String {
         if let Some((result, _)) = &row.result {
             text += &format!(" = {result}");
         }
+        text.extend(row.places.iter().map(|places| format!("; {places}")));
     }
     text
 }
