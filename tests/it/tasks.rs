@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, panic::panic_any, rc::Rc, time::Duration};
 
-use trapline::{DeviceId, Errno, Exit, Kernel, Os, Reply, SystemCall, TaskState, Tid};
+use trapline::{DeviceId, Errno, Error, Exit, Kernel, Os, Reply, SystemCall, TaskState, Tid};
 
 use crate::support::*;
 
@@ -1070,7 +1070,7 @@ fn s17_a_panic_in_a_destructor_at_shutdown_or_when_the_kernel_is_dropped_is_cont
                 })
                 .unwrap();
         }
-        assert!(kernel.run().is_err());
+        assert!(matches!(kernel.run(), Err(Error::Limit(_))));
         if shutdown {
             kernel.remote().shutdown();
             kernel.run().unwrap();
