@@ -99,7 +99,7 @@ mod user;
 mod world;
 
 pub use abi::{
-    Argument, DeviceId, Direction, End, Errno, Exit, Nanos, On, QueueId, Reply, SystemCall,
+    Argument, DeviceId, Direction, End, Errno, Exit, Inject, Nanos, On, QueueId, Reply, SystemCall,
     TaskInfo, TaskState, Tid, Wait,
 };
 #[cfg(feature = "cli")]
