@@ -411,6 +411,9 @@ fn a_new_crate_takes_the_place_of_nothing_and_says_what_is_in_its_way() {
     let dir = scratch("ways");
     fs::write(dir.join("file"), "mine").expect("it can be written");
     fs::create_dir(dir.join("there")).expect("it can be made");
+    fs::create_dir(dir.join("other")).expect("it can be made");
+    let other = "[package]\nname = \"foo\"\n";
+    fs::write(dir.join("other/Cargo.toml"), other).expect("it can be written");
     for (args, why) in [
         (
             &["there"][..],
@@ -428,7 +431,11 @@ fn a_new_crate_takes_the_place_of_nothing_and_says_what_is_in_its_way() {
         ),
         (
             &["fresh", "--trapline", "there"],
-            "there is no Cargo.toml in this directory",
+            "--trapline there: cannot read its Cargo.toml: No such file",
+        ),
+        (
+            &["fresh", "--trapline", "other"],
+            "--trapline other: its Cargo.toml is of another crate than trapline",
         ),
     ] {
         let mut new = trapline(&[&["new"], args].concat());
@@ -444,5 +451,5 @@ fn a_new_crate_takes_the_place_of_nothing_and_says_what_is_in_its_way() {
         fs::read_to_string(dir.join("file")).expect("it is there"),
         "mine"
     );
-    assert_eq!(fs::read_dir(&dir).expect("it is there").count(), 2);
+    assert_eq!(fs::read_dir(&dir).expect("it is there").count(), 3);
 }

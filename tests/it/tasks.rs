@@ -966,6 +966,22 @@ fn s15_a_panic_keeps_its_message_after_a_trap_half_made() {
 }
 
 #[test]
+fn s16_a_second_trap_after_one_half_made_faults_in_plain_words() {
+    let mut kernel = Kernel::simulated(0);
+    let task = kernel.spawn("half", async |os: &mut Os| {
+        abandon(os.yield_now());
+        os.get_tid().await;
+    });
+    let report = kernel.run().unwrap();
+    let expected = "made two traps in one resume: a call that has been polled must be awaited \
+                    to its end before the next call";
+    assert_eq!(
+        report.exits()[&task.unwrap()],
+        Exit::Faulted(expected.into())
+    );
+}
+
+#[test]
 fn s16_a_trap_half_made_leaves_nothing_for_the_next_task() {
     let diary = Diary::default();
     let mut kernel = Kernel::simulated(0);

@@ -6,7 +6,7 @@ use trapline::{Closed, Elapsed, Errno, Exit, Kernel, Os, Queue};
 
 use crate::{
     stepping::{A_LOOK, Dropped, Moving, Notes, boot, finish, printed, spin},
-    support::{console, cpu},
+    support::{about, console, cpu, logged, sim},
 };
 
 const S: Duration = Duration::from_secs(1);
@@ -649,4 +649,30 @@ fn s57_calls_that_would_block_and_yields_and_sleeps_are_cut_at_once() {
         assert_eq!(os.now().await, Duration::ZERO);
         assert!(os.kill(live).await);
     });
+}
+
+#[test]
+fn a_log_answers_a_timeout_before_its_number_is_used() {
+    let (mut kernel, log) = logged(sim());
+    kernel
+        .spawn("main", async |os: &mut Os| {
+            let cut = os.timeout(S, async |os| os.sleep(5 * S).await).await;
+            assert_eq!(cut, Err(Elapsed));
+        })
+        .unwrap();
+    kernel.run().unwrap();
+    let calls: Vec<_> = about(&log, 1)
+        .into_iter()
+        .filter(|line| line.contains("timeout") || line.contains("disarm"))
+        .collect();
+    assert_eq!(
+        calls,
+        [
+            "trapped timeout(1s)",
+            "replied timeout 1",
+            "woken by a timeout",
+            "replied timeout 1 elapsed",
+            "deferred disarm(1)",
+        ]
+    );
 }
