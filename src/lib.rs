@@ -107,16 +107,18 @@ pub use linkme;
 
 pub use abi::{
     Argument, DeviceId, Direction, End, Errno, Exit, Nanos, On, QueueId, Reply, SystemCall,
-    TaskInfo, TaskState, Tid,
+    TaskInfo, TaskState, Tid, Wait,
 };
 #[cfg(feature = "cli")]
 pub use cli::Program;
 pub use descriptor::Descriptor;
 pub use explore::{Check, Explored, Failure, Shared, check};
 pub use interrupt::{External, Interrupt, Interrupts, Remote};
-pub use kernel::{Builder, Deadlock, Error, Failures, Kernel, Limit, Report, Stalled, Step};
+pub use kernel::{
+    Builder, Deadlock, Error, Failures, Kernel, Limit, OnDeadlock, Report, Stalled, Step,
+};
 pub use log::{
-    Answered, Call, CallInfo, Detail, Event, Fact, Follower, TraceLine, Tracer, Wake,
+    Answered, Call, CallInfo, Cycle, Detail, Event, Fact, Follower, TraceLine, Tracer, Wake,
     recording as record,
 };
 pub use pause::pause;

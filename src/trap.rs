@@ -22,7 +22,7 @@ use std::{
 use genawaiter::{Coroutine, GeneratorState};
 
 use crate::{
-    abi::{Beside, DeviceId, Exit, Nanos, QueueId, Reply, SystemCall, TaskInfo, Tid},
+    abi::{Beside, DeviceId, End, Exit, Nanos, QueueId, Reply, SystemCall, TaskInfo, Tid},
     descriptor::Descriptor,
     interrupt::{Job, Remote},
     log::{Detail, Tracer},
@@ -64,11 +64,8 @@ impl Payload {
             Self::Tasks(tasks) => Detail::Count(tasks.len()),
             Self::Addr(addr) | Self::Opened(_, Some(addr)) => Detail::Addr(*addr),
             Self::Io(error) => Detail::Io(error),
-            Self::File(..)
-            | Self::Source(_)
-            | Self::Opened(..)
-            | Self::Queue(..)
-            | Self::Job(_) => Detail::None,
+            Self::Queue(_, status) => status.name.as_deref().map_or(Detail::None, Detail::Name),
+            Self::File(..) | Self::Source(_) | Self::Opened(..) | Self::Job(_) => Detail::None,
             Self::Tracer(_) => Detail::None,
         }
     }
@@ -122,6 +119,42 @@ pub(crate) struct QueueStatus {
     /// The number of tasks that wait for a message.
     pub(crate) waiting: Cell<usize>,
     pub(crate) closed: Cell<bool>,
+    /// The task that holds the lock, or [`Tid::KERNEL`]. The handles of the lock write it; the
+    /// kernel reads it when a task blocks.
+    pub(crate) holder: Cell<Tid>,
+    /// The kind of object that the queue is part of, in the user's words.
+    pub(crate) kind: &'static str,
+    pub(crate) name: Option<Box<str>>,
+}
+
+impl QueueStatus {
+    pub(crate) fn new(kind: &'static str, name: Option<Box<str>>) -> Self {
+        Self {
+            kind,
+            name,
+            ..Self::default()
+        }
+    }
+
+    /// Returns in words what a task waits for at this end; `None` for a queue without a name.
+    pub(crate) fn thing(&self, queue: QueueId, end: End) -> Option<String> {
+        let Self { kind, name, .. } = self;
+        match (name, *kind) {
+            (None, "queue") => None,
+            (None, kind) => Some(format!("{kind} {queue}")),
+            (Some(name), "queue") => Some(format!("queue {queue} {name:?} ({end})")),
+            (Some(name), kind) => Some(format!("{kind} {queue} {name:?}")),
+        }
+    }
+
+    pub(crate) fn is_lock(&self) -> bool {
+        self.kind == "mutex"
+    }
+
+    /// Returns the task that holds the lock.
+    pub(crate) fn holder(&self) -> Option<Tid> {
+        Some(self.holder.get()).filter(|holder| *holder != Tid::KERNEL)
+    }
 }
 
 /// A call that a task makes without a trap, mostly in a destructor. The kernel handles it when the

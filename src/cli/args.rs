@@ -8,7 +8,8 @@ use std::{
 };
 
 use clap::{
-    ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint,
+    ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
+    ValueHint,
     builder::{OsStringValueParser, TypedValueParser},
     error::{ContextKind, ContextValue, ErrorKind},
 };
@@ -145,6 +146,16 @@ pub(super) struct Boot {
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Limits")]
     pub(super) max_stall: Option<Duration>,
 
+    /// Action when tasks lock each other out, even while others run: warn, kill the youngest of
+    /// them, or stop with exit code 3
+    #[arg(
+        long,
+        value_name = "ACTION",
+        default_value = "warn",
+        help_heading = "Limits"
+    )]
+    pub(super) on_deadlock: OnDeadlock,
+
     /// How many ticks a turn may have
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<NonZeroU32>, default_value = "1",
         help_heading = "Scheduling")]
@@ -159,6 +170,23 @@ pub(super) struct Boot {
         help_heading = "Scheduling"
     )]
     pub(super) policy: Policy,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum OnDeadlock {
+    Warn,
+    Kill,
+    Stop,
+}
+
+impl From<OnDeadlock> for crate::OnDeadlock {
+    fn from(action: OnDeadlock) -> Self {
+        match action {
+            OnDeadlock::Warn => Self::Warn,
+            OnDeadlock::Kill => Self::Kill,
+            OnDeadlock::Stop => Self::Stop,
+        }
+    }
 }
 
 /// The whole command line of a binary called `name`.

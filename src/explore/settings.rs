@@ -3,7 +3,7 @@
 use std::{env, str::FromStr, time::Duration};
 
 use super::{plan::Replay, strategy::Strategy};
-use crate::{Builder, Kernel, SimWorld};
+use crate::{Builder, Kernel, OnDeadlock, SimWorld};
 
 /// The settings of a search.
 #[derive(Clone, Debug)]
@@ -63,7 +63,9 @@ impl Settings {
     /// Returns the settings of the kernel of a trial.
     pub(super) fn builder(&self, seed: u64) -> Builder {
         let world = SimWorld::new(seed);
-        Kernel::builder().world(world).max_ticks(self.steps)
+        let builder = Kernel::builder().world(world).max_ticks(self.steps);
+        // A task that lives on must not hide that others lock each other out.
+        builder.on_deadlock(OnDeadlock::Stop)
     }
 
     /// Returns the seed of a schedule.

@@ -7,6 +7,7 @@ use super::{
     console::Console,
     daemons::Daemons,
     devices::Devices,
+    holders::{Holders, OnDeadlock},
     queues::Queues,
     ready::{Named, Ready},
     report::{Error, Report},
@@ -56,6 +57,7 @@ pub struct Builder {
     limits: Limits,
     max_stall: Duration,
     captures: bool,
+    on_deadlock: OnDeadlock,
 }
 
 impl Default for Builder {
@@ -74,6 +76,7 @@ impl Default for Builder {
             },
             max_stall: Duration::MAX,
             captures: false,
+            on_deadlock: OnDeadlock::default(),
         }
     }
 }
@@ -157,6 +160,13 @@ impl Builder {
         self
     }
 
+    /// Sets the action of the kernel when a cycle closes among tasks that wait for locks and for
+    /// each other's exits. The default is a warning. See [`OnDeadlock`].
+    pub fn on_deadlock(mut self, action: OnDeadlock) -> Self {
+        self.on_deadlock = action;
+        self
+    }
+
     /// Keeps the text that tasks print for [`Kernel::take_console`], in every world. Nothing
     /// reaches standard output.
     ///
@@ -204,6 +214,7 @@ impl Builder {
             devices: Devices::default(),
             console: Console::default(),
             queues: Queues::default(),
+            holders: Holders::new(self.on_deadlock),
             world,
             frame: Rc::new(TrapFrame::new(remote.clone())),
             remote,

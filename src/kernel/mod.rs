@@ -18,6 +18,7 @@
 //! | `task.rs`, `table.rs`, `waiters.rs` | a task and its states; the task map; tasks in a queue |
 //! | `fast.rs` | the fast lane: calls that need only their caller, or one queue |
 //! | `deferred.rs` | calls that tasks make without a trap |
+//! | `holders.rs` | the holders of locks; cycles of waits, found when they close |
 //! | `timers.rs`, `timeouts.rs`, `deadlines.rs` | the timers; sleeps and timeouts; those of one task |
 //! | `ready.rs` | the ready queue: a policy and a quantum, or neither |
 //! | `daemons.rs` | the turns of daemons |
@@ -41,6 +42,7 @@ mod deadlock;
 mod deferred;
 mod devices;
 mod fast;
+mod holders;
 mod lifecycle;
 mod outcome;
 mod queues;
@@ -62,12 +64,14 @@ use std::{io, rc::Rc, time::Duration};
 
 pub use builder::Builder;
 pub use deadlock::Deadlock;
+pub use holders::OnDeadlock;
 pub use report::{Error, Failures, Limit, Report, Stalled, Step};
 
 use builder::Limits;
 use console::Console;
 use daemons::Daemons;
 use devices::Devices;
+use holders::Holders;
 use queues::Queues;
 use ready::Ready;
 use stall::Stall;
@@ -98,6 +102,7 @@ pub struct Kernel {
     devices: Devices,
     console: Console,
     queues: Queues,
+    holders: Holders,
     world: Box<dyn World>,
     frame: Rc<TrapFrame>,
     log: Log,
@@ -222,7 +227,7 @@ impl Kernel {
 
     /// Lists the tasks, zombies included, in order of their numbers.
     pub fn tasks(&self) -> impl Iterator<Item = TaskInfo> {
-        self.tasks.infos()
+        self.tasks.infos().map(|info| self.complete(info))
     }
 
     /// Returns the time since boot.

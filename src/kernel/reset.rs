@@ -66,6 +66,7 @@ impl Kernel {
         self.devices = Default::default();
         self.console = Default::default();
         self.queues.reset();
+        self.holders.reset();
         self.clock = Nanos::ZERO;
         self.next_poll = 0;
         self.daemons = Default::default();

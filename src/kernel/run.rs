@@ -69,6 +69,7 @@ impl Kernel {
         if let Some(error) = self.trouble.take() {
             return Err(Error::Io(error));
         }
+        self.check_deadlock()?;
         // From the host, or from a destructor of a message.
         if self.frame.has_deferred() {
             self.run_deferred(Runnable::HOST);

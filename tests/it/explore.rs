@@ -138,6 +138,27 @@ fn a_deadlock_a_fault_and_a_failure_fail_a_schedule() {
 }
 
 #[test]
+fn a_cycle_beside_a_task_that_lives_on_fails_a_schedule() {
+    let cycle = check(|kernel| {
+        kernel.spawn("one", async |os: &mut Os| os.wait(2.into()).await.map(drop))?;
+        kernel.spawn("two", async |os: &mut Os| os.wait(1.into()).await.map(drop))?;
+        kernel.spawn("server", async |os: &mut Os| {
+            loop {
+                os.sleep(Duration::from_secs(1)).await;
+            }
+        })?;
+        kernel.run().map(drop)
+    });
+    let why = cycle
+        .schedules(1)
+        .explore()
+        .failure
+        .expect("two are stuck")
+        .why;
+    assert!(why.contains("deadlock"), "{why}");
+}
+
+#[test]
 fn a_schedule_that_never_ends_fails() {
     let endless = check(|kernel| {
         kernel.spawn("endless", async |os: &mut Os| {

@@ -17,6 +17,7 @@ mod fairness;
 mod follow;
 mod hostile;
 mod layers;
+mod locks;
 mod log;
 mod promises;
 mod properties;
