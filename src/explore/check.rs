@@ -14,7 +14,7 @@ use super::{
 use crate::{Error, Kernel};
 
 /// Runs a test under many schedules. Each runs the closure on a kernel of its own in the simulated
-/// world. The closure spawns tasks, runs the kernel, and checks what came of it.
+/// world. The closure spawns tasks, runs the kernel, and checks the result.
 ///
 /// A schedule fails if the closure returns an error or panics, or if a task faults. A deadlock is
 /// an error of [`Kernel::run`]. A task that returns an error fails the schedule by
@@ -133,8 +133,8 @@ where
         self
     }
 
-    /// Searches on several threads, each with a kernel of its own; 0 stands for the number of
-    /// processors. Default: the calling thread. The result is the same for any number of threads,
+    /// Searches on several threads, each with a kernel of its own; with 0, as many as the
+    /// machine has processors. Default: the calling thread. The result is the same for any number of threads,
     /// unless the time ends the search.
     pub fn threads(mut self, threads: usize) -> Self
     where

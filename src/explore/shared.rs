@@ -5,9 +5,6 @@ use std::{cell::RefCell, fmt, rc::Rc};
 /// A value that the tasks of a kernel share. Clones are handles to the same value. No access is a
 /// trap: a task that reads and then writes without a trap between cannot be interrupted.
 ///
-/// An exhaustive search ([`Check::exhaustive`](crate::Check::exhaustive)) sees each access, and runs
-/// every order of those that conflict. It does not see accesses to an `Rc<Cell>`.
-///
 /// ```
 /// use trapline::{Kernel, Os, Shared};
 ///
