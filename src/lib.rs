@@ -106,7 +106,7 @@ mod world;
 pub use linkme;
 
 pub use abi::{
-    Argument, DeviceId, Direction, End, Errno, Exit, Nanos, On, QueueId, Reply, SystemCall,
+    Argument, DeviceId, Direction, End, Errno, Exit, Inject, Nanos, On, QueueId, Reply, SystemCall,
     TaskInfo, TaskState, Tid, Wait,
 };
 #[cfg(feature = "cli")]

@@ -14,7 +14,7 @@ impl Kernel {
     ///
     /// All tasks end, and their destructors run. Queues, devices, timers and printed text are
     /// dropped. The clock, and the numbers of tasks, queues and devices, begin anew. The settings of
-    /// the [`Builder`](crate::Builder) and its tracers stay. The policy loses its tasks and gets the
+    /// the [`Builder`](crate::Builder) and its tracers stay. An injection counts calls from zero. The policy loses its tasks and gets the
     /// seed ([`Policy::reseed`](crate::Policy::reseed)). A policy that failed was replaced by
     /// [`Fifo`](crate::Fifo), which stays.
     ///
@@ -58,6 +58,9 @@ impl Kernel {
         // A handle that outlives its run must not name what this run makes.
         if !is_same || Rc::strong_count(&self.frame) > 1 {
             self.frame = Rc::new(TrapFrame::new(remote.clone()));
+            if self.injection.is_some() {
+                self.frame.set_injected();
+            }
         }
         self.remote = remote;
         self.tasks.reset();
@@ -67,6 +70,10 @@ impl Kernel {
         self.console = Default::default();
         self.queues.reset();
         self.holders.reset();
+        self.held = Default::default();
+        if let Some(injection) = &mut self.injection {
+            injection.reset();
+        }
         self.clock = Nanos::ZERO;
         self.next_poll = 0;
         self.daemons = Default::default();

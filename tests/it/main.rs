@@ -16,6 +16,7 @@ mod explore;
 mod fairness;
 mod follow;
 mod hostile;
+mod inject;
 mod layers;
 mod locks;
 mod log;

@@ -2,7 +2,9 @@
 
 use std::{cell::Cell, rc::Rc, time::Duration};
 
-use trapline::{Cause, Error, Kernel, Os, Policy, Promise, Queue, Runnable, SimWorld, Tid};
+use trapline::{
+    Cause, Error, Inject, Kernel, Os, Policy, Promise, Queue, Runnable, SimWorld, SystemCall, Tid,
+};
 
 use crate::support::{Diary, logged};
 
@@ -186,4 +188,21 @@ fn a_policy_that_returns_tasks_for_ever_does_not_stop_a_reset() {
         .spawn("two", async |_: &mut Os| {})
         .expect("there is room");
     kernel.reset(1).expect("a simulated world begins anew");
+}
+
+#[test]
+fn an_injection_counts_from_zero_after_a_reset() {
+    let builder = Kernel::builder().world(SimWorld::new(1));
+    let builder = builder.inject(|_, call, nth| {
+        (matches!(call, SystemCall::Yield) && nth == 2).then_some(Inject::Kill)
+    });
+    let mut kernel = builder.build().expect("it boots");
+    for _ in 0..3 {
+        let yields = async |os: &mut Os| loop {
+            os.yield_now().await;
+        };
+        kernel.spawn("yields", yields).expect("there is room");
+        assert_eq!(kernel.run().expect("it is killed").traps, 2);
+        kernel.reset(1).expect("a simulated world begins anew");
+    }
 }
