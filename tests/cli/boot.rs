@@ -298,6 +298,33 @@ fn a_file_that_is_as_large_as_files_may_be_does_not_end_the_run() {
 }
 
 #[test]
+fn a_seed_decides_the_turns_under_a_random_policy() {
+    let run = |policy: &str, seed: &str| {
+        let boot = [
+            "boot",
+            "-q",
+            "--virtual",
+            "--policy",
+            policy,
+            "--seed",
+            seed,
+        ];
+        let (code, out, err) = run(&[&boot[..], &["multitask"]].concat());
+        assert_eq!((code, &*err), (0, ""));
+        out
+    };
+    let fifo = run("fifo", "1");
+    for policy in ["random", "pct", "pct:2"] {
+        assert_eq!(run(policy, "1"), run(policy, "1"));
+        let seeds = ["1", "2", "3", "4"];
+        assert!(
+            seeds.iter().any(|seed| run(policy, seed) != fifo),
+            "{policy}"
+        );
+    }
+}
+
+#[test]
 fn usage_is_exit_code_2_and_says_what_to_do() {
     let cases: &[(&[&str], &str)] = &[
         (&[], "Examples:"),
@@ -365,7 +392,15 @@ fn usage_is_exit_code_2_and_says_what_to_do() {
         ),
         (
             &["boot", "--policy", "lifo", "parts"],
-            "possible values: fifo",
+            "there are fifo, random, pct and pct:CHANGES",
+        ),
+        (
+            &["boot", "--policy", "pct:x", "parts"],
+            "pct takes a number of changes from 0 to 1000, such as pct:3",
+        ),
+        (
+            &["boot", "--policy", "fifo:3", "parts"],
+            "fifo takes no parameters",
         ),
         (
             &["boot", "--trace=a=b", "parts"],
