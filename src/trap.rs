@@ -586,7 +586,14 @@ pub(crate) fn resume(program: &mut Program, reply: Reply) -> Result<Option<Syste
 const NOT_A_TRAP: &str = "awaited a future that is pending and is not a trap: a task can await \
                           only the calls of its Os, and what is built on them";
 
-/// Returns the exit of a task whose resume panicked, and the place of the panic. A panic of the program unwinds through its
+/// The begin of genawaiter's panic message for two values in one resume.
+const TWO_YIELDS: &str = "Multiple values were yielded";
+
+const TWO_TRAPS: &str = "made two traps in one resume: a call that has been polled must be awaited \
+                         to its end before the next call";
+
+/// Returns the exit of a task whose resume panicked, and the place of the panic in the program. A
+/// panic of the program unwinds through its
 /// `Os`. A panic of the generator does not: the program was pending without a yield.
 #[cold]
 pub(crate) fn fault(frame: &TrapFrame, panic: Panic) -> (Exit, Option<Place>) {
@@ -595,13 +602,18 @@ pub(crate) fn fault(frame: &TrapFrame, panic: Panic) -> (Exit, Option<Place>) {
     let unwound = frame.unwound.take();
     frame.clear();
     let message = panic_message(panic);
-    if !unwound {
-        return (Exit::Faulted(NOT_A_TRAP.into()), None);
-    }
-    let place = origin.map(|origin| Place {
-        file: origin.file.into(),
-        line: origin.line,
-        chain: origin.chain.into(),
-    });
-    (Exit::Faulted(message), place)
+    let why = match unwound {
+        true if message.starts_with(TWO_YIELDS) => TWO_TRAPS,
+        true => {
+            let place = origin.map(|origin| Place {
+                file: origin.file.into(),
+                line: origin.line,
+                chain: origin.chain.into(),
+            });
+            return (Exit::Faulted(message), place);
+        }
+        false => NOT_A_TRAP,
+    };
+    // The panic is within the generator.
+    (Exit::Faulted(why.into()), None)
 }

@@ -79,6 +79,11 @@ impl Holders {
             closed: Vec::new(),
         }
     }
+
+    /// Forgets the tasks of an earlier run.
+    pub(super) fn reset(&mut self) {
+        *self = Self::new(self.action);
+    }
 }
 
 impl Kernel {

@@ -25,7 +25,7 @@
 //! | `daemons.rs` | the turns of daemons |
 //! | `devices.rs`, `console.rs`, `queues.rs` | open devices, the console, message queues; their calls |
 //! | `tell.rs` | events for the log |
-//! | `builder.rs` | settings |
+//! | `builder.rs`, `reset.rs` | settings; a kernel for one more run |
 //! | `report.rs`, `deadlock.rs`, `stall.rs` | reports and errors for the host |
 //! | `audit.rs` | the check of the invariant |
 //!
@@ -52,6 +52,7 @@ mod places;
 mod queues;
 mod ready;
 mod report;
+mod reset;
 mod run;
 mod stall;
 mod syscall;

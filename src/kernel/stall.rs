@@ -31,6 +31,11 @@ impl Stall {
             is_reported: false,
         }
     }
+
+    /// Forgets the wait.
+    pub(super) fn reset(&mut self) {
+        *self = Self::new(self.limit);
+    }
 }
 
 impl Kernel {

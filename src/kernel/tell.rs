@@ -3,11 +3,11 @@
 use super::{
     Kernel,
     outcome::Outcome,
-    task::{State, WaitingOn},
+    task::{Pending, State, WaitingOn},
 };
 use crate::{
     abi::{Errno, Place, Reply, SystemCall, Tid},
-    log::Fact,
+    log::{Detail, Fact},
     panic::contain,
     sched::Runnable,
     trap::Payload,
@@ -91,12 +91,15 @@ impl Kernel {
 
     #[cold]
     fn tell_answer_in_full(&mut self, tid: Tid, state: &State) {
-        let answer = match state {
-            State::Ready(answer) => answer,
-            State::Late(answer) => answer,
+        let (reply, detail) = match state {
+            State::Ready(answer) => (answer.reply, answer.detail()),
+            State::Late(answer) => (answer.reply, answer.detail()),
+            // It starts at the task's next turn, but its number is known.
+            State::Pending(Pending::StartTimeout((_, number))) => {
+                (Reply::Timeout(*number), Detail::None)
+            }
             _ => return,
         };
-        let (reply, detail) = (answer.reply, answer.detail());
         self.emit_at_once(tid, || Fact::Replied { reply, detail });
     }
 

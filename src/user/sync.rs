@@ -478,6 +478,9 @@ impl Round {
     }
 }
 
+/// The lock after a wait for a limited time, and whether the signal came in that time.
+type Waited<T> = Result<(Guard<T>, Result<(), Elapsed>), Poisoned<T>>;
+
 /// A condition variable: tasks wait for a change of what a [`Mutex`] protects.
 ///
 /// A signal goes to a waiting task. If that task is killed or cut by a timeout before it has the
@@ -579,7 +582,7 @@ impl Condition {
         os: &mut Os,
         guard: Guard<T>,
         span: Duration,
-    ) -> impl Future<Output = Result<(Guard<T>, Result<(), Elapsed>), Poisoned<T>>> {
+    ) -> impl Future<Output = Waited<T>> {
         let place = os.note_caller();
         self.wait_for_at(place, os, guard, span)
     }
@@ -590,7 +593,7 @@ impl Condition {
         os: &mut Os,
         mut guard: Guard<T>,
         span: Duration,
-    ) -> Result<(Guard<T>, Result<(), Elapsed>), Poisoned<T>> {
+    ) -> Waited<T> {
         let mutex = guard.mutex();
         let signals = self.signals_in(os);
         guard.released = true;
