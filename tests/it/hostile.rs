@@ -326,7 +326,7 @@ fn each_task_of_a_crowd_is_in_exactly_one_place() {
         .unwrap();
     let mut most = 0;
     while let Err(error) = kernel.run() {
-        assert!(matches!(error, Error::Limit(Limit::Ticks(_))), "{error}");
+        assert!(matches!(error, Error::Limit(Limit::Ticks(_), _)), "{error}");
         most = most.max(kernel.tasks().count());
         kernel.audit_all();
     }
