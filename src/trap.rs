@@ -64,7 +64,11 @@ impl Payload {
             Self::Tasks(tasks) => Detail::Count(tasks.len()),
             Self::Addr(addr) | Self::Opened(_, Some(addr)) => Detail::Addr(*addr),
             Self::Io(error) => Detail::Io(error),
-            Self::Queue(_, status) => status.name.as_deref().map_or(Detail::None, Detail::Name),
+            Self::Queue(_, status) => match (status.kind, status.name.as_deref()) {
+                (Kind::Queue, None) => Detail::None,
+                (Kind::Queue, Some(name)) => Detail::Name(name),
+                (kind, name) => Detail::Object(kind.name(), name.unwrap_or_default()),
+            },
             Self::File(..) | Self::Source(_) | Self::Opened(..) | Self::Job(_) => Detail::None,
             Self::Tracer(_) => Detail::None,
         }

@@ -155,6 +155,8 @@ pub enum Detail<'a> {
     None,
     /// A new task's name.
     Name(&'a str),
+    /// The kind of object that a new queue is part of, and the name of the object or nothing.
+    Object(&'a str, &'a str),
     /// An address.
     Addr(SocketAddr),
     /// The bytes that the call offers or asks for.

@@ -20,6 +20,7 @@ mod inject;
 mod layers;
 mod locks;
 mod log;
+mod places;
 mod promises;
 mod properties;
 mod queues;

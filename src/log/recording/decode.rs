@@ -197,6 +197,7 @@ impl Bytes<'_> {
                 let kind = self.error_kind()?;
                 OwnedDetail::Io(Arc::new(io::Error::new(kind, self.text()?)))
             }
+            8 => OwnedDetail::Object(self.text()?.into(), self.text()?.into()),
             _ => return Err("a detail of an unknown kind"),
         })
     }
