@@ -294,6 +294,39 @@ fn where_shows_what_a_task_waits_for_in_turn_and_its_last_traps() {
 }
 
 #[test]
+fn waits_shows_a_cycle_in_a_server_that_waits_for_clients() {
+    let args = ["--with", "deadlock", "echo", "--addr", "127.0.0.1:0"];
+    let kernel = Kernel::boot("waits", &args);
+    let patience = Instant::now() + Duration::from_secs(60);
+    let out = loop {
+        let out = steady(&show(&kernel.socket, &["waits"]));
+        if out.contains("cycle") {
+            break out;
+        }
+        assert!(Instant::now() < patience, "{out}");
+        thread::sleep(Duration::from_millis(5));
+    };
+    let locks = "programs/cases/deadlock.rs";
+    assert_eq!(
+        out,
+        format!(
+            "task 1 \"echo\" waits for device 1 (read), since TIME\n\
+             accept at programs/serve.rs:28\n\
+             task 2 \"deadlock\" waits for the end of task 3, since TIME\n\
+             wait at {locks}:28\n\
+             task 3 \"save\" waits for mutex 2, held by task 4, since TIME\n\
+             lock at {locks}:41, spawned at {locks}:19\n\
+             task 4 \"spend\" waits for mutex 1, held by task 3, since TIME\n\
+             lock at {locks}:41, spawned at {locks}:27\n\
+             cycle: 3 -> 4 -> 3\n\
+             waits on a cycle: 2 -> 3\n"
+        )
+    );
+    let json = show(&kernel.socket, &["waits", "--json"]);
+    assert!(json.contains("{\"is\":\"cycle\",\"tids\":[3,4]}"), "{json}");
+}
+
+#[test]
 fn where_follows_a_ring_of_waits_once_around() {
     let kernel = Kernel::boot_at(place("ring"), rude(&[]), &["rings", "--tasks", "2000"]);
     let is_ring = |out: &str| out.contains(": a cycle");

@@ -93,6 +93,25 @@ the last traps of task 2 child:
 }
 
 #[test]
+fn a_fault_names_its_line_in_the_recording_and_the_chain_where_asked_to() {
+    let place = Place::new("fault-line");
+    let boot = ["boot", "-q", "--virtual", "--record", "run.trap", "panics"];
+    let mut command = rude(&boot);
+    command.current_dir(&place.0).env("RUST_BACKTRACE", "1");
+    let (code, _, err) = texts(command.output().unwrap());
+    assert_eq!(code, 1, "{err}");
+    let warning = err.lines().find(|line| line.starts_with("warning: "));
+    let warning = warning.expect("a fault is a warning");
+    let line = "faulted: as it was told to, at examples/rude.rs:32, in <rude::Panics as \
+                trapline::cli::program::Program>::main";
+    assert!(warning.contains(line), "{warning}");
+    let page = place.print(&["trace", "timeline", "--format", "html", "run.trap"]);
+    assert!(page.contains("at examples/rude.rs:"), "the page has the line");
+    let line = "exited: faulted: as it was told to, at examples/rude.rs:32, in ";
+    assert!(err.contains(line), "the post-mortem has it: {err}");
+}
+
+#[test]
 fn what_a_program_logs_is_not_taken_for_the_kernels_columns() {
     let trace = "--trace=info,trapline::kernel=info";
     let boot = ["boot", "-q", "--virtual", trace, "boasts"];
