@@ -99,7 +99,7 @@ mod user;
 mod world;
 
 pub use abi::{
-    Argument, DeviceId, Direction, End, Errno, Exit, Nanos, On, QueueId, Reply, SystemCall,
+    Argument, DeviceId, Direction, End, Errno, Exit, HostId, Nanos, On, QueueId, Reply, SystemCall,
     TaskInfo, TaskState, Tid,
 };
 #[cfg(feature = "cli")]
@@ -117,7 +117,7 @@ pub use user::{
     blocking::Panicked,
     child::Child,
     device::{AsDevice, Device},
-    net::{Listener, Stream, TcpListener, TcpStream},
+    net::{BadEndpoint, Endpoint, Listener, Stream, TcpListener, TcpStream},
     observe::Observer,
     os::Os,
     program::IntoExit,
@@ -126,4 +126,4 @@ pub use user::{
     sync,
     time::Elapsed,
 };
-pub use world::{Answer, Happening, RealWorld, Request, SimWorld, World};
+pub use world::{Answer, Happening, RealWorld, Request, SimNet, SimWorld, World};

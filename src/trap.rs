@@ -12,7 +12,7 @@ use std::{
     fmt,
     fs::File,
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     rc::Rc,
@@ -40,10 +40,16 @@ pub(crate) enum Payload {
         /// Receives the number and the exit of the new task.
         keeper: Option<Rc<dyn Keeper>>,
         start: Start,
+        /// The host of the new task, unless it is that of its parent.
+        host: Option<Rc<str>>,
     },
     Exit(Exit),
     Tasks(Vec<TaskInfo>),
     Addr(SocketAddr),
+    /// The name of a host.
+    Name(Rc<str>),
+    /// The addresses of a host.
+    Addresses(Vec<IpAddr>),
     Source(Descriptor),
     /// A file, and an offset in it.
     File(Arc<File>, u64),
@@ -59,7 +65,8 @@ impl Payload {
     /// Returns what the log shows of it.
     pub(crate) fn detail(&self) -> Detail<'_> {
         match self {
-            Self::Program { name, .. } => Detail::Name(name),
+            Self::Program { name, .. } | Self::Name(name) => Detail::Name(name),
+            Self::Addresses(addresses) => Detail::Count(addresses.len()),
             Self::Exit(exit) => Detail::Exit(exit),
             Self::Tasks(tasks) => Detail::Count(tasks.len()),
             Self::Addr(addr) | Self::Opened(_, Some(addr)) => Detail::Addr(*addr),

@@ -22,6 +22,7 @@
 //! | `ready.rs` | the ready queue: a policy and a quantum, or neither |
 //! | `daemons.rs` | the turns of daemons |
 //! | `devices.rs`, `console.rs`, `queues.rs` | open devices, the console, message queues; their calls |
+//! | `hosts.rs` | the hosts of tasks |
 //! | `tell.rs` | events for the log |
 //! | `builder.rs` | settings |
 //! | `report.rs`, `deadlock.rs`, `stall.rs` | reports and errors for the host |
@@ -41,6 +42,7 @@ mod deadlock;
 mod deferred;
 mod devices;
 mod fast;
+mod hosts;
 mod lifecycle;
 mod outcome;
 mod queues;
@@ -132,8 +134,8 @@ impl Kernel {
     }
 
     /// Returns a kernel in the simulated world. Its virtual clock jumps when no task is ready, and
-    /// `seed` determines its random numbers. It has no devices. [`Kernel::take_console`] returns
-    /// what its tasks print. The same programs and seed produce the same events.
+    /// `seed` determines its random numbers. Its network is simulated: [`Kernel::net`].
+    /// [`Kernel::take_console`] returns what its tasks print. The same programs and seed produce the same events.
     #[must_use]
     pub fn simulated(seed: u64) -> Self {
         Builder::default().boot(Box::new(crate::SimWorld::new(seed)))

@@ -19,7 +19,7 @@ use super::{
     waiters::Waiters,
 };
 use crate::{
-    abi::{DeviceId, Direction, End, Exit, Nanos, On, QueueId, Reply, TaskInfo, TaskState, Tid},
+    abi::{DeviceId, Direction, End, Exit, HostId, Nanos, On, QueueId, Reply, TaskInfo, TaskState, Tid},
     sched::{Runnable, Slot},
     trap::Program,
 };
@@ -165,6 +165,8 @@ pub(super) struct Task {
     pub(super) parent: Option<Slot>,
     pub(super) links: Links,
     pub(super) on_exit: OnExit,
+    /// The machine on which it runs.
+    pub(super) host: HostId,
 }
 
 impl Task {

@@ -444,20 +444,20 @@ fn poll(world: &mut RealWorld) -> Vec<Happening> {
 fn the_real_world_polls_only_for_what_it_has_promised() {
     let mut world = RealWorld::new().unwrap();
     let [listener, ours, theirs] = [1, 2, 3].map(DeviceId::from_raw);
-    let (caller, addr) = (Tid::from(1), LOCALHOST);
-    let listen = Request::Listen { caller, addr };
+    let (host, addr) = (HostId::LOCAL, LOCALHOST);
+    let listen = Request::Listen { host, addr };
     let addr = world.io(listener, listen).and_then(Answer::addr).unwrap();
-    let connect = Request::Connect { caller, addr };
+    let connect = Request::Connect { host, addr };
     assert_eq!(world.io(ours, connect).unwrap(), Answer::Done);
     let mut happened = Vec::new();
     let mut accept = || {
         let connection = theirs;
-        world.io(listener, Request::Accept { caller, connection })
+        world.io(listener, Request::Accept { host, connection })
     };
     if accept().is_err() {
         world.wait(None, &mut happened).unwrap();
         let request = Request::Accept {
-            caller,
+            host,
             connection: theirs,
         };
         world.io(listener, request).unwrap();
