@@ -492,6 +492,9 @@ calls! {
         /// [`Os::resolve`](crate::Os::resolve). Returns [`Reply::Addresses`], [`Reply::Io`], or
         /// [`Reply::Again`] where a thread has to ask the operating system.
         41 "resolve" Resolve + Name,
+        /// A fault of the simulated network; a crash ends the tasks of its host. Returns
+        /// [`Reply::Done`]. Deferred, by [`SimNet`](crate::SimNet).
+        42 "fault" Fault + Fault,
     }
 }
 
@@ -527,6 +530,7 @@ impl SystemCall {
             | Beside::Addr
             | Beside::File
             | Beside::Name
+            | Beside::Fault
             | Beside::Tracer => true,
             Beside::None | Beside::Bytes | Beside::Message | Beside::Body => false,
         }
@@ -551,6 +555,8 @@ pub(crate) enum Beside {
     Addr,
     /// The name of a host.
     Name,
+    /// A fault of the network.
+    Fault,
     /// Bytes in the buffer, or their number.
     Bytes,
     /// The number of a message.
@@ -780,6 +786,18 @@ pub enum TaskState {
     Zombie(Exit),
 }
 
+/// Details of a blocked task's wait.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Wait {
+    /// The kind, number and name of the queue at which it waits, such as `mutex 2 "accounts"`.
+    pub thing: Option<String>,
+    /// The task that holds the lock that it waits for.
+    pub holder: Option<Tid>,
+    /// Whether a timeout around the call can end the wait.
+    pub is_timed: bool,
+}
+
 /// A line of `ps`: one task as the kernel sees it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TaskInfo {
@@ -793,6 +811,45 @@ pub struct TaskInfo {
     pub state: TaskState,
     /// The number of its traps.
     pub traps: u64,
+    /// Details of its wait, if it is blocked.
+    pub wait: Wait,
+}
+
+impl TaskInfo {
+    /// Returns the task that alone can end the wait: the task whose end it waits for, or the holder
+    /// of the lock. `None` if a timeout can end the wait too.
+    #[must_use]
+    pub fn waits_for(&self) -> Option<Tid> {
+        match self.state {
+            TaskState::Blocked { .. } if self.wait.is_timed => None,
+            TaskState::Blocked {
+                on: On::Exit(target),
+                ..
+            } => Some(target),
+            TaskState::Blocked {
+                on: On::Queue(_, End::Get),
+                ..
+            } => self.wait.holder,
+            TaskState::Blocked { .. }
+            | TaskState::Ready
+            | TaskState::Running
+            | TaskState::Zombie(_) => None,
+        }
+    }
+
+    /// Returns in words what it waits for, with the holder of a lock; `None` if it is not blocked.
+    #[must_use]
+    pub fn blocked_on(&self) -> Option<String> {
+        let TaskState::Blocked { on, .. } = self.state else {
+            return None;
+        };
+        let thing = self.wait.thing.clone();
+        let thing = thing.unwrap_or_else(|| on.to_string());
+        Some(match self.wait.holder {
+            Some(holder) => format!("{thing}, held by task {holder}"),
+            None => thing,
+        })
+    }
 }
 
 impl fmt::Display for TaskInfo {
@@ -801,7 +858,8 @@ impl fmt::Display for TaskInfo {
         match &self.state {
             TaskState::Ready => f.write_str("is ready"),
             TaskState::Running => f.write_str("is running"),
-            TaskState::Blocked { on, since } => {
+            TaskState::Blocked { since, .. } => {
+                let on = self.blocked_on().unwrap_or_default();
                 write!(f, "waits for {on}, since {}", Nanos::from(*since))
             }
             TaskState::Zombie(exit) => write!(f, "is a zombie: {exit}"),

@@ -100,15 +100,17 @@ mod world;
 
 pub use abi::{
     Argument, DeviceId, Direction, End, Errno, Exit, HostId, Nanos, On, QueueId, Reply, SystemCall,
-    TaskInfo, TaskState, Tid,
+    TaskInfo, TaskState, Tid, Wait,
 };
 #[cfg(feature = "cli")]
 pub use cli::Program;
 pub use descriptor::Descriptor;
 pub use interrupt::{External, Interrupt, Interrupts, Remote};
-pub use kernel::{Builder, Deadlock, Error, Failures, Kernel, Limit, Report, Stalled, Step};
+pub use kernel::{
+    Builder, Deadlock, Error, Failures, Kernel, Limit, OnDeadlock, Report, Stalled, Step,
+};
 pub use log::{
-    Answered, Call, CallInfo, Detail, Event, Fact, Follower, TraceLine, Tracer, Wake,
+    Answered, Call, CallInfo, Cycle, Detail, Event, Fact, Follower, TraceLine, Tracer, Wake,
     recording as record,
 };
 pub use pause::pause;
@@ -126,4 +128,4 @@ pub use user::{
     sync,
     time::Elapsed,
 };
-pub use world::{Answer, Happening, RealWorld, Request, SimNet, SimWorld, World};
+pub use world::{Answer, BadFault, Fault, Happening, RealWorld, Request, SimNet, SimWorld, World};

@@ -22,7 +22,7 @@ use std::{
 use genawaiter::{Coroutine, GeneratorState};
 
 use crate::{
-    abi::{Beside, DeviceId, Exit, Nanos, QueueId, Reply, SystemCall, TaskInfo, Tid},
+    abi::{Beside, DeviceId, End, Exit, HostId, Nanos, QueueId, Reply, SystemCall, TaskInfo, Tid},
     descriptor::Descriptor,
     interrupt::{Job, Remote},
     log::{Detail, Tracer},
@@ -50,6 +50,11 @@ pub(crate) enum Payload {
     Name(Rc<str>),
     /// The addresses of a host.
     Addresses(Vec<IpAddr>),
+    /// A fault of the network, and what becomes of a host.
+    Fault {
+        text: String,
+        fate: Option<(HostId, Fate)>,
+    },
     Source(Descriptor),
     /// A file, and an offset in it.
     File(Arc<File>, u64),
@@ -66,16 +71,14 @@ impl Payload {
     pub(crate) fn detail(&self) -> Detail<'_> {
         match self {
             Self::Program { name, .. } | Self::Name(name) => Detail::Name(name),
+            Self::Fault { text, .. } => Detail::Name(text),
             Self::Addresses(addresses) => Detail::Count(addresses.len()),
             Self::Exit(exit) => Detail::Exit(exit),
             Self::Tasks(tasks) => Detail::Count(tasks.len()),
             Self::Addr(addr) | Self::Opened(_, Some(addr)) => Detail::Addr(*addr),
             Self::Io(error) => Detail::Io(error),
-            Self::File(..)
-            | Self::Source(_)
-            | Self::Opened(..)
-            | Self::Queue(..)
-            | Self::Job(_) => Detail::None,
+            Self::Queue(_, status) => status.name.as_deref().map_or(Detail::None, Detail::Name),
+            Self::File(..) | Self::Source(_) | Self::Opened(..) | Self::Job(_) => Detail::None,
             Self::Tracer(_) => Detail::None,
         }
     }
@@ -85,6 +88,15 @@ impl fmt::Debug for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Payload({:?})", self.detail())
     }
+}
+
+/// What becomes of a host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    /// Its tasks end.
+    Crash,
+    /// Its programs start again.
+    Restart,
 }
 
 /// The store of a queue's messages. It is on the task's side, because the kernel knows no types.
@@ -129,6 +141,42 @@ pub(crate) struct QueueStatus {
     /// The number of tasks that wait for a message.
     pub(crate) waiting: Cell<usize>,
     pub(crate) closed: Cell<bool>,
+    /// The task that holds the lock, or [`Tid::KERNEL`]. The handles of the lock write it; the
+    /// kernel reads it when a task blocks.
+    pub(crate) holder: Cell<Tid>,
+    /// The kind of object that the queue is part of, in the user's words.
+    pub(crate) kind: &'static str,
+    pub(crate) name: Option<Box<str>>,
+}
+
+impl QueueStatus {
+    pub(crate) fn new(kind: &'static str, name: Option<Box<str>>) -> Self {
+        Self {
+            kind,
+            name,
+            ..Self::default()
+        }
+    }
+
+    /// Returns in words what a task waits for at this end; `None` for a queue without a name.
+    pub(crate) fn thing(&self, queue: QueueId, end: End) -> Option<String> {
+        let Self { kind, name, .. } = self;
+        match (name, *kind) {
+            (None, "queue") => None,
+            (None, kind) => Some(format!("{kind} {queue}")),
+            (Some(name), "queue") => Some(format!("queue {queue} {name:?} ({end})")),
+            (Some(name), kind) => Some(format!("{kind} {queue} {name:?}")),
+        }
+    }
+
+    pub(crate) fn is_lock(&self) -> bool {
+        self.kind == "mutex"
+    }
+
+    /// Returns the task that holds the lock.
+    pub(crate) fn holder(&self) -> Option<Tid> {
+        Some(self.holder.get()).filter(|holder| *holder != Tid::KERNEL)
+    }
 }
 
 /// A call that a task makes without a trap, mostly in a destructor. The kernel handles it when the

@@ -1,15 +1,14 @@
 //! A request to an HTTP server, and the response, which is read in pieces.
 
-use std::{mem, net::ToSocketAddrs, time::Duration};
+use std::{mem, time::Duration};
 
 use httparse::{
     EMPTY_HEADER,
     Status::{Complete, Partial},
 };
-use trapline::{Elapsed, Os, TcpStream};
+use trapline::{Elapsed, Endpoint, Os, TcpStream};
 
 use super::Url;
-use crate::serve::NO_NETWORK;
 
 /// The longest head, and the longest size line or trailer of a chunked body, in bytes.
 const HEAD: usize = 64 * 1024;
@@ -300,7 +299,9 @@ async fn connect(os: &mut Os, host: &str) -> Result<TcpStream, String> {
     } else {
         format!("{host}:80")
     };
-    let to: Endpoint = addr.parse().map_err(|error| format!("cannot find {host}: {error}"))?;
+    let to: Endpoint = addr
+        .parse()
+        .map_err(|error| format!("cannot find {host}: {error}"))?;
     let (name, port) = match to {
         Endpoint::Addr(addr) => (addr.ip().to_string(), addr.port()),
         Endpoint::Name(name, port) => (name, port),

@@ -89,7 +89,7 @@ pub(super) struct Boot {
     #[arg(long, value_name = "PROGRAM ARGS")]
     pub(super) with: Vec<String>,
 
-    /// Run in the simulated world: a virtual clock that never waits, and no network
+    /// Run in the simulated world: a virtual clock that never waits, and a simulated network
     #[arg(long = "virtual", help_heading = "World")]
     pub(super) simulated: bool,
     /// The seed of all random numbers. Without it, boot draws one and prints it. With --virtual it
@@ -145,6 +145,16 @@ pub(super) struct Boot {
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Limits")]
     pub(super) max_stall: Option<Duration>,
 
+    /// Action when tasks lock each other out, even while others run: warn, kill the youngest of
+    /// them, or stop with exit code 3
+    #[arg(
+        long,
+        value_name = "ACTION",
+        default_value = "warn",
+        help_heading = "Limits"
+    )]
+    pub(super) on_deadlock: OnDeadlock,
+
     /// How many ticks a turn may have
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<NonZeroU32>, default_value = "1",
         help_heading = "Scheduling")]
@@ -157,6 +167,23 @@ pub(super) struct Boot {
         help_heading = "Scheduling"
     )]
     pub(super) policy: Policy,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum OnDeadlock {
+    Warn,
+    Kill,
+    Stop,
+}
+
+impl From<OnDeadlock> for crate::OnDeadlock {
+    fn from(action: OnDeadlock) -> Self {
+        match action {
+            OnDeadlock::Warn => Self::Warn,
+            OnDeadlock::Kill => Self::Kill,
+            OnDeadlock::Stop => Self::Stop,
+        }
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]

@@ -113,7 +113,10 @@ fn kernel(
     watch: Option<&Watch>,
     recorder: Option<Recorder>,
 ) -> Result<Kernel, Error> {
-    let mut builder = Kernel::builder().seed(seed).quantum(options.quantum.get());
+    let mut builder = Kernel::builder()
+        .seed(seed)
+        .quantum(options.quantum.get())
+        .on_deadlock(options.on_deadlock.into());
     if options.simulated {
         builder = builder.world(SimWorld::new(seed).print_to(stdio::Console::default()));
     } else if watch.is_some_and(Watch::has_screen) {

@@ -108,6 +108,7 @@ impl Summary {
             | Fact::DeviceIo { .. }
             | Fact::Console { .. }
             | Fact::Reaped
+            | Fact::Deadlocked { .. }
             | Fact::ClockJumped { .. } => {}
         }
     }

@@ -7,6 +7,8 @@ use super::{
     console::Console,
     daemons::Daemons,
     devices::Devices,
+    holders::{Holders, OnDeadlock},
+    hosts::Restarts,
     queues::Queues,
     ready::{Named, Ready},
     report::{Error, Report},
@@ -56,6 +58,7 @@ pub struct Builder {
     limits: Limits,
     max_stall: Duration,
     captures: bool,
+    on_deadlock: OnDeadlock,
 }
 
 impl Default for Builder {
@@ -74,6 +77,7 @@ impl Default for Builder {
             },
             max_stall: Duration::MAX,
             captures: false,
+            on_deadlock: OnDeadlock::default(),
         }
     }
 }
@@ -157,6 +161,13 @@ impl Builder {
         self
     }
 
+    /// Sets the action of the kernel when a cycle closes among tasks that wait for locks and for
+    /// each other's exits. The default is a warning. See [`OnDeadlock`].
+    pub fn on_deadlock(mut self, action: OnDeadlock) -> Self {
+        self.on_deadlock = action;
+        self
+    }
+
     /// Keeps the text that tasks print for [`Kernel::take_console`], in every world. Nothing
     /// reaches standard output.
     ///
@@ -197,6 +208,10 @@ impl Builder {
             world.reseed(seed);
         }
         let remote = world.remote();
+        let frame = Rc::new(TrapFrame::new(remote.clone()));
+        if let Some(net) = world.net() {
+            net.bind(&frame);
+        }
         Kernel {
             tasks: Default::default(),
             ready: Ready::new(self.policy, self.quantum),
@@ -204,8 +219,10 @@ impl Builder {
             devices: Devices::default(),
             console: Console::default(),
             queues: Queues::default(),
+            holders: Holders::new(self.on_deadlock),
             world,
-            frame: Rc::new(TrapFrame::new(remote.clone())),
+            frame,
+            restarts: Restarts::default(),
             remote,
             log: self.log,
             limits: self.limits,

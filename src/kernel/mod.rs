@@ -18,6 +18,7 @@
 //! | `task.rs`, `table.rs`, `waiters.rs` | a task and its states; the task map; tasks in a queue |
 //! | `fast.rs` | the fast lane: calls that need only their caller, or one queue |
 //! | `deferred.rs` | calls that tasks make without a trap |
+//! | `holders.rs` | the holders of locks; cycles of waits, found when they close |
 //! | `timers.rs`, `timeouts.rs`, `deadlines.rs` | the timers; sleeps and timeouts; those of one task |
 //! | `ready.rs` | the ready queue: a policy and a quantum, or neither |
 //! | `daemons.rs` | the turns of daemons |
@@ -42,6 +43,7 @@ mod deadlock;
 mod deferred;
 mod devices;
 mod fast;
+mod holders;
 mod hosts;
 mod lifecycle;
 mod outcome;
@@ -63,12 +65,15 @@ use std::{io, rc::Rc, time::Duration};
 
 pub use builder::Builder;
 pub use deadlock::Deadlock;
+pub use holders::OnDeadlock;
 pub use report::{Error, Failures, Limit, Report, Stalled, Step};
 
 use builder::Limits;
 use console::Console;
 use daemons::Daemons;
 use devices::Devices;
+use holders::Holders;
+use hosts::Restarts;
 use queues::Queues;
 use ready::Ready;
 use stall::Stall;
@@ -99,6 +104,7 @@ pub struct Kernel {
     devices: Devices,
     console: Console,
     queues: Queues,
+    holders: Holders,
     world: Box<dyn World>,
     frame: Rc<TrapFrame>,
     log: Log,
@@ -111,6 +117,8 @@ pub struct Kernel {
     daemons: Daemons,
     /// A wait that the log has not recorded yet: its begin and its end.
     slept: Option<(Duration, Duration)>,
+    /// What starts the programs of hosts again.
+    restarts: Restarts,
     /// The last reports of the world; kept to reuse its memory.
     happened: Vec<Happening>,
     /// The number of threads that have ended and that the kernel counted on, by [`External`].
@@ -169,16 +177,28 @@ impl Kernel {
     /// when the policy fails, [`Error::Io`] when the world does. After any result, `run` can be
     /// called again; limits then count from zero.
     pub fn run(&mut self) -> Result<Report, Error> {
+        self.run_while(|kernel| kernel.tasks.live() > 0)
+    }
+
+    /// Runs until these tasks have ended. Others, such as servers, may be left. A number of no task
+    /// counts as that of one that has ended.
+    ///
+    /// *Errors:* as [`Kernel::run`].
+    pub fn run_until(&mut self, tasks: &[Tid]) -> Result<Report, Error> {
+        self.run_while(|kernel| tasks.iter().any(|tid| kernel.find_live(*tid).is_some()))
+    }
+
+    fn run_while(&mut self, goes_on: impl Fn(&Self) -> bool) -> Result<Report, Error> {
         let ticks = self.stats.ticks.saturating_add(self.limits.ticks);
         let time = Nanos::from(self.now()).saturating_add(self.limits.time);
         self.console.begin();
-        self.enter();
+        self.enter()?;
         let ended = loop {
             self.run_pass(ticks);
             if let Err(error) = self.check_policy() {
                 break Err(error);
             }
-            if self.tasks.live() == 0 {
+            if !goes_on(self) {
                 break Ok(());
             }
             if self.stats.ticks >= ticks {
@@ -199,7 +219,7 @@ impl Kernel {
     ///
     /// *Errors:* as [`Kernel::run`], except for the limits on ticks and time: those apply to runs.
     pub fn step(&mut self) -> Result<Step, Error> {
-        self.enter();
+        self.enter()?;
         let step = loop {
             if let Some(tid) = self.run_pass(self.stats.ticks + 1) {
                 break Ok(Step::Ran(tid));
@@ -223,7 +243,7 @@ impl Kernel {
 
     /// Lists the tasks, zombies included, in order of their numbers.
     pub fn tasks(&self) -> impl Iterator<Item = TaskInfo> {
-        self.tasks.infos()
+        self.tasks.infos().map(|info| self.complete(info))
     }
 
     /// Returns the time since boot.

@@ -66,6 +66,7 @@ impl Kernel {
             SystemCall::Unobserve(number) => self.unobserve(number),
             SystemCall::Host => self.host(me),
             SystemCall::Resolve => self.resolve(),
+            SystemCall::Fault => self.fault(),
         }
     }
 

@@ -19,7 +19,10 @@ use super::{
     waiters::Waiters,
 };
 use crate::{
-    abi::{DeviceId, Direction, End, Exit, HostId, Nanos, On, QueueId, Reply, TaskInfo, TaskState, Tid},
+    abi::{
+        DeviceId, Direction, End, Exit, HostId, Nanos, On, QueueId, Reply, TaskInfo, TaskState,
+        Tid, Wait,
+    },
     sched::{Runnable, Slot},
     trap::Program,
 };
@@ -203,6 +206,10 @@ impl Task {
             parent,
             state,
             traps: self.traps,
+            wait: Wait {
+                is_timed: self.is_timed(),
+                ..Wait::default()
+            },
         }
     }
 }

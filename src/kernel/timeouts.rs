@@ -35,6 +35,14 @@ impl Task {
         self.timeouts.as_ref()?.due
     }
 
+    /// Returns whether a timeout can end a wait of the task.
+    pub(super) fn is_timed(&self) -> bool {
+        self.timeouts.as_ref().is_some_and(|timeouts| {
+            let ends = |(deadline, _): &Timer| *deadline != Nanos::FOREVER;
+            timeouts.due.is_some() || timeouts.armed.iter().any(ends)
+        })
+    }
+
     pub(super) fn set_due(&mut self, due: Option<Due>) {
         self.timeouts.get_or_insert_default().due = due;
     }

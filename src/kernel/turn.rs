@@ -161,7 +161,7 @@ impl Kernel {
         let task = &mut self.tasks[me];
         task.since = self.clock;
         task.change(State::Blocked(on));
-        Outcome::Blocked
+        self.check_cycle(me, on)
     }
 
     /// Makes a blocked task ready. It has left the queue where it waited.

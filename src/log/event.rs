@@ -85,6 +85,12 @@ pub enum Fact<'a> {
     },
     /// It was removed from the task map: its exit was taken, or no task can take it.
     Reaped,
+    /// The call of this task closed a cycle. Each task of the cycle waits for the next, and the last
+    /// for the first, which is this task. Only a kill can end such a wait.
+    Deadlocked {
+        /// The tasks of the cycle.
+        cycle: &'a [Tid],
+    },
     /// Nothing was ready, and the clock moved on: the simulated world jumped, the real one waited.
     ClockJumped {
         /// From this instant to the event's.
@@ -109,6 +115,7 @@ impl Fact<'_> {
             | Self::Woken { .. }
             | Self::Console { .. }
             | Self::Reaped
+            | Self::Deadlocked { .. }
             | Self::ClockJumped { .. } => false,
         }
     }

@@ -227,6 +227,7 @@ impl Tracer for Follower {
             | Fact::DeviceIo { .. }
             | Fact::Console { .. }
             | Fact::Exited { .. }
+            | Fact::Deadlocked { .. }
             | Fact::ClockJumped { .. } => {}
         }
     }
@@ -307,6 +308,7 @@ impl fmt::Display for TraceLine<'_> {
             | Fact::Woken { .. }
             | Fact::DeviceIo { .. }
             | Fact::Console { .. }
+            | Fact::Deadlocked { .. }
             | Fact::Reaped => self.fact.fmt(f),
         }
     }

@@ -114,7 +114,10 @@ impl Os {
             return Ok(vec![address]);
         }
         let argument = Payload::Name(name.into());
-        if let Some(known) = self.call(open(SystemCall::Resolve, argument), resolved).await {
+        if let Some(known) = self
+            .call(open(SystemCall::Resolve, argument), resolved)
+            .await
+        {
             return known;
         }
         let name = name.to_string();

@@ -23,7 +23,7 @@ use std::{
 
 pub use io::{Answer, Request};
 pub use real::RealWorld;
-pub use sim::{SimNet, SimWorld};
+pub use sim::{BadFault, Fault, SimNet, SimWorld};
 
 use crate::{
     abi::{DeviceId, Direction, Tid},

@@ -540,6 +540,21 @@ fn a_deadlock_is_exit_code_3() {
 }
 
 #[test]
+fn tasks_that_lock_each_other_out_beside_a_live_one_are_exit_code_3() {
+    let stop = ["boot", "-q", "--virtual", "--on-deadlock", "stop"];
+    let (code, _, err) = run(&[&stop[..], &["--with", "alive", "deadlock"]].concat());
+    assert_eq!(code, 3);
+    assert_eq!(
+        err,
+        "error: deadlock: tasks wait for one another, and no other can end that\n  \
+         tid 1 \"deadlock\" waits for the end of task 3, since 00:00.000\n  \
+         tid 3 \"save\" waits for mutex 2, held by task 4, since 00:00.001\n  \
+         tid 4 \"spend\" waits for mutex 1, held by task 3, since 00:00.001\n  \
+         cycle: 3 -> 4 -> 3\n  waits on a cycle: 1 -> 3\n"
+    );
+}
+
+#[test]
 fn a_limit_is_exit_code_4() {
     let (code, _, err) = run(&["boot", "-q", "--virtual", "--max-ticks", "3", "alive"]);
     assert_eq!(code, 4);

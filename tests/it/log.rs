@@ -356,7 +356,7 @@ fn a_wait_for_threads_alone_is_a_warning_once_and_an_error_at_its_limit() {
     });
     let expected = "stalled: no task is ready, and only other threads could make one ready, for 10s
   remote setters alive: 1
-  tid 1 \"main\" waits for queue 1 (get), since 00:00.000";
+  tid 1 \"main\" waits for promise 1, since 00:00.000";
     assert_eq!(warnings.lines(), [expected]);
 }
 

@@ -210,6 +210,7 @@ impl<W: Write> Chrome<'_, W> {
             | Fact::Deferred { .. }
             | Fact::DeviceIo { .. }
             | Fact::Console { .. }
+            | Fact::Deadlocked { .. }
             | Fact::Exited { .. } => {}
         }
         let category = match event.fact {

@@ -14,7 +14,7 @@ use super::{
     source::{Failure, Source},
 };
 use crate::{
-    Answered, Call, Detail, Event, Fact, Follower, Tracer,
+    Answered, Call, Cycle, Detail, Event, Fact, Follower, Tracer,
     cli::output::{self, Log, USAGE, clean},
 };
 
@@ -105,6 +105,7 @@ fn row(event: &Event<'_>, tasks: &Follower) -> [String; 7] {
         | Fact::Woken { .. }
         | Fact::DeviceIo { .. }
         | Fact::Exited { .. }
+        | Fact::Deadlocked { .. }
         | Fact::ClockJumped { .. } => tasks.pending(event.tid),
     };
     let call = call.map_or("", |call| call.call.name());
@@ -120,6 +121,7 @@ fn row(event: &Event<'_>, tasks: &Follower) -> [String; 7] {
         Fact::Console { text } => ("console", (*text).to_string()),
         Fact::Exited { exit } => ("exited", exit.to_string()),
         Fact::Reaped => ("reaped", String::new()),
+        Fact::Deadlocked { cycle } => ("deadlocked", Cycle(cycle).to_string()),
         Fact::ClockJumped { from } => ("clock_jumped", seconds(*from)),
     };
     [

@@ -121,9 +121,11 @@ impl Spans {
                 self.now.turn += 1;
                 None
             }
-            Fact::Deferred { .. } | Fact::DeviceIo { .. } | Fact::Console { .. } | Fact::Reaped => {
-                None
-            }
+            Fact::Deferred { .. }
+            | Fact::DeviceIo { .. }
+            | Fact::Console { .. }
+            | Fact::Deadlocked { .. }
+            | Fact::Reaped => None,
         }
     }
 

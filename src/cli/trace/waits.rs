@@ -83,6 +83,7 @@ impl Watch {
             | Fact::Resumed
             | Fact::DeviceIo { .. }
             | Fact::Console { .. }
+            | Fact::Deadlocked { .. }
             | Fact::ClockJumped { .. } => {}
         }
         self.blocked.entry(tid).or_default();

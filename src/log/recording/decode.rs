@@ -92,6 +92,11 @@ impl Context {
                 exit: Box::new(bytes.exit()?),
             },
             kind::REAPED => OwnedFact::Reaped,
+            kind::DEADLOCKED => OwnedFact::Deadlocked {
+                cycle: (0..bytes.size()?)
+                    .map(|_| bytes.tid())
+                    .collect::<Result<_, _>>()?,
+            },
             kind::CLOCK_JUMPED => OwnedFact::ClockJumped {
                 from: Duration::from_nanos(bytes.number()?),
             },

@@ -163,6 +163,11 @@ impl Context {
                 exit(out, how);
             }
             Fact::Reaped => begin(self, out, kind::REAPED),
+            Fact::Deadlocked { cycle } => {
+                begin(self, out, kind::DEADLOCKED);
+                number(out, cycle.len() as u64);
+                cycle.iter().for_each(|tid| number(out, (*tid).into()));
+            }
             Fact::ClockJumped { from } => {
                 begin(self, out, kind::CLOCK_JUMPED);
                 number(out, nanos(*from));

@@ -71,6 +71,7 @@
 //! | 11 | gap | how many events were not kept at this place |
 //! | 12 | end | nothing may follow |
 //! | 13 | deferred | call, as of kind 2 |
+//! | 14 | deadlocked | the number of tasks in the cycle, and each of them |
 //!
 //! Calls and replies have their numbers from the tables in `src/abi.rs`. A number never changes and
 //! is never used again. A reader refuses a number that it does not know.
@@ -129,6 +130,7 @@ mod kind {
     pub(super) const GAP: u8 = 11;
     pub(super) const END: u8 = 12;
     pub(super) const DEFERRED: u8 = 13;
+    pub(super) const DEADLOCKED: u8 = 14;
 
     /// What the first byte says besides.
     pub(super) const TID: u8 = 0x40;

@@ -54,6 +54,9 @@ pub(super) enum OwnedFact {
         exit: Box<Exit>,
     },
     Reaped,
+    Deadlocked {
+        cycle: Box<[Tid]>,
+    },
     ClockJumped {
         from: Duration,
     },
@@ -114,6 +117,7 @@ impl OwnedFact {
             Self::Console { text } => Fact::Console { text },
             Self::Exited { exit } => Fact::Exited { exit },
             Self::Reaped => Fact::Reaped,
+            Self::Deadlocked { cycle } => Fact::Deadlocked { cycle },
             Self::ClockJumped { from } => Fact::ClockJumped { from: *from },
         }
     }
@@ -178,6 +182,9 @@ impl From<&Fact<'_>> for OwnedFact {
                 exit: Box::new((*exit).clone()),
             },
             Fact::Reaped => Self::Reaped,
+            Fact::Deadlocked { cycle } => Self::Deadlocked {
+                cycle: (*cycle).into(),
+            },
             Fact::ClockJumped { from } => Self::ClockJumped { from: *from },
         }
     }

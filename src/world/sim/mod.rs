@@ -16,7 +16,7 @@ use rand_pcg::{
     rand_core::{Rng, SeedableRng},
 };
 
-pub use net::SimNet;
+pub use net::{BadFault, Fault, SimNet};
 
 use super::{Answer, Happening, Request, World, hand_on};
 use crate::{

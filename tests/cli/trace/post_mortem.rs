@@ -5,10 +5,18 @@ use std::{env, os::unix::process::ExitStatusExt, sync::Once};
 use super::*;
 
 const DEADLOCK: &str = "\
+warning: deadlock: tasks wait for one another, and no other can end that
+  tid 1 \"deadlock\" waits for the end of task 2, since 00:00.000
+  tid 2 \"save\" waits for mutex 2, held by task 3, since 00:00.001
+  tid 3 \"spend\" waits for mutex 1, held by task 2, since 00:00.001
+  cycle: 2 -> 3 -> 2
+  waits on a cycle: 1 -> 2
 error: deadlock: no task is ready, and nothing can make one ready
   tid 1 \"deadlock\" waits for the end of task 2, since 00:00.000
-  tid 2 \"save\" waits for queue 2 (get), since 00:00.001
-  tid 3 \"spend\" waits for queue 1 (get), since 00:00.001
+  tid 2 \"save\" waits for mutex 2, held by task 3, since 00:00.001
+  tid 3 \"spend\" waits for mutex 1, held by task 2, since 00:00.001
+  cycle: 2 -> 3 -> 2
+  waits on a cycle: 1 -> 2
 ";
 const LAST_TRAPS: &str = "\
 the last traps of task 1 deadlock:
@@ -70,9 +78,9 @@ fn a_deadlock_shows_the_last_traps_of_those_who_wait() {
         .lines()
         .map(|line| serde_json::from_str(line).expect("it is JSON"))
         .collect();
-    assert_eq!(lines.len(), 1 + 5 + 3 + 3);
-    assert_eq!(lines[8]["message"], "get(2) ...");
-    assert_eq!(lines[8]["post_mortem"], true);
+    assert_eq!(lines.len(), 2 + 5 + 3 + 3);
+    assert_eq!(lines[9]["message"], "get(2) ...");
+    assert_eq!(lines[9]["post_mortem"], true);
 }
 
 #[test]

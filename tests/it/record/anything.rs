@@ -187,7 +187,7 @@ fn texts() -> impl Strategy<Value = Texts> {
 pub(super) fn event() -> impl Strategy<Value = OwnedEvent> {
     let calls = (call(), reply(), on(), wake());
     let rest = (a_tid(), device(), direction(), nanos());
-    let which = (0..11, 0..7, any::<bool>());
+    let which = (0..12, 0..7, any::<bool>());
     let whose = (nanos(), a_tid());
     (which, whose, calls, rest, texts()).prop_map(
         |(which, (at, tid), (call, reply, on, by), (parent, device, direction, from), texts)| {
@@ -227,6 +227,9 @@ pub(super) fn event() -> impl Strategy<Value = OwnedEvent> {
                 7 => Fact::Console { text: &texts.text },
                 8 => Fact::Exited { exit: &texts.exit },
                 9 => Fact::Reaped,
+                10 => Fact::Deadlocked {
+                    cycle: &[parent, tid],
+                },
                 _ => Fact::ClockJumped { from: from.into() },
             };
             let at = at.into();

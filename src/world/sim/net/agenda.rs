@@ -78,7 +78,10 @@ impl<P, T> Agenda<P, T> {
         if Some(first) == timer {
             return self.timers.remove(&first).map(Due::Timer);
         }
-        let is_in_order = self.in_order.front().is_some_and(|entry| entry.place == first);
+        let is_in_order = self
+            .in_order
+            .front()
+            .is_some_and(|entry| entry.place == first);
         let entry = if is_in_order {
             self.in_order.pop_front()
         } else {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    connection::{Connection, CLIENT, End, EndId, SERVER, Stage},
+    connection::{CLIENT, Connection, End, EndId, SERVER, Stage},
     hosts::{LOCALHOST, Listener, Machine},
     links::below,
     state::{Net, Packet, Signal, Socket},
@@ -40,7 +40,7 @@ impl Net {
             Request::Accept { connection, .. } => self.accept(device, connection).map(Answer::Addr),
             Request::Attach { .. } => Err(io::Error::new(
                 ErrorKind::Unsupported,
-                "the simulated world has no descriptors, which the real one has",
+                "the simulated world has no descriptors: run it in the real one",
             )),
             Request::Listen { host, addr } => self.listen(device, host, addr).map(Answer::Addr),
             Request::Connect { host, addr } => self.connect(device, host, addr).map(done),
@@ -139,13 +139,18 @@ impl Net {
         let Socket::Listener(at) = self.socket(device)? else {
             return Err(ErrorKind::InvalidInput.into());
         };
-        let listener = &mut self.listeners[at];
-        let Some(slot) = listener.waiting.pop_front() else {
-            listener.is_owed = true;
-            return Err(ErrorKind::WouldBlock.into());
+        let server = loop {
+            let listener = &mut self.listeners[at];
+            let Some(server) = listener.waiting.pop_front() else {
+                listener.is_owed = true;
+                return Err(ErrorKind::WouldBlock.into());
+            };
+            // Its host may have crashed meanwhile.
+            if self.connection(server).is_some() {
+                break server;
+            }
         };
-        let server = self.end_of(slot, SERVER);
-        let connected = &mut self.connections[slot];
+        let connected = &mut self.connections[server.slot as usize];
         let end = &mut connected.ends[SERVER];
         end.device = connection;
         if end.stage == Stage::Queued {
@@ -165,7 +170,10 @@ impl Net {
 
     fn resolve(&self, name: &str, addresses: &mut Vec<IpAddr>) -> Result<()> {
         if name == LOCALHOST {
-            addresses.extend([IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()]);
+            addresses.extend([
+                IpAddr::from(Ipv4Addr::LOCALHOST),
+                Ipv6Addr::LOCALHOST.into(),
+            ]);
             return Ok(());
         }
         let host = self.hosts.find(name)?;
@@ -320,8 +328,10 @@ impl Net {
                 machine.listeners.remove(&port);
             }
         }
-        for slot in listener.waiting {
-            let end = self.end_of(slot, SERVER);
+        for end in listener.waiting {
+            if self.connection(end).is_none() {
+                continue;
+            }
             self.abandon(end);
             self.send_packet(end, Signal::Reset);
             self.sweep(end);
@@ -356,7 +366,10 @@ impl Net {
 
     #[inline]
     fn socket(&self, device: DeviceId) -> Result<Socket> {
-        self.devices.get(&device).copied().ok_or(ErrorKind::NotFound.into())
+        self.devices
+            .get(&device)
+            .copied()
+            .ok_or(ErrorKind::NotFound.into())
     }
 
     /// The end of a connection that a device is.

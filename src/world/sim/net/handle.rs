@@ -13,6 +13,7 @@ use std::{
 use super::state::Net;
 use crate::{
     abi::{DeviceId, HostId},
+    trap::TrapFrame,
     world::{
         Happening,
         io::{Answer, Request},
@@ -113,11 +114,6 @@ impl SimNet {
         self.state().hosts.find_or_make(name)
     }
 
-    /// The host of that name.
-    pub(crate) fn find(&self, name: &str) -> Result<HostId> {
-        self.state().hosts.find(name)
-    }
-
     pub(crate) fn name_of(&self, host: HostId) -> String {
         self.state().hosts.get(host).name.clone()
     }
@@ -147,10 +143,10 @@ impl SimNet {
         b: impl AsRef<str>,
         range: RangeInclusive<Duration>,
     ) -> Result<()> {
-        let ways = self.ways(a.as_ref(), b.as_ref())?;
-        let links = &mut self.state().links;
+        let net = &mut *self.state();
+        let ways = net.ways(a.as_ref(), b.as_ref())?;
         for way in ways {
-            links.set_latency_of(way, range.clone());
+            net.links.set_latency_of(way, range.clone());
         }
         Ok(())
     }
@@ -171,10 +167,10 @@ impl SimNet {
         b: impl AsRef<str>,
         bytes_per_second: u64,
     ) -> Result<()> {
-        let ways = self.ways(a.as_ref(), b.as_ref())?;
-        let links = &mut self.state().links;
+        let net = &mut *self.state();
+        let ways = net.ways(a.as_ref(), b.as_ref())?;
         for way in ways {
-            links.set_bandwidth_of(way, bytes_per_second);
+            net.links.set_bandwidth_of(way, bytes_per_second);
         }
         Ok(())
     }
@@ -201,14 +197,23 @@ impl SimNet {
         self.clone()
     }
 
-    /// Returns the two ways between two hosts.
-    pub(super) fn ways(&self, a: &str, b: &str) -> Result<[(HostId, HostId); 2]> {
-        let (from, to) = (self.find(a)?, self.find(b)?);
-        if from == to {
-            let why = format!("{a:?} is one host: a link has two");
-            return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, why));
-        }
-        Ok([(from, to), (to, from)])
+    /// Sets how many connections a host keeps for each of its listeners until they are accepted.
+    /// Requests for more are dropped, and the clients ask again after 1, 2, 4 and so on seconds.
+    /// Default: 4096.
+    ///
+    /// *Errors:* `NotFound` if there is no such host.
+    pub fn limit_backlog(&self, host: impl AsRef<str>, connections: usize) -> Result<()> {
+        let hosts = &mut self.state().hosts;
+        let host = hosts.find(host.as_ref())?;
+        hosts.get_mut(host).backlog = connections;
+        Ok(())
+    }
+
+    // ---- the kernel's side
+
+    /// Tells this kernel of faults from now on.
+    pub(crate) fn bind(&self, frame: &Rc<TrapFrame>) {
+        self.state().kernel = Rc::downgrade(frame);
     }
 
     // ---- the world's side

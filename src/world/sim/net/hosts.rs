@@ -8,6 +8,7 @@ use std::{
 
 use slab::Slab;
 
+use super::connection::EndId;
 use crate::abi::{DeviceId, HostId};
 
 /// The name of the machine of tasks that were spawned without one.
@@ -49,8 +50,8 @@ pub(super) struct Listener {
     pub(super) device: DeviceId,
     pub(super) host: HostId,
     pub(super) addr: SocketAddr,
-    /// The connections to be accepted, by slot, in order of their handshakes.
-    pub(super) waiting: VecDeque<usize>,
+    /// The connections to be accepted, in order of their handshakes.
+    pub(super) waiting: VecDeque<EndId>,
     /// How many handshakes are under way.
     pub(super) handshakes: usize,
     /// Whether a report was promised.

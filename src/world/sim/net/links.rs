@@ -150,7 +150,13 @@ impl Links {
 
     /// When a packet with so many bytes arrives that is sent now.
     #[inline]
-    pub(super) fn arrival(&mut self, way: Way, len: usize, now: Nanos, random: &mut Pcg64) -> Nanos {
+    pub(super) fn arrival(
+        &mut self,
+        way: Way,
+        len: usize,
+        now: Nanos,
+        random: &mut Pcg64,
+    ) -> Nanos {
         let leaves = match self.bandwidth(way) {
             0 => now,
             bandwidth => self.transmit(way, len, now, bandwidth),

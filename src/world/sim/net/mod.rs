@@ -9,15 +9,19 @@
 //! | `connection.rs` | a connection: two ends, and a pipe from each to the other |
 //! | `hosts.rs` | the machines: names, addresses, ports, listeners |
 //! | `links.rs` | latency, bandwidth, cuts |
+//! | `fault.rs`, `faults.rs` | [`Fault`]; what faults do |
 //! | `agenda.rs` | what is under way, in order of time |
 
 mod agenda;
 mod calls;
 mod connection;
+mod fault;
+mod faults;
 mod handle;
 mod hosts;
 mod links;
 mod packets;
 mod state;
 
+pub use fault::{BadFault, Fault};
 pub use handle::SimNet;

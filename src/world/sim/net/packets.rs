@@ -150,7 +150,7 @@ impl Net {
         server.stage = Stage::Queued;
         let listener = &mut self.listeners[at];
         listener.handshakes = listener.handshakes.saturating_sub(1);
-        listener.waiting.push_back(from.slot as usize);
+        listener.waiting.push_back(from.peer());
         if std::mem::take(&mut listener.is_owed) {
             self.ready.push_back((listener.device, Direction::Read));
         }
@@ -359,7 +359,10 @@ impl Net {
             return;
         }
         let span = SECOND.0.checked_shl(connection.attempts + 1);
-        let next = connection.begun.0.saturating_add(span.unwrap_or(u64::MAX) - SECOND.0);
+        let next = connection
+            .begun
+            .0
+            .saturating_add(span.unwrap_or(u64::MAX) - SECOND.0);
         let last = connection.begun.saturating_add(self.limits.connecting);
         let at = Nanos(next).min(last).max(self.now);
         connection.retry = Some(self.agenda.arm(at, Timer::Retry(client)));

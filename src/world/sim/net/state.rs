@@ -1,6 +1,6 @@
 //! [`Net`]: the state of a simulated network.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, net::SocketAddr, rc::Weak};
 
 use rand_pcg::{Pcg64, rand_core::SeedableRng};
 use slab::Slab;
@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     abi::{DeviceId, Direction, HostId, Nanos},
+    trap::TrapFrame,
     world::{DeviceMap, Happening},
 };
 
@@ -35,6 +36,8 @@ pub(super) struct Net {
     pub(super) ready: VecDeque<(DeviceId, Direction)>,
     /// The number of the last connection.
     pub(super) last_serial: u32,
+    /// The frame of the kernel whose world has the net.
+    pub(super) kernel: Weak<TrapFrame>,
     /// Whether reads and writes come in pieces.
     pub(super) fragments: bool,
 }
@@ -117,6 +120,7 @@ impl Net {
             now: Nanos::ZERO,
             ready: VecDeque::new(),
             last_serial: 0,
+            kernel: Weak::new(),
             fragments: false,
         }
     }
@@ -129,6 +133,7 @@ impl Net {
         self.agenda = Agenda::new();
         self.ready.clear();
         self.now = Nanos::ZERO;
+        self.kernel = Weak::new();
         self.hosts.clear();
         self.links.clear();
     }
@@ -226,7 +231,7 @@ impl Net {
     }
 
     /// A handshake with the listener of that address is over.
-    pub(super) fn leave_handshake(&mut self, host: HostId, addr: std::net::SocketAddr) {
+    pub(super) fn leave_handshake(&mut self, host: HostId, addr: SocketAddr) {
         let listener = self.hosts.get(host).listener(addr, &self.listeners);
         if let Some(at) = listener {
             let handshakes = &mut self.listeners[at].handshakes;
