@@ -519,6 +519,64 @@ impl SystemCall {
         }
     }
 
+    /// Returns whether the call returns an [`io::Result`]. Only such a call can be failed by an
+    /// injection ([`Inject::Fail`]).
+    ///
+    /// ```
+    /// use trapline::SystemCall;
+    ///
+    /// assert!(SystemCall::Connect.is_io());
+    /// assert!(!SystemCall::Yield.is_io());
+    /// ```
+    #[must_use]
+    pub fn is_io(self) -> bool {
+        match self {
+            Self::Attach
+            | Self::Listen
+            | Self::Connect
+            | Self::Connected(_)
+            | Self::Accept(_)
+            | Self::Recv(_)
+            | Self::Send(_)
+            | Self::SendFile(_)
+            | Self::ShutdownWrite(_)
+            | Self::Resolve => true,
+            Self::GetTid
+            | Self::Yield
+            | Self::NewTask
+            | Self::NewDetachedTask
+            | Self::KillTask(_)
+            | Self::WaitTask(_)
+            | Self::Exit
+            | Self::Shutdown
+            | Self::Sleep(_)
+            | Self::SleepUntil(_)
+            | Self::Now
+            | Self::Random
+            | Self::Tasks
+            | Self::ReadWait(_)
+            | Self::WriteWait(_)
+            | Self::Timeout(_)
+            | Self::Submit
+            | Self::NewQueue(_)
+            | Self::Put(_)
+            | Self::Get(_)
+            | Self::TryPut(_)
+            | Self::TryGet(_)
+            | Self::CloseQueue(_)
+            | Self::Close(_)
+            | Self::Release(_)
+            | Self::Disown(_)
+            | Self::Disarm(_)
+            | Self::GiveBack(_)
+            | Self::FreeQueue(_)
+            | Self::Observe(_)
+            | Self::Unobserve(_)
+            | Self::Host
+            | Self::Fault => false,
+        }
+    }
+
     /// Returns whether an argument of the call is a payload in the frame.
     pub(crate) fn has_payload(self) -> bool {
         match self.beside() {
@@ -738,6 +796,28 @@ impl From<Errno> for io::Error {
             Errno::BadFd | Errno::Invalid => Kind::InvalidInput,
         };
         Self::new(kind, errno)
+    }
+}
+
+/// What an injection does to a call ([`Builder::inject`](crate::Builder::inject)).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Inject {
+    /// The call fails with an error of this kind and has no effect. Only for calls that return an
+    /// [`io::Result`] ([`SystemCall::is_io`]).
+    Fail(io::ErrorKind),
+    /// The task waits for this time before the kernel handles the call.
+    Delay(Duration),
+    /// The task is killed at the call, which has no effect.
+    Kill,
+}
+
+impl fmt::Display for Inject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fail(kind) => kind.fmt(f),
+            Self::Delay(span) => write!(f, "a delay of {span:?}"),
+            Self::Kill => f.write_str("a kill"),
+        }
     }
 }
 

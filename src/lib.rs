@@ -99,8 +99,8 @@ mod user;
 mod world;
 
 pub use abi::{
-    Argument, DeviceId, Direction, End, Errno, Exit, HostId, Nanos, On, QueueId, Reply, SystemCall,
-    TaskInfo, TaskState, Tid, Wait,
+    Argument, DeviceId, Direction, End, Errno, Exit, HostId, Inject, Nanos, On, QueueId, Reply,
+    SystemCall, TaskInfo, TaskState, Tid, Wait,
 };
 #[cfg(feature = "cli")]
 pub use cli::Program;

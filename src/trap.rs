@@ -227,6 +227,8 @@ const PAYLOAD: u8 = 2;
 const OBSERVED: u8 = 4;
 /// A timeout around the call is due.
 const DUE: u8 = 8;
+/// An injection looks at every call.
+const INJECTED: u8 = 16;
 
 pub(crate) struct TrapFrame {
     /// The argument or answer of the trap under way that does not fit in a word.
@@ -342,6 +344,11 @@ impl TrapFrame {
     /// Sends the traps of all tasks to the plain lane, which emits them to tracers.
     pub(crate) fn set_observed(&self, observed: bool) {
         self.flag(OBSERVED, observed);
+    }
+
+    /// Sends the traps of all tasks to the plain lane, which asks the injection.
+    pub(crate) fn set_injected(&self) {
+        self.flag(INJECTED, true);
     }
 
     /// Sends the next trap to the plain lane, which cuts it.

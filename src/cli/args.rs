@@ -16,7 +16,7 @@ use clap::{
 use clap_complete::Shell;
 
 use super::{
-    live,
+    inject, live,
     new::New,
     output::{Format, Verbosity},
     program::{Entry, Image},
@@ -96,6 +96,13 @@ pub(super) struct Boot {
     /// repeats the whole run
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u64>, help_heading = "World")]
     pub(super) seed: Option<u64>,
+
+    /// Inject a fault into calls, in the words of strace: CALL:error=KIND, CALL:delay=TIME or
+    /// CALL:kill. :when=N selects the Nth call of that name; N+ selects all from the Nth on, N+STEP
+    /// every STEPth of those, N..M those from the Nth to the Mth. Can be repeated: the first rule
+    /// that selects a call applies
+    #[arg(long, value_name = "RULE", value_parser = inject::rule, help_heading = "World")]
+    pub(super) inject: Vec<inject::Rule>,
 
     /// Show every trap as a line on standard error, and the programs' own log lines of level info.
     /// FILTER selects other events; its syntax is that of RUST_LOG, which also works.
@@ -223,6 +230,7 @@ pub(super) fn command(name: &str, programs: &[Entry]) -> Command {
                      {name} boot {first}\n  \
                      {name} boot --virtual --seed 7 --summary {first}\n  \
                      {name} boot --with {last} {first}\n  \
+                     {name} boot --inject send:error=BrokenPipe:when=3+ {first}\n  \
                      {name} boot --record run.trap {first}     then: {name} trace show run.trap\n  \
                      {name} boot --trace --log-format json {first} 2>&1 >/dev/null | jq 'select(.tid==1)'"
                 ))

@@ -12,6 +12,7 @@ use clap::error::ErrorKind;
 
 use super::{
     args::{Boot, Policy},
+    inject::Rules,
     interrupts,
     live::{self, Watch},
     log,
@@ -54,7 +55,8 @@ pub(super) fn boot(
             return Ok(ExitCode::from(FAILURE));
         }
     };
-    let mut kernel = match kernel(options, seed, &summary, watch.as_ref(), recorder) {
+    let rules = Rules::new(&options.inject);
+    let mut kernel = match kernel(options, seed, &rules, &summary, watch.as_ref(), recorder) {
         Ok(kernel) => kernel,
         Err(error) => {
             log.error(&format!("cannot boot: {error}"));
@@ -95,6 +97,7 @@ pub(super) fn boot(
     if let Some(signal) = interrupts::signal() {
         code = signal;
     }
+    rules.report(log);
     if options.summary {
         summary.borrow_mut().show(log, now);
     }
@@ -109,6 +112,7 @@ pub(super) fn boot(
 fn kernel(
     options: &Boot,
     seed: u64,
+    rules: &Rules,
     summary: &Rc<RefCell<Summary>>,
     watch: Option<&Watch>,
     recorder: Option<Recorder>,
@@ -125,6 +129,9 @@ fn kernel(
         } else {
             builder.tracer(stdio::copy)
         };
+    }
+    if !options.inject.is_empty() {
+        builder = builder.inject(rules.injection());
     }
     match options.policy {
         Policy::Fifo => {}

@@ -37,6 +37,7 @@ pub(super) fn target(fact: &Fact<'_>) -> &'static str {
         Fact::Spawned { .. }
         | Fact::Trapped { .. }
         | Fact::Deferred { .. }
+        | Fact::Injected { .. }
         | Fact::Blocked { .. }
         | Fact::Replied { .. }
         | Fact::Exited { .. }
@@ -55,6 +56,7 @@ pub(super) fn is_shown(fact: &Fact<'_>, calls_only: bool, sched: bool, console: 
         Fact::Resumed | Fact::Woken { .. } | Fact::ClockJumped { .. } => sched,
         Fact::Console { .. } => console,
         Fact::Spawned { .. }
+        | Fact::Injected { .. }
         | Fact::DeviceIo { .. }
         | Fact::Exited { .. }
         | Fact::Deadlocked { .. }

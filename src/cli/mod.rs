@@ -37,6 +37,7 @@
 //! |---|---|
 //! | `args.rs` | the commands and options, and the messages about wrong ones |
 //! | `boot.rs` | `boot`: the kernel's settings, exit codes |
+//! | `inject.rs` | `--inject` |
 //! | `interrupts.rs` | signals that end a run |
 //! | `live/` | looking at a kernel while it runs |
 //! | `log.rs` | `--trace`: the layer under it, and what it shows |
@@ -57,6 +58,7 @@
 
 mod args;
 mod boot;
+mod inject;
 mod interrupts;
 mod live;
 mod log;

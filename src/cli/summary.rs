@@ -105,6 +105,7 @@ impl Summary {
             }
             Fact::Spawned { .. }
             | Fact::Deferred { .. }
+            | Fact::Injected { .. }
             | Fact::DeviceIo { .. }
             | Fact::Console { .. }
             | Fact::Reaped

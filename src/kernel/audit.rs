@@ -2,6 +2,7 @@
 
 use super::{
     Kernel,
+    held::Ticket,
     queues::MessageQueue,
     task::{Pending, State, WaitingOn},
 };
@@ -41,6 +42,10 @@ impl Kernel {
                     assert!(task.has_parent(), "task {tid} is a zombie without a parent");
                 }
                 State::Blocked(WaitingOn::Timer(timer)) => timers.push(timer),
+                State::Blocked(WaitingOn::Delay(timer)) => {
+                    timers.push(timer);
+                    assert!(self.held.holds(Ticket::Delay(timer.1), me), "task {tid}");
+                }
                 State::Blocked(WaitingOn::Device(device, direction, _)) => {
                     devices += 1;
                     assert_eq!(
@@ -51,7 +56,7 @@ impl Kernel {
                 }
                 State::Blocked(WaitingOn::Console(ticket)) => {
                     devices += 1;
-                    assert!(self.console.holds(ticket, me), "task {tid}");
+                    assert!(self.held.holds(Ticket::Console(ticket), me), "task {tid}");
                 }
                 State::Blocked(WaitingOn::Queue(queue, _)) => {
                     let queues = self.queues.iter().filter(|other| other.id() == queue);

@@ -7,15 +7,17 @@ use super::{
     console::Console,
     daemons::Daemons,
     devices::Devices,
+    held::HeldCalls,
     holders::{Holders, OnDeadlock},
     hosts::Restarts,
+    inject::Injection,
     queues::Queues,
     ready::{Named, Ready},
     report::{Error, Report},
     stall::Stall,
 };
 use crate::{
-    abi::{Nanos, QueueId},
+    abi::{Inject, Nanos, QueueId, SystemCall, Tid},
     log::{Log, Tracer},
     sched::Policy,
     trap::TrapFrame,
@@ -58,6 +60,7 @@ pub struct Builder {
     limits: Limits,
     max_stall: Duration,
     captures: bool,
+    injection: Option<Injection>,
     on_deadlock: OnDeadlock,
 }
 
@@ -77,6 +80,7 @@ impl Default for Builder {
             },
             max_stall: Duration::MAX,
             captures: false,
+            injection: None,
             on_deadlock: OnDeadlock::default(),
         }
     }
@@ -185,6 +189,44 @@ impl Builder {
         self
     }
 
+    /// Injects faults at the traps of tasks, in every world. The kernel asks the closure before it
+    /// handles a call, with the caller, the call and `nth`: how many calls of this kind the kernel
+    /// has seen, this one included. A second injection replaces the first.
+    ///
+    /// The calls of daemons, calls without a trap ([`Fact::Deferred`](crate::Fact::Deferred)) and
+    /// calls that a timeout cuts before their effect do not count. Neither does a `send` that a
+    /// task makes again because there was no room.
+    ///
+    /// A panic of the closure faults the caller, and so does [`Inject::Fail`] for a call that does
+    /// not return an [`io::Result`](std::io::Result).
+    ///
+    /// ```
+    /// use std::io::ErrorKind;
+    /// use trapline::{Exit, Inject, Kernel, Os, SystemCall};
+    ///
+    /// let mut kernel = Kernel::builder()
+    ///     .inject(|_tid, call, nth| match call {
+    ///         SystemCall::Listen if nth == 1 => Some(Inject::Fail(ErrorKind::AddrInUse)),
+    ///         _ => None,
+    ///     })
+    ///     .build()?;
+    /// let server = kernel.spawn("server", async |os: &mut Os| {
+    ///     let addr = ([127, 0, 0, 1], 0).into();
+    ///     let error = os.listen(addr).await.unwrap_err();
+    ///     assert_eq!(error.kind(), ErrorKind::AddrInUse);
+    ///     os.listen(addr).await.map(drop)
+    /// })?;
+    /// assert_eq!(kernel.run()?.exits()[&server], Exit::Done);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn inject(
+        mut self,
+        injector: impl FnMut(Tid, SystemCall, u64) -> Option<Inject> + 'static,
+    ) -> Self {
+        self.injection = Some(Injection::new(Box::new(injector)));
+        self
+    }
+
     /// Adds a tracer, which receives every event. Each call adds one more. Independently, events go
     /// to `tracing` if a subscriber enables the target `trapline::kernel`.
     pub fn tracer(mut self, tracer: impl Tracer + 'static) -> Self {
@@ -212,12 +254,17 @@ impl Builder {
         if let Some(net) = world.net() {
             net.bind(&frame);
         }
+        if self.injection.is_some() {
+            frame.set_injected();
+        }
         Kernel {
             tasks: Default::default(),
             ready: Ready::new(self.policy, self.quantum),
             timers: Default::default(),
             devices: Devices::default(),
             console: Console::default(),
+            held: HeldCalls::default(),
+            injection: self.injection,
             queues: Queues::default(),
             holders: Holders::new(self.on_deadlock),
             world,

@@ -18,10 +18,13 @@ use crate::{
 /// The one host of a world without a network, and that of tasks that were spawned without one.
 const LOCALHOST: &str = "localhost";
 
+/// A closure of [`Kernel::on_restart`].
+type Boot = Box<dyn FnMut(&mut Kernel)>;
+
 /// What starts the programs of hosts again.
 #[derive(Default)]
 pub(super) struct Restarts {
-    of: BTreeMap<HostId, Vec<Box<dyn FnMut(&mut Kernel)>>>,
+    of: BTreeMap<HostId, Vec<Boot>>,
     /// Whether one of them is being called.
     is_booting: bool,
 }

@@ -17,7 +17,8 @@
 //! | `lifecycle.rs` | birth and end of a task |
 //! | `task.rs`, `table.rs`, `waiters.rs` | a task and its states; the task map; tasks in a queue |
 //! | `fast.rs` | the fast lane: calls that need only their caller, or one queue |
-//! | `deferred.rs` | calls that tasks make without a trap |
+//! | `deferred.rs`, `held.rs` | calls that tasks make without a trap; calls that are handled later |
+//! | `inject.rs` | injections: faults at the trap |
 //! | `holders.rs` | the holders of locks; cycles of waits, found when they close |
 //! | `timers.rs`, `timeouts.rs`, `deadlines.rs` | the timers; sleeps and timeouts; those of one task |
 //! | `ready.rs` | the ready queue: a policy and a quantum, or neither |
@@ -43,8 +44,10 @@ mod deadlock;
 mod deferred;
 mod devices;
 mod fast;
+mod held;
 mod holders;
 mod hosts;
+mod inject;
 mod lifecycle;
 mod outcome;
 mod queues;
@@ -72,8 +75,10 @@ use builder::Limits;
 use console::Console;
 use daemons::Daemons;
 use devices::Devices;
+use held::HeldCalls;
 use holders::Holders;
 use hosts::Restarts;
+use inject::Injection;
 use queues::Queues;
 use ready::Ready;
 use stall::Stall;
@@ -103,6 +108,8 @@ pub struct Kernel {
     timers: TimerSets,
     devices: Devices,
     console: Console,
+    held: HeldCalls,
+    injection: Option<Injection>,
     queues: Queues,
     holders: Holders,
     world: Box<dyn World>,

@@ -103,7 +103,7 @@ impl Kernel {
         }
         let due = is_late.then(|| self.due(me)).flatten();
         let outcome = match due {
-            None => self.handle(me, call),
+            None => self.perform(me, call),
             Some(due) => self.handle_late(me, call, due),
         };
         self.settle(me, call, outcome);

@@ -5,7 +5,7 @@
 
 use std::{io, net::SocketAddr, time::Duration};
 
-use crate::abi::{DeviceId, Direction, Exit, On, QueueId, Reply, SystemCall, Tid};
+use crate::abi::{DeviceId, Direction, Exit, Inject, On, QueueId, Reply, SystemCall, Tid};
 
 /// A fact, with its time and its task.
 ///
@@ -46,6 +46,11 @@ pub enum Fact<'a> {
     Deferred {
         /// The call.
         call: SystemCall,
+    },
+    /// An injection changed what its last call does.
+    Injected {
+        /// What is done to the call.
+        inject: Inject,
     },
     /// The answer to its last call is known. It is ready from now on, or continues at once.
     Replied {
@@ -99,13 +104,14 @@ pub enum Fact<'a> {
 }
 
 impl Fact<'_> {
-    /// Whether something went wrong: a call or an input or output failed, or a task failed or
-    /// faulted.
+    /// Whether something went wrong: a call or an input or output failed, a fault was injected, or a
+    /// task failed or faulted.
     #[must_use]
     pub fn is_error(&self) -> bool {
         match self {
             Self::Replied { reply, .. } => matches!(reply, Reply::Err(_) | Reply::Io),
             Self::DeviceIo { result, .. } => result.is_err(),
+            Self::Injected { .. } => true,
             Self::Exited { exit } => matches!(exit, Exit::Failed(_) | Exit::Faulted(_)),
             Self::Spawned { .. }
             | Self::Resumed

@@ -223,6 +223,7 @@ impl Tracer for Follower {
             }
             Fact::Resumed
             | Fact::Deferred { .. }
+            | Fact::Injected { .. }
             | Fact::Woken { .. }
             | Fact::DeviceIo { .. }
             | Fact::Console { .. }
@@ -296,6 +297,7 @@ impl fmt::Display for TraceLine<'_> {
                 write!(f, "{dots}{call} = {}", Answered(*reply, *detail))
             }
             Fact::Deferred { call } => write!(f, "{} deferred", Call(*call, Detail::None)),
+            Fact::Injected { inject } => write!(f, "injected into {call}: {inject}"),
             Fact::Exited { exit } => write!(f, "exited: {exit}"),
             Fact::Spawned {
                 parent: Tid::KERNEL,

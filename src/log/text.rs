@@ -88,6 +88,7 @@ impl fmt::Display for Fact<'_> {
             Self::Resumed => f.write_str("resumed"),
             Self::Trapped { call, detail } => write!(f, "trapped {}", Call(*call, *detail)),
             Self::Deferred { call } => write!(f, "deferred {}", Call(*call, Detail::None)),
+            Self::Injected { inject } => write!(f, "injected {inject}"),
             Self::Replied { reply, detail } => write!(f, "replied {}", Answered(*reply, *detail)),
             Self::Blocked { on } => write!(f, "blocked on {on}"),
             Self::Woken { by } => write!(f, "woken by {by}"),

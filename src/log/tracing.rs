@@ -143,7 +143,8 @@ impl Tracer for Bridge {
             Fact::Spawned { .. }
             | Fact::Reaped
             | Fact::Deadlocked { .. }
-            | Fact::Deferred { .. } => {
+            | Fact::Deferred { .. }
+            | Fact::Injected { .. } => {
                 tell!("trapline::kernel", event, &*span, comm, {}, "{told}");
             }
             Fact::Resumed | Fact::Woken { .. } | Fact::ClockJumped { .. } => {

@@ -495,6 +495,14 @@ fn usage_is_exit_code_2_and_says_what_to_do() {
             &["boot", "--with", "", "parts"],
             "in --with \"\": it names no program",
         ),
+        (
+            &["boot", "--inject", "recvv:kill", "parts"],
+            "'recvv:kill' for '--inject <RULE>': there is no call 'recvv': did you mean 'recv'?",
+        ),
+        (
+            &["boot", "--inject", "sleep:error=Other", "parts"],
+            "'sleep' cannot fail: only calls that return an io::Result can",
+        ),
         (&["boot", "http-get", "https://a/"], "use http://"),
         (&["boot", "http-get", "a b"], "it must begin with http://"),
         (&["man", "boot", "nothing"], "no command 'nothing'"),
@@ -526,6 +534,75 @@ fn a_target_without_its_crate_is_a_warning() {
         assert!(!out.is_empty());
         assert!(err.contains("did you mean trapline::kernel?"), "{err}");
     }
+}
+
+#[test]
+fn inject_fails_delays_and_kills_calls() {
+    let inject = |rules: &[&str]| {
+        let mut args = vec!["boot", "--virtual", "--seed", "1"];
+        for rule in rules {
+            args.extend(["--inject", rule]);
+        }
+        args.extend(["multitask", "--foo", "3", "--bar", "3"]);
+        run(&args)
+    };
+    let (code, out, err) = inject(&["yield:kill:when=4"]);
+    assert_eq!(
+        (code, &*out, &*err),
+        (
+            0,
+            "I'm foo\nI'm bar\nI'm foo\nI'm bar\nI'm foo\nTask 1 terminated\n",
+            ""
+        )
+    );
+    // The first rule that selects a call applies, and one that does nothing says so.
+    let (code, out, err) = inject(&[
+        "yield:delay=1s:when=1",
+        "yield:kill:when=1..1",
+        "recv:error=ConnectionReset:when=3+2",
+        "yield:kill:when=99",
+    ]);
+    let printed = "I'm foo\nI'm bar\nI'm bar\nI'm bar\nTask 2 terminated\n\
+                   I'm foo\nI'm foo\nTask 1 terminated\n";
+    assert_eq!((code, &*out), (0, printed));
+    assert_eq!(
+        err,
+        "warning: --inject 'yield:kill:when=1..1' did nothing: tasks made 6 calls of 'yield'\n\
+         warning: --inject 'recv:error=ConnectionReset:when=3+2' did nothing: no task made that \
+         call\n\
+         warning: --inject 'yield:kill:when=99' did nothing: tasks made 6 calls of 'yield'\n"
+    );
+}
+
+#[test]
+fn inject_shows_in_traces_and_recordings() {
+    let file = std::env::temp_dir().join(format!("trapline-inject-{}.trap", std::process::id()));
+    let name = file.to_str().expect("it is text");
+    let boot = [
+        "boot",
+        "--virtual",
+        "--seed",
+        "1",
+        "--trace",
+        "--record",
+        name,
+        "--inject",
+        "listen:error=AddrInUse",
+        "echo",
+    ];
+    let (code, _, err) = run(&boot);
+    assert_eq!(code, 1);
+    let line = "injected into listen(127.0.0.1:45000): address in use\n";
+    assert!(err.contains(line), "{err}");
+    let (code, out, _) = run(&["trace", "show", "--errors", name]);
+    assert_eq!(code, 0);
+    assert!(out.contains(line), "{out}");
+    let (_, out, _) = run(&["trace", "export", "--format", "csv", name]);
+    assert!(out.contains(",injected,listen,address in use,1\n"), "{out}");
+    let (code, out, _) = run(&["trace", "timeline", "--format", "html", name]);
+    assert_eq!(code, 0);
+    assert!(out.contains("injected address in use"));
+    fs::remove_file(file).unwrap();
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod equivalence;
 mod fairness;
 mod follow;
 mod hostile;
+mod inject;
 mod layers;
 mod locks;
 mod log;

@@ -139,7 +139,7 @@ fn the_real_world_has_one_host() {
             os.resolve("localhost")
                 .await?
                 .iter()
-                .all(|ip| ip.is_loopback())
+                .all(std::net::IpAddr::is_loopback)
         );
         assert!(os.resolve("no host is called this").await.is_err());
         let refused = os.spawn_on("server", "main", async |_| ()).await;
@@ -813,7 +813,7 @@ fn a_fault_that_names_what_does_not_exist_is_an_error() {
             "the host \"a\" is up: crash it first",
         ),
     ] {
-        let error = net.inject(fault.parse().unwrap()).unwrap_err();
+        let error = net.apply(&fault.parse().unwrap()).unwrap_err();
         assert_eq!(error.kind(), kind, "{fault}");
         assert!(error.to_string().starts_with(why), "{fault}: {error}");
     }
@@ -887,7 +887,7 @@ fn pings(faults: &'static [(u64, &'static str)]) -> String {
     let cause = async move |os: &mut Os| {
         for (at, fault) in faults {
             os.sleep_until(ms(*at)).await;
-            net.inject(fault.parse().map_err(io::Error::other)?)?;
+            net.apply(&fault.parse().map_err(io::Error::other)?)?;
         }
         io::Result::Ok(())
     };
@@ -931,7 +931,7 @@ fn s83_a_client_that_connects_through_a_cut_times_out() {
     for cut in ["cut a b", "cut-one-way a b", "cut-one-way b a"] {
         let (mut kernel, net) = world();
         kernel.spawn_on("b", "server", echo).unwrap();
-        net.inject(cut.parse().unwrap()).unwrap();
+        net.apply(&cut.parse().unwrap()).unwrap();
         let console = run(&mut kernel, async |os| {
             let error = kind(os.connect(("b", PORT)).await);
             note(os, format!("{error:?}")).await;
@@ -952,7 +952,7 @@ fn s83_a_link_that_heals_connects_at_once() {
         kernel.spawn_on("b", "server", echo).unwrap();
         let cause = async move |os: &mut Os| {
             os.sleep(ms(cut_at)).await;
-            net.inject(cut.parse().map_err(io::Error::other)?)?;
+            net.apply(&cut.parse().map_err(io::Error::other)?)?;
             os.sleep_until(ms(20_000)).await;
             net.heal("a", "b")
         };

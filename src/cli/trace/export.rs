@@ -95,7 +95,9 @@ fn write_csv(out: &mut impl Write, source: &mut Source) -> Result<(), Failure> {
 
 fn row(event: &Event<'_>, tasks: &Follower) -> [String; 7] {
     let call = match event.fact {
-        Fact::Trapped { .. } | Fact::Replied { .. } => tasks.last(event.tid),
+        Fact::Trapped { .. } | Fact::Injected { .. } | Fact::Replied { .. } => {
+            tasks.last(event.tid)
+        }
         Fact::Spawned { .. }
         | Fact::Resumed
         | Fact::Deferred { .. }
@@ -114,6 +116,7 @@ fn row(event: &Event<'_>, tasks: &Follower) -> [String; 7] {
         Fact::Resumed => ("resumed", String::new()),
         Fact::Trapped { call, detail } => ("trapped", arguments(Call(*call, *detail))),
         Fact::Deferred { call } => ("deferred", arguments(Call(*call, Detail::None))),
+        Fact::Injected { inject } => ("injected", inject.to_string()),
         Fact::Replied { reply, detail } => ("replied", Answered(*reply, *detail).to_string()),
         Fact::Blocked { on } => ("blocked", on.to_string()),
         Fact::Woken { by } => ("woken", by.to_string()),

@@ -80,6 +80,7 @@ impl Watch {
             Fact::Spawned { .. }
             | Fact::Trapped { .. }
             | Fact::Deferred { .. }
+            | Fact::Injected { .. }
             | Fact::Resumed
             | Fact::DeviceIo { .. }
             | Fact::Console { .. }

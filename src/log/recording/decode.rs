@@ -14,7 +14,8 @@ use super::{
 };
 use crate::{
     abi::{
-        Argument, DeviceId, Direction, End, Errno, Exit, Nanos, On, QueueId, Reply, SystemCall, Tid,
+        Argument, DeviceId, Direction, End, Errno, Exit, Inject, Nanos, On, QueueId, Reply,
+        SystemCall, Tid,
     },
     log::Wake,
 };
@@ -81,6 +82,9 @@ impl Context {
                 let (call, _) = bytes.call()?;
                 OwnedFact::Deferred { call }
             }
+            kind::INJECTED => OwnedFact::Injected {
+                inject: bytes.inject()?,
+            },
             kind::REPLIED => bytes.replied()?,
             kind::BLOCKED => OwnedFact::Blocked { on: bytes.on()? },
             kind::WOKEN => OwnedFact::Woken { by: bytes.wake()? },
@@ -238,6 +242,15 @@ impl Bytes<'_> {
             device,
             direction,
             result,
+        })
+    }
+
+    fn inject(&mut self) -> Result<Inject, Wrong> {
+        Ok(match self.byte()? {
+            0 => Inject::Fail(self.error_kind()?),
+            1 => Inject::Delay(Duration::from_nanos(self.number()?)),
+            2 => Inject::Kill,
+            _ => return Err("an injection of an unknown kind"),
         })
     }
 

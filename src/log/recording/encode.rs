@@ -8,7 +8,7 @@ use std::{
 
 use super::{Context, Header, MAGIC, MAX_CHUNK, MAX_TEXT, MAX_WORDS, VERSION, errors, kind};
 use crate::{
-    abi::{Argument, Direction, End, Errno, Exit, On, QueueId, Reply, SystemCall, Tid},
+    abi::{Argument, Direction, End, Errno, Exit, Inject, On, QueueId, Reply, SystemCall, Tid},
     log::{Detail, Event, Fact, Wake},
 };
 
@@ -128,6 +128,10 @@ impl Context {
             Fact::Deferred { call } => {
                 begin(self, out, kind::DEFERRED);
                 words(out, call.number(), call.argument(), &Detail::None);
+            }
+            Fact::Injected { inject: what } => {
+                begin(self, out, kind::INJECTED);
+                inject(out, *what);
             }
             Fact::Replied { reply, detail } => {
                 self.reply(out, event.at, event.tid, *reply, detail);
@@ -306,6 +310,20 @@ fn woken(out: &mut impl Out, by: Wake) {
     };
     out.push(how);
     number(out, what);
+}
+
+fn inject(out: &mut impl Out, inject: Inject) {
+    match inject {
+        Inject::Fail(error) => {
+            out.push(0);
+            out.push(errors::number(error));
+        }
+        Inject::Delay(span) => {
+            out.push(1);
+            number(out, nanos(span));
+        }
+        Inject::Kill => out.push(2),
+    }
 }
 
 fn exit(out: &mut impl Out, exit: &Exit) {

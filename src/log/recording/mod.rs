@@ -72,6 +72,7 @@
 //! | 12 | end | nothing may follow |
 //! | 13 | deferred | call, as of kind 2 |
 //! | 14 | deadlocked | the number of tasks in the cycle, and each of them |
+//! | 15 | injected | a byte: 0 an error, 1 a delay, 2 a kill; the error's kind or the nanoseconds |
 //!
 //! Calls and replies have their numbers from the tables in `src/abi.rs`. A number never changes and
 //! is never used again. A reader refuses a number that it does not know.
@@ -131,6 +132,7 @@ mod kind {
     pub(super) const END: u8 = 12;
     pub(super) const DEFERRED: u8 = 13;
     pub(super) const DEADLOCKED: u8 = 14;
+    pub(super) const INJECTED: u8 = 15;
 
     /// What the first byte says besides.
     pub(super) const TID: u8 = 0x40;

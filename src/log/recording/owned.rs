@@ -3,7 +3,7 @@
 use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use crate::{
-    abi::{DeviceId, Direction, Exit, On, Reply, SystemCall, Tid},
+    abi::{DeviceId, Direction, Exit, Inject, On, Reply, SystemCall, Tid},
     log::{Detail, Event, Fact, Wake},
 };
 
@@ -31,6 +31,9 @@ pub(super) enum OwnedFact {
     },
     Deferred {
         call: SystemCall,
+    },
+    Injected {
+        inject: Inject,
     },
     Replied {
         reply: Reply,
@@ -99,6 +102,7 @@ impl OwnedFact {
                 detail: detail.borrow(),
             },
             Self::Deferred { call } => Fact::Deferred { call: *call },
+            Self::Injected { inject } => Fact::Injected { inject: *inject },
             Self::Replied { reply, detail } => Fact::Replied {
                 reply: *reply,
                 detail: detail.borrow(),
@@ -160,6 +164,7 @@ impl From<&Fact<'_>> for OwnedFact {
                 detail: detail.into(),
             },
             Fact::Deferred { call } => Self::Deferred { call: *call },
+            Fact::Injected { inject } => Self::Injected { inject: *inject },
             Fact::Replied { reply, detail } => Self::Replied {
                 reply: *reply,
                 detail: detail.into(),

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-/// A fault of a simulated network, or its end. [`SimNet::inject`](crate::SimNet::inject) makes it
+/// A fault of a simulated network, or its end. [`SimNet::apply`](crate::SimNet::apply) makes it
 /// happen; each also has a method of [`SimNet`](crate::SimNet) of its own.
 ///
 /// Its text is a command, as in `cut server client`.

@@ -20,8 +20,8 @@ impl SimNet {
     /// *Errors:* `NotFound` if it names a host that does not exist; `InvalidInput` if it is about a
     /// link from a host to itself, the crash of a host that is down, or the restart of one that is
     /// not.
-    pub fn inject(&self, fault: Fault) -> Result<()> {
-        let fate = self.state().inject(&fault)?;
+    pub fn apply(&self, fault: &Fault) -> Result<()> {
+        let fate = self.state().apply(fault)?;
         self.tell(fault, fate);
         Ok(())
     }
@@ -31,59 +31,59 @@ impl SimNet {
     /// established connection stalls. It goes on when the link is healed, or fails at the limit of
     /// [`SimNet::retransmission_limit`].
     ///
-    /// *Errors:* as [`SimNet::inject`].
+    /// *Errors:* as [`SimNet::apply`].
     pub fn cut(&self, a: impl Into<String>, b: impl Into<String>) -> Result<()> {
-        self.inject(Fault::Cut(a.into(), b.into()))
+        self.apply(&Fault::Cut(a.into(), b.into()))
     }
 
     /// Cuts one direction of a link. The other one still carries packets, which are not
     /// acknowledged.
     ///
-    /// *Errors:* as [`SimNet::inject`].
+    /// *Errors:* as [`SimNet::apply`].
     pub fn cut_one_way(&self, from: impl Into<String>, to: impl Into<String>) -> Result<()> {
-        self.inject(Fault::CutOneWay(from.into(), to.into()))
+        self.apply(&Fault::CutOneWay(from.into(), to.into()))
     }
 
     /// Heals a link that was cut, in both directions. What was lost is sent again at once.
     ///
-    /// *Errors:* as [`SimNet::inject`].
+    /// *Errors:* as [`SimNet::apply`].
     pub fn heal(&self, a: impl Into<String>, b: impl Into<String>) -> Result<()> {
-        self.inject(Fault::Heal(a.into(), b.into()))
+        self.apply(&Fault::Heal(a.into(), b.into()))
     }
 
     /// Holds all packets between two hosts, those under way as well, until
     /// [`SimNet::release`]. None is lost, and no established connection fails.
     ///
-    /// *Errors:* as [`SimNet::inject`].
+    /// *Errors:* as [`SimNet::apply`].
     pub fn hold(&self, a: impl Into<String>, b: impl Into<String>) -> Result<()> {
-        self.inject(Fault::Hold(a.into(), b.into()))
+        self.apply(&Fault::Hold(a.into(), b.into()))
     }
 
     /// Lets the packets between two hosts go on.
     ///
-    /// *Errors:* as [`SimNet::inject`].
+    /// *Errors:* as [`SimNet::apply`].
     pub fn release(&self, a: impl Into<String>, b: impl Into<String>) -> Result<()> {
-        self.inject(Fault::Release(a.into(), b.into()))
+        self.apply(&Fault::Release(a.into(), b.into()))
     }
 
     /// Resets every connection between two hosts, at both ends.
     ///
-    /// *Errors:* as [`SimNet::inject`].
+    /// *Errors:* as [`SimNet::apply`].
     pub fn reset(&self, a: impl Into<String>, b: impl Into<String>) -> Result<()> {
-        self.inject(Fault::Reset(a.into(), b.into()))
+        self.apply(&Fault::Reset(a.into(), b.into()))
     }
 
     /// Makes packets from and to a host take so many times as long. 1 ends it.
     ///
-    /// *Errors:* as [`SimNet::inject`].
+    /// *Errors:* as [`SimNet::apply`].
     pub fn slow(&self, host: impl Into<String>, factor: u32) -> Result<()> {
-        self.inject(Fault::Slow(host.into(), factor))
+        self.apply(&Fault::Slow(host.into(), factor))
     }
 
     /// Has reads and writes come in pieces of random length, down to a byte, so that errors in the
     /// framing of messages show. Returns the net.
     pub fn fragment(&self, fragments: bool) -> Self {
-        self.inject(Fault::Fragment(fragments))
+        self.apply(&Fault::Fragment(fragments))
             .expect("it names no host");
         self.clone()
     }
@@ -94,9 +94,9 @@ impl SimNet {
     ///
     /// Packets that have left the host still arrive.
     ///
-    /// *Errors:* as [`SimNet::inject`].
+    /// *Errors:* as [`SimNet::apply`].
     pub fn crash(&self, host: impl Into<String>) -> Result<()> {
-        self.inject(Fault::Crash(host.into()))
+        self.apply(&Fault::Crash(host.into()))
     }
 
     /// Boots a host that has crashed. The closures of
@@ -104,13 +104,13 @@ impl SimNet {
     /// would end in [`SimNet::crash`]. A peer that still sends on a connection of before is answered
     /// by a reset.
     ///
-    /// *Errors:* as [`SimNet::inject`].
+    /// *Errors:* as [`SimNet::apply`].
     pub fn restart(&self, host: impl Into<String>) -> Result<()> {
-        self.inject(Fault::Restart(host.into()))
+        self.apply(&Fault::Restart(host.into()))
     }
 
     /// Tells the kernel of a fault. It handles that like a call of the running task.
-    fn tell(&self, fault: Fault, fate: Option<(HostId, Fate)>) {
+    fn tell(&self, fault: &Fault, fate: Option<(HostId, Fate)>) {
         let kernel = self.state().kernel.upgrade();
         if let Some(frame) = kernel {
             let text = fault.to_string();
@@ -122,7 +122,7 @@ impl SimNet {
 
 impl Net {
     /// Makes a fault happen. Returns what the kernel has to do.
-    fn inject(&mut self, fault: &Fault) -> Result<Option<(HostId, Fate)>> {
+    fn apply(&mut self, fault: &Fault) -> Result<Option<(HostId, Fate)>> {
         match fault {
             Fault::Cut(a, b) => {
                 for way in self.ways(a, b)? {

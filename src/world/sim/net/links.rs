@@ -61,7 +61,8 @@ impl Span {
 
 /// A random number below `limit`.
 pub(super) fn below(random: &mut Pcg64, limit: u64) -> u64 {
-    (u128::from(random.next_u64()) * u128::from(limit) >> 64) as u64
+    let wide = u128::from(random.next_u64()) * u128::from(limit);
+    (wide >> 64) as u64
 }
 
 impl Links {
