@@ -112,7 +112,7 @@ pub use abi::{
 #[cfg(feature = "cli")]
 pub use cli::Program;
 pub use descriptor::Descriptor;
-pub use explore::{Check, Explored, Failure, Shared, check};
+pub use explore::{Check, Explored, Failure, Progress, Shared, check};
 pub use interrupt::{External, Interrupt, Interrupts, Remote};
 pub use kernel::{
     Builder, Deadlock, Error, Failures, Kernel, Limit, OnDeadlock, Report, Stalled, Step,
