@@ -228,6 +228,7 @@ impl fmt::Display for Stalled {
             jobs,
             ..
         } = self;
+        let waited = Duration::from_millis(waited.as_millis().try_into().unwrap_or(u64::MAX));
         write!(
             f,
             "stalled: no task is ready, and only other threads could make one ready, for {waited:?}"

@@ -8,4 +8,5 @@ mod live;
 mod programs;
 mod screen;
 mod servers;
+mod support;
 mod trace;
