@@ -165,7 +165,7 @@ where
     ///     _ => None,
     /// };
     /// check(|kernel| {
-    ///     kernel.spawn("dice", async |os: &mut Os| os.random().await)?;
+    ///     kernel.spawn("dice", async |os: &mut Os| drop(os.random().await))?;
     ///     kernel.run()?;
     ///     assert_eq!(kernel.now(), Duration::from_millis(1));
     ///     Ok(())
