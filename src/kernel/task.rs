@@ -215,6 +215,7 @@ impl Task {
                 is_timed: self.is_timed(),
                 ..Wait::default()
             },
+            spawned: None,
         }
     }
 }
