@@ -20,6 +20,7 @@ mod inject;
 mod layers;
 mod locks;
 mod log;
+mod net;
 mod places;
 mod promises;
 mod properties;

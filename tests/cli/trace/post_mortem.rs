@@ -106,7 +106,10 @@ fn a_fault_names_its_line_in_the_recording_and_the_chain_where_asked_to() {
                 trapline::cli::program::Program>::main";
     assert!(warning.contains(line), "{warning}");
     let page = place.print(&["trace", "timeline", "--format", "html", "run.trap"]);
-    assert!(page.contains("at examples/rude.rs:"), "the page has the line");
+    assert!(
+        page.contains("at examples/rude.rs:"),
+        "the page has the line"
+    );
     let line = "exited: faulted: as it was told to, at examples/rude.rs:32, in ";
     assert!(err.contains(line), "the post-mortem has it: {err}");
 }
