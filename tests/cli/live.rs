@@ -283,7 +283,11 @@ fn where_shows_what_a_task_waits_for_in_turn_and_its_last_traps() {
     assert!(first.ends_with(" s), parent 1, 3 traps"), "{out}");
     assert_eq!(
         places,
-        "recv at programs/echo.rs:70, spawned at programs/echo.rs:47"
+        format!(
+            "recv at {}, spawned at {}",
+            place_of("programs/echo.rs", "client.recv("),
+            place_of("programs/echo.rs", "os.spawn_detached("),
+        )
     );
     assert_eq!(
         traps,
@@ -307,11 +311,12 @@ fn waits_shows_a_cycle_in_a_server_that_waits_for_clients() {
         thread::sleep(Duration::from_millis(5));
     };
     let locks = "programs/cases/deadlock.rs";
+    let accept = place_of("programs/serve.rs", "listener.accept(os)");
     assert_eq!(
         out,
         format!(
             "task 1 \"echo\" waits for device 1 (read), since TIME\n\
-             accept at programs/serve.rs:28\n\
+             accept at {accept}\n\
              task 2 \"deadlock\" waits for the end of task 3, since TIME\n\
              wait at {locks}:28\n\
              task 3 \"save\" waits for mutex 2, held by task 4, since TIME\n\
