@@ -197,20 +197,24 @@ impl Builder {
             world.reseed(seed);
         }
         let remote = world.remote();
+        let ready = Ready::new(self.policy, self.quantum);
+        let frame = Rc::new(TrapFrame::new(remote.clone()));
+        frame.set_requeued(!ready.is_plain());
         Kernel {
             tasks: Default::default(),
-            ready: Ready::new(self.policy, self.quantum),
+            ready,
             timers: Default::default(),
             devices: Devices::default(),
             console: Console::default(),
             queues: Queues::default(),
             world,
-            frame: Rc::new(TrapFrame::new(remote.clone())),
+            frame,
             remote,
             log: self.log,
             limits: self.limits,
             clock: Nanos::ZERO,
             next_poll: 0,
+            pass_ends: 0,
             daemons: Daemons::default(),
             slept: None,
             happened: Vec::new(),

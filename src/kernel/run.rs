@@ -35,7 +35,8 @@ impl Kernel {
     #[inline(never)]
     pub(super) fn run_pass(&mut self, ticks: u64) -> Option<Tid> {
         let mut last = None;
-        while self.stats.ticks < self.next_poll.min(ticks)
+        self.pass_ends = self.next_poll.min(ticks);
+        while self.stats.ticks < self.pass_ends
             && let Some(me) = self.ready.pop()
         {
             if self.ready.is_crowd() {
@@ -43,13 +44,21 @@ impl Kernel {
             }
             if self.turn(me) {
                 last = Some(me.tid);
+            } else {
+                self.ready.leave();
             }
         }
         last
     }
 
+    /// Ends the pass under way; the next poll follows.
+    pub(super) fn poll_soon(&mut self) {
+        (self.next_poll, self.pass_ends) = (0, 0);
+    }
+
     /// Prefetches what the next turns touch: the task that is 16 turns away, and the program of the
     /// one that is 8 away.
+    #[cold]
     #[inline(never)]
     fn prefetch(&self) {
         if let Some(task) = self.ready.ahead(16) {
