@@ -22,6 +22,7 @@ mod proxy;
 mod serve;
 mod sleepers;
 mod subroutines;
+mod swarm;
 mod tids;
 mod timers;
 mod wait;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         program::<httpd::Httpd>("httpd"),
         program::<proxy::Proxy>("proxy"),
         program::<chat::Chat>("chat"),
+        program::<swarm::Swarm>("swarm"),
         program::<cases::starved::Starved>("starved"),
         program::<cases::deadlock::Deadlock>("deadlock"),
         program::<cases::lost_wakeup::LostWakeup>("lost-wakeup"),

@@ -493,6 +493,61 @@ impl SystemCall {
         }
     }
 
+    /// Returns whether the call returns an [`io::Result`]. Only such a call can be failed by an
+    /// injection ([`Inject::Fail`]).
+    ///
+    /// ```
+    /// use trapline::SystemCall;
+    ///
+    /// assert!(SystemCall::Connect.is_io());
+    /// assert!(!SystemCall::Yield.is_io());
+    /// ```
+    #[must_use]
+    pub fn is_io(self) -> bool {
+        match self {
+            Self::Attach
+            | Self::Listen
+            | Self::Connect
+            | Self::Connected(_)
+            | Self::Accept(_)
+            | Self::Recv(_)
+            | Self::Send(_)
+            | Self::SendFile(_)
+            | Self::ShutdownWrite(_) => true,
+            Self::GetTid
+            | Self::Yield
+            | Self::NewTask
+            | Self::NewDetachedTask
+            | Self::KillTask(_)
+            | Self::WaitTask(_)
+            | Self::Exit
+            | Self::Shutdown
+            | Self::Sleep(_)
+            | Self::SleepUntil(_)
+            | Self::Now
+            | Self::Random
+            | Self::Tasks
+            | Self::ReadWait(_)
+            | Self::WriteWait(_)
+            | Self::Timeout(_)
+            | Self::Submit
+            | Self::NewQueue(_)
+            | Self::Put(_)
+            | Self::Get(_)
+            | Self::TryPut(_)
+            | Self::TryGet(_)
+            | Self::CloseQueue(_)
+            | Self::Close(_)
+            | Self::Release(_)
+            | Self::Disown(_)
+            | Self::Disarm(_)
+            | Self::GiveBack(_)
+            | Self::FreeQueue(_)
+            | Self::Observe(_)
+            | Self::Unobserve(_) => false,
+        }
+    }
+
     /// Returns whether an argument of the call is a payload in the frame.
     pub(crate) fn has_payload(self) -> bool {
         match self.beside() {
@@ -698,6 +753,28 @@ impl From<Errno> for io::Error {
     }
 }
 
+/// What an injection does to a call ([`Builder::inject`](crate::Builder::inject)).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Inject {
+    /// The call fails with an error of this kind and has no effect. Only for calls that return an
+    /// [`io::Result`] ([`SystemCall::is_io`]).
+    Fail(io::ErrorKind),
+    /// The task waits for this time before the kernel handles the call.
+    Delay(Duration),
+    /// The task is killed at the call, which has no effect.
+    Kill,
+}
+
+impl fmt::Display for Inject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fail(kind) => kind.fmt(f),
+            Self::Delay(span) => write!(f, "a delay of {span:?}"),
+            Self::Kill => f.write_str("a kill"),
+        }
+    }
+}
+
 /// What a blocked task waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -743,6 +820,18 @@ pub enum TaskState {
     Zombie(Exit),
 }
 
+/// Details of a blocked task's wait.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Wait {
+    /// The kind, number and name of the queue at which it waits, such as `mutex 2 "accounts"`.
+    pub thing: Option<String>,
+    /// The task that holds the lock that it waits for.
+    pub holder: Option<Tid>,
+    /// Whether a timeout around the call can end the wait.
+    pub is_timed: bool,
+}
+
 /// A line of `ps`: one task as the kernel sees it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TaskInfo {
@@ -756,6 +845,45 @@ pub struct TaskInfo {
     pub state: TaskState,
     /// The number of its traps.
     pub traps: u64,
+    /// Details of its wait, if it is blocked.
+    pub wait: Wait,
+}
+
+impl TaskInfo {
+    /// Returns the task that alone can end the wait: the task whose end it waits for, or the holder
+    /// of the lock. `None` if a timeout can end the wait too.
+    #[must_use]
+    pub fn waits_for(&self) -> Option<Tid> {
+        match self.state {
+            TaskState::Blocked { .. } if self.wait.is_timed => None,
+            TaskState::Blocked {
+                on: On::Exit(target),
+                ..
+            } => Some(target),
+            TaskState::Blocked {
+                on: On::Queue(_, End::Get),
+                ..
+            } => self.wait.holder,
+            TaskState::Blocked { .. }
+            | TaskState::Ready
+            | TaskState::Running
+            | TaskState::Zombie(_) => None,
+        }
+    }
+
+    /// Returns in words what it waits for, with the holder of a lock; `None` if it is not blocked.
+    #[must_use]
+    pub fn blocked_on(&self) -> Option<String> {
+        let TaskState::Blocked { on, .. } = self.state else {
+            return None;
+        };
+        let thing = self.wait.thing.clone();
+        let thing = thing.unwrap_or_else(|| on.to_string());
+        Some(match self.wait.holder {
+            Some(holder) => format!("{thing}, held by task {holder}"),
+            None => thing,
+        })
+    }
 }
 
 impl fmt::Display for TaskInfo {
@@ -764,7 +892,8 @@ impl fmt::Display for TaskInfo {
         match &self.state {
             TaskState::Ready => f.write_str("is ready"),
             TaskState::Running => f.write_str("is running"),
-            TaskState::Blocked { on, since } => {
+            TaskState::Blocked { since, .. } => {
+                let on = self.blocked_on().unwrap_or_default();
                 write!(f, "waits for {on}, since {}", Nanos::from(*since))
             }
             TaskState::Zombie(exit) => write!(f, "is a zombie: {exit}"),

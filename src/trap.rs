@@ -22,7 +22,7 @@ use std::{
 use genawaiter::{Coroutine, GeneratorState};
 
 use crate::{
-    abi::{Beside, DeviceId, Exit, Nanos, QueueId, Reply, SystemCall, TaskInfo, Tid},
+    abi::{Beside, DeviceId, End, Exit, Nanos, QueueId, Reply, SystemCall, TaskInfo, Tid},
     descriptor::Descriptor,
     interrupt::{Job, Remote},
     log::{Detail, Tracer},
@@ -64,11 +64,8 @@ impl Payload {
             Self::Tasks(tasks) => Detail::Count(tasks.len()),
             Self::Addr(addr) | Self::Opened(_, Some(addr)) => Detail::Addr(*addr),
             Self::Io(error) => Detail::Io(error),
-            Self::File(..)
-            | Self::Source(_)
-            | Self::Opened(..)
-            | Self::Queue(..)
-            | Self::Job(_) => Detail::None,
+            Self::Queue(_, status) => status.name.as_deref().map_or(Detail::None, Detail::Name),
+            Self::File(..) | Self::Source(_) | Self::Opened(..) | Self::Job(_) => Detail::None,
             Self::Tracer(_) => Detail::None,
         }
     }
@@ -122,6 +119,42 @@ pub(crate) struct QueueStatus {
     /// The number of tasks that wait for a message.
     pub(crate) waiting: Cell<usize>,
     pub(crate) closed: Cell<bool>,
+    /// The task that holds the lock, or [`Tid::KERNEL`]. The handles of the lock write it; the
+    /// kernel reads it when a task blocks.
+    pub(crate) holder: Cell<Tid>,
+    /// The kind of object that the queue is part of, in the user's words.
+    pub(crate) kind: &'static str,
+    pub(crate) name: Option<Box<str>>,
+}
+
+impl QueueStatus {
+    pub(crate) fn new(kind: &'static str, name: Option<Box<str>>) -> Self {
+        Self {
+            kind,
+            name,
+            ..Self::default()
+        }
+    }
+
+    /// Returns in words what a task waits for at this end; `None` for a queue without a name.
+    pub(crate) fn thing(&self, queue: QueueId, end: End) -> Option<String> {
+        let Self { kind, name, .. } = self;
+        match (name, *kind) {
+            (None, "queue") => None,
+            (None, kind) => Some(format!("{kind} {queue}")),
+            (Some(name), "queue") => Some(format!("queue {queue} {name:?} ({end})")),
+            (Some(name), kind) => Some(format!("{kind} {queue} {name:?}")),
+        }
+    }
+
+    pub(crate) fn is_lock(&self) -> bool {
+        self.kind == "mutex"
+    }
+
+    /// Returns the task that holds the lock.
+    pub(crate) fn holder(&self) -> Option<Tid> {
+        Some(self.holder.get()).filter(|holder| *holder != Tid::KERNEL)
+    }
 }
 
 /// A call that a task makes without a trap, mostly in a destructor. The kernel handles it when the
@@ -172,8 +205,10 @@ const PAYLOAD: u8 = 2;
 const OBSERVED: u8 = 4;
 /// A timeout around the call is due.
 const DUE: u8 = 8;
+/// An injection looks at every call.
+const INJECTED: u8 = 16;
 /// A task that stays ready goes back to a policy, or to the queue of daemons.
-const REQUEUED: u8 = 16;
+const REQUEUED: u8 = 32;
 
 pub(crate) struct TrapFrame {
     /// The argument or answer of the trap under way that does not fit in a word.
@@ -300,6 +335,11 @@ impl TrapFrame {
     /// Sends the traps of all tasks to the plain lane, which emits them to tracers.
     pub(crate) fn set_observed(&self, observed: bool) {
         self.flag(OBSERVED, observed);
+    }
+
+    /// Sends the traps of all tasks to the plain lane, which asks the injection.
+    pub(crate) fn set_injected(&self) {
+        self.flag(INJECTED, true);
     }
 
     /// Sends the next trap to the plain lane, which cuts it.
@@ -500,6 +540,12 @@ pub(crate) fn resume(program: &mut Program, reply: Reply) -> Result<Option<Syste
 const NOT_A_TRAP: &str = "awaited a future that is pending and is not a trap: a task can await \
                           only the calls of its Os, and what is built on them";
 
+/// The begin of genawaiter's panic message for two values in one resume.
+const TWO_YIELDS: &str = "Multiple values were yielded";
+
+const TWO_TRAPS: &str = "made two traps in one resume: a call that has been polled must be awaited \
+                         to its end before the next call";
+
 /// Returns the exit of a task whose resume panicked. A panic of the program unwinds through its
 /// `Os`. A panic of the generator does not: the program was pending without a yield.
 #[cold]
@@ -508,5 +554,9 @@ pub(crate) fn fault(frame: &TrapFrame, panic: Panic) -> Exit {
     let unwound = frame.unwound.take();
     frame.clear();
     let message = panic_message(panic);
-    Exit::Faulted(if unwound { message } else { NOT_A_TRAP.into() })
+    Exit::Faulted(match unwound {
+        true if message.starts_with(TWO_YIELDS) => TWO_TRAPS.into(),
+        true => message,
+        false => NOT_A_TRAP.into(),
+    })
 }

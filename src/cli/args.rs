@@ -16,9 +16,10 @@ use clap::{
 use clap_complete::Shell;
 
 use super::{
-    live,
+    inject, live,
     new::New,
     output::{Format, Verbosity},
+    policy::Policy,
     program::{Entry, Image},
     trace,
     values::{duration, whole},
@@ -97,6 +98,13 @@ pub(super) struct Boot {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u64>, help_heading = "World")]
     pub(super) seed: Option<u64>,
 
+    /// Inject a fault into calls, in the words of strace: CALL:error=KIND, CALL:delay=TIME or
+    /// CALL:kill. :when=N selects the Nth call of that name; N+ selects all from the Nth on, N+STEP
+    /// every STEPth of those, N..M those from the Nth to the Mth. Can be repeated: the first rule
+    /// that selects a call applies
+    #[arg(long, value_name = "RULE", value_parser = inject::rule, help_heading = "World")]
+    pub(super) inject: Vec<inject::Rule>,
+
     /// Show every trap as a line on standard error, and the programs' own log lines of level info.
     /// FILTER selects other events; its syntax is that of RUST_LOG, which also works.
     /// trapline::sched=trace shows the turns
@@ -145,14 +153,26 @@ pub(super) struct Boot {
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Limits")]
     pub(super) max_stall: Option<Duration>,
 
+    /// Action when tasks lock each other out, even while others run: warn, kill the youngest of
+    /// them, or stop with exit code 3
+    #[arg(
+        long,
+        value_name = "ACTION",
+        default_value = "warn",
+        help_heading = "Limits"
+    )]
+    pub(super) on_deadlock: OnDeadlock,
+
     /// How many ticks a turn may have
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<NonZeroU32>, default_value = "1",
         help_heading = "Scheduling")]
     pub(super) quantum: NonZeroU32,
-    /// The scheduling policy: first in, first out
+    /// The scheduling policy: fifo is first in, first out; random draws each turn; pct:D gives tasks
+    /// random priorities, of which D change during the run (3 without a number). --seed determines
+    /// the draws
     #[arg(
         long,
-        value_name = "NAME",
+        value_name = "NAME[:PARAMS]",
         default_value = "fifo",
         help_heading = "Scheduling"
     )]
@@ -160,8 +180,20 @@ pub(super) struct Boot {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-pub(super) enum Policy {
-    Fifo,
+pub(super) enum OnDeadlock {
+    Warn,
+    Kill,
+    Stop,
+}
+
+impl From<OnDeadlock> for crate::OnDeadlock {
+    fn from(action: OnDeadlock) -> Self {
+        match action {
+            OnDeadlock::Warn => Self::Warn,
+            OnDeadlock::Kill => Self::Kill,
+            OnDeadlock::Stop => Self::Stop,
+        }
+    }
 }
 
 /// The whole command line of a binary called `name`.
@@ -196,6 +228,7 @@ pub(super) fn command(name: &str, programs: &[Entry]) -> Command {
                      {name} boot {first}\n  \
                      {name} boot --virtual --seed 7 --summary {first}\n  \
                      {name} boot --with {last} {first}\n  \
+                     {name} boot --inject send:error=BrokenPipe:when=3+ {first}\n  \
                      {name} boot --record run.trap {first}     then: {name} trace show run.trap\n  \
                      {name} boot --trace --log-format json {first} 2>&1 >/dev/null | jq 'select(.tid==1)'"
                 ))

@@ -11,7 +11,8 @@ use std::{
 use clap::error::ErrorKind;
 
 use super::{
-    args::{Boot, Policy},
+    args::Boot,
+    inject::Rules,
     interrupts,
     live::{self, Watch},
     log,
@@ -54,7 +55,8 @@ pub(super) fn boot(
             return Ok(ExitCode::from(FAILURE));
         }
     };
-    let mut kernel = match kernel(options, seed, &summary, watch.as_ref(), recorder) {
+    let rules = Rules::new(&options.inject);
+    let mut kernel = match kernel(options, seed, &rules, &summary, watch.as_ref(), recorder) {
         Ok(kernel) => kernel,
         Err(error) => {
             log.error(&format!("cannot boot: {error}"));
@@ -95,6 +97,7 @@ pub(super) fn boot(
     if let Some(signal) = interrupts::signal() {
         code = signal;
     }
+    rules.report(log);
     if options.summary {
         summary.borrow_mut().show(log, now);
     }
@@ -109,11 +112,15 @@ pub(super) fn boot(
 fn kernel(
     options: &Boot,
     seed: u64,
+    rules: &Rules,
     summary: &Rc<RefCell<Summary>>,
     watch: Option<&Watch>,
     recorder: Option<Recorder>,
 ) -> Result<Kernel, Error> {
-    let mut builder = Kernel::builder().seed(seed).quantum(options.quantum.get());
+    let mut builder = Kernel::builder()
+        .seed(seed)
+        .quantum(options.quantum.get())
+        .on_deadlock(options.on_deadlock.into());
     if options.simulated {
         builder = builder.world(SimWorld::new(seed).print_to(stdio::Console::default()));
     } else if watch.is_some_and(Watch::has_screen) {
@@ -123,8 +130,9 @@ fn kernel(
             builder.tracer(stdio::copy)
         };
     }
-    match options.policy {
-        Policy::Fifo => {}
+    builder = options.policy.set(builder, seed);
+    if !options.inject.is_empty() {
+        builder = builder.inject(rules.injection());
     }
     if let Some(tasks) = options.max_tasks {
         builder = builder.max_tasks(tasks);
@@ -182,7 +190,7 @@ fn explain(log: Log, result: &Result<Report, Error>) -> u8 {
         }
         // The reader closed the output early.
         Err(Error::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => 0,
-        Err(error @ (Error::Policy(_) | Error::Failed(_) | Error::Io(_))) => {
+        Err(error @ (Error::Policy(_) | Error::Failed(_) | Error::Refused(_) | Error::Io(_))) => {
             log.error(&error.to_string());
             FAILURE
         }

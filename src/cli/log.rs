@@ -37,9 +37,11 @@ pub(super) fn target(fact: &Fact<'_>) -> &'static str {
         Fact::Spawned { .. }
         | Fact::Trapped { .. }
         | Fact::Deferred { .. }
+        | Fact::Injected { .. }
         | Fact::Blocked { .. }
         | Fact::Replied { .. }
         | Fact::Exited { .. }
+        | Fact::Deadlocked { .. }
         | Fact::Reaped => "trapline::kernel",
     }
 }
@@ -53,7 +55,12 @@ pub(super) fn is_shown(fact: &Fact<'_>, calls_only: bool, sched: bool, console: 
         _ if calls_only => false,
         Fact::Resumed | Fact::Woken { .. } | Fact::ClockJumped { .. } => sched,
         Fact::Console { .. } => console,
-        Fact::Spawned { .. } | Fact::DeviceIo { .. } | Fact::Exited { .. } | Fact::Reaped => true,
+        Fact::Spawned { .. }
+        | Fact::Injected { .. }
+        | Fact::DeviceIo { .. }
+        | Fact::Exited { .. }
+        | Fact::Deadlocked { .. }
+        | Fact::Reaped => true,
     }
 }
 

@@ -37,11 +37,13 @@
 //! |---|---|
 //! | `args.rs` | the commands and options, and the messages about wrong ones |
 //! | `boot.rs` | `boot`: the kernel's settings, exit codes |
+//! | `inject.rs` | `--inject` |
 //! | `interrupts.rs` | signals that end a run |
 //! | `live/` | looking at a kernel while it runs |
 //! | `log.rs` | `--trace`: the layer under it, and what it shows |
 //! | `new.rs`, `template/` | `new`: the crate that it makes |
 //! | `output.rs` | messages on standard error, data on standard output, exit codes |
+//! | `policy.rs` | `--policy`: the policies by name |
 //! | `program.rs` | a program under its name |
 //! | `record.rs` | `--record` |
 //! | `stdio.rs` | the standard streams while a screen has the terminal |
@@ -51,17 +53,19 @@
 //! | `values.rs` | values of arguments |
 //! | `words.rs` | the splitting of `--with` |
 //!
-//! `output`, `program`, `stdio`, `table`, `values` and `words` are at the bottom: they use no command.
+//! `output`, `policy`, `program`, `stdio`, `table`, `values` and `words` are at the bottom: they use no command.
 //! A file in `live/` or `trace/` uses files below it and never its folder's `mod.rs`; `trace/` uses
 //! `live/`, and not the other way round.
 
 mod args;
 mod boot;
+mod inject;
 mod interrupts;
 mod live;
 mod log;
 mod new;
 mod output;
+mod policy;
 mod program;
 mod record;
 mod stdio;

@@ -180,6 +180,11 @@ impl Log {
             let style = self.style(color.on_default().bold());
             text += &format!("{style}{name}:{style:#} ");
         }
+        if line.contains_key("report") && of_kernel {
+            let report = line.get("message").and_then(Value::as_str);
+            let lines: Vec<String> = report.into_iter().flat_map(str::lines).map(clean).collect();
+            return text + &lines.join("\n");
+        }
         let message = field(line, "message");
         if of_kernel {
             text += &aligned(&message, &field(line, "reply"));

@@ -105,9 +105,11 @@ impl Summary {
             }
             Fact::Spawned { .. }
             | Fact::Deferred { .. }
+            | Fact::Injected { .. }
             | Fact::DeviceIo { .. }
             | Fact::Console { .. }
             | Fact::Reaped
+            | Fact::Deadlocked { .. }
             | Fact::ClockJumped { .. } => {}
         }
     }

@@ -41,6 +41,26 @@ pub(super) fn instant(text: &str) -> Result<Duration, String> {
     instant.map_err(|_| "it takes a time since boot, such as 00:04.000, 4s or 250ms".to_string())
 }
 
+/// Finds the value of this name; an error suggests a name that is similar.
+pub(super) fn among<T: Copy>(
+    what: &str,
+    name: &str,
+    values: &[T],
+    name_of: impl Fn(&T) -> String,
+) -> Result<T, String> {
+    if let Some(value) = values.iter().find(|value| name_of(value) == name) {
+        return Ok(*value);
+    }
+    let likeness = |value: &T| (strsim::jaro(&name_of(value), name), name_of(value));
+    let near = values.iter().map(likeness);
+    let near = near.max_by(|one, other| one.0.total_cmp(&other.0));
+    // The threshold of clap.
+    Err(match near.filter(|(likeness, _)| *likeness > 0.7) {
+        Some((_, near)) => format!("there is no {what} '{name}': did you mean '{near}'?"),
+        None => format!("there is no {what} '{name}'"),
+    })
+}
+
 /// Reads the name of a call; an error lists the names.
 pub(super) fn calls() -> PossibleValuesParser {
     SystemCall::NAMES.into()

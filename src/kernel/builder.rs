@@ -7,13 +7,16 @@ use super::{
     console::Console,
     daemons::Daemons,
     devices::Devices,
+    held::HeldCalls,
+    holders::{Holders, OnDeadlock},
+    inject::Injection,
     queues::Queues,
     ready::{Named, Ready},
     report::{Error, Report},
     stall::Stall,
 };
 use crate::{
-    abi::{Nanos, QueueId},
+    abi::{Inject, Nanos, QueueId, SystemCall, Tid},
     log::{Log, Tracer},
     sched::Policy,
     trap::TrapFrame,
@@ -56,6 +59,8 @@ pub struct Builder {
     limits: Limits,
     max_stall: Duration,
     captures: bool,
+    injection: Option<Injection>,
+    on_deadlock: OnDeadlock,
 }
 
 impl Default for Builder {
@@ -74,6 +79,8 @@ impl Default for Builder {
             },
             max_stall: Duration::MAX,
             captures: false,
+            injection: None,
+            on_deadlock: OnDeadlock::default(),
         }
     }
 }
@@ -157,6 +164,13 @@ impl Builder {
         self
     }
 
+    /// Sets the action of the kernel when a cycle closes among tasks that wait for locks and for
+    /// each other's exits. The default is a warning. See [`OnDeadlock`].
+    pub fn on_deadlock(mut self, action: OnDeadlock) -> Self {
+        self.on_deadlock = action;
+        self
+    }
+
     /// Keeps the text that tasks print for [`Kernel::take_console`], in every world. Nothing
     /// reaches standard output.
     ///
@@ -171,6 +185,44 @@ impl Builder {
     /// ```
     pub fn capture_console(mut self) -> Self {
         self.captures = true;
+        self
+    }
+
+    /// Injects faults at the traps of tasks, in every world. The kernel asks the closure before it
+    /// handles a call, with the caller, the call and `nth`: how many calls of this kind the kernel
+    /// has seen, this one included. A second injection replaces the first.
+    ///
+    /// The calls of daemons, calls without a trap ([`Fact::Deferred`](crate::Fact::Deferred)) and
+    /// calls that a timeout cuts before their effect do not count. Neither does a `send` that a
+    /// task makes again because there was no room.
+    ///
+    /// A panic of the closure faults the caller, and so does [`Inject::Fail`] for a call that does
+    /// not return an [`io::Result`](std::io::Result).
+    ///
+    /// ```
+    /// use std::io::ErrorKind;
+    /// use trapline::{Exit, Inject, Kernel, Os, SystemCall};
+    ///
+    /// let mut kernel = Kernel::builder()
+    ///     .inject(|_tid, call, nth| match call {
+    ///         SystemCall::Listen if nth == 1 => Some(Inject::Fail(ErrorKind::AddrInUse)),
+    ///         _ => None,
+    ///     })
+    ///     .build()?;
+    /// let server = kernel.spawn("server", async |os: &mut Os| {
+    ///     let addr = ([127, 0, 0, 1], 0).into();
+    ///     let error = os.listen(addr).await.unwrap_err();
+    ///     assert_eq!(error.kind(), ErrorKind::AddrInUse);
+    ///     os.listen(addr).await.map(drop)
+    /// })?;
+    /// assert_eq!(kernel.run()?.exits()[&server], Exit::Done);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn inject(
+        mut self,
+        injector: impl FnMut(Tid, SystemCall, u64) -> Option<Inject> + 'static,
+    ) -> Self {
+        self.injection = Some(Injection::new(Box::new(injector)));
         self
     }
 
@@ -197,18 +249,22 @@ impl Builder {
             world.reseed(seed);
         }
         let remote = world.remote();
-        let ready = Ready::new(self.policy, self.quantum);
-        let frame = Rc::new(TrapFrame::new(remote.clone()));
-        frame.set_requeued(!ready.is_plain());
+        let frame = TrapFrame::new(remote.clone());
+        if self.injection.is_some() {
+            frame.set_injected();
+        }
         Kernel {
             tasks: Default::default(),
-            ready,
+            ready: Ready::new(self.policy, self.quantum),
             timers: Default::default(),
             devices: Devices::default(),
             console: Console::default(),
+            held: HeldCalls::default(),
+            injection: self.injection,
             queues: Queues::default(),
+            holders: Holders::new(self.on_deadlock),
             world,
-            frame,
+            frame: Rc::new(frame),
             remote,
             log: self.log,
             limits: self.limits,

@@ -1,20 +1,19 @@
 //! The console: the device that every task prints to.
 //!
 //! Text that the world does not take at once is kept, up to a bound. A task that prints beyond the
-//! bound blocks at its trap until there is room. Its call is held back here, with what travels
-//! beside it, and is handled in the first turn after the task wakes.
+//! bound blocks at its trap until there is room. Its call is held back.
 
-use std::{collections::BTreeMap, io};
+use std::io;
 
 use super::{
     Kernel,
+    held::Ticket,
     task::{Pending, WaitingOn},
 };
 use crate::{
     abi::{DeviceId, Direction, Nanos, SystemCall},
     log::Wake,
     sched::Runnable,
-    trap::{Parcel, Payload},
 };
 
 /// At this number of kept bytes, a task that prints blocks. The text of one trap may exceed it.
@@ -27,8 +26,6 @@ const PATIENCE: Nanos = Nanos::from_millis(500);
 #[derive(Default)]
 pub(super) struct Console {
     text: Vec<u8>,
-    /// By number, in the order of printing.
-    held: BTreeMap<u64, Held>,
     /// The number for the next call that is held back.
     next: u64,
     /// The first number whose task has not been woken.
@@ -41,16 +38,6 @@ pub(super) struct Console {
     reported_lost: u64,
 }
 
-/// A call that is held back.
-struct Held {
-    task: Runnable,
-    /// `None` for a program that has ended: its exit is the payload.
-    call: Option<SystemCall>,
-    beside: Parcel,
-    /// The bytes that a `send` offers.
-    bytes: Vec<u8>,
-}
-
 impl Console {
     /// Returns whether the world has taken everything.
     pub(super) fn is_empty(&self) -> bool {
@@ -60,11 +47,6 @@ impl Console {
     /// Returns whether a task that prints has to wait.
     pub(super) fn is_full(&self) -> bool {
         self.text.len() >= ROOM
-    }
-
-    /// Returns whether the call of this task is held back under this number.
-    pub(super) fn holds(&self, ticket: u64, task: Runnable) -> bool {
-        self.held.get(&ticket).is_some_and(|held| held.task == task)
     }
 
     /// Prepares for a new run.
@@ -113,12 +95,11 @@ impl Kernel {
     }
 
     fn wake_printers(&mut self) {
-        while let Some((&ticket, held)) = self.console.held.range(self.console.waiting..).next() {
-            let task = held.task;
-            self.console.waiting = ticket + 1;
+        while let Some((number, task)) = self.held.next_printer(self.console.waiting) {
+            self.console.waiting = number + 1;
             *self.devices.waiting_like(task) -= 1;
             let by = Wake::Device(DeviceId::CONSOLE, Direction::Write);
-            self.wake(task, by, Pending::Held(ticket));
+            self.wake(task, by, Pending::Held(Ticket::Console(number)));
         }
     }
 
@@ -149,61 +130,12 @@ impl Kernel {
                 self.timers.of(me).disarm(timer);
             }
         }
-        let bytes = match call {
-            Some(SystemCall::Send(_)) => self.frame.offered().to_vec(),
-            _ => Vec::new(),
-        };
-        let ticket = self.console.next;
+        let number = self.console.next;
         self.console.next += 1;
-        let held = Held {
-            task: me,
-            call,
-            beside: self.frame.take_parcel(),
-            bytes,
-        };
-        self.console.held.insert(ticket, held);
+        self.held
+            .hold(Ticket::Console(number), me, call, &self.frame);
         *self.devices.waiting_like(me) += 1;
-        let _ = self.block(me, WaitingOn::Console(ticket));
-    }
-
-    /// Handles a call that was held back, in the turn of its task.
-    #[cold]
-    pub(super) fn resume_held(&mut self, me: Runnable, ticket: u64) {
-        let held = self.console.held.remove(&ticket);
-        let held = held.expect("a call that is held back is in the table");
-        self.frame.put_parcel(held.beside);
-        self.frame
-            .buffer(held.bytes.len())
-            .copy_from_slice(&held.bytes);
-        match held.call {
-            Some(call) => self.handle_held(me, call),
-            None => match self.frame.take() {
-                Some(Payload::Exit(exit)) => self.end(me, exit),
-                _ => unreachable!("a program that returns leaves its exit in the frame"),
-            },
-        }
-    }
-
-    /// Handles a call that the console has held back, in the turn of its task.
-    fn handle_held(&mut self, me: Runnable, call: SystemCall) {
-        let outcome = match self.tasks[me].due() {
-            None => self.handle(me, call),
-            Some(due) => self.handle_late(me, call, due),
-        };
-        self.settle(me, call, outcome);
-    }
-
-    /// Drops a call that was held back: its task was killed, or a timeout has cut the call.
-    pub(super) fn drop_held(&mut self, ticket: u64) {
-        let held = self.console.held.remove(&ticket);
-        let held = held.expect("a call that is held back is in the table");
-        let outer = self.frame.take_parcel();
-        self.frame.put_parcel(held.beside);
-        match held.call {
-            Some(call) => self.abandon(call),
-            None => self.frame.clear(),
-        }
-        self.frame.put_parcel(outer);
+        let _ = self.block(me, WaitingOn::Console(number));
     }
 
     /// Waits until the console has taken everything, and warns of lost bytes. After a shutdown from

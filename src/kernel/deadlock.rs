@@ -5,16 +5,23 @@ use std::{
     fmt,
 };
 
-use crate::abi::{Nanos, On, TaskInfo, TaskState, Tid};
+use crate::{
+    abi::{Nanos, On, TaskInfo, TaskState, Tid},
+    log::Cycle,
+};
 
-/// No task was ready, and no timer, device or interrupt could make one ready.
+/// Tasks that wait for one another. Either no task was ready, and no timer, device or interrupt
+/// could make one ready. Or a cycle closed among tasks that wait for locks and for each other's
+/// exits, while other tasks may run.
 ///
 /// Its `Display` is the report. Each blocked task has a line with what it waits for and since when.
 /// Each cycle has a line, and further lines list the tasks that wait on a cycle. The length of the
 /// report is linear in the number of tasks.
 #[derive(Clone, Debug)]
 pub struct Deadlock {
-    /// The blocked tasks, by tid.
+    /// Whether only the tasks of a cycle are stuck, and other tasks may run.
+    pub is_partial: bool,
+    /// The blocked tasks, by tid. If partial: those on the cycle, and those that wait for them.
     pub blocked: Vec<TaskInfo>,
     /// Each ring of tasks that wait for one another, beginning with its lowest tid; ordered by
     /// that.
@@ -35,10 +42,29 @@ impl Deadlock {
         let cycles = cycles(&waits);
         let tails = tails(&waits, &cycles);
         Self {
+            is_partial: false,
             blocked,
             cycles,
             tails,
         }
+    }
+
+    /// Returns the cycle that this task is on, with the tasks that wait for it.
+    pub(super) fn around(tid: Tid, tasks: impl Iterator<Item = TaskInfo>) -> Self {
+        let mut deadlock = Self::of(tasks);
+        deadlock.is_partial = true;
+        deadlock.cycles.retain(|ring| ring.contains(&tid));
+        let mut stuck: BTreeSet<Tid> = deadlock.cycles.iter().flatten().copied().collect();
+        // A path ends on a cycle or on an earlier path.
+        deadlock.tails.retain(|path| {
+            let leads_there = path.last().is_some_and(|last| stuck.contains(last));
+            if leads_there {
+                stuck.extend(path);
+            }
+            leads_there
+        });
+        deadlock.blocked.retain(|task| stuck.contains(&task.tid));
+        deadlock
     }
 }
 
@@ -58,7 +84,7 @@ impl Deadlock {
     #[must_use]
     pub fn dot(&self) -> String {
         let mut dot = "digraph waits {\n  rankdir=LR\n".to_string();
-        let mut things = BTreeMap::new();
+        let (mut things, mut held) = (BTreeMap::new(), BTreeSet::new());
         let on_cycle = self.on_cycle();
         for task in &self.blocked {
             let TaskState::Blocked { on, since } = task.state else {
@@ -71,13 +97,22 @@ impl Deadlock {
                 "black"
             };
             let label = quoted(&format!("{tid} {}\nsince {since}", task.name));
-            let (thing, how, name) = thing(on);
+            let (thing, how, mut name) = thing(on);
+            if let Some(holder) = task.wait.holder {
+                held.insert((thing.clone(), holder));
+            }
+            if let (Some(name), Some(words)) = (&mut name, &task.wait.thing) {
+                name.clone_from(words);
+            }
             dot += &format!("  task{tid} [shape=box, label={label}, color={color}]\n");
             dot += &format!("  task{tid} -> {thing} [label=\"{how}\", color={color}]\n");
             things.extend(name.map(|name| (thing, name)));
         }
         for (thing, name) in things {
-            dot += &format!("  {thing} [label=\"{name}\"]\n");
+            dot += &format!("  {thing} [label={}]\n", quoted(&name));
+        }
+        for (thing, holder) in held {
+            dot += &format!("  {thing} -> task{holder} [label=\"held by\"]\n");
         }
         dot + "}\n"
     }
@@ -123,18 +158,9 @@ fn quoted(text: &str) -> String {
     quoted + "\""
 }
 
-/// A task, and the task for whose end it waits.
+/// A task, and the task that alone can end its wait.
 fn edge(task: &TaskInfo) -> Option<(Tid, Tid)> {
-    match task.state {
-        TaskState::Blocked {
-            on: On::Exit(target),
-            ..
-        } => Some((task.tid, target)),
-        TaskState::Blocked { .. }
-        | TaskState::Ready
-        | TaskState::Running
-        | TaskState::Zombie(_) => None,
-    }
+    Some((task.tid, task.waits_for()?))
 }
 
 /// Finds the cycles of a graph in which each task waits for at most one other. A task that one walk
@@ -193,12 +219,16 @@ impl std::error::Error for Deadlock {}
 
 impl fmt::Display for Deadlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("deadlock: no task is ready, and nothing can make one ready")?;
+        f.write_str(if self.is_partial {
+            "deadlock: tasks wait for one another, and no other can end that"
+        } else {
+            "deadlock: no task is ready, and nothing can make one ready"
+        })?;
         for task in &self.blocked {
             write!(f, "\n  {task}")?;
         }
         for ring in &self.cycles {
-            write!(f, "\n  cycle: {} -> {}", Path(ring), ring[0])?;
+            write!(f, "\n  cycle: {}", Cycle(ring))?;
         }
         let on_cycle = self.on_cycle();
         for path in &self.tails {

@@ -283,6 +283,9 @@ impl Kernel {
         if let Then::Done | Then::Again = then {
             self.devices.release(device, direction);
         }
+        if let Then::Again = then {
+            self.pass_again(task, self.tasks[task].traps + 1);
+        }
         let state: State = match then {
             Then::Done => Reply::Done.into(),
             Then::Again => Reply::Again.into(),

@@ -5,6 +5,7 @@ use std::{rc::Rc, sync::Arc};
 use super::{
     Kernel,
     answer::Answer,
+    held::Ticket,
     task::{OnExit, State, WaitingOn},
     waiters::Waiters,
 };
@@ -142,7 +143,11 @@ impl Kernel {
             WaitingOn::Queue(queue, end) => self.leave_queue(me, queue, end),
             WaitingOn::Console(ticket) => {
                 *self.devices.waiting_like(me) -= 1;
-                self.drop_held(ticket);
+                self.drop_held(Ticket::Console(ticket));
+            }
+            WaitingOn::Delay(timer) => {
+                self.timers.of(me).disarm(timer);
+                self.drop_held(Ticket::Delay(timer.1));
             }
         }
     }

@@ -17,13 +17,15 @@
 //! | `lifecycle.rs` | birth and end of a task |
 //! | `task.rs`, `table.rs`, `waiters.rs` | a task and its states; the task map; tasks in a queue |
 //! | `fast.rs` | the fast lane: calls that need only their caller, or one queue |
-//! | `deferred.rs` | calls that tasks make without a trap |
+//! | `deferred.rs`, `held.rs` | calls that tasks make without a trap; calls that are handled later |
+//! | `inject.rs` | injections: faults at the trap |
+//! | `holders.rs` | the holders of locks; cycles of waits, found when they close |
 //! | `timers.rs`, `timeouts.rs`, `deadlines.rs` | the timers; sleeps and timeouts; those of one task |
 //! | `ready.rs` | the ready queue: a policy and a quantum, or neither |
 //! | `daemons.rs` | the turns of daemons |
 //! | `devices.rs`, `console.rs`, `queues.rs` | open devices, the console, message queues; their calls |
 //! | `tell.rs` | events for the log |
-//! | `builder.rs` | settings |
+//! | `builder.rs`, `reset.rs` | settings; a kernel for one more run |
 //! | `report.rs`, `deadlock.rs`, `stall.rs` | reports and errors for the host |
 //! | `audit.rs` | the check of the invariant |
 //!
@@ -41,11 +43,15 @@ mod deadlock;
 mod deferred;
 mod devices;
 mod fast;
+mod held;
+mod holders;
+mod inject;
 mod lifecycle;
 mod outcome;
 mod queues;
 mod ready;
 mod report;
+mod reset;
 mod run;
 mod stall;
 mod syscall;
@@ -61,12 +67,16 @@ use std::{io, rc::Rc, time::Duration};
 
 pub use builder::Builder;
 pub use deadlock::Deadlock;
+pub use holders::OnDeadlock;
 pub use report::{Error, Failures, Limit, Report, Stalled, Step};
 
 use builder::Limits;
 use console::Console;
 use daemons::Daemons;
 use devices::Devices;
+use held::HeldCalls;
+use holders::Holders;
+use inject::Injection;
 use queues::Queues;
 use ready::Ready;
 use stall::Stall;
@@ -96,7 +106,10 @@ pub struct Kernel {
     timers: TimerSets,
     devices: Devices,
     console: Console,
+    held: HeldCalls,
+    injection: Option<Injection>,
     queues: Queues,
+    holders: Holders,
     world: Box<dyn World>,
     frame: Rc<TrapFrame>,
     log: Log,
@@ -223,7 +236,7 @@ impl Kernel {
 
     /// Lists the tasks, zombies included, in order of their numbers.
     pub fn tasks(&self) -> impl Iterator<Item = TaskInfo> {
-        self.tasks.infos()
+        self.tasks.infos().map(|info| self.complete(info))
     }
 
     /// Returns the time since boot.

@@ -160,6 +160,10 @@ impl MessageQueue {
         self.id
     }
 
+    pub(super) fn status(&self) -> &QueueStatus {
+        &self.status
+    }
+
     pub(super) fn waiters(&self) -> impl Iterator<Item = Runnable> {
         self.getters
             .iter()
@@ -212,10 +216,23 @@ impl Queues {
         Some(id)
     }
 
+    /// Forgets the numbers of queues. All queues are gone.
+    pub(super) fn reset(&mut self) {
+        for set in &mut self.sets {
+            set.slots.clear();
+            set.last = 0;
+        }
+    }
+
     #[inline]
     pub(super) fn get_mut(&mut self, id: QueueId) -> Option<&mut MessageQueue> {
         let set = &mut self.sets[usize::from(id.is_of_daemon())];
         set.slots.get_mut(id.slot()).filter(|queue| queue.id == id)
+    }
+
+    pub(super) fn get(&self, id: QueueId) -> Option<&MessageQueue> {
+        let set = &self.sets[usize::from(id.is_of_daemon())];
+        set.slots.get(id.slot()).filter(|queue| queue.id == id)
     }
 
     /// Returns the number of queues of tasks, or of daemons.

@@ -22,10 +22,11 @@ pub(super) const POLL_AFTER: u64 = 256;
 const PATIENCE: u32 = 16;
 
 impl Kernel {
-    /// Sets the clock of the log. The host has used the time since the last event.
+    /// Prepares for turns. Sets the clock of the log: the host has used time since the last event.
     pub(super) fn enter(&mut self) {
         self.log.observe_by_tracing();
         self.frame.set_observed(self.log.is_observed());
+        self.frame.set_requeued(!self.ready.is_plain());
         let now = self.world.now();
         self.log.set_clock(now);
     }
@@ -78,6 +79,7 @@ impl Kernel {
         if let Some(error) = self.trouble.take() {
             return Err(Error::Io(error));
         }
+        self.check_deadlock()?;
         // From the host, or from a destructor of a message.
         if self.frame.has_deferred() {
             self.run_deferred(Runnable::HOST);

@@ -9,6 +9,7 @@ use super::{
 use crate::{
     abi::{TaskInfo, TaskState},
     interrupt::External,
+    log::tracing::warn_report,
 };
 
 /// The time after which the kernel warns.
@@ -33,6 +34,11 @@ impl Stall {
             waited: Duration::ZERO,
             is_reported: false,
         }
+    }
+
+    /// Forgets the wait.
+    pub(super) fn reset(&mut self) {
+        *self = Self::new(self.limit);
     }
 }
 
@@ -75,7 +81,7 @@ impl Kernel {
         if waited >= WARN_AFTER && !self.stall.is_reported {
             self.stall.is_reported = true;
             let stalled = self.stalled(waited);
-            tracing::warn!(target: "trapline::kernel", "{stalled}");
+            warn_report(&stalled);
         }
         Ok(())
     }

@@ -15,11 +15,14 @@ use std::rc::Rc;
 use super::{
     answer::{Answer, Beside},
     deadlines::Timeouts,
+    held::Ticket,
     timers::Timer,
     waiters::Waiters,
 };
 use crate::{
-    abi::{DeviceId, Direction, End, Exit, Nanos, On, QueueId, Reply, TaskInfo, TaskState, Tid},
+    abi::{
+        DeviceId, Direction, End, Exit, Nanos, On, QueueId, Reply, TaskInfo, TaskState, Tid, Wait,
+    },
     sched::{Runnable, Slot},
     trap::Program,
 };
@@ -79,8 +82,8 @@ pub(super) enum Pending {
     Read(DeviceId, ReadOp),
     /// The start of a timeout. At the turn, so that it cannot fire before its body begins.
     StartTimeout(Timer),
-    /// A call or an end that the console has held back, with its number there.
-    Held(u64),
+    /// A call or an end that was held back.
+    Held(Ticket),
 }
 
 impl From<Pending> for State {
@@ -104,15 +107,19 @@ pub(super) enum WaitingOn {
     Timer(Timer),
     Device(DeviceId, Direction, Then),
     Queue(QueueId, End),
-    /// Room at the console, which holds the call back under this number.
+    /// Room at the console. The call is held back under this number.
     Console(u64),
+    /// The end of a delay. The call is held back.
+    Delay(Timer),
 }
 
 impl From<WaitingOn> for On {
     fn from(on: WaitingOn) -> Self {
         match on {
             WaitingOn::Exit(target) => Self::Exit(target.tid),
-            WaitingOn::Timer((deadline, _)) => Self::Timer(deadline),
+            WaitingOn::Timer((deadline, _)) | WaitingOn::Delay((deadline, _)) => {
+                Self::Timer(deadline)
+            }
             WaitingOn::Device(device, direction, _) => Self::Device(device, direction),
             WaitingOn::Queue(queue, end) => Self::Queue(queue, end),
             WaitingOn::Console(_) => Self::Device(DeviceId::CONSOLE, Direction::Write),
@@ -201,6 +208,10 @@ impl Task {
             parent,
             state,
             traps: self.traps,
+            wait: Wait {
+                is_timed: self.is_timed(),
+                ..Wait::default()
+            },
         }
     }
 }

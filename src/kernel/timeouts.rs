@@ -9,6 +9,7 @@ use super::{
     Kernel,
     answer::Answer,
     deadlines::Due,
+    held::Ticket,
     outcome::Outcome,
     task::{Pending, State, Task, WaitingOn},
     timers::Timer,
@@ -33,6 +34,14 @@ impl Task {
     /// Returns the due timeout, if there is one.
     pub(super) fn due(&self) -> Option<Due> {
         self.timeouts.as_ref()?.due
+    }
+
+    /// Returns whether a timeout can end a wait of the task.
+    pub(super) fn is_timed(&self) -> bool {
+        self.timeouts.as_ref().is_some_and(|timeouts| {
+            let ends = |(deadline, _): &Timer| *deadline != Nanos::FOREVER;
+            timeouts.due.is_some() || timeouts.armed.iter().any(ends)
+        })
     }
 
     pub(super) fn set_due(&mut self, due: Option<Due>) {
@@ -96,12 +105,15 @@ impl Kernel {
         Reply::Timeout(number)
     }
 
-    /// Handles a timer that has fired: of a sleep, or of a timeout.
+    /// Handles a timer that has fired: of a sleep, a delay or a timeout.
     pub(super) fn alarm(&mut self, timer: Timer, slot: Slot) {
         let me = self.tasks.runnable(slot);
         match self.tasks[me].state {
             State::Blocked(WaitingOn::Timer(slept)) if slept == timer => {
                 self.wake(me, Wake::Timer, Answer::SLEPT);
+            }
+            State::Blocked(WaitingOn::Delay(delay)) if delay == timer => {
+                self.wake(me, Wake::Timer, Pending::Held(Ticket::Delay(delay.1)));
             }
             _ => self.fire(me, timer.1),
         }
@@ -154,7 +166,7 @@ impl Kernel {
             self.abandon(call);
             return self.cut(me, due.number);
         }
-        match self.handle(me, call) {
+        match self.perform(me, call) {
             Outcome::Ready(State::Ready(answer)) if answer.is_slept() => self.cut(me, due.number),
             Outcome::Ready(State::Ready(answer)) => {
                 self.tasks[me].set_due(Some(Due { spent: true, ..due }));

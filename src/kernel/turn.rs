@@ -111,7 +111,7 @@ impl Kernel {
         }
         let due = is_late.then(|| self.due(me)).flatten();
         let outcome = match due {
-            None => self.handle(me, call),
+            None => self.perform(me, call),
             Some(due) => self.handle_late(me, call, due),
         };
         self.settle(me, call, outcome);
@@ -170,7 +170,7 @@ impl Kernel {
         let task = &mut self.tasks[me];
         task.since = self.clock;
         task.change(State::Blocked(on));
-        Outcome::Blocked
+        self.check_cycle(me, on)
     }
 
     /// Makes a blocked task ready. It has left the queue where it waited.

@@ -5,7 +5,7 @@
 
 use std::{io, net::SocketAddr, time::Duration};
 
-use crate::abi::{DeviceId, Direction, Exit, On, QueueId, Reply, SystemCall, Tid};
+use crate::abi::{DeviceId, Direction, Exit, Inject, On, QueueId, Reply, SystemCall, Tid};
 
 /// A fact, with its time and its task.
 ///
@@ -18,11 +18,11 @@ pub struct Event<'a> {
     pub at: Duration,
     /// The task; [`Tid::KERNEL`] for the kernel itself.
     pub tid: Tid,
-    /// What happened.
+    /// The fact.
     pub fact: Fact<'a>,
 }
 
-/// What happened to a task.
+/// A fact about a task.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Fact<'a> {
@@ -39,7 +39,7 @@ pub enum Fact<'a> {
     Trapped {
         /// The call.
         call: SystemCall,
-        /// What travelled beside it.
+        /// The payload of the call.
         detail: Detail<'a>,
     },
     /// It made a call without a trap, mostly in a destructor. The answer is dropped.
@@ -47,30 +47,35 @@ pub enum Fact<'a> {
         /// The call.
         call: SystemCall,
     },
+    /// An injection changed what its last call does.
+    Injected {
+        /// What is done to the call.
+        inject: Inject,
+    },
     /// The answer to its last call is known. It is ready from now on, or continues at once.
     Replied {
         /// The answer.
         reply: Reply,
-        /// What travels beside it.
+        /// The payload of the reply.
         detail: Detail<'a>,
     },
     /// Its call blocks.
     Blocked {
-        /// What it waits for.
+        /// The thing that it waits for.
         on: On,
     },
-    /// What it waited for has come.
+    /// The wait is over.
     Woken {
-        /// From where.
+        /// The cause.
         by: Wake,
     },
     /// Bytes or a connection went through one of its devices, or failed to.
     DeviceIo {
         /// The device.
         device: DeviceId,
-        /// Which way.
+        /// The direction.
         direction: Direction,
-        /// How many bytes (0 for a connection), or what went wrong.
+        /// The bytes that moved (0 for a connection), or the error.
         result: Result<usize, io::ErrorKind>,
     },
     /// It printed.
@@ -85,6 +90,12 @@ pub enum Fact<'a> {
     },
     /// It was removed from the task map: its exit was taken, or no task can take it.
     Reaped,
+    /// The call of this task closed a cycle. Each task of the cycle waits for the next, and the last
+    /// for the first, which is this task. Only a kill can end such a wait.
+    Deadlocked {
+        /// The tasks of the cycle.
+        cycle: &'a [Tid],
+    },
     /// Nothing was ready, and the clock moved on: the simulated world jumped, the real one waited.
     ClockJumped {
         /// From this instant to the event's.
@@ -93,13 +104,13 @@ pub enum Fact<'a> {
 }
 
 impl Fact<'_> {
-    /// Whether something went wrong: a call or an input or output failed, or a task failed or
-    /// faulted.
+    /// True for a failure of a call, of an input or output, or of a task, and for an injected fault.
     #[must_use]
     pub fn is_error(&self) -> bool {
         match self {
             Self::Replied { reply, .. } => matches!(reply, Reply::Err(_) | Reply::Io),
             Self::DeviceIo { result, .. } => result.is_err(),
+            Self::Injected { .. } => true,
             Self::Exited { exit } => matches!(exit, Exit::Failed(_) | Exit::Faulted(_)),
             Self::Spawned { .. }
             | Self::Resumed
@@ -109,12 +120,13 @@ impl Fact<'_> {
             | Self::Woken { .. }
             | Self::Console { .. }
             | Self::Reaped
+            | Self::Deadlocked { .. }
             | Self::ClockJumped { .. } => false,
         }
     }
 }
 
-/// What brought a blocked task back.
+/// The cause that woke a blocked task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Wake {
@@ -132,7 +144,7 @@ pub enum Wake {
     Timeout,
 }
 
-/// What travels beside a call or its reply.
+/// The payload of a call or its reply.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Detail<'a> {
@@ -142,11 +154,11 @@ pub enum Detail<'a> {
     Name(&'a str),
     /// An address.
     Addr(SocketAddr),
-    /// How many bytes are offered or wanted.
+    /// The bytes that the call offers or asks for.
     Len(usize),
     /// How a task ended, or is to end.
     Exit(&'a Exit),
-    /// How many tasks are listed.
+    /// The number of tasks listed.
     Count(usize),
     /// An operating system's error.
     Io(&'a io::Error),

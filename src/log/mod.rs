@@ -21,4 +21,4 @@ pub(crate) mod tracing;
 pub(crate) use dispatch::Log;
 pub use event::{Detail, Event, Fact, Tracer, Wake};
 pub use follow::{CallInfo, Follower, TraceLine};
-pub use text::{Answered, Call};
+pub use text::{Answered, Call, Cycle};

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{Detail, Event, Fact, Wake};
-use crate::abi::{Argument, DeviceId, Nanos, Reply, SystemCall};
+use crate::abi::{Argument, DeviceId, Nanos, Reply, SystemCall, Tid};
 
 /// The text of a call with its arguments, the way `strace` shows it: of [`Fact::Trapped`].
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +87,7 @@ impl fmt::Display for Fact<'_> {
             Self::Resumed => f.write_str("resumed"),
             Self::Trapped { call, detail } => write!(f, "trapped {}", Call(*call, *detail)),
             Self::Deferred { call } => write!(f, "deferred {}", Call(*call, Detail::None)),
+            Self::Injected { inject } => write!(f, "injected {inject}"),
             Self::Replied { reply, detail } => write!(f, "replied {}", Answered(*reply, *detail)),
             Self::Blocked { on } => write!(f, "blocked on {on}"),
             Self::Woken { by } => write!(f, "woken by {by}"),
@@ -107,8 +108,22 @@ impl fmt::Display for Fact<'_> {
             Self::Console { text } => write!(f, "console {text:?}"),
             Self::Exited { exit } => write!(f, "exited {exit}"),
             Self::Reaped => f.write_str("reaped"),
+            Self::Deadlocked { cycle } => write!(f, "deadlocked {}", Cycle(cycle)),
             Self::ClockJumped { from } => write!(f, "clock jumped from {}", Nanos::from(*from)),
         }
+    }
+}
+
+/// The text of a cycle of tasks that wait for one another, such as `2 -> 3 -> 2`.
+#[derive(Clone, Copy, Debug)]
+pub struct Cycle<'a>(pub &'a [Tid]);
+
+impl fmt::Display for Cycle<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for tid in self.0 {
+            write!(f, "{tid} -> ")?;
+        }
+        self.0.first().map_or(Ok(()), |first| first.fmt(f))
     }
 }
 

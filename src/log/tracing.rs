@@ -15,7 +15,7 @@
 //! kernel has a span of tid 0. A task that fails or faults is also a WARN, even without a tracer.
 //! `docs/tracing.md` is the page for readers.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Display};
 
 use tracing::{
     Dispatch, Level, Span, dispatcher, enabled, span::Id, subscriber::NoSubscriber, trace,
@@ -28,6 +28,12 @@ use crate::abi::{Exit, Tid};
 /// Warns through `tracing` of a task that failed or faulted.
 pub(crate) fn warn_of(tid: Tid, comm: &str, exit: &Exit) {
     warn!(target: "trapline::kernel", tid = u64::from(tid), comm, "task {tid} {comm:?} {exit}");
+}
+
+/// Warns through `tracing` with a report of several lines, in which programs' text is quoted. The
+/// field `report` lets a subscriber show the lines as such.
+pub(crate) fn warn_report(report: &impl Display) {
+    warn!(target: "trapline::kernel", report = true, "{report}");
 }
 
 impl Log {
@@ -134,7 +140,11 @@ impl Tracer for Bridge {
                 let parent = u64::from(*parent);
                 tell!("trapline::kernel", event, &*span, comm, { parent, }, "{told}");
             }
-            Fact::Spawned { .. } | Fact::Reaped | Fact::Deferred { .. } => {
+            Fact::Spawned { .. }
+            | Fact::Reaped
+            | Fact::Deadlocked { .. }
+            | Fact::Deferred { .. }
+            | Fact::Injected { .. } => {
                 tell!("trapline::kernel", event, &*span, comm, {}, "{told}");
             }
             Fact::Resumed | Fact::Woken { .. } | Fact::ClockJumped { .. } => {

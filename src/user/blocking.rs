@@ -40,7 +40,7 @@ impl Os {
         &mut self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Panicked> {
-        let done = Queue::<()>::required(self, u64::MAX, "a job").await;
+        let done = Queue::<()>::required(self, u64::MAX, "job").await;
         let (remote, queue) = (self.frame().remote.clone(), done.id());
         let external = ExternalWork::new(&remote, External::Job);
         let result = Arc::new(Mutex::new(None));

@@ -66,7 +66,7 @@ pub(crate) fn program<T: IntoExit>(
         let mut os = Os::new(co, frame);
         async move {
             let value = body(&mut os).await;
-            leave_exit(os, value);
+            leave_exit(&os, value);
         }
     }))
 }
@@ -74,6 +74,6 @@ pub(crate) fn program<T: IntoExit>(
 /// Leaves the exit in the frame. A function apart, so that a turn need not save registers for it.
 #[cold]
 #[inline(never)]
-fn leave_exit<T: IntoExit>(os: Os, value: T) {
+fn leave_exit<T: IntoExit>(os: &Os, value: T) {
     os.frame().put(Payload::Exit(value.into_exit()));
 }

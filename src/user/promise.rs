@@ -95,7 +95,7 @@ impl Ticket {
         if self.is_first() {
             return;
         }
-        let gate = Queue::required(os, u64::MAX, "a callback").await;
+        let gate = Queue::required(os, u64::MAX, "callback").await;
         if !self.is_first() {
             let mine = Some(gate.clone());
             self.callbacks
@@ -185,7 +185,7 @@ impl<T: Clone + 'static> Promise<T> {
     /// Makes a promise, and returns its two ends. Never blocks. Faults the caller at the limit of
     /// queues.
     pub async fn new(os: &mut Os) -> (Setter<T>, Self) {
-        let decided = Queue::required(os, u64::MAX, "a promise").await;
+        let decided = Queue::required(os, u64::MAX, "promise").await;
         let slot = Arc::new(Slot {
             value: Mutex::new(None),
             drop: TrapFrame::drop_iteratively,

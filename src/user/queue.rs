@@ -13,7 +13,7 @@ use std::{
 
 use super::os::{Decode, Os, mismatch};
 use crate::{
-    abi::{QueueId, Reply, SystemCall},
+    abi::{QueueId, Reply, SystemCall, Tid},
     trap::{Parcel, Payload, QueueStatus, Store, TrapFrame},
 };
 
@@ -98,30 +98,45 @@ impl<T: 'static> Queue<T> {
     /// get. Never blocks. A kernel has at most 16,777,216 queues at once
     /// ([`Builder::max_queues`](crate::Builder::max_queues)). One more is closed from the start.
     pub async fn bounded(os: &mut Os, capacity: usize) -> Self {
-        Self::with_capacity(os, capacity as u64).await
+        let status = QueueStatus::new("queue", None);
+        Self::with_capacity(os, capacity as u64, status).await
+    }
+
+    /// Makes a queue as [`Queue::bounded`] does, with a name. Reports and traces show the name
+    /// beside the number. Never blocks.
+    pub async fn named(os: &mut Os, name: &str, capacity: usize) -> Self {
+        let status = QueueStatus::new("queue", Some(name.into()));
+        Self::with_capacity(os, capacity as u64, status).await
     }
 
     /// Makes a queue with room for any number of messages. Never blocks.
     pub async fn unbounded(os: &mut Os) -> Self {
-        Self::with_capacity(os, u64::MAX).await
+        Self::with_capacity(os, u64::MAX, QueueStatus::new("queue", None)).await
     }
 
-    /// Makes a queue that `owner` requires. Faults the caller at the limit of queues.
-    pub(crate) async fn required(os: &mut Os, capacity: u64, owner: &str) -> Self {
-        let queue = Self::with_capacity(os, capacity).await;
+    /// Makes a queue for an owner of this kind. Faults the caller at the limit of queues.
+    pub(crate) async fn required(os: &mut Os, capacity: u64, kind: &'static str) -> Self {
+        Self::required_named(os, capacity, kind, None).await
+    }
+
+    /// The same, for an owner that may have a name.
+    pub(crate) async fn required_named(
+        os: &mut Os,
+        capacity: u64,
+        kind: &'static str,
+        name: Option<Box<str>>,
+    ) -> Self {
+        let queue = Self::with_capacity(os, capacity, QueueStatus::new(kind, name)).await;
         assert!(
             queue.id() != QueueId::NONE,
-            "there is no room for {owner}: the limit of message queues is reached; raise \
+            "there is no room for a {kind}: the limit of message queues is reached; raise \
              Builder::max_queues"
         );
         queue
     }
 
-    async fn with_capacity(os: &mut Os, capacity: u64) -> Self {
-        let (messages, status) = (
-            Rc::new(Messages::default()),
-            Rc::new(QueueStatus::default()),
-        );
+    async fn with_capacity(os: &mut Os, capacity: u64, status: QueueStatus) -> Self {
+        let (messages, status) = (Rc::new(Messages::default()), Rc::new(status));
         let argument = Payload::Queue(Rc::clone(&messages) as Rc<dyn Store>, Rc::clone(&status));
         os.call(
             move |frame| {
@@ -267,6 +282,17 @@ impl<T: 'static> Queue<T> {
         posted.set(posted.get() + 1);
         let put = SystemCall::TryPut(self.id());
         self.shared.frame.defer_with(put, Parcel::word(number));
+    }
+
+    /// Notes that the running task holds the lock of this queue.
+    pub(crate) fn set_held(&self) {
+        let holder = self.shared.frame.remote.running();
+        self.shared.status.holder.set(holder);
+    }
+
+    /// Notes that no task holds the lock of this queue.
+    pub(crate) fn set_free(&self) {
+        self.shared.status.holder.set(Tid::KERNEL);
     }
 
     /// Returns whether no message can be taken at once.

@@ -59,7 +59,7 @@ impl Semaphore {
     /// permits that are taken at once.
     pub async fn new(os: &mut Os, permits: usize) -> Self {
         Self {
-            permits: Queue::required(os, u64::MAX, "a semaphore").await,
+            permits: Queue::required(os, u64::MAX, "semaphore").await,
             unissued: Rc::new(Cell::new(permits)),
         }
     }
@@ -147,6 +147,9 @@ struct Locked<T> {
 }
 
 /// The lock of a [`Mutex`], which dereferences to its value. Dropping it releases the lock.
+///
+/// For the kernel the task that locked the mutex is the holder. A task that receives a guard from
+/// another task calls [`Guard::adopt`]. Otherwise the kernel may report a cycle that does not exist.
 pub struct Guard<T> {
     inner: Rc<Locked<T>>,
     value: Option<Box<T>>,
@@ -163,7 +166,32 @@ pub struct Poisoned<T>(pub Guard<T>);
 impl<T: 'static> Mutex<T> {
     /// Makes a mutex around a value. Never blocks.
     pub async fn new(os: &mut Os, value: T) -> Self {
-        let token = Queue::required(os, u64::MAX, "a mutex").await;
+        let token = Queue::required(os, u64::MAX, "mutex").await;
+        Self::around(os, token, value)
+    }
+
+    /// Makes a mutex with a name, which reports and traces show beside its number. Never blocks.
+    ///
+    /// ```
+    /// # use trapline::{Error, Kernel, Os, sync::Mutex};
+    /// # let mut kernel = Kernel::simulated(0);
+    /// kernel.spawn("main", async |os: &mut Os| {
+    ///     let savings = Mutex::named(os, "savings", 100).await;
+    ///     let _held = savings.lock(os).await;
+    ///     let _again = savings.lock(os).await;
+    /// })?;
+    /// let Err(Error::Deadlock(deadlock)) = kernel.run() else { panic!() };
+    /// let report = deadlock.to_string();
+    /// assert!(report.contains("waits for mutex 1 \"savings\", held by task 1"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn named(os: &mut Os, name: &str, value: T) -> Self {
+        let token = Queue::required_named(os, u64::MAX, "mutex", Some(name.into())).await;
+        Self::around(os, token, value)
+    }
+
+    /// Returns a mutex whose lock is the message of this queue.
+    fn around(os: &Os, token: Queue<()>, value: T) -> Self {
         token.defer_put(());
         let (poisoned, value) = (Cell::new(false), Cell::new(Some(Box::new(value))));
         Self {
@@ -184,6 +212,7 @@ impl<T: 'static> Mutex<T> {
         self.inner.token.require_home(os, "the mutex");
         let token = self.inner.token.get(os).await;
         token.expect("only a raw trap closes the queue of a mutex");
+        self.inner.token.set_held();
         let value = self.inner.value.take();
         let guard = Guard {
             inner: Rc::clone(&self.inner),
@@ -227,6 +256,13 @@ impl<T: 'static> Guard<T> {
             inner: Rc::clone(&self.inner),
         }
     }
+
+    /// Makes the calling task the holder of the lock, in reports and in the search for cycles. A
+    /// task that receives a guard from another task calls this. Never blocks.
+    pub fn adopt(&mut self, os: &Os) {
+        self.inner.token.require_home(os, "the mutex");
+        self.inner.token.set_held();
+    }
 }
 
 impl<T> Deref for Guard<T> {
@@ -254,6 +290,7 @@ impl<T> Drop for Guard<T> {
         if is_cut && !self.released {
             self.inner.poisoned.set(true);
         }
+        self.inner.token.set_free();
         self.inner.token.defer_put(());
     }
 }
@@ -290,7 +327,7 @@ impl Flag {
     }
 
     async fn gate(os: &mut Os) -> Queue<()> {
-        Queue::required(os, u64::MAX, "a flag").await
+        Queue::required(os, u64::MAX, "flag").await
     }
 
     /// Returns the gate. Faults a caller of another kernel.
@@ -384,7 +421,7 @@ impl Round {
     async fn new(os: &mut Os) -> Rc<Self> {
         Rc::new(Self {
             arrived: Cell::new(0),
-            gate: Queue::required(os, u64::MAX, "a barrier").await,
+            gate: Queue::required(os, u64::MAX, "barrier").await,
         })
     }
 }
@@ -408,7 +445,7 @@ impl Condition {
     }
 
     async fn signals(os: &mut Os) -> Queue<()> {
-        Queue::required(os, 0, "a condition").await
+        Queue::required(os, 0, "condition").await
     }
 
     /// Returns the signals. Faults a caller of another kernel.
@@ -588,7 +625,7 @@ pub struct Failure {
 impl Group {
     /// Makes a group without tasks. Never blocks.
     pub async fn new(os: &mut Os) -> Self {
-        let ended = Queue::required(os, u64::MAX, "a group").await;
+        let ended = Queue::required(os, u64::MAX, "group").await;
         let members = Rc::new(Members {
             ended: ended.id(),
             exits: ended.messages(),

@@ -7,4 +7,5 @@ mod live;
 mod programs;
 mod screen;
 mod servers;
+mod support;
 mod trace;

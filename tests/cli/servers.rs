@@ -4,6 +4,7 @@ use std::{
     collections::HashSet,
     fs,
     io::{self, BufRead, BufReader, Read, Write},
+    iter,
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     os::unix::fs::symlink,
     path::{Path, PathBuf},
@@ -18,6 +19,8 @@ use std::{
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use socket2::{Domain, SockRef, Socket, Type};
+
+use crate::support::trapline;
 
 // ---- tools
 
@@ -36,9 +39,7 @@ struct Server {
 
 impl Server {
     fn start(args: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_trapline"));
-        command.args(["boot", "-q"]).args(args);
-        Self::run(command)
+        Self::run(trapline(&[&["boot", "-q"], args].concat()))
     }
 
     /// Starts it with so many descriptors.
@@ -1492,6 +1493,8 @@ fn servers_say_what_is_wrong_with_their_arguments() {
             "--max-per-address",
         ),
         (vec!["chat", "--addr", &taken], 1, "(see --addr)"),
+        (vec!["swarm", "--size", "65537"], 2, "1..=65536"),
+        (vec!["swarm", "--addr", "x"], 2, "'--addr <IP:PORT>'"),
         (vec!["chat", "--timeout", "soon"], 2, "such as 500ms"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_trapline"));
@@ -1500,4 +1503,79 @@ fn servers_say_what_is_wrong_with_their_arguments() {
         assert_eq!(output.status.code(), Some(code), "{args:?}: {err}");
         assert!(err.contains(expected), "{args:?}: {err}");
     }
+}
+
+// ---- swarm
+
+/// Runs a swarm to its end: the exit code, what it prints and what it warns of.
+fn swarm(args: &[&str]) -> (i32, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trapline"));
+    let output = command.args(["boot", "-q", "swarm"]).args(args).output();
+    let output = output.expect("it runs");
+    let text = |bytes| String::from_utf8(bytes).expect("it is text");
+    let code = output.status.code().expect("no signal ended it");
+    (code, text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn a_swarm_measures_a_server() {
+    let server = Server::start(&["echo", "--addr", "127.0.0.1:0"]);
+    let addr = server.addr.to_string();
+    let args = ["--addr", &addr, "--clients", "5", "--requests", "20"];
+    for size in ["1", "65536"] {
+        let (code, out, err) = swarm(&[&args[..], &["--size", size, "--keep-alive"]].concat());
+        assert_eq!((code, &*err), (0, ""), "{out}");
+        let lines: Vec<&str> = out.lines().collect();
+        assert!(lines[0].starts_with("100 answers in "), "{out}");
+        assert!(lines[0].ends_with(" a second"), "{out}");
+        assert!(lines[1].starts_with("latency p50 "), "{out}");
+        let counts = lines[2..].iter().map(|line| {
+            let count = line.split_whitespace().nth(3).expect("a row has a count");
+            count.parse::<u64>().expect("it is a number")
+        });
+        assert_eq!(counts.sum::<u64>(), 100, "{out}");
+    }
+    let connected = |line: &String| line.starts_with("Client connected");
+    let kept = server.lines.try_iter().filter(connected).count();
+    assert_eq!(kept, 10);
+    let (code, out, _) = swarm(&[&args[..], &["--think", "1ms"]].concat());
+    assert_eq!(code, 0, "{out}");
+    let anew = iter::repeat_with(|| server.lines.recv_timeout(PATIENCE).unwrap());
+    assert_eq!(anew.filter(connected).take(100).count(), 100);
+    server.end();
+}
+
+#[test]
+fn a_swarm_tells_why_requests_fail() {
+    let prefixed = Server::start(&["echo", "--addr", "127.0.0.1:0", "--prefix", "x"]);
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let hasty = TcpListener::bind("127.0.0.1:0").unwrap();
+    let hasty_addr = hasty.local_addr().unwrap();
+    // Each is ended after its request has come, so that the end is no reset.
+    let ends = thread::spawn(move || {
+        for client in hasty.incoming().take(2) {
+            let mut request = [0; 64];
+            client.unwrap().read_exact(&mut request).unwrap();
+        }
+    });
+    for (addr, why) in [
+        (prefixed.addr, "the answer is not the request"),
+        (silent.local_addr().unwrap(), "no answer within 50ms"),
+        (hasty_addr, "the server ended the connection"),
+    ] {
+        let addr = addr.to_string();
+        let args = ["--clients", "1", "--requests", "2", "--timeout"];
+        let patience = if why.contains("50ms") { "50ms" } else { "30s" };
+        let (code, out, err) = swarm(&[&["--addr", &addr], &args[..], &[patience]].concat());
+        assert_eq!(code, 1, "{out}");
+        assert!(out.starts_with("0 answers in "), "{out}");
+        assert!(out.ends_with(&format!("\n2 failed: {why}\n")), "{out}");
+        assert!(err.contains("failed: 2 of 2 requests failed"), "{err}");
+    }
+    ends.join().unwrap();
+    // Nothing listens there any more.
+    let addr = hasty_addr.to_string();
+    let (code, out, _) = swarm(&["--addr", &addr, "--clients", "2", "--patience", "30ms"]);
+    assert_eq!(code, 1);
+    assert!(out.contains("\n200 failed: Connection refused"), "{out}");
 }

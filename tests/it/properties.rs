@@ -194,6 +194,7 @@ impl Ledger {
             Fact::Resumed => (&[Ready], Some(Running)),
             Fact::Trapped { .. } => (&[Running], Some(Trapped)),
             Fact::Blocked { .. } => (&[Trapped], Some(Blocked)),
+            Fact::Deadlocked { .. } => (&[Blocked], None),
             Fact::Woken { .. } => (&[Blocked], Some(Woken)),
             Fact::Replied { .. } => (&[Trapped, Woken], Some(Ready)),
             Fact::Exited { exit } => {

@@ -13,7 +13,7 @@ use super::{
     sampler::{Sampler, Shares},
     shared::Shared,
 };
-use crate::{Follower, On, Os, TaskInfo, TaskState, Tid};
+use crate::{Follower, Os, TaskInfo, TaskState, Tid};
 
 /// The longest time between two snapshots.
 pub(super) const LONGEST: Duration = Duration::from_secs(30);
@@ -35,7 +35,7 @@ pub(super) struct Row {
     pub(super) state: State,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) blocked_on: Option<String>,
-    /// The task that it waits for in `wait_task`.
+    /// The task that it waits for in `wait_task`, or the holder of the lock that it waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) waits_for: Option<u64>,
     /// The instant at which it blocked, in seconds since boot.
@@ -108,13 +108,11 @@ impl Row {
         match &task.state {
             TaskState::Ready => {}
             TaskState::Running => row.state = State::Running,
-            TaskState::Blocked { on, since } => {
+            TaskState::Blocked { since, .. } => {
                 row.state = State::Blocked;
-                row.blocked_on = Some(on.to_string());
+                row.blocked_on = task.blocked_on().map(brief);
                 row.since = Some(since.as_secs_f64());
-                if let On::Exit(tid) = on {
-                    row.waits_for = Some((*tid).into());
-                }
+                row.waits_for = task.waits_for().map(u64::from);
             }
             TaskState::Zombie(exit) => {
                 row.state = State::Zombie;
@@ -216,12 +214,8 @@ pub(super) fn chain(tasks: &[TaskInfo], tid: u64) -> Vec<usize> {
     let mut next = find(tid.into());
     while let Some(at) = next {
         chain.push(at);
-        next = match tasks[at].state {
-            TaskState::Blocked {
-                on: On::Exit(tid), ..
-            } if seen.insert(at) => find(tid),
-            _ => None,
-        };
+        let target = tasks[at].waits_for().filter(|_| seen.insert(at));
+        next = target.and_then(find);
     }
     chain
 }

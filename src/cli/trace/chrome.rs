@@ -208,12 +208,14 @@ impl<W: Write> Chrome<'_, W> {
             }
             Fact::Replied { .. }
             | Fact::Deferred { .. }
+            | Fact::Injected { .. }
             | Fact::DeviceIo { .. }
             | Fact::Console { .. }
+            | Fact::Deadlocked { .. }
             | Fact::Exited { .. } => {}
         }
         let category = match event.fact {
-            Fact::Replied { .. } | Fact::Deferred { .. } => "call",
+            Fact::Replied { .. } | Fact::Deferred { .. } | Fact::Injected { .. } => "call",
             Fact::DeviceIo { .. } => "device",
             Fact::Console { .. } => "console",
             _ => "life",

@@ -14,7 +14,7 @@ use super::{
     source::{Failure, Source},
 };
 use crate::{
-    Answered, Call, Detail, Event, Fact, Follower, Tracer,
+    Answered, Call, Cycle, Detail, Event, Fact, Follower, Tracer,
     cli::output::{self, Log, USAGE, clean},
 };
 
@@ -95,7 +95,9 @@ fn write_csv(out: &mut impl Write, source: &mut Source) -> Result<(), Failure> {
 
 fn row(event: &Event<'_>, tasks: &Follower) -> [String; 7] {
     let call = match event.fact {
-        Fact::Trapped { .. } | Fact::Replied { .. } => tasks.last(event.tid),
+        Fact::Trapped { .. } | Fact::Injected { .. } | Fact::Replied { .. } => {
+            tasks.last(event.tid)
+        }
         Fact::Spawned { .. }
         | Fact::Resumed
         | Fact::Deferred { .. }
@@ -105,6 +107,7 @@ fn row(event: &Event<'_>, tasks: &Follower) -> [String; 7] {
         | Fact::Woken { .. }
         | Fact::DeviceIo { .. }
         | Fact::Exited { .. }
+        | Fact::Deadlocked { .. }
         | Fact::ClockJumped { .. } => tasks.pending(event.tid),
     };
     let call = call.map_or("", |call| call.call.name());
@@ -113,6 +116,7 @@ fn row(event: &Event<'_>, tasks: &Follower) -> [String; 7] {
         Fact::Resumed => ("resumed", String::new()),
         Fact::Trapped { call, detail } => ("trapped", arguments(Call(*call, *detail))),
         Fact::Deferred { call } => ("deferred", arguments(Call(*call, Detail::None))),
+        Fact::Injected { inject } => ("injected", inject.to_string()),
         Fact::Replied { reply, detail } => ("replied", Answered(*reply, *detail).to_string()),
         Fact::Blocked { on } => ("blocked", on.to_string()),
         Fact::Woken { by } => ("woken", by.to_string()),
@@ -120,6 +124,7 @@ fn row(event: &Event<'_>, tasks: &Follower) -> [String; 7] {
         Fact::Console { text } => ("console", (*text).to_string()),
         Fact::Exited { exit } => ("exited", exit.to_string()),
         Fact::Reaped => ("reaped", String::new()),
+        Fact::Deadlocked { cycle } => ("deadlocked", Cycle(cycle).to_string()),
         Fact::ClockJumped { from } => ("clock_jumped", seconds(*from)),
     };
     [

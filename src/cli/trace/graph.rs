@@ -9,7 +9,7 @@ use super::{
     waits::{Waiting, Waits, Watch},
 };
 use crate::{
-    Deadlock, Nanos, On, TaskInfo, TaskState,
+    Deadlock, Nanos, On, TaskInfo, TaskState, Wait,
     cli::output::{Log, clean},
 };
 
@@ -93,12 +93,14 @@ fn info(waiting: &Waiting) -> TaskInfo {
             since: waiting.since,
         },
         traps: 0,
+        wait: Wait::default(),
     }
 }
 
 /// The kernel's picture of a deadlock, and the task that got the last message of each queue.
 fn dot(waits: &Waits) -> String {
     let deadlock = Deadlock {
+        is_partial: false,
         blocked: waits.blocked.iter().map(info).collect(),
         cycles: waits.cycles.clone(),
         tails: Vec::new(),

@@ -121,9 +121,12 @@ impl Spans {
                 self.now.turn += 1;
                 None
             }
-            Fact::Deferred { .. } | Fact::DeviceIo { .. } | Fact::Console { .. } | Fact::Reaped => {
-                None
-            }
+            Fact::Deferred { .. }
+            | Fact::Injected { .. }
+            | Fact::DeviceIo { .. }
+            | Fact::Console { .. }
+            | Fact::Deadlocked { .. }
+            | Fact::Reaped => None,
         }
     }
 

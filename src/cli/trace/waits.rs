@@ -80,9 +80,11 @@ impl Watch {
             Fact::Spawned { .. }
             | Fact::Trapped { .. }
             | Fact::Deferred { .. }
+            | Fact::Injected { .. }
             | Fact::Resumed
             | Fact::DeviceIo { .. }
             | Fact::Console { .. }
+            | Fact::Deadlocked { .. }
             | Fact::ClockJumped { .. } => {}
         }
         self.blocked.entry(tid).or_default();

@@ -14,18 +14,19 @@ use super::{
 };
 use crate::{
     abi::{
-        Argument, DeviceId, Direction, End, Errno, Exit, Nanos, On, QueueId, Reply, SystemCall, Tid,
+        Argument, DeviceId, Direction, End, Errno, Exit, Inject, Nanos, On, QueueId, Reply,
+        SystemCall, Tid,
     },
     log::Wake,
 };
 
-/// What is wrong with the bytes.
+/// The defect of the bytes.
 pub(super) type Wrong = &'static str;
 
 /// The bytes of a payload that are left.
 pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
 
-/// What a record is.
+/// The kind of a record.
 pub(super) enum Record {
     Event(OwnedEvent),
     Gap(u64),
@@ -81,6 +82,9 @@ impl Context {
                 let (call, _) = bytes.call()?;
                 OwnedFact::Deferred { call }
             }
+            kind::INJECTED => OwnedFact::Injected {
+                inject: bytes.inject()?,
+            },
             kind::REPLIED => bytes.replied()?,
             kind::BLOCKED => OwnedFact::Blocked { on: bytes.on()? },
             kind::WOKEN => OwnedFact::Woken { by: bytes.wake()? },
@@ -92,6 +96,11 @@ impl Context {
                 exit: Box::new(bytes.exit()?),
             },
             kind::REAPED => OwnedFact::Reaped,
+            kind::DEADLOCKED => OwnedFact::Deadlocked {
+                cycle: (0..bytes.size()?)
+                    .map(|_| bytes.tid())
+                    .collect::<Result<_, _>>()?,
+            },
             kind::CLOCK_JUMPED => OwnedFact::ClockJumped {
                 from: Duration::from_nanos(bytes.number()?),
             },
@@ -231,6 +240,15 @@ impl Bytes<'_> {
             device,
             direction,
             result,
+        })
+    }
+
+    fn inject(&mut self) -> Result<Inject, Wrong> {
+        Ok(match self.byte()? {
+            0 => Inject::Fail(self.error_kind()?),
+            1 => Inject::Delay(Duration::from_nanos(self.number()?)),
+            2 => Inject::Kill,
+            _ => return Err("an injection of an unknown kind"),
         })
     }
 

@@ -8,7 +8,7 @@ use std::{
 
 use super::{Context, Header, MAGIC, MAX_CHUNK, MAX_TEXT, MAX_WORDS, VERSION, errors, kind};
 use crate::{
-    abi::{Argument, Direction, End, Errno, Exit, On, QueueId, Reply, SystemCall, Tid},
+    abi::{Argument, Direction, End, Errno, Exit, Inject, On, QueueId, Reply, SystemCall, Tid},
     log::{Detail, Event, Fact, Wake},
 };
 
@@ -129,6 +129,10 @@ impl Context {
                 begin(self, out, kind::DEFERRED);
                 words(out, call.number(), call.argument(), &Detail::None);
             }
+            Fact::Injected { inject: what } => {
+                begin(self, out, kind::INJECTED);
+                inject(out, *what);
+            }
             Fact::Replied { reply, detail } => {
                 self.reply(out, event.at, event.tid, *reply, detail);
             }
@@ -163,6 +167,11 @@ impl Context {
                 exit(out, how);
             }
             Fact::Reaped => begin(self, out, kind::REAPED),
+            Fact::Deadlocked { cycle } => {
+                begin(self, out, kind::DEADLOCKED);
+                number(out, cycle.len() as u64);
+                cycle.iter().for_each(|tid| number(out, (*tid).into()));
+            }
             Fact::ClockJumped { from } => {
                 begin(self, out, kind::CLOCK_JUMPED);
                 number(out, nanos(*from));
@@ -229,7 +238,7 @@ fn detail_bit(detail: &Detail<'_>) -> u8 {
     u8::from(!matches!(detail, Detail::None)) * kind::DETAIL
 }
 
-/// What travelled beside a call or its reply, unless that is nothing.
+/// Encodes the payload of a call or its reply, if there is one.
 fn detail(out: &mut impl Out, detail: &Detail<'_>) {
     match detail {
         Detail::None => {}
@@ -299,6 +308,20 @@ fn woken(out: &mut impl Out, by: Wake) {
     };
     out.push(how);
     number(out, what);
+}
+
+fn inject(out: &mut impl Out, inject: Inject) {
+    match inject {
+        Inject::Fail(error) => {
+            out.push(0);
+            out.push(errors::number(error));
+        }
+        Inject::Delay(span) => {
+            out.push(1);
+            number(out, nanos(span));
+        }
+        Inject::Kill => out.push(2),
+    }
 }
 
 fn exit(out: &mut impl Out, exit: &Exit) {

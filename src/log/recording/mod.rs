@@ -71,6 +71,8 @@
 //! | 11 | gap | how many events were not kept at this place |
 //! | 12 | end | nothing may follow |
 //! | 13 | deferred | call, as of kind 2 |
+//! | 14 | deadlocked | the number of tasks in the cycle, and each of them |
+//! | 15 | injected | a byte: 0 an error, 1 a delay, 2 a kill; the error's kind or the nanoseconds |
 //!
 //! Calls and replies have their numbers from the tables in `src/abi.rs`. A number never changes and
 //! is never used again. A reader refuses a number that it does not know.
@@ -129,15 +131,17 @@ mod kind {
     pub(super) const GAP: u8 = 11;
     pub(super) const END: u8 = 12;
     pub(super) const DEFERRED: u8 = 13;
+    pub(super) const DEADLOCKED: u8 = 14;
+    pub(super) const INJECTED: u8 = 15;
 
-    /// What the first byte says besides.
+    /// The flags in a record's first byte.
     pub(super) const TID: u8 = 0x40;
     pub(super) const TIME: u8 = 0x80;
-    /// What the byte of a call or a reply says besides.
+    /// The flags in the byte of a call or a reply.
     pub(super) const DETAIL: u8 = 0x80;
 }
 
-/// What a recording says of the run as a whole.
+/// The description of a run, at the start of its recording.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Header {
@@ -147,9 +151,9 @@ pub struct Header {
     pub seed: u64,
     /// The scheduling policy.
     pub policy: String,
-    /// How many ticks a turn may have.
+    /// The quantum: the most ticks in a turn.
     pub quantum: u32,
-    /// Whether the world was simulated.
+    /// True if the world was simulated.
     pub is_simulated: bool,
     /// The version of trapline that wrote it.
     pub version: String,
@@ -170,7 +174,7 @@ impl Default for Header {
     }
 }
 
-/// What a record leaves out, since it follows from the one before.
+/// The values that a record omits because the record before implies them.
 #[derive(Clone, Copy, Default, Debug)]
 struct Context {
     tid: u64,

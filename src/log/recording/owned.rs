@@ -3,7 +3,7 @@
 use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use crate::{
-    abi::{DeviceId, Direction, Exit, On, Reply, SystemCall, Tid},
+    abi::{DeviceId, Direction, Exit, Inject, On, Reply, SystemCall, Tid},
     log::{Detail, Event, Fact, Wake},
 };
 
@@ -12,7 +12,7 @@ use crate::{
 pub struct OwnedEvent {
     /// When, counted from boot.
     pub at: Duration,
-    /// Which task it is about; [`Tid::KERNEL`] for the kernel itself.
+    /// The task of the event; [`Tid::KERNEL`] for the kernel itself.
     pub tid: Tid,
     pub(super) fact: OwnedFact,
 }
@@ -31,6 +31,9 @@ pub(super) enum OwnedFact {
     },
     Deferred {
         call: SystemCall,
+    },
+    Injected {
+        inject: Inject,
     },
     Replied {
         reply: Reply,
@@ -54,6 +57,9 @@ pub(super) enum OwnedFact {
         exit: Box<Exit>,
     },
     Reaped,
+    Deadlocked {
+        cycle: Box<[Tid]>,
+    },
     ClockJumped {
         from: Duration,
     },
@@ -96,6 +102,7 @@ impl OwnedFact {
                 detail: detail.borrow(),
             },
             Self::Deferred { call } => Fact::Deferred { call: *call },
+            Self::Injected { inject } => Fact::Injected { inject: *inject },
             Self::Replied { reply, detail } => Fact::Replied {
                 reply: *reply,
                 detail: detail.borrow(),
@@ -114,6 +121,7 @@ impl OwnedFact {
             Self::Console { text } => Fact::Console { text },
             Self::Exited { exit } => Fact::Exited { exit },
             Self::Reaped => Fact::Reaped,
+            Self::Deadlocked { cycle } => Fact::Deadlocked { cycle },
             Self::ClockJumped { from } => Fact::ClockJumped { from: *from },
         }
     }
@@ -156,6 +164,7 @@ impl From<&Fact<'_>> for OwnedFact {
                 detail: detail.into(),
             },
             Fact::Deferred { call } => Self::Deferred { call: *call },
+            Fact::Injected { inject } => Self::Injected { inject: *inject },
             Fact::Replied { reply, detail } => Self::Replied {
                 reply: *reply,
                 detail: detail.into(),
@@ -178,6 +187,9 @@ impl From<&Fact<'_>> for OwnedFact {
                 exit: Box::new((*exit).clone()),
             },
             Fact::Reaped => Self::Reaped,
+            Fact::Deadlocked { cycle } => Self::Deadlocked {
+                cycle: (*cycle).into(),
+            },
             Fact::ClockJumped { from } => Self::ClockJumped { from: *from },
         }
     }

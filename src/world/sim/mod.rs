@@ -15,7 +15,7 @@ use rand_pcg::{
 };
 
 use super::{Happening, World, hand_on};
-use crate::interrupt::{Interrupts, Remote};
+use crate::interrupt::{External, Interrupts, Remote};
 
 /// The simulated world. Its clock stops until the kernel waits, and then jumps to the
 /// deadline: a day of sleep takes no time. Everything that happens in it follows from its seed.
@@ -110,6 +110,22 @@ impl World for SimWorld {
 
     fn seed(&self) -> u64 {
         self.seed
+    }
+
+    fn reset(&mut self, seed: u64) -> bool {
+        self.now = Duration::ZERO;
+        self.reseed(seed);
+        if let Console::Kept(kept) = &mut self.console {
+            kept.clear();
+        }
+        let remote = self.interrupts.remote();
+        let external = [External::Setter, External::Job];
+        // A thread of the last run may yet raise an interrupt, on a line of its own.
+        if self.interrupts.is_raised() || external.iter().any(|what| remote.started(*what) > 0) {
+            self.bell = Arc::default();
+            self.interrupts = Interrupts::new(Waker::from(Arc::clone(&self.bell)));
+        }
+        true
     }
 
     fn print(&mut self, text: &[u8]) -> io::Result<usize> {

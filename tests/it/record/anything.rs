@@ -4,7 +4,7 @@ use std::{io, net::SocketAddr, sync::LazyLock, time::Duration};
 
 use proptest::{prelude::*, sample::select};
 use trapline::{
-    Argument, Detail, DeviceId, Direction, End, Errno, Event, Exit, Fact, Nanos, On, Queue,
+    Argument, Detail, DeviceId, Direction, End, Errno, Event, Exit, Fact, Inject, Nanos, On, Queue,
     QueueId, Reply, SystemCall, Tid, Wake, record::OwnedEvent,
 };
 
@@ -187,7 +187,7 @@ fn texts() -> impl Strategy<Value = Texts> {
 pub(super) fn event() -> impl Strategy<Value = OwnedEvent> {
     let calls = (call(), reply(), on(), wake());
     let rest = (a_tid(), device(), direction(), nanos());
-    let which = (0..11, 0..7, any::<bool>());
+    let which = (0..13, 0..7, any::<bool>());
     let whose = (nanos(), a_tid());
     (which, whose, calls, rest, texts()).prop_map(
         |(which, (at, tid), (call, reply, on, by), (parent, device, direction, from), texts)| {
@@ -227,6 +227,16 @@ pub(super) fn event() -> impl Strategy<Value = OwnedEvent> {
                 7 => Fact::Console { text: &texts.text },
                 8 => Fact::Exited { exit: &texts.exit },
                 9 => Fact::Reaped,
+                10 => Fact::Injected {
+                    inject: match detail {
+                        Detail::None => Inject::Kill,
+                        _ if fails => Inject::Fail(texts.error),
+                        _ => Inject::Delay(from.into()),
+                    },
+                },
+                11 => Fact::Deadlocked {
+                    cycle: &[parent, tid],
+                },
                 _ => Fact::ClockJumped { from: from.into() },
             };
             let at = at.into();

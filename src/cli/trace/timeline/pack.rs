@@ -64,6 +64,7 @@ impl Pack {
                 Kind::Console => 2,
                 Kind::Device => 3,
                 Kind::Exited => 4,
+                Kind::Injected => 5,
             };
             let is_answered = u64::from(row.result.is_some());
             self.number(kind | is_answered << 3 | is_same << 4);

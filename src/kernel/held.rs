@@ -1,0 +1,115 @@
+//! Calls that are handled later: the console was full, or an injection delays them.
+//!
+//! A call is kept with what travels beside it. The kernel handles it in the first turn after its
+//! task wakes.
+
+use std::collections::BTreeMap;
+
+use super::Kernel;
+use crate::{
+    abi::SystemCall,
+    sched::Runnable,
+    trap::{Parcel, Payload, TrapFrame},
+};
+
+/// The name of a call that is held back.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Ticket {
+    /// By the console: a number in the order of printing.
+    Console(u64),
+    /// By an injection: the number of the delay's timer.
+    Delay(u64),
+}
+
+/// The calls that are held back.
+#[derive(Default)]
+pub(super) struct HeldCalls(BTreeMap<Ticket, Held>);
+
+/// A call that is held back.
+struct Held {
+    task: Runnable,
+    /// `None` for a program that has ended: its exit is the payload.
+    call: Option<SystemCall>,
+    beside: Parcel,
+    /// The bytes that a `send` offers.
+    bytes: Vec<u8>,
+}
+
+impl HeldCalls {
+    /// Holds the call under way back, with what travels beside it.
+    pub(super) fn hold(
+        &mut self,
+        ticket: Ticket,
+        task: Runnable,
+        call: Option<SystemCall>,
+        frame: &TrapFrame,
+    ) {
+        let bytes = match call {
+            Some(SystemCall::Send(_)) => frame.offered().to_vec(),
+            _ => Vec::new(),
+        };
+        let held = Held {
+            task,
+            call,
+            beside: frame.take_parcel(),
+            bytes,
+        };
+        self.0.insert(ticket, held);
+    }
+
+    /// Returns whether the call of this task is held back under this name.
+    pub(super) fn holds(&self, ticket: Ticket, task: Runnable) -> bool {
+        self.0.get(&ticket).is_some_and(|held| held.task == task)
+    }
+
+    /// Returns the first call from `number` on that the console holds back: its number and task.
+    pub(super) fn next_printer(&self, number: u64) -> Option<(u64, Runnable)> {
+        match self.0.range(Ticket::Console(number)..).next()? {
+            (&Ticket::Console(number), held) => Some((number, held.task)),
+            (Ticket::Delay(_), _) => None,
+        }
+    }
+
+    fn take(&mut self, ticket: Ticket) -> Held {
+        let held = self.0.remove(&ticket);
+        held.expect("a call that is held back is in the table")
+    }
+}
+
+impl Kernel {
+    /// Handles a call that was held back, in the turn of its task.
+    #[cold]
+    pub(super) fn resume_held(&mut self, me: Runnable, ticket: Ticket) {
+        let held = self.held.take(ticket);
+        self.frame.put_parcel(held.beside);
+        self.frame
+            .buffer(held.bytes.len())
+            .copy_from_slice(&held.bytes);
+        let Some(call) = held.call else {
+            return match self.frame.take() {
+                Some(Payload::Exit(exit)) => self.end(me, exit),
+                _ => unreachable!("a program that returns leaves its exit in the frame"),
+            };
+        };
+        if let Ticket::Delay(_) = ticket {
+            self.pass_again(me, self.tasks[me].traps);
+        }
+        let outcome = match self.tasks[me].due() {
+            None => self.perform(me, call),
+            Some(due) => self.handle_late(me, call, due),
+        };
+        self.settle(me, call, outcome);
+    }
+
+    /// Drops a call that was held back: its task was killed, or a timeout has cut the call.
+    pub(super) fn drop_held(&mut self, ticket: Ticket) {
+        let held = self.held.take(ticket);
+        let outer = self.frame.take_parcel();
+        self.frame.put_parcel(held.beside);
+        match held.call {
+            Some(call) => self.abandon(call),
+            None => self.frame.clear(),
+        }
+        self.frame.put_parcel(outer);
+    }
+}

@@ -1,0 +1,201 @@
+//! The holders of locks, and cycles of tasks that wait for one another, found when they close.
+//!
+//! The handles of a lock note its holder beside its queue, without a trap. The kernel reads the
+//! holder only when a task blocks, because a cycle closes at no other moment. So a lock that no
+//! task waits for costs nothing here.
+
+use super::{
+    Kernel,
+    deadlock::Deadlock,
+    outcome::Outcome,
+    queues::MessageQueue,
+    report::Error,
+    task::{State, WaitingOn},
+};
+use crate::{
+    abi::{End, Exit, On, TaskInfo, TaskState, Tid},
+    log::{Fact, tracing::warn_report},
+    sched::Runnable,
+};
+
+/// The longest chain of waits that the kernel follows when a task blocks. It bounds the price of
+/// blocking. The report of a total deadlock includes longer cycles.
+const LONGEST: usize = 1024;
+
+/// The action of a kernel when a cycle closes among tasks that wait for locks and for each other's
+/// exits. Only a kill can end such a cycle. The kernel reports it at once, even while other tasks
+/// run.
+///
+/// A lock is a [`Mutex`](crate::sync::Mutex). A wait that a [timeout](crate::Os::timeout) can end
+/// is part of no cycle. A wait for a message, a semaphore, a flag, a barrier or a condition is part
+/// of none either, because any task may end it. A cycle of more than 1,024 tasks is not reported
+/// when it closes.
+///
+/// In each case a tracer receives the event [`Fact::Deadlocked`].
+///
+/// ```
+/// use trapline::{Error, Kernel, OnDeadlock, Os, SimWorld, sync::Mutex};
+///
+/// let builder = Kernel::builder().world(SimWorld::new(0));
+/// let mut kernel = builder.on_deadlock(OnDeadlock::Stop).build()?;
+/// kernel.spawn("alive", async |os: &mut Os| loop {
+///     os.yield_now().await;
+/// })?;
+/// kernel.spawn("twice", async |os: &mut Os| {
+///     let lock = Mutex::new(os, ()).await;
+///     let _held = lock.lock(os).await;
+///     let _again = lock.lock(os).await;
+/// })?;
+/// let Err(Error::Deadlock(deadlock)) = kernel.run() else { panic!() };
+/// assert_eq!(deadlock.cycles, [[2.into()]]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum OnDeadlock {
+    /// Warns through `tracing`, and continues.
+    #[default]
+    Warn,
+    /// Warns, and kills the youngest task of the cycle. The locks of that task are poisoned.
+    Kill,
+    /// Ends the run with [`Error::Deadlock`].
+    Stop,
+}
+
+/// The state of the search for cycles.
+#[derive(Debug)]
+pub(super) struct Holders {
+    action: OnDeadlock,
+    /// Whether a task has blocked on a lock yet.
+    is_contended: bool,
+    /// The task whose call closed a cycle that ends the run.
+    stop: Option<Tid>,
+}
+
+impl Holders {
+    pub(super) fn new(action: OnDeadlock) -> Self {
+        Self {
+            action,
+            is_contended: false,
+            stop: None,
+        }
+    }
+
+    /// Forgets the tasks of an earlier run.
+    pub(super) fn reset(&mut self) {
+        *self = Self::new(self.action);
+    }
+}
+
+impl Kernel {
+    /// Acts on the cycle that the caller closed by blocking, if it closed one.
+    #[inline(always)]
+    pub(super) fn check_cycle(&mut self, me: Runnable, on: WaitingOn) -> Outcome {
+        match on {
+            WaitingOn::Exit(_) | WaitingOn::Queue(_, End::Get) if self.may_close(me, on) => {
+                self.follow(me)
+            }
+            _ => Outcome::Blocked,
+        }
+    }
+
+    /// Whether a cycle may have closed: the caller waits for a task, and a task may wait for it.
+    #[inline(always)]
+    fn may_close(&mut self, me: Runnable, on: WaitingOn) -> bool {
+        if let WaitingOn::Queue(queue, _) = on {
+            let Some(status) = self.queues.get(queue).map(MessageQueue::status) else {
+                return false;
+            };
+            // The lock may have been handed to a task that has not run since.
+            self.holders.is_contended |= status.is_lock();
+            return status.holder().is_some();
+        }
+        self.holders.is_contended || self.tasks[me].waiters.is_some()
+    }
+
+    /// Follows the waits, beginning with the caller's. They lead back to the caller, or to a task
+    /// that waits for no other.
+    #[cold]
+    fn follow(&mut self, me: Runnable) -> Outcome {
+        let mut cycle = vec![me.tid];
+        let mut next = self.blocker(me);
+        while let Some(task) = next.filter(|task| *task != me) {
+            if cycle.len() == LONGEST {
+                return Outcome::Blocked;
+            }
+            cycle.push(task.tid);
+            next = self.blocker(task);
+        }
+        if next.is_some() && !me.tid.is_daemon() {
+            self.deadlocked(me, &cycle)
+        } else {
+            Outcome::Blocked
+        }
+    }
+
+    /// Returns the task that alone can end the wait of a task.
+    fn blocker(&self, task: Runnable) -> Option<Runnable> {
+        let task = &self.tasks[task];
+        match task.state {
+            State::Blocked(_) if task.is_timed() => None,
+            State::Blocked(WaitingOn::Exit(target)) => Some(target),
+            State::Blocked(WaitingOn::Queue(queue, End::Get)) => {
+                let holder = self.queues.get(queue)?.status().holder()?;
+                self.find_live(holder)
+            }
+            _ => None,
+        }
+    }
+
+    /// Reports a cycle that has closed, and takes the host's action.
+    fn deadlocked(&mut self, me: Runnable, cycle: &[Tid]) -> Outcome {
+        self.emit_at_once(me.tid, || Fact::Deadlocked { cycle });
+        let action = self.holders.action;
+        if action == OnDeadlock::Stop {
+            self.holders.stop = Some(me.tid);
+            // The poll of the world, which is due at once, ends the run.
+            self.poll_soon();
+            return Outcome::Blocked;
+        }
+        let deadlock = Deadlock::around(me.tid, self.tasks());
+        let youngest = cycle.iter().copied().max().unwrap_or(me.tid);
+        if action == OnDeadlock::Warn {
+            warn_report(&deadlock);
+            return Outcome::Blocked;
+        }
+        warn_report(&format_args!(
+            "{deadlock}\n  task {youngest} is killed: it is the youngest of the cycle"
+        ));
+        if let Some(victim) = self.find_live(youngest) {
+            self.end(victim, Exit::Killed);
+        }
+        Outcome::Gone
+    }
+
+    /// Fails if a closed cycle ends the run.
+    pub(super) fn check_deadlock(&mut self) -> Result<(), Error> {
+        let Some(tid) = self.holders.stop.take() else {
+            return Ok(());
+        };
+        let deadlock = Deadlock::around(tid, self.tasks());
+        if deadlock.cycles.is_empty() {
+            // A task of the cycle was killed since.
+            return Ok(());
+        }
+        Err(Error::Deadlock(deadlock))
+    }
+
+    /// Adds the name and the holder of the queue at which a task waits.
+    pub(super) fn complete(&self, mut info: TaskInfo) -> TaskInfo {
+        if let TaskState::Blocked {
+            on: On::Queue(queue, end),
+            ..
+        } = info.state
+            && let Some(status) = self.queues.get(queue).map(MessageQueue::status)
+        {
+            info.wait.thing = status.thing(queue, end);
+            info.wait.holder = status.holder();
+        }
+        info
+    }
+}
