@@ -10,6 +10,7 @@ use super::{
     held::HeldCalls,
     holders::{Holders, OnDeadlock},
     inject::Injection,
+    places::Places,
     queues::Queues,
     ready::{Named, Ready},
     report::{Error, Report},
@@ -18,6 +19,7 @@ use super::{
 use crate::{
     abi::{Inject, Nanos, QueueId, SystemCall, Tid},
     log::{Log, Tracer},
+    panic::note_origins,
     sched::Policy,
     trap::TrapFrame,
     world::{RealWorld, World},
@@ -45,7 +47,7 @@ pub(super) struct Limits {
 /// kernel.spawn("clock", async |os: &mut Os| loop {
 ///     os.sleep(Duration::from_secs(1)).await;
 /// })?;
-/// assert!(matches!(kernel.run(), Err(Error::Limit(Limit::Time(_)))));
+/// assert!(matches!(kernel.run(), Err(Error::Limit(Limit::Time(_), _))));
 /// assert_eq!(kernel.now(), Duration::from_secs(60));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -248,6 +250,7 @@ impl Builder {
         if let Some(seed) = self.seed {
             world.reseed(seed);
         }
+        note_origins();
         let remote = world.remote();
         let frame = TrapFrame::new(remote.clone());
         if self.injection.is_some() {
@@ -263,6 +266,7 @@ impl Builder {
             injection: self.injection,
             queues: Queues::default(),
             holders: Holders::new(self.on_deadlock),
+            places: Places::default(),
             world,
             frame: Rc::new(frame),
             remote,

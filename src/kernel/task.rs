@@ -212,6 +212,7 @@ impl Task {
                 is_timed: self.is_timed(),
                 ..Wait::default()
             },
+            spawned: None,
         }
     }
 }

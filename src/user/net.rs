@@ -1,6 +1,6 @@
 //! TCP for programs: [`TcpListener`] and [`TcpStream`], built on the calls of [`Os`].
 
-use std::{io, net::SocketAddr, rc::Rc};
+use std::{io, net::SocketAddr, panic::Location, rc::Rc};
 
 use super::{
     device::{AsDevice, Device, open, opened},
@@ -61,8 +61,10 @@ impl Os {
     ///
     /// *Errors:* an [`io::Error`] such as `ConnectionRefused`, `NetworkUnreachable` or `TimedOut`;
     /// `Unsupported` in a world without a network.
-    pub async fn connect(&mut self, addr: SocketAddr) -> io::Result<TcpStream> {
-        TcpStream::open(self, addr).await
+    #[track_caller]
+    pub fn connect(&mut self, addr: SocketAddr) -> impl Future<Output = io::Result<TcpStream>> {
+        let place = self.note_caller();
+        TcpStream::open(self, addr, place)
     }
 }
 
@@ -82,22 +84,31 @@ impl TcpListener {
     /// *Errors:* those of the operating system; a server can continue after any of them. Without
     /// free descriptors (`EMFILE`) an immediate retry fails again, so sleep first. Or an
     /// [`Errno`](crate::Errno) as [`Os::read_wait`] returns.
-    pub async fn accept(&self, os: &mut Os) -> io::Result<(TcpStream, SocketAddr)> {
+    #[track_caller]
+    pub fn accept(&self, os: &mut Os) -> impl Future<Output = io::Result<(TcpStream, SocketAddr)>> {
+        os.note_caller();
         let id = self.device_id(os);
-        let (handle, peer) = os.call(move |_| SystemCall::Accept(id), opened).await?;
-        let peer = peer.ok_or(io::ErrorKind::AddrNotAvailable)?;
-        Ok((connection(handle, peer), peer))
+        async move {
+            let (handle, peer) = os.call(move |_| SystemCall::Accept(id), opened).await?;
+            let peer = peer.ok_or(io::ErrorKind::AddrNotAvailable)?;
+            Ok((connection(handle, peer), peer))
+        }
     }
 }
 
 impl TcpStream {
-    pub(crate) async fn open(os: &mut Os, addr: SocketAddr) -> io::Result<Self> {
+    async fn open(
+        os: &mut Os,
+        addr: SocketAddr,
+        place: &'static Location<'static>,
+    ) -> io::Result<Self> {
         let (handle, _) = os
             .call(open(SystemCall::Connect, Payload::Addr(addr)), opened)
             .await?;
         let stream = connection(handle, addr);
-        os.write_wait(&stream).await?;
         let id = stream.id();
+        os.frame().set_place(place);
+        os.write_wait_noted(id).await?;
         os.call(move |_| SystemCall::Connected(id), io_checked)
             .await?;
         Ok(stream)

@@ -51,31 +51,39 @@ impl Os {
     /// # assert_eq!(kernel.take_console(), "at work\n");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[track_caller]
     pub fn spawn<T: IntoExit>(
         &mut self,
         name: impl AsRef<str>,
         program: impl AsyncFnOnce(&mut Self) -> T + 'static,
     ) -> impl Future<Output = Result<Tid, Errno>> {
+        self.note_caller();
         let name = self.frame().intern(name.as_ref());
         let program = program::program(self.frame(), program);
         self.new_task(SystemCall::NewTask, name, program, None, Start::First)
     }
 
     /// Like [`Os::spawn`], for a task that leaves no zombie, because no task will wait for it.
+    #[track_caller]
     pub fn spawn_detached<T: IntoExit>(
         &mut self,
         name: impl AsRef<str>,
         program: impl AsyncFnOnce(&mut Self) -> T + 'static,
     ) -> impl Future<Output = Result<Tid, Errno>> {
+        self.note_caller();
         let name = self.frame().intern(name.as_ref());
+        self.spawn_noted(name, program)
+    }
+
+    /// Starts a task that leaves no zombie, for a caller that has noted its own caller.
+    pub(crate) fn spawn_noted<T: IntoExit>(
+        &mut self,
+        name: Rc<str>,
+        program: impl AsyncFnOnce(&mut Self) -> T + 'static,
+    ) -> impl Future<Output = Result<Tid, Errno>> {
         let program = program::program(self.frame(), program);
-        self.new_task(
-            SystemCall::NewDetachedTask,
-            name,
-            program,
-            None,
-            Start::First,
-        )
+        let call = SystemCall::NewDetachedTask;
+        self.new_task(call, name, program, None, Start::First)
     }
 
     /// Starts `program` as [`Os::spawn`] does, and returns a handle that waits for the program's
@@ -94,12 +102,14 @@ impl Os {
     /// # assert_eq!(kernel.run()?.exits()[&1.into()], Exit::Done);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub async fn spawn_child<T: 'static>(
+    #[track_caller]
+    pub fn spawn_child<T: 'static>(
         &mut self,
         name: impl AsRef<str>,
         program: impl AsyncFnOnce(&mut Self) -> T + 'static,
-    ) -> Result<Child<T>, Errno> {
-        Child::spawn(self, name.as_ref(), program).await
+    ) -> impl Future<Output = Result<Child<T>, Errno>> {
+        self.note_caller();
+        async move { Child::spawn(self, name.as_ref(), program).await }
     }
 
     /// Like [`Os::spawn_detached`], for a callback: its first turn comes after the caller's next
@@ -180,7 +190,17 @@ impl Os {
     ///
     /// *Errors:* [`Errno::NoSuchTask`] if there is no such task, or it was reaped.
     /// [`Errno::WouldDeadlock`] if the task waits for itself.
+    #[track_caller]
     pub fn wait(&mut self, tid: Tid) -> impl Future<Output = Result<Exit, Errno>> {
+        self.note_caller();
+        self.wait_noted(tid)
+    }
+
+    /// Waits for a task, for a caller that has noted its own caller.
+    pub(crate) fn wait_noted(
+        &mut self,
+        tid: Tid,
+    ) -> impl Future<Output = Result<Exit, Errno>> + use<'_> {
         self.call(
             move |_| SystemCall::WaitTask(tid),
             |reply, frame| match (reply, frame.take()) {
