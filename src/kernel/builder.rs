@@ -9,6 +9,7 @@ use super::{
     devices::Devices,
     held::HeldCalls,
     holders::{Holders, OnDeadlock},
+    hosts::Restarts,
     inject::Injection,
     places::Places,
     queues::Queues,
@@ -252,7 +253,10 @@ impl Builder {
         }
         note_origins();
         let remote = world.remote();
-        let frame = TrapFrame::new(remote.clone());
+        let frame = Rc::new(TrapFrame::new(remote.clone()));
+        if let Some(net) = world.net() {
+            net.bind(&frame);
+        }
         if self.injection.is_some() {
             frame.set_injected();
         }
@@ -268,7 +272,8 @@ impl Builder {
             holders: Holders::new(self.on_deadlock),
             places: Places::default(),
             world,
-            frame: Rc::new(frame),
+            frame,
+            restarts: Restarts::default(),
             remote,
             log: self.log,
             limits: self.limits,

@@ -23,12 +23,20 @@ const PATIENCE: u32 = 16;
 
 impl Kernel {
     /// Prepares for turns. Sets the clock of the log: the host has used time since the last event.
-    pub(super) fn enter(&mut self) {
+    ///
+    /// *Errors:* the kernel runs already: a closure of [`Kernel::on_restart`] runs it.
+    pub(super) fn enter(&mut self) -> Result<(), Error> {
+        self.check_restarts()?;
         self.log.observe_by_tracing();
         self.frame.set_observed(self.log.is_observed());
         self.frame.set_requeued(!self.ready.is_plain());
         let now = self.world.now();
         self.log.set_clock(now);
+        if self.frame.has_deferred() {
+            // From the host: a crash comes before any turn.
+            self.run_deferred(Runnable::HOST);
+        }
+        Ok(())
     }
 
     /// Resumes ready tasks, each once per pass. Stops when a poll of the world is due, no task is
@@ -107,6 +115,10 @@ impl Kernel {
             deadline => deadline.unwrap_or(Nanos::FOREVER).min(limit),
         };
         self.wait_events(until, on_threads)?;
+        if self.frame.has_deferred() {
+            // A host has crashed or restarted.
+            self.run_deferred(Runnable::HOST);
+        }
         if self.tasks.live() == 0 {
             return Ok(());
         }

@@ -45,7 +45,7 @@ impl Os {
         self.run_blocking_at(place, work)
     }
 
-    async fn run_blocking_at<T: Send + 'static>(
+    pub(super) async fn run_blocking_at<T: Send + 'static>(
         &mut self,
         place: &'static Location<'static>,
         work: impl FnOnce() -> T + Send + 'static,
