@@ -237,6 +237,7 @@ impl Tracer for Follower {
                 self.reaped = task.map(|task| (tid, task));
             }
             Fact::Resumed
+            | Fact::Fault { .. }
             | Fact::Deferred { .. }
             | Fact::Injected { .. }
             | Fact::Woken { .. }
@@ -322,6 +323,7 @@ impl fmt::Display for TraceLine<'_> {
             Fact::ClockJumped { from } => write!(f, "slept from {:.6}", Nanos::from(*from)),
             Fact::Trapped { .. }
             | Fact::Resumed
+            | Fact::Fault { .. }
             | Fact::Woken { .. }
             | Fact::DeviceIo { .. }
             | Fact::Console { .. }

@@ -44,10 +44,6 @@ impl Notes {
             Err(error) => format!("{:?}", error.kind()),
         });
     }
-
-    fn bytes(&mut self, bytes: &[u8]) {
-        self.note(String::from_utf8_lossy(bytes));
-    }
 }
 
 macro_rules! cases {
@@ -811,7 +807,9 @@ fn s30_to_s37_and_s80_to_s82_hold_in_both_worlds() {
         };
         if simulated != expected || case.differs.is_some() && simulated == real {
             let name = case.name;
-            wrong.push(format!("{name}\n  real:      {real}\n  simulated: {simulated}"));
+            wrong.push(format!(
+                "{name}\n  real:      {real}\n  simulated: {simulated}"
+            ));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

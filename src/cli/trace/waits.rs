@@ -82,6 +82,7 @@ impl Watch {
                 }
             }
             Fact::Spawned { .. }
+            | Fact::Fault { .. }
             | Fact::Trapped { .. }
             | Fact::Deferred { .. }
             | Fact::Injected { .. }

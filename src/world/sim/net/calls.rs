@@ -223,6 +223,9 @@ impl Net {
     #[inline]
     fn send(&mut self, device: DeviceId, buf: &[u8]) -> Result<usize> {
         let (fragments, most) = (self.limits.fragments, self.limits.buffer);
+        if let Socket::Listener(_) = self.socket(device)? {
+            return Err(ErrorKind::BrokenPipe.into());
+        }
         let (end, connection, side) = self.stream(device)?;
         let (this, pipe) = (&mut connection.ends[side], &mut connection.pipes[side]);
         if let Some(error) = this.error.take() {
@@ -280,7 +283,9 @@ impl Net {
 
     #[inline]
     fn drained(&mut self, device: DeviceId) -> Result<bool> {
-        Ok(!self.ready(device, Direction::Read)?)
+        // A receive on a listener is an error, which only the attempt returns.
+        let is_stream = matches!(self.socket(device)?, Socket::Stream(_));
+        Ok(is_stream && !self.ready(device, Direction::Read)?)
     }
 
     #[inline]
