@@ -762,9 +762,13 @@ const READINESS: &[Case] = cases! {
         notes.result(server.recv(os, &mut []).await);
         notes.result(recv(os, &server, 64).await);
     }
-    "an empty buffer, where there is nothing",
-        simulated "waits" because "the operating system is asked first, and then knows" =>
+    "so many bytes fit while none is read",
+        simulated "65536" because "the buffers of the operating system grow with the traffic" =>
     |os, notes| {
+        let (client, _server) = pair(os).await?;
+        notes.note(fill(os, &client).await);
+    }
+    "an empty buffer, where there is nothing" => |os, notes| {
         let (_client, server) = pair(os).await?;
         let read = os.timeout(SETTLED, async |os| server.recv(os, &mut []).await);
         match read.await {

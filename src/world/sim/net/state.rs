@@ -251,8 +251,17 @@ impl Net {
     /// Appends the reports that the kernel has not taken.
     #[inline]
     pub(super) fn take_reports(&mut self, happened: &mut Vec<Happening>) {
-        let ready = self.ready.drain(..);
-        happened.extend(ready.map(|(device, direction)| Happening::Ready(device, direction)));
+        for _ in 0..self.ready.len() {
+            let Some((device, direction)) = self.ready.pop_front() else {
+                return;
+            };
+            // Another task may have read what there was.
+            if let Some(socket) = self.devices.get(&device)
+                && self.is_ready(*socket, direction)
+            {
+                happened.push(Happening::Ready(device, direction));
+            }
+        }
     }
 
     /// What a device is, in words for reports.
