@@ -93,6 +93,14 @@ impl Deadlock {
 }
 
 impl Deadlock {
+    /// Returns whether this is the rest of a service: a task waits for connections to accept, and no
+    /// tasks wait for each other in a cycle. In a simulated network it means that all clients are
+    /// served.
+    #[must_use]
+    pub fn is_at_rest(&self) -> bool {
+        self.cycles.is_empty() && self.blocked.iter().any(|task| task.wait.call == "accept")
+    }
+
     /// Returns the report as a graph for Graphviz. Tasks are boxes, what they wait for are
     /// ellipses, and the cycles are red.
     ///

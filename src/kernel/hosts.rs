@@ -1,10 +1,11 @@
 //! The hosts of tasks: the machines of a simulated network. A world without one has a single host.
 
-use std::{collections::BTreeMap, io};
+use std::{collections::BTreeMap, io, panic::Location, rc::Rc};
 
 use super::{Kernel, answer::Answer, outcome::Outcome, report::Error, task::OnExit};
 use crate::{
-    abi::{DeviceId, Errno, Exit, HostId, Reply, Tid},
+    abi::{DeviceId, Errno, Exit, HostId, On, Reply, TaskInfo, TaskState, Tid},
+    log::Fact,
     panic::contain,
     sched::Runnable,
     trap::{Fate, Payload, Start},
@@ -37,6 +38,8 @@ impl Kernel {
     /// any other than `localhost`. [`Errno::HostDown`] if the host has crashed. Otherwise as
     /// [`Kernel::spawn`].
     ///
+    /// Logs and lists show the task as `name@host`.
+    ///
     /// ```
     /// use trapline::{Kernel, Os};
     ///
@@ -49,6 +52,7 @@ impl Kernel {
     /// assert_eq!(kernel.take_console(), "I run on server\n");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[track_caller]
     pub fn spawn_on<T: IntoExit>(
         &mut self,
         host: impl AsRef<str>,
@@ -56,8 +60,10 @@ impl Kernel {
         program: impl AsyncFnOnce(&mut Os) -> T + 'static,
     ) -> Result<Tid, Errno> {
         self.log.observe_by_tracing();
+        self.frame.set_place_of_spawn(Some(Location::caller()));
         let host = self.host_named(host.as_ref())?;
         let name = self.frame.intern(name.as_ref());
+        let name = self.name_on(host, name);
         let program = program::program(&self.frame, program);
         let task = self.admit(name, program, None, OnExit::Report, false, Start::First)?;
         self.place(task, host);
@@ -132,6 +138,30 @@ impl Kernel {
         }
     }
 
+    /// Returns the name of a task on this host, as it is in logs and lists: `echo@server`.
+    pub(super) fn name_on(&self, host: HostId, name: Rc<str>) -> Rc<str> {
+        match self.world.net() {
+            Some(net) if host != HostId::LOCAL => {
+                self.frame.intern(&format!("{name}@{}", net.name_of(host)))
+            }
+            Some(_) | None => name,
+        }
+    }
+
+    /// Describes the device at which a task waits, for reports.
+    pub(super) fn describe(&self, info: &mut TaskInfo) {
+        if let TaskState::Blocked {
+            on: On::Device(device, direction),
+            ..
+        } = info.state
+            && let Some(net) = self.world.net()
+            && let Some(what) = net.describe(device)
+        {
+            let on = On::Device(device, direction);
+            info.wait.thing = Some(format!("{on}, {what}"));
+        }
+    }
+
     /// Puts a new task on a host.
     pub(super) fn place(&mut self, task: Runnable, host: HostId) {
         self.tasks[task].host = host;
@@ -156,10 +186,11 @@ impl Kernel {
 
     /// Handles a fault of the network: a crash ends the tasks of its host, a restart starts them
     /// again.
-    pub(super) fn fault(&mut self) -> Outcome {
-        let Some(Payload::Fault { fate, .. }) = self.frame.take() else {
+    pub(super) fn fault(&mut self, me: Runnable) -> Outcome {
+        let Some(Payload::Fault { text, fate }) = self.frame.take() else {
             return Errno::Invalid.into();
         };
+        self.emit_at_once(me.tid, || Fact::Fault { text: &text });
         match fate {
             None => {}
             Some((host, Fate::Crash)) => self.crash(host),

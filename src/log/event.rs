@@ -36,6 +36,12 @@ pub enum Fact<'a> {
         /// Its name.
         name: &'a str,
     },
+    /// It made something go wrong in the simulated network, or mended it. [`Tid::KERNEL`] for the
+    /// host and for chaos.
+    Fault {
+        /// What, as in [`Fault`](crate::Fault).
+        text: &'a str,
+    },
     /// Its turn began.
     Resumed,
     /// It made a system call.
@@ -116,6 +122,7 @@ impl Fact<'_> {
             Self::Injected { .. } => true,
             Self::Exited { exit } => matches!(exit, Exit::Failed(_) | Exit::Faulted(_)),
             Self::Spawned { .. }
+            | Self::Fault { .. }
             | Self::Resumed
             | Self::Trapped { .. }
             | Self::Deferred { .. }

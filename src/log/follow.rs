@@ -295,6 +295,7 @@ impl Tracer for Follower {
                 call: SystemCall::FreeQueue(queue),
             } => drop(self.objects.remove(queue)),
             Fact::Resumed
+            | Fact::Fault { .. }
             | Fact::Deferred { .. }
             | Fact::Injected { .. }
             | Fact::Woken { .. }
@@ -380,6 +381,7 @@ impl fmt::Display for TraceLine<'_> {
             Fact::ClockJumped { from } => write!(f, "slept from {:.6}", Nanos::from(*from)),
             Fact::Trapped { .. }
             | Fact::Resumed
+            | Fact::Fault { .. }
             | Fact::Woken { .. }
             | Fact::DeviceIo { .. }
             | Fact::Console { .. }

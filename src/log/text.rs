@@ -98,6 +98,7 @@ impl fmt::Display for Fact<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Spawned { parent, name } => write!(f, "spawned {name:?} by {parent}"),
+            Self::Fault { text } => write!(f, "fault: {text}"),
             Self::Resumed => f.write_str("resumed"),
             Self::Trapped { call, detail } => write!(f, "trapped {}", Call(*call, *detail)),
             Self::Deferred { call } => write!(f, "deferred {}", Call(*call, Detail::None)),

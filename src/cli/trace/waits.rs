@@ -84,6 +84,7 @@ impl Watch {
                 }
             }
             Fact::Spawned { .. }
+            | Fact::Fault { .. }
             | Fact::Trapped { .. }
             | Fact::Deferred { .. }
             | Fact::Injected { .. }

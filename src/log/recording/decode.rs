@@ -78,6 +78,9 @@ impl Context {
                 parent: bytes.tid()?,
                 name: bytes.text()?.into(),
             },
+            kind::FAULT => OwnedFact::Fault {
+                text: bytes.text()?.into(),
+            },
             kind::RESUMED => OwnedFact::Resumed,
             kind::TRAPPED => {
                 let (call, detail) = bytes.call()?;

@@ -134,6 +134,10 @@ impl Context {
                 number(out, (*parent).into());
                 text(out, name);
             }
+            Fact::Fault { text: what } => {
+                begin(self, out, kind::FAULT);
+                text(out, what);
+            }
             Fact::Resumed => begin(self, out, kind::RESUMED),
             Fact::Trapped { call, detail } => {
                 self.call(out, event.at, event.tid, *call, detail);

@@ -138,6 +138,7 @@ mod kind {
     pub(super) const DEADLOCKED: u8 = 14;
     pub(super) const INJECTED: u8 = 15;
     pub(super) const PLACE: u8 = 16;
+    pub(super) const FAULT: u8 = 17;
 
     /// The flags in a record's first byte.
     pub(super) const TID: u8 = 0x40;

@@ -26,6 +26,9 @@ pub(crate) enum OwnedFact {
         parent: Tid,
         name: Box<str>,
     },
+    Fault {
+        text: Box<str>,
+    },
     Resumed,
     Trapped {
         call: SystemCall,
@@ -100,6 +103,7 @@ impl OwnedFact {
                 parent: *parent,
                 name,
             },
+            Self::Fault { text } => Fact::Fault { text },
             Self::Resumed => Fact::Resumed,
             Self::Trapped { call, detail } => Fact::Trapped {
                 call: *call,
@@ -163,6 +167,9 @@ impl From<&Fact<'_>> for OwnedFact {
             Fact::Spawned { parent, name } => Self::Spawned {
                 parent: *parent,
                 name: (*name).into(),
+            },
+            Fact::Fault { text } => Self::Fault {
+                text: (*text).into(),
             },
             Fact::Resumed => Self::Resumed,
             Fact::Trapped { call, detail } => Self::Trapped {

@@ -187,7 +187,7 @@ fn texts() -> impl Strategy<Value = Texts> {
 pub(super) fn event() -> impl Strategy<Value = OwnedEvent> {
     let calls = (call(), reply(), on(), wake());
     let rest = (a_tid(), device(), direction(), nanos());
-    let which = (0..13, 0..8, any::<bool>());
+    let which = (0..14, 0..8, any::<bool>());
     let whose = (nanos(), a_tid());
     (which, whose, calls, rest, texts()).prop_map(
         |(which, (at, tid), (call, reply, on, by), (parent, device, direction, from), texts)| {
@@ -238,6 +238,7 @@ pub(super) fn event() -> impl Strategy<Value = OwnedEvent> {
                 11 => Fact::Deadlocked {
                     cycle: &[parent, tid],
                 },
+                12 => Fact::Fault { text: &texts.text },
                 _ => Fact::ClockJumped { from: from.into() },
             };
             let at = at.into();

@@ -325,6 +325,7 @@ impl<'a> Gather<'a> {
             ),
             Fact::Console { text } => row(Kind::Console, clean(text.trim_end_matches('\n'))),
             Fact::DeviceIo { .. } => row(Kind::Device, event.fact.to_string()),
+            Fact::Fault { .. } => row(Kind::Injected, event.fact.to_string()),
             Fact::Injected { .. } => row(Kind::Injected, event.fact.to_string()),
             Fact::Exited { exit } => {
                 self.timeline.lanes[place].exit = Some((*exit).clone());
