@@ -88,6 +88,24 @@ impl fmt::Display for DeviceId {
     }
 }
 
+/// A machine that tasks run on: a host of a simulated network, or the one machine of the real world.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct HostId(u32);
+
+impl HostId {
+    /// The machine of tasks that were spawned without a host; in the real world that of all tasks.
+    pub const LOCAL: Self = Self(0);
+
+    /// Returns the host with this place in the table of hosts.
+    pub(crate) fn at(index: usize) -> Self {
+        Self(u32::try_from(index).expect("the net has addresses for fewer hosts"))
+    }
+
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// A message queue's name: its number, in order of creation and never used twice, and its slot in
 /// the kernel's table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -469,6 +487,14 @@ calls! {
         /// Detaches the tracer of that number. Returns [`Reply::Done`]. Deferred, by
         /// [`Observer`](crate::Observer).
         39 "unobserve" Unobserve(tracer: Number(u64)),
+        /// [`Os::host`](crate::Os::host). Returns [`Reply::Host`].
+        40 "host" Host,
+        /// [`Os::resolve`](crate::Os::resolve). Returns [`Reply::Addresses`], [`Reply::Io`], or
+        /// [`Reply::Again`] where a thread has to ask the operating system.
+        41 "resolve" Resolve + Name,
+        /// A fault of the simulated network; a crash ends the tasks of its host. Returns
+        /// [`Reply::Done`]. Deferred, by [`SimNet`](crate::SimNet).
+        42 "fault" Fault + Fault,
     }
 }
 
@@ -513,7 +539,8 @@ impl SystemCall {
             | Self::Recv(_)
             | Self::Send(_)
             | Self::SendFile(_)
-            | Self::ShutdownWrite(_) => true,
+            | Self::ShutdownWrite(_)
+            | Self::Resolve => true,
             Self::GetTid
             | Self::Yield
             | Self::NewTask
@@ -544,7 +571,9 @@ impl SystemCall {
             | Self::GiveBack(_)
             | Self::FreeQueue(_)
             | Self::Observe(_)
-            | Self::Unobserve(_) => false,
+            | Self::Unobserve(_)
+            | Self::Host
+            | Self::Fault => false,
         }
     }
 
@@ -558,6 +587,8 @@ impl SystemCall {
             | Beside::Source
             | Beside::Addr
             | Beside::File
+            | Beside::Name
+            | Beside::Fault
             | Beside::Tracer => true,
             Beside::None | Beside::Bytes | Beside::Message | Beside::Body => false,
         }
@@ -580,6 +611,10 @@ pub(crate) enum Beside {
     Source,
     /// An address.
     Addr,
+    /// The name of a host.
+    Name,
+    /// A fault of the network.
+    Fault,
     /// Bytes in the buffer, or their number.
     Bytes,
     /// The number of a message.
@@ -676,6 +711,10 @@ words! {
         17 Err(errno: Errno(Errno)),
         /// The queue is closed; the caller gets back the message of this number.
         18 Refused(message: Number(u64)),
+        /// The name of a host, in the frame.
+        19 Host,
+        /// The addresses of a host, in the frame.
+        20 Addresses,
     }
 }
 
@@ -732,6 +771,12 @@ pub enum Errno {
     /// The device was closed while the task waited for it, or the queue is closed.
     #[error("it is closed")]
     Closed,
+    /// The world has no such host, or its name is not one.
+    #[error("no such host in this world: in the real world there is only localhost")]
+    NoSuchHost,
+    /// The host has crashed, and was not restarted.
+    #[error("the host has crashed, and was not restarted")]
+    HostDown,
     /// A raw call lacks the argument that its stub puts beside it.
     #[default]
     #[error("the call came without its argument: use its stub on Os")]
@@ -742,7 +787,8 @@ impl From<Errno> for io::Error {
     fn from(errno: Errno) -> Self {
         use io::ErrorKind as Kind;
         let kind = match errno {
-            Errno::NoSuchTask => Kind::NotFound,
+            Errno::NoSuchTask | Errno::NoSuchHost => Kind::NotFound,
+            Errno::HostDown => Kind::NetworkDown,
             Errno::WouldDeadlock => Kind::Deadlock,
             Errno::TooManyTasks => Kind::QuotaExceeded,
             Errno::Busy => Kind::ResourceBusy,

@@ -99,8 +99,8 @@ mod user;
 mod world;
 
 pub use abi::{
-    Argument, DeviceId, Direction, End, Errno, Exit, Inject, Nanos, On, QueueId, Reply, SystemCall,
-    TaskInfo, TaskState, Tid, Wait,
+    Argument, DeviceId, Direction, End, Errno, Exit, HostId, Inject, Nanos, On, QueueId, Reply,
+    SystemCall, TaskInfo, TaskState, Tid, Wait,
 };
 #[cfg(feature = "cli")]
 pub use cli::Program;
@@ -119,7 +119,7 @@ pub use user::{
     blocking::Panicked,
     child::Child,
     device::{AsDevice, Device},
-    net::{Listener, Stream, TcpListener, TcpStream},
+    net::{BadEndpoint, Endpoint, Listener, Stream, TcpListener, TcpStream},
     observe::Observer,
     os::Os,
     program::IntoExit,
@@ -128,4 +128,4 @@ pub use user::{
     sync,
     time::Elapsed,
 };
-pub use world::{Answer, Happening, RealWorld, Request, SimWorld, World};
+pub use world::{Answer, BadFault, Fault, Happening, RealWorld, Request, SimNet, SimWorld, World};

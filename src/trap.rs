@@ -12,7 +12,7 @@ use std::{
     fmt,
     fs::File,
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     rc::Rc,
@@ -22,7 +22,7 @@ use std::{
 use genawaiter::{Coroutine, GeneratorState};
 
 use crate::{
-    abi::{Beside, DeviceId, End, Exit, Nanos, QueueId, Reply, SystemCall, TaskInfo, Tid},
+    abi::{Beside, DeviceId, End, Exit, HostId, Nanos, QueueId, Reply, SystemCall, TaskInfo, Tid},
     descriptor::Descriptor,
     interrupt::{Job, Remote},
     log::{Detail, Tracer},
@@ -40,10 +40,21 @@ pub(crate) enum Payload {
         /// Receives the number and the exit of the new task.
         keeper: Option<Rc<dyn Keeper>>,
         start: Start,
+        /// The host of the new task, unless it is that of its parent.
+        host: Option<Rc<str>>,
     },
     Exit(Exit),
     Tasks(Vec<TaskInfo>),
     Addr(SocketAddr),
+    /// The name of a host.
+    Name(Rc<str>),
+    /// The addresses of a host.
+    Addresses(Vec<IpAddr>),
+    /// A fault of the network, and what becomes of a host.
+    Fault {
+        text: String,
+        fate: Option<(HostId, Fate)>,
+    },
     Source(Descriptor),
     /// A file, and an offset in it.
     File(Arc<File>, u64),
@@ -59,7 +70,9 @@ impl Payload {
     /// Returns what the log shows of it.
     pub(crate) fn detail(&self) -> Detail<'_> {
         match self {
-            Self::Program { name, .. } => Detail::Name(name),
+            Self::Program { name, .. } | Self::Name(name) => Detail::Name(name),
+            Self::Fault { text, .. } => Detail::Name(text),
+            Self::Addresses(addresses) => Detail::Count(addresses.len()),
             Self::Exit(exit) => Detail::Exit(exit),
             Self::Tasks(tasks) => Detail::Count(tasks.len()),
             Self::Addr(addr) | Self::Opened(_, Some(addr)) => Detail::Addr(*addr),
@@ -75,6 +88,15 @@ impl fmt::Debug for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Payload({:?})", self.detail())
     }
+}
+
+/// What becomes of a host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    /// Its tasks end.
+    Crash,
+    /// Its programs start again.
+    Restart,
 }
 
 /// The store of a queue's messages. It is on the task's side, because the kernel knows no types.

@@ -89,7 +89,7 @@ pub(super) struct Boot {
     #[arg(long, value_name = "PROGRAM ARGS")]
     pub(super) with: Vec<String>,
 
-    /// Run in the simulated world: a virtual clock that never waits, and no network
+    /// Run in the simulated world: a virtual clock that never waits, and a simulated network
     #[arg(long = "virtual", help_heading = "World")]
     pub(super) simulated: bool,
     /// The seed of all random numbers. Without it, boot draws one and prints it. With --virtual it

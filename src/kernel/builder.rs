@@ -9,6 +9,7 @@ use super::{
     devices::Devices,
     held::HeldCalls,
     holders::{Holders, OnDeadlock},
+    hosts::Restarts,
     inject::Injection,
     queues::Queues,
     ready::{Named, Ready},
@@ -249,7 +250,10 @@ impl Builder {
             world.reseed(seed);
         }
         let remote = world.remote();
-        let frame = TrapFrame::new(remote.clone());
+        let frame = Rc::new(TrapFrame::new(remote.clone()));
+        if let Some(net) = world.net() {
+            net.bind(&frame);
+        }
         if self.injection.is_some() {
             frame.set_injected();
         }
@@ -264,7 +268,8 @@ impl Builder {
             queues: Queues::default(),
             holders: Holders::new(self.on_deadlock),
             world,
-            frame: Rc::new(frame),
+            frame,
+            restarts: Restarts::default(),
             remote,
             log: self.log,
             limits: self.limits,

@@ -173,7 +173,7 @@ impl Kernel {
 
     /// Drops a program. The arguments of the trap under way are saved meanwhile: destructors may
     /// begin traps of their own.
-    fn drop_apart(&mut self, program: Program) {
+    pub(super) fn drop_apart(&mut self, program: Program) {
         let trap = self.frame.take_parcel();
         self.frame.dropping_program.set(true);
         contain(|| drop(program));

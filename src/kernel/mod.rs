@@ -24,6 +24,7 @@
 //! | `ready.rs` | the ready queue: a policy and a quantum, or neither |
 //! | `daemons.rs` | the turns of daemons |
 //! | `devices.rs`, `console.rs`, `queues.rs` | open devices, the console, message queues; their calls |
+//! | `hosts.rs` | the hosts of tasks |
 //! | `tell.rs` | events for the log |
 //! | `builder.rs` | settings |
 //! | `report.rs`, `deadlock.rs`, `stall.rs` | reports and errors for the host |
@@ -45,6 +46,7 @@ mod devices;
 mod fast;
 mod held;
 mod holders;
+mod hosts;
 mod inject;
 mod lifecycle;
 mod outcome;
@@ -75,6 +77,7 @@ use daemons::Daemons;
 use devices::Devices;
 use held::HeldCalls;
 use holders::Holders;
+use hosts::Restarts;
 use inject::Injection;
 use queues::Queues;
 use ready::Ready;
@@ -121,6 +124,8 @@ pub struct Kernel {
     daemons: Daemons,
     /// A wait that the log has not recorded yet: its begin and its end.
     slept: Option<(Duration, Duration)>,
+    /// What starts the programs of hosts again.
+    restarts: Restarts,
     /// The last reports of the world; kept to reuse its memory.
     happened: Vec<Happening>,
     /// The number of threads that have ended and that the kernel counted on, by [`External`].
@@ -144,8 +149,8 @@ impl Kernel {
     }
 
     /// Returns a kernel in the simulated world. Its virtual clock jumps when no task is ready, and
-    /// `seed` determines its random numbers. It has no devices. [`Kernel::take_console`] returns
-    /// what its tasks print. The same programs and seed produce the same events.
+    /// `seed` determines its random numbers. Its network is simulated: [`Kernel::net`].
+    /// [`Kernel::take_console`] returns what its tasks print. The same programs and seed produce the same events.
     #[must_use]
     pub fn simulated(seed: u64) -> Self {
         Builder::default().boot(Box::new(crate::SimWorld::new(seed)))
@@ -179,16 +184,28 @@ impl Kernel {
     /// when the policy fails, [`Error::Io`] when the world does. After any result, `run` can be
     /// called again; limits then count from zero.
     pub fn run(&mut self) -> Result<Report, Error> {
+        self.run_while(|kernel| kernel.tasks.live() > 0)
+    }
+
+    /// Runs until these tasks have ended. Others, such as servers, may be left. A number of no task
+    /// counts as that of one that has ended.
+    ///
+    /// *Errors:* as [`Kernel::run`].
+    pub fn run_until(&mut self, tasks: &[Tid]) -> Result<Report, Error> {
+        self.run_while(|kernel| tasks.iter().any(|tid| kernel.find_live(*tid).is_some()))
+    }
+
+    fn run_while(&mut self, goes_on: impl Fn(&Self) -> bool) -> Result<Report, Error> {
         let ticks = self.stats.ticks.saturating_add(self.limits.ticks);
         let time = Nanos::from(self.now()).saturating_add(self.limits.time);
         self.console.begin();
-        self.enter();
+        self.enter()?;
         let ended = loop {
             self.run_pass(ticks);
             if let Err(error) = self.check_policy() {
                 break Err(error);
             }
-            if self.tasks.live() == 0 {
+            if !goes_on(self) {
                 break Ok(());
             }
             if self.stats.ticks >= ticks {
@@ -209,7 +226,7 @@ impl Kernel {
     ///
     /// *Errors:* as [`Kernel::run`], except for the limits on ticks and time: those apply to runs.
     pub fn step(&mut self) -> Result<Step, Error> {
-        self.enter();
+        self.enter()?;
         let step = loop {
             if let Some(tid) = self.run_pass(self.stats.ticks + 1) {
                 break Ok(Step::Ran(tid));

@@ -23,11 +23,19 @@ const PATIENCE: u32 = 16;
 
 impl Kernel {
     /// Sets the clock of the log. The host has used the time since the last event.
-    pub(super) fn enter(&mut self) {
+    ///
+    /// *Errors:* the kernel runs already: a closure of [`Kernel::on_restart`] runs it.
+    pub(super) fn enter(&mut self) -> Result<(), Error> {
+        self.check_restarts()?;
         self.log.observe_by_tracing();
         self.frame.set_observed(self.log.is_observed());
         let now = self.world.now();
         self.log.set_clock(now);
+        if self.frame.has_deferred() {
+            // From the host: a crash comes before any turn.
+            self.run_deferred(Runnable::HOST);
+        }
+        Ok(())
     }
 
     /// Resumes ready tasks, each once per pass. Stops when a poll of the world is due, no task is

@@ -11,7 +11,7 @@ use super::{
     task::{Links, OnExit, State, Task},
 };
 use crate::{
-    abi::{Nanos, TaskInfo, Tid},
+    abi::{HostId, Nanos, TaskInfo, Tid},
     sched::{Runnable, Slot},
     trap::{Program, ended},
 };
@@ -45,6 +45,7 @@ impl Default for Tasks {
             parent: None,
             links: Links::default(),
             on_exit: OnExit::Nothing,
+            host: HostId::LOCAL,
         };
         Self {
             slots: vec![vacant],
@@ -78,6 +79,7 @@ impl Tasks {
             state: State::Ready(Answer::SLEPT),
             since: Nanos::ZERO,
             on_exit,
+            host: parent.map_or(HostId::LOCAL, |parent| self[parent].host),
             name,
             parent: parent.map(|parent| parent.slot),
             waiters: None,

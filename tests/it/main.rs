@@ -19,6 +19,7 @@ mod inject;
 mod layers;
 mod locks;
 mod log;
+mod net;
 mod promises;
 mod properties;
 mod queues;

@@ -160,6 +160,8 @@ impl Bytes<'_> {
             4 => Errno::Busy,
             5 => Errno::Closed,
             6 => Errno::Invalid,
+            7 => Errno::NoSuchHost,
+            8 => Errno::HostDown,
             _ => return Err("an unknown errno"),
         })
     }

@@ -231,6 +231,8 @@ fn errno_number(errno: Errno) -> u64 {
         Errno::Busy => 4,
         Errno::Closed => 5,
         Errno::Invalid => 6,
+        Errno::NoSuchHost => 7,
+        Errno::HostDown => 8,
     }
 }
 
