@@ -41,6 +41,7 @@
 //! | `interrupts.rs` | signals that end a run |
 //! | `live/` | looking at a kernel while it runs |
 //! | `log.rs` | `--trace`: the layer under it, and what it shows |
+//! | `net.rs` | the simulated network: `--on`, `--net`, `--fault` |
 //! | `new.rs`, `template/` | `new`: the crate that it makes |
 //! | `output.rs` | messages on standard error, data on standard output, exit codes |
 //! | `program.rs` | a program under its name |
@@ -62,6 +63,7 @@ mod inject;
 mod interrupts;
 mod live;
 mod log;
+mod net;
 mod new;
 mod output;
 mod program;
@@ -104,8 +106,8 @@ fn run(programs: &[Entry], args: &[OsString]) -> Result<ExitCode, clap::Error> {
     let (cli, matches) = args::parse(&command, programs, args)?;
     match &cli.command {
         CliCommand::Boot(options) => {
-            let images = args::images(programs, options, &matches)?;
-            boot::boot(&cli.verbosity, options, images, &words(&name, args))
+            let images = args::images(programs, options, &matches, &command)?;
+            boot::boot(&cli.verbosity, options, &images, &words(&name, args))
         }
         CliCommand::Trace(command) => Ok(trace::run(command, &cli.verbosity)),
         CliCommand::Live(command) => Ok(live::run(command, &cli.verbosity)),

@@ -211,8 +211,8 @@ impl fmt::Display for Stalled {
 }
 
 impl Kernel {
-    /// Returns the account since boot.
-    pub(super) fn report(&mut self) -> Report {
+    /// Returns the account since boot, such as after a run that has ended with an error.
+    pub fn report(&mut self) -> Report {
         let mut report = self.stats.clone();
         report.elapsed = self.now();
         report.traps = report.ticks - report.finished;

@@ -4,6 +4,7 @@
 mod book;
 mod boot;
 mod live;
+mod network;
 mod programs;
 mod screen;
 mod servers;
