@@ -115,6 +115,7 @@ impl Kernel {
         let net = self.world.net().ok_or(Errno::NoSuchHost)?;
         let host = net.find_or_make(host.as_ref());
         let host = host.map_err(|_| Errno::NoSuchHost)?;
+        net.set_boots(host);
         self.restarts
             .of
             .entry(host)

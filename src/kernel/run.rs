@@ -103,6 +103,10 @@ impl Kernel {
             deadline => deadline.unwrap_or(Nanos::FOREVER).min(limit),
         };
         self.wait_events(until, on_threads)?;
+        if self.frame.has_deferred() {
+            // A host has crashed or restarted.
+            self.run_deferred(Runnable::HOST);
+        }
         if self.tasks.live() == 0 {
             return Ok(());
         }

@@ -18,11 +18,13 @@ use std::{
 };
 
 use rustix::fs::OFlags;
-use trapline::{Device, DeviceId, Direction, Errno, Exit, Kernel, Os, RealWorld, SystemCall};
+use trapline::{
+    Device, DeviceId, Direction, Errno, Exit, Kernel, Os, RealWorld, SimWorld, SystemCall,
+};
 
 use crate::{
     support::*,
-    worlds::{Bells, Counted},
+    worlds::{Bare, Bells, Counted},
 };
 
 type End = Rc<Device<UnixStream>>;
@@ -776,7 +778,8 @@ fn s34_a_world_without_descriptors_says_so() {
 
 #[test]
 fn s34_a_world_of_ones_own_without_a_network_does_not_call_itself_simulated() {
-    let mut kernel = Kernel::builder().world(Bells::new().0).build().unwrap();
+    let world = Bare(SimWorld::new(1));
+    let mut kernel = Kernel::builder().world(world).build().unwrap();
     run_main(&mut kernel, async |os: &mut Os| {
         let refused = os.listen(([127, 0, 0, 1], 0).into()).await;
         let why = refused.expect_err("it has none").to_string();

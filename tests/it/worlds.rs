@@ -133,13 +133,50 @@ impl World for Bells {
         self.sim.remote()
     }
 
-    fn io(&mut self, device: DeviceId, request: Request<'_>) -> io::Result<Answer> {
+    fn io(&mut self, _: DeviceId, request: Request<'_>) -> io::Result<Answer> {
         match request {
             Request::Attach { .. } | Request::Close => Ok(Answer::Done),
             Request::Recv(_) => Err(io::ErrorKind::WouldBlock.into()),
             Request::Ready(_) => Ok(Answer::Ready(false)),
-            other => self.sim.io(device, other),
+            _ => Err(io::ErrorKind::Unsupported.into()),
         }
+    }
+}
+
+/// A world of one's own without devices.
+pub(crate) struct Bare(pub(crate) SimWorld);
+
+impl World for Bare {
+    fn now(&mut self) -> Duration {
+        self.0.now()
+    }
+
+    fn random(&mut self) -> u64 {
+        self.0.random()
+    }
+
+    fn reseed(&mut self, seed: u64) {
+        self.0.reseed(seed);
+    }
+
+    fn seed(&self) -> u64 {
+        self.0.seed()
+    }
+
+    fn print(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.0.print(text)
+    }
+
+    fn wait(
+        &mut self,
+        deadline: Option<Duration>,
+        happened: &mut Vec<Happening>,
+    ) -> io::Result<()> {
+        self.0.wait(deadline, happened)
+    }
+
+    fn remote(&self) -> Remote {
+        self.0.remote()
     }
 }
 

@@ -123,7 +123,7 @@ impl Net {
 
     /// No host has the address: a router says so after a round trip.
     fn answer_for_nobody(&mut self, client: EndId) {
-        // A host of its own stands in for the missing one.
+        // A packet from the host to itself takes the default latency.
         let way = self.way(client);
         let there = self.links.arrival(way, 0, self.now, &mut self.random);
         let at = self.links.arrival(way, 0, there, &mut self.random);

@@ -60,7 +60,7 @@ pub(super) struct Connection {
 /// How far an end has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
-    /// The server has not heard of the connection.
+    /// The server does not know of the connection.
     Absent,
     Connecting,
     /// The server has answered, and waits for the client's acknowledgement.

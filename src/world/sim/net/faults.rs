@@ -109,6 +109,33 @@ impl SimNet {
         self.apply(&Fault::Restart(host.into()))
     }
 
+    /// Breaks things at random for 60 seconds of virtual time from now, and then no more. A test can
+    /// so demand that its programs recover. There are cuts of links, in both directions or in one;
+    /// slow hosts; resets; and crashes, of hosts with a closure of
+    /// [`Kernel::on_restart`](crate::Kernel::on_restart) only. Each fault ends after 5 seconds at
+    /// most, and at the end of the 60 seconds.
+    ///
+    /// The level says how often: every 5 seconds on average at level 1, every 1.5 seconds at level
+    /// 2, and every 0.4 seconds at level 3 or above; never at level 0. The faults follow from the
+    /// world's seed. They are a random sequence of their own. No run waits for them. Returns the
+    /// net.
+    ///
+    /// Chaos that is called for before the net has a world begins with the world.
+    pub fn chaos(&self, level: u8) -> Self {
+        self.state().begin_chaos(level);
+        self.clone()
+    }
+
+    /// Makes the faults happen that are due.
+    #[cold]
+    pub(super) fn break_things(&self) {
+        let faults = self.state().take_faults();
+        for fault in faults {
+            // A crashed host may be up again, by the hand of a test.
+            let _ = self.apply(&fault);
+        }
+    }
+
     /// Tells the kernel of a fault. It handles that like a call of the running task.
     fn tell(&self, fault: &Fault, fate: Option<(HostId, Fate)>) {
         let kernel = self.state().kernel.upgrade();

@@ -211,6 +211,11 @@ impl SimNet {
 
     // ---- the kernel's side
 
+    /// Notes that the kernel can start the programs of this host again.
+    pub(crate) fn set_boots(&self, host: HostId) {
+        self.state().hosts.get_mut(host).boots = true;
+    }
+
     /// Tells this kernel of faults from now on.
     pub(crate) fn bind(&self, frame: &Rc<TrapFrame>) {
         self.state().kernel = Rc::downgrade(frame);
@@ -233,7 +238,10 @@ impl SimNet {
     /// Moves the clock, and appends all that happens until then.
     #[inline]
     pub(in super::super) fn advance(&self, now: Duration, happened: &mut Vec<Happening>) {
-        self.state().advance(now.into(), happened);
+        if self.state().advance(now.into()) {
+            self.break_things();
+        }
+        self.state().take_reports(happened);
     }
 
     /// Whether nothing will happen by itself.

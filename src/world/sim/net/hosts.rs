@@ -37,6 +37,8 @@ pub(super) struct Machine {
     pub(super) name: String,
     pub(super) address: IpAddr,
     pub(super) is_up: bool,
+    /// Whether the kernel can start its programs again.
+    pub(super) boots: bool,
     pub(super) backlog: usize,
     /// The port that was given out last.
     last_port: u16,
@@ -147,6 +149,7 @@ impl Hosts {
             name: name.into(),
             address,
             is_up: true,
+            boots: false,
             backlog: BACKLOG,
             last_port: FIRST_PORT - 1,
             ports: BTreeSet::new(),

@@ -10,10 +10,12 @@
 //! | `hosts.rs` | the machines: names, addresses, ports, listeners |
 //! | `links.rs` | latency, bandwidth, cuts |
 //! | `fault.rs`, `faults.rs` | [`Fault`]; what faults do |
+//! | `chaos.rs` | faults at random |
 //! | `agenda.rs` | what is under way, in order of time |
 
 mod agenda;
 mod calls;
+mod chaos;
 mod connection;
 mod fault;
 mod faults;

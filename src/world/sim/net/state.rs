@@ -7,7 +7,9 @@ use slab::Slab;
 
 use super::{
     agenda::{Agenda, Due},
+    chaos::Chaos,
     connection::{CLIENT, Connection, EndId, SERVER, Stage},
+    fault::Fault,
     hosts::{Hosts, Listener},
     links::Links,
 };
@@ -36,6 +38,12 @@ pub(super) struct Net {
     pub(super) ready: VecDeque<(DeviceId, Direction)>,
     /// The number of the last connection.
     pub(super) last_serial: u32,
+    pub(super) chaos: Option<Chaos>,
+    /// The level of chaos.
+    level: u8,
+    /// What ends the faults of chaos that are over.
+    pub(super) ended_faults: Vec<Fault>,
+    seed: u64,
     /// The frame of the kernel whose world has the net.
     pub(super) kernel: Weak<TrapFrame>,
     /// Whether reads and writes come in pieces.
@@ -77,7 +85,7 @@ pub(super) enum Signal {
     Syn,
     /// The server agrees.
     SynAck,
-    /// The client has heard of it: the handshake is over.
+    /// The client knows: the handshake is over.
     Ack,
     /// No task listens.
     Refused,
@@ -94,12 +102,13 @@ pub(super) enum Signal {
 }
 
 /// What happens at a time unless it is cancelled.
-#[derive(Clone, Copy)]
 pub(super) enum Timer {
     /// A client asks for its connection again.
     Retry(EndId),
     /// A sender has waited long enough for an acknowledgement.
     GiveUp(EndId),
+    /// A fault of chaos ends by this one.
+    EndFault(Box<Fault>),
 }
 
 impl Net {
@@ -120,6 +129,10 @@ impl Net {
             now: Nanos::ZERO,
             ready: VecDeque::new(),
             last_serial: 0,
+            chaos: None,
+            level: 0,
+            ended_faults: Vec::new(),
+            seed: 0,
             kernel: Weak::new(),
             fragments: false,
         }
@@ -132,6 +145,7 @@ impl Net {
         self.devices.clear();
         self.agenda = Agenda::new();
         self.ready.clear();
+        self.ended_faults.clear();
         self.now = Nanos::ZERO;
         self.kernel = Weak::new();
         self.hosts.clear();
@@ -139,7 +153,11 @@ impl Net {
     }
 
     pub(super) fn reseed(&mut self, seed: u64) {
+        self.seed = seed;
         self.random = Pcg64::seed_from_u64(seed ^ OF_THE_NET);
+        if self.chaos.is_some() {
+            self.begin_chaos(self.level);
+        }
     }
 
     /// The connection of an end, unless it is no more.
@@ -167,29 +185,45 @@ impl Net {
     /// When something happens next.
     #[inline]
     pub(super) fn next(&self) -> Option<Nanos> {
-        if self.ready.is_empty() {
-            self.agenda.next()
-        } else {
-            Some(self.now)
+        if !self.ready.is_empty() {
+            return Some(self.now);
+        }
+        let next = self.agenda.next();
+        match &self.chaos {
+            None => next,
+            Some(chaos) => next.into_iter().chain(chaos.next()).min(),
         }
     }
 
-    /// Whether nothing will happen by itself.
+    /// Whether nothing will happen by itself, chaos apart.
     pub(super) fn is_idle(&self) -> bool {
-        self.next().is_none()
+        self.ready.is_empty() && self.agenda.next().is_none()
     }
 
-    /// Moves the clock, and appends all that happens until then.
+    /// Begins chaos of this level, or ends it.
+    pub(super) fn begin_chaos(&mut self, level: u8) {
+        self.level = level;
+        self.chaos = Chaos::new(level, self.seed, self.now);
+    }
+
+    /// Moves the clock. Returns whether faults are due.
     #[inline]
-    pub(super) fn advance(&mut self, now: Nanos, happened: &mut Vec<Happening>) {
+    pub(super) fn advance(&mut self, now: Nanos) -> bool {
         self.now = now;
         while let Some(due) = self.agenda.pop_due(now) {
             match due {
                 Due::Packet(packet) => self.deliver(packet),
                 Due::Timer(Timer::Retry(client)) => self.retry(client),
                 Due::Timer(Timer::GiveUp(sender)) => self.give_up(sender),
+                Due::Timer(Timer::EndFault(fault)) => self.ended_faults.push(*fault),
             }
         }
+        self.chaos.is_some() || !self.ended_faults.is_empty()
+    }
+
+    /// Appends the reports that the kernel has not taken.
+    #[inline]
+    pub(super) fn take_reports(&mut self, happened: &mut Vec<Happening>) {
         let ready = self.ready.drain(..);
         happened.extend(ready.map(|(device, direction)| Happening::Ready(device, direction)));
     }
