@@ -225,14 +225,16 @@ pub(super) fn command(name: &str, programs: &[Entry]) -> Command {
                 .after_help(format!(
                     "Options go before the program; arguments after its name belong to the program.\n\n\
                      Programs write to standard output; everything else goes to standard error.\n\
-                     Exit codes: 0 all tasks ended well, 1 a task failed or faulted, output was \
-                     lost or the\nkernel met an I/O error, 2 wrong command line, 3 deadlock, 4 a \
-                     limit was reached,\n130 interrupted (^C), 143 terminated (SIGTERM).\n\n\
+                     Exit codes: 0 all tasks ended well, or only servers are left and nothing can \
+                     come for\nthem, 1 a task failed or faulted, output was lost or the kernel met \
+                     an I/O error, 2 wrong\ncommand line, 3 deadlock, 4 a limit was reached, 130 \
+                     interrupted (^C), 143 terminated\n(SIGTERM).\n\n\
                      Examples:\n  \
                      {name} boot {first}\n  \
                      {name} boot --virtual --seed 7 --summary {first}\n  \
                      {name} boot --with {last} {first}\n  \
                      {name} boot --inject send:error=BrokenPipe:when=3+ {first}\n  \
+                     {name} boot --virtual --on a:{first} --on b:{last} --fault \"1s:cut a b\"\n  \
                      {name} boot --record run.trap {first}     then: {name} trace show run.trap\n  \
                      {name} boot --trace --log-format json {first} 2>&1 >/dev/null | jq 'select(.tid==1)'"
                 ))

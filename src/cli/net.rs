@@ -15,6 +15,9 @@ use crate::{Errno, Fault, Kernel, Os, SimNet};
 /// The host of programs that name none, if others do.
 const MAIN: &str = "main";
 
+/// When chaos is over.
+const CHAOS: Duration = Duration::from_secs(60);
+
 /// The host of programs where there is no other.
 const LOCALHOST: &str = "localhost";
 
@@ -38,6 +41,11 @@ pub(super) struct Options {
     #[arg(long, value_name = "TIME:FAULT", value_parser = planned, requires = "simulated",
         allow_hyphen_values = true)]
     fault: Vec<Planned>,
+    /// Break things at random for the first 60 seconds: cuts, slow hosts, resets, and crashes of the
+    /// hosts of --on. At level 1 every 5 seconds on average, at 2 every 1.5 seconds, at 3 every 0.4
+    /// seconds. The run lasts 60 seconds at least. --seed determines the faults
+    #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u8).range(1..=3), requires = "simulated")]
+    chaos: Option<u8>,
 }
 
 /// Where a program runs, and the line that names it.
@@ -246,6 +254,9 @@ impl Options {
                 Setting::Fragment => net.fragment(true),
             };
         }
+        if let Some(level) = self.chaos {
+            net.chaos(level);
+        }
         Ok(net)
     }
 
@@ -295,7 +306,8 @@ impl Options {
             }
         }
         let (plan, net) = (self.plan(), kernel.net());
-        if plan.is_empty() {
+        let has_chaos = self.chaos.is_some();
+        if plan.is_empty() && !has_chaos {
             return Ok(());
         }
         let faults = async move |os: &mut Os| {
@@ -304,6 +316,10 @@ impl Options {
                 if let Err(error) = net.apply(&fault) {
                     log.warn(&format!("--fault {text:?} did nothing: {error}"));
                 }
+            }
+            if has_chaos {
+                // All hosts may be down at once. They restart, so the run is not over.
+                os.sleep_until(CHAOS).await;
             }
         };
         kernel.spawn("faults", faults).map(drop)

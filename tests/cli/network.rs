@@ -279,3 +279,40 @@ fn what_cannot_be_is_an_error() {
     assert_eq!(output.status.code(), Some(2));
     assert!(err.contains("--virtual"), "{err}");
 }
+
+#[test]
+fn programs_recover_from_chaos_and_a_fault_that_it_forestalls_is_a_warning() {
+    let clients = "clients:swarm --addr server:45000 --clients 3 --requests 100 --think 1s \
+                   --patience 10s --keep-alive";
+    let mut warned = 0;
+    for seed in 0..20 {
+        let seed = seed.to_string();
+        let args = [
+            "--seed",
+            &seed,
+            "--on",
+            SERVER,
+            "--on",
+            clients,
+            "--chaos",
+            "3",
+            "--fault",
+            "9s:crash server",
+            "--fault",
+            "10s:restart server",
+        ];
+        let (code, out, err) = boot(&args);
+        assert!(code < 2, "{err}");
+        let last = report(&out)
+            .iter()
+            .rposition(|line| line.contains(" answers in "));
+        assert!(last.is_some(), "seed {seed}: {out}{err}");
+        let warning =
+            "warning: --fault \"9s:crash server\" did nothing: the host \"server\" has crashed";
+        warned += usize::from(err.contains(warning));
+        if seed == "7" {
+            assert_eq!(boot(&args), (code, out, err));
+        }
+    }
+    assert!(warned > 0);
+}
