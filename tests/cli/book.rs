@@ -197,8 +197,8 @@ fn the_commands_of_the_book_print_and_draw_what_it_says() {
 
 /// Splits a step of a console. A command goes on in the next line after a backslash.
 fn command_and_output(step: &str) -> (&str, &str) {
-    let ends = step.match_indices('\n').map(|(end, _)| end);
-    let end = ends.filter(|end| !step[..*end].ends_with('\\')).next();
+    let mut ends = step.match_indices('\n').map(|(end, _)| end);
+    let end = ends.find(|end| !step[..*end].ends_with('\\'));
     let end = end.unwrap_or(step.len());
     (&step[..end], step[end..].trim_start_matches('\n'))
 }
