@@ -40,13 +40,14 @@
 //! | `panic.rs` | containment of panics | nothing |
 //! | `descriptor.rs` | [`Descriptor`]: an open descriptor and what keeps it open | nothing |
 //! | `pause.rs` | how blocking work pauses: [`pause()`] | nothing |
-//! | `sched/` | the order of turns: [`Policy`], [`Fifo`] | `abi` |
+//! | `sched/` | the order of turns: [`Policy`], [`Fifo`], [`sched::Random`] | `abi` |
 //! | `interrupt.rs` | interrupts from other threads: [`Remote`], [`Interrupts`] | `abi` |
 //! | `log/` | the event log: [`Event`], [`Tracer`], [`mod@record`], the bridge to `tracing` | `abi`, `panic` |
 //! | `trap.rs` | what travels beside a call | all above |
 //! | `user/` | the task's side: [`Os`], [`Queue`], [`Device`], [`Promise`], [`sync`] | `trap.rs` and above |
 //! | `world/` | everything outside: [`World`], [`RealWorld`], [`SimWorld`] | `trap.rs` and above |
 //! | `kernel/` | [`Kernel`]: the loop, the handlers of the calls, the life of tasks | all above |
+//! | `explore/` | [`check()`]: the search for a schedule that breaks a program | the public API |
 //! | `cli/` (feature `cli`) | the command line, for any set of programs | the public API |
 //!
 //! The `mod.rs` of each folder opens with a table of its files. A test holds the imports against
@@ -88,15 +89,21 @@ mod abi;
 #[cfg(feature = "cli")]
 pub mod cli;
 mod descriptor;
+#[doc(hidden)]
+pub mod explore;
 mod interrupt;
 mod kernel;
 mod log;
 mod panic;
 mod pause;
-mod sched;
+pub mod sched;
 mod trap;
 mod user;
 mod world;
+
+// For the macro `sometimes`.
+#[doc(hidden)]
+pub use linkme;
 
 pub use abi::{
     Argument, DeviceId, Direction, End, Errno, Exit, HostId, Inject, Nanos, On, QueueId, Reply,
@@ -105,6 +112,7 @@ pub use abi::{
 #[cfg(feature = "cli")]
 pub use cli::Program;
 pub use descriptor::Descriptor;
+pub use explore::{Check, Explored, Failure, Shared, check};
 pub use interrupt::{External, Interrupt, Interrupts, Remote};
 pub use kernel::{
     Builder, Deadlock, Error, Failures, Kernel, Limit, OnDeadlock, Report, Stalled, Step,

@@ -549,6 +549,12 @@ pub(crate) fn resume(program: &mut Program, reply: Reply) -> Result<Option<Syste
 const NOT_A_TRAP: &str = "awaited a future that is pending and is not a trap: a task can await \
                           only the calls of its Os, and what is built on them";
 
+/// The begin of genawaiter's panic message for two values in one resume.
+const TWO_YIELDS: &str = "Multiple values were yielded";
+
+const TWO_TRAPS: &str = "made two traps in one resume: a call that has been polled must be awaited \
+                         to its end before the next call";
+
 /// Returns the exit of a task whose resume panicked. A panic of the program unwinds through its
 /// `Os`. A panic of the generator does not: the program was pending without a yield.
 #[cold]
@@ -557,5 +563,9 @@ pub(crate) fn fault(frame: &TrapFrame, panic: Panic) -> Exit {
     let unwound = frame.unwound.take();
     frame.clear();
     let message = panic_message(panic);
-    Exit::Faulted(if unwound { message } else { NOT_A_TRAP.into() })
+    Exit::Faulted(match unwound {
+        true if message.starts_with(TWO_YIELDS) => TWO_TRAPS.into(),
+        true => message,
+        false => NOT_A_TRAP.into(),
+    })
 }

@@ -20,6 +20,7 @@ use super::{
     net::{self, Placed},
     new::New,
     output::{Format, Verbosity},
+    policy::Policy,
     program::{Entry, Image},
     trace,
     values::{duration, whole},
@@ -168,10 +169,12 @@ pub(super) struct Boot {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<NonZeroU32>, default_value = "1",
         help_heading = "Scheduling")]
     pub(super) quantum: NonZeroU32,
-    /// The scheduling policy: first in, first out
+    /// The scheduling policy: fifo is first in, first out; random draws each turn; pct:D gives tasks
+    /// random priorities, of which D change during the run (3 without a number). --seed determines
+    /// the draws
     #[arg(
         long,
-        value_name = "NAME",
+        value_name = "NAME[:PARAMS]",
         default_value = "fifo",
         help_heading = "Scheduling"
     )]
@@ -193,11 +196,6 @@ impl From<OnDeadlock> for crate::OnDeadlock {
             OnDeadlock::Stop => Self::Stop,
         }
     }
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-pub(super) enum Policy {
-    Fifo,
 }
 
 /// The whole command line of a binary called `name`.

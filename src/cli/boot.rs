@@ -12,7 +12,7 @@ use std::{
 use clap::error::ErrorKind;
 
 use super::{
-    args::{Boot, Policy},
+    args::Boot,
     inject::Rules,
     interrupts,
     live::{self, Watch},
@@ -155,11 +155,9 @@ fn kernel(
             builder.tracer(stdio::copy)
         };
     }
+    builder = options.policy.set(builder, seed);
     if !options.inject.is_empty() {
         builder = builder.inject(rules.injection());
-    }
-    match options.policy {
-        Policy::Fifo => {}
     }
     if let Some(tasks) = options.max_tasks {
         builder = builder.max_tasks(tasks);
@@ -232,7 +230,7 @@ fn explain(log: Log, result: &Result<Report, Error>) -> u8 {
         }
         // The reader closed the output early.
         Err(Error::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => 0,
-        Err(error @ (Error::Policy(_) | Error::Failed(_) | Error::Io(_))) => {
+        Err(error @ (Error::Policy(_) | Error::Failed(_) | Error::Refused(_) | Error::Io(_))) => {
             log.error(&error.to_string());
             FAILURE
         }

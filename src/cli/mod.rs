@@ -44,6 +44,7 @@
 //! | `net.rs` | the simulated network: `--on`, `--net`, `--fault` |
 //! | `new.rs`, `template/` | `new`: the crate that it makes |
 //! | `output.rs` | messages on standard error, data on standard output, exit codes |
+//! | `policy.rs` | `--policy`: the policies by name |
 //! | `program.rs` | a program under its name |
 //! | `record.rs` | `--record` |
 //! | `stdio.rs` | the standard streams while a screen has the terminal |
@@ -53,7 +54,7 @@
 //! | `values.rs` | values of arguments |
 //! | `words.rs` | the splitting of `--with` |
 //!
-//! `output`, `program`, `stdio`, `table`, `values` and `words` are at the bottom: they use no command.
+//! `output`, `policy`, `program`, `stdio`, `table`, `values` and `words` are at the bottom: they use no command.
 //! A file in `live/` or `trace/` uses files below it and never its folder's `mod.rs`; `trace/` uses
 //! `live/`, and not the other way round.
 
@@ -66,6 +67,7 @@ mod log;
 mod net;
 mod new;
 mod output;
+mod policy;
 mod program;
 mod record;
 mod stdio;

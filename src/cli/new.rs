@@ -125,8 +125,10 @@ fn checkout(path: &Path) -> Result<String, String> {
     let full = path
         .canonicalize()
         .map_err(|error| trouble(&error.to_string()))?;
-    if !full.join("Cargo.toml").is_file() {
-        return Err(trouble("there is no Cargo.toml in this directory"));
+    let manifest = fs::read_to_string(full.join("Cargo.toml"))
+        .map_err(|error| trouble(&format!("cannot read its Cargo.toml: {error}")))?;
+    if !manifest.lines().any(|line| line == "name = \"trapline\"") {
+        return Err(trouble("its Cargo.toml is of another crate than trapline"));
     }
     match full.to_str() {
         Some(text) if !text.contains(char::is_control) => {

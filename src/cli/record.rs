@@ -7,7 +7,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::ValueEnum;
 use rustix::{
     fs::{Mode, OFlags},
     io::Errno,
@@ -47,11 +46,10 @@ pub(super) fn begin(
     if options.record.is_none() && !options.post_mortem {
         return Ok(None);
     }
-    let policy = options.policy.to_possible_value();
     let header = Header {
         command: command.to_vec(),
         seed,
-        policy: policy.map_or_else(String::new, |policy| policy.get_name().to_string()),
+        policy: options.policy.to_string(),
         quantum: options.quantum.get(),
         is_simulated: options.simulated,
         ..Header::default()

@@ -80,6 +80,11 @@ impl Holders {
             stop: None,
         }
     }
+
+    /// Forgets the tasks of an earlier run.
+    pub(super) fn reset(&mut self) {
+        *self = Self::new(self.action);
+    }
 }
 
 impl Kernel {

@@ -34,6 +34,12 @@ impl Injection {
         }
     }
 
+    /// Forgets the calls of an earlier run.
+    pub(super) fn reset(&mut self) {
+        self.seen.clear();
+        self.again.clear();
+    }
+
     /// Asks the injector. A panic becomes the message of the task's fault.
     fn ask(&mut self, tid: Tid, call: SystemCall) -> Result<Option<Inject>, String> {
         let nth = self.seen.entry(call.number()).or_default();

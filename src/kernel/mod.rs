@@ -26,7 +26,7 @@
 //! | `devices.rs`, `console.rs`, `queues.rs` | open devices, the console, message queues; their calls |
 //! | `hosts.rs` | the hosts of tasks |
 //! | `tell.rs` | events for the log |
-//! | `builder.rs` | settings |
+//! | `builder.rs`, `reset.rs` | settings; a kernel for one more run |
 //! | `report.rs`, `deadlock.rs`, `stall.rs` | reports and errors for the host |
 //! | `audit.rs` | the check of the invariant |
 //!
@@ -53,6 +53,7 @@ mod outcome;
 mod queues;
 mod ready;
 mod report;
+mod reset;
 mod run;
 mod stall;
 mod syscall;

@@ -216,6 +216,14 @@ impl Queues {
         Some(id)
     }
 
+    /// Forgets the numbers of queues. All queues are gone.
+    pub(super) fn reset(&mut self) {
+        for set in &mut self.sets {
+            set.slots.clear();
+            set.last = 0;
+        }
+    }
+
     #[inline]
     pub(super) fn get_mut(&mut self, id: QueueId) -> Option<&mut MessageQueue> {
         let set = &mut self.sets[usize::from(id.is_of_daemon())];

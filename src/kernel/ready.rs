@@ -148,6 +148,15 @@ impl Ready {
         }
     }
 
+    /// Removes all entries, which are of ended tasks, and reseeds the policy.
+    pub(super) fn reset(&mut self, seed: u64) {
+        self.plain = Fifo::default();
+        self.daemons = Fifo::default();
+        if let Some(turns) = &mut self.turns {
+            turns.reset(seed);
+        }
+    }
+
     pub(super) fn is_plain(&self) -> bool {
         self.turns.is_none()
     }
@@ -202,6 +211,18 @@ impl Turns {
         } else {
             self.ask("remove", |policy| policy.remove(task));
         }
+    }
+
+    fn reset(&mut self, seed: u64) {
+        (self.left, self.holder) = (0, None);
+        // Not until the policy is empty: it may return tasks for ever.
+        for _ in 0..self.handed {
+            if self.ask("pop", |policy| policy.pop()).flatten().is_none() {
+                break;
+            }
+        }
+        self.handed = 0;
+        self.ask("reseed", |policy| policy.reseed(seed));
     }
 
     /// Returns the length that the policy claims, but at most the number of tasks it has.

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, io, sync::Arc, time::Duration};
 
 use super::{Kernel, deadlock::Deadlock};
-use crate::abi::{Exit, TaskInfo, Tid};
+use crate::abi::{Errno, Exit, TaskInfo, Tid};
 
 /// The account of a kernel since boot.
 #[derive(Clone, Debug, Default)]
@@ -23,8 +23,10 @@ pub struct Report {
     pub lost: u64,
     /// The number of resumes that ended a program. Every other resume ended in a trap.
     pub(super) finished: u64,
-    /// The first of those failures.
+    /// The first of those failures: 16 that failed, and 16 that faulted.
     pub(super) failed: Vec<Failed>,
+    /// The number of tasks that faulted.
+    pub(super) faults: u64,
     /// Shared; copied if more tasks end while the host keeps a report.
     pub(super) exits: Arc<BTreeMap<Tid, Exit>>,
 }
@@ -58,16 +60,40 @@ impl Report {
         }
         Err(Error::Failed(Failures {
             count: self.failures,
-            first: self.failed.clone(),
+            first: self.failed.iter().take(Failures::NAMED).cloned().collect(),
+        }))
+    }
+
+    /// Fails if any task has faulted since boot: it panicked, or awaited something that is not a
+    /// trap. [`Report::check`] also fails for tasks that returned an error.
+    ///
+    /// *Errors:* [`Error::Failed`], which names the tasks.
+    pub fn check_faults(&self) -> Result<(), Error> {
+        let faulted = self.failed.iter().filter(|failed| failed.is_fault());
+        let first: Vec<Failed> = faulted.take(Failures::NAMED).cloned().collect();
+        if self.faults == 0 {
+            return Ok(());
+        }
+        Err(Error::Failed(Failures {
+            count: self.faults,
+            first,
         }))
     }
 
     /// Counts a task that failed or faulted.
     pub(super) fn note_failure(&mut self, tid: Tid, name: &str, exit: &Exit) {
+        let (name, exit) = (name.to_string(), exit.clone());
+        let failed = Failed { tid, name, exit };
+        let is_fault = failed.is_fault();
+        let named = self
+            .failed
+            .iter()
+            .filter(|other| other.is_fault() == is_fault);
+        let has_room = named.count() < Failures::NAMED;
         self.failures += 1;
-        if self.failed.len() < Failures::NAMED {
-            let (name, exit) = (name.to_string(), exit.clone());
-            self.failed.push(Failed { tid, name, exit });
+        self.faults += u64::from(is_fault);
+        if has_room {
+            self.failed.push(failed);
         }
     }
 }
@@ -87,6 +113,12 @@ pub(super) struct Failed {
     tid: Tid,
     name: String,
     exit: Exit,
+}
+
+impl Failed {
+    fn is_fault(&self) -> bool {
+        matches!(self.exit, Exit::Faulted(_))
+    }
 }
 
 impl Failures {
@@ -141,9 +173,12 @@ pub enum Error {
     /// it by [`Fifo`](crate::Fifo), and has lost no task.
     #[error("{0}")]
     Policy(String),
-    /// Tasks failed or faulted. Only [`Report::check`] returns this.
+    /// Tasks failed or faulted. Only [`Report::check`] and [`Report::check_faults`] return this.
     #[error(transparent)]
     Failed(Failures),
+    /// The kernel refused a call of the host, such as [`Kernel::spawn`](crate::Kernel::spawn).
+    #[error("the kernel refused a call: {0}")]
+    Refused(#[from] Errno),
     /// The world failed: the poller, or the console after its reader has closed it.
     #[error("the world failed: {0}")]
     Io(#[from] io::Error),
@@ -193,6 +228,7 @@ impl fmt::Display for Stalled {
             jobs,
             ..
         } = self;
+        let waited = Duration::from_millis(waited.as_millis().try_into().unwrap_or(u64::MAX));
         write!(
             f,
             "stalled: no task is ready, and only other threads could make one ready, for {waited:?}"
@@ -211,7 +247,8 @@ impl fmt::Display for Stalled {
 }
 
 impl Kernel {
-    /// Returns the account since boot, such as after a run that has ended with an error.
+    /// Returns the account since boot, as [`Kernel::run`] does at the end of a run.
+    #[must_use]
     pub fn report(&mut self) -> Report {
         let mut report = self.stats.clone();
         report.elapsed = self.now();

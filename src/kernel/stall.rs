@@ -35,6 +35,11 @@ impl Stall {
             is_reported: false,
         }
     }
+
+    /// Forgets the wait.
+    pub(super) fn reset(&mut self) {
+        *self = Self::new(self.limit);
+    }
 }
 
 impl Kernel {

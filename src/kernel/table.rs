@@ -1,6 +1,7 @@
 //! The table of tasks: slots, the families in them, and the lists by tid.
 
 use std::{
+    cmp::Reverse,
     ops::{Index, IndexMut},
     ptr,
     rc::Rc,
@@ -124,6 +125,16 @@ impl Tasks {
             self.last += 1;
             Tid::from(self.last)
         }
+    }
+
+    /// Forgets the numbers of tasks. All tasks have ended and are reaped.
+    pub(super) fn reset(&mut self) {
+        debug_assert_eq!(self.free.len() + 1, self.slots.len());
+        // In the order of a new table, so that a run finds its tasks in the same slots.
+        self.free.sort_unstable_by_key(|slot| Reverse(slot.index()));
+        self.by_tid.clear();
+        self.daemons.clear();
+        (self.last, self.last_daemon) = (0, 0);
     }
 
     /// Returns the number of live tasks, daemons apart.
@@ -277,6 +288,11 @@ impl ByTid {
             self.all.get(at.ok()?)
         });
         found.copied()
+    }
+
+    fn clear(&mut self) {
+        self.all.clear();
+        self.stale = 0;
     }
 
     fn iter(&self, slots: &[Task]) -> impl DoubleEndedIterator<Item = Runnable> {

@@ -1,9 +1,13 @@
 //! Events for the log, and the calls that attach and detach tracers.
 
-use super::{Kernel, outcome::Outcome, task::State};
+use super::{
+    Kernel,
+    outcome::Outcome,
+    task::{Pending, State},
+};
 use crate::{
     abi::{Errno, Reply, SystemCall, Tid},
-    log::Fact,
+    log::{Detail, Fact},
     panic::contain,
     trap::Payload,
 };
@@ -66,12 +70,15 @@ impl Kernel {
 
     #[cold]
     fn tell_answer_in_full(&mut self, tid: Tid, state: &State) {
-        let answer = match state {
-            State::Ready(answer) => answer,
-            State::Late(answer) => answer,
+        let (reply, detail) = match state {
+            State::Ready(answer) => (answer.reply, answer.detail()),
+            State::Late(answer) => (answer.reply, answer.detail()),
+            // It starts at the task's next turn, but its number is known.
+            State::Pending(Pending::StartTimeout((_, number))) => {
+                (Reply::Timeout(*number), Detail::None)
+            }
             _ => return,
         };
-        let (reply, detail) = (answer.reply, answer.detail());
         self.emit_at_once(tid, || Fact::Replied { reply, detail });
     }
 

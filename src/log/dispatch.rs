@@ -15,9 +15,9 @@ use crate::{
 #[derive(Default)]
 pub(crate) struct Log {
     tracers: Vec<Attached>,
-    /// Whether one of them leads, or led, to `tracing`.
+    /// True if one of them leads, or led, to `tracing`.
     is_bridged: bool,
-    /// Whether one of them asks for exact times.
+    /// True if one of them asks for exact times.
     is_exact: bool,
     /// The last time that was read for the log.
     now: Duration,

@@ -18,11 +18,11 @@ pub struct Event<'a> {
     pub at: Duration,
     /// The task; [`Tid::KERNEL`] for the kernel itself.
     pub tid: Tid,
-    /// What happened.
+    /// The fact.
     pub fact: Fact<'a>,
 }
 
-/// What happened to a task.
+/// A fact about a task.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Fact<'a> {
@@ -39,7 +39,7 @@ pub enum Fact<'a> {
     Trapped {
         /// The call.
         call: SystemCall,
-        /// What travelled beside it.
+        /// The payload of the call.
         detail: Detail<'a>,
     },
     /// It made a call without a trap, mostly in a destructor. The answer is dropped.
@@ -56,26 +56,26 @@ pub enum Fact<'a> {
     Replied {
         /// The answer.
         reply: Reply,
-        /// What travels beside it.
+        /// The payload of the reply.
         detail: Detail<'a>,
     },
     /// Its call blocks.
     Blocked {
-        /// What it waits for.
+        /// The thing that it waits for.
         on: On,
     },
-    /// What it waited for has come.
+    /// The wait is over.
     Woken {
-        /// From where.
+        /// The cause.
         by: Wake,
     },
     /// Bytes or a connection went through one of its devices, or failed to.
     DeviceIo {
         /// The device.
         device: DeviceId,
-        /// Which way.
+        /// The direction.
         direction: Direction,
-        /// How many bytes (0 for a connection), or what went wrong.
+        /// The bytes that moved (0 for a connection), or the error.
         result: Result<usize, io::ErrorKind>,
     },
     /// It printed.
@@ -104,8 +104,7 @@ pub enum Fact<'a> {
 }
 
 impl Fact<'_> {
-    /// Whether something went wrong: a call or an input or output failed, a fault was injected, or a
-    /// task failed or faulted.
+    /// True for a failure of a call, of an input or output, or of a task, and for an injected fault.
     #[must_use]
     pub fn is_error(&self) -> bool {
         match self {
@@ -127,7 +126,7 @@ impl Fact<'_> {
     }
 }
 
-/// What brought a blocked task back.
+/// The cause that woke a blocked task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Wake {
@@ -145,7 +144,7 @@ pub enum Wake {
     Timeout,
 }
 
-/// What travels beside a call or its reply.
+/// The payload of a call or its reply.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Detail<'a> {
@@ -155,11 +154,11 @@ pub enum Detail<'a> {
     Name(&'a str),
     /// An address.
     Addr(SocketAddr),
-    /// How many bytes are offered or wanted.
+    /// The bytes that the call offers or asks for.
     Len(usize),
     /// How a task ended, or is to end.
     Exit(&'a Exit),
-    /// How many tasks are listed.
+    /// The number of tasks listed.
     Count(usize),
     /// An operating system's error.
     Io(&'a io::Error),

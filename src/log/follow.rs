@@ -58,10 +58,10 @@ pub struct CallInfo {
     /// The call.
     pub call: SystemCall,
     detail: OwnedDetail,
-    /// What the task blocked on in this call, and since when. Stays when the task is woken.
+    /// The wait of this call, and its start. It is kept when the task is woken.
     pub blocked: Option<(On, Duration)>,
     reply: Option<(Reply, OwnedDetail)>,
-    /// Whether the reply is the second one: a timeout may come after the answer.
+    /// True if the reply is the second one: a timeout may come after the answer.
     pub is_late: bool,
 }
 
@@ -90,13 +90,13 @@ impl Follower {
         self
     }
 
-    /// How many tasks it follows: those that are not reaped.
+    /// The number of tasks followed: all that are not reaped.
     #[must_use]
     pub fn len(&self) -> usize {
         self.tasks.len()
     }
 
-    /// Whether it follows no task.
+    /// True if no task is followed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.tasks.is_empty()
@@ -246,7 +246,7 @@ impl CallInfo {
         Some(Answered(*reply, detail.borrow()))
     }
 
-    /// Whether a trace has shown something of the call before its last reply:
+    /// True if a trace has a line of the call from before its last reply:
     /// [`TraceLine::is_shown`].
     #[must_use]
     pub fn is_shown(&self) -> bool {
@@ -279,11 +279,11 @@ impl fmt::Debug for Follower {
 /// [`Follower::line`] returns it.
 #[derive(Clone, Copy)]
 pub struct TraceLine<'a> {
-    /// What happened.
+    /// The event.
     pub fact: &'a Fact<'a>,
     /// The last call of the task: its [`Call`], or the text of one.
     pub call: &'a dyn fmt::Display,
-    /// Whether that call has been shown already: it blocked, or has a reply.
+    /// True if the trace has shown the call already: it blocked, or has a reply.
     pub is_shown: bool,
 }
 

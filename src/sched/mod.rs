@@ -4,12 +4,18 @@
 //! |---|---|
 //! | `mod.rs` | [`Policy`], and what it receives: [`Runnable`], [`Cause`] |
 //! | `fifo.rs` | [`Fifo`]: first in, first out |
+//! | `random.rs` | [`Random`]: each turn is drawn |
+//! | `pct.rs` | [`Pct`]: random priorities that change a few times |
 
 mod fifo;
+mod pct;
+mod random;
 
 use std::num::NonZeroU32;
 
 pub use fifo::Fifo;
+pub use pct::Pct;
+pub use random::Random;
 
 use crate::abi::Tid;
 
@@ -112,4 +118,8 @@ pub trait Policy {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// Starts the policy's random numbers anew. [`Kernel::reset`](crate::Kernel::reset) calls it,
+    /// after it has taken all tasks from the policy. A policy without random numbers ignores it.
+    fn reseed(&mut self, _seed: u64) {}
 }

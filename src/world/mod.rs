@@ -117,6 +117,14 @@ pub trait World {
     /// The seed that the sequence of random numbers began with.
     fn seed(&self) -> u64;
 
+    /// Makes the world as new, with another seed: no device, no printed text, the clock at zero.
+    /// Returns whether it did. A world that cannot do so returns `false`, and does nothing. An
+    /// interrupt that a thread raised before must not come later.
+    /// [`Kernel::reset`](crate::Kernel::reset) calls this after all tasks have ended.
+    fn reset(&mut self, _seed: u64) -> bool {
+        false
+    }
+
     /// Writes to the console, as much as it takes without waiting. Returns how many bytes that is.
     ///
     /// *Errors:* `WouldBlock` where the console takes nothing; [`Happening::Console`] says when it

@@ -10,16 +10,15 @@
 
 use std::{
     collections::BTreeMap,
-    env,
-    ffi::OsStr,
-    fs,
+    env, fs,
     io::{self, Read},
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{Command, Stdio},
 };
 
 mod pages;
 
+use crate::support::{command, trapline};
 use pages::{Block, blocks, examples};
 
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
@@ -33,20 +32,6 @@ const CASES: [&str; 3] = [
 ];
 
 // ---- tools
-
-fn trapline(args: &[&str]) -> Command {
-    command(env!("CARGO_BIN_EXE_trapline"), args)
-}
-
-/// A command that the environment of the tests does not change.
-fn command(name: impl AsRef<OsStr>, args: &[&str]) -> Command {
-    let mut command = Command::new(name);
-    command.args(args);
-    for variable in ["RUST_LOG", "NO_COLOR", "CLICOLOR_FORCE", "CLICOLOR"] {
-        command.env_remove(variable);
-    }
-    command
-}
 
 /// A directory of this test alone, empty at first.
 fn scratch(name: &str) -> PathBuf {
@@ -67,17 +52,7 @@ fn crate_of(dir: &Path, name: &str) -> PathBuf {
 }
 
 fn texts(mut command: Command) -> (i32, String, String) {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = command.stdin(Stdio::null()).output().expect("it runs");
-    let text = |bytes| String::from_utf8(bytes).expect("it is text");
-    (
-        status.code().expect("no signal ended it"),
-        text(stdout),
-        text(stderr),
-    )
+    crate::support::texts(command.output().expect("it runs"))
 }
 
 /// Standard output of a command that ends well.
@@ -444,6 +419,9 @@ fn a_new_crate_takes_the_place_of_nothing_and_says_what_is_in_its_way() {
     let dir = scratch("ways");
     fs::write(dir.join("file"), "mine").expect("it can be written");
     fs::create_dir(dir.join("there")).expect("it can be made");
+    fs::create_dir(dir.join("other")).expect("it can be made");
+    let other = "[package]\nname = \"foo\"\n";
+    fs::write(dir.join("other/Cargo.toml"), other).expect("it can be written");
     for (args, why) in [
         (
             &["there"][..],
@@ -461,7 +439,11 @@ fn a_new_crate_takes_the_place_of_nothing_and_says_what_is_in_its_way() {
         ),
         (
             &["fresh", "--trapline", "there"],
-            "there is no Cargo.toml in this directory",
+            "--trapline there: cannot read its Cargo.toml: No such file",
+        ),
+        (
+            &["fresh", "--trapline", "other"],
+            "--trapline other: its Cargo.toml is of another crate than trapline",
         ),
     ] {
         let mut new = trapline(&[&["new"], args].concat());
@@ -477,5 +459,5 @@ fn a_new_crate_takes_the_place_of_nothing_and_says_what_is_in_its_way() {
         fs::read_to_string(dir.join("file")).expect("it is there"),
         "mine"
     );
-    assert_eq!(fs::read_dir(&dir).expect("it is there").count(), 2);
+    assert_eq!(fs::read_dir(&dir).expect("it is there").count(), 3);
 }

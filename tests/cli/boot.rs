@@ -4,8 +4,8 @@ use std::{
     fs::{self, File},
     io::{self, BufRead, BufReader, PipeReader, PipeWriter, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
-    path::{Path, PathBuf},
-    process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio},
+    path::Path,
+    process::{Command, Output, Stdio},
     sync::mpsc::{self, Receiver},
     thread,
     time::{Duration, Instant},
@@ -18,120 +18,12 @@ use rustix::{
 use serde_json::Value;
 use socket2::SockRef;
 
+use crate::support::*;
+
 // ---- tools
-
-/// A command that the environment of the tests does not change.
-fn trapline(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_trapline"));
-    command.args(args).stdin(Stdio::null());
-    for variable in ["RUST_LOG", "NO_COLOR", "CLICOLOR_FORCE", "CLICOLOR"] {
-        command.env_remove(variable);
-    }
-    command
-}
-
-/// Runs it to its end: the exit code, standard output and standard error.
-fn run(args: &[&str]) -> (i32, String, String) {
-    texts(trapline(args).output().expect("it runs"))
-}
-
-fn texts(output: Output) -> (i32, String, String) {
-    let text = |bytes| String::from_utf8(bytes).expect("it is text");
-    (
-        output.status.code().expect("no signal ended it"),
-        text(output.stdout),
-        text(output.stderr),
-    )
-}
-
-/// What a program prints in the simulated world.
-fn transcript(args: &[&str]) -> String {
-    let boot = ["boot", "--virtual", "--seed", "1"];
-    let (code, out, err) = run(&[&boot, args].concat());
-    assert_eq!((code, &*err), (0, ""));
-    out
-}
 
 fn lines(times: usize, text: &str) -> String {
     text.repeat(times)
-}
-
-/// A process that is still running. One that does not end is killed after a while.
-struct Running {
-    child: Child,
-    out: Option<BufReader<ChildStdout>>,
-    err: Option<BufReader<ChildStderr>>,
-}
-
-impl Running {
-    fn start(command: &mut Command) -> Self {
-        let mut child = command.spawn().expect("it runs");
-        let out = child.stdout.take().map(BufReader::new);
-        let err = child.stderr.take().map(BufReader::new);
-        Self { child, out, err }
-    }
-
-    fn with_pipes(args: &[&str]) -> Self {
-        let mut command = trapline(args);
-        Self::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
-    }
-
-    fn with_stderr(args: &[&str]) -> Self {
-        let mut command = trapline(args);
-        Self::start(command.stdout(Stdio::null()).stderr(Stdio::piped()))
-    }
-
-    fn out_line(&mut self) -> String {
-        line(self.out.as_mut().expect("it is piped"))
-    }
-
-    fn err_line(&mut self) -> String {
-        line(self.err.as_mut().expect("it is piped"))
-    }
-
-    fn interrupt(&self) {
-        kill_process(self.pid(), Signal::INT).expect("it can be reached");
-    }
-
-    fn pid(&self) -> Pid {
-        Pid::from_child(&self.child)
-    }
-
-    /// Its exit code; what it still wrote to standard error.
-    fn end(mut self) -> (Option<i32>, String) {
-        let (ended, end) = mpsc::channel::<()>();
-        let pid = self.pid();
-        let watchdog = thread::spawn(move || {
-            if end.recv_timeout(Duration::from_secs(60)) == Err(mpsc::RecvTimeoutError::Timeout) {
-                let _ = kill_process(pid, Signal::KILL);
-            }
-        });
-        let drain = self
-            .out
-            .take()
-            .map(|mut out| thread::spawn(move || io::copy(&mut out, &mut io::sink())));
-        let mut rest = String::new();
-        if let Some(err) = &mut self.err {
-            err.read_to_string(&mut rest).expect("it is text");
-        }
-        let code = self.child.wait().expect("it ends").code();
-        drop(ended);
-        watchdog.join().expect("the watchdog ends");
-        if let Some(drain) = drain {
-            drain
-                .join()
-                .expect("the pipe ends")
-                .expect("it can be read");
-        }
-        (code, rest)
-    }
-}
-
-fn line(from: &mut impl BufRead) -> String {
-    let mut line = String::new();
-    from.read_line(&mut line).expect("it is text");
-    assert!(line.ends_with('\n'), "it ended early: {line:?}");
-    line
 }
 
 /// A standard output that nobody reads.
@@ -406,6 +298,33 @@ fn a_file_that_is_as_large_as_files_may_be_does_not_end_the_run() {
 }
 
 #[test]
+fn a_seed_decides_the_turns_under_a_random_policy() {
+    let run = |policy: &str, seed: &str| {
+        let boot = [
+            "boot",
+            "-q",
+            "--virtual",
+            "--policy",
+            policy,
+            "--seed",
+            seed,
+        ];
+        let (code, out, err) = run(&[&boot[..], &["multitask"]].concat());
+        assert_eq!((code, &*err), (0, ""));
+        out
+    };
+    let fifo = run("fifo", "1");
+    for policy in ["random", "pct", "pct:2"] {
+        assert_eq!(run(policy, "1"), run(policy, "1"));
+        let seeds = ["1", "2", "3", "4"];
+        assert!(
+            seeds.iter().any(|seed| run(policy, seed) != fifo),
+            "{policy}"
+        );
+    }
+}
+
+#[test]
 fn usage_is_exit_code_2_and_says_what_to_do() {
     let cases: &[(&[&str], &str)] = &[
         (&[], "Examples:"),
@@ -473,7 +392,15 @@ fn usage_is_exit_code_2_and_says_what_to_do() {
         ),
         (
             &["boot", "--policy", "lifo", "parts"],
-            "possible values: fifo",
+            "there are fifo, random, pct and pct:CHANGES",
+        ),
+        (
+            &["boot", "--policy", "pct:x", "parts"],
+            "pct takes a number of changes from 0 to 1000, such as pct:3",
+        ),
+        (
+            &["boot", "--policy", "fifo:3", "parts"],
+            "fifo takes no parameters",
         ),
         (
             &["boot", "--trace=a=b", "parts"],
@@ -881,7 +808,7 @@ fn summary_is_shown_after_a_deadlock_and_a_limit() {
 fn s53_sigint_ends_a_server_that_waits_for_a_device() {
     let mut run = Running::with_pipes(&["boot", "--summary", "echo", "--addr", "127.0.0.1:0"]);
     run.out_line();
-    run.interrupt();
+    run.signal(Signal::INT);
     let (code, err) = run.end();
     assert_eq!(code, Some(130));
     assert!(err.contains("interrupted: shutting down"), "{err}");
@@ -892,7 +819,7 @@ fn s53_sigint_ends_a_server_that_waits_for_a_device() {
 fn s53_sigint_ends_a_kernel_that_sleeps() {
     let mut run = Running::with_pipes(&["boot", "alive", "--every", "1day"]);
     run.out_line();
-    run.interrupt();
+    run.signal(Signal::INT);
     assert_eq!(run.end().0, Some(130));
 }
 
@@ -905,7 +832,7 @@ fn s53_sigint_ends_a_busy_kernel_in_either_world() {
         ] {
             let mut run = Running::with_stderr(&[world, program].concat());
             assert!(run.err_line().starts_with("seed "));
-            run.interrupt();
+            run.signal(Signal::INT);
             assert_eq!(run.end().0, Some(130), "{world:?} {program:?}");
         }
     }
@@ -953,25 +880,16 @@ fn s53_a_second_sigint_ends_what_nobody_reads() {
     }
 }
 
-/// The binary of the example `rude`.
-fn rude() -> PathBuf {
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--example", "rude"]);
-    assert!(build.status().expect("cargo runs").success());
-    Path::new(env!("CARGO_BIN_EXE_trapline")).with_file_name("examples/rude")
-}
-
 #[test]
 fn s53_a_second_sigint_ends_it_at_once() {
     // A task that makes no trap hears of nothing.
-    let mut command = Command::new(rude());
-    command.args(["boot", "hogs"]).stdin(Stdio::null());
+    let mut command = rude(&["boot", "hogs"]);
     let mut run = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
     assert_eq!(run.out_line(), "hogging now\n");
     assert!(run.err_line().starts_with("seed "));
-    run.interrupt();
+    run.signal(Signal::INT);
     assert!(run.err_line().starts_with("interrupted"));
-    run.interrupt();
+    run.signal(Signal::INT);
     assert_eq!(run.end().0, Some(130));
 }
 
@@ -1067,7 +985,7 @@ fn s53_a_reader_that_stalls_freezes_no_other_task_and_the_first_sigint_ends_the_
             assert_eq!(&got, b"hello");
         }
         assert!(run.err_line().starts_with("seed "));
-        run.interrupt();
+        run.signal(Signal::INT);
         let (code, err) = run.end();
         assert_eq!(code, Some(130));
         assert!(err.starts_with("interrupted: shutting down"), "{err}");
@@ -1095,7 +1013,7 @@ fn s53_the_first_sigint_ends_a_virtual_run_that_nobody_reads() {
         .stderr(Stdio::piped());
     let run = Running::start(&mut command);
     fill(&writer);
-    run.interrupt();
+    run.signal(Signal::INT);
     assert_eq!(run.end().0, Some(130));
 }
 
@@ -1120,7 +1038,7 @@ fn a_server_outlives_a_console_that_is_full() {
         client.read_exact(&mut got).unwrap();
         assert_eq!(&got, b"hello");
     }
-    run.interrupt();
+    run.signal(Signal::INT);
     assert_eq!(run.end().0, Some(130));
 }
 
@@ -1223,7 +1141,7 @@ fn echo_serves_a_thousand_clients_whatever_they_do() {
     let mut got = [0; 12];
     last.read_exact(&mut got).unwrap();
     assert_eq!(&got, b"still there?");
-    server.interrupt();
+    server.signal(Signal::INT);
     let (code, err) = server.end();
     assert_eq!(code, Some(130));
     // All but three have room in the summary.
@@ -1252,7 +1170,7 @@ fn echo_answers_with_a_prefix() {
     let peer = client.local_addr().unwrap();
     assert_eq!(lines.recv().unwrap(), format!("Client connected {peer}"));
     assert_eq!(lines.recv().unwrap(), format!("Client closed {peer}"));
-    server.interrupt();
+    server.signal(Signal::INT);
     assert_eq!(server.end().0, Some(130));
 }
 
@@ -1278,7 +1196,7 @@ fn s36_echo_serves_again_after_it_ran_out_of_descriptors() {
         client.read_exact(&mut got).unwrap();
         assert_eq!(&got, b"x");
     }
-    server.interrupt();
+    server.signal(Signal::INT);
     assert_eq!(server.end().0, Some(130));
 }
 

@@ -13,7 +13,6 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{
-        Once,
         atomic::{AtomicU32, Ordering},
         mpsc::{self, Receiver},
     },
@@ -24,29 +23,9 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::support::*;
+
 // ---- tools
-
-fn trapline(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_trapline"));
-    command.args(args).stdin(Stdio::null());
-    for variable in ["RUST_LOG", "NO_COLOR", "CLICOLOR_FORCE", "CLICOLOR"] {
-        command.env_remove(variable);
-    }
-    command
-}
-
-/// The example whose programs misbehave.
-fn rude() -> Command {
-    static BUILT: Once = Once::new();
-    BUILT.call_once(|| {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut build = Command::new(cargo);
-        build.args(["build", "--quiet", "--example", "rude"]);
-        let built = build.current_dir(env!("CARGO_MANIFEST_DIR")).status();
-        assert!(built.unwrap().success());
-    });
-    Command::new(Path::new(env!("CARGO_BIN_EXE_trapline")).with_file_name("examples/rude"))
-}
 
 /// A place for a socket that no other test uses, and short enough for one.
 fn place(test: &str) -> Place {
@@ -311,7 +290,7 @@ fn where_shows_what_a_task_waits_for_in_turn_and_its_last_traps() {
 
 #[test]
 fn where_follows_a_ring_of_waits_once_around() {
-    let kernel = Kernel::boot_at(place("ring"), rude(), &["rings", "--tasks", "2000"]);
+    let kernel = Kernel::boot_at(place("ring"), rude(&[]), &["rings", "--tasks", "2000"]);
     let is_ring = |out: &str| out.lines().count() > 2000;
     // They begin to wait for one another when all are there.
     let patience = Instant::now() + Duration::from_secs(60);
@@ -466,7 +445,7 @@ fn trace_live_filters_by_call_and_name() {
 
 #[test]
 fn what_is_printed_is_cut_where_it_is_long() {
-    let kernel = Kernel::boot_at(place("flood"), rude(), &["floods"]);
+    let kernel = Kernel::boot_at(place("flood"), rude(&[]), &["floods"]);
     let (mut viewer, mut lines) = live(&kernel, &["--console"]);
     let mut line = String::new();
     while !line.contains("console") {
@@ -634,7 +613,7 @@ fn there_is_a_limit_on_clients_and_room_again_when_one_goes() {
 #[test]
 fn clients_that_are_gone_are_not_waited_for() {
     let tasks = ["rings", "--tasks", "5000"];
-    let kernel = Kernel::boot_at(place("poll"), rude(), &tasks);
+    let kernel = Kernel::boot_at(place("poll"), rude(&[]), &tasks);
     let began = Instant::now();
     for _ in 0..100 {
         let answers = kernel.attach().ask("{\"do\":\"top\",\"most\":1}");
@@ -656,7 +635,7 @@ fn clients_that_are_gone_are_not_waited_for() {
 /// The end of a kernel has half a second for all that do not read.
 #[test]
 fn the_end_does_not_wait_for_each_client_that_does_not_read() {
-    let mut kernel = Kernel::boot_at(place("stalled"), rude(), &["floods"]);
+    let mut kernel = Kernel::boot_at(place("stalled"), rude(&[]), &["floods"]);
     let stalled: Vec<_> = (0..10)
         .map(|_| {
             let mut client = kernel.attach();

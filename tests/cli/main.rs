@@ -9,6 +9,7 @@ mod programs;
 mod screen;
 mod servers;
 mod simulated;
+mod support;
 mod trace;
 
 /// The programs with sockets.

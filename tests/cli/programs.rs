@@ -4,39 +4,15 @@
 use std::{
     io::{BufRead, BufReader, Write},
     net::{SocketAddr, TcpListener},
-    process::{Child, ChildStdout, Command, Stdio},
+    process::{Child, ChildStdout, Stdio},
     sync::mpsc::{self, Sender},
     thread,
     time::Duration,
 };
 
+use crate::support::*;
+
 // ---- tools
-
-fn trapline(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_trapline"));
-    command.args(args).stdin(Stdio::null());
-    command.env_remove("RUST_LOG");
-    command
-}
-
-/// Runs it to its end: the exit code, standard output and standard error.
-fn run(args: &[&str]) -> (i32, String, String) {
-    let output = trapline(args).output().expect("it runs");
-    let text = |bytes| String::from_utf8(bytes).expect("it is text");
-    (
-        output.status.code().expect("no signal ended it"),
-        text(output.stdout),
-        text(output.stderr),
-    )
-}
-
-/// What a program prints in the simulated world.
-fn transcript(args: &[&str]) -> String {
-    let boot = ["boot", "--virtual", "--seed", "1"];
-    let (code, out, err) = run(&[&boot, args].concat());
-    assert_eq!((code, &*err), (0, ""));
-    out
-}
 
 /// A program in the real world, while it runs.
 fn start(args: &[&str]) -> (Child, BufReader<ChildStdout>) {

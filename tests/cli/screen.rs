@@ -8,9 +8,9 @@ use std::{
     net::TcpStream,
     num::NonZero,
     os::fd::OwnedFd,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Child, Command},
-    sync::{Arc, Mutex, Once},
+    sync::{Arc, Mutex},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -39,21 +39,7 @@ struct Screen {
 }
 
 fn trapline() -> Command {
-    clean(Command::new(env!("CARGO_BIN_EXE_trapline")))
-}
-
-/// The example whose programs misbehave.
-fn rude() -> Command {
-    static BUILT: Once = Once::new();
-    BUILT.call_once(|| {
-        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut build = Command::new(cargo);
-        build.args(["build", "--quiet", "--example", "rude"]);
-        let built = build.current_dir(env!("CARGO_MANIFEST_DIR")).status();
-        assert!(built.unwrap().success());
-    });
-    let path = Path::new(env!("CARGO_BIN_EXE_trapline")).with_file_name("examples/rude");
-    clean(Command::new(path))
+    clean(crate::support::trapline(&[]))
 }
 
 fn clean(mut command: Command) -> Command {
@@ -356,7 +342,7 @@ fn a_run_that_ends_by_itself_leaves_its_output_and_its_exit_code() {
 
 #[test]
 fn a_task_that_panics_is_told_of_on_the_screen_and_after_it() {
-    let mut command = rude();
+    let mut command = clean(crate::support::rude(&[]));
     command.args(["boot", "--top=100ms", "panics", "--after", "200ms"]);
     let mut screen = Screen::start(command, 100, 24);
     screen.shows("the child is faulted: as it was told to");
@@ -369,7 +355,7 @@ fn a_task_that_panics_is_told_of_on_the_screen_and_after_it() {
 
 #[test]
 fn a_panic_that_ends_the_process_gives_the_terminal_back_first() {
-    let mut command = rude();
+    let mut command = clean(crate::support::rude(&[]));
     command.args(["boot", "--top", "panics", "--after", "3s", "--twice"]);
     let screen = Screen::start(command, 100, 30);
     screen.shows("1 panics");
@@ -383,7 +369,7 @@ fn a_panic_that_ends_the_process_gives_the_terminal_back_first() {
 
 #[test]
 fn an_interrupt_ends_a_process_whose_task_makes_no_trap() {
-    let mut command = rude();
+    let mut command = clean(crate::support::rude(&[]));
     command.args(["boot", "--top", "hogs"]);
     let mut screen = Screen::start(command, 80, 24);
     screen.shows("hogging now");

@@ -20,6 +20,8 @@ use std::{
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use socket2::{Domain, SockRef, Socket, Type};
 
+use crate::support::trapline;
+
 // ---- tools
 
 /// Nothing here takes that long: a test that would hang fails.
@@ -37,9 +39,7 @@ struct Server {
 
 impl Server {
     fn start(args: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_trapline"));
-        command.args(["boot", "-q"]).args(args);
-        Self::run(command)
+        Self::run(trapline(&[&["boot", "-q"], args].concat()))
     }
 
     /// Starts it with so many descriptors.

@@ -87,6 +87,11 @@ fn s59_a_wait_that_is_cut_loses_neither_value_nor_exit() {
                 assert!(!fails, "boom");
                 1
             };
+            let expected = if fails {
+                Err(Exit::Faulted("boom".into()))
+            } else {
+                Ok(1)
+            };
             let mut child = os.spawn_child("child", program).await.unwrap();
             spin(os, before).await;
             for _ in 0..3 {
@@ -96,15 +101,10 @@ fn s59_a_wait_that_is_cut_loses_neither_value_nor_exit() {
                     child.wait(os).await
                 });
                 if let Ok(value) = cut.await {
-                    assert_eq!(value.is_err(), fails);
+                    assert_eq!(value, expected);
                     return;
                 }
             }
-            let expected = if fails {
-                Err(Exit::Faulted("boom".into()))
-            } else {
-                Ok(1)
-            };
             assert_eq!(child.wait(os).await, expected, "{before}");
         });
     }

@@ -19,7 +19,7 @@ use std::{
 
 use rustix::fs::OFlags;
 use trapline::{
-    Device, DeviceId, Direction, Errno, Exit, Kernel, Os, RealWorld, SimWorld, SystemCall,
+    Device, DeviceId, Direction, Elapsed, Errno, Exit, Kernel, Os, RealWorld, SimWorld, SystemCall,
 };
 
 use crate::{
@@ -896,11 +896,11 @@ fn s35_a_socket_as_stdin_is_used_as_it_is() {
             // To the others it does not block.
             let wait = Duration::from_millis(5);
             let more = os.timeout(wait, async |os| stdin.recv(os, &mut buf).await);
-            assert!(more.await.is_err());
+            assert!(matches!(more.await, Err(Elapsed)));
             let send = async |os: &mut Os| loop {
                 stdin.send(os, &[7; 4096]).await.expect("it is open");
             };
-            assert!(os.timeout(wait, send).await.is_err());
+            assert_eq!(os.timeout(wait, send).await, Err(Elapsed));
             assert_eq!(flags()?, before);
             Ok::<(), io::Error>(())
         });

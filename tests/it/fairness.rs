@@ -80,7 +80,7 @@ fn s28_a_task_that_spawns_without_end_does_not_hold_up_those_who_are_ready() {
         })
         .unwrap();
     kernel.run().unwrap();
-    assert!((998..=1000).contains(&turns.get()), "{}", turns.get());
+    assert_eq!(turns.get(), 999);
 }
 
 // ---- S29
@@ -112,7 +112,7 @@ fn s29_a_device_is_served_after_256_resumes_at_most_where_passes_are_short() {
         .spawn("waiter", async move |os| {
             let file = File::open("/dev/null").unwrap();
             let device = os.attach(file).await.unwrap();
-            for _ in 0..20 {
+            for _ in 0..256 {
                 os.read_wait(&device).await.unwrap();
                 answer.set(answer.get().max(now.get() - then.get()));
             }
@@ -122,22 +122,19 @@ fn s29_a_device_is_served_after_256_resumes_at_most_where_passes_are_short() {
     kernel
         .spawn("ringer", async move |os| {
             for pause in 0.. {
-                passes(os, 10 + 37 * pause % 300).await;
+                passes(os, pause).await;
                 rung.set(ticks.get());
                 ringing
                     .borrow_mut()
                     .push((DeviceId::from_raw(1), Direction::Read));
-                passes(os, 600).await;
+                passes(os, 256).await;
             }
         })
         .unwrap();
     kernel.spawn("spinner", spin).unwrap();
     kernel.run().unwrap();
-    assert!(
-        (1..=256 + 3).contains(&late.get()),
-        "{} resumes later",
-        late.get()
-    );
+    // 256 resumes before the poll at the most, and its own.
+    assert_eq!(late.get(), 257);
 }
 
 #[test]
@@ -160,7 +157,7 @@ fn s29_the_world_is_looked_at_after_every_pass_where_passes_are_long() {
         assert!(matches!(kernel.step(), Ok(Step::Ran(_))));
     }
     let looks = u64::from(looks.get());
-    assert!((PASSES - 2..=PASSES + 4).contains(&looks), "{looks} looks");
+    assert_eq!(looks, PASSES);
 }
 
 #[test]
@@ -194,7 +191,7 @@ fn s29_ready_tasks_do_not_starve_interrupts() {
         })
         .unwrap();
     kernel.run().unwrap();
-    assert!((1..=256).contains(&turns.get()), "{}", turns.get());
+    assert_eq!(turns.get(), 256);
 }
 
 #[test]
@@ -209,7 +206,7 @@ fn s29_tasks_that_hold_the_turn_for_a_long_quantum_starve_nobody() {
             }
         })
         .unwrap();
-    assert!(kernel.run().unwrap().ticks <= 256);
+    assert_eq!(kernel.run().unwrap().ticks, 256);
 }
 
 // ---- turns and policies

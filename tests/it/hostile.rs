@@ -290,3 +290,42 @@ fn a_raw_call_reaches_what_another_task_of_its_kernel_holds() {
     assert_eq!(report.exits()[&owner], Exit::Done);
     assert_eq!(report.exits()[&stranger], Exit::Done);
 }
+
+/// More tasks than a debug build audits at its polls.
+const CROWD: u64 = 5_000;
+
+#[test]
+fn each_task_of_a_crowd_is_in_exactly_one_place() {
+    let mut kernel = unscripted().max_ticks(2_000).build().unwrap();
+    kernel
+        .spawn("main", async |os| {
+            let empty = Queue::<u64>::bounded(os, 1).await;
+            let full = Queue::<u64>::bounded(os, 0).await;
+            let mut sleeper = os.get_tid().await;
+            for n in 0..CROWD {
+                let (empty, full, target) = (empty.clone(), full.clone(), sleeper);
+                let span = Duration::from_millis(n % 40);
+                let program = async move |os: &mut Os| match n % 5 {
+                    0 => drop(os.timeout(span, async |os| empty.get(os).await).await),
+                    1 => drop(os.timeout(span, async |os| full.put(os, n).await).await),
+                    2 => drop(os.timeout(span, async |os| os.wait(target).await).await),
+                    3 => os.sleep(span).await,
+                    _ => passes(os, 50).await,
+                };
+                let last = os.spawn_detached("one", program).await.unwrap();
+                match n {
+                    n if n % 7 == 0 => drop(os.kill(last).await),
+                    n if n % 5 == 3 => sleeper = last,
+                    _ => {}
+                }
+            }
+        })
+        .unwrap();
+    let mut most = 0;
+    while let Err(error) = kernel.run() {
+        assert!(matches!(error, Error::Limit(Limit::Ticks(_))), "{error}");
+        most = most.max(kernel.tasks().count());
+        kernel.audit_all();
+    }
+    assert!(most > 3_000, "{most} tasks at once");
+}

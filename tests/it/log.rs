@@ -13,11 +13,9 @@ use tracing::{
     field::{Field, Visit},
     span,
 };
-use trapline::{
-    Errno, Error, Event, Exit, Happening, Kernel, Os, Promise, Remote, SimWorld, World,
-};
+use trapline::{Errno, Error, Event, Exit, Happening, Kernel, Os, Promise, SimWorld, World};
 
-use crate::support::*;
+use crate::{support::*, worlds::forward};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -292,37 +290,7 @@ fn bad_ends_and_bad_destructors_are_warnings() {
 struct Patient(SimWorld);
 
 impl World for Patient {
-    fn now(&mut self) -> Duration {
-        self.0.now()
-    }
-
-    fn random(&mut self) -> u64 {
-        self.0.random()
-    }
-
-    fn reseed(&mut self, seed: u64) {
-        self.0.reseed(seed);
-    }
-
-    fn seed(&self) -> u64 {
-        self.0.seed()
-    }
-
-    fn print(&mut self, text: &[u8]) -> io::Result<usize> {
-        self.0.print(text)
-    }
-
-    fn remote(&self) -> Remote {
-        self.0.remote()
-    }
-
-    fn wait(
-        &mut self,
-        deadline: Option<Duration>,
-        happened: &mut Vec<Happening>,
-    ) -> io::Result<()> {
-        self.0.wait(deadline, happened)
-    }
+    forward!(0: now, random, seeds, print, remote, wait);
 
     fn wait_for_threads(
         &mut self,

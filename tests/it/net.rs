@@ -1372,3 +1372,43 @@ fn a_net_of_another_world_begins_without_connections() {
     }
     assert_eq!(net.hosts(), ["localhost", "b", "a"]);
 }
+
+#[test]
+fn a_kernel_that_is_reset_has_its_net_as_it_was() {
+    let net = SimNet::new().latency(ms(1)..=ms(9));
+    net.host("b").unwrap();
+    let world = SimWorld::new(1).net(&net);
+    let (mut kernel, log) = logged(Kernel::builder().world(world));
+    let mut logs = Vec::new();
+    for seed in [1, 2, 1] {
+        kernel.reset(seed).unwrap();
+        assert_eq!(net.hosts(), ["localhost", "b"]);
+        let before = log.lines().len();
+        kernel.spawn_on("b", "server", echo).unwrap();
+        kernel
+            .on_restart("b", |_| panic!("it is dropped with the reset"))
+            .unwrap();
+        let faults = net.clone();
+        let console = run(&mut kernel, async move |os| {
+            os.sleep(ms(1)).await;
+            let stream = os.connect(("b", PORT)).await?;
+            stream.send_all(os, b"ping").await?;
+            recv_exact(os, &stream, 4).await?;
+            note(os, "answered").await;
+            faults.latency(ms(5)..=ms(5)).fragment(true).chaos(3);
+            faults.cut("a", "b")?;
+            faults.crash("b")
+        });
+        assert!(console.ends_with("answered\n"), "{console}");
+        logs.push(log.lines().split_off(before));
+    }
+    // The first line of a later log is the end of what was left.
+    let spawned = |log: &[String]| {
+        log.iter()
+            .position(|line| line.contains("spawned"))
+            .unwrap()
+    };
+    let [first, second, third] = [0, 1, 2].map(|n| logs[n][spawned(&logs[n])..].to_vec());
+    assert_eq!(first, third);
+    assert_ne!(first, second);
+}

@@ -773,7 +773,7 @@ fn destructors_of_messages_may_panic_and_may_use_queues() {
             let victim = async move |os: &mut Os| {
                 let message = Bad(Some(mine.clone()));
                 let put = os.timeout(S, async |os| mine.put(os, message).await).await;
-                assert!(put.is_err());
+                assert!(matches!(put, Err(Elapsed)));
             };
             let victim = os.spawn("victim", victim).await.unwrap();
             settle(os).await;

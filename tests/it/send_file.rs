@@ -16,7 +16,9 @@ use std::{
 };
 
 use socket2::SockRef;
-use trapline::{Device, Errno, Exit, Kernel, Os, RealWorld, SimWorld, SystemCall, TcpStream};
+use trapline::{
+    Device, Elapsed, Errno, Exit, Kernel, Os, RealWorld, SimWorld, SystemCall, TcpStream,
+};
 
 use crate::{
     support::*,
@@ -66,8 +68,11 @@ async fn fill<S>(os: &mut Os, to: &Device<S>, file: &Arc<File>) {
             to.send_file(os, file, 0, LEN).await?;
         }
     });
-    let all: Result<io::Result<()>, _> = all.await;
-    assert!(all.is_err(), "nothing takes the bytes: {all:?}");
+    let all: Result<io::Result<()>, Elapsed> = all.await;
+    assert!(
+        matches!(all, Err(Elapsed)),
+        "nothing takes the bytes: {all:?}"
+    );
 }
 
 fn kind<T: std::fmt::Debug>(result: io::Result<T>) -> ErrorKind {
@@ -133,7 +138,8 @@ fn s30_a_part_is_sent_and_nothing_past_the_end() {
             source.set_len(5)?;
             assert_eq!(ours.send_file(os, &source, 4, 5).await?, 1);
             assert_eq!(ours.send_file(os, &source, 5, 5).await?, 0);
-            assert!(ours.send_file(os, &source, u64::MAX, 5).await.is_err());
+            let beyond = ours.send_file(os, &source, u64::MAX, 5).await.unwrap_err();
+            assert_eq!(beyond.kind(), ErrorKind::InvalidInput);
             ours.close(os).await?;
             let mut got = String::new();
             theirs.read_to_string(&mut got)?;
@@ -185,8 +191,17 @@ fn s34_what_cannot_be_sent_is_an_error_to_the_caller_alone() {
         let (reader, _writer) = io::pipe()?;
         let pipe = Arc::new(File::from(std::os::fd::OwnedFd::from(reader)));
         let directory = Arc::new(File::open(env!("CARGO_TARGET_TMPDIR"))?);
-        for bad in [write_only, pipe, directory] {
-            assert!(ours.send_file(os, &bad, 0, 10).await.is_err(), "{bad:?}");
+        for (bad, why) in [
+            (write_only, rustix::io::Errno::BADF),
+            (pipe, rustix::io::Errno::SPIPE),
+            (directory, rustix::io::Errno::ISDIR),
+        ] {
+            let error = ours.send_file(os, &bad, 0, 10).await.unwrap_err();
+            assert_eq!(
+                rustix::io::Errno::from_io_error(&error),
+                Some(why),
+                "{bad:?}"
+            );
         }
         // Without its stub it has no file.
         let raw = os.trap(SystemCall::SendFile(ours.id())).await;

@@ -8,9 +8,12 @@ use std::{
     time::Duration,
 };
 
-use trapline::{Exit, Happening, IntoExit, Kernel, Os, Remote, Report, SimWorld, Step, World};
+use trapline::{Exit, Happening, IntoExit, Kernel, Os, Report, SimWorld, Step, World};
 
-use crate::support::{run_scripted, scripted_in_slices, tell, unscripted};
+use crate::{
+    support::{run_scripted, scripted_in_slices, tell, unscripted},
+    worlds::forward,
+};
 
 /// Runs a kernel to its end, step by step, with an audit after each.
 pub(crate) fn finish(kernel: &mut Kernel) -> Report {
@@ -124,26 +127,10 @@ impl Moving {
 }
 
 impl World for Moving {
+    forward!(sim: random, seeds, print, take_console, remote);
+
     fn now(&mut self) -> Duration {
         self.sim.now() + self.passed.get()
-    }
-    fn random(&mut self) -> u64 {
-        self.sim.random()
-    }
-    fn reseed(&mut self, seed: u64) {
-        self.sim.reseed(seed);
-    }
-    fn seed(&self) -> u64 {
-        self.sim.seed()
-    }
-    fn print(&mut self, text: &[u8]) -> io::Result<usize> {
-        self.sim.print(text)
-    }
-    fn take_console(&mut self) -> String {
-        self.sim.take_console()
-    }
-    fn remote(&self) -> Remote {
-        self.sim.remote()
     }
     fn wait(
         &mut self,

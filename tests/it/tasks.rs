@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, panic::panic_any, rc::Rc, time::Duration};
 
-use trapline::{DeviceId, Errno, Exit, Kernel, Os, Reply, SystemCall, TaskState, Tid};
+use trapline::{DeviceId, Errno, Error, Exit, Kernel, Os, Reply, SystemCall, TaskState, Tid};
 
 use crate::support::*;
 
@@ -966,6 +966,22 @@ fn s15_a_panic_keeps_its_message_after_a_trap_half_made() {
 }
 
 #[test]
+fn s16_a_second_trap_after_one_half_made_faults_in_plain_words() {
+    let mut kernel = Kernel::simulated(0);
+    let task = kernel.spawn("half", async |os: &mut Os| {
+        abandon(os.yield_now());
+        os.get_tid().await;
+    });
+    let report = kernel.run().unwrap();
+    let expected = "made two traps in one resume: a call that has been polled must be awaited \
+                    to its end before the next call";
+    assert_eq!(
+        report.exits()[&task.unwrap()],
+        Exit::Faulted(expected.into())
+    );
+}
+
+#[test]
 fn s16_a_trap_half_made_leaves_nothing_for_the_next_task() {
     let diary = Diary::default();
     let mut kernel = Kernel::simulated(0);
@@ -1070,7 +1086,7 @@ fn s17_a_panic_in_a_destructor_at_shutdown_or_when_the_kernel_is_dropped_is_cont
                 })
                 .unwrap();
         }
-        assert!(kernel.run().is_err());
+        assert!(matches!(kernel.run(), Err(Error::Limit(_))));
         if shutdown {
             kernel.remote().shutdown();
             kernel.run().unwrap();

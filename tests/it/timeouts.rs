@@ -6,7 +6,7 @@ use trapline::{Closed, Elapsed, Errno, Exit, Kernel, Os, Queue};
 
 use crate::{
     stepping::{A_LOOK, Dropped, Moving, Notes, boot, finish, printed, spin},
-    support::{console, cpu},
+    support::{about, console, cpu, logged, sim},
 };
 
 const S: Duration = Duration::from_secs(1);
@@ -124,7 +124,7 @@ fn s24_a_message_whose_put_timed_out_is_dropped() {
         let queue = Queue::bounded(os, 0).await;
         let message = Dropped(notes.clone(), "message");
         let put = os.timeout(S, async |os| queue.put(os, message).await).await;
-        assert!(put.is_err());
+        assert!(matches!(put, Err(Elapsed)));
         notes.note("elapsed");
     });
     assert_eq!(seen.take(), ["message", "elapsed"]);
@@ -141,7 +141,7 @@ fn s24_a_timeout_around_a_device() {
         let mut buf = [0; 8];
         let span = Duration::from_millis(5);
         let cut = os.timeout(span, async |os| device.recv(os, &mut buf).await);
-        assert!(cut.await.is_err());
+        assert!(matches!(cut.await, Err(Elapsed)));
         // The direction is free again, and nothing that comes later was swallowed.
         theirs.write_all(b"late")?;
         let n = os.timeout(S * 60, async |os| device.recv(os, &mut buf).await);
@@ -221,7 +221,7 @@ fn s25_an_outer_one_that_fires_before_the_inner_answer_is_heard_wins() {
                     let inner = os.timeout(Duration::ZERO, async |os| {
                         spin(os, A_LOOK).await;
                     });
-                    assert!(inner.await.is_err());
+                    assert_eq!(inner.await, Err(Elapsed));
                     count.set(count.get() + 1);
                 }
             });
@@ -649,4 +649,30 @@ fn s57_calls_that_would_block_and_yields_and_sleeps_are_cut_at_once() {
         assert_eq!(os.now().await, Duration::ZERO);
         assert!(os.kill(live).await);
     });
+}
+
+#[test]
+fn a_log_answers_a_timeout_before_its_number_is_used() {
+    let (mut kernel, log) = logged(sim());
+    kernel
+        .spawn("main", async |os: &mut Os| {
+            let cut = os.timeout(S, async |os| os.sleep(5 * S).await).await;
+            assert_eq!(cut, Err(Elapsed));
+        })
+        .unwrap();
+    kernel.run().unwrap();
+    let calls: Vec<_> = about(&log, 1)
+        .into_iter()
+        .filter(|line| line.contains("timeout") || line.contains("disarm"))
+        .collect();
+    assert_eq!(
+        calls,
+        [
+            "trapped timeout(1s)",
+            "replied timeout 1",
+            "woken by a timeout",
+            "replied timeout 1 elapsed",
+            "deferred disarm(1)",
+        ]
+    );
 }

@@ -8,7 +8,76 @@ use std::{
     time::Duration,
 };
 
-use trapline::{Answer, DeviceId, Direction, Happening, Remote, Request, SimWorld, Tid, World};
+use trapline::{Answer, DeviceId, Direction, Happening, Request, SimWorld, World};
+
+/// Passes the named methods of a [`World`] on to the world in a field.
+macro_rules! forward {
+    ($to:tt: $($method:ident),+) => {
+        $($crate::worlds::forward!(@ $method $to);)+
+    };
+    (@ now $to:tt) => {
+        fn now(&mut self) -> std::time::Duration {
+            self.$to.now()
+        }
+    };
+    (@ random $to:tt) => {
+        fn random(&mut self) -> u64 {
+            self.$to.random()
+        }
+    };
+    (@ seeds $to:tt) => {
+        fn reseed(&mut self, seed: u64) {
+            self.$to.reseed(seed);
+        }
+        fn seed(&self) -> u64 {
+            self.$to.seed()
+        }
+    };
+    (@ print $to:tt) => {
+        fn print(&mut self, text: &[u8]) -> std::io::Result<usize> {
+            self.$to.print(text)
+        }
+    };
+    (@ take_console $to:tt) => {
+        fn take_console(&mut self) -> String {
+            self.$to.take_console()
+        }
+    };
+    (@ remote $to:tt) => {
+        fn remote(&self) -> trapline::Remote {
+            self.$to.remote()
+        }
+    };
+    (@ wait $to:tt) => {
+        fn wait(
+            &mut self,
+            deadline: Option<std::time::Duration>,
+            happened: &mut Vec<trapline::Happening>,
+        ) -> std::io::Result<()> {
+            self.$to.wait(deadline, happened)
+        }
+    };
+    (@ is_idle $to:tt) => {
+        fn is_idle(&self) -> bool {
+            self.$to.is_idle()
+        }
+    };
+    (@ submit $to:tt) => {
+        fn submit(&mut self, task: trapline::Tid, job: Box<dyn FnOnce() + Send>) {
+            self.$to.submit(task, job);
+        }
+    };
+    (@ io $to:tt) => {
+        fn io(
+            &mut self,
+            device: trapline::DeviceId,
+            request: trapline::Request<'_>,
+        ) -> std::io::Result<trapline::Answer> {
+            self.$to.io(device, request)
+        }
+    };
+}
+pub(crate) use forward;
 
 /// Any world, with a count of the looks and waits of the kernel.
 pub(crate) struct Counted<W> {
@@ -25,25 +94,7 @@ impl<W> Counted<W> {
 }
 
 impl<W: World> World for Counted<W> {
-    fn now(&mut self) -> Duration {
-        self.inner.now()
-    }
-
-    fn random(&mut self) -> u64 {
-        self.inner.random()
-    }
-
-    fn reseed(&mut self, seed: u64) {
-        self.inner.reseed(seed);
-    }
-
-    fn seed(&self) -> u64 {
-        self.inner.seed()
-    }
-
-    fn print(&mut self, text: &[u8]) -> io::Result<usize> {
-        self.inner.print(text)
-    }
+    forward!(inner: now, random, seeds, print, remote, is_idle, submit, io);
 
     fn wait(
         &mut self,
@@ -52,22 +103,6 @@ impl<W: World> World for Counted<W> {
     ) -> io::Result<()> {
         self.waits.set(self.waits.get() + 1);
         self.inner.wait(deadline, happened)
-    }
-
-    fn is_idle(&self) -> bool {
-        self.inner.is_idle()
-    }
-
-    fn remote(&self) -> Remote {
-        self.inner.remote()
-    }
-
-    fn submit(&mut self, task: Tid, job: Box<dyn FnOnce() + Send>) {
-        self.inner.submit(task, job);
-    }
-
-    fn io(&mut self, device: DeviceId, request: Request<'_>) -> io::Result<Answer> {
-        self.inner.io(device, request)
     }
 }
 
@@ -93,29 +128,7 @@ impl Bells {
 }
 
 impl World for Bells {
-    fn now(&mut self) -> Duration {
-        self.sim.now()
-    }
-
-    fn random(&mut self) -> u64 {
-        self.sim.random()
-    }
-
-    fn reseed(&mut self, seed: u64) {
-        self.sim.reseed(seed);
-    }
-
-    fn seed(&self) -> u64 {
-        self.sim.seed()
-    }
-
-    fn print(&mut self, text: &[u8]) -> io::Result<usize> {
-        self.sim.print(text)
-    }
-
-    fn take_console(&mut self) -> String {
-        self.sim.take_console()
-    }
+    forward!(sim: now, random, seeds, print, take_console, remote);
 
     fn wait(
         &mut self,
@@ -127,10 +140,6 @@ impl World for Bells {
             true => self.sim.wait(deadline, happened),
             false => Ok(()),
         }
-    }
-
-    fn remote(&self) -> Remote {
-        self.sim.remote()
     }
 
     fn io(&mut self, _: DeviceId, request: Request<'_>) -> io::Result<Answer> {
@@ -147,37 +156,7 @@ impl World for Bells {
 pub(crate) struct Bare(pub(crate) SimWorld);
 
 impl World for Bare {
-    fn now(&mut self) -> Duration {
-        self.0.now()
-    }
-
-    fn random(&mut self) -> u64 {
-        self.0.random()
-    }
-
-    fn reseed(&mut self, seed: u64) {
-        self.0.reseed(seed);
-    }
-
-    fn seed(&self) -> u64 {
-        self.0.seed()
-    }
-
-    fn print(&mut self, text: &[u8]) -> io::Result<usize> {
-        self.0.print(text)
-    }
-
-    fn wait(
-        &mut self,
-        deadline: Option<Duration>,
-        happened: &mut Vec<Happening>,
-    ) -> io::Result<()> {
-        self.0.wait(deadline, happened)
-    }
-
-    fn remote(&self) -> Remote {
-        self.0.remote()
-    }
+    forward!(0: now, random, seeds, print, remote, wait);
 }
 
 fn ready((device, direction): (DeviceId, Direction)) -> Happening {

@@ -4,15 +4,15 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::encode::Out;
 
-/// How many bytes there are in a word.
+/// The bytes in a word.
 const WORD: usize = size_of::<u64>();
 
-/// What its one writer has appended. Bytes lie in words of eight, the first the lowest, so that
-/// most records are a store or two.
+/// The bytes that its one writer has appended. A word holds eight, the first one lowest, so that
+/// most records need one or two stores.
 #[derive(Debug)]
 pub(super) struct Buffer {
     words: Box<[AtomicU64]>,
-    /// How many bytes may be read: whole records.
+    /// The bytes that may be read: whole records.
     len: AtomicUsize,
 }
 
@@ -20,7 +20,7 @@ pub(super) struct Buffer {
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct End {
     len: usize,
-    /// What is in the last word so far.
+    /// The bytes of the last word, which is not full.
     word: u64,
 }
 
@@ -102,7 +102,7 @@ impl Buffer {
         true
     }
 
-    /// How many bytes may be read.
+    /// The bytes that may be read.
     pub(super) fn len(&self) -> usize {
         self.len.load(Ordering::Acquire)
     }

@@ -20,13 +20,13 @@ use crate::{
     log::Wake,
 };
 
-/// What is wrong with the bytes.
+/// The defect of the bytes.
 pub(super) type Wrong = &'static str;
 
 /// The bytes of a payload that are left.
 pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
 
-/// What a record is.
+/// The kind of a record.
 pub(super) enum Record {
     Event(OwnedEvent),
     Gap(u64),

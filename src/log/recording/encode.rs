@@ -240,7 +240,7 @@ fn detail_bit(detail: &Detail<'_>) -> u8 {
     u8::from(!matches!(detail, Detail::None)) * kind::DETAIL
 }
 
-/// What travelled beside a call or its reply, unless that is nothing.
+/// Encodes the payload of a call or its reply, if there is one.
 fn detail(out: &mut impl Out, detail: &Detail<'_>) {
     match detail {
         Detail::None => {}

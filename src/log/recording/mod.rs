@@ -134,14 +134,14 @@ mod kind {
     pub(super) const DEADLOCKED: u8 = 14;
     pub(super) const INJECTED: u8 = 15;
 
-    /// What the first byte says besides.
+    /// The flags in a record's first byte.
     pub(super) const TID: u8 = 0x40;
     pub(super) const TIME: u8 = 0x80;
-    /// What the byte of a call or a reply says besides.
+    /// The flags in the byte of a call or a reply.
     pub(super) const DETAIL: u8 = 0x80;
 }
 
-/// What a recording says of the run as a whole.
+/// The description of a run, at the start of its recording.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Header {
@@ -151,9 +151,9 @@ pub struct Header {
     pub seed: u64,
     /// The scheduling policy.
     pub policy: String,
-    /// How many ticks a turn may have.
+    /// The quantum: the most ticks in a turn.
     pub quantum: u32,
-    /// Whether the world was simulated.
+    /// True if the world was simulated.
     pub is_simulated: bool,
     /// The version of trapline that wrote it.
     pub version: String,
@@ -174,7 +174,7 @@ impl Default for Header {
     }
 }
 
-/// What a record leaves out, since it follows from the one before.
+/// The values that a record omits because the record before implies them.
 #[derive(Clone, Copy, Default, Debug)]
 struct Context {
     tid: u64,

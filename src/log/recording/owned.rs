@@ -12,7 +12,7 @@ use crate::{
 pub struct OwnedEvent {
     /// When, counted from boot.
     pub at: Duration,
-    /// Which task it is about; [`Tid::KERNEL`] for the kernel itself.
+    /// The task of the event; [`Tid::KERNEL`] for the kernel itself.
     pub tid: Tid,
     pub(super) fact: OwnedFact,
 }

@@ -61,7 +61,7 @@ pub enum Error {
     Corrupt {
         /// The first byte of what makes no sense.
         offset: u64,
-        /// What is wrong there.
+        /// The defect.
         what: &'static str,
     },
 }
@@ -114,14 +114,14 @@ impl Recording {
         Ok(recording)
     }
 
-    /// What it says of the run as a whole.
+    /// The header, which describes the run.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// How many events were not kept, of those before the last one that was read: a
-    /// [`Recorder::last`](super::Recorder::last) leaves out what came long before the end.
+    /// The number of events that are missing before the last one that was read. A
+    /// [`Recorder::last`](super::Recorder::last) keeps only the end of a run.
     #[must_use]
     pub fn missing(&self) -> u64 {
         self.missing

@@ -25,7 +25,7 @@ use crate::{
     log::{Detail, Event, Fact, Tracer},
 };
 
-/// How many bytes the buffer holds.
+/// The buffer's size in bytes.
 const BUFFER: usize = 64 * 1024;
 /// The time between two writes to disk.
 const EVERY: Duration = Duration::from_millis(100);
@@ -41,7 +41,7 @@ pub struct Recorder {
     context: Context,
     /// The end of the tape's buffer.
     end: End,
-    /// How many events there were before it.
+    /// The number of events before it.
     events: u64,
     /// The last record that was long; kept for its memory.
     long: Vec<u8>,
@@ -117,7 +117,7 @@ impl Recorder {
     /// fault or when its tape was last flushed; never half of it, and nothing of an older run;
     /// beside it, at worst, what was to replace it, whose name is longer by 16 hexadecimal digits.
     /// Where it cannot be replaced, because its directory is not writable, it is written anew.
-    /// What is no file, such as a pipe, is written to once, at the end.
+    /// A target that is no file, such as a pipe, is written once, at the end.
     ///
     /// Another recorder cannot write to it meanwhile.
     ///
@@ -306,8 +306,8 @@ impl Tape {
         state.result()
     }
 
-    /// What is kept at this moment of the last so many events; `None` if everything goes to a file
-    /// and nothing is kept besides.
+    /// The last events that the recorder keeps at this moment. `None` if it writes all of them to a
+    /// file.
     ///
     /// ```
     /// use trapline::{Kernel, Os, record::{Header, Recorder}};

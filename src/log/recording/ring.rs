@@ -37,9 +37,9 @@ pub(super) struct Ring {
     gone: VecDeque<(u64, Tid)>,
     /// Where it is to be written, if anywhere.
     target: Option<Target>,
-    /// What is in the file for good: the header; after a fault, the events up to there too.
+    /// The part of the file that stays: the header, and after a fault the events up to it.
     head: Vec<u8>,
-    /// The first event that is not in the head, and what its record leaves out.
+    /// The first event that is not in the head, and the context of its record.
     since: u64,
     context: Context,
     has_fault: bool,
@@ -241,7 +241,7 @@ impl Ring {
         (chunks.out, chunks.context, next)
     }
 
-    /// What is to be told of the time before `start`, in any order.
+    /// The events from before `start` that a reader needs, in any order.
     fn past(&self, start: u64) -> Vec<&(u64, OwnedEvent)> {
         let known = self.known.values().filter(|known| {
             let gone = known.reaped.as_ref();

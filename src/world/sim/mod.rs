@@ -21,7 +21,7 @@ pub use net::{BadFault, Fault, SimNet};
 use super::{Answer, Happening, Request, World, hand_on};
 use crate::{
     abi::DeviceId,
-    interrupt::{Interrupts, Remote},
+    interrupt::{External, Interrupts, Remote},
 };
 
 /// The simulated world. Its clock stops until the kernel waits, and then jumps to the
@@ -132,6 +132,23 @@ impl World for SimWorld {
 
     fn seed(&self) -> u64 {
         self.seed
+    }
+
+    fn reset(&mut self, seed: u64) -> bool {
+        self.now = Duration::ZERO;
+        self.reseed(seed);
+        self.net.renew(seed);
+        if let Console::Kept(kept) = &mut self.console {
+            kept.clear();
+        }
+        let remote = self.interrupts.remote();
+        let external = [External::Setter, External::Job];
+        // A thread of the last run may yet raise an interrupt, on a line of its own.
+        if self.interrupts.is_raised() || external.iter().any(|what| remote.started(*what) > 0) {
+            self.bell = Arc::default();
+            self.interrupts = Interrupts::new(Waker::from(Arc::clone(&self.bell)));
+        }
+        true
     }
 
     fn print(&mut self, text: &[u8]) -> io::Result<usize> {

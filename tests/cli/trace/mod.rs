@@ -10,13 +10,15 @@ use std::{
     fs,
     io::{self, BufRead, BufReader},
     path::{Path, PathBuf},
-    process::{Child, ChildStdout, Command, Output, Stdio},
+    process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
 use rustix::process::{Pid, Signal, kill_process};
 use trapline::record::{Error, OwnedEvent, Recording};
+
+use crate::support::*;
 
 /// A file of a test's own, that goes with it.
 struct Scratch(PathBuf);
@@ -107,30 +109,6 @@ impl Drop for Place {
     }
 }
 
-/// A command that the environment of the tests does not change.
-fn trapline(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_trapline"));
-    command.args(args).stdin(Stdio::null());
-    for variable in ["RUST_LOG", "NO_COLOR", "CLICOLOR_FORCE", "CLICOLOR"] {
-        command.env_remove(variable);
-    }
-    command
-}
-
-/// Runs it to its end: the exit code, standard output and standard error.
-fn run(args: &[&str]) -> (i32, String, String) {
-    texts(trapline(args).output().expect("it runs"))
-}
-
-fn texts(output: Output) -> (i32, String, String) {
-    let text = |bytes| String::from_utf8(bytes).expect("it is text");
-    (
-        output.status.code().expect("no signal ended it"),
-        text(output.stdout),
-        text(output.stderr),
-    )
-}
-
 /// Compares with a file of what is expected. A test that is told to by its environment writes it.
 fn assert_golden(file: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -141,12 +119,6 @@ fn assert_golden(file: &str, text: &str) {
     }
     let expected = fs::read_to_string(&path).unwrap_or_default();
     assert_eq!(text, expected, "{file}");
-}
-
-/// A process that still runs, and what it prints.
-struct Running {
-    child: Child,
-    out: BufReader<ChildStdout>,
 }
 
 /// For something to happen that does so at once but on a machine that is stuck.
@@ -175,34 +147,5 @@ fn end_of(child: &mut Child) -> Option<i32> {
             let _ = child.kill();
         }
         patience.wait("the end of a process");
-    }
-}
-
-impl Running {
-    fn start(args: &[&str]) -> Self {
-        let mut command = trapline(args);
-        command.stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().expect("it runs");
-        let out = BufReader::new(child.stdout.take().expect("it is piped"));
-        Self { child, out }
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.out.read_line(&mut line).expect("it is text");
-        line
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).expect("it can be reached");
-    }
-
-    /// Its exit code, once it has ended.
-    fn end(mut self) -> Option<i32> {
-        let mut out = self.out;
-        let rest = thread::spawn(move || io::copy(&mut out, &mut io::sink()));
-        let code = end_of(&mut self.child);
-        rest.join().unwrap().expect("it can be read");
-        code
     }
 }

@@ -1,6 +1,6 @@
 //! After a deadlock, a fault, or the end of the process: what the report says, and what is left.
 
-use std::{env, os::unix::process::ExitStatusExt, sync::Once};
+use std::os::unix::process::ExitStatusExt;
 
 use super::*;
 
@@ -34,25 +34,6 @@ the last traps of task 3 spend:
 00:00.000000    3 spend        sleep(1ms)                   = ok
 00:00.001000    3 spend        get(1) ...
 ";
-
-/// The example whose programs misbehave.
-pub(crate) fn rude(args: &[&str]) -> Command {
-    static BUILT: Once = Once::new();
-    BUILT.call_once(|| {
-        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut build = Command::new(cargo);
-        build.args(["build", "--quiet", "--example", "rude"]);
-        let built = build.current_dir(env!("CARGO_MANIFEST_DIR")).status();
-        assert!(built.unwrap().success());
-    });
-    let path = Path::new(env!("CARGO_BIN_EXE_trapline")).with_file_name("examples/rude");
-    let mut command = Command::new(path);
-    command
-        .args(args)
-        .stdin(Stdio::null())
-        .env("RUST_BACKTRACE", "0");
-    command
-}
 
 #[test]
 fn a_deadlock_shows_the_last_traps_of_those_who_wait() {

@@ -10,7 +10,7 @@ use rustix::{
 };
 use trapline::{Exit, Fact};
 
-use super::{post_mortem::rude, *};
+use super::*;
 
 /// A program that prints for ever.
 const ENDLESS: [&str; 3] = ["multitask", "--foo", "4294967295"];
@@ -43,7 +43,7 @@ fn a_recording_says_what_ran_and_what_happened() {
 #[test]
 fn a_quiet_run_is_on_disk_though_it_never_ends() {
     let file = Scratch::new("quiet");
-    let run = Running::start(&["boot", "--record", file.path(), "alive", "--every", "1day"]);
+    let run = Running::with_stdout(&["boot", "--record", file.path(), "alive", "--every", "1day"]);
     // It is written within a tenth of a second.
     let patience = Patience::new();
     let sleeps = |event: &OwnedEvent| matches!(event.borrow().fact, Fact::Blocked { .. });
@@ -51,7 +51,7 @@ fn a_quiet_run_is_on_disk_though_it_never_ends() {
         patience.wait("the recording");
     }
     run.signal(Signal::KILL);
-    assert_eq!(run.end(), None);
+    assert_eq!(run.end().0, None);
     let (events, error) = file.read();
     assert_eq!(
         events.len(),
@@ -99,10 +99,10 @@ fn a_ring_has_the_end_of_a_run() {
 fn a_ring_is_written_on_interrupt_and_deadlock() {
     let file = Scratch::new("interrupt");
     let ring = ["boot", "--record-last", "10", "--record", file.path()];
-    let mut busy = Running::start(&[&ring[..], &ENDLESS].concat());
-    busy.line();
+    let mut busy = Running::with_stdout(&[&ring[..], &ENDLESS].concat());
+    busy.out_line();
     busy.signal(Signal::INT);
-    assert_eq!(busy.end(), Some(130));
+    assert_eq!(busy.end().0, Some(130));
     let (events, error) = file.read();
     assert!(error.is_none());
     // Being shut down is the last that happens to both of its tasks.
@@ -261,10 +261,10 @@ fn a_ring_that_is_killed_leaves_nothing_of_an_older_run() {
     let link = Scratch::new("link");
     std::os::unix::fs::symlink(&file.0, &link.0).unwrap();
     let ring = ["boot", "--record-last", "10", "--record", link.path()];
-    let mut running = Running::start(&[&ring[..], &ENDLESS].concat());
-    running.line();
+    let mut running = Running::with_stdout(&[&ring[..], &ENDLESS].concat());
+    running.out_line();
     running.signal(Signal::KILL);
-    assert_eq!(running.end(), None);
+    assert_eq!(running.end().0, None);
     let (events, error) = file.read();
     assert!(events.is_empty());
     assert!(matches!(error, Some(Error::Truncated { .. })), "{error:?}");
@@ -321,8 +321,8 @@ fn a_recording_that_another_kernel_writes_is_refused() {
     for last in [&[][..], &["--record-last", "10"]] {
         let file = Scratch::new("twice");
         let record = ["boot", "--record", file.path()];
-        let mut first = Running::start(&[&record, last, &ENDLESS].concat());
-        first.line();
+        let mut first = Running::with_stdout(&[&record, last, &ENDLESS].concat());
+        first.out_line();
         let (code, out, err) = run(&[&record[..], &["parts"]].concat());
         assert_eq!((code, &*out), (1, ""));
         let path = file.path();
@@ -333,7 +333,7 @@ fn a_recording_that_another_kernel_writes_is_refused() {
             )
         );
         first.signal(Signal::INT);
-        assert_eq!(first.end(), Some(130));
+        assert_eq!(first.end().0, Some(130));
         assert!(file.read().1.is_none(), "it is whole");
         assert_eq!(run(&[&record[..], &["parts"]].concat()).0, 0);
     }
@@ -376,12 +376,12 @@ proptest! {
     fn a_run_that_is_killed_leaves_what_can_be_read(printed in 0..10_000_usize) {
         let file = Scratch::new("killed");
         let record = ["boot", "--virtual", "--seed", "1", "--record", file.path()];
-        let mut run = Running::start(&[&record[..], &ENDLESS].concat());
+        let mut run = Running::with_stdout(&[&record[..], &ENDLESS].concat());
         for _ in 0..=printed {
-            run.line();
+            run.out_line();
         }
         run.signal(Signal::KILL);
-        prop_assert_eq!(run.end(), None);
+        prop_assert_eq!(run.end().0, None);
         let (events, error) = file.read();
         let is_cut = matches!(error, Some(Error::Truncated { .. }));
         prop_assert!(is_cut, "{:?}", error);

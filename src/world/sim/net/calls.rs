@@ -60,6 +60,7 @@ impl Net {
     // ---- opening
 
     fn listen(&mut self, device: DeviceId, host: HostId, addr: SocketAddr) -> Result<SocketAddr> {
+        self.is_used = true;
         let ip = addr.ip();
         let is_own = ip.is_unspecified() || self.hosts.owner(ip, host) == Some(host);
         let machine = self.hosts.get_mut(host);
@@ -93,6 +94,7 @@ impl Net {
     }
 
     fn connect(&mut self, device: DeviceId, host: HostId, addr: SocketAddr) -> Result<()> {
+        self.is_used = true;
         let addr = SocketAddr::new(here_if_unspecified(addr.ip()), addr.port());
         let server = self.hosts.owner(addr.ip(), host);
         let machine = self.hosts.get_mut(host);
@@ -185,7 +187,7 @@ impl Net {
 
     #[inline]
     fn recv(&mut self, device: DeviceId, buf: &mut [u8]) -> Result<usize> {
-        let fragments = self.fragments;
+        let fragments = self.limits.fragments;
         let half = self.limits.buffer / 2;
         let (end, connection, side) = self.stream(device)?;
         let (this, pipe) = (&mut connection.ends[side], &mut connection.pipes[1 - side]);
@@ -220,7 +222,7 @@ impl Net {
 
     #[inline]
     fn send(&mut self, device: DeviceId, buf: &[u8]) -> Result<usize> {
-        let (fragments, most) = (self.fragments, self.limits.buffer);
+        let (fragments, most) = (self.limits.fragments, self.limits.buffer);
         let (end, connection, side) = self.stream(device)?;
         let (this, pipe) = (&mut connection.ends[side], &mut connection.pipes[side]);
         if let Some(error) = this.error.take() {

@@ -21,7 +21,7 @@ impl SimNet {
     /// link from a host to itself, the crash of a host that is down, or the restart of one that is
     /// not.
     pub fn apply(&self, fault: &Fault) -> Result<()> {
-        let fate = self.state().apply(fault)?;
+        let fate = self.change().apply(fault)?;
         self.tell(fault, fate);
         Ok(())
     }
@@ -122,7 +122,7 @@ impl SimNet {
     ///
     /// Chaos that is called for before the net has a world begins with the world.
     pub fn chaos(&self, level: u8) -> Self {
-        self.state().begin_chaos(level);
+        self.change().begin_chaos(level);
         self.clone()
     }
 
@@ -187,7 +187,7 @@ impl Net {
                 let host = self.hosts.find(host)?;
                 self.links.set_slow(host, *factor);
             }
-            Fault::Fragment(fragments) => self.fragments = *fragments,
+            Fault::Fragment(fragments) => self.limits.fragments = *fragments,
             Fault::Crash(host) => return self.crash(host).map(Some),
             Fault::Restart(host) => return self.restart(host).map(Some),
         }

@@ -73,6 +73,13 @@ impl SimNet {
         self.0.borrow_mut()
     }
 
+    /// The state, to be changed by a test or a task.
+    pub(super) fn change(&self) -> RefMut<'_, Net> {
+        let mut net = self.0.borrow_mut();
+        net.is_used = true;
+        net
+    }
+
     // ---- hosts
 
     /// Returns the address of the host of that name, which is made if there is none.
@@ -87,7 +94,7 @@ impl SimNet {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn host(&self, name: impl AsRef<str>) -> Result<IpAddr> {
-        let hosts = &mut self.state().hosts;
+        let hosts = &mut self.change().hosts;
         let host = hosts.find_or_make(name.as_ref())?;
         Ok(hosts.get(host).address)
     }
@@ -97,7 +104,7 @@ impl SimNet {
     /// *Errors:* `AlreadyExists` if there is a host of that name, `AddrInUse` if another host has
     /// the address; otherwise as for [`SimNet::host`].
     pub fn host_at(&self, name: impl AsRef<str>, address: IpAddr) -> Result<()> {
-        self.state().hosts.make(name.as_ref(), address).map(drop)
+        self.change().hosts.make(name.as_ref(), address).map(drop)
     }
 
     /// Returns the names of all hosts, in the order in which they were made. The first is
@@ -111,7 +118,7 @@ impl SimNet {
 
     /// The host of that name, which is made if there is none.
     pub(crate) fn find_or_make(&self, name: &str) -> Result<HostId> {
-        self.state().hosts.find_or_make(name)
+        self.change().hosts.find_or_make(name)
     }
 
     pub(crate) fn name_of(&self, host: HostId) -> String {
@@ -130,7 +137,7 @@ impl SimNet {
     /// A range that ends before it begins counts as its begin. Returns the net, so that the call can
     /// follow [`SimNet::new`].
     pub fn latency(&self, range: RangeInclusive<Duration>) -> Self {
-        self.state().links.set_latency(range);
+        self.change().links.set_latency(range);
         self.clone()
     }
 
@@ -143,7 +150,7 @@ impl SimNet {
         b: impl AsRef<str>,
         range: RangeInclusive<Duration>,
     ) -> Result<()> {
-        let net = &mut *self.state();
+        let net = &mut *self.change();
         let ways = net.ways(a.as_ref(), b.as_ref())?;
         for way in ways {
             net.links.set_latency_of(way, range.clone());
@@ -154,7 +161,7 @@ impl SimNet {
     /// Sets how many bytes a second go from one host to another, for all connections together. 0 is
     /// no limit, the default. Returns the net.
     pub fn bandwidth(&self, bytes_per_second: u64) -> Self {
-        self.state().links.set_bandwidth(bytes_per_second);
+        self.change().links.set_bandwidth(bytes_per_second);
         self.clone()
     }
 
@@ -167,7 +174,7 @@ impl SimNet {
         b: impl AsRef<str>,
         bytes_per_second: u64,
     ) -> Result<()> {
-        let net = &mut *self.state();
+        let net = &mut *self.change();
         let ways = net.ways(a.as_ref(), b.as_ref())?;
         for way in ways {
             net.links.set_bandwidth_of(way, bytes_per_second);
@@ -179,21 +186,21 @@ impl SimNet {
     /// receiver has not read. A sender waits while they are so many. Default: 64 KiB; 0 counts as 1.
     /// Returns the net.
     pub fn buffer(&self, bytes: usize) -> Self {
-        self.state().limits.buffer = bytes.clamp(1, 1 << 30);
+        self.change().limits.buffer = bytes.clamp(1, 1 << 30);
         self.clone()
     }
 
     /// Sets how long a client waits for an answer before its connection fails with `TimedOut`.
     /// Default: 127 s, as on Linux. Returns the net.
     pub fn connect_timeout(&self, span: Duration) -> Self {
-        self.state().limits.connecting = span.into();
+        self.change().limits.connecting = span.into();
         self.clone()
     }
 
     /// Sets how long a connection waits for an acknowledgement before it fails with `TimedOut`.
     /// Default: 924 s, as on Linux. Returns the net.
     pub fn retransmission_limit(&self, span: Duration) -> Self {
-        self.state().limits.acknowledging = span.into();
+        self.change().limits.acknowledging = span.into();
         self.clone()
     }
 
@@ -203,7 +210,7 @@ impl SimNet {
     ///
     /// *Errors:* `NotFound` if there is no such host.
     pub fn limit_backlog(&self, host: impl AsRef<str>, connections: usize) -> Result<()> {
-        let hosts = &mut self.state().hosts;
+        let hosts = &mut self.change().hosts;
         let host = hosts.find(host.as_ref())?;
         hosts.get_mut(host).backlog = connections;
         Ok(())
@@ -213,7 +220,7 @@ impl SimNet {
 
     /// Notes that the kernel can start the programs of this host again.
     pub(crate) fn set_boots(&self, host: HostId) {
-        self.state().hosts.get_mut(host).boots = true;
+        self.change().hosts.get_mut(host).boots = true;
     }
 
     /// Tells this kernel of faults from now on.
@@ -255,9 +262,12 @@ impl SimNet {
 
     /// Begins anew in another world: with the same hosts and links, and without connections.
     pub(in super::super) fn begin(&self, seed: u64) {
-        let net = &mut *self.state();
-        net.clear();
-        net.reseed(seed);
+        self.state().begin(seed);
+    }
+
+    /// Makes the net as it was at its begin in this world.
+    pub(in super::super) fn renew(&self, seed: u64) {
+        self.state().renew(seed);
     }
 }
 

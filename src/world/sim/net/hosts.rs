@@ -24,6 +24,7 @@ const BACKLOG: usize = 4096;
 const LOCAL_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 255, 255, 254);
 
 /// All machines.
+#[derive(Clone)]
 pub(super) struct Hosts {
     all: Vec<Machine>,
     by_name: BTreeMap<String, HostId>,
@@ -33,6 +34,7 @@ pub(super) struct Hosts {
 }
 
 /// A machine.
+#[derive(Clone)]
 pub(super) struct Machine {
     pub(super) name: String,
     pub(super) address: IpAddr,

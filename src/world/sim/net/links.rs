@@ -17,6 +17,7 @@ pub(super) type Way = (HostId, HostId);
 const LATENCY: Nanos = Nanos::from_millis(1);
 
 /// The links between hosts. Within a host there is no link: what is sent there has arrived.
+#[derive(Clone)]
 pub(super) struct Links {
     latency: Span,
     bandwidth: u64,

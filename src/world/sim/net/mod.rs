@@ -10,10 +10,11 @@
 //! | `hosts.rs` | the machines: names, addresses, ports, listeners |
 //! | `links.rs` | latency, bandwidth, cuts |
 //! | `fault.rs`, `faults.rs` | [`Fault`]; what faults do |
-//! | `chaos.rs` | faults at random |
+//! | `chaos.rs`, `breakage.rs` | faults at random: when, and which |
 //! | `agenda.rs` | what is under way, in order of time |
 
 mod agenda;
+mod breakage;
 mod calls;
 mod chaos;
 mod connection;

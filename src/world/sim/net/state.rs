@@ -27,6 +27,8 @@ const OF_THE_NET: u64 = 0x6e65_7477_6f72_6b73;
 pub(super) struct Net {
     pub(super) hosts: Hosts,
     pub(super) links: Links,
+    /// The hosts, links and limits when a world took the net.
+    initial: Option<Box<(Hosts, Links, Limits)>>,
     pub(super) connections: Slab<Connection>,
     pub(super) listeners: Slab<Listener>,
     pub(super) devices: DeviceMap<Socket>,
@@ -38,22 +40,25 @@ pub(super) struct Net {
     pub(super) ready: VecDeque<(DeviceId, Direction)>,
     /// The number of the last connection.
     pub(super) last_serial: u32,
+    /// Whether anything has happened since the begin.
+    pub(super) is_used: bool,
     pub(super) chaos: Option<Chaos>,
-    /// The level of chaos.
-    level: u8,
     /// What ends the faults of chaos that are over.
     pub(super) ended_faults: Vec<Fault>,
     seed: u64,
     /// The frame of the kernel whose world has the net.
     pub(super) kernel: Weak<TrapFrame>,
-    /// Whether reads and writes come in pieces.
-    pub(super) fragments: bool,
 }
 
 /// How much a connection keeps, and for how long it tries.
+#[derive(Clone)]
 pub(super) struct Limits {
     /// The bytes that are sent and not yet read, for each direction.
     pub(super) buffer: usize,
+    /// Whether reads and writes come in pieces.
+    pub(super) fragments: bool,
+    /// The level of chaos.
+    chaos: u8,
     /// How long a client waits for an answer.
     pub(super) connecting: Nanos,
     /// How long a sender waits for an acknowledgement.
@@ -116,6 +121,7 @@ impl Net {
         Self {
             hosts: Hosts::new(),
             links: Links::new(),
+            initial: None,
             connections: Slab::new(),
             listeners: Slab::new(),
             devices: DeviceMap::default(),
@@ -123,41 +129,62 @@ impl Net {
             random: Pcg64::seed_from_u64(OF_THE_NET),
             limits: Limits {
                 buffer: 64 * 1024,
+                fragments: false,
+                chaos: 0,
                 connecting: Nanos::from_millis(127_000),
                 acknowledging: Nanos::from_millis(924_000),
             },
             now: Nanos::ZERO,
             ready: VecDeque::new(),
             last_serial: 0,
+            is_used: false,
             chaos: None,
-            level: 0,
             ended_faults: Vec::new(),
             seed: 0,
             kernel: Weak::new(),
-            fragments: false,
         }
     }
 
-    /// Drops all connections and listeners. Another world begins, at time zero.
-    pub(super) fn clear(&mut self) {
+    /// Begins in a world: without connections, at time zero.
+    pub(super) fn begin(&mut self, seed: u64) {
+        self.kernel = Weak::new();
+        self.hosts.clear();
+        self.links.clear();
+        let initial = (self.hosts.clone(), self.links.clone(), self.limits.clone());
+        self.initial = Some(Box::new(initial));
+        self.clear();
+        self.reseed(seed);
+    }
+
+    /// Makes the net as it was at its begin in this world. It remembers whether anything has
+    /// happened: a search resets it thousands of times a second.
+    pub(super) fn renew(&mut self, seed: u64) {
+        if std::mem::take(&mut self.is_used) {
+            if let Some(initial) = &self.initial {
+                (self.hosts, self.links, self.limits) = (**initial).clone();
+            }
+            self.clear();
+        }
+        self.now = Nanos::ZERO;
+        self.reseed(seed);
+    }
+
+    /// Drops all connections and listeners.
+    fn clear(&mut self) {
         self.connections.clear();
         self.listeners.clear();
         self.devices.clear();
         self.agenda = Agenda::new();
         self.ready.clear();
         self.ended_faults.clear();
+        self.last_serial = 0;
         self.now = Nanos::ZERO;
-        self.kernel = Weak::new();
-        self.hosts.clear();
-        self.links.clear();
     }
 
     pub(super) fn reseed(&mut self, seed: u64) {
         self.seed = seed;
         self.random = Pcg64::seed_from_u64(seed ^ OF_THE_NET);
-        if self.chaos.is_some() {
-            self.begin_chaos(self.level);
-        }
+        self.chaos = Chaos::new(self.limits.chaos, seed, self.now);
     }
 
     /// The connection of an end, unless it is no more.
@@ -202,7 +229,7 @@ impl Net {
 
     /// Begins chaos of this level, or ends it.
     pub(super) fn begin_chaos(&mut self, level: u8) {
-        self.level = level;
+        self.limits.chaos = level;
         self.chaos = Chaos::new(level, self.seed, self.now);
     }
 

@@ -1,0 +1,65 @@
+//! What a search returns.
+
+use std::{collections::BTreeSet, fmt};
+
+/// The result of a search: [`Check::explore`](crate::Check::explore). Its `Display` is the report
+/// with which [`Check::run`](crate::Check::run) panics, or a line with what was covered.
+#[derive(Clone, Debug, Default)]
+pub struct Explored {
+    /// The number of schedules that ran. The repeats that look for hidden nondeterminism do not
+    /// count, and neither do those of the audit.
+    pub schedules: u64,
+    /// The number of causal orders among them. Two schedules have the same causal order if they
+    /// differ only in the order of steps that do not affect each other. Only an exhaustive search
+    /// counts them.
+    pub classes: u64,
+    /// Whether the search was complete: no schedule can have another outcome.
+    pub complete: bool,
+    /// What the schedules came to, as named by [`Kernel::outcome`](crate::Kernel::outcome).
+    pub outcomes: BTreeSet<String>,
+    /// The texts of [`sometimes!`](crate::sometimes) that held in no schedule. A schedule that is
+    /// replayed alone counts none.
+    pub never: BTreeSet<String>,
+    /// The first schedule that failed. The search ends with it.
+    pub failure: Option<Failure>,
+}
+
+/// A schedule that failed. Its `Display` is the report.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Failure {
+    /// The error of the closure, its panic, or the tasks that faulted.
+    pub why: String,
+    /// The number of turns at which the schedule departs from first in, first out: the task that is
+    /// next is not resumed.
+    pub preemptions: usize,
+    /// The value of `TRAPLINE_REPLAY` that repeats the schedule.
+    pub replay: String,
+    /// Where it failed, and how to see it again.
+    pub details: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n\n{}", self.why, self.details)
+    }
+}
+
+impl fmt::Display for Explored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(failure) = &self.failure {
+            return failure.fmt(f);
+        }
+        let schedules = match self.schedules {
+            1 => "1 schedule passes".to_string(),
+            n => format!("{n} schedules pass"),
+        };
+        f.write_str(&schedules)?;
+        if self.complete {
+            f.write_str("; no other schedule has another outcome")?;
+        }
+        for text in &self.never {
+            write!(f, "\nsometimes!({text:?}) held in none of them")?;
+        }
+        Ok(())
+    }
+}

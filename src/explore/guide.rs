@@ -1,0 +1,114 @@
+//! The policy that follows a plan, or records the plan of another policy.
+
+use std::{cell::RefCell, collections::VecDeque, fmt, rc::Rc};
+
+use super::plan::{Delay, Plan};
+use crate::{Cause, Policy, Runnable};
+
+/// First in, first out, with the departures of a plan. Clones are handles to the same policy.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Guide(Rc<RefCell<State>>);
+
+#[derive(Default)]
+struct State {
+    ready: VecDeque<Runnable>,
+    /// The turns so far.
+    turn: u32,
+    /// The departures that lie ahead, the next of them at the end.
+    ahead: Vec<Delay>,
+    /// Decides instead of a plan.
+    chooser: Option<Box<dyn Policy>>,
+    /// The departures so far.
+    made: Plan,
+}
+
+impl Guide {
+    /// Follows a plan from now on.
+    pub(super) fn follow(&self, plan: &Plan) {
+        let ahead = plan.0.iter().rev().copied().collect();
+        self.begin(State {
+            ahead,
+            ..State::default()
+        });
+    }
+
+    /// Records what a policy decides from now on.
+    pub(super) fn record(&self, chooser: Box<dyn Policy>) {
+        let chooser = Some(chooser);
+        self.begin(State {
+            chooser,
+            ..State::default()
+        });
+    }
+
+    fn begin(&self, state: State) {
+        let mut old = self.0.replace(state);
+        old.ready.clear();
+        self.0.borrow_mut().ready = old.ready;
+    }
+
+    /// Returns the departures so far.
+    pub(super) fn made(&self) -> Plan {
+        self.0.borrow().made.clone()
+    }
+
+    /// Returns the number of turns so far.
+    pub(super) fn turns(&self) -> u32 {
+        self.0.borrow().turn
+    }
+}
+
+impl Policy for Guide {
+    fn push(&mut self, task: Runnable, cause: Cause) {
+        let this = &mut *self.0.borrow_mut();
+        this.ready.push_back(task);
+        if let Some(chooser) = &mut this.chooser {
+            chooser.push(task, cause);
+        }
+    }
+
+    fn pop(&mut self) -> Option<Runnable> {
+        let this = &mut *self.0.borrow_mut();
+        let width = this.ready.len() as u32;
+        if width == 0 {
+            return None;
+        }
+        this.turn += 1;
+        let turn = this.turn;
+        let by = match &mut this.chooser {
+            Some(chooser) => {
+                let chosen = chooser.pop()?;
+                let at = this.ready.iter().position(|task| *task == chosen);
+                at.expect("a policy chooses a ready task") as u32
+            }
+            // A program that has changed may have fewer tasks than the plan sends back.
+            None => this
+                .ahead
+                .pop_if(|next| next.turn == turn)
+                .map_or(0, |delay| delay.by % width),
+        };
+        if by > 0 {
+            this.made.0.push(Delay { turn, by });
+            this.ready.rotate_left(by as usize);
+        }
+        this.ready.pop_front()
+    }
+
+    fn remove(&mut self, task: Runnable) {
+        let this = &mut *self.0.borrow_mut();
+        this.ready.retain(|other| *other != task);
+        if let Some(chooser) = &mut this.chooser {
+            chooser.remove(task);
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.0.borrow().ready.len()
+    }
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} after turn {}", self.made, self.turn)
+    }
+}

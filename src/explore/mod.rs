@@ -1,0 +1,41 @@
+//! The search for a schedule that breaks a program. Uses the crate's public API only.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `check.rs` | [`check`]: the settings of a search, in the manner of a builder |
+//! | `settings.rs` | their values; those of the environment |
+//! | `strategy.rs` | the strategies, and the policy of each |
+//! | `search.rs` | the loop over schedules, on one thread or more |
+//! | `trial.rs` | one schedule: the body runs, and its result |
+//! | `twice.rs` | the same schedule again: hidden nondeterminism |
+//! | `plan.rs` | a schedule as its departures from first in, first out; its text |
+//! | `guide.rs` | the policy that follows or records such a plan |
+//! | `lab.rs` | a failing schedule, recorded, replayed and explained |
+//! | `explored.rs` | what a search returns |
+//! | `shared.rs`, `sometimes.rs` | [`Shared`]; [`sometimes!`](crate::sometimes) |
+//! | `notes.rs` | what the trial under way has noted, per thread |
+//! | `quiet.rs` | panics of a trial, which print nothing |
+//!
+//! Thread locals are in `notes.rs` and `quiet.rs` alone. A trial runs on one thread from its begin
+//! to its end, and clears them.
+
+mod check;
+mod explored;
+mod guide;
+mod lab;
+mod notes;
+mod plan;
+mod quiet;
+mod search;
+mod settings;
+mod shared;
+mod sometimes;
+mod strategy;
+mod trial;
+mod twice;
+
+pub use check::{Check, check};
+pub use explored::{Explored, Failure};
+pub use shared::Shared;
+#[doc(hidden)]
+pub use sometimes::{SITES, Site, held, name_of};

@@ -1,0 +1,138 @@
+//! A schedule, as its departures from first in, first out.
+
+use std::{fmt, str::FromStr};
+
+use super::strategy::Strategy;
+
+/// A departure: at this turn, counted from 1, the task that is next goes to the back of the ready
+/// queue, and so do the tasks behind it, `by` in all.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Delay {
+    pub(super) turn: u32,
+    pub(super) by: u32,
+}
+
+/// The departures of a schedule, by turn. Its text is `3-9x2`: at turn 3 by one task, at turn 9 by
+/// two.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Plan(pub(super) Vec<Delay>);
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, Delay { turn, by }) in self.0.iter().enumerate() {
+            let dash = if at == 0 { "" } else { "-" };
+            write!(f, "{dash}{turn}")?;
+            if *by != 1 {
+                write!(f, "x{by}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Plan {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mut plan = Vec::new();
+        for part in text.split('-').filter(|_| !text.is_empty()) {
+            let (turn, by) = part.split_once('x').unwrap_or((part, "1"));
+            let number = |text: &str| text.parse().ok().filter(|number| *number > 0).ok_or(());
+            let (turn, by) = (number(turn)?, number(by)?);
+            if plan.last().is_some_and(|last: &Delay| last.turn >= turn) {
+                return Err(());
+            }
+            plan.push(Delay { turn, by });
+        }
+        Ok(Self(plan))
+    }
+}
+
+/// The decisions of a schedule.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Decisions {
+    Plan(Plan),
+    /// Those of a strategy, where a plan would be too long for a line.
+    Strategy(Strategy),
+}
+
+impl fmt::Display for Decisions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Plan(plan) => plan.fmt(f),
+            Self::Strategy(strategy) => strategy.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Decisions {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let strategy = || text.parse().map(Self::Strategy).map_err(drop);
+        text.parse().map(Self::Plan).or_else(|()| strategy())
+    }
+}
+
+/// A schedule that can be run again: the seed of its kernel, its decisions, and a hash of the traps
+/// that the program made in it. Its text is `SEED.DELAYS.HASH`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Replay {
+    pub(super) seed: u64,
+    pub(super) decisions: Decisions,
+    pub(super) hash: u32,
+}
+
+impl fmt::Display for Replay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{:08x}", self.seed, self.decisions, self.hash)
+    }
+}
+
+impl FromStr for Replay {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut parts = text.split('.');
+        let mut replay = || {
+            let (seed, decisions, hash) = (parts.next()?, parts.next()?, parts.next()?);
+            let seed = seed.parse().ok()?;
+            let decisions = decisions.parse().ok()?;
+            let hash = u32::from_str_radix(hash, 16).ok()?;
+            parts.next().is_none().then_some(Self {
+                seed,
+                decisions,
+                hash,
+            })
+        };
+        replay().ok_or_else(|| {
+            format!(
+                "{text:?} is no replay: copy SEED.DELAYS.HASH, such as 7.3-9x2.0123abcd, from a \
+                 report"
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replay_is_read_as_it_is_written() {
+        for text in [
+            "7.3-9x2.0123abcd",
+            "0..00000000",
+            "18446744073709551615.1.ffffffff",
+            "7.pct:3.00000000",
+        ] {
+            assert_eq!(text.parse::<Replay>().unwrap().to_string(), text);
+        }
+        for text in [
+            "", "7", "7.3", "7.3.x", "7.0.0", "7.3-3.0", "7.3x0.0", "7.3.0.0", "-1..0", "7.a.0",
+        ] {
+            let error = text.parse::<Replay>().unwrap_err();
+            assert!(error.contains("is no replay"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The settings of a search: their values, and those of the environment.
+
+use std::{env, str::FromStr, time::Duration};
+
+use super::{plan::Replay, strategy::Strategy};
+use crate::{Builder, Kernel, OnDeadlock, SimWorld};
+
+/// The settings of a search.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    /// The number of schedules, over all shards.
+    pub(super) schedules: u64,
+    /// The seed of the first schedule.
+    pub(super) seed: u64,
+    pub(super) strategy: Strategy,
+    /// The turns of a schedule.
+    pub(super) steps: u64,
+    /// The time of the search.
+    pub(super) time: Option<Duration>,
+    pub(super) threads: Option<usize>,
+    pub(super) shard: Shard,
+    /// Runs this schedule, and no other.
+    pub(super) replay: Option<Replay>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            schedules: 1000,
+            seed: 0,
+            strategy: Strategy::Random,
+            steps: 1_000_000,
+            time: None,
+            threads: None,
+            shard: Shard { number: 0, of: 1 },
+            replay: None,
+        }
+    }
+}
+
+impl Settings {
+    /// Replaces what the environment sets.
+    ///
+    /// *Errors:* a text that names the variable, and what it takes.
+    pub(super) fn read_environment(&mut self) -> Result<(), String> {
+        read("SCHEDULES", whole, &mut self.schedules)?;
+        read("SEED", whole, &mut self.seed)?;
+        read("STRATEGY", str::parse, &mut self.strategy)?;
+        read("TIME", |text| span(text).map(Some), &mut self.time)?;
+        read("SHARD", str::parse, &mut self.shard)?;
+        read("REPLAY", |text| text.parse().map(Some), &mut self.replay)?;
+        let count = |text: &str| match whole(text)? {
+            0 => Err("it takes a whole number above zero".to_string()),
+            count => Ok(Some(count)),
+        };
+        // Without threads, the body need not be `Sync`.
+        if self.threads.is_some() {
+            read("THREADS", count, &mut self.threads)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the settings of the kernel of a trial.
+    pub(super) fn builder(&self, seed: u64) -> Builder {
+        let world = SimWorld::new(seed);
+        let builder = Kernel::builder().world(world).max_ticks(self.steps);
+        // A task that lives on must not hide that others lock each other out.
+        builder.on_deadlock(OnDeadlock::Stop)
+    }
+
+    /// Returns the seed of a schedule.
+    pub(super) fn seed_of(&self, schedule: u64) -> u64 {
+        self.seed.wrapping_add(schedule)
+    }
+}
+
+/// A part of a search: of so many parts, the one of this number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Shard {
+    pub(super) number: u64,
+    pub(super) of: u64,
+}
+
+impl FromStr for Shard {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = || {
+            let (number, of) = text.split_once('/')?;
+            let parts: (u64, u64) = (number.parse().ok()?, of.parse().ok()?);
+            Some(parts)
+        };
+        match parts() {
+            Some((number, of)) if of > 0 && number <= of => Ok(Self {
+                number: number % of,
+                of,
+            }),
+            _ => Err("it takes I/N, such as 3/8: part 3 of 8. Part 8 is also part 0".into()),
+        }
+    }
+}
+
+fn read<T>(
+    name: &str,
+    parse: impl FnOnce(&str) -> Result<T, String>,
+    into: &mut T,
+) -> Result<(), String> {
+    let name = format!("TRAPLINE_{name}");
+    let Some(text) = env::var_os(&name).filter(|text| !text.is_empty()) else {
+        return Ok(());
+    };
+    let text = text.to_string_lossy();
+    *into = parse(&text).map_err(|error| format!("{name}={text}: {error}"))?;
+    Ok(())
+}
+
+fn whole<T: FromStr>(text: &str) -> Result<T, String> {
+    text.parse()
+        .map_err(|_| "it takes a whole number".to_string())
+}
+
+/// Reads a time such as `500ms`, `30s`, `2m` or `1h`.
+fn span(text: &str) -> Result<Duration, String> {
+    let text = text.trim();
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let number = number.parse::<u64>().ok();
+    let millis = match unit.trim() {
+        "ms" => Some(1),
+        "s" => Some(1000),
+        "m" => Some(60_000),
+        "h" => Some(3_600_000),
+        _ => None,
+    };
+    let millis = number
+        .zip(millis)
+        .and_then(|(number, unit)| number.checked_mul(unit));
+    let millis = millis.ok_or("it takes a number and a unit: 500ms, 30s, 2m or 1h")?;
+    Ok(Duration::from_millis(millis))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_has_a_unit() {
+        assert_eq!(span("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(span("2m"), Ok(Duration::from_secs(120)));
+        for text in [
+            "",
+            "5",
+            "s",
+            "5 days",
+            "-1s",
+            "99999999999999999999h",
+            "999999999999999999h",
+        ] {
+            assert!(span(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_shard_is_a_part_of_so_many() {
+        assert_eq!("3/8".parse(), Ok(Shard { number: 3, of: 8 }));
+        assert_eq!("8/8".parse(), Ok(Shard { number: 0, of: 8 }));
+        for text in ["", "3", "9/8", "0/0", "-1/2", "a/b"] {
+            assert!(text.parse::<Shard>().is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The strategies of a search.
+
+use std::{fmt, str::FromStr};
+
+use crate::{
+    Builder, Fifo, Policy,
+    sched::{Pct, Random},
+};
+
+/// How a search chooses its schedules.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Strategy {
+    /// First in, first out: only the seed changes.
+    RoundRobin,
+    /// Each turn is drawn.
+    Random,
+    /// Random priorities, with this number of changes.
+    Pct(u32),
+}
+
+impl Strategy {
+    /// Sets the policy of a kernel, without indirection.
+    pub(super) fn set(self, builder: Builder, seed: u64) -> Builder {
+        match self {
+            Self::RoundRobin => builder,
+            Self::Random => builder.policy(Random::new(seed)),
+            Self::Pct(changes) => builder.policy(Pct::new(changes, seed)),
+        }
+    }
+
+    /// Returns the policy for the schedule of a seed.
+    pub(super) fn policy(self, seed: u64) -> Box<dyn Policy> {
+        match self {
+            Self::RoundRobin => Box::new(Fifo::default()),
+            Self::Random => Box::new(Random::new(seed)),
+            Self::Pct(changes) => Box::new(Pct::new(changes, seed)),
+        }
+    }
+}
+
+impl FromStr for Strategy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, changes) = match text.split_once(':') {
+            Some((name, changes)) => (name, changes.parse().ok()),
+            None => (text, Some(3)),
+        };
+        match (name, changes) {
+            ("round_robin", _) if text == name => Ok(Self::RoundRobin),
+            ("random", _) if text == name => Ok(Self::Random),
+            ("pct", Some(changes @ 0..=1000)) => Ok(Self::Pct(changes)),
+            _ => Err("there are random, pct:CHANGES (from 0 to 1000) and round_robin".into()),
+        }
+    }
+}
+
+impl fmt::Display for Strategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RoundRobin => f.write_str("round_robin"),
+            Self::Random => f.write_str("random"),
+            Self::Pct(changes) => write!(f, "pct:{changes}"),
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! A trial: the body of a check under one schedule.
+
+use super::{
+    notes::{self, Notes},
+    quiet,
+};
+use crate::{Error, Kernel};
+
+/// What a search runs for each schedule.
+pub(super) type Body<'a> = &'a dyn Fn(&mut Kernel) -> Result<(), Error>;
+
+/// The result of a trial.
+#[derive(Debug)]
+pub(super) struct Trial {
+    /// Why it failed.
+    pub(super) failure: Option<String>,
+    pub(super) notes: Notes,
+}
+
+/// Runs the body on a kernel that is as new. A trial fails if the body returns an error or panics,
+/// or if one of its tasks faults.
+pub(super) fn run(kernel: &mut Kernel, body: Body<'_>) -> Trial {
+    notes::open();
+    let result = quiet::contain(|| body(kernel));
+    let notes = notes::close();
+    let mut failure = match result {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(error.to_string()),
+        Err(panic) => Some(panic),
+    };
+    if let Err(faults) = kernel.report().check_faults() {
+        let faults = faults.to_string();
+        failure = Some(match failure {
+            Some(failure) if failure != faults => format!("{failure}\n{faults}"),
+            _ => faults,
+        });
+    }
+    Trial { failure, notes }
+}

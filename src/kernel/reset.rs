@@ -1,0 +1,96 @@
+//! A kernel for one more run, in the memory of the last.
+
+use std::{io, rc::Rc};
+
+use super::{
+    Kernel,
+    report::{Error, Report},
+};
+use crate::{abi::Nanos, sched::Runnable, trap::TrapFrame};
+
+impl Kernel {
+    /// Makes the kernel as new, with another seed, and keeps its memory. A search runs thousands of
+    /// schedules on one kernel.
+    ///
+    /// All tasks end, and their destructors run. Queues, devices, timers and printed text are
+    /// dropped. The clock, and the numbers of tasks, queues and devices, begin anew. The settings of
+    /// the [`Builder`](crate::Builder) and its tracers stay; the closures of [`Kernel::on_restart`] are dropped. A simulated network is as
+    /// it was when the world got it. An injection counts calls from zero. The policy loses its tasks
+    /// and gets the seed ([`Policy::reseed`](crate::Policy::reseed)). A policy that failed was replaced by
+    /// [`Fifo`](crate::Fifo), which stays.
+    ///
+    /// *Errors:* [`Error::Io`] if the world cannot begin anew
+    /// ([`World::reset`](crate::World::reset)), as the real one cannot. The tasks have ended then.
+    ///
+    /// ```
+    /// use trapline::{Kernel, Os};
+    ///
+    /// let mut kernel = Kernel::simulated(0);
+    /// let mut drawn = Vec::new();
+    /// for seed in [1, 2, 1] {
+    ///     kernel.reset(seed)?;
+    ///     kernel.spawn("dice", async |os: &mut Os| {
+    ///         let number = os.random().await;
+    ///         writeln!(os, "{number}");
+    ///     })?;
+    ///     kernel.run()?;
+    ///     drawn.push(kernel.take_console());
+    /// }
+    /// assert_eq!(drawn[0], drawn[2]);
+    /// assert_ne!(drawn[0], drawn[1]);
+    /// # Ok::<(), trapline::Error>(())
+    /// ```
+    pub fn reset(&mut self, seed: u64) -> Result<(), Error> {
+        self.restarts = Default::default();
+        self.end_all();
+        self.clear_queues();
+        // Of destructors of the host and of messages.
+        while self.frame.has_deferred() {
+            self.run_deferred(Runnable::HOST);
+        }
+        if !self.world.reset(seed) {
+            let error = io::Error::new(
+                io::ErrorKind::Unsupported,
+                "this world cannot begin anew: build another kernel",
+            );
+            return Err(Error::Io(error));
+        }
+        let remote = self.world.remote();
+        let is_same = remote.is_same(&self.remote);
+        // A handle that outlives its run must not name what this run makes.
+        if !is_same || Rc::strong_count(&self.frame) > 1 {
+            self.frame = Rc::new(TrapFrame::new(remote.clone()));
+            if self.injection.is_some() {
+                self.frame.set_injected();
+            }
+        }
+        if let Some(net) = self.world.net() {
+            net.bind(&self.frame);
+        }
+        self.remote = remote;
+        self.tasks.reset();
+        self.ready.reset(seed);
+        self.timers = Default::default();
+        self.devices = Default::default();
+        self.console = Default::default();
+        self.queues.reset();
+        self.holders.reset();
+        self.held = Default::default();
+        if let Some(injection) = &mut self.injection {
+            injection.reset();
+        }
+        self.clock = Nanos::ZERO;
+        self.next_poll = 0;
+        self.daemons = Default::default();
+        self.slept = None;
+        self.happened.clear();
+        self.over = [0; 2];
+        self.stall.reset();
+        if let Some(captured) = &mut self.captured {
+            captured.clear();
+        }
+        self.trouble = None;
+        self.stats = Report::default();
+        Ok(())
+    }
+}

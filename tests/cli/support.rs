@@ -1,0 +1,148 @@
+//! What the tests of the binary share: its commands, and a process while it runs.
+
+use std::{
+    ffi::OsStr,
+    io::{self, BufRead, BufReader, Read},
+    path::Path,
+    process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio},
+    sync::{Once, mpsc},
+    thread,
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A command that the environment of the tests does not change.
+pub(crate) fn command(program: impl AsRef<OsStr>, args: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.args(args).stdin(Stdio::null());
+    for variable in ["RUST_LOG", "NO_COLOR", "CLICOLOR_FORCE", "CLICOLOR"] {
+        command.env_remove(variable);
+    }
+    command.env("RUST_BACKTRACE", "0");
+    command
+}
+
+/// The binary under test.
+pub(crate) fn trapline(args: &[&str]) -> Command {
+    command(env!("CARGO_BIN_EXE_trapline"), args)
+}
+
+/// The example whose programs misbehave, built at its first use.
+pub(crate) fn rude(args: &[&str]) -> Command {
+    static BUILT: Once = Once::new();
+    BUILT.call_once(|| {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut build = Command::new(cargo);
+        build.args(["build", "--quiet", "--example", "rude"]);
+        let built = build.current_dir(env!("CARGO_MANIFEST_DIR")).status();
+        assert!(built.unwrap().success());
+    });
+    let path = Path::new(env!("CARGO_BIN_EXE_trapline")).with_file_name("examples/rude");
+    command(path, args)
+}
+
+/// Runs the binary to its end: the exit code, standard output and standard error.
+pub(crate) fn run(args: &[&str]) -> (i32, String, String) {
+    texts(trapline(args).output().expect("it runs"))
+}
+
+pub(crate) fn texts(output: Output) -> (i32, String, String) {
+    let text = |bytes| String::from_utf8(bytes).expect("it is text");
+    (
+        output.status.code().expect("no signal ended it"),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+/// The output of a program that ends well in the simulated world.
+pub(crate) fn transcript(args: &[&str]) -> String {
+    let boot = ["boot", "--virtual", "--seed", "1"];
+    let (code, out, err) = run(&[&boot, args].concat());
+    assert_eq!((code, &*err), (0, ""));
+    out
+}
+
+pub(crate) fn line(from: &mut impl BufRead) -> String {
+    let mut line = String::new();
+    from.read_line(&mut line).expect("it is text");
+    assert!(line.ends_with('\n'), "it ended early: {line:?}");
+    line
+}
+
+/// A process that is still running. One that does not end is killed after a minute.
+pub(crate) struct Running {
+    pub(crate) child: Child,
+    pub(crate) out: Option<BufReader<ChildStdout>>,
+    pub(crate) err: Option<BufReader<ChildStderr>>,
+}
+
+impl Running {
+    pub(crate) fn start(command: &mut Command) -> Self {
+        let mut child = command.spawn().expect("it runs");
+        let out = child.stdout.take().map(BufReader::new);
+        let err = child.stderr.take().map(BufReader::new);
+        Self { child, out, err }
+    }
+
+    pub(crate) fn with_pipes(args: &[&str]) -> Self {
+        let mut command = trapline(args);
+        Self::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
+    }
+
+    pub(crate) fn with_stdout(args: &[&str]) -> Self {
+        let mut command = trapline(args);
+        Self::start(command.stdout(Stdio::piped()).stderr(Stdio::null()))
+    }
+
+    pub(crate) fn with_stderr(args: &[&str]) -> Self {
+        let mut command = trapline(args);
+        Self::start(command.stdout(Stdio::null()).stderr(Stdio::piped()))
+    }
+
+    pub(crate) fn out_line(&mut self) -> String {
+        line(self.out.as_mut().expect("it is piped"))
+    }
+
+    pub(crate) fn err_line(&mut self) -> String {
+        line(self.err.as_mut().expect("it is piped"))
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).expect("it can be reached");
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Its exit code, and the rest of what it writes to standard error.
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
+        let (ended, end) = mpsc::channel::<()>();
+        let pid = self.pid();
+        let watchdog = thread::spawn(move || {
+            if end.recv_timeout(Duration::from_secs(60)) == Err(mpsc::RecvTimeoutError::Timeout) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        });
+        let drain = self
+            .out
+            .take()
+            .map(|mut out| thread::spawn(move || io::copy(&mut out, &mut io::sink())));
+        let mut rest = String::new();
+        if let Some(err) = &mut self.err {
+            err.read_to_string(&mut rest).expect("it is text");
+        }
+        let code = self.child.wait().expect("it ends").code();
+        drop(ended);
+        watchdog.join().expect("the watchdog ends");
+        if let Some(drain) = drain {
+            drain
+                .join()
+                .expect("the pipe ends")
+                .expect("it can be read");
+        }
+        (code, rest)
+    }
+}

@@ -1,0 +1,571 @@
+//! The search for a schedule that breaks a program.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeSet,
+    env,
+    panic::catch_unwind,
+    process::{Command, Output},
+    rc::Rc,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use trapline::{
+    Check, Error, Event, Fact, Kernel, Os, Queue, Shared, SimWorld, check,
+    sched::{Pct, Random},
+    sometimes,
+};
+
+/// Two tasks that read, trap and write: an increment may be lost.
+fn lost_update(kernel: &mut Kernel) -> Result<(), Error> {
+    let sum = Shared::new(0);
+    for name in ["left", "right"] {
+        let sum = sum.clone();
+        kernel.spawn(name, async move |os: &mut Os| {
+            let read = sum.get();
+            os.yield_now().await;
+            sum.set(read + 1);
+        })?;
+    }
+    kernel.run()?;
+    kernel.outcome(sum.get().to_string());
+    assert_eq!(sum.get(), 2, "an increment is lost");
+    Ok(())
+}
+
+/// Three tasks that take a few turns; the outcome is their order.
+fn order(kernel: &mut Kernel) -> Result<(), Error> {
+    let order = Rc::new(RefCell::new(String::new()));
+    for name in ["a", "b", "c"] {
+        let order = Rc::clone(&order);
+        kernel.spawn(name, async move |os: &mut Os| {
+            for _ in 0..2 {
+                os.yield_now().await;
+                order.borrow_mut().push_str(name);
+            }
+        })?;
+    }
+    kernel.run()?;
+    kernel.outcome(&*order.borrow());
+    Ok(())
+}
+
+/// The message with which a search panics.
+fn report<F>(check: Check<F>) -> String
+where
+    F: Fn(&mut Kernel) -> Result<(), Error>,
+{
+    let check = std::panic::AssertUnwindSafe(check);
+    let panic = catch_unwind(|| { check }.0.run()).expect_err("a schedule fails");
+    *panic.downcast::<String>().expect("the report is text")
+}
+
+#[test]
+fn a_random_search_finds_a_lost_update() {
+    let explored = check(lost_update).explore();
+    let failure = explored.failure.expect("some schedule loses it");
+    assert!(
+        failure.why.contains("an increment is lost"),
+        "{}",
+        failure.why
+    );
+    assert!(
+        failure.why.contains("tests/it/explore.rs:"),
+        "{}",
+        failure.why
+    );
+    assert!(!explored.complete);
+    assert!(explored.schedules < 100);
+}
+
+#[test]
+fn a_search_by_priorities_finds_it_too() {
+    assert!(check(lost_update).pct(1).explore().failure.is_some());
+}
+
+#[test]
+fn round_robin_runs_first_in_first_out() {
+    let explored = check(order).round_robin().schedules(10).explore();
+    assert_eq!(explored.outcomes, BTreeSet::from(["abcabc".into()]));
+    assert_eq!(explored.schedules, 10);
+}
+
+#[test]
+fn a_random_search_reaches_every_order() {
+    let explored = check(order).schedules(5_000).explore();
+    assert_eq!(explored.outcomes.len(), 90);
+}
+
+#[test]
+fn the_report_says_how_to_see_the_failure_again() {
+    let report = report(check(lost_update).seed(5));
+    assert!(report.contains("an increment is lost"), "{report}");
+    let line = "cargo test explore::the_report_says_how_to_see_the_failure_again";
+    assert!(report.contains(line), "{report}");
+    assert!(report.contains("TRAPLINE_REPLAY="), "{report}");
+}
+
+#[test]
+fn a_deadlock_a_fault_and_a_failure_fail_a_schedule() {
+    let deadlock = check(|kernel| {
+        kernel.spawn("one", async |os: &mut Os| os.wait(2.into()).await.map(drop))?;
+        kernel.spawn("two", async |os: &mut Os| os.wait(1.into()).await.map(drop))?;
+        kernel.run().map(drop)
+    });
+    let why = deadlock
+        .schedules(1)
+        .explore()
+        .failure
+        .expect("it is stuck")
+        .why;
+    assert!(why.contains("deadlock"), "{why}");
+    let fault = check(|kernel| {
+        kernel.spawn("sore", async |_: &mut Os| panic!("ouch"))?;
+        kernel.run().map(drop)
+    });
+    let why = fault.schedules(1).explore().failure.expect("it faults").why;
+    assert!(why.contains("task 1 \"sore\" faulted: ouch"), "{why}");
+    fn failing(kernel: &mut Kernel) -> Result<trapline::Report, Error> {
+        kernel.spawn("poor", async |_: &mut Os| Err("no luck"))?;
+        kernel.run()
+    }
+    let lenient = check(|kernel| failing(kernel).map(drop));
+    assert_eq!(lenient.schedules(1).explore().failure, None);
+    let strict = check(|kernel| failing(kernel)?.check());
+    let why = strict.schedules(1).explore().failure.expect("it fails").why;
+    assert_eq!(why, "task 1 \"poor\" failed: no luck");
+}
+
+#[test]
+fn a_cycle_beside_a_task_that_lives_on_fails_a_schedule() {
+    let cycle = check(|kernel| {
+        kernel.spawn("one", async |os: &mut Os| os.wait(2.into()).await.map(drop))?;
+        kernel.spawn("two", async |os: &mut Os| os.wait(1.into()).await.map(drop))?;
+        kernel.spawn("server", async |os: &mut Os| {
+            loop {
+                os.sleep(Duration::from_secs(1)).await;
+            }
+        })?;
+        kernel.run().map(drop)
+    });
+    let why = cycle
+        .schedules(1)
+        .explore()
+        .failure
+        .expect("two are stuck")
+        .why;
+    assert!(why.contains("deadlock"), "{why}");
+}
+
+#[test]
+fn a_schedule_that_never_ends_fails() {
+    let endless = check(|kernel| {
+        kernel.spawn("endless", async |os: &mut Os| {
+            loop {
+                os.yield_now().await;
+            }
+        })?;
+        kernel.run().map(drop)
+    });
+    let explored = endless.schedules(1).steps(100).explore();
+    let why = explored.failure.expect("it reaches the limit").why;
+    assert_eq!(why, "the limit of 100 ticks is reached");
+}
+
+#[test]
+fn a_refused_spawn_is_an_error_of_the_body() {
+    let error = Error::from(trapline::Errno::TooManyTasks);
+    assert_eq!(
+        error.to_string(),
+        "the kernel refused a call: too many live tasks"
+    );
+}
+
+#[test]
+fn a_schedule_is_that_of_a_kernel_with_its_seed() {
+    // Schedule i of a seed S has the policy and the world of seed S + i.
+    let text = Rc::new(RefCell::new(Vec::new()));
+    let log = Rc::clone(&text);
+    let body = move |kernel: &mut Kernel| {
+        let printing = async |os: &mut Os| {
+            for _ in 0..3 {
+                let number = os.random().await % 100;
+                writeln!(os, "{number}");
+            }
+        };
+        for name in ["a", "b", "c"] {
+            kernel.spawn(name, printing)?;
+        }
+        kernel.run()?;
+        log.borrow_mut().push(kernel.take_console());
+        Ok(())
+    };
+    check(&body).seed(7).schedules(3).run();
+    check(&body).pct(2).seed(7).schedules(3).run();
+    let found = text.take();
+    // The first of each search has run three times: its log was compared.
+    let (random, pct) = found.split_at(5);
+    for seed in 7..10 {
+        let builder = || Kernel::builder().world(SimWorld::new(seed));
+        for (found, builder) in [
+            (random, builder().policy(Random::new(seed))),
+            (pct, builder().policy(Pct::new(2, seed))),
+        ] {
+            let mut kernel = builder.build().expect("it boots");
+            body(&mut kernel).expect("it ends well");
+            let expected = text.take().remove(0);
+            let place = if seed == 7 {
+                0..3
+            } else {
+                seed as usize - 5..seed as usize - 4
+            };
+            for found in &found[place] {
+                assert_eq!(*found, expected, "seed {seed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn threads_find_what_one_thread_finds() {
+    let alone = check(order).schedules(500).explore();
+    for threads in [1, 3, 0] {
+        let together = check(order).schedules(500).threads(threads).explore();
+        assert_eq!(together.outcomes, alone.outcomes);
+        assert_eq!(together.schedules, 500);
+    }
+    let alone = check(lost_update).seed(3).explore().failure;
+    let together = check(lost_update).seed(3).threads(2).explore().failure;
+    assert_eq!(alone, together);
+}
+
+#[test]
+fn a_search_ends_when_its_time_is_over() {
+    let explored = check(order)
+        .schedules(u64::MAX)
+        .time(Duration::ZERO)
+        .explore();
+    assert_eq!((explored.schedules, explored.failure), (0, None));
+}
+
+#[test]
+fn hidden_nondeterminism_is_named() {
+    static RUNS: AtomicU64 = AtomicU64::new(0);
+    let hidden = check(|kernel| {
+        let run = RUNS.fetch_add(1, Ordering::Relaxed);
+        kernel.spawn("main", async move |os: &mut Os| {
+            os.yield_now().await;
+            if run.is_multiple_of(2) {
+                os.random().await;
+            }
+            os.get_tid().await;
+        })?;
+        kernel.run().map(drop)
+    });
+    let why = hidden.explore().failure.expect("the two runs differ").why;
+    assert!(why.contains("hidden nondeterminism"), "{why}");
+    assert!(
+        why.contains("trapped random()") && why.contains("trapped get_tid()"),
+        "{why}"
+    );
+}
+
+#[test]
+fn a_claim_holds_in_some_schedule_or_is_reported() {
+    let waits = check(|kernel| {
+        kernel.spawn("main", async |os: &mut Os| {
+            let queue = Queue::unbounded(os).await;
+            let source = queue.clone();
+            os.spawn("source", async move |os| source.put(os, 7).await)
+                .await
+                .expect("there is room");
+            if queue.is_empty() {
+                sometimes!("the reader waits");
+            }
+            if queue.len() > 1 {
+                sometimes!("two messages are there");
+            }
+            let _ = queue.get(os).await;
+        })?;
+        kernel.run().map(drop)
+    });
+    let report = report(waits);
+    assert_eq!(
+        report,
+        "1000 schedules pass\nsometimes!(\"two messages are there\") held in none of them"
+    );
+}
+
+#[test]
+fn a_failed_body_can_leave_tasks_and_handles_behind() {
+    let kept = RefCell::new(Vec::new());
+    let explored = check(|kernel| {
+        let queue = Rc::new(RefCell::new(None));
+        let maker = Rc::clone(&queue);
+        kernel.spawn("maker", async move |os: &mut Os| {
+            *maker.borrow_mut() = Some(Queue::<u8>::unbounded(os).await);
+            os.sleep(Duration::MAX).await;
+        })?;
+        kernel.step()?;
+        kept.borrow_mut().push(queue);
+        Ok(())
+    });
+    assert_eq!(explored.schedules(50).explore().failure, None);
+}
+
+#[test]
+fn a_panic_outside_of_a_trial_reaches_the_hook() {
+    // The search installs a hook of its own, which must pass on what is not its own.
+    check(order).schedules(1).run();
+    let panics = catch_unwind(|| panic!("expected in the output of this test"));
+    assert!(panics.is_err());
+}
+
+#[test]
+fn the_policies_do_not_lose_a_killed_task() {
+    for seed in 0..50 {
+        let body = |kernel: &mut Kernel| {
+            kernel.spawn("main", async |os: &mut Os| {
+                let mut all = Vec::new();
+                for _ in 0..4 {
+                    let child = async |os: &mut Os| loop {
+                        os.yield_now().await;
+                    };
+                    all.push(os.spawn("child", child).await.expect("there is room"));
+                }
+                for tid in all {
+                    assert!(os.kill(tid).await);
+                }
+            })?;
+            kernel.run()?.check()
+        };
+        check(body).seed(seed).schedules(2).run();
+        check(body).pct(3).seed(seed).schedules(2).run();
+    }
+}
+
+#[test]
+fn a_task_that_yields_lets_the_others_run_under_priorities() {
+    let spin = |kernel: &mut Kernel| {
+        let done = Shared::new(false);
+        let flag = done.clone();
+        kernel.spawn("spin", async move |os: &mut Os| {
+            while !flag.get() {
+                os.yield_now().await;
+            }
+        })?;
+        kernel.spawn("set", async move |os: &mut Os| {
+            os.get_tid().await;
+            done.set(true);
+        })?;
+        kernel.run().map(drop)
+    };
+    check(spin).pct(3).steps(1000).run();
+}
+
+#[test]
+fn a_long_schedule_is_replayed_by_its_seed() {
+    let failing = check(|kernel| {
+        for name in ["a", "b"] {
+            kernel.spawn(name, async |os: &mut Os| {
+                loop {
+                    os.yield_now().await;
+                }
+            })?;
+        }
+        kernel.run().map(drop)
+    });
+    let failure = failing
+        .seed(7)
+        .steps(2000)
+        .explore()
+        .failure
+        .expect("it has no end");
+    assert!(
+        failure.replay.starts_with("7.random."),
+        "{}",
+        failure.replay
+    );
+}
+
+#[test]
+fn priorities_keep_a_task_running_until_a_change() {
+    let mut changes = BTreeSet::new();
+    for seed in 0..300 {
+        let turns = Rc::new(RefCell::new(Vec::new()));
+        let log = Rc::clone(&turns);
+        let tracer = move |event: &Event<'_>| {
+            if let Fact::Resumed = event.fact {
+                log.borrow_mut().push(event.tid);
+            }
+        };
+        let builder = Kernel::builder().world(SimWorld::new(0)).tracer(tracer);
+        let mut kernel = builder.policy(Pct::new(1, seed)).build().expect("it boots");
+        for name in ["a", "b"] {
+            let program = async |os: &mut Os| {
+                for _ in 0..3 {
+                    os.get_tid().await;
+                }
+            };
+            kernel.spawn(name, program).expect("there is room");
+        }
+        kernel.run().expect("it ends");
+        let turns = turns.take();
+        changes.insert(turns.windows(2).filter(|pair| pair[0] != pair[1]).count());
+    }
+    // The end of the first task, and at most one change before it.
+    assert_eq!(changes, BTreeSet::from([1, 2]));
+}
+
+// ---- the environment, in a process of its own
+
+/// Runs one of the tests below in a process with these variables.
+fn process(test: &str, variables: &[(&str, &str)]) -> (bool, String) {
+    let mut command = Command::new(env::current_exe().expect("it has a path"));
+    command.args([
+        "--exact",
+        &format!("explore::{test}"),
+        "--nocapture",
+        "--test-threads=1",
+    ]);
+    command.env("TRAPLINE_TEST_PROCESS", "1");
+    for (name, value) in variables {
+        command.env(format!("TRAPLINE_{name}"), value);
+    }
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.output().expect("it runs");
+    let text = [stdout, stderr].concat();
+    (
+        status.success(),
+        String::from_utf8(text).expect("it is text"),
+    )
+}
+
+fn is_process() -> bool {
+    env::var_os("TRAPLINE_TEST_PROCESS").is_some()
+}
+
+/// What the processes below run.
+#[test]
+fn process_lost_update() {
+    if is_process() {
+        check(lost_update)
+            .round_robin()
+            .schedules(1)
+            .threads(1)
+            .run();
+    }
+}
+
+#[test]
+fn process_order() {
+    if is_process() {
+        let explored = check(order).schedules(1).explore();
+        println!("{} schedules: {:?}", explored.schedules, explored.outcomes);
+    }
+}
+
+#[test]
+fn a_replay_runs_the_schedule_of_the_report() {
+    let (passes, text) = process(
+        "process_lost_update",
+        &[("STRATEGY", "random"), ("SCHEDULES", "100")],
+    );
+    assert!(!passes, "{text}");
+    let (_, replay) = text
+        .split_once("TRAPLINE_REPLAY=")
+        .expect("the report has a replay");
+    let (replay, _) = replay.split_once(' ').expect("a command follows");
+    let (passes, again) = process("process_lost_update", &[("REPLAY", replay)]);
+    assert!(!passes, "{again}");
+    assert!(again.contains("an increment is lost"), "{again}");
+    assert!(
+        again.contains(&format!("TRAPLINE_REPLAY={replay} ")),
+        "{again}"
+    );
+    assert!(!again.contains("has changed"), "{again}");
+    let (_, again) = process("process_order", &[("REPLAY", replay)]);
+    assert!(again.contains("the program has changed since"), "{again}");
+}
+
+#[test]
+fn the_environment_replaces_the_settings() {
+    let (passes, text) = process("process_order", &[("SCHEDULES", "5000"), ("SHARD", "1/2")]);
+    assert!(
+        passes && text.contains("2500 schedules: {\"aabbcc\""),
+        "{text}"
+    );
+    let (passes, text) = process(
+        "process_order",
+        &[("STRATEGY", "round_robin"), ("TIME", "1h")],
+    );
+    assert!(
+        passes && text.contains("1 schedules: {\"abcabc\"}"),
+        "{text}"
+    );
+    let (passes, _) = process("process_lost_update", &[("SEED", "3"), ("THREADS", "2")]);
+    assert!(!passes, "first in, first out loses it with every seed");
+}
+
+#[test]
+fn a_wrong_variable_is_explained() {
+    for (name, value, explanation) in [
+        (
+            "SCHEDULES",
+            "many",
+            "TRAPLINE_SCHEDULES=many: it takes a whole number",
+        ),
+        (
+            "STRATEGY",
+            "luck",
+            "TRAPLINE_STRATEGY=luck: there are random, pct:CHANGES",
+        ),
+        (
+            "TIME",
+            "30",
+            "TRAPLINE_TIME=30: it takes a number and a unit: 500ms, 30s, 2m or 1h",
+        ),
+        ("SHARD", "9/8", "TRAPLINE_SHARD=9/8: it takes I/N"),
+        ("REPLAY", "7", "TRAPLINE_REPLAY=7: \"7\" is no replay"),
+    ] {
+        let (passes, text) = process("process_order", &[(name, value)]);
+        assert!(!passes && text.contains(explanation), "{text}");
+    }
+}
+
+#[test]
+fn eight_shards_together_are_the_whole_search() {
+    let whole = check(order).schedules(400).explore().outcomes;
+    let mut union = BTreeSet::new();
+    for shard in 1..=8 {
+        let shard = format!("{shard}/8");
+        let (_, text) = process("process_order", &[("SCHEDULES", "400"), ("SHARD", &shard)]);
+        let (_, outcomes) = text
+            .split_once("50 schedules: {")
+            .expect("each has its part");
+        let (outcomes, _) = outcomes.split_once('}').expect("the set ends");
+        union.extend(
+            outcomes
+                .split(", ")
+                .map(|name| name.trim_matches('"').to_string()),
+        );
+    }
+    assert_eq!(union, whole);
+}
+
+#[test]
+fn threads_are_asked_for_in_the_source() {
+    // The body is not `Sync`, and so has no threads: the variable is not looked at.
+    let runs = Cell::new(0);
+    let explored = check(|kernel| {
+        runs.set(runs.get() + 1);
+        order(kernel)
+    });
+    assert_eq!(explored.schedules(3).explore().schedules, 3);
+    // The first schedule has run three times.
+    assert_eq!(runs.get(), 5);
+}
