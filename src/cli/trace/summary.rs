@@ -15,7 +15,7 @@ use super::{
     spans::{Doing, Ending, Span, Spans, What},
 };
 use crate::{
-    Event, Fact, Follower, Nanos, Reply, Tid, Tracer,
+    CallInfo, Event, Fact, Follower, Nanos, Reply, Tid, Tracer,
     cli::{
         output::{Log, clean},
         table::table,
@@ -32,7 +32,8 @@ const ROWS: usize = 1000;
 /// tasks waited for their turn
 #[derive(Args)]
 #[command(after_help = "\
-The time of a call is from its trap to its answer. The wait for a turn starts when a task is ready.
+The time of a call is from its trap to its answer, or to the end of its task or of the recording.
+The wait for a turn starts when a task is ready.
 The tables show the 1,000 tasks with the most traps; --by-name and --json show all.
 A summary has at most 1,048,576 tasks. The median and the 99th percentile are exact to 0.1 %.
 
@@ -168,16 +169,30 @@ impl Summary {
                 let Some(trap) = tasks.last(event.tid).filter(|trap| !trap.is_late) else {
                     return;
                 };
-                let call = self.calls.entry(trap.call.name()).or_default();
-                let span = event.at.saturating_sub(trap.at);
-                call.total += span;
-                call.longest = call.longest.max(span);
+                let call = self.call(trap, event.at);
                 call.errors += u64::from(matches!(reply, Reply::Err(_) | Reply::Io));
             }
             Fact::Exited { exit } => {
+                self.unanswered(event.tid, event.at, tasks);
                 *self.exits.entry((place, exit.to_string())).or_default() += 1;
             }
             _ => {}
+        }
+    }
+
+    /// Adds the time of a call that ends now.
+    fn call(&mut self, trap: &CallInfo, now: Duration) -> &mut Calls {
+        let call = self.calls.entry(trap.call.name()).or_default();
+        let span = now.saturating_sub(trap.at);
+        call.total += span;
+        call.longest = call.longest.max(span);
+        call
+    }
+
+    /// Adds the time of a call whose answer does not come: its task ends, or the recording.
+    fn unanswered(&mut self, tid: Tid, now: Duration, tasks: &Follower) {
+        if let Some(trap) = tasks.pending(tid) {
+            self.call(trap, now);
         }
     }
 
@@ -253,6 +268,7 @@ impl Summary {
     fn finish(&mut self, tasks: &Follower) {
         for span in std::mem::take(&mut self.spans).finish() {
             self.span(&span, tasks);
+            self.unanswered(span.tid, span.to.at, tasks);
             let alive = (
                 self.place(span.tid, tasks),
                 "none: it was alive".to_string(),
