@@ -5,7 +5,7 @@
 //! pieces; that makes a trap three times as expensive. What does not fit travels beside them, in
 //! the kernel's frame. This module uses no other.
 
-use std::{fmt, io, time::Duration};
+use std::{borrow::Cow, fmt, io, panic::Location, time::Duration};
 
 /// A task's number: from 1 upward in order of creation, never used twice in a run.
 ///
@@ -866,14 +866,55 @@ pub enum TaskState {
     Zombie(Exit),
 }
 
+/// A place in the source code. Its `Display` is the file and the line, such as `src/server.rs:41`.
+/// The alternate form `{:#}` adds the chain of functions.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Place {
+    /// The file, as the compiler names it.
+    pub file: Cow<'static, str>,
+    /// The line, counted from 1.
+    pub line: u32,
+    /// The functions that were under way there, the innermost first, such as
+    /// `parse at src/parse.rs:7, serve at src/server.rs:41`. Only a fault has them, if
+    /// `RUST_BACKTRACE` is set.
+    pub chain: Box<str>,
+}
+
+impl From<&'static Location<'static>> for Place {
+    fn from(location: &'static Location<'static>) -> Self {
+        Self {
+            file: location.file().into(),
+            line: location.line(),
+            chain: Box::default(),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)?;
+        if f.alternate() && !self.chain.is_empty() {
+            write!(f, ", in {}", self.chain)?;
+        }
+        Ok(())
+    }
+}
+
 /// Details of a blocked task's wait.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Wait {
     /// The kind, number and name of the queue at which it waits, such as `mutex 2 "accounts"`.
     pub thing: Option<String>,
-    /// The task that holds the lock that it waits for.
+    /// The task that holds the lock that it waits for, or that took the last permit.
     pub holder: Option<Tid>,
+    /// Whether it waits for a lock. Only the holder can release a lock.
+    pub is_lock: bool,
+    /// The method in which it waits, such as `recv`; empty if it is not blocked.
+    pub call: &'static str,
+    /// The place of that call.
+    pub place: Option<Place>,
     /// Whether a timeout around the call can end the wait.
     pub is_timed: bool,
     /// Whether it waits for a connection at a listener.
@@ -895,6 +936,8 @@ pub struct TaskInfo {
     pub traps: u64,
     /// Details of its wait, if it is blocked.
     pub wait: Wait,
+    /// The place at which it was made.
+    pub spawned: Option<Place>,
 }
 
 impl TaskInfo {
@@ -911,7 +954,7 @@ impl TaskInfo {
             TaskState::Blocked {
                 on: On::Queue(_, End::Get),
                 ..
-            } => self.wait.holder,
+            } => self.wait.holder.filter(|_| self.wait.is_lock),
             TaskState::Blocked { .. }
             | TaskState::Ready
             | TaskState::Running
@@ -928,9 +971,22 @@ impl TaskInfo {
         let thing = self.wait.thing.clone();
         let thing = thing.unwrap_or_else(|| on.to_string());
         Some(match self.wait.holder {
-            Some(holder) => format!("{thing}, held by task {holder}"),
+            Some(holder) if self.wait.is_lock => format!("{thing}, held by task {holder}"),
+            Some(holder) => format!("{thing}, last taken by task {holder}"),
             None => thing,
         })
+    }
+
+    /// Returns the places of the call in which it waits and of its spawn, such as
+    /// `recv at src/server.rs:41, spawned at src/server.rs:20`.
+    #[must_use]
+    pub fn places(&self) -> Option<String> {
+        let spawned = self.spawned.as_ref();
+        let spawned = spawned.map(|place| format!("spawned at {place}"));
+        let call = self.wait.place.as_ref();
+        let call = call.map(|place| format!("{} at {place}", self.wait.call));
+        let places: Vec<String> = call.into_iter().chain(spawned).collect();
+        (!places.is_empty()).then(|| places.join(", "))
     }
 }
 

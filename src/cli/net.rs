@@ -19,7 +19,7 @@ const MAIN: &str = "main";
 const CHAOS: Duration = Duration::from_secs(60);
 
 /// The host of programs where there is no other.
-const LOCALHOST: &str = "localhost";
+pub(super) const LOCALHOST: &str = "localhost";
 
 #[derive(Args)]
 #[group(id = "network", multiple = true)]

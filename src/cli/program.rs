@@ -42,7 +42,9 @@ pub fn program<P: Program>(name: &'static str) -> Entry {
             Ok(Rc::new(move |kernel, host| {
                 let program = P::from_arg_matches(&matches);
                 let program = program.expect("the same arguments were right before");
-                kernel.spawn_on(host, name, async move |os| program.main(os).await)
+                let main = async move |os: &mut Os| program.main(os).await;
+                // A user did it, and no line of the source.
+                kernel.spawn_from(None, Some(host), name, main)
             }))
         },
     }

@@ -1,17 +1,14 @@
 //! The hosts of tasks: the machines of a simulated network. A world without one has a single host.
 
-use std::{collections::BTreeMap, io};
+use std::{collections::BTreeMap, io, panic::Location};
 
-use super::{Kernel, answer::Answer, outcome::Outcome, report::Error, task::OnExit};
+use super::{Kernel, answer::Answer, outcome::Outcome, report::Error};
 use crate::{
     abi::{DeviceId, Errno, Exit, HostId, Reply, Tid},
     panic::contain,
     sched::Runnable,
-    trap::{Fate, Payload, Start},
-    user::{
-        os::Os,
-        program::{self, IntoExit},
-    },
+    trap::{Fate, Payload},
+    user::{os::Os, program::IntoExit},
     world::{self, Request, SimNet},
 };
 
@@ -49,19 +46,14 @@ impl Kernel {
     /// assert_eq!(kernel.take_console(), "I run on server\n");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[track_caller]
     pub fn spawn_on<T: IntoExit>(
         &mut self,
         host: impl AsRef<str>,
         name: impl AsRef<str>,
         program: impl AsyncFnOnce(&mut Os) -> T + 'static,
     ) -> Result<Tid, Errno> {
-        self.log.observe_by_tracing();
-        let host = self.host_named(host.as_ref())?;
-        let name = self.frame.intern(name.as_ref());
-        let program = program::program(&self.frame, program);
-        let task = self.admit(name, program, None, OnExit::Report, false, Start::First)?;
-        self.place(task, host);
-        Ok(task.tid)
+        self.spawn_from(Some(Location::caller()), Some(host.as_ref()), name, program)
     }
 
     /// Returns the simulated network of this kernel's world. A world without one returns a network
@@ -137,7 +129,7 @@ impl Kernel {
         self.tasks[task].host = host;
     }
 
-    fn host_named(&self, name: &str) -> Result<HostId, Errno> {
+    pub(super) fn host_named(&self, name: &str) -> Result<HostId, Errno> {
         let host = match self.world.net() {
             None if name == LOCALHOST => HostId::LOCAL,
             None => return Err(Errno::NoSuchHost),

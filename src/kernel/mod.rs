@@ -19,7 +19,7 @@
 //! | `fast.rs` | the fast lane: calls that need only their caller, or one queue |
 //! | `deferred.rs`, `held.rs` | calls that tasks make without a trap; calls that are handled later |
 //! | `inject.rs` | injections: faults at the trap |
-//! | `holders.rs` | the holders of locks; cycles of waits, found when they close |
+//! | `holders.rs`, `places.rs` | cycles of waits for locks, found when they close; source lines |
 //! | `timers.rs`, `timeouts.rs`, `deadlines.rs` | the timers; sleeps and timeouts; those of one task |
 //! | `ready.rs` | the ready queue: a policy and a quantum, or neither |
 //! | `daemons.rs` | the turns of daemons |
@@ -50,6 +50,7 @@ mod hosts;
 mod inject;
 mod lifecycle;
 mod outcome;
+mod places;
 mod queues;
 mod ready;
 mod report;
@@ -65,12 +66,12 @@ mod timers;
 mod turn;
 mod waiters;
 
-use std::{io, rc::Rc, time::Duration};
+use std::{io, panic::Location, rc::Rc, time::Duration};
 
 pub use builder::Builder;
 pub use deadlock::Deadlock;
 pub use holders::OnDeadlock;
-pub use report::{Error, Failures, Limit, Report, Stalled, Step};
+pub use report::{Blocked, Error, Failures, Limit, Report, Stalled, Step};
 
 use builder::Limits;
 use console::Console;
@@ -80,6 +81,7 @@ use held::HeldCalls;
 use holders::Holders;
 use hosts::Restarts;
 use inject::Injection;
+use places::Places;
 use queues::Queues;
 use ready::Ready;
 use stall::Stall;
@@ -113,6 +115,7 @@ pub struct Kernel {
     injection: Option<Injection>,
     queues: Queues,
     holders: Holders,
+    places: Places,
     world: Box<dyn World>,
     frame: Rc<TrapFrame>,
     log: Log,
@@ -166,16 +169,37 @@ impl Kernel {
     /// exit.
     ///
     /// *Errors:* [`Errno::TooManyTasks`] at the limit of live tasks.
+    #[track_caller]
     pub fn spawn<T: IntoExit>(
         &mut self,
         name: impl AsRef<str>,
         program: impl AsyncFnOnce(&mut Os) -> T + 'static,
     ) -> Result<Tid, Errno> {
+        self.spawn_from(Some(Location::caller()), None, name, program)
+    }
+
+    /// Starts a program as [`Kernel::spawn`] does, or [`Kernel::spawn_on`] if a machine is given, for
+    /// a host that starts programs for others. Reports show this place in the source as that of the
+    /// spawn, or none.
+    ///
+    /// *Errors:* as [`Kernel::spawn_on`].
+    pub fn spawn_from<T: IntoExit>(
+        &mut self,
+        place: Option<&'static Location<'static>>,
+        host: Option<&str>,
+        name: impl AsRef<str>,
+        program: impl AsyncFnOnce(&mut Os) -> T + 'static,
+    ) -> Result<Tid, Errno> {
         self.log.observe_by_tracing();
+        let host = host.map(|host| self.host_named(host)).transpose()?;
+        self.frame.set_place_of_spawn(place);
         let name = self.frame.intern(name.as_ref());
         let program = program::program(&self.frame, program);
-        let task = self.admit(name, program, None, OnExit::Report, false, Start::First);
-        task.map(|task| task.tid)
+        let task = self.admit(name, program, None, OnExit::Report, false, Start::First)?;
+        if let Some(host) = host {
+            self.place(task, host);
+        }
+        Ok(task.tid)
     }
 
     /// Runs until no task is left.
@@ -210,7 +234,7 @@ impl Kernel {
                 break Ok(());
             }
             if self.stats.ticks >= ticks {
-                break Err(Error::Limit(Limit::Ticks(self.limits.ticks)));
+                break Err(self.limit(Limit::Ticks(self.limits.ticks)));
             }
             if let Err(error) = self.poll_world(time) {
                 break Err(error);
@@ -251,7 +275,8 @@ impl Kernel {
 
     /// Lists the tasks, zombies included, in order of their numbers.
     pub fn tasks(&self) -> impl Iterator<Item = TaskInfo> {
-        self.tasks.infos().map(|info| self.complete(info))
+        let tasks = self.tasks.infos();
+        tasks.map(|(task, info)| self.complete(task, info))
     }
 
     /// Returns the time since boot.

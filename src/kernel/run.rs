@@ -77,7 +77,6 @@ impl Kernel {
         if let Some(error) = self.trouble.take() {
             return Err(Error::Io(error));
         }
-        self.check_deadlock()?;
         // From the host, or from a destructor of a message.
         if self.frame.has_deferred() {
             self.run_deferred(Runnable::HOST);
@@ -96,6 +95,9 @@ impl Kernel {
         let on_threads =
             self.timers.tasks.len() == 0 && (self.devices.waiting() == 0 || self.world.is_idle());
         let is_stuck = waits && on_threads && !self.awaits_threads() && !may_be_helped;
+        if self.has_closed_cycles() {
+            self.check_cycles(is_stuck)?;
+        }
         let until = match self.timers.next() {
             // An interrupt may have come already.
             _ if !waits || is_stuck => Nanos::ZERO,
@@ -123,7 +125,7 @@ impl Kernel {
         };
         if is_over {
             self.tell_slept();
-            return Err(Error::Limit(Limit::Time(self.limits.time.into())));
+            return Err(self.limit(Limit::Time(self.limits.time.into())));
         }
         Ok(())
     }

@@ -164,7 +164,7 @@ impl Kernel {
             Some(target) if self.tasks[target].is_live() => {
                 let waiters = self.tasks[target].waiters.get_or_insert_default();
                 waiters.tasks.push_back(me);
-                self.block(me, WaitingOn::Exit(target))
+                self.block_on_task(me, WaitingOn::Exit(target))
             }
             Some(zombie) => Answer::exit(self.reap(zombie)).into(),
         }

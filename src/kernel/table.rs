@@ -212,11 +212,11 @@ impl Tasks {
     }
 
     /// Describes each task, by tid, daemons apart.
-    pub(super) fn infos(&self) -> impl Iterator<Item = TaskInfo> {
-        self.by_tid.iter(&self.slots).map(|task| {
-            let task = &self[task];
+    pub(super) fn infos(&self) -> impl Iterator<Item = (Runnable, TaskInfo)> {
+        self.by_tid.iter(&self.slots).map(|at| {
+            let task = &self[at];
             let parent = task.parent.map(|parent| self.slots[parent.index()].tid);
-            task.info(parent.unwrap_or(Tid::KERNEL))
+            (at, task.info(parent.unwrap_or(Tid::KERNEL)))
         })
     }
 

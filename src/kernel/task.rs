@@ -224,6 +224,7 @@ impl Task {
                 is_accept: self.is_accepting(),
                 ..Wait::default()
             },
+            spawned: None,
         }
     }
 }

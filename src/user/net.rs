@@ -3,6 +3,7 @@
 use std::{
     fmt, io,
     net::{IpAddr, SocketAddr, ToSocketAddrs},
+    panic::Location,
     rc::Rc,
     str::FromStr,
 };
@@ -71,14 +72,28 @@ impl Os {
     /// *Errors:* an [`io::Error`] such as `ConnectionRefused`, `NetworkUnreachable` or `TimedOut`,
     /// that of the last address; those of [`Os::resolve`]; `Unsupported` in a world without a
     /// network.
-    pub async fn connect(&mut self, to: impl Into<Endpoint>) -> io::Result<TcpStream> {
-        let (name, port) = match to.into() {
-            Endpoint::Addr(addr) => return TcpStream::open(self, addr).await,
+    #[track_caller]
+    pub fn connect(
+        &mut self,
+        to: impl Into<Endpoint>,
+    ) -> impl Future<Output = io::Result<TcpStream>> {
+        let place = self.note_caller();
+        self.connect_at(place, to.into())
+    }
+
+    async fn connect_at(
+        &mut self,
+        place: &'static Location<'static>,
+        to: Endpoint,
+    ) -> io::Result<TcpStream> {
+        let (name, port) = match to {
+            Endpoint::Addr(addr) => return TcpStream::open(self, addr, place).await,
             Endpoint::Name(name, port) => (name, port),
         };
         let mut last = io::ErrorKind::NotFound.into();
-        for address in self.resolve(name).await? {
-            match TcpStream::open(self, (address, port).into()).await {
+        for address in self.resolve_at(place, &name).await? {
+            self.frame().set_place(place);
+            match TcpStream::open(self, (address, port).into(), place).await {
                 Ok(stream) => return Ok(stream),
                 Err(error) => last = error,
             }
@@ -108,8 +123,20 @@ impl Os {
     /// kernel.run()?.check()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub async fn resolve(&mut self, name: impl AsRef<str>) -> io::Result<Vec<IpAddr>> {
-        let name = name.as_ref();
+    #[track_caller]
+    pub fn resolve(
+        &mut self,
+        name: impl AsRef<str>,
+    ) -> impl Future<Output = io::Result<Vec<IpAddr>>> {
+        let place = self.note_caller();
+        async move { self.resolve_at(place, name.as_ref()).await }
+    }
+
+    async fn resolve_at(
+        &mut self,
+        place: &'static Location<'static>,
+        name: &str,
+    ) -> io::Result<Vec<IpAddr>> {
         if let Ok(address) = name.parse() {
             return Ok(vec![address]);
         }
@@ -125,7 +152,8 @@ impl Os {
             let found = (&*name, 0).to_socket_addrs()?;
             io::Result::Ok(found.map(|addr| addr.ip()).collect())
         };
-        match self.run_blocking(ask).await {
+        self.frame().set_place(place);
+        match self.run_blocking_at(place, ask).await {
             Ok(found) => found,
             Err(panicked) => Err(io::Error::other(panicked)),
         }
@@ -133,7 +161,9 @@ impl Os {
 
     /// Returns the name of the host that this task runs on. It is `localhost` in the real world,
     /// and for tasks that were spawned without a host. Never blocks.
+    #[track_caller]
     pub fn host(&mut self) -> impl Future<Output = String> {
+        self.note_caller();
         self.call(
             |_| SystemCall::Host,
             |reply, frame| match (reply, frame.take()) {
@@ -160,22 +190,31 @@ impl TcpListener {
     /// *Errors:* those of the operating system; a server can continue after any of them. Without
     /// free descriptors (`EMFILE`) an immediate retry fails again, so sleep first. Or an
     /// [`Errno`](crate::Errno) as [`Os::read_wait`] returns.
-    pub async fn accept(&self, os: &mut Os) -> io::Result<(TcpStream, SocketAddr)> {
+    #[track_caller]
+    pub fn accept(&self, os: &mut Os) -> impl Future<Output = io::Result<(TcpStream, SocketAddr)>> {
+        os.note_caller();
         let id = self.device_id(os);
-        let (handle, peer) = os.call(move |_| SystemCall::Accept(id), opened).await?;
-        let peer = peer.ok_or(io::ErrorKind::AddrNotAvailable)?;
-        Ok((connection(handle, peer), peer))
+        async move {
+            let (handle, peer) = os.call(move |_| SystemCall::Accept(id), opened).await?;
+            let peer = peer.ok_or(io::ErrorKind::AddrNotAvailable)?;
+            Ok((connection(handle, peer), peer))
+        }
     }
 }
 
 impl TcpStream {
-    pub(crate) async fn open(os: &mut Os, addr: SocketAddr) -> io::Result<Self> {
+    async fn open(
+        os: &mut Os,
+        addr: SocketAddr,
+        place: &'static Location<'static>,
+    ) -> io::Result<Self> {
         let (handle, _) = os
             .call(open(SystemCall::Connect, Payload::Addr(addr)), opened)
             .await?;
         let stream = connection(handle, addr);
-        os.write_wait(&stream).await?;
         let id = stream.id();
+        os.frame().set_place(place);
+        os.write_wait_noted(id).await?;
         os.call(move |_| SystemCall::Connected(id), io_checked)
             .await?;
         Ok(stream)

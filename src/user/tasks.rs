@@ -69,23 +69,36 @@ impl Os {
     /// # assert_eq!(kernel.take_console(), "at work\n");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[track_caller]
     pub fn spawn<T: IntoExit>(
         &mut self,
         name: impl AsRef<str>,
         program: impl AsyncFnOnce(&mut Self) -> T + 'static,
     ) -> impl Future<Output = Result<Tid, Errno>> {
+        self.note_caller();
         let name = self.frame().intern(name.as_ref());
         let program = program::program(self.frame(), program);
         self.new_task(SystemCall::NewTask, name, program, Options::default())
     }
 
     /// Like [`Os::spawn`], for a task that leaves no zombie, because no task will wait for it.
+    #[track_caller]
     pub fn spawn_detached<T: IntoExit>(
         &mut self,
         name: impl AsRef<str>,
         program: impl AsyncFnOnce(&mut Self) -> T + 'static,
     ) -> impl Future<Output = Result<Tid, Errno>> {
+        self.note_caller();
         let name = self.frame().intern(name.as_ref());
+        self.spawn_noted(name, program)
+    }
+
+    /// Starts a task that leaves no zombie, for a caller that has noted its own caller.
+    pub(crate) fn spawn_noted<T: IntoExit>(
+        &mut self,
+        name: Rc<str>,
+        program: impl AsyncFnOnce(&mut Self) -> T + 'static,
+    ) -> impl Future<Output = Result<Tid, Errno>> {
         let program = program::program(self.frame(), program);
         let options = Options::default();
         self.new_task(SystemCall::NewDetachedTask, name, program, options)
@@ -95,12 +108,14 @@ impl Os {
     /// if there is none of that name.
     ///
     /// *Errors:* as [`Kernel::spawn_on`](crate::Kernel::spawn_on).
+    #[track_caller]
     pub fn spawn_on<T: IntoExit>(
         &mut self,
         host: impl AsRef<str>,
         name: impl AsRef<str>,
         program: impl AsyncFnOnce(&mut Self) -> T + 'static,
     ) -> impl Future<Output = Result<Tid, Errno>> {
+        self.note_caller();
         let name = self.frame().intern(name.as_ref());
         let program = program::program(self.frame(), program);
         let options = Options {
@@ -126,12 +141,14 @@ impl Os {
     /// # assert_eq!(kernel.run()?.exits()[&1.into()], Exit::Done);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub async fn spawn_child<T: 'static>(
+    #[track_caller]
+    pub fn spawn_child<T: 'static>(
         &mut self,
         name: impl AsRef<str>,
         program: impl AsyncFnOnce(&mut Self) -> T + 'static,
-    ) -> Result<Child<T>, Errno> {
-        Child::spawn(self, name.as_ref(), program).await
+    ) -> impl Future<Output = Result<Child<T>, Errno>> {
+        self.note_caller();
+        async move { Child::spawn(self, name.as_ref(), program).await }
     }
 
     /// Like [`Os::spawn_detached`], for a callback: its first turn comes after the caller's next
@@ -224,7 +241,17 @@ impl Os {
     ///
     /// *Errors:* [`Errno::NoSuchTask`] if there is no such task, or it was reaped.
     /// [`Errno::WouldDeadlock`] if the task waits for itself.
+    #[track_caller]
     pub fn wait(&mut self, tid: Tid) -> impl Future<Output = Result<Exit, Errno>> {
+        self.note_caller();
+        self.wait_noted(tid)
+    }
+
+    /// Waits for a task, for a caller that has noted its own caller.
+    pub(crate) fn wait_noted(
+        &mut self,
+        tid: Tid,
+    ) -> impl Future<Output = Result<Exit, Errno>> + use<'_> {
         self.call(
             move |_| SystemCall::WaitTask(tid),
             |reply, frame| match (reply, frame.take()) {

@@ -3,6 +3,7 @@
 
 mod book;
 mod boot;
+mod explore;
 mod live;
 mod network;
 mod programs;
