@@ -918,6 +918,8 @@ pub struct Wait {
     pub place: Option<Place>,
     /// Whether a timeout around the call can end the wait.
     pub is_timed: bool,
+    /// Whether it waits for a connection at a listener.
+    pub is_accept: bool,
 }
 
 /// A line of `ps`: one task as the kernel sees it.

@@ -6,6 +6,7 @@ use std::{
     io::{self, IsTerminal},
     process::{self, ExitCode},
     rc::Rc,
+    time::Duration,
 };
 
 use clap::error::ErrorKind;
@@ -16,20 +17,23 @@ use super::{
     interrupts,
     live::{self, Watch},
     log,
+    net::Placed,
     output::{DEADLOCK, FAILURE, LIMIT, Log, Verbosity},
-    program::Image,
     record, stdio,
     summary::Summary,
 };
-use crate::{Error, Kernel, Limit, RealWorld, Report, SimWorld, record::Recorder};
+use crate::{
+    Deadlock, Error, Kernel, Limit, RealWorld, Report, SimNet, SimWorld, TaskInfo, record::Recorder,
+};
 
 /// Boots the programs and runs them to their end. An error is a usage error.
 pub(super) fn boot(
     verbosity: &Verbosity,
     options: &Boot,
-    images: Vec<Image>,
+    programs: &[Placed],
     command: &[String],
 ) -> Result<ExitCode, clap::Error> {
+    let net = options.net.network(programs, options.max_time)?;
     let log = Log::new(verbosity, &options.verbosity, options.log_format);
     log::install(log, options.trace.as_deref())
         .map_err(|error| clap::Error::raw(ErrorKind::InvalidValue, error + "\n"))?;
@@ -56,7 +60,15 @@ pub(super) fn boot(
         }
     };
     let rules = Rules::new(&options.inject);
-    let mut kernel = match kernel(options, seed, &rules, &summary, watch.as_ref(), recorder) {
+    let mut kernel = match kernel(
+        options,
+        seed,
+        &net,
+        &rules,
+        &summary,
+        watch.as_ref(),
+        recorder,
+    ) {
         Ok(kernel) => kernel,
         Err(error) => {
             log.error(&format!("cannot boot: {error}"));
@@ -81,11 +93,15 @@ pub(super) fn boot(
             format!("seed {seed} (--seed {seed} repeats the random numbers, not the timing)")
         });
     }
-    for image in images {
-        if let Err(errno) = image(&mut kernel) {
-            log.error(&format!("cannot boot: {errno}: raise --max-tasks"));
-            return Ok(ExitCode::from(LIMIT));
-        }
+    let mut booted = programs
+        .iter()
+        .try_for_each(|Placed { host, image }| image(&mut kernel, host).map(drop));
+    if options.simulated {
+        booted = booted.and_then(|()| options.net.arrange(&mut kernel, programs, log));
+    }
+    if let Err(errno) = booted {
+        log.error(&format!("cannot boot: {errno}: raise --max-tasks"));
+        return Ok(ExitCode::from(LIMIT));
     }
     if let Some(watch) = watch {
         watch.start(&mut kernel);
@@ -93,7 +109,14 @@ pub(super) fn boot(
     let result = kernel.run();
     live::leave();
     let now = kernel.now();
-    let mut code = explain(log, &result);
+    let report = match result {
+        Err(Error::Deadlock(deadlock)) if deadlock.is_at_rest() => {
+            log.note(&at_rest(&deadlock, now));
+            Ok(kernel.report())
+        }
+        result => result,
+    };
+    let mut code = explain(log, &report);
     if let Some(signal) = interrupts::signal() {
         code = signal;
     }
@@ -104,7 +127,7 @@ pub(super) fn boot(
     // Taken before the kernel is dropped: ending the last tasks is no part of the run.
     if let Some(recorded) = recorded {
         code = recorded.end(log, code);
-        recorded.post_mortem(log, &result);
+        recorded.post_mortem(log, &report);
     }
     Ok(ExitCode::from(code))
 }
@@ -112,6 +135,7 @@ pub(super) fn boot(
 fn kernel(
     options: &Boot,
     seed: u64,
+    net: &SimNet,
     rules: &Rules,
     summary: &Rc<RefCell<Summary>>,
     watch: Option<&Watch>,
@@ -122,7 +146,8 @@ fn kernel(
         .quantum(options.quantum.get())
         .on_deadlock(options.on_deadlock.into());
     if options.simulated {
-        builder = builder.world(SimWorld::new(seed).print_to(stdio::Console::default()));
+        let world = SimWorld::new(seed).net(net);
+        builder = builder.world(world.print_to(stdio::Console::default()));
     } else if watch.is_some_and(Watch::has_screen) {
         builder = if io::stdout().is_terminal() {
             builder.world(RealWorld::new()?.print_to(stdio::Console::default()))
@@ -161,6 +186,21 @@ fn kernel(
 /// A random seed, short enough to be typed again.
 fn random_seed() -> u64 {
     RandomState::new().hash_one(process::id()) % 1_000_000_000
+}
+
+/// Says that the servers are left, and nothing for them to do.
+fn at_rest(deadlock: &Deadlock, now: Duration) -> String {
+    let waits = |task: &&TaskInfo| task.wait.is_accept;
+    let tasks: Vec<String> = deadlock
+        .blocked
+        .iter()
+        .filter(waits)
+        .map(|task| format!("{} {:?}", task.tid, task.name))
+        .collect();
+    format!(
+        "the run ends at {now:.3?}: nothing can come any more for the servers, task {}",
+        tasks.join(", task ")
+    )
 }
 
 /// Says why the kernel stopped, if needed, and returns the exit code.

@@ -1,6 +1,6 @@
 //! The calls of the host, apart from those that run the kernel.
 
-use std::{panic::Location, time::Duration};
+use std::{panic::Location, rc::Rc, time::Duration};
 
 use super::{Kernel, task::OnExit};
 use crate::{
@@ -24,25 +24,32 @@ impl Kernel {
         name: impl AsRef<str>,
         program: impl AsyncFnOnce(&mut Os) -> T + 'static,
     ) -> Result<Tid, Errno> {
-        self.spawn_from(Some(Location::caller()), name, program)
+        self.spawn_from(Some(Location::caller()), None, name, program)
     }
 
-    /// Starts a program as [`Kernel::spawn`] does, for a host that starts programs for others.
-    /// Reports show this place in the source as that of the spawn, or none.
+    /// Starts a program as [`Kernel::spawn`] does, or [`Kernel::spawn_on`] if a machine is given, for
+    /// a host that starts programs for others. Reports show this place in the source as that of the
+    /// spawn, or none.
     ///
-    /// *Errors:* as [`Kernel::spawn`].
+    /// *Errors:* as [`Kernel::spawn_on`].
     pub fn spawn_from<T: IntoExit>(
         &mut self,
         place: Option<&'static Location<'static>>,
+        host: Option<&str>,
         name: impl AsRef<str>,
         program: impl AsyncFnOnce(&mut Os) -> T + 'static,
     ) -> Result<Tid, Errno> {
         self.log.observe_by_tracing();
+        let host = host.map(|host| self.host_named(host)).transpose()?;
         self.frame.set_place_of_spawn(place);
         let name = self.frame.intern(name.as_ref());
+        let name = host.map_or_else(|| Rc::clone(&name), |host| self.name_on(host, Rc::clone(&name)));
         let program = program::program(&self.frame, program);
-        let task = self.admit(name, program, None, OnExit::Report, false, Start::First);
-        task.map(|task| task.tid)
+        let task = self.admit(name, program, None, OnExit::Report, false, Start::First)?;
+        if let Some(host) = host {
+            self.place(task, host);
+        }
+        Ok(task.tid)
     }
 
     /// Lists the tasks, zombies included, in order of their numbers.

@@ -93,12 +93,26 @@ impl Deadlock {
 }
 
 impl Deadlock {
-    /// Returns whether this is the rest of a service: a task waits for connections to accept, and no
-    /// tasks wait for each other in a cycle. In a simulated network it means that all clients are
-    /// served.
+    /// Returns whether this is how a simulation of servers ends: a task waits for a connection, which
+    /// no task will make, and no tasks wait for one another. The command `boot` counts it as a good
+    /// end.
+    ///
+    /// ```
+    /// use trapline::{Error, Kernel, Os};
+    ///
+    /// let mut kernel = Kernel::simulated(1);
+    /// kernel.spawn("server", async |os: &mut Os| {
+    ///     let listener = os.listen(([127, 0, 0, 1], 80).into()).await?;
+    ///     listener.accept(os).await.map(drop)
+    /// })?;
+    /// let Err(Error::Deadlock(deadlock)) = kernel.run() else { panic!() };
+    /// assert!(deadlock.is_at_rest());
+    /// # Ok::<(), trapline::Errno>(())
+    /// ```
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
-        self.cycles.is_empty() && self.blocked.iter().any(|task| task.wait.call == "accept")
+        let accepts = self.blocked.iter().any(|task| task.wait.is_accept);
+        accepts && self.cycles.is_empty()
     }
 
     /// Returns the report as a graph for Graphviz. Tasks are boxes, what they wait for are

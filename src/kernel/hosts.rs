@@ -2,17 +2,14 @@
 
 use std::{collections::BTreeMap, io, panic::Location, rc::Rc};
 
-use super::{Kernel, answer::Answer, outcome::Outcome, report::Error, task::OnExit};
+use super::{Kernel, answer::Answer, outcome::Outcome, report::Error};
 use crate::{
     abi::{DeviceId, Errno, Exit, HostId, On, Reply, TaskInfo, TaskState, Tid},
     log::Fact,
     panic::contain,
     sched::Runnable,
-    trap::{Fate, Payload, Start},
-    user::{
-        os::Os,
-        program::{self, IntoExit},
-    },
+    trap::{Fate, Payload},
+    user::{os::Os, program::IntoExit},
     world::{self, Request, SimNet},
 };
 
@@ -59,15 +56,7 @@ impl Kernel {
         name: impl AsRef<str>,
         program: impl AsyncFnOnce(&mut Os) -> T + 'static,
     ) -> Result<Tid, Errno> {
-        self.log.observe_by_tracing();
-        self.frame.set_place_of_spawn(Some(Location::caller()));
-        let host = self.host_named(host.as_ref())?;
-        let name = self.frame.intern(name.as_ref());
-        let name = self.name_on(host, name);
-        let program = program::program(&self.frame, program);
-        let task = self.admit(name, program, None, OnExit::Report, false, Start::First)?;
-        self.place(task, host);
-        Ok(task.tid)
+        self.spawn_from(Some(Location::caller()), Some(host.as_ref()), name, program)
     }
 
     /// Returns the simulated network of this kernel's world. A world without one returns a network
@@ -167,7 +156,7 @@ impl Kernel {
         self.tasks[task].host = host;
     }
 
-    fn host_named(&self, name: &str) -> Result<HostId, Errno> {
+    pub(super) fn host_named(&self, name: &str) -> Result<HostId, Errno> {
         let host = match self.world.net() {
             None if name == LOCALHOST => HostId::LOCAL,
             None => return Err(Errno::NoSuchHost),

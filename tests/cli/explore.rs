@@ -167,3 +167,10 @@ fn wrong_options_are_explained() {
         assert!(err.contains(explanation), "{err}");
     }
 }
+
+#[test]
+fn servers_that_are_left_are_no_failure() {
+    let (code, out, err) = run(&["echo", "--schedules", "5"], &[]);
+    assert_eq!(code, 0, "{out}{err}");
+    assert!(out.contains("Server starting at 127.0.0.1:45000"), "{out}");
+}

@@ -5,6 +5,7 @@ mod book;
 mod boot;
 mod explore;
 mod live;
+mod network;
 mod programs;
 mod screen;
 mod servers;
