@@ -53,16 +53,12 @@ impl Kernel {
             );
             return Err(Error::Io(error));
         }
-        let remote = self.world.remote();
-        let is_same = remote.is_same(&self.remote);
+        self.remote = self.world.remote();
         // A handle that outlives its run must not name what this run makes.
-        if !is_same || Rc::strong_count(&self.frame) > 1 {
-            self.frame = Rc::new(TrapFrame::new(remote.clone()));
-            if self.injection.is_some() {
-                self.frame.set_injected();
-            }
+        self.frame = Rc::new(TrapFrame::new(self.remote.clone()));
+        if self.injection.is_some() {
+            self.frame.set_injected();
         }
-        self.remote = remote;
         self.tasks.reset();
         self.ready.reset(seed);
         self.timers = Default::default();

@@ -572,6 +572,27 @@ fn s33_an_accept_made_in_the_same_pass_is_told_of_the_close_too() {
     });
 }
 
+#[test]
+fn s57_a_close_that_answers_a_read_uses_up_a_due_timeout() {
+    real(async |os| {
+        for pause in 0..5 {
+            let (device, _ours) = pair(os).await?;
+            let theirs = Rc::clone(&device);
+            let closer = async move |os: &mut Os| {
+                passes(os, pause).await;
+                theirs.close(os).await
+            };
+            os.spawn_detached("closer", closer).await?;
+            let cut = os.timeout(Duration::ZERO, async |os| {
+                let _ = device.recv(os, &mut [0; 8]).await;
+                os.sleep(Duration::MAX).await;
+            });
+            assert_eq!(cut.await, Err(Elapsed), "pause {pause}");
+        }
+        Ok::<(), io::Error>(())
+    });
+}
+
 // ---- S34
 
 #[test]
