@@ -506,6 +506,9 @@ impl TrapFrame {
     /// The same, for values that are dropped one by one. In a collection, the panics of two
     /// destructors would end the process.
     pub(crate) fn drop_all_iteratively<T: 'static>(&self, values: impl IntoIterator<Item = T>) {
+        if !std::mem::needs_drop::<T>() {
+            return;
+        }
         let values = values
             .into_iter()
             .map(|value| Box::new(value) as Box<dyn Any>);

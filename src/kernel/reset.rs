@@ -6,7 +6,7 @@ use super::{
     Kernel,
     report::{Error, Report},
 };
-use crate::{abi::Nanos, sched::Runnable, trap::TrapFrame};
+use crate::{abi::Nanos, trap::TrapFrame};
 
 impl Kernel {
     /// Makes the kernel as new, with another seed, and keeps its memory. A search runs thousands of
@@ -42,12 +42,7 @@ impl Kernel {
     /// ```
     pub fn reset(&mut self, seed: u64) -> Result<(), Error> {
         self.restarts = Default::default();
-        self.end_all();
-        self.clear_queues();
-        // Of destructors of the host and of messages.
-        while self.frame.has_deferred() {
-            self.run_deferred(Runnable::HOST);
-        }
+        self.end_everything();
         if !self.world.reset(seed) {
             let error = io::Error::new(
                 io::ErrorKind::Unsupported,

@@ -19,7 +19,8 @@ use std::{
 
 use rustix::fs::OFlags;
 use trapline::{
-    Device, DeviceId, Direction, Elapsed, Errno, Exit, Kernel, Os, RealWorld, SimWorld, SystemCall,
+    Device, DeviceId, Direction, Elapsed, Errno, Exit, Kernel, Os, Queue, RealWorld, SimWorld,
+    SystemCall,
 };
 
 use crate::{
@@ -1142,6 +1143,23 @@ fn s17_a_panic_in_the_destructor_of_a_source_is_contained() {
         assert_eq!((&ours).read(&mut [0; 8])?, 0, "it is closed");
         Ok::<(), io::Error>(())
     });
+}
+
+#[test]
+fn s17_a_panic_in_the_destructor_of_a_source_in_a_message_is_contained() {
+    /// A message that holds its own queue is dropped with the kernel.
+    struct Own(#[expect(dead_code, reason = "it is held")] (Queue<Own>, Device<Bad>));
+
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let mut kernel = Kernel::real().unwrap();
+    run_main(&mut kernel, async move |os: &mut Os| {
+        let device = os.attach(Bad(Rc::new(theirs), PanicOnDrop)).await?;
+        let queue = Queue::unbounded(os).await;
+        assert!(queue.put(os, Own((queue.clone(), device))).await.is_ok());
+        Ok::<(), io::Error>(())
+    });
+    drop(kernel);
+    assert_eq!((&ours).read(&mut [0; 8]).unwrap(), 0, "it is closed");
 }
 
 #[test]
