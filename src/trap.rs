@@ -35,6 +35,9 @@ use crate::{
 /// The most bytes that one `recv` or `send` moves: the limit of a frame's buffer.
 pub(crate) const MAX_IO: usize = 64 * 1024;
 
+/// At this number of kept bytes, a task that prints blocks. The text of one trap may exceed it.
+pub(crate) const CONSOLE_ROOM: usize = 64 * 1024;
+
 /// An argument or an answer that does not fit in a word.
 pub(crate) enum Payload {
     Program {
@@ -112,7 +115,7 @@ pub(crate) trait Store {
     /// Drops a message that no task receives.
     fn discard(&self, message: u64);
 
-    /// Drops all messages; the kernel is being dropped.
+    /// Drops all messages, whose destructors may panic; the kernel is being dropped.
     fn clear(&self);
 }
 
@@ -306,6 +309,8 @@ pub(crate) struct TrapFrame {
     pub(crate) unwound: Cell<bool>,
     /// The flags above. One byte, read after every resume.
     flags: Cell<u8>,
+    /// The number of bytes that the kernel keeps for the console.
+    pub(crate) kept_text: Cell<usize>,
     /// Deferred: the printed text.
     console: RefCell<String>,
     /// Deferred: the calls.
@@ -332,6 +337,7 @@ impl TrapFrame {
             remote,
             unwound: Cell::default(),
             flags: Cell::default(),
+            kept_text: Cell::default(),
             console: RefCell::default(),
             deferred: RefCell::default(),
             name: RefCell::default(),
@@ -492,6 +498,11 @@ impl TrapFrame {
         !self.console.borrow().is_empty()
     }
 
+    /// Returns whether the next trap may wait for the console.
+    pub(crate) fn may_wait_to_print(&self) -> bool {
+        self.prints() && self.kept_text.get() + self.console.borrow().len() >= CONSOLE_ROOM
+    }
+
     pub(crate) fn has_deferred(&self) -> bool {
         self.flags.get() & DEFERRED != 0
     }
@@ -506,14 +517,22 @@ impl TrapFrame {
     /// last handle of another queue. The inner values go to a list, so that the stack does not
     /// overflow.
     pub(crate) fn drop_iteratively<T: 'static>(&self, value: T) {
-        if self.is_dropping.get() {
-            self.pending_drops.borrow_mut().push_back(Box::new(value));
+        self.drop_all_iteratively([value]);
+    }
+
+    /// The same, for values that are dropped one by one. In a collection, the panics of two
+    /// destructors would end the process.
+    pub(crate) fn drop_all_iteratively<T: 'static>(&self, values: impl IntoIterator<Item = T>) {
+        if !std::mem::needs_drop::<T>() {
             return;
         }
-        self.is_dropping.set(true);
-        let pending = PendingDrops(self);
-        drop(value);
-        pending.drop_all();
+        let values = values
+            .into_iter()
+            .map(|value| Box::new(value) as Box<dyn Any>);
+        self.pending_drops.borrow_mut().extend(values);
+        if !self.is_dropping.replace(true) {
+            PendingDrops(self).drop_all();
+        }
     }
 
     /// Returns a number for a tracer of the running task. Those of daemons are apart: they change
@@ -541,7 +560,11 @@ impl PendingDrops<'_> {
     fn drop_all(&self) {
         let next = || self.0.pending_drops.borrow_mut().pop_front();
         while let Some(value) = next() {
-            drop(value);
+            if std::thread::panicking() {
+                contain(|| drop(value));
+            } else {
+                drop(value);
+            }
         }
     }
 }

@@ -175,6 +175,16 @@ impl Kernel {
         }
     }
 
+    /// Ends every task, and drops the messages left in queues.
+    pub(super) fn end_everything(&mut self) {
+        self.end_all();
+        self.clear_queues();
+        // Of destructors of the host and of messages.
+        while self.frame.has_deferred() {
+            self.run_deferred(Runnable::HOST);
+        }
+    }
+
     /// Drops a program. The arguments of the trap under way are saved meanwhile: destructors may
     /// begin traps of their own.
     pub(super) fn drop_apart(&mut self, program: Program) {

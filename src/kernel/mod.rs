@@ -237,8 +237,7 @@ impl Kernel {
 
 impl Drop for Kernel {
     fn drop(&mut self) {
-        self.end_all();
-        self.clear_queues();
+        self.end_everything();
         self.console.hurry();
         self.finish_printing(Nanos::FOREVER);
     }

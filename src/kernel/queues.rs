@@ -395,7 +395,7 @@ impl Kernel {
     pub(super) fn clear_queues(&mut self) {
         for set in &mut self.queues.sets {
             for queue in set.slots.drain() {
-                contain(|| queue.store.clear());
+                queue.store.clear();
             }
         }
     }

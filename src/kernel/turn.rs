@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{
     Kernel,
     answer::Beside,
+    deadlines::Due,
     fast,
     outcome::Outcome,
     task::{Pending, State, WaitingOn},
@@ -107,13 +108,15 @@ impl Kernel {
             is_held = prints && self.console.is_full();
         }
         self.tell_call(me.tid, call);
-        if is_held {
-            return self.hold(me, Some(call));
-        }
         let due = is_late.then(|| self.due(me)).flatten();
         let outcome = match due {
+            None if is_held => return self.hold(me, Some(call)),
             None => self.perform(me, call),
-            Some(due) => self.handle_late(me, call, due),
+            Some(due) => {
+                // The wait for the console would be cut at once.
+                let spent = due.spent || is_held;
+                self.handle_late(me, call, Due { spent, ..due })
+            }
         };
         self.settle(me, call, outcome);
     }

@@ -14,6 +14,7 @@ use std::{
 use super::os::{Decode, Os, mismatch};
 use crate::{
     abi::{QueueId, Reply, SystemCall, Tid},
+    panic::contain,
     trap::{Kind, Parcel, Payload, QueueStatus, Store, TrapFrame},
 };
 
@@ -154,7 +155,9 @@ impl<T: 'static> Queue<T> {
                         frame,
                         messages,
                         status,
-                        drop: TrapFrame::drop_iteratively,
+                        drop: |frame, messages| {
+                            frame.drop_all_iteratively(in_order(messages));
+                        },
                     }),
                 }
             },
@@ -396,6 +399,10 @@ impl<T: 'static, E, R: Fn(Reply) -> E> Decode for Getting<'_, T, R> {
 /// The messages that no task has taken, in the order in which they were put.
 type Untaken<T> = (BTreeMap<u64, T>, VecDeque<Option<T>>);
 
+fn in_order<T>((aside, kept): Untaken<T>) -> impl Iterator<Item = T> {
+    aside.into_values().chain(kept.into_iter().flatten())
+}
+
 /// The state that the handles of a queue share.
 struct Shared<T> {
     id: QueueId,
@@ -498,7 +505,9 @@ impl<T> Store for Messages<T> {
     }
 
     fn clear(&self) {
-        drop((self.aside.take(), self.kept.take()));
+        for message in in_order((self.aside.take(), self.kept.take())) {
+            contain(|| drop(message));
+        }
     }
 }
 

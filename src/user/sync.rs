@@ -100,6 +100,7 @@ impl Semaphore {
 
     /// Returns a permit that the caller has taken from the queue.
     fn permit(&self) -> Permit {
+        self.issue_permit();
         self.permits.set_held();
         Permit {
             permits: self.permits.clone(),
@@ -108,6 +109,9 @@ impl Semaphore {
 
     /// Puts a permit into the queue, if the queue is empty and one is left. The next call finds it
     /// there. If that call is cut, the permit stays in the queue.
+    ///
+    /// A task does so before it takes a permit and after: it may have taken the permit of a task whose
+    /// call is held back.
     fn issue_permit(&self) {
         if self.permits.is_empty() && self.unissued.get() > 0 {
             self.unissued.set(self.unissued.get() - 1);
@@ -542,6 +546,10 @@ impl Condition {
     ) -> Result<Guard<T>, Poisoned<T>> {
         let mutex = guard.mutex();
         let signals = self.signals_in(os);
+        if os.frame().may_wait_to_print() {
+            // Otherwise a signal could come between the release of the lock and the wait.
+            os.yield_now().await;
+        }
         drop_stale(os, &signals).await;
         // The lock is released at the next trap, which is the one that waits.
         drop(guard);

@@ -128,6 +128,47 @@ fn a_page_goes_from_httpd_to_http_get() {
 }
 
 #[test]
+fn a_crowd_of_one_address_delays_no_other_client_of_httpd() {
+    const CROWD: usize = 1000;
+    let mut kernel = kernel();
+    let args = ["--addr", "0.0.0.0:8000", "--max-per-address", "1"];
+    boot::<Httpd>(&mut kernel, "server", &args);
+    let crowd = async |os: &mut Os| {
+        let busy = connect(os, "server:8000").await?;
+        busy.send_all(os, b"GET / HT").await?;
+        os.sleep(Duration::from_secs(1)).await;
+        for _ in 0..CROWD {
+            let refused = async |os: &mut Os| {
+                let stream = connect(os, "server:8000").await?;
+                hear(os, &stream, "503 Service Unavailable").await
+            };
+            os.spawn("refused", refused).await?;
+        }
+        os.sleep(Duration::from_secs(4)).await;
+        Ok::<(), Box<dyn Error>>(())
+    };
+    let client = async |os: &mut Os| {
+        os.sleep(Duration::from_millis(1100)).await;
+        let stream = connect(os, "server:8000").await?;
+        stream.send_all(os, b"GET /none HTTP/1.0\r\n\r\n").await?;
+        hear(os, &stream, "404 Not Found").await?;
+        let now = os.now().await;
+        assert!(now < Duration::from_millis(1200), "{now:?}");
+        Ok::<(), Box<dyn Error>>(())
+    };
+    let ended = [
+        kernel
+            .spawn_on("crowd", "crowd", crowd)
+            .expect("there is room"),
+        kernel
+            .spawn_on("client", "client", client)
+            .expect("there is room"),
+    ];
+    let report = kernel.run_until(&ended).expect("the run ends well");
+    report.check().expect("all are answered");
+}
+
+#[test]
 fn two_guests_chat() {
     let mut kernel = kernel();
     boot::<Chat>(&mut kernel, "server", &["--addr", "0.0.0.0:45002"]);
