@@ -43,7 +43,10 @@ impl Kernel {
         let host = host.map(|host| self.host_named(host)).transpose()?;
         self.frame.set_place_of_spawn(place);
         let name = self.frame.intern(name.as_ref());
-        let name = host.map_or_else(|| Rc::clone(&name), |host| self.name_on(host, Rc::clone(&name)));
+        let name = host.map_or_else(
+            || Rc::clone(&name),
+            |host| self.name_on(host, Rc::clone(&name)),
+        );
         let program = program::program(&self.frame, program);
         let task = self.admit(name, program, None, OnExit::Report, false, Start::First)?;
         if let Some(host) = host {

@@ -1344,7 +1344,7 @@ fn chaos(level: u8, seed: u64) -> Vec<String> {
     kernel.on_restart("b", boot_echo).unwrap();
     kernel
         .spawn_on("c", "bystander", async |os: &mut Os| {
-            os.sleep(ms(200_000)).await
+            os.sleep(ms(200_000)).await;
         })
         .unwrap();
     let watch = kernel
