@@ -105,9 +105,13 @@ impl Net {
     /// A server receives the request for a connection.
     fn arrive_request(&mut self, from: EndId) {
         let server = from.peer();
-        if self.connections[from.slot as usize].ends[SERVER].stage != Stage::Absent {
+        let stage = &mut self.connections[from.slot as usize].ends[SERVER].stage;
+        match stage {
+            // The host has restarted, and does not know of the first request.
+            Stage::Gone => *stage = Stage::Absent,
+            Stage::Absent => {}
             // The client asks again: the answer was lost.
-            return self.send_packet(server, Signal::SynAck);
+            _ => return self.send_packet(server, Signal::SynAck),
         }
         let Some(at) = self.listener_of(from) else {
             return self.send_packet(server, Signal::Refused);
