@@ -16,6 +16,13 @@ mod trace;
 /// The programs with sockets.
 #[path = "../../programs"]
 mod networked {
+    /// Programs with a bug each, which a test finds.
+    #[path = "cases"]
+    pub(crate) mod bugs {
+        pub(crate) mod leaky_server;
+        pub(crate) mod lost_line;
+        pub(crate) mod torn_reply;
+    }
     pub(crate) mod chat;
     pub(crate) mod echo;
     pub(crate) mod http_get;

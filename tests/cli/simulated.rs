@@ -6,7 +6,14 @@ use std::{cell::Cell, error::Error, io, rc::Rc, time::Duration};
 use clap::Command;
 use trapline::{Elapsed, Endpoint, Exit, Kernel, Os, Program, SimNet, SimWorld, TcpStream, Tid};
 
-use crate::networked::{chat::Chat, echo::Echo, http_get::HttpGet, httpd::Httpd, proxy::Proxy};
+use crate::networked::{
+    bugs::{leaky_server, lost_line, torn_reply},
+    chat::Chat,
+    echo::Echo,
+    http_get::HttpGet,
+    httpd::Httpd,
+    proxy::Proxy,
+};
 
 /// A program with its arguments, as `boot` takes them.
 fn parsed<P: Program>(args: &[&str]) -> P {
@@ -447,4 +454,95 @@ async fn talk(os: &mut Os, name: &str, visit: u32, heard: &Cell<bool>) -> io::Re
         }
     }
     Ok(())
+}
+
+// ---- planted bugs: each is found by faults, and hidden without them
+
+/// A kernel with an echo server, and with faults or without.
+fn echoing(seed: u64, with_faults: bool) -> Kernel {
+    let net = SimNet::new();
+    if with_faults {
+        net.fragment(true).chaos(2);
+    }
+    let world = SimWorld::new(seed).net(&net);
+    let mut kernel = Kernel::builder()
+        .world(world)
+        .build()
+        .expect("a kernel boots");
+    serve::<Echo>(&mut kernel, "server", &["--addr", "0.0.0.0:45000"]);
+    kernel
+}
+
+fn to_server() -> Endpoint {
+    ("server", 45000).into()
+}
+
+#[test]
+fn chaos_finds_a_line_that_a_reconnect_loses() {
+    let answered = |seed, with_faults| {
+        let mut kernel = echoing(seed, with_faults);
+        let answered = Rc::new(Cell::new(0));
+        let told = Rc::clone(&answered);
+        let client = async move |os: &mut Os| {
+            told.set(lost_line::send_lines(os, to_server(), 60).await);
+        };
+        let client = kernel
+            .spawn_on("client", "client", client)
+            .expect("there is room");
+        kernel.run_until(&[client]).expect("the run ends well");
+        answered.get()
+    };
+    assert!((1..=10).all(|seed| answered(seed, false) == 60));
+    assert!((1..=10).any(|seed| answered(seed, true) < 60));
+}
+
+#[test]
+fn fragments_find_a_reply_that_is_matched_with_the_wrong_request() {
+    let is_right = |with_faults| {
+        let mut kernel = echoing(1, false);
+        kernel.net().fragment(with_faults);
+        let right = Rc::new(Cell::new(false));
+        let told = Rc::clone(&right);
+        let client = async move |os: &mut Os| {
+            let pairs = torn_reply::ask_all(os, to_server(), 20).await?;
+            told.set(pairs.iter().all(|(request, reply)| request == reply));
+            io::Result::Ok(())
+        };
+        let client = kernel
+            .spawn_on("client", "client", client)
+            .expect("there is room");
+        kernel.run_until(&[client]).expect("the run ends well");
+        right.get()
+    };
+    assert!(is_right(false) && !is_right(true));
+}
+
+#[test]
+fn a_reset_finds_a_server_that_leaks_its_clients() {
+    let left = |resets: bool| {
+        let mut kernel = kernel();
+        let (clients, net) = (leaky_server::Clients::default(), kernel.net());
+        let list = Rc::clone(&clients);
+        let server = async move |os: &mut Os| {
+            leaky_server::serve(os, ([0, 0, 0, 0], 45000).into(), list).await
+        };
+        kernel
+            .spawn_on("server", "server", server)
+            .expect("there is room");
+        let client = async move |os: &mut Os| {
+            let stream = connect(os, "server:45000").await?;
+            ask(os, &stream, "hello").await?;
+            if resets {
+                net.reset("client", "server")?;
+            }
+            Ok::<(), Box<dyn Error>>(())
+        };
+        let client = kernel
+            .spawn_on("client", "client", client)
+            .expect("there is room");
+        kernel.run_until(&[client]).expect("the run ends well");
+        idle(&mut kernel, SECOND);
+        clients.borrow().len()
+    };
+    assert_eq!((left(false), left(true)), (0, 1));
 }
