@@ -56,12 +56,19 @@ impl Kernel {
             return Err(Error::Io(error));
         }
         let remote = self.world.remote();
+        let footprints = self.frame.footprints();
+        if let Some(footprints) = &footprints {
+            footprints.reset();
+        }
         let is_same = remote.is_same(&self.remote);
         // A handle that outlives its run must not name what this run makes.
         if !is_same || Rc::strong_count(&self.frame) > 1 {
             self.frame = Rc::new(TrapFrame::new(remote.clone()));
             if self.injection.is_some() {
                 self.frame.set_injected();
+            }
+            if let Some(footprints) = footprints.clone() {
+                self.frame.set_footprints(footprints);
             }
         }
         if let Some(net) = self.world.net() {
@@ -76,11 +83,14 @@ impl Kernel {
         self.queues.reset();
         self.holders.reset();
         self.held = Default::default();
+        self.places = Default::default();
+        self.restarts = Default::default();
         if let Some(injection) = &mut self.injection {
             injection.reset();
         }
         self.clock = Nanos::ZERO;
         self.next_poll = 0;
+        self.pass_ends = 0;
         self.daemons = Default::default();
         self.slept = None;
         self.happened.clear();
