@@ -27,6 +27,7 @@ use crate::{
         Tid,
     },
     descriptor::Descriptor,
+    footprint::{Footprints, Note, Object},
     interrupt::{Job, Remote},
     log::{Detail, Tracer},
     panic::{Panic, contain, panic_message, take_origin},
@@ -282,6 +283,8 @@ const DUE: u8 = 8;
 const INJECTED: u8 = 16;
 /// A task that stays ready goes back to a policy, or to the queue of daemons.
 const REQUEUED: u8 = 32;
+/// A search takes notes of what each turn touches.
+const NOTED: u8 = 64;
 
 pub(crate) struct TrapFrame {
     /// The argument or answer of the trap under way that does not fit in a word.
@@ -311,6 +314,8 @@ pub(crate) struct TrapFrame {
     flags: Cell<u8>,
     /// The number of bytes that the kernel keeps for the console.
     pub(crate) kept_text: Cell<usize>,
+    /// The notes of a search.
+    footprints: RefCell<Option<Footprints>>,
     /// Deferred: the printed text.
     console: RefCell<String>,
     /// Deferred: the calls.
@@ -338,6 +343,7 @@ impl TrapFrame {
             unwound: Cell::default(),
             flags: Cell::default(),
             kept_text: Cell::default(),
+            footprints: RefCell::default(),
             console: RefCell::default(),
             deferred: RefCell::default(),
             name: RefCell::default(),
@@ -434,6 +440,49 @@ impl TrapFrame {
     /// Sends the traps of all tasks to the plain lane, which asks the injection.
     pub(crate) fn set_injected(&self) {
         self.flag(INJECTED, true);
+    }
+
+    /// Sends the traps of all tasks to the plain lane, which takes these notes.
+    pub(crate) fn set_footprints(&self, footprints: Footprints) {
+        self.footprints.replace(Some(footprints));
+        self.flag(NOTED, true);
+    }
+
+    pub(crate) fn footprints(&self) -> Option<Footprints> {
+        self.footprints.borrow().clone()
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_noted(&self) -> bool {
+        self.flags.get() & NOTED != 0
+    }
+
+    /// Adds a line to the notes of a search, if there is one.
+    #[inline(always)]
+    pub(crate) fn note(&self, note: Note) {
+        if self.is_noted() {
+            self.note_in_full(note);
+        }
+    }
+
+    #[cold]
+    fn note_in_full(&self, note: Note) {
+        if let Some(footprints) = &*self.footprints.borrow() {
+            footprints.note(note);
+        }
+    }
+
+    /// Notes that the turn under way touches an object.
+    #[inline(always)]
+    pub(crate) fn touch(&self, object: Object, writes: bool) {
+        self.note(Note::Touched { object, writes });
+    }
+
+    /// Notes that the turn under way touches both ends of a queue.
+    #[inline(always)]
+    pub(crate) fn touch_queue(&self, queue: QueueId, writes: bool) {
+        self.touch(Object::PutEnd(queue), writes);
+        self.touch(Object::GetEnd(queue), writes);
     }
 
     /// Sends the next trap to the plain lane, which cuts it.

@@ -43,10 +43,11 @@ pub(super) struct Explore {
 #[derive(Args)]
 struct Options {
     /// How schedules are chosen: random draws each turn; pct:D gives tasks random priorities, of
-    /// which D change; round-robin changes only the random numbers
+    /// which D change; round-robin changes only the random numbers; exhaustive runs each causal
+    /// order of turns once, on one thread
     #[arg(long, value_name = "NAME")]
     strategy: Option<Strategy>,
-    /// How many schedules [default: 1000]
+    /// How many schedules [default: 1000; no limit for exhaustive]
     #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     schedules: Option<u64>,
     /// The seed of the first schedule; the next has the next seed [default: 0]
@@ -81,6 +82,7 @@ enum Strategy {
     Random,
     Pct(u32),
     RoundRobin,
+    Exhaustive,
 }
 
 impl FromStr for Strategy {
@@ -90,9 +92,13 @@ impl FromStr for Strategy {
         match (text, text.strip_prefix("pct:").map(str::parse)) {
             ("random", _) => Ok(Self::Random),
             ("round-robin", _) => Ok(Self::RoundRobin),
+            ("exhaustive", _) => Ok(Self::Exhaustive),
             ("pct", _) => Ok(Self::Pct(3)),
             (_, Some(Ok(changes @ 0..=1000))) => Ok(Self::Pct(changes)),
-            _ => Err("there are random, pct, pct:CHANGES (from 0 to 1000) and round-robin".into()),
+            _ => Err(
+                "there are random, pct, pct:CHANGES (from 0 to 1000), round-robin and exhaustive"
+                    .into(),
+            ),
         }
     }
 }
@@ -103,6 +109,7 @@ impl fmt::Display for Strategy {
             Self::Random => f.write_str("random"),
             Self::Pct(changes) => write!(f, "pct:{changes}"),
             Self::RoundRobin => f.write_str("round-robin"),
+            Self::Exhaustive => f.write_str("exhaustive"),
         }
     }
 }
@@ -240,6 +247,7 @@ impl Options {
             Strategy::Random => search.random(),
             Strategy::Pct(changes) => search.pct(changes),
             Strategy::RoundRobin => search.round_robin(),
+            Strategy::Exhaustive => search.exhaustive(),
         };
         search = search.threads(self.jobs.map_or(0, usize::from));
         if let Some(schedules) = self.schedules {

@@ -16,6 +16,7 @@
 //! | `answer.rs`, `outcome.rs` | the answer of a call; the verdict of a handler |
 //! | `lifecycle.rs` | birth and end of a task |
 //! | `task.rs`, `table.rs`, `waiters.rs` | a task and its states; the task map; tasks in a queue |
+//! | `footprint.rs` | what each call touches, for a search |
 //! | `fast.rs` | the fast lane: calls that need only their caller, or one queue |
 //! | `deferred.rs`, `held.rs` | calls that tasks make without a trap; calls that are handled later |
 //! | `inject.rs` | injections: faults at the trap |
@@ -45,6 +46,7 @@ mod deadlock;
 mod deferred;
 mod devices;
 mod fast;
+mod footprint;
 mod held;
 mod holders;
 mod hosts;

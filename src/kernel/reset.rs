@@ -51,8 +51,13 @@ impl Kernel {
             return Err(Error::Io(error));
         }
         self.remote = self.world.remote();
+        let footprints = self.frame.footprints();
         // A handle that outlives its run must not name what this run makes.
         self.frame = Rc::new(TrapFrame::new(self.remote.clone()));
+        if let Some(footprints) = footprints {
+            footprints.reset();
+            self.frame.set_footprints(footprints);
+        }
         if self.injection.is_some() {
             self.frame.set_injected();
         }
@@ -67,11 +72,14 @@ impl Kernel {
         self.queues.reset();
         self.holders.reset();
         self.held = Default::default();
+        self.places = Default::default();
+        self.restarts = Default::default();
         if let Some(injection) = &mut self.injection {
             injection.reset();
         }
         self.clock = Nanos::ZERO;
         self.next_poll = 0;
+        self.pass_ends = 0;
         self.daemons = Default::default();
         self.slept = None;
         self.happened.clear();

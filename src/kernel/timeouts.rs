@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     abi::{Errno, Nanos, Reply, SystemCall},
+    footprint::Object,
     log::Wake,
     sched::{Runnable, Slot},
 };
@@ -162,6 +163,8 @@ impl Kernel {
     /// its answer; every other call is cut.
     #[cold]
     pub(super) fn handle_late(&mut self, me: Runnable, call: SystemCall, due: Due) -> Outcome {
+        // Whether the call would block decides whether it is cut.
+        self.frame.touch(Object::All, true);
         if due.spent {
             self.abandon(call);
             return self.cut(me, due.number);

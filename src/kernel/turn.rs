@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     abi::{Reply, SystemCall, Tid},
+    footprint::Note,
     log::{Fact, Log, Wake},
     panic::Panic,
     sched::{Cause, Runnable},
@@ -185,6 +186,7 @@ impl Kernel {
     pub(super) fn wake(&mut self, task: Runnable, by: Wake, state: impl Into<State>) {
         let state = state.into();
         self.emit(task.tid, || Fact::Woken { by });
+        self.frame.note(Note::Woken(task.tid));
         self.tell_answer(task.tid, &state);
         let woken = &mut self.tasks[task];
         debug_assert!(

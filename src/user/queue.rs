@@ -14,6 +14,7 @@ use std::{
 use super::os::{Decode, Os, mismatch};
 use crate::{
     abi::{QueueId, Reply, SystemCall, Tid},
+    footprint::Object,
     panic::contain,
     trap::{Kind, Parcel, Payload, QueueStatus, Store, TrapFrame},
 };
@@ -281,6 +282,7 @@ impl<T: 'static> Queue<T> {
     /// Returns the number of messages that can be taken at once.
     #[must_use]
     pub fn len(&self) -> usize {
+        self.shared.frame.touch_queue(self.id(), false);
         let status = &self.shared.status;
         // Each waiting task takes one deferred put.
         let posted = status.posted.get().saturating_sub(status.waiting.get());
@@ -289,6 +291,7 @@ impl<T: 'static> Queue<T> {
 
     /// Returns whether the kernel has closed the queue.
     pub(crate) fn is_closed(&self) -> bool {
+        self.shared.frame.touch_queue(self.id(), false);
         self.shared.status.closed.get()
     }
 
@@ -332,6 +335,11 @@ impl<T: 'static> Queue<T> {
 
     pub(crate) fn frame(&self) -> &TrapFrame {
         &self.shared.frame
+    }
+
+    /// Notes for a search that the caller reads or changes what is kept beside the queue.
+    pub(crate) fn touch_beside(&self, writes: bool) {
+        self.shared.frame.touch(Object::Beside(self.id()), writes);
     }
 
     /// Returns whether the queue belongs to the kernel of `os`.

@@ -34,6 +34,14 @@ fn the_planted_bugs_are_found() {
         assert_eq!(code, 1, "{strategy}: {out}");
         assert!(out.contains("waits for"), "{out}");
     }
+    let (code, out, _) = run(&["--strategy", "exhaustive", "deadlock"], &[]);
+    assert!(code == 1 && out.contains("cycle: 2 -> 3 -> 2"), "{out}");
+    let (code, out, _) = run(&["--strategy", "exhaustive", "deadlock", "--cured"], &[]);
+    assert_eq!(code, 0, "{out}");
+    assert!(
+        out.contains("no other schedule has another outcome"),
+        "{out}"
+    );
     for program in ["deadlock", "lost-wakeup"] {
         let (code, out, _) = run(&[program, "--cured"], &[]);
         assert_eq!(code, 0, "{out}");

@@ -13,6 +13,7 @@ mod daemons;
 mod devices;
 mod ends;
 mod equivalence;
+mod exhaustive;
 mod explore;
 mod fairness;
 mod follow;
