@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Kernel {
-    /// Starts a program as a task of the host, and returns its number. The [`Report`] contains its
+    /// Starts a program as a task of the host, and returns its number. The [`Report`](super::Report) contains its
     /// exit.
     ///
     /// *Errors:* [`Errno::TooManyTasks`] at the limit of live tasks.
@@ -73,8 +73,8 @@ impl Kernel {
     }
 
     /// Takes the text that tasks have printed. It is kept in the simulated world, and after
-    /// [`Builder::capture_console`]. Otherwise it went to standard output, and this returns
-    /// nothing.
+    /// [`Builder::capture_console`](super::Builder::capture_console). Otherwise it went to standard
+    /// output, and this returns nothing.
     pub fn take_console(&mut self) -> String {
         match &mut self.captured {
             Some(kept) => std::mem::take(kept),
