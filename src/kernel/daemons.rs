@@ -99,6 +99,7 @@ impl Kernel {
         {
             self.turn(me);
         }
+        self.remote.runs(Tid::KERNEL);
         self.stats.ticks = ticks;
     }
 

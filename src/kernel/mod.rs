@@ -181,7 +181,7 @@ impl Kernel {
     /// called again; limits then count from zero.
     pub fn run(&mut self) -> Result<Report, Error> {
         let ticks = self.stats.ticks.saturating_add(self.limits.ticks);
-        let time = Nanos::from(self.now()).saturating_add(self.limits.time);
+        let time = Nanos::from(self.world.now()).saturating_add(self.limits.time);
         self.console.begin();
         self.enter();
         let ended = loop {
@@ -239,7 +239,7 @@ impl Kernel {
 
     /// Returns the time since boot.
     pub fn now(&mut self) -> Duration {
-        self.world.now()
+        self.world.now_for_log()
     }
 
     /// Returns the seed of the world's random numbers.

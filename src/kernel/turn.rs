@@ -56,6 +56,7 @@ impl Kernel {
     /// Returns `None` if there is no turn: the task is not ready, or blocks again at its device.
     #[inline(never)]
     fn deliver(&mut self, me: Runnable) -> Option<Reply> {
+        self.remote.runs(me.tid);
         let task = self
             .tasks
             .get_mut(me)

@@ -30,6 +30,7 @@ mod sockets;
 mod stepping;
 mod support;
 mod sync;
+mod tape;
 mod tasks;
 mod threads;
 mod time;

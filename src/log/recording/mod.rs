@@ -7,6 +7,7 @@
 //! | `mod.rs` | [`Header`], and the format |
 //! | `recorder.rs` | [`Recorder`], [`Tape`] |
 //! | `ring.rs` | the last events, in memory |
+//! | `chunks.rs` | the frame of a file: its version, chunks and checksums |
 //! | `buffer.rs` | bytes that one thread appends and any thread reads |
 //! | `place.rs` | the file: its lock and its mode |
 //! | `encode.rs`, `decode.rs` | events as bytes, and back |
@@ -89,11 +90,12 @@
 //! [reply]: crate::Reply::number
 
 mod buffer;
-mod decode;
-mod encode;
-mod errors;
+pub(crate) mod chunks;
+pub(crate) mod decode;
+pub(crate) mod encode;
+pub(crate) mod errors;
 mod owned;
-mod place;
+pub(crate) mod place;
 mod reader;
 mod recorder;
 mod ring;
@@ -107,10 +109,8 @@ pub use recorder::{Recorder, Tape};
 const MAGIC: [u8; 8] = *b"\x89TRAPLN\n";
 /// The version of the format that is written, and the latest that is read.
 const VERSION: u16 = 1;
-/// The longest payload of a chunk that is read.
-const MAX_CHUNK: u32 = 32 << 20;
 /// The longest text that is written. A record has two at most and must fit in a chunk.
-const MAX_TEXT: usize = MAX_CHUNK as usize / 2 - 1024;
+const MAX_TEXT: usize = chunks::MAX_CHUNK as usize / 2 - 1024;
 
 /// The longest command line that is written and read, in words: more than any system passes on.
 const MAX_WORDS: usize = 1 << 20;
