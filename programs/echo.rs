@@ -1,7 +1,7 @@
 mod blocking;
 mod ready;
 
-use std::{error::Error, io, net::SocketAddr};
+use std::{error::Error, fs::File, io, net::SocketAddr};
 
 use trapline::{Os, Program, TcpStream, cli};
 
@@ -30,7 +30,9 @@ impl Program for Echo {
         let listener = listen(os, self.addr, "--addr").await?;
         let addr = listener.local_addr()?;
         if self.blocking || self.ready {
-            // These two open sockets of their own.
+            // These two open sockets of their own, which only the real world has.
+            let real = os.attach(File::open("/dev/null")?).await;
+            real.map_err(|error| format!("cannot open a socket: {error}"))?;
             listener.close(os).await?;
         }
         if self.blocking {

@@ -50,6 +50,10 @@ async fn get(os: &mut Os, url: &Url, timeout: Duration) -> Result<(), Box<dyn Er
     tracing::info!("{status}");
     let stdout = stdout(os).await?;
     while let Some(piece) = response.piece(os).await? {
+        let Some(stdout) = &stdout else {
+            write!(os, "{}", String::from_utf8_lossy(&piece));
+            continue;
+        };
         match stdout.send_all(os, &piece).await {
             // The reader closed the output early.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
@@ -62,15 +66,16 @@ async fn get(os: &mut Os, url: &Url, timeout: Duration) -> Result<(), Box<dyn Er
     }
 }
 
-/// Standard output as a device: a body need not be text.
-async fn stdout(os: &mut Os) -> io::Result<Device<io::Stdout>> {
+/// Standard output as a device: a body need not be text. The simulated world has only the console.
+async fn stdout(os: &mut Os) -> io::Result<Option<Device<io::Stdout>>> {
     loop {
         match os.attach(io::stdout()).await {
             // Another task has it and is writing.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 os.sleep(Duration::from_millis(10)).await;
             }
-            result => return result,
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(None),
+            result => return result.map(Some),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Helpers of the servers among the programs: listening and accepting.
 
-use std::{io, net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, time::Duration};
 
 use trapline::{Os, TcpListener, TcpStream};
 
@@ -10,17 +10,9 @@ pub(crate) async fn listen(
     addr: SocketAddr,
     option: &str,
 ) -> Result<TcpListener, String> {
-    os.listen(addr).await.map_err(|error| {
-        if error.kind() == io::ErrorKind::Unsupported {
-            format!("cannot listen on {addr}: {NO_NETWORK}")
-        } else {
-            format!("cannot listen on {addr}: {error} (see {option})")
-        }
-    })
+    let listening = os.listen(addr).await;
+    listening.map_err(|error| format!("cannot listen on {addr}: {error} (see {option})"))
 }
-
-/// The hint for a world without a network.
-pub(crate) const NO_NETWORK: &str = "the simulated world has no network: run it without --virtual";
 
 /// Accepts the next client, with no time limit.
 pub(crate) async fn accept(os: &mut Os, listener: &TcpListener) -> (TcpStream, SocketAddr) {

@@ -5,7 +5,7 @@
 //! pieces; that makes a trap three times as expensive. What does not fit travels beside them, in
 //! the kernel's frame. This module uses no other.
 
-use std::{fmt, io, time::Duration};
+use std::{borrow::Cow, fmt, io, panic::Location, time::Duration};
 
 /// A task's number: from 1 upward in order of creation, never used twice in a run.
 ///
@@ -85,6 +85,24 @@ impl From<DeviceId> for u64 {
 impl fmt::Display for DeviceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+/// A machine that tasks run on: a host of a simulated network, or the one machine of the real world.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct HostId(u32);
+
+impl HostId {
+    /// The machine of tasks that were spawned without a host; in the real world that of all tasks.
+    pub const LOCAL: Self = Self(0);
+
+    /// Returns the host with this place in the table of hosts.
+    pub(crate) fn at(index: usize) -> Self {
+        Self(u32::try_from(index).expect("the net has addresses for fewer hosts"))
+    }
+
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
     }
 }
 
@@ -469,6 +487,14 @@ calls! {
         /// Detaches the tracer of that number. Returns [`Reply::Done`]. Deferred, by
         /// [`Observer`](crate::Observer).
         39 "unobserve" Unobserve(tracer: Number(u64)),
+        /// [`Os::host`](crate::Os::host). Returns [`Reply::Host`].
+        40 "host" Host,
+        /// [`Os::resolve`](crate::Os::resolve). Returns [`Reply::Addresses`], [`Reply::Io`], or
+        /// [`Reply::Again`] where a thread has to ask the operating system.
+        41 "resolve" Resolve + Name,
+        /// A fault of the simulated network; a crash ends the tasks of its host. Returns
+        /// [`Reply::Done`]. Deferred, by [`SimNet`](crate::SimNet).
+        42 "fault" Fault + Fault,
     }
 }
 
@@ -513,7 +539,8 @@ impl SystemCall {
             | Self::Recv(_)
             | Self::Send(_)
             | Self::SendFile(_)
-            | Self::ShutdownWrite(_) => true,
+            | Self::ShutdownWrite(_)
+            | Self::Resolve => true,
             Self::GetTid
             | Self::Yield
             | Self::NewTask
@@ -544,7 +571,9 @@ impl SystemCall {
             | Self::GiveBack(_)
             | Self::FreeQueue(_)
             | Self::Observe(_)
-            | Self::Unobserve(_) => false,
+            | Self::Unobserve(_)
+            | Self::Host
+            | Self::Fault => false,
         }
     }
 
@@ -558,6 +587,8 @@ impl SystemCall {
             | Beside::Source
             | Beside::Addr
             | Beside::File
+            | Beside::Name
+            | Beside::Fault
             | Beside::Tracer => true,
             Beside::None | Beside::Bytes | Beside::Message | Beside::Body => false,
         }
@@ -580,6 +611,10 @@ pub(crate) enum Beside {
     Source,
     /// An address.
     Addr,
+    /// The name of a host.
+    Name,
+    /// A fault of the network.
+    Fault,
     /// Bytes in the buffer, or their number.
     Bytes,
     /// The number of a message.
@@ -676,6 +711,10 @@ words! {
         17 Err(errno: Errno(Errno)),
         /// The queue is closed; the caller gets back the message of this number.
         18 Refused(message: Number(u64)),
+        /// The name of a host, in the frame.
+        19 Host,
+        /// The addresses of a host, in the frame.
+        20 Addresses,
     }
 }
 
@@ -732,6 +771,12 @@ pub enum Errno {
     /// The device was closed while the task waited for it, or the queue is closed.
     #[error("it is closed")]
     Closed,
+    /// The world has no such host, or its name is not one.
+    #[error("no such host in this world: in the real world there is only localhost")]
+    NoSuchHost,
+    /// The host has crashed, and was not restarted.
+    #[error("the host has crashed, and was not restarted")]
+    HostDown,
     /// A raw call lacks the argument that its stub puts beside it.
     #[default]
     #[error("the call came without its argument: use its stub on Os")]
@@ -742,7 +787,8 @@ impl From<Errno> for io::Error {
     fn from(errno: Errno) -> Self {
         use io::ErrorKind as Kind;
         let kind = match errno {
-            Errno::NoSuchTask => Kind::NotFound,
+            Errno::NoSuchTask | Errno::NoSuchHost => Kind::NotFound,
+            Errno::HostDown => Kind::NetworkDown,
             Errno::WouldDeadlock => Kind::Deadlock,
             Errno::TooManyTasks => Kind::QuotaExceeded,
             Errno::Busy => Kind::ResourceBusy,
@@ -820,14 +866,55 @@ pub enum TaskState {
     Zombie(Exit),
 }
 
+/// A place in the source code. Its `Display` is the file and the line, such as `src/server.rs:41`.
+/// The alternate form `{:#}` adds the chain of functions.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Place {
+    /// The file, as the compiler names it.
+    pub file: Cow<'static, str>,
+    /// The line, counted from 1.
+    pub line: u32,
+    /// The functions that were under way there, the innermost first, such as
+    /// `parse at src/parse.rs:7, serve at src/server.rs:41`. Only a fault has them, if
+    /// `RUST_BACKTRACE` is set.
+    pub chain: Box<str>,
+}
+
+impl From<&'static Location<'static>> for Place {
+    fn from(location: &'static Location<'static>) -> Self {
+        Self {
+            file: location.file().into(),
+            line: location.line(),
+            chain: Box::default(),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)?;
+        if f.alternate() && !self.chain.is_empty() {
+            write!(f, ", in {}", self.chain)?;
+        }
+        Ok(())
+    }
+}
+
 /// Details of a blocked task's wait.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Wait {
     /// The kind, number and name of the queue at which it waits, such as `mutex 2 "accounts"`.
     pub thing: Option<String>,
-    /// The task that holds the lock that it waits for.
+    /// The task that holds the lock that it waits for, or that took the last permit.
     pub holder: Option<Tid>,
+    /// Whether it waits for a lock. Only the holder can release a lock.
+    pub is_lock: bool,
+    /// The method in which it waits, such as `recv`; empty if it is not blocked.
+    pub call: &'static str,
+    /// The place of that call.
+    pub place: Option<Place>,
     /// Whether a timeout around the call can end the wait.
     pub is_timed: bool,
 }
@@ -847,6 +934,8 @@ pub struct TaskInfo {
     pub traps: u64,
     /// Details of its wait, if it is blocked.
     pub wait: Wait,
+    /// The place at which it was made.
+    pub spawned: Option<Place>,
 }
 
 impl TaskInfo {
@@ -863,7 +952,7 @@ impl TaskInfo {
             TaskState::Blocked {
                 on: On::Queue(_, End::Get),
                 ..
-            } => self.wait.holder,
+            } => self.wait.holder.filter(|_| self.wait.is_lock),
             TaskState::Blocked { .. }
             | TaskState::Ready
             | TaskState::Running
@@ -880,9 +969,22 @@ impl TaskInfo {
         let thing = self.wait.thing.clone();
         let thing = thing.unwrap_or_else(|| on.to_string());
         Some(match self.wait.holder {
-            Some(holder) => format!("{thing}, held by task {holder}"),
+            Some(holder) if self.wait.is_lock => format!("{thing}, held by task {holder}"),
+            Some(holder) => format!("{thing}, last taken by task {holder}"),
             None => thing,
         })
+    }
+
+    /// Returns the places of the call in which it waits and of its spawn, such as
+    /// `recv at src/server.rs:41, spawned at src/server.rs:20`.
+    #[must_use]
+    pub fn places(&self) -> Option<String> {
+        let spawned = self.spawned.as_ref();
+        let spawned = spawned.map(|place| format!("spawned at {place}"));
+        let call = self.wait.place.as_ref();
+        let call = call.map(|place| format!("{} at {place}", self.wait.call));
+        let places: Vec<String> = call.into_iter().chain(spawned).collect();
+        (!places.is_empty()).then(|| places.join(", "))
     }
 }
 

@@ -106,16 +106,16 @@ mod world;
 pub use linkme;
 
 pub use abi::{
-    Argument, DeviceId, Direction, End, Errno, Exit, Inject, Nanos, On, QueueId, Reply, SystemCall,
-    TaskInfo, TaskState, Tid, Wait,
+    Argument, DeviceId, Direction, End, Errno, Exit, HostId, Inject, Nanos, On, Place, QueueId,
+    Reply, SystemCall, TaskInfo, TaskState, Tid, Wait,
 };
 #[cfg(feature = "cli")]
 pub use cli::Program;
 pub use descriptor::Descriptor;
-pub use explore::{Check, Explored, Failure, Shared, check};
+pub use explore::{Check, Explored, Failure, Progress, Shared, check};
 pub use interrupt::{External, Interrupt, Interrupts, Remote};
 pub use kernel::{
-    Builder, Deadlock, Error, Failures, Kernel, Limit, OnDeadlock, Report, Stalled, Step,
+    Blocked, Builder, Deadlock, Error, Failures, Kernel, Limit, OnDeadlock, Report, Stalled, Step,
 };
 pub use log::{
     Answered, Call, CallInfo, Cycle, Detail, Event, Fact, Follower, TraceLine, Tracer, Wake,
@@ -127,7 +127,7 @@ pub use user::{
     blocking::Panicked,
     child::Child,
     device::{AsDevice, Device},
-    net::{Listener, Stream, TcpListener, TcpStream},
+    net::{BadEndpoint, Endpoint, Listener, Stream, TcpListener, TcpStream},
     observe::Observer,
     os::Os,
     program::IntoExit,
@@ -136,4 +136,6 @@ pub use user::{
     sync,
     time::Elapsed,
 };
-pub use world::{Answer, Happening, RealWorld, Request, SimWorld, World, tape};
+pub use world::{
+    Answer, BadFault, Fault, Happening, RealWorld, Request, SimNet, SimWorld, World, tape,
+};

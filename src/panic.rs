@@ -1,10 +1,14 @@
-//! Containment of panics: the text of a panic, and destructors that may panic.
+//! Containment of panics: the text and the place of a panic, and destructors that may panic.
 //!
 //! Uses nothing of the crate.
 
 use std::{
     any::Any,
-    panic::{AssertUnwindSafe, catch_unwind},
+    backtrace::{Backtrace, BacktraceStatus},
+    cell::RefCell,
+    panic::{self, AssertUnwindSafe, Location, catch_unwind},
+    sync::Once,
+    thread,
 };
 
 /// The payload of a panic.
@@ -30,5 +34,136 @@ pub(crate) fn contain(destructors: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(destructors)) {
         let message = panic_message(panic);
         tracing::warn!(target: "trapline::kernel", "a destructor panicked: {message}");
+    }
+}
+
+/// The place of a panic, and the functions that were under way there, the innermost first.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Origin {
+    pub(crate) file: String,
+    pub(crate) line: u32,
+    pub(crate) chain: String,
+}
+
+thread_local! {
+    /// The place of the thread's last panic. A hook has no other way to the code that catches the
+    /// panic.
+    static ORIGIN: RefCell<Option<Origin>> = const { RefCell::new(None) };
+}
+
+/// Notes the place of each panic from now on, before the hook that is installed now. A program that
+/// replaces the hook has no places of faults.
+pub(crate) fn note_origins() {
+    static INSTALLED: Once = Once::new();
+    // The hook cannot be taken during a panic.
+    if thread::panicking() {
+        return;
+    }
+    INSTALLED.call_once(|| {
+        let hook = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            let origin = panic.location().map(origin);
+            ORIGIN.with_borrow_mut(|last| *last = origin);
+            hook(panic);
+        }));
+    });
+}
+
+/// Takes the place of the thread's last panic.
+pub(crate) fn take_origin() -> Option<Origin> {
+    ORIGIN.take()
+}
+
+fn origin(location: &Location<'_>) -> Origin {
+    // Empty unless `RUST_BACKTRACE` asks for it.
+    let backtrace = Backtrace::capture();
+    let chain = match backtrace.status() {
+        BacktraceStatus::Captured => chain(&backtrace.to_string(), location),
+        _ => String::new(),
+    };
+    Origin {
+        file: location.file().to_string(),
+        line: location.line(),
+        chain,
+    }
+}
+
+/// Extracts the chain of async functions from a backtrace: the closures between the panic and the
+/// kernel. The standard library has no stable access to the frames but their text. That is a line
+/// with a number and a name, and mostly one with `at` and a place.
+fn chain(backtrace: &str, location: &Location<'_>) -> String {
+    let mut frames: Vec<(&str, &str)> = Vec::new();
+    for line in backtrace.lines().map(str::trim) {
+        if let Some(place) = line.strip_prefix("at ") {
+            if let Some(frame) = frames.last_mut() {
+                // Without the column.
+                let place = place.rsplit_once(':').map_or(place, |(place, _)| place);
+                frame.1 = place.strip_prefix("./").unwrap_or(place);
+            }
+        } else if let Some((_, name)) = line.split_once(": ") {
+            frames.push((name, ""));
+        }
+    }
+    let panicked = format!("{}:{}", location.file(), location.line());
+    let hook = |(name, _): &(&str, &str)| name.contains("rust_begin_unwind");
+    let begin = frames.iter().position(hook).unwrap_or(0);
+    let mut chain: Vec<String> = Vec::new();
+    for (name, place) in frames.split_off(begin) {
+        if name.contains("genawaiter") {
+            break;
+        }
+        let function = name.trim_end_matches("::{{closure}}");
+        let is_foreign = ["core::", "std::", "alloc::", "trapline::user::", "<"]
+            .iter()
+            .any(|prefix| name.starts_with(prefix));
+        if function == name || is_foreign {
+            continue;
+        }
+        // The macro that panics may be inlined, and has a place of its own.
+        let is_known = !place.is_empty() && !place.starts_with("/rustc/");
+        chain.push(match (is_known, chain.is_empty()) {
+            (true, _) => format!("{function} at {place}"),
+            (false, true) => format!("{function} at {panicked}"),
+            (false, false) => function.to_string(),
+        });
+    }
+    chain.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_chain_of_a_backtrace_is_its_async_functions_up_to_the_kernel() {
+        let here = Location::caller();
+        let (file, line) = (here.file(), here.line());
+        let backtrace = "   0: trapline::panic::note_origins::{{closure}}
+             at ./src/panic.rs:65:43
+   1: __rustc::rust_begin_unwind
+             at /rustc/59807616e1fa/library/std/src/panicking.rs:689:5
+   2: core::panicking::panic_fmt
+             at /rustc/59807616e1fa/library/core/src/panicking.rs:80:14
+   3: server::parse::{{closure}}
+             at /rustc/59807616e1fa/library/core/src/panic.rs:62:9
+   4: trapline::user::time::<impl trapline::user::os::Os>::timeout::{{closure}}
+             at ./src/user/time.rs:110:30
+   5: server::serve::{{closure}}
+             at ./src/server.rs:41:30
+   6: core::future::future::poll::{{closure}}
+             at /rustc/59807616e1fa/library/core/src/future/future.rs:133:9
+   7: server::sum
+             at ./src/server.rs:9:1
+   8: server::main::{{closure}}::{{closure}}
+   9: genawaiter::core::advance
+             at /root/.cargo/genawaiter-0.99.1/src/core.rs:34:18
+  10: server::run::{{closure}}
+             at ./src/server.rs:3:1";
+        assert_eq!(
+            chain(backtrace, here),
+            format!(
+                "server::parse at {file}:{line}, server::serve at src/server.rs:41, server::main"
+            )
+        );
     }
 }

@@ -12,8 +12,8 @@ use std::{
     fmt,
     fs::File,
     io,
-    net::SocketAddr,
-    panic::{AssertUnwindSafe, catch_unwind},
+    net::{IpAddr, SocketAddr},
+    panic::{AssertUnwindSafe, Location, catch_unwind},
     pin::Pin,
     rc::Rc,
     sync::Arc,
@@ -22,11 +22,14 @@ use std::{
 use genawaiter::{Coroutine, GeneratorState};
 
 use crate::{
-    abi::{Beside, DeviceId, End, Exit, Nanos, QueueId, Reply, SystemCall, TaskInfo, Tid},
+    abi::{
+        Beside, DeviceId, End, Exit, HostId, Nanos, Place, QueueId, Reply, SystemCall, TaskInfo,
+        Tid,
+    },
     descriptor::Descriptor,
     interrupt::{Job, Remote},
     log::{Detail, Tracer},
-    panic::{Panic, contain, panic_message},
+    panic::{Panic, contain, panic_message, take_origin},
 };
 
 /// The most bytes that one `recv` or `send` moves: the limit of a frame's buffer.
@@ -40,10 +43,21 @@ pub(crate) enum Payload {
         /// Receives the number and the exit of the new task.
         keeper: Option<Rc<dyn Keeper>>,
         start: Start,
+        /// The host of the new task, unless it is that of its parent.
+        host: Option<Rc<str>>,
     },
     Exit(Exit),
     Tasks(Vec<TaskInfo>),
     Addr(SocketAddr),
+    /// The name of a host.
+    Name(Rc<str>),
+    /// The addresses of a host.
+    Addresses(Vec<IpAddr>),
+    /// A fault of the network, and what becomes of a host.
+    Fault {
+        text: String,
+        fate: Option<(HostId, Fate)>,
+    },
     Source(Descriptor),
     /// A file, and an offset in it.
     File(Arc<File>, u64),
@@ -59,7 +73,9 @@ impl Payload {
     /// Returns what the log shows of it.
     pub(crate) fn detail(&self) -> Detail<'_> {
         match self {
-            Self::Program { name, .. } => Detail::Name(name),
+            Self::Program { name, .. } | Self::Name(name) => Detail::Name(name),
+            Self::Fault { text, .. } => Detail::Name(text),
+            Self::Addresses(addresses) => Detail::Count(addresses.len()),
             Self::Exit(exit) => Detail::Exit(exit),
             Self::Tasks(tasks) => Detail::Count(tasks.len()),
             Self::Addr(addr) | Self::Opened(_, Some(addr)) => Detail::Addr(*addr),
@@ -75,6 +91,15 @@ impl fmt::Debug for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Payload({:?})", self.detail())
     }
+}
+
+/// What becomes of a host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    /// Its tasks end.
+    Crash,
+    /// Its programs start again.
+    Restart,
 }
 
 /// The store of a queue's messages. It is on the task's side, because the kernel knows no types.
@@ -122,13 +147,58 @@ pub(crate) struct QueueStatus {
     /// The task that holds the lock, or [`Tid::KERNEL`]. The handles of the lock write it; the
     /// kernel reads it when a task blocks.
     pub(crate) holder: Cell<Tid>,
-    /// The kind of object that the queue is part of, in the user's words.
-    pub(crate) kind: &'static str,
-    pub(crate) name: Option<Box<str>>,
+    pub(crate) kind: Kind,
+    pub(crate) name: Option<Rc<str>>,
+}
+
+/// The kind of object that a queue is part of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Kind {
+    #[default]
+    Queue,
+    Semaphore,
+    Mutex,
+    Flag,
+    Barrier,
+    Condition,
+    Promise,
+    Callback,
+    Group,
+    Job,
+}
+
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Queue => "queue",
+            Self::Semaphore => "semaphore",
+            Self::Mutex => "mutex",
+            Self::Flag => "flag",
+            Self::Barrier => "barrier",
+            Self::Condition => "condition",
+            Self::Promise => "promise",
+            Self::Callback => "callback",
+            Self::Group => "group",
+            Self::Job => "job",
+        }
+    }
+
+    /// Returns the name of the method in which a task gets from the queue.
+    pub(crate) fn method(self) -> &'static str {
+        match self {
+            Self::Queue => "get",
+            Self::Semaphore => "acquire",
+            Self::Mutex => "lock",
+            Self::Flag | Self::Barrier | Self::Condition | Self::Promise => "wait",
+            Self::Callback => "on_done",
+            Self::Group => "next",
+            Self::Job => "run_blocking",
+        }
+    }
 }
 
 impl QueueStatus {
-    pub(crate) fn new(kind: &'static str, name: Option<Box<str>>) -> Self {
+    pub(crate) fn new(kind: Kind, name: Option<Rc<str>>) -> Self {
         Self {
             kind,
             name,
@@ -138,20 +208,16 @@ impl QueueStatus {
 
     /// Returns in words what a task waits for at this end; `None` for a queue without a name.
     pub(crate) fn thing(&self, queue: QueueId, end: End) -> Option<String> {
-        let Self { kind, name, .. } = self;
-        match (name, *kind) {
-            (None, "queue") => None,
-            (None, kind) => Some(format!("{kind} {queue}")),
-            (Some(name), "queue") => Some(format!("queue {queue} {name:?} ({end})")),
-            (Some(name), kind) => Some(format!("{kind} {queue} {name:?}")),
+        let kind = self.kind.name();
+        match (&self.name, self.kind) {
+            (None, Kind::Queue) => None,
+            (None, _) => Some(format!("{kind} {queue}")),
+            (Some(name), Kind::Queue) => Some(format!("{kind} {queue} {name:?} ({end})")),
+            (Some(name), _) => Some(format!("{kind} {queue} {name:?}")),
         }
     }
 
-    pub(crate) fn is_lock(&self) -> bool {
-        self.kind == "mutex"
-    }
-
-    /// Returns the task that holds the lock.
+    /// Returns the task that holds the lock, or took the last permit.
     pub(crate) fn holder(&self) -> Option<Tid> {
         Some(self.holder.get()).filter(|holder| *holder != Tid::KERNEL)
     }
@@ -240,6 +306,9 @@ pub(crate) struct TrapFrame {
     deferred: RefCell<Vec<Deferred>>,
     /// The name of the last new task. Tasks with the same name share its memory.
     name: RefCell<Rc<str>>,
+    /// The caller of the last stub that may block, or makes a task. A stub borrows its `Os`, so no
+    /// other call of the task comes between the call of the stub and the trap.
+    place: Cell<Option<&'static Location<'static>>>,
 }
 
 impl TrapFrame {
@@ -260,7 +329,22 @@ impl TrapFrame {
             console: RefCell::default(),
             deferred: RefCell::default(),
             name: RefCell::default(),
+            place: Cell::default(),
         }
+    }
+
+    pub(crate) fn place(&self) -> Option<&'static Location<'static>> {
+        self.place.get()
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_place(&self, place: &'static Location<'static>) {
+        self.place.set(Some(place));
+    }
+
+    /// Sets the place of a spawn of the host, if it has one.
+    pub(crate) fn set_place_of_spawn(&self, place: Option<&'static Location<'static>>) {
+        self.place.set(place);
     }
 
     pub(crate) fn put(&self, payload: Payload) {
@@ -533,17 +617,28 @@ const TWO_YIELDS: &str = "Multiple values were yielded";
 const TWO_TRAPS: &str = "made two traps in one resume: a call that has been polled must be awaited \
                          to its end before the next call";
 
-/// Returns the exit of a task whose resume panicked. A panic of the program unwinds through its
+/// Returns the exit of a task whose resume panicked, and the place of the panic in the program. A
+/// panic of the program unwinds through its
 /// `Os`. A panic of the generator does not: the program was pending without a yield.
 #[cold]
-pub(crate) fn fault(frame: &TrapFrame, panic: Panic) -> Exit {
+pub(crate) fn fault(frame: &TrapFrame, panic: Panic) -> (Exit, Option<Place>) {
+    let origin = take_origin();
     // First, because `clear` may drop a program that was never spawned, with an `Os`.
     let unwound = frame.unwound.take();
     frame.clear();
     let message = panic_message(panic);
-    Exit::Faulted(match unwound {
-        true if message.starts_with(TWO_YIELDS) => TWO_TRAPS.into(),
-        true => message,
-        false => NOT_A_TRAP.into(),
-    })
+    let why = match unwound {
+        true if message.starts_with(TWO_YIELDS) => TWO_TRAPS,
+        true => {
+            let place = origin.map(|origin| Place {
+                file: origin.file.into(),
+                line: origin.line,
+                chain: origin.chain.into(),
+            });
+            return (Exit::Faulted(message), place);
+        }
+        false => NOT_A_TRAP,
+    };
+    // The panic is within the generator.
+    (Exit::Faulted(why.into()), None)
 }

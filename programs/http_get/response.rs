@@ -1,15 +1,14 @@
 //! A request to an HTTP server, and the response, which is read in pieces.
 
-use std::{mem, net::ToSocketAddrs, time::Duration};
+use std::{mem, time::Duration};
 
 use httparse::{
     EMPTY_HEADER,
     Status::{Complete, Partial},
 };
-use trapline::{Elapsed, Os, TcpStream};
+use trapline::{Elapsed, Endpoint, Os, TcpStream};
 
 use super::Url;
-use crate::serve::NO_NETWORK;
 
 /// The longest head, and the longest size line or trailer of a chunked body, in bytes.
 const HEAD: usize = 64 * 1024;
@@ -300,17 +299,19 @@ async fn connect(os: &mut Os, host: &str) -> Result<TcpStream, String> {
     } else {
         format!("{host}:80")
     };
-    let name = addr.clone();
-    let found = os.run_blocking(move || name.to_socket_addrs()).await;
-    let found = found.map_err(|error| format!("cannot look up {host}: {error}"))?;
+    let to: Endpoint = addr
+        .parse()
+        .map_err(|error| format!("cannot find {host}: {error}"))?;
+    let (name, port) = match to {
+        Endpoint::Addr(addr) => (addr.ip().to_string(), addr.port()),
+        Endpoint::Name(name, port) => (name, port),
+    };
+    let found = os.resolve(name).await;
     let found = found.map_err(|error| format!("cannot find {host}: {error}"))?;
     let mut trouble = "it has no address".to_string();
-    for addr in found {
-        match os.connect(addr).await {
+    for address in found {
+        match os.connect((address, port)).await {
             Ok(server) => return Ok(server),
-            Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {
-                trouble = NO_NETWORK.to_string();
-            }
             Err(error) => trouble = error.to_string(),
         }
     }

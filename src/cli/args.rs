@@ -16,6 +16,7 @@ use clap::{
 use clap_complete::Shell;
 
 use super::{
+    explore::{self, Explore},
     inject, live,
     new::New,
     output::{Format, Verbosity},
@@ -45,6 +46,7 @@ Examples:
   boot multitask --help  the options of one")]
     List,
     Boot(Boot),
+    Explore(Explore),
     New(New),
     /// Look at traces: of a recording or of a running kernel
     #[command(subcommand)]
@@ -90,7 +92,7 @@ pub(super) struct Boot {
     #[arg(long, value_name = "PROGRAM ARGS")]
     pub(super) with: Vec<String>,
 
-    /// Run in the simulated world: a virtual clock that never waits, and no network
+    /// Run in the simulated world: a virtual clock that never waits, and a simulated network
     #[arg(long = "virtual", help_heading = "World")]
     pub(super) simulated: bool,
     /// The seed of all random numbers. Without it, boot draws one and prints it. With --virtual it
@@ -215,6 +217,22 @@ pub(super) fn command(name: &str, programs: &[Entry]) -> Command {
              {name} boot --virtual --trace {first}   on a virtual clock, with every trap shown\n  \
              {name} boot {first} --help              its options"
         ))
+        .mut_subcommand("explore", |command| {
+            command
+                .subcommands(explore::subcommands(programs))
+                .override_usage(format!("{name} explore [OPTIONS] PROGRAM [ARGS]..."))
+                .after_help(format!(
+                    "The program runs in the simulated world. A schedule fails with a deadlock, or if a \
+                     task fails or\nfaults. Schedule i has the seed N + i of --seed N, as in \
+                     `boot --virtual --policy random --seed`.\n\n\
+                     Exit codes: 0 all schedules pass, 1 one fails, 2 wrong command line.\n\n\
+                     Examples:\n  \
+                     {name} explore {first}\n  \
+                     {name} explore --strategy pct:3 --schedules 100000 {first}\n  \
+                     {name} explore --shard 3/8 --json {first} > 3.json\n  \
+                     {name} explore merge *.json"
+                ))
+        })
         .mut_subcommand("boot", |boot| {
             boot.subcommands(programs.iter().map(Entry::command))
                 .override_usage(format!("{name} boot [OPTIONS] PROGRAM [ARGS]..."))

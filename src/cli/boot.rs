@@ -173,13 +173,13 @@ fn explain(log: Log, result: &Result<Report, Error>) -> u8 {
             log.error(&deadlock.to_string());
             DEADLOCK
         }
-        Err(Error::Limit(limit)) => {
+        Err(Error::Limit(limit, blocked)) => {
             log.error(&match limit {
-                Limit::Ticks(_) => format!("{limit}: raise --max-ticks"),
+                Limit::Ticks(_) => format!("{limit}: raise --max-ticks{blocked}"),
                 // In the unit of the option.
                 Limit::Time(span) => {
                     let span = humantime::format_duration(*span);
-                    format!("the limit of {span} is reached: raise --max-time")
+                    format!("the limit of {span} is reached: raise --max-time{blocked}")
                 }
             });
             LIMIT

@@ -38,6 +38,7 @@
 //! | `args.rs` | the commands and options, and the messages about wrong ones |
 //! | `boot.rs` | `boot`: the kernel's settings, exit codes |
 //! | `inject.rs` | `--inject` |
+//! | `explore.rs` | `explore`: the search for a schedule that breaks a program |
 //! | `interrupts.rs` | signals that end a run |
 //! | `live/` | looking at a kernel while it runs |
 //! | `log.rs` | `--trace`: the layer under it, and what it shows |
@@ -59,6 +60,7 @@
 
 mod args;
 mod boot;
+mod explore;
 mod inject;
 mod interrupts;
 mod live;
@@ -108,6 +110,17 @@ fn run(programs: &[Entry], args: &[OsString]) -> Result<ExitCode, clap::Error> {
         CliCommand::Boot(options) => {
             let images = args::images(programs, options, &matches)?;
             boot::boot(&cli.verbosity, options, images, &words(&name, args))
+        }
+        CliCommand::Explore(_) => {
+            let matches = matches.subcommand_matches("explore");
+            let matches = matches.expect("this is the command");
+            explore::run(
+                &name,
+                programs,
+                matches,
+                &cli.verbosity,
+                &words(&name, args),
+            )
         }
         CliCommand::Trace(command) => Ok(trace::run(command, &cli.verbosity)),
         CliCommand::Live(command) => Ok(live::run(command, &cli.verbosity)),

@@ -39,7 +39,8 @@ pub fn program<P: Program>(name: &'static str) -> Entry {
         load: |name, matches| {
             let program = P::from_arg_matches(matches)?;
             Ok(Box::new(move |kernel| {
-                kernel.spawn(name, async move |os| program.main(os).await)
+                // A user did it, and no line of the source.
+                kernel.spawn_from(None, name, async move |os| program.main(os).await)
             }))
         },
     }

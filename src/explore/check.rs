@@ -1,17 +1,17 @@
 //! The search for a schedule that breaks a test: `trapline::check`.
 
-use std::{fmt, thread, time::Duration};
+use std::{fmt, path::PathBuf, sync::Arc, thread, time::Duration};
 
 use super::{
-    explored::Explored,
+    explored::{Explored, Progress},
     lab::Lab,
     search::{self, Tally},
-    settings::Settings,
+    settings::{Injector, Reporter, Settings, Shard},
     sometimes::claims_in,
     strategy::Strategy,
     trial::Body,
 };
-use crate::{Error, Kernel};
+use crate::{Error, Inject, Kernel, SystemCall, Tid};
 
 /// Runs a test under many schedules. Each runs the closure on a kernel of its own in the simulated
 /// world. The closure spawns tasks, runs the kernel, and checks the result.
@@ -59,13 +59,21 @@ use crate::{Error, Kernel};
 /// | `TRAPLINE_THREADS` | `8` | [`Check::threads`], where the source calls it |
 /// | `TRAPLINE_SHARD` | `3/8` | runs one of 8 parts of the schedules; the parts are disjoint |
 /// | `TRAPLINE_REPLAY` | `7.3-9x2.0123abcd` | runs this one schedule of an earlier report |
+/// | `TRAPLINE_RECORD` | `target/runs` | records a failing schedule in this folder, and the nearest that passes |
 pub fn check<F>(body: F) -> Check<F>
 where
     F: Fn(&mut Kernel) -> Result<(), Error>,
 {
+    let thread = thread::current();
+    let test = thread.name().filter(|name| *name != "main").unwrap_or("");
+    let command = format!("TRAPLINE_REPLAY={{replay}} cargo test {test}");
+    let settings = Settings {
+        command: command.trim_end().to_string(),
+        ..Settings::default()
+    };
     Check {
         body,
-        settings: Settings::default(),
+        settings,
         in_threads: None,
     }
 }
@@ -142,6 +150,79 @@ where
     {
         self.settings.threads = Some(threads);
         self.in_threads = Some(search::in_threads);
+        self
+    }
+
+    /// Asks this closure at each call of a task what to do to it, as
+    /// [`Builder::inject`](crate::Builder::inject) does. The calls count anew in each schedule.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use trapline::{Inject, Os, SystemCall, check};
+    ///
+    /// let delayed = |_, call, nth| match call {
+    ///     SystemCall::Random => Some(Inject::Delay(Duration::from_millis(nth))),
+    ///     _ => None,
+    /// };
+    /// check(|kernel| {
+    ///     kernel.spawn("dice", async |os: &mut Os| drop(os.random().await))?;
+    ///     kernel.run()?;
+    ///     assert_eq!(kernel.now(), Duration::from_millis(1));
+    ///     Ok(())
+    /// })
+    /// .inject(delayed)
+    /// .schedules(10)
+    /// .run();
+    /// ```
+    pub fn inject(
+        mut self,
+        injector: impl Fn(Tid, SystemCall, u64) -> Option<Inject> + Send + Sync + 'static,
+    ) -> Self {
+        self.settings.inject = Some(Injector(Arc::new(injector)));
+        self
+    }
+
+    /// Reports the progress to this closure, about five times a second.
+    pub fn progress(mut self, report: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
+        self.settings.progress = Some(Reporter(Arc::new(report)));
+        self
+    }
+
+    /// Records a failing schedule in this folder, and the nearest schedule that passes, for
+    /// `trapline trace timeline` and `trapline trace diff`. `TRAPLINE_RECORD` does the same.
+    pub fn record(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.settings.record = Some(folder.into());
+        self
+    }
+
+    /// Sets the command that a report names to run its schedule again. `{replay}` in it becomes the
+    /// replay. Default: `TRAPLINE_REPLAY={replay} cargo test` and the name of the test.
+    pub fn command(mut self, command: impl Into<String>) -> Self {
+        self.settings.command = command.into();
+        self
+    }
+
+    /// Ignores the environment.
+    pub fn without_environment(mut self) -> Self {
+        self.settings.reads_environment = false;
+        self
+    }
+
+    /// Runs one schedule of an earlier report, and no other. `TRAPLINE_REPLAY` does the same.
+    ///
+    /// *Errors:* a text that says what a replay looks like.
+    pub fn replay(mut self, replay: &str) -> Result<Self, String> {
+        self.settings.replay = Some(replay.parse()?);
+        Ok(self)
+    }
+
+    /// Runs one of several disjoint parts of the schedules. `number` counts from 1 to `of`;
+    /// 0 is the same part as `of`. `TRAPLINE_SHARD` does the same.
+    ///
+    /// *Panics* if `of` is 0 or `number` is greater.
+    pub fn shard(mut self, number: u64, of: u64) -> Self {
+        let shard = Shard::new(number, of);
+        self.settings.shard = shard.expect("a shard's number is at most the number of shards");
         self
     }
 

@@ -1,6 +1,6 @@
 //! What a search returns.
 
-use std::{collections::BTreeSet, fmt};
+use std::{collections::BTreeSet, fmt, time::Duration};
 
 /// The result of a search: [`Check::explore`](crate::Check::explore). Its `Display` is the report
 /// with which [`Check::run`](crate::Check::run) panics, or a line with what was covered.
@@ -22,6 +22,18 @@ pub struct Explored {
     pub never: BTreeSet<String>,
     /// The first schedule that failed. The search ends with it.
     pub failure: Option<Failure>,
+}
+
+/// How far a search is: what [`Check::progress`](crate::Check::progress) receives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Progress {
+    /// The number of schedules that have run.
+    pub schedules: u64,
+    /// The number of schedules to run, at most.
+    pub of: u64,
+    /// The time since the begin.
+    pub elapsed: Duration,
 }
 
 /// A schedule that failed. Its `Display` is the report.

@@ -20,6 +20,10 @@ struct State {
     chooser: Option<Box<dyn Policy>>,
     /// The departures so far.
     made: Plan,
+    /// The number of ready tasks at each turn.
+    widths: Vec<u32>,
+    /// The task that the last departure has sent back, and its turn.
+    preempted: Option<(u32, Runnable)>,
 }
 
 impl Guide {
@@ -44,7 +48,9 @@ impl Guide {
     fn begin(&self, state: State) {
         let mut old = self.0.replace(state);
         old.ready.clear();
-        self.0.borrow_mut().ready = old.ready;
+        old.widths.clear();
+        let mut this = self.0.borrow_mut();
+        (this.ready, this.widths) = (old.ready, old.widths);
     }
 
     /// Returns the departures so far.
@@ -55,6 +61,20 @@ impl Guide {
     /// Returns the number of turns so far.
     pub(super) fn turns(&self) -> u32 {
         self.0.borrow().turn
+    }
+}
+
+impl Guide {
+    /// Returns the number of ready tasks at each turn so far.
+    pub(super) fn widths(&self) -> Vec<u32> {
+        self.0.borrow().widths.clone()
+    }
+
+    /// Returns the task that the turn under way has sent back.
+    pub(super) fn preempted(&self) -> Option<Runnable> {
+        let this = self.0.borrow();
+        let (turn, task) = this.preempted?;
+        (turn == this.turn).then_some(task)
     }
 }
 
@@ -74,6 +94,7 @@ impl Policy for Guide {
             return None;
         }
         this.turn += 1;
+        this.widths.push(width);
         let turn = this.turn;
         let by = match &mut this.chooser {
             Some(chooser) => {
@@ -89,6 +110,7 @@ impl Policy for Guide {
         };
         if by > 0 {
             this.made.0.push(Delay { turn, by });
+            this.preempted = this.ready.front().map(|task| (turn, *task));
             this.ready.rotate_left(by as usize);
         }
         this.ready.pop_front()

@@ -1,16 +1,21 @@
 //! The laboratory of a search: a kernel whose schedule can be recorded and repeated.
 
-use std::{cell::Cell, rc::Rc, thread};
+use std::{cell::Cell, env, fs, path::Path, rc::Rc, thread};
 
 use super::{
     explored::{Explored, Failure},
     guide::Guide,
+    minimise::{minimise, nearest_passing},
     plan::{Decisions, Plan, Replay},
     settings::Settings,
+    story::Story,
     strategy::Strategy,
     trial::{self, Body, Trial},
 };
-use crate::{Error, Event, Fact};
+use crate::{
+    Error, Event, Fact,
+    record::{Header, Recorder},
+};
 
 /// The most departures in the text of a replay.
 const LONGEST: usize = 100;
@@ -29,9 +34,20 @@ pub(super) struct Recorded {
     hash: u32,
     /// The number of turns.
     turns: u32,
+    /// Its turns around the preemptions.
+    story: String,
 }
 
 impl Recorded {
+    /// Returns how many turns are preempted, in words.
+    fn preempted(&self) -> String {
+        let turns = self.turns;
+        match self.plan.0.len() {
+            0 => format!("none of its {turns} turns preempted"),
+            preempted => format!("{preempted} of its {turns} turns preempted"),
+        }
+    }
+
     /// Returns what runs the schedule again.
     fn replay(&self) -> Replay {
         let decisions = if self.plan.0.len() > LONGEST {
@@ -44,25 +60,6 @@ impl Recorded {
             seed,
             decisions,
             hash,
-        }
-    }
-
-    /// Describes a schedule that has failed.
-    fn describe(&self, why: String) -> Failure {
-        let preemptions = self.plan.0.len();
-        let replay = self.replay().to_string();
-        let thread = thread::current();
-        let test = thread.name().filter(|name| *name != "main").unwrap_or("");
-        let details = format!(
-            "{preemptions} of its {} turns are preempted\n\
-             to see it again:  TRAPLINE_REPLAY={replay} cargo test {test}",
-            self.turns,
-        );
-        Failure {
-            why,
-            preemptions,
-            replay,
-            details: details.trim_end().to_string(),
         }
     }
 }
@@ -81,14 +78,18 @@ impl<'a> Lab<'a> {
             )
         });
         let changed = changed.unwrap_or_default();
-        let failure = run.trial.failure.clone().map(|why| {
-            let failure = run.describe(why);
-            let details = changed.clone() + &failure.details;
-            Failure { details, ..failure }
-        });
-        if failure.is_none() {
-            println!("{changed}the schedule {replay} passes");
-        }
+        let failure = match run.trial.failure.clone() {
+            Some(why) => {
+                let preempted = run.preempted();
+                let failure = self.describe(&run, why, &format!("it fails with {preempted}"))?;
+                let details = changed + &failure.details;
+                Some(Failure { details, ..failure })
+            }
+            None => {
+                eprintln!("{changed}the schedule {replay} passes");
+                None
+            }
+        };
         Ok(Explored {
             schedules: 1,
             outcomes: run.trial.notes.outcomes.into_iter().collect(),
@@ -97,39 +98,130 @@ impl<'a> Lab<'a> {
         })
     }
 
-    /// Describes a schedule that has failed.
+    /// Describes a schedule that has failed: minimised, and with its turns.
     pub(super) fn explain(&self, schedule: u64, why: String) -> Result<Failure, Error> {
         let seed = self.settings.seed_of(schedule);
-        let run = self.run(seed, &Decisions::Strategy(self.settings.strategy))?;
-        let failure = run.describe(run.trial.failure.clone().unwrap_or(why));
-        let details = &failure.details;
-        let details = format!("schedule {schedule} fails, seed {seed}; {details}");
-        Ok(Failure { details, ..failure })
+        let found = self.run(seed, &Decisions::Strategy(self.settings.strategy))?;
+        let first = format!("schedule {schedule} fails, seed {seed}");
+        if found.trial.failure.is_none() {
+            // Two runs of it differ, or the body is not repeatable.
+            return self.describe(
+                &found,
+                why,
+                &format!("{first}; it passes when it runs again"),
+            );
+        }
+        let fewest = minimise(self.body, self.settings, seed, &found.plan)?;
+        let run = self.run(seed, &Decisions::Plan(fewest.plan))?;
+        let Some(why) = run.trial.failure.clone() else {
+            return self.describe(&found, why, &first);
+        };
+        let preempted = run.preempted();
+        let fewer = match (fewest.is_least, run.plan.0.is_empty()) {
+            (_, true) => "",
+            (true, _) => "; no schedule fails with fewer",
+            (false, _) => "; fewer may suffice",
+        };
+        self.describe(
+            &run,
+            why,
+            &format!("{first}; one fails with {preempted}{fewer}"),
+        )
     }
 
-    /// Runs a schedule, and records its decisions and its traps.
-    fn run(&self, seed: u64, decisions: &Decisions) -> Result<Recorded, Error> {
+    fn describe(&self, run: &Recorded, why: String, first: &str) -> Result<Failure, Error> {
+        let replay = run.replay().to_string();
+        let again = self.settings.command.replace("{replay}", &replay);
+        let mut details = format!("{first}\n{}to see it again:  {again}", run.story);
+        if let Some(folder) = &self.settings.record {
+            details += &match self.record(folder, run) {
+                Ok(text) => text,
+                Err(error) => format!("\ncannot record it in {}: {error}", folder.display()),
+            };
+        }
+        Ok(Failure {
+            why,
+            preemptions: run.plan.0.len(),
+            replay,
+            details,
+        })
+    }
+
+    /// Records a failing schedule in a folder, and the nearest that passes. Returns a line for each.
+    fn record(&self, folder: &Path, run: &Recorded) -> Result<String, Error> {
+        fs::create_dir_all(folder)?;
+        let test = thread::current()
+            .name()
+            .unwrap_or("main")
+            .replace("::", "-");
+        let decisions = run.replay().decisions;
+        let fails = folder.join(format!("{test}-fails.trap"));
+        self.record_to(&fails, run.seed, &decisions)?;
+        let mut text = format!("\nrecorded:  {}", fails.display());
+        let Decisions::Plan(plan) = decisions else {
+            return Ok(text);
+        };
+        if let Some(plan) = nearest_passing(self.body, self.settings, run.seed, &plan)? {
+            let passes = folder.join(format!("{test}-passes.trap"));
+            self.record_to(&passes, run.seed, &Decisions::Plan(plan))?;
+            text += &format!(
+                "\n           {}, the nearest schedule that passes",
+                passes.display()
+            );
+        }
+        Ok(text)
+    }
+
+    fn record_to(&self, path: &Path, seed: u64, decisions: &Decisions) -> Result<(), Error> {
+        let header = Header {
+            command: env::args().collect(),
+            seed,
+            policy: decisions.to_string(),
+            is_simulated: true,
+            ..Header::default()
+        };
+        let recorder = Recorder::create(path, &header)?;
+        let tape = recorder.tape();
+        let (guide, _) = self.guide(seed, decisions);
+        let builder = self.settings.builder(seed).policy(guide);
+        let mut kernel = builder.tracer(recorder).build()?;
+        trial::run(&mut kernel, self.body);
+        // Before the kernel is dropped: the end of the last tasks is no part of the run.
+        tape.close()?;
+        Ok(())
+    }
+
+    /// Returns what decides as told, and the strategy.
+    fn guide(&self, seed: u64, decisions: &Decisions) -> (Guide, Strategy) {
         let guide = Guide::default();
-        let strategy = match decisions {
+        match decisions {
             Decisions::Plan(plan) => {
                 guide.follow(plan);
-                self.settings.strategy
+                (guide, self.settings.strategy)
             }
             Decisions::Strategy(strategy) => {
                 guide.record(strategy.policy(seed));
-                *strategy
+                (guide, *strategy)
             }
-        };
+        }
+    }
+
+    /// Runs a schedule, and records its decisions, its traps and its turns.
+    fn run(&self, seed: u64, decisions: &Decisions) -> Result<Recorded, Error> {
+        let (guide, strategy) = self.guide(seed, decisions);
         let hash = Rc::new(Cell::new(Fnv::default()));
         let traps = Rc::clone(&hash);
+        let story = Story::of(&guide);
         let builder = self.settings.builder(seed).policy(guide.clone());
+        let builder = builder.tracer(story.tracer());
         let builder = builder.tracer(move |event: &Event<'_>| {
             if let Fact::Trapped { call, .. } = event.fact {
                 let hash = traps.get().with(event.tid.into());
                 traps.set(hash.with(call.number().into()));
             }
         });
-        let trial = trial::run(&mut builder.build()?, self.body);
+        let mut kernel = builder.build()?;
+        let trial = trial::run(&mut kernel, self.body);
         Ok(Recorded {
             trial,
             seed,
@@ -137,6 +229,7 @@ impl<'a> Lab<'a> {
             plan: guide.made(),
             hash: hash.get().folded(),
             turns: guide.turns(),
+            story: story.text(),
         })
     }
 }

@@ -10,9 +10,12 @@
 //! | `twice.rs` | the same schedule again: hidden nondeterminism |
 //! | `plan.rs` | a schedule as its departures from first in, first out; its text |
 //! | `guide.rs` | the policy that follows or records such a plan |
+//! | `minimise.rs` | the fewest preemptions with which a schedule fails |
+//! | `story.rs` | a schedule as text |
 //! | `lab.rs` | a failing schedule, recorded, replayed and explained |
 //! | `explored.rs` | what a search returns |
 //! | `shared.rs`, `sometimes.rs` | [`Shared`]; [`sometimes!`](crate::sometimes) |
+//! | `deadline.rs` | the end of a search's time |
 //! | `notes.rs` | what the trial under way has noted, per thread |
 //! | `quiet.rs` | panics of a trial, which print nothing |
 //!
@@ -20,9 +23,11 @@
 //! to its end, and clears them.
 
 mod check;
+mod deadline;
 mod explored;
 mod guide;
 mod lab;
+mod minimise;
 mod notes;
 mod plan;
 mod quiet;
@@ -30,12 +35,13 @@ mod search;
 mod settings;
 mod shared;
 mod sometimes;
+mod story;
 mod strategy;
 mod trial;
 mod twice;
 
 pub use check::{Check, check};
-pub use explored::{Explored, Failure};
+pub use explored::{Explored, Failure, Progress};
 pub use shared::Shared;
 #[doc(hidden)]
 pub use sometimes::{SITES, Site, held, name_of};

@@ -4,10 +4,11 @@ use std::{
     collections::BTreeSet,
     sync::atomic::{AtomicU64, Ordering},
     thread,
-    time::{Duration, Instant},
 };
 
 use super::{
+    deadline::{Deadline, Ticker},
+    explored::Progress,
     settings::Settings,
     trial::{self, Body},
     twice,
@@ -72,29 +73,46 @@ struct Claims {
     step: u64,
     /// No schedule from this one on is taken.
     end: AtomicU64,
-    deadline: Option<Instant>,
+    deadline: Deadline,
+    /// The schedules that have run.
+    done: AtomicU64,
+    ticker: Ticker,
 }
 
 impl Claims {
     fn new(settings: &Settings) -> Self {
-        let start = |time: Duration| Instant::now().checked_add(time);
         Self {
             next: AtomicU64::new(settings.shard.number),
             step: settings.shard.of,
             end: AtomicU64::new(settings.schedules),
-            deadline: settings.time.and_then(start),
+            deadline: Deadline::after(settings.time),
+            done: AtomicU64::new(0),
+            ticker: Ticker::new(),
         }
     }
 
     fn take(&self) -> Option<u64> {
-        if self
-            .deadline
-            .is_some_and(|deadline| Instant::now() >= deadline)
-        {
+        if self.deadline.is_over() {
             return None;
         }
         let schedule = self.next.fetch_add(self.step, Ordering::Relaxed);
         (schedule < self.end.load(Ordering::Relaxed)).then_some(schedule)
+    }
+
+    /// Counts a schedule, and reports the progress if that is due.
+    fn done(&self, settings: &Settings) {
+        let Some(report) = &settings.progress else {
+            return;
+        };
+        let schedules = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+        if let Some(elapsed) = self.ticker.due() {
+            let of = settings.schedules / settings.shard.of;
+            (report.0)(&Progress {
+                schedules,
+                of,
+                elapsed,
+            });
+        }
     }
 
     fn end_at(&self, schedule: u64) {
@@ -110,6 +128,7 @@ fn work(body: Body<'_>, settings: &Settings, claims: &Claims) -> Result<Tally, E
         let kernel = fresh(&mut kernel, settings, seed)?;
         let trial = trial::run(kernel, body);
         tally.schedules += 1;
+        claims.done(settings);
         tally.outcomes.extend(trial.notes.outcomes);
         tally.held.extend(trial.notes.held);
         let failure = trial.failure.or_else(|| {

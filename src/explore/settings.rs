@@ -1,9 +1,9 @@
 //! The settings of a search: their values, and those of the environment.
 
-use std::{env, str::FromStr, time::Duration};
+use std::{env, fmt, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
 
-use super::{plan::Replay, strategy::Strategy};
-use crate::{Builder, Kernel, OnDeadlock, SimWorld};
+use super::{explored::Progress, plan::Replay, strategy::Strategy};
+use crate::{Builder, Inject, Kernel, OnDeadlock, SimWorld, SystemCall, Tid};
 
 /// The settings of a search.
 #[derive(Clone, Debug)]
@@ -21,6 +21,36 @@ pub(super) struct Settings {
     pub(super) shard: Shard,
     /// Runs this schedule, and no other.
     pub(super) replay: Option<Replay>,
+    /// The command that runs a schedule again, with `{replay}` in it.
+    pub(super) command: String,
+    /// The folder for recordings of a failing schedule.
+    pub(super) record: Option<PathBuf>,
+    /// Whether the environment replaces these settings.
+    pub(super) reads_environment: bool,
+    pub(super) inject: Option<Injector>,
+    pub(super) progress: Option<Reporter>,
+}
+
+/// A receiver of progress.
+#[derive(Clone)]
+pub(super) struct Reporter(pub(super) Arc<dyn Fn(&Progress) + Send + Sync>);
+
+impl fmt::Debug for Reporter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Reporter")
+    }
+}
+
+/// An injection that any thread can ask.
+#[derive(Clone)]
+pub(super) struct Injector(pub(super) Arc<Ask>);
+
+type Ask = dyn Fn(Tid, SystemCall, u64) -> Option<Inject> + Send + Sync;
+
+impl fmt::Debug for Injector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Injector")
+    }
 }
 
 impl Default for Settings {
@@ -34,6 +64,11 @@ impl Default for Settings {
             threads: None,
             shard: Shard { number: 0, of: 1 },
             replay: None,
+            command: String::new(),
+            record: None,
+            reads_environment: true,
+            inject: None,
+            progress: None,
         }
     }
 }
@@ -43,12 +78,16 @@ impl Settings {
     ///
     /// *Errors:* a text that names the variable, and what it takes.
     pub(super) fn read_environment(&mut self) -> Result<(), String> {
+        if !self.reads_environment {
+            return Ok(());
+        }
         read("SCHEDULES", whole, &mut self.schedules)?;
         read("SEED", whole, &mut self.seed)?;
         read("STRATEGY", str::parse, &mut self.strategy)?;
         read("TIME", |text| span(text).map(Some), &mut self.time)?;
         read("SHARD", str::parse, &mut self.shard)?;
         read("REPLAY", |text| text.parse().map(Some), &mut self.replay)?;
+        read("RECORD", |text| Ok(Some(text.into())), &mut self.record)?;
         let count = |text: &str| match whole(text)? {
             0 => Err("it takes a whole number above zero".to_string()),
             count => Ok(Some(count)),
@@ -65,7 +104,11 @@ impl Settings {
         let world = SimWorld::new(seed);
         let builder = Kernel::builder().world(world).max_ticks(self.steps);
         // A task that lives on must not hide that others lock each other out.
-        builder.on_deadlock(OnDeadlock::Stop)
+        let builder = builder.on_deadlock(OnDeadlock::Stop);
+        match self.inject.clone() {
+            Some(Injector(ask)) => builder.inject(move |tid, call, nth| ask(tid, call, nth)),
+            None => builder,
+        }
     }
 
     /// Returns the seed of a schedule.
@@ -81,22 +124,25 @@ pub(super) struct Shard {
     pub(super) of: u64,
 }
 
+impl Shard {
+    pub(super) fn new(number: u64, of: u64) -> Option<Self> {
+        let is_part = of > 0 && number <= of;
+        is_part.then(|| Self {
+            number: number % of,
+            of,
+        })
+    }
+}
+
 impl FromStr for Shard {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let parts = || {
+        let shard = || {
             let (number, of) = text.split_once('/')?;
-            let parts: (u64, u64) = (number.parse().ok()?, of.parse().ok()?);
-            Some(parts)
+            Self::new(number.parse().ok()?, of.parse().ok()?)
         };
-        match parts() {
-            Some((number, of)) if of > 0 && number <= of => Ok(Self {
-                number: number % of,
-                of,
-            }),
-            _ => Err("it takes I/N, such as 3/8: part 3 of 8. Part 8 is also part 0".into()),
-        }
+        shard().ok_or("it takes I/N, such as 3/8: part 3 of 8. Part 8 is also part 0".into())
     }
 }
 

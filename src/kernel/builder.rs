@@ -9,7 +9,9 @@ use super::{
     devices::Devices,
     held::HeldCalls,
     holders::{Holders, OnDeadlock},
+    hosts::Restarts,
     inject::Injection,
+    places::Places,
     queues::Queues,
     ready::{Named, Ready},
     report::{Error, Report},
@@ -18,6 +20,7 @@ use super::{
 use crate::{
     abi::{Inject, Nanos, QueueId, SystemCall, Tid},
     log::{Log, Tracer},
+    panic::note_origins,
     sched::Policy,
     trap::TrapFrame,
     world::{RealWorld, World},
@@ -45,7 +48,7 @@ pub(super) struct Limits {
 /// kernel.spawn("clock", async |os: &mut Os| loop {
 ///     os.sleep(Duration::from_secs(1)).await;
 /// })?;
-/// assert!(matches!(kernel.run(), Err(Error::Limit(Limit::Time(_)))));
+/// assert!(matches!(kernel.run(), Err(Error::Limit(Limit::Time(_), _))));
 /// assert_eq!(kernel.now(), Duration::from_secs(60));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -248,8 +251,12 @@ impl Builder {
         if let Some(seed) = self.seed {
             world.reseed(seed);
         }
+        note_origins();
         let remote = world.remote();
-        let frame = TrapFrame::new(remote.clone());
+        let frame = Rc::new(TrapFrame::new(remote.clone()));
+        if let Some(net) = world.net() {
+            net.bind(&frame);
+        }
         if self.injection.is_some() {
             frame.set_injected();
         }
@@ -263,8 +270,10 @@ impl Builder {
             injection: self.injection,
             queues: Queues::default(),
             holders: Holders::new(self.on_deadlock),
+            places: Places::default(),
             world,
-            frame: Rc::new(frame),
+            frame,
+            restarts: Restarts::default(),
             remote,
             log: self.log,
             limits: self.limits,

@@ -49,10 +49,27 @@ impl Deadlock {
         }
     }
 
+    /// Returns the blocked tasks among these, and their cycles: of a kernel that runs.
+    ///
+    /// ```
+    /// # use trapline::{Deadlock, Kernel, Os};
+    /// # let mut kernel = Kernel::simulated(1);
+    /// kernel.spawn("one", async |os: &mut Os| os.wait(2.into()).await.map(drop))?;
+    /// kernel.spawn("two", async |os: &mut Os| os.wait(1.into()).await.map(drop))?;
+    /// kernel.step()?;
+    /// kernel.step()?;
+    /// assert_eq!(Deadlock::among(kernel.tasks()).cycles, [[1, 2].map(From::from)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn among(tasks: impl IntoIterator<Item = TaskInfo>) -> Self {
+        let mut deadlock = Self::of(tasks.into_iter());
+        deadlock.is_partial = true;
+        deadlock
+    }
+
     /// Returns the cycle that this task is on, with the tasks that wait for it.
     pub(super) fn around(tid: Tid, tasks: impl Iterator<Item = TaskInfo>) -> Self {
-        let mut deadlock = Self::of(tasks);
-        deadlock.is_partial = true;
+        let mut deadlock = Self::among(tasks);
         deadlock.cycles.retain(|ring| ring.contains(&tid));
         let mut stuck: BTreeSet<Tid> = deadlock.cycles.iter().flatten().copied().collect();
         // A path ends on a cycle or on an earlier path.
@@ -99,7 +116,12 @@ impl Deadlock {
             let label = quoted(&format!("{tid} {}\nsince {since}", task.name));
             let (thing, how, mut name) = thing(on);
             if let Some(holder) = task.wait.holder {
-                held.insert((thing.clone(), holder));
+                let how = if task.wait.is_lock {
+                    "held by"
+                } else {
+                    "last taken by"
+                };
+                held.insert((thing.clone(), holder, how));
             }
             if let (Some(name), Some(words)) = (&mut name, &task.wait.thing) {
                 name.clone_from(words);
@@ -111,8 +133,8 @@ impl Deadlock {
         for (thing, name) in things {
             dot += &format!("  {thing} [label={}]\n", quoted(&name));
         }
-        for (thing, holder) in held {
-            dot += &format!("  {thing} -> task{holder} [label=\"held by\"]\n");
+        for (thing, holder, how) in held {
+            dot += &format!("  {thing} -> task{holder} [label=\"{how}\"]\n");
         }
         dot + "}\n"
     }
@@ -224,9 +246,7 @@ impl fmt::Display for Deadlock {
         } else {
             "deadlock: no task is ready, and nothing can make one ready"
         })?;
-        for task in &self.blocked {
-            write!(f, "\n  {task}")?;
-        }
+        write_tasks(f, &self.blocked)?;
         for ring in &self.cycles {
             write!(f, "\n  cycle: {}", Cycle(ring))?;
         }
@@ -239,6 +259,17 @@ impl fmt::Display for Deadlock {
         }
         Ok(())
     }
+}
+
+/// Writes a line per task, and one with its places in the source.
+pub(super) fn write_tasks(f: &mut fmt::Formatter<'_>, tasks: &[TaskInfo]) -> fmt::Result {
+    for task in tasks {
+        write!(f, "\n  {task}")?;
+        if let Some(places) = task.places() {
+            write!(f, "\n    {places}")?;
+        }
+    }
+    Ok(())
 }
 
 struct Path<'a>(&'a [Tid]);

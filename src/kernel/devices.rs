@@ -111,7 +111,7 @@ impl Kernel {
         };
         let id = self.devices.next_id(me);
         let request = Request::Attach {
-            caller: me.tid,
+            host: self.tasks[me].host,
             descriptor: source.clone(),
         };
         let result = self.world.io(id, request).and_then(world::Answer::done);
@@ -125,10 +125,8 @@ impl Kernel {
             return Errno::Invalid.into();
         };
         let id = self.devices.next_id(me);
-        let request = Request::Listen {
-            caller: me.tid,
-            addr,
-        };
+        let host = self.tasks[me].host;
+        let request = Request::Listen { host, addr };
         let result = self.world.io(id, request).and_then(world::Answer::addr);
         self.opened(id, result.map(Some)).into()
     }
@@ -138,10 +136,8 @@ impl Kernel {
             return Errno::Invalid.into();
         };
         let id = self.devices.next_id(me);
-        let request = Request::Connect {
-            caller: me.tid,
-            addr,
-        };
+        let host = self.tasks[me].host;
+        let request = Request::Connect { host, addr };
         let result = self.world.io(id, request).and_then(world::Answer::done);
         self.opened(id, result.map(|()| None)).into()
     }
@@ -350,7 +346,7 @@ impl Kernel {
         let id = self.devices.next_id(me);
         let mut peer = None;
         let request = Request::Accept {
-            caller: me.tid,
+            host: self.tasks[me].host,
             connection: id,
         };
         let result = self.world.io(listener, request);

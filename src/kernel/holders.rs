@@ -8,12 +8,11 @@ use super::{
     Kernel,
     deadlock::Deadlock,
     outcome::Outcome,
-    queues::MessageQueue,
     report::Error,
     task::{State, WaitingOn},
 };
 use crate::{
-    abi::{End, Exit, On, TaskInfo, TaskState, Tid},
+    abi::{End, Exit, Tid},
     log::{Fact, tracing::warn_report},
     sched::Runnable,
 };
@@ -68,8 +67,8 @@ pub(super) struct Holders {
     action: OnDeadlock,
     /// Whether a task has blocked on a lock yet.
     is_contended: bool,
-    /// The task whose call closed a cycle that ends the run.
-    stop: Option<Tid>,
+    /// The tasks whose calls closed a cycle since the last poll. That poll warns, or ends the run.
+    closed: Vec<Tid>,
 }
 
 impl Holders {
@@ -77,7 +76,7 @@ impl Holders {
         Self {
             action,
             is_contended: false,
-            stop: None,
+            closed: Vec::new(),
         }
     }
 
@@ -88,34 +87,22 @@ impl Holders {
 }
 
 impl Kernel {
-    /// Acts on the cycle that the caller closed by blocking, if it closed one.
-    #[inline(always)]
-    pub(super) fn check_cycle(&mut self, me: Runnable, on: WaitingOn) -> Outcome {
-        match on {
-            WaitingOn::Exit(_) | WaitingOn::Queue(_, End::Get) if self.may_close(me, on) => {
-                self.follow(me)
-            }
-            _ => Outcome::Blocked,
+    /// Blocks the caller until a task has ended, or until it has a lock. Acts on the cycle that this
+    /// closes, if it closes one.
+    pub(super) fn block_on_task(&mut self, me: Runnable, on: WaitingOn) -> Outcome {
+        let outcome = self.block(me, on);
+        // Another task may wait for the caller if it waits for its end, or for any lock. The lock
+        // may have been handed to a task that has not run since.
+        let is_lock = matches!(on, WaitingOn::Queue(..));
+        self.holders.is_contended |= is_lock;
+        if self.holders.is_contended || self.tasks[me].waiters.is_some() {
+            return self.follow(me);
         }
-    }
-
-    /// Whether a cycle may have closed: the caller waits for a task, and a task may wait for it.
-    #[inline(always)]
-    fn may_close(&mut self, me: Runnable, on: WaitingOn) -> bool {
-        if let WaitingOn::Queue(queue, _) = on {
-            let Some(status) = self.queues.get(queue).map(MessageQueue::status) else {
-                return false;
-            };
-            // The lock may have been handed to a task that has not run since.
-            self.holders.is_contended |= status.is_lock();
-            return status.holder().is_some();
-        }
-        self.holders.is_contended || self.tasks[me].waiters.is_some()
+        outcome
     }
 
     /// Follows the waits, beginning with the caller's. They lead back to the caller, or to a task
     /// that waits for no other.
-    #[cold]
     fn follow(&mut self, me: Runnable) -> Outcome {
         let mut cycle = vec![me.tid];
         let mut next = self.blocker(me);
@@ -140,8 +127,8 @@ impl Kernel {
             State::Blocked(_) if task.is_timed() => None,
             State::Blocked(WaitingOn::Exit(target)) => Some(target),
             State::Blocked(WaitingOn::Queue(queue, End::Get)) => {
-                let holder = self.queues.get(queue)?.status().holder()?;
-                self.find_live(holder)
+                let queue = self.queues.get(queue).filter(|queue| queue.is_lock())?;
+                self.find_live(queue.status().holder()?)
             }
             _ => None,
         }
@@ -150,19 +137,14 @@ impl Kernel {
     /// Reports a cycle that has closed, and takes the host's action.
     fn deadlocked(&mut self, me: Runnable, cycle: &[Tid]) -> Outcome {
         self.emit_at_once(me.tid, || Fact::Deadlocked { cycle });
-        let action = self.holders.action;
-        if action == OnDeadlock::Stop {
-            self.holders.stop = Some(me.tid);
-            // The poll of the world, which is due at once, ends the run.
+        if self.holders.action != OnDeadlock::Kill {
+            self.holders.closed.push(me.tid);
+            // The next poll is due at once.
             self.next_poll = self.stats.ticks;
             return Outcome::Blocked;
         }
         let deadlock = Deadlock::around(me.tid, self.tasks());
         let youngest = cycle.iter().copied().max().unwrap_or(me.tid);
-        if action == OnDeadlock::Warn {
-            warn_report(&deadlock);
-            return Outcome::Blocked;
-        }
         warn_report(&format_args!(
             "{deadlock}\n  task {youngest} is killed: it is the youngest of the cycle"
         ));
@@ -172,30 +154,28 @@ impl Kernel {
         Outcome::Gone
     }
 
-    /// Fails if a closed cycle ends the run.
-    pub(super) fn check_deadlock(&mut self) -> Result<(), Error> {
-        let Some(tid) = self.holders.stop.take() else {
-            return Ok(());
-        };
-        let deadlock = Deadlock::around(tid, self.tasks());
-        if deadlock.cycles.is_empty() {
-            // A task of the cycle was killed since.
+    /// Warns of the cycles that have closed, or ends the run. A run that is stuck ends with a report
+    /// that includes them. A cycle is over if one of its tasks was killed since.
+    #[cold]
+    pub(super) fn check_cycles(&mut self, is_stuck: bool) -> Result<(), Error> {
+        let is_warned = self.holders.action == OnDeadlock::Warn;
+        if is_stuck && is_warned {
             return Ok(());
         }
-        Err(Error::Deadlock(deadlock))
+        for tid in std::mem::take(&mut self.holders.closed) {
+            let deadlock = Deadlock::around(tid, self.tasks());
+            if deadlock.cycles.is_empty() {
+                continue;
+            }
+            if !is_warned {
+                return Err(Error::Deadlock(deadlock));
+            }
+            warn_report(&deadlock);
+        }
+        Ok(())
     }
 
-    /// Adds the name and the holder of the queue at which a task waits.
-    pub(super) fn complete(&self, mut info: TaskInfo) -> TaskInfo {
-        if let TaskState::Blocked {
-            on: On::Queue(queue, end),
-            ..
-        } = info.state
-            && let Some(status) = self.queues.get(queue).map(MessageQueue::status)
-        {
-            info.wait.thing = status.thing(queue, end);
-            info.wait.holder = status.holder();
-        }
-        info
+    pub(super) fn has_closed_cycles(&self) -> bool {
+        !self.holders.closed.is_empty()
     }
 }

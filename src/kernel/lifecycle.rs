@@ -35,13 +35,16 @@ impl Kernel {
             return Err(Errno::TooManyTasks);
         }
         let task = self.tasks.insert(name, program, parent, on_exit, is_daemon);
+        self.places.spawned(task, self.frame.place());
         self.stats.peak_tasks = self.stats.peak_tasks.max(self.tasks.live());
         if self.log.is_observed() {
             let name = Rc::clone(&self.tasks[task].name);
-            self.emit(task.tid, || Fact::Spawned {
+            let place = self.places.of_spawn(task);
+            let spawned = Fact::Spawned {
                 parent: parent.map_or(Tid::KERNEL, |parent| parent.tid),
                 name: &name,
-            });
+            };
+            self.emit_at(task.tid, spawned, place.as_ref());
         }
         match start {
             Start::First => self.ready.push(task, Cause::Spawned),
@@ -86,13 +89,14 @@ impl Kernel {
         let task = &mut self.tasks[me];
         task.state = State::zombie(&exit);
         let waiters = task.waiters.take();
+        let place = self.places.take_fault(me.tid);
         if let Exit::Failed(_) | Exit::Faulted(_) = exit {
             if !me.tid.is_daemon() {
                 self.stats.note_failure(me.tid, &task.name, &exit);
             }
-            warn_of(me.tid, &task.name, &exit);
+            warn_of(me.tid, &task.name, &exit, place.as_ref());
         }
-        self.emit(me.tid, || Fact::Exited { exit: &exit });
+        self.emit_at(me.tid, Fact::Exited { exit: &exit }, place.as_ref());
         let Waiters { tasks, keeper } = waiters.map_or_else(Default::default, |all| *all);
         let answered = !tasks.is_empty();
         for waiter in tasks {
@@ -173,7 +177,7 @@ impl Kernel {
 
     /// Drops a program. The arguments of the trap under way are saved meanwhile: destructors may
     /// begin traps of their own.
-    fn drop_apart(&mut self, program: Program) {
+    pub(super) fn drop_apart(&mut self, program: Program) {
         let trap = self.frame.take_parcel();
         self.frame.dropping_program.set(true);
         contain(|| drop(program));

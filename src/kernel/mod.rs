@@ -19,11 +19,12 @@
 //! | `fast.rs` | the fast lane: calls that need only their caller, or one queue |
 //! | `deferred.rs`, `held.rs` | calls that tasks make without a trap; calls that are handled later |
 //! | `inject.rs` | injections: faults at the trap |
-//! | `holders.rs` | the holders of locks; cycles of waits, found when they close |
+//! | `holders.rs`, `places.rs` | cycles of waits for locks, found when they close; source lines |
 //! | `timers.rs`, `timeouts.rs`, `deadlines.rs` | the timers; sleeps and timeouts; those of one task |
 //! | `ready.rs` | the ready queue: a policy and a quantum, or neither |
 //! | `daemons.rs` | the turns of daemons |
 //! | `devices.rs`, `console.rs`, `queues.rs` | open devices, the console, message queues; their calls |
+//! | `hosts.rs` | the hosts of tasks |
 //! | `tell.rs` | events for the log |
 //! | `builder.rs`, `reset.rs` | settings; a kernel for one more run |
 //! | `report.rs`, `deadlock.rs`, `stall.rs` | reports and errors for the host |
@@ -45,9 +46,11 @@ mod devices;
 mod fast;
 mod held;
 mod holders;
+mod hosts;
 mod inject;
 mod lifecycle;
 mod outcome;
+mod places;
 mod queues;
 mod ready;
 mod report;
@@ -63,12 +66,12 @@ mod timers;
 mod turn;
 mod waiters;
 
-use std::{io, rc::Rc, time::Duration};
+use std::{io, panic::Location, rc::Rc, time::Duration};
 
 pub use builder::Builder;
 pub use deadlock::Deadlock;
 pub use holders::OnDeadlock;
-pub use report::{Error, Failures, Limit, Report, Stalled, Step};
+pub use report::{Blocked, Error, Failures, Limit, Report, Stalled, Step};
 
 use builder::Limits;
 use console::Console;
@@ -76,7 +79,9 @@ use daemons::Daemons;
 use devices::Devices;
 use held::HeldCalls;
 use holders::Holders;
+use hosts::Restarts;
 use inject::Injection;
+use places::Places;
 use queues::Queues;
 use ready::Ready;
 use stall::Stall;
@@ -110,6 +115,7 @@ pub struct Kernel {
     injection: Option<Injection>,
     queues: Queues,
     holders: Holders,
+    places: Places,
     world: Box<dyn World>,
     frame: Rc<TrapFrame>,
     log: Log,
@@ -122,6 +128,8 @@ pub struct Kernel {
     daemons: Daemons,
     /// A wait that the log has not recorded yet: its begin and its end.
     slept: Option<(Duration, Duration)>,
+    /// What starts the programs of hosts again.
+    restarts: Restarts,
     /// The last reports of the world; kept to reuse its memory.
     happened: Vec<Happening>,
     /// The number of threads that have ended and that the kernel counted on, by [`External`].
@@ -145,8 +153,8 @@ impl Kernel {
     }
 
     /// Returns a kernel in the simulated world. Its virtual clock jumps when no task is ready, and
-    /// `seed` determines its random numbers. It has no devices. [`Kernel::take_console`] returns
-    /// what its tasks print. The same programs and seed produce the same events.
+    /// `seed` determines its random numbers. Its network is simulated: [`Kernel::net`].
+    /// [`Kernel::take_console`] returns what its tasks print. The same programs and seed produce the same events.
     #[must_use]
     pub fn simulated(seed: u64) -> Self {
         Builder::default().boot(Box::new(crate::SimWorld::new(seed)))
@@ -161,12 +169,27 @@ impl Kernel {
     /// exit.
     ///
     /// *Errors:* [`Errno::TooManyTasks`] at the limit of live tasks.
+    #[track_caller]
     pub fn spawn<T: IntoExit>(
         &mut self,
         name: impl AsRef<str>,
         program: impl AsyncFnOnce(&mut Os) -> T + 'static,
     ) -> Result<Tid, Errno> {
+        self.spawn_from(Some(Location::caller()), name, program)
+    }
+
+    /// Starts a program as [`Kernel::spawn`] does, for a host that starts programs for others.
+    /// Reports show this place in the source as that of the spawn, or none.
+    ///
+    /// *Errors:* as [`Kernel::spawn`].
+    pub fn spawn_from<T: IntoExit>(
+        &mut self,
+        place: Option<&'static Location<'static>>,
+        name: impl AsRef<str>,
+        program: impl AsyncFnOnce(&mut Os) -> T + 'static,
+    ) -> Result<Tid, Errno> {
         self.log.observe_by_tracing();
+        self.frame.set_place_of_spawn(place);
         let name = self.frame.intern(name.as_ref());
         let program = program::program(&self.frame, program);
         let task = self.admit(name, program, None, OnExit::Report, false, Start::First);
@@ -180,20 +203,32 @@ impl Kernel {
     /// when the policy fails, [`Error::Io`] when the world does. After any result, `run` can be
     /// called again; limits then count from zero.
     pub fn run(&mut self) -> Result<Report, Error> {
+        self.run_while(|kernel| kernel.tasks.live() > 0)
+    }
+
+    /// Runs until these tasks have ended. Others, such as servers, may be left. A number of no task
+    /// counts as that of one that has ended.
+    ///
+    /// *Errors:* as [`Kernel::run`].
+    pub fn run_until(&mut self, tasks: &[Tid]) -> Result<Report, Error> {
+        self.run_while(|kernel| tasks.iter().any(|tid| kernel.find_live(*tid).is_some()))
+    }
+
+    fn run_while(&mut self, goes_on: impl Fn(&Self) -> bool) -> Result<Report, Error> {
         let ticks = self.stats.ticks.saturating_add(self.limits.ticks);
         let time = Nanos::from(self.world.now()).saturating_add(self.limits.time);
         self.console.begin();
-        self.enter();
+        self.enter()?;
         let ended = loop {
             self.run_pass(ticks);
             if let Err(error) = self.check_policy() {
                 break Err(error);
             }
-            if self.tasks.live() == 0 {
+            if !goes_on(self) {
                 break Ok(());
             }
             if self.stats.ticks >= ticks {
-                break Err(Error::Limit(Limit::Ticks(self.limits.ticks)));
+                break Err(self.limit(Limit::Ticks(self.limits.ticks)));
             }
             if let Err(error) = self.poll_world(time) {
                 break Err(error);
@@ -210,7 +245,7 @@ impl Kernel {
     ///
     /// *Errors:* as [`Kernel::run`], except for the limits on ticks and time: those apply to runs.
     pub fn step(&mut self) -> Result<Step, Error> {
-        self.enter();
+        self.enter()?;
         let step = loop {
             if let Some(tid) = self.run_pass(self.stats.ticks + 1) {
                 break Ok(Step::Ran(tid));
@@ -234,7 +269,8 @@ impl Kernel {
 
     /// Lists the tasks, zombies included, in order of their numbers.
     pub fn tasks(&self) -> impl Iterator<Item = TaskInfo> {
-        self.tasks.infos().map(|info| self.complete(info))
+        let tasks = self.tasks.infos();
+        tasks.map(|(task, info)| self.complete(task, info))
     }
 
     /// Returns the time since boot.

@@ -19,7 +19,7 @@ use crate::{
     log::Wake,
     panic::contain,
     sched::Runnable,
-    trap::{Payload, QueueStatus, Store},
+    trap::{Kind, Payload, QueueStatus, Store},
 };
 
 pub(super) struct MessageQueue {
@@ -158,6 +158,10 @@ impl MessageQueue {
 
     pub(super) fn id(&self) -> QueueId {
         self.id
+    }
+
+    pub(super) fn is_lock(&self) -> bool {
+        self.status.kind == Kind::Mutex
     }
 
     pub(super) fn status(&self) -> &QueueStatus {
@@ -333,7 +337,11 @@ impl Kernel {
             })) => {
                 let empty = self.queues.get_mut(queue).expect("an empty queue exists");
                 empty.add_getter(me);
-                self.block(me, WaitingOn::Queue(queue, End::Get))
+                let on = WaitingOn::Queue(queue, End::Get);
+                if empty.is_lock() {
+                    return self.block_on_task(me, on);
+                }
+                self.block(me, on)
             }
             outcome => outcome,
         }

@@ -2,8 +2,11 @@
 
 use std::{collections::BTreeMap, fmt, io, sync::Arc, time::Duration};
 
-use super::{Kernel, deadlock::Deadlock};
-use crate::abi::{Errno, Exit, TaskInfo, Tid};
+use super::{
+    Kernel,
+    deadlock::{Deadlock, write_tasks},
+};
+use crate::abi::{Errno, Exit, TaskInfo, TaskState, Tid};
 
 /// The account of a kernel since boot.
 #[derive(Clone, Debug, Default)]
@@ -162,9 +165,9 @@ pub enum Error {
     /// No task was ready, and nothing could make one ready.
     #[error(transparent)]
     Deadlock(Deadlock),
-    /// A limit was reached.
-    #[error(transparent)]
-    Limit(Limit),
+    /// A limit was reached, while these tasks were blocked.
+    #[error("{0}{1}")]
+    Limit(Limit, Blocked),
     /// Only other threads could make a task ready, and none did within
     /// [`Builder::max_stall`](crate::Builder::max_stall).
     #[error(transparent)]
@@ -200,6 +203,21 @@ pub enum Limit {
     /// The time of the run is used up.
     #[error("the limit of {0:?} is reached")]
     Time(Duration),
+}
+
+/// The tasks that were blocked when a run ended. Its `Display` has lines for the first 16.
+#[derive(Clone, Debug, Default)]
+pub struct Blocked(pub Vec<TaskInfo>);
+
+impl fmt::Display for Blocked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = self.0.len().min(Failures::NAMED);
+        write_tasks(f, &self.0[..shown])?;
+        match self.0.len() - shown {
+            0 => Ok(()),
+            more => write!(f, "\n  and {more} more blocked tasks"),
+        }
+    }
 }
 
 /// Only another thread could make a task ready, and none did within the limit. No task was ready,
@@ -239,14 +257,21 @@ impl fmt::Display for Stalled {
         if *jobs > 0 {
             write!(f, "\n  jobs under way: {jobs}")?;
         }
-        for task in &self.blocked {
-            write!(f, "\n  {task}")?;
-        }
-        Ok(())
+        write_tasks(f, &self.blocked)
     }
 }
 
 impl Kernel {
+    pub(super) fn limit(&self, limit: Limit) -> Error {
+        Error::Limit(limit, Blocked(self.blocked()))
+    }
+
+    /// Describes the blocked tasks, by tid.
+    pub(super) fn blocked(&self) -> Vec<TaskInfo> {
+        let is_blocked = |task: &TaskInfo| matches!(task.state, TaskState::Blocked { .. });
+        self.tasks().filter(is_blocked).collect()
+    }
+
     /// Returns the account since boot, as [`Kernel::run`] does at the end of a run.
     #[must_use]
     pub fn report(&mut self) -> Report {

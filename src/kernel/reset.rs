@@ -14,8 +14,9 @@ impl Kernel {
     ///
     /// All tasks end, and their destructors run. Queues, devices, timers and printed text are
     /// dropped. The clock, and the numbers of tasks, queues and devices, begin anew. The settings of
-    /// the [`Builder`](crate::Builder) and its tracers stay. An injection counts calls from zero. The policy loses its tasks and gets the
-    /// seed ([`Policy::reseed`](crate::Policy::reseed)). A policy that failed was replaced by
+    /// the [`Builder`](crate::Builder) and its tracers stay; the closures of [`Kernel::on_restart`] are dropped. A simulated network is as
+    /// it was when the world got it. An injection counts calls from zero. The policy loses its tasks
+    /// and gets the seed ([`Policy::reseed`](crate::Policy::reseed)). A policy that failed was replaced by
     /// [`Fifo`](crate::Fifo), which stays.
     ///
     /// *Errors:* [`Error::Io`] if the world cannot begin anew
@@ -40,6 +41,7 @@ impl Kernel {
     /// # Ok::<(), trapline::Error>(())
     /// ```
     pub fn reset(&mut self, seed: u64) -> Result<(), Error> {
+        self.restarts = Default::default();
         self.end_all();
         self.clear_queues();
         // Of destructors of the host and of messages.
@@ -61,6 +63,9 @@ impl Kernel {
             if self.injection.is_some() {
                 self.frame.set_injected();
             }
+        }
+        if let Some(net) = self.world.net() {
+            net.bind(&self.frame);
         }
         self.remote = remote;
         self.tasks.reset();

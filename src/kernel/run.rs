@@ -23,11 +23,19 @@ const PATIENCE: u32 = 16;
 
 impl Kernel {
     /// Sets the clock of the log. The host has used the time since the last event.
-    pub(super) fn enter(&mut self) {
+    ///
+    /// *Errors:* the kernel runs already: a closure of [`Kernel::on_restart`] runs it.
+    pub(super) fn enter(&mut self) -> Result<(), Error> {
+        self.check_restarts()?;
         self.log.observe_by_tracing();
         self.frame.set_observed(self.log.is_observed());
         let now = self.world.now();
         self.log.set_clock(now);
+        if self.frame.has_deferred() {
+            // From the host: a crash comes before any turn.
+            self.run_deferred(Runnable::HOST);
+        }
+        Ok(())
     }
 
     /// Resumes ready tasks, each once per pass. Stops when a poll of the world is due, no task is
@@ -69,7 +77,6 @@ impl Kernel {
         if let Some(error) = self.trouble.take() {
             return Err(Error::Io(error));
         }
-        self.check_deadlock()?;
         // From the host, or from a destructor of a message.
         if self.frame.has_deferred() {
             self.run_deferred(Runnable::HOST);
@@ -88,6 +95,9 @@ impl Kernel {
         let on_threads =
             self.timers.tasks.len() == 0 && (self.devices.waiting() == 0 || self.world.is_idle());
         let is_stuck = waits && on_threads && !self.awaits_threads() && !may_be_helped;
+        if self.has_closed_cycles() {
+            self.check_cycles(is_stuck)?;
+        }
         let until = match self.timers.next() {
             // An interrupt may have come already.
             _ if !waits || is_stuck => Nanos::ZERO,
@@ -95,6 +105,10 @@ impl Kernel {
             deadline => deadline.unwrap_or(Nanos::FOREVER).min(limit),
         };
         self.wait_events(until, on_threads)?;
+        if self.frame.has_deferred() {
+            // A host has crashed or restarted.
+            self.run_deferred(Runnable::HOST);
+        }
         if self.tasks.live() == 0 {
             return Ok(());
         }
@@ -111,7 +125,7 @@ impl Kernel {
         };
         if is_over {
             self.tell_slept();
-            return Err(Error::Limit(Limit::Time(self.limits.time.into())));
+            return Err(self.limit(Limit::Time(self.limits.time.into())));
         }
         Ok(())
     }

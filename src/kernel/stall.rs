@@ -6,11 +6,7 @@ use super::{
     Kernel,
     report::{Error, Stalled},
 };
-use crate::{
-    abi::{TaskInfo, TaskState},
-    interrupt::External,
-    log::tracing::warn_report,
-};
+use crate::{interrupt::External, log::tracing::warn_report};
 
 /// The time after which the kernel warns.
 const WARN_AFTER: Duration = Duration::from_secs(10);
@@ -87,12 +83,11 @@ impl Kernel {
     }
 
     fn stalled(&self, waited: Duration) -> Stalled {
-        let is_blocked = |task: &TaskInfo| matches!(task.state, TaskState::Blocked { .. });
         Stalled {
             waited,
             remote_setters: self.awaited(External::Setter),
             jobs: self.awaited(External::Job),
-            blocked: self.tasks().filter(is_blocked).collect(),
+            blocked: self.blocked(),
         }
     }
 }

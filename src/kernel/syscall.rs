@@ -64,6 +64,9 @@ impl Kernel {
             SystemCall::Close(device) => self.close_device(device),
             SystemCall::Observe(number) => self.observe(number),
             SystemCall::Unobserve(number) => self.unobserve(number),
+            SystemCall::Host => self.host(me),
+            SystemCall::Resolve => self.resolve(),
+            SystemCall::Fault => self.fault(),
         }
     }
 
@@ -75,15 +78,24 @@ impl Kernel {
             program,
             keeper,
             start,
+            host,
         }) = self.frame.take()
         else {
             return Errno::Invalid.into();
         };
         let is_daemon = me.tid.is_daemon();
+        let host = match self.host_of(me, host.as_deref()) {
+            Ok(host) => host,
+            Err(errno) => {
+                self.drop_apart(program);
+                return errno.into();
+            }
+        };
         let child = match self.admit(name, program, Some(me), on_exit, is_daemon, start) {
             Ok(child) => child,
             Err(errno) => return errno.into(),
         };
+        self.place(child, host);
         if let Some(keeper) = keeper {
             keeper.spawned(child.tid);
             self.tasks[child].waiters.get_or_insert_default().keeper = Some(keeper);
@@ -152,7 +164,7 @@ impl Kernel {
             Some(target) if self.tasks[target].is_live() => {
                 let waiters = self.tasks[target].waiters.get_or_insert_default();
                 waiters.tasks.push_back(me);
-                self.block(me, WaitingOn::Exit(target))
+                self.block_on_task(me, WaitingOn::Exit(target))
             }
             Some(zombie) => Answer::exit(self.reap(zombie)).into(),
         }

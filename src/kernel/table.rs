@@ -12,7 +12,7 @@ use super::{
     task::{Links, OnExit, State, Task},
 };
 use crate::{
-    abi::{Nanos, TaskInfo, Tid},
+    abi::{HostId, Nanos, TaskInfo, Tid},
     sched::{Runnable, Slot},
     trap::{Program, ended},
 };
@@ -46,6 +46,7 @@ impl Default for Tasks {
             parent: None,
             links: Links::default(),
             on_exit: OnExit::Nothing,
+            host: HostId::LOCAL,
         };
         Self {
             slots: vec![vacant],
@@ -79,6 +80,7 @@ impl Tasks {
             state: State::Ready(Answer::SLEPT),
             since: Nanos::ZERO,
             on_exit,
+            host: parent.map_or(HostId::LOCAL, |parent| self[parent].host),
             name,
             parent: parent.map(|parent| parent.slot),
             waiters: None,
@@ -210,11 +212,11 @@ impl Tasks {
     }
 
     /// Describes each task, by tid, daemons apart.
-    pub(super) fn infos(&self) -> impl Iterator<Item = TaskInfo> {
-        self.by_tid.iter(&self.slots).map(|task| {
-            let task = &self[task];
+    pub(super) fn infos(&self) -> impl Iterator<Item = (Runnable, TaskInfo)> {
+        self.by_tid.iter(&self.slots).map(|at| {
+            let task = &self[at];
             let parent = task.parent.map(|parent| self.slots[parent.index()].tid);
-            task.info(parent.unwrap_or(Tid::KERNEL))
+            (at, task.info(parent.unwrap_or(Tid::KERNEL)))
         })
     }
 

@@ -21,7 +21,8 @@ use super::{
 };
 use crate::{
     abi::{
-        DeviceId, Direction, End, Exit, Nanos, On, QueueId, Reply, TaskInfo, TaskState, Tid, Wait,
+        DeviceId, Direction, End, Exit, HostId, Nanos, On, QueueId, Reply, TaskInfo, TaskState,
+        Tid, Wait,
     },
     sched::{Runnable, Slot},
     trap::Program,
@@ -172,6 +173,8 @@ pub(super) struct Task {
     pub(super) parent: Option<Slot>,
     pub(super) links: Links,
     pub(super) on_exit: OnExit,
+    /// The machine on which it runs.
+    pub(super) host: HostId,
 }
 
 impl Task {
@@ -212,6 +215,7 @@ impl Task {
                 is_timed: self.is_timed(),
                 ..Wait::default()
             },
+            spawned: None,
         }
     }
 }

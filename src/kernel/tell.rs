@@ -3,12 +3,13 @@
 use super::{
     Kernel,
     outcome::Outcome,
-    task::{Pending, State},
+    task::{Pending, State, WaitingOn},
 };
 use crate::{
-    abi::{Errno, Reply, SystemCall, Tid},
+    abi::{Errno, Place, Reply, SystemCall, Tid},
     log::{Detail, Fact},
     panic::contain,
+    sched::Runnable,
     trap::Payload,
 };
 
@@ -22,12 +23,32 @@ impl Kernel {
         }
     }
 
+    /// The same, with a place in the source.
+    #[inline(always)]
+    pub(super) fn emit_at(&mut self, tid: Tid, fact: Fact<'_>, place: Option<&Place>) {
+        if self.log.is_observed() && !tid.is_daemon() {
+            self.read_clock();
+            self.log.emit_at(tid, fact, place);
+        }
+    }
+
     /// Emits a fact with the time of the previous one, from which it follows at once.
     #[inline(always)]
     pub(super) fn emit_at_once<'a>(&mut self, tid: Tid, fact: impl FnOnce() -> Fact<'a>) {
         if self.log.is_observed() && !tid.is_daemon() {
             self.tell_slept();
             self.log.emit(tid, fact());
+        }
+    }
+
+    /// Emits that a call blocks, and where in the source it was made.
+    #[inline(always)]
+    pub(super) fn tell_blocked(&mut self, me: Runnable, on: WaitingOn) {
+        if self.log.is_observed() && !me.tid.is_daemon() {
+            self.tell_slept();
+            let place = self.places.of_call(me, on);
+            self.log
+                .emit_at(me.tid, Fact::Blocked { on: on.into() }, place.as_ref());
         }
     }
 

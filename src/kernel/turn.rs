@@ -85,6 +85,7 @@ impl Kernel {
     #[inline(never)]
     fn dispatch(&mut self, me: Runnable, call: SystemCall) {
         self.tasks[me].change(State::Running);
+        self.places.called(me, self.frame.place());
         let is_late = self.frame.take_due();
         if self.frame.has_payload() && !call.has_payload() {
             // A cancelled trap has left it, or the task has not taken its answer.
@@ -139,7 +140,11 @@ impl Kernel {
         self.stats.finished += u64::from(!me.tid.is_daemon());
         self.frame.take_due();
         let exit = match panic {
-            Some(panic) => fault(&self.frame, panic),
+            Some(panic) => {
+                let (exit, place) = fault(&self.frame, panic);
+                self.places.faulted(me.tid, place);
+                exit
+            }
             None => match self.frame.take() {
                 Some(Payload::Exit(exit)) => exit,
                 _ => unreachable!("a program that returns leaves its exit in the frame"),
@@ -158,11 +163,11 @@ impl Kernel {
 
     /// Marks the caller as blocked. A handler has put it into the queue where it waits.
     pub(super) fn block(&mut self, me: Runnable, on: WaitingOn) -> Outcome {
-        self.emit_at_once(me.tid, || Fact::Blocked { on: on.into() });
+        self.tell_blocked(me, on);
         let task = &mut self.tasks[me];
         task.since = self.clock;
         task.change(State::Blocked(on));
-        self.check_cycle(me, on)
+        Outcome::Blocked
     }
 
     /// Makes a blocked task ready. It has left the queue where it waited.

@@ -7,7 +7,7 @@ use std::{
 
 use super::{Event, Fact, Tracer};
 use crate::{
-    abi::Tid,
+    abi::{Place, Tid},
     panic::{Panic, contain, panic_message},
 };
 
@@ -82,8 +82,19 @@ impl Log {
     /// Emits a fact with the time of [`Log::set_clock`].
     #[cold]
     pub(crate) fn emit(&mut self, tid: Tid, fact: Fact<'_>) {
+        self.emit_at(tid, fact, None);
+    }
+
+    /// The same, with a place in the source.
+    #[cold]
+    pub(crate) fn emit_at(&mut self, tid: Tid, fact: Fact<'_>, place: Option<&Place>) {
         let at = self.now;
-        let event = Event { at, tid, fact };
+        let event = Event {
+            at,
+            tid,
+            fact,
+            place,
+        };
         let mut next = 0;
         while next < self.tracers.len() {
             let tracer = &mut self.tracers[next].tracer;

@@ -5,7 +5,7 @@
 
 use std::{io, net::SocketAddr, time::Duration};
 
-use crate::abi::{DeviceId, Direction, Exit, Inject, On, QueueId, Reply, SystemCall, Tid};
+use crate::abi::{DeviceId, Direction, Exit, Inject, On, Place, QueueId, Reply, SystemCall, Tid};
 
 /// A fact, with its time and its task.
 ///
@@ -20,6 +20,9 @@ pub struct Event<'a> {
     pub tid: Tid,
     /// The fact.
     pub fact: Fact<'a>,
+    /// The place in the source: of the spawn, of a call that blocks, or of the fault. Other facts
+    /// have none. The canonical log does not show it, because it changes with every edit.
+    pub place: Option<&'a Place>,
 }
 
 /// A fact about a task.

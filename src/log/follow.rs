@@ -11,7 +11,7 @@ use std::{
 use rustc_hash::FxHashMap;
 
 use super::{Answered, Call, Detail, Event, Fact, Tracer, recording::OwnedDetail};
-use crate::abi::{Nanos, On, Reply, SystemCall, Tid};
+use crate::abi::{Nanos, On, Place, Reply, SystemCall, Tid};
 
 /// Follows the tasks of a log: their names and their last calls.
 ///
@@ -45,6 +45,8 @@ pub struct Follower {
 
 struct Task {
     comm: Box<str>,
+    /// Where in the source it was made.
+    spawned: Option<Place>,
     /// The oldest first.
     calls: VecDeque<CallInfo>,
 }
@@ -60,6 +62,8 @@ pub struct CallInfo {
     detail: OwnedDetail,
     /// The wait of this call, and its start. It is kept when the task is woken.
     pub blocked: Option<(On, Duration)>,
+    /// The place in the source, if the call blocked.
+    pub place: Option<Place>,
     reply: Option<(Reply, OwnedDetail)>,
     /// True if the reply is the second one: a timeout may come after the answer.
     pub is_late: bool,
@@ -109,6 +113,12 @@ impl Follower {
             Tid::KERNEL => "kernel",
             tid => self.task(tid).map_or("?", |task| &task.comm),
         }
+    }
+
+    /// The place in the source at which a task was made, if it is known.
+    #[must_use]
+    pub fn spawned(&self, tid: Tid) -> Option<&Place> {
+        self.task(tid)?.spawned.as_ref()
     }
 
     /// The calls of a task that are kept, the oldest first.
@@ -161,6 +171,7 @@ impl Follower {
             Entry::Occupied(task) => Some(task.into_mut()),
             Entry::Vacant(place) if has_room => Some(place.insert(Task {
                 comm: comm.into(),
+                spawned: None,
                 calls: VecDeque::new(),
             })),
             Entry::Vacant(_) => None,
@@ -193,7 +204,9 @@ impl Tracer for Follower {
             Fact::Spawned { name, .. } => {
                 // A number is not used twice, except in a recording that was made up.
                 self.tasks.remove(&tid);
-                self.meet(tid, name);
+                if let Some(task) = self.meet(tid, name) {
+                    task.spawned = event.place.cloned();
+                }
             }
             Fact::Trapped { call, detail } => {
                 let call = CallInfo {
@@ -201,6 +214,7 @@ impl Tracer for Follower {
                     call: *call,
                     detail: detail.into(),
                     blocked: None,
+                    place: None,
                     reply: None,
                     is_late: false,
                 };
@@ -209,6 +223,7 @@ impl Tracer for Follower {
             Fact::Blocked { on } => {
                 if let Some(call) = self.last_mut(tid) {
                     call.blocked = Some((*on, at));
+                    call.place = event.place.cloned();
                 }
             }
             Fact::Replied { reply, detail } => {

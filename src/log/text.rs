@@ -46,7 +46,8 @@ impl fmt::Display for Answered<'_> {
                 Detail::Addr(addr) => write!(f, "device {device} ({addr})"),
                 _ => write!(f, "device {device}"),
             },
-            Reply::Exit | Reply::Io => detail.fmt(f),
+            Reply::Exit | Reply::Io | Reply::Host => detail.fmt(f),
+            Reply::Addresses => write!(f, "{detail} addresses"),
             Reply::Tasks => write!(f, "{detail} tasks"),
             Reply::Err(errno) => write!(f, "{errno:?} ({errno})"),
         }

@@ -23,11 +23,12 @@ use tracing::{
 };
 
 use super::{Answered, Event, Fact, Log, Tracer, follow::Follower};
-use crate::abi::{Exit, Tid};
+use crate::abi::{Exit, Place, Tid};
 
 /// Warns through `tracing` of a task that failed or faulted.
-pub(crate) fn warn_of(tid: Tid, comm: &str, exit: &Exit) {
-    warn!(target: "trapline::kernel", tid = u64::from(tid), comm, "task {tid} {comm:?} {exit}");
+pub(crate) fn warn_of(tid: Tid, comm: &str, exit: &Exit, place: Option<&Place>) {
+    let at = place.map_or_else(String::new, |place| format!(", at {place:#}"));
+    warn!(target: "trapline::kernel", tid = u64::from(tid), comm, "task {tid} {comm:?} {exit}{at}");
 }
 
 /// Warns through `tracing` with a report of several lines, in which programs' text is quoted. The

@@ -2,7 +2,7 @@
 
 use std::{
     any::Any,
-    panic::{AssertUnwindSafe, catch_unwind},
+    panic::{AssertUnwindSafe, Location, catch_unwind},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -16,7 +16,7 @@ use crate::{
     interrupt::{External, ExternalWork, Job},
     panic::panic_message,
     pause::paused,
-    trap::{Payload, TrapFrame},
+    trap::{Kind, Payload, TrapFrame},
 };
 
 /// Blocking work panicked with this message.
@@ -36,11 +36,21 @@ impl Os {
     /// was cut by a timeout counts until it ends.
     ///
     /// *Errors:* [`Panicked`] with the message, if the work panicked.
-    pub async fn run_blocking<T: Send + 'static>(
+    #[track_caller]
+    pub fn run_blocking<T: Send + 'static>(
         &mut self,
         work: impl FnOnce() -> T + Send + 'static,
+    ) -> impl Future<Output = Result<T, Panicked>> {
+        let place = self.note_caller();
+        self.run_blocking_at(place, work)
+    }
+
+    pub(super) async fn run_blocking_at<T: Send + 'static>(
+        &mut self,
+        place: &'static Location<'static>,
+        work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Panicked> {
-        let done = Queue::<()>::required(self, u64::MAX, "job").await;
+        let done = Queue::<()>::required(self, u64::MAX, Kind::Job, None).await;
         let (remote, queue) = (self.frame().remote.clone(), done.id());
         let external = ExternalWork::new(&remote, External::Job);
         let result = Arc::new(Mutex::new(None));
@@ -66,12 +76,14 @@ impl Os {
         if let Some((outcome, pause)) = in_place {
             let pause = pause.unwrap_or_default();
             if pause > Duration::ZERO {
-                self.sleep(pause).await;
+                self.frame().set_place(place);
+                self.sleep_noted(SystemCall::Sleep(pause.into())).await;
             }
             return outcome;
         }
         // The thread closes the queue when the job is done.
-        let _ = done.get(self).await;
+        self.frame().set_place(place);
+        let _ = done.take(self).await;
         let result = lock().take();
         result.map_or_else(
             || Err(Panicked("the thread did not come back".into())),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{os::Os, program::IntoExit};
-use crate::abi::Tid;
+use crate::abi::{SystemCall, Tid};
 
 /// Callbacks, in the manner of asyncio and of timers in browsers. Each callback is a task;
 /// [`Os::kill`] cancels it.
@@ -13,21 +13,25 @@ impl Os {
     ///
     /// At the kernel's limit of live tasks this drops the callback with a warning, and returns
     /// [`Tid::KERNEL`].
-    pub async fn call_soon<T: IntoExit>(
+    #[track_caller]
+    pub fn call_soon<T: IntoExit>(
         &mut self,
         callback: impl AsyncFnOnce(&mut Self) -> T + 'static,
-    ) -> Tid {
-        self.call_back("call_soon", Duration::ZERO, callback).await
+    ) -> impl Future<Output = Tid> {
+        self.note_caller();
+        self.call_back("call_soon", Duration::ZERO, callback)
     }
 
     /// Runs `callback` after `delay`, counted from this call. Otherwise like [`Os::call_soon`], to
     /// which a delay of zero is equal. (`setTimeout`.)
-    pub async fn call_later<T: IntoExit>(
+    #[track_caller]
+    pub fn call_later<T: IntoExit>(
         &mut self,
         delay: Duration,
         callback: impl AsyncFnOnce(&mut Self) -> T + 'static,
-    ) -> Tid {
-        self.call_back("call_later", delay, callback).await
+    ) -> impl Future<Output = Tid> {
+        self.note_caller();
+        self.call_back("call_later", delay, callback)
     }
 
     /// Runs `callback` each time `period` has passed, until the task is killed. Otherwise like
@@ -35,25 +39,32 @@ impl Os {
     ///
     /// A period of zero counts as a millisecond. Otherwise a virtual clock, which advances only
     /// while no task is ready, would stop. (`setInterval` does the same.)
-    pub async fn call_every(
+    #[track_caller]
+    pub fn call_every(
         &mut self,
         period: Duration,
         mut callback: impl AsyncFnMut(&mut Self) + 'static,
-    ) -> Tid {
+    ) -> impl Future<Output = Tid> {
+        let place = self.note_caller();
         let period = if period.is_zero() {
             Duration::from_millis(1)
         } else {
             period
         };
-        let mut deadline = self.now().await.saturating_add(period);
-        self.call_back("call_every", period, async move |os: &mut Self| {
-            loop {
-                callback(os).await;
-                deadline = deadline.saturating_add(period);
-                os.sleep_until(deadline).await;
-            }
-        })
-        .await
+        async move {
+            let mut deadline = self.now().await.saturating_add(period);
+            self.frame().set_place(place);
+            self.call_back("call_every", period, async move |os: &mut Self| {
+                loop {
+                    callback(os).await;
+                    deadline = deadline.saturating_add(period);
+                    os.frame().set_place(place);
+                    os.sleep_noted(SystemCall::SleepUntil(deadline.into()))
+                        .await;
+                }
+            })
+            .await
+        }
     }
 
     async fn call_back<T: IntoExit>(

@@ -75,14 +75,18 @@ impl<T: 'static> Child<T> {
     /// *Errors:* the task's exit, if there is no value. The task was killed, faulted or called
     /// [`Os::exit`]. Or the value was taken before; the exit is [`Exit::Done`] then. A task that
     /// waits for itself faults.
-    pub async fn wait(&mut self, os: &mut Os) -> Result<T, Exit> {
-        self.require_home(os);
-        let waited = os.wait(self.tid).await;
-        let exit = self.end.0.borrow().clone();
-        match exit {
-            Some(Exit::Done) => self.value.take().ok_or(Exit::Done),
-            Some(exit) => Err(exit),
-            None => panic!("task {} waits for its own value: {waited:?}", self.tid),
+    #[track_caller]
+    pub fn wait(&mut self, os: &mut Os) -> impl Future<Output = Result<T, Exit>> {
+        os.note_caller();
+        async {
+            self.require_home(os);
+            let waited = os.wait_noted(self.tid).await;
+            let exit = self.end.0.borrow().clone();
+            match exit {
+                Some(Exit::Done) => self.value.take().ok_or(Exit::Done),
+                Some(exit) => Err(exit),
+                None => panic!("task {} waits for its own value: {waited:?}", self.tid),
+            }
         }
     }
 

@@ -2,7 +2,10 @@
 //!
 //! Built on the calls of [`Os`]; uses the ABI and the frame.
 
-use std::{fmt, fs::File, io, net::SocketAddr, ops::Deref, os::fd::AsFd, rc::Rc, sync::Arc};
+use std::{
+    fmt, fs::File, io, net::SocketAddr, ops::Deref, os::fd::AsFd, panic::Location, rc::Rc,
+    sync::Arc,
+};
 
 use super::os::{Os, checked, io_error};
 use crate::{
@@ -67,11 +70,13 @@ impl<S> Device<S> {
     ///
     /// *Errors:* those of the operating system (`ConnectionReset`, ...), or an [`Errno`] as
     /// [`Os::read_wait`] returns.
+    #[track_caller]
     pub fn recv<'a>(
         &'a self,
         os: &'a mut Os,
         buf: &'a mut [u8],
     ) -> impl Future<Output = io::Result<usize>> + 'a {
+        os.note_caller();
         let (id, room) = (self.device_id(os), buf.len().min(MAX_IO));
         os.call(
             move |frame| {
@@ -95,9 +100,21 @@ impl<S> Device<S> {
     ///
     /// *Errors:* those of the operating system, or an [`Errno`] as [`Os::write_wait`] returns.
     /// After the peer has closed, they are `BrokenPipe` or `ConnectionReset`; there is no signal.
-    pub async fn send(&self, os: &mut Os, buf: &[u8]) -> io::Result<usize> {
+    #[track_caller]
+    pub fn send(&self, os: &mut Os, buf: &[u8]) -> impl Future<Output = io::Result<usize>> {
+        let place = os.note_caller();
+        self.send_at(place, os, buf)
+    }
+
+    async fn send_at(
+        &self,
+        place: &'static Location<'static>,
+        os: &mut Os,
+        buf: &[u8],
+    ) -> io::Result<usize> {
         let id = self.device_id(os);
         loop {
+            os.frame().set_place(place);
             let attempt = os.call(
                 |frame| {
                     frame.offer(buf);
@@ -114,15 +131,19 @@ impl<S> Device<S> {
     /// Writes the whole buffer, by repeated [`send`](Self::send)s.
     ///
     /// *Errors:* as for `send`. They do not say how much was written before.
-    pub async fn send_all(&self, os: &mut Os, mut buf: &[u8]) -> io::Result<()> {
-        while !buf.is_empty() {
-            let n = self.send(os, buf).await?;
-            if n == 0 {
-                return Err(io::ErrorKind::WriteZero.into());
+    #[track_caller]
+    pub fn send_all(&self, os: &mut Os, mut buf: &[u8]) -> impl Future<Output = io::Result<()>> {
+        let place = os.note_caller();
+        async move {
+            while !buf.is_empty() {
+                let n = self.send_at(place, os, buf).await?;
+                if n == 0 {
+                    return Err(io::ErrorKind::WriteZero.into());
+                }
+                buf = &buf[n..];
             }
-            buf = &buf[n..];
+            Ok(())
         }
-        Ok(())
     }
 
     /// Writes at most `len` bytes of a file from `offset` on. Returns their number; 0 at the end of
@@ -159,25 +180,29 @@ impl<S> Device<S> {
     /// assert!(std::io::read_to_string(&mut ours)?.contains("trapline"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub async fn send_file(
+    #[track_caller]
+    pub fn send_file(
         &self,
         os: &mut Os,
         file: &Arc<File>,
         offset: u64,
         len: usize,
-    ) -> io::Result<usize> {
-        let id = self.device_id(os);
-        loop {
-            let attempt = os.call(
-                |frame| {
-                    frame.put_word(len.min(MAX_FILE) as u64);
-                    frame.put(Payload::File(Arc::clone(file), offset));
-                    SystemCall::SendFile(id)
-                },
-                sent,
-            );
-            if let Some(result) = attempt.await {
-                return result;
+    ) -> impl Future<Output = io::Result<usize>> {
+        let (id, place) = (self.device_id(os), os.note_caller());
+        async move {
+            loop {
+                os.frame().set_place(place);
+                let attempt = os.call(
+                    |frame| {
+                        frame.put_word(len.min(MAX_FILE) as u64);
+                        frame.put(Payload::File(Arc::clone(file), offset));
+                        SystemCall::SendFile(id)
+                    },
+                    sent,
+                );
+                if let Some(result) = attempt.await {
+                    return result;
+                }
             }
         }
     }
@@ -215,20 +240,31 @@ impl Os {
     /// *Errors:* [`Errno::Busy`] if another task waits to read the same device, or has a read
     /// pending. [`Errno::Closed`] if the device is closed meanwhile. [`Errno::BadFd`] if it is
     /// closed already, or belongs to another kernel.
+    #[track_caller]
     pub fn read_wait(
         &mut self,
         device: &(impl AsDevice + ?Sized),
     ) -> impl Future<Output = Result<(), Errno>> {
+        self.note_caller();
         let device = device.device_id(self);
         self.call(move |_| SystemCall::ReadWait(device), checked)
     }
 
     /// Waits until the device can be written. Otherwise like [`Os::read_wait`].
+    #[track_caller]
     pub fn write_wait(
         &mut self,
         device: &(impl AsDevice + ?Sized),
     ) -> impl Future<Output = Result<(), Errno>> {
-        let device = device.device_id(self);
+        self.note_caller();
+        self.write_wait_noted(device.device_id(self))
+    }
+
+    /// Waits until the device can be written, for a caller that has noted its own caller.
+    pub(crate) fn write_wait_noted(
+        &mut self,
+        device: DeviceId,
+    ) -> impl Future<Output = Result<(), Errno>> {
         self.call(move |_| SystemCall::WriteWait(device), checked)
     }
 

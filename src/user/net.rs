@@ -1,14 +1,20 @@
 //! TCP for programs: [`TcpListener`] and [`TcpStream`], built on the calls of [`Os`].
 
-use std::{io, net::SocketAddr, rc::Rc};
+use std::{
+    fmt, io,
+    net::{IpAddr, SocketAddr, ToSocketAddrs},
+    panic::Location,
+    rc::Rc,
+    str::FromStr,
+};
 
 use super::{
     device::{AsDevice, Device, open, opened},
-    os::{Os, io_checked},
+    os::{Os, io_checked, io_error, mismatch},
 };
 use crate::{
-    abi::SystemCall,
-    trap::{DeviceRef, Payload},
+    abi::{Reply, SystemCall},
+    trap::{DeviceRef, Payload, TrapFrame},
 };
 
 /// A listening TCP socket, opened by [`Os::listen`].
@@ -57,12 +63,114 @@ impl Os {
         TcpListener::open(self, addr).await
     }
 
-    /// Connects to a TCP server. *Blocks* until the connection is established or has failed.
+    /// Connects to a TCP server: at a [`SocketAddr`], or at a host's name and port, as in
+    /// `os.connect(("server", 80))`. A name is looked up by [`Os::resolve`], and its addresses are
+    /// tried in order.
     ///
-    /// *Errors:* an [`io::Error`] such as `ConnectionRefused`, `NetworkUnreachable` or `TimedOut`;
-    /// `Unsupported` in a world without a network.
-    pub async fn connect(&mut self, addr: SocketAddr) -> io::Result<TcpStream> {
-        TcpStream::open(self, addr).await
+    /// *Blocks* until the connection is established or has failed.
+    ///
+    /// *Errors:* an [`io::Error`] such as `ConnectionRefused`, `NetworkUnreachable` or `TimedOut`,
+    /// that of the last address; those of [`Os::resolve`]; `Unsupported` in a world without a
+    /// network.
+    #[track_caller]
+    pub fn connect(
+        &mut self,
+        to: impl Into<Endpoint>,
+    ) -> impl Future<Output = io::Result<TcpStream>> {
+        let place = self.note_caller();
+        self.connect_at(place, to.into())
+    }
+
+    async fn connect_at(
+        &mut self,
+        place: &'static Location<'static>,
+        to: Endpoint,
+    ) -> io::Result<TcpStream> {
+        let (name, port) = match to {
+            Endpoint::Addr(addr) => return TcpStream::open(self, addr, place).await,
+            Endpoint::Name(name, port) => (name, port),
+        };
+        let mut last = io::ErrorKind::NotFound.into();
+        for address in self.resolve_at(place, &name).await? {
+            self.frame().set_place(place);
+            match TcpStream::open(self, (address, port).into(), place).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Returns the addresses of a host, the preferred one first; at least one. An address in the
+    /// place of a name is its own.
+    ///
+    /// The simulated world knows the hosts of its network. In the real world a thread asks the
+    /// operating system, and the call *blocks* until it has answered.
+    ///
+    /// *Errors:* `NotFound` if the simulated network has no such host; those of the operating
+    /// system.
+    ///
+    /// ```
+    /// use trapline::{Kernel, Os};
+    ///
+    /// let mut kernel = Kernel::simulated(1);
+    /// kernel.net().host("server")?;
+    /// kernel.spawn("main", async |os: &mut Os| {
+    ///     assert_eq!(os.resolve("server").await?, [[10, 0, 0, 1].into()] as [std::net::IpAddr; 1]);
+    ///     assert!(os.resolve("nowhere").await.is_err());
+    ///     std::io::Result::Ok(())
+    /// })?;
+    /// kernel.run()?.check()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[track_caller]
+    pub fn resolve(
+        &mut self,
+        name: impl AsRef<str>,
+    ) -> impl Future<Output = io::Result<Vec<IpAddr>>> {
+        let place = self.note_caller();
+        async move { self.resolve_at(place, name.as_ref()).await }
+    }
+
+    async fn resolve_at(
+        &mut self,
+        place: &'static Location<'static>,
+        name: &str,
+    ) -> io::Result<Vec<IpAddr>> {
+        if let Ok(address) = name.parse() {
+            return Ok(vec![address]);
+        }
+        let argument = Payload::Name(name.into());
+        if let Some(known) = self
+            .call(open(SystemCall::Resolve, argument), resolved)
+            .await
+        {
+            return known;
+        }
+        let name = name.to_string();
+        let ask = move || {
+            let found = (&*name, 0).to_socket_addrs()?;
+            io::Result::Ok(found.map(|addr| addr.ip()).collect())
+        };
+        self.frame().set_place(place);
+        match self.run_blocking_at(place, ask).await {
+            Ok(found) => found,
+            Err(panicked) => Err(io::Error::other(panicked)),
+        }
+    }
+
+    /// Returns the name of the host that this task runs on. It is `localhost` in the real world,
+    /// and for tasks that were spawned without a host. Never blocks.
+    #[track_caller]
+    pub fn host(&mut self) -> impl Future<Output = String> {
+        self.note_caller();
+        self.call(
+            |_| SystemCall::Host,
+            |reply, frame| match (reply, frame.take()) {
+                (Reply::Host, Some(Payload::Name(name))) => name.to_string(),
+                (other, _) => mismatch(other),
+            },
+        )
     }
 }
 
@@ -82,22 +190,31 @@ impl TcpListener {
     /// *Errors:* those of the operating system; a server can continue after any of them. Without
     /// free descriptors (`EMFILE`) an immediate retry fails again, so sleep first. Or an
     /// [`Errno`](crate::Errno) as [`Os::read_wait`] returns.
-    pub async fn accept(&self, os: &mut Os) -> io::Result<(TcpStream, SocketAddr)> {
+    #[track_caller]
+    pub fn accept(&self, os: &mut Os) -> impl Future<Output = io::Result<(TcpStream, SocketAddr)>> {
+        os.note_caller();
         let id = self.device_id(os);
-        let (handle, peer) = os.call(move |_| SystemCall::Accept(id), opened).await?;
-        let peer = peer.ok_or(io::ErrorKind::AddrNotAvailable)?;
-        Ok((connection(handle, peer), peer))
+        async move {
+            let (handle, peer) = os.call(move |_| SystemCall::Accept(id), opened).await?;
+            let peer = peer.ok_or(io::ErrorKind::AddrNotAvailable)?;
+            Ok((connection(handle, peer), peer))
+        }
     }
 }
 
 impl TcpStream {
-    pub(crate) async fn open(os: &mut Os, addr: SocketAddr) -> io::Result<Self> {
+    async fn open(
+        os: &mut Os,
+        addr: SocketAddr,
+        place: &'static Location<'static>,
+    ) -> io::Result<Self> {
         let (handle, _) = os
             .call(open(SystemCall::Connect, Payload::Addr(addr)), opened)
             .await?;
         let stream = connection(handle, addr);
-        os.write_wait(&stream).await?;
         let id = stream.id();
+        os.frame().set_place(place);
+        os.write_wait_noted(id).await?;
         os.call(move |_| SystemCall::Connected(id), io_checked)
             .await?;
         Ok(stream)
@@ -110,6 +227,96 @@ impl TcpStream {
     pub fn shutdown_write(&self, os: &mut Os) -> impl Future<Output = io::Result<()>> {
         let id = self.device_id(os);
         os.call(move |_| SystemCall::ShutdownWrite(id), io_checked)
+    }
+}
+
+/// Decodes the reply of a look-up; `None` if a thread has to do it.
+fn resolved(reply: Reply, frame: &Rc<TrapFrame>) -> Option<io::Result<Vec<IpAddr>>> {
+    match reply {
+        Reply::Again => None,
+        Reply::Addresses => match frame.take() {
+            Some(Payload::Addresses(addresses)) => Some(Ok(addresses)),
+            _ => mismatch(reply),
+        },
+        other => Some(Err(io_error(other, frame))),
+    }
+}
+
+/// Where to connect to: an address, or the name of a host and a port. Its text is that of
+/// [`SocketAddr`], or a name and a port, as in `server:80`.
+///
+/// ```
+/// use trapline::Endpoint;
+///
+/// let server: Endpoint = "server:80".parse()?;
+/// assert_eq!(server, Endpoint::from(("server", 80)));
+/// assert_eq!(server.to_string(), "server:80");
+/// assert!(matches!("[::1]:80".parse()?, Endpoint::Addr(_)));
+/// assert!("server".parse::<Endpoint>().is_err());
+/// # Ok::<(), trapline::BadEndpoint>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Endpoint {
+    /// An address with its port.
+    Addr(SocketAddr),
+    /// The name of a host, and a port.
+    Name(String, u16),
+}
+
+/// A text is no [`Endpoint`].
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("write an address or the name of a host, and a port: 127.0.0.1:45000 or server:80")]
+pub struct BadEndpoint;
+
+impl FromStr for Endpoint {
+    type Err = BadEndpoint;
+
+    fn from_str(text: &str) -> Result<Self, BadEndpoint> {
+        if let Ok(addr) = text.parse() {
+            return Ok(Self::Addr(addr));
+        }
+        let (name, port) = text.rsplit_once(':').ok_or(BadEndpoint)?;
+        let port = port.parse().map_err(|_| BadEndpoint)?;
+        if name.is_empty() || name.contains([':', '/', '[', ']', ' ']) {
+            return Err(BadEndpoint);
+        }
+        Ok(Self::Name(name.into(), port))
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Addr(addr) => addr.fmt(f),
+            Self::Name(name, port) => write!(f, "{name}:{port}"),
+        }
+    }
+}
+
+impl From<SocketAddr> for Endpoint {
+    fn from(addr: SocketAddr) -> Self {
+        Self::Addr(addr)
+    }
+}
+
+impl From<(&str, u16)> for Endpoint {
+    fn from((name, port): (&str, u16)) -> Self {
+        match name.parse::<IpAddr>() {
+            Ok(address) => Self::Addr((address, port).into()),
+            Err(_) => Self::Name(name.into(), port),
+        }
+    }
+}
+
+impl From<(String, u16)> for Endpoint {
+    fn from((name, port): (String, u16)) -> Self {
+        Self::from((&*name, port))
+    }
+}
+
+impl From<(IpAddr, u16)> for Endpoint {
+    fn from(addr: (IpAddr, u16)) -> Self {
+        Self::Addr(addr.into())
     }
 }
 

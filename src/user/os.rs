@@ -4,6 +4,7 @@
 
 use std::{
     fmt, io,
+    panic::Location,
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, Waker},
@@ -54,6 +55,16 @@ impl Os {
         &self.frame
     }
 
+    /// Notes the caller of a stub, and returns it. A stub notes it again before each trap but the
+    /// first.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) fn note_caller(&self) -> &'static Location<'static> {
+        let place = Location::caller();
+        self.frame.set_place(place);
+        place
+    }
+
     /// Makes a trap. `prepare` puts what travels beside the call into the frame, and returns the
     /// call. `decode` turns the reply into the result.
     pub(crate) fn call<'a, T>(
@@ -99,7 +110,9 @@ impl Os {
     /// # assert_eq!(kernel.run()?.exits()[&Tid::from(1)], trapline::Exit::Done);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[track_caller]
     pub fn trap(&mut self, call: SystemCall) -> impl Future<Output = Reply> {
+        self.note_caller();
         let prepare = move |frame: &TrapFrame| {
             // A stale answer must not become the argument of this call.
             frame.clear();

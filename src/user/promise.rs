@@ -8,6 +8,7 @@ use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
     fmt,
+    panic::Location,
     rc::Rc,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -16,7 +17,7 @@ use super::{os::Os, program::IntoExit, queue::Queue};
 use crate::{
     abi::{Errno, QueueId, SystemCall, Tid},
     interrupt::{External, ExternalWork, Remote},
-    trap::TrapFrame,
+    trap::{Kind, TrapFrame},
 };
 
 /// The promise was set before. Returns the value.
@@ -91,18 +92,19 @@ impl Ticket {
     }
 
     /// Waits until the earlier callbacks have begun. A policy may run this one first.
-    async fn wait(&self, os: &mut Os) {
+    async fn wait(&self, os: &mut Os, place: &'static Location<'static>) {
         if self.is_first() {
             return;
         }
-        let gate = Queue::required(os, u64::MAX, "callback").await;
+        let gate = Queue::required(os, u64::MAX, Kind::Callback, None).await;
         if !self.is_first() {
             let mine = Some(gate.clone());
             self.callbacks
                 .waiting
                 .borrow_mut()
                 .insert(self.number, mine);
-            let _ = gate.get(os).await;
+            os.frame().set_place(place);
+            let _ = gate.take(os).await;
         }
     }
 }
@@ -185,7 +187,17 @@ impl<T: Clone + 'static> Promise<T> {
     /// Makes a promise, and returns its two ends. Never blocks. Faults the caller at the limit of
     /// queues.
     pub async fn new(os: &mut Os) -> (Setter<T>, Self) {
-        let decided = Queue::required(os, u64::MAX, "promise").await;
+        Self::maybe_named(os, None).await
+    }
+
+    /// Makes a promise with a name, which reports and traces show beside its number. Otherwise like
+    /// [`Promise::new`].
+    pub async fn named(os: &mut Os, name: &str) -> (Setter<T>, Self) {
+        Self::maybe_named(os, Some(name)).await
+    }
+
+    async fn maybe_named(os: &mut Os, name: Option<&str>) -> (Setter<T>, Self) {
+        let decided = Queue::required(os, u64::MAX, Kind::Promise, name).await;
         let slot = Arc::new(Slot {
             value: Mutex::new(None),
             drop: TrapFrame::drop_iteratively,
@@ -213,10 +225,17 @@ impl<T: Clone + 'static> Promise<T> {
     /// in a kernel other than the promise's own.
     ///
     /// *Errors:* [`Abandoned`] if every setter was dropped before the value was set.
-    pub async fn wait(&self, os: &mut Os) -> Result<T, Abandoned> {
+    #[track_caller]
+    pub fn wait(&self, os: &mut Os) -> impl Future<Output = Result<T, Abandoned>> {
+        os.note_caller();
+        self.wait_noted(os)
+    }
+
+    /// Waits for the value, for a caller that has noted its own caller.
+    async fn wait_noted(&self, os: &mut Os) -> Result<T, Abandoned> {
         self.decided.require_home(os, "the promise");
         // Nothing is ever put: this returns when the queue is closed.
-        let _ = self.decided.get(os).await;
+        let _ = self.decided.take(os).await;
         self.get().ok_or(Abandoned)
     }
 
@@ -235,21 +254,27 @@ impl<T: Clone + 'static> Promise<T> {
     /// the first trap of the one before. A killed callback is skipped. Never blocks.
     ///
     /// *Errors:* [`Errno::TooManyTasks`].
-    pub async fn on_done<R: IntoExit>(
+    #[track_caller]
+    pub fn on_done<R: IntoExit>(
         &self,
         os: &mut Os,
         callback: impl AsyncFnOnce(&mut Os, Result<T, Abandoned>) -> R + 'static,
-    ) -> Result<Tid, Errno> {
-        self.decided.require_home(os, "the promise");
-        let promise = self.clone();
-        let ticket = Ticket::new(&self.callbacks);
-        os.spawn_detached("on_done", async move |os: &mut Os| {
-            let value = promise.wait(os).await;
-            ticket.wait(os).await;
-            drop(ticket);
-            callback(os, value).await
-        })
-        .await
+    ) -> impl Future<Output = Result<Tid, Errno>> {
+        let place = os.note_caller();
+        async move {
+            self.decided.require_home(os, "the promise");
+            let promise = self.clone();
+            let ticket = Ticket::new(&self.callbacks);
+            let program = async move |os: &mut Os| {
+                os.frame().set_place(place);
+                let value = promise.wait_noted(os).await;
+                ticket.wait(os, place).await;
+                drop(ticket);
+                callback(os, value).await
+            };
+            let name = os.frame().intern("on_done");
+            os.spawn_noted(name, program).await
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use std::{
 use super::os::{Decode, Os, mismatch};
 use crate::{
     abi::{QueueId, Reply, SystemCall, Tid},
-    trap::{Parcel, Payload, QueueStatus, Store, TrapFrame},
+    trap::{Kind, Parcel, Payload, QueueStatus, Store, TrapFrame},
 };
 
 /// The queue is closed. Returns the message that was not put.
@@ -98,39 +98,36 @@ impl<T: 'static> Queue<T> {
     /// get. Never blocks. A kernel has at most 16,777,216 queues at once
     /// ([`Builder::max_queues`](crate::Builder::max_queues)). One more is closed from the start.
     pub async fn bounded(os: &mut Os, capacity: usize) -> Self {
-        let status = QueueStatus::new("queue", None);
+        let status = QueueStatus::new(Kind::Queue, None);
         Self::with_capacity(os, capacity as u64, status).await
     }
 
     /// Makes a queue as [`Queue::bounded`] does, with a name. Reports and traces show the name
     /// beside the number. Never blocks.
     pub async fn named(os: &mut Os, name: &str, capacity: usize) -> Self {
-        let status = QueueStatus::new("queue", Some(name.into()));
+        let status = QueueStatus::new(Kind::Queue, Some(name.into()));
         Self::with_capacity(os, capacity as u64, status).await
     }
 
     /// Makes a queue with room for any number of messages. Never blocks.
     pub async fn unbounded(os: &mut Os) -> Self {
-        Self::with_capacity(os, u64::MAX, QueueStatus::new("queue", None)).await
+        Self::with_capacity(os, u64::MAX, QueueStatus::new(Kind::Queue, None)).await
     }
 
     /// Makes a queue for an owner of this kind. Faults the caller at the limit of queues.
-    pub(crate) async fn required(os: &mut Os, capacity: u64, kind: &'static str) -> Self {
-        Self::required_named(os, capacity, kind, None).await
-    }
-
-    /// The same, for an owner that may have a name.
-    pub(crate) async fn required_named(
+    pub(crate) async fn required(
         os: &mut Os,
         capacity: u64,
-        kind: &'static str,
-        name: Option<Box<str>>,
+        kind: Kind,
+        name: Option<&str>,
     ) -> Self {
+        let name = name.map(Rc::from);
         let queue = Self::with_capacity(os, capacity, QueueStatus::new(kind, name)).await;
         assert!(
             queue.id() != QueueId::NONE,
-            "there is no room for a {kind}: the limit of message queues is reached; raise \
-             Builder::max_queues"
+            "there is no room for a {}: the limit of message queues is reached; raise \
+             Builder::max_queues",
+            kind.name()
         );
         queue
     }
@@ -165,14 +162,22 @@ impl<T: 'static> Queue<T> {
         .await
     }
 
+    /// Makes a queue that replaces this one in its owner.
+    pub(crate) async fn successor(&self, os: &mut Os, capacity: u64) -> Self {
+        let QueueStatus { kind, name, .. } = &*self.shared.status;
+        Self::required(os, capacity, *kind, name.as_deref()).await
+    }
+
     /// Puts a message at the end. *Blocks* while the queue is full.
     ///
     /// *Errors:* [`Closed`], with the message, if the queue is closed, before or during the call.
+    #[track_caller]
     pub fn put<'a>(
         &'a self,
         os: &'a mut Os,
         message: T,
     ) -> impl Future<Output = Result<(), Closed<T>>> + 'a {
+        os.note_caller();
         let id = self.id_in(os);
         os.call(
             move |frame| {
@@ -216,7 +221,17 @@ impl<T: 'static> Queue<T> {
     /// Takes the first message. *Blocks* while the queue is empty.
     ///
     /// *Errors:* [`Closed`] if the queue is empty and closed, before or during the call.
+    #[track_caller]
     pub fn get<'a>(&'a self, os: &'a mut Os) -> impl Future<Output = Result<T, Closed>> + 'a {
+        os.note_caller();
+        self.take(os)
+    }
+
+    /// Takes the first message, for a caller that has noted its own caller.
+    pub(crate) fn take<'a>(
+        &'a self,
+        os: &'a mut Os,
+    ) -> impl Future<Output = Result<T, Closed>> + 'a {
         let id = self.id_in(os);
         let decode = Getting {
             queue: self,

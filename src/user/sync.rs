@@ -10,6 +10,7 @@ use std::{
     collections::BTreeSet,
     fmt,
     ops::{Deref, DerefMut},
+    panic::Location,
     rc::Rc,
     time::Duration,
 };
@@ -22,7 +23,7 @@ use super::{
 };
 use crate::{
     abi::{Errno, Exit, QueueId, SystemCall, Tid},
-    trap::{Keeper, TrapFrame},
+    trap::{Keeper, Kind, TrapFrame},
 };
 
 /// A number of permits. A task that finds none waits. First come, first served.
@@ -58,8 +59,17 @@ impl Semaphore {
     /// Makes a semaphore with this number of permits. Never blocks. Its memory grows with the
     /// permits that are taken at once.
     pub async fn new(os: &mut Os, permits: usize) -> Self {
+        Self::maybe_named(os, None, permits).await
+    }
+
+    /// Makes a semaphore with a name, which reports and traces show beside its number. Never blocks.
+    pub async fn named(os: &mut Os, name: &str, permits: usize) -> Self {
+        Self::maybe_named(os, Some(name), permits).await
+    }
+
+    async fn maybe_named(os: &mut Os, name: Option<&str>, permits: usize) -> Self {
         Self {
-            permits: Queue::required(os, u64::MAX, "semaphore").await,
+            permits: Queue::required(os, u64::MAX, Kind::Semaphore, name).await,
             unissued: Rc::new(Cell::new(permits)),
         }
     }
@@ -67,15 +77,17 @@ impl Semaphore {
     /// Takes a permit. *Blocks* while there is none.
     ///
     /// *Errors:* [`Closed`] in a kernel other than its own.
-    pub async fn acquire(&self, os: &mut Os) -> Result<Permit, Closed> {
-        if !self.permits.is_home(os) {
-            return Err(Closed(()));
+    #[track_caller]
+    pub fn acquire(&self, os: &mut Os) -> impl Future<Output = Result<Permit, Closed>> {
+        os.note_caller();
+        async {
+            if !self.permits.is_home(os) {
+                return Err(Closed(()));
+            }
+            self.issue_permit();
+            self.permits.take(os).await?;
+            Ok(self.permit())
         }
-        self.issue_permit();
-        self.permits.get(os).await?;
-        Ok(Permit {
-            permits: self.permits.clone(),
-        })
     }
 
     /// Takes a permit if there is one. Never blocks.
@@ -83,9 +95,15 @@ impl Semaphore {
         self.permits.require_home(os, "the semaphore");
         self.issue_permit();
         self.permits.try_get(os).await.ok()?;
-        Some(Permit {
+        Some(self.permit())
+    }
+
+    /// Returns a permit that the caller has taken from the queue.
+    fn permit(&self) -> Permit {
+        self.permits.set_held();
+        Permit {
             permits: self.permits.clone(),
-        })
+        }
     }
 
     /// Puts a permit into the queue, if the queue is empty and one is left. The next call finds it
@@ -166,7 +184,7 @@ pub struct Poisoned<T>(pub Guard<T>);
 impl<T: 'static> Mutex<T> {
     /// Makes a mutex around a value. Never blocks.
     pub async fn new(os: &mut Os, value: T) -> Self {
-        let token = Queue::required(os, u64::MAX, "mutex").await;
+        let token = Queue::required(os, u64::MAX, Kind::Mutex, None).await;
         Self::around(os, token, value)
     }
 
@@ -186,7 +204,7 @@ impl<T: 'static> Mutex<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn named(os: &mut Os, name: &str, value: T) -> Self {
-        let token = Queue::required_named(os, u64::MAX, "mutex", Some(name.into())).await;
+        let token = Queue::required(os, u64::MAX, Kind::Mutex, Some(name)).await;
         Self::around(os, token, value)
     }
 
@@ -208,9 +226,16 @@ impl<T: 'static> Mutex<T> {
     /// Takes the lock. *Blocks* while another task has it. First come, first served.
     ///
     /// *Errors:* [`Poisoned`], with the lock, if the lock is poisoned.
-    pub async fn lock(&self, os: &mut Os) -> Result<Guard<T>, Poisoned<T>> {
+    #[track_caller]
+    pub fn lock(&self, os: &mut Os) -> impl Future<Output = Result<Guard<T>, Poisoned<T>>> {
+        os.note_caller();
+        self.lock_noted(os)
+    }
+
+    /// Takes the lock, for a caller that has noted its own caller.
+    async fn lock_noted(&self, os: &mut Os) -> Result<Guard<T>, Poisoned<T>> {
         self.inner.token.require_home(os, "the mutex");
-        let token = self.inner.token.get(os).await;
+        let token = self.inner.token.take(os).await;
         token.expect("only a raw trap closes the queue of a mutex");
         self.inner.token.set_held();
         let value = self.inner.value.take();
@@ -321,13 +346,19 @@ pub struct Flag {
 impl Flag {
     /// Makes a flag that is not set. Never blocks.
     pub async fn new(os: &mut Os) -> Self {
-        Self {
-            gate: Rc::new(RefCell::new(Self::gate(os).await)),
-        }
+        Self::maybe_named(os, None).await
     }
 
-    async fn gate(os: &mut Os) -> Queue<()> {
-        Queue::required(os, u64::MAX, "flag").await
+    /// Makes a flag with a name, which reports and traces show beside its number. Never blocks.
+    pub async fn named(os: &mut Os, name: &str) -> Self {
+        Self::maybe_named(os, Some(name)).await
+    }
+
+    async fn maybe_named(os: &mut Os, name: Option<&str>) -> Self {
+        let gate = Queue::required(os, u64::MAX, Kind::Flag, name).await;
+        Self {
+            gate: Rc::new(RefCell::new(gate)),
+        }
     }
 
     /// Returns the gate. Faults a caller of another kernel.
@@ -345,17 +376,20 @@ impl Flag {
 
     /// Clears the flag. Never blocks.
     pub async fn clear(&self, os: &mut Os) {
-        self.gate_in(os);
-        let gate = Self::gate(os).await;
+        let gate = self.gate_in(os).successor(os, u64::MAX).await;
         if self.is_set() {
             self.gate.replace(gate);
         }
     }
 
     /// Waits for the flag. *Blocks* while it is not set.
-    pub async fn wait(&self, os: &mut Os) {
-        let gate = self.gate_in(os);
-        let _ = gate.get(os).await;
+    #[track_caller]
+    pub fn wait(&self, os: &mut Os) -> impl Future<Output = ()> {
+        os.note_caller();
+        async {
+            let gate = self.gate_in(os);
+            let _ = gate.take(os).await;
+        }
     }
 
     /// Returns whether the flag is set.
@@ -391,18 +425,35 @@ impl Drop for Arrival {
 impl Barrier {
     /// Makes a barrier for this number of tasks. Never blocks.
     pub async fn new(os: &mut Os, tasks: usize) -> Self {
+        Self::maybe_named(os, None, tasks).await
+    }
+
+    /// Makes a barrier with a name, which reports and traces show beside its number. Never blocks.
+    pub async fn named(os: &mut Os, name: &str, tasks: usize) -> Self {
+        Self::maybe_named(os, Some(name), tasks).await
+    }
+
+    async fn maybe_named(os: &mut Os, name: Option<&str>, tasks: usize) -> Self {
+        let gate = Queue::required(os, u64::MAX, Kind::Barrier, name).await;
         Self {
             tasks,
-            round: Rc::new(RefCell::new(Round::new(os).await)),
+            round: Rc::new(RefCell::new(Round::new(gate))),
         }
     }
 
     /// Waits for the others. *Blocks* until all have arrived. Returns whether this task was the
     /// last.
-    pub async fn wait(&self, os: &mut Os) -> bool {
-        self.round.borrow().gate.require_home(os, "the barrier");
+    #[track_caller]
+    pub fn wait(&self, os: &mut Os) -> impl Future<Output = bool> {
+        let place = os.note_caller();
+        self.wait_at(place, os)
+    }
+
+    async fn wait_at(&self, place: &'static Location<'static>, os: &mut Os) -> bool {
+        let gate = self.round.borrow().gate.clone();
+        gate.require_home(os, "the barrier");
         // Made before this task is counted: a trap between the two would let another task arrive.
-        let next = Round::new(os).await;
+        let next = Round::new(gate.successor(os, u64::MAX).await);
         let round = Rc::clone(&self.round.borrow());
         let last = round.arrived.get() + 1 >= self.tasks;
         if last {
@@ -411,20 +462,24 @@ impl Barrier {
         } else {
             round.arrived.set(round.arrived.get() + 1);
             let _arrival = Arrival(Rc::clone(&round));
-            let _ = round.gate.get(os).await;
+            os.frame().set_place(place);
+            let _ = round.gate.take(os).await;
         }
         last
     }
 }
 
 impl Round {
-    async fn new(os: &mut Os) -> Rc<Self> {
+    fn new(gate: Queue<()>) -> Rc<Self> {
         Rc::new(Self {
             arrived: Cell::new(0),
-            gate: Queue::required(os, u64::MAX, "barrier").await,
+            gate,
         })
     }
 }
+
+/// The lock after a wait for a limited time, and whether the signal came in that time.
+type Waited<T> = Result<(Guard<T>, Result<(), Elapsed>), Poisoned<T>>;
 
 /// A condition variable: tasks wait for a change of what a [`Mutex`] protects.
 ///
@@ -439,13 +494,20 @@ pub struct Condition {
 impl Condition {
     /// Makes a condition. Never blocks.
     pub async fn new(os: &mut Os) -> Self {
-        Self {
-            signals: Rc::new(RefCell::new(Self::signals(os).await)),
-        }
+        Self::maybe_named(os, None).await
     }
 
-    async fn signals(os: &mut Os) -> Queue<()> {
-        Queue::required(os, 0, "condition").await
+    /// Makes a condition with a name, which reports and traces show beside its number. Never
+    /// blocks.
+    pub async fn named(os: &mut Os, name: &str) -> Self {
+        Self::maybe_named(os, Some(name)).await
+    }
+
+    async fn maybe_named(os: &mut Os, name: Option<&str>) -> Self {
+        let signals = Queue::required(os, 0, Kind::Condition, name).await;
+        Self {
+            signals: Rc::new(RefCell::new(signals)),
+        }
     }
 
     /// Returns the signals. Faults a caller of another kernel.
@@ -462,8 +524,19 @@ impl Condition {
     /// [`Condition::wait_for`] waits for a limited time and takes the lock again.
     ///
     /// *Errors:* as [`Mutex::lock`].
-    pub async fn wait<T: 'static>(
+    #[track_caller]
+    pub fn wait<T: 'static>(
         &self,
+        os: &mut Os,
+        guard: Guard<T>,
+    ) -> impl Future<Output = Result<Guard<T>, Poisoned<T>>> {
+        let place = os.note_caller();
+        self.wait_at(place, os, guard)
+    }
+
+    async fn wait_at<T: 'static>(
+        &self,
+        place: &'static Location<'static>,
         os: &mut Os,
         guard: Guard<T>,
     ) -> Result<Guard<T>, Poisoned<T>> {
@@ -472,8 +545,10 @@ impl Condition {
         drop_stale(os, &signals).await;
         // The lock is released at the next trap, which is the one that waits.
         drop(guard);
-        let signal = signals.get(os).await.map(|()| Signal(&signals));
-        let locked = mutex.lock(os).await;
+        os.frame().set_place(place);
+        let signal = signals.take(os).await.map(|()| Signal(&signals));
+        os.frame().set_place(place);
+        let locked = mutex.lock_noted(os).await;
         // The signal has arrived.
         std::mem::forget(signal);
         locked
@@ -501,12 +576,24 @@ impl Condition {
     /// ```
     ///
     /// *Errors:* as [`Mutex::lock`].
-    pub async fn wait_for<T: 'static>(
+    #[track_caller]
+    pub fn wait_for<T: 'static>(
         &self,
+        os: &mut Os,
+        guard: Guard<T>,
+        span: Duration,
+    ) -> impl Future<Output = Waited<T>> {
+        let place = os.note_caller();
+        self.wait_for_at(place, os, guard, span)
+    }
+
+    async fn wait_for_at<T: 'static>(
+        &self,
+        place: &'static Location<'static>,
         os: &mut Os,
         mut guard: Guard<T>,
         span: Duration,
-    ) -> Result<(Guard<T>, Result<(), Elapsed>), Poisoned<T>> {
+    ) -> Waited<T> {
         let mutex = guard.mutex();
         let signals = self.signals_in(os);
         guard.released = true;
@@ -514,13 +601,15 @@ impl Condition {
             drop_stale(os, &signals).await;
             // As above. After the timeout is armed, because arming is a trap too.
             drop(guard);
-            signals.get(os).await
+            os.frame().set_place(place);
+            signals.take(os).await
         });
         let (signal, signalled) = match signal.await {
             Ok(signal) => (signal.ok().map(|()| Signal(&signals)), Ok(())),
             Err(elapsed) => (None, Err(elapsed)),
         };
-        let locked = mutex.lock(os).await;
+        os.frame().set_place(place);
+        let locked = mutex.lock_noted(os).await;
         // The signal has arrived.
         std::mem::forget(signal);
         locked.map(|guard| (guard, signalled))
@@ -534,9 +623,9 @@ impl Condition {
 
     /// Wakes every task that waits. Never blocks.
     pub async fn notify_all(&self, os: &mut Os) {
-        self.signals_in(os);
+        let signals = self.signals_in(os);
         // A task that waits again before this is done waits for the next signal.
-        let next = Self::signals(os).await;
+        let next = signals.successor(os, 0).await;
         let all = self.signals.replace(next);
         all.close(os).await;
     }
@@ -625,7 +714,16 @@ pub struct Failure {
 impl Group {
     /// Makes a group without tasks. Never blocks.
     pub async fn new(os: &mut Os) -> Self {
-        let ended = Queue::required(os, u64::MAX, "group").await;
+        Self::maybe_named(os, None).await
+    }
+
+    /// Makes a group with a name, which reports and traces show beside its number. Never blocks.
+    pub async fn named(os: &mut Os, name: &str) -> Self {
+        Self::maybe_named(os, Some(name)).await
+    }
+
+    async fn maybe_named(os: &mut Os, name: Option<&str>) -> Self {
+        let ended = Queue::required(os, u64::MAX, Kind::Group, name).await;
         let members = Rc::new(Members {
             ended: ended.id(),
             exits: ended.messages(),
@@ -641,27 +739,42 @@ impl Group {
     /// Starts a task in the group, as [`Os::spawn`] does.
     ///
     /// *Errors:* [`Errno::TooManyTasks`]; [`Errno::Invalid`] in a kernel other than its own.
-    pub async fn spawn<T: IntoExit>(
+    #[track_caller]
+    pub fn spawn<T: IntoExit>(
         &mut self,
         os: &mut Os,
         name: impl AsRef<str>,
         program: impl AsyncFnOnce(&mut Os) -> T + 'static,
-    ) -> Result<Tid, Errno> {
-        if !Rc::ptr_eq(&self.frame, os.frame()) {
-            return Err(Errno::Invalid);
+    ) -> impl Future<Output = Result<Tid, Errno>> {
+        os.note_caller();
+        async move {
+            if !Rc::ptr_eq(&self.frame, os.frame()) {
+                return Err(Errno::Invalid);
+            }
+            let members = Rc::clone(&self.members);
+            os.spawn_kept(name.as_ref(), program, members).await
         }
-        let members = Rc::clone(&self.members);
-        os.spawn_kept(name.as_ref(), program, members).await
     }
 
     /// Waits for the next member to end, and returns its exit; `None` when none is left. *Blocks*
     /// until one ends. Faults the caller in a kernel other than the group's own.
-    pub async fn next(&mut self, os: &mut Os) -> Option<(Tid, Exit)> {
+    #[track_caller]
+    pub fn next(&mut self, os: &mut Os) -> impl Future<Output = Option<(Tid, Exit)>> {
+        let place = os.note_caller();
+        self.next_at(place, os)
+    }
+
+    async fn next_at(
+        &mut self,
+        place: &'static Location<'static>,
+        os: &mut Os,
+    ) -> Option<(Tid, Exit)> {
         self.ended.require_home(os, "the group");
         if self.members.left.borrow().is_empty() {
             return None;
         }
-        let (tid, exit) = self.ended.get(os).await.ok()?;
+        os.frame().set_place(place);
+        let (tid, exit) = self.ended.take(os).await.ok()?;
         self.members.left.borrow_mut().remove(&tid);
         self.frame.defer(SystemCall::Disown(tid));
         Some((tid, exit))
@@ -671,23 +784,31 @@ impl Group {
     /// then. When this returns, all have ended and their destructors have run.
     ///
     /// *Errors:* the first [`Failure`].
-    pub async fn join(mut self, os: &mut Os) -> Result<(), Failure> {
-        while let Some((tid, exit)) = self.next(os).await {
-            if exit != Exit::Done {
-                self.end(os).await;
-                return Err(Failure { tid, exit });
+    #[track_caller]
+    pub fn join(mut self, os: &mut Os) -> impl Future<Output = Result<(), Failure>> {
+        let place = os.note_caller();
+        async move {
+            while let Some((tid, exit)) = self.next_at(place, os).await {
+                if exit != Exit::Done {
+                    self.end(os).await;
+                    return Err(Failure { tid, exit });
+                }
             }
+            Ok(())
         }
-        Ok(())
     }
 
     /// Waits for the first member to end, kills the rest, and returns the first exit; `None` in an
     /// empty group. *Blocks* until one ends. When this returns, all have ended and their
     /// destructors have run.
-    pub async fn first(mut self, os: &mut Os) -> Option<(Tid, Exit)> {
-        let first = self.next(os).await?;
-        self.end(os).await;
-        Some(first)
+    #[track_caller]
+    pub fn first(mut self, os: &mut Os) -> impl Future<Output = Option<(Tid, Exit)>> {
+        let place = os.note_caller();
+        async move {
+            let first = self.next_at(place, os).await?;
+            self.end(os).await;
+            Some(first)
+        }
     }
 
     /// Ends the remaining members.

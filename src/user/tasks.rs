@@ -12,6 +12,24 @@ use crate::{
     trap::{Keeper, Payload, Program, Start, TrapFrame},
 };
 
+/// What a new task has besides a name and a program.
+struct Options {
+    keeper: Option<Rc<dyn Keeper>>,
+    start: Start,
+    /// The host, unless it is that of the parent.
+    host: Option<Rc<str>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            keeper: None,
+            start: Start::First,
+            host: None,
+        }
+    }
+}
+
 impl Os {
     /// Returns this task's own number. Never blocks. (Beazley's `GetTid`.)
     pub fn get_tid(&mut self) -> impl Future<Output = Tid> {
@@ -51,31 +69,60 @@ impl Os {
     /// # assert_eq!(kernel.take_console(), "at work\n");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[track_caller]
     pub fn spawn<T: IntoExit>(
         &mut self,
         name: impl AsRef<str>,
         program: impl AsyncFnOnce(&mut Self) -> T + 'static,
     ) -> impl Future<Output = Result<Tid, Errno>> {
+        self.note_caller();
         let name = self.frame().intern(name.as_ref());
         let program = program::program(self.frame(), program);
-        self.new_task(SystemCall::NewTask, name, program, None, Start::First)
+        self.new_task(SystemCall::NewTask, name, program, Options::default())
     }
 
     /// Like [`Os::spawn`], for a task that leaves no zombie, because no task will wait for it.
+    #[track_caller]
     pub fn spawn_detached<T: IntoExit>(
         &mut self,
         name: impl AsRef<str>,
         program: impl AsyncFnOnce(&mut Self) -> T + 'static,
     ) -> impl Future<Output = Result<Tid, Errno>> {
+        self.note_caller();
+        let name = self.frame().intern(name.as_ref());
+        self.spawn_noted(name, program)
+    }
+
+    /// Starts a task that leaves no zombie, for a caller that has noted its own caller.
+    pub(crate) fn spawn_noted<T: IntoExit>(
+        &mut self,
+        name: Rc<str>,
+        program: impl AsyncFnOnce(&mut Self) -> T + 'static,
+    ) -> impl Future<Output = Result<Tid, Errno>> {
+        let program = program::program(self.frame(), program);
+        let options = Options::default();
+        self.new_task(SystemCall::NewDetachedTask, name, program, options)
+    }
+
+    /// Starts `program` as [`Os::spawn`] does, on a host of the simulated network. The host is made
+    /// if there is none of that name.
+    ///
+    /// *Errors:* as [`Kernel::spawn_on`](crate::Kernel::spawn_on).
+    #[track_caller]
+    pub fn spawn_on<T: IntoExit>(
+        &mut self,
+        host: impl AsRef<str>,
+        name: impl AsRef<str>,
+        program: impl AsyncFnOnce(&mut Self) -> T + 'static,
+    ) -> impl Future<Output = Result<Tid, Errno>> {
+        self.note_caller();
         let name = self.frame().intern(name.as_ref());
         let program = program::program(self.frame(), program);
-        self.new_task(
-            SystemCall::NewDetachedTask,
-            name,
-            program,
-            None,
-            Start::First,
-        )
+        let options = Options {
+            host: Some(host.as_ref().into()),
+            ..Options::default()
+        };
+        self.new_task(SystemCall::NewTask, name, program, options)
     }
 
     /// Starts `program` as [`Os::spawn`] does, and returns a handle that waits for the program's
@@ -94,12 +141,14 @@ impl Os {
     /// # assert_eq!(kernel.run()?.exits()[&1.into()], Exit::Done);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub async fn spawn_child<T: 'static>(
+    #[track_caller]
+    pub fn spawn_child<T: 'static>(
         &mut self,
         name: impl AsRef<str>,
         program: impl AsyncFnOnce(&mut Self) -> T + 'static,
-    ) -> Result<Child<T>, Errno> {
-        Child::spawn(self, name.as_ref(), program).await
+    ) -> impl Future<Output = Result<Child<T>, Errno>> {
+        self.note_caller();
+        async move { Child::spawn(self, name.as_ref(), program).await }
     }
 
     /// Like [`Os::spawn_detached`], for a callback: its first turn comes after the caller's next
@@ -116,7 +165,11 @@ impl Os {
             Nanos::ZERO => Start::Behind,
             delay => Start::After(delay),
         };
-        self.new_task(SystemCall::NewDetachedTask, name, program, None, start)
+        let options = Options {
+            start,
+            ..Options::default()
+        };
+        self.new_task(SystemCall::NewDetachedTask, name, program, options)
     }
 
     /// Like [`Os::spawn`]; `keeper` receives the number and the exit of the new task.
@@ -128,8 +181,11 @@ impl Os {
     ) -> impl Future<Output = Result<Tid, Errno>> {
         let name = self.frame().intern(name);
         let program = program::program(self.frame(), program);
-        let keeper = Some(keeper);
-        self.new_task(SystemCall::NewTask, name, program, keeper, Start::First)
+        let options = Options {
+            keeper: Some(keeper),
+            ..Options::default()
+        };
+        self.new_task(SystemCall::NewTask, name, program, options)
     }
 
     fn new_task(
@@ -137,16 +193,21 @@ impl Os {
         call: SystemCall,
         name: Rc<str>,
         program: Program,
-        keeper: Option<Rc<dyn Keeper>>,
-        start: Start,
+        options: Options,
     ) -> impl Future<Output = Result<Tid, Errno>> {
         self.call(
             move |frame| {
+                let Options {
+                    keeper,
+                    start,
+                    host,
+                } = options;
                 frame.put(Payload::Program {
                     name,
                     program,
                     keeper,
                     start,
+                    host,
                 });
                 call
             },
@@ -180,7 +241,17 @@ impl Os {
     ///
     /// *Errors:* [`Errno::NoSuchTask`] if there is no such task, or it was reaped.
     /// [`Errno::WouldDeadlock`] if the task waits for itself.
+    #[track_caller]
     pub fn wait(&mut self, tid: Tid) -> impl Future<Output = Result<Exit, Errno>> {
+        self.note_caller();
+        self.wait_noted(tid)
+    }
+
+    /// Waits for a task, for a caller that has noted its own caller.
+    pub(crate) fn wait_noted(
+        &mut self,
+        tid: Tid,
+    ) -> impl Future<Output = Result<Exit, Errno>> + use<'_> {
         self.call(
             move |_| SystemCall::WaitTask(tid),
             |reply, frame| match (reply, frame.take()) {

@@ -36,16 +36,23 @@ impl Os {
     /// Sleeps for `span`. *Blocks* until the deadline. A span of zero is a yield. A span of more
     /// than 584 years never ends. Sleepers with equal deadlines wake in the order in which they
     /// began to sleep.
+    #[track_caller]
     pub fn sleep(&mut self, span: Duration) -> impl Future<Output = ()> {
-        let span = Nanos::from(span);
-        self.call(move |_| SystemCall::Sleep(span), done)
+        self.note_caller();
+        self.sleep_noted(SystemCall::Sleep(span.into()))
     }
 
     /// Sleeps until `instant`, counted from boot like [`Os::now`]. *Blocks* unless the instant has
     /// passed.
+    #[track_caller]
     pub fn sleep_until(&mut self, instant: Duration) -> impl Future<Output = ()> {
-        let instant = Nanos::from(instant);
-        self.call(move |_| SystemCall::SleepUntil(instant), done)
+        self.note_caller();
+        self.sleep_noted(SystemCall::SleepUntil(instant.into()))
+    }
+
+    /// Sleeps, for a caller that has noted its own caller.
+    pub(crate) fn sleep_noted(&mut self, call: SystemCall) -> impl Future<Output = ()> {
+        self.call(move |_| call, done)
     }
 
     /// Returns the time since boot. Never blocks.

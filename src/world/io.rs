@@ -3,19 +3,19 @@
 use std::{
     fs::File,
     io::{self, ErrorKind, Result},
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     os::unix::fs::FileExt,
 };
 
 use crate::{
-    abi::{DeviceId, Direction, Tid},
+    abi::{DeviceId, Direction, HostId},
     descriptor::Descriptor,
     trap::MAX_IO,
 };
 
 /// What the kernel asks of a device, by [`World::io`](crate::World::io).
 ///
-/// The requests that open a device name its new token and the task that asked. They are
+/// The requests that open a device name its new token and the host of the task. They are
 /// [`Attach`](Request::Attach), [`Listen`](Request::Listen), [`Connect`](Request::Connect) and
 /// [`Accept`](Request::Accept). After an error the device is not open.
 ///
@@ -25,24 +25,24 @@ use crate::{
 pub enum Request<'a> {
     /// Takes on a descriptor of a program's as this device. Answered by [`Answer::Done`].
     Attach {
-        /// The task that attaches it.
-        caller: Tid,
+        /// The host of the task that attaches it.
+        host: HostId,
         /// The descriptor, with the value that keeps it open.
         descriptor: Descriptor,
     },
     /// Opens a listening TCP socket as this device. Answered by [`Answer::Addr`], with its own
     /// address.
     Listen {
-        /// The task that listens.
-        caller: Tid,
+        /// The host of the task that listens.
+        host: HostId,
         /// Where to listen; port 0 lets the world choose a free one.
         addr: SocketAddr,
     },
     /// Begins a TCP connection as this device. Answered by [`Answer::Done`]. The device is writable
     /// once the connection is established or has failed.
     Connect {
-        /// The task that connects.
-        caller: Tid,
+        /// The host of the task that connects.
+        host: HostId,
         /// The address of the peer.
         addr: SocketAddr,
     },
@@ -50,8 +50,8 @@ pub enum Request<'a> {
     Connected,
     /// Takes a connection off this listener. Answered by [`Answer::Addr`], with the peer's address.
     Accept {
-        /// The task that accepts.
-        caller: Tid,
+        /// The host of the task that accepts.
+        host: HostId,
         /// The token of the connection.
         connection: DeviceId,
     },
@@ -78,6 +78,14 @@ pub enum Request<'a> {
     /// Whether the device is ready at this moment. Answered by [`Answer::Ready`]: `false` is a
     /// promise to report the device when it is.
     Ready(Direction),
+    /// Looks up the name of a host; the device is [`DeviceId::NONE`]. Answered by [`Answer::Ready`]:
+    /// `true` with at least one address, `false` where a thread has to ask the operating system.
+    Resolve {
+        /// The name.
+        name: &'a str,
+        /// Where the addresses go, the preferred one first.
+        addresses: &'a mut Vec<IpAddr>,
+    },
     /// Closes the device. Answered by [`Answer::Done`]. The kernel ignores an error.
     Close,
 }

@@ -6,7 +6,7 @@
 //! | `mod.rs` | [`World`]: the boundary; [`Happening`]: what comes out of a wait |
 //! | `io.rs` | [`Request`] and [`Answer`]: what the kernel asks of a device |
 //! | `real/` | [`RealWorld`]: the operating system |
-//! | `sim/` | [`SimWorld`]: a virtual clock and a seed |
+//! | `sim/` | [`SimWorld`]: a virtual clock, a seed and a [`SimNet`] |
 //! | `tape/` | [`mod@tape`]: a run written down, and played again |
 //!
 //! Uses the ABI, the interrupts, and what travels beside a call.
@@ -25,7 +25,7 @@ use std::{
 
 pub use io::{Answer, Request};
 pub use real::RealWorld;
-pub use sim::SimWorld;
+pub use sim::{BadFault, Fault, SimNet, SimWorld};
 
 use crate::{
     abi::{DeviceId, Direction, Tid},
@@ -200,13 +200,19 @@ pub trait World {
     /// which [`Answer`] belongs to it.
     ///
     /// Devices are named by tokens. The kernel chooses them and never uses one again. A request that
-    /// opens a device carries the task that asked, so that a world can tell its hosts apart.
+    /// opens a device carries the host of its task.
     ///
     /// *Errors:* `WouldBlock` is a promise to report the device when it is ready. Any other error
     /// is the calling task's. A world without devices keeps this method as it is: every request fails
     /// with `Unsupported`.
     fn io(&mut self, _device: DeviceId, _request: Request<'_>) -> Result<Answer> {
         io::unsupported()
+    }
+
+    /// The simulated network of this world, if it has one. A wrapper forwards this call. A world
+    /// without one has a single host.
+    fn net(&self) -> Option<SimNet> {
+        None
     }
 }
 

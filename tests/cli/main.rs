@@ -1,11 +1,27 @@
 //! The tests of the binary: one test binary, a module per topic. Each starts `trapline` as a process,
-//! as its users do.
+//! as its users do. Those of `simulated.rs` run the programs in this process.
 
 mod book;
 mod boot;
+mod explore;
 mod live;
 mod programs;
 mod screen;
 mod servers;
+mod simulated;
 mod support;
 mod trace;
+
+/// The programs with sockets.
+#[path = "../../programs"]
+mod networked {
+    pub(crate) mod chat;
+    pub(crate) mod echo;
+    pub(crate) mod http_get;
+    pub(crate) mod httpd;
+    pub(crate) mod proxy;
+    pub(crate) mod serve;
+}
+
+/// Where the programs look for it.
+use networked::serve;

@@ -505,7 +505,7 @@ fn s58_a_run_may_be_cut_into_slices_of_any_size() {
         let diary = spawn_hurried(&mut kernel, &passed);
         let report = loop {
             match kernel.run() {
-                Err(Error::Limit(Limit::Ticks(_))) => {}
+                Err(Error::Limit(Limit::Ticks(_), _)) => {}
                 ended => break ended.expect("nothing goes wrong"),
             }
         };

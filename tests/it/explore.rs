@@ -7,12 +7,17 @@ use std::{
     panic::catch_unwind,
     process::{Command, Output},
     rc::Rc,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
 use trapline::{
-    Check, Error, Event, Fact, Kernel, Os, Queue, Shared, SimWorld, check,
+    Check, Error, Event, Exit, Fact, Inject, Kernel, Os, Queue, Shared, SimWorld, SystemCall,
+    check,
+    record::{OwnedEvent, Recording},
     sched::{Pct, Random},
     sometimes,
 };
@@ -365,28 +370,31 @@ fn a_task_that_yields_lets_the_others_run_under_priorities() {
 }
 
 #[test]
-fn a_long_schedule_is_replayed_by_its_seed() {
-    let failing = check(|kernel| {
-        for name in ["a", "b"] {
-            kernel.spawn(name, async |os: &mut Os| {
-                loop {
-                    os.yield_now().await;
-                }
-            })?;
-        }
+fn a_schedule_with_many_preemptions_is_replayed_by_its_strategy() {
+    let late = |kernel: &mut Kernel| {
+        let is_over = Shared::new(false);
+        let flag = is_over.clone();
+        kernel.spawn("long", async move |os: &mut Os| {
+            for _ in 0..150 {
+                os.get_tid().await;
+            }
+            flag.set(true);
+        })?;
+        kernel.spawn("late", async move |_: &mut Os| {
+            assert!(!is_over.get(), "too late");
+        })?;
         kernel.run().map(drop)
-    });
-    let failure = failing
-        .seed(7)
-        .steps(2000)
+    };
+    let failure = check(late)
+        .pct(0)
         .explore()
         .failure
-        .expect("it has no end");
-    assert!(
-        failure.replay.starts_with("7.random."),
-        "{}",
-        failure.replay
-    );
+        .expect("one in two is late");
+    assert!(failure.preemptions > 100, "{failure}");
+    let replay = &failure.replay;
+    assert!(replay.contains(".pct:0."), "{replay}");
+    let again = check(late).replay(replay).expect("it is one").explore();
+    assert_eq!(again.failure.expect("it fails again").replay, *replay);
 }
 
 #[test]
@@ -568,4 +576,209 @@ fn threads_are_asked_for_in_the_source() {
     assert_eq!(explored.schedules(3).explore().schedules, 3);
     // The first schedule has run three times.
     assert_eq!(runs.get(), 5);
+}
+
+// ---- the report of a failure
+
+/// Tasks that append their names; fails if that makes `forbidden`.
+fn forbids(forbidden: &'static str) -> impl Fn(&mut Kernel) -> Result<(), Error> + Sync {
+    move |kernel| {
+        let order = Rc::new(RefCell::new(String::new()));
+        let mut names: Vec<char> = forbidden.chars().collect();
+        names.sort_unstable();
+        for name in names {
+            let order = Rc::clone(&order);
+            kernel.spawn(name.to_string(), async move |os: &mut Os| {
+                order.borrow_mut().push(name);
+                os.yield_now().await;
+            })?;
+        }
+        kernel.run()?;
+        assert_ne!(*order.borrow(), forbidden, "the forbidden order");
+        Ok(())
+    }
+}
+
+#[test]
+fn a_failure_has_the_fewest_preemptions() {
+    for (forbidden, preemptions) in [("abcd", 0), ("bacd", 2), ("cdab", 1), ("dcba", 3)] {
+        for seed in [0, 1000] {
+            let failure = check(forbids(forbidden)).seed(seed).explore().failure;
+            let failure = failure.expect("some schedule is forbidden");
+            assert_eq!(failure.preemptions, preemptions, "{forbidden}: {failure}");
+            let least = failure.details.contains("no schedule fails with fewer");
+            assert_eq!(least, preemptions > 0, "{failure}");
+        }
+    }
+}
+
+#[test]
+fn the_report_shows_the_turns_around_a_preemption() {
+    let failure = check(forbids("bca"))
+        .explore()
+        .failure
+        .expect("some schedule is forbidden");
+    let details: Vec<&str> = failure.details.lines().collect();
+    assert_eq!(
+        details[1..],
+        [
+            "    !  a 1 is preempted where it begins",
+            "      1  b 2            yield() = ok",
+            "      2  c 3            yield() = ok",
+            "      3  a 1            yield() = ok",
+            "      4  b 2            exits: done",
+            "      5  c 3            exits: done",
+            "      6  a 1            exits: done",
+            &format!(
+                "to see it again:  TRAPLINE_REPLAY={} cargo test \
+                 explore::the_report_shows_the_turns_around_a_preemption",
+                failure.replay
+            ),
+        ]
+        .map(|line| if line.starts_with("    !") {
+            format!("  {line}")
+        } else {
+            line.into()
+        })
+    );
+    assert!(
+        details[0]
+            .ends_with("; one fails with 1 of its 6 turns preempted; no schedule fails with fewer")
+    );
+}
+
+#[test]
+fn many_preemptions_are_reduced_in_a_second() {
+    // Four times in a row, the second of two tasks must go first: too many to try all schedules.
+    let alternating = |kernel: &mut Kernel| {
+        let order = Rc::new(RefCell::new(String::new()));
+        for name in ["a", "b"] {
+            let order = Rc::clone(&order);
+            kernel.spawn(name, async move |os: &mut Os| {
+                for _ in 0..4 {
+                    order.borrow_mut().push_str(name);
+                    os.yield_now().await;
+                }
+                for _ in 0..200 {
+                    os.yield_now().await;
+                }
+            })?;
+        }
+        kernel.run()?;
+        assert_ne!(*order.borrow(), "aaaabbbb");
+        Ok(())
+    };
+    let failure = check(alternating).schedules(100_000).explore().failure;
+    let failure = failure.expect("one in 70 does");
+    assert!(failure.preemptions <= 4, "{failure}");
+}
+
+#[test]
+fn a_failing_schedule_is_recorded_beside_one_that_passes() {
+    let folder = env::temp_dir().join(format!("trapline-explore-{}", std::process::id()));
+    let search = check(forbids("bca")).record(&folder);
+    let failure = search
+        .explore()
+        .failure
+        .expect("some schedule is forbidden");
+    let read = |name: &str| -> Vec<String> {
+        let name =
+            format!("explore-a_failing_schedule_is_recorded_beside_one_that_passes-{name}.trap");
+        assert!(failure.details.contains(&name), "{failure}");
+        let events = Recording::open(folder.join(name)).expect("it is a recording");
+        let line = |event: Result<OwnedEvent, _>| event.expect("it is whole").borrow().to_string();
+        events.map(line).collect()
+    };
+    let (fails, passes) = (read("fails"), read("passes"));
+    assert_ne!(fails, passes);
+    assert_eq!(fails.len(), passes.len());
+    std::fs::remove_dir_all(folder).expect("it is there");
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_no_reason_to_fail() {
+    let search = check(forbids("bca")).record("/dev/null/runs");
+    let failure = search
+        .explore()
+        .failure
+        .expect("some schedule is forbidden");
+    assert!(
+        failure
+            .details
+            .contains("cannot record it in /dev/null/runs: "),
+        "{failure}"
+    );
+}
+
+#[test]
+fn progress_is_reported() {
+    let reports = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&reports);
+    let search = check(order)
+        .schedules(u64::MAX)
+        .time(Duration::from_millis(450));
+    let search = search.progress(move |progress| {
+        assert!(progress.schedules > 0 && progress.of == u64::MAX);
+        count.fetch_add(1, Ordering::Relaxed);
+    });
+    search.run();
+    assert!(reports.load(Ordering::Relaxed) > 0);
+}
+
+#[test]
+fn an_injection_counts_anew_in_each_schedule() {
+    let search = check(|kernel| {
+        kernel.spawn("main", async |os: &mut Os| {
+            for _ in 0..3 {
+                os.yield_now().await;
+            }
+        })?;
+        let report = kernel.run()?;
+        assert_eq!(report.exits()[&1.into()], Exit::Killed);
+        Ok(())
+    });
+    let search = search.inject(|_, call, nth| {
+        (matches!(call, SystemCall::Yield) && nth == 3).then_some(Inject::Kill)
+    });
+    search.schedules(10).run();
+}
+
+#[test]
+fn a_search_runs_inside_a_property_test() {
+    use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
+    let config = ProptestConfig {
+        cases: 10,
+        failure_persistence: None,
+        ..Default::default()
+    };
+    let strategy = (vec(0..9_u8, 0..6), 0..3_usize);
+    let property = TestRunner::new(config).run(&strategy, |(messages, room)| {
+        check(|kernel| {
+            let got: Rc<RefCell<Vec<u8>>> = Rc::default();
+            let (all, sent) = (Rc::clone(&got), messages.clone());
+            kernel.spawn("main", async move |os: &mut Os| {
+                let queue = Queue::bounded(os, room).await;
+                let source = queue.clone();
+                let put = async move |os: &mut Os| {
+                    for message in sent {
+                        let _ = source.put(os, message).await;
+                    }
+                    source.close(os).await;
+                };
+                os.spawn_detached("source", put)
+                    .await
+                    .expect("there is room");
+                while let Ok(message) = queue.get(os).await {
+                    all.borrow_mut().push(message);
+                }
+            })?;
+            kernel.run()?;
+            assert_eq!(*got.borrow(), messages);
+            Ok(())
+        })
+        .schedules(50)
+        .run();
+        Ok(())
+    });
+    property.expect("a queue keeps the order under every schedule");
 }

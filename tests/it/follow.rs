@@ -9,7 +9,12 @@ fn follow(follower: &mut Follower, tid: u64, facts: impl IntoIterator<Item = Fac
     for (at, fact) in facts.into_iter().enumerate() {
         let at = Duration::from_secs(at as u64);
         let tid = tid.into();
-        follower.event(&Event { at, tid, fact });
+        follower.event(&Event {
+            at,
+            tid,
+            fact,
+            place: None,
+        });
     }
 }
 

@@ -138,7 +138,10 @@ fn a_fork_bomb_stops_at_the_limit() {
     }
     let mut kernel = sim().max_tasks(100).max_ticks(10_000).build().unwrap();
     kernel.spawn("bomb", bomb).unwrap();
-    assert!(matches!(kernel.run(), Err(Error::Limit(Limit::Ticks(_)))));
+    assert!(matches!(
+        kernel.run(),
+        Err(Error::Limit(Limit::Ticks(_), _))
+    ));
     assert_eq!(kernel.tasks().count(), 100);
     kernel.remote().shutdown();
     assert_eq!(kernel.run().unwrap().peak_tasks, 100);
@@ -323,7 +326,7 @@ fn each_task_of_a_crowd_is_in_exactly_one_place() {
         .unwrap();
     let mut most = 0;
     while let Err(error) = kernel.run() {
-        assert!(matches!(error, Error::Limit(Limit::Ticks(_))), "{error}");
+        assert!(matches!(error, Error::Limit(Limit::Ticks(_), _)), "{error}");
         most = most.max(kernel.tasks().count());
         kernel.audit_all();
     }

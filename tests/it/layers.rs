@@ -123,7 +123,7 @@ fn there_is_one_yield_and_one_place_for_each_machine() {
     assert_eq!(yields.filter(|line| line.contains("yield_(")).count(), 1);
     assert_eq!(within("yield_("), ["user/os"]);
     // The time limit of a search is real time.
-    let is_machine = |at: &String| at.starts_with("world/real") || at == "explore/search";
+    let is_machine = |at: &String| at.starts_with("world/real") || at == "explore/deadline";
     for clock in ["Instant::", "SystemTime", "polling::", "Poller::"] {
         let at = within(clock);
         assert!(

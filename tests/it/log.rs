@@ -247,11 +247,13 @@ fn s52_a_tracer_that_panics_when_it_is_asked_about_the_clock_is_switched_off() {
 #[test]
 fn bad_ends_and_bad_destructors_are_warnings() {
     let warnings = Warnings::default();
+    let mut line = 0;
     warnings.during(|| {
         let mut kernel = Kernel::simulated(0);
         kernel.spawn("fine", async |_| {}).unwrap();
         kernel.spawn("failing", async |_| Err("why")).unwrap();
         kernel.spawn("faulty", async |_| panic!("ouch")).unwrap();
+        line = line!() - 1;
         kernel
             .spawn("killer", async |os| {
                 os.kill(tid(5)).await.then_some(()).ok_or("who")
@@ -266,12 +268,15 @@ fn bad_ends_and_bad_destructors_are_warnings() {
         kernel.step().unwrap();
         kernel.run().unwrap();
     });
-    let mut expected = vec![
-        "task 2 \"failing\" failed: why",
-        "task 3 \"faulty\" faulted: ouch",
-    ];
+    // The chain of functions follows where RUST_BACKTRACE is set.
+    let faulted = format!("task 3 \"faulty\" faulted: ouch, at {}:{line}", file!());
+    let are_expected = |lines: &[String], more: &[&str]| {
+        assert_eq!(lines[0], "task 2 \"failing\" failed: why");
+        assert!(lines[1].starts_with(&faulted), "{lines:?}");
+        assert_eq!(lines[2..], *more);
+    };
     // The killed task never ran, so its destructor has nothing to drop: no third warning.
-    assert_eq!(warnings.lines(), expected);
+    are_expected(&warnings.lines(), &[]);
     warnings.during(|| {
         let mut kernel = Kernel::simulated(0);
         let bad = PanicOnDrop;
@@ -282,8 +287,8 @@ fn bad_ends_and_bad_destructors_are_warnings() {
             })
             .unwrap();
     });
-    expected.push("a destructor panicked: the destructor panics");
-    assert_eq!(warnings.lines(), expected);
+    let third = "a destructor panicked: the destructor panics";
+    are_expected(&warnings.lines(), &[third]);
 }
 
 /// A simulated world in which other threads take as long as the kernel has patience.
@@ -325,7 +330,10 @@ fn a_wait_for_threads_alone_is_a_warning_once_and_an_error_at_its_limit() {
     let expected = "stalled: no task is ready, and only other threads could make one ready, for 10s
   remote setters alive: 1
   tid 1 \"main\" waits for promise 1, since 00:00.000";
-    assert_eq!(warnings.lines(), [expected]);
+    let [warning] = &warnings.lines()[..] else {
+        panic!("there is one warning");
+    };
+    assert_eq!(unplaced(warning), expected);
 }
 
 /// A subscriber that keeps the messages of warnings.

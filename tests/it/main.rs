@@ -20,6 +20,7 @@ mod inject;
 mod layers;
 mod locks;
 mod log;
+mod net;
 mod promises;
 mod properties;
 mod queues;

@@ -333,7 +333,7 @@ fn s36_refused_unreachable_and_in_use_are_errors_to_the_caller() {
             kind(os.connect(nobody()).await),
             ErrorKind::ConnectionRefused
         );
-        let broadcast = ([255, 255, 255, 255], 9).into();
+        let broadcast = SocketAddr::from(([255, 255, 255, 255], 9));
         assert_eq!(
             kind(os.connect(broadcast).await),
             ErrorKind::NetworkUnreachable

@@ -77,6 +77,15 @@ impl Drop for Scratch {
     }
 }
 
+/// A report without its lines of places in the source.
+pub(crate) fn unplaced(report: &str) -> String {
+    let lines: Vec<&str> = report
+        .lines()
+        .filter(|line| !line.starts_with("    "))
+        .collect();
+    lines.join("\n")
+}
+
 /// A builder of simulated kernels. The limit is for programs that fail while others spin.
 pub(crate) fn sim() -> Builder {
     scripted(unscripted())

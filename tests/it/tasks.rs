@@ -1086,7 +1086,7 @@ fn s17_a_panic_in_a_destructor_at_shutdown_or_when_the_kernel_is_dropped_is_cont
                 })
                 .unwrap();
         }
-        assert!(matches!(kernel.run(), Err(Error::Limit(_))));
+        assert!(matches!(kernel.run(), Err(Error::Limit(..))));
         if shutdown {
             kernel.remote().shutdown();
             kernel.run().unwrap();

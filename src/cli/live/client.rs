@@ -191,6 +191,34 @@ impl Connection {
         output(text.as_bytes())
     }
 
+    pub(super) fn waits(&mut self) -> Result<(), Failure> {
+        let (mut lines, mut rings, mut more) = (Vec::new(), Vec::new(), 0);
+        let arrows = |tids: &[u64]| {
+            let tids: Vec<String> = tids.iter().map(ToString::to_string).collect();
+            tids.join(" -> ")
+        };
+        self.each(&Request::Waits {}, |answer| match answer {
+            Answer::Task(_) if lines.len() >= ROWS => more += 1,
+            Answer::Task(row) => lines.push(waits_line(&row)),
+            Answer::Cycle { tids } => {
+                let first = tids.first().copied();
+                let ring: Vec<u64> = tids.into_iter().chain(first).collect();
+                rings.push(format!("cycle: {}\n", arrows(&ring)));
+            }
+            Answer::Behind { tids } => {
+                rings.push(format!("waits on a cycle: {}\n", arrows(&tids)));
+            }
+            _ => {}
+        })?;
+        if self.json {
+            return Ok(());
+        }
+        if more > 0 {
+            lines.push(format!("and {more} more tasks: --json lists all\n"));
+        }
+        output((lines.concat() + &rings.concat()).as_bytes())
+    }
+
     pub(super) fn whereabouts(&mut self, tid: u64, log: Log) -> Result<(), Failure> {
         let (mut chain, mut traps) = (Vec::new(), Vec::new());
         let totals = self.each(&Request::Where { tid }, |answer| match answer {
@@ -296,6 +324,16 @@ fn ps_row(row: &Row) -> [Value; 7] {
     ]
 }
 
+/// A blocked task and its places, as reports show them.
+fn waits_line(row: &Row) -> String {
+    let line = format!("task {} {:?} {}\n", row.tid, row.comm, doing(row));
+    let places = row
+        .places
+        .iter()
+        .map(|places| format!("  {}\n", clean(places)));
+    line + &places.collect::<String>()
+}
+
 /// Formats an instant as reports do.
 pub(super) fn instant(seconds: f64) -> String {
     let span = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
@@ -335,6 +373,11 @@ pub(super) fn where_lines(chain: &[Row], now: f64) -> Vec<String> {
             lines.push(format!(
                 "{indent}{name} {doing}{span}{parent}, {traps} traps"
             ));
+            lines.extend(
+                row.places
+                    .iter()
+                    .map(|places| format!("{indent}  {}", clean(places))),
+            );
         }
     }
     lines

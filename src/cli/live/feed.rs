@@ -155,7 +155,12 @@ mod tests {
             replied(Reply::Elapsed(1)),
         ] {
             let (at, tid) = (Duration::ZERO, 7.into());
-            let event = Event { at, tid, fact };
+            let event = Event {
+                at,
+                tid,
+                fact,
+                place: None,
+            };
             recent.borrow_mut().event(&event);
             feed.event(&event);
         }

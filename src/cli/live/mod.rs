@@ -117,6 +117,16 @@ Examples:
   boot --monitor run.sock echo   a kernel with a monitor
   tree --attach run.sock         the parents and their children; ↻ marks a cycle, which no kernel has")]
     Tree(Attach),
+    /// Show what the tasks of a running kernel wait for, and their cycles
+    #[command(after_help = "\
+A cycle is of tasks that wait for mutexes and for each other's exits: only a kill can end it. For
+recordings there is `trace waits`.
+
+Examples:
+  boot --monitor run.sock echo    a kernel with a monitor
+  waits --attach run.sock         its blocked tasks
+  waits --attach run.sock --json  an object per task and per cycle")]
+    Waits(Attach),
     /// Show what a task of a running kernel is blocked on, and its last traps
     #[command(after_help = "\
 Examples:
@@ -238,6 +248,7 @@ fn ask(command: &LiveCommand, log: Log) -> Result<(), Failure> {
     let open = |attach: &Attach| Connection::open(&attach.socket, attach.json);
     match command {
         LiveCommand::Ps(attach) => open(attach)?.ps(),
+        LiveCommand::Waits(attach) => open(attach)?.waits(),
         LiveCommand::Tree(attach) => open(attach)?.tree(),
         LiveCommand::Where { tid, attach } => open(attach)?.whereabouts(*tid, log),
         LiveCommand::Kill { tid, attach } => open(attach)?.kill(*tid),

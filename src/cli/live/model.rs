@@ -38,6 +38,9 @@ pub(super) struct Row {
     /// The task that it waits for in `wait_task`, or the holder of the lock that it waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) waits_for: Option<u64>,
+    /// The places in the source of its call, if it is blocked, and of its spawn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) places: Option<String>,
     /// The instant at which it blocked, in seconds since boot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) since: Option<f64>,
@@ -103,6 +106,7 @@ impl Row {
             comm: brief(task.name.clone()),
             parent: task.parent.into(),
             traps: task.traps,
+            places: task.places().map(brief),
             ..Self::default()
         };
         match &task.state {

@@ -19,7 +19,7 @@ use super::{
     shared::Shared,
     socket::SocketFile,
 };
-use crate::{Device, Os, Tid};
+use crate::{Deadlock, Device, Os, Tid};
 
 /// The largest number of clients at once.
 const CLIENTS: u32 = 64;
@@ -231,6 +231,7 @@ impl Client {
     async fn answer(&mut self, os: &mut Os, request: Request) -> io::Result<()> {
         match request {
             Request::Ps {} => self.ps(os).await,
+            Request::Waits {} => self.waits(os).await,
             Request::Top { most } => self.top(os, most).await,
             Request::Where { tid } => self.whereabouts(os, tid).await,
             Request::Kill { tid } => {
@@ -259,6 +260,35 @@ impl Client {
             self.output.flush_chunk(os).await?;
         }
         self.end(Totals::of(&tasks, now));
+        Ok(())
+    }
+
+    async fn waits(&mut self, os: &mut Os) -> io::Result<()> {
+        let (now, tasks) = (os.now().await, os.tasks().await);
+        self.look_at(tasks.len());
+        let totals = Totals::of(&tasks, now);
+        let Deadlock {
+            blocked,
+            cycles,
+            tails,
+            ..
+        } = Deadlock::among(tasks);
+        for task in &blocked {
+            self.output.push(&Answer::Task(Row::of(task)));
+            self.output.flush_chunk(os).await?;
+        }
+        let numbers = |tids: Vec<Tid>| tids.into_iter().map(u64::from).collect();
+        let cycles = cycles.into_iter().map(|tids| Answer::Cycle {
+            tids: numbers(tids),
+        });
+        let tails = tails.into_iter().map(|tids| Answer::Behind {
+            tids: numbers(tids),
+        });
+        for answer in cycles.chain(tails) {
+            self.output.push(&answer);
+            self.output.flush_chunk(os).await?;
+        }
+        self.end(totals);
         Ok(())
     }
 

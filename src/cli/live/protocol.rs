@@ -14,6 +14,8 @@ pub(super) enum Request {
     Ps {},
     /// List the tasks with their rates: at most so many, the busiest.
     Top { most: usize },
+    /// List the blocked tasks, and the cycles of those that wait for one another.
+    Waits {},
     /// Show a task, the chain of tasks that it waits for, and its last traps.
     Where { tid: u64 },
     /// Kill a task.
@@ -41,6 +43,14 @@ pub(super) struct Filter {
 #[serde(tag = "is", rename_all = "lowercase")]
 pub(super) enum Answer {
     Task(Row),
+    /// Tasks of which each waits for the next, and the last for the first.
+    Cycle {
+        tids: Vec<u64>,
+    },
+    /// Tasks of which each waits for the next. The last is on a cycle, or in an earlier list.
+    Behind {
+        tids: Vec<u64>,
+    },
     /// One of the last traps of a task, with the fields of `--log-format json`.
     Trap(Map<String, Value>),
     /// An event of a trace, likewise.

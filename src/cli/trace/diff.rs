@@ -132,7 +132,7 @@ impl Side {
     }
 
     fn line(&self, event: &OwnedEvent, log: Log) -> String {
-        let Event { at, tid, fact } = event.borrow();
+        let Event { at, tid, fact, .. } = event.borrow();
         let at = format!("{:.6}", Nanos::from(at));
         let columns = log.columns(&at, tid.into(), &clean(self.tasks.comm(tid)));
         format!("{columns}{}", clean(&fact.to_string()))
@@ -193,7 +193,7 @@ fn is_same(next: &mut [Option<OwnedEvent>; 2], is_timed: bool) -> bool {
         return false;
     };
     if is_timed {
-        return a == b;
+        return is_equal(a, b);
     }
     let timeless = a.tid == b.tid
         && match (a.borrow().fact, b.borrow().fact) {
@@ -213,9 +213,14 @@ fn is_same(next: &mut [Option<OwnedEvent>; 2], is_timed: bool) -> bool {
         return true;
     }
     let at = std::mem::replace(&mut b.at, a.at);
-    let is_same = a == b;
+    let is_same = is_equal(a, b);
     b.at = at;
     is_same
+}
+
+/// Whether both events are the same, wherever in the source they come from.
+fn is_equal(a: &OwnedEvent, b: &OwnedEvent) -> bool {
+    a.at == b.at && a.tid == b.tid && a.fact == b.fact
 }
 
 fn show(out: &mut impl Write, sides: &[Side; 2], parting: &Parting) -> Result<(), Failure> {

@@ -74,6 +74,9 @@ fn write_text(out: &mut impl Write, waits: &Waits, now: Nanos) -> Result<(), Fai
         };
         let (info, call) = (info(waiting), clean(&waiting.call));
         writeln!(out, "  {}, in {call}{holder}", clean(&info.to_string()))?;
+        if let Some(places) = info.places() {
+            writeln!(out, "    {}", clean(&places))?;
+        }
     }
     for ring in &waits.cycles {
         let way = ring.iter().chain(ring.first());
@@ -93,7 +96,12 @@ fn info(waiting: &Waiting) -> TaskInfo {
             since: waiting.since,
         },
         traps: 0,
-        wait: Wait::default(),
+        wait: Wait {
+            call: waiting.method,
+            place: waiting.place.clone(),
+            ..Wait::default()
+        },
+        spawned: waiting.spawned.clone(),
     }
 }
 

@@ -29,6 +29,9 @@ pub(in crate::cli) fn show(log: Log, recording: Recording, blocked: &[TaskInfo])
             && faults < TASKS
         {
             faults += 1;
+            let at = event
+                .place
+                .map_or_else(String::new, |place| format!(", at {place:#}"));
             let comm = tasks.comm(event.tid);
             tell_last(log, &tasks, event.tid, comm);
             tell(
@@ -36,7 +39,7 @@ pub(in crate::cli) fn show(log: Log, recording: Recording, blocked: &[TaskInfo])
                 event.at,
                 event.tid,
                 comm,
-                &format!("exited: {exit}"),
+                &format!("exited: {exit}{at}"),
                 "",
             );
         }

@@ -628,7 +628,12 @@ mod tests {
         for (tid, name) in (1..).zip(names) {
             let (at, tid, parent) = (Duration::ZERO, Tid::from(tid), Tid::KERNEL);
             let fact = Fact::Spawned { parent, name };
-            let event = Event { at, tid, fact };
+            let event = Event {
+                at,
+                tid,
+                fact,
+                place: None,
+            };
             tasks.event(&event);
             summary.event(&event, &tasks);
             match summary.check(&tasks) {

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{Event, Fact, Follower, Nanos, On, QueueId, Reply, SystemCall, Tid, Tracer};
+use crate::{Event, Fact, Follower, Nanos, On, Place, QueueId, Reply, SystemCall, Tid, Tracer};
 
 /// Tracks what tasks wait for, from events that it takes in order.
 pub(super) struct Watch {
@@ -34,6 +34,10 @@ pub(super) struct Waiting {
     pub(super) tid: Tid,
     pub(super) name: String,
     pub(super) call: String,
+    /// The name of the call.
+    pub(super) method: &'static str,
+    pub(super) place: Option<Place>,
+    pub(super) spawned: Option<Place>,
     pub(super) on: On,
     pub(super) since: Duration,
     /// The live task that it waits for. It is the target of `wait_task`, or the task that got the
@@ -136,6 +140,9 @@ impl Watch {
             tid,
             name: self.tasks.comm(tid).to_string(),
             call: call.map_or("?".to_string(), ToString::to_string),
+            method: call.map_or("", |call| call.call.name()),
+            place: call.and_then(|call| call.place.clone()),
+            spawned: self.tasks.spawned(tid).cloned(),
             on,
             since,
             target: target.filter(|target| *target != tid && self.blocked.contains_key(target)),

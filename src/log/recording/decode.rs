@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     abi::{
-        Argument, DeviceId, Direction, End, Errno, Exit, Inject, Nanos, On, QueueId, Reply,
+        Argument, DeviceId, Direction, End, Errno, Exit, Inject, Nanos, On, Place, QueueId, Reply,
         SystemCall, Tid,
     },
     log::Wake,
@@ -71,7 +71,12 @@ impl Header {
 impl Context {
     /// Reads a record.
     pub(super) fn record(&mut self, bytes: &mut Bytes<'_>) -> Result<Record, Wrong> {
-        let first = bytes.byte()?;
+        let mut first = bytes.byte()?;
+        let mut place = None;
+        if first == kind::PLACE {
+            place = Some(Box::new(bytes.place()?));
+            first = bytes.byte()?;
+        }
         if first & kind::TID != 0 {
             self.tid = bytes.number()?;
         }
@@ -122,6 +127,7 @@ impl Context {
             at: Duration::from_nanos(self.at),
             tid: self.tid.into(),
             fact,
+            place,
         }))
     }
 }
@@ -170,6 +176,8 @@ impl Bytes<'_> {
             4 => Errno::Busy,
             5 => Errno::Closed,
             6 => Errno::Invalid,
+            7 => Errno::NoSuchHost,
+            8 => Errno::HostDown,
             _ => return Err("an unknown errno"),
         })
     }
@@ -275,6 +283,14 @@ impl Bytes<'_> {
             2 => Exit::Faulted(self.text()?.to_string()),
             3 => Exit::Killed,
             _ => return Err("an exit of an unknown kind"),
+        })
+    }
+
+    fn place(&mut self) -> Result<Place, Wrong> {
+        Ok(Place {
+            file: self.text()?.to_string().into(),
+            line: u32::try_from(self.number()?).map_err(|_| "a line too large")?,
+            chain: self.text()?.into(),
         })
     }
 

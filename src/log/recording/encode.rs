@@ -3,12 +3,14 @@
 use std::{io, net::SocketAddr, time::Duration};
 
 use super::{
-    Context, Header, MAGIC, MAX_TEXT, MAX_WORDS, VERSION,
+    Context, Header, MAGIC, MAX_PLACE, MAX_TEXT, MAX_WORDS, VERSION,
     chunks::{MAX_CHUNK, chunk},
     errors, kind,
 };
 use crate::{
-    abi::{Argument, Direction, End, Errno, Exit, Inject, On, QueueId, Reply, SystemCall, Tid},
+    abi::{
+        Argument, Direction, End, Errno, Exit, Inject, On, Place, QueueId, Reply, SystemCall, Tid,
+    },
     log::{Detail, Event, Fact, Wake},
 };
 
@@ -118,6 +120,12 @@ impl Context {
     /// Appends an event.
     pub(super) fn event(&mut self, out: &mut impl Out, event: &Event<'_>) {
         let begin = |this: &mut Self, out: &mut _, kind| this.begin(out, kind, event.at, event.tid);
+        if let Some(Place { file, line, chain }) = event.place {
+            out.push(kind::PLACE);
+            cut_text(out, file, MAX_PLACE);
+            number(out, (*line).into());
+            cut_text(out, chain, MAX_PLACE);
+        }
         match &event.fact {
             Fact::Spawned { parent, name } => {
                 begin(self, out, kind::SPAWNED);
@@ -234,6 +242,8 @@ fn errno_number(errno: Errno) -> u64 {
         Errno::Busy => 4,
         Errno::Closed => 5,
         Errno::Invalid => 6,
+        Errno::NoSuchHost => 7,
+        Errno::HostDown => 8,
     }
 }
 
@@ -355,7 +365,11 @@ fn queue(out: &mut impl Out, queue: QueueId) {
 }
 
 pub(crate) fn text(out: &mut impl Out, text: &str) {
-    let mut end = text.len().min(MAX_TEXT);
+    cut_text(out, text, MAX_TEXT);
+}
+
+fn cut_text(out: &mut impl Out, text: &str, most: usize) {
+    let mut end = text.len().min(most);
     while !text.is_char_boundary(end) {
         end -= 1;
     }

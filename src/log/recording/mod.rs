@@ -74,6 +74,7 @@
 //! | 13 | deferred | call, as of kind 2 |
 //! | 14 | deadlocked | the number of tasks in the cycle, and each of them |
 //! | 15 | injected | a byte: 0 an error, 1 a delay, 2 a kill; the error's kind or the nanoseconds |
+//! | 16 | place | of the next record: the file, the line, the functions under way (all but the line are texts) |
 //!
 //! Calls and replies have their numbers from the tables in `src/abi.rs`. A number never changes and
 //! is never used again. A reader refuses a number that it does not know.
@@ -109,8 +110,11 @@ pub use recorder::{Recorder, Tape};
 const MAGIC: [u8; 8] = *b"\x89TRAPLN\n";
 /// The version of the format that is written, and the latest that is read.
 const VERSION: u16 = 1;
-/// The longest text that is written. A record has two at most and must fit in a chunk.
-const MAX_TEXT: usize = chunks::MAX_CHUNK as usize / 2 - 1024;
+/// The longest text that is written. A record has two at most, apart from those of its place, and
+/// must fit in a chunk.
+const MAX_TEXT: usize = chunks::MAX_CHUNK as usize / 2 - 1024 - MAX_PLACE;
+/// The longest text of a place.
+const MAX_PLACE: usize = 16 * 1024;
 
 /// The longest command line that is written and read, in words: more than any system passes on.
 const MAX_WORDS: usize = 1 << 20;
@@ -133,6 +137,7 @@ mod kind {
     pub(super) const DEFERRED: u8 = 13;
     pub(super) const DEADLOCKED: u8 = 14;
     pub(super) const INJECTED: u8 = 15;
+    pub(super) const PLACE: u8 = 16;
 
     /// The flags in a record's first byte.
     pub(super) const TID: u8 = 0x40;

@@ -3,7 +3,7 @@
 use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use crate::{
-    abi::{DeviceId, Direction, Exit, Inject, On, Reply, SystemCall, Tid},
+    abi::{DeviceId, Direction, Exit, Inject, On, Place, Reply, SystemCall, Tid},
     log::{Detail, Event, Fact, Wake},
 };
 
@@ -14,12 +14,14 @@ pub struct OwnedEvent {
     pub at: Duration,
     /// The task of the event; [`Tid::KERNEL`] for the kernel itself.
     pub tid: Tid,
-    pub(super) fact: OwnedFact,
+    pub(crate) fact: OwnedFact,
+    /// Where in the source, as in [`Event::place`].
+    pub(super) place: Option<Box<Place>>,
 }
 
 /// A [`Fact`], variant by variant.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum OwnedFact {
+pub(crate) enum OwnedFact {
     Spawned {
         parent: Tid,
         name: Box<str>,
@@ -85,6 +87,7 @@ impl OwnedEvent {
             at: self.at,
             tid: self.tid,
             fact: self.fact.borrow(),
+            place: self.place.as_deref(),
         }
     }
 }
@@ -147,6 +150,7 @@ impl From<&Event<'_>> for OwnedEvent {
             at: event.at,
             tid: event.tid,
             fact: (&event.fact).into(),
+            place: event.place.cloned().map(Box::new),
         }
     }
 }

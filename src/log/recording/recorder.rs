@@ -285,6 +285,7 @@ impl Trap {
             at: self.at,
             tid: self.tid,
             fact: Fact::Trapped { call, detail },
+            place: None,
         }
     }
 }

@@ -443,6 +443,8 @@ impl World for RealWorld {
             Request::Connect { addr, .. } => self.connect(device, addr).map(done),
             Request::Connected => self.connected(device).map(done),
             Request::Shutdown => self.shutdown(device).map(done),
+            // The system's look-up blocks.
+            Request::Resolve { .. } => Ok(Answer::Ready(false)),
             Request::Close => {
                 self.close(device);
                 Ok(Answer::Done)

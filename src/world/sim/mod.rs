@@ -1,5 +1,7 @@
 //! The simulated world: a virtual clock, a seeded sequence of random numbers, a console that is
-//! kept, and nothing outside.
+//! kept, and a simulated network.
+
+mod net;
 
 use std::{
     fmt,
@@ -14,11 +16,18 @@ use rand_pcg::{
     rand_core::{Rng, SeedableRng},
 };
 
-use super::{Happening, World, hand_on};
-use crate::interrupt::{External, Interrupts, Remote};
+pub use net::{BadFault, Fault, SimNet};
+
+use super::{Answer, Happening, Request, World, hand_on};
+use crate::{
+    abi::DeviceId,
+    interrupt::{External, Interrupts, Remote},
+};
 
 /// The simulated world. Its clock stops until the kernel waits, and then jumps to the
 /// deadline: a day of sleep takes no time. Everything that happens in it follows from its seed.
+///
+/// Its network is a [`SimNet`]: one machine with 127.0.0.1 and ::1, unless hosts are made.
 pub struct SimWorld {
     now: Duration,
     seed: u64,
@@ -26,6 +35,7 @@ pub struct SimWorld {
     console: Console,
     bell: Arc<Bell>,
     interrupts: Interrupts,
+    net: SimNet,
 }
 
 /// Where what is printed goes.
@@ -73,7 +83,18 @@ impl SimWorld {
             console: Console::Kept(Vec::new()),
             interrupts: Interrupts::new(Waker::from(Arc::clone(&bell))),
             bell,
+            net: SimNet::new(),
         }
+        .net(&SimNet::new())
+    }
+
+    /// Has this network in the world. A network belongs to one world at a time: the next one that
+    /// takes it finds the hosts and the links, and no connection.
+    #[must_use]
+    pub fn net(mut self, net: &SimNet) -> Self {
+        net.begin(self.seed);
+        self.net = net.clone();
+        self
     }
 
     /// Has what is printed go there at once, rather than be kept for
@@ -106,6 +127,7 @@ impl World for SimWorld {
     fn reseed(&mut self, seed: u64) {
         self.seed = seed;
         self.random = Pcg64::seed_from_u64(seed);
+        self.net.reseed(seed);
     }
 
     fn seed(&self) -> u64 {
@@ -115,6 +137,7 @@ impl World for SimWorld {
     fn reset(&mut self, seed: u64) -> bool {
         self.now = Duration::ZERO;
         self.reseed(seed);
+        self.net.renew(seed);
         if let Console::Kept(kept) = &mut self.console {
             kept.clear();
         }
@@ -158,14 +181,16 @@ impl World for SimWorld {
         if hand_on(&self.interrupts, happened) {
             return Ok(());
         }
-        match deadline {
-            Some(deadline) => self.now = self.now.max(deadline),
+        let next = self.net.next();
+        match deadline.into_iter().chain(next).min() {
+            Some(until) => self.now = self.now.max(until),
             // Only a thread can end this wait: real time, of which the virtual clock knows nothing.
             None => {
                 self.bell.wait(Duration::MAX);
                 hand_on(&self.interrupts, happened);
             }
         }
+        self.net.advance(self.now, happened);
         Ok(())
     }
 
@@ -187,9 +212,17 @@ impl World for SimWorld {
         Ok(if is_rung { Duration::ZERO } else { patience })
     }
 
-    /// Nothing is outside.
+    /// Nothing is outside, and nothing is under way.
     fn is_idle(&self) -> bool {
-        true
+        self.net.is_idle()
+    }
+
+    fn io(&mut self, device: DeviceId, request: Request<'_>) -> io::Result<Answer> {
+        self.net.io(device, request)
+    }
+
+    fn net(&self) -> Option<SimNet> {
+        Some(self.net.clone())
     }
 
     fn remote(&self) -> Remote {

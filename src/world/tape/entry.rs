@@ -3,6 +3,7 @@
 use std::{
     fmt,
     io::{self, ErrorKind},
+    net::{IpAddr, SocketAddr},
     time::Duration,
 };
 
@@ -34,10 +35,11 @@ pub(super) enum Asked {
     Readable,
     Writable,
     Close,
+    Resolve,
 }
 
 /// By number, with their names. What is added goes to the end: the numbers are part of the format.
-const ASKED: [(Asked, &str); 13] = [
+const ASKED: [(Asked, &str); 14] = [
     (Asked::Attach, "attach"),
     (Asked::Listen, "listen"),
     (Asked::Connect, "connect"),
@@ -51,6 +53,7 @@ const ASKED: [(Asked, &str); 13] = [
     (Asked::Readable, "read_wait"),
     (Asked::Writable, "write_wait"),
     (Asked::Close, "close"),
+    (Asked::Resolve, "resolve"),
 ];
 
 impl Asked {
@@ -70,6 +73,7 @@ impl Asked {
             Request::Ready(Direction::Read) => (Self::Readable, None),
             Request::Ready(Direction::Write) => (Self::Writable, None),
             Request::Close => (Self::Close, None),
+            Request::Resolve { .. } => (Self::Resolve, None),
         }
     }
 
@@ -96,6 +100,7 @@ impl Asked {
             Self::Recv => Shape::Read,
             Self::Send | Self::SendFile => Shape::Sent,
             Self::Drained | Self::Readable | Self::Writable => Shape::Ready,
+            Self::Resolve => Shape::Resolved,
         }
     }
 }
@@ -108,6 +113,7 @@ enum Shape {
     Read,
     Sent,
     Ready,
+    Resolved,
 }
 
 /// The codes of a result that is not the usual success.
@@ -143,7 +149,7 @@ impl Context {
         }
     }
 
-    /// A request, and its answer. `read` is what was received.
+    /// A request, and its answer. `read` is what was received, or the addresses of a name.
     pub(super) fn io(
         &mut self,
         out: &mut Vec<u8>,
@@ -177,10 +183,8 @@ impl Context {
                     out.push(code::OTHER);
                 }
                 match *answer {
-                    Answer::Bytes(_) if asked == Asked::Recv => {
-                        number(out, read.len() as u64);
-                        out.put(read);
-                    }
+                    Answer::Bytes(_) if asked == Asked::Recv => slice(out, read),
+                    Answer::Ready(true) if asked == Asked::Resolve => slice(out, read),
                     Answer::Bytes(n) if !usual => number(out, n as u64),
                     Answer::Addr(addr) => socket_addr(out, addr),
                     Answer::Bytes(_) | Answer::Done | Answer::Ready(_) => {}
@@ -188,6 +192,20 @@ impl Context {
             }
         }
     }
+}
+
+fn slice(out: &mut Vec<u8>, slice: &[u8]) {
+    number(out, slice.len() as u64);
+    out.put(slice);
+}
+
+/// The addresses of a name.
+pub(super) fn addresses(addresses: &[IpAddr]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for ip in addresses {
+        socket_addr(&mut out, SocketAddr::new(*ip, 0));
+    }
+    out
 }
 
 /// Appends a wait: what was reported, and how long it took if it was for threads.
@@ -324,6 +342,24 @@ pub(super) enum Entry<'a> {
     },
 }
 
+/// Gives a request what was received, or the addresses of its name. `None` if it has no room.
+pub(super) fn give(request: &mut Request<'_>, read: &[u8]) -> Option<Answer> {
+    match request {
+        Request::Recv(buf) => {
+            buf.get_mut(..read.len())?.copy_from_slice(read);
+            Some(Answer::Bytes(read.len()))
+        }
+        Request::Resolve { addresses, .. } => {
+            let mut bytes = Bytes(read);
+            while let Ok(kind) = bytes.byte() {
+                addresses.push(bytes.socket_addr(kind).ok()?.ip());
+            }
+            Some(Answer::Ready(true))
+        }
+        _ => None,
+    }
+}
+
 /// A successful answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Given<'a> {
@@ -437,7 +473,8 @@ fn given<'a>(
 ) -> Result<Given<'a>, Wrong> {
     Ok(Given::Answer(match shape {
         Shape::Done => Answer::Done,
-        Shape::Ready => Answer::Ready(usual),
+        Shape::Resolved if usual => return Ok(Given::Read(bytes.slice()?)),
+        Shape::Ready | Shape::Resolved => Answer::Ready(usual),
         Shape::Addr => {
             let kind = bytes.byte()?;
             Answer::Addr(bytes.socket_addr(kind)?)

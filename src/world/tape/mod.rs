@@ -96,8 +96,8 @@
 //! A request to send has the length of what is sent before its result. A result is a byte: 0 is
 //! another success than usual (fewer bytes than were sent, or `false`); 1 is `WouldBlock`; 2 is an
 //! error of the operating system, with its number; 3 is an error's kind (a byte); 4 is an error's
-//! kind and its text. After a success follow the bytes that were received, as a text, or the address
-//! of a listener or a peer.
+//! kind and its text. After a success follow the bytes that were received (their number first), the
+//! address of a listener or a peer, or the addresses of a name (the number of their bytes first).
 
 mod entry;
 mod error;

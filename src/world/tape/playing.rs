@@ -320,14 +320,9 @@ impl World for Playing {
         if device.is_of_daemon() {
             return self.beneath.io(device, request);
         }
-        let asked = Asked::of(&request);
-        let buf = match &mut request {
-            Request::Recv(buf) => &mut **buf,
-            _ => &mut [],
-        };
         let task = self.remote.running();
-        let answer = self.reel.get_mut().io(task, device, asked, buf);
-        answer.unwrap_or_else(|Over| refuse(asked.0))
+        let answer = self.reel.get_mut().io(task, device, &mut request);
+        answer.unwrap_or_else(|Over| refuse(Asked::of(&request).0))
     }
 }
 
@@ -337,7 +332,7 @@ fn refuse(asked: Asked) -> io::Result<Answer> {
     match asked {
         Asked::Close | Asked::Shutdown => Ok(Answer::Done),
         Asked::Drained => Ok(Answer::Ready(true)),
-        Asked::Readable | Asked::Writable => Ok(Answer::Ready(false)),
+        Asked::Readable | Asked::Writable | Asked::Resolve => Ok(Answer::Ready(false)),
         Asked::Accept | Asked::Recv | Asked::Send | Asked::SendFile => {
             Err(io::ErrorKind::WouldBlock.into())
         }

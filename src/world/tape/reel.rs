@@ -16,7 +16,7 @@ use rand_pcg::{
 
 use super::{
     Error, Header, Left, MAGIC, VERSION,
-    entry::{Asked, Context, Entry, Given, in_words},
+    entry::{Asked, Context, Entry, Given, give, in_words},
     kind,
 };
 use crate::{
@@ -25,7 +25,7 @@ use crate::{
         chunks::{Broken, Chunks},
         decode::Bytes,
     },
-    world::{Answer, Happening},
+    world::{Answer, Happening, Request},
 };
 
 /// A tape that is played.
@@ -201,37 +201,37 @@ impl Reel {
         })
     }
 
-    /// The answer to a request. What was received goes to `buf`.
+    /// The answer to a request, which gets what was received.
     pub(super) fn io(
         &mut self,
         task: Tid,
         device: DeviceId,
-        (asked, offered): (Asked, Option<usize>),
-        buf: &mut [u8],
+        request: &mut Request<'_>,
     ) -> Result<io::Result<Answer>, Over> {
+        let (asked, offered) = Asked::of(request);
         let question = || in_words(asked, device, offered);
-        self.take(task, question, |entry| match entry {
+        let mut fits = true;
+        let answer = self.take(task, question, |entry| match entry {
             Entry::Io {
                 asked: as_then,
                 device: of_then,
                 offered: offered_then,
                 result,
-            } if (as_then, of_then, offered_then) == (asked, device, offered) => match result {
-                Ok(Given::Read(read)) if read.len() > buf.len() => Err(Entry::Io {
-                    asked,
-                    device,
-                    offered: Some(read.len()),
-                    result: Ok(Given::Read(read)),
-                }),
-                Ok(Given::Read(read)) => {
-                    buf[..read.len()].copy_from_slice(read);
-                    Ok(Ok(Answer::Bytes(read.len())))
-                }
-                Ok(Given::Answer(answer)) => Ok(Ok(answer)),
-                Err(error) => Ok(Err(error)),
-            },
+            } if (as_then, of_then, offered_then) == (asked, device, offered) => Ok(result
+                .and_then(|given| match given {
+                    Given::Answer(answer) => Ok(answer),
+                    Given::Read(read) => give(request, read).ok_or_else(|| {
+                        fits = false;
+                        io::ErrorKind::InvalidData.into()
+                    }),
+                })),
             other => Err(other),
-        })
+        })?;
+        if !fits {
+            let found = "more than it has room for".to_string();
+            return Err(self.leave(task, question(), found));
+        }
+        Ok(answer)
     }
 
     /// When the wait ends that comes next, if that is known.

@@ -31,6 +31,8 @@ use crate::{
 /// A world around another one that writes every answer to a tape. [`Playing`](super::Playing)
 /// answers from the tape. See [`mod@crate::tape`].
 ///
+/// It has no [`SimNet`](crate::SimNet): its kernel has one host.
+///
 /// The tape is complete once [`Writer::close`] has been called or the world is dropped. The latter
 /// includes what the drop of a kernel asks.
 pub struct Taping<W> {
@@ -192,18 +194,28 @@ impl<W: World> World for Taping<W> {
             return self.inner.io(device, request);
         }
         let asked = Asked::of(&request);
-        if let Request::Recv(buf) = &mut request {
-            let result = self.inner.io(device, Request::Recv(buf));
-            let read = match result {
-                Ok(Answer::Bytes(n)) => buf.get(..n).unwrap_or_default(),
-                Ok(_) | Err(_) => &[],
-            };
-            self.note_io(device, asked, &result, read);
-            return result;
+        match &mut request {
+            Request::Recv(buf) => {
+                let result = self.inner.io(device, Request::Recv(buf));
+                let read = match result {
+                    Ok(Answer::Bytes(n)) => buf.get(..n).unwrap_or_default(),
+                    Ok(_) | Err(_) => &[],
+                };
+                self.note_io(device, asked, &result, read);
+                result
+            }
+            Request::Resolve { name, addresses } => {
+                let request = Request::Resolve { name, addresses };
+                let result = self.inner.io(device, request);
+                self.note_io(device, asked, &result, &entry::addresses(addresses));
+                result
+            }
+            _ => {
+                let result = self.inner.io(device, request);
+                self.note_io(device, asked, &result, &[]);
+                result
+            }
         }
-        let result = self.inner.io(device, request);
-        self.note_io(device, asked, &result, &[]);
-        result
     }
 }
 

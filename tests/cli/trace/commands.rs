@@ -151,6 +151,7 @@ fn devices(place: &Place) {
             at,
             tid: 7.into(),
             fact,
+            place: None,
         });
     }
 }
@@ -208,6 +209,7 @@ fn a_timeout_that_comes_after_the_answer_is_told_with_its_call() {
             at: Duration::ZERO,
             tid: 7.into(),
             fact,
+            place: None,
         });
     }
     drop(recorder);
@@ -319,7 +321,12 @@ fn a_row_holds_no_formula_and_no_control_character() {
             exit: &trapline::Exit::Failed("\u{202e}-1".into()),
         },
     ] {
-        recorder.event(&Event { at, tid, fact });
+        recorder.event(&Event {
+            at,
+            tid,
+            fact,
+            place: None,
+        });
     }
     drop(recorder);
     let expected = "\

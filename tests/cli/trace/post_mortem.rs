@@ -5,16 +5,13 @@ use std::os::unix::process::ExitStatusExt;
 use super::*;
 
 const DEADLOCK: &str = "\
-warning: deadlock: tasks wait for one another, and no other can end that
-  tid 1 \"deadlock\" waits for the end of task 2, since 00:00.000
-  tid 2 \"save\" waits for mutex 2, held by task 3, since 00:00.001
-  tid 3 \"spend\" waits for mutex 1, held by task 2, since 00:00.001
-  cycle: 2 -> 3 -> 2
-  waits on a cycle: 1 -> 2
 error: deadlock: no task is ready, and nothing can make one ready
   tid 1 \"deadlock\" waits for the end of task 2, since 00:00.000
+    wait at programs/cases/deadlock.rs:28
   tid 2 \"save\" waits for mutex 2, held by task 3, since 00:00.001
+    lock at programs/cases/deadlock.rs:41, spawned at programs/cases/deadlock.rs:19
   tid 3 \"spend\" waits for mutex 1, held by task 2, since 00:00.001
+    lock at programs/cases/deadlock.rs:41, spawned at programs/cases/deadlock.rs:27
   cycle: 2 -> 3 -> 2
   waits on a cycle: 1 -> 2
 ";
@@ -59,9 +56,9 @@ fn a_deadlock_shows_the_last_traps_of_those_who_wait() {
         .lines()
         .map(|line| serde_json::from_str(line).expect("it is JSON"))
         .collect();
-    assert_eq!(lines.len(), 2 + 5 + 3 + 3);
-    assert_eq!(lines[9]["message"], "get(2) ...");
-    assert_eq!(lines[9]["post_mortem"], true);
+    assert_eq!(lines.len(), 1 + 5 + 3 + 3);
+    assert_eq!(lines[8]["message"], "get(2) ...");
+    assert_eq!(lines[8]["post_mortem"], true);
 }
 
 #[test]
@@ -73,10 +70,10 @@ fn a_fault_shows_the_last_traps_of_the_task() {
         (1, "the child is faulted: as it was told to\n")
     );
     let expected = "\
-warning: task 2 \"child\" faulted: as it was told to
+warning: task 2 \"child\" faulted: as it was told to, at examples/rude.rs:32
 the last traps of task 2 child:
 00:00.000000    2 child        sleep(1s)                    = ok
-00:01.000000    2 child        exited: faulted: as it was told to
+00:01.000000    2 child        exited: faulted: as it was told to, at examples/rude.rs:32
 ";
     assert!(err.ends_with(expected), "{err}");
     let (_, _, err) = texts(
@@ -177,8 +174,11 @@ fn waits_shows_who_waits_for_whom() {
     let expected = "\
 at 00:00.001000, the end of the recording: deadlock: no task was ready, and nothing could make one ready
   tid 1 \"deadlock\" waits for the end of task 2, since 00:00.000, in wait_task(2)
+    wait_task at programs/cases/deadlock.rs:28
   tid 2 \"save\" waits for queue 2 (get), since 00:00.001, in get(2); task 3 got its last message
+    get at programs/cases/deadlock.rs:41, spawned at programs/cases/deadlock.rs:19
   tid 3 \"spend\" waits for queue 1 (get), since 00:00.001, in get(1); task 2 got its last message
+    get at programs/cases/deadlock.rs:41, spawned at programs/cases/deadlock.rs:27
   cycle: 2 -> 3 -> 2
 ";
     assert_eq!(place.print(&["trace", "waits", "run.trap"]), expected);

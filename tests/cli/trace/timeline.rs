@@ -116,6 +116,9 @@ impl Packed {
                 what += &format!(" = {}", self.text());
                 self.number();
             }
+            if flags & 32 != 0 {
+                self.text();
+            }
             rows.push((lane, what));
         }
         rows
@@ -340,7 +343,7 @@ fn a_deadlock_shows_who_waits_for_whom() {
     );
     assert_eq!(body.matches("class=\"wait\"").count(), 3);
     let holder = "Task 3 &quot;spend&quot; waits for queue 1 (get) since 00:00.001, of which task 2 \
-                  got the last message.";
+                  got the last message, at programs/cases/deadlock.rs:41.";
     assert!(body.contains(holder), "{body}");
     let part = svg(&place, &["--to", "6t"]);
     assert!(!part.contains("Deadlock"), "it is not known yet: {part}");
@@ -362,7 +365,12 @@ fn ring(place: &Place, tasks: u64) {
             Fact::Blocked { on: On::Exit(next) },
         ] {
             let tid = tid.into();
-            recorder.event(&Event { at, tid, fact });
+            recorder.event(&Event {
+                at,
+                tid,
+                fact,
+                place: None,
+            });
         }
     }
 }
@@ -404,6 +412,7 @@ fn named(place: &Place, name: &str) {
             at,
             tid: 1.into(),
             fact,
+            place: None,
         });
     }
     recorder.tape().close().unwrap();

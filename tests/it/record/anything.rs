@@ -240,7 +240,12 @@ pub(super) fn event() -> impl Strategy<Value = OwnedEvent> {
                 _ => Fact::ClockJumped { from: from.into() },
             };
             let at = at.into();
-            OwnedEvent::from(&Event { at, tid, fact })
+            OwnedEvent::from(&Event {
+                at,
+                tid,
+                fact,
+                place: None,
+            })
         },
     )
 }

@@ -129,7 +129,7 @@ impl Mode {
             Drive::Run => kernel.run().map(|_| true),
             Drive::Step => Ok(kernel.step()? == Step::Finished),
             Drive::Slices(slice) => match kernel.run() {
-                Err(Error::Limit(Limit::Ticks(ticks))) if ticks == slice => Ok(false),
+                Err(Error::Limit(Limit::Ticks(ticks), _)) if ticks == slice => Ok(false),
                 ended => ended.map(|_| true),
             },
         }

@@ -108,6 +108,8 @@ function unpackRows(input, limits) {
     isAnswered: new Uint8Array(length),
     result: new Texts(input.templates, length),
     took: new Float64Array(length),
+    isPlaced: new Uint8Array(length),
+    places: new Texts(input.templates, length),
   };
   let lane = 0;
   let [time, turns] = [limits.time[0], limits.turns[0]];
@@ -124,6 +126,10 @@ function unpackRows(input, limits) {
       rows.isAnswered[at] = 1;
       input.text(rows.result, at);
       rows.took[at] = input.number();
+    }
+    if (flags & 32) {
+      rows.isPlaced[at] = 1;
+      input.text(rows.places, at);
     }
   }
   return rows;

@@ -65,6 +65,8 @@ pub(super) struct Lane {
     pub(super) tid: u64,
     pub(super) name: String,
     pub(super) parent: u64,
+    /// The place of its spawn.
+    pub(super) spawned: Option<String>,
     /// In order, without gaps except where events are missing.
     pub(super) bars: Vec<Bar>,
     pub(super) exit: Option<Exit>,
@@ -87,6 +89,9 @@ pub(super) struct Row {
     pub(super) tid: u64,
     pub(super) kind: Kind,
     pub(super) what: String,
+    /// The places in the source of a call that blocked and of its task's spawn, in words; or the
+    /// place of a spawn or a fault.
+    pub(super) places: Option<String>,
     /// The answer to a call, once it exists, and the time that it took.
     pub(super) result: Option<(String, Duration)>,
 }
@@ -278,6 +283,7 @@ impl<'a> Gather<'a> {
             tid: event.tid.into(),
             name,
             parent,
+            spawned: event.place.map(|place| clean(&place.to_string())),
             ..Lane::default()
         });
         Some(place)
@@ -297,9 +303,14 @@ impl<'a> Gather<'a> {
             tid: event.tid.into(),
             kind,
             what,
+            places: event.place.map(|place| clean(&format!("at {place:#}"))),
             result: None,
         };
         let row = match &event.fact {
+            Fact::Blocked { .. } => {
+                let at = event.place.map(|place| clean(&place.to_string()));
+                return self.place_call(place, at);
+            }
             Fact::Trapped { call, detail } => {
                 row(Kind::Call, clean(&Call(*call, *detail).to_string()))
             }
@@ -336,6 +347,20 @@ impl<'a> Gather<'a> {
             lane.row = Some(self.timeline.rows.len());
         }
         self.timeline.rows.push(row);
+    }
+
+    /// Adds the places of a call that blocks, and of its task's spawn.
+    fn place_call(&mut self, place: usize, at: Option<String>) {
+        let Lane { row, spawned, .. } = &self.timeline.lanes[place];
+        if let Some(row) = row.and_then(|row| self.timeline.rows.get_mut(row))
+            && row.kind == Kind::Call
+        {
+            let method = row.what.split('(').next().unwrap_or_default();
+            let at = at.map(|at| format!("{method} at {at}"));
+            let spawned = spawned.as_ref().map(|at| format!("spawned at {at}"));
+            let places: Vec<String> = at.into_iter().chain(spawned).collect();
+            row.places = (!places.is_empty()).then(|| places.join(", "));
+        }
     }
 
     fn answer(&mut self, place: usize, answer: String) {

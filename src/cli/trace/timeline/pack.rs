@@ -67,7 +67,8 @@ impl Pack {
                 Kind::Injected => 5,
             };
             let is_answered = u64::from(row.result.is_some());
-            self.number(kind | is_answered << 3 | is_same << 4);
+            let is_placed = u64::from(row.places.is_some());
+            self.number(kind | is_answered << 3 | is_same << 4 | is_placed << 5);
             if place != lane {
                 self.number(place as u64);
                 lane = place;
@@ -77,6 +78,9 @@ impl Pack {
             if let Some((result, took)) = &row.result {
                 self.text(result);
                 self.number(took.as_nanos() as u64);
+            }
+            if let Some(places) = &row.places {
+                self.text(places);
             }
             last = row.at;
         }

@@ -201,6 +201,7 @@ function sentences(bar) {
   words.push(to > from ? `${instant(from)} to ${instant(to)}` : instant(from));
   const row = bars.row[bar];
   if (row >= 0) words.push(call(row));
+  if (row >= 0 && rows.isPlaced[row]) words.push(rows.places.get(row));
   if (bars.end[bar] === WOKEN) {
     const waker = lanes.place.get(bars.waker[bar]);
     const waking = waker === undefined ? (bars.waker[bar] ? `task ${bars.waker[bar]}, ` : '') : `task ${task(waker)}, `;

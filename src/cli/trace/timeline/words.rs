@@ -130,7 +130,9 @@ pub(super) fn waiting(waiting: &Waiting) -> String {
         (On::Queue(..), None) => ", of which no live task got a message".to_string(),
         _ => String::new(),
     };
-    format!("Task {tid} {name:?} waits for {on} since {since}{holder}.")
+    let at = waiting.place.as_ref();
+    let at = at.map_or_else(String::new, |place| clean(&format!(", at {place}")));
+    format!("Task {tid} {name:?} waits for {on} since {since}{holder}{at}.")
 }
 
 /// A lane, in a sentence.
@@ -141,9 +143,12 @@ pub(super) fn lane(lane: &Lane, scale: Scale) -> String {
         Some(exit) => clean(&exit.to_string()),
     };
     format!(
-        "task {} {:?}: {}, {}; running {}, ready {}, blocked {}; {exit}",
+        "task {} {:?}{}: {}, {}; running {}, ready {}, blocked {}; {exit}",
         lane.tid,
         lane.name,
+        lane.spawned
+            .as_ref()
+            .map_or_else(String::new, |at| format!(", spawned at {at}")),
         count(sums.turns, "turn"),
         count(lane.traps, "trap"),
         scale.amount(sums.running),
@@ -182,6 +187,7 @@ pub(super) fn bar(bar: &Bar, timeline: &Timeline, scale: Scale) -> String {
         if let Some((result, _)) = &row.result {
             text += &format!(" = {result}");
         }
+        text.extend(row.places.iter().map(|places| format!("; {places}")));
     }
     text
 }

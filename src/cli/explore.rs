@@ -1,0 +1,410 @@
+//! `explore`: a program under many schedules, and the joining of several such searches.
+
+use std::{
+    collections::BTreeSet,
+    env, fmt, fs,
+    hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
+    io::{self, IsTerminal},
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    str::FromStr,
+    time::Duration,
+};
+
+use clap::{ArgMatches, Args, Command, FromArgMatches, ValueHint, error::ErrorKind};
+use serde_json::{Value, json};
+
+use super::{
+    output::{FAILURE, Log, Verbosity, json, print, tell},
+    program::Entry,
+    values::{duration, whole},
+};
+use crate::{Check, Error, Explored, Kernel, Progress, check};
+
+/// Longer texts of a run are replaced by a hash.
+const LONGEST: usize = 200;
+
+/// Run a program under many schedules, to find one that breaks it
+#[derive(Args)]
+#[command(
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    subcommand_required = true,
+    subcommand_help_heading = "Programs",
+    subcommand_value_name = "PROGRAM"
+)]
+pub(super) struct Explore {
+    #[command(flatten)]
+    options: Options,
+}
+
+#[derive(Args)]
+struct Options {
+    /// How schedules are chosen: random draws each turn; pct:D gives tasks random priorities, of
+    /// which D change; round-robin changes only the random numbers
+    #[arg(long, value_name = "NAME")]
+    strategy: Option<Strategy>,
+    /// How many schedules [default: 1000]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
+    schedules: Option<u64>,
+    /// The seed of the first schedule; the next has the next seed [default: 0]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
+    seed: Option<u64>,
+    /// End the search after this time, such as 30s or 2m
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    time: Option<Duration>,
+    /// How many threads search [default: one per processor]
+    #[arg(long, value_name = "N", value_parser = whole::<NonZeroUsize>)]
+    jobs: Option<NonZeroUsize>,
+    /// Run part I of N, from 1/N to N/N; 0/N is the same as N/N
+    #[arg(long, value_name = "I/N")]
+    shard: Option<Shard>,
+    /// Divide the search into N parts and run one. Its number comes from SLURM_ARRAY_TASK_ID,
+    /// JOB_COMPLETION_INDEX (Kubernetes) or PARALLEL_SEQ (GNU parallel)
+    #[arg(long, value_name = "N", value_parser = whole::<u64>, conflicts_with = "shard")]
+    shards: Option<u64>,
+    /// Run this schedule of an earlier report, and no other
+    #[arg(long, value_name = "SEED.DELAYS.HASH")]
+    replay: Option<String>,
+    /// Record a failing schedule in this folder, and the nearest that passes
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    record: Option<PathBuf>,
+    /// Print the result as a JSON object
+    #[arg(long, num_args = 0, default_missing_value = "true")]
+    json: Option<bool>,
+}
+
+#[derive(Clone, Copy)]
+enum Strategy {
+    Random,
+    Pct(u32),
+    RoundRobin,
+}
+
+impl FromStr for Strategy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match (text, text.strip_prefix("pct:").map(str::parse)) {
+            ("random", _) => Ok(Self::Random),
+            ("round-robin", _) => Ok(Self::RoundRobin),
+            ("pct", _) => Ok(Self::Pct(3)),
+            (_, Some(Ok(changes @ 0..=1000))) => Ok(Self::Pct(changes)),
+            _ => Err("there are random, pct, pct:CHANGES (from 0 to 1000) and round-robin".into()),
+        }
+    }
+}
+
+impl fmt::Display for Strategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Random => f.write_str("random"),
+            Self::Pct(changes) => write!(f, "pct:{changes}"),
+            Self::RoundRobin => f.write_str("round-robin"),
+        }
+    }
+}
+
+/// Part `number` of `of`.
+#[derive(Clone, Copy)]
+struct Shard {
+    number: u64,
+    of: u64,
+}
+
+impl FromStr for Shard {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let numbers = || {
+            let (number, of) = text.split_once('/')?;
+            Some((number.parse().ok()?, of.parse().ok()?))
+        };
+        match numbers() {
+            Some((number, of)) if of > 0 && number <= of => Ok(Self { number, of }),
+            _ => Err("it takes I/N, such as 3/8, with I at most N".into()),
+        }
+    }
+}
+
+impl fmt::Display for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.number, self.of)
+    }
+}
+
+/// The commands below `explore`: the programs, and `merge`. After a program's name the options of
+/// the search may follow too, unless the program has an option of the same name.
+pub(super) fn subcommands(programs: &[Entry]) -> impl Iterator<Item = Command> {
+    let merge = Merge::augment_args(Command::new("merge"));
+    let programs = programs.iter().map(|entry| {
+        let command = entry.command();
+        let options = options();
+        let is_free = |option: &clap::Arg| {
+            let mut others = command.get_arguments();
+            others.all(|other| {
+                other.get_long() != option.get_long() && other.get_id() != option.get_id()
+            })
+        };
+        if options.iter().all(is_free) {
+            command.args(options.into_iter().map(|option| option.hide(true)))
+        } else {
+            command
+        }
+    });
+    programs.chain([merge])
+}
+
+fn options() -> Vec<clap::Arg> {
+    let command = Options::augment_args(Command::new(""));
+    command.get_arguments().cloned().collect()
+}
+
+/// Join the results of several parts of a search, printed by --json
+#[derive(Args)]
+struct Merge {
+    /// Files with a JSON object each
+    #[arg(required = true, value_hint = ValueHint::FilePath)]
+    files: Vec<PathBuf>,
+}
+
+/// Runs the command. An error is a usage error.
+pub(super) fn run(
+    binary: &str,
+    programs: &[Entry],
+    explore: &ArgMatches,
+    verbosity: &Verbosity,
+    words: &[String],
+) -> Result<ExitCode, clap::Error> {
+    let (name, matches) = explore.subcommand().expect("clap requires a program");
+    if name == "merge" {
+        return Ok(merge(&Merge::from_arg_matches(matches)?, verbosity));
+    }
+    let mut options = Options::from_arg_matches(explore)?;
+    if matches.try_contains_id("schedules").is_ok() && matches.try_contains_id("strategy").is_ok() {
+        options.update_from_arg_matches(matches)?;
+    }
+    let entry = programs.iter().find(|entry| entry.name == name);
+    let entry = entry.expect("clap knows these programs only");
+    // For its errors.
+    drop((entry.load)(entry.name, matches)?);
+    let usage = |error: String| clap::Error::raw(ErrorKind::InvalidValue, error + "\n");
+    let shard = options.shard().map_err(usage)?;
+    let body = |kernel: &mut Kernel| trial(kernel, entry, matches);
+    let search = options.search(body, shard).map_err(usage)?;
+    let search = search.command(again(binary, words));
+    let explored = search.explore();
+    let is_json = options.json == Some(true);
+    let text = if is_json {
+        let object = options.object(&explored, name, shard);
+        json(object.as_object().expect("it is an object")) + "\n"
+    } else {
+        format!("{explored}\n{}", outcomes(&explored.outcomes))
+    };
+    print(text.as_bytes());
+    let is_good = explored.failure.is_none() && explored.never.is_empty();
+    Ok(if is_good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(FAILURE)
+    })
+}
+
+/// Runs the program once. The outcome is what it prints.
+fn trial(kernel: &mut Kernel, entry: &Entry, matches: &ArgMatches) -> Result<(), Error> {
+    let image = (entry.load)(entry.name, matches).expect("it was loaded before");
+    image(kernel)?;
+    let report = kernel.run()?;
+    let text = kernel.take_console();
+    if text.len() <= LONGEST {
+        kernel.outcome(text);
+    } else {
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&text);
+        kernel.outcome(format!("{} bytes, hash {hash:016x}", text.len()));
+    }
+    report.check()
+}
+
+impl Options {
+    fn search<F>(&self, body: F, shard: Option<Shard>) -> Result<Check<F>, String>
+    where
+        F: Fn(&mut Kernel) -> Result<(), Error> + Sync,
+    {
+        let mut search = check(body).without_environment();
+        search = match self.strategy.unwrap_or(Strategy::Random) {
+            Strategy::Random => search.random(),
+            Strategy::Pct(changes) => search.pct(changes),
+            Strategy::RoundRobin => search.round_robin(),
+        };
+        search = search.threads(self.jobs.map_or(0, usize::from));
+        if let Some(schedules) = self.schedules {
+            search = search.schedules(schedules);
+        }
+        if let Some(seed) = self.seed {
+            search = search.seed(seed);
+        }
+        if let Some(time) = self.time {
+            search = search.time(time);
+        }
+        if let Some(Shard { number, of }) = shard {
+            search = search.shard(number, of);
+        }
+        if let Some(folder) = &self.record {
+            search = search.record(folder);
+        }
+        if io::stderr().is_terminal() {
+            search = search.progress(show);
+        }
+        match &self.replay {
+            Some(replay) => search.replay(replay),
+            None => Ok(search),
+        }
+    }
+
+    /// Returns the part to run: as told, or by the number that a cluster gives this process.
+    fn shard(&self) -> Result<Option<Shard>, String> {
+        let Some(of) = self.shards else {
+            return Ok(self.shard);
+        };
+        let variables = [
+            "SLURM_ARRAY_TASK_ID",
+            "JOB_COMPLETION_INDEX",
+            "PARALLEL_SEQ",
+        ];
+        let value = |name: &&str| env::var(name).ok().map(|value| (name.to_string(), value));
+        let Some((name, value)) = variables.iter().find_map(value) else {
+            return Err(format!(
+                "--shards needs one of {}; or give --shard I/N",
+                variables.join(", ")
+            ));
+        };
+        let shard = format!("{value}/{of}").parse();
+        shard
+            .map(Some)
+            .map_err(|error: String| format!("{name}={value}: {error}"))
+    }
+
+    fn object(&self, explored: &Explored, program: &str, shard: Option<Shard>) -> Value {
+        json!({
+            "program": program,
+            "strategy": self.strategy.unwrap_or(Strategy::Random).to_string(),
+            "seed": self.seed.unwrap_or(0),
+            "shard": shard.map(|shard| shard.to_string()),
+            "schedules": explored.schedules,
+            "classes": explored.classes,
+            "complete": explored.complete,
+            "outcomes": explored.outcomes,
+            "failure": explored.failure.as_ref().map(|failure| json!({
+                "why": failure.why,
+                "preemptions": failure.preemptions,
+                "replay": failure.replay,
+                "details": failure.details,
+            })),
+        })
+    }
+}
+
+/// Shows the progress on a line that the next one overwrites.
+fn show(progress: &Progress) {
+    let Progress {
+        schedules,
+        of,
+        elapsed,
+        ..
+    } = *progress;
+    let rate = schedules as f64 / elapsed.as_secs_f64();
+    let left = Duration::from_secs((of.saturating_sub(schedules) as f64 / rate) as u64);
+    tell(&format!(
+        "\r\x1b[K{schedules} of {of} schedules, {rate:.0} a second, {} left",
+        humantime::format_duration(left)
+    ));
+}
+
+/// The first outcomes, a line each.
+fn outcomes(all: &BTreeSet<String>) -> String {
+    const SHOWN: usize = 10;
+    if all.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("outcomes: {}\n", all.len());
+    for outcome in all.iter().take(SHOWN) {
+        text += &format!("  {:?}\n", outcome.trim_end());
+    }
+    if all.len() > SHOWN {
+        text += "  ...\n";
+    }
+    text
+}
+
+/// The command line that runs a schedule again.
+fn again(binary: &str, words: &[String]) -> String {
+    let mut again = format!("{binary} explore --replay {{replay}}");
+    let mut words = words.iter().skip(2).peekable();
+    while let Some(word) = words.next() {
+        if word == "--replay" {
+            words.next();
+        } else if !word.starts_with("--replay=") {
+            again += &format!(" {word}");
+        }
+    }
+    again
+}
+
+/// Prints the union of several results.
+fn merge(options: &Merge, verbosity: &Verbosity) -> ExitCode {
+    let log = Log::of_output(verbosity);
+    let parts: Result<Vec<Value>, String> = options.files.iter().map(|file| part(file)).collect();
+    let all = match parts.and_then(|parts| union(&parts, &options.files)) {
+        Ok(all) => all,
+        Err(error) => {
+            log.error(&error);
+            return ExitCode::from(FAILURE);
+        }
+    };
+    print((json(all.as_object().expect("it is an object")) + "\n").as_bytes());
+    if all["failure"].is_null() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(FAILURE)
+    }
+}
+
+fn part(file: &Path) -> Result<Value, String> {
+    let name = file.display();
+    let text = fs::read_to_string(file).map_err(|error| format!("cannot read {name}: {error}"))?;
+    let part: Value = serde_json::from_str(&text)
+        .map_err(|error| format!("{name} is not the JSON object of a search: {error}"))?;
+    let is_search = part["schedules"].is_u64() && part["outcomes"].is_array();
+    is_search
+        .then_some(part)
+        .ok_or_else(|| format!("{name} is not the JSON object of a search"))
+}
+
+fn union(parts: &[Value], files: &[PathBuf]) -> Result<Value, String> {
+    let mut all = parts[0].clone();
+    let mut outcomes = BTreeSet::new();
+    let (mut schedules, mut is_complete) = (0, true);
+    for (part, file) in parts.iter().zip(files) {
+        for key in ["program", "strategy", "seed"] {
+            if part[key] != all[key] {
+                let (name, first) = (file.display(), files[0].display());
+                return Err(format!(
+                    "{name} is of another search than {first}: the {key} differs"
+                ));
+            }
+        }
+        schedules += part["schedules"].as_u64().unwrap_or(0);
+        is_complete &= part["complete"] == true;
+        let texts = part["outcomes"].as_array().into_iter().flatten();
+        outcomes.extend(texts.filter_map(Value::as_str).map(str::to_string));
+        if all["failure"].is_null() {
+            all["failure"] = part["failure"].clone();
+        }
+    }
+    all["schedules"] = schedules.into();
+    all["complete"] = is_complete.into();
+    all["outcomes"] = json!(outcomes);
+    all["shard"] = Value::Null;
+    Ok(all)
+}

@@ -1,0 +1,50 @@
+//! The end of a search's time. The only clock of this room.
+
+use std::{
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+/// An instant of the machine's clock; none lies for ever ahead.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Deadline(Option<Instant>);
+
+impl Deadline {
+    /// Returns the instant after this time; without a time, never.
+    pub(super) fn after(time: Option<Duration>) -> Self {
+        Self(time.and_then(|time| Instant::now().checked_add(time)))
+    }
+
+    pub(super) fn is_over(self) -> bool {
+        self.0.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+}
+
+/// Tells when the next report of a search's progress is due.
+#[derive(Debug)]
+pub(super) struct Ticker {
+    start: Instant,
+    next: Mutex<Duration>,
+}
+
+impl Ticker {
+    /// The time between two reports.
+    const EVERY: Duration = Duration::from_millis(200);
+
+    pub(super) fn new() -> Self {
+        Self {
+            start: Instant::now(),
+            next: Mutex::new(Self::EVERY),
+        }
+    }
+
+    /// Returns the time since the begin, if a report is due. One of several threads makes it.
+    pub(super) fn due(&self) -> Option<Duration> {
+        let mut next = self.next.try_lock().ok()?;
+        let elapsed = self.start.elapsed();
+        (elapsed >= *next).then(|| {
+            *next = elapsed + Self::EVERY;
+            elapsed
+        })
+    }
+}

@@ -1,0 +1,203 @@
+//! The fewest preemptions with which a schedule fails.
+//!
+//! First come all schedules with no departure from first in, first out, then all with one, then all
+//! with two. What fails there is minimal. (Delay bounding: Emmi, Qadeer and Rakamarić, POPL 2011.)
+//! If the time does not suffice, or if more departures are needed, delta debugging removes
+//! departures from the schedule that was found. (Zeller and Hildebrandt, TSE 2002.)
+
+use std::time::Duration;
+
+use super::{
+    deadline::Deadline,
+    guide::Guide,
+    plan::{Delay, Plan},
+    settings::Settings,
+    trial::{self, Body},
+};
+use crate::{Error, Kernel};
+
+/// The time for all schedules with few departures, and again for delta debugging.
+const TIME: Duration = Duration::from_millis(450);
+
+/// The most departures of the schedules that are all tried.
+const MOST: usize = 2;
+
+/// A schedule that fails with few preemptions.
+#[derive(Debug)]
+pub(super) struct Fewest {
+    pub(super) plan: Plan,
+    /// Whether no schedule with fewer preemptions fails.
+    pub(super) is_least: bool,
+}
+
+/// Searches for the fewest preemptions. `found` fails.
+pub(super) fn minimise(
+    body: Body<'_>,
+    settings: &Settings,
+    seed: u64,
+    found: &Plan,
+) -> Result<Fewest, Error> {
+    let mut runs = Runs::new(body, settings, seed)?;
+    let deadline = Deadline::after(Some(TIME));
+    for departures in 0..=MOST.min(found.0.len()) {
+        let mut plan = Plan::default();
+        match runs.try_all(&mut plan, departures, deadline)? {
+            Tried::Fails => {
+                let is_least = true;
+                return Ok(Fewest { plan, is_least });
+            }
+            Tried::Passes => {}
+            Tried::NoTime => {
+                let plan = runs.reduce(found)?;
+                let is_least = plan.0.len() <= departures;
+                return Ok(Fewest { plan, is_least });
+            }
+        }
+    }
+    let plan = runs.reduce(found)?;
+    let is_least = plan.0.len() <= MOST + 1;
+    Ok(Fewest { plan, is_least })
+}
+
+/// Returns a schedule that passes, and departs from `failing` as little as possible: it lacks one
+/// departure, or has one more.
+pub(super) fn nearest_passing(
+    body: Body<'_>,
+    settings: &Settings,
+    seed: u64,
+    failing: &Plan,
+) -> Result<Option<Plan>, Error> {
+    let mut runs = Runs::new(body, settings, seed)?;
+    let deadline = Deadline::after(Some(TIME));
+    for at in (0..failing.0.len()).rev() {
+        let mut plan = failing.clone();
+        plan.0.remove(at);
+        if !runs.fails(&plan)? {
+            return Ok(Some(plan));
+        }
+    }
+    runs.fails(failing)?;
+    let widths = runs.guide.widths();
+    for delay in delays(&widths, 0) {
+        let at = failing.0.partition_point(|other| other.turn < delay.turn);
+        if failing
+            .0
+            .get(at)
+            .is_some_and(|other| other.turn == delay.turn)
+        {
+            continue;
+        }
+        let mut plan = failing.clone();
+        plan.0.insert(at, delay);
+        if !runs.fails(&plan)? {
+            return Ok(Some(plan));
+        }
+        if deadline.is_over() {
+            break;
+        }
+    }
+    Ok(None)
+}
+
+/// The result of trying all schedules of a kind.
+enum Tried {
+    Fails,
+    Passes,
+    NoTime,
+}
+
+/// Runs of a body under plans.
+struct Runs<'a> {
+    body: Body<'a>,
+    seed: u64,
+    guide: Guide,
+    kernel: Kernel,
+}
+
+impl<'a> Runs<'a> {
+    fn new(body: Body<'a>, settings: &Settings, seed: u64) -> Result<Self, Error> {
+        let guide = Guide::default();
+        let kernel = settings.builder(seed).policy(guide.clone()).build()?;
+        Ok(Self {
+            body,
+            seed,
+            guide,
+            kernel,
+        })
+    }
+
+    fn fails(&mut self, plan: &Plan) -> Result<bool, Error> {
+        self.kernel.reset(self.seed)?;
+        self.guide.follow(plan);
+        let trial = trial::run(&mut self.kernel, self.body);
+        Ok(trial.failure.is_some())
+    }
+
+    /// Tries every schedule with so many departures after those of `plan`, which passes without
+    /// more. Leaves the one that fails in `plan`.
+    fn try_all(
+        &mut self,
+        plan: &mut Plan,
+        departures: usize,
+        deadline: Deadline,
+    ) -> Result<Tried, Error> {
+        if deadline.is_over() {
+            return Ok(Tried::NoTime);
+        }
+        // Also for the number of ready tasks at each turn.
+        if self.fails(plan)? {
+            return Ok(Tried::Fails);
+        }
+        if departures == 0 {
+            return Ok(Tried::Passes);
+        }
+        let widths = self.guide.widths();
+        let last = plan.0.last().map_or(0, |last| last.turn);
+        for delay in delays(&widths, last) {
+            plan.0.push(delay);
+            match self.try_all(plan, departures - 1, deadline)? {
+                Tried::Passes => {}
+                other => return Ok(other),
+            }
+            plan.0.pop();
+        }
+        Ok(Tried::Passes)
+    }
+
+    /// Removes departures as long as the schedule fails without them.
+    fn reduce(&mut self, found: &Plan) -> Result<Plan, Error> {
+        let deadline = Deadline::after(Some(TIME));
+        let mut plan = found.clone();
+        let mut parts = 2;
+        while !plan.0.is_empty() && !deadline.is_over() {
+            let size = plan.0.len().div_ceil(parts);
+            let mut is_reduced = false;
+            for at in (0..plan.0.len()).step_by(size) {
+                let mut rest = plan.clone();
+                rest.0.drain(at..(at + size).min(plan.0.len()));
+                if self.fails(&rest)? {
+                    plan = rest;
+                    parts = (parts - 1).max(2);
+                    is_reduced = true;
+                    break;
+                }
+                if deadline.is_over() {
+                    break;
+                }
+            }
+            if !is_reduced {
+                if size == 1 {
+                    break;
+                }
+                parts *= 2;
+            }
+        }
+        Ok(plan)
+    }
+}
+
+/// Returns every departure after a turn. `widths` has the number of ready tasks at each turn.
+fn delays(widths: &[u32], after: u32) -> impl Iterator<Item = Delay> {
+    let turns = widths.iter().zip(1..).skip(after as usize);
+    turns.flat_map(|(width, turn)| (1..*width).map(move |by| Delay { turn, by }))
+}

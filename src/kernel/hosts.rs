@@ -1,0 +1,234 @@
+//! The hosts of tasks: the machines of a simulated network. A world without one has a single host.
+
+use std::{collections::BTreeMap, io};
+
+use super::{Kernel, answer::Answer, outcome::Outcome, report::Error, task::OnExit};
+use crate::{
+    abi::{DeviceId, Errno, Exit, HostId, Reply, Tid},
+    panic::contain,
+    sched::Runnable,
+    trap::{Fate, Payload, Start},
+    user::{
+        os::Os,
+        program::{self, IntoExit},
+    },
+    world::{self, Request, SimNet},
+};
+
+/// The one host of a world without a network, and that of tasks that were spawned without one.
+const LOCALHOST: &str = "localhost";
+
+/// A closure of [`Kernel::on_restart`].
+type Boot = Box<dyn FnMut(&mut Kernel)>;
+
+/// What starts the programs of hosts again.
+#[derive(Default)]
+pub(super) struct Restarts {
+    of: BTreeMap<HostId, Vec<Boot>>,
+    /// Whether one of them is being called.
+    is_booting: bool,
+}
+
+impl Kernel {
+    /// Starts a program as a task of the host that boots this kernel, as [`Kernel::spawn`] does, on
+    /// a machine of the simulated network. The machine is made if there is none of that name.
+    ///
+    /// *Errors:* [`Errno::NoSuchHost`] if the name cannot be that of a host; in the real world, of
+    /// any other than `localhost`. [`Errno::HostDown`] if the host has crashed. Otherwise as
+    /// [`Kernel::spawn`].
+    ///
+    /// ```
+    /// use trapline::{Kernel, Os};
+    ///
+    /// let mut kernel = Kernel::simulated(1);
+    /// kernel.spawn_on("server", "main", async |os: &mut Os| {
+    ///     let host = os.host().await;
+    ///     writeln!(os, "I run on {host}");
+    /// })?;
+    /// kernel.run()?;
+    /// assert_eq!(kernel.take_console(), "I run on server\n");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn spawn_on<T: IntoExit>(
+        &mut self,
+        host: impl AsRef<str>,
+        name: impl AsRef<str>,
+        program: impl AsyncFnOnce(&mut Os) -> T + 'static,
+    ) -> Result<Tid, Errno> {
+        self.log.observe_by_tracing();
+        let host = self.host_named(host.as_ref())?;
+        let name = self.frame.intern(name.as_ref());
+        let program = program::program(&self.frame, program);
+        let task = self.admit(name, program, None, OnExit::Report, false, Start::First)?;
+        self.place(task, host);
+        Ok(task.tid)
+    }
+
+    /// Returns the simulated network of this kernel's world. A world without one returns a network
+    /// of its own, which no task reaches.
+    #[must_use]
+    pub fn net(&self) -> SimNet {
+        self.world.net().unwrap_or_default()
+    }
+
+    /// Calls `boot` whenever the host restarts: it starts the host's programs again. Only hosts with
+    /// such a closure are crashed by [`SimNet::chaos`].
+    ///
+    /// *Errors:* [`Errno::NoSuchHost`] if the name cannot be that of a host, or the world has no
+    /// simulated network.
+    ///
+    /// ```
+    /// use std::{io, time::Duration};
+    /// use trapline::{Kernel, Os};
+    ///
+    /// async fn server(os: &mut Os) -> io::Result<()> {
+    ///     let now = os.now().await;
+    ///     writeln!(os, "up at {now:?}");
+    ///     let listener = os.listen(([0, 0, 0, 0], 80).into()).await?;
+    ///     loop {
+    ///         listener.accept(os).await?;
+    ///     }
+    /// }
+    ///
+    /// let mut kernel = Kernel::simulated(1);
+    /// kernel.spawn_on("server", "server", server)?;
+    /// kernel.on_restart("server", |kernel: &mut Kernel| {
+    ///     kernel.spawn_on("server", "server", server).expect("there is room");
+    /// })?;
+    /// let net = kernel.net();
+    /// let test = kernel.spawn("test", async move |os: &mut Os| {
+    ///     os.sleep(Duration::from_secs(1)).await;
+    ///     net.crash("server")?;
+    ///     os.sleep(Duration::from_secs(1)).await;
+    ///     net.restart("server")?;
+    ///     os.connect(("server", 80)).await.map(drop)
+    /// })?;
+    /// kernel.run_until(&[test])?.check()?;
+    /// assert_eq!(kernel.take_console(), "up at 0ns\nup at 2s\n");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn on_restart(
+        &mut self,
+        host: impl AsRef<str>,
+        boot: impl FnMut(&mut Self) + 'static,
+    ) -> Result<(), Errno> {
+        let net = self.world.net().ok_or(Errno::NoSuchHost)?;
+        let host = net.find_or_make(host.as_ref());
+        let host = host.map_err(|_| Errno::NoSuchHost)?;
+        net.set_boots(host);
+        self.restarts
+            .of
+            .entry(host)
+            .or_default()
+            .push(Box::new(boot));
+        Ok(())
+    }
+
+    /// Returns the host of a new task: the one of that name, or that of its parent.
+    pub(super) fn host_of(&self, me: Runnable, name: Option<&str>) -> Result<HostId, Errno> {
+        match name {
+            None => Ok(self.tasks[me].host),
+            Some(name) => self.host_named(name),
+        }
+    }
+
+    /// Puts a new task on a host.
+    pub(super) fn place(&mut self, task: Runnable, host: HostId) {
+        self.tasks[task].host = host;
+    }
+
+    fn host_named(&self, name: &str) -> Result<HostId, Errno> {
+        let host = match self.world.net() {
+            None if name == LOCALHOST => HostId::LOCAL,
+            None => return Err(Errno::NoSuchHost),
+            Some(net) => {
+                let host = net.find_or_make(name).map_err(|_| Errno::NoSuchHost)?;
+                if !net.is_up(host) {
+                    return Err(Errno::HostDown);
+                }
+                host
+            }
+        };
+        Ok(host)
+    }
+
+    // ---- faults
+
+    /// Handles a fault of the network: a crash ends the tasks of its host, a restart starts them
+    /// again.
+    pub(super) fn fault(&mut self) -> Outcome {
+        let Some(Payload::Fault { fate, .. }) = self.frame.take() else {
+            return Errno::Invalid.into();
+        };
+        match fate {
+            None => {}
+            Some((host, Fate::Crash)) => self.crash(host),
+            Some((host, Fate::Restart)) => self.restart(host),
+        }
+        Reply::Done.into()
+    }
+
+    /// Ends the tasks of a host, the youngest first.
+    fn crash(&mut self, host: HostId) {
+        for task in self.tasks.youngest_first() {
+            if self.is_live(task) && self.tasks[task].host == host {
+                self.end(task, Exit::Killed);
+            }
+        }
+    }
+
+    /// Calls the closures that start the programs of a host again.
+    fn restart(&mut self, host: HostId) {
+        let Some(mut boots) = self.restarts.of.remove(&host) else {
+            return;
+        };
+        let outer = std::mem::replace(&mut self.restarts.is_booting, true);
+        for boot in &mut boots {
+            contain(|| boot(self));
+        }
+        self.restarts.is_booting = outer;
+        let added = self.restarts.of.insert(host, boots);
+        if let Some(added) = added {
+            self.restarts.of.entry(host).or_default().extend(added);
+        }
+    }
+
+    /// Fails inside of a closure that starts programs.
+    pub(super) fn check_restarts(&self) -> Result<(), Error> {
+        if self.restarts.is_booting {
+            let why = "a closure of on_restart runs the kernel that called it: let it spawn only";
+            return Err(Error::Io(io::Error::new(io::ErrorKind::Deadlock, why)));
+        }
+        Ok(())
+    }
+
+    // ---- the calls
+
+    /// Answers the name of the caller's host.
+    pub(super) fn host(&mut self, me: Runnable) -> Outcome {
+        let host = self.tasks[me].host;
+        let name = match self.world.net() {
+            Some(net) => net.name_of(host).into(),
+            None => LOCALHOST.into(),
+        };
+        Answer::with(Reply::Host, Payload::Name(name)).into()
+    }
+
+    /// Looks up the name of a host.
+    pub(super) fn resolve(&mut self) -> Outcome {
+        let Some(Payload::Name(name)) = self.frame.take() else {
+            return Errno::Invalid.into();
+        };
+        let mut addresses = Vec::new();
+        let request = Request::Resolve {
+            name: &name,
+            addresses: &mut addresses,
+        };
+        let known = self.world.io(DeviceId::NONE, request);
+        match known.and_then(world::Answer::ready) {
+            Ok(true) => Answer::with(Reply::Addresses, Payload::Addresses(addresses)).into(),
+            Ok(false) => Reply::Again.into(),
+            Err(error) => Answer::with(Reply::Io, Payload::Io(error)).into(),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Where in the source each task was made, and where it made its last call.
+//!
+//! A stub notes its caller in the frame. The kernel copies that into this table when the call takes
+//! the plain lane, because a task that blocks has always taken it. A table apart from the tasks
+//! keeps a task within two cache lines.
+
+use std::{collections::BTreeMap, panic::Location};
+
+use super::{
+    Kernel,
+    queues::MessageQueue,
+    task::{ReadOp, State, Then, WaitingOn},
+};
+use crate::{
+    abi::{Direction, End, Place, TaskInfo, Tid},
+    sched::Runnable,
+    trap::Kind,
+};
+
+/// A place, as the compiler stores it; `None` for a program of the command line.
+type Caller = Option<&'static Location<'static>>;
+
+/// The places of each task, by its slot.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    slots: Vec<Spot>,
+    /// The places of faults, until the ends of their tasks are told.
+    faults: BTreeMap<Tid, Place>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Spot {
+    spawned: Caller,
+    called: Caller,
+}
+
+impl Places {
+    /// Notes the place at which a new task was made.
+    pub(super) fn spawned(&mut self, task: Runnable, at: Caller) {
+        let spot = Spot {
+            spawned: at,
+            called: at,
+        };
+        match self.slots.get_mut(task.slot.index()) {
+            Some(free) => *free = spot,
+            None => self.slots.resize(task.slot.index() + 1, spot),
+        }
+    }
+
+    /// Notes the place of a task's call.
+    #[inline(always)]
+    pub(super) fn called(&mut self, task: Runnable, at: Caller) {
+        if let Some(spot) = self.slots.get_mut(task.slot.index()) {
+            spot.called = at;
+        }
+    }
+
+    pub(super) fn faulted(&mut self, tid: Tid, place: Option<Place>) {
+        self.faults.extend(place.map(|place| (tid, place)));
+    }
+
+    pub(super) fn take_fault(&mut self, tid: Tid) -> Option<Place> {
+        self.faults.remove(&tid)
+    }
+
+    /// Returns the place at which the task was made.
+    pub(super) fn of_spawn(&self, task: Runnable) -> Option<Place> {
+        let spot = self.slots.get(task.slot.index())?;
+        spot.spawned.map(Place::from)
+    }
+
+    /// Returns the place of the call in which the task is blocked.
+    pub(super) fn of_call(&self, task: Runnable, on: WaitingOn) -> Option<Place> {
+        let spot = self.slots.get(task.slot.index())?;
+        match on {
+            // The kernel holds back any call, also one that notes no caller.
+            WaitingOn::Console(_) | WaitingOn::Delay(_) => None,
+            _ => spot.called.map(Place::from),
+        }
+    }
+}
+
+impl Kernel {
+    /// Adds to the description of a task what the tables of queues and places say of it.
+    pub(super) fn complete(&self, task: Runnable, mut info: TaskInfo) -> TaskInfo {
+        info.spawned = self.places.of_spawn(task);
+        let State::Blocked(on) = self.tasks[task].state else {
+            return info;
+        };
+        let mut kind = Kind::Queue;
+        if let WaitingOn::Queue(queue, end) = on
+            && let Some(status) = self.queues.get(queue).map(MessageQueue::status)
+        {
+            kind = status.kind;
+            info.wait.thing = status.thing(queue, end);
+            info.wait.holder = status.holder();
+            info.wait.is_lock = kind == Kind::Mutex;
+        }
+        info.wait.call = name(on, kind);
+        info.wait.place = self.places.of_call(task, on);
+        info
+    }
+}
+
+/// Returns the name of the method in which a task is blocked.
+fn name(on: WaitingOn, kind: Kind) -> &'static str {
+    match on {
+        WaitingOn::Exit(_) => "wait",
+        WaitingOn::Timer(_) => "sleep",
+        WaitingOn::Device(_, _, Then::Read(ReadOp::Bytes(_))) => "recv",
+        WaitingOn::Device(_, _, Then::Read(ReadOp::Connection)) => "accept",
+        WaitingOn::Device(_, _, Then::Again) => "send",
+        WaitingOn::Device(_, Direction::Read, Then::Done) => "read_wait",
+        WaitingOn::Device(_, Direction::Write, Then::Done) => "write_wait",
+        WaitingOn::Queue(_, End::Put) => "put",
+        WaitingOn::Queue(_, End::Get) => kind.method(),
+        WaitingOn::Console(_) | WaitingOn::Delay(_) => "",
+    }
+}

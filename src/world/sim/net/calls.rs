@@ -1,0 +1,395 @@
+//! What the kernel asks of the net.
+
+use std::{
+    collections::VecDeque,
+    io::{self, ErrorKind, Result},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+};
+
+use super::{
+    connection::{CLIENT, Connection, End, EndId, SERVER, Stage},
+    hosts::{LOCALHOST, Listener, Machine},
+    links::below,
+    state::{Net, Packet, Signal, Socket},
+};
+use crate::{
+    abi::{DeviceId, Direction, HostId},
+    world::io::{Answer, Request, read_piece},
+};
+
+/// Half of the pieces of a fragmented stream are not longer than this.
+const SMALL: u64 = 16;
+
+impl Net {
+    /// Answers a request.
+    #[inline]
+    pub(super) fn io(&mut self, device: DeviceId, request: Request<'_>) -> Result<Answer> {
+        let done = |()| Answer::Done;
+        match request {
+            Request::Recv(buf) => self.recv(device, buf).map(Answer::Bytes),
+            Request::Drained => self.drained(device).map(Answer::Ready),
+            Request::Send(buf) => self.send(device, buf).map(Answer::Bytes),
+            Request::SendFile { file, offset, len } => {
+                let piece = read_piece(file, offset, len)?;
+                if piece.is_empty() && len > 0 {
+                    return Ok(Answer::Bytes(0));
+                }
+                self.send(device, &piece).map(Answer::Bytes)
+            }
+            Request::Ready(direction) => self.ready(device, direction).map(Answer::Ready),
+            Request::Accept { connection, .. } => self.accept(device, connection).map(Answer::Addr),
+            Request::Attach { .. } => Err(io::Error::new(
+                ErrorKind::Unsupported,
+                "the simulated world has no descriptors: run it in the real one",
+            )),
+            Request::Listen { host, addr } => self.listen(device, host, addr).map(Answer::Addr),
+            Request::Connect { host, addr } => self.connect(device, host, addr).map(done),
+            Request::Connected => self.connected(device).map(done),
+            Request::Shutdown => self.shutdown(device).map(done),
+            Request::Resolve { name, addresses } => {
+                self.resolve(name, addresses)?;
+                Ok(Answer::Ready(true))
+            }
+            Request::Close => {
+                self.close(device);
+                Ok(Answer::Done)
+            }
+        }
+    }
+
+    // ---- opening
+
+    fn listen(&mut self, device: DeviceId, host: HostId, addr: SocketAddr) -> Result<SocketAddr> {
+        self.is_used = true;
+        let ip = addr.ip();
+        let is_own = ip.is_unspecified() || self.hosts.owner(ip, host) == Some(host);
+        let machine = self.hosts.get_mut(host);
+        if !is_own {
+            let Machine { name, address, .. } = machine;
+            let why = format!("{ip} is no address of the host {name:?}, which has {address}");
+            return Err(io::Error::new(ErrorKind::AddrNotAvailable, why));
+        }
+        if !machine.is_up {
+            return Err(ErrorKind::NetworkDown.into());
+        }
+        let port = match addr.port() {
+            0 => machine.take_port()?,
+            port => port,
+        };
+        let addr = SocketAddr::new(ip, port);
+        if machine.is_taken(addr, &self.listeners) {
+            return Err(ErrorKind::AddrInUse.into());
+        }
+        let at = self.listeners.insert(Listener {
+            device,
+            host,
+            addr,
+            waiting: VecDeque::new(),
+            handshakes: 0,
+            is_owed: false,
+        });
+        machine.listeners.entry(port).or_default().push(at);
+        self.devices.insert(device, Socket::Listener(at));
+        Ok(addr)
+    }
+
+    fn connect(&mut self, device: DeviceId, host: HostId, addr: SocketAddr) -> Result<()> {
+        self.is_used = true;
+        let addr = SocketAddr::new(here_if_unspecified(addr.ip()), addr.port());
+        let server = self.hosts.owner(addr.ip(), host);
+        let machine = self.hosts.get_mut(host);
+        if !machine.is_up {
+            return Err(ErrorKind::NetworkDown.into());
+        }
+        let ip = match server {
+            Some(server) if server == host => addr.ip(),
+            Some(_) | None => machine.address,
+        };
+        let port = machine.take_port()?;
+        machine.reserve(port);
+        let local = SocketAddr::new(ip, port);
+        let client = End::new(device, host, local, Stage::Connecting);
+        let to = server.unwrap_or(host);
+        let peer = End::new(DeviceId::NONE, to, addr, Stage::Absent);
+        self.last_serial = self.last_serial.wrapping_add(1);
+        let connection = Connection::new(self.last_serial, client, peer, self.now);
+        let slot = self.connections.insert(connection);
+        let client = self.end_of(slot, CLIENT);
+        self.devices.insert(device, Socket::Stream(client));
+        match server {
+            Some(_) => self.send_packet(client, Signal::Syn),
+            None => self.answer_for_nobody(client),
+        }
+        Ok(())
+    }
+
+    /// No host has the address: a router says so after a round trip.
+    fn answer_for_nobody(&mut self, client: EndId) {
+        // A packet from the host to itself takes the default latency.
+        let way = self.way(client);
+        let there = self.links.arrival(way, 0, self.now, &mut self.random);
+        let at = self.links.arrival(way, 0, there, &mut self.random);
+        let packet = Packet {
+            from: client.peer(),
+            epoch: 0,
+            signal: Signal::Unreachable,
+        };
+        self.agenda.send(at, packet);
+    }
+
+    fn accept(&mut self, device: DeviceId, connection: DeviceId) -> Result<SocketAddr> {
+        let Socket::Listener(at) = self.socket(device)? else {
+            return Err(ErrorKind::InvalidInput.into());
+        };
+        let server = loop {
+            let listener = &mut self.listeners[at];
+            let Some(server) = listener.waiting.pop_front() else {
+                listener.is_owed = true;
+                return Err(ErrorKind::WouldBlock.into());
+            };
+            // Its host may have crashed meanwhile.
+            if self.connection(server).is_some() {
+                break server;
+            }
+        };
+        let connected = &mut self.connections[server.slot as usize];
+        let end = &mut connected.ends[SERVER];
+        end.device = connection;
+        if end.stage == Stage::Queued {
+            end.stage = Stage::Open;
+        }
+        self.devices.insert(connection, Socket::Stream(server));
+        Ok(connected.ends[CLIENT].addr)
+    }
+
+    fn connected(&mut self, device: DeviceId) -> Result<()> {
+        let (_, connection, side) = self.stream(device)?;
+        match connection.ends[side].error.take() {
+            Some(error) => Err(error.into()),
+            None => Ok(()),
+        }
+    }
+
+    fn resolve(&self, name: &str, addresses: &mut Vec<IpAddr>) -> Result<()> {
+        if name == LOCALHOST {
+            addresses.extend([
+                IpAddr::from(Ipv4Addr::LOCALHOST),
+                Ipv6Addr::LOCALHOST.into(),
+            ]);
+            return Ok(());
+        }
+        let host = self.hosts.find(name)?;
+        addresses.push(self.hosts.get(host).address);
+        Ok(())
+    }
+
+    // ---- data
+
+    #[inline]
+    fn recv(&mut self, device: DeviceId, buf: &mut [u8]) -> Result<usize> {
+        let fragments = self.limits.fragments;
+        let half = self.limits.buffer / 2;
+        let (end, connection, side) = self.stream(device)?;
+        let (this, pipe) = (&mut connection.ends[side], &mut connection.pipes[1 - side]);
+        if pipe.arrived == 0 {
+            // As Linux does: after the end of the stream no error is reported.
+            return match this.error {
+                _ if this.got_end => Ok(0),
+                Some(error) => {
+                    this.error = None;
+                    Err(error.into())
+                }
+                None if this.stage == Stage::Gone || buf.is_empty() => Ok(0),
+                None => {
+                    this.owed[Direction::Read as usize] = true;
+                    Err(ErrorKind::WouldBlock.into())
+                }
+            };
+        }
+        let mut n = pipe.arrived.min(buf.len());
+        if fragments {
+            n = self.piece(n);
+        }
+        let connection = &mut self.connections[end.slot as usize];
+        let pipe = &mut connection.pipes[1 - side];
+        pipe.read(&mut buf[..n]);
+        if pipe.wants_room && !pipe.is_room_under_way && pipe.bytes.len() <= half {
+            pipe.is_room_under_way = true;
+            self.send_packet(end, Signal::Room);
+        }
+        Ok(n)
+    }
+
+    #[inline]
+    fn send(&mut self, device: DeviceId, buf: &[u8]) -> Result<usize> {
+        let (fragments, most) = (self.limits.fragments, self.limits.buffer);
+        let (end, connection, side) = self.stream(device)?;
+        let (this, pipe) = (&mut connection.ends[side], &mut connection.pipes[side]);
+        if let Some(error) = this.error.take() {
+            return Err(error.into());
+        }
+        if this.sent_end || this.stage == Stage::Gone {
+            return Err(ErrorKind::BrokenPipe.into());
+        }
+        if buf.is_empty() {
+            return Ok(0);
+        }
+        let room = most.saturating_sub(pipe.bytes.len());
+        if room == 0 || this.stage == Stage::Connecting {
+            pipe.wants_room = this.stage != Stage::Connecting;
+            this.owed[Direction::Write as usize] = true;
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        let mut n = room.min(buf.len());
+        if fragments {
+            n = self.piece(n);
+        }
+        let pipe = &mut self.connections[end.slot as usize].pipes[side];
+        pipe.bytes.extend(&buf[..n]);
+        self.send_packet(end, Signal::Bytes(n as u32));
+        Ok(n)
+    }
+
+    /// A number of bytes from one to `n`, small ones more often.
+    fn piece(&mut self, n: usize) -> usize {
+        let most = n as u64;
+        let most = match below(&mut self.random, 2) {
+            0 => most.min(SMALL),
+            _ => most,
+        };
+        match most {
+            0 => 0,
+            most => 1 + below(&mut self.random, most) as usize,
+        }
+    }
+
+    fn shutdown(&mut self, device: DeviceId) -> Result<()> {
+        let (end, connection, side) = self.stream(device)?;
+        let this = &mut connection.ends[side];
+        if this.stage != Stage::Open {
+            return Err(ErrorKind::NotConnected.into());
+        }
+        if !std::mem::replace(&mut this.sent_end, true) {
+            self.notify(end, Direction::Write);
+            self.send_packet(end, Signal::Fin);
+        }
+        Ok(())
+    }
+
+    // ---- readiness
+
+    #[inline]
+    fn drained(&mut self, device: DeviceId) -> Result<bool> {
+        Ok(!self.ready(device, Direction::Read)?)
+    }
+
+    #[inline]
+    fn ready(&mut self, device: DeviceId, direction: Direction) -> Result<bool> {
+        if let Socket::Listener(at) = self.socket(device)? {
+            let listener = &mut self.listeners[at];
+            let is_ready = direction == Direction::Read && !listener.waiting.is_empty();
+            listener.is_owed |= direction == Direction::Read && !is_ready;
+            return Ok(is_ready);
+        }
+        let most = self.limits.buffer;
+        let (_, connection, side) = self.stream(device)?;
+        let this = &mut connection.ends[side];
+        let is_ready = this.error.is_some()
+            || this.stage == Stage::Gone
+            || match direction {
+                Direction::Read => connection.pipes[1 - side].arrived > 0 || this.got_end,
+                Direction::Write => {
+                    let pipe = &mut connection.pipes[side];
+                    let has_room = pipe.bytes.len() < most;
+                    pipe.wants_room |= !has_room;
+                    this.sent_end || this.stage == Stage::Open && has_room
+                }
+            };
+        this.owed[direction as usize] |= !is_ready;
+        Ok(is_ready)
+    }
+
+    // ---- closing
+
+    fn close(&mut self, device: DeviceId) {
+        match self.devices.remove(&device) {
+            None => {}
+            Some(Socket::Listener(at)) => self.close_listener(at),
+            Some(Socket::Stream(end)) => self.close_stream(end),
+        }
+    }
+
+    /// Closes a listener. What was not accepted is reset.
+    fn close_listener(&mut self, at: usize) {
+        let listener = self.listeners.remove(at);
+        let machine = self.hosts.get_mut(listener.host);
+        let port = listener.addr.port();
+        if let Some(others) = machine.listeners.get_mut(&port) {
+            others.retain(|other| *other != at);
+            if others.is_empty() {
+                machine.listeners.remove(&port);
+            }
+        }
+        for end in listener.waiting {
+            if self.connection(end).is_none() {
+                continue;
+            }
+            self.abandon(end);
+            self.send_packet(end, Signal::Reset);
+            self.sweep(end);
+        }
+    }
+
+    /// Closes an end. With unread bytes the peer is told of a reset, otherwise of the end of the
+    /// stream, as Linux does.
+    fn close_stream(&mut self, end: EndId) {
+        let Some(connection) = self.connection(end) else {
+            return;
+        };
+        let has_unread = connection.pipes[1 - end.side].arrived > 0;
+        let this = &mut connection.ends[end.side];
+        this.device = DeviceId::NONE;
+        match this.stage {
+            Stage::Connecting => self.abandon(end),
+            Stage::Open if has_unread => {
+                this.stage = Stage::Gone;
+                self.send_packet(end, Signal::Reset);
+            }
+            Stage::Open if !this.sent_end => {
+                this.sent_end = true;
+                self.send_packet(end, Signal::Fin);
+            }
+            Stage::Open | Stage::Absent | Stage::Handshake | Stage::Queued | Stage::Gone => {}
+        }
+        self.sweep(end);
+    }
+
+    // ---- look-ups
+
+    #[inline]
+    fn socket(&self, device: DeviceId) -> Result<Socket> {
+        self.devices
+            .get(&device)
+            .copied()
+            .ok_or(ErrorKind::NotFound.into())
+    }
+
+    /// The end of a connection that a device is.
+    #[inline]
+    fn stream(&mut self, device: DeviceId) -> Result<(EndId, &mut Connection, usize)> {
+        let Socket::Stream(end) = self.socket(device)? else {
+            return Err(ErrorKind::NotConnected.into());
+        };
+        let connection = self.connection(end).ok_or(ErrorKind::NotFound)?;
+        Ok((end, connection, end.side))
+    }
+}
+
+/// The unspecified address, as a peer's, is that of the host itself.
+fn here_if_unspecified(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    }
+}

@@ -1,0 +1,201 @@
+//! A TCP connection: two ends, and a pipe from each end to the other.
+//!
+//! The life of an end:
+//!
+//! ```text
+//!  client  Connecting ── SYN-ACK ──> Open ──┐
+//!  server  Absent ── SYN ──> Handshake ── ACK ──> Queued ── accept ──> Open ──┤
+//!                                                     reset, timeout, crash ──┴──> Gone
+//! ```
+//!
+//! An end that its program has closed stays `Open`, without a device, until both ends are closed.
+
+use std::{collections::VecDeque, io, net::SocketAddr};
+
+use super::agenda::Place;
+use crate::abi::{DeviceId, Direction, HostId, Nanos};
+
+/// The side that has connected.
+pub(super) const CLIENT: usize = 0;
+/// The side that has listened.
+pub(super) const SERVER: usize = 1;
+
+/// The larger buffers give their memory back when they are empty.
+const KEPT: usize = 16 * 1024;
+
+/// Names an end of a connection, and the pipe that leads away from it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct EndId {
+    /// The connection's place in the slab.
+    pub(super) slot: u32,
+    /// The connection's number, which sets it apart from others in the same place.
+    pub(super) serial: u32,
+    pub(super) side: usize,
+}
+
+impl EndId {
+    /// The opposite end.
+    pub(super) fn peer(self) -> Self {
+        Self {
+            side: 1 - self.side,
+            ..self
+        }
+    }
+}
+
+/// A connection.
+pub(super) struct Connection {
+    pub(super) serial: u32,
+    pub(super) ends: [End; 2],
+    /// Each pipe leads away from the end of the same index.
+    pub(super) pipes: [Pipe; 2],
+    /// When the client has asked for it.
+    pub(super) begun: Nanos,
+    /// How often the client has asked again.
+    pub(super) attempts: u32,
+    /// When the client asks again or gives up, if its request was lost.
+    pub(super) retry: Option<Place>,
+}
+
+/// How far an end has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stage {
+    /// The server does not know of the connection.
+    Absent,
+    Connecting,
+    /// The server has answered, and waits for the client's acknowledgement.
+    Handshake,
+    /// It waits in the listener's queue to be accepted.
+    Queued,
+    Open,
+    /// Reset, timed out, or lost with its host. It sends nothing any more.
+    Gone,
+}
+
+/// An end of a connection.
+pub(super) struct End {
+    /// Its device; [`DeviceId::NONE`] before it is accepted and after it is closed.
+    pub(super) device: DeviceId,
+    pub(super) host: HostId,
+    pub(super) addr: SocketAddr,
+    pub(super) stage: Stage,
+    /// What went wrong, until a call has returned it.
+    pub(super) error: Option<io::ErrorKind>,
+    /// Whether a report was promised. Indexed by [`Direction`].
+    pub(super) owed: [bool; 2],
+    /// Whether it has ended its outgoing half.
+    pub(super) sent_end: bool,
+    /// Whether the end of the stream has arrived.
+    pub(super) got_end: bool,
+}
+
+/// What was sent in one direction and not yet read.
+#[derive(Default)]
+pub(super) struct Pipe {
+    /// The bytes: first those that have arrived, then those that are under way.
+    pub(super) bytes: VecDeque<u8>,
+    /// How many have arrived.
+    pub(super) arrived: usize,
+    /// Packets of earlier epochs are lost.
+    pub(super) epoch: u32,
+    /// Whether packets were lost that have to be sent again. What is sent meanwhile waits for that.
+    pub(super) is_stalled: bool,
+    /// Whether no acknowledgement comes; then the sender gives up at that time.
+    pub(super) give_up: Option<Place>,
+    /// No packet arrives before this one.
+    pub(super) last_arrival: Nanos,
+    /// Whether the sender waits for room.
+    pub(super) wants_room: bool,
+    /// Whether the receiver has told the sender of room, and the sender does not know yet.
+    pub(super) is_room_under_way: bool,
+}
+
+impl Connection {
+    /// A connection that the client asks for.
+    pub(super) fn new(serial: u32, client: End, server: End, begun: Nanos) -> Self {
+        Self {
+            serial,
+            ends: [client, server],
+            pipes: Default::default(),
+            begun,
+            attempts: 0,
+            retry: None,
+        }
+    }
+
+    /// Whether this side has sent something that the other one has to acknowledge.
+    pub(super) fn is_unacknowledged(&self, side: usize) -> bool {
+        let (end, peer) = (&self.ends[side], &self.ends[1 - side]);
+        self.pipes[side].under_way() > 0
+            || end.sent_end && !peer.got_end
+            || side == CLIENT && peer.stage == Stage::Handshake
+    }
+
+    /// Whether no task can reach either end any more.
+    pub(super) fn is_forgotten(&self) -> bool {
+        let is_over = self.ends[CLIENT].stage == Stage::Gone;
+        self.ends.iter().all(|end| {
+            end.device == DeviceId::NONE
+                && match end.stage {
+                    Stage::Queued => false,
+                    Stage::Handshake => is_over,
+                    Stage::Absent | Stage::Connecting | Stage::Open | Stage::Gone => true,
+                }
+        })
+    }
+}
+
+impl End {
+    pub(super) fn new(device: DeviceId, host: HostId, addr: SocketAddr, stage: Stage) -> Self {
+        Self {
+            device,
+            host,
+            addr,
+            stage,
+            error: None,
+            owed: [false; 2],
+            sent_end: false,
+            got_end: false,
+        }
+    }
+
+    /// Returns the device if a report is owed for this direction, which it is no longer.
+    #[inline]
+    pub(super) fn take_owed(&mut self, direction: Direction) -> Option<DeviceId> {
+        std::mem::take(&mut self.owed[direction as usize]).then_some(self.device)
+    }
+}
+
+impl Pipe {
+    /// How many bytes are under way.
+    pub(super) fn under_way(&self) -> usize {
+        self.bytes.len() - self.arrived
+    }
+
+    /// Moves at most so many of the bytes that have arrived.
+    pub(super) fn read(&mut self, buf: &mut [u8]) {
+        let n = buf.len();
+        let (one, other) = self.bytes.as_slices();
+        let first = one.len().min(n);
+        buf[..first].copy_from_slice(&one[..first]);
+        buf[first..].copy_from_slice(&other[..n - first]);
+        self.bytes.drain(..n);
+        self.arrived -= n;
+        if self.bytes.is_empty() && self.bytes.capacity() > KEPT {
+            self.bytes = VecDeque::new();
+        }
+    }
+
+    /// Drops what has not arrived.
+    pub(super) fn drop_under_way(&mut self) {
+        self.epoch += 1;
+        self.bytes.truncate(self.arrived);
+        self.is_stalled = false;
+    }
+
+    /// Drops everything.
+    pub(super) fn clear(&mut self) {
+        self.arrived = 0;
+        self.drop_under_way();
+    }
+}

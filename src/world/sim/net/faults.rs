@@ -1,0 +1,321 @@
+//! The faults of a simulated network: the methods of [`SimNet`], and what they do to connections.
+
+use std::io::{Error, ErrorKind, Result};
+
+use super::{
+    connection::{CLIENT, EndId, Stage},
+    fault::Fault,
+    handle::SimNet,
+    links::Way,
+    state::{Net, Socket},
+};
+use crate::{
+    abi::{HostId, SystemCall},
+    trap::{Fate, Parcel, Payload},
+};
+
+impl SimNet {
+    /// Makes a fault happen, or end.
+    ///
+    /// *Errors:* `NotFound` if it names a host that does not exist; `InvalidInput` if it is about a
+    /// link from a host to itself, the crash of a host that is down, or the restart of one that is
+    /// not.
+    pub fn apply(&self, fault: &Fault) -> Result<()> {
+        let fate = self.change().apply(fault)?;
+        self.tell(fault, fate);
+        Ok(())
+    }
+
+    /// Cuts the link between two hosts: what is under way is lost, and so is what they send from now
+    /// on. Neither host is told. A client that connects times out ([`SimNet::connect_timeout`]). An
+    /// established connection stalls. It goes on when the link is healed, or fails at the limit of
+    /// [`SimNet::retransmission_limit`].
+    ///
+    /// *Errors:* as [`SimNet::apply`].
+    pub fn cut(&self, a: impl Into<String>, b: impl Into<String>) -> Result<()> {
+        self.apply(&Fault::Cut(a.into(), b.into()))
+    }
+
+    /// Cuts one direction of a link. The other one still carries packets, which are not
+    /// acknowledged.
+    ///
+    /// *Errors:* as [`SimNet::apply`].
+    pub fn cut_one_way(&self, from: impl Into<String>, to: impl Into<String>) -> Result<()> {
+        self.apply(&Fault::CutOneWay(from.into(), to.into()))
+    }
+
+    /// Heals a link that was cut, in both directions. What was lost is sent again at once.
+    ///
+    /// *Errors:* as [`SimNet::apply`].
+    pub fn heal(&self, a: impl Into<String>, b: impl Into<String>) -> Result<()> {
+        self.apply(&Fault::Heal(a.into(), b.into()))
+    }
+
+    /// Holds all packets between two hosts, those under way as well, until
+    /// [`SimNet::release`]. None is lost, and no established connection fails.
+    ///
+    /// *Errors:* as [`SimNet::apply`].
+    pub fn hold(&self, a: impl Into<String>, b: impl Into<String>) -> Result<()> {
+        self.apply(&Fault::Hold(a.into(), b.into()))
+    }
+
+    /// Lets the packets between two hosts go on.
+    ///
+    /// *Errors:* as [`SimNet::apply`].
+    pub fn release(&self, a: impl Into<String>, b: impl Into<String>) -> Result<()> {
+        self.apply(&Fault::Release(a.into(), b.into()))
+    }
+
+    /// Resets every connection between two hosts, at both ends.
+    ///
+    /// *Errors:* as [`SimNet::apply`].
+    pub fn reset(&self, a: impl Into<String>, b: impl Into<String>) -> Result<()> {
+        self.apply(&Fault::Reset(a.into(), b.into()))
+    }
+
+    /// Makes packets from and to a host take so many times as long. 1 ends it.
+    ///
+    /// *Errors:* as [`SimNet::apply`].
+    pub fn slow(&self, host: impl Into<String>, factor: u32) -> Result<()> {
+        self.apply(&Fault::Slow(host.into(), factor))
+    }
+
+    /// Has reads and writes come in pieces of random length, down to a byte, so that errors in the
+    /// framing of messages show. Returns the net.
+    pub fn fragment(&self, fragments: bool) -> Self {
+        self.apply(&Fault::Fragment(fragments))
+            .expect("it names no host");
+        self.clone()
+    }
+
+    /// Takes the power off a host. Its tasks end: at the caller's next trap, or before any turn
+    /// where the caller is no task. Nothing that their destructors do leaves the host. Its peers are
+    /// not told: a peer that sends waits for an acknowledgement.
+    ///
+    /// Packets that have left the host still arrive.
+    ///
+    /// *Errors:* as [`SimNet::apply`].
+    pub fn crash(&self, host: impl Into<String>) -> Result<()> {
+        self.apply(&Fault::Crash(host.into()))
+    }
+
+    /// Boots a host that has crashed. The closures of
+    /// [`Kernel::on_restart`](crate::Kernel::on_restart) start its programs again, when its tasks
+    /// would end in [`SimNet::crash`]. A peer that still sends on a connection of before is answered
+    /// by a reset.
+    ///
+    /// *Errors:* as [`SimNet::apply`].
+    pub fn restart(&self, host: impl Into<String>) -> Result<()> {
+        self.apply(&Fault::Restart(host.into()))
+    }
+
+    /// Breaks things at random for 60 seconds of virtual time from now, and then no more. A test can
+    /// so demand that its programs recover. There are cuts of links, in both directions or in one;
+    /// slow hosts; resets; and crashes, of hosts with a closure of
+    /// [`Kernel::on_restart`](crate::Kernel::on_restart) only. Each fault ends after 5 seconds at
+    /// most, and at the end of the 60 seconds.
+    ///
+    /// The level says how often: every 5 seconds on average at level 1, every 1.5 seconds at level
+    /// 2, and every 0.4 seconds at level 3 or above; never at level 0. The faults follow from the
+    /// world's seed. They are a random sequence of their own. No run waits for them. Returns the
+    /// net.
+    ///
+    /// Chaos that is called for before the net has a world begins with the world.
+    pub fn chaos(&self, level: u8) -> Self {
+        self.change().begin_chaos(level);
+        self.clone()
+    }
+
+    /// Makes the faults happen that are due.
+    #[cold]
+    pub(super) fn break_things(&self) {
+        let faults = self.state().take_faults();
+        for fault in faults {
+            // A crashed host may be up again, by the hand of a test.
+            let _ = self.apply(&fault);
+        }
+    }
+
+    /// Tells the kernel of a fault. It handles that like a call of the running task.
+    fn tell(&self, fault: &Fault, fate: Option<(HostId, Fate)>) {
+        let kernel = self.state().kernel.upgrade();
+        if let Some(frame) = kernel {
+            let text = fault.to_string();
+            let payload = Payload::Fault { text, fate };
+            frame.defer_with(SystemCall::Fault, Parcel::payload(payload));
+        }
+    }
+}
+
+impl Net {
+    /// Makes a fault happen. Returns what the kernel has to do.
+    fn apply(&mut self, fault: &Fault) -> Result<Option<(HostId, Fate)>> {
+        match fault {
+            Fault::Cut(a, b) => {
+                for way in self.ways(a, b)? {
+                    self.links.cut(way);
+                    self.block(way);
+                }
+            }
+            Fault::CutOneWay(from, to) => {
+                let [way, _] = self.ways(from, to)?;
+                self.links.cut(way);
+                self.block(way);
+            }
+            Fault::Heal(a, b) => {
+                let ways = self.ways(a, b)?;
+                for way in ways {
+                    self.links.heal(way);
+                }
+                self.unblock(ways);
+            }
+            Fault::Hold(a, b) => {
+                for way in self.ways(a, b)? {
+                    self.links.hold(way);
+                    self.block(way);
+                }
+            }
+            Fault::Release(a, b) => {
+                let ways = self.ways(a, b)?;
+                for way in ways {
+                    self.links.release(way);
+                }
+                self.unblock(ways);
+            }
+            Fault::Reset(a, b) => self.reset(self.ways(a, b)?),
+            Fault::Slow(host, factor) => {
+                let host = self.hosts.find(host)?;
+                self.links.set_slow(host, *factor);
+            }
+            Fault::Fragment(fragments) => self.limits.fragments = *fragments,
+            Fault::Crash(host) => return self.crash(host).map(Some),
+            Fault::Restart(host) => return self.restart(host).map(Some),
+        }
+        Ok(None)
+    }
+
+    /// The two ways between two hosts.
+    pub(super) fn ways(&self, a: &str, b: &str) -> Result<[Way; 2]> {
+        let (from, to) = (self.hosts.find(a)?, self.hosts.find(b)?);
+        if from == to {
+            let why = format!("{a:?} is one host: a link has two");
+            return Err(Error::new(ErrorKind::InvalidInput, why));
+        }
+        Ok([(from, to), (to, from)])
+    }
+
+    /// Every end of every connection.
+    fn ends(&self) -> Vec<EndId> {
+        let slots = self.connections.iter().map(|(slot, _)| slot);
+        let ends = slots.flat_map(|slot| [0, 1].map(|side| self.end_of(slot, side)));
+        ends.collect()
+    }
+
+    /// What is under way on a link does not arrive.
+    fn block(&mut self, way: Way) {
+        for end in self.ends() {
+            if self.way(end) == way {
+                self.lose_all(end);
+            }
+        }
+    }
+
+    /// Packets go on: what was lost is sent again, and what has arrived is acknowledged.
+    fn unblock(&mut self, ways: [Way; 2]) {
+        for end in self.ends() {
+            let way = self.way(end);
+            if ways.contains(&way) {
+                self.make_good(end, way);
+            }
+        }
+    }
+
+    fn make_good(&mut self, end: EndId, way: Way) {
+        let connection = &mut self.connections[end.slot as usize];
+        if connection.ends[CLIENT].stage == Stage::Connecting {
+            if end.side == CLIENT && connection.retry.is_some() {
+                self.ask_again(end);
+            }
+            return;
+        }
+        let pipe = &mut connection.pipes[end.side];
+        if pipe.is_stalled {
+            if !self.links.is_blocked(way) {
+                self.resend(end);
+            }
+        } else if !self.links.is_cut((way.1, way.0))
+            && let Some(place) = pipe.give_up.take()
+        {
+            self.agenda.disarm(place);
+        }
+    }
+
+    /// Resets every connection of these ways.
+    fn reset(&mut self, ways: [Way; 2]) {
+        for end in self.ends() {
+            // Its other end may have been the last one.
+            if self.connection(end).is_some() && ways.contains(&self.way(end)) {
+                self.fail(end, ErrorKind::ConnectionReset);
+            }
+        }
+    }
+
+    /// Takes the power off a host: its sockets are gone, and no packet says so.
+    fn crash(&mut self, name: &str) -> Result<(HostId, Fate)> {
+        let host = self.hosts.find(name)?;
+        let machine = self.hosts.get_mut(host);
+        if !machine.is_up {
+            let why = format!("the host {name:?} has crashed already: restart it first");
+            return Err(Error::new(ErrorKind::InvalidInput, why));
+        }
+        machine.is_up = false;
+        let listeners = std::mem::take(&mut machine.listeners);
+        for at in listeners.into_values().flatten() {
+            let listener = self.listeners.remove(at);
+            self.devices.remove(&listener.device);
+        }
+        for end in self.ends() {
+            if let Some(connection) = self.connection(end)
+                && connection.ends[end.side].host == host
+            {
+                self.lose_power(end);
+            }
+        }
+        Ok((host, Fate::Crash))
+    }
+
+    /// An end is lost with its host. What it has sent is on its way.
+    fn lose_power(&mut self, end: EndId) {
+        let connection = &mut self.connections[end.slot as usize];
+        let this = &mut connection.ends[end.side];
+        this.stage = Stage::Gone;
+        let device = std::mem::take(&mut this.device);
+        let give_up = connection.pipes[end.side].give_up.take();
+        let retry = connection.retry.take_if(|_| end.side == CLIENT);
+        if let Some(Socket::Stream(_)) = self.devices.get(&device) {
+            self.devices.remove(&device);
+        }
+        for place in give_up.into_iter().chain(retry) {
+            self.agenda.disarm(place);
+        }
+        self.sweep(end);
+    }
+
+    /// Boots a host. Its peers send again what they had no answer to.
+    fn restart(&mut self, name: &str) -> Result<(HostId, Fate)> {
+        let host = self.hosts.find(name)?;
+        let machine = self.hosts.get_mut(host);
+        if machine.is_up {
+            let why = format!("the host {name:?} is up: crash it first");
+            return Err(Error::new(ErrorKind::InvalidInput, why));
+        }
+        machine.is_up = true;
+        for end in self.ends() {
+            let way = self.way(end);
+            if way.1 == host {
+                self.make_good(end, way);
+            }
+        }
+        Ok((host, Fate::Restart))
+    }
+}

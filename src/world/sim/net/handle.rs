@@ -1,0 +1,288 @@
+//! [`SimNet`], the handle through which tests and tasks set up a simulated network.
+
+use std::{
+    cell::{RefCell, RefMut},
+    fmt,
+    io::Result,
+    net::IpAddr,
+    ops::RangeInclusive,
+    rc::Rc,
+    time::Duration,
+};
+
+use super::state::Net;
+use crate::{
+    abi::{DeviceId, HostId},
+    trap::TrapFrame,
+    world::{
+        Happening,
+        io::{Answer, Request},
+    },
+};
+
+/// A simulated network: hosts, links between them, and TCP as its users see it.
+///
+/// It is a handle: a clone is the same network. A test keeps one beside its kernel, and a task can
+/// own one. Give it to a world with [`SimWorld::net`](crate::SimWorld::net), or take that of a
+/// kernel with [`Kernel::net`](crate::Kernel::net).
+///
+/// A host exists from its first mention in [`SimNet::host`],
+/// [`Kernel::spawn_on`](crate::Kernel::spawn_on) or [`Os::spawn_on`](crate::Os::spawn_on). It has a
+/// name and an address, from 10.0.0.1 upward. A task stays on its host, and so do its children. A
+/// task that was spawned without a host is on the machine called `localhost`.
+///
+/// Within a host bytes arrive at once. Between hosts a packet takes a millisecond, unless
+/// [`SimNet::latency`] says otherwise.
+///
+/// ```
+/// use std::{io, time::Duration};
+/// use trapline::{Kernel, Os, SimNet, SimWorld};
+///
+/// let ms = Duration::from_millis;
+/// let net = SimNet::new().latency(ms(10)..=ms(10));
+/// let mut kernel = Kernel::builder().world(SimWorld::new(1).net(&net)).build()?;
+/// kernel.spawn_on("server", "greeter", async |os: &mut Os| {
+///     let listener = os.listen(([0, 0, 0, 0], 80).into()).await?;
+///     let (stream, _) = listener.accept(os).await?;
+///     stream.send_all(os, b"hello").await
+/// })?;
+/// kernel.spawn_on("client", "visitor", async |os: &mut Os| {
+///     let stream = os.connect(("server", 80)).await?;
+///     let mut buf = [0; 16];
+///     let n = stream.recv(os, &mut buf).await?;
+///     let now = os.now().await;
+///     writeln!(os, "{:?} after {now:?}", str::from_utf8(&buf[..n]));
+///     io::Result::Ok(())
+/// })?;
+/// kernel.run()?.check()?;
+/// // Three packets shook hands, and the greeting followed.
+/// assert_eq!(kernel.take_console(), "Ok(\"hello\") after 40ms\n");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct SimNet(Rc<RefCell<Net>>);
+
+impl SimNet {
+    /// A network with one machine, `localhost`.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Rc::new(RefCell::new(Net::new())))
+    }
+
+    pub(super) fn state(&self) -> RefMut<'_, Net> {
+        self.0.borrow_mut()
+    }
+
+    /// The state, to be changed by a test or a task.
+    pub(super) fn change(&self) -> RefMut<'_, Net> {
+        let mut net = self.0.borrow_mut();
+        net.is_used = true;
+        net
+    }
+
+    // ---- hosts
+
+    /// Returns the address of the host of that name, which is made if there is none.
+    ///
+    /// *Errors:* `InvalidInput` if this cannot be the name of a host: it is empty, or an address, or
+    /// has other characters than letters, digits, `-`, `_` and `.`.
+    ///
+    /// ```
+    /// let net = trapline::SimNet::new();
+    /// assert_eq!(net.host("server")?.to_string(), "10.0.0.1");
+    /// assert_eq!(net.host("client")?.to_string(), "10.0.0.2");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn host(&self, name: impl AsRef<str>) -> Result<IpAddr> {
+        let hosts = &mut self.change().hosts;
+        let host = hosts.find_or_make(name.as_ref())?;
+        Ok(hosts.get(host).address)
+    }
+
+    /// Makes a host with an address of the caller's choice.
+    ///
+    /// *Errors:* `AlreadyExists` if there is a host of that name, `AddrInUse` if another host has
+    /// the address; otherwise as for [`SimNet::host`].
+    pub fn host_at(&self, name: impl AsRef<str>, address: IpAddr) -> Result<()> {
+        self.change().hosts.make(name.as_ref(), address).map(drop)
+    }
+
+    /// Returns the names of all hosts, in the order in which they were made. The first is
+    /// `localhost`.
+    #[must_use]
+    pub fn hosts(&self) -> Vec<String> {
+        let hosts = &self.state().hosts;
+        let names = hosts.ids().map(|host| hosts.get(host).name.clone());
+        names.collect()
+    }
+
+    /// The host of that name, which is made if there is none.
+    pub(crate) fn find_or_make(&self, name: &str) -> Result<HostId> {
+        self.change().hosts.find_or_make(name)
+    }
+
+    pub(crate) fn name_of(&self, host: HostId) -> String {
+        self.state().hosts.get(host).name.clone()
+    }
+
+    pub(crate) fn is_up(&self, host: HostId) -> bool {
+        self.state().hosts.get(host).is_up
+    }
+
+    // ---- links and limits
+
+    /// Sets how long a packet takes from one host to another: a random time within the range, drawn
+    /// for each packet. The packets of a connection stay in order. Default: 1 ms.
+    ///
+    /// A range that ends before it begins counts as its begin. Returns the net, so that the call can
+    /// follow [`SimNet::new`].
+    pub fn latency(&self, range: RangeInclusive<Duration>) -> Self {
+        self.change().links.set_latency(range);
+        self.clone()
+    }
+
+    /// Sets the latency between two hosts, in both directions.
+    ///
+    /// *Errors:* `NotFound` if there is no such host; `InvalidInput` if both are the same.
+    pub fn latency_between(
+        &self,
+        a: impl AsRef<str>,
+        b: impl AsRef<str>,
+        range: RangeInclusive<Duration>,
+    ) -> Result<()> {
+        let net = &mut *self.change();
+        let ways = net.ways(a.as_ref(), b.as_ref())?;
+        for way in ways {
+            net.links.set_latency_of(way, range.clone());
+        }
+        Ok(())
+    }
+
+    /// Sets how many bytes a second go from one host to another, for all connections together. 0 is
+    /// no limit, the default. Returns the net.
+    pub fn bandwidth(&self, bytes_per_second: u64) -> Self {
+        self.change().links.set_bandwidth(bytes_per_second);
+        self.clone()
+    }
+
+    /// Sets the bandwidth between two hosts, in both directions.
+    ///
+    /// *Errors:* as for [`SimNet::latency_between`].
+    pub fn bandwidth_between(
+        &self,
+        a: impl AsRef<str>,
+        b: impl AsRef<str>,
+        bytes_per_second: u64,
+    ) -> Result<()> {
+        let net = &mut *self.change();
+        let ways = net.ways(a.as_ref(), b.as_ref())?;
+        for way in ways {
+            net.links.set_bandwidth_of(way, bytes_per_second);
+        }
+        Ok(())
+    }
+
+    /// Sets how many bytes each direction of a connection keeps: those under way, and those that the
+    /// receiver has not read. A sender waits while they are so many. Default: 64 KiB; 0 counts as 1.
+    /// Returns the net.
+    pub fn buffer(&self, bytes: usize) -> Self {
+        self.change().limits.buffer = bytes.clamp(1, 1 << 30);
+        self.clone()
+    }
+
+    /// Sets how long a client waits for an answer before its connection fails with `TimedOut`.
+    /// Default: 127 s, as on Linux. Returns the net.
+    pub fn connect_timeout(&self, span: Duration) -> Self {
+        self.change().limits.connecting = span.into();
+        self.clone()
+    }
+
+    /// Sets how long a connection waits for an acknowledgement before it fails with `TimedOut`.
+    /// Default: 924 s, as on Linux. Returns the net.
+    pub fn retransmission_limit(&self, span: Duration) -> Self {
+        self.change().limits.acknowledging = span.into();
+        self.clone()
+    }
+
+    /// Sets how many connections a host keeps for each of its listeners until they are accepted.
+    /// Requests for more are dropped, and the clients ask again after 1, 2, 4 and so on seconds.
+    /// Default: 4096.
+    ///
+    /// *Errors:* `NotFound` if there is no such host.
+    pub fn limit_backlog(&self, host: impl AsRef<str>, connections: usize) -> Result<()> {
+        let hosts = &mut self.change().hosts;
+        let host = hosts.find(host.as_ref())?;
+        hosts.get_mut(host).backlog = connections;
+        Ok(())
+    }
+
+    // ---- the kernel's side
+
+    /// Notes that the kernel can start the programs of this host again.
+    pub(crate) fn set_boots(&self, host: HostId) {
+        self.change().hosts.get_mut(host).boots = true;
+    }
+
+    /// Tells this kernel of faults from now on.
+    pub(crate) fn bind(&self, frame: &Rc<TrapFrame>) {
+        self.state().kernel = Rc::downgrade(frame);
+    }
+
+    // ---- the world's side
+
+    /// Answers a request of the kernel.
+    #[inline]
+    pub(in super::super) fn io(&self, device: DeviceId, request: Request<'_>) -> Result<Answer> {
+        self.state().io(device, request)
+    }
+
+    /// When something happens next.
+    #[inline]
+    pub(in super::super) fn next(&self) -> Option<Duration> {
+        self.0.borrow().next().map(Duration::from)
+    }
+
+    /// Moves the clock, and appends all that happens until then.
+    #[inline]
+    pub(in super::super) fn advance(&self, now: Duration, happened: &mut Vec<Happening>) {
+        if self.state().advance(now.into()) {
+            self.break_things();
+        }
+        self.state().take_reports(happened);
+    }
+
+    /// Whether nothing will happen by itself.
+    pub(in super::super) fn is_idle(&self) -> bool {
+        self.state().is_idle()
+    }
+
+    pub(in super::super) fn reseed(&self, seed: u64) {
+        self.state().reseed(seed);
+    }
+
+    /// Begins anew in another world: with the same hosts and links, and without connections.
+    pub(in super::super) fn begin(&self, seed: u64) {
+        self.state().begin(seed);
+    }
+
+    /// Makes the net as it was at its begin in this world.
+    pub(in super::super) fn renew(&self, seed: u64) {
+        self.state().renew(seed);
+    }
+}
+
+impl Default for SimNet {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for SimNet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let net = self.0.borrow();
+        f.debug_struct("SimNet")
+            .field("hosts", &net.hosts.ids().count())
+            .field("connections", &net.connections.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,244 @@
+//! The machines of the net: their names, addresses, ports and listeners.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+};
+
+use slab::Slab;
+
+use super::connection::EndId;
+use crate::abi::{DeviceId, HostId};
+
+/// The name of the machine of tasks that were spawned without one.
+pub(super) const LOCALHOST: &str = "localhost";
+
+/// The ports that hosts choose from, in order.
+const FIRST_PORT: u16 = 49_152;
+
+/// How many connections a listener keeps until they are accepted; as in the real world.
+const BACKLOG: usize = 4096;
+
+/// The address of [`LOCALHOST`] in the net: behind those of all others.
+const LOCAL_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 255, 255, 254);
+
+/// All machines.
+#[derive(Clone)]
+pub(super) struct Hosts {
+    all: Vec<Machine>,
+    by_name: BTreeMap<String, HostId>,
+    by_address: BTreeMap<IpAddr, HostId>,
+    /// The last address that was given out, as a number.
+    last_address: u32,
+}
+
+/// A machine.
+#[derive(Clone)]
+pub(super) struct Machine {
+    pub(super) name: String,
+    pub(super) address: IpAddr,
+    pub(super) is_up: bool,
+    /// Whether the kernel can start its programs again.
+    pub(super) boots: bool,
+    pub(super) backlog: usize,
+    /// The port that was given out last.
+    last_port: u16,
+    /// The ports of its own connections.
+    ports: BTreeSet<u16>,
+    pub(super) listeners: BTreeMap<u16, Vec<usize>>,
+}
+
+/// A listening socket.
+pub(super) struct Listener {
+    pub(super) device: DeviceId,
+    pub(super) host: HostId,
+    pub(super) addr: SocketAddr,
+    /// The connections to be accepted, in order of their handshakes.
+    pub(super) waiting: VecDeque<EndId>,
+    /// How many handshakes are under way.
+    pub(super) handshakes: usize,
+    /// Whether a report was promised.
+    pub(super) is_owed: bool,
+}
+
+impl Hosts {
+    pub(super) fn new() -> Self {
+        let mut hosts = Self {
+            all: Vec::new(),
+            by_name: BTreeMap::new(),
+            by_address: BTreeMap::new(),
+            last_address: Ipv4Addr::new(10, 0, 0, 0).to_bits(),
+        };
+        hosts.insert(LOCALHOST, LOCAL_ADDRESS.into());
+        hosts
+    }
+
+    pub(super) fn get(&self, host: HostId) -> &Machine {
+        &self.all[host.index()]
+    }
+
+    pub(super) fn get_mut(&mut self, host: HostId) -> &mut Machine {
+        &mut self.all[host.index()]
+    }
+
+    /// Drops all listeners, and frees all ports.
+    pub(super) fn clear(&mut self) {
+        for machine in &mut self.all {
+            machine.last_port = FIRST_PORT - 1;
+            machine.ports.clear();
+            machine.listeners.clear();
+        }
+    }
+
+    /// All hosts, in the order in which they were made.
+    pub(super) fn ids(&self) -> impl Iterator<Item = HostId> + use<> {
+        (0..self.all.len()).map(HostId::at)
+    }
+
+    /// The host of that name.
+    pub(super) fn find(&self, name: &str) -> io::Result<HostId> {
+        let no_such = || {
+            let why = format!(
+                "the simulated net has no host {name:?}: a host is made by spawn_on or SimNet::host"
+            );
+            io::Error::new(io::ErrorKind::NotFound, why)
+        };
+        self.by_name.get(name).copied().ok_or_else(no_such)
+    }
+
+    /// The host of that name, which is made if there is none.
+    pub(super) fn find_or_make(&mut self, name: &str) -> io::Result<HostId> {
+        if let Some(host) = self.by_name.get(name) {
+            return Ok(*host);
+        }
+        check_name(name)?;
+        let address = self.next_address()?;
+        Ok(self.insert(name, address))
+    }
+
+    /// Makes a host with an address of its own.
+    pub(super) fn make(&mut self, name: &str, address: IpAddr) -> io::Result<HostId> {
+        check_name(name)?;
+        if let Some(host) = self.by_name.get(name) {
+            let has = self.get(*host).address;
+            let why = format!("there is a host {name:?} already, with the address {has}");
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
+        }
+        if let Some(other) = self.by_address.get(&address) {
+            let other = &self.get(*other).name;
+            let why = format!("the host {other:?} has the address {address} already");
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, why));
+        }
+        if address.is_loopback() || address.is_unspecified() || address.is_multicast() {
+            let why = format!("{address} cannot be the address of a host");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        Ok(self.insert(name, address))
+    }
+
+    /// The host that a caller reaches at an address.
+    pub(super) fn owner(&self, address: IpAddr, caller: HostId) -> Option<HostId> {
+        if address.is_loopback() {
+            return Some(caller);
+        }
+        self.by_address.get(&address).copied()
+    }
+
+    fn insert(&mut self, name: &str, address: IpAddr) -> HostId {
+        let host = HostId::at(self.all.len());
+        self.all.push(Machine {
+            name: name.into(),
+            address,
+            is_up: true,
+            boots: false,
+            backlog: BACKLOG,
+            last_port: FIRST_PORT - 1,
+            ports: BTreeSet::new(),
+            listeners: BTreeMap::new(),
+        });
+        self.by_name.insert(name.into(), host);
+        self.by_address.insert(address, host);
+        host
+    }
+
+    /// The next free address, from 10.0.0.1 upward.
+    fn next_address(&mut self) -> io::Result<IpAddr> {
+        loop {
+            self.last_address += 1;
+            if self.last_address >= LOCAL_ADDRESS.to_bits() {
+                return Err(io::Error::other("the net has no address left for a host"));
+            }
+            let address = Ipv4Addr::from_bits(self.last_address).into();
+            if !self.by_address.contains_key(&address) {
+                return Ok(address);
+            }
+        }
+    }
+}
+
+impl Machine {
+    /// Takes the next free port, for a connection or a listener. A port is in use by either.
+    pub(super) fn take_port(&mut self) -> io::Result<u16> {
+        let mut port = self.last_port;
+        for _ in FIRST_PORT..=u16::MAX {
+            port = port.checked_add(1).unwrap_or(FIRST_PORT);
+            if !self.ports.contains(&port) && !self.listeners.contains_key(&port) {
+                self.last_port = port;
+                return Ok(port);
+            }
+        }
+        Err(io::ErrorKind::AddrNotAvailable.into())
+    }
+
+    /// Keeps a port for a connection.
+    pub(super) fn reserve(&mut self, port: u16) {
+        self.ports.insert(port);
+    }
+
+    /// Frees the port of a connection.
+    pub(super) fn release(&mut self, port: u16) {
+        self.ports.remove(&port);
+    }
+
+    /// The listener that takes a connection to this address: that of the address itself, or one of
+    /// all addresses.
+    pub(super) fn listener(&self, addr: SocketAddr, all: &Slab<Listener>) -> Option<usize> {
+        let here = self.listeners.get(&addr.port())?;
+        let is = |ip: IpAddr| here.iter().copied().find(|at| all[*at].addr.ip() == ip);
+        let any_v4 = || is(Ipv4Addr::UNSPECIFIED.into()).filter(|_| addr.is_ipv4());
+        // A listener on all IPv6 addresses takes IPv4 as well.
+        let any = || is(Ipv6Addr::UNSPECIFIED.into());
+        is(addr.ip()).or_else(any_v4).or_else(any)
+    }
+
+    /// Whether a listener at this address would take connections from another one.
+    pub(super) fn is_taken(&self, addr: SocketAddr, all: &Slab<Listener>) -> bool {
+        let here = self.listeners.get(&addr.port()).into_iter().flatten();
+        here.map(|at| all[*at].addr.ip())
+            .any(|other| overlap(addr.ip(), other))
+    }
+}
+
+/// Whether a connection may be for both addresses.
+fn overlap(one: IpAddr, other: IpAddr) -> bool {
+    let is_any_v6 = |ip: IpAddr| ip == IpAddr::from(Ipv6Addr::UNSPECIFIED);
+    let is_any = one.is_unspecified() || other.is_unspecified();
+    let like = one.is_ipv4() == other.is_ipv4();
+    one == other || is_any && like || is_any_v6(one) || is_any_v6(other)
+}
+
+/// A name is written in commands and in addresses such as `server:80`.
+fn check_name(name: &str) -> io::Result<()> {
+    let is_fit = |letter: char| letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.');
+    let why = if name.is_empty() {
+        "the name of a host is empty".into()
+    } else if !name.chars().all(is_fit) {
+        format!("{name:?} is no name of a host: use letters, digits, '-', '_' and '.'")
+    } else if name.parse::<IpAddr>().is_ok() {
+        format!("{name:?} is an address: give the host a name")
+    } else {
+        return Ok(());
+    };
+    Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+}

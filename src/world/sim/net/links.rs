@@ -1,0 +1,187 @@
+//! The links between hosts: how long a packet takes, and whether it arrives.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::RangeInclusive,
+    time::Duration,
+};
+
+use rand_pcg::{Pcg64, rand_core::Rng};
+
+use crate::abi::{HostId, Nanos};
+
+/// A way from one host to another.
+pub(super) type Way = (HostId, HostId);
+
+/// The link of two hosts that no setting sets apart.
+const LATENCY: Nanos = Nanos::from_millis(1);
+
+/// The links between hosts. Within a host there is no link: what is sent there has arrived.
+#[derive(Clone)]
+pub(super) struct Links {
+    latency: Span,
+    bandwidth: u64,
+    latencies: BTreeMap<Way, Span>,
+    bandwidths: BTreeMap<Way, u64>,
+    /// When the next byte of a way with a limited bandwidth can leave.
+    free_from: BTreeMap<Way, Nanos>,
+    /// The ways on which packets are lost.
+    cut: BTreeSet<Way>,
+    /// The ways on which packets wait.
+    held: BTreeSet<Way>,
+    /// By how much the packets of a host are slower.
+    slow: BTreeMap<HostId, u32>,
+}
+
+/// The shortest and the longest latency.
+#[derive(Clone, Copy)]
+pub(super) struct Span {
+    from: Nanos,
+    to: Nanos,
+}
+
+impl From<RangeInclusive<Duration>> for Span {
+    fn from(range: RangeInclusive<Duration>) -> Self {
+        let (from, to) = range.into_inner();
+        let from = Nanos::from(from);
+        let to = from.max(to.into());
+        Self { from, to }
+    }
+}
+
+impl Span {
+    /// A latency at random.
+    fn draw(self, random: &mut Pcg64) -> Nanos {
+        let width = self.to.0 - self.from.0;
+        if width == 0 {
+            return self.from;
+        }
+        Nanos(self.from.0 + below(random, width.saturating_add(1)))
+    }
+}
+
+/// A random number below `limit`.
+pub(super) fn below(random: &mut Pcg64, limit: u64) -> u64 {
+    let wide = u128::from(random.next_u64()) * u128::from(limit);
+    (wide >> 64) as u64
+}
+
+impl Links {
+    pub(super) fn new() -> Self {
+        Self {
+            latency: Span {
+                from: LATENCY,
+                to: LATENCY,
+            },
+            bandwidth: 0,
+            latencies: BTreeMap::new(),
+            bandwidths: BTreeMap::new(),
+            free_from: BTreeMap::new(),
+            cut: BTreeSet::new(),
+            held: BTreeSet::new(),
+            slow: BTreeMap::new(),
+        }
+    }
+
+    /// Every link is free from time zero.
+    pub(super) fn clear(&mut self) {
+        self.free_from.clear();
+    }
+
+    pub(super) fn set_latency(&mut self, range: RangeInclusive<Duration>) {
+        self.latency = range.into();
+    }
+
+    pub(super) fn set_latency_of(&mut self, way: Way, range: RangeInclusive<Duration>) {
+        self.latencies.insert(way, range.into());
+    }
+
+    /// Sets how many bytes a way takes in a second; 0 is no limit.
+    pub(super) fn set_bandwidth(&mut self, bandwidth: u64) {
+        self.bandwidth = bandwidth;
+    }
+
+    pub(super) fn set_bandwidth_of(&mut self, way: Way, bandwidth: u64) {
+        self.bandwidths.insert(way, bandwidth);
+    }
+
+    pub(super) fn set_slow(&mut self, host: HostId, factor: u32) {
+        if factor > 1 {
+            self.slow.insert(host, factor);
+        } else {
+            self.slow.remove(&host);
+        }
+    }
+
+    pub(super) fn cut(&mut self, way: Way) {
+        self.cut.insert(way);
+    }
+
+    pub(super) fn heal(&mut self, way: Way) {
+        self.cut.remove(&way);
+    }
+
+    pub(super) fn hold(&mut self, way: Way) {
+        self.held.insert(way);
+    }
+
+    pub(super) fn release(&mut self, way: Way) {
+        self.held.remove(&way);
+    }
+
+    /// Whether packets are lost on the way.
+    #[inline]
+    pub(super) fn is_cut(&self, way: Way) -> bool {
+        !self.cut.is_empty() && self.cut.contains(&way)
+    }
+
+    /// Whether packets do not arrive: they are lost, or they wait.
+    #[inline]
+    pub(super) fn is_blocked(&self, way: Way) -> bool {
+        self.is_cut(way) || !self.held.is_empty() && self.held.contains(&way)
+    }
+
+    /// How many bytes a way takes in a second; 0 is no limit.
+    #[inline]
+    pub(super) fn bandwidth(&self, way: Way) -> u64 {
+        match self.bandwidths.is_empty() {
+            true => self.bandwidth,
+            false => *self.bandwidths.get(&way).unwrap_or(&self.bandwidth),
+        }
+    }
+
+    /// When a packet with so many bytes arrives that is sent now.
+    #[inline]
+    pub(super) fn arrival(
+        &mut self,
+        way: Way,
+        len: usize,
+        now: Nanos,
+        random: &mut Pcg64,
+    ) -> Nanos {
+        let leaves = match self.bandwidth(way) {
+            0 => now,
+            bandwidth => self.transmit(way, len, now, bandwidth),
+        };
+        let latency = match self.latencies.is_empty() {
+            true => self.latency,
+            false => *self.latencies.get(&way).unwrap_or(&self.latency),
+        };
+        let mut latency = latency.draw(random);
+        if !self.slow.is_empty() {
+            let factor = |host| *self.slow.get(host).unwrap_or(&1);
+            let factor = factor(&way.0).max(factor(&way.1));
+            latency = Nanos(latency.0.saturating_mul(factor.into()));
+        }
+        leaves.saturating_add(latency)
+    }
+
+    /// When the last of so many bytes has left.
+    fn transmit(&mut self, way: Way, len: usize, now: Nanos, bandwidth: u64) -> Nanos {
+        let free_from = self.free_from.entry(way).or_default();
+        let takes = len as u128 * 1_000_000_000 / u128::from(bandwidth);
+        let takes = Nanos(u64::try_from(takes).unwrap_or(u64::MAX));
+        *free_from = now.max(*free_from).saturating_add(takes);
+        *free_from
+    }
+}

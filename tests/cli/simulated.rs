@@ -1,0 +1,168 @@
+//! The servers and clients of `programs/`, unchanged, in the simulated world. They run in this
+//! process, as a user's own tests run theirs.
+
+use std::{error::Error, io, time::Duration};
+
+use clap::Command;
+use trapline::{Endpoint, Kernel, Os, Program, SimNet, SimWorld, TcpStream};
+
+use crate::networked::{chat::Chat, echo::Echo, http_get::HttpGet, httpd::Httpd, proxy::Proxy};
+
+/// A program with its arguments, as `boot` takes them.
+fn parsed<P: Program>(args: &[&str]) -> P {
+    let command = P::augment_args(Command::new("program").no_binary_name(true));
+    let matches = command
+        .try_get_matches_from(args)
+        .expect("the arguments are right");
+    P::from_arg_matches(&matches).expect("the arguments are right")
+}
+
+/// Boots a program on a host.
+fn boot<P: Program>(kernel: &mut Kernel, host: &str, args: &[&str]) -> trapline::Tid {
+    let program = parsed::<P>(args);
+    let main = async move |os: &mut Os| program.main(os).await;
+    kernel.spawn_on(host, host, main).expect("there is room")
+}
+
+fn kernel() -> Kernel {
+    let ms = Duration::from_millis;
+    let net = SimNet::new().latency(ms(1)..=ms(10));
+    let world = SimWorld::new(1).net(&net);
+    let kernel = Kernel::builder().world(world).max_ticks(10_000_000);
+    kernel.build().expect("a kernel boots")
+}
+
+/// Runs a client to its end, and returns what was printed.
+fn finish(kernel: &mut Kernel, client: trapline::Tid) -> String {
+    let report = kernel.run_until(&[client]).expect("the run ends well");
+    report.check().expect("all tasks end well");
+    kernel.take_console()
+}
+
+/// Connects once the server listens.
+async fn connect(os: &mut Os, to: &str) -> io::Result<TcpStream> {
+    let to: Endpoint = to.parse().map_err(io::Error::other)?;
+    loop {
+        match os.connect(to.clone()).await {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                os.sleep(Duration::from_millis(10)).await;
+            }
+            result => return result,
+        }
+    }
+}
+
+async fn ask(os: &mut Os, stream: &TcpStream, text: &str) -> Result<(), Box<dyn Error>> {
+    stream.send_all(os, text.as_bytes()).await?;
+    let (mut got, mut buf) = (String::new(), [0; 64]);
+    while got.len() < text.len() {
+        match stream.recv(os, &mut buf).await? {
+            0 => return Err("the server closes early".into()),
+            n => got += str::from_utf8(&buf[..n])?,
+        }
+    }
+    writeln!(os, "answer {got}");
+    Ok(())
+}
+
+fn ask_once(kernel: &mut Kernel, to: &'static str) -> trapline::Tid {
+    let client = async move |os: &mut Os| {
+        let stream = connect(os, to).await?;
+        ask(os, &stream, "hello").await
+    };
+    kernel
+        .spawn_on("client", "client", client)
+        .expect("there is room")
+}
+
+#[test]
+fn echo_answers() {
+    let mut kernel = kernel();
+    boot::<Echo>(&mut kernel, "server", &["--addr", "0.0.0.0:45000"]);
+    let client = ask_once(&mut kernel, "server:45000");
+    let console = finish(&mut kernel, client);
+    assert!(
+        console.starts_with("Server starting at 0.0.0.0:45000\n"),
+        "{console}"
+    );
+    assert!(console.ends_with("answer hello\n"), "{console}");
+}
+
+#[test]
+fn proxy_passes_on() {
+    let mut kernel = kernel();
+    let server = kernel.net().host("server").expect("it is a name");
+    let to = format!("{server}:45000");
+    boot::<Echo>(&mut kernel, "server", &["--addr", "0.0.0.0:45000"]);
+    boot::<Proxy>(
+        &mut kernel,
+        "proxy",
+        &["--listen", "0.0.0.0:45001", "--to", &to],
+    );
+    let client = ask_once(&mut kernel, "proxy:45001");
+    let console = finish(&mut kernel, client);
+    assert!(console.ends_with("answer hello\n"), "{console}");
+}
+
+#[test]
+fn a_page_goes_from_httpd_to_http_get() {
+    let folder = std::env::temp_dir().join(format!("trapline-simulated-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder can be made");
+    let page = "All of it.\n".repeat(50_000);
+    std::fs::write(folder.join("page.txt"), &page).expect("a file can be written");
+    let mut kernel = kernel();
+    let path = folder.to_string_lossy().into_owned();
+    boot::<Httpd>(
+        &mut kernel,
+        "server",
+        &["--addr", "0.0.0.0:8000", "--root", &path],
+    );
+    let ready = kernel.spawn_on("client", "wait", async |os: &mut Os| {
+        connect(os, "server:8000").await.map(drop)
+    });
+    finish(&mut kernel, ready.expect("there is room"));
+    let client = boot::<HttpGet>(&mut kernel, "client", &["http://server:8000/page.txt"]);
+    let console = finish(&mut kernel, client);
+    std::fs::remove_dir_all(&folder).expect("it can be removed");
+    assert!(console == page, "{} bytes came", console.len());
+}
+
+#[test]
+fn two_guests_chat() {
+    let mut kernel = kernel();
+    boot::<Chat>(&mut kernel, "server", &["--addr", "0.0.0.0:45002"]);
+    let listener = async |os: &mut Os| {
+        let stream = connect(os, "server:45002").await?;
+        stream.send_all(os, b"ada\n").await?;
+        hear(os, &stream, "hello ada").await
+    };
+    let ada = kernel
+        .spawn_on("one", "ada", listener)
+        .expect("there is room");
+    let speaker = async |os: &mut Os| {
+        let stream = connect(os, "server:45002").await?;
+        os.sleep(Duration::from_secs(1)).await;
+        stream.send_all(os, b"bob\nhello ada\n").await?;
+        hear(os, &stream, "ada").await
+    };
+    let bob = kernel
+        .spawn_on("other", "bob", speaker)
+        .expect("there is room");
+    kernel
+        .run_until(&[ada, bob])
+        .expect("the run ends well")
+        .check()
+        .expect("both hear");
+}
+
+/// Receives until that text has come.
+async fn hear(os: &mut Os, stream: &TcpStream, text: &str) -> Result<(), Box<dyn Error>> {
+    let (mut got, mut buf) = (String::new(), [0; 64]);
+    while !got.contains(text) {
+        match stream.recv(os, &mut buf).await? {
+            0 => return Err(format!("{text:?} does not come after {got:?}").into()),
+            n => got += str::from_utf8(&buf[..n])?,
+        }
+    }
+    Ok(())
+}

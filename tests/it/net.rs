@@ -1,0 +1,1414 @@
+//! S80 to S86: the simulated network.
+
+use std::{
+    cell::RefCell,
+    io::{self, ErrorKind},
+    net::SocketAddr,
+    rc::Rc,
+    time::Duration,
+};
+
+use trapline::{
+    Endpoint, Errno, Error, Exit, Fault, IntoExit, Kernel, Os, SimNet, SimWorld, TcpStream,
+};
+
+use crate::support::*;
+
+const PORT: u16 = 80;
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+fn any(port: u16) -> SocketAddr {
+    ([0, 0, 0, 0], port).into()
+}
+
+/// A kernel with a net whose packets take 10 ms, and the hosts "a", "b" and "c".
+fn world() -> (Kernel, SimNet) {
+    let net = SimNet::new().latency(ms(10)..=ms(10));
+    for host in ["a", "b", "c"] {
+        net.host(host).expect("it is a name");
+    }
+    let world = SimWorld::new(1).net(&net);
+    let builder = Kernel::builder().world(world).max_ticks(10_000_000);
+    (builder.build().expect("a kernel boots"), net)
+}
+
+/// Notes a line with the time.
+async fn note(os: &mut Os, line: impl AsRef<str>) {
+    let now = os.now().await;
+    writeln!(os, "{} {}", now.as_millis(), line.as_ref());
+}
+
+fn kind<T: std::fmt::Debug>(result: io::Result<T>) -> ErrorKind {
+    result.expect_err("it fails").kind()
+}
+
+/// Receives exactly so many bytes.
+async fn recv_exact(os: &mut Os, stream: &TcpStream, n: usize) -> io::Result<Vec<u8>> {
+    let (mut bytes, mut buf) = (Vec::new(), vec![0; n]);
+    while bytes.len() < n {
+        match stream.recv(os, &mut buf[..n - bytes.len()]).await? {
+            0 => return Err(ErrorKind::UnexpectedEof.into()),
+            n => bytes.extend_from_slice(&buf[..n]),
+        }
+    }
+    Ok(bytes)
+}
+
+async fn recv_all(os: &mut Os, stream: &TcpStream) -> io::Result<Vec<u8>> {
+    let (mut bytes, mut buf) = (Vec::new(), vec![0; 4096]);
+    loop {
+        match stream.recv(os, &mut buf).await? {
+            0 => return Ok(bytes),
+            n => bytes.extend_from_slice(&buf[..n]),
+        }
+    }
+}
+
+/// Echoes to every client, for ever.
+async fn echo(os: &mut Os) -> io::Result<()> {
+    let listener = os.listen(any(PORT)).await?;
+    loop {
+        let (stream, _) = listener.accept(os).await?;
+        let serve = async move |os: &mut Os| {
+            let mut buf = [0; 4096];
+            loop {
+                match stream.recv(os, &mut buf).await? {
+                    0 => return io::Result::Ok(()),
+                    n => stream.send_all(os, &buf[..n]).await?,
+                }
+            }
+        };
+        os.spawn_detached("client", serve).await?;
+    }
+}
+
+/// Boots the echo server on host "b".
+fn boot_echo(kernel: &mut Kernel) {
+    kernel.spawn_on("b", "server", echo).expect("there is room");
+}
+
+/// Runs a program on host "a" to its end, beside those that were spawned before, and answers what
+/// was printed.
+fn run<T: IntoExit>(
+    kernel: &mut Kernel,
+    program: impl AsyncFnOnce(&mut Os) -> T + 'static,
+) -> String {
+    let main = kernel
+        .spawn_on("a", "main", program)
+        .expect("there is room");
+    let report = kernel.run_until(&[main]).expect("the run ends well");
+    kernel.audit();
+    assert_eq!(report.exits()[&main], Exit::Done, "how main ended");
+    kernel.take_console()
+}
+
+// ---- hosts
+
+#[test]
+fn tasks_are_on_the_host_of_their_parent() {
+    let mut kernel = Kernel::simulated(1);
+    let tell = async |os: &mut Os| {
+        let host = os.host().await;
+        writeln!(os, "{host}");
+    };
+    kernel.spawn("plain", tell).unwrap();
+    let parent = async move |os: &mut Os| {
+        tell(os).await;
+        os.spawn("child", tell).await?;
+        os.spawn_on("b", "elsewhere", tell).await?;
+        Ok::<(), Errno>(())
+    };
+    kernel.spawn_on("a", "parent", parent).unwrap();
+    kernel.run().unwrap().check().unwrap();
+    assert_eq!(kernel.take_console(), "localhost\na\na\nb\n");
+    assert_eq!(kernel.net().hosts(), ["localhost", "a", "b"]);
+}
+
+#[test]
+fn the_real_world_has_one_host() {
+    let mut kernel = Kernel::real().unwrap();
+    let refused = kernel.spawn_on("server", "main", async |_| ());
+    assert_eq!(refused, Err(Errno::NoSuchHost));
+    let main = async |os: &mut Os| {
+        assert_eq!(os.host().await, "localhost");
+        assert!(os.resolve("127.0.0.1").await?.len() == 1);
+        assert!(
+            os.resolve("localhost")
+                .await?
+                .iter()
+                .all(std::net::IpAddr::is_loopback)
+        );
+        assert!(os.resolve("no host is called this").await.is_err());
+        let refused = os.spawn_on("server", "main", async |_| ()).await;
+        assert_eq!(refused, Err(Errno::NoSuchHost));
+        io::Result::Ok(())
+    };
+    kernel.spawn_on("localhost", "main", main).unwrap();
+    kernel.run().unwrap().check().unwrap();
+}
+
+#[test]
+fn addresses_go_upward_across_octets() {
+    let net = SimNet::new();
+    net.host_at("fifth", [10, 0, 0, 5].into()).unwrap();
+    let addresses: Vec<_> = (0..600)
+        .map(|n| net.host(format!("h{n}")).unwrap())
+        .collect();
+    let expected = (1..=601).filter(|n| *n != 5);
+    let expected: Vec<_> = expected
+        .map(|n: u16| std::net::IpAddr::from([10, 0, (n >> 8) as u8, n as u8]))
+        .collect();
+    assert_eq!(addresses, expected);
+    assert_eq!(net.host("h0").unwrap(), addresses[0], "it is there already");
+}
+
+#[test]
+fn a_bad_host_is_named() {
+    let net = SimNet::new();
+    for (name, why) in [
+        ("", "the name of a host is empty"),
+        ("a b", "\"a b\" is no name of a host"),
+        ("a:80", "\"a:80\" is no name of a host"),
+        ("10.0.0.1", "\"10.0.0.1\" is an address"),
+    ] {
+        let error = net.host(name).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert!(error.to_string().starts_with(why), "{error}");
+        let refused = Kernel::simulated(1).spawn_on(name, "main", async |_| ());
+        assert_eq!(refused, Err(Errno::NoSuchHost));
+    }
+    net.host("a").unwrap();
+    let error = net.host_at("b", [10, 0, 0, 1].into()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the host \"a\" has the address 10.0.0.1 already"
+    );
+    let error = net.host_at("a", [10, 0, 0, 9].into()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "there is a host \"a\" already, with the address 10.0.0.1"
+    );
+    let error = net.host_at("c", [127, 0, 0, 1].into()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "127.0.0.1 cannot be the address of a host"
+    );
+    let error = net
+        .latency_between("a", "nowhere", ms(1)..=ms(1))
+        .unwrap_err();
+    assert!(error.to_string().contains("no host \"nowhere\""), "{error}");
+    let error = net.latency_between("a", "a", ms(1)..=ms(1)).unwrap_err();
+    assert_eq!(error.to_string(), "\"a\" is one host: a link has two");
+}
+
+#[test]
+fn names_resolve_in_the_net() {
+    let (mut kernel, _) = world();
+    run(&mut kernel, async |os| {
+        assert_eq!(
+            os.resolve("b").await?,
+            [std::net::IpAddr::from([10, 0, 0, 2])]
+        );
+        assert_eq!(
+            os.resolve("10.1.2.3").await?,
+            [std::net::IpAddr::from([10, 1, 2, 3])]
+        );
+        assert_eq!(os.resolve("localhost").await?.len(), 2);
+        assert_eq!(kind(os.resolve("nowhere").await), ErrorKind::NotFound);
+        assert_eq!(
+            kind(os.connect(("nowhere", PORT)).await),
+            ErrorKind::NotFound
+        );
+        io::Result::Ok(())
+    });
+}
+
+#[test]
+fn an_endpoint_is_an_address_or_a_name_with_a_port() {
+    for text in ["127.0.0.1:80", "[::1]:80", "server:0", "a.b-c_d:65535"] {
+        let endpoint: Endpoint = text.parse().unwrap();
+        assert_eq!(endpoint.to_string(), text);
+    }
+    for text in [
+        "",
+        "server",
+        ":80",
+        "server:",
+        "server:x",
+        "server:65536",
+        "a:b:80",
+        "::1",
+    ] {
+        assert!(text.parse::<Endpoint>().is_err(), "{text:?}");
+    }
+    let address = Endpoint::from(("10.0.0.1", 80));
+    assert_eq!(address, Endpoint::Addr(([10, 0, 0, 1], 80).into()));
+}
+
+#[test]
+fn a_run_until_a_task_has_ended_leaves_the_servers() {
+    let (mut kernel, _) = world();
+    kernel.spawn_on("b", "server", echo).unwrap();
+    let long = kernel.spawn_on("a", "long", async |os: &mut Os| os.sleep(ms(500)).await);
+    let short = kernel.spawn_on("a", "short", async |os: &mut Os| os.sleep(ms(50)).await);
+    let report = kernel.run_until(&[short.unwrap()]).unwrap();
+    assert_eq!(report.elapsed, ms(50));
+    let report = kernel.run_until(&[short.unwrap(), long.unwrap()]).unwrap();
+    assert_eq!((report.elapsed, report.exits().len()), (ms(500), 2));
+    assert_eq!(kernel.tasks().count(), 1);
+    // A task that has ended, or never was, is not waited for.
+    assert_eq!(kernel.run_until(&[99.into()]).unwrap().elapsed, ms(500));
+    // Nothing will come any more.
+    assert!(matches!(kernel.run(), Err(Error::Deadlock(_))));
+}
+
+// ---- S80
+
+#[test]
+fn s80_without_hosts_there_is_one_machine_with_loopback_addresses() {
+    for ip in ["127.0.0.1", "[::1]", "127.1.2.3"] {
+        let (addr, mut kernel): (SocketAddr, _) = (
+            format!("{ip}:{PORT}").parse().unwrap(),
+            Kernel::simulated(1),
+        );
+        run_main(&mut kernel, async move |os: &mut Os| {
+            let listener = os.listen(addr).await?;
+            assert_eq!(listener.local_addr()?, addr);
+            let client = os.connect(addr).await?;
+            let (server, peer) = listener.accept(os).await?;
+            assert_eq!((peer.ip(), peer.port()), (addr.ip(), 49_152));
+            client.send_all(os, b"over").await?;
+            assert_eq!(recv_exact(os, &server, 4).await?, b"over");
+            server.send_all(os, b"back").await?;
+            drop(server);
+            assert_eq!(recv_all(os, &client).await?, b"back");
+            assert_eq!(os.now().await, Duration::ZERO);
+            io::Result::Ok(())
+        });
+    }
+}
+
+#[test]
+fn s80_nothing_listens_there_is_a_refusal_after_a_round_trip() {
+    let (mut kernel, _) = world();
+    let console = run(&mut kernel, async |os| {
+        let refused = kind(os.connect(("b", PORT)).await);
+        note(os, format!("{refused:?}")).await;
+        let refused = kind(os.connect(("localhost", PORT)).await);
+        note(os, format!("{refused:?}")).await;
+        let gone = kind(os.connect("10.9.9.9:80".parse::<Endpoint>().unwrap()).await);
+        note(os, format!("{gone:?}")).await;
+    });
+    // Of "localhost", both addresses are tried.
+    let refused = "ConnectionRefused";
+    assert_eq!(
+        console,
+        format!("20 {refused}\n20 {refused}\n40 HostUnreachable\n")
+    );
+}
+
+#[test]
+fn s80_an_address_in_use_and_an_address_of_another_host() {
+    let (mut kernel, _) = world();
+    run(&mut kernel, async |os| {
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let first = os.listen(at("127.0.0.1:80")).await?;
+        for taken in ["127.0.0.1:80", "0.0.0.0:80", "[::]:80"] {
+            assert_eq!(
+                kind(os.listen(at(taken)).await),
+                ErrorKind::AddrInUse,
+                "{taken}"
+            );
+        }
+        for free in ["127.0.0.2:80", "10.0.0.1:80", "[::1]:80", "127.0.0.1:81"] {
+            os.listen(at(free)).await?;
+        }
+        let error = os.listen(at("10.0.0.2:80")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AddrNotAvailable);
+        let why = "10.0.0.2 is no address of the host \"a\", which has 10.0.0.1";
+        assert_eq!(error.to_string(), why);
+        first.close(os).await?;
+        os.listen(at("127.0.0.1:80")).await?;
+        io::Result::Ok(())
+    });
+}
+
+#[test]
+fn s80_ports_are_given_in_order_for_each_host() {
+    let (mut kernel, _) = world();
+    kernel.spawn_on("b", "server", echo).unwrap();
+    run(&mut kernel, async |os| {
+        os.sleep(ms(1)).await;
+        let one = os.listen(any(0)).await?;
+        assert_eq!(one.local_addr()?.port(), 49_152);
+        let _stream = os.connect(("b", PORT)).await?;
+        let taken = os.listen(any(49_154)).await?;
+        let other = os.listen(any(0)).await?;
+        assert_eq!(other.local_addr()?.port(), 49_155);
+        drop((one, taken));
+        // A port that is free again has its turn later.
+        assert_eq!(os.listen(any(0)).await?.local_addr()?.port(), 49_156);
+        for _ in 49_157..=65_535 {
+            os.listen(any(0)).await?;
+        }
+        assert_eq!(os.listen(any(0)).await?.local_addr()?.port(), 49_152);
+        // That of the connection is in use.
+        assert_eq!(os.listen(any(0)).await?.local_addr()?.port(), 49_154);
+        io::Result::Ok(())
+    });
+}
+
+#[test]
+fn s80_a_host_that_has_no_port_left_says_so() {
+    let (mut kernel, _) = world();
+    kernel.spawn_on("b", "server", echo).unwrap();
+    run(&mut kernel, async |os| {
+        let mut all = Vec::new();
+        for _ in 49_152..=65_535 {
+            all.push(os.listen(any(0)).await?);
+        }
+        assert_eq!(kind(os.listen(any(0)).await), ErrorKind::AddrNotAvailable);
+        assert_eq!(
+            kind(os.connect(("b", PORT)).await),
+            ErrorKind::AddrNotAvailable
+        );
+        all.pop();
+        os.yield_now().await;
+        os.connect(("b", PORT)).await?;
+        io::Result::Ok(())
+    });
+}
+
+#[test]
+fn s80_connections_are_accepted_in_the_order_of_their_handshakes() {
+    let (mut kernel, net) = world();
+    net.latency_between("b", "c", ms(1)..=ms(1)).unwrap();
+    let order = Rc::new(RefCell::new(Vec::new()));
+    let seen = Rc::clone(&order);
+    let server = async move |os: &mut Os| {
+        let listener = os.listen(any(PORT)).await?;
+        os.sleep(ms(100)).await;
+        for _ in 0..4 {
+            let (_, peer) = listener.accept(os).await?;
+            seen.borrow_mut().push(peer.to_string());
+        }
+        io::Result::Ok(())
+    };
+    kernel.spawn_on("b", "server", server).unwrap();
+    for (host, delay) in [("a", 5), ("c", 6), ("a", 1), ("b", 40)] {
+        let client = async move |os: &mut Os| {
+            os.sleep(ms(delay)).await;
+            os.connect(("b", PORT)).await.map(drop)
+        };
+        kernel.spawn_on(host, "client", client).unwrap();
+    }
+    kernel.run().unwrap().check().unwrap();
+    let expected = [
+        "10.0.0.3:49152", // after 9 ms
+        "10.0.0.1:49152", // after 31 ms
+        "10.0.0.1:49153", // after 35 ms
+        "10.0.0.2:49152", // after 40 ms
+    ];
+    assert_eq!(*order.borrow(), expected);
+}
+
+#[test]
+fn s80_a_request_beyond_the_backlog_is_made_again() {
+    let (mut kernel, net) = world();
+    net.limit_backlog("b", 1).unwrap();
+    let server = async |os: &mut Os| {
+        let listener = os.listen(any(PORT)).await?;
+        os.sleep(ms(1500)).await;
+        loop {
+            listener.accept(os).await?;
+        }
+        #[expect(unreachable_code, reason = "the type of the program")]
+        io::Result::Ok(())
+    };
+    kernel.spawn_on("b", "server", server).unwrap();
+    let first = async |os: &mut Os| os.connect(("b", PORT)).await.map(drop);
+    kernel.spawn_on("c", "first", first).unwrap();
+    let console = run(&mut kernel, async |os| {
+        os.sleep(ms(1)).await;
+        os.connect(("b", PORT)).await?;
+        note(os, "connected").await;
+        io::Result::Ok(())
+    });
+    // Asked at 1 ms, at 1,001 ms, and at 3,001 ms.
+    assert_eq!(console, "3021 connected\n");
+}
+
+// ---- S81
+
+#[test]
+fn s81_bytes_arrive_in_order_and_once_after_latency() {
+    let (mut kernel, net) = world();
+    let net = net.latency(ms(1)..=ms(50));
+    kernel.spawn_on("b", "server", echo).unwrap();
+    run(&mut kernel, async move |os| {
+        os.sleep(ms(1)).await;
+        let stream = os.connect(("b", PORT)).await?;
+        let sent: Vec<u8> = (0..100_000u32)
+            .map(|n| (n.wrapping_mul(n) >> 3) as u8)
+            .collect();
+        let (bytes, out) = (sent.clone(), stream.clone());
+        let sender = async move |os: &mut Os| {
+            for (at, piece) in bytes.chunks(700).enumerate() {
+                out.send_all(os, piece).await?;
+                if at % 7 == 0 {
+                    os.sleep(ms(3)).await;
+                }
+            }
+            out.shutdown_write(os).await
+        };
+        os.spawn("sender", sender).await?;
+        assert!(recv_all(os, &stream).await? == sent);
+        io::Result::Ok(())
+    });
+    drop(net);
+}
+
+#[test]
+fn s81_a_round_trip_takes_twice_the_latency() {
+    let (mut kernel, _) = world();
+    kernel.spawn_on("b", "server", echo).unwrap();
+    let console = run(&mut kernel, async |os| {
+        os.sleep(ms(1)).await;
+        let stream = os.connect(("b", PORT)).await?;
+        note(os, "connected").await;
+        stream.send_all(os, b"ping").await?;
+        recv_exact(os, &stream, 4).await?;
+        note(os, "answered").await;
+        io::Result::Ok(())
+    });
+    assert_eq!(console, "21 connected\n41 answered\n");
+}
+
+#[test]
+fn s81_a_link_takes_so_many_bytes_a_second() {
+    for (bandwidth, least) in [(1_000_000, 1000), (100_000, 10_000)] {
+        let (mut kernel, net) = world();
+        net.bandwidth_between("a", "b", bandwidth).unwrap();
+        let source = async |os: &mut Os| {
+            let listener = os.listen(any(PORT)).await?;
+            let (stream, _) = listener.accept(os).await?;
+            stream.send_all(os, &vec![7; 1_000_000]).await
+        };
+        kernel.spawn_on("b", "source", source).unwrap();
+        run(&mut kernel, async move |os| {
+            os.sleep(ms(1)).await;
+            let stream = os.connect(("b", PORT)).await?;
+            let before = os.now().await;
+            assert_eq!(recv_all(os, &stream).await?.len(), 1_000_000);
+            let took = (os.now().await - before).as_millis();
+            assert!((least..least * 13 / 10).contains(&took), "{took} ms");
+            io::Result::Ok(())
+        });
+    }
+}
+
+#[test]
+fn s81_a_full_buffer_blocks_the_sender_until_the_peer_has_read() {
+    let (mut kernel, _) = world();
+    let reader = async |os: &mut Os| {
+        let listener = os.listen(any(PORT)).await?;
+        let (stream, _) = listener.accept(os).await?;
+        os.sleep(ms(969)).await;
+        assert_eq!(recv_exact(os, &stream, 100_000).await?.len(), 100_000);
+        io::Result::Ok(())
+    };
+    kernel.spawn_on("b", "reader", reader).unwrap();
+    let console = run(&mut kernel, async |os| {
+        os.sleep(ms(1)).await;
+        let stream = os.connect(("b", PORT)).await?;
+        let mut left = 100_000;
+        while left > 0 {
+            let n = stream.send(os, &vec![1; left]).await?;
+            note(os, n.to_string()).await;
+            left -= n;
+        }
+        io::Result::Ok(())
+    });
+    // The reader reads at 1,000 ms, and the sender hears of it 10 ms later.
+    assert_eq!(console, "21 65536\n1010 34464\n");
+}
+
+#[test]
+fn s81_buffers_are_bounded_by_a_setting() {
+    for size in [1, 100] {
+        let (mut kernel, net) = world();
+        net.buffer(size);
+        kernel.spawn_on("b", "server", echo).unwrap();
+        run(&mut kernel, async move |os| {
+            os.sleep(ms(1)).await;
+            let stream = os.connect(("b", PORT)).await?;
+            assert_eq!(stream.send(os, &[1; 1000]).await?, size);
+            let out = stream.clone();
+            let sender = async move |os: &mut Os| {
+                out.send_all(os, &vec![1; 1000 - size]).await?;
+                out.shutdown_write(os).await
+            };
+            os.spawn("sender", sender).await?;
+            assert_eq!(recv_all(os, &stream).await?, [1; 1000]);
+            io::Result::Ok(())
+        });
+    }
+}
+
+// ---- S82
+
+#[test]
+fn s82_a_half_closed_stream_still_carries_the_other_half() {
+    let (mut kernel, _) = world();
+    let server = async |os: &mut Os| {
+        let listener = os.listen(any(PORT)).await?;
+        let (stream, _) = listener.accept(os).await?;
+        let asked = recv_all(os, &stream).await?;
+        os.sleep(ms(100)).await;
+        stream.send_all(os, &asked).await
+    };
+    kernel.spawn_on("b", "server", server).unwrap();
+    run(&mut kernel, async |os| {
+        os.sleep(ms(1)).await;
+        let stream = os.connect(("b", PORT)).await?;
+        stream.send_all(os, b"all of it").await?;
+        stream.shutdown_write(os).await?;
+        stream.shutdown_write(os).await?;
+        assert_eq!(kind(stream.send(os, b"more").await), ErrorKind::BrokenPipe);
+        assert_eq!(recv_all(os, &stream).await?, b"all of it");
+        assert_eq!(
+            stream.recv(os, &mut [0; 9]).await?,
+            0,
+            "it stays at its end"
+        );
+        io::Result::Ok(())
+    });
+}
+
+/// What a client meets after its server has done that with the connection.
+fn after(
+    server: impl AsyncFnOnce(&mut Os, TcpStream) -> io::Result<()> + 'static,
+    client: impl AsyncFnOnce(&mut Os, TcpStream) -> io::Result<()> + 'static,
+) {
+    let (mut kernel, _) = world();
+    let serve = async |os: &mut Os| {
+        let listener = os.listen(any(PORT)).await?;
+        let (stream, _) = listener.accept(os).await?;
+        server(os, stream).await
+    };
+    kernel.spawn_on("b", "server", serve).unwrap();
+    run(&mut kernel, async |os| {
+        os.sleep(ms(1)).await;
+        let stream = os.connect(("b", PORT)).await?;
+        client(os, stream).await
+    });
+}
+
+#[test]
+fn s82_a_send_to_a_peer_that_is_gone_is_answered_by_a_reset() {
+    after(
+        async |_, stream| {
+            drop(stream);
+            Ok(())
+        },
+        async |os, stream| {
+            os.sleep(ms(100)).await;
+            assert_eq!(stream.recv(os, &mut [0; 9]).await?, 0);
+            assert_eq!(stream.send(os, b"lost").await?, 4);
+            os.sleep(ms(19)).await;
+            assert_eq!(stream.send(os, b"lost").await?, 4, "the reset is under way");
+            os.sleep(ms(2)).await;
+            assert_eq!(kind(stream.send(os, b"x").await), ErrorKind::BrokenPipe);
+            assert_eq!(stream.recv(os, &mut [0; 9]).await?, 0);
+            assert_eq!(
+                kind(stream.shutdown_write(os).await),
+                ErrorKind::NotConnected
+            );
+            Ok(())
+        },
+    );
+}
+
+#[test]
+fn s82_a_close_with_unread_data_resets() {
+    after(
+        async |os, stream| {
+            stream.send_all(os, b"answer").await?;
+            os.sleep(ms(100)).await;
+            drop(stream);
+            Ok(())
+        },
+        async |os, stream| {
+            stream.send_all(os, b"unread").await?;
+            os.sleep(ms(200)).await;
+            // What came before the reset can be read.
+            assert_eq!(stream.recv(os, &mut [0; 9]).await?, 6);
+            assert_eq!(
+                kind(stream.recv(os, &mut [0; 9]).await),
+                ErrorKind::ConnectionReset
+            );
+            assert_eq!(
+                stream.recv(os, &mut [0; 9]).await?,
+                0,
+                "an error is reported once"
+            );
+            assert_eq!(kind(stream.send(os, b"x").await), ErrorKind::BrokenPipe);
+            Ok(())
+        },
+    );
+}
+
+#[test]
+fn s82_a_reset_wakes_the_reader_and_the_writer() {
+    after(
+        async |os, stream| {
+            os.sleep(ms(100)).await;
+            drop(stream);
+            Ok(())
+        },
+        async |os, stream| {
+            let (writer, tell) = (stream.clone(), Diary::default());
+            let told = tell.clone();
+            let write = async move |os: &mut Os| {
+                let error = writer.send_all(os, &[0; 200_000]).await;
+                told.note(format!("writer {:?}", kind(error)));
+            };
+            let writer = os.spawn("writer", write).await?;
+            let read = kind(stream.recv(os, &mut [0; 9]).await);
+            tell.note(format!("reader {read:?}"));
+            os.wait(writer).await?;
+            assert_eq!(tell.text(), "reader ConnectionReset, writer BrokenPipe");
+            Ok(())
+        },
+    );
+}
+
+#[test]
+fn s82_readiness_is_level_triggered() {
+    after(
+        async |os, stream| {
+            stream.send_all(os, b"hello").await?;
+            os.sleep(ms(100)).await;
+            stream.send_all(os, b"again").await?;
+            drop(stream);
+            Ok(())
+        },
+        async |os, stream| {
+            for _ in 0..2 {
+                os.read_wait(&stream).await?;
+                os.write_wait(&stream).await?;
+            }
+            assert_eq!(stream.recv(os, &mut [0; 3]).await?, 3);
+            os.read_wait(&stream).await?;
+            assert_eq!(stream.recv(os, &mut [0; 9]).await?, 2);
+            os.read_wait(&stream).await?;
+            assert_eq!(recv_all(os, &stream).await?, b"again");
+            os.read_wait(&stream).await?;
+            Ok(())
+        },
+    );
+}
+
+#[test]
+fn s82_a_listener_that_closes_resets_what_it_has_not_accepted() {
+    let (mut kernel, _) = world();
+    let server = async |os: &mut Os| {
+        let listener = os.listen(any(PORT)).await?;
+        os.sleep(ms(100)).await;
+        listener.close(os).await?;
+        io::Result::Ok(())
+    };
+    kernel.spawn_on("b", "server", server).unwrap();
+    let console = run(&mut kernel, async |os| {
+        os.sleep(ms(1)).await;
+        let stream = os.connect(("b", PORT)).await?;
+        let error = kind(stream.recv(os, &mut [0; 9]).await);
+        note(os, format!("{error:?}")).await;
+        io::Result::Ok(())
+    });
+    assert_eq!(console, "110 ConnectionReset\n");
+}
+
+#[test]
+fn s82_a_client_that_closes_before_it_is_accepted_is_accepted_all_the_same() {
+    after(
+        async |os, stream| {
+            assert_eq!(recv_all(os, &stream).await?, b"hello");
+            Ok(())
+        },
+        async |os, stream| {
+            stream.send_all(os, b"hello").await?;
+            drop(stream);
+            os.sleep(ms(100)).await;
+            Ok(())
+        },
+    );
+}
+
+#[test]
+fn s82_a_file_is_sent() {
+    after(
+        async |os, stream| {
+            let path = std::env::temp_dir().join(format!("trapline-net-{}", std::process::id()));
+            std::fs::write(&path, [5; 100_000])?;
+            let file = std::sync::Arc::new(std::fs::File::open(&path)?);
+            std::fs::remove_file(path)?;
+            let mut offset = 0;
+            while offset < 100_000 {
+                let n = stream.send_file(os, &file, offset, 100_000).await?;
+                offset += n as u64;
+            }
+            assert_eq!(stream.send_file(os, &file, offset, 9).await?, 0);
+            Ok(())
+        },
+        async |os, stream| {
+            assert_eq!(recv_all(os, &stream).await?, [5; 100_000]);
+            Ok(())
+        },
+    );
+}
+
+// ---- faults
+
+#[test]
+fn a_fault_that_names_what_does_not_exist_is_an_error() {
+    let (_kernel, net) = world();
+    for (fault, kind, why) in [
+        (
+            "cut a nowhere",
+            ErrorKind::NotFound,
+            "the simulated net has no host \"nowhere\"",
+        ),
+        (
+            "heal nowhere a",
+            ErrorKind::NotFound,
+            "the simulated net has no host \"nowhere\"",
+        ),
+        (
+            "cut-one-way a a",
+            ErrorKind::InvalidInput,
+            "\"a\" is one host: a link has two",
+        ),
+        (
+            "hold b b",
+            ErrorKind::InvalidInput,
+            "\"b\" is one host: a link has two",
+        ),
+        (
+            "slow nowhere 3",
+            ErrorKind::NotFound,
+            "the simulated net has no host \"nowhere\"",
+        ),
+        (
+            "crash nowhere",
+            ErrorKind::NotFound,
+            "the simulated net has no host \"nowhere\"",
+        ),
+        (
+            "restart a",
+            ErrorKind::InvalidInput,
+            "the host \"a\" is up: crash it first",
+        ),
+    ] {
+        let error = net.apply(&fault.parse().unwrap()).unwrap_err();
+        assert_eq!(error.kind(), kind, "{fault}");
+        assert!(error.to_string().starts_with(why), "{fault}: {error}");
+    }
+    net.crash("a").unwrap();
+    let error = net.crash("a").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the host \"a\" has crashed already: restart it first"
+    );
+    net.restart("a").unwrap();
+}
+
+#[test]
+fn a_fault_is_written_as_a_command() {
+    for text in [
+        "cut a b",
+        "cut-one-way a b",
+        "heal a b",
+        "hold a b",
+        "release a b",
+        "reset a b",
+        "slow a 5",
+        "fragment on",
+        "fragment off",
+        "crash a",
+        "restart a",
+    ] {
+        assert_eq!(text.parse::<Fault>().unwrap().to_string(), text);
+    }
+    for text in [
+        "",
+        "cut a",
+        "cut a b c",
+        "slow a fast",
+        "fragment",
+        "burn a",
+    ] {
+        let error = text.parse::<Fault>().unwrap_err().to_string();
+        assert!(error.contains("is no fault: write cut A B"), "{error}");
+    }
+}
+
+/// A program that pings an echo server every 100 ms, and notes each answer that takes long, and the
+/// error that ends it.
+async fn ping(os: &mut Os) -> io::Result<()> {
+    os.sleep(ms(1)).await;
+    let stream = os.connect(("b", PORT)).await?;
+    note(os, "connected").await;
+    for _ in 0..40 {
+        let before = os.now().await;
+        let answered = async {
+            stream.send_all(os, b"ping").await?;
+            recv_exact(os, &stream, 4).await
+        };
+        if let Err(error) = answered.await {
+            note(os, format!("{:?}", error.kind())).await;
+            return Ok(());
+        }
+        if os.now().await - before > ms(20) {
+            note(os, "a late answer").await;
+        }
+        os.sleep(ms(100)).await;
+    }
+    Ok(())
+}
+
+/// What a client notes that pings host "b", while these faults happen.
+fn pings(faults: &'static [(u64, &'static str)]) -> String {
+    let (mut kernel, net) = world();
+    kernel.spawn_on("b", "server", echo).unwrap();
+    let cause = async move |os: &mut Os| {
+        for (at, fault) in faults {
+            os.sleep_until(ms(*at)).await;
+            net.apply(&fault.parse().map_err(io::Error::other)?)?;
+        }
+        io::Result::Ok(())
+    };
+    kernel.spawn("faults", cause).unwrap();
+    run(&mut kernel, ping)
+}
+
+#[test]
+fn s83_a_partition_that_heals_delays_what_was_lost() {
+    // The ping of 381 ms is under way, and is sent again when the link is healed.
+    let console = pings(&[(385, "cut a b"), (5000, "heal a b")]);
+    assert_eq!(console, "21 connected\n5020 a late answer\n");
+    // The answer of the ping of 381 ms is under way.
+    let console = pings(&[(395, "cut a b"), (5000, "heal a b")]);
+    assert_eq!(console, "21 connected\n5010 a late answer\n");
+    // Nothing is under way.
+    let console = pings(&[(450, "cut a b"), (470, "heal a b")]);
+    assert_eq!(console, "21 connected\n");
+}
+
+#[test]
+fn s83_a_partition_that_does_not_heal_ends_the_connection() {
+    let console = pings(&[(450, "cut a b")]);
+    // A ping every 120 ms: the one of 501 ms is lost.
+    assert_eq!(console, "21 connected\n924501 TimedOut\n");
+}
+
+#[test]
+fn s83_a_cut_of_the_way_back_ends_the_connection_too() {
+    let console = pings(&[(450, "cut-one-way b a")]);
+    // The ping of 501 ms arrives, and its acknowledgement does not.
+    assert_eq!(console, "21 connected\n924511 TimedOut\n");
+    let console = pings(&[(450, "cut-one-way b a"), (5000, "heal a b")]);
+    assert_eq!(console, "21 connected\n5010 a late answer\n");
+    let console = pings(&[(450, "cut-one-way a b")]);
+    assert_eq!(console, "21 connected\n924501 TimedOut\n");
+}
+
+#[test]
+fn s83_a_client_that_connects_through_a_cut_times_out() {
+    for cut in ["cut a b", "cut-one-way a b", "cut-one-way b a"] {
+        let (mut kernel, net) = world();
+        kernel.spawn_on("b", "server", echo).unwrap();
+        net.apply(&cut.parse().unwrap()).unwrap();
+        let console = run(&mut kernel, async |os| {
+            let error = kind(os.connect(("b", PORT)).await);
+            note(os, format!("{error:?}")).await;
+        });
+        assert_eq!(console, "127000 TimedOut\n", "{cut}");
+    }
+}
+
+#[test]
+fn s83_a_link_that_heals_connects_at_once() {
+    for (cut_at, cut) in [
+        (0, "cut a b"),
+        (5, "cut a b"),
+        (15, "cut a b"),
+        (5, "cut-one-way b a"),
+    ] {
+        let (mut kernel, net) = world();
+        kernel.spawn_on("b", "server", echo).unwrap();
+        let cause = async move |os: &mut Os| {
+            os.sleep(ms(cut_at)).await;
+            net.apply(&cut.parse().map_err(io::Error::other)?)?;
+            os.sleep_until(ms(20_000)).await;
+            net.heal("a", "b")
+        };
+        kernel.spawn("faults", cause).unwrap();
+        let console = run(&mut kernel, async |os| {
+            os.sleep(ms(1)).await;
+            let stream = os.connect(("b", PORT)).await?;
+            note(os, "connected").await;
+            stream.send_all(os, b"ping").await?;
+            recv_exact(os, &stream, 4).await?;
+            io::Result::Ok(())
+        });
+        assert_eq!(console, "20020 connected\n", "{cut} at {cut_at} ms");
+    }
+}
+
+#[test]
+fn s83_the_end_of_the_handshake_is_sent_again() {
+    // The client is connected, and the server does not know yet.
+    let (mut kernel, net) = world();
+    kernel.spawn_on("b", "server", echo).unwrap();
+    let cause = async move |os: &mut Os| {
+        os.sleep(ms(25)).await;
+        net.cut("a", "b")?;
+        os.sleep(ms(1000)).await;
+        net.heal("a", "b")
+    };
+    kernel.spawn("faults", cause).unwrap();
+    let console = run(&mut kernel, async |os| {
+        os.sleep(ms(1)).await;
+        let stream = os.connect(("b", PORT)).await?;
+        note(os, "connected").await;
+        stream.send_all(os, b"ping").await?;
+        recv_exact(os, &stream, 4).await?;
+        note(os, "answered").await;
+        io::Result::Ok(())
+    });
+    assert_eq!(console, "21 connected\n1045 answered\n");
+}
+
+#[test]
+fn s83_the_times_are_settings() {
+    let (mut kernel, net) = world();
+    let net = net.connect_timeout(ms(5000)).retransmission_limit(ms(2000));
+    kernel.spawn_on("b", "server", echo).unwrap();
+    let console = run(&mut kernel, async move |os| {
+        os.sleep(ms(1)).await;
+        let stream = os.connect(("b", PORT)).await?;
+        net.cut("a", "b")?;
+        stream.send_all(os, b"lost").await?;
+        let error = kind(stream.recv(os, &mut [0; 9]).await);
+        note(os, format!("{error:?}")).await;
+        let error = kind(os.connect(("b", PORT)).await);
+        note(os, format!("{error:?}")).await;
+        io::Result::Ok(())
+    });
+    assert_eq!(console, "2021 TimedOut\n7021 TimedOut\n");
+}
+
+#[test]
+fn s83_a_peer_that_has_given_up_answers_with_a_reset() {
+    let (mut kernel, net) = world();
+    net.retransmission_limit(ms(2000));
+    let server = async |os: &mut Os| {
+        let listener = os.listen(any(PORT)).await?;
+        let (stream, _) = listener.accept(os).await?;
+        os.sleep(ms(4000)).await;
+        stream.send_all(os, b"late").await?;
+        let error = kind(stream.recv(os, &mut [0; 9]).await);
+        note(os, format!("server {error:?}")).await;
+        io::Result::Ok(())
+    };
+    let server = kernel.spawn_on("b", "server", server).unwrap();
+    run(&mut kernel, async move |os| {
+        os.sleep(ms(1)).await;
+        let stream = os.connect(("b", PORT)).await?;
+        os.sleep(ms(50)).await;
+        net.cut("a", "b")?;
+        stream.send_all(os, b"lost").await?;
+        assert_eq!(
+            kind(stream.recv(os, &mut [0; 9]).await),
+            ErrorKind::TimedOut
+        );
+        net.heal("a", "b")
+    });
+    kernel.run_until(&[server]).unwrap().check().unwrap();
+    assert_eq!(kernel.take_console(), "4051 server ConnectionReset\n");
+}
+
+#[test]
+fn a_held_link_delays_and_loses_nothing() {
+    let console = pings(&[(385, "hold a b"), (2_000_000, "release a b")]);
+    assert_eq!(console, "21 connected\n2000020 a late answer\n");
+}
+
+#[test]
+fn a_reset_ends_the_connections_of_two_hosts_only() {
+    let console = pings(&[(450, "reset a c"), (460, "reset b a")]);
+    assert_eq!(console, "21 connected\n501 ConnectionReset\n");
+}
+
+#[test]
+fn a_slow_host_takes_a_multiple_of_the_latency() {
+    let console = pings(&[(450, "slow b 100"), (2000, "slow b 1")]);
+    // The answer to the ping of 501 ms travels when the host is no longer slow.
+    assert_eq!(console, "21 connected\n2501 a late answer\n");
+}
+
+// ---- S84
+
+#[test]
+fn s84_a_crashed_hosts_tasks_end_at_the_callers_next_trap() {
+    let (mut kernel, net) = world();
+    let diary = Diary::default();
+    for (host, line) in [("a", "the one on a"), ("b", "the one on b")] {
+        let ends = diary.on_drop(line);
+        let sleeper = async move |os: &mut Os| {
+            let _ends = ends;
+            os.sleep(ms(1000)).await;
+        };
+        kernel.spawn_on(host, "sleeper", sleeper).unwrap();
+    }
+    let told = diary.clone();
+    let main = async move |os: &mut Os| {
+        os.sleep(ms(10)).await;
+        net.crash("b")?;
+        told.note("crashed");
+        os.yield_now().await;
+        told.note("after the trap");
+        assert_eq!(
+            os.spawn_on("b", "late", async |_| ()).await,
+            Err(Errno::HostDown)
+        );
+        io::Result::Ok(())
+    };
+    let main = kernel.spawn("main", main).unwrap();
+    kernel.run_until(&[main]).unwrap().check().unwrap();
+    kernel.audit();
+    assert_eq!(diary.text(), "crashed, the one on b, after the trap");
+}
+
+#[test]
+fn s84_a_crash_from_outside_comes_before_any_turn() {
+    let (mut kernel, net) = world();
+    kernel
+        .spawn_on("b", "victim", async |os: &mut Os| writeln!(os, "alive"))
+        .unwrap();
+    net.crash("b").unwrap();
+    let report = kernel.run().unwrap();
+    assert_eq!((kernel.take_console().as_str(), report.ticks), ("", 0));
+    assert_eq!(report.exits().values().next(), Some(&Exit::Killed));
+}
+
+#[test]
+fn s84_a_task_that_crashes_its_own_host_ends_at_its_next_trap() {
+    let (mut kernel, net) = world();
+    let main = async move |os: &mut Os| {
+        net.crash("a")?;
+        writeln!(os, "last words");
+        os.yield_now().await;
+        writeln!(os, "not reached");
+        io::Result::Ok(())
+    };
+    kernel.spawn_on("a", "main", main).unwrap();
+    kernel.run().unwrap();
+    assert_eq!(kernel.take_console(), "last words\n");
+}
+
+#[test]
+fn s84_nothing_that_dying_tasks_do_leaves_the_host() {
+    let (mut kernel, net) = world();
+    let server = async |os: &mut Os| {
+        let listener = os.listen(any(PORT)).await?;
+        let (stream, _) = listener.accept(os).await?;
+        // Dropped by the crash, with its socket.
+        stream.recv(os, &mut [0; 9]).await.map(drop)
+    };
+    kernel.spawn_on("b", "server", server).unwrap();
+    let console = run(&mut kernel, async move |os| {
+        os.sleep(ms(1)).await;
+        let stream = os.connect(("b", PORT)).await?;
+        os.sleep(ms(100)).await;
+        net.crash("b")?;
+        let silence = os.timeout(ms(60_000), async |os| stream.recv(os, &mut [0; 9]).await);
+        assert!(silence.await.is_err(), "no one tells the client");
+        // What it sends now, and is lost 10 ms later, is not acknowledged.
+        stream.send_all(os, b"ping").await?;
+        let error = kind(stream.recv(os, &mut [0; 9]).await);
+        note(os, format!("{error:?}")).await;
+        io::Result::Ok(())
+    });
+    assert_eq!(console, "984131 TimedOut\n");
+}
+
+#[test]
+fn s84_a_peer_of_before_is_reset_after_the_restart() {
+    let (mut kernel, net) = world();
+    kernel.spawn_on("b", "server", echo).unwrap();
+    kernel.on_restart("b", boot_echo).unwrap();
+    let console = run(&mut kernel, async move |os| {
+        os.sleep(ms(1)).await;
+        let idle = os.connect(("b", PORT)).await?;
+        let busy = os.connect(("b", PORT)).await?;
+        os.sleep(ms(100)).await;
+        net.crash("b")?;
+        busy.send_all(os, b"ping").await?;
+        os.sleep(ms(1000)).await;
+        net.restart("b")?;
+        let error = kind(busy.recv(os, &mut [0; 9]).await);
+        note(os, format!("{error:?}")).await;
+        idle.send_all(os, b"ping").await?;
+        let error = kind(idle.recv(os, &mut [0; 9]).await);
+        note(os, format!("{error:?}")).await;
+        let again = os.connect(("b", PORT)).await?;
+        again.send_all(os, b"ping").await?;
+        recv_exact(os, &again, 4).await?;
+        io::Result::Ok(())
+    });
+    assert_eq!(console, "1161 ConnectionReset\n1181 ConnectionReset\n");
+}
+
+#[test]
+fn s84_what_has_left_the_host_still_arrives() {
+    let (mut kernel, net) = world();
+    let server = async |os: &mut Os| {
+        let listener = os.listen(any(PORT)).await?;
+        let (stream, _) = listener.accept(os).await?;
+        stream.send_all(os, b"hello").await?;
+        os.sleep(ms(1000)).await;
+        io::Result::Ok(())
+    };
+    kernel.spawn_on("b", "server", server).unwrap();
+    let console = run(&mut kernel, async move |os| {
+        os.sleep(ms(1)).await;
+        let stream = os.connect(("b", PORT)).await?;
+        // The server has it, and has greeted.
+        os.sleep(ms(14)).await;
+        net.crash("b")?;
+        let n = stream.recv(os, &mut [0; 9]).await?;
+        note(os, n.to_string()).await;
+        io::Result::Ok(())
+    });
+    assert_eq!(console, "41 5\n");
+}
+
+#[test]
+fn s84_a_client_that_connects_to_a_crashed_host_waits_for_its_restart() {
+    for (boots, expected) in [
+        (true, "1020 connected\n"),
+        (false, "1020 ConnectionRefused\n"),
+    ] {
+        let (mut kernel, net) = world();
+        net.crash("b").unwrap();
+        if boots {
+            kernel.on_restart("b", boot_echo).unwrap();
+        }
+        let cause = async move |os: &mut Os| {
+            os.sleep(ms(1000)).await;
+            net.restart("b")
+        };
+        kernel.spawn("faults", cause).unwrap();
+        let console = run(&mut kernel, async |os| {
+            match os.connect(("b", PORT)).await {
+                Ok(_) => note(os, "connected").await,
+                Err(error) => note(os, format!("{:?}", error.kind())).await,
+            }
+        });
+        assert_eq!(console, expected);
+    }
+}
+
+#[test]
+fn s84_a_closure_that_runs_the_kernel_gets_an_error() {
+    let (mut kernel, net) = world();
+    let diary = Diary::default();
+    let told = diary.clone();
+    let boot = move |kernel: &mut Kernel| {
+        told.note(kernel.run().unwrap_err().to_string());
+        told.note(kernel.step().unwrap_err().to_string());
+        panic!("it panics");
+    };
+    kernel.on_restart("b", boot).unwrap();
+    let told = diary.clone();
+    kernel
+        .on_restart("b", move |_| told.note("the other one"))
+        .unwrap();
+    run(&mut kernel, async move |os| {
+        for _ in 0..2 {
+            net.crash("b")?;
+            os.yield_now().await;
+            net.restart("b")?;
+            os.yield_now().await;
+        }
+        io::Result::Ok(())
+    });
+    let why = "the world failed: a closure of on_restart runs the kernel that called it: let it \
+               spawn only";
+    let once = format!("{why}, {why}, the other one");
+    assert_eq!(diary.text(), format!("{once}, {once}"));
+}
+
+// ---- S85
+
+#[test]
+fn s85_reads_and_writes_come_in_pieces() {
+    let (mut kernel, net) = world();
+    net.fragment(true);
+    let sizes = Rc::new(RefCell::new(std::collections::BTreeSet::new()));
+    let seen = Rc::clone(&sizes);
+    kernel.spawn_on("b", "server", echo).unwrap();
+    run(&mut kernel, async move |os| {
+        os.sleep(ms(1)).await;
+        let stream = os.connect(("b", PORT)).await?;
+        let sent: Vec<u8> = (0..50_000u32).map(|n| (n / 7) as u8).collect();
+        let (bytes, out) = (sent.clone(), stream.clone());
+        let sender = async move |os: &mut Os| {
+            out.send_all(os, &bytes).await?;
+            out.shutdown_write(os).await
+        };
+        os.spawn("sender", sender).await?;
+        let (mut got, mut buf) = (Vec::new(), [0; 1000]);
+        loop {
+            match stream.recv(os, &mut buf).await? {
+                0 => break,
+                n => got.extend_from_slice(&buf[..n]),
+            }
+            seen.borrow_mut()
+                .insert(got.len() - got.len().saturating_sub(1));
+            seen.borrow_mut().insert(got.len());
+        }
+        assert!(got == sent);
+        io::Result::Ok(())
+    });
+    assert!(sizes.borrow().len() > 100, "{}", sizes.borrow().len());
+}
+
+// ---- S86
+
+/// The log of clients and servers, with faults, from a seed.
+fn log_of(seed: u64) -> Vec<String> {
+    let net = SimNet::new().latency(ms(1)..=ms(30)).fragment(true);
+    let world = SimWorld::new(seed).net(&net);
+    let (mut kernel, log) = logged(Kernel::builder().world(world));
+    kernel.spawn_on("b", "server", echo).unwrap();
+    kernel.on_restart("b", boot_echo).unwrap();
+    let clients: Vec<_> = (0..5)
+        .map(|n| {
+            let client = async move |os: &mut Os| {
+                os.sleep(ms(n)).await;
+                let stream = os.connect(("b", PORT)).await?;
+                for _ in 0..5 {
+                    stream.send_all(os, &[n as u8; 100]).await?;
+                    recv_exact(os, &stream, 100).await?;
+                }
+                io::Result::Ok(())
+            };
+            kernel.spawn_on(format!("c{n}"), "client", client).unwrap()
+        })
+        .collect();
+    let cause = async move |os: &mut Os| {
+        os.sleep(ms(50)).await;
+        net.cut("b", "c1")?;
+        net.reset("b", "c2")?;
+        os.sleep(ms(50)).await;
+        net.heal("b", "c1")?;
+        net.crash("b")?;
+        os.sleep(ms(5000)).await;
+        net.restart("b")
+    };
+    kernel.spawn("faults", cause).unwrap();
+    kernel.run_until(&clients).unwrap();
+    log.lines()
+}
+
+#[test]
+fn s86_the_same_seed_gives_the_same_log() {
+    let log = log_of(7);
+    assert!(log.len() > 200, "{}", log.len());
+    assert_eq!(log, log_of(7));
+    assert_ne!(log, log_of(8));
+}
+
+#[test]
+fn a_net_leaves_the_random_numbers_of_programs_alone() {
+    let draw = |net: &SimNet| {
+        let world = SimWorld::new(5).net(&net.latency(ms(1)..=ms(9)));
+        let mut kernel = Kernel::builder().world(world).build().unwrap();
+        kernel.spawn_on("b", "server", echo).unwrap();
+        run(&mut kernel, async |os| {
+            let stream = os.connect(("b", PORT)).await;
+            let number = os.random().await;
+            writeln!(os, "{number}");
+            drop(stream);
+        })
+    };
+    let quiet = SimNet::new();
+    let noisy = SimNet::new().fragment(true);
+    assert_eq!(draw(&quiet), draw(&noisy));
+}
+
+#[test]
+fn a_net_of_another_world_begins_without_connections() {
+    let net = SimNet::new();
+    for _ in 0..2 {
+        let world = SimWorld::new(1).net(&net);
+        let mut kernel = Kernel::builder().world(world).build().unwrap();
+        kernel.spawn_on("b", "server", echo).unwrap();
+        let console = run(&mut kernel, async |os| {
+            os.sleep(ms(1)).await;
+            let stream = os.connect(("b", PORT)).await?;
+            stream.send_all(os, b"ping").await?;
+            recv_exact(os, &stream, 4).await?;
+            note(os, "answered").await;
+            io::Result::Ok(())
+        });
+        assert_eq!(console, "5 answered\n");
+    }
+    assert_eq!(net.hosts(), ["localhost", "b", "a"]);
+}
+
+#[test]
+fn a_kernel_that_is_reset_has_its_net_as_it_was() {
+    let net = SimNet::new().latency(ms(1)..=ms(9));
+    net.host("b").unwrap();
+    let world = SimWorld::new(1).net(&net);
+    let (mut kernel, log) = logged(Kernel::builder().world(world));
+    let mut logs = Vec::new();
+    for seed in [1, 2, 1] {
+        kernel.reset(seed).unwrap();
+        assert_eq!(net.hosts(), ["localhost", "b"]);
+        let before = log.lines().len();
+        kernel.spawn_on("b", "server", echo).unwrap();
+        kernel
+            .on_restart("b", |_| panic!("it is dropped with the reset"))
+            .unwrap();
+        let faults = net.clone();
+        let console = run(&mut kernel, async move |os| {
+            os.sleep(ms(1)).await;
+            let stream = os.connect(("b", PORT)).await?;
+            stream.send_all(os, b"ping").await?;
+            recv_exact(os, &stream, 4).await?;
+            note(os, "answered").await;
+            faults.latency(ms(5)..=ms(5)).fragment(true).chaos(3);
+            faults.cut("a", "b")?;
+            faults.crash("b")
+        });
+        assert!(console.ends_with("answered\n"), "{console}");
+        logs.push(log.lines().split_off(before));
+    }
+    // The first line of a later log is the end of what was left.
+    let spawned = |log: &[String]| {
+        log.iter()
+            .position(|line| line.contains("spawned"))
+            .unwrap()
+    };
+    let [first, second, third] = [0, 1, 2].map(|n| logs[n][spawned(&logs[n])..].to_vec());
+    assert_eq!(first, third);
+    assert_ne!(first, second);
+}
