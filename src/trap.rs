@@ -273,6 +273,8 @@ const OBSERVED: u8 = 4;
 const DUE: u8 = 8;
 /// An injection looks at every call.
 const INJECTED: u8 = 16;
+/// A task that stays ready goes back to a policy, or to the queue of daemons.
+const REQUEUED: u8 = 32;
 
 pub(crate) struct TrapFrame {
     /// The argument or answer of the trap under way that does not fit in a word.
@@ -397,10 +399,21 @@ impl TrapFrame {
         self.flags.get() & PAYLOAD != 0
     }
 
-    /// Returns whether no flag is set: the fast lane may answer the call.
+    /// Returns whether no flag is set: the fast lane may answer the call, and the task keeps its
+    /// place on the ready queue.
     #[inline(always)]
     pub(crate) fn is_plain(&self) -> bool {
         self.flags.get() == 0
+    }
+
+    /// Returns whether the fast lane may answer the call, and the task is put back.
+    pub(crate) fn is_requeued(&self) -> bool {
+        self.flags.get() == REQUEUED
+    }
+
+    /// Makes tasks that stay ready leave their places, to be put back.
+    pub(crate) fn set_requeued(&self, requeued: bool) {
+        self.flag(REQUEUED, requeued);
     }
 
     /// Sends the traps of all tasks to the plain lane, which emits them to tracers.

@@ -279,6 +279,7 @@ impl Builder {
             limits: self.limits,
             clock: Nanos::ZERO,
             next_poll: 0,
+            pass_ends: 0,
             daemons: Daemons::default(),
             slept: None,
             happened: Vec::new(),

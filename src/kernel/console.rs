@@ -84,7 +84,7 @@ impl Kernel {
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                     self.console.text.clear();
                     self.trouble.get_or_insert(error);
-                    self.next_poll = 0;
+                    self.poll_soon();
                 }
                 Err(error) => self.lose(&error),
             }

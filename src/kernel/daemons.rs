@@ -94,12 +94,16 @@ impl Kernel {
         } else {
             self.ready.daemons() as u64
         };
+        // A daemon has no place among the tasks, and must not leave that of a task.
+        self.ready.end_pass();
+        self.frame.set_requeued(true);
         while self.stats.ticks < ticks + turns
             && let Some(me) = self.ready.pop_daemon()
         {
             self.turn(me);
         }
         self.remote.runs(Tid::KERNEL);
+        self.frame.set_requeued(!self.ready.is_plain());
         self.stats.ticks = ticks;
     }
 

@@ -23,12 +23,11 @@ pub(super) fn answer(
     task: &mut Task,
     call: SystemCall,
 ) -> bool {
-    let answer = match call {
-        SystemCall::GetTid => Reply::Tid(task.tid).into(),
-        SystemCall::Yield => Answer::SLEPT,
+    match call {
+        SystemCall::GetTid => task.change(Reply::Tid(task.tid).into()),
+        SystemCall::Yield => task.change(State::Ready(Answer::SLEPT)),
         call => return answer_by_queue(queues, frame, task, call).is_some(),
-    };
-    task.change(State::Ready(answer));
+    }
     true
 }
 

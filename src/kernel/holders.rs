@@ -139,8 +139,7 @@ impl Kernel {
         self.emit_at_once(me.tid, || Fact::Deadlocked { cycle });
         if self.holders.action != OnDeadlock::Kill {
             self.holders.closed.push(me.tid);
-            // The next poll is due at once.
-            self.next_poll = self.stats.ticks;
+            self.poll_soon();
             return Outcome::Blocked;
         }
         let deadlock = Deadlock::around(me.tid, self.tasks());

@@ -125,6 +125,8 @@ pub struct Kernel {
     clock: Nanos,
     /// The tick, counted from boot, at which the next poll is due.
     next_poll: u64,
+    /// The tick at which the pass under way ends: at a poll, or at a limit of the run.
+    pass_ends: u64,
     daemons: Daemons,
     /// A wait that the log has not recorded yet: its begin and its end.
     slept: Option<(Duration, Duration)>,

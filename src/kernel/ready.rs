@@ -80,28 +80,39 @@ impl Ready {
 
     /// Puts a task back after a call that does not block. It goes behind the others, unless its
     /// turn continues.
-    #[inline(always)]
+    #[inline]
     pub(super) fn requeue(&mut self, task: Runnable, call: SystemCall) {
-        match &mut self.turns {
-            None if !task.tid.is_daemon() => self.plain.push(task, Cause::Preempted),
-            _ => self.requeue_elsewhere(task, call),
-        }
-    }
-
-    #[inline(never)]
-    fn requeue_elsewhere(&mut self, task: Runnable, call: SystemCall) {
         match &mut self.turns {
             Some(turns) if !task.tid.is_daemon() => turns.requeue(task, call),
             _ => self.push(task, Cause::Preempted),
         }
     }
 
+    /// Takes the next task. It keeps its place until [`Ready::leave`], and must leave before
+    /// another task becomes ready. A policy keeps no places.
     #[inline(always)]
     pub(super) fn pop(&mut self) -> Option<Runnable> {
-        match &mut self.turns {
-            None => self.plain.pop(),
-            Some(turns) => turns.pop(),
+        loop {
+            if let Some(task) = self.plain.take() {
+                return Some(task);
+            }
+            match &mut self.turns {
+                None if self.plain.rewind() => {}
+                None => return None,
+                Some(turns) => return turns.pop(),
+            }
         }
+    }
+
+    /// Removes the task that was popped last, if it keeps its place.
+    #[inline(always)]
+    pub(super) fn leave(&mut self) {
+        self.plain.leave();
+    }
+
+    /// Ends a pass. The tasks that have kept their places are last in the order.
+    pub(super) fn end_pass(&mut self) {
+        self.plain.end_pass();
     }
 
     /// Returns the task that comes after so many others, if the policy is first in, first out.
@@ -112,7 +123,7 @@ impl Ready {
     /// Returns whether there are enough tasks for prefetching to pay.
     #[inline(always)]
     pub(super) fn is_crowd(&self) -> bool {
-        self.plain.len() > CROWD
+        self.plain.exceeds(CROWD)
     }
 
     /// Gives back memory that a crowd has left.

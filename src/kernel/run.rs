@@ -22,13 +22,14 @@ pub(super) const POLL_AFTER: u64 = 256;
 const PATIENCE: u32 = 16;
 
 impl Kernel {
-    /// Sets the clock of the log. The host has used the time since the last event.
+    /// Prepares for turns. Sets the clock of the log: the host has used time since the last event.
     ///
     /// *Errors:* the kernel runs already: a closure of [`Kernel::on_restart`] runs it.
     pub(super) fn enter(&mut self) -> Result<(), Error> {
         self.check_restarts()?;
         self.log.observe_by_tracing();
         self.frame.set_observed(self.log.is_observed());
+        self.frame.set_requeued(!self.ready.is_plain());
         let now = self.world.now();
         self.log.set_clock(now);
         if self.frame.has_deferred() {
@@ -43,7 +44,8 @@ impl Kernel {
     #[inline(never)]
     pub(super) fn run_pass(&mut self, ticks: u64) -> Option<Tid> {
         let mut last = None;
-        while self.stats.ticks < self.next_poll.min(ticks)
+        self.pass_ends = self.next_poll.min(ticks);
+        while self.stats.ticks < self.pass_ends
             && let Some(me) = self.ready.pop()
         {
             if self.ready.is_crowd() {
@@ -51,13 +53,21 @@ impl Kernel {
             }
             if self.turn(me) {
                 last = Some(me.tid);
+            } else {
+                self.ready.leave();
             }
         }
         last
     }
 
+    /// Ends the pass under way; the next poll follows.
+    pub(super) fn poll_soon(&mut self) {
+        (self.next_poll, self.pass_ends) = (0, 0);
+    }
+
     /// Prefetches what the next turns touch: the task that is 16 turns away, and the program of the
     /// one that is 8 away.
+    #[cold]
     #[inline(never)]
     fn prefetch(&self) {
         if let Some(task) = self.ready.ahead(16) {

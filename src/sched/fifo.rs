@@ -1,7 +1,5 @@
 //! The default policy: first in, first out.
 
-use std::collections::VecDeque;
-
 use super::{Cause, Policy, Runnable};
 
 /// The capacity below which memory is not returned.
@@ -9,22 +7,100 @@ const SMALL: usize = 1024;
 
 /// First in, first out: tasks run in the order in which they became ready. With a quantum above one
 /// this is round robin.
+///
+/// The kernel takes a task and lets it keep its place, if its turn changes nothing else. When all
+/// tasks have kept their places, the next pass is the same list. A pop and a push would be a sixth
+/// of a trap.
 #[derive(Debug, Default)]
 pub struct Fifo {
-    queue: VecDeque<Runnable>,
+    /// Three parts. First come entries of tasks that have left. Then come tasks that have had their
+    /// turns and keep their places. Then come tasks that wait for their turns, and precede those.
+    list: Vec<Runnable>,
+    /// The begin of the second part.
+    kept: usize,
+    /// The begin of the third part.
+    next: usize,
 }
 
 impl Fifo {
+    /// Returns the next task, which keeps its place until [`Fifo::leave`]. Returns `None` at the
+    /// end of the list.
+    #[inline(always)]
+    pub(crate) fn take(&mut self) -> Option<Runnable> {
+        let task = *self.list.get(self.next)?;
+        self.next += 1;
+        Some(task)
+    }
+
+    /// Returns to the first task that has kept its place, at the end of the list. Returns whether
+    /// there is one.
+    #[cold]
+    pub(crate) fn rewind(&mut self) -> bool {
+        if self.kept > 0 {
+            self.forget_left();
+        }
+        self.next = 0;
+        !self.list.is_empty()
+    }
+
+    /// Removes the task that was taken last. Tasks that have kept their places come before every
+    /// task that is pushed from now on.
+    #[inline(always)]
+    pub(crate) fn leave(&mut self) {
+        if self.kept + 1 < self.next {
+            self.move_kept(self.next - 1);
+        }
+        self.kept = self.next;
+    }
+
+    /// Moves the tasks that have kept their places behind the others.
+    #[inline(always)]
+    pub(crate) fn end_pass(&mut self) {
+        if self.kept < self.next {
+            self.move_kept(self.next);
+        }
+    }
+
+    /// Moves the tasks that have kept their places, up to this one, behind the others.
+    #[inline(never)]
+    fn move_kept(&mut self, end: usize) {
+        let count = end - self.kept;
+        self.make_room(count);
+        self.list.extend_from_within(self.kept..self.kept + count);
+        self.kept += count;
+    }
+
+    /// Uses the room of the tasks that have left, before the list allocates more.
+    fn make_room(&mut self, count: usize) {
+        let is_full = self.list.capacity() - self.list.len() < count;
+        if is_full && self.kept >= self.list.len() / 2 {
+            self.forget_left();
+        }
+    }
+
+    fn forget_left(&mut self) {
+        self.list.drain(..self.kept);
+        self.next -= self.kept;
+        self.kept = 0;
+    }
+
     /// Returns the task that comes after so many others.
     pub(crate) fn ahead(&self, turns: usize) -> Option<Runnable> {
-        self.queue.get(turns).copied()
+        self.list.get(self.next + turns).copied()
+    }
+
+    /// Returns whether the list is longer than this.
+    #[inline(always)]
+    pub(crate) fn exceeds(&self, len: usize) -> bool {
+        self.list.len() > len
     }
 
     /// Returns the memory of a crowd that has left.
     pub(crate) fn shrink(&mut self) {
-        let room = self.queue.capacity();
-        if room > SMALL && room / 8 > self.queue.len() {
-            self.queue.shrink_to(SMALL);
+        let room = self.list.capacity();
+        if room > SMALL && room / 8 > self.len() {
+            self.forget_left();
+            self.list.shrink_to(SMALL);
         }
     }
 }
@@ -32,12 +108,18 @@ impl Fifo {
 impl Policy for Fifo {
     #[inline]
     fn push(&mut self, task: Runnable, _: Cause) {
-        self.queue.push_back(task);
+        self.end_pass();
+        if self.list.len() == self.list.capacity() {
+            self.make_room(1);
+        }
+        self.list.push(task);
     }
 
     #[inline]
     fn pop(&mut self) -> Option<Runnable> {
-        self.queue.pop_front()
+        let task = self.take();
+        self.leave();
+        task
     }
 
     /// Keeps the task: skipping it once costs less than a search.
@@ -45,6 +127,6 @@ impl Policy for Fifo {
 
     #[inline]
     fn len(&self) -> usize {
-        self.queue.len()
+        self.list.len() - self.kept
     }
 }

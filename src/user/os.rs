@@ -249,16 +249,19 @@ where
     #[inline(always)]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<D::Output> {
         let this = self.get_mut();
-        if this.barrier.is_some() {
-            return match this.reply(cx) {
-                Poll::Pending => Poll::Pending,
-                // A timeout has cut the call: it stays pending, and the timeout drops it.
-                Poll::Ready(Reply::Elapsed(number)) => {
-                    this.os.frame.elapsed.set(Some(number));
-                    Poll::Pending
-                }
-                Poll::Ready(reply) => Poll::Ready(this.decode.decode(reply, &this.os.frame)),
+        if let Some(barrier) = &mut this.barrier {
+            if this.os.frame.dropping_program.get() {
+                // The airlock is empty, and polling it would panic.
+                return Poll::Pending;
+            }
+            let Poll::Ready(reply) = Pin::new(barrier).poll(cx) else {
+                return Poll::Pending;
             };
+            this.barrier = None;
+            if let Reply::Elapsed(number) = reply {
+                return this.cut(number);
+            }
+            return Poll::Ready(this.decode.decode(reply, &this.os.frame));
         }
         if let Some(prepare) = this.prepare.take() {
             let call = prepare(&this.os.frame);
@@ -273,34 +276,30 @@ where
     B: Future<Output = Reply> + Unpin,
     D: Decode,
 {
-    /// Takes the reply, if it has arrived.
-    #[inline(always)]
-    fn reply(&mut self, cx: &mut Context<'_>) -> Poll<Reply> {
-        let barrier = match &mut self.barrier {
-            // The airlock of a program that is being dropped is empty, and polling it would panic.
-            Some(barrier) if !self.os.frame.dropping_program.get() => barrier,
-            _ => return Poll::Pending,
-        };
-        let reply = Pin::new(barrier).poll(cx);
-        if reply.is_ready() {
-            self.barrier = None;
-        }
-        reply
+    /// A timeout has cut the call. It stays pending, and the timeout drops it.
+    #[cold]
+    fn cut(&self, number: u64) -> Poll<D::Output> {
+        self.os.frame.elapsed.set(Some(number));
+        Poll::Pending
     }
 
     /// Undoes the reply, if it has arrived.
     #[cold]
     #[inline(never)]
-    fn cancel(&mut self) {
+    fn cancel(&mut self, mut barrier: B) {
+        let frame = &self.os.frame;
+        if frame.dropping_program.get() {
+            return;
+        }
         let mut cx = Context::from_waker(Waker::noop());
-        match self.reply(&mut cx) {
+        match Pin::new(&mut barrier).poll(&mut cx) {
             Poll::Pending => {}
             // The timeout cuts at the next call.
             Poll::Ready(Reply::Elapsed(number)) => {
-                self.os.frame.elapsed.set(Some(number));
-                self.os.frame.set_due();
+                frame.elapsed.set(Some(number));
+                frame.set_due();
             }
-            Poll::Ready(reply) => self.decode.undo(reply, &self.os.frame),
+            Poll::Ready(reply) => self.decode.undo(reply, frame),
         }
     }
 }
@@ -313,8 +312,8 @@ where
 {
     #[inline(always)]
     fn drop(&mut self) {
-        if self.barrier.is_some() {
-            self.cancel();
+        if let Some(barrier) = self.barrier.take() {
+            self.cancel(barrier);
         }
     }
 }

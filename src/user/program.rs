@@ -65,8 +65,15 @@ pub(crate) fn program<T: IntoExit>(
         // Made outside the async block, which then stores the `Os` and not also its parts.
         let mut os = Os::new(co, frame);
         async move {
-            let exit = body(&mut os).await.into_exit();
-            os.frame().put(Payload::Exit(exit));
+            let value = body(&mut os).await;
+            leave_exit(&os, value);
         }
     }))
+}
+
+/// Leaves the exit in the frame. A function apart, so that a turn need not save registers for it.
+#[cold]
+#[inline(never)]
+fn leave_exit<T: IntoExit>(os: &Os, value: T) {
+    os.frame().put(Payload::Exit(value.into_exit()));
 }

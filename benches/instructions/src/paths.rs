@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use trapline::{Kernel, Os, Queue, SimWorld};
+use trapline::{Fifo, Kernel, Os, Queue, SimWorld};
 
 use crate::ring::Ring;
 
@@ -15,7 +15,7 @@ pub(crate) struct Path {
     pub(crate) laps: u64,
 }
 
-pub(crate) const PATHS: [Path; 9] = [
+pub(crate) const PATHS: [Path; 10] = [
     Path {
         name: "get_tid",
         run: get_tid,
@@ -31,6 +31,12 @@ pub(crate) const PATHS: [Path; 9] = [
     Path {
         name: "get_tid-among-100",
         run: get_tid_among_100,
+        operations: 100,
+        laps: 500,
+    },
+    Path {
+        name: "get_tid-under-a-policy",
+        run: get_tid_under_a_policy,
         operations: 100,
         laps: 500,
     },
@@ -100,7 +106,19 @@ fn get_tid_with_ring(laps: u64) {
 }
 
 fn get_tid_among_100(laps: u64) {
-    run(Kernel::simulated(0), "parent", async move |os| {
+    get_tid_of_100(Kernel::simulated(0), laps);
+}
+
+fn get_tid_under_a_policy(laps: u64) {
+    let kernel = Kernel::builder()
+        .world(SimWorld::new(0))
+        .policy(Fifo::default());
+    let kernel = kernel.build().expect("a simulated world needs nothing");
+    get_tid_of_100(kernel, laps);
+}
+
+fn get_tid_of_100(kernel: Kernel, laps: u64) {
+    run(kernel, "parent", async move |os| {
         for _ in 0..100 {
             os.spawn_detached("task", async move |os| {
                 for _ in 0..laps {
