@@ -3,7 +3,7 @@
 use std::{
     cell::RefCell,
     hash::{BuildHasher, RandomState},
-    io::{self, IsTerminal},
+    io,
     process::{self, ExitCode},
     rc::Rc,
 };
@@ -18,25 +18,30 @@ use super::{
     log,
     output::{DEADLOCK, FAILURE, LIMIT, Log, Verbosity},
     program::Image,
-    record, stdio,
+    record,
+    replay::Outside,
+    stdio,
     summary::Summary,
 };
-use crate::{Error, Kernel, Limit, RealWorld, Report, SimWorld, record::Recorder};
+use crate::{Error, Kernel, Limit, Report, record::Recorder, tape::Playing};
 
-/// Boots the programs and runs them to their end. An error is a usage error.
+/// Boots the programs and runs them to their end: in the world that the options ask for, or again
+/// from a tape. An error is a usage error.
 pub(super) fn boot(
     verbosity: &Verbosity,
     options: &Boot,
     images: Vec<Image>,
     command: &[String],
+    playing: Option<Playing>,
 ) -> Result<ExitCode, clap::Error> {
-    let log = Log::new(verbosity, &options.verbosity, options.log_format);
-    log::install(log, options.trace.as_deref())
+    let watching = &options.watching;
+    let log = Log::new(verbosity, &options.verbosity, watching.log_format);
+    log::install(log, watching.trace.as_deref())
         .map_err(|error| clap::Error::raw(ErrorKind::InvalidValue, error + "\n"))?;
     log::hook_panics(log, live::leave);
     let summary = Rc::new(RefCell::new(Summary::default()));
     let _screen = live::Taken;
-    let watch = match Watch::new(&options.live, log) {
+    let watch = match Watch::new(&watching.live, log) {
         Ok(watch) => watch,
         Err(error) => {
             log.error(&error);
@@ -56,7 +61,23 @@ pub(super) fn boot(
         }
     };
     let rules = Rules::new(&options.inject);
-    let mut kernel = match kernel(options, seed, &rules, &summary, watch.as_ref(), recorder) {
+    let (world, tape) = match Outside::new(options, command, seed, watch.as_ref(), playing) {
+        Ok(world) => world,
+        Err(error) => {
+            log.error(&error);
+            return Ok(ExitCode::from(FAILURE));
+        }
+    };
+    let kernel = kernel(
+        options,
+        seed,
+        &rules,
+        &summary,
+        watch.as_ref(),
+        recorder,
+        world,
+    );
+    let mut kernel = match kernel {
         Ok(kernel) => kernel,
         Err(error) => {
             log.error(&format!("cannot boot: {error}"));
@@ -68,6 +89,9 @@ pub(super) fn boot(
     }
     if let Some(recorded) = recorded.clone() {
         interrupts::at_end(move || recorded.end_soon(log));
+    }
+    if let Some(last_words) = tape.last_words() {
+        interrupts::at_end(last_words);
     }
     if let Err(error) = interrupts::listen(log, kernel.remote()) {
         log.error(&format!("cannot listen for interrupts: {error}"));
@@ -93,12 +117,16 @@ pub(super) fn boot(
     let result = kernel.run();
     live::leave();
     let now = kernel.now();
-    let mut code = explain(log, &result);
+    let mut code = match tape.explain(log, &kernel, &result) {
+        Some(code) => code,
+        None => explain(log, &result),
+    };
+    code = tape.end(log, code);
     if let Some(signal) = interrupts::signal() {
         code = signal;
     }
     rules.report(log);
-    if options.summary {
+    if watching.summary {
         summary.borrow_mut().show(log, now);
     }
     // Taken before the kernel is dropped: ending the last tasks is no part of the run.
@@ -116,19 +144,16 @@ fn kernel(
     summary: &Rc<RefCell<Summary>>,
     watch: Option<&Watch>,
     recorder: Option<Recorder>,
+    world: Outside,
 ) -> Result<Kernel, Error> {
-    let mut builder = Kernel::builder()
+    let builder = Kernel::builder()
         .seed(seed)
         .quantum(options.quantum.get())
         .on_deadlock(options.on_deadlock.into());
-    if options.simulated {
-        builder = builder.world(SimWorld::new(seed).print_to(stdio::Console::default()));
-    } else if watch.is_some_and(Watch::has_screen) {
-        builder = if io::stdout().is_terminal() {
-            builder.world(RealWorld::new()?.print_to(stdio::Console::default()))
-        } else {
-            builder.tracer(stdio::copy)
-        };
+    let copies = world.copies(watch);
+    let mut builder = world.set(builder);
+    if copies {
+        builder = builder.tracer(stdio::copy);
     }
     builder = options.policy.set(builder, seed);
     if !options.inject.is_empty() {
@@ -152,7 +177,7 @@ fn kernel(
     if let Some(recorder) = recorder {
         builder = builder.tracer(recorder);
     }
-    if options.summary {
+    if options.watching.summary {
         builder = builder.tracer(Summary::tracer(summary));
     }
     builder.build()

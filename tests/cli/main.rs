@@ -6,6 +6,7 @@ mod boot;
 mod explore;
 mod live;
 mod programs;
+mod replay;
 mod screen;
 mod servers;
 mod simulated;

@@ -2,7 +2,7 @@
 
 mod anything;
 mod fuzz;
-mod mutator;
+pub(crate) mod mutator;
 
 use std::{
     fs,

@@ -10,7 +10,7 @@ use std::{
         mpsc::{Receiver, Sender, channel},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use proptest::{prelude::*, sample::Index};
@@ -22,6 +22,7 @@ use trapline::{
 
 use crate::{
     log::{chaos, everything},
+    record::mutator::Mutator,
     support::*,
 };
 
@@ -635,4 +636,46 @@ proptest! {
             prop_assert!(is_told, "a flip of bit {} at {}: {}", bit, at, error);
         }
     }
+}
+
+/// A few cases, always the same, unless `TRAPLINE_FUZZ_SECONDS` says for how long.
+#[test]
+fn no_mutation_confuses_a_replay() {
+    let spawn_sim = |kernel: &mut Kernel| {
+        kernel
+            .spawn("main", async |os: &mut Os| everything(os).await)
+            .unwrap();
+    };
+    let scripts = vec![(vec![Act::Send(40), Act::Read(40)], End::HalfClose); 2];
+    let tapes = [
+        taped_echo(&scripts, None).1,
+        tape(RealWorld::new().unwrap(), None, spawn_everything).2,
+        tape(SimWorld::new(1), None, spawn_sim).2,
+    ];
+    let seconds = std::env::var("TRAPLINE_FUZZ_SECONDS").ok();
+    let time = seconds.map(|text| Duration::from_secs(text.parse().unwrap()));
+    let begin = Instant::now();
+    let (mut seed, mut opened, mut finished) = (0, 0, 0);
+    while time.map_or(seed < 400, |time| begin.elapsed() < time) {
+        let bytes = Mutator::new(seed).recording(&tapes);
+        seed += 1;
+        let Ok(world) = Playing::from_reader(Cursor::new(bytes.clone())) else {
+            continue;
+        };
+        opened += 1;
+        let progress = world.progress();
+        let (_, error) = run(Kernel::builder().world(world), |kernel| match seed % 3 {
+            0 => drop(spawn_echo(kernel, scripts.len())),
+            1 => spawn_everything(kernel),
+            _ => spawn_sim(kernel),
+        });
+        assert!(progress.offset() <= bytes.len() as u64);
+        // A tape can hold the error of a wait.
+        if let Some(tape::Error::Left(left)) = error.as_ref().and_then(|e| tape::Error::of(e)) {
+            assert!(left.offset <= bytes.len() as u64, "{left}");
+        }
+        finished += u32::from(progress.finish().is_ok());
+    }
+    println!("{seed} cases, of which {opened} were opened and {finished} used to their end");
+    assert!(opened > 50, "what is behind the checksums is reached");
 }

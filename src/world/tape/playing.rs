@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     abi::{DeviceId, QueueId, Tid},
-    interrupt::{Interrupt, Job, Remote},
+    interrupt::{External, Interrupt, Job, Remote},
     panic::contain,
     pause::{again, in_place},
     world::{Answer, Happening, RealWorld, Request, World},
@@ -45,6 +45,8 @@ pub struct Playing {
     jobs: VecDeque<Job>,
     /// Queues that threads of this run have closed, and the tape not yet.
     closed: BTreeSet<QueueId>,
+    /// How many threads of this run that the kernel counts on have nothing more to say.
+    over: usize,
     console: Console,
     at_speed: bool,
     /// Whether the last wait was for a daemon, so that the next one is the same on the tape.
@@ -85,6 +87,7 @@ impl Playing {
             reported: Vec::new(),
             jobs: VecDeque::new(),
             closed: BTreeSet::new(),
+            over: 0,
             console: Console::Kept(Vec::new()),
             at_speed: false,
             is_held: false,
@@ -149,10 +152,9 @@ impl Playing {
                 Happening::Interrupt(Interrupt::Shutdown) => {
                     self.is_stopped |= (self.interrupted)();
                 }
-                // The tape has these.
-                Happening::Interrupt(Interrupt::Over(_))
-                | Happening::Console
-                | Happening::Ready(..) => {}
+                Happening::Interrupt(Interrupt::Over(_)) => self.over += 1,
+                // No task has a device or the console of the world beneath.
+                Happening::Console | Happening::Ready(..) => {}
             }
         }
         Ok(())
@@ -195,9 +197,10 @@ impl Playing {
                 contain(|| again(job));
                 continue;
             }
+            let started = [External::Setter, External::Job].map(|what| self.remote.started(what));
             let left = until.saturating_sub(self.beneath.now());
-            if left == Duration::ZERO {
-                let asked = "no close of it by a thread within 10 seconds".to_string();
+            if left == Duration::ZERO || self.over >= started.iter().sum() {
+                let asked = "a wait in which no thread closes a queue".to_string();
                 let found = format!("the close of queue {}", queue.number());
                 return Ok(Err(self.reel.get_mut().leave(Tid::KERNEL, asked, found)));
             }
