@@ -16,6 +16,7 @@ use super::{
     output::{FAILURE, Log, Verbosity, tell},
     program::Entry,
     record, stdio,
+    values::whole,
 };
 use crate::{
     Builder, Error, Kernel, RealWorld, Report, SimWorld,
@@ -39,6 +40,7 @@ Examples:
   boot --tape run.tape echo               tape a run; end it with ^C
   replay run.tape                         run it again
   replay --trace run.tape                 with every trap shown
+  replay --only 3 run.tape                with those of task 3
   replay --record run.trap run.tape       then: trace timeline run.trap > run.html
   replay --at-speed --top run.tape        as it was"
 )]
@@ -51,6 +53,10 @@ pub(super) struct Replay {
     /// Wait as long as the run waited, instead of running at full speed
     #[arg(long)]
     at_speed: bool,
+    /// Show the traps of this task alone, with every answer that it got
+    #[arg(long, value_name = "TID", value_parser = whole::<u64>, allow_negative_numbers = true,
+          conflicts_with = "trace", help_heading = "Watching")]
+    only: Option<u64>,
     #[command(flatten)]
     watching: Watching,
 }
@@ -84,6 +90,9 @@ pub(super) fn run(
     let images = args::images(programs, &options, &matches)?;
     options.verbosity = replay.verbosity;
     options.watching = replay.watching;
+    if let Some(tid) = replay.only {
+        options.watching.trace = Some(format!("[task{{tid={tid}}}]=trace"));
+    }
     options.seed = Some(header.seed);
     options.tape = None;
     let playing = match replay.at_speed {

@@ -394,6 +394,13 @@ fn a_replay_can_be_watched_in_every_way() {
         err
     };
     assert!(replay(&["--trace"]).contains("spawned"));
+    let only = replay(&["--only", "2"]);
+    assert!(only.contains("get_tid()"), "{only}");
+    let tid = |line: &str| line.split_whitespace().nth(1).map(str::to_string);
+    assert!(
+        only.lines().all(|line| tid(line).as_deref() == Some("2")),
+        "{only}"
+    );
     assert!(replay(&["--summary"]).contains("traps"));
     let recording = folder.path("again.trap");
     assert!(replay(&["--record", &recording]).contains("recorded to"));

@@ -1,7 +1,7 @@
 //! Recordings: what is written can be read, whatever it is and whatever became of the file.
 
 mod anything;
-mod fuzz;
+pub(crate) mod fuzz;
 pub(crate) mod mutator;
 
 use std::{
