@@ -40,7 +40,7 @@ fn no_mutation_confuses_the_reader() {
     let recordings = recordings();
     let mut found = Found::default();
     let is_short = fuzz(CASES, |seed| {
-        found.read(Mutator::new(seed).recording(&recordings))
+        found.read(Mutator::new(seed).recording(&recordings));
     });
     println!("{found:#?}");
     assert!(
