@@ -34,7 +34,8 @@ use crate::{
 A tape holds no files, no environment and no clock of a program's own: run it in the same folder.
 A tape whose process was killed runs to its end.
 
-Exit codes: as of the run, and 1 if the programs do something else than on the tape.
+Exit codes: as of `boot` without a signal, and 1 if the programs do something else than on
+the tape.
 
 Examples:
   boot --tape run.tape echo               tape a run; end it with ^C
