@@ -283,7 +283,7 @@ fn where_shows_what_a_task_waits_for_in_turn_and_its_last_traps() {
     assert!(first.ends_with(" s), parent 1, 3 traps"), "{out}");
     assert_eq!(
         places,
-        "recv at programs/echo.rs:70, spawned at programs/echo.rs:47"
+        "recv at programs/echo.rs:72, spawned at programs/echo.rs:49"
     );
     assert_eq!(
         traps,
