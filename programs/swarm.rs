@@ -1,9 +1,9 @@
 mod tally;
 
-use std::{error::Error, io, net::SocketAddr, rc::Rc, time::Duration};
+use std::{error::Error, io, rc::Rc, time::Duration};
 
 use tally::Tally;
-use trapline::{Elapsed, Os, Program, TcpStream, cli};
+use trapline::{Elapsed, Endpoint, Os, Program, TcpStream, cli};
 
 /// A load generator: clients that ask an echo server and measure its answers
 ///
@@ -12,9 +12,9 @@ use trapline::{Elapsed, Os, Program, TcpStream, cli};
 /// other. At the end the rate and the latencies are printed. The program fails if a request has.
 #[derive(clap::Args)]
 pub(crate) struct Swarm {
-    /// The server's address
-    #[arg(long, value_name = "IP:PORT", value_parser = cli::addr, default_value = "127.0.0.1:45000")]
-    addr: SocketAddr,
+    /// The server: an address or a host's name, and a port
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:45000")]
+    addr: Endpoint,
     /// The number of clients, each a task
     #[arg(long, value_name = "N", default_value_t = 10)]
     clients: u32,
@@ -142,7 +142,7 @@ impl Swarm {
     async fn connect(&self, os: &mut Os) -> io::Result<TcpStream> {
         let last = os.now().await.saturating_add(self.patience);
         loop {
-            match os.connect(self.addr).await {
+            match os.connect(self.addr.clone()).await {
                 Err(error)
                     if error.kind() == io::ErrorKind::ConnectionRefused
                         && os.now().await < last =>

@@ -905,7 +905,8 @@ impl fmt::Display for Place {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Wait {
-    /// The kind, number and name of the queue at which it waits, such as `mutex 2 "accounts"`.
+    /// The kind, number and name of the queue at which it waits, such as `mutex 2 "accounts"`; or
+    /// the device, with its connection in a simulated network.
     pub thing: Option<String>,
     /// The task that holds the lock that it waits for, or that took the last permit.
     pub holder: Option<Tid>,
@@ -917,6 +918,8 @@ pub struct Wait {
     pub place: Option<Place>,
     /// Whether a timeout around the call can end the wait.
     pub is_timed: bool,
+    /// Whether it waits for a connection at a listener.
+    pub is_accept: bool,
 }
 
 /// A line of `ps`: one task as the kernel sees it.

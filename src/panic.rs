@@ -107,27 +107,54 @@ fn chain(backtrace: &str, location: &Location<'_>) -> String {
     let panicked = format!("{}:{}", location.file(), location.line());
     let hook = |(name, _): &(&str, &str)| name.contains("rust_begin_unwind");
     let begin = frames.iter().position(hook).unwrap_or(0);
+    // The stubs of this crate are left out, and the chain ends at the first function of a task.
+    let stubs = format!("{}user/", file!().trim_end_matches("panic.rs"));
     let mut chain: Vec<String> = Vec::new();
     for (name, place) in frames.split_off(begin) {
-        if name.contains("genawaiter") {
+        if name.contains("genawaiter") || place.contains(&format!("{stubs}program.rs")) {
             break;
         }
-        let function = name.trim_end_matches("::{{closure}}");
-        let is_foreign = ["core::", "std::", "alloc::", "trapline::user::", "<"]
-            .iter()
-            .any(|prefix| name.starts_with(prefix));
-        if function == name || is_foreign {
+        if !is_async(name) || place.contains(&stubs) {
             continue;
         }
         // The macro that panics may be inlined, and has a place of its own.
         let is_known = !place.is_empty() && !place.starts_with("/rustc/");
-        chain.push(match (is_known, chain.is_empty()) {
-            (true, _) => format!("{function} at {place}"),
-            (false, true) => format!("{function} at {panicked}"),
-            (false, false) => function.to_string(),
-        });
+        let place = match (is_known, chain.is_empty()) {
+            (true, _) => place,
+            (false, true) => &panicked,
+            (false, false) => "",
+        };
+        match (function(name), place) {
+            (Some(function), "") => chain.push(function),
+            (Some(function), place) => chain.push(format!("{function} at {place}")),
+            (None, "") => {}
+            (None, place) => chain.push(place.to_string()),
+        }
     }
     chain.join(", ")
+}
+
+/// Returns whether a frame is of an async function or closure, and not of the standard library.
+/// Its name ends with a closure. With line tables alone, it is a word in braces.
+fn is_async(name: &str) -> bool {
+    let path = name.trim_start_matches('<');
+    let is_foreign = ["core::", "std::", "alloc::"]
+        .iter()
+        .any(|room| path.starts_with(room));
+    !is_foreign && (name.ends_with("::{{closure}}") || name.starts_with('{'))
+}
+
+/// Returns the name of the function of a frame, if it has one. A method of a trait has the name
+/// `<Type as Trait>::method`; the trait is left out.
+fn function(name: &str) -> Option<String> {
+    let function = name.strip_suffix("::{{closure}}")?;
+    let function = function.trim_end_matches("::{{closure}}");
+    let Some(method) = function.strip_prefix('<') else {
+        return Some(function.to_string());
+    };
+    let (kind, of_trait) = method.split_once(" as ")?;
+    let (_, method) = of_trait.rsplit_once(">::")?;
+    Some(format!("{kind}::{method}"))
 }
 
 #[cfg(test)]
@@ -148,21 +175,26 @@ mod tests {
              at /rustc/59807616e1fa/library/core/src/panic.rs:62:9
    4: trapline::user::time::<impl trapline::user::os::Os>::timeout::{{closure}}
              at ./src/user/time.rs:110:30
-   5: server::serve::{{closure}}
+   5: <server::Echo as trapline::cli::program::Program>::main::{{closure}}
              at ./src/server.rs:41:30
    6: core::future::future::poll::{{closure}}
              at /rustc/59807616e1fa/library/core/src/future/future.rs:133:9
    7: server::sum
              at ./src/server.rs:9:1
    8: server::main::{{closure}}::{{closure}}
-   9: genawaiter::core::advance
+   9: {async_fn#0}
+             at ./src/main.rs:5:1
+  10: {async_block#0}<!, server::{closure_env#0}>
+             at ./src/user/program.rs:68:38
+  11: genawaiter::core::advance
              at /root/.cargo/genawaiter-0.99.1/src/core.rs:34:18
-  10: server::run::{{closure}}
+  12: server::run::{{closure}}
              at ./src/server.rs:3:1";
         assert_eq!(
             chain(backtrace, here),
             format!(
-                "server::parse at {file}:{line}, server::serve at src/server.rs:41, server::main"
+                "server::parse at {file}:{line}, server::Echo::main at src/server.rs:41, \
+                 server::main, src/main.rs:5"
             )
         );
     }

@@ -27,6 +27,7 @@ use crate::{
         Tid,
     },
     descriptor::Descriptor,
+    footprint::{Footprints, Note, Object},
     interrupt::{Job, Remote},
     log::{Detail, Tracer},
     panic::{Panic, contain, panic_message, take_origin},
@@ -34,6 +35,9 @@ use crate::{
 
 /// The most bytes that one `recv` or `send` moves: the limit of a frame's buffer.
 pub(crate) const MAX_IO: usize = 64 * 1024;
+
+/// At this number of kept bytes, a task that prints blocks. The text of one trap may exceed it.
+pub(crate) const CONSOLE_ROOM: usize = 64 * 1024;
 
 /// An argument or an answer that does not fit in a word.
 pub(crate) enum Payload {
@@ -80,7 +84,11 @@ impl Payload {
             Self::Tasks(tasks) => Detail::Count(tasks.len()),
             Self::Addr(addr) | Self::Opened(_, Some(addr)) => Detail::Addr(*addr),
             Self::Io(error) => Detail::Io(error),
-            Self::Queue(_, status) => status.name.as_deref().map_or(Detail::None, Detail::Name),
+            Self::Queue(_, status) => match (status.kind, status.name.as_deref()) {
+                (Kind::Queue, None) => Detail::None,
+                (Kind::Queue, Some(name)) => Detail::Name(name),
+                (kind, name) => Detail::Object(kind.name(), name.unwrap_or_default()),
+            },
             Self::File(..) | Self::Source(_) | Self::Opened(..) | Self::Job(_) => Detail::None,
             Self::Tracer(_) => Detail::None,
         }
@@ -108,7 +116,7 @@ pub(crate) trait Store {
     /// Drops a message that no task receives.
     fn discard(&self, message: u64);
 
-    /// Drops all messages; the kernel is being dropped.
+    /// Drops all messages, whose destructors may panic; the kernel is being dropped.
     fn clear(&self);
 }
 
@@ -275,6 +283,8 @@ const DUE: u8 = 8;
 const INJECTED: u8 = 16;
 /// A task that stays ready goes back to a policy, or to the queue of daemons.
 const REQUEUED: u8 = 32;
+/// A search takes notes of what each turn touches.
+const NOTED: u8 = 64;
 
 pub(crate) struct TrapFrame {
     /// The argument or answer of the trap under way that does not fit in a word.
@@ -302,6 +312,10 @@ pub(crate) struct TrapFrame {
     pub(crate) unwound: Cell<bool>,
     /// The flags above. One byte, read after every resume.
     flags: Cell<u8>,
+    /// The number of bytes that the kernel keeps for the console.
+    pub(crate) kept_text: Cell<usize>,
+    /// The notes of a search.
+    footprints: RefCell<Option<Footprints>>,
     /// Deferred: the printed text.
     console: RefCell<String>,
     /// Deferred: the calls.
@@ -328,6 +342,8 @@ impl TrapFrame {
             remote,
             unwound: Cell::default(),
             flags: Cell::default(),
+            kept_text: Cell::default(),
+            footprints: RefCell::default(),
             console: RefCell::default(),
             deferred: RefCell::default(),
             name: RefCell::default(),
@@ -426,6 +442,49 @@ impl TrapFrame {
         self.flag(INJECTED, true);
     }
 
+    /// Sends the traps of all tasks to the plain lane, which takes these notes.
+    pub(crate) fn set_footprints(&self, footprints: Footprints) {
+        self.footprints.replace(Some(footprints));
+        self.flag(NOTED, true);
+    }
+
+    pub(crate) fn footprints(&self) -> Option<Footprints> {
+        self.footprints.borrow().clone()
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_noted(&self) -> bool {
+        self.flags.get() & NOTED != 0
+    }
+
+    /// Adds a line to the notes of a search, if there is one.
+    #[inline(always)]
+    pub(crate) fn note(&self, note: Note) {
+        if self.is_noted() {
+            self.note_in_full(note);
+        }
+    }
+
+    #[cold]
+    fn note_in_full(&self, note: Note) {
+        if let Some(footprints) = &*self.footprints.borrow() {
+            footprints.note(note);
+        }
+    }
+
+    /// Notes that the turn under way touches an object.
+    #[inline(always)]
+    pub(crate) fn touch(&self, object: Object, writes: bool) {
+        self.note(Note::Touched { object, writes });
+    }
+
+    /// Notes that the turn under way touches both ends of a queue.
+    #[inline(always)]
+    pub(crate) fn touch_queue(&self, queue: QueueId, writes: bool) {
+        self.touch(Object::PutEnd(queue), writes);
+        self.touch(Object::GetEnd(queue), writes);
+    }
+
     /// Sends the next trap to the plain lane, which cuts it.
     pub(crate) fn set_due(&self) {
         self.flag(DUE, true);
@@ -488,6 +547,11 @@ impl TrapFrame {
         !self.console.borrow().is_empty()
     }
 
+    /// Returns whether the next trap may wait for the console.
+    pub(crate) fn may_wait_to_print(&self) -> bool {
+        self.prints() && self.kept_text.get() + self.console.borrow().len() >= CONSOLE_ROOM
+    }
+
     pub(crate) fn has_deferred(&self) -> bool {
         self.flags.get() & DEFERRED != 0
     }
@@ -502,14 +566,22 @@ impl TrapFrame {
     /// last handle of another queue. The inner values go to a list, so that the stack does not
     /// overflow.
     pub(crate) fn drop_iteratively<T: 'static>(&self, value: T) {
-        if self.is_dropping.get() {
-            self.pending_drops.borrow_mut().push_back(Box::new(value));
+        self.drop_all_iteratively([value]);
+    }
+
+    /// The same, for values that are dropped one by one. In a collection, the panics of two
+    /// destructors would end the process.
+    pub(crate) fn drop_all_iteratively<T: 'static>(&self, values: impl IntoIterator<Item = T>) {
+        if !std::mem::needs_drop::<T>() {
             return;
         }
-        self.is_dropping.set(true);
-        let pending = PendingDrops(self);
-        drop(value);
-        pending.drop_all();
+        let values = values
+            .into_iter()
+            .map(|value| Box::new(value) as Box<dyn Any>);
+        self.pending_drops.borrow_mut().extend(values);
+        if !self.is_dropping.replace(true) {
+            PendingDrops(self).drop_all();
+        }
     }
 
     /// Returns a number for a tracer of the running task. Those of daemons are apart: they change
@@ -537,7 +609,11 @@ impl PendingDrops<'_> {
     fn drop_all(&self) {
         let next = || self.0.pending_drops.borrow_mut().pop_front();
         while let Some(value) = next() {
-            drop(value);
+            if std::thread::panicking() {
+                contain(|| drop(value));
+            } else {
+                drop(value);
+            }
         }
     }
 }

@@ -19,6 +19,7 @@ mod echo;
 mod files;
 mod memory;
 mod meter;
+mod net;
 mod observation;
 mod peers;
 mod picture;
@@ -39,7 +40,7 @@ use serde_json::{Value, json};
 
 type Contests = fn(&Plan) -> Vec<Contest>;
 
-const WORKLOADS: [(&str, Contests); 10] = [
+const WORKLOADS: [(&str, Contests); 11] = [
     ("switch", switch::contests),
     ("spawn", spawn::contests),
     ("queues", queues::contests),
@@ -47,6 +48,7 @@ const WORKLOADS: [(&str, Contests); 10] = [
     ("timeouts", timeouts::contests),
     ("memory", memory::contests),
     ("echo", echo::contests),
+    ("net", net::contests),
     ("files", files::contests),
     ("start", start::contests),
     ("observation", observation::contests),
@@ -56,7 +58,7 @@ const USAGE: &str = "\
 usage: trapline-bench [OPTION]... [WORKLOAD]...
 
 workloads, all of them unless some are named:
-  switch spawn queues sleepers timeouts memory echo files start observation
+  switch spawn queues sleepers timeouts memory echo net files start observation
 --quick      less work, fewer rounds, no millions
 --rounds N   how often each contender runs; 7 unless it is given, 3 with --quick
 --json       the table as JSON, on standard output
@@ -103,6 +105,7 @@ fn main() -> ExitCode {
     {
         return exit_code(match role {
             "memory" => memory::child(args),
+            "net" => net::child(args),
             "echo-server" => echo::serve(args),
             "server-core" => echo::exec(echo::SERVER_CORE, args),
             "client-core" => echo::exec(echo::CLIENT_CORE, args),

@@ -58,7 +58,10 @@ pub(crate) fn contests(plan: &Plan) -> Vec<Contest> {
     };
     let crowd = plan.times(100_000);
     let memory = Contest::new(
-        format!("memory per simulated connection, {crowd} of {} hosts", crowd / 10),
+        format!(
+            "memory per simulated connection, {crowd} of {} hosts",
+            crowd / 10
+        ),
         plan.rounds.min(3),
         &["bytes of heap", "bytes resident"],
     )
@@ -123,7 +126,11 @@ fn trapline(load: Load) -> Duration {
             ask(os, &stream, load.requests).await
         };
         let host = format!("host{}", n % load.hosts);
-        clients.push(kernel.spawn_on(host, "client", client).expect("there is room"));
+        clients.push(
+            kernel
+                .spawn_on(host, "client", client)
+                .expect("there is room"),
+        );
     }
     let report = kernel.run_until(&clients).expect("the run ends well");
     report.check().expect("every client is served");
@@ -138,6 +145,8 @@ pub(crate) fn child(args: &[String]) -> io::Result<()> {
     let before = memory()?;
     for n in 0..count {
         let client = async move |os: &mut Os| {
+            // So many at once would not fit into the backlog.
+            os.sleep(Duration::from_micros(n as u64)).await;
             let stream = os.connect(("server", PORT)).await?;
             ask(os, &stream, 1).await?;
             os.sleep(Duration::from_secs(1000)).await;

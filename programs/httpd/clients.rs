@@ -60,10 +60,9 @@ impl Clients {
     /// idle.
     pub(super) async fn admit(self: &Rc<Self>, os: &mut Os, peer: SocketAddr) -> Option<Seat> {
         let address = owner(peer.ip());
-        if self.connections(address) >= self.per_address {
+        if self.is_crowded(peer) {
             os.sleep(NOTICE).await;
-            let has_room = self.connections(address) < self.per_address;
-            if !has_room && !self.recycle(os, Some(address)).await {
+            if self.is_crowded(peer) && !self.recycle(os, Some(address)).await {
                 return None;
             }
         }
@@ -85,9 +84,11 @@ impl Clients {
         })
     }
 
-    fn connections(&self, address: IpAddr) -> usize {
+    /// Returns whether the client's address has all its connections.
+    pub(super) fn is_crowded(&self, peer: SocketAddr) -> bool {
         let state = self.state.borrow();
-        state.connections.get(&address).copied().unwrap_or(0)
+        let connections = state.connections.get(&owner(peer.ip()));
+        connections.is_some_and(|count| *count >= self.per_address)
     }
 
     /// Closes the connection that has been idle longest, of an address or of all. Returns whether

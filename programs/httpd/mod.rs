@@ -120,17 +120,27 @@ async fn serve_next(os: &mut Os, listener: &TcpListener, site: &Rc<Site>, client
             return;
         }
     };
-    let Some(seat) = clients.admit(os, peer).await else {
-        tracing::info!("{peer}: too many connections of its address");
-        return refuse(os, &client).await;
+    // A client of a crowded address waits in its own task, so that it delays no other client.
+    let seat = match clients.is_crowded(peer) {
+        true => None,
+        false => clients.admit(os, peer).await,
     };
-    let connection = Connection::new(site, client, peer, seat);
+    let (site, clients) = (Rc::clone(site), Rc::clone(clients));
     let handler = async move |os: &mut Os| {
-        // Detached, since clients leave at any time.
+        let seat = match seat {
+            None => clients.admit(os, peer).await,
+            some => some,
+        };
+        let Some(seat) = seat else {
+            tracing::info!("{peer}: too many connections of its address");
+            return refuse(os, &client).await;
+        };
+        let connection = Connection::new(&site, client, peer, seat);
         if let Err(error) = connection.serve(os).await {
             tracing::info!("{peer}: {error}");
         }
     };
+    // Detached, since clients leave at any time.
     if let Err(errno) = os.spawn_detached("client", handler).await {
         writeln!(os, "Client rejected {peer}: {errno}");
     }

@@ -18,6 +18,7 @@ use clap_complete::Shell;
 use super::{
     explore::{self, Explore},
     inject, live,
+    net::{self, Placed},
     new::New,
     output::{Format, Verbosity},
     policy::Policy,
@@ -83,7 +84,6 @@ Examples:
 #[command(
     arg_required_else_help = true,
     disable_help_subcommand = true,
-    subcommand_required = true,
     subcommand_help_heading = "Programs",
     subcommand_value_name = "PROGRAM"
 )]
@@ -108,6 +108,9 @@ pub(super) struct Boot {
     /// that selects a call applies
     #[arg(long, value_name = "RULE", value_parser = inject::rule, help_heading = "World")]
     pub(super) inject: Vec<inject::Rule>,
+
+    #[command(flatten)]
+    pub(super) net: net::Options,
 
     #[command(flatten)]
     pub(super) watching: Watching,
@@ -256,14 +259,16 @@ pub(super) fn command(name: &str, programs: &[Entry]) -> Command {
                 .after_help(format!(
                     "Options go before the program; arguments after its name belong to the program.\n\n\
                      Programs write to standard output; everything else goes to standard error.\n\
-                     Exit codes: 0 all tasks ended well, 1 a task failed or faulted, output was \
-                     lost or the\nkernel met an I/O error, 2 wrong command line, 3 deadlock, 4 a \
-                     limit was reached,\n130 interrupted (^C), 143 terminated (SIGTERM).\n\n\
+                     Exit codes: 0 all tasks ended well, or only servers are left and nothing can \
+                     come for\nthem, 1 a task failed or faulted, output was lost or the kernel met \
+                     an I/O error, 2 wrong\ncommand line, 3 deadlock, 4 a limit was reached, 130 \
+                     interrupted (^C), 143 terminated\n(SIGTERM).\n\n\
                      Examples:\n  \
                      {name} boot {first}\n  \
                      {name} boot --virtual --seed 7 --summary {first}\n  \
                      {name} boot --with {last} {first}\n  \
                      {name} boot --inject send:error=BrokenPipe:when=3+ {first}\n  \
+                     {name} boot --virtual --on a:{first} --on b:{last} --fault \"1s:cut a b\"\n  \
                      {name} boot --record run.trap {first}     then: {name} trace show run.trap\n  \
                      {name} boot --tape run.tape {first}       then: {name} replay run.tape\n  \
                      {name} boot --trace --log-format json {first} 2>&1 >/dev/null | jq 'select(.tid==1)'"
@@ -284,45 +289,74 @@ pub(super) fn parse(
     Ok((Cli::from_arg_matches(&matches)?, matches))
 }
 
-/// The programs to boot, with their arguments: the first, and those of `--with`.
+/// The programs to boot, with their arguments and hosts: those of `--on`, the named one, and those
+/// of `--with`.
 pub(super) fn images(
     programs: &[Entry],
     options: &Boot,
     matches: &ArgMatches,
-) -> Result<Vec<Image>, clap::Error> {
-    let boot = matches.subcommand_matches("boot");
-    let mut images = vec![load(programs, boot.and_then(ArgMatches::subcommand))?];
-    for line in &options.with {
-        images.push(with(programs, line)?);
+    command: &Command,
+) -> Result<Vec<Placed>, clap::Error> {
+    let mut placed = Vec::new();
+    for place in &options.net.on {
+        let image = line(programs, "--on", &place.text, &place.line)?;
+        placed.push(net::Options::put(place, image));
     }
-    Ok(images)
+    let host = options.net.main_host();
+    let boot = matches.subcommand_matches("boot");
+    match boot.and_then(ArgMatches::subcommand) {
+        Some(named) => {
+            let image = load(programs, named)?;
+            let host = host.to_string();
+            placed.push(Placed { host, image });
+        }
+        None if placed.is_empty() => {
+            return Err(explain_program(
+                clap::Error::new(ErrorKind::MissingSubcommand),
+                boot_of(command),
+            ));
+        }
+        None => {}
+    }
+    for with in &options.with {
+        let image = line(programs, "--with", with, with)?;
+        let host = host.to_string();
+        placed.push(Placed { host, image });
+    }
+    Ok(placed)
 }
 
-fn load(programs: &[Entry], named: Option<(&str, &ArgMatches)>) -> Result<Image, clap::Error> {
-    let (name, matches) = named.expect("clap requires a program");
+fn load(programs: &[Entry], (name, matches): (&str, &ArgMatches)) -> Result<Image, clap::Error> {
     let entry = programs.iter().find(|entry| entry.name == name);
     let entry = entry.expect("clap knows these programs only");
     (entry.load)(entry.name, matches)
 }
 
-/// The program of a `--with`. Its errors name the option.
-fn with(programs: &[Entry], line: &str) -> Result<Image, clap::Error> {
+/// The program of an option such as `--with`, whose value is `text`. Its errors name the option.
+fn line(
+    programs: &[Entry],
+    option: &'static str,
+    text: &str,
+    line: &str,
+) -> Result<Image, clap::Error> {
     let locate = |kind, message: &str| {
         let message = message.strip_prefix("error: ").unwrap_or(message);
-        clap::Error::raw(
-            kind,
-            format!("in --with {line:?}: {}\n", message.trim_end()),
-        )
+        let message = format!("in {option} {text:?}: {}\n", message.trim_end());
+        clap::Error::raw(kind, message)
     };
     let words = words::split(line).map_err(|error| locate(ErrorKind::InvalidValue, error))?;
-    let command = Command::new("--with")
+    let command = Command::new(option)
         .no_binary_name(true)
         .disable_help_subcommand(true)
         .subcommand_required(true)
-        .override_usage("--with \"PROGRAM [ARGS]...\"")
+        .override_usage(format!("{option} \"PROGRAM [ARGS]...\""))
         .subcommands(programs.iter().map(Entry::command));
     let result = command.clone().try_get_matches_from(words);
-    let image = result.and_then(|matches| load(programs, matches.subcommand()));
+    let named = |matches: &ArgMatches| {
+        let (name, matches) = matches.subcommand().expect("clap requires a program");
+        load(programs, (name, matches))
+    };
+    let image = result.and_then(|matches| named(&matches));
     image.map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp => error,
         ErrorKind::MissingSubcommand => locate(error.kind(), "it names no program"),
@@ -346,10 +380,7 @@ pub(super) fn find(mut command: Command, of: &[String]) -> Result<Command, clap:
 /// Adds a hint to an error of `clap`'s where this crate knows more than `clap`.
 fn explain(mut error: clap::Error, mut command: Command, programs: &[Entry]) -> clap::Error {
     command.build();
-    let boot = command
-        .find_subcommand("boot")
-        .expect("there is one")
-        .clone();
+    let boot = boot_of(&command);
     // Only the usage of boot has a PROGRAM.
     let usage = match error.get(ContextKind::Usage) {
         Some(ContextValue::StyledStr(usage)) => usage.to_string(),
@@ -409,6 +440,11 @@ fn explain(mut error: clap::Error, mut command: Command, programs: &[Entry]) -> 
         _ => {}
     }
     error
+}
+
+fn boot_of(command: &Command) -> Command {
+    let boot = command.find_subcommand("boot");
+    boot.expect("there is one").clone()
 }
 
 /// Turns an error about a program's name into one that says so.

@@ -6,6 +6,7 @@ use std::{
     io,
     process::{self, ExitCode},
     rc::Rc,
+    time::Duration,
 };
 
 use clap::error::ErrorKind;
@@ -16,24 +17,25 @@ use super::{
     interrupts,
     live::{self, Watch},
     log,
+    net::Placed,
     output::{DEADLOCK, FAILURE, LIMIT, Log, Verbosity},
-    program::Image,
     record,
     replay::Outside,
     stdio,
     summary::Summary,
 };
-use crate::{Error, Kernel, Limit, Report, record::Recorder, tape::Playing};
+use crate::{Deadlock, Error, Kernel, Limit, Report, TaskInfo, record::Recorder, tape::Playing};
 
 /// Boots the programs and runs them to their end: in the world that the options ask for, or again
 /// from a tape. An error is a usage error.
 pub(super) fn boot(
     verbosity: &Verbosity,
     options: &Boot,
-    images: Vec<Image>,
+    programs: &[Placed],
     command: &[String],
     playing: Option<Playing>,
 ) -> Result<ExitCode, clap::Error> {
+    let net = options.net.network(programs, options.max_time)?;
     let watching = &options.watching;
     let log = Log::new(verbosity, &options.verbosity, watching.log_format);
     log::install(log, watching.trace.as_deref())
@@ -61,8 +63,9 @@ pub(super) fn boot(
         }
     };
     let rules = Rules::new(&options.inject);
-    let (world, tape) = match Outside::new(options, command, seed, watch.as_ref(), playing) {
-        Ok(world) => world,
+    let outside = Outside::new(options, command, seed, &net, watch.as_ref(), playing);
+    let (world, tape) = match outside {
+        Ok(outside) => outside,
         Err(error) => {
             log.error(&error);
             return Ok(ExitCode::from(FAILURE));
@@ -105,11 +108,15 @@ pub(super) fn boot(
             format!("seed {seed} (--seed {seed} repeats the random numbers, not the timing)")
         });
     }
-    for image in images {
-        if let Err(errno) = image(&mut kernel) {
-            log.error(&format!("cannot boot: {errno}: raise --max-tasks"));
-            return Ok(ExitCode::from(LIMIT));
-        }
+    let mut booted = programs
+        .iter()
+        .try_for_each(|Placed { host, image }| image(&mut kernel, host).map(drop));
+    if options.simulated {
+        booted = booted.and_then(|()| options.net.arrange(&mut kernel, programs, log));
+    }
+    if let Err(errno) = booted {
+        log.error(&format!("cannot boot: {errno}: raise --max-tasks"));
+        return Ok(ExitCode::from(LIMIT));
     }
     if let Some(watch) = watch {
         watch.start(&mut kernel);
@@ -117,9 +124,16 @@ pub(super) fn boot(
     let result = kernel.run();
     live::leave();
     let now = kernel.now();
-    let mut code = match tape.explain(log, &kernel, &result) {
+    let report = match result {
+        Err(Error::Deadlock(deadlock)) if deadlock.is_at_rest() => {
+            log.note(&at_rest(&deadlock, now));
+            Ok(kernel.report())
+        }
+        result => result,
+    };
+    let mut code = match tape.explain(log, &kernel, &report) {
         Some(code) => code,
-        None => explain(log, &result),
+        None => explain(log, &report),
     };
     code = tape.end(log, code);
     if let Some(signal) = interrupts::signal() {
@@ -132,7 +146,7 @@ pub(super) fn boot(
     // Taken before the kernel is dropped: ending the last tasks is no part of the run.
     if let Some(recorded) = recorded {
         code = recorded.end(log, code);
-        recorded.post_mortem(log, &result);
+        recorded.post_mortem(log, &report);
     }
     Ok(ExitCode::from(code))
 }
@@ -186,6 +200,21 @@ fn kernel(
 /// A random seed, short enough to be typed again.
 fn random_seed() -> u64 {
     RandomState::new().hash_one(process::id()) % 1_000_000_000
+}
+
+/// Says that the servers are left, and nothing for them to do.
+fn at_rest(deadlock: &Deadlock, now: Duration) -> String {
+    let waits = |task: &&TaskInfo| task.wait.is_accept;
+    let tasks: Vec<String> = deadlock
+        .blocked
+        .iter()
+        .filter(waits)
+        .map(|task| format!("{} {:?}", task.tid, task.name))
+        .collect();
+    format!(
+        "the run ends at {now:.3?}: nothing can come any more for the servers, task {}",
+        tasks.join(", task ")
+    )
 }
 
 /// Says why the kernel stopped, if needed, and returns the exit code.

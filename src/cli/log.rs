@@ -35,6 +35,7 @@ pub(super) fn target(fact: &Fact<'_>) -> &'static str {
         Fact::DeviceIo { .. } => "trapline::device",
         Fact::Console { .. } => "trapline::console",
         Fact::Spawned { .. }
+        | Fact::Fault { .. }
         | Fact::Trapped { .. }
         | Fact::Deferred { .. }
         | Fact::Injected { .. }
@@ -56,6 +57,7 @@ pub(super) fn is_shown(fact: &Fact<'_>, calls_only: bool, sched: bool, console: 
         Fact::Resumed | Fact::Woken { .. } | Fact::ClockJumped { .. } => sched,
         Fact::Console { .. } => console,
         Fact::Spawned { .. }
+        | Fact::Fault { .. }
         | Fact::Injected { .. }
         | Fact::DeviceIo { .. }
         | Fact::Exited { .. }

@@ -42,6 +42,7 @@
 //! | `interrupts.rs` | signals that end a run |
 //! | `live/` | looking at a kernel while it runs |
 //! | `log.rs` | `--trace`: the layer under it, and what it shows |
+//! | `net.rs` | the simulated network: `--on`, `--net`, `--fault` |
 //! | `new.rs`, `template/` | `new`: the crate that it makes |
 //! | `output.rs` | messages on standard error, data on standard output, exit codes |
 //! | `policy.rs` | `--policy`: the policies by name |
@@ -66,6 +67,7 @@ mod inject;
 mod interrupts;
 mod live;
 mod log;
+mod net;
 mod new;
 mod output;
 mod policy;
@@ -110,9 +112,9 @@ fn run(programs: &[Entry], args: &[OsString]) -> Result<ExitCode, clap::Error> {
     let (cli, matches) = args::parse(&command, programs, args)?;
     match cli.command {
         CliCommand::Boot(options) => {
-            let images = args::images(programs, &options, &matches)?;
-            let command = words(&name, args);
-            boot::boot(&cli.verbosity, &options, images, &command, None)
+            let images = args::images(programs, &options, &matches, &command)?;
+            let words = words(&name, args);
+            boot::boot(&cli.verbosity, &options, &images, &words, None)
         }
         CliCommand::Replay(replay) => replay::run(programs, &command, replay, &cli.verbosity),
         CliCommand::Explore(_) => {

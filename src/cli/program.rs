@@ -1,6 +1,6 @@
 //! Programs that can be booted, under their names.
 
-use std::{error::Error, fmt};
+use std::{error::Error, fmt, rc::Rc};
 
 use clap::{ArgMatches, Command};
 
@@ -27,8 +27,8 @@ pub struct Entry {
     pub(super) load: fn(&'static str, &ArgMatches) -> Result<Image, clap::Error>,
 }
 
-/// A program with its arguments, ready to start.
-pub(super) type Image = Box<dyn FnOnce(&mut Kernel) -> Result<Tid, Errno>>;
+/// A program with its arguments, which starts on this host as often as it is called.
+pub(super) type Image = Rc<dyn Fn(&mut Kernel, &str) -> Result<Tid, Errno>>;
 
 /// Names a program, for [`main`](super::main).
 #[must_use]
@@ -37,10 +37,14 @@ pub fn program<P: Program>(name: &'static str) -> Entry {
         name,
         command: P::augment_args,
         load: |name, matches| {
-            let program = P::from_arg_matches(matches)?;
-            Ok(Box::new(move |kernel| {
+            P::from_arg_matches(matches)?;
+            let matches = matches.clone();
+            Ok(Rc::new(move |kernel, host| {
+                let program = P::from_arg_matches(&matches);
+                let program = program.expect("the same arguments were right before");
+                let main = async move |os: &mut Os| program.main(os).await;
                 // A user did it, and no line of the source.
-                kernel.spawn_from(None, name, async move |os| program.main(os).await)
+                kernel.spawn_from(None, Some(host), name, main)
             }))
         },
     }

@@ -19,7 +19,7 @@ use super::{
     values::whole,
 };
 use crate::{
-    Builder, Error, Kernel, RealWorld, Report, SimWorld,
+    Builder, Error, Kernel, RealWorld, Report, SimNet, SimWorld,
     tape::{self, Left, Playing, Progress, Taping, Writer},
 };
 
@@ -88,7 +88,7 @@ pub(super) fn run(
     let CliCommand::Boot(mut options) = cli.command else {
         return Err(foreign("only a run of `boot` can be replayed"));
     };
-    let images = args::images(programs, &options, &matches)?;
+    let images = args::images(programs, &options, &matches, command)?;
     options.verbosity = replay.verbosity;
     options.watching = replay.watching;
     if let Some(tid) = replay.only {
@@ -100,7 +100,7 @@ pub(super) fn run(
         true => playing.at_speed(),
         false => playing,
     };
-    boot::boot(verbosity, &options, images, &header.command, Some(playing))
+    boot::boot(verbosity, &options, &images, &header.command, Some(playing))
 }
 
 /// What is outside of the kernel.
@@ -125,6 +125,7 @@ impl Outside {
         options: &Boot,
         command: &[String],
         seed: u64,
+        net: &SimNet,
         watch: Option<&Watch>,
         playing: Option<Playing>,
     ) -> Result<(Self, Tape), String> {
@@ -136,7 +137,8 @@ impl Outside {
             return Ok((Self::Playing(Box::new(playing)), tape));
         }
         if options.simulated {
-            let world = SimWorld::new(seed).print_to(stdio::Console::default());
+            let world = SimWorld::new(seed).net(net);
+            let world = world.print_to(stdio::Console::default());
             return Ok((Self::Simulated(world), Tape::No));
         }
         let world = RealWorld::new().map_err(|error| format!("cannot boot: {error}"))?;

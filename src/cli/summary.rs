@@ -104,6 +104,7 @@ impl Summary {
                 }
             }
             Fact::Spawned { .. }
+            | Fact::Fault { .. }
             | Fact::Deferred { .. }
             | Fact::Injected { .. }
             | Fact::DeviceIo { .. }

@@ -3,6 +3,7 @@
 use std::{fmt, path::PathBuf, sync::Arc, thread, time::Duration};
 
 use super::{
+    bounded, complete,
     explored::{Explored, Progress},
     lab::Lab,
     search::{self, Tally},
@@ -54,7 +55,7 @@ use crate::{Error, Inject, Kernel, SystemCall, Tid};
 /// |---|---|---|
 /// | `TRAPLINE_SCHEDULES` | `100000` | [`Check::schedules`] |
 /// | `TRAPLINE_SEED` | `7` | [`Check::seed`] |
-/// | `TRAPLINE_STRATEGY` | `random`, `pct:3`, `round_robin` | [`Check::random`] and its neighbours |
+/// | `TRAPLINE_STRATEGY` | `random`, `pct:3`, `round_robin`, `exhaustive` | [`Check::random`] and its neighbours |
 /// | `TRAPLINE_TIME` | `30s` | [`Check::time`] |
 /// | `TRAPLINE_THREADS` | `8` | [`Check::threads`], where the source calls it |
 /// | `TRAPLINE_SHARD` | `3/8` | runs one of 8 parts of the schedules; the parts are disjoint |
@@ -93,9 +94,9 @@ impl<F> Check<F>
 where
     F: Fn(&mut Kernel) -> Result<(), Error>,
 {
-    /// Sets the number of schedules. Default: 1,000.
+    /// Limits the number of schedules. Default: 1,000; without a limit in an exhaustive search.
     pub fn schedules(mut self, schedules: u64) -> Self {
-        self.settings.schedules = schedules;
+        self.settings.schedules = Some(schedules);
         self
     }
 
@@ -121,6 +122,52 @@ where
         self
     }
 
+    /// Runs one schedule of each causal order. Two schedules have the same causal order if they
+    /// differ only in the order of turns that touch nothing in common; then they have the same
+    /// outcome. If the search ends without a limit, the result is a proof:
+    /// [`Explored::complete`](crate::Explored::complete). It uses one seed and one thread.
+    ///
+    /// The search sees what tasks share through the kernel, its types such as
+    /// [`Queue`](crate::Queue) and [`sync`](crate::sync), and [`Shared`](crate::Shared). Memory that
+    /// they share otherwise, such as an `Rc<Cell>`, is not seen. Each causal order therefore runs
+    /// twice, in two orders of its turns. If these differ, the check fails.
+    ///
+    /// ```
+    /// use trapline::{Os, Shared};
+    ///
+    /// let explored = trapline::check(|kernel| {
+    ///     let sum = Shared::new(0);
+    ///     for name in ["left", "right"] {
+    ///         let sum = sum.clone();
+    ///         kernel.spawn(name, async move |os: &mut Os| {
+    ///             let read = sum.get();
+    ///             os.yield_now().await;
+    ///             sum.set(read + 1);
+    ///         })?;
+    ///     }
+    ///     kernel.run()?;
+    ///     kernel.outcome(sum.get().to_string());
+    ///     Ok(())
+    /// })
+    /// .exhaustive()
+    /// .explore();
+    /// assert!(explored.complete);
+    /// assert!(explored.outcomes.iter().eq(["1", "2"]));
+    /// assert_eq!(explored.schedules, explored.classes);
+    /// ```
+    pub fn exhaustive(mut self) -> Self {
+        self.settings.strategy = Strategy::Exhaustive;
+        self
+    }
+
+    /// Makes the search exhaustive, and runs every schedule with at most so many preemptions: turns
+    /// at which the task that is next, first in first out, is not resumed. Many defects need one or
+    /// two. This search looks at no causal orders. It is complete if no schedule has more.
+    pub fn preemptions(mut self, preemptions: usize) -> Self {
+        self.settings.preemptions = Some(preemptions);
+        self.exhaustive()
+    }
+
     /// Runs every schedule first in, first out ([`Fifo`](crate::Fifo)). Only the random numbers of
     /// the world change.
     pub fn round_robin(mut self) -> Self {
@@ -130,8 +177,11 @@ where
 
     /// Limits the turns of each run in a schedule. Default: 1,000,000. At the limit,
     /// [`Kernel::run`] fails with [`Error::Limit`]: some schedule never ends.
+    ///
+    /// An exhaustive search limits the turns of a schedule, by default to 10,000. It cuts a longer
+    /// one, and is not complete then.
     pub fn steps(mut self, steps: u64) -> Self {
-        self.settings.steps = steps;
+        self.settings.steps = Some(steps);
         self
     }
 
@@ -258,20 +308,23 @@ where
             return lab.replay(replay);
         }
         let tally = match (self.settings.threads, self.in_threads) {
+            _ if self.settings.is_exhaustive() => match self.settings.preemptions {
+                Some(most) => bounded::search(body, &self.settings, most)?,
+                None => complete::search(body, &self.settings)?,
+            },
             (Some(threads), Some(run)) => run(&self.body, &self.settings, count(threads))?,
             _ => search::alone(body, &self.settings)?,
         };
-        let failure = tally
-            .failure
-            .map(|(schedule, why)| lab.explain(schedule, why));
+        let failure = tally.failure.map(|found| lab.explain(found));
         let claims = claims_in(std::any::type_name::<F>());
         let never = claims.filter(|claim| !tally.held.contains(claim));
         Ok(Explored {
             schedules: tally.schedules,
+            classes: tally.classes,
+            complete: tally.complete,
             never: never.map(str::to_string).collect(),
             outcomes: tally.outcomes,
             failure: failure.transpose()?,
-            ..Explored::default()
         })
     }
 }

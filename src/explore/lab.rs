@@ -7,6 +7,7 @@ use super::{
     guide::Guide,
     minimise::{minimise, nearest_passing},
     plan::{Decisions, Plan, Replay},
+    search::Found,
     settings::Settings,
     story::Story,
     strategy::Strategy,
@@ -99,10 +100,24 @@ impl<'a> Lab<'a> {
     }
 
     /// Describes a schedule that has failed: minimised, and with its turns.
-    pub(super) fn explain(&self, schedule: u64, why: String) -> Result<Failure, Error> {
-        let seed = self.settings.seed_of(schedule);
-        let found = self.run(seed, &Decisions::Strategy(self.settings.strategy))?;
+    pub(super) fn explain(&self, found: Found) -> Result<Failure, Error> {
+        let Found {
+            schedule,
+            why,
+            plan,
+            beside,
+        } = found;
+        let is_exhaustive = self.settings.is_exhaustive();
+        let number = if is_exhaustive { 0 } else { schedule };
+        let seed = self.settings.seed_of(number);
+        let strategy = Decisions::Strategy(self.settings.strategy);
+        let found = self.run(seed, &plan.map_or(strategy, Decisions::Plan))?;
         let first = format!("schedule {schedule} fails, seed {seed}");
+        if let Some(plan) = beside {
+            let beside = self.run(seed, &Decisions::Plan(plan))?.replay();
+            let first = format!("{first}; schedule {beside} should not differ from it");
+            return self.describe(&found, why, &first);
+        }
         if found.trial.failure.is_none() {
             // Two runs of it differ, or the body is not repeatable.
             return self.describe(

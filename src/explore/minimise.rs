@@ -197,7 +197,7 @@ impl<'a> Runs<'a> {
 }
 
 /// Returns every departure after a turn. `widths` has the number of ready tasks at each turn.
-fn delays(widths: &[u32], after: u32) -> impl Iterator<Item = Delay> {
+pub(super) fn delays(widths: &[u32], after: u32) -> impl Iterator<Item = Delay> {
     let turns = widths.iter().zip(1..).skip(after as usize);
     turns.flat_map(|(width, turn)| (1..*width).map(move |by| Delay { turn, by }))
 }

@@ -7,6 +7,9 @@
 //! | `strategy.rs` | the strategies, and the policy of each |
 //! | `search.rs` | the loop over schedules, on one thread or more |
 //! | `trial.rs` | one schedule: the body runs, and its result |
+//! | `complete.rs`, `exhaustive.rs` | the exhaustive search, its audit; the tree of schedules |
+//! | `causal.rs` | which turns come before which in every equivalent schedule |
+//! | `bounded.rs` | all schedules with few preemptions |
 //! | `twice.rs` | the same schedule again: hidden nondeterminism |
 //! | `plan.rs` | a schedule as its departures from first in, first out; its text |
 //! | `guide.rs` | the policy that follows or records such a plan |
@@ -22,8 +25,12 @@
 //! Thread locals are in `notes.rs` and `quiet.rs` alone. A trial runs on one thread from its begin
 //! to its end, and clears them.
 
+mod bounded;
+mod causal;
 mod check;
+mod complete;
 mod deadline;
+mod exhaustive;
 mod explored;
 mod guide;
 mod lab;

@@ -1,9 +1,9 @@
 //! What the trial under way notes, on its thread.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::Kernel;
+use crate::{Kernel, Tid};
 
 /// The notes of a trial.
 #[derive(Debug, Default)]
@@ -14,7 +14,22 @@ pub(super) struct Notes {
     pub(super) held: BTreeSet<&'static str>,
 }
 
+/// What a task makes: the task, and its count.
+pub(super) type Made = (Tid, u64);
+
+/// The accesses to shared values of the turn under way.
+#[derive(Debug, Default)]
+struct Accesses {
+    /// The task whose turn it is; the host before the first turn.
+    task: Tid,
+    /// The shared values that each task has made.
+    made: BTreeMap<Tid, u64>,
+    /// The values, and whether the turn changes them.
+    touched: Vec<(Made, bool)>,
+}
+
 thread_local! {
+    static ACCESSES: RefCell<Accesses> = RefCell::default();
     static NOTES: RefCell<Notes> = RefCell::default();
     static IS_OPEN: Cell<bool> = const { Cell::new(false) };
 }
@@ -22,6 +37,7 @@ thread_local! {
 /// Begins the notes of a trial.
 pub(super) fn open() {
     NOTES.take();
+    ACCESSES.take();
     IS_OPEN.set(true);
 }
 
@@ -36,6 +52,35 @@ pub(super) fn note(note: impl FnOnce(&mut Notes)) {
     if IS_OPEN.get() {
         NOTES.with_borrow_mut(note);
     }
+}
+
+/// Begins a turn of this task.
+pub(super) fn set_task(task: Tid) {
+    ACCESSES.with_borrow_mut(|accesses| accesses.task = task);
+}
+
+/// Names a shared value that the running task makes.
+pub(super) fn name_shared() -> Made {
+    ACCESSES.with_borrow_mut(|accesses| {
+        let made = accesses.made.entry(accesses.task).or_default();
+        *made += 1;
+        (accesses.task, *made)
+    })
+}
+
+/// Notes an access to a shared value.
+pub(super) fn touch_shared(made: Made, writes: bool) {
+    if IS_OPEN.get() {
+        ACCESSES.with_borrow_mut(|accesses| match accesses.touched.last_mut() {
+            Some((last, last_writes)) if *last == made => *last_writes |= writes,
+            _ => accesses.touched.push((made, writes)),
+        });
+    }
+}
+
+/// Takes the accesses of the turn that ends.
+pub(super) fn take_shared() -> Vec<(Made, bool)> {
+    ACCESSES.with_borrow_mut(|accesses| std::mem::take(&mut accesses.touched))
 }
 
 impl Kernel {

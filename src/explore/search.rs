@@ -9,6 +9,7 @@ use std::{
 use super::{
     deadline::{Deadline, Ticker},
     explored::Progress,
+    plan::Plan,
     settings::Settings,
     trial::{self, Body},
     twice,
@@ -25,8 +26,44 @@ pub(super) struct Tally {
     pub(super) outcomes: BTreeSet<String>,
     /// The claims that held.
     pub(super) held: BTreeSet<&'static str>,
-    /// The first schedule that failed, and why.
-    pub(super) failure: Option<(u64, String)>,
+    /// The first schedule that failed.
+    pub(super) failure: Option<Found>,
+    /// The number of causal orders; 0 if they are not counted.
+    pub(super) classes: u64,
+    /// Whether no other schedule can have another outcome.
+    pub(super) complete: bool,
+}
+
+/// A schedule that failed.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) schedule: u64,
+    pub(super) why: String,
+    /// Its decisions, where the seed does not determine them.
+    pub(super) plan: Option<Plan>,
+    /// A schedule that should have the same outcome, and has not.
+    pub(super) beside: Option<Plan>,
+}
+
+impl Found {
+    pub(super) fn new(schedule: u64, why: String) -> Self {
+        Self {
+            schedule,
+            why,
+            plan: None,
+            beside: None,
+        }
+    }
+
+    pub(super) fn with(self, plan: Plan) -> Self {
+        let plan = Some(plan);
+        Self { plan, ..self }
+    }
+
+    pub(super) fn beside(self, plan: Plan) -> Self {
+        let beside = Some(plan);
+        Self { beside, ..self }
+    }
 }
 
 impl Tally {
@@ -34,7 +71,8 @@ impl Tally {
         self.schedules += other.schedules;
         self.outcomes.extend(other.outcomes);
         self.held.extend(other.held);
-        self.failure = self.failure.take().into_iter().chain(other.failure).min();
+        let failures = self.failure.take().into_iter().chain(other.failure);
+        self.failure = failures.min_by_key(|found| found.schedule);
     }
 }
 
@@ -84,7 +122,7 @@ impl Claims {
         Self {
             next: AtomicU64::new(settings.shard.number),
             step: settings.shard.of,
-            end: AtomicU64::new(settings.schedules),
+            end: AtomicU64::new(settings.schedules()),
             deadline: Deadline::after(settings.time),
             done: AtomicU64::new(0),
             ticker: Ticker::new(),
@@ -106,7 +144,7 @@ impl Claims {
         };
         let schedules = self.done.fetch_add(1, Ordering::Relaxed) + 1;
         if let Some(elapsed) = self.ticker.due() {
-            let of = settings.schedules / settings.shard.of;
+            let of = settings.schedules() / settings.shard.of;
             (report.0)(&Progress {
                 schedules,
                 of,
@@ -139,7 +177,7 @@ fn work(body: Body<'_>, settings: &Settings, claims: &Claims) -> Result<Tally, E
         });
         if let Some(why) = failure {
             claims.end_at(schedule);
-            tally.failure = Some((schedule, why));
+            tally.failure = Some(Found::new(schedule, why));
             break;
         }
     }

@@ -8,13 +8,15 @@ use crate::{Builder, Inject, Kernel, OnDeadlock, SimWorld, SystemCall, Tid};
 /// The settings of a search.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
-    /// The number of schedules, over all shards.
-    pub(super) schedules: u64,
+    /// The number of schedules, over all shards. Without one, the strategy has its own.
+    pub(super) schedules: Option<u64>,
     /// The seed of the first schedule.
     pub(super) seed: u64,
     pub(super) strategy: Strategy,
-    /// The turns of a schedule.
-    pub(super) steps: u64,
+    /// The turns of a schedule. Without a number, the strategy has its own.
+    pub(super) steps: Option<u64>,
+    /// The most preemptions of a schedule in an exhaustive search.
+    pub(super) preemptions: Option<usize>,
     /// The time of the search.
     pub(super) time: Option<Duration>,
     pub(super) threads: Option<usize>,
@@ -56,10 +58,11 @@ impl fmt::Debug for Injector {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            schedules: 1000,
+            schedules: None,
             seed: 0,
             strategy: Strategy::Random,
-            steps: 1_000_000,
+            steps: None,
+            preemptions: None,
             time: None,
             threads: None,
             shard: Shard { number: 0, of: 1 },
@@ -81,7 +84,11 @@ impl Settings {
         if !self.reads_environment {
             return Ok(());
         }
-        read("SCHEDULES", whole, &mut self.schedules)?;
+        read(
+            "SCHEDULES",
+            |text| whole(text).map(Some),
+            &mut self.schedules,
+        )?;
         read("SEED", whole, &mut self.seed)?;
         read("STRATEGY", str::parse, &mut self.strategy)?;
         read("TIME", |text| span(text).map(Some), &mut self.time)?;
@@ -102,13 +109,38 @@ impl Settings {
     /// Returns the settings of the kernel of a trial.
     pub(super) fn builder(&self, seed: u64) -> Builder {
         let world = SimWorld::new(seed);
-        let builder = Kernel::builder().world(world).max_ticks(self.steps);
-        // A task that lives on must not hide that others lock each other out.
-        let builder = builder.on_deadlock(OnDeadlock::Stop);
+        let mut builder = Kernel::builder().world(world);
+        // An exhaustive search cuts long schedules, and runs on after a partial deadlock: what
+        // ends a run early would hide what other tasks do.
+        if !self.is_exhaustive() {
+            builder = builder.max_ticks(self.steps());
+            // A task that lives on must not hide that others lock each other out.
+            builder = builder.on_deadlock(OnDeadlock::Stop);
+        }
         match self.inject.clone() {
             Some(Injector(ask)) => builder.inject(move |tid, call, nth| ask(tid, call, nth)),
             None => builder,
         }
+    }
+
+    pub(super) fn is_exhaustive(&self) -> bool {
+        self.strategy == Strategy::Exhaustive
+    }
+
+    /// Returns the number of schedules.
+    pub(super) fn schedules(&self) -> u64 {
+        let own = if self.is_exhaustive() { u64::MAX } else { 1000 };
+        self.schedules.unwrap_or(own)
+    }
+
+    /// Returns the turns of a schedule.
+    pub(super) fn steps(&self) -> u64 {
+        let own = if self.is_exhaustive() {
+            10_000
+        } else {
+            1_000_000
+        };
+        self.steps.unwrap_or(own)
     }
 
     /// Returns the seed of a schedule.

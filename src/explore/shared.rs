@@ -2,8 +2,13 @@
 
 use std::{cell::RefCell, fmt, rc::Rc};
 
+use super::notes::{self, Made};
+
 /// A value that the tasks of a kernel share. Clones are handles to the same value. No access is a
 /// trap: a task that reads and then writes without a trap between cannot be interrupted.
+///
+/// An exhaustive search ([`Check::exhaustive`](crate::Check::exhaustive)) sees each access, and runs
+/// every order of those that conflict. It does not see accesses to an `Rc<Cell>`.
 ///
 /// ```
 /// use trapline::{Kernel, Os, Shared};
@@ -18,13 +23,21 @@ use std::{cell::RefCell, fmt, rc::Rc};
 /// assert_eq!(sum.get(), 6);
 /// # Ok::<(), trapline::Error>(())
 /// ```
-pub struct Shared<T>(Rc<RefCell<T>>);
+pub struct Shared<T>(Rc<Inner<T>>);
+
+struct Inner<T> {
+    name: Made,
+    value: RefCell<T>,
+}
 
 impl<T> Shared<T> {
     /// Shares a value.
     #[must_use]
     pub fn new(value: T) -> Self {
-        Self(Rc::new(RefCell::new(value)))
+        Self(Rc::new(Inner {
+            name: notes::name_shared(),
+            value: RefCell::new(value),
+        }))
     }
 
     /// Returns a copy of the value.
@@ -33,7 +46,8 @@ impl<T> Shared<T> {
     where
         T: Clone,
     {
-        self.0.borrow().clone()
+        notes::touch_shared(self.0.name, false);
+        self.0.value.borrow().clone()
     }
 
     /// Replaces the value.
@@ -47,7 +61,8 @@ impl<T> Shared<T> {
     ///
     /// *Panics* if the closure uses the same value through another handle.
     pub fn update<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
-        change(&mut self.0.borrow_mut())
+        notes::touch_shared(self.0.name, true);
+        change(&mut self.0.value.borrow_mut())
     }
 }
 
@@ -65,7 +80,7 @@ impl<T: Default> Default for Shared<T> {
 
 impl<T: fmt::Debug> fmt::Debug for Shared<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.try_borrow() {
+        match self.0.value.try_borrow() {
             Ok(value) => f.debug_tuple("Shared").field(&value).finish(),
             Err(_) => f.write_str("Shared(..)"),
         }

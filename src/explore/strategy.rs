@@ -16,13 +16,15 @@ pub(crate) enum Strategy {
     Random,
     /// Random priorities, with this number of changes.
     Pct(u32),
+    /// Each causal order.
+    Exhaustive,
 }
 
 impl Strategy {
     /// Sets the policy of a kernel, without indirection.
     pub(super) fn set(self, builder: Builder, seed: u64) -> Builder {
         match self {
-            Self::RoundRobin => builder,
+            Self::RoundRobin | Self::Exhaustive => builder,
             Self::Random => builder.policy(Random::new(seed)),
             Self::Pct(changes) => builder.policy(Pct::new(changes, seed)),
         }
@@ -31,7 +33,7 @@ impl Strategy {
     /// Returns the policy for the schedule of a seed.
     pub(super) fn policy(self, seed: u64) -> Box<dyn Policy> {
         match self {
-            Self::RoundRobin => Box::new(Fifo::default()),
+            Self::RoundRobin | Self::Exhaustive => Box::new(Fifo::default()),
             Self::Random => Box::new(Random::new(seed)),
             Self::Pct(changes) => Box::new(Pct::new(changes, seed)),
         }
@@ -49,8 +51,11 @@ impl FromStr for Strategy {
         match (name, changes) {
             ("round_robin", _) if text == name => Ok(Self::RoundRobin),
             ("random", _) if text == name => Ok(Self::Random),
+            ("exhaustive", _) if text == name => Ok(Self::Exhaustive),
             ("pct", Some(changes @ 0..=1000)) => Ok(Self::Pct(changes)),
-            _ => Err("there are random, pct:CHANGES (from 0 to 1000) and round_robin".into()),
+            _ => Err(
+                "there are random, pct:CHANGES (from 0 to 1000), round_robin and exhaustive".into(),
+            ),
         }
     }
 }
@@ -59,6 +64,7 @@ impl fmt::Display for Strategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::RoundRobin => f.write_str("round_robin"),
+            Self::Exhaustive => f.write_str("exhaustive"),
             Self::Random => f.write_str("random"),
             Self::Pct(changes) => write!(f, "pct:{changes}"),
         }

@@ -3,7 +3,7 @@
 //! Text that the world does not take at once is kept, up to a bound. A task that prints beyond the
 //! bound blocks at its trap until there is room. Its call is held back.
 
-use std::io;
+use std::{collections::VecDeque, io};
 
 use super::{
     Kernel,
@@ -14,10 +14,8 @@ use crate::{
     abi::{DeviceId, Direction, Nanos, SystemCall},
     log::Wake,
     sched::Runnable,
+    trap::CONSOLE_ROOM,
 };
-
-/// At this number of kept bytes, a task that prints blocks. The text of one trap may exceed it.
-const ROOM: usize = 64 * 1024;
 
 /// The time that a run waits at its end for a console that takes nothing.
 const PATIENCE: Nanos = Nanos::from_millis(500);
@@ -25,7 +23,7 @@ const PATIENCE: Nanos = Nanos::from_millis(500);
 /// The text that the world has not taken yet, and the tasks that wait for room.
 #[derive(Default)]
 pub(super) struct Console {
-    text: Vec<u8>,
+    text: VecDeque<u8>,
     /// The number for the next call that is held back.
     next: u64,
     /// The first number whose task has not been woken.
@@ -46,7 +44,7 @@ impl Console {
 
     /// Returns whether a task that prints has to wait.
     pub(super) fn is_full(&self) -> bool {
-        self.text.len() >= ROOM
+        self.text.len() >= CONSOLE_ROOM
     }
 
     /// Prepares for a new run.
@@ -67,17 +65,19 @@ impl Kernel {
             return captured.push_str(text);
         }
         let is_first = self.console.is_empty();
-        self.console.text.extend_from_slice(text.as_bytes());
+        self.console.text.extend(text.as_bytes());
         // Otherwise the console is full, and the world reports when it is ready again.
         if is_first {
             self.write_out();
+        } else {
+            self.frame.kept_text.set(self.console.text.len());
         }
     }
 
     /// Writes as much as the console takes. When half of the room is free, wakes the waiting tasks.
     pub(super) fn write_out(&mut self) {
         while !self.console.is_empty() {
-            match self.world.print(&self.console.text) {
+            match self.world.print(self.console.text.as_slices().0) {
                 Ok(0) => self.lose(&io::ErrorKind::WriteZero.into()),
                 Ok(n) => drop(self.console.text.drain(..n)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -89,7 +89,8 @@ impl Kernel {
                 Err(error) => self.lose(&error),
             }
         }
-        if self.console.text.len() <= ROOM / 2 {
+        self.frame.kept_text.set(self.console.text.len());
+        if self.console.text.len() <= CONSOLE_ROOM / 2 {
             self.wake_printers();
         }
     }

@@ -34,7 +34,16 @@ pub struct Deadlock {
 }
 
 impl Deadlock {
+    /// Returns the report of a kernel in which no task can run.
     pub(super) fn of(tasks: impl Iterator<Item = TaskInfo>) -> Self {
+        Self::by(tasks, edge_of_stuck, false)
+    }
+
+    fn by(
+        tasks: impl Iterator<Item = TaskInfo>,
+        edge: fn(&TaskInfo) -> Option<(Tid, Tid)>,
+        is_partial: bool,
+    ) -> Self {
         let blocked: Vec<_> = tasks
             .filter(|task| matches!(task.state, TaskState::Blocked { .. }))
             .collect();
@@ -42,7 +51,7 @@ impl Deadlock {
         let cycles = cycles(&waits);
         let tails = tails(&waits, &cycles);
         Self {
-            is_partial: false,
+            is_partial,
             blocked,
             cycles,
             tails,
@@ -62,9 +71,7 @@ impl Deadlock {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn among(tasks: impl IntoIterator<Item = TaskInfo>) -> Self {
-        let mut deadlock = Self::of(tasks.into_iter());
-        deadlock.is_partial = true;
-        deadlock
+        Self::by(tasks.into_iter(), edge, true)
     }
 
     /// Returns the cycle that this task is on, with the tasks that wait for it.
@@ -86,6 +93,28 @@ impl Deadlock {
 }
 
 impl Deadlock {
+    /// Returns whether this is how a simulation of servers ends: a task waits for a connection, which
+    /// no task will make, and no tasks wait for one another. The command `boot` counts it as a good
+    /// end.
+    ///
+    /// ```
+    /// use trapline::{Error, Kernel, Os};
+    ///
+    /// let mut kernel = Kernel::simulated(1);
+    /// kernel.spawn("server", async |os: &mut Os| {
+    ///     let listener = os.listen(([127, 0, 0, 1], 80).into()).await?;
+    ///     listener.accept(os).await.map(drop)
+    /// })?;
+    /// let Err(Error::Deadlock(deadlock)) = kernel.run() else { panic!() };
+    /// assert!(deadlock.is_at_rest());
+    /// # Ok::<(), trapline::Errno>(())
+    /// ```
+    #[must_use]
+    pub fn is_at_rest(&self) -> bool {
+        let accepts = self.blocked.iter().any(|task| task.wait.is_accept);
+        accepts && self.cycles.is_empty()
+    }
+
     /// Returns the report as a graph for Graphviz. Tasks are boxes, what they wait for are
     /// ellipses, and the cycles are red.
     ///
@@ -183,6 +212,11 @@ fn quoted(text: &str) -> String {
 /// A task, and the task that alone can end its wait.
 fn edge(task: &TaskInfo) -> Option<(Tid, Tid)> {
     Some((task.tid, task.waits_for()?))
+}
+
+/// The same where no task can run. There a task also waits for the task that took the last permit.
+fn edge_of_stuck(task: &TaskInfo) -> Option<(Tid, Tid)> {
+    edge(task).or_else(|| Some((task.tid, task.wait.holder?)))
 }
 
 /// Finds the cycles of a graph in which each task waits for at most one other. A task that one walk

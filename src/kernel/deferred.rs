@@ -5,6 +5,7 @@ use std::vec;
 use super::{Kernel, outcome::Outcome};
 use crate::{
     abi::{Exit, SystemCall},
+    footprint::Object,
     log::Fact,
     sched::Runnable,
     trap::Deferred,
@@ -59,6 +60,9 @@ impl Kernel {
         self.emit(me.tid, || Fact::Deferred { call });
         match call {
             SystemCall::Release(tid) => {
+                self.frame.touch(Object::Life(tid), true);
+                self.frame.touch(Object::Waits(tid), true);
+                self.frame.touch(Object::Exit(tid), true);
                 self.reap_zombie(tid);
                 return self.find_live(tid);
             }
@@ -68,6 +72,9 @@ impl Kernel {
         // The arguments of the trap under way are saved meanwhile.
         let trap = self.frame.take_parcel();
         self.frame.put_parcel(beside);
+        if self.frame.is_noted() {
+            self.note_call(me, call);
+        }
         let outcome = self.handle(me, call);
         self.frame.clear();
         self.frame.put_parcel(trap);

@@ -298,7 +298,7 @@ impl Kernel {
         contain(|| drop(self.world.io(device, Request::Close)));
         for task in claims.into_iter().flatten() {
             if self.tasks[task].state.is_ready() {
-                let closed = State::from(Errno::Closed);
+                let closed = self.late(task, Errno::Closed);
                 self.tell_answer(task.tid, &closed);
                 self.tasks[task].change(closed);
             } else {

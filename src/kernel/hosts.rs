@@ -1,17 +1,15 @@
 //! The hosts of tasks: the machines of a simulated network. A world without one has a single host.
 
-use std::{collections::BTreeMap, io};
+use std::{collections::BTreeMap, io, panic::Location, rc::Rc};
 
-use super::{Kernel, answer::Answer, outcome::Outcome, report::Error, task::OnExit};
+use super::{Kernel, answer::Answer, outcome::Outcome, report::Error};
 use crate::{
-    abi::{DeviceId, Errno, Exit, HostId, Reply, Tid},
+    abi::{DeviceId, Errno, Exit, HostId, On, Reply, TaskInfo, TaskState, Tid},
+    log::Fact,
     panic::contain,
     sched::Runnable,
-    trap::{Fate, Payload, Start},
-    user::{
-        os::Os,
-        program::{self, IntoExit},
-    },
+    trap::{Fate, Payload},
+    user::{os::Os, program::IntoExit},
     world::{self, Request, SimNet},
 };
 
@@ -37,6 +35,8 @@ impl Kernel {
     /// any other than `localhost`. [`Errno::HostDown`] if the host has crashed. Otherwise as
     /// [`Kernel::spawn`].
     ///
+    /// Logs and lists show the task as `name@host`.
+    ///
     /// ```
     /// use trapline::{Kernel, Os};
     ///
@@ -49,19 +49,14 @@ impl Kernel {
     /// assert_eq!(kernel.take_console(), "I run on server\n");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[track_caller]
     pub fn spawn_on<T: IntoExit>(
         &mut self,
         host: impl AsRef<str>,
         name: impl AsRef<str>,
         program: impl AsyncFnOnce(&mut Os) -> T + 'static,
     ) -> Result<Tid, Errno> {
-        self.log.observe_by_tracing();
-        let host = self.host_named(host.as_ref())?;
-        let name = self.frame.intern(name.as_ref());
-        let program = program::program(&self.frame, program);
-        let task = self.admit(name, program, None, OnExit::Report, false, Start::First)?;
-        self.place(task, host);
-        Ok(task.tid)
+        self.spawn_from(Some(Location::caller()), Some(host.as_ref()), name, program)
     }
 
     /// Returns the simulated network of this kernel's world. A world without one returns a network
@@ -132,12 +127,36 @@ impl Kernel {
         }
     }
 
+    /// Returns the name of a task on this host, as it is in logs and lists: `echo@server`.
+    pub(super) fn name_on(&self, host: HostId, name: Rc<str>) -> Rc<str> {
+        match self.world.net() {
+            Some(net) if host != HostId::LOCAL => {
+                self.frame.intern(&format!("{name}@{}", net.name_of(host)))
+            }
+            Some(_) | None => name,
+        }
+    }
+
+    /// Describes the device at which a task waits, for reports.
+    pub(super) fn describe(&self, info: &mut TaskInfo) {
+        if let TaskState::Blocked {
+            on: On::Device(device, direction),
+            ..
+        } = info.state
+            && let Some(net) = self.world.net()
+            && let Some(what) = net.describe(device)
+        {
+            let on = On::Device(device, direction);
+            info.wait.thing = Some(format!("{on}, {what}"));
+        }
+    }
+
     /// Puts a new task on a host.
     pub(super) fn place(&mut self, task: Runnable, host: HostId) {
         self.tasks[task].host = host;
     }
 
-    fn host_named(&self, name: &str) -> Result<HostId, Errno> {
+    pub(super) fn host_named(&self, name: &str) -> Result<HostId, Errno> {
         let host = match self.world.net() {
             None if name == LOCALHOST => HostId::LOCAL,
             None => return Err(Errno::NoSuchHost),
@@ -156,10 +175,11 @@ impl Kernel {
 
     /// Handles a fault of the network: a crash ends the tasks of its host, a restart starts them
     /// again.
-    pub(super) fn fault(&mut self) -> Outcome {
-        let Some(Payload::Fault { fate, .. }) = self.frame.take() else {
+    pub(super) fn fault(&mut self, me: Runnable) -> Outcome {
+        let Some(Payload::Fault { text, fate }) = self.frame.take() else {
             return Errno::Invalid.into();
         };
+        self.emit_at_once(me.tid, || Fact::Fault { text: &text });
         match fate {
             None => {}
             Some((host, Fate::Crash)) => self.crash(host),

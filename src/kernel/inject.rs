@@ -64,6 +64,9 @@ impl Kernel {
     /// Handles a call, after the injection.
     #[inline(always)]
     pub(super) fn perform(&mut self, me: Runnable, call: SystemCall) -> Outcome {
+        if self.frame.is_noted() {
+            self.note_call(me, call);
+        }
         if self.injection.is_some()
             && let Some(outcome) = self.inject(me, call)
         {

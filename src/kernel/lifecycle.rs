@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     abi::{Errno, Exit, Tid},
+    footprint::Object,
     log::{Fact, Wake, tracing::warn_of},
     panic::contain,
     sched::{Cause, Runnable},
@@ -36,6 +37,9 @@ impl Kernel {
         }
         let task = self.tasks.insert(name, program, parent, on_exit, is_daemon);
         self.places.spawned(task, self.frame.place());
+        if self.frame.is_noted() {
+            self.note_birth(task.tid, parent, on_exit);
+        }
         self.stats.peak_tasks = self.stats.peak_tasks.max(self.tasks.live());
         if self.log.is_observed() {
             let name = Rc::clone(&self.tasks[task].name);
@@ -67,6 +71,7 @@ impl Kernel {
 
     /// The first half of an end: the task leaves every queue, and its program is dropped.
     pub(super) fn teardown(&mut self, me: Runnable, exit: &Exit) {
+        self.frame.touch(Object::Life(me.tid), true);
         let task = &mut self.tasks[me];
         let state = std::mem::replace(&mut task.state, State::Ending);
         let program = std::mem::replace(&mut task.program, ended());
@@ -86,6 +91,9 @@ impl Kernel {
 
     /// The second half of an end: the waiters wake, and the children become orphans.
     pub(super) fn publish_exit(&mut self, me: Runnable, exit: Exit) {
+        if self.frame.is_noted() {
+            self.note_end(me, self.tasks[me].on_exit);
+        }
         let task = &mut self.tasks[me];
         task.state = State::zombie(&exit);
         let waiters = task.waiters.take();
@@ -138,6 +146,8 @@ impl Kernel {
     pub(super) fn cancel_wait(&mut self, me: Runnable, on: WaitingOn) {
         match on {
             WaitingOn::Exit(target) => {
+                self.frame.touch(Object::Waits(target.tid), true);
+                self.frame.touch(Object::Exit(target.tid), true);
                 if let Some(waiters) = &mut self.tasks[target].waiters {
                     waiters.remove(me);
                 }
@@ -172,6 +182,16 @@ impl Kernel {
             if self.is_live(task) {
                 self.end(task, Exit::Killed);
             }
+        }
+    }
+
+    /// Ends every task, and drops the messages left in queues.
+    pub(super) fn end_everything(&mut self) {
+        self.end_all();
+        self.clear_queues();
+        // Of destructors of the host and of messages.
+        while self.frame.has_deferred() {
+            self.run_deferred(Runnable::HOST);
         }
     }
 

@@ -16,6 +16,7 @@
 //! | `answer.rs`, `outcome.rs` | the answer of a call; the verdict of a handler |
 //! | `lifecycle.rs` | birth and end of a task |
 //! | `task.rs`, `table.rs`, `waiters.rs` | a task and its states; the task map; tasks in a queue |
+//! | `footprint.rs` | what each call touches, for a search |
 //! | `fast.rs` | the fast lane: calls that need only their caller, or one queue |
 //! | `deferred.rs`, `held.rs` | calls that tasks make without a trap; calls that are handled later |
 //! | `inject.rs` | injections: faults at the trap |
@@ -25,7 +26,7 @@
 //! | `daemons.rs` | the turns of daemons |
 //! | `devices.rs`, `console.rs`, `queues.rs` | open devices, the console, message queues; their calls |
 //! | `hosts.rs` | the hosts of tasks |
-//! | `tell.rs` | events for the log |
+//! | `access.rs`, `tell.rs` | the other calls of the host; events for the log |
 //! | `builder.rs`, `reset.rs` | settings; a kernel for one more run |
 //! | `report.rs`, `deadlock.rs`, `stall.rs` | reports and errors for the host |
 //! | `audit.rs` | the check of the invariant |
@@ -34,6 +35,7 @@
 //! blocked. A blocked task is in the one queue that can wake it. A debug build checks this at each
 //! poll.
 
+mod access;
 mod answer;
 mod audit;
 mod builder;
@@ -44,6 +46,7 @@ mod deadlock;
 mod deferred;
 mod devices;
 mod fast;
+mod footprint;
 mod held;
 mod holders;
 mod hosts;
@@ -66,7 +69,7 @@ mod timers;
 mod turn;
 mod waiters;
 
-use std::{io, panic::Location, rc::Rc, time::Duration};
+use std::{io, rc::Rc, time::Duration};
 
 pub use builder::Builder;
 pub use deadlock::Deadlock;
@@ -86,18 +89,13 @@ use queues::Queues;
 use ready::Ready;
 use stall::Stall;
 use table::Tasks;
-use task::OnExit;
 use timers::TimerSets;
 
 use crate::{
-    abi::{Errno, Nanos, TaskInfo, Tid},
-    interrupt::{External, Remote},
+    abi::{Nanos, Tid},
+    interrupt::Remote,
     log::Log,
-    trap::{Start, TrapFrame},
-    user::{
-        os::Os,
-        program::{self, IntoExit},
-    },
+    trap::TrapFrame,
     world::{Happening, World},
 };
 
@@ -134,7 +132,7 @@ pub struct Kernel {
     restarts: Restarts,
     /// The last reports of the world; kept to reuse its memory.
     happened: Vec<Happening>,
-    /// The number of threads that have ended and that the kernel counted on, by [`External`].
+    /// The number of threads that have ended and that the kernel counted on, by [`External`](crate::interrupt::External).
     over: [usize; 2],
     /// The wait in which only other threads can wake a task.
     stall: Stall,
@@ -165,37 +163,6 @@ impl Kernel {
     /// Returns the settings of a kernel, to be changed.
     pub fn builder() -> Builder {
         Builder::default()
-    }
-
-    /// Starts a program as a task of the host, and returns its number. The [`Report`] contains its
-    /// exit.
-    ///
-    /// *Errors:* [`Errno::TooManyTasks`] at the limit of live tasks.
-    #[track_caller]
-    pub fn spawn<T: IntoExit>(
-        &mut self,
-        name: impl AsRef<str>,
-        program: impl AsyncFnOnce(&mut Os) -> T + 'static,
-    ) -> Result<Tid, Errno> {
-        self.spawn_from(Some(Location::caller()), name, program)
-    }
-
-    /// Starts a program as [`Kernel::spawn`] does, for a host that starts programs for others.
-    /// Reports show this place in the source as that of the spawn, or none.
-    ///
-    /// *Errors:* as [`Kernel::spawn`].
-    pub fn spawn_from<T: IntoExit>(
-        &mut self,
-        place: Option<&'static Location<'static>>,
-        name: impl AsRef<str>,
-        program: impl AsyncFnOnce(&mut Os) -> T + 'static,
-    ) -> Result<Tid, Errno> {
-        self.log.observe_by_tracing();
-        self.frame.set_place_of_spawn(place);
-        let name = self.frame.intern(name.as_ref());
-        let program = program::program(&self.frame, program);
-        let task = self.admit(name, program, None, OnExit::Report, false, Start::First);
-        task.map(|task| task.tid)
     }
 
     /// Runs until no task is left.
@@ -268,56 +235,11 @@ impl Kernel {
         self.remote.runs(Tid::KERNEL);
         step
     }
-
-    /// Lists the tasks, zombies included, in order of their numbers.
-    pub fn tasks(&self) -> impl Iterator<Item = TaskInfo> {
-        let tasks = self.tasks.infos();
-        tasks.map(|(task, info)| self.complete(task, info))
-    }
-
-    /// Returns the time since boot.
-    pub fn now(&mut self) -> Duration {
-        self.world.now_for_log()
-    }
-
-    /// Returns the seed of the world's random numbers.
-    #[must_use]
-    pub fn seed(&self) -> u64 {
-        self.world.seed()
-    }
-
-    /// Takes the text that tasks have printed. It is kept in the simulated world, and after
-    /// [`Builder::capture_console`]. Otherwise it went to standard output, and this returns
-    /// nothing.
-    pub fn take_console(&mut self) -> String {
-        match &mut self.captured {
-            Some(kept) => std::mem::take(kept),
-            None => self.world.take_console(),
-        }
-    }
-
-    /// Returns a handle through which other threads and signal handlers interrupt this kernel.
-    #[must_use]
-    pub fn remote(&self) -> Remote {
-        self.remote.clone()
-    }
-
-    /// Returns how many threads of this kind may yet raise an interrupt.
-    fn awaited(&self, what: External) -> usize {
-        // A world could report more ends than there were beginnings.
-        let started = self.remote.started(what);
-        started.saturating_sub(self.over[what as usize])
-    }
-
-    fn awaits_threads(&self) -> bool {
-        self.awaited(External::Setter) + self.awaited(External::Job) > 0
-    }
 }
 
 impl Drop for Kernel {
     fn drop(&mut self) {
-        self.end_all();
-        self.clear_queues();
+        self.end_everything();
         self.console.hurry();
         self.finish_printing(Nanos::FOREVER);
     }

@@ -96,6 +96,7 @@ impl Kernel {
             info.wait.holder = status.holder();
             info.wait.is_lock = kind == Kind::Mutex;
         }
+        self.describe(&mut info);
         info.wait.call = name(on, kind);
         info.wait.place = self.places.of_call(task, on);
         info

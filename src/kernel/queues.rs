@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     abi::{End, Errno, QueueId, Reply},
+    footprint::{Note, Object},
     log::Wake,
     panic::contain,
     sched::Runnable,
@@ -156,6 +157,10 @@ impl MessageQueue {
         next
     }
 
+    pub(super) fn is_unbounded(&self) -> bool {
+        self.capacity == u64::MAX
+    }
+
     pub(super) fn id(&self) -> QueueId {
         self.id
     }
@@ -274,8 +279,15 @@ impl Kernel {
         let has_room = self.queues.len(of_daemon) < self.limits.queues;
         let queue = has_room.then(|| self.queues.insert(of_daemon, capacity, store, status));
         match queue.flatten() {
-            Some(queue) => Reply::Queue(queue).into(),
-            None => Errno::Closed.into(),
+            Some(queue) => {
+                self.frame.note(Note::NewQueue(queue, capacity));
+                Reply::Queue(queue).into()
+            }
+            None => {
+                // The queues of all tasks have used up the limit.
+                self.frame.touch(Object::All, true);
+                Errno::Closed.into()
+            }
         }
     }
 
@@ -287,6 +299,7 @@ impl Kernel {
             })) => {
                 let full = self.queues.get_mut(queue).expect("a full queue exists");
                 full.putters.push_back((me, message));
+                self.frame.note(Note::Sent(queue, message));
                 self.block(me, WaitingOn::Queue(queue, End::Put))
             }
             outcome => outcome,
@@ -303,8 +316,15 @@ impl Kernel {
     fn put_message(&mut self, queue: QueueId, message: u64) -> Answer {
         let put = self.queues.get_mut(queue).map(|queue| queue.put(message));
         match put {
-            Some(Put::Stored) => Reply::Done.into(),
+            Some(Put::Stored) => {
+                self.frame.note(Note::Sent(queue, message));
+                self.frame.note(Note::Stored(queue));
+                Reply::Done.into()
+            }
             Some(Put::Handed(getter)) => {
+                self.frame.note(Note::Sent(queue, message));
+                self.frame.note(Note::Removed(queue, getter.tid));
+                self.frame.note(Note::Stored(queue));
                 let message = Answer::message(Reply::Message(message), queue);
                 self.wake(getter, Wake::Queue(queue), message);
                 Reply::Done.into()
@@ -316,6 +336,9 @@ impl Kernel {
 
     /// Puts the message that a keeper sends at the end of a task.
     pub(super) fn put_for_keeper(&mut self, queue: QueueId, message: u64) {
+        if self.frame.is_noted() {
+            self.note_try_put(queue);
+        }
         if self.put_message(queue, message).reply != Reply::Done {
             self.discard(queue, message);
         }
@@ -349,14 +372,24 @@ impl Kernel {
 
     pub(super) fn try_get(&mut self, queue: QueueId) -> Outcome {
         match self.queues.get_mut(queue).map(MessageQueue::get) {
-            Some(Got::Message(message)) => Answer::message(Reply::Message(message), queue).into(),
+            Some(Got::Message(message)) => {
+                self.note_taken(queue, message);
+                Answer::message(Reply::Message(message), queue).into()
+            }
             Some(Got::Admitted(message, putter)) => {
+                self.note_taken(queue, message);
+                self.frame.note(Note::Stored(queue));
                 self.wake(putter, Wake::Queue(queue), Reply::Done);
                 Answer::message(Reply::Message(message), queue).into()
             }
             Some(Got::Empty) => Reply::Again.into(),
             Some(Got::Closed) | None => Errno::Closed.into(),
         }
+    }
+
+    fn note_taken(&self, queue: QueueId, message: u64) {
+        self.frame.note(Note::Taken(queue, message));
+        self.frame.note(Note::Removed(queue, self.remote.running()));
     }
 
     pub(super) fn close_queue_of(&mut self, queue: QueueId) -> Outcome {
@@ -395,7 +428,7 @@ impl Kernel {
     pub(super) fn clear_queues(&mut self) {
         for set in &mut self.queues.sets {
             for queue in set.slots.drain() {
-                contain(|| queue.store.clear());
+                queue.store.clear();
             }
         }
     }
@@ -412,11 +445,14 @@ impl Kernel {
 
     /// Gives a message to the next waiting task, or back to its queue: its task cannot receive it.
     pub(super) fn give_back(&mut self, queue: QueueId, message: u64) {
+        self.frame.touch_queue(queue, true);
+        self.frame.note(Note::Stored(queue));
         let next = self
             .queues
             .get_mut(queue)
             .and_then(|queue| queue.give_back(message));
         if let Some(next) = next {
+            self.frame.note(Note::Removed(queue, next.tid));
             let message = Answer::message(Reply::Message(message), queue);
             self.wake(next, Wake::Queue(queue), message);
         }
@@ -424,6 +460,7 @@ impl Kernel {
 
     /// Removes a task from the queue where it waits. A message that it was to put is dropped.
     pub(super) fn leave_queue(&mut self, me: Runnable, queue: QueueId, end: End) {
+        self.frame.touch_queue(queue, true);
         let found = self
             .queues
             .get_mut(queue)

@@ -6,7 +6,7 @@ use super::{
     Kernel,
     report::{Error, Report},
 };
-use crate::{abi::Nanos, sched::Runnable, trap::TrapFrame};
+use crate::{abi::Nanos, trap::TrapFrame};
 
 impl Kernel {
     /// Makes the kernel as new, with another seed, and keeps its memory. A search runs thousands of
@@ -42,12 +42,7 @@ impl Kernel {
     /// ```
     pub fn reset(&mut self, seed: u64) -> Result<(), Error> {
         self.restarts = Default::default();
-        self.end_all();
-        self.clear_queues();
-        // Of destructors of the host and of messages.
-        while self.frame.has_deferred() {
-            self.run_deferred(Runnable::HOST);
-        }
+        self.end_everything();
         if !self.world.reset(seed) {
             let error = io::Error::new(
                 io::ErrorKind::Unsupported,
@@ -55,19 +50,20 @@ impl Kernel {
             );
             return Err(Error::Io(error));
         }
-        let remote = self.world.remote();
-        let is_same = remote.is_same(&self.remote);
+        self.remote = self.world.remote();
+        let footprints = self.frame.footprints();
         // A handle that outlives its run must not name what this run makes.
-        if !is_same || Rc::strong_count(&self.frame) > 1 {
-            self.frame = Rc::new(TrapFrame::new(remote.clone()));
-            if self.injection.is_some() {
-                self.frame.set_injected();
-            }
+        self.frame = Rc::new(TrapFrame::new(self.remote.clone()));
+        if let Some(footprints) = footprints {
+            footprints.reset();
+            self.frame.set_footprints(footprints);
+        }
+        if self.injection.is_some() {
+            self.frame.set_injected();
         }
         if let Some(net) = self.world.net() {
             net.bind(&self.frame);
         }
-        self.remote = remote;
         self.tasks.reset();
         self.ready.reset(seed);
         self.timers = Default::default();
@@ -76,11 +72,14 @@ impl Kernel {
         self.queues.reset();
         self.holders.reset();
         self.held = Default::default();
+        self.places = Default::default();
+        self.restarts = Default::default();
         if let Some(injection) = &mut self.injection {
             injection.reset();
         }
         self.clock = Nanos::ZERO;
         self.next_poll = 0;
+        self.pass_ends = 0;
         self.daemons = Default::default();
         self.slept = None;
         self.happened.clear();

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     abi::{Nanos, Tid},
+    footprint::Note,
     interrupt::Interrupt,
     sched::Runnable,
     world::Happening,
@@ -32,6 +33,8 @@ impl Kernel {
         self.frame.set_requeued(!self.ready.is_plain());
         let now = self.world.now();
         self.log.set_clock(now);
+        // The host has acted.
+        self.frame.note(Note::Barrier);
         if self.frame.has_deferred() {
             // From the host: a crash comes before any turn.
             self.run_deferred(Runnable::HOST);
@@ -167,6 +170,9 @@ impl Kernel {
         }
         self.log.set_clock(now);
         let is_quiet = self.happened.is_empty();
+        if !is_quiet || waits {
+            self.frame.note(Note::Barrier);
+        }
         if !is_quiet {
             self.take_interrupts();
         }

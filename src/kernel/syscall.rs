@@ -66,7 +66,7 @@ impl Kernel {
             SystemCall::Unobserve(number) => self.unobserve(number),
             SystemCall::Host => self.host(me),
             SystemCall::Resolve => self.resolve(),
-            SystemCall::Fault => self.fault(),
+            SystemCall::Fault => self.fault(me),
         }
     }
 
@@ -91,6 +91,7 @@ impl Kernel {
                 return errno.into();
             }
         };
+        let name = self.name_on(host, name);
         let child = match self.admit(name, program, Some(me), on_exit, is_daemon, start) {
             Ok(child) => child,
             Err(errno) => return errno.into(),

@@ -137,6 +137,14 @@ impl Tasks {
         (self.last, self.last_daemon) = (0, 0);
     }
 
+    /// Returns whether a task had this number, dead or alive.
+    pub(super) fn was_made(&self, tid: Tid) -> bool {
+        let daemon = u64::from(tid).checked_sub(Tid::DAEMONS);
+        daemon.map_or(u64::from(tid) <= self.last, |daemon| {
+            daemon <= self.last_daemon
+        })
+    }
+
     /// Returns the number of live tasks, daemons apart.
     pub(super) fn live(&self) -> usize {
         self.live

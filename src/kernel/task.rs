@@ -193,6 +193,14 @@ impl Task {
         !matches!(self.state, State::Ending | State::Zombie(_))
     }
 
+    fn is_accepting(&self) -> bool {
+        let read = match &self.state {
+            State::Blocked(WaitingOn::Device(_, _, Then::Read(read))) => read,
+            _ => return false,
+        };
+        matches!(read, ReadOp::Connection)
+    }
+
     pub(super) fn info(&self, parent: Tid) -> TaskInfo {
         let state = match &self.state {
             State::Ready(_) | State::Late(_) | State::Pending(_) => TaskState::Ready,
@@ -213,6 +221,7 @@ impl Task {
             traps: self.traps,
             wait: Wait {
                 is_timed: self.is_timed(),
+                is_accept: self.is_accepting(),
                 ..Wait::default()
             },
             spawned: None,

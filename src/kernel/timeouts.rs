@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     abi::{Errno, Nanos, Reply, SystemCall},
+    footprint::Object,
     log::Wake,
     sched::{Runnable, Slot},
 };
@@ -162,15 +163,17 @@ impl Kernel {
     /// its answer; every other call is cut.
     #[cold]
     pub(super) fn handle_late(&mut self, me: Runnable, call: SystemCall, due: Due) -> Outcome {
+        // Whether the call would block decides whether it is cut.
+        self.frame.touch(Object::All, true);
         if due.spent {
             self.abandon(call);
             return self.cut(me, due.number);
         }
         match self.perform(me, call) {
             Outcome::Ready(State::Ready(answer)) if answer.is_slept() => self.cut(me, due.number),
-            Outcome::Ready(State::Ready(answer)) => {
-                self.tasks[me].set_due(Some(Due { spent: true, ..due }));
-                Outcome::Ready(State::Late(Box::new(answer)))
+            Outcome::Ready(State::Ready(answer)) => Outcome::Ready(self.late(me, answer)),
+            Outcome::Parent(State::Ready(answer), child) => {
+                Outcome::Parent(self.late(me, answer), child)
             }
             Outcome::Blocked => {
                 if let State::Blocked(on) = self.tasks[me].state {
@@ -181,6 +184,16 @@ impl Kernel {
             }
             outcome => outcome,
         }
+    }
+
+    /// Returns the state of a task whose call is answered. A due timeout lets this answer through.
+    pub(super) fn late(&mut self, me: Runnable, answer: impl Into<Answer>) -> State {
+        let answer = answer.into();
+        let Some(due) = self.tasks[me].due() else {
+            return answer.into();
+        };
+        self.tasks[me].set_due(Some(Due { spent: true, ..due }));
+        State::Late(Box::new(answer))
     }
 
     /// Answers a call that a timeout cuts.

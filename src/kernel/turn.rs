@@ -5,12 +5,14 @@ use std::time::Duration;
 use super::{
     Kernel,
     answer::Beside,
+    deadlines::Due,
     fast,
     outcome::Outcome,
     task::{Pending, State, WaitingOn},
 };
 use crate::{
     abi::{Reply, SystemCall, Tid},
+    footprint::Note,
     log::{Fact, Log, Wake},
     panic::Panic,
     sched::{Cause, Runnable},
@@ -108,13 +110,15 @@ impl Kernel {
             is_held = prints && self.console.is_full();
         }
         self.tell_call(me.tid, call);
-        if is_held {
-            return self.hold(me, Some(call));
-        }
         let due = is_late.then(|| self.due(me)).flatten();
         let outcome = match due {
+            None if is_held => return self.hold(me, Some(call)),
             None => self.perform(me, call),
-            Some(due) => self.handle_late(me, call, due),
+            Some(due) => {
+                // The wait for the console would be cut at once.
+                let spent = due.spent || is_held;
+                self.handle_late(me, call, Due { spent, ..due })
+            }
         };
         self.settle(me, call, outcome);
     }
@@ -183,6 +187,7 @@ impl Kernel {
     pub(super) fn wake(&mut self, task: Runnable, by: Wake, state: impl Into<State>) {
         let state = state.into();
         self.emit(task.tid, || Fact::Woken { by });
+        self.frame.note(Note::Woken(task.tid));
         self.tell_answer(task.tid, &state);
         let woken = &mut self.tasks[task];
         debug_assert!(

@@ -80,7 +80,7 @@ impl Log {
     }
 
     /// Emits a fact with the time of [`Log::set_clock`].
-    #[cold]
+    #[inline(always)]
     pub(crate) fn emit(&mut self, tid: Tid, fact: Fact<'_>) {
         self.emit_at(tid, fact, None);
     }

@@ -36,6 +36,12 @@ pub enum Fact<'a> {
         /// Its name.
         name: &'a str,
     },
+    /// It made something go wrong in the simulated network, or mended it. [`Tid::KERNEL`] for the
+    /// host and for chaos.
+    Fault {
+        /// What, as in [`Fault`](crate::Fault).
+        text: &'a str,
+    },
     /// Its turn began.
     Resumed,
     /// It made a system call.
@@ -116,6 +122,7 @@ impl Fact<'_> {
             Self::Injected { .. } => true,
             Self::Exited { exit } => matches!(exit, Exit::Failed(_) | Exit::Faulted(_)),
             Self::Spawned { .. }
+            | Self::Fault { .. }
             | Self::Resumed
             | Self::Trapped { .. }
             | Self::Deferred { .. }
@@ -155,6 +162,8 @@ pub enum Detail<'a> {
     None,
     /// A new task's name.
     Name(&'a str),
+    /// The kind of object that a new queue is part of, and the name of the object or nothing.
+    Object(&'a str, &'a str),
     /// An address.
     Addr(SocketAddr),
     /// The bytes that the call offers or asks for.

@@ -5,13 +5,16 @@
 use std::{
     collections::{VecDeque, hash_map::Entry},
     fmt,
+    rc::Rc,
     time::Duration,
 };
 
 use rustc_hash::FxHashMap;
 
-use super::{Answered, Call, Detail, Event, Fact, Tracer, recording::OwnedDetail};
-use crate::abi::{Nanos, On, Place, Reply, SystemCall, Tid};
+use super::{
+    Answered, Call, Detail, Event, Fact, Tracer, recording::OwnedDetail, text::write_call,
+};
+use crate::abi::{Argument, Nanos, On, Place, QueueId, Reply, SystemCall, Tid};
 
 /// Follows the tasks of a log: their names and their last calls.
 ///
@@ -37,10 +40,18 @@ use crate::abi::{Nanos, On, Place, Reply, SystemCall, Tid};
 /// ```
 pub struct Follower {
     tasks: FxHashMap<Tid, Task>,
+    /// The queues of objects, and those with a name.
+    objects: FxHashMap<QueueId, Object>,
     /// The task that was reaped last.
     reaped: Option<(Tid, Task)>,
     calls: usize,
     most: usize,
+}
+
+/// An object that a queue is part of.
+struct Object {
+    kind: Box<str>,
+    name: Rc<str>,
 }
 
 struct Task {
@@ -60,6 +71,8 @@ pub struct CallInfo {
     /// The call.
     pub call: SystemCall,
     detail: OwnedDetail,
+    /// The name of the queue in its argument, or nothing.
+    name: Rc<str>,
     /// The wait of this call, and its start. It is kept when the task is woken.
     pub blocked: Option<(On, Duration)>,
     /// The place in the source, if the call blocked.
@@ -81,6 +94,7 @@ impl Follower {
     pub fn keeping(calls: usize) -> Self {
         Self {
             tasks: FxHashMap::default(),
+            objects: FxHashMap::default(),
             reaped: None,
             calls: calls.max(1),
             most: usize::MAX,
@@ -119,6 +133,17 @@ impl Follower {
     #[must_use]
     pub fn spawned(&self, tid: Tid) -> Option<&Place> {
         self.task(tid)?.spawned.as_ref()
+    }
+
+    /// What a task waits for at a queue, in words such as `mutex 2 "savings"`; `None` for a queue
+    /// that is no object's and has no name.
+    #[must_use]
+    pub fn object(&self, queue: QueueId) -> Option<String> {
+        let Object { kind, name } = self.objects.get(&queue)?;
+        Some(match &**name {
+            "" => format!("{kind} {queue}"),
+            name => format!("{kind} {queue} {name:?}"),
+        })
     }
 
     /// The calls of a task that are kept, the oldest first.
@@ -192,6 +217,32 @@ impl Follower {
         task.calls.push_back(call);
     }
 
+    /// Notes the object of a new queue, which the task's last call describes.
+    fn meet_object(&mut self, queue: QueueId, tid: Tid) {
+        let detail = self.last(tid).map(|call| call.detail.borrow());
+        let (kind, name) = match detail {
+            Some(Detail::Name(name)) => ("queue", name),
+            Some(Detail::Object(kind, name)) => (kind, name),
+            _ => return,
+        };
+        let object = Object {
+            kind: kind.into(),
+            name: name.into(),
+        };
+        if self.objects.len() < self.most {
+            self.objects.insert(queue, object);
+        }
+    }
+
+    /// The name of the queue in a call's argument, or nothing.
+    fn name_in(&self, call: SystemCall) -> Rc<str> {
+        let object = match call.argument() {
+            Argument::Queue(queue) => self.objects.get(&queue),
+            _ => None,
+        };
+        object.map_or_else(Rc::default, |object| Rc::clone(&object.name))
+    }
+
     fn last_mut(&mut self, tid: Tid) -> Option<&mut CallInfo> {
         self.tasks.get_mut(&tid)?.calls.back_mut()
     }
@@ -213,6 +264,7 @@ impl Tracer for Follower {
                     at,
                     call: *call,
                     detail: detail.into(),
+                    name: self.name_in(*call),
                     blocked: None,
                     place: None,
                     reply: None,
@@ -227,6 +279,9 @@ impl Tracer for Follower {
                 }
             }
             Fact::Replied { reply, detail } => {
+                if let Reply::Queue(queue) = reply {
+                    self.meet_object(*queue, tid);
+                }
                 if let Some(call) = self.last_mut(tid) {
                     call.is_late = call.reply.is_some();
                     call.reply = Some((*reply, detail.into()));
@@ -236,7 +291,11 @@ impl Tracer for Follower {
                 let task = self.tasks.remove(&tid);
                 self.reaped = task.map(|task| (tid, task));
             }
+            Fact::Deferred {
+                call: SystemCall::FreeQueue(queue),
+            } => drop(self.objects.remove(queue)),
             Fact::Resumed
+            | Fact::Fault { .. }
             | Fact::Deferred { .. }
             | Fact::Injected { .. }
             | Fact::Woken { .. }
@@ -271,7 +330,7 @@ impl CallInfo {
 
 impl fmt::Display for CallInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Call(self.call, self.detail.borrow()).fmt(f)
+        write_call(f, Call(self.call, self.detail.borrow()), &self.name)
     }
 }
 
@@ -322,6 +381,7 @@ impl fmt::Display for TraceLine<'_> {
             Fact::ClockJumped { from } => write!(f, "slept from {:.6}", Nanos::from(*from)),
             Fact::Trapped { .. }
             | Fact::Resumed
+            | Fact::Fault { .. }
             | Fact::Woken { .. }
             | Fact::DeviceIo { .. }
             | Fact::Console { .. }

@@ -11,14 +11,25 @@ pub struct Call<'a>(pub SystemCall, pub Detail<'a>);
 
 impl fmt::Display for Call<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(call, detail) = self;
-        let argument = call.argument();
-        let comma = match (argument, detail) {
-            (Argument::None, _) | (_, Detail::None) => "",
-            _ => ", ",
-        };
-        write!(f, "{}({argument}{comma}{detail})", call.name())
+        write_call(f, *self, "")
     }
+}
+
+/// Writes a call, with the name of what its argument numbers, if that has one.
+pub(super) fn write_call(
+    f: &mut fmt::Formatter<'_>,
+    Call(call, detail): Call<'_>,
+    name: &str,
+) -> fmt::Result {
+    write!(f, "{}({}", call.name(), call.argument())?;
+    if !name.is_empty() {
+        write!(f, " {name:?}")?;
+    }
+    match (call.argument(), detail) {
+        (Argument::None, _) | (_, Detail::None) => {}
+        _ => f.write_str(", ")?,
+    }
+    write!(f, "{detail})")
 }
 
 /// The text of a reply with what travels beside it: of [`Fact::Replied`].
@@ -59,6 +70,8 @@ impl fmt::Display for Detail<'_> {
         match self {
             Self::None => Ok(()),
             Self::Name(name) => write!(f, "{name:?}"),
+            Self::Object(kind, "") => f.write_str(kind),
+            Self::Object(kind, name) => write!(f, "{kind} {name:?}"),
             Self::Addr(addr) => addr.fmt(f),
             Self::Len(n) | Self::Count(n) => n.fmt(f),
             Self::Exit(exit) => exit.fmt(f),
@@ -85,6 +98,7 @@ impl fmt::Display for Fact<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Spawned { parent, name } => write!(f, "spawned {name:?} by {parent}"),
+            Self::Fault { text } => write!(f, "fault: {text}"),
             Self::Resumed => f.write_str("resumed"),
             Self::Trapped { call, detail } => write!(f, "trapped {}", Call(*call, *detail)),
             Self::Deferred { call } => write!(f, "deferred {}", Call(*call, Detail::None)),

@@ -142,6 +142,7 @@ impl Tracer for Bridge {
                 tell!("trapline::kernel", event, &*span, comm, { parent, }, "{told}");
             }
             Fact::Spawned { .. }
+            | Fact::Fault { .. }
             | Fact::Reaped
             | Fact::Deadlocked { .. }
             | Fact::Deferred { .. }

@@ -72,20 +72,25 @@ struct Callbacks {
 struct Ticket {
     callbacks: Rc<Callbacks>,
     number: u64,
+    /// The queue of the promise. A search finds the callbacks beside it.
+    decided: Queue<()>,
 }
 
 impl Ticket {
-    fn new(callbacks: &Rc<Callbacks>) -> Self {
+    fn new(callbacks: &Rc<Callbacks>, decided: &Queue<()>) -> Self {
+        decided.touch_beside(true);
         let number = callbacks.last.get() + 1;
         callbacks.last.set(number);
         callbacks.waiting.borrow_mut().insert(number, None);
         Self {
             callbacks: Rc::clone(callbacks),
             number,
+            decided: decided.clone(),
         }
     }
 
     fn is_first(&self) -> bool {
+        self.decided.touch_beside(true);
         let waiting = self.callbacks.waiting.borrow();
         let first = waiting.first_key_value();
         first.is_some_and(|(number, _)| *number == self.number)
@@ -111,6 +116,7 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
+        self.decided.touch_beside(true);
         let mut waiting = self.callbacks.waiting.borrow_mut();
         waiting.remove(&self.number);
         if let Some((_, Some(gate))) = waiting.first_key_value() {
@@ -264,7 +270,7 @@ impl<T: Clone + 'static> Promise<T> {
         async move {
             self.decided.require_home(os, "the promise");
             let promise = self.clone();
-            let ticket = Ticket::new(&self.callbacks);
+            let ticket = Ticket::new(&self.callbacks, &self.decided);
             let program = async move |os: &mut Os| {
                 os.frame().set_place(place);
                 let value = promise.wait_noted(os).await;

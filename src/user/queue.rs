@@ -14,6 +14,8 @@ use std::{
 use super::os::{Decode, Os, mismatch};
 use crate::{
     abi::{QueueId, Reply, SystemCall, Tid},
+    footprint::Object,
+    panic::contain,
     trap::{Kind, Parcel, Payload, QueueStatus, Store, TrapFrame},
 };
 
@@ -154,7 +156,9 @@ impl<T: 'static> Queue<T> {
                         frame,
                         messages,
                         status,
-                        drop: TrapFrame::drop_iteratively,
+                        drop: |frame, messages| {
+                            frame.drop_all_iteratively(in_order(messages));
+                        },
                     }),
                 }
             },
@@ -278,6 +282,7 @@ impl<T: 'static> Queue<T> {
     /// Returns the number of messages that can be taken at once.
     #[must_use]
     pub fn len(&self) -> usize {
+        self.shared.frame.touch_queue(self.id(), false);
         let status = &self.shared.status;
         // Each waiting task takes one deferred put.
         let posted = status.posted.get().saturating_sub(status.waiting.get());
@@ -286,6 +291,7 @@ impl<T: 'static> Queue<T> {
 
     /// Returns whether the kernel has closed the queue.
     pub(crate) fn is_closed(&self) -> bool {
+        self.shared.frame.touch_queue(self.id(), false);
         self.shared.status.closed.get()
     }
 
@@ -329,6 +335,11 @@ impl<T: 'static> Queue<T> {
 
     pub(crate) fn frame(&self) -> &TrapFrame {
         &self.shared.frame
+    }
+
+    /// Notes for a search that the caller reads or changes what is kept beside the queue.
+    pub(crate) fn touch_beside(&self, writes: bool) {
+        self.shared.frame.touch(Object::Beside(self.id()), writes);
     }
 
     /// Returns whether the queue belongs to the kernel of `os`.
@@ -395,6 +406,10 @@ impl<T: 'static, E, R: Fn(Reply) -> E> Decode for Getting<'_, T, R> {
 
 /// The messages that no task has taken, in the order in which they were put.
 type Untaken<T> = (BTreeMap<u64, T>, VecDeque<Option<T>>);
+
+fn in_order<T>((aside, kept): Untaken<T>) -> impl Iterator<Item = T> {
+    aside.into_values().chain(kept.into_iter().flatten())
+}
 
 /// The state that the handles of a queue share.
 struct Shared<T> {
@@ -498,7 +513,9 @@ impl<T> Store for Messages<T> {
     }
 
     fn clear(&self) {
-        drop((self.aside.take(), self.kept.take()));
+        for message in in_order((self.aside.take(), self.kept.take())) {
+            contain(|| drop(message));
+        }
     }
 }
 

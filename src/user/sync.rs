@@ -100,6 +100,7 @@ impl Semaphore {
 
     /// Returns a permit that the caller has taken from the queue.
     fn permit(&self) -> Permit {
+        self.issue_permit();
         self.permits.set_held();
         Permit {
             permits: self.permits.clone(),
@@ -108,8 +109,13 @@ impl Semaphore {
 
     /// Puts a permit into the queue, if the queue is empty and one is left. The next call finds it
     /// there. If that call is cut, the permit stays in the queue.
+    ///
+    /// A task does so before it takes a permit and after: it may have taken the permit of a task whose
+    /// call is held back.
     fn issue_permit(&self) {
-        if self.permits.is_empty() && self.unissued.get() > 0 {
+        let is_empty = self.permits.is_empty();
+        self.permits.touch_beside(is_empty);
+        if is_empty && self.unissued.get() > 0 {
             self.unissued.set(self.unissued.get() - 1);
             self.permits.defer_put(());
         }
@@ -119,6 +125,7 @@ impl Semaphore {
     /// does not count.
     #[must_use]
     pub fn available(&self) -> usize {
+        self.permits.touch_beside(false);
         self.unissued.get() + self.permits.len()
     }
 }
@@ -244,6 +251,7 @@ impl<T: 'static> Mutex<T> {
             value,
             released: false,
         };
+        self.inner.token.touch_beside(false);
         if self.inner.poisoned.get() {
             Err(Poisoned(guard))
         } else {
@@ -253,6 +261,7 @@ impl<T: 'static> Mutex<T> {
 
     /// Clears the poison of the lock, after the caller has repaired the value.
     pub fn clear_poison(&self) {
+        self.inner.token.touch_beside(true);
         self.inner.poisoned.set(false);
     }
 }
@@ -313,6 +322,7 @@ impl<T> Drop for Guard<T> {
         self.inner.value.set(self.value.take());
         let is_cut = self.inner.frame.killing.get() || std::thread::panicking();
         if is_cut && !self.released {
+            self.inner.token.touch_beside(true);
             self.inner.poisoned.set(true);
         }
         self.inner.token.set_free();
@@ -365,6 +375,7 @@ impl Flag {
     fn gate_in(&self, os: &Os) -> Queue<()> {
         let gate = self.gate.borrow().clone();
         gate.require_home(os, "the flag");
+        gate.touch_beside(false);
         gate
     }
 
@@ -378,7 +389,8 @@ impl Flag {
     pub async fn clear(&self, os: &mut Os) {
         let gate = self.gate_in(os).successor(os, u64::MAX).await;
         if self.is_set() {
-            self.gate.replace(gate);
+            gate.touch_beside(true);
+            self.gate.replace(gate).touch_beside(true);
         }
     }
 
@@ -395,7 +407,9 @@ impl Flag {
     /// Returns whether the flag is set.
     #[must_use]
     pub fn is_set(&self) -> bool {
-        self.gate.borrow().is_closed()
+        let gate = self.gate.borrow();
+        gate.touch_beside(false);
+        gate.is_closed()
     }
 }
 
@@ -418,6 +432,10 @@ struct Arrival(Rc<Round>);
 
 impl Drop for Arrival {
     fn drop(&mut self) {
+        // When the round is over, its count is of no use.
+        if !self.0.gate.is_closed() {
+            self.0.gate.touch_beside(true);
+        }
         self.0.arrived.set(self.0.arrived.get() - 1);
     }
 }
@@ -455,8 +473,10 @@ impl Barrier {
         // Made before this task is counted: a trap between the two would let another task arrive.
         let next = Round::new(gate.successor(os, u64::MAX).await);
         let round = Rc::clone(&self.round.borrow());
+        round.gate.touch_beside(true);
         let last = round.arrived.get() + 1 >= self.tasks;
         if last {
+            next.gate.touch_beside(true);
             self.round.replace(next);
             round.gate.close(os).await;
         } else {
@@ -514,6 +534,7 @@ impl Condition {
     fn signals_in(&self, os: &Os) -> Queue<()> {
         let signals = self.signals.borrow().clone();
         signals.require_home(os, "the condition");
+        signals.touch_beside(false);
         signals
     }
 
@@ -542,6 +563,10 @@ impl Condition {
     ) -> Result<Guard<T>, Poisoned<T>> {
         let mutex = guard.mutex();
         let signals = self.signals_in(os);
+        if os.frame().may_wait_to_print() {
+            // Otherwise a signal could come between the release of the lock and the wait.
+            os.yield_now().await;
+        }
         drop_stale(os, &signals).await;
         // The lock is released at the next trap, which is the one that waits.
         drop(guard);
@@ -626,7 +651,9 @@ impl Condition {
         let signals = self.signals_in(os);
         // A task that waits again before this is done waits for the next signal.
         let next = signals.successor(os, 0).await;
+        next.touch_beside(true);
         let all = self.signals.replace(next);
+        all.touch_beside(true);
         all.close(os).await;
     }
 }

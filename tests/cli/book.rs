@@ -133,10 +133,10 @@ fn the_commands_of_the_book_print_and_draw_what_it_says() {
         for block in blocks.iter().filter(|block| block.kind == "console") {
             let place = format!("{page}:{}", block.line);
             for step in format!("\n{}", block.text).split("\n$ ").skip(1) {
-                let (line, output) = step.split_once('\n').unwrap_or((step, ""));
+                let (line, output) = command_and_output(step);
                 let words: Vec<&str> = line.split(' ').collect();
                 let command = match words[..] {
-                    ["trapline", ..] if line.contains(" | ") => {
+                    ["trapline", ..] if line.contains(" | ") || line.contains('"') => {
                         if line.contains("jq") && !there_is("jq") {
                             continue;
                         }
@@ -168,6 +168,14 @@ fn the_commands_of_the_book_print_and_draw_what_it_says() {
         let same = shown[&name] == picture;
         assert!(same, "{name} is drawn otherwise: see docs/pictures.sh");
     }
+}
+
+/// Splits a step of a console. A command goes on in the next line after a backslash.
+fn command_and_output(step: &str) -> (&str, &str) {
+    let mut ends = step.match_indices('\n').map(|(end, _)| end);
+    let end = ends.find(|end| !step[..*end].ends_with('\\'));
+    let end = end.unwrap_or(step.len());
+    (&step[..end], step[end..].trim_start_matches('\n'))
 }
 
 /// The pictures in a directory.

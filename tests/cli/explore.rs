@@ -34,6 +34,14 @@ fn the_planted_bugs_are_found() {
         assert_eq!(code, 1, "{strategy}: {out}");
         assert!(out.contains("waits for"), "{out}");
     }
+    let (code, out, _) = run(&["--strategy", "exhaustive", "deadlock"], &[]);
+    assert!(code == 1 && out.contains("cycle: 2 -> 3 -> 2"), "{out}");
+    let (code, out, _) = run(&["--strategy", "exhaustive", "deadlock", "--cured"], &[]);
+    assert_eq!(code, 0, "{out}");
+    assert!(
+        out.contains("no other schedule has another outcome"),
+        "{out}"
+    );
     for program in ["deadlock", "lost-wakeup"] {
         let (code, out, _) = run(&[program, "--cured"], &[]);
         assert_eq!(code, 0, "{out}");
@@ -166,4 +174,11 @@ fn wrong_options_are_explained() {
         assert_eq!(code, 2, "{err}");
         assert!(err.contains(explanation), "{err}");
     }
+}
+
+#[test]
+fn servers_that_are_left_are_no_failure() {
+    let (code, out, err) = run(&["echo", "--schedules", "5"], &[]);
+    assert_eq!(code, 0, "{out}{err}");
+    assert!(out.contains("Server starting at 127.0.0.1:45000"), "{out}");
 }

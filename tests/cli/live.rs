@@ -283,7 +283,11 @@ fn where_shows_what_a_task_waits_for_in_turn_and_its_last_traps() {
     assert!(first.ends_with(" s), parent 1, 3 traps"), "{out}");
     assert_eq!(
         places,
-        "recv at programs/echo.rs:72, spawned at programs/echo.rs:49"
+        format!(
+            "recv at {}, spawned at {}",
+            place_of("programs/echo.rs", "client.recv("),
+            place_of("programs/echo.rs", "os.spawn_detached("),
+        )
     );
     assert_eq!(
         traps,
@@ -291,6 +295,40 @@ fn where_shows_what_a_task_waits_for_in_turn_and_its_last_traps() {
          TIME 2 client send(2, 5) = 5\n\
          TIME 2 client recv(2, 4096) ...\n"
     );
+}
+
+#[test]
+fn waits_shows_a_cycle_in_a_server_that_waits_for_clients() {
+    let args = ["--with", "deadlock", "echo", "--addr", "127.0.0.1:0"];
+    let kernel = Kernel::boot("waits", &args);
+    let patience = Instant::now() + Duration::from_secs(60);
+    let out = loop {
+        let out = steady(&show(&kernel.socket, &["waits"]));
+        if out.contains("cycle") {
+            break out;
+        }
+        assert!(Instant::now() < patience, "{out}");
+        thread::sleep(Duration::from_millis(5));
+    };
+    let locks = "programs/cases/deadlock.rs";
+    let accept = place_of("programs/serve.rs", "listener.accept(os)");
+    assert_eq!(
+        out,
+        format!(
+            "task 1 \"echo\" waits for device 1 (read), since TIME\n\
+             accept at {accept}\n\
+             task 2 \"deadlock\" waits for the end of task 3, since TIME\n\
+             wait at {locks}:28\n\
+             task 3 \"save\" waits for mutex 2, held by task 4, since TIME\n\
+             lock at {locks}:41, spawned at {locks}:19\n\
+             task 4 \"spend\" waits for mutex 1, held by task 3, since TIME\n\
+             lock at {locks}:41, spawned at {locks}:27\n\
+             cycle: 3 -> 4 -> 3\n\
+             waits on a cycle: 2 -> 3\n"
+        )
+    );
+    let json = show(&kernel.socket, &["waits", "--json"]);
+    assert!(json.contains("{\"is\":\"cycle\",\"tids\":[3,4]}"), "{json}");
 }
 
 #[test]

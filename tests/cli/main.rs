@@ -5,6 +5,7 @@ mod book;
 mod boot;
 mod explore;
 mod live;
+mod network;
 mod programs;
 mod replay;
 mod screen;
@@ -16,6 +17,13 @@ mod trace;
 /// The programs with sockets.
 #[path = "../../programs"]
 mod networked {
+    /// Programs with a bug each, which a test finds.
+    #[path = "cases"]
+    pub(crate) mod bugs {
+        pub(crate) mod leaky_server;
+        pub(crate) mod lost_line;
+        pub(crate) mod torn_reply;
+    }
     pub(crate) mod chat;
     pub(crate) mod echo;
     pub(crate) mod http_get;

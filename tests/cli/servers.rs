@@ -1484,7 +1484,7 @@ fn servers_say_what_is_wrong_with_their_arguments() {
         ),
         (vec!["chat", "--addr", &taken], 1, "(see --addr)"),
         (vec!["swarm", "--size", "65537"], 2, "1..=65536"),
-        (vec!["swarm", "--addr", "x"], 2, "'--addr <IP:PORT>'"),
+        (vec!["swarm", "--addr", "x"], 2, "'--addr <HOST:PORT>'"),
         (vec!["chat", "--timeout", "soon"], 2, "such as 500ms"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_trapline"));

@@ -146,3 +146,12 @@ impl Running {
         (code, rest)
     }
 }
+
+/// The place of the first line of a source that contains a text, as reports name it.
+pub(crate) fn place_of(file: &str, text: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    let source = std::fs::read_to_string(path).expect("it can be read");
+    let line = source.lines().position(|line| line.contains(text));
+    let line = line.unwrap_or_else(|| panic!("{file} has no {text}"));
+    format!("{file}:{}", line + 1)
+}

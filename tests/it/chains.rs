@@ -236,6 +236,35 @@ fn what_is_left_of_a_chain_is_dropped_after_a_panic() {
     });
 }
 
+struct Own(
+    #[expect(dead_code, reason = "it is held")] Queue<Own>,
+    PanicOnDrop,
+);
+
+#[test]
+fn messages_that_panic_when_dropped_do_not_end_the_process() {
+    let (mut kernel, _) = logged(sim());
+    run_main(&mut kernel, async |os: &mut Os| {
+        let child = async move |os: &mut Os| {
+            let (outer, inner) = (Queue::unbounded(os).await, Queue::unbounded(os).await);
+            for _ in 0..3 {
+                assert!(inner.put(os, PanicOnDrop).await.is_ok());
+            }
+            assert!(outer.put(os, (PanicOnDrop, inner.clone())).await.is_ok());
+            assert!(outer.put(os, (PanicOnDrop, inner)).await.is_ok());
+        };
+        let child = os.spawn("child", child).await?;
+        let exit = os.wait(child).await?;
+        assert_eq!(exit, Exit::Faulted("the destructor panics".into()));
+        // These hold their own queue, and are dropped with the kernel.
+        let own = Queue::unbounded(os).await;
+        for _ in 0..3 {
+            assert!(own.put(os, Own(own.clone(), PanicOnDrop)).await.is_ok());
+        }
+        Ok::<(), Errno>(())
+    });
+}
+
 #[test]
 fn promises_of_promises_are_dropped() {
     #[derive(Clone)]

@@ -10,6 +10,7 @@ use std::{
 use trapline::{
     DeviceId, Direction, Elapsed, Exit, Happening, Kernel, On, Os, Queue, Report, SimWorld,
     TaskInfo, TaskState, World,
+    sync::{Condition, Mutex, Semaphore},
 };
 
 use crate::{
@@ -25,6 +26,8 @@ const LOTS: usize = 100_000;
 #[derive(Clone, Default)]
 struct Tap {
     taken: Rc<RefCell<Vec<u8>>>,
+    /// How many bytes it takes at once, if that is limited.
+    piece: Rc<Cell<Option<usize>>>,
     /// How many bytes it takes before it is full.
     room: Rc<Cell<usize>>,
     /// When it takes everything again.
@@ -48,6 +51,7 @@ impl World for Plumbed {
             return Err(kind.into());
         }
         let n = text.len().min(self.tap.room.get());
+        let n = n.min(self.tap.piece.get().unwrap_or(n));
         if n == 0 {
             self.is_waited_for = true;
             return Err(io::ErrorKind::WouldBlock.into());
@@ -360,4 +364,83 @@ fn the_trace_shows_that_a_task_waits_for_the_console() {
             "reaped",
         ]
     );
+}
+
+#[test]
+fn s57_a_due_timeout_cuts_a_call_before_it_is_held_back() {
+    let (mut kernel, _) = plumbed(0, Some(30 * SECOND));
+    kernel
+        .spawn("printer", async |os: &mut Os| fill(os, 'a'))
+        .unwrap();
+    kernel
+        .spawn("main", async |os: &mut Os| {
+            passes(os, 3).await;
+            let cut = os.timeout(Duration::ZERO, async |os| {
+                writeln!(os, "b");
+                os.random().await
+            });
+            assert_eq!(cut.await, Err(Elapsed));
+            assert_eq!(os.now().await, Duration::ZERO);
+        })
+        .unwrap();
+    assert_eq!(run(&mut kernel).exits()[&tid(2)], Exit::Done);
+}
+
+#[test]
+fn a_signal_is_not_lost_while_the_console_is_full() {
+    let (mut kernel, _) = plumbed(0, Some(30 * SECOND));
+    kernel
+        .spawn("main", async |os: &mut Os| {
+            let (lock, changed) = (Mutex::new(os, 0).await, Condition::new(os).await);
+            let (theirs, signal) = (lock.clone(), changed.clone());
+            let waiter = async move |os: &mut Os| {
+                let guard = theirs.lock(os).await.unwrap();
+                fill(os, 'a');
+                let guard = signal.wait(os, guard).await.unwrap();
+                assert_eq!(*guard, 1);
+            };
+            let waiter = os.spawn("waiter", waiter).await.unwrap();
+            passes(os, 5).await;
+            *lock.lock(os).await.unwrap() += 1;
+            assert!(changed.notify_one(os).await, "the waiter waits");
+            assert_eq!(os.wait(waiter).await, Ok(Exit::Done));
+        })
+        .unwrap();
+    assert_eq!(run(&mut kernel).exits()[&tid(1)], Exit::Done);
+}
+
+#[test]
+fn a_semaphore_has_all_its_permits_while_a_call_to_it_is_held_back() {
+    let (mut kernel, _) = plumbed(0, Some(SECOND));
+    kernel
+        .spawn("main", async |os: &mut Os| {
+            let semaphore = Semaphore::new(os, 2).await;
+            let theirs = semaphore.clone();
+            let printer = async move |os: &mut Os| {
+                fill(os, 'a');
+                let _permit = theirs.acquire(os).await.unwrap();
+                assert_eq!(os.now().await, SECOND);
+            };
+            os.spawn_detached("printer", printer).await.unwrap();
+            os.yield_now().await;
+            let _permit = semaphore.acquire(os).await.unwrap();
+            os.sleep(2 * SECOND).await;
+            assert_eq!(semaphore.available(), 1);
+        })
+        .unwrap();
+    run(&mut kernel).check().unwrap();
+}
+
+#[test]
+fn a_long_text_is_written_in_short_pieces_without_moving_the_rest_each_time() {
+    let (mut kernel, tap) = plumbed(usize::MAX, None);
+    tap.piece.set(Some(512));
+    kernel
+        .spawn("printer", async |os: &mut Os| {
+            // Moved each time, these would be 400 GB.
+            writeln!(os, "{}", "long text ".repeat(2_000_000));
+        })
+        .unwrap();
+    run(&mut kernel);
+    assert_eq!(tap.taken.borrow().len(), 20_000_001);
 }

@@ -19,7 +19,8 @@ use std::{
 
 use rustix::fs::OFlags;
 use trapline::{
-    Device, DeviceId, Direction, Elapsed, Errno, Exit, Kernel, Os, RealWorld, SimWorld, SystemCall,
+    Device, DeviceId, Direction, Elapsed, Errno, Exit, Kernel, Os, Queue, RealWorld, SimWorld,
+    SystemCall,
 };
 
 use crate::{
@@ -568,6 +569,27 @@ fn s33_an_accept_made_in_the_same_pass_is_told_of_the_close_too() {
             os.wait(acceptor).await?,
             Exit::Failed("it is closed".into())
         );
+        Ok::<(), io::Error>(())
+    });
+}
+
+#[test]
+fn s57_a_close_that_answers_a_read_uses_up_a_due_timeout() {
+    real(async |os| {
+        for pause in 0..5 {
+            let (device, _ours) = pair(os).await?;
+            let theirs = Rc::clone(&device);
+            let closer = async move |os: &mut Os| {
+                passes(os, pause).await;
+                theirs.close(os).await
+            };
+            os.spawn_detached("closer", closer).await?;
+            let cut = os.timeout(Duration::ZERO, async |os| {
+                let _ = device.recv(os, &mut [0; 8]).await;
+                os.sleep(Duration::MAX).await;
+            });
+            assert_eq!(cut.await, Err(Elapsed), "pause {pause}");
+        }
         Ok::<(), io::Error>(())
     });
 }
@@ -1121,6 +1143,23 @@ fn s17_a_panic_in_the_destructor_of_a_source_is_contained() {
         assert_eq!((&ours).read(&mut [0; 8])?, 0, "it is closed");
         Ok::<(), io::Error>(())
     });
+}
+
+#[test]
+fn s17_a_panic_in_the_destructor_of_a_source_in_a_message_is_contained() {
+    /// A message that holds its own queue is dropped with the kernel.
+    struct Own(#[expect(dead_code, reason = "it is held")] (Queue<Own>, Device<Bad>));
+
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let mut kernel = Kernel::real().unwrap();
+    run_main(&mut kernel, async move |os: &mut Os| {
+        let device = os.attach(Bad(Rc::new(theirs), PanicOnDrop)).await?;
+        let queue = Queue::unbounded(os).await;
+        assert!(queue.put(os, Own((queue.clone(), device))).await.is_ok());
+        Ok::<(), io::Error>(())
+    });
+    drop(kernel);
+    assert_eq!((&ours).read(&mut [0; 8]).unwrap(), 0, "it is closed");
 }
 
 #[test]

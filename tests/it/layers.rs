@@ -10,6 +10,7 @@ const LOW: &[&str] = &[
     "abi",
     "panic",
     "descriptor",
+    "footprint",
     "pause",
     "sched",
     "interrupt",
@@ -19,6 +20,7 @@ const TASK: &[&str] = &[
     "abi",
     "panic",
     "descriptor",
+    "footprint",
     "pause",
     "sched",
     "interrupt",
@@ -29,6 +31,7 @@ const KERNEL: &[&str] = &[
     "abi",
     "panic",
     "descriptor",
+    "footprint",
     "pause",
     "sched",
     "interrupt",
@@ -39,10 +42,11 @@ const KERNEL: &[&str] = &[
 ];
 
 /// Each room, and the rooms it may use besides itself.
-const ROOMS: [(&str, &[&str]); 13] = [
+const ROOMS: [(&str, &[&str]); 14] = [
     ("abi", &[]),
     ("panic", &[]),
     ("descriptor", &[]),
+    ("footprint", &["abi"]),
     ("pause", &[]),
     ("sched", &["abi"]),
     ("interrupt", &["abi"]),

@@ -10,7 +10,7 @@ use std::{
 use trapline::{
     Builder, Deadlock, Error, Event, Exit, Fact, Kernel, On, OnDeadlock, Os, Reply, SimWorld,
     SystemCall, Tid,
-    sync::{Guard, Mutex, Poisoned},
+    sync::{Guard, Mutex, Poisoned, Semaphore},
 };
 
 use crate::support::{logged, passes, tid, unplaced, unscripted};
@@ -261,6 +261,68 @@ fn a_total_deadlock_names_the_cycle_of_its_locks() {
     let deadlock = stopped(&mut kernel);
     assert!(!deadlock.is_partial);
     assert_eq!(deadlock.cycles, [[tid(2), tid(3)]]);
+}
+
+#[test]
+fn a_total_deadlock_names_the_cycle_of_its_permits() {
+    let mut kernel = unscripted().build().expect("a kernel boots");
+    let main = async |os: &mut Os| {
+        let (one, two) = (Semaphore::new(os, 1).await, Semaphore::new(os, 1).await);
+        for (first, second) in [(one.clone(), two.clone()), (two, one)] {
+            let both = async move |os: &mut Os| {
+                let _first = first.acquire(os).await;
+                os.sleep(Duration::from_millis(1)).await;
+                let _second = second.acquire(os).await;
+            };
+            os.spawn_detached("both", both)
+                .await
+                .expect("there is room");
+        }
+    };
+    kernel.spawn("main", main).expect("there is room");
+    let deadlock = stopped(&mut kernel);
+    assert_eq!(deadlock.cycles, [[tid(2), tid(3)]]);
+    let report = deadlock.to_string();
+    let line = "tid 2 \"both\" waits for semaphore 2, last taken by task 3, since 00:00.001";
+    assert!(report.contains(line), "{report}");
+}
+
+#[test]
+fn a_lock_of_a_killed_task_and_one_that_a_timeout_gives_up_leave_no_cycle() {
+    let mut kernel = beside_a_live_task(stopping().max_ticks(200));
+    let main = async |os: &mut Os| {
+        let (one, two) = (Mutex::new(os, ()).await, Mutex::new(os, ()).await);
+        let mine = one.clone();
+        let victim = async move |os: &mut Os| {
+            let _mine = mine.lock(os).await;
+            os.sleep(Duration::from_secs(9)).await;
+        };
+        let victim = os.spawn("victim", victim).await.expect("there is room");
+        let _held = two.lock(os).await;
+        passes(os, 3).await;
+        assert!(os.kill(victim).await);
+        let cut = async |os: &mut Os| {
+            let _one = one.lock(os).await;
+            os.sleep(Duration::from_secs(9)).await;
+        };
+        assert!(os.timeout(Duration::from_millis(1), cut).await.is_err());
+        let (first, second) = (one.clone(), two.clone());
+        let late = async move |os: &mut Os| {
+            let _first = first.lock(os).await;
+            let _second = second.lock(os).await;
+            os.sleep(Duration::from_millis(1)).await;
+        };
+        let late = os.spawn("late", late).await.expect("there is room");
+        passes(os, 3).await;
+        drop(_held);
+        // The other has both now, and neither the victim nor this task counts as a holder.
+        assert_eq!(os.wait(late).await, Ok(Exit::Done));
+    };
+    kernel.spawn("main", main).expect("there is room");
+    assert!(
+        matches!(kernel.run(), Err(Error::Limit(..))),
+        "only the live task is left"
+    );
 }
 
 // ---- random programs

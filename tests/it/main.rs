@@ -1,6 +1,7 @@
 //! The kernel's tests: one binary, a module per topic. Tests named `sNN_...` test that rule of the
 //! semantics; everything that needs no device runs in the simulated world.
 
+mod both_worlds;
 mod boundary;
 mod bridge;
 mod callbacks;
@@ -12,6 +13,7 @@ mod daemons;
 mod devices;
 mod ends;
 mod equivalence;
+mod exhaustive;
 mod explore;
 mod fairness;
 mod follow;
@@ -21,6 +23,7 @@ mod layers;
 mod locks;
 mod log;
 mod net;
+mod places;
 mod promises;
 mod properties;
 mod queues;

@@ -1335,6 +1335,82 @@ fn s86_the_same_seed_gives_the_same_log() {
     assert_ne!(log, log_of(8));
 }
 
+/// The faults that happen in 100 seconds of chaos of that level.
+fn chaos(level: u8, seed: u64) -> Vec<String> {
+    let net = SimNet::new().chaos(level);
+    let world = SimWorld::new(seed).net(&net);
+    let (mut kernel, log) = logged(Kernel::builder().world(world));
+    kernel.spawn_on("b", "server", echo).unwrap();
+    kernel.on_restart("b", boot_echo).unwrap();
+    kernel
+        .spawn_on("c", "bystander", async |os: &mut Os| {
+            os.sleep(ms(200_000)).await;
+        })
+        .unwrap();
+    let watch = kernel
+        .spawn("watch", async |os: &mut Os| os.sleep(ms(100_000)).await)
+        .unwrap();
+    kernel.run_until(&[watch]).unwrap();
+    let faults = log
+        .lines()
+        .into_iter()
+        .filter(|line| line.contains(" fault: "));
+    faults.collect()
+}
+
+#[test]
+fn chaos_breaks_things_for_a_minute_and_mends_them_all() {
+    let count = |level| -> usize { (1..=5).map(|seed| chaos(level, seed).len()).sum() };
+    let [none, few, more, most] = [0, 1, 2, 3].map(count);
+    assert!(
+        none == 0 && 50 < few && few < more && more < most,
+        "{few}, {more}, {most}"
+    );
+    let mut kinds = std::collections::BTreeSet::new();
+    for seed in 1..=20 {
+        let mut broken = 0i32;
+        let faults = chaos(3, seed);
+        for line in &faults {
+            let (at, fault) = line.split_once(" 0 fault: ").unwrap();
+            assert!(at <= "01:00.000000000", "{line}");
+            let kind = fault.split(' ').next().unwrap();
+            kinds.insert(kind.to_string());
+            broken += match kind {
+                "cut" | "cut-one-way" | "crash" => 1,
+                "slow" if !fault.ends_with(" 1") => 1,
+                "heal" | "restart" | "slow" => -1,
+                _ => 0,
+            };
+            assert!(!fault.starts_with("crash c"), "nothing boots it again");
+        }
+        assert_eq!(broken, 0, "{faults:#?}");
+    }
+    let all = [
+        "crash",
+        "cut",
+        "cut-one-way",
+        "heal",
+        "reset",
+        "restart",
+        "slow",
+    ];
+    assert!(kinds.iter().eq(all), "{kinds:?}");
+}
+
+#[test]
+fn chaos_follows_from_the_seed_and_keeps_no_run_alive() {
+    assert_eq!(chaos(2, 3), chaos(2, 3));
+    assert_ne!(chaos(2, 3), chaos(2, 4));
+    let net = SimNet::new().chaos(3);
+    let world = SimWorld::new(1).net(&net);
+    let mut kernel = Kernel::builder().world(world).build().unwrap();
+    kernel.spawn_on("b", "server", echo).unwrap();
+    let Err(Error::Deadlock(_)) = kernel.run() else {
+        panic!("nothing can come");
+    };
+    assert_eq!(kernel.now(), Duration::ZERO);
+}
+
 #[test]
 fn a_net_leaves_the_random_numbers_of_programs_alone() {
     let draw = |net: &SimNet| {
@@ -1411,4 +1487,73 @@ fn a_kernel_that_is_reset_has_its_net_as_it_was() {
     let [first, second, third] = [0, 1, 2].map(|n| logs[n][spawned(&logs[n])..].to_vec());
     assert_eq!(first, third);
     assert_ne!(first, second);
+}
+
+// ---- reports
+
+#[test]
+fn a_deadlock_across_hosts_names_hosts_and_connections() {
+    let (mut kernel, _) = world();
+    let server = async |os: &mut Os| {
+        let listener = os.listen(any(PORT)).await?;
+        let (stream, _) = listener.accept(os).await?;
+        let first = async move |os: &mut Os| stream.recv(os, &mut [0; 9]).await.map(drop);
+        os.spawn_detached("waiter", first).await?;
+        listener.accept(os).await.map(drop)
+    };
+    kernel.spawn_on("b", "server", server).unwrap();
+    let client = async |os: &mut Os| {
+        let stream = os.connect(("b", PORT)).await?;
+        stream.recv(os, &mut [0; 9]).await.map(drop)
+    };
+    kernel.spawn_on("a", "client", client).unwrap();
+    let Err(Error::Deadlock(deadlock)) = kernel.run() else {
+        panic!("each waits for the other");
+    };
+    assert!(deadlock.is_at_rest(), "a server waits for clients");
+    let report = deadlock.to_string();
+    for part in [
+        "tid 1 \"server@b\"",
+        "device 1 (read), the listener 0.0.0.0:80 of b",
+        "tid 2 \"client@a\"",
+        "device 2 (read), the connection of a 10.0.0.1:49152 with b 10.0.0.2:80",
+        "tid 3 \"waiter@b\"",
+        "device 3 (read), the connection of b 10.0.0.2:80 with a 10.0.0.1:49152",
+    ] {
+        assert!(report.contains(part), "{part:?} is not in\n{report}");
+    }
+}
+
+#[test]
+fn a_fault_is_an_event() {
+    let net = SimNet::new();
+    let world = SimWorld::new(1).net(&net);
+    let (mut kernel, log) = logged(Kernel::builder().world(world));
+    for host in ["a", "b"] {
+        net.host(host).unwrap();
+    }
+    net.cut("a", "b").unwrap();
+    run(&mut kernel, async move |os| {
+        os.sleep(ms(5)).await;
+        net.crash("b")?;
+        os.yield_now().await;
+        io::Result::Ok(())
+    });
+    let lines = log.lines();
+    let faults: Vec<_> = lines
+        .iter()
+        .filter(|line| line.contains(" fault: "))
+        .collect();
+    assert_eq!(
+        faults,
+        [
+            "00:00.000000000 0 fault: cut a b",
+            "00:00.005000000 1 fault: crash b"
+        ]
+    );
+    assert!(
+        lines[0].ends_with("1 spawned \"main@a\" by 0"),
+        "{}",
+        lines[0]
+    );
 }

@@ -3,10 +3,11 @@
 use std::{cell::Cell, rc::Rc, time::Duration};
 
 use trapline::{
-    Cause, Error, Inject, Kernel, Os, Policy, Promise, Queue, Runnable, SimWorld, SystemCall, Tid,
+    Cause, Error, Event, Inject, Kernel, Os, Policy, Promise, Queue, Runnable, SimWorld,
+    SystemCall, Tid,
 };
 
-use crate::support::{Diary, logged};
+use crate::support::{Diary, logged, run_main, sim};
 
 /// Leaves nothing out: queues, timers, children, randomness, text.
 fn everything(kernel: &mut Kernel) {
@@ -205,4 +206,20 @@ fn an_injection_counts_from_zero_after_a_reset() {
         assert_eq!(kernel.run().expect("it is killed").traps, 2);
         kernel.reset(1).expect("a simulated world begins anew");
     }
+}
+
+#[test]
+fn a_reset_kernel_numbers_the_tracers_of_tasks_anew() {
+    let (mut kernel, log) = logged(sim());
+    let mut logs = Vec::new();
+    for _ in 0..2 {
+        kernel.reset(1).unwrap();
+        let before = log.lines().len();
+        run_main(&mut kernel, async |os: &mut Os| {
+            let _observer = os.observe(|_: &Event<'_>| ());
+            os.yield_now().await;
+        });
+        logs.push(log.lines().split_off(before));
+    }
+    assert_eq!(logs[0], logs[1]);
 }

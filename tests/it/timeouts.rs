@@ -609,6 +609,12 @@ fn s57_every_later_call_is_cut_before_its_effect() {
         });
         assert_eq!(cut.await, Err(Elapsed));
         assert_eq!(queue.len(), 3);
+        let cut = at_once(os, async |os| {
+            os.call_soon(async |_: &mut Os| ()).await;
+            queue.get(os).await
+        });
+        assert_eq!(cut.await, Err(Elapsed));
+        assert_eq!(queue.len(), 3);
         assert!(os.kill(victim).await, "it is alive");
     });
 }

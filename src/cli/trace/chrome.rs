@@ -207,6 +207,7 @@ impl<W: Write> Chrome<'_, W> {
                 return Ok(());
             }
             Fact::Replied { .. }
+            | Fact::Fault { .. }
             | Fact::Deferred { .. }
             | Fact::Injected { .. }
             | Fact::DeviceIo { .. }
@@ -217,6 +218,7 @@ impl<W: Write> Chrome<'_, W> {
         let category = match event.fact {
             Fact::Replied { .. } | Fact::Deferred { .. } | Fact::Injected { .. } => "call",
             Fact::DeviceIo { .. } => "device",
+            Fact::Fault { .. } => "net",
             Fact::Console { .. } => "console",
             _ => "life",
         };

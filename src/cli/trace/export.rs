@@ -99,6 +99,7 @@ fn row(event: &Event<'_>, tasks: &Follower) -> [String; 7] {
             tasks.last(event.tid)
         }
         Fact::Spawned { .. }
+        | Fact::Fault { .. }
         | Fact::Resumed
         | Fact::Deferred { .. }
         | Fact::Console { .. }
@@ -113,6 +114,7 @@ fn row(event: &Event<'_>, tasks: &Follower) -> [String; 7] {
     let call = call.map_or("", |call| call.call.name());
     let (kind, detail) = match &event.fact {
         Fact::Spawned { parent, .. } => ("spawned", parent.to_string()),
+        Fact::Fault { text } => ("fault", (*text).to_string()),
         Fact::Resumed => ("resumed", String::new()),
         Fact::Trapped { call, detail } => ("trapped", arguments(Call(*call, *detail))),
         Fact::Deferred { call } => ("deferred", arguments(Call(*call, Detail::None))),

@@ -99,6 +99,7 @@ fn info(waiting: &Waiting) -> TaskInfo {
         wait: Wait {
             call: waiting.method,
             place: waiting.place.clone(),
+            thing: waiting.object.clone(),
             ..Wait::default()
         },
         spawned: waiting.spawned.clone(),

@@ -122,6 +122,7 @@ impl Spans {
                 None
             }
             Fact::Deferred { .. }
+            | Fact::Fault { .. }
             | Fact::Injected { .. }
             | Fact::DeviceIo { .. }
             | Fact::Console { .. }

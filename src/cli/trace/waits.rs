@@ -39,6 +39,8 @@ pub(super) struct Waiting {
     pub(super) place: Option<Place>,
     pub(super) spawned: Option<Place>,
     pub(super) on: On,
+    /// The object that the queue is part of, in words.
+    pub(super) object: Option<String>,
     pub(super) since: Duration,
     /// The live task that it waits for. It is the target of `wait_task`, or the task that got the
     /// queue's last message.
@@ -82,6 +84,7 @@ impl Watch {
                 }
             }
             Fact::Spawned { .. }
+            | Fact::Fault { .. }
             | Fact::Trapped { .. }
             | Fact::Deferred { .. }
             | Fact::Injected { .. }
@@ -92,6 +95,12 @@ impl Watch {
             | Fact::ClockJumped { .. } => {}
         }
         self.blocked.entry(tid).or_default();
+    }
+
+    /// The text of a task's last call.
+    pub(super) fn call(&self, tid: Tid) -> String {
+        let call = self.tasks.last(tid);
+        call.map_or_else(String::new, ToString::to_string)
     }
 
     /// The queue that a task's last call takes a message from.
@@ -144,6 +153,10 @@ impl Watch {
             place: call.and_then(|call| call.place.clone()),
             spawned: self.tasks.spawned(tid).cloned(),
             on,
+            object: match on {
+                On::Queue(queue, _) => self.tasks.object(queue),
+                On::Exit(_) | On::Timer(_) | On::Device(..) => None,
+            },
             since,
             target: target.filter(|target| *target != tid && self.blocked.contains_key(target)),
         }

@@ -88,6 +88,9 @@ impl Context {
                 parent: bytes.tid()?,
                 name: bytes.text()?.into(),
             },
+            kind::FAULT => OwnedFact::Fault {
+                text: bytes.text()?.into(),
+            },
             kind::RESUMED => OwnedFact::Resumed,
             kind::TRAPPED => {
                 let (call, detail) = bytes.call()?;
@@ -197,6 +200,7 @@ impl Bytes<'_> {
                 let kind = self.error_kind()?;
                 OwnedDetail::Io(Arc::new(io::Error::new(kind, self.text()?)))
             }
+            8 => OwnedDetail::Object(self.text()?.into(), self.text()?.into()),
             _ => return Err("a detail of an unknown kind"),
         })
     }

@@ -74,6 +74,9 @@ impl Context {
     /// Appends an event, if it is one of the three most common ones. Returns whether it is.
     #[inline(always)]
     pub(super) fn common_event(&mut self, out: &mut impl Out, event: &Event<'_>) -> bool {
+        if event.place.is_some() {
+            return false;
+        }
         match event.fact {
             Fact::Resumed => self.begin(out, kind::RESUMED, event.at, event.tid),
             Fact::Trapped {
@@ -131,6 +134,10 @@ impl Context {
                 begin(self, out, kind::SPAWNED);
                 number(out, (*parent).into());
                 text(out, name);
+            }
+            Fact::Fault { text: what } => {
+                begin(self, out, kind::FAULT);
+                text(out, what);
             }
             Fact::Resumed => begin(self, out, kind::RESUMED),
             Fact::Trapped { call, detail } => {
@@ -257,6 +264,11 @@ fn detail(out: &mut impl Out, detail: &Detail<'_>) {
         Detail::None => {}
         Detail::Name(name) => {
             out.push(1);
+            text(out, name);
+        }
+        Detail::Object(kind, name) => {
+            out.push(8);
+            text(out, kind);
             text(out, name);
         }
         Detail::Addr(addr) => socket_addr(out, *addr),

@@ -82,8 +82,8 @@
 //! A queue is its number and its place. An exit is a byte (0 done, 1 failed, 2 faulted, 3 killed)
 //! and, for 1 and 2, a text. A detail is a byte and its content: 0 nothing, 1 a name, 2 an IPv4
 //! address (4 bytes, port: u16), 3 an IPv6 address (16 bytes, port: u16, flow information: u32,
-//! scope: u32), 4 a length, 5 an exit, 6 a count, 7 an I/O error (its kind, a byte; text). The
-//! kinds of I/O errors are numbered in the order of a table in `src/log/recording/errors.rs`.
+//! scope: u32), 4 a length, 5 an exit, 6 a count, 7 an I/O error (its kind, a byte; text), 8 a
+//! kind of object and its name (two texts). The kinds of I/O errors are numbered in the order of a table in `src/log/recording/errors.rs`.
 //!
 //! This module uses the ABI and the event log.
 //!
@@ -138,6 +138,7 @@ mod kind {
     pub(super) const DEADLOCKED: u8 = 14;
     pub(super) const INJECTED: u8 = 15;
     pub(super) const PLACE: u8 = 16;
+    pub(super) const FAULT: u8 = 17;
 
     /// The flags in a record's first byte.
     pub(super) const TID: u8 = 0x40;

@@ -26,6 +26,9 @@ pub(crate) enum OwnedFact {
         parent: Tid,
         name: Box<str>,
     },
+    Fault {
+        text: Box<str>,
+    },
     Resumed,
     Trapped {
         call: SystemCall,
@@ -72,6 +75,7 @@ pub(crate) enum OwnedFact {
 pub(crate) enum OwnedDetail {
     None,
     Name(Box<str>),
+    Object(Box<str>, Box<str>),
     Addr(Box<SocketAddr>),
     Len(usize),
     Exit(Box<Exit>),
@@ -99,6 +103,7 @@ impl OwnedFact {
                 parent: *parent,
                 name,
             },
+            Self::Fault { text } => Fact::Fault { text },
             Self::Resumed => Fact::Resumed,
             Self::Trapped { call, detail } => Fact::Trapped {
                 call: *call,
@@ -135,6 +140,7 @@ impl OwnedDetail {
         match self {
             Self::None => Detail::None,
             Self::Name(name) => Detail::Name(name),
+            Self::Object(kind, name) => Detail::Object(kind, name),
             Self::Addr(addr) => Detail::Addr(**addr),
             Self::Len(n) => Detail::Len(*n),
             Self::Exit(exit) => Detail::Exit(exit),
@@ -161,6 +167,9 @@ impl From<&Fact<'_>> for OwnedFact {
             Fact::Spawned { parent, name } => Self::Spawned {
                 parent: *parent,
                 name: (*name).into(),
+            },
+            Fact::Fault { text } => Self::Fault {
+                text: (*text).into(),
             },
             Fact::Resumed => Self::Resumed,
             Fact::Trapped { call, detail } => Self::Trapped {
@@ -204,6 +213,7 @@ impl From<&Detail<'_>> for OwnedDetail {
         match detail {
             Detail::None => Self::None,
             Detail::Name(name) => Self::Name((*name).into()),
+            Detail::Object(kind, name) => Self::Object((*kind).into(), (*name).into()),
             Detail::Addr(addr) => Self::Addr(Box::new(*addr)),
             Detail::Len(n) => Self::Len(*n),
             Detail::Exit(exit) => Self::Exit(Box::new((*exit).clone())),
@@ -222,6 +232,7 @@ impl PartialEq for OwnedDetail {
         match (self, other) {
             (Self::None, Self::None) => true,
             (Self::Name(a), Self::Name(b)) => a == b,
+            (Self::Object(a, name), Self::Object(b, other)) => a == b && name == other,
             (Self::Addr(a), Self::Addr(b)) => a == b,
             (Self::Len(a), Self::Len(b)) | (Self::Count(a), Self::Count(b)) => a == b,
             (Self::Exit(a), Self::Exit(b)) => a == b,

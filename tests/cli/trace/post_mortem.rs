@@ -17,8 +17,8 @@ error: deadlock: no task is ready, and nothing can make one ready
 ";
 const LAST_TRAPS: &str = "\
 the last traps of task 1 deadlock:
-00:00.000000    1 deadlock     new_queue(unbounded)         = queue 1
-00:00.000000    1 deadlock     new_queue(unbounded)         = queue 2
+00:00.000000    1 deadlock     new_queue(unbounded, mutex)  = queue 1
+00:00.000000    1 deadlock     new_queue(unbounded, mutex)  = queue 2
 00:00.000000    1 deadlock     new_task(\"save\")             = 2
 00:00.000000    1 deadlock     new_task(\"spend\")            = 3
 00:00.000000    1 deadlock     wait_task(2) ...
@@ -90,6 +90,31 @@ the last traps of task 2 child:
         .unwrap(),
     );
     assert_eq!(err, "", "a run that ends well is not examined");
+}
+
+#[test]
+fn a_fault_names_its_line_in_the_recording_and_the_chain_where_asked_to() {
+    let place = Place::new("fault-line");
+    let boot = ["boot", "-q", "--virtual", "--record", "run.trap", "panics"];
+    let mut command = rude(&boot);
+    command.current_dir(&place.0).env("RUST_BACKTRACE", "1");
+    let (code, _, err) = texts(command.output().unwrap());
+    assert_eq!(code, 1, "{err}");
+    let warning = err.lines().find(|line| line.starts_with("warning: "));
+    let warning = warning.expect("a fault is a warning");
+    let line = "faulted: as it was told to, at examples/rude.rs:32, in ";
+    assert!(warning.contains(line), "{warning}");
+    assert!(
+        warning.ends_with("examples/rude.rs:32"),
+        "a chain of one: {warning}"
+    );
+    let page = place.print(&["trace", "timeline", "--format", "html", "run.trap"]);
+    assert!(
+        page.contains("at examples/rude.rs:"),
+        "the page has the line"
+    );
+    let line = "exited: faulted: as it was told to, at examples/rude.rs:32, in ";
+    assert!(err.contains(line), "the post-mortem has it: {err}");
 }
 
 #[test]
@@ -175,9 +200,9 @@ fn waits_shows_who_waits_for_whom() {
 at 00:00.001000, the end of the recording: deadlock: no task was ready, and nothing could make one ready
   tid 1 \"deadlock\" waits for the end of task 2, since 00:00.000, in wait_task(2)
     wait_task at programs/cases/deadlock.rs:28
-  tid 2 \"save\" waits for queue 2 (get), since 00:00.001, in get(2); task 3 got its last message
+  tid 2 \"save\" waits for mutex 2, since 00:00.001, in get(2); task 3 got its last message
     get at programs/cases/deadlock.rs:41, spawned at programs/cases/deadlock.rs:19
-  tid 3 \"spend\" waits for queue 1 (get), since 00:00.001, in get(1); task 2 got its last message
+  tid 3 \"spend\" waits for mutex 1, since 00:00.001, in get(1); task 2 got its last message
     get at programs/cases/deadlock.rs:41, spawned at programs/cases/deadlock.rs:27
   cycle: 2 -> 3 -> 2
 ";

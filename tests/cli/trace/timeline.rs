@@ -342,7 +342,7 @@ fn a_deadlock_shows_who_waits_for_whom() {
         "it is the news"
     );
     assert_eq!(body.matches("class=\"wait\"").count(), 3);
-    let holder = "Task 3 &quot;spend&quot; waits for queue 1 (get) since 00:00.001, of which task 2 \
+    let holder = "Task 3 &quot;spend&quot; waits for mutex 1 since 00:00.001, of which task 2 \
                   got the last message, at programs/cases/deadlock.rs:41.";
     assert!(body.contains(holder), "{body}");
     let part = svg(&place, &["--to", "6t"]);

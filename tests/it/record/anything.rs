@@ -4,8 +4,8 @@ use std::{io, net::SocketAddr, sync::LazyLock, time::Duration};
 
 use proptest::{prelude::*, sample::select};
 use trapline::{
-    Argument, Detail, DeviceId, Direction, End, Errno, Event, Exit, Fact, Inject, Nanos, On, Queue,
-    QueueId, Reply, SystemCall, Tid, Wake, record::OwnedEvent,
+    Argument, Detail, DeviceId, Direction, End, Errno, Event, Exit, Fact, Inject, Nanos, On, Place,
+    Queue, QueueId, Reply, SystemCall, Tid, Wake, record::OwnedEvent,
 };
 
 use crate::support::*;
@@ -187,7 +187,7 @@ fn texts() -> impl Strategy<Value = Texts> {
 pub(super) fn event() -> impl Strategy<Value = OwnedEvent> {
     let calls = (call(), reply(), on(), wake());
     let rest = (a_tid(), device(), direction(), nanos());
-    let which = (0..13, 0..7, any::<bool>());
+    let which = (0..14, 0..8, any::<bool>());
     let whose = (nanos(), a_tid());
     (which, whose, calls, rest, texts()).prop_map(
         |(which, (at, tid), (call, reply, on, by), (parent, device, direction, from), texts)| {
@@ -196,6 +196,7 @@ pub(super) fn event() -> impl Strategy<Value = OwnedEvent> {
             let detail = match detail {
                 0 => Detail::None,
                 1 => Detail::Name(&texts.text),
+                7 => Detail::Object(&texts.text, &texts.text),
                 2 => Detail::Addr(texts.addr),
                 3 => Detail::Len(texts.size),
                 4 => Detail::Exit(&texts.exit),
@@ -237,14 +238,22 @@ pub(super) fn event() -> impl Strategy<Value = OwnedEvent> {
                 11 => Fact::Deadlocked {
                     cycle: &[parent, tid],
                 },
+                12 => Fact::Fault { text: &texts.text },
                 _ => Fact::ClockJumped { from: from.into() },
             };
             let at = at.into();
+            let place = fails.then(|| {
+                let mut place = Place::default();
+                place.file = texts.text.clone().into();
+                place.line = texts.size as u32;
+                place.chain = texts.text.clone().into();
+                place
+            });
             OwnedEvent::from(&Event {
                 at,
                 tid,
                 fact,
-                place: None,
+                place: place.as_ref(),
             })
         },
     )

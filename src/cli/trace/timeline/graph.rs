@@ -64,7 +64,9 @@ fn chosen(waits: &Waits) -> Vec<&Waiting> {
 
 fn task(waiting: &Waiting, y: f64) -> Markup {
     let name = format!("{} {}", waiting.tid, clean(&waiting.name));
-    let call = format!("{}, on {}", clean(&waiting.call), waiting.on);
+    let object = waiting.object.clone();
+    let object = object.unwrap_or_else(|| waiting.on.to_string());
+    let call = format!("{}, on {}", clean(&waiting.call), clean(&object));
     html! {
         rect class="box" x="1" y=(px(y + 4.0)) width=(px(WIDTH)) height=(px(HEIGHT)) rx="6" {}
         text class="head" x="12" y=(px(y + 20.0)) { (shortened(&name, WIDTH - 24.0)) }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 
 use crate::{
-    Answered, Call, Event, Exit, Fact, Tid,
+    Answered, Event, Exit, Fact, Tid,
     cli::{
         output::clean,
         trace::{
@@ -311,9 +311,7 @@ impl<'a> Gather<'a> {
                 let at = event.place.map(|place| clean(&place.to_string()));
                 return self.place_call(place, at);
             }
-            Fact::Trapped { call, detail } => {
-                row(Kind::Call, clean(&Call(*call, *detail).to_string()))
-            }
+            Fact::Trapped { .. } => row(Kind::Call, clean(&self.watch.call(event.tid))),
             Fact::Replied { reply, detail } => {
                 let answer = clean(&Answered(*reply, *detail).to_string());
                 return self.answer(place, answer);
@@ -327,6 +325,7 @@ impl<'a> Gather<'a> {
             ),
             Fact::Console { text } => row(Kind::Console, clean(text.trim_end_matches('\n'))),
             Fact::DeviceIo { .. } => row(Kind::Device, event.fact.to_string()),
+            Fact::Fault { .. } => row(Kind::Injected, event.fact.to_string()),
             Fact::Injected { .. } => row(Kind::Injected, event.fact.to_string()),
             Fact::Exited { exit } => {
                 self.timeline.lanes[place].exit = Some((*exit).clone());

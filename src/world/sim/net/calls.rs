@@ -223,6 +223,9 @@ impl Net {
     #[inline]
     fn send(&mut self, device: DeviceId, buf: &[u8]) -> Result<usize> {
         let (fragments, most) = (self.limits.fragments, self.limits.buffer);
+        if let Socket::Listener(_) = self.socket(device)? {
+            return Err(ErrorKind::BrokenPipe.into());
+        }
         let (end, connection, side) = self.stream(device)?;
         let (this, pipe) = (&mut connection.ends[side], &mut connection.pipes[side]);
         if let Some(error) = this.error.take() {
@@ -265,8 +268,10 @@ impl Net {
 
     fn shutdown(&mut self, device: DeviceId) -> Result<()> {
         let (end, connection, side) = self.stream(device)?;
+        let peer_knows = connection.ends[1 - side].got_end;
         let this = &mut connection.ends[side];
-        if this.stage != Stage::Open {
+        // Once both halves have ended there is no connection any more, as on Linux.
+        if this.stage != Stage::Open || this.got_end && peer_knows {
             return Err(ErrorKind::NotConnected.into());
         }
         if !std::mem::replace(&mut this.sent_end, true) {
@@ -280,33 +285,53 @@ impl Net {
 
     #[inline]
     fn drained(&mut self, device: DeviceId) -> Result<bool> {
-        Ok(!self.ready(device, Direction::Read)?)
+        // A receive on a listener is an error, which only the attempt returns.
+        let is_stream = matches!(self.socket(device)?, Socket::Stream(_));
+        Ok(is_stream && !self.ready(device, Direction::Read)?)
     }
 
     #[inline]
     fn ready(&mut self, device: DeviceId, direction: Direction) -> Result<bool> {
-        if let Socket::Listener(at) = self.socket(device)? {
-            let listener = &mut self.listeners[at];
-            let is_ready = direction == Direction::Read && !listener.waiting.is_empty();
-            listener.is_owed |= direction == Direction::Read && !is_ready;
-            return Ok(is_ready);
+        let socket = self.socket(device)?;
+        let is_ready = self.is_ready(socket, direction);
+        match socket {
+            Socket::Listener(at) => {
+                self.listeners[at].is_owed |= direction == Direction::Read && !is_ready;
+            }
+            Socket::Stream(end) => {
+                let connection = self.connection(end).ok_or(ErrorKind::NotFound)?;
+                let is_open = connection.ends[end.side].stage == Stage::Open;
+                connection.ends[end.side].owed[direction as usize] |= !is_ready;
+                connection.pipes[end.side].wants_room |=
+                    direction == Direction::Write && !is_ready && is_open;
+            }
         }
-        let most = self.limits.buffer;
-        let (_, connection, side) = self.stream(device)?;
-        let this = &mut connection.ends[side];
-        let is_ready = this.error.is_some()
-            || this.stage == Stage::Gone
-            || match direction {
-                Direction::Read => connection.pipes[1 - side].arrived > 0 || this.got_end,
-                Direction::Write => {
-                    let pipe = &mut connection.pipes[side];
-                    let has_room = pipe.bytes.len() < most;
-                    pipe.wants_room |= !has_room;
-                    this.sent_end || this.stage == Stage::Open && has_room
-                }
-            };
-        this.owed[direction as usize] |= !is_ready;
         Ok(is_ready)
+    }
+
+    /// Whether an attempt at a socket may succeed or fail, rather than wait.
+    #[inline]
+    pub(super) fn is_ready(&self, socket: Socket, direction: Direction) -> bool {
+        let end = match socket {
+            Socket::Listener(at) => {
+                return direction == Direction::Read && !self.listeners[at].waiting.is_empty();
+            }
+            Socket::Stream(end) => end,
+        };
+        let Some(connection) = self.connections.get(end.slot as usize) else {
+            return true;
+        };
+        let this = &connection.ends[end.side];
+        if this.error.is_some() || this.stage == Stage::Gone {
+            return true;
+        }
+        match direction {
+            Direction::Read => connection.pipes[1 - end.side].arrived > 0 || this.got_end,
+            Direction::Write => {
+                let has_room = connection.pipes[end.side].bytes.len() < self.limits.buffer;
+                this.sent_end || this.stage == Stage::Open && has_room
+            }
+        }
     }
 
     // ---- closing
@@ -367,7 +392,7 @@ impl Net {
     // ---- look-ups
 
     #[inline]
-    fn socket(&self, device: DeviceId) -> Result<Socket> {
+    pub(super) fn socket(&self, device: DeviceId) -> Result<Socket> {
         self.devices
             .get(&device)
             .copied()

@@ -104,6 +104,10 @@ pub(super) struct Pipe {
     pub(super) give_up: Option<Place>,
     /// No packet arrives before this one.
     pub(super) last_arrival: Nanos,
+    /// Whether the sender has reset the connection, and the receiver does not know yet.
+    pub(super) is_reset_under_way: bool,
+    /// Whether that packet was lost. It is sent again with what else was lost.
+    pub(super) is_reset_lost: bool,
     /// Whether the sender waits for room.
     pub(super) wants_room: bool,
     /// Whether the receiver has told the sender of room, and the sender does not know yet.

@@ -239,7 +239,12 @@ impl Net {
             return;
         }
         let pipe = &mut connection.pipes[end.side];
-        if pipe.is_stalled {
+        if pipe.is_reset_lost {
+            if !self.links.is_blocked(way) {
+                pipe.is_reset_lost = false;
+                self.resend_reset(end);
+            }
+        } else if pipe.is_stalled {
             if !self.links.is_blocked(way) {
                 self.resend(end);
             }

@@ -125,6 +125,11 @@ impl SimNet {
         self.state().hosts.get(host).name.clone()
     }
 
+    /// What a device is, in words for reports.
+    pub(crate) fn describe(&self, device: DeviceId) -> Option<String> {
+        self.state().describe(device)
+    }
+
     pub(crate) fn is_up(&self, host: HostId) -> bool {
         self.state().hosts.get(host).is_up
     }

@@ -53,6 +53,7 @@ impl Net {
         };
         let at = self.links.arrival(way, len, self.now, &mut self.random);
         let pipe = &mut self.connections[from.slot as usize].pipes[from.side];
+        pipe.is_reset_under_way |= signal == Signal::Reset;
         let at = at.max(pipe.last_arrival);
         pipe.last_arrival = at;
         let epoch = pipe.epoch;
@@ -104,9 +105,13 @@ impl Net {
     /// A server receives the request for a connection.
     fn arrive_request(&mut self, from: EndId) {
         let server = from.peer();
-        if self.connections[from.slot as usize].ends[SERVER].stage != Stage::Absent {
+        let stage = &mut self.connections[from.slot as usize].ends[SERVER].stage;
+        match stage {
+            // The host has restarted, and does not know of the first request.
+            Stage::Gone => *stage = Stage::Absent,
+            Stage::Absent => {}
             // The client asks again: the answer was lost.
-            return self.send_packet(server, Signal::SynAck);
+            _ => return self.send_packet(server, Signal::SynAck),
         }
         let Some(at) = self.listener_of(from) else {
             return self.send_packet(server, Signal::Refused);
@@ -201,6 +206,7 @@ impl Net {
     }
 
     fn arrive_reset(&mut self, end: EndId) {
+        self.connections[end.slot as usize].pipes[1 - end.side].is_reset_under_way = false;
         let this = &self.connections[end.slot as usize].ends[end.side];
         match this.stage {
             Stage::Gone => {}
@@ -256,7 +262,11 @@ impl Net {
     pub(super) fn lose(&mut self, from: EndId, signal: Signal) {
         match signal {
             Signal::Syn | Signal::SynAck | Signal::Refused => self.retry_later(Net::client(from)),
-            Signal::Unreachable | Signal::Reset => {}
+            Signal::Unreachable => {}
+            // The peer would send again, and would be answered by another reset.
+            Signal::Reset => {
+                self.connections[from.slot as usize].pipes[from.side].is_reset_lost = true;
+            }
             Signal::Room => self.stall(from),
             Signal::Ack | Signal::Bytes(_) | Signal::Fin => {
                 self.stall(from);
@@ -271,6 +281,12 @@ impl Net {
         if connection.ends[CLIENT].stage == Stage::Connecting {
             connection.pipes[from.side].epoch += 1;
             return self.retry_later(Self::client(from));
+        }
+        let pipe = &mut connection.pipes[from.side];
+        if pipe.is_reset_under_way {
+            pipe.epoch += 1;
+            pipe.is_reset_lost = true;
+            return;
         }
         let needs_acknowledgement = connection.is_unacknowledged(from.side);
         if needs_acknowledgement || connection.pipes[1 - from.side].is_room_under_way {
@@ -310,6 +326,12 @@ impl Net {
         if is_room_lost {
             self.send_packet(from, Signal::Room);
         }
+    }
+
+    /// Sends a reset again that was lost.
+    pub(super) fn resend_reset(&mut self, from: EndId) {
+        self.connections[from.slot as usize].pipes[from.side].is_stalled = false;
+        self.send_packet(from, Signal::Reset);
     }
 
     /// What this end has sent is not acknowledged: it gives up after a while.

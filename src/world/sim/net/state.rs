@@ -251,8 +251,37 @@ impl Net {
     /// Appends the reports that the kernel has not taken.
     #[inline]
     pub(super) fn take_reports(&mut self, happened: &mut Vec<Happening>) {
-        let ready = self.ready.drain(..);
-        happened.extend(ready.map(|(device, direction)| Happening::Ready(device, direction)));
+        for _ in 0..self.ready.len() {
+            let Some((device, direction)) = self.ready.pop_front() else {
+                return;
+            };
+            // Another task may have read what there was.
+            if let Some(socket) = self.devices.get(&device)
+                && self.is_ready(*socket, direction)
+            {
+                happened.push(Happening::Ready(device, direction));
+            }
+        }
+    }
+
+    /// What a device is, in words for reports.
+    pub(super) fn describe(&self, device: DeviceId) -> Option<String> {
+        let name = |host| &self.hosts.get(host).name;
+        Some(match self.devices.get(&device)? {
+            Socket::Listener(at) => {
+                let listener = &self.listeners[*at];
+                format!("the listener {} of {}", listener.addr, name(listener.host))
+            }
+            Socket::Stream(end) => {
+                let connection = self.connections.get(end.slot as usize)?;
+                let (own, peer) = (&connection.ends[end.side], &connection.ends[1 - end.side]);
+                let (here, there) = (name(own.host), name(peer.host));
+                format!(
+                    "the connection of {here} {} with {there} {}",
+                    own.addr, peer.addr
+                )
+            }
+        })
     }
 
     /// Reports an end that is ready, if that was promised.

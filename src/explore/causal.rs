@@ -1,0 +1,402 @@
+//! The causal order of a schedule's turns: which of them come before which in every schedule that
+//! differs only in the order of independent turns.
+
+use std::hash::{Hash, Hasher};
+
+use rustc_hash::{FxHashMap, FxHasher};
+
+use super::notes::Made;
+use crate::{Note, Object, QueueId, Tid};
+
+/// The name of an object, the same in every schedule. Queues and shared values are named by their
+/// maker and its count of them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+enum Name {
+    All,
+    Life(Tid),
+    Exit(Tid),
+    Waits(Tid),
+    Family(Tid),
+    Tids,
+    Random,
+    World,
+    Calls(u8),
+    PutEnd(Made),
+    GetEnd(Made),
+    Beside(Made),
+    Shared(Made),
+}
+
+/// What a turn touches, and whether it changes it. In order, each object once.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Foot(Vec<(Name, bool)>);
+
+impl Foot {
+    fn add(&mut self, name: Name, writes: bool) {
+        match self.0.binary_search_by_key(&name, |(name, _)| *name) {
+            Ok(at) => self.0[at].1 |= writes,
+            Err(at) => self.0.insert(at, (name, writes)),
+        }
+    }
+
+    fn has_all(&self) -> bool {
+        self.0.first().is_some_and(|(name, _)| *name == Name::All)
+    }
+
+    /// Touches everything.
+    pub(super) fn touch_all(&mut self) {
+        self.add(Name::All, true);
+    }
+
+    /// Ends a task.
+    pub(super) fn kill(&mut self, task: Tid) {
+        self.add(Name::Life(task), true);
+    }
+
+    /// Returns the tasks that a turn of `task` ends, itself apart.
+    pub(super) fn killed(&self, task: Tid) -> impl Iterator<Item = Tid> {
+        self.0.iter().filter_map(move |(name, writes)| match name {
+            Name::Life(victim) if *writes && *victim != task => Some(*victim),
+            _ => None,
+        })
+    }
+}
+
+/// Returns whether two turns of different tasks do not commute.
+pub(super) fn conflict(a: &Foot, b: &Foot) -> bool {
+    if a.has_all() || b.has_all() {
+        return true;
+    }
+    let (mut left, mut right) = (a.0.iter().peekable(), b.0.iter().peekable());
+    while let (Some((x, x_writes)), Some((y, y_writes))) = (left.peek(), right.peek()) {
+        match x.cmp(y) {
+            std::cmp::Ordering::Less => drop(left.next()),
+            std::cmp::Ordering::Greater => drop(right.next()),
+            std::cmp::Ordering::Equal if *x_writes || *y_writes => return true,
+            std::cmp::Ordering::Equal => {
+                left.next();
+                right.next();
+            }
+        }
+    }
+    false
+}
+
+/// For each task, by tid, the number of its turns that come before (a vector clock).
+#[derive(Clone, Debug, Default)]
+struct Clock(Vec<u32>);
+
+impl Clock {
+    fn of(&self, task: Tid) -> u32 {
+        self.0.get(index(task)).copied().unwrap_or(0)
+    }
+
+    fn set(&mut self, task: Tid, turns: u32) {
+        let at = index(task);
+        if self.0.len() <= at {
+            self.0.resize(at + 1, 0);
+        }
+        self.0[at] = turns;
+    }
+
+    fn join(&mut self, other: &Self) {
+        if self.0.len() < other.0.len() {
+            self.0.resize(other.0.len(), 0);
+        }
+        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
+            *mine = (*mine).max(*theirs);
+        }
+    }
+}
+
+/// Daemons have no turns here.
+fn index(task: Tid) -> usize {
+    u64::from(task) as usize
+}
+
+/// A turn of a schedule.
+#[derive(Debug)]
+pub(super) struct Turn {
+    pub(super) task: Tid,
+    /// The number of this turn among those of its task, from 1.
+    number: u32,
+    pub(super) foot: Foot,
+    /// The turns before this one, itself included.
+    clock: Clock,
+}
+
+impl Turn {
+    /// Returns whether this turn comes before one with that clock.
+    fn is_before(&self, clock: &Clock) -> bool {
+        self.number <= clock.of(self.task)
+    }
+}
+
+/// What is known of a queue.
+#[derive(Debug, Default)]
+struct Known {
+    capacity: u64,
+    stored: usize,
+    /// The turns that removed messages, in order.
+    removed: Vec<usize>,
+}
+
+/// The turns of a schedule, with their causal order.
+#[derive(Debug, Default)]
+pub(super) struct Causality {
+    turns: Vec<Turn>,
+    /// By tid: what comes before the next turn of each task.
+    clocks: Vec<Clock>,
+    /// What comes before every turn from now on: all turns before the last barrier.
+    floor: Clock,
+    barriers: u64,
+    names: FxHashMap<QueueId, Made>,
+    /// The queues that each task has made.
+    made: FxHashMap<Tid, u64>,
+    queues: FxHashMap<QueueId, Known>,
+    sent: FxHashMap<(QueueId, u64), usize>,
+    exits: FxHashMap<Tid, usize>,
+    /// The hash of the last turn that changed each object, and of the last turn of each task.
+    versions: FxHashMap<Name, u64>,
+    hashes: Vec<u64>,
+}
+
+impl Causality {
+    pub(super) fn len(&self) -> usize {
+        self.turns.len()
+    }
+
+    pub(super) fn turns(&self) -> &[Turn] {
+        &self.turns
+    }
+
+    pub(super) fn take_turns(&mut self) -> Vec<Turn> {
+        std::mem::take(&mut self.turns)
+    }
+
+    fn name(&self, object: Object) -> Name {
+        let made = |queue: QueueId| {
+            let unknown = (Tid::KERNEL, queue.number());
+            self.names.get(&queue).copied().unwrap_or(unknown)
+        };
+        match object {
+            Object::All => Name::All,
+            Object::Life(task) => Name::Life(task),
+            Object::Exit(task) => Name::Exit(task),
+            Object::Waits(task) => Name::Waits(task),
+            Object::Family(task) => Name::Family(task),
+            Object::Tids => Name::Tids,
+            Object::Random => Name::Random,
+            Object::World => Name::World,
+            Object::Calls(number) => Name::Calls(number),
+            Object::PutEnd(queue) => Name::PutEnd(made(queue)),
+            Object::GetEnd(queue) => Name::GetEnd(made(queue)),
+            Object::Beside(queue) => Name::Beside(made(queue)),
+        }
+    }
+
+    /// Returns what a turn of this task has touched, by its notes.
+    pub(super) fn foot(&mut self, task: Tid, notes: &[Note], shared: &[(Made, bool)]) -> Foot {
+        let mut foot = Foot::default();
+        foot.add(Name::Life(task), false);
+        for note in notes {
+            match *note {
+                Note::NewQueue(queue, capacity) => {
+                    let count = self.made.entry(task).or_default();
+                    *count += 1;
+                    self.names.insert(queue, (task, *count));
+                    self.queues.entry(queue).or_default().capacity = capacity;
+                }
+                Note::Touched { object, writes } => foot.add(self.name(object), writes),
+                // A kill after this turn finds the task elsewhere than a kill before it.
+                Note::Woken(woken) => foot.add(Name::Life(woken), false),
+                _ => {}
+            }
+        }
+        for (made, writes) in shared {
+            foot.add(Name::Shared(*made), *writes);
+        }
+        foot
+    }
+
+    /// Adds a turn. Returns the turns with which it races, the latest first.
+    pub(super) fn add(&mut self, task: Tid, foot: Foot, notes: &[Note]) -> Vec<usize> {
+        let here = self.turns.len();
+        let mut clock = std::mem::take(self.clock(task));
+        clock.join(&self.floor);
+        let number = clock.of(task) + 1;
+        let mut races = Vec::new();
+        for (at, turn) in self.turns.iter().enumerate().rev() {
+            if !turn.is_before(&clock) && conflict(&turn.foot, &foot) {
+                races.push(at);
+                clock.join(&turn.clock);
+            }
+        }
+        clock.set(task, number);
+        self.hash(task, &foot);
+        self.clock(task).join(&clock);
+        self.turns.push(Turn {
+            task,
+            number,
+            foot,
+            clock: clock.clone(),
+        });
+        self.follow(task, here, &clock, notes);
+        races
+    }
+
+    /// Orders what follows from a turn without a conflict: see [`Note`].
+    fn follow(&mut self, task: Tid, here: usize, clock: &Clock, notes: &[Note]) {
+        for note in notes {
+            let before = match *note {
+                Note::Woken(woken) if !woken.is_daemon() => {
+                    self.clock(woken).join(clock);
+                    None
+                }
+                Note::Sent(queue, message) => {
+                    self.sent.insert((queue, message), here);
+                    None
+                }
+                Note::Taken(queue, message) => self.sent.get(&(queue, message)).copied(),
+                Note::Removed(queue, by) => {
+                    let last = self.turns.iter().rposition(|turn| turn.task == by);
+                    let removed = &mut self.queues.entry(queue).or_default().removed;
+                    removed.push(last.unwrap_or(here));
+                    None
+                }
+                Note::Stored(queue) => {
+                    let known = self.queues.entry(queue).or_default();
+                    known.stored += 1;
+                    let room = usize::try_from(known.capacity).ok();
+                    let at = room.and_then(|room| (known.stored - 1).checked_sub(room));
+                    at.and_then(|at| known.removed.get(at).copied())
+                }
+                Note::Joined(ended) => self.exits.get(&ended).copied(),
+                Note::Touched {
+                    object: Object::Exit(ended),
+                    ..
+                } => {
+                    // The first to touch it may only have asked.
+                    self.exits.insert(ended, here);
+                    None
+                }
+                _ => None,
+            };
+            if let Some(before) = before.filter(|before| *before != here) {
+                let clock = self.turns[before].clock.clone();
+                self.clock(task).join(&clock);
+            }
+        }
+    }
+
+    /// Notes the tasks that were woken outside of a turn.
+    pub(super) fn wake(&mut self, notes: &[Note]) {
+        for note in notes {
+            if let Note::Woken(task) = *note
+                && !task.is_daemon()
+            {
+                let floor = self.floor.clone();
+                self.clock(task).join(&floor);
+            }
+        }
+    }
+
+    /// Orders all turns before all that follow.
+    pub(super) fn barrier(&mut self) {
+        self.barriers += 1;
+        for turn in &self.turns {
+            self.floor.set(turn.task, turn.number);
+        }
+    }
+
+    /// Returns the tasks that can begin what `later` and the turns not after `race` do, if the turn
+    /// `race` is left out: none of these turns comes before their first.
+    pub(super) fn initials(&self, race: usize, later: usize) -> Vec<Tid> {
+        let raced = &self.turns[race];
+        let mut initials: Vec<Tid> = Vec::new();
+        let mut kept: Vec<&Turn> = Vec::new();
+        for (at, turn) in self.turns.iter().enumerate().take(later + 1).skip(race + 1) {
+            if at != later && raced.is_before(&turn.clock) {
+                continue;
+            }
+            let is_later = kept.iter().any(|before| before.is_before(&turn.clock));
+            if !is_later && !initials.contains(&turn.task) {
+                initials.push(turn.task);
+            }
+            kept.push(turn);
+        }
+        initials
+    }
+
+    fn clock(&mut self, task: Tid) -> &mut Clock {
+        let at = index(task);
+        if self.clocks.len() <= at {
+            self.clocks.resize(at + 1, Clock::default());
+        }
+        &mut self.clocks[at]
+    }
+
+    /// Adds a turn to the hash of the causal order: what its task did before, and what the turns did
+    /// that changed what it touches.
+    fn hash(&mut self, task: Tid, foot: &Foot) {
+        let at = index(task);
+        if self.hashes.len() <= at {
+            self.hashes.resize(at + 1, 0);
+        }
+        let mut hasher = FxHasher::default();
+        (task, self.hashes[at], self.barriers).hash(&mut hasher);
+        self.versions.get(&Name::All).hash(&mut hasher);
+        if foot.has_all() {
+            self.hashes.hash(&mut hasher);
+        }
+        for (name, writes) in &foot.0 {
+            // Of two turns that commute, the later one wakes the task: not a difference.
+            if !matches!(name, Name::Life(_)) || *writes {
+                (name, writes, self.versions.get(name)).hash(&mut hasher);
+            }
+        }
+        let hash = hasher.finish();
+        for (name, writes) in &foot.0 {
+            if *writes {
+                self.versions.insert(*name, hash);
+            }
+        }
+        self.hashes[at] = hash;
+    }
+
+    /// Returns a hash of the causal order, the same for each schedule of that order.
+    pub(super) fn class(&self) -> u64 {
+        let mut hasher = FxHasher::default();
+        self.hashes.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// Returns an order of the same turns with the same causal order: the latest possible turn
+    /// first. `None` if there is no other.
+    pub(super) fn other_order(&self) -> Option<Vec<Tid>> {
+        let tasks = self.turns.iter().map(|turn| index(turn.task)).max()? + 1;
+        let mut left: Vec<std::collections::VecDeque<usize>> = vec![Default::default(); tasks];
+        for (at, turn) in self.turns.iter().enumerate() {
+            left[index(turn.task)].push_back(at);
+        }
+        let mut done = Clock::default();
+        let mut order = Vec::new();
+        for _ in &self.turns {
+            let firsts = left.iter().filter_map(|turns| turns.front().copied());
+            let is_free = |at: &usize| {
+                let turn = &self.turns[*at];
+                let before = turn.clock.0.iter().enumerate();
+                before
+                    .filter(|(task, _)| *task != index(turn.task))
+                    .all(|(task, turns)| *turns <= done.0.get(task).copied().unwrap_or(0))
+            };
+            let next = firsts.filter(is_free).max()?;
+            let turn = &self.turns[next];
+            left[index(turn.task)].pop_front();
+            done.set(turn.task, turn.number);
+            order.push(turn.task);
+        }
+        let is_same = order.iter().eq(self.turns.iter().map(|turn| &turn.task));
+        (!is_same).then_some(order)
+    }
+}

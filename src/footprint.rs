@@ -1,0 +1,133 @@
+//! Footprints: what each turn touches. A search derives from them which turns commute.
+//!
+//! Two turns of different tasks commute if no object is in both footprints, or if both only read it.
+//! A blocking put and a blocking get of one queue have no object in common: they commute, because
+//! messages and waiters are first in, first out, without barging. So do a wait and the exit for
+//! which it waits. What remains of them is an order of the turns after: see [`Note`].
+//!
+//! Uses the ABI.
+
+use std::{cell::RefCell, collections::BTreeMap, fmt, rc::Rc};
+
+use crate::abi::{QueueId, Tid};
+
+/// Something that two turns may both touch.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum Object {
+    /// Everything there is.
+    All,
+    /// Whether a task lives. Each of its turns reads it; a kill writes it.
+    Life(Tid),
+    /// The end of a task, and its exit.
+    Exit(Tid),
+    /// The tasks that wait for a task, and its zombie.
+    Waits(Tid),
+    /// Whether the parent of some tasks lives: this is the parent.
+    Family(Tid),
+    /// The numbers of tasks.
+    Tids,
+    /// The sequence of random numbers.
+    Random,
+    /// Everything outside of the kernel: devices, jobs.
+    World,
+    /// How often a call of this kind was made: an injection counts them.
+    Calls(u8),
+    /// The end of a queue where messages are put.
+    PutEnd(QueueId),
+    /// The end of a queue where messages are taken.
+    GetEnd(QueueId),
+    /// The state that the tasks' side keeps beside a queue.
+    Beside(QueueId),
+}
+
+/// A line of the notes that a kernel takes of a turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Note {
+    /// The turn touches an object.
+    Touched {
+        /// The object.
+        object: Object,
+        /// Whether the turn changes it.
+        writes: bool,
+    },
+    /// The turn makes a queue with this capacity.
+    NewQueue(QueueId, u64),
+    /// The turn makes a task ready, or creates it. All turns of that task from now on come after
+    /// this one.
+    Woken(Tid),
+    /// The turn sends a message of this number: it is in the queue, or its put waits.
+    Sent(QueueId, u64),
+    /// The turn receives a message of this number without a wait. The next turn of the task comes
+    /// after the one that sent it.
+    Taken(QueueId, u64),
+    /// A message enters a queue by this turn. If there is room for n, the next turn of the task
+    /// comes after the one that removed the nth message before this one.
+    Stored(QueueId),
+    /// A message leaves a queue, for this task.
+    Removed(QueueId, Tid),
+    /// The turn learns of the end of a task without a wait. The next turn of its task comes after
+    /// that end.
+    Joined(Tid),
+    /// The world reports something, the clock jumps, or the host acts. This comes after every turn
+    /// before it, and before every turn after it. It ends the notes of a turn.
+    Barrier,
+}
+
+/// The notes of a kernel: what its turns touch. Clones are handles to the same notes.
+///
+/// ```
+/// use trapline::{Kernel, Note, Object, Os};
+///
+/// let mut kernel = Kernel::simulated(0);
+/// let footprints = kernel.footprints();
+/// kernel.spawn("dice", async |os: &mut Os| os.random().await)?;
+/// let mut notes = Vec::new();
+/// kernel.run()?;
+/// footprints.take(&mut notes);
+/// assert!(notes.contains(&Note::Touched { object: Object::Random, writes: true }));
+/// # Ok::<(), trapline::Error>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct Footprints(Rc<RefCell<Notes>>);
+
+#[derive(Default)]
+struct Notes {
+    notes: Vec<Note>,
+    /// The parents of tasks that may become zombies, whether the parents live or not.
+    parents: BTreeMap<Tid, Tid>,
+}
+
+impl Footprints {
+    /// Moves the notes since the last call to `into`, which is cleared before.
+    pub fn take(&self, into: &mut Vec<Note>) {
+        into.clear();
+        into.append(&mut self.0.borrow_mut().notes);
+    }
+
+    pub(crate) fn note(&self, note: Note) {
+        self.0.borrow_mut().notes.push(note);
+    }
+
+    /// Forgets an earlier run.
+    pub(crate) fn reset(&self) {
+        *self.0.borrow_mut() = Notes::default();
+    }
+
+    /// Notes the parent of a task that may become a zombie.
+    pub(crate) fn set_parent(&self, child: Tid, parent: Tid) {
+        self.0.borrow_mut().parents.insert(child, parent);
+    }
+
+    /// Returns the parent of a task that may become, or has been, a zombie.
+    pub(crate) fn parent(&self, child: Tid) -> Option<Tid> {
+        self.0.borrow().parents.get(&child).copied()
+    }
+}
+
+impl fmt::Debug for Footprints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Footprints({} notes)", self.0.borrow().notes.len())
+    }
+}

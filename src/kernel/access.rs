@@ -1,0 +1,101 @@
+//! The calls of the host, apart from those that run the kernel.
+
+use std::{panic::Location, rc::Rc, time::Duration};
+
+use super::{Kernel, task::OnExit};
+use crate::{
+    abi::{Errno, TaskInfo, Tid},
+    interrupt::{External, Remote},
+    trap::Start,
+    user::{
+        os::Os,
+        program::{self, IntoExit},
+    },
+};
+
+impl Kernel {
+    /// Starts a program as a task of the host, and returns its number. The [`Report`] contains its
+    /// exit.
+    ///
+    /// *Errors:* [`Errno::TooManyTasks`] at the limit of live tasks.
+    #[track_caller]
+    pub fn spawn<T: IntoExit>(
+        &mut self,
+        name: impl AsRef<str>,
+        program: impl AsyncFnOnce(&mut Os) -> T + 'static,
+    ) -> Result<Tid, Errno> {
+        self.spawn_from(Some(Location::caller()), None, name, program)
+    }
+
+    /// Starts a program as [`Kernel::spawn`] does, or [`Kernel::spawn_on`] if a machine is given, for
+    /// a host that starts programs for others. Reports show this place in the source as that of the
+    /// spawn, or none.
+    ///
+    /// *Errors:* as [`Kernel::spawn_on`].
+    pub fn spawn_from<T: IntoExit>(
+        &mut self,
+        place: Option<&'static Location<'static>>,
+        host: Option<&str>,
+        name: impl AsRef<str>,
+        program: impl AsyncFnOnce(&mut Os) -> T + 'static,
+    ) -> Result<Tid, Errno> {
+        self.log.observe_by_tracing();
+        let host = host.map(|host| self.host_named(host)).transpose()?;
+        self.frame.set_place_of_spawn(place);
+        let name = self.frame.intern(name.as_ref());
+        let name = host.map_or_else(
+            || Rc::clone(&name),
+            |host| self.name_on(host, Rc::clone(&name)),
+        );
+        let program = program::program(&self.frame, program);
+        let task = self.admit(name, program, None, OnExit::Report, false, Start::First)?;
+        if let Some(host) = host {
+            self.place(task, host);
+        }
+        Ok(task.tid)
+    }
+
+    /// Lists the tasks, zombies included, in order of their numbers.
+    pub fn tasks(&self) -> impl Iterator<Item = TaskInfo> {
+        let tasks = self.tasks.infos();
+        tasks.map(|(task, info)| self.complete(task, info))
+    }
+
+    /// Returns the time since boot.
+    pub fn now(&mut self) -> Duration {
+        self.world.now_for_log()
+    }
+
+    /// Returns the seed of the world's random numbers.
+    #[must_use]
+    pub fn seed(&self) -> u64 {
+        self.world.seed()
+    }
+
+    /// Takes the text that tasks have printed. It is kept in the simulated world, and after
+    /// [`Builder::capture_console`]. Otherwise it went to standard output, and this returns
+    /// nothing.
+    pub fn take_console(&mut self) -> String {
+        match &mut self.captured {
+            Some(kept) => std::mem::take(kept),
+            None => self.world.take_console(),
+        }
+    }
+
+    /// Returns a handle through which other threads and signal handlers interrupt this kernel.
+    #[must_use]
+    pub fn remote(&self) -> Remote {
+        self.remote.clone()
+    }
+
+    /// Returns how many threads of this kind may yet raise an interrupt.
+    pub(super) fn awaited(&self, what: External) -> usize {
+        // A world could report more ends than there were beginnings.
+        let started = self.remote.started(what);
+        started.saturating_sub(self.over[what as usize])
+    }
+
+    pub(super) fn awaits_threads(&self) -> bool {
+        self.awaited(External::Setter) + self.awaited(External::Job) > 0
+    }
+}

@@ -1,0 +1,173 @@
+//! Footprints: the objects that each call touches, and the notes that the handlers take.
+//!
+//! The kernel takes notes only for a search. Then every trap goes to the plain lane. What a call
+//! touches in each case is in the match of [`Kernel::note_call`]; the handlers note what depends on
+//! the state. [`crate::footprint`] says what commutes.
+
+use super::{Kernel, task::OnExit};
+use crate::{
+    abi::{QueueId, SystemCall, Tid},
+    footprint::{Footprints, Note, Object},
+    sched::Runnable,
+};
+
+impl Kernel {
+    /// Takes notes of what each turn touches from now on, and returns them. A search uses them to
+    /// find the turns that commute. Every trap is slower from then on. A second call returns the
+    /// same notes.
+    pub fn footprints(&mut self) -> Footprints {
+        self.frame.footprints().unwrap_or_else(|| {
+            let footprints = Footprints::default();
+            self.frame.set_footprints(footprints.clone());
+            footprints
+        })
+    }
+
+    /// Notes the objects that a call touches in every state. An end of a queue stands for the calls
+    /// that block there in order; any other call touches both ends.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn note_call(&mut self, me: Runnable, call: SystemCall) {
+        if self.injection.is_some() {
+            self.touch(Object::Calls(call.number()));
+        }
+        match call {
+            SystemCall::GetTid
+            | SystemCall::Yield
+            | SystemCall::Exit
+            | SystemCall::Sleep(_)
+            | SystemCall::SleepUntil(_)
+            | SystemCall::Now
+            | SystemCall::Timeout(_)
+            | SystemCall::Disarm(_)
+            | SystemCall::NewQueue(_) => {}
+            SystemCall::NewTask | SystemCall::NewDetachedTask => self.touch(Object::Tids),
+            SystemCall::KillTask(tid) | SystemCall::Release(tid) => self.note_kill(tid),
+            SystemCall::Disown(tid) => {
+                self.touch(Object::Exit(tid));
+                self.touch(Object::Waits(tid));
+            }
+            SystemCall::WaitTask(tid) => self.note_wait(me, tid),
+            SystemCall::Random => self.touch(Object::Random),
+            SystemCall::Put(queue) => self.touch(Object::PutEnd(queue)),
+            SystemCall::TryPut(queue) => self.note_try_put(queue),
+            SystemCall::Get(queue) => self.touch(Object::GetEnd(queue)),
+            SystemCall::TryGet(queue)
+            | SystemCall::CloseQueue(queue)
+            | SystemCall::GiveBack(queue) => self.touch_queue(queue),
+            // No handle is left. Only a raw trap waits there.
+            SystemCall::FreeQueue(queue) => {
+                if self
+                    .queues
+                    .get(queue)
+                    .is_some_and(|queue| queue.waiters().next().is_some())
+                {
+                    self.touch_queue(queue);
+                }
+            }
+            SystemCall::Submit
+            | SystemCall::ReadWait(_)
+            | SystemCall::WriteWait(_)
+            | SystemCall::Attach
+            | SystemCall::Listen
+            | SystemCall::Connect
+            | SystemCall::Connected(_)
+            | SystemCall::Accept(_)
+            | SystemCall::Recv(_)
+            | SystemCall::Send(_)
+            | SystemCall::SendFile(_)
+            | SystemCall::ShutdownWrite(_)
+            | SystemCall::Close(_) => self.touch(Object::World),
+            SystemCall::Host | SystemCall::Resolve => self.touch(Object::World),
+            SystemCall::Shutdown
+            | SystemCall::Fault
+            | SystemCall::Tasks
+            | SystemCall::Observe(_)
+            | SystemCall::Unobserve(_) => self.touch(Object::All),
+        }
+    }
+
+    /// Notes that the turn changes an object.
+    #[inline]
+    pub(super) fn touch(&self, object: Object) {
+        self.frame.touch(object, true);
+    }
+
+    /// Notes that the turn changes a queue in a way that does not commute with a call at either end.
+    pub(super) fn touch_queue(&self, queue: QueueId) {
+        self.frame.touch_queue(queue, true);
+    }
+
+    /// A deferred put of a permit or a lock cannot find an unbounded queue full: it commutes with a
+    /// get, as a put does.
+    pub(super) fn note_try_put(&mut self, queue: QueueId) {
+        match self.queues.get(queue) {
+            Some(found) if found.is_unbounded() => self.touch(Object::PutEnd(queue)),
+            _ => self.touch_queue(queue),
+        }
+    }
+
+    fn note_kill(&mut self, tid: Tid) {
+        self.touch(Object::Life(tid));
+        self.touch(Object::Exit(tid));
+        self.touch(Object::Waits(tid));
+        if !self.tasks.was_made(tid) {
+            self.frame.touch(Object::Tids, false);
+        }
+    }
+
+    /// The first wait for a task commutes with its exit: in both orders the caller is answered. A
+    /// second wait finds the task gone, if the exit has answered the first one.
+    fn note_wait(&mut self, me: Runnable, tid: Tid) {
+        self.touch(Object::Waits(tid));
+        if let Some(parent) = self.parent_of(tid).filter(|parent| *parent != me.tid) {
+            self.frame.touch(Object::Family(parent), false);
+        }
+        let Some(target) = self.tasks.find(tid) else {
+            self.touch(Object::Exit(tid));
+            if !self.tasks.was_made(tid) {
+                self.frame.touch(Object::Tids, false);
+            }
+            return;
+        };
+        let target = &self.tasks[target];
+        if !target.is_live() {
+            self.frame.note(Note::Joined(tid));
+        } else if target
+            .waiters
+            .as_ref()
+            .is_some_and(|waiters| !waiters.tasks.is_empty())
+        {
+            self.touch(Object::Exit(tid));
+        }
+    }
+
+    fn parent_of(&self, tid: Tid) -> Option<Tid> {
+        self.frame.footprints()?.parent(tid)
+    }
+
+    /// Notes the birth of a task.
+    pub(super) fn note_birth(&self, child: Tid, parent: Option<Runnable>, on_exit: OnExit) {
+        self.frame.note(Note::Woken(child));
+        // For a wait by its number, which a task may guess.
+        self.touch(Object::Waits(child));
+        if let (Some(footprints), Some(parent), OnExit::Zombie) =
+            (self.frame.footprints(), parent, on_exit)
+        {
+            footprints.set_parent(child, parent.tid);
+        }
+    }
+
+    /// Notes the end of a task. It reaches the zombies that it leaves to its children and those of
+    /// its children, whether they live or not.
+    pub(super) fn note_end(&self, me: Runnable, on_exit: OnExit) {
+        self.touch(Object::Exit(me.tid));
+        self.touch(Object::Family(me.tid));
+        if let Some(parent) = self.parent_of(me.tid) {
+            self.frame.touch(Object::Family(parent), false);
+        }
+        if on_exit != OnExit::Zombie {
+            self.touch(Object::Waits(me.tid));
+        }
+    }
+}
