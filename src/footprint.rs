@@ -82,7 +82,9 @@ pub enum Note {
 ///
 /// let mut kernel = Kernel::simulated(0);
 /// let footprints = kernel.footprints();
-/// kernel.spawn("dice", async |os: &mut Os| os.random().await)?;
+/// kernel.spawn("dice", async |os: &mut Os| {
+///     os.random().await;
+/// })?;
 /// let mut notes = Vec::new();
 /// kernel.run()?;
 /// footprints.take(&mut notes);

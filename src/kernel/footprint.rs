@@ -23,8 +23,8 @@ impl Kernel {
         })
     }
 
-    /// Notes the objects that a call touches in every state. An end of a queue stands for the calls
-    /// that block there in order; any other call touches both ends.
+    /// Notes the objects that a call touches in every state. An end of a queue is the object of
+    /// the calls that block there in order; any other call touches both ends.
     #[cold]
     #[inline(never)]
     pub(super) fn note_call(&mut self, me: Runnable, call: SystemCall) {

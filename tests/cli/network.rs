@@ -39,8 +39,7 @@ fn programs_on_hosts_meet_in_the_simulated_network() {
         ]
     );
     assert!(out.contains("Client connected 10.0.0.2:49152\n"), "{out}");
-    let rest =
-        "the run ends at 8.000ms: nothing can come any more for the servers, task 1 \"echo\"\n";
+    let rest = "the run ends at 8.000ms: nothing can come any more for the servers, task 1 \"echo@server\"\n";
     assert_eq!(err, rest);
 }
 
@@ -145,7 +144,7 @@ fn a_swarm_that_fails_is_exit_code_1_though_its_server_is_left() {
         ["0 answers in 3.000s", "3 failed: no answer within 1s"]
     );
     assert!(
-        err.contains("\"swarm\" failed: 3 of 3 requests failed\n"),
+        err.contains("\"swarm@clients\" failed: 3 of 3 requests failed\n"),
         "{err}"
     );
     let nowhere = "clients:swarm --addr sever:45000 --clients 1 --requests 1";

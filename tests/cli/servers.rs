@@ -1066,13 +1066,11 @@ fn proxy_notices_a_reset_after_the_end_of_the_stream() {
     let (sender, ended) = mpsc::channel();
     let proxy = behind_proxy(&[], move |mut server| {
         assert_eq!(rest(&mut server), b"");
-        sender.send(()).unwrap();
-        assert!(is_over(server.read(&mut [0])));
-        sender.send(()).unwrap();
+        sender.send(server).unwrap();
     });
     let client = proxy.connect();
     client.shutdown(Shutdown::Write).unwrap();
-    ended.recv_timeout(PATIENCE).unwrap();
+    let _server = ended.recv_timeout(PATIENCE).unwrap();
     reset(client);
     proxy.says("lost: failed: ");
     proxy.end();
