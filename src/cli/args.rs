@@ -47,7 +47,7 @@ Examples:
   list                   the programs that can be booted
   boot multitask --help  the options of one")]
     List,
-    Boot(Boot),
+    Boot(Box<Boot>),
     Replay(Replay),
     Explore(Explore),
     New(New),
