@@ -63,7 +63,7 @@ impl Kernel {
 
     /// Returns the time since boot.
     pub fn now(&mut self) -> Duration {
-        self.world.now()
+        self.world.now_for_log()
     }
 
     /// Returns the seed of the world's random numbers.

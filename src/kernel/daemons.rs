@@ -102,6 +102,7 @@ impl Kernel {
         {
             self.turn(me);
         }
+        self.remote.runs(Tid::KERNEL);
         self.frame.set_requeued(!self.ready.is_plain());
         self.stats.ticks = ticks;
     }

@@ -185,7 +185,7 @@ impl Kernel {
 
     fn run_while(&mut self, goes_on: impl Fn(&Self) -> bool) -> Result<Report, Error> {
         let ticks = self.stats.ticks.saturating_add(self.limits.ticks);
-        let time = Nanos::from(self.now()).saturating_add(self.limits.time);
+        let time = Nanos::from(self.world.now()).saturating_add(self.limits.time);
         self.console.begin();
         self.enter()?;
         let ended = loop {

@@ -56,7 +56,7 @@ impl Kernel {
     pub(super) fn read_clock(&mut self) {
         self.tell_slept();
         if self.log.is_exact() {
-            let now = self.world.now();
+            let now = self.world.now_for_log();
             self.log.set_clock(now);
         }
     }

@@ -59,6 +59,7 @@ impl Kernel {
     #[cold]
     #[inline(never)]
     fn deliver(&mut self, me: Runnable) -> Option<Reply> {
+        self.remote.runs(me.tid);
         let task = self
             .tasks
             .get_mut(me)

@@ -7,6 +7,7 @@ mod explore;
 mod live;
 mod network;
 mod programs;
+mod replay;
 mod screen;
 mod servers;
 mod simulated;
