@@ -5,7 +5,7 @@ use std::{panic::Location, rc::Rc, time::Duration};
 use super::{Kernel, task::OnExit};
 use crate::{
     abi::{Errno, TaskInfo, Tid},
-    interrupt::{External, Remote},
+    interrupt::Remote,
     trap::Start,
     user::{
         os::Os,
@@ -86,16 +86,5 @@ impl Kernel {
     #[must_use]
     pub fn remote(&self) -> Remote {
         self.remote.clone()
-    }
-
-    /// Returns how many threads of this kind may yet raise an interrupt.
-    pub(super) fn awaited(&self, what: External) -> usize {
-        // A world could report more ends than there were beginnings.
-        let started = self.remote.started(what);
-        started.saturating_sub(self.over[what as usize])
-    }
-
-    pub(super) fn awaits_threads(&self) -> bool {
-        self.awaited(External::Setter) + self.awaited(External::Job) > 0
     }
 }
