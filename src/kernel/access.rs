@@ -14,8 +14,8 @@ use crate::{
 };
 
 impl Kernel {
-    /// Starts a program as a task of the host, and returns its number. The [`Report`] contains its
-    /// exit.
+    /// Starts a program as a task of the host, and returns its number. The [`Report`](crate::Report)
+    /// contains its exit.
     ///
     /// *Errors:* [`Errno::TooManyTasks`] at the limit of live tasks.
     #[track_caller]
@@ -73,7 +73,7 @@ impl Kernel {
     }
 
     /// Takes the text that tasks have printed. It is kept in the simulated world, and after
-    /// [`Builder::capture_console`]. Otherwise it went to standard output, and this returns
+    /// [`Builder::capture_console`](crate::Builder::capture_console). Otherwise it went to standard output, and this returns
     /// nothing.
     pub fn take_console(&mut self) -> String {
         match &mut self.captured {
