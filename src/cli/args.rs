@@ -16,6 +16,7 @@ use clap::{
 use clap_complete::Shell;
 
 use super::{
+    debug::Debug,
     explore::{self, Explore},
     inject, live,
     net::{self, Placed},
@@ -49,6 +50,7 @@ Examples:
     List,
     Boot(Box<Boot>),
     Replay(Replay),
+    Debug(Debug),
     Explore(Explore),
     New(New),
     /// Look at traces: of a recording or of a running kernel
@@ -199,6 +201,22 @@ pub(super) struct Watching {
     pub(super) post_mortem: bool,
     #[command(flatten)]
     pub(super) live: live::Options,
+}
+
+impl Watching {
+    /// Whether any option for watching is given.
+    pub(super) fn is_any(&self) -> bool {
+        let Self {
+            trace,
+            log_format: _,
+            summary,
+            record,
+            record_last: _,
+            post_mortem,
+            live,
+        } = self;
+        trace.is_some() || *summary || record.is_some() || *post_mortem || live.is_any()
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]

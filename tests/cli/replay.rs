@@ -16,17 +16,17 @@ use trapline::record::Recording;
 use crate::support::*;
 
 /// A folder of a test's own, that goes with it.
-struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    fn new(test: &str) -> Self {
+    pub(crate) fn new(test: &str) -> Self {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("replay-{test}"));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).unwrap();
         Self(path)
     }
 
-    fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         self.0.join(name).to_str().unwrap().to_string()
     }
 }
