@@ -199,6 +199,9 @@ pub(super) struct Watching {
     /// too, unless the recording is over 64 MiB or goes into a pipe
     #[arg(long, help_heading = "Watching")]
     pub(super) post_mortem: bool,
+    /// At the end, show on standard error how each task ended that did not end well
+    #[arg(long, help_heading = "Watching")]
+    pub(super) exits: bool,
     #[command(flatten)]
     pub(super) live: live::Options,
 }
@@ -213,9 +216,11 @@ impl Watching {
             record,
             record_last: _,
             post_mortem,
+            exits,
             live,
         } = self;
-        trace.is_some() || *summary || record.is_some() || *post_mortem || live.is_any()
+        let is_told = *summary || *post_mortem || *exits;
+        trace.is_some() || record.is_some() || is_told || live.is_any()
     }
 }
 

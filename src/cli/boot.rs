@@ -13,6 +13,7 @@ use clap::error::ErrorKind;
 
 use super::{
     args::Boot,
+    exits::Exits,
     inject::Rules,
     interrupts,
     live::{self, Watch},
@@ -24,9 +25,7 @@ use super::{
     stdio,
     summary::Summary,
 };
-use crate::{
-    Builder, Deadlock, Error, Kernel, Limit, Report, TaskInfo, record::Recorder, tape::Playing,
-};
+use crate::{Builder, Deadlock, Error, Kernel, Limit, Report, TaskInfo, tape::Playing};
 
 /// Boots the programs and runs them to their end: in the world that the options ask for, or again
 /// from a tape. An error is a usage error.
@@ -73,16 +72,25 @@ pub(super) fn boot(
             return Ok(ExitCode::from(FAILURE));
         }
     };
-    let kernel = kernel(
-        options,
-        seed,
-        &rules,
-        &summary,
-        watch.as_ref(),
-        recorder,
-        world,
-    );
-    let mut kernel = match kernel {
+    let exits = Rc::new(RefCell::new(Exits::default()));
+    let copies = world.copies(watch.as_ref());
+    let mut builder = settings(options, seed, &rules, world);
+    if copies {
+        builder = builder.tracer(stdio::copy);
+    }
+    if let Some(watch) = &watch {
+        builder = builder.tracer(watch.tracer());
+    }
+    if let Some(recorder) = recorder {
+        builder = builder.tracer(recorder);
+    }
+    if watching.summary {
+        builder = builder.tracer(Summary::tracer(&summary));
+    }
+    if watching.exits {
+        builder = builder.tracer(Exits::tracer(&exits));
+    }
+    let mut kernel = match builder.build() {
         Ok(kernel) => kernel,
         Err(error) => {
             log.error(&format!("cannot boot: {error}"));
@@ -127,10 +135,9 @@ pub(super) fn boot(
         }
         result => result,
     };
-    let mut code = match tape.explain(log, &kernel, &report) {
-        Some(code) => code,
-        None => explain(log, &report),
-    };
+    let told = tape.explain(log, &kernel, &report);
+    let has_left = told == Some(FAILURE);
+    let mut code = told.unwrap_or_else(|| explain(log, &report));
     code = tape.end(log, code);
     if let Some(signal) = interrupts::signal() {
         code = signal;
@@ -139,38 +146,15 @@ pub(super) fn boot(
     if watching.summary {
         summary.borrow_mut().show(log, now);
     }
+    if watching.exits && !has_left {
+        exits.borrow().show();
+    }
     // Taken before the kernel is dropped: ending the last tasks is no part of the run.
     if let Some(recorded) = recorded {
         code = recorded.end(log, code);
         recorded.post_mortem(log, &report);
     }
     Ok(ExitCode::from(code))
-}
-
-fn kernel(
-    options: &Boot,
-    seed: u64,
-    rules: &Rules,
-    summary: &Rc<RefCell<Summary>>,
-    watch: Option<&Watch>,
-    recorder: Option<Recorder>,
-    world: Outside,
-) -> Result<Kernel, Error> {
-    let copies = world.copies(watch);
-    let mut builder = settings(options, seed, rules, world);
-    if copies {
-        builder = builder.tracer(stdio::copy);
-    }
-    if let Some(watch) = watch {
-        builder = builder.tracer(watch.tracer());
-    }
-    if let Some(recorder) = recorder {
-        builder = builder.tracer(recorder);
-    }
-    if options.watching.summary {
-        builder = builder.tracer(Summary::tracer(summary));
-    }
-    builder.build()
 }
 
 /// Starts the programs on their hosts. An error says what is wrong.

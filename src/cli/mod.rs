@@ -36,9 +36,11 @@
 //! | file | owns |
 //! |---|---|
 //! | `args.rs` | the commands and options, and the messages about wrong ones |
+//! | `as_test.rs` | `replay --as-test`: a taped run as a test |
 //! | `boot.rs` | `boot`: the kernel's settings, exit codes |
 //! | `debug/` | `debug`: a run forward and back |
 //! | `inject.rs` | `--inject` |
+//! | `exits.rs` | `--exits` |
 //! | `explore.rs` | `explore`: the search for a schedule that breaks a program |
 //! | `interrupts.rs` | signals that end a run |
 //! | `live/` | looking at a kernel while it runs |
@@ -62,8 +64,10 @@
 //! `trace/` and `debug/` use `live/`, and not the other way round.
 
 mod args;
+mod as_test;
 mod boot;
 mod debug;
+mod exits;
 mod explore;
 mod inject;
 mod interrupts;

@@ -11,7 +11,7 @@ use clap::{Args, Command, ValueHint, error::ErrorKind};
 
 use super::{
     args::{self, Boot, CliCommand, Watching},
-    boot, interrupts,
+    as_test, boot, interrupts,
     live::Watch,
     net::Placed,
     output::{FAILURE, Log, Verbosity, tell},
@@ -44,7 +44,8 @@ Examples:
   replay --trace run.tape                 with every trap shown
   replay --only 3 run.tape                with those of task 3
   replay --record run.trap run.tape       then: trace timeline run.trap > run.html
-  replay --at-speed --top run.tape        as it was"
+  replay --at-speed --top run.tape        as it was
+  replay --as-test loses_a_line run.tape  a test of the crate in this folder"
 )]
 pub(super) struct Replay {
     #[command(flatten)]
@@ -59,6 +60,11 @@ pub(super) struct Replay {
     #[arg(long, value_name = "TID", value_parser = whole::<u64>, allow_negative_numbers = true,
           conflicts_with = "trace", help_heading = "Watching")]
     only: Option<u64>,
+    /// Write a test of this name that replays the tape and compares what it prints and how its tasks
+    /// end: tests/NAME.rs, with a copy of the tape as tests/NAME.tape
+    #[arg(long, value_name = "NAME", value_parser = as_test::test_name,
+          conflicts_with_all = ["at_speed", "only"])]
+    as_test: Option<String>,
     #[command(flatten)]
     watching: Watching,
 }
@@ -70,6 +76,9 @@ pub(super) fn run(
     replay: Replay,
     verbosity: &Verbosity,
 ) -> Result<ExitCode, clap::Error> {
+    if let Some(name) = &replay.as_test {
+        return Ok(as_test::write(&replay.file, command.get_name(), name));
+    }
     let Run {
         playing,
         mut options,
