@@ -941,6 +941,26 @@ pub struct TaskInfo {
     pub spawned: Option<Place>,
 }
 
+/// A message queue as the kernel sees it. Locks, flags and promises are queues too.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct QueueInfo {
+    /// Its number.
+    pub id: QueueId,
+    /// Its kind, number and name, such as `queue 3` or `mutex 2 "accounts"`.
+    pub thing: String,
+    /// The number of messages in it.
+    pub len: usize,
+    /// How many it takes; `None` if it is unbounded.
+    pub capacity: Option<u64>,
+    /// The number of tasks that wait for a message.
+    pub getters: usize,
+    /// The number of tasks that wait for room.
+    pub putters: usize,
+    /// Whether it is closed.
+    pub is_closed: bool,
+}
+
 impl TaskInfo {
     /// Returns the task that alone can end the wait: the task whose end it waits for, or the holder
     /// of the lock. `None` if a timeout can end the wait too.

@@ -109,7 +109,7 @@ pub use linkme;
 
 pub use abi::{
     Argument, DeviceId, Direction, End, Errno, Exit, HostId, Inject, Nanos, On, Place, QueueId,
-    Reply, SystemCall, TaskInfo, TaskState, Tid, Wait,
+    QueueInfo, Reply, SystemCall, TaskInfo, TaskState, Tid, Wait,
 };
 #[cfg(feature = "cli")]
 pub use cli::Program;

@@ -214,6 +214,15 @@ impl QueueStatus {
         }
     }
 
+    /// Returns the kind, number and name of the queue.
+    pub(crate) fn title(&self, queue: QueueId) -> String {
+        let kind = self.kind.name();
+        match &self.name {
+            None => format!("{kind} {queue}"),
+            Some(name) => format!("{kind} {queue} {name:?}"),
+        }
+    }
+
     /// Returns in words what a task waits for at this end; `None` for a queue without a name.
     pub(crate) fn thing(&self, queue: QueueId, end: End) -> Option<String> {
         let kind = self.kind.name();

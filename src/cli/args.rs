@@ -16,6 +16,7 @@ use clap::{
 use clap_complete::Shell;
 
 use super::{
+    debug::Debug,
     explore::{self, Explore},
     inject, live,
     net::{self, Placed},
@@ -49,6 +50,7 @@ Examples:
     List,
     Boot(Box<Boot>),
     Replay(Replay),
+    Debug(Debug),
     Explore(Explore),
     New(New),
     /// Look at traces: of a recording or of a running kernel
@@ -197,8 +199,29 @@ pub(super) struct Watching {
     /// too, unless the recording is over 64 MiB or goes into a pipe
     #[arg(long, help_heading = "Watching")]
     pub(super) post_mortem: bool,
+    /// At the end, show on standard error how each task ended that did not end well
+    #[arg(long, help_heading = "Watching")]
+    pub(super) exits: bool,
     #[command(flatten)]
     pub(super) live: live::Options,
+}
+
+impl Watching {
+    /// Whether any option for watching is given.
+    pub(super) fn is_any(&self) -> bool {
+        let Self {
+            trace,
+            log_format: _,
+            summary,
+            record,
+            record_last: _,
+            post_mortem,
+            exits,
+            live,
+        } = self;
+        let is_told = *summary || *post_mortem || *exits;
+        trace.is_some() || record.is_some() || is_told || live.is_any()
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]

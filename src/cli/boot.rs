@@ -13,6 +13,7 @@ use clap::error::ErrorKind;
 
 use super::{
     args::Boot,
+    exits::Exits,
     inject::Rules,
     interrupts,
     live::{self, Watch},
@@ -24,7 +25,7 @@ use super::{
     stdio,
     summary::Summary,
 };
-use crate::{Deadlock, Error, Kernel, Limit, Report, TaskInfo, record::Recorder, tape::Playing};
+use crate::{Builder, Deadlock, Error, Kernel, Limit, Report, TaskInfo, tape::Playing};
 
 /// Boots the programs and runs them to their end: in the world that the options ask for, or again
 /// from a tape. An error is a usage error.
@@ -71,16 +72,25 @@ pub(super) fn boot(
             return Ok(ExitCode::from(FAILURE));
         }
     };
-    let kernel = kernel(
-        options,
-        seed,
-        &rules,
-        &summary,
-        watch.as_ref(),
-        recorder,
-        world,
-    );
-    let mut kernel = match kernel {
+    let exits = Rc::new(RefCell::new(Exits::default()));
+    let copies = world.copies(watch.as_ref());
+    let mut builder = settings(options, seed, &rules, world);
+    if copies {
+        builder = builder.tracer(stdio::copy);
+    }
+    if let Some(watch) = &watch {
+        builder = builder.tracer(watch.tracer());
+    }
+    if let Some(recorder) = recorder {
+        builder = builder.tracer(recorder);
+    }
+    if watching.summary {
+        builder = builder.tracer(Summary::tracer(&summary));
+    }
+    if watching.exits {
+        builder = builder.tracer(Exits::tracer(&exits));
+    }
+    let mut kernel = match builder.build() {
         Ok(kernel) => kernel,
         Err(error) => {
             log.error(&format!("cannot boot: {error}"));
@@ -108,14 +118,8 @@ pub(super) fn boot(
             format!("seed {seed} (--seed {seed} repeats the random numbers, not the timing)")
         });
     }
-    let mut booted = programs
-        .iter()
-        .try_for_each(|Placed { host, image }| image(&mut kernel, host).map(drop));
-    if options.simulated {
-        booted = booted.and_then(|()| options.net.arrange(&mut kernel, programs, log));
-    }
-    if let Err(errno) = booted {
-        log.error(&format!("cannot boot: {errno}: raise --max-tasks"));
+    if let Err(error) = load(&mut kernel, options, programs, log) {
+        log.error(&error);
         return Ok(ExitCode::from(LIMIT));
     }
     if let Some(watch) = watch {
@@ -131,10 +135,9 @@ pub(super) fn boot(
         }
         result => result,
     };
-    let mut code = match tape.explain(log, &kernel, &report) {
-        Some(code) => code,
-        None => explain(log, &report),
-    };
+    let told = tape.explain(log, &kernel, &report);
+    let has_left = told == Some(FAILURE);
+    let mut code = told.unwrap_or_else(|| explain(log, &report));
     code = tape.end(log, code);
     if let Some(signal) = interrupts::signal() {
         code = signal;
@@ -142,6 +145,9 @@ pub(super) fn boot(
     rules.report(log);
     if watching.summary {
         summary.borrow_mut().show(log, now);
+    }
+    if watching.exits && !has_left {
+        exits.borrow().show();
     }
     // Taken before the kernel is dropped: ending the last tasks is no part of the run.
     if let Some(recorded) = recorded {
@@ -151,25 +157,29 @@ pub(super) fn boot(
     Ok(ExitCode::from(code))
 }
 
-fn kernel(
+/// Starts the programs on their hosts. An error says what is wrong.
+pub(super) fn load(
+    kernel: &mut Kernel,
     options: &Boot,
-    seed: u64,
-    rules: &Rules,
-    summary: &Rc<RefCell<Summary>>,
-    watch: Option<&Watch>,
-    recorder: Option<Recorder>,
-    world: Outside,
-) -> Result<Kernel, Error> {
+    programs: &[Placed],
+    log: Log,
+) -> Result<(), String> {
+    let mut booted = programs
+        .iter()
+        .try_for_each(|Placed { host, image }| image(kernel, host).map(drop));
+    if options.simulated {
+        booted = booted.and_then(|()| options.net.arrange(kernel, programs, log));
+    }
+    booted.map_err(|errno| format!("cannot boot: {errno}: raise --max-tasks"))
+}
+
+/// The settings of a kernel that the options ask for, without tracers.
+pub(super) fn settings(options: &Boot, seed: u64, rules: &Rules, world: Outside) -> Builder {
     let builder = Kernel::builder()
         .seed(seed)
         .quantum(options.quantum.get())
         .on_deadlock(options.on_deadlock.into());
-    let copies = world.copies(watch);
-    let mut builder = world.set(builder);
-    if copies {
-        builder = builder.tracer(stdio::copy);
-    }
-    builder = options.policy.set(builder, seed);
+    let mut builder = options.policy.set(world.set(builder), seed);
     if !options.inject.is_empty() {
         builder = builder.inject(rules.injection());
     }
@@ -185,25 +195,16 @@ fn kernel(
     if let Some(span) = options.max_stall {
         builder = builder.max_stall(span);
     }
-    if let Some(watch) = watch {
-        builder = builder.tracer(watch.tracer());
-    }
-    if let Some(recorder) = recorder {
-        builder = builder.tracer(recorder);
-    }
-    if options.watching.summary {
-        builder = builder.tracer(Summary::tracer(summary));
-    }
-    builder.build()
+    builder
 }
 
 /// A random seed, short enough to be typed again.
-fn random_seed() -> u64 {
+pub(super) fn random_seed() -> u64 {
     RandomState::new().hash_one(process::id()) % 1_000_000_000
 }
 
 /// Says that the servers are left, and nothing for them to do.
-fn at_rest(deadlock: &Deadlock, now: Duration) -> String {
+pub(super) fn at_rest(deadlock: &Deadlock, now: Duration) -> String {
     let waits = |task: &&TaskInfo| task.wait.is_accept;
     let tasks: Vec<String> = deadlock
         .blocked

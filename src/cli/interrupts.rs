@@ -43,6 +43,27 @@ pub(super) fn survive_large_files() -> io::Result<()> {
     signal_hook::flag::register(SIGXFSZ, Arc::default()).map(drop)
 }
 
+/// Takes the note of an interrupt since the last call, if there is one: see [`note`].
+pub(super) fn take() -> bool {
+    LAST.swap(0, Ordering::AcqRel) != 0
+}
+
+/// Notes an interrupt for [`take`]. One that comes before that ends the process, and so does any
+/// other signal that asks for it. Cleanup runs first.
+pub(super) fn note() -> io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    thread::Builder::new()
+        .name("interrupts".into())
+        .spawn(move || {
+            for signal in signals.forever() {
+                if signal != SIGINT || LAST.swap(signal, Ordering::AcqRel) != 0 {
+                    end(exit_code(signal).into());
+                }
+            }
+        })?;
+    Ok(())
+}
+
 fn exit_code(signal: i32) -> u8 {
     u8::try_from(128 + signal).unwrap_or(u8::MAX)
 }

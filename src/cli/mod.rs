@@ -36,8 +36,11 @@
 //! | file | owns |
 //! |---|---|
 //! | `args.rs` | the commands and options, and the messages about wrong ones |
+//! | `as_test.rs` | `replay --as-test`: a taped run as a test |
 //! | `boot.rs` | `boot`: the kernel's settings, exit codes |
+//! | `debug/` | `debug`: a run forward and back |
 //! | `inject.rs` | `--inject` |
+//! | `exits.rs` | `--exits` |
 //! | `explore.rs` | `explore`: the search for a schedule that breaks a program |
 //! | `interrupts.rs` | signals that end a run |
 //! | `live/` | looking at a kernel while it runs |
@@ -57,11 +60,14 @@
 //! | `words.rs` | the splitting of `--with` |
 //!
 //! `output`, `policy`, `program`, `stdio`, `table`, `values` and `words` are at the bottom: they use no command.
-//! A file in `live/` or `trace/` uses files below it and never its folder's `mod.rs`; `trace/` uses
-//! `live/`, and not the other way round.
+//! A file in `live/`, `trace/` or `debug/` uses files below it and never its folder's `mod.rs`;
+//! `trace/` and `debug/` use `live/`, and not the other way round.
 
 mod args;
+mod as_test;
 mod boot;
+mod debug;
+mod exits;
 mod explore;
 mod inject;
 mod interrupts;
@@ -117,6 +123,7 @@ fn run(programs: &[Entry], args: &[OsString]) -> Result<ExitCode, clap::Error> {
             boot::boot(&cli.verbosity, &options, &images, &words, None)
         }
         CliCommand::Replay(replay) => replay::run(programs, &command, replay, &cli.verbosity),
+        CliCommand::Debug(debug) => debug::run(programs, &command, &debug, &cli.verbosity),
         CliCommand::Explore(_) => {
             let matches = matches.subcommand_matches("explore");
             let matches = matches.expect("this is the command");

@@ -3,7 +3,7 @@
 use std::{
     ffi::OsString,
     io::{self, IsTerminal},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
@@ -11,8 +11,9 @@ use clap::{Args, Command, ValueHint, error::ErrorKind};
 
 use super::{
     args::{self, Boot, CliCommand, Watching},
-    boot, interrupts,
+    as_test, boot, interrupts,
     live::Watch,
+    net::Placed,
     output::{FAILURE, Log, Verbosity, tell},
     program::Entry,
     record, stdio,
@@ -43,7 +44,8 @@ Examples:
   replay --trace run.tape                 with every trap shown
   replay --only 3 run.tape                with those of task 3
   replay --record run.trap run.tape       then: trace timeline run.trap > run.html
-  replay --at-speed --top run.tape        as it was"
+  replay --at-speed --top run.tape        as it was
+  replay --as-test loses_a_line run.tape  a test of the crate in this folder"
 )]
 pub(super) struct Replay {
     #[command(flatten)]
@@ -58,6 +60,11 @@ pub(super) struct Replay {
     #[arg(long, value_name = "TID", value_parser = whole::<u64>, allow_negative_numbers = true,
           conflicts_with = "trace", help_heading = "Watching")]
     only: Option<u64>,
+    /// Write a test of this name that replays the tape and compares what it prints and how its tasks
+    /// end: tests/NAME.rs, with a copy of the tape as tests/NAME.tape
+    #[arg(long, value_name = "NAME", value_parser = as_test::test_name,
+          conflicts_with_all = ["at_speed", "only"])]
+    as_test: Option<String>,
     #[command(flatten)]
     watching: Watching,
 }
@@ -69,17 +76,54 @@ pub(super) fn run(
     replay: Replay,
     verbosity: &Verbosity,
 ) -> Result<ExitCode, clap::Error> {
-    let playing = match Playing::open(&replay.file) {
-        Ok(playing) => playing,
+    if let Some(name) = &replay.as_test {
+        return Ok(as_test::write(&replay.file, command.get_name(), name));
+    }
+    let Run {
+        playing,
+        mut options,
+        images,
+    } = match open(programs, command, &replay.file)? {
+        Ok(run) => run,
         Err(error) => {
-            tell(&format!("error: {}: {error}\n", replay.file.display()));
+            tell(&format!("error: {error}\n"));
             return Ok(ExitCode::from(FAILURE));
         }
     };
     let header = playing.header();
+    options.verbosity = replay.verbosity;
+    options.watching = replay.watching;
+    if let Some(tid) = replay.only {
+        options.watching.trace = Some(format!("[task{{tid={tid}}}]=trace"));
+    }
+    let playing = match replay.at_speed {
+        true => playing.at_speed(),
+        false => playing,
+    };
+    boot::boot(verbosity, &options, &images, &header.command, Some(playing))
+}
+
+/// A run on a tape: its answers, and what its command line says.
+pub(super) struct Run {
+    pub(super) playing: Playing,
+    pub(super) options: Box<Boot>,
+    pub(super) images: Vec<Placed>,
+}
+
+/// Opens a tape. The outer error is one of the command line on it, the inner one of the file.
+pub(super) fn open(
+    programs: &[Entry],
+    command: &Command,
+    file: &Path,
+) -> Result<Result<Run, String>, clap::Error> {
+    let playing = match Playing::open(file) {
+        Ok(playing) => playing,
+        Err(error) => return Ok(Err(format!("{}: {error}", file.display()))),
+    };
+    let header = playing.header();
     let args: Vec<OsString> = header.command.iter().map(OsString::from).collect();
     let foreign = |why: &str| {
-        let (file, line) = (replay.file.display(), header.command.join(" "));
+        let (file, line) = (file.display(), header.command.join(" "));
         let message = format!("in the command line of {file}, {line:?}: {why}\n");
         clap::Error::raw(ErrorKind::InvalidValue, message)
     };
@@ -89,18 +133,13 @@ pub(super) fn run(
         return Err(foreign("only a run of `boot` can be replayed"));
     };
     let images = args::images(programs, &options, &matches, command)?;
-    options.verbosity = replay.verbosity;
-    options.watching = replay.watching;
-    if let Some(tid) = replay.only {
-        options.watching.trace = Some(format!("[task{{tid={tid}}}]=trace"));
-    }
     options.seed = Some(header.seed);
     options.tape = None;
-    let playing = match replay.at_speed {
-        true => playing.at_speed(),
-        false => playing,
-    };
-    boot::boot(verbosity, &options, &images, &header.command, Some(playing))
+    Ok(Ok(Run {
+        playing,
+        options,
+        images,
+    }))
 }
 
 /// What is outside of the kernel.
@@ -202,7 +241,9 @@ impl Tape {
         };
         let left = |left: &Left| {
             log.error(&left.to_string());
-            tell_task(log, kernel, left);
+            if let Some(culprit) = culprit(kernel, left) {
+                log.note(&culprit);
+            }
             log.note(
                 "the programs are others than those on the tape, or use what a tape does not hold, \
                  such as files and clocks",
@@ -256,10 +297,8 @@ impl Tape {
 }
 
 /// Names the task that left the tape, and its place in the source.
-fn tell_task(log: Log, kernel: &Kernel, left: &Left) {
-    let Some(task) = kernel.tasks().find(|task| task.tid == left.task) else {
-        return;
-    };
+pub(super) fn culprit(kernel: &Kernel, left: &Left) -> Option<String> {
+    let task = kernel.tasks().find(|task| task.tid == left.task)?;
     let mut text = format!("task {} is {:?}", task.tid, task.name);
     if let Some(place) = &task.wait.place {
         text += &format!(", in {} at {place}", task.wait.call);
@@ -267,5 +306,5 @@ fn tell_task(log: Log, kernel: &Kernel, left: &Left) {
     if let Some(place) = &task.spawned {
         text += &format!(", spawned at {place}");
     }
-    log.note(&text);
+    Some(text)
 }

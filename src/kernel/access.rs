@@ -4,7 +4,7 @@ use std::{panic::Location, rc::Rc, time::Duration};
 
 use super::{Kernel, task::OnExit};
 use crate::{
-    abi::{Errno, TaskInfo, Tid},
+    abi::{Errno, Place, QueueInfo, TaskInfo, Tid},
     interrupt::Remote,
     trap::Start,
     user::{
@@ -59,6 +59,37 @@ impl Kernel {
     pub fn tasks(&self) -> impl Iterator<Item = TaskInfo> {
         let tasks = self.tasks.infos();
         tasks.map(|(task, info)| self.complete(task, info))
+    }
+
+    /// Lists the message queues, in order of their numbers.
+    ///
+    /// ```
+    /// use trapline::{Kernel, Os, Queue};
+    ///
+    /// let mut kernel = Kernel::simulated(0);
+    /// kernel.spawn("writer", async |os: &mut Os| {
+    ///     let letters = Queue::bounded(os, 4).await;
+    ///     let _ = letters.put(os, "a letter").await;
+    ///     os.yield_now().await;
+    ///     letters.close(os).await;
+    /// })?;
+    /// for _ in 0..2 {
+    ///     kernel.step()?;
+    /// }
+    /// let queues: Vec<_> = kernel.queues().collect();
+    /// assert_eq!((queues[0].len, queues[0].capacity), (1, Some(4)));
+    /// # Ok::<(), trapline::Error>(())
+    /// ```
+    pub fn queues(&self) -> impl Iterator<Item = QueueInfo> {
+        self.queues.infos().into_iter()
+    }
+
+    /// Returns the place in the source of a task's last call, or of its spawn if it has made none;
+    /// `None` for a task that has ended, and for a call that notes no caller. Without a tracer, the
+    /// kernel notes only calls that take its plain lane, such as those that block.
+    pub fn place_of_call(&self, task: Tid) -> Option<Place> {
+        let task = self.find_live(task)?;
+        self.places.of_last_call(task)
     }
 
     /// Returns the time since boot.

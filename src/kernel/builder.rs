@@ -280,6 +280,7 @@ impl Builder {
             clock: Nanos::ZERO,
             next_poll: 0,
             pass_ends: 0,
+            is_stepping: false,
             daemons: Daemons::default(),
             slept: None,
             happened: Vec::new(),

@@ -137,6 +137,8 @@ pub struct Kernel {
     next_poll: u64,
     /// The tick at which the pass under way ends: at a poll, or at a limit of the run.
     pass_ends: u64,
+    /// Whether the last call of the host was a step after which the run goes on.
+    is_stepping: bool,
     daemons: Daemons,
     /// A wait that the log has not recorded yet: its begin and its end.
     slept: Option<(Duration, Duration)>,
@@ -175,10 +177,11 @@ impl Kernel {
     }
 
     fn run_while(&mut self, goes_on: impl Fn(&Self) -> bool) -> Result<Report, Error> {
+        self.is_stepping = false;
         let ticks = self.stats.ticks.saturating_add(self.limits.ticks);
-        let time = Nanos::from(self.world.now()).saturating_add(self.limits.time);
-        self.console.begin();
-        self.enter()?;
+        let now = self.begin();
+        let time = Nanos::from(now).saturating_add(self.limits.time);
+        self.enter(now)?;
         let ended = loop {
             self.run_pass(ticks);
             if let Err(error) = self.check_policy() {
@@ -203,9 +206,17 @@ impl Kernel {
 
     /// Resumes one task. If no task is ready, waits for the world once.
     ///
+    /// Steps up to [`Step::Finished`] or an error ask the world for the same answers as a run. So a
+    /// run on a [tape](mod@crate::tape) can be replayed step by step.
+    ///
     /// *Errors:* as [`Kernel::run`], except for the limits on ticks and time: those apply to runs.
     pub fn step(&mut self) -> Result<Step, Error> {
-        self.enter()?;
+        let now = match self.is_stepping {
+            true => self.world.now_for_log(),
+            false => self.begin(),
+        };
+        self.enter(now)?;
+        self.is_stepping = true;
         let step = loop {
             if let Some(tid) = self.run_pass(self.stats.ticks + 1) {
                 break Ok(Step::Ran(tid));
@@ -223,7 +234,14 @@ impl Kernel {
                 polled => break polled.map(|()| Step::Idle),
             }
         };
+        self.is_stepping = matches!(step, Ok(Step::Ran(_) | Step::Idle));
         self.remote.runs(Tid::KERNEL);
         step
+    }
+
+    /// Begins a run or a sequence of steps. Returns the time.
+    fn begin(&mut self) -> Duration {
+        self.console.begin();
+        self.world.now()
     }
 }

@@ -64,6 +64,12 @@ impl Places {
         spot.spawned.map(Place::from)
     }
 
+    /// Returns the place of the task's last call.
+    pub(super) fn of_last_call(&self, task: Runnable) -> Option<Place> {
+        let spot = self.slots.get(task.slot.index())?;
+        spot.called.map(Place::from)
+    }
+
     /// Returns the place of the call in which the task is blocked.
     pub(super) fn of_call(&self, task: Runnable, on: WaitingOn) -> Option<Place> {
         let spot = self.slots.get(task.slot.index())?;

@@ -15,7 +15,7 @@ use super::{
     waiters::position,
 };
 use crate::{
-    abi::{End, Errno, QueueId, Reply},
+    abi::{End, Errno, QueueId, QueueInfo, Reply},
     footprint::{Note, Object},
     log::Wake,
     panic::contain,
@@ -183,6 +183,18 @@ impl MessageQueue {
     fn publish(&self) {
         self.status.len.set(self.available.len());
     }
+
+    fn info(&self) -> QueueInfo {
+        QueueInfo {
+            id: self.id,
+            thing: self.status.title(self.id),
+            len: self.available.len(),
+            capacity: (!self.is_unbounded()).then_some(self.capacity),
+            getters: self.getters.len(),
+            putters: self.putters.len(),
+            is_closed: self.closed,
+        }
+    }
 }
 
 /// The queues of a kernel, found by the slot in their names. The queues of daemons are a separate
@@ -223,6 +235,14 @@ impl Queues {
             status,
         });
         Some(id)
+    }
+
+    /// Describes the queues of tasks, in order of their numbers.
+    pub(super) fn infos(&self) -> Vec<QueueInfo> {
+        let queues = self.sets[0].slots.iter();
+        let mut infos: Vec<QueueInfo> = queues.map(|(_, queue)| queue.info()).collect();
+        infos.sort_unstable_by_key(|info| info.id);
+        infos
     }
 
     /// Forgets the numbers of queues. All queues are gone.

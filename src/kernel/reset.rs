@@ -80,6 +80,7 @@ impl Kernel {
         self.clock = Nanos::ZERO;
         self.next_poll = 0;
         self.pass_ends = 0;
+        self.is_stepping = false;
         self.daemons = Default::default();
         self.slept = None;
         self.happened.clear();

@@ -1,5 +1,7 @@
 //! A pass of turns, and the poll of the world between two passes.
 
+use std::time::Duration;
+
 use super::{
     Kernel,
     deadlock::Deadlock,
@@ -14,15 +16,15 @@ use crate::{
 pub(super) const POLL_AFTER: u64 = 256;
 
 impl Kernel {
-    /// Prepares for turns. Sets the clock of the log: the host has used time since the last event.
+    /// Prepares for turns. Sets the clock of the log to `now`: the host has used time since the last
+    /// event.
     ///
     /// *Errors:* the kernel runs already: a closure of [`Kernel::on_restart`] runs it.
-    pub(super) fn enter(&mut self) -> Result<(), Error> {
+    pub(super) fn enter(&mut self, now: Duration) -> Result<(), Error> {
         self.check_restarts()?;
         self.log.observe_by_tracing();
         self.frame.set_observed(self.log.is_observed());
         self.frame.set_requeued(!self.ready.is_plain());
-        let now = self.world.now();
         self.log.set_clock(now);
         // The host has acted.
         self.frame.note(Note::Barrier);

@@ -3,6 +3,7 @@
 
 mod book;
 mod boot;
+mod debug;
 mod explore;
 mod live;
 mod network;

@@ -5,6 +5,7 @@ use std::{
     io::{self, BufRead, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     path::{Path, PathBuf},
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
@@ -16,17 +17,17 @@ use trapline::record::Recording;
 use crate::support::*;
 
 /// A folder of a test's own, that goes with it.
-struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    fn new(test: &str) -> Self {
+    pub(crate) fn new(test: &str) -> Self {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("replay-{test}"));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).unwrap();
         Self(path)
     }
 
-    fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         self.0.join(name).to_str().unwrap().to_string()
     }
 }
@@ -378,6 +379,70 @@ fn what_is_no_tape_is_refused_with_the_reason() {
     let (code, _, err) = run(&["boot", "--tape", &file, "--tape-max", "9x", "alive"]);
     assert_eq!(code, 2);
     assert!(err.contains("such as 64M"), "{err}");
+}
+
+// ---- a test
+
+/// Compiles a written test as Cargo does, runs it, and answers what it says.
+fn outcome(folder: &Folder, test: &str) -> (bool, String) {
+    let [source, program] = [folder.path(test), folder.path("program")];
+    let compiled = Command::new("rustc")
+        .args(["--edition", "2024", "--test", "-o", &program, &source])
+        .args(["-D", "warnings"])
+        .env("CARGO_MANIFEST_DIR", folder.path(""))
+        .env("CARGO_BIN_EXE_trapline", env!("CARGO_BIN_EXE_trapline"))
+        .output()
+        .unwrap();
+    let err = String::from_utf8_lossy(&compiled.stderr);
+    assert!(compiled.status.success(), "{err}");
+    let output = Command::new(program).output().unwrap();
+    let out = String::from_utf8_lossy(&output.stdout).into_owned();
+    (output.status.success(), out)
+}
+
+#[test]
+fn a_tape_becomes_a_test_that_holds_on_to_its_run() {
+    let folder = Folder::new("as-test");
+    let tape = folder.path("run.tape");
+    let boot = ["boot", "--tape", &tape, "--with", "kill", "promise"];
+    let (code, out, _) = run(&boot);
+    assert_eq!(code, 0);
+    let write = |name: &str| {
+        let mut command = trapline(&["replay", "--as-test", name, "run.tape"]);
+        texts(command.current_dir(folder.path("")).output().unwrap())
+    };
+    let (code, _, err) = write("it_keeps_its_promise");
+    assert_eq!(code, 1);
+    assert!(err.contains("there is no Cargo.toml here"), "{err}");
+    fs::write(folder.path("Cargo.toml"), "").unwrap();
+    let (code, printed, err) = write("it_keeps_its_promise");
+    assert_eq!((code, &*printed), (0, ""), "{err}");
+    assert!(
+        err.contains("next: cargo test it_keeps_its_promise"),
+        "{err}"
+    );
+    let (code, _, err) = write("it_keeps_its_promise");
+    assert_eq!(code, 1);
+    assert!(err.contains("exists: give another name"), "{err}");
+    // It is formatted, it passes, and it fails if the program does something else.
+    let test = "tests/it_keeps_its_promise.rs";
+    let text = fs::read_to_string(folder.path(test)).unwrap();
+    assert!(text.contains(&format!(
+        "{:?}",
+        out.lines().next().unwrap().to_string() + "\n"
+    )));
+    assert!(text.contains(": killed\\n\""), "the exits: {text}");
+    let (passes, said) = outcome(&folder, test);
+    assert!(passes, "{said}");
+    let (first, _) = out.split_at(5);
+    fs::write(folder.path(test), text.replacen(first, "Other", 1)).unwrap();
+    let (passes, said) = outcome(&folder, test);
+    assert!(!passes && said.contains("Other"), "{said}");
+    for name in ["no-name", "9", "_", "Name", ""] {
+        let (code, _, err) = write(name);
+        assert_eq!(code, 2, "{name}");
+        assert!(err.contains("it takes the name of a function"), "{err}");
+    }
 }
 
 // ---- watching a replay

@@ -28,7 +28,7 @@ use rustix::{
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A process at a terminal of its own.
-struct Screen {
+pub(crate) struct Screen {
     child: Child,
     keys: File,
     /// The other end: what the process has.
@@ -38,7 +38,7 @@ struct Screen {
     before: Termios,
 }
 
-fn trapline() -> Command {
+pub(crate) fn trapline() -> Command {
     clean(crate::support::trapline(&[]))
 }
 
@@ -70,7 +70,7 @@ fn cells(number: u16) -> NonZero<u16> {
 }
 
 impl Screen {
-    fn start(mut command: Command, width: u16, height: u16) -> Self {
+    pub(crate) fn start(mut command: Command, width: u16, height: u16) -> Self {
         let master =
             openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
@@ -115,7 +115,7 @@ impl Screen {
         Self::start(command, width, height)
     }
 
-    fn press(&mut self, keys: &str) {
+    pub(crate) fn press(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
@@ -128,12 +128,12 @@ impl Screen {
         tcsetwinsize(&self.keys, size(width, height)).unwrap();
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         self.emulator.lock().unwrap().screen().contents()
     }
 
     /// Waits until the screen is such, and answers what it shows then.
-    fn until(&self, what: impl Fn(&str) -> bool) -> String {
+    pub(crate) fn until(&self, what: impl Fn(&str) -> bool) -> String {
         let begun = Instant::now();
         loop {
             let text = self.text();
@@ -145,17 +145,17 @@ impl Screen {
         }
     }
 
-    fn shows(&self, text: &str) -> String {
+    pub(crate) fn shows(&self, text: &str) -> String {
         self.until(|screen| screen.contains(text))
     }
 
-    fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
     /// Waits for the end, after which the terminal must be as it was. Answers the exit code and what
     /// is left on the terminal.
-    fn end(mut self) -> (Option<i32>, String) {
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let code = self.child.wait().unwrap().code();
         let tty = self.tty.take().unwrap();
         let after = tcgetattr(&tty).unwrap();

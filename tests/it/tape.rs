@@ -16,7 +16,7 @@ use std::{
 use proptest::{prelude::*, sample::Index};
 use socket2::SockRef;
 use trapline::{
-    Builder, Error, Event, Kernel, Os, Promise, RealWorld, SimWorld, Tracer, World,
+    Builder, Error, Event, Kernel, Os, Promise, RealWorld, Report, SimWorld, Step, Tracer, World,
     tape::{self, Header, Left, Playing, Taping},
 };
 
@@ -51,11 +51,25 @@ struct Told {
 
 /// Runs a kernel in a world. Answers what was told, and the error of the run.
 fn run(builder: Builder, populate: impl FnOnce(&mut Kernel)) -> (Told, Option<Error>) {
+    run_by(Kernel::run, builder, populate)
+}
+
+/// The same as a run, a step at a time.
+fn in_steps(kernel: &mut Kernel) -> Result<Report, Error> {
+    while kernel.step()? != Step::Finished {}
+    Ok(kernel.report())
+}
+
+fn run_by(
+    drive: impl FnOnce(&mut Kernel) -> Result<Report, Error>,
+    builder: Builder,
+    populate: impl FnOnce(&mut Kernel),
+) -> (Told, Option<Error>) {
     let log = Diary::default();
     let mut kernel = builder.tracer(Lines(log.clone())).build().unwrap();
     populate(&mut kernel);
-    let ended = kernel.run();
-    let exits = |report: &trapline::Report| format!("{:?}", report.exits());
+    let ended = drive(&mut kernel);
+    let exits = |report: &Report| format!("{:?}", report.exits());
     let told = Told {
         log: log.lines(),
         console: kernel.take_console(),
@@ -92,23 +106,32 @@ type Played = (Told, Option<Error>, Result<(), tape::Error>);
 ///
 /// *Errors:* it cannot be opened.
 fn play(tape: &[u8], populate: impl FnOnce(&mut Kernel)) -> Result<Played, tape::Error> {
+    play_by(Kernel::run, tape, populate)
+}
+
+fn play_by(
+    drive: impl FnOnce(&mut Kernel) -> Result<Report, Error>,
+    tape: &[u8],
+    populate: impl FnOnce(&mut Kernel),
+) -> Result<Played, tape::Error> {
     let world = Playing::from_reader(Cursor::new(tape.to_vec()))?;
     assert_eq!(world.header().command, ["server"]);
     let progress = world.progress();
-    let (told, error) = run(Kernel::builder().world(world).capture_console(), populate);
+    let builder = Kernel::builder().world(world).capture_console();
+    let (told, error) = run_by(drive, builder, populate);
     Ok((told, error, progress.finish()))
 }
 
-/// Tapes a run in the real world and plays the tape, which must tell the same.
+/// Tapes a run in the real world and plays the tape at once and in steps, which must tell the same.
 fn tape_and_play(populate: impl Fn(&mut Kernel)) -> (Told, Vec<u8>) {
     let (told, error, bytes) = tape(RealWorld::new().unwrap(), None, &populate);
-    let (again, error_again, finished) = play(&bytes, &populate).unwrap();
-    assert_eq!(
-        error.map(|error| error.to_string()),
-        error_again.map(|error| error.to_string())
-    );
-    assert_eq!(again, told);
-    finished.unwrap();
+    let error = error.map(|error| error.to_string());
+    for drive in [Kernel::run, in_steps] {
+        let (again, error_again, finished) = play_by(drive, &bytes, &populate).unwrap();
+        assert_eq!(error_again.map(|error| error.to_string()), error);
+        assert_eq!(again, told);
+        finished.unwrap();
+    }
     (told, bytes)
 }
 

@@ -11,8 +11,8 @@ use ratatui::{
 };
 
 use super::{
-    client,
     model::{Row, State},
+    text,
     view::{Mode, Sort, View},
 };
 use crate::cli::output::{Log, clean};
@@ -62,7 +62,7 @@ pub(super) fn draw(frame: &mut Frame, view: &mut View, printed: &[String]) {
     }
 }
 
-fn halves(body: Rect) -> (Rect, Rect) {
+pub(in crate::cli) fn halves(body: Rect) -> (Rect, Rect) {
     let [tasks, details] = if body.width >= 110 {
         Layout::horizontal([Constraint::Percentage(55), Constraint::Percentage(45)]).areas(body)
     } else {
@@ -71,7 +71,8 @@ fn halves(body: Rect) -> (Rect, Rect) {
     (tasks, details)
 }
 
-fn heading(view: &View, width: u16) -> Text<'static> {
+/// The instant, and how many tasks are in which state.
+pub(in crate::cli) fn counts(view: &View) -> Line<'static> {
     let totals = &view.snapshot.totals;
     let count = |n: usize, what: &str| format!("  {n} {what}");
     let mut tasks = count(
@@ -89,8 +90,12 @@ fn heading(view: &View, width: u16) -> Text<'static> {
         tasks += &format!("  (the busiest {shown} are here)");
     }
     let bold = Style::new().add_modifier(Modifier::BOLD);
-    let at = client::instant(totals.at);
-    let first = Line::from(vec![Span::styled(at, bold), Span::raw(tasks)]);
+    let at = text::instant(totals.at);
+    Line::from(vec![Span::styled(at, bold), Span::raw(tasks)])
+}
+
+fn heading(view: &View, width: u16) -> Text<'static> {
+    let totals = &view.snapshot.totals;
     let mut second = format!("{} traps/s", human(totals.rate));
     if let Some(idle) = totals.idle {
         second += &format!("  idle {}", percent(Some(idle)));
@@ -101,7 +106,7 @@ fn heading(view: &View, width: u16) -> Text<'static> {
     let room = usize::from(width).saturating_sub(second.chars().count() + 2);
     second += "  ";
     second += &sparks(&view.all, room.min(64));
-    Text::from(vec![first, Line::from(second)])
+    Text::from(vec![counts(view), Line::from(second)])
 }
 
 fn foot(view: &View, width: u16) -> Line<'static> {
@@ -136,6 +141,9 @@ fn foot(view: &View, width: u16) -> Line<'static> {
     }
     Line::from(line)
 }
+
+/// The columns that a halted run has nothing for.
+const OF_A_RUN: [&str; 3] = ["traps/s", "time", "history"];
 
 /// A column of the table.
 struct Column {
@@ -209,7 +217,7 @@ fn cause(_: &View, row: &Row, _: &str) -> Cell<'static> {
 }
 
 fn since(_: &View, row: &Row, _: &str) -> Cell<'static> {
-    right(row.since.map_or_else(String::new, client::instant))
+    right(row.since.map_or_else(String::new, text::instant))
 }
 
 fn traps(_: &View, row: &Row, _: &str) -> Cell<'static> {
@@ -228,10 +236,13 @@ fn short_history(view: &View, row: &Row, _: &str) -> Cell<'static> {
     Cell::from(sparks(view.history(row.tid), 12))
 }
 
-fn draw_tasks(frame: &mut Frame, view: &mut View, area: Rect) {
+pub(in crate::cli) fn draw_tasks(frame: &mut Frame, view: &mut View, area: Rect) {
     view.page = usize::from(area.height.saturating_sub(1));
     let selected = view.select();
-    let columns = columns(area.width);
+    let mut columns = columns(area.width);
+    if view.is_halted {
+        columns.retain(|column| !OF_A_RUN.contains(&column.title));
+    }
     let titles = columns.iter().map(|column| {
         let sorted = !view.tree && column.sort == Some(view.sort);
         let line = if sorted {
@@ -270,7 +281,7 @@ fn draw_tasks(frame: &mut Frame, view: &mut View, area: Rect) {
     frame.render_stateful_widget(table, area, &mut state);
 }
 
-fn draw_details(frame: &mut Frame, view: &View, area: Rect) {
+pub(in crate::cli) fn draw_details(frame: &mut Frame, view: &View, area: Rect) {
     let borders = if area.width < frame.area().width {
         Borders::LEFT
     } else {
@@ -282,12 +293,12 @@ fn draw_details(frame: &mut Frame, view: &View, area: Rect) {
     let lines = match &view.whereabouts {
         None => vec!["...".to_string()],
         Some((chain, traps)) => {
-            let mut lines = client::where_lines(chain, view.snapshot.totals.at);
+            let mut lines = text::where_lines(chain, view.snapshot.totals.at);
             lines.push(match traps.len() {
                 0 => "no traps are kept of it".to_string(),
                 _ => "its last traps:".to_string(),
             });
-            let traps = traps.iter().map(|trap| client::event(Log::PLAIN, trap));
+            let traps = traps.iter().map(|trap| text::event(Log::PLAIN, trap));
             // The header names the task and the instant. The newest calls come first, as far as
             // there is room.
             lines.extend(traps.rev());
@@ -298,7 +309,7 @@ fn draw_details(frame: &mut Frame, view: &View, area: Rect) {
     frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: false }), inner);
 }
 
-fn draw_console(frame: &mut Frame, printed: &[String], area: Rect) {
+pub(in crate::cli) fn draw_console(frame: &mut Frame, printed: &[String], area: Rect) {
     if area.height == 0 {
         return;
     }

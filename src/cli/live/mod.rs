@@ -16,24 +16,26 @@
 //! | `socket.rs` | the socket's file |
 //! | `monitor.rs` | the task behind the socket |
 //! | `client.rs` | the commands |
+//! | `text.rs` | tasks as tables, trees and lines |
 //! | `screen.rs` | the screen: its tasks |
 //! | `view.rs`, `draw.rs` | its contents, its keys, its layout |
 //! | `terminal.rs` | taking the terminal and giving it back |
 
 mod brief;
 mod client;
-mod draw;
+pub(super) mod draw;
 mod feed;
-mod model;
+pub(super) mod model;
 mod monitor;
 mod protocol;
-mod recent;
+pub(super) mod recent;
 mod sampler;
 mod screen;
 mod shared;
 mod socket;
-mod terminal;
-mod view;
+pub(super) mod terminal;
+pub(super) mod text;
+pub(super) mod view;
 
 use std::{
     cell::RefCell,
@@ -82,6 +84,13 @@ pub(super) struct Options {
         help_heading = "Watching"
     )]
     top: Option<Duration>,
+}
+
+impl Options {
+    /// Whether any of them is given.
+    pub(super) fn is_any(&self) -> bool {
+        self.monitor.is_some() || self.top.is_some()
+    }
 }
 
 /// Reads the time between two snapshots. It has a limit, since a monitor hangs up on silent

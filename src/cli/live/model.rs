@@ -20,14 +20,14 @@ pub(super) const LONGEST: Duration = Duration::from_secs(30);
 
 /// The tasks of a kernel at one instant.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Snapshot {
-    pub(super) tasks: Vec<Row>,
-    pub(super) totals: Totals,
+pub(in crate::cli) struct Snapshot {
+    pub(in crate::cli) tasks: Vec<Row>,
+    pub(in crate::cli) totals: Totals,
 }
 
 /// One task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Row {
+pub(in crate::cli) struct Row {
     pub(super) tid: u64,
     pub(super) comm: String,
     /// 0 for the host's tasks and for orphans.
@@ -58,7 +58,7 @@ pub(super) struct Row {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum State {
+pub(in crate::cli) enum State {
     #[default]
     Ready,
     Running,
@@ -68,7 +68,7 @@ pub(super) enum State {
 
 /// The totals of all tasks, listed or not.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Totals {
+pub(in crate::cli) struct Totals {
     /// The instant, in seconds since boot.
     pub(super) at: f64,
     pub(super) tasks: usize,
@@ -100,7 +100,7 @@ impl State {
 }
 
 impl Row {
-    pub(super) fn of(task: &TaskInfo) -> Self {
+    pub(in crate::cli) fn of(task: &TaskInfo) -> Self {
         let mut row = Self {
             tid: task.tid.into(),
             comm: brief(task.name.clone()),
@@ -128,7 +128,7 @@ impl Row {
 }
 
 impl Totals {
-    pub(super) fn of(tasks: &[TaskInfo], now: Duration) -> Self {
+    pub(in crate::cli) fn of(tasks: &[TaskInfo], now: Duration) -> Self {
         let mut totals = Self {
             at: now.as_secs_f64(),
             tasks: tasks.len(),
@@ -207,7 +207,7 @@ pub(super) fn pause(tasks: usize) -> Duration {
 }
 
 /// A task, the chain of tasks that it waits for, and its last traps as lines.
-pub(super) type Whereabouts = (Vec<Row>, Vec<Map<String, Value>>);
+pub(in crate::cli) type Whereabouts = (Vec<Row>, Vec<Map<String, Value>>);
 
 /// A task and the chain that it waits for, as indices into the list. In a cycle, the last entry
 /// repeats an earlier one. Empty if the task does not exist.
@@ -225,7 +225,11 @@ pub(super) fn chain(tasks: &[TaskInfo], tid: u64) -> Vec<usize> {
 }
 
 /// The index of a task, if it exists.
-pub(super) fn whereabouts(tasks: &[TaskInfo], calls: &Follower, tid: u64) -> Option<Whereabouts> {
+pub(in crate::cli) fn whereabouts(
+    tasks: &[TaskInfo],
+    calls: &Follower,
+    tid: u64,
+) -> Option<Whereabouts> {
     let chain = chain(tasks, tid);
     let rows: Vec<Row> = chain.iter().map(|&at| Row::of(&tasks[at])).collect();
     (!rows.is_empty()).then(|| (rows, recent::lines(calls, tid.into())))

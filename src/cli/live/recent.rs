@@ -13,12 +13,12 @@ const CALLS: usize = 16;
 const TASKS: usize = 1 << 14;
 
 /// Follows a kernel from its first event to its last.
-pub(super) fn follower() -> Follower {
+pub(in crate::cli) fn follower() -> Follower {
     Follower::keeping(CALLS).at_most(TASKS)
 }
 
 /// The last calls of a task as lines, the oldest first.
-pub(super) fn lines(recent: &Follower, tid: Tid) -> Vec<Map<String, Value>> {
+pub(in crate::cli) fn lines(recent: &Follower, tid: Tid) -> Vec<Map<String, Value>> {
     let comm = recent.comm(tid);
     let calls = recent.calls(tid);
     calls.map(|call| line_of(call, tid, comm)).collect()

@@ -27,13 +27,13 @@ struct Before {
 
 /// A terminal that can be taken.
 #[derive(Clone, Copy)]
-pub(super) struct Terminal {
+pub(in crate::cli) struct Terminal {
     /// The stream for drawing: the first that is not redirected.
     out: Stream,
 }
 
 /// The terminal of the process, if it can be read and written. From now on, output to it is kept.
-pub(super) fn find() -> Result<Terminal, String> {
+pub(in crate::cli) fn find() -> Result<Terminal, String> {
     let terminals = [io::stdout().is_terminal(), io::stderr().is_terminal()];
     let out = match terminals {
         _ if !io::stdin().is_terminal() => {
@@ -54,7 +54,7 @@ pub(super) fn find() -> Result<Terminal, String> {
 
 impl Terminal {
     /// Takes the terminal, until `leave`.
-    pub(super) fn enter(self) -> io::Result<()> {
+    pub(in crate::cli) fn enter(self) -> io::Result<()> {
         let termios = tcgetattr(io::stdin())?;
         let mut raw = termios.clone();
         raw.make_raw();
@@ -79,12 +79,12 @@ impl Terminal {
     }
 
     /// Writes at once.
-    pub(super) fn write(self, text: &[u8]) -> io::Result<()> {
+    pub(in crate::cli) fn write(self, text: &[u8]) -> io::Result<()> {
         write(self.out, text)
     }
 
     /// The terminal's width and height.
-    pub(super) fn size(self) -> (u16, u16) {
+    pub(in crate::cli) fn size(self) -> (u16, u16) {
         match tcgetwinsize(self.handle()) {
             Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col, size.ws_row),
             _ => (80, 24),

@@ -8,8 +8,8 @@ use std::{
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::{
-    client,
     model::{Row, Snapshot, Whereabouts},
+    text,
 };
 use crate::cli::output::clean;
 
@@ -19,8 +19,8 @@ const HISTORY: usize = 64;
 const FILTER: usize = 64;
 
 #[derive(Default)]
-pub(super) struct View {
-    pub(super) snapshot: Snapshot,
+pub(in crate::cli) struct View {
+    pub(in crate::cli) snapshot: Snapshot,
     /// Traps per second of each listed task, the newest last.
     history: BTreeMap<u64, VecDeque<f64>>,
     /// The same for all tasks together.
@@ -34,7 +34,7 @@ pub(super) struct View {
     pub(super) details: bool,
     /// Whether the programs' output is shown.
     pub(super) console: bool,
-    pub(super) whereabouts: Option<Whereabouts>,
+    pub(in crate::cli) whereabouts: Option<Whereabouts>,
     /// The result of the last command.
     pub(super) notice: String,
     /// The tasks to kill.
@@ -46,6 +46,8 @@ pub(super) struct View {
     /// The number of lines that fitted.
     pub(super) page: usize,
     pub(super) colored: bool,
+    /// Whether the run is halted, and there are no rates.
+    pub(super) is_halted: bool,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -72,7 +74,7 @@ pub(super) enum Mode {
 
 /// The effect of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Wish {
+pub(in crate::cli) enum Wish {
     /// Redraw with the present state.
     Redraw,
     /// Redraw from the first line.
@@ -135,8 +137,17 @@ impl View {
         }
     }
 
+    /// A view of a run that a debugger has halted.
+    pub(in crate::cli) fn halted(colored: bool) -> Self {
+        Self {
+            sort: Sort::Tid,
+            is_halted: true,
+            ..Self::new(colored)
+        }
+    }
+
     /// Takes a new snapshot.
-    pub(super) fn update(&mut self, snapshot: Snapshot) {
+    pub(in crate::cli) fn update(&mut self, snapshot: Snapshot) {
         let mut history = std::mem::take(&mut self.history);
         for row in &snapshot.tasks {
             let mut rates = history.remove(&row.tid).unwrap_or_default();
@@ -161,7 +172,7 @@ impl View {
             .filter(|row| self.lets_through(row))
             .collect();
         if self.tree {
-            return client::tree(&rows);
+            return text::branches(&rows);
         }
         rows.sort_by(|a, b| self.sort.compare(a, b));
         if self.reversed {
@@ -178,7 +189,7 @@ impl View {
     }
 
     /// The selected line among those listed, with its task.
-    pub(super) fn select(&mut self) -> Option<(usize, u64)> {
+    pub(in crate::cli) fn select(&mut self) -> Option<(usize, u64)> {
         let rows = self.rows();
         let tids: Vec<u64> = rows.iter().map(|(row, _)| row.tid).collect();
         let chosen = self.chosen;
@@ -194,6 +205,11 @@ impl View {
         selected.map(|(_, tid)| tid)
     }
 
+    /// Chooses a task.
+    pub(in crate::cli) fn choose_task(&mut self, tid: u64) {
+        self.chosen = Some(tid);
+    }
+
     /// Chooses the task in that line.
     fn choose(&mut self, line: usize) -> Option<u64> {
         self.chosen = None;
@@ -202,7 +218,7 @@ impl View {
         self.chosen
     }
 
-    pub(super) fn press(&mut self, key: KeyEvent) -> Wish {
+    pub(in crate::cli) fn press(&mut self, key: KeyEvent) -> Wish {
         if let (KeyCode::Char('c'), true) =
             (key.code, key.modifiers.contains(KeyModifiers::CONTROL))
         {

@@ -1,0 +1,421 @@
+//! The engine: a run that goes forward by steps, and back by running again from its start.
+//!
+//! A run is a function of its seed, or of its tape. So the state after a number of steps is the
+//! same each time, and a motion back is a run of fewer steps.
+
+use std::{cell::RefCell, path::PathBuf, rc::Rc, time::Duration};
+
+use super::{
+    condition::Condition,
+    witness::{Shared, Witness},
+};
+use crate::{
+    Error, Kernel, SimWorld, Step, SystemCall, Tid,
+    cli::{
+        args::Boot,
+        boot,
+        inject::Rules,
+        interrupts,
+        live::{recent, text},
+        net::Placed,
+        output::Log,
+        replay::{self, Outside},
+    },
+    tape::{self, Playing, Progress},
+};
+
+/// How many steps are made between two looks for an interrupt.
+const LOOK: u64 = 1024;
+
+/// What is debugged.
+pub(super) struct Source {
+    pub(super) options: Box<Boot>,
+    pub(super) programs: Vec<Placed>,
+    pub(super) seed: u64,
+    /// The tape; none for a simulated run.
+    pub(super) tape: Option<PathBuf>,
+}
+
+/// A run at one of its steps.
+pub(super) struct Engine {
+    source: Source,
+    kernel: Kernel,
+    progress: Option<Progress>,
+    witness: Rc<RefCell<Witness>>,
+    /// The breakpoints, by number.
+    breaks: Vec<(usize, Condition)>,
+    next_break: usize,
+    /// How many steps the run has made: resumes of tasks, and waits for the world.
+    steps: u64,
+    /// How many of them resumed a task.
+    calls: u64,
+    /// The task that was resumed last.
+    last: Option<Tid>,
+    /// The task that the last motion was about.
+    subject: Option<Tid>,
+    /// How many resumes the turn under way has had.
+    in_turn: u32,
+    /// When the first task was resumed.
+    begun: Option<Duration>,
+    console: String,
+    /// How the run ended, if it has.
+    over: Option<String>,
+}
+
+/// Why a motion has ended.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) enum Stop {
+    /// It is where it should go.
+    There,
+    /// A condition is met: a breakpoint's, or the motion's own. In words.
+    Met(String),
+    /// The run is over. The motion back has found nothing.
+    Over,
+    /// The user has interrupted it.
+    Interrupted,
+}
+
+/// The number of the condition of a motion. Breakpoints have others.
+const OWN: usize = 0;
+
+impl Source {
+    /// Boots the run. An error says why it cannot.
+    fn boot(&self, witness: &Rc<RefCell<Witness>>) -> Result<(Kernel, Option<Progress>), String> {
+        let Self {
+            options,
+            programs,
+            seed,
+            tape,
+        } = self;
+        let (world, progress) = match tape {
+            Some(path) => {
+                let playing =
+                    Playing::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
+                let progress = playing.progress();
+                (Outside::Playing(Box::new(playing)), Some(progress))
+            }
+            None => {
+                let net = options.net.network(programs, options.max_time);
+                let net = net.map_err(|error| error.to_string())?;
+                (Outside::Simulated(SimWorld::new(*seed).net(&net)), None)
+            }
+        };
+        let rules = Rules::new(&options.inject);
+        let builder = boot::settings(options, *seed, &rules, world);
+        let kernel = builder.tracer(Shared(Rc::clone(witness))).build();
+        let mut kernel = kernel.map_err(|error| format!("cannot boot: {error}"))?;
+        boot::load(&mut kernel, options, programs, Log::SILENT)?;
+        Ok((kernel, progress))
+    }
+}
+
+impl Engine {
+    /// Boots a run, and stops before its first step. An error says why it cannot.
+    pub(super) fn new(source: Source) -> Result<Self, String> {
+        let witness = Rc::default();
+        let (kernel, progress) = source.boot(&witness)?;
+        Ok(Self {
+            source,
+            kernel,
+            progress,
+            witness,
+            breaks: Vec::new(),
+            next_break: OWN + 1,
+            steps: 0,
+            calls: 0,
+            last: None,
+            subject: None,
+            in_turn: 0,
+            begun: None,
+            console: String::new(),
+            over: None,
+        })
+    }
+
+    // ---- where the run is
+
+    pub(super) fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
+    pub(super) fn now(&mut self) -> Duration {
+        self.kernel.now()
+    }
+
+    /// The number of calls so far: the place in the run.
+    pub(super) fn calls(&self) -> u64 {
+        self.calls
+    }
+
+    /// The task that the last motion was about: that of the condition that is met, or the one that
+    /// made the last call.
+    pub(super) fn subject(&self) -> Option<Tid> {
+        self.subject
+    }
+
+    pub(super) fn over(&self) -> Option<&str> {
+        self.over.as_deref()
+    }
+
+    pub(super) fn witness(&self) -> std::cell::Ref<'_, Witness> {
+        self.witness.borrow()
+    }
+
+    /// What the programs have printed so far.
+    pub(super) fn console(&mut self) -> &str {
+        self.console += &self.kernel.take_console();
+        &self.console
+    }
+
+    /// The place in the run as a line: its number, and the last call in the manner of `--trace`.
+    pub(super) fn here(&self) -> String {
+        let number = format!("#{}", self.calls);
+        let Some(tid) = self.last else {
+            return format!("{number} before the first call");
+        };
+        let witness = self.witness.borrow();
+        if let Some((ended, how)) = &witness.ended
+            && *ended == tid
+        {
+            return format!("{number} {tid} {}: {how}", witness.recent.comm(tid));
+        }
+        let line = recent::lines(&witness.recent, tid).pop();
+        let line = line.map_or_else(
+            || format!("{tid} {}", witness.recent.comm(tid)),
+            |line| text::event(Log::PLAIN, &line),
+        );
+        match self.kernel.place_of_call(tid) {
+            Some(place) => format!("{number} {line}  at {place}"),
+            None => format!("{number} {line}"),
+        }
+    }
+
+    // ---- breakpoints
+
+    pub(super) fn breaks(&self) -> &[(usize, Condition)] {
+        &self.breaks
+    }
+
+    /// Sets a breakpoint, and returns its number.
+    pub(super) fn set_break(&mut self, condition: Condition) -> usize {
+        let number = self.next_break;
+        self.next_break += 1;
+        self.breaks.push((number, condition));
+        number
+    }
+
+    /// Removes a breakpoint. Returns `false` if there is none of this number.
+    pub(super) fn remove_break(&mut self, number: usize) -> bool {
+        let before = self.breaks.len();
+        self.breaks.retain(|(other, _)| *other != number);
+        self.breaks.len() < before
+    }
+
+    // ---- forward
+
+    /// Goes on by so many calls, or to a breakpoint.
+    pub(super) fn forward(&mut self, calls: u64) -> Stop {
+        let target = self.calls.saturating_add(calls);
+        self.watch(self.breaks.clone());
+        self.run(|engine| engine.calls >= target)
+    }
+
+    /// Goes on to the end of so many turns, or to a breakpoint.
+    pub(super) fn forward_turns(&mut self, turns: u64) -> Stop {
+        self.watch(self.breaks.clone());
+        let (mut left, mut before) = (turns, (self.calls, self.last, self.in_turn));
+        self.run(|engine| {
+            let (calls, last, in_turn) = before;
+            before = (engine.calls, engine.last, engine.in_turn);
+            // A policy may end a turn early: the next call shows it.
+            let is_cut = in_turn > 0 && engine.last != last;
+            if engine.calls > calls && (engine.in_turn == 0 || is_cut) {
+                left = left.saturating_sub(1);
+            }
+            left == 0
+        })
+    }
+
+    /// Goes on to a breakpoint, to this condition or to the end.
+    pub(super) fn forward_to(&mut self, condition: Option<Condition>) -> Stop {
+        let own = condition.map(|condition| (OWN, condition));
+        self.watch(own.into_iter().chain(self.breaks.clone()).collect());
+        self.run(|_| false)
+    }
+
+    // ---- back
+
+    /// Goes to the place after so many calls, in either direction. Stops at no breakpoint.
+    pub(super) fn go_to(&mut self, calls: u64) -> Result<Stop, String> {
+        if calls < self.calls || self.over.is_some() {
+            self.restart()?;
+        }
+        self.watch(Vec::new());
+        Ok(self.run(|engine| engine.calls >= calls))
+    }
+
+    /// Goes back to the last step before this one at which the condition was met. Stays, and returns
+    /// [`Stop::Over`], if there is none.
+    pub(super) fn back_to(&mut self, condition: &Condition) -> Result<Stop, String> {
+        let (here, mut met) = (self.steps, None);
+        self.restart()?;
+        self.watch(vec![(OWN, condition.clone())]);
+        while self.steps < here {
+            match self.run(|engine| engine.steps >= here) {
+                Stop::Met(line) if self.steps < here => {
+                    met = Some((self.steps, line, self.subject));
+                }
+                Stop::Interrupted => return Ok(Stop::Interrupted),
+                Stop::There | Stop::Met(_) | Stop::Over => break,
+            }
+        }
+        let Some((steps, line, subject)) = met else {
+            self.watch(Vec::new());
+            return Ok(match self.run(|engine| engine.steps >= here) {
+                Stop::Interrupted => Stop::Interrupted,
+                _ => Stop::Over,
+            });
+        };
+        self.restart()?;
+        self.watch(Vec::new());
+        Ok(match self.run(|engine| engine.steps >= steps) {
+            Stop::Interrupted => Stop::Interrupted,
+            _ => {
+                self.subject = subject;
+                Stop::Met(line)
+            }
+        })
+    }
+
+    /// Boots the run again.
+    fn restart(&mut self) -> Result<(), String> {
+        let witness = Rc::default();
+        let (kernel, progress) = self.source.boot(&witness)?;
+        (self.kernel, self.progress, self.witness) = (kernel, progress, witness);
+        (self.steps, self.calls, self.in_turn) = (0, 0, 0);
+        (self.last, self.subject) = (None, None);
+        (self.begun, self.over) = (None, None);
+        self.console.clear();
+        Ok(())
+    }
+
+    // ---- steps
+
+    fn watch(&mut self, conditions: Vec<(usize, Condition)>) {
+        self.witness.borrow_mut().watched = conditions;
+    }
+
+    /// Makes steps until it is `there`, a condition is met or the run is over.
+    fn run(&mut self, mut there: impl FnMut(&Self) -> bool) -> Stop {
+        // An older interrupt was for something else.
+        interrupts::take();
+        while !there(self) {
+            if !self.step() {
+                return Stop::Over;
+            }
+            if let Some(found) = self.witness.borrow_mut().found.take() {
+                let name = match found.number {
+                    OWN => String::new(),
+                    number => format!("breakpoint {number}: "),
+                };
+                self.subject = Some(found.task)
+                    .filter(|task| *task != Tid::KERNEL)
+                    .or(self.last);
+                return Stop::Met(format!("{name}{}", found.line));
+            }
+            if self.steps.is_multiple_of(LOOK) && interrupts::take() {
+                return Stop::Interrupted;
+            }
+        }
+        Stop::There
+    }
+
+    /// Makes a step. Returns `false` if the run is over.
+    fn step(&mut self) -> bool {
+        if self.over.is_some() {
+            return false;
+        }
+        match self.kernel.step() {
+            Ok(Step::Ran(tid)) => self.ran(tid),
+            Ok(Step::Idle) => {}
+            Ok(Step::Finished) => {
+                self.over = Some(self.finished());
+                return false;
+            }
+            Err(error) => {
+                self.over = Some(self.failed(&error));
+                return false;
+            }
+        }
+        self.steps += 1;
+        self.over = self.limit();
+        true
+    }
+
+    fn ran(&mut self, tid: Tid) {
+        self.calls += 1;
+        self.in_turn = match self.last == Some(tid) {
+            true => self.in_turn + 1,
+            false => 1,
+        };
+        self.last = Some(tid);
+        self.subject = self.last;
+        let witness = self.witness.borrow();
+        let has_ended = witness
+            .ended
+            .as_ref()
+            .is_some_and(|(ended, _)| *ended == tid);
+        let call = witness.recent.last(tid);
+        let gives_up =
+            call.is_none_or(|call| call.reply().is_none() || call.call == SystemCall::Yield);
+        if has_ended || gives_up || self.in_turn >= self.source.options.quantum.get() {
+            self.in_turn = 0;
+        }
+    }
+
+    /// The limits of the options. A step has none of its own.
+    fn limit(&mut self) -> Option<String> {
+        let options = &self.source.options;
+        if let Some(ticks) = options.max_ticks
+            && self.calls >= ticks
+        {
+            return Some(format!("the limit of {ticks} ticks is reached"));
+        }
+        let span = options.max_time?;
+        let now = self.kernel.now();
+        let begun = *self.begun.get_or_insert(now);
+        let is_reached = now.saturating_sub(begun) >= span;
+        is_reached.then(|| {
+            format!(
+                "the limit of {} is reached",
+                humantime::format_duration(span)
+            )
+        })
+    }
+
+    fn finished(&mut self) -> String {
+        let left = self.progress.as_ref().map(Progress::finish);
+        if let Some(Err(error)) = left {
+            return error.to_string();
+        }
+        match self.kernel.report().failures {
+            0 => "all tasks have ended".into(),
+            1 => "all tasks have ended, 1 of them with a failure".into(),
+            failures => format!("all tasks have ended, {failures} of them with a failure"),
+        }
+    }
+
+    fn failed(&mut self, error: &Error) -> String {
+        match (error, tape::Error::of(error)) {
+            (_, Some(tape::Error::Left(left))) => match replay::culprit(&self.kernel, left) {
+                Some(culprit) => format!("{left}\n{culprit}"),
+                None => left.to_string(),
+            },
+            (_, Some(error)) => error.to_string(),
+            (Error::Deadlock(deadlock), None) if deadlock.is_at_rest() => {
+                boot::at_rest(deadlock, self.kernel.now())
+            }
+            (error, None) => error.to_string(),
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! The screen of a debugger: the tasks, one of them in detail, what was printed, and a line for
+//! commands. A key is short for a command.
+
+use std::{
+    io::{self, BufWriter, Write},
+    time::Duration,
+};
+
+use ratatui::{
+    Frame, TerminalOptions, Viewport,
+    backend::CrosstermBackend,
+    crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers},
+    layout::{Constraint, Layout, Rect},
+    style::{Modifier, Style},
+    text::Line,
+    widgets::{Block, Borders, Paragraph},
+};
+
+use super::{
+    command::{self, Answer, perform, rows},
+    engine::Engine,
+};
+use crate::cli::{
+    interrupts,
+    live::{
+        Taken,
+        draw::{counts, draw_console, draw_details, draw_tasks, halves},
+        model::{self, Snapshot, Totals},
+        terminal::{self, Terminal},
+        view::View,
+    },
+    output::clean,
+};
+
+/// The period for checking the size of the terminal, and for an interrupt.
+const BEAT: Duration = Duration::from_millis(100);
+/// The largest number of lines of output.
+const LINES: usize = 16;
+/// The longest command, in letters.
+const COMMAND: usize = 200;
+
+/// The commands of keys.
+const KEYS: &[(char, &str)] = &[
+    ('s', "step"),
+    ('t', "turn"),
+    ('n', "next"),
+    ('c', "continue"),
+    ('b', "back"),
+    ('w', "back wake"),
+    ('o', "back spawn"),
+    ('q', "queues"),
+    ('?', "help"),
+];
+
+const HINTS: &str = "s step  n next  c continue  b back  w to wake-up  o to spawn  q queues  \
+                     : command  ? help  ^C leave";
+
+/// What the screen shows.
+struct Desk {
+    engine: Engine,
+    view: View,
+    /// The answer of the last motion.
+    moved: String,
+    /// The answer of the last view, until a key removes it.
+    answer: Option<String>,
+    /// The command that is typed, if one is.
+    typed: Option<String>,
+    /// What is wrong with the last command.
+    wrong: Option<String>,
+    /// The last lines that were printed.
+    printed: Vec<String>,
+}
+
+/// Shows the screen until the user leaves it. An error says why it cannot.
+pub(super) fn show(engine: Engine, colored: bool) -> Result<(), String> {
+    let terminal = terminal::find()?;
+    let _taken = Taken;
+    interrupts::note().map_err(|error| format!("cannot listen for interrupts: {error}"))?;
+    let mut desk = Desk::new(engine, colored);
+    let shown = desk.show(terminal);
+    shown.map_err(|error| format!("the screen cannot go on: {error}"))
+}
+
+/// Writes to a terminal at once.
+struct Direct(Terminal);
+
+impl Write for Direct {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.0.write(text).map(|()| text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Desk {
+    fn new(engine: Engine, colored: bool) -> Self {
+        let mut desk = Self {
+            engine,
+            view: View::halted(colored),
+            moved: "#0 before the first call".into(),
+            answer: None,
+            typed: None,
+            wrong: None,
+            printed: Vec::new(),
+        };
+        desk.look();
+        desk
+    }
+
+    fn show(&mut self, terminal: Terminal) -> io::Result<()> {
+        terminal.enter()?;
+        let backend = CrosstermBackend::new(BufWriter::new(Direct(terminal)));
+        let viewport = Viewport::Fixed(Rect::default());
+        let mut pages = ratatui::Terminal::with_options(backend, TerminalOptions { viewport })?;
+        let mut size = (0, 0);
+        loop {
+            if size != terminal.size() {
+                size = terminal.size();
+                pages.resize(Rect::new(0, 0, size.0, size.1))?;
+            }
+            pages.draw(|frame| self.draw(frame))?;
+            if interrupts::take() {
+                return Ok(());
+            }
+            if !event::poll(BEAT)? {
+                continue;
+            }
+            let Event::Key(key) = event::read()? else {
+                continue;
+            };
+            if key.kind == KeyEventKind::Release {
+                continue;
+            }
+            let Some(line) = self.press(key) else {
+                continue;
+            };
+            self.moved = format!("{line} ... (^C stops it)");
+            pages.draw(|frame| self.draw(frame))?;
+            if !self.perform(&line) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Returns the command that a key completes.
+    fn press(&mut self, key: KeyEvent) -> Option<String> {
+        self.wrong = None;
+        if let Some(typed) = &mut self.typed {
+            match key.code {
+                KeyCode::Enter => return self.typed.take(),
+                KeyCode::Esc => self.typed = None,
+                KeyCode::Backspace => drop(typed.pop()),
+                KeyCode::Char(letter) if typed.len() < COMMAND => typed.push(letter),
+                _ => {}
+            }
+            return None;
+        }
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            return None;
+        }
+        match key.code {
+            KeyCode::Char(':') => self.typed = Some(String::new()),
+            KeyCode::Char(letter) => {
+                let short = KEYS.iter().find(|(key, _)| *key == letter);
+                return short.map(|(_, command)| self.about_chosen(command));
+            }
+            KeyCode::Esc => self.answer = None,
+            _ => {
+                self.view.press(key);
+                self.answer = None;
+                self.look_closely();
+            }
+        }
+        None
+    }
+
+    /// The command of a key. Those about a task are about the chosen one.
+    fn about_chosen(&mut self, command: &str) -> String {
+        let chosen = self.view.select().map(|(_, tid)| tid);
+        match (command, chosen) {
+            ("next", Some(tid)) => format!("{command} {tid}"),
+            ("back wake" | "back spawn", Some(tid)) => format!("{command} tid {tid}"),
+            _ => command.to_string(),
+        }
+    }
+
+    /// Performs a command. Returns `false` if the user leaves.
+    fn perform(&mut self, line: &str) -> bool {
+        match perform(&mut self.engine, line) {
+            Ok(Answer::Quit) => return false,
+            Ok(Answer::Moved(text)) => {
+                self.moved = text;
+                self.answer = None;
+                if let Some(subject) = self.engine.subject() {
+                    self.view.choose_task(subject.into());
+                }
+            }
+            Ok(Answer::Text(text)) => {
+                self.moved = command::here(&self.engine);
+                self.answer = Some(text);
+            }
+            Err(why) => {
+                self.moved = command::here(&self.engine);
+                self.wrong = Some(format!("{line}: {why}"));
+            }
+        }
+        self.look();
+        true
+    }
+
+    /// Takes a snapshot of the run.
+    fn look(&mut self) {
+        let now = self.engine.now();
+        let tasks: Vec<_> = self.engine.kernel().tasks().collect();
+        self.view.update(Snapshot {
+            tasks: rows(&self.engine),
+            totals: Totals::of(&tasks, now),
+        });
+        let printed = self.engine.console().lines().rev().take(LINES);
+        self.printed = printed.map(str::to_string).collect();
+        self.printed.reverse();
+        self.look_closely();
+    }
+
+    /// Takes the details of the chosen task.
+    fn look_closely(&mut self) {
+        let chosen = self.view.select().map(|(_, tid)| tid);
+        let tasks: Vec<_> = self.engine.kernel().tasks().collect();
+        let recent = &self.engine.witness().recent;
+        self.view.whereabouts = chosen.and_then(|tid| model::whereabouts(&tasks, recent, tid));
+    }
+
+    fn draw(&mut self, frame: &mut Frame) {
+        let area = frame.area();
+        let moved: Vec<Line> = self.moved.lines().map(|line| clean(line).into()).collect();
+        let head = 1 + moved.len().clamp(1, 3) as u16;
+        let console = match area.height {
+            16.. if !self.printed.is_empty() => (area.height / 4).clamp(3, 10),
+            _ => 0,
+        };
+        let [header, body, console, footer] = Layout::vertical([
+            Constraint::Length(head),
+            Constraint::Min(1),
+            Constraint::Length(console),
+            Constraint::Length(1),
+        ])
+        .areas(area);
+        let lines: Vec<Line> = [counts(&self.view)].into_iter().chain(moved).collect();
+        frame.render_widget(Paragraph::new(lines), header);
+        let (tasks, details) = halves(body);
+        draw_tasks(frame, &mut self.view, tasks);
+        match &self.answer {
+            None => draw_details(frame, &self.view, details),
+            Some(answer) => draw_answer(frame, answer, details),
+        }
+        draw_console(frame, &self.printed, console);
+        frame.render_widget(Paragraph::new(self.foot()), footer);
+    }
+
+    fn foot(&self) -> Line<'static> {
+        let strong = Style::new().add_modifier(Modifier::REVERSED);
+        match (&self.typed, &self.wrong) {
+            (Some(typed), _) => Line::from(format!(":{typed}_")),
+            (None, Some(wrong)) => Line::styled(clean(wrong), strong),
+            (None, None) => Line::from(HINTS),
+        }
+    }
+}
+
+fn draw_answer(frame: &mut Frame, answer: &str, area: Rect) {
+    let borders = if area.width < frame.area().width {
+        Borders::LEFT
+    } else {
+        Borders::TOP
+    };
+    let block = Block::new().borders(borders).title("answer (esc)");
+    let inner = block.inner(area);
+    frame.render_widget(block, area);
+    let lines: Vec<Line> = answer.lines().map(|line| clean(line).into()).collect();
+    frame.render_widget(Paragraph::new(lines), inner);
+}

@@ -1,0 +1,77 @@
+//! The tracer of a run that is debugged: it keeps the last calls of each task, and stops the run
+//! where a condition is met.
+
+use std::{cell::RefCell, rc::Rc, time::Duration};
+
+use super::condition::Condition;
+use crate::{Event, Fact, Follower, Nanos, Tid, Tracer, cli::live::recent};
+
+pub(super) struct Witness {
+    /// The last calls of each task.
+    pub(super) recent: Follower,
+    /// What to look for, with a number each.
+    pub(super) watched: Vec<(usize, Condition)>,
+    /// What was found first. Nothing else is found until it is taken.
+    pub(super) found: Option<Found>,
+    /// The last task that ended, and how.
+    pub(super) ended: Option<(Tid, String)>,
+    /// The time of the last event.
+    at: Duration,
+}
+
+/// A condition that is met.
+pub(super) struct Found {
+    pub(super) number: usize,
+    pub(super) task: Tid,
+    /// The event, in the manner of `--trace`.
+    pub(super) line: String,
+}
+
+/// The kernel's end of a witness.
+pub(super) struct Shared(pub(super) Rc<RefCell<Witness>>);
+
+impl Default for Witness {
+    fn default() -> Self {
+        Self {
+            recent: recent::follower(),
+            watched: Vec::new(),
+            found: None,
+            ended: None,
+            at: Duration::ZERO,
+        }
+    }
+}
+
+impl Witness {
+    fn line(&self, event: &Event<'_>) -> String {
+        let what = match &event.fact {
+            Fact::Trapped { call, .. } => call.name().to_string(),
+            fact => self.recent.line(fact, event.tid).to_string(),
+        };
+        let (at, comm) = (Nanos::from(event.at), self.recent.comm(event.tid));
+        format!("{at:.6} {} {comm}: {what}", event.tid)
+    }
+}
+
+impl Tracer for Shared {
+    fn event(&mut self, event: &Event<'_>) {
+        let mut witness = self.0.borrow_mut();
+        witness.recent.event(event);
+        if let Fact::Exited { exit } = event.fact {
+            let place = event.place.map(|place| format!(" at {place}"));
+            let text = format!("exited: {exit}{}", place.unwrap_or_default());
+            witness.ended = Some((event.tid, text));
+        }
+        let before = std::mem::replace(&mut witness.at, event.at);
+        if witness.found.is_some() {
+            return;
+        }
+        let mut watched = witness.watched.iter();
+        let met = watched.find(|(_, condition)| condition.is_met(event, before));
+        if let Some(&(number, _)) = met {
+            let line = witness.line(event);
+            let task = event.tid;
+            witness.found = Some(Found { number, task, line });
+        }
+    }
+}

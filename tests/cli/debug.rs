@@ -1,0 +1,281 @@
+//! `debug`: runs under a debugger that steps forward and back.
+
+use std::{
+    io::{Read, Write},
+    net::{Shutdown, TcpStream},
+    process::Stdio,
+};
+
+use rustix::process::Signal;
+
+use crate::{
+    replay::Folder,
+    screen::{self, Screen},
+    support::*,
+};
+
+/// What a debugger prints for these commands, about the run that the words name.
+fn debug(commands: &[&str], run_of: &[&str]) -> String {
+    let (code, out, err) = try_debug(commands, run_of);
+    assert_eq!((code, &*err), (0, ""), "{out}");
+    out
+}
+
+fn try_debug(commands: &[&str], run_of: &[&str]) -> (i32, String, String) {
+    let commands = commands.iter().flat_map(|command| ["-c", command]);
+    let args: Vec<&str> = ["debug"]
+        .into_iter()
+        .chain(commands)
+        .chain(run_of.iter().copied())
+        .collect();
+    run(&args)
+}
+
+/// The place of the last line that has one.
+fn place(out: &str) -> &str {
+    let last = out.lines().rfind(|line| line.starts_with('#'));
+    last.unwrap_or_else(|| panic!("no place in {out}"))
+}
+
+/// The tape of an echo server that one client has asked three times.
+fn echo(folder: &Folder) -> String {
+    let tape = folder.path("run.tape");
+    let args = ["boot", "-q", "--tape", &tape, "echo", "--addr"];
+    let mut server = Running::with_stdout(&[&args[..], &["127.0.0.1:0"]].concat());
+    let line = server.out_line();
+    let addr = line.split_whitespace().last().unwrap();
+    let mut client = TcpStream::connect(addr).unwrap();
+    for text in [&b"one"[..], b"two", b"three"] {
+        client.write_all(text).unwrap();
+        client.read_exact(&mut vec![0; text.len()]).unwrap();
+    }
+    client.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(client.read(&mut [0]).unwrap(), 0);
+    server.signal(Signal::INT);
+    assert_eq!(server.end().0, Some(130));
+    tape
+}
+
+#[test]
+fn a_deadlock_is_gone_back_from_to_its_cause() {
+    let commands = [
+        "continue",
+        "waits",
+        "back wake tid 2",
+        "where",
+        "back spawn",
+        "here",
+    ];
+    let out = debug(&commands, &["--seed", "1", "deadlock"]);
+    let expected = [
+        "the run is over: deadlock: no task is ready",
+        "cycle: 2 -> 3 -> 2",
+        "> back wake tid 2\n00:00.001000 2 save: woken by its timer\n",
+        "> where\ntask 2 \"save\" ready, parent 1, 2 traps\n",
+        "its last call is at programs/cases/deadlock.rs:",
+        "00:00.000000 2 save: spawned by 1\n",
+    ];
+    for text in expected {
+        assert!(out.contains(text), "{text:?} is not in\n{out}");
+    }
+    assert!(place(&out).contains("new_task(\"save\")"), "{out}");
+}
+
+#[test]
+fn a_place_is_the_same_from_either_side() {
+    let run_of = ["--seed", "1", "producer-consumer"];
+    let views = [
+        "here", "ps", "tree", "waits", "where 2", "queues", "console",
+    ];
+    let from_before = debug(&[&["step 20"][..], &views].concat(), &run_of);
+    let from_behind = debug(&[&["continue", "back 22"][..], &views].concat(), &run_of);
+    let (_, before) = from_before.split_once("> here").unwrap();
+    let (_, behind) = from_behind.split_once("> here").unwrap();
+    assert_eq!(before, behind);
+    assert!(before.contains("queue 1"), "{before}");
+    assert!(before.contains("Producing"), "{before}");
+}
+
+#[test]
+fn each_motion_ends_where_it_says() {
+    let run_of = ["--seed", "1", "producer-consumer"];
+    let at = |commands: &[&str]| place(&debug(commands, &run_of)).to_string();
+    let first = at(&["step"]);
+    assert!(first.starts_with("#1 "), "{first}");
+    assert_eq!(at(&["turn"]), first);
+    assert_eq!(at(&["step 9", "back 8"]), first);
+    assert_eq!(at(&["continue", "goto #1"]), first);
+    let put = at(&["until put"]);
+    assert!(put.contains("put(1)"), "{put}");
+    assert_eq!(at(&["break put tid 2", "continue"]), put);
+    let later = at(&["until at 2.5s"]);
+    assert!(later.contains("00:0"), "{later}");
+    assert_eq!(at(&["continue", "back at 2500ms"]), later);
+    let next = at(&["until put", "next"]);
+    assert!(next.contains(" 2 producer "), "{next}");
+    let printed = at(&["until print Consuming 3"]);
+    assert_eq!(at(&["continue", "back print Consuming 3"]), printed);
+    let over = at(&["continue"]);
+    assert!(over.contains("exited: done"), "{over}");
+    assert_eq!(
+        at(&["break end tid 1", "continue", "delete 1", "break"]),
+        over
+    );
+}
+
+#[test]
+fn a_turn_has_as_many_calls_as_the_quantum() {
+    let of = ["--seed", "1", "--quantum", "3", "tids"];
+    let calls = |commands: &[&str]| {
+        let out = debug(commands, &of);
+        let number = place(&out).split_whitespace().next().map(str::to_string);
+        number.unwrap()[1..].parse::<u32>().unwrap()
+    };
+    let (one, two) = (calls(&["turn"]), calls(&["turn 2"]));
+    assert!(
+        (1..=3).contains(&one) && (1..=3).contains(&(two - one)),
+        "{one} {two}"
+    );
+}
+
+#[test]
+fn a_fault_of_a_task_is_silent_and_stopped_at() {
+    let args = ["debug", "-c", "break fault", "-c", "continue", "panics"];
+    let (code, out, err) = texts(rude(&args).output().unwrap());
+    assert_eq!((code, &*err), (0, ""));
+    assert!(out.contains("exited: faulted: as it was told to"), "{out}");
+    assert!(out.contains("at examples/rude.rs:"), "{out}");
+}
+
+#[test]
+fn a_tape_is_stepped_through_without_its_clients() {
+    let folder = Folder::new("debug-echo");
+    let tape = echo(&folder);
+    let (code, printed, _) = run(&["replay", "-q", &tape]);
+    assert_eq!(code, 0);
+    let commands = [
+        "break recv tid 2",
+        "continue",
+        "ps",
+        "delete 1",
+        "continue",
+        "console",
+    ];
+    let out = debug(&commands, &[&tape]);
+    assert!(out.contains("breakpoint 1: "), "{out}");
+    assert!(out.contains("2  client"), "{out}");
+    assert!(
+        out.contains("the run is over: all tasks have ended"),
+        "{out}"
+    );
+    let (_, console) = out.split_once("> console\n").unwrap();
+    assert_eq!(console, printed);
+    let out = debug(&["continue", "back send", "back 2", "where 2"], &[&tape]);
+    assert!(out.contains("send(2, 5)"), "{out}");
+    assert!(out.contains("programs/echo.rs:"), "{out}");
+}
+
+#[test]
+fn commands_come_from_standard_input_too() {
+    let mut child = trapline(&["debug", "--seed", "1", "tids"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"s\n\nquit\nstep\n").unwrap();
+    drop(stdin);
+    let (code, out, _) = texts(child.wait_with_output().unwrap());
+    assert_eq!(code, 0);
+    assert!(
+        out.starts_with("> s\n#1 ") && out.ends_with("> \n"),
+        "{out}"
+    );
+}
+
+#[test]
+fn what_is_wrong_with_a_command_is_said() {
+    let cases = [
+        ("bakc", "there is no command 'bakc': did you mean 'back'?"),
+        ("step x", "it takes a whole number"),
+        ("step 1 2", "it takes one number"),
+        ("back", "only 0 calls were made before"),
+        ("back fault", "fault was not met before"),
+        ("break at", "it takes one time"),
+        ("break at 1s tid 2", "leave out tid"),
+        ("break recvv", "did you mean 'recv'?"),
+        ("break recv 3", "only tid N can follow"),
+        ("until print", "it takes a text"),
+        ("delete 7", "there is no breakpoint 7"),
+        ("where", "no task has made a call: give a TID"),
+        ("where 99", "there is no task 99"),
+        ("ps all", "it takes no 'all'"),
+        ("goto here", "it takes a whole number"),
+    ];
+    for (command, expected) in cases {
+        let (code, _, err) = try_debug(&[command], &["--seed", "1", "tids"]);
+        assert_eq!(code, 2, "{command}");
+        assert!(
+            err.contains(&format!("in the command {command:?}: ")),
+            "{err}"
+        );
+        assert!(err.contains(expected), "{err}");
+    }
+    let (code, _, err) = try_debug(&["continue", "step"], &["tids"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("the run is over: only back, goto"), "{err}");
+}
+
+#[test]
+fn what_cannot_be_debugged_is_refused() {
+    let refused = |args: &[&str], code: i32, expected: &str| {
+        let (is, out, err) = run(&[&["debug"], args].concat());
+        assert_eq!((is, &*out), (code, ""), "{err}");
+        assert!(err.contains(expected), "{err}");
+    };
+    refused(
+        &["nothing"],
+        1,
+        "there is neither a program nor a tape of this name",
+    );
+    refused(&["Cargo.toml"], 1, "this is no tape of trapline");
+    refused(
+        &["--trace", "tids"],
+        2,
+        "leave out the options for watching one",
+    );
+    refused(&["--seed", "x", "tids"], 2, "it takes a whole number");
+    refused(
+        &["tids", "--nonsense"],
+        2,
+        "unexpected argument '--nonsense'",
+    );
+}
+
+#[test]
+fn the_screen_shows_a_run_that_keys_move() {
+    let mut command = screen::trapline();
+    command.args(["debug", "--seed", "1", "producer-consumer"]);
+    let mut screen = Screen::start(command, 120, 30);
+    screen.shows("#0 before the first call");
+    screen.press("s");
+    screen.shows("#1 ");
+    screen.press(":until put\r");
+    screen.until(|text| {
+        text.contains("put(1)") && text.contains("2  producer") || text.contains("2 producer")
+    });
+    screen.press("q");
+    screen.until(|text| text.contains("answer (esc)") && text.contains("room for"));
+    screen.press("\x1b");
+    screen.until(|text| text.contains("details") && !text.contains("room for"));
+    screen.press(":nonsense\r");
+    screen.shows("there is no command 'nonsense'");
+    screen.press("c");
+    let text = screen.shows("the run is over: all tasks have ended");
+    assert!(text.contains("Producing 9"), "the console: {text}");
+    screen.press("b");
+    screen.until(|text| !text.contains("the run is over"));
+    screen.signal(Signal::INT);
+    let (code, text) = screen.end();
+    assert_eq!((code, text.trim()), (Some(0), ""));
+}
