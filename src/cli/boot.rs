@@ -38,7 +38,7 @@ pub(super) fn boot(
     log::install(log, options.trace.as_deref())
         .map_err(|error| clap::Error::raw(ErrorKind::InvalidValue, error + "\n"))?;
     log::hook_panics(log, live::leave);
-    let summary = Rc::new(RefCell::new(Summary::default()));
+    let summary = Rc::new(RefCell::new(Summary::new(options.by_name)));
     let _screen = live::Taken;
     let watch = match Watch::new(&options.live, log) {
         Ok(watch) => watch,
