@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 use super::{
     Answered, Call, Detail, Event, Fact, Tracer, recording::OwnedDetail, text::write_call,
 };
-use crate::abi::{Argument, Nanos, On, Place, QueueId, Reply, SystemCall, Tid};
+use crate::abi::{Argument, Errno, Nanos, On, Place, QueueId, Reply, SystemCall, Tid};
 
 /// Follows the tasks of a log: their names and their last calls.
 ///
@@ -168,6 +168,23 @@ impl Follower {
     #[must_use]
     pub fn unseen(&self, tid: Tid) -> Option<&CallInfo> {
         self.pending(tid).filter(|call| call.blocked.is_none())
+    }
+
+    /// Returns true for a failure, as [`Fact::is_error`] does, except for the end of a queue: a
+    /// consumer's last `get`, and the wait for a thread's work, end with [`Errno::Closed`].
+    #[must_use]
+    pub fn is_error(&self, event: &Event<'_>) -> bool {
+        let ends_queue = || {
+            let last = self.last(event.tid).map(|call| call.call);
+            matches!(last, Some(SystemCall::Get(_) | SystemCall::TryGet(_)))
+        };
+        match event.fact {
+            Fact::Replied {
+                reply: Reply::Err(Errno::Closed),
+                ..
+            } => !ends_queue(),
+            _ => event.fact.is_error(),
+        }
     }
 
     /// Returns the line of a trace for a fact.

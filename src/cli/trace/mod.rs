@@ -16,7 +16,7 @@ mod graph;
 pub(super) mod post_mortem;
 mod show;
 mod source;
-mod spans;
+pub(super) mod spans;
 mod summary;
 mod timeline;
 mod waits;
