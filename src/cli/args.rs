@@ -216,6 +216,7 @@ impl Watching {
             trace,
             log_format: _,
             summary,
+            by_name: _,
             record,
             record_last: _,
             post_mortem,
