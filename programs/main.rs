@@ -60,5 +60,6 @@ fn main() -> ExitCode {
         program::<cases::lost_wakeup::LostWakeup>("lost-wakeup"),
         program::<cases::slow_reader::SlowReader>("slow-reader"),
         program::<cases::convoy::Convoy>("convoy"),
+        program::<cases::gossip::Gossip>("gossip"),
     ])
 }

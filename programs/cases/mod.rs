@@ -1,4 +1,5 @@
-//! Programs with a defect that a trace shows: `docs/reading-traces.md` explains each.
+//! Programs with a defect that a trace shows: `docs/reading-traces.md` explains each, and
+//! `docs/16-it-happened-once.md` the one of `gossip.rs`.
 
 use std::time::Duration;
 
@@ -6,6 +7,7 @@ use trapline::Os;
 
 pub(crate) mod convoy;
 pub(crate) mod deadlock;
+pub(crate) mod gossip;
 pub(crate) mod lost_wakeup;
 pub(crate) mod slow_reader;
 pub(crate) mod starved;

@@ -6,7 +6,8 @@
 //! or of a new crate's. A block of `diff` is what has changed since the page before. A block of
 //! `rust,compile_fail` is a program with an error, and the compiler's message follows. In a block of
 //! `console`, what follows a command is what it prints. A block of `session` is the same for
-//! commands that need one another: they run in one shell, and their numbers may differ.
+//! commands that need one another: they run in one shell, and their numbers may differ. Those of a
+//! page share a folder.
 
 use std::{
     collections::BTreeMap,
@@ -25,8 +26,9 @@ const HERE: &str = env!("CARGO_MANIFEST_DIR");
 /// The program of a new crate.
 const TEMPLATE: &str = include_str!("../../src/cli/template/main.rs.in");
 /// Programs that the book looks at.
-const CASES: [&str; 3] = [
+const CASES: [&str; 4] = [
     include_str!("../../programs/cases/convoy.rs"),
+    include_str!("../../programs/cases/gossip.rs"),
     include_str!("../../programs/cases/lost_wakeup.rs"),
     include_str!("../../programs/cases/starved.rs"),
 ];
@@ -232,6 +234,8 @@ fn numberless(text: &str) -> String {
 fn the_sessions_of_the_book_go_as_it_says() {
     let mut checked = 0;
     for (page, blocks) in book() {
+        // The sessions of a page go on from one another.
+        let folder = scratch("session");
         for block in blocks.iter().filter(|block| block.kind == "session") {
             let mut script = String::new();
             for line in block
@@ -250,7 +254,7 @@ fn the_sessions_of_the_book_go_as_it_says() {
                 }
             }
             let mut command = shell(&script);
-            command.current_dir(scratch("session"));
+            command.current_dir(&folder);
             let shown = terminal(command);
             let place = format!("{page}:{}", block.line);
             assert_eq!(

@@ -111,6 +111,10 @@ fn each_motion_ends_where_it_says() {
     let later = at(&["until at 2.5s"]);
     assert!(later.contains("00:0"), "{later}");
     assert_eq!(at(&["continue", "back at 2500ms"]), later);
+    assert_eq!(
+        at(&["step 9", "back spawn tid 1"]),
+        "#0 before the first call"
+    );
     let next = at(&["until put", "next"]);
     assert!(next.contains(" 2 producer "), "{next}");
     let printed = at(&["until print Consuming 3"]);

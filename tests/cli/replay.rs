@@ -135,14 +135,24 @@ fn rest(mut client: TcpStream) -> String {
 
 // ---- the servers
 
+/// How many runs of a server are taped: no two are alike.
+const RUNS: usize = 10;
+
 #[test]
 fn echo_runs_again_with_resets_half_closes_and_an_interrupt() {
+    for _ in 0..RUNS {
+        ask_echo(12, 6);
+    }
+}
+
+/// Tapes an echo server with so many clients, each of which makes so many requests.
+fn ask_echo(clients: usize, rounds: usize) {
     let mut server = Taped::start("echo", &[], &["echo", "--addr", "127.0.0.1:0"]);
-    let clients: Vec<_> = (0..40_usize)
+    let clients: Vec<_> = (0..clients)
         .map(|n| {
             let mut client = server.connect();
             thread::spawn(move || {
-                for round in 0..20 {
+                for round in 0..rounds {
                     send_and_read(&mut client, &vec![b'a' + n as u8 % 26; 1 + 61 * n * round]);
                 }
                 match n % 3 {
@@ -172,10 +182,17 @@ fn httpd_runs_again_with_its_files() {
     fs::write(files.path("page.html"), "<p>page").unwrap();
     fs::write(files.path("large"), vec![7; 3_000_000]).unwrap();
     let root = files.path("");
+    for _ in 0..RUNS {
+        ask_httpd(&root);
+    }
+}
+
+/// Tapes a web server for this folder.
+fn ask_httpd(root: &str) {
     let server = Taped::start(
         "httpd",
         &[],
-        &["httpd", "--addr", "127.0.0.1:0", "--root", &root],
+        &["httpd", "--addr", "127.0.0.1:0", "--root", root],
     );
     let ask = |path: &str, more: &str| {
         let mut client = server.connect();
@@ -209,9 +226,16 @@ fn proxy_runs_again_without_the_server_behind_it() {
             });
         }
     });
-    let args = ["proxy", "--listen", "127.0.0.1:0", "--to", &to];
+    for _ in 0..RUNS {
+        ask_proxy(&to);
+    }
+}
+
+/// Tapes a proxy to this address.
+fn ask_proxy(to: &str) {
+    let args = ["proxy", "--listen", "127.0.0.1:0", "--to", to];
     let mut server = Taped::start("proxy", &[], &args);
-    for n in 0..12 {
+    for n in 0..6 {
         let mut client = server.connect();
         send_and_read(&mut client, &vec![b'x'; 1 + 5000 * n]);
         if n % 2 == 0 {
@@ -228,6 +252,13 @@ fn proxy_runs_again_without_the_server_behind_it() {
 
 #[test]
 fn chat_runs_again_with_all_that_was_said() {
+    for _ in 0..RUNS {
+        talk();
+    }
+}
+
+/// Tapes a chat of two.
+fn talk() {
     let server = Taped::start("chat", &[], &["chat", "--addr", "127.0.0.1:0"]);
     let join = |name: &str| {
         let mut client = server.connect();
@@ -282,6 +313,32 @@ fn threads_run_again_at_full_speed() {
 }
 
 // ---- tapes
+
+#[test]
+fn a_request_takes_at_most_twelve_bytes_beside_its_payload() {
+    const PAYLOAD: usize = 64;
+    const CLIENTS: usize = 10;
+    let size = |requests: usize| {
+        let taped = Taped::start("size", &[], &["echo", "--addr", "127.0.0.1:0"]);
+        let clients: Vec<TcpStream> = (0..CLIENTS).map(|_| taped.connect()).collect();
+        thread::scope(|scope| {
+            for mut client in clients {
+                scope.spawn(move || {
+                    for _ in 0..requests / CLIENTS {
+                        send_and_read(&mut client, &[b'x'; PAYLOAD]);
+                    }
+                });
+            }
+        });
+        taped.server.signal(Signal::INT);
+        assert_eq!(taped.server.end().0, Some(130));
+        let tape = taped.folder.path("run.tape");
+        fs::metadata(tape).unwrap().len() as usize
+    };
+    let (few, many) = (size(200), size(1200));
+    let overhead = (many - few) as f64 / 1000.0 - PAYLOAD as f64;
+    assert!(overhead <= 12.0, "{overhead} bytes a request");
+}
 
 #[test]
 fn what_a_killed_process_leaves_runs_again() {

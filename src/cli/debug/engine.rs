@@ -248,7 +248,7 @@ impl Engine {
     /// Goes to the place after so many calls, in either direction. Stops at no breakpoint.
     pub(super) fn go_to(&mut self, calls: u64) -> Result<Stop, String> {
         if calls < self.calls || self.over.is_some() {
-            self.restart()?;
+            self.restart(Vec::new())?;
         }
         self.watch(Vec::new());
         Ok(self.run(|engine| engine.calls >= calls))
@@ -257,39 +257,40 @@ impl Engine {
     /// Goes back to the last step before this one at which the condition was met. Stays, and returns
     /// [`Stop::Over`], if there is none.
     pub(super) fn back_to(&mut self, condition: &Condition) -> Result<Stop, String> {
-        let (here, mut met) = (self.steps, None);
-        self.restart()?;
-        self.watch(vec![(OWN, condition.clone())]);
+        let here = self.steps;
+        self.restart(vec![(OWN, condition.clone())])?;
+        let mut met = None;
+        // The first may be met while the run boots.
+        let mut stop = self.found().unwrap_or(Stop::There);
         while self.steps < here {
-            match self.run(|engine| engine.steps >= here) {
-                Stop::Met(line) if self.steps < here => {
-                    met = Some((self.steps, line, self.subject));
-                }
-                Stop::Interrupted => return Ok(Stop::Interrupted),
-                Stop::There | Stop::Met(_) | Stop::Over => break,
+            match stop {
+                Stop::Met(line) => met = Some((self.steps, line, self.subject)),
+                Stop::Interrupted | Stop::Over => break,
+                Stop::There => {}
             }
+            stop = self.run(|engine| engine.steps >= here);
         }
-        let Some((steps, line, subject)) = met else {
-            self.watch(Vec::new());
-            return Ok(match self.run(|engine| engine.steps >= here) {
-                Stop::Interrupted => Stop::Interrupted,
-                _ => Stop::Over,
-            });
+        if stop == Stop::Interrupted {
+            return Ok(stop);
+        }
+        let (steps, end) = match &met {
+            Some((steps, line, _)) => (*steps, Stop::Met(line.clone())),
+            None => (here, Stop::Over),
         };
-        self.restart()?;
-        self.watch(Vec::new());
+        self.restart(Vec::new())?;
         Ok(match self.run(|engine| engine.steps >= steps) {
             Stop::Interrupted => Stop::Interrupted,
             _ => {
-                self.subject = subject;
-                Stop::Met(line)
+                self.subject = met.map_or(self.subject, |(_, _, subject)| subject);
+                end
             }
         })
     }
 
-    /// Boots the run again.
-    fn restart(&mut self) -> Result<(), String> {
-        let witness = Rc::default();
+    /// Boots the run again, and watches for these conditions.
+    fn restart(&mut self, watched: Vec<(usize, Condition)>) -> Result<(), String> {
+        let witness = Rc::<RefCell<Witness>>::default();
+        witness.borrow_mut().watched = watched;
         let (kernel, progress) = self.source.boot(&witness)?;
         (self.kernel, self.progress, self.witness) = (kernel, progress, witness);
         (self.steps, self.calls, self.in_turn) = (0, 0, 0);
@@ -313,21 +314,26 @@ impl Engine {
             if !self.step() {
                 return Stop::Over;
             }
-            if let Some(found) = self.witness.borrow_mut().found.take() {
-                let name = match found.number {
-                    OWN => String::new(),
-                    number => format!("breakpoint {number}: "),
-                };
-                self.subject = Some(found.task)
-                    .filter(|task| *task != Tid::KERNEL)
-                    .or(self.last);
-                return Stop::Met(format!("{name}{}", found.line));
+            if let Some(met) = self.found() {
+                return met;
             }
             if self.steps.is_multiple_of(LOOK) && interrupts::take() {
                 return Stop::Interrupted;
             }
         }
         Stop::There
+    }
+
+    /// The condition that is met, if one is.
+    fn found(&mut self) -> Option<Stop> {
+        let found = self.witness.borrow_mut().found.take()?;
+        let name = match found.number {
+            OWN => String::new(),
+            number => format!("breakpoint {number}: "),
+        };
+        let task = Some(found.task).filter(|task| *task != Tid::KERNEL);
+        self.subject = task.or(self.last);
+        Some(Stop::Met(format!("{name}{}", found.line)))
     }
 
     /// Makes a step. Returns `false` if the run is over.
