@@ -1,6 +1,7 @@
 //! The servers, each on a single thread.
 
 use std::{
+    env, fs,
     io::{self, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
 };
@@ -10,12 +11,16 @@ use rustix::{
     io::retry_on_intr,
 };
 use slab::Slab;
-use trapline::{Kernel, Os};
+use trapline::{
+    Kernel, Os, RealWorld,
+    tape::{Header, Taping},
+};
 
 type Serve = fn() -> io::Result<()>;
 
-pub(super) const SERVERS: [(&str, Serve); 5] = [
+pub(super) const SERVERS: [(&str, Serve); 6] = [
     ("trapline", trapline),
+    ("trapline, taped", taped),
     ("raw epoll", raw_epoll),
     ("tokio", tokio),
     ("async-io", async_io),
@@ -31,7 +36,21 @@ fn tell(addr: SocketAddr) {
 }
 
 fn trapline() -> io::Result<()> {
-    let mut kernel = Kernel::real().map_err(io::Error::other)?;
+    serve(Kernel::real())
+}
+
+/// The same, with all that it gets from outside on a tape.
+fn taped() -> io::Result<()> {
+    let name = format!("trapline-bench-{}.tape", std::process::id());
+    let path = env::temp_dir().join(name);
+    let world = Taping::create(RealWorld::new()?, &path, &Header::default(), None)?;
+    // The open file goes with the process.
+    fs::remove_file(path)?;
+    serve(Kernel::builder().world(world).build())
+}
+
+fn serve(kernel: Result<Kernel, trapline::Error>) -> io::Result<()> {
+    let mut kernel = kernel.map_err(io::Error::other)?;
     kernel.spawn("server", async |os: &mut Os| {
         let listener = os.listen(ANY.parse().expect("it is an address")).await?;
         tell(listener.local_addr()?);
