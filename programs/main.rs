@@ -60,5 +60,7 @@ fn main() -> ExitCode {
         program::<cases::lost_wakeup::LostWakeup>("lost-wakeup"),
         program::<cases::slow_reader::SlowReader>("slow-reader"),
         program::<cases::convoy::Convoy>("convoy"),
+        program::<cases::stuck_server::StuckServer>("stuck-server"),
+        program::<cases::slow_upstream::SlowUpstream>("slow-upstream"),
     ])
 }
