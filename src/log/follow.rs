@@ -5,6 +5,7 @@
 use std::{
     collections::{VecDeque, hash_map::Entry},
     fmt,
+    net::SocketAddr,
     rc::Rc,
     time::Duration,
 };
@@ -335,6 +336,21 @@ impl CallInfo {
     pub fn reply(&self) -> Option<Answered<'_>> {
         let (reply, detail) = self.reply.as_ref()?;
         Some(Answered(*reply, detail.borrow()))
+    }
+
+    /// The address in the reply: of a listener, or of the peer of an accepted connection; otherwise
+    /// the address in the call, which a connection leads to.
+    #[must_use]
+    pub fn addr(&self) -> Option<SocketAddr> {
+        let reply = self.reply.as_ref().map(|(_, detail)| detail.borrow());
+        let details = [reply, Some(self.detail.borrow())];
+        details
+            .into_iter()
+            .flatten()
+            .find_map(|detail| match detail {
+                Detail::Addr(addr) => Some(addr),
+                _ => None,
+            })
     }
 
     /// True if a trace has a line of the call from before its last reply:

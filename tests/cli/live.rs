@@ -327,6 +327,17 @@ fn waits_shows_a_cycle_in_a_server_that_waits_for_clients() {
              waits on a cycle: 2 -> 3\n"
         )
     );
+    let why = show(&kernel.socket, &["why", "2"]);
+    let lines: Vec<&str> = why.lines().collect();
+    assert!(
+        lines[0].starts_with("2 \"deadlock\" has waited ") && lines.len() == 4,
+        "{why}"
+    );
+    assert!(
+        lines[1].contains(" s for mutex 2, held by task 4 (lock at "),
+        "{why}"
+    );
+    assert_eq!(lines[3], "So they wait for one another: 3 -> 4 -> 3.");
     let json = show(&kernel.socket, &["waits", "--json"]);
     assert!(json.contains("{\"is\":\"cycle\",\"tids\":[3,4]}"), "{json}");
 }

@@ -75,6 +75,8 @@ pub(in crate::cli) struct Spans {
     gaps: u64,
     /// The task whose call is being handled; it wakes others.
     running: Option<Tid>,
+    /// The task that has ended just now: its end wakes the tasks of its group.
+    ended: Option<Tid>,
     /// Since when the kernel works; `None` while a task runs its program, or the time is not known.
     working: Option<Moment>,
     has_begun: bool,
@@ -162,6 +164,7 @@ impl Spans {
                 // The kernel has read for the task in no time.
                 let ended = ended.filter(|span| span.doing != Doing::InCall || span.has_length());
                 self.running = Some(event.tid);
+                self.ended = None;
                 self.now.turn += 1;
                 ended
             }
@@ -169,7 +172,7 @@ impl Spans {
                 let at = from.clamp(before.at, self.now.at);
                 let from = Moment { at, ..before };
                 kernel = self.work_ends(from);
-                self.running = None;
+                (self.running, self.ended) = (None, None);
                 self.now.turn += 1;
                 self.working = Some(self.now);
                 self.shares.idle += self.now.at - at;
@@ -190,6 +193,9 @@ impl Spans {
     /// event before.
     fn change(&mut self, event: &Event<'_>, before: Moment) -> Option<Span> {
         let tid = event.tid;
+        if !matches!(event.fact, Fact::Woken { .. } | Fact::Replied { .. }) {
+            self.ended = None;
+        }
         match event.fact {
             Fact::Spawned { .. } => self.begin(tid, Doing::Ready, Ending::Next),
             Fact::Trapped { call, .. } => {
@@ -221,7 +227,7 @@ impl Spans {
             Fact::Woken { by } => {
                 let waker = match by {
                     Wake::Exit(tid) => Some(tid),
-                    Wake::Queue(_) | Wake::Closed(_) => self.running,
+                    Wake::Queue(_) | Wake::Closed(_) => self.running.or(self.ended),
                     Wake::Timer | Wake::Device(..) | Wake::Timeout => None,
                 };
                 self.begin(tid, Doing::Ready, Ending::Woken { by, waker })
@@ -234,6 +240,7 @@ impl Spans {
                 ended
             }
             Fact::Exited { .. } => {
+                self.ended = Some(tid);
                 self.running = self.running.filter(|running| *running != tid);
                 let ended = self.end(tid, Ending::Exited);
                 if let Some(Doing::Running) = ended.map(|span| span.doing) {
