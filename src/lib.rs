@@ -109,7 +109,7 @@ pub use linkme;
 
 pub use abi::{
     Argument, DeviceId, Direction, End, Errno, Exit, HostId, Inject, Nanos, On, Place, QueueId,
-    Reply, SystemCall, TaskInfo, TaskState, Tid, Wait,
+    Reply, Share, SystemCall, TaskInfo, TaskState, Tid, Wait,
 };
 #[cfg(feature = "cli")]
 pub use cli::Program;
@@ -125,7 +125,7 @@ pub use log::{
     recording as record,
 };
 pub use pause::pause;
-pub use sched::{Cause, Fifo, Policy, Runnable};
+pub use sched::{Cause, Facts, Fifo, Policy, Runnable};
 pub use user::{
     blocking::Panicked,
     child::Child,

@@ -12,6 +12,7 @@ use std::{
 use clap::error::ErrorKind;
 
 use super::{
+    Extend,
     args::Boot,
     inject::Rules,
     interrupts,
@@ -19,11 +20,13 @@ use super::{
     log,
     net::Placed,
     output::{DEADLOCK, FAILURE, LIMIT, Log, Verbosity},
+    policy::NamedShare,
     record, stdio,
     summary::Summary,
 };
 use crate::{
-    Deadlock, Error, Kernel, Limit, RealWorld, Report, SimNet, SimWorld, TaskInfo, record::Recorder,
+    Builder, Deadlock, Error, Kernel, Limit, RealWorld, Report, SimNet, SimWorld, TaskInfo,
+    record::Recorder,
 };
 
 /// Boots the programs and runs them to their end. An error is a usage error.
@@ -32,7 +35,12 @@ pub(super) fn boot(
     options: &Boot,
     programs: &[Placed],
     command: &[String],
+    tracers: &[Extend],
 ) -> Result<ExitCode, clap::Error> {
+    if options.processors > 1 && !options.simulated {
+        let why = "--processors needs --virtual: in the real world there is one processor\n";
+        return Err(clap::Error::raw(ErrorKind::ArgumentConflict, why));
+    }
     let net = options.net.network(programs, options.max_time)?;
     let log = Log::new(verbosity, &options.verbosity, options.log_format);
     log::install(log, options.trace.as_deref())
@@ -60,7 +68,7 @@ pub(super) fn boot(
         }
     };
     let rules = Rules::new(&options.inject);
-    let mut kernel = match kernel(
+    let builder = builder(
         options,
         seed,
         &net,
@@ -68,7 +76,9 @@ pub(super) fn boot(
         &summary,
         watch.as_ref(),
         recorder,
-    ) {
+    );
+    let extended = builder.map(|builder| tracers.iter().fold(builder, |all, extend| extend(all)));
+    let mut kernel = match extended.and_then(Builder::build) {
         Ok(kernel) => kernel,
         Err(error) => {
             log.error(&format!("cannot boot: {error}"));
@@ -132,7 +142,8 @@ pub(super) fn boot(
     Ok(ExitCode::from(code))
 }
 
-fn kernel(
+/// The settings of the kernel.
+fn builder(
     options: &Boot,
     seed: u64,
     net: &SimNet,
@@ -140,10 +151,11 @@ fn kernel(
     summary: &Rc<RefCell<Summary>>,
     watch: Option<&Watch>,
     recorder: Option<Recorder>,
-) -> Result<Kernel, Error> {
+) -> Result<Builder, Error> {
     let mut builder = Kernel::builder()
         .seed(seed)
         .quantum(options.quantum.get())
+        .processors(options.processors)
         .on_deadlock(options.on_deadlock.into());
     if options.simulated {
         let world = SimWorld::new(seed).net(net);
@@ -156,6 +168,9 @@ fn kernel(
         };
     }
     builder = options.policy.set(builder, seed);
+    for NamedShare { name, share } in &options.share {
+        builder = builder.share(name, *share);
+    }
     if !options.inject.is_empty() {
         builder = builder.inject(rules.injection());
     }
@@ -180,7 +195,7 @@ fn kernel(
     if options.summary {
         builder = builder.tracer(Summary::tracer(summary));
     }
-    builder.build()
+    Ok(builder)
 }
 
 /// A random seed, short enough to be typed again.

@@ -5,6 +5,7 @@ use std::{cell::RefCell, cmp::Reverse, collections::BTreeMap, rc::Rc, time::Dura
 use serde_json::{Map, Value};
 
 use super::{
+    measures::Measured,
     output::{self, Log},
     table::table,
 };
@@ -36,6 +37,7 @@ struct Task {
     blocked: Duration,
     /// The instant since which the task is blocked.
     since: Option<Duration>,
+    measured: Measured,
 }
 
 #[derive(Default)]
@@ -76,6 +78,7 @@ impl Summary {
         let Some(task) = self.tasks.get_mut(&event.tid) else {
             return;
         };
+        task.measured.event(event);
         match event.fact {
             Fact::Resumed => {
                 task.ticks += 1;
@@ -111,6 +114,8 @@ impl Summary {
             | Fact::Console { .. }
             | Fact::Reaped
             | Fact::Deadlocked { .. }
+            | Fact::Computing { .. }
+            | Fact::Preempted { .. }
             | Fact::ClockJumped { .. } => {}
         }
     }
@@ -165,6 +170,7 @@ impl Summary {
                 task.exit.clone().unwrap_or_else(alive).into(),
             ]);
         }
+        let schedule = self.schedule(now);
         let mut calls = Report {
             of: "call",
             columns: ["call", "count", "errors", "blocked"],
@@ -189,6 +195,9 @@ impl Summary {
                 "and {left_out} more tasks, none with more traps\n"
             ));
         }
+        if !schedule.rows.is_empty() {
+            schedule.show(log);
+        }
         calls.show(log);
         if !log.is_json() {
             let (n, now) = (self.spawned, Nanos::from(now));
@@ -196,6 +205,44 @@ impl Summary {
             output::tell(&format!(
                 "\ntasks {n}, ticks {ticks}, traps {traps}, time {now:.6}\n"
             ));
+        }
+    }
+}
+
+impl Summary {
+    /// Returns the textbook's measures, if any task has computed.
+    fn schedule(&mut self, now: Duration) -> Report<7> {
+        let mut rows = Vec::new();
+        for (tid, task) in &mut self.tasks {
+            task.measured.close(now);
+            let measured = &task.measured;
+            let span = |span: Option<Duration>| span.map_or(Value::Null, seconds);
+            rows.push([
+                u64::from(*tid).into(),
+                task.name.clone().into(),
+                span(measured.arrival),
+                span(measured.response()),
+                span(measured.turnaround()),
+                seconds(measured.waiting),
+                seconds(measured.computed),
+            ]);
+        }
+        let has_computed = |task: &Task| !task.measured.computed.is_zero();
+        if !self.tasks.values().any(has_computed) {
+            rows.clear();
+        }
+        Report {
+            of: "schedule",
+            columns: [
+                "tid",
+                "task",
+                "arrival",
+                "response",
+                "turnaround",
+                "waiting",
+                "computed",
+            ],
+            rows,
         }
     }
 }

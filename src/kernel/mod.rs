@@ -22,6 +22,7 @@
 //! | `inject.rs` | injections: faults at the trap |
 //! | `holders.rs`, `places.rs` | cycles of waits for locks, found when they close; source lines |
 //! | `timers.rs`, `timeouts.rs`, `deadlines.rs` | the timers; sleeps and timeouts; those of one task |
+//! | `processors.rs`, `shares.rs` | what computes, and until when; what a policy knows of a task |
 //! | `ready.rs` | the ready queue: a policy and a quantum, or neither |
 //! | `daemons.rs` | the turns of daemons |
 //! | `devices.rs`, `console.rs`, `queues.rs` | open devices, the console, message queues; their calls |
@@ -54,11 +55,13 @@ mod inject;
 mod lifecycle;
 mod outcome;
 mod places;
+mod processors;
 mod queues;
 mod ready;
 mod report;
 mod reset;
 mod run;
+mod shares;
 mod stall;
 mod syscall;
 mod table;
@@ -85,8 +88,10 @@ use holders::Holders;
 use hosts::Restarts;
 use inject::Injection;
 use places::Places;
+use processors::Processors;
 use queues::Queues;
 use ready::Ready;
+use shares::Shares;
 use stall::Stall;
 use table::Tasks;
 use timers::TimerSets;
@@ -106,6 +111,8 @@ use crate::{
 pub struct Kernel {
     tasks: Tasks,
     ready: Ready,
+    processors: Processors,
+    shares: Shares,
     timers: TimerSets,
     devices: Devices,
     console: Console,
@@ -226,7 +233,7 @@ impl Kernel {
                 self.finish_printing(Nanos::FOREVER);
                 break self.wind_up().map(|()| Step::Finished);
             }
-            let waits = self.ready.is_empty();
+            let waits = self.is_waiting();
             match self.poll_world(Nanos::FOREVER) {
                 Ok(()) if !waits => {}
                 polled => break polled.map(|()| Step::Idle),

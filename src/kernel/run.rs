@@ -47,6 +47,15 @@ impl Kernel {
     #[inline(never)]
     pub(super) fn run_pass(&mut self, ticks: u64) -> Option<Tid> {
         let mut last = None;
+        if !self.processors.are_idle() {
+            last = self.run_done(ticks);
+            if last.is_some() {
+                return last;
+            }
+        }
+        if !self.begin_pass() {
+            return None;
+        }
         self.pass_ends = self.next_poll.min(ticks);
         while self.stats.ticks < self.pass_ends
             && let Some(me) = self.ready.pop()
@@ -60,6 +69,7 @@ impl Kernel {
                 self.ready.leave();
             }
         }
+        self.end_pass();
         last
     }
 
@@ -98,20 +108,21 @@ impl Kernel {
         if self.tasks.live() == 0 {
             return Ok(());
         }
-        let waits = self.ready.is_empty();
-        if waits && self.ready.is_doubtful() {
+        let waits = self.is_waiting();
+        if self.ready.is_empty() && self.ready.is_doubtful() {
             self.doubt_policy();
         }
         self.check_policy()?;
         let daemons_run = self.ready.daemons() > 0;
         let may_be_helped = daemons_run && self.daemons.idle < PATIENCE;
-        let on_threads =
-            self.timers.tasks.len() == 0 && (self.devices.waiting() == 0 || self.world.is_idle());
+        let on_threads = self.timers.tasks.len() == 0
+            && !self.will_compute()
+            && (self.devices.waiting() == 0 || self.world.is_idle());
         let is_stuck = waits && on_threads && !self.awaits_threads() && !may_be_helped;
         if self.has_closed_cycles() {
             self.check_cycles(is_stuck)?;
         }
-        let until = match self.timers.next() {
+        let until = match self.next_deadline() {
             // An interrupt may have come already.
             _ if !waits || is_stuck => Nanos::ZERO,
             _ if daemons_run && self.daemons.still < PATIENCE => Nanos::ZERO,
@@ -125,13 +136,13 @@ impl Kernel {
         if self.tasks.live() == 0 {
             return Ok(());
         }
-        if is_stuck && self.ready.is_empty() {
+        if is_stuck && self.is_waiting() {
             return Err(Error::Deadlock(Deadlock::of(self.tasks())));
         }
         self.ready.shrink();
         let pass = POLL_AFTER.max(self.ready.len() as u64);
         self.next_poll = self.stats.ticks.saturating_add(pass);
-        let is_over = if self.ready.is_empty() {
+        let is_over = if self.is_waiting() {
             self.clock >= limit
         } else {
             self.clock > limit
@@ -148,6 +159,8 @@ impl Kernel {
     /// wait is `on_threads`, no timer and no device of a task can end it.
     fn wait_events(&mut self, until: Nanos, on_threads: bool) -> Result<(), Error> {
         let before = self.world.now();
+        let computes = !self.processors.are_idle();
+        let until = self.spin(until);
         let waits = until > Nanos::ZERO;
         if waits {
             self.remote.runs(Tid::KERNEL);
@@ -164,7 +177,7 @@ impl Kernel {
             self.daemons.still = 0;
         }
         self.clock = now.into();
-        if waits && now > before && self.log.is_observed() {
+        if waits && !computes && now > before && self.log.is_observed() {
             let from = self.slept.map_or(before, |(from, _)| from);
             self.slept = Some((from, now));
         }
@@ -172,6 +185,9 @@ impl Kernel {
         let is_quiet = self.happened.is_empty();
         if !is_quiet || waits {
             self.frame.note(Note::Barrier);
+        }
+        if self.advance() {
+            return Ok(());
         }
         if !is_quiet {
             self.take_interrupts();

@@ -39,6 +39,8 @@ pub(super) enum State {
     Pending(Pending),
     /// The current task.
     Running,
+    /// On a processor, which `processors.rs` keeps.
+    Computing,
     /// In the queue of what the task waits for.
     Blocked(WaitingOn),
     /// Off every queue; its program is being dropped.
@@ -85,6 +87,8 @@ pub(super) enum Pending {
     StartTimeout(Timer),
     /// A call or an end that was held back.
     Held(Ticket),
+    /// What is left of a computation. The turn gives it a processor.
+    Compute(Nanos),
 }
 
 impl From<Pending> for State {
@@ -204,7 +208,7 @@ impl Task {
     pub(super) fn info(&self, parent: Tid) -> TaskInfo {
         let state = match &self.state {
             State::Ready(_) | State::Late(_) | State::Pending(_) => TaskState::Ready,
-            State::Running | State::Ending => TaskState::Running,
+            State::Running | State::Computing | State::Ending => TaskState::Running,
             State::Blocked(on) => TaskState::Blocked {
                 on: (*on).into(),
                 since: self.since.into(),

@@ -200,6 +200,13 @@ pub trait World {
         io::unsupported()
     }
 
+    /// Whether a computation needs the time of the kernel's thread, as in the real world. The kernel
+    /// then spins for the task that computes, in pieces of at most a millisecond, and has one
+    /// processor. Otherwise it waits until the computation is over: a virtual clock advances.
+    fn spins(&self) -> bool {
+        false
+    }
+
     /// The simulated network of this world, if it has one. A wrapper forwards this call. A world
     /// without one has a single host.
     fn net(&self) -> Option<SimNet> {

@@ -4,6 +4,7 @@
 mod book;
 mod boot;
 mod explore;
+mod lab;
 mod live;
 mod network;
 mod programs;

@@ -203,7 +203,12 @@ impl<W: Write> Chrome<'_, W> {
                 self.instants.remove(&tid);
             }
             // Shown by slices and arrows.
-            Fact::Resumed | Fact::Trapped { .. } | Fact::Blocked { .. } | Fact::Woken { .. } => {
+            Fact::Resumed
+            | Fact::Trapped { .. }
+            | Fact::Blocked { .. }
+            | Fact::Woken { .. }
+            | Fact::Computing { .. }
+            | Fact::Preempted { .. } => {
                 return Ok(());
             }
             Fact::Replied { .. }

@@ -112,6 +112,8 @@ impl Spans {
                 };
                 self.begin(tid, Doing::Ready, Ending::Woken { by, waker })
             }
+            Fact::Computing { .. } => self.begin(tid, Doing::Running, Ending::Next),
+            Fact::Preempted { .. } => self.begin(tid, Doing::Ready, Ending::Next),
             Fact::Exited { .. } => {
                 self.running = self.running.filter(|running| *running != tid);
                 self.end(tid, Ending::Exited)
