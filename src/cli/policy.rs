@@ -99,7 +99,12 @@ fn built_in(
                 .collect();
             let unknown = among("policy", name, &names, ToString::to_string);
             let why = unknown.expect_err("these names are known");
-            return Err(format!("{why}; there are {}", names.join(", ")));
+            let end = if why.ends_with('?') {
+                " There"
+            } else {
+                ": there"
+            };
+            return Err(format!("{why}{end} are {}", names.join(", ")));
         }
     }))
 }
@@ -287,5 +292,36 @@ pub(super) fn share_of(text: &str) -> Result<Share, String> {
         _ => Err(format!(
             "there is no share '{key}': there are tickets=100, nice=5 and priority=3"
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Fifo;
+
+    #[test]
+    fn a_policy_of_the_binary_gets_its_parameters_and_comes_before_one_of_the_library() {
+        let register: Register = Arc::new(|params: &str| match params {
+            "" | "twice" => Ok(Box::<Fifo>::default() as Box<dyn sched::Policy>),
+            other => Err(format!("'{other}' is not for mine")),
+        });
+        let all = [
+            ("mine".to_string(), Arc::clone(&register)),
+            ("rr".into(), register),
+        ];
+        let error = |text| Policy::parse(text, &all).err().unwrap_or_default();
+        assert_eq!(
+            (error("mine"), error("mine:twice")),
+            (String::new(), String::new())
+        );
+        assert_eq!(error("mine:thrice"), "'thrice' is not for mine");
+        assert_eq!(error("rr:1ms"), "'1ms' is not for mine");
+        assert!(
+            error("mina").contains("did you mean 'mine'?"),
+            "{}",
+            error("mina")
+        );
+        assert!(error("").contains("there are fifo, rr"), "{}", error(""));
     }
 }

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     abi::{Nanos, Reply, SystemCall, Tid},
+    footprint::Object,
     log::Fact,
     sched::{Cause, Runnable},
 };
@@ -266,6 +267,8 @@ impl Kernel {
             facts.priority = self.inherited(me, facts.priority);
             self.ready.slice(&facts)
         };
+        // A turn that comes before the start may come after the computation otherwise.
+        self.touch(Object::All);
         let (processor, own) = self.processors.place(me);
         if own.is_none_or(|own| own.interrupted.is_none()) {
             self.tell_left(Some(processor));
@@ -395,6 +398,11 @@ impl Kernel {
         let computing = &mut self.processors.computing;
         let at = computing.iter().position(|c| c.task == me);
         let stopped = computing.remove(at.expect("a task that computes has a processor"));
+        self.processors.left.push(Left {
+            task: me,
+            processor: stopped.processor,
+            interrupted: None,
+        });
         self.time_now()
             .saturating_sub(stopped.since)
             .min(stopped.left)

@@ -14,10 +14,9 @@ use crate::abi::Nanos;
 /// chapter 9; Waldspurger and Weihl, OSDI 1994.)
 #[derive(Debug)]
 pub struct Lottery {
-    ready: Vec<Entry>,
-    /// The sums of tickets: a binary indexed tree over `ready`.
-    sums: Vec<u64>,
-    total: u64,
+    ready: Vec<Runnable>,
+    /// The tickets of the task at each place of `ready`.
+    tickets: Sums,
     /// The place of each task in `ready`, plus one; 0 for a task that is not there.
     places: PerTask<u32>,
     /// The tasks that go on with their slices, the next of them at the end.
@@ -27,10 +26,68 @@ pub struct Lottery {
     slices: Slices,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    task: Runnable,
-    tickets: u32,
+/// Numbers, and the sums of 64 of them, and of 64 sums, and so on: a number is found by its place in
+/// the total in a step for each level.
+#[derive(Debug, Default)]
+struct Sums(Vec<Vec<u64>>);
+
+impl Sums {
+    const WIDTH: usize = 64;
+
+    fn total(&self) -> u64 {
+        self.0.last().map_or(0, |top| top.iter().sum())
+    }
+
+    /// Adds to the number at a place, which may be the first free one.
+    fn add(&mut self, mut place: usize, number: u64) {
+        for level in &mut self.0 {
+            if level.len() <= place {
+                level.resize(place + 1, 0);
+            }
+            level[place] += number;
+            place /= Self::WIDTH;
+        }
+        let is_full = self.0.last().is_none_or(|top| top.len() > Self::WIDTH);
+        if is_full {
+            self.grow(number);
+        }
+    }
+
+    /// Adds a level above the highest; the first level gets the first number.
+    fn grow(&mut self, first: u64) {
+        let top = match self.0.last() {
+            None => vec![first],
+            Some(top) => top
+                .chunks(Self::WIDTH)
+                .map(|some| some.iter().sum())
+                .collect(),
+        };
+        self.0.push(top);
+    }
+
+    fn subtract(&mut self, mut place: usize, number: u64) {
+        for level in &mut self.0 {
+            level[place] -= number;
+            place /= Self::WIDTH;
+        }
+    }
+
+    /// Returns the place at which the sum of the numbers exceeds this one.
+    fn find(&self, mut sum: u64) -> usize {
+        let mut place = 0;
+        for level in self.0.iter().rev() {
+            place *= Self::WIDTH;
+            while sum >= level[place] {
+                sum -= level[place];
+                place += 1;
+            }
+        }
+        place
+    }
+
+    fn at(&self, place: usize) -> u64 {
+        self.0[0][place]
+    }
 }
 
 impl Lottery {
@@ -40,8 +97,7 @@ impl Lottery {
     pub fn new(quantum: Duration, seed: u64) -> Self {
         Self {
             ready: Vec::new(),
-            sums: Vec::new(),
-            total: 0,
+            tickets: Sums::default(),
             places: PerTask::default(),
             winners: Vec::new(),
             draws: Draws::new(seed),
@@ -51,61 +107,27 @@ impl Lottery {
     }
 
     fn insert(&mut self, task: Runnable, tickets: u32) {
-        let place = self.ready.len();
-        self.ready.push(Entry { task, tickets });
-        // The sum of a node covers as many entries as its lowest bit says.
-        let node = place + 1;
-        let first = node - (node & node.wrapping_neg());
-        let mut sum = u64::from(tickets);
-        let mut below = node - 1;
-        while below > first {
-            sum += self.sums[below - 1];
-            below -= below & below.wrapping_neg();
-        }
-        self.sums.push(sum);
-        self.total += u64::from(tickets);
-        *self.places.at(task) = u32::try_from(node).expect("a kernel has fewer tasks");
+        self.tickets.add(self.ready.len(), tickets.into());
+        self.ready.push(task);
+        let count = u32::try_from(self.ready.len());
+        *self.places.at(task) = count.expect("a kernel has fewer tasks");
     }
 
-    /// Changes the tickets at a place.
-    fn set(&mut self, place: usize, tickets: u32) {
-        let before = std::mem::replace(&mut self.ready[place].tickets, tickets);
-        let mut node = place + 1;
-        while let Some(sum) = self.sums.get_mut(node - 1) {
-            *sum = *sum - u64::from(before) + u64::from(tickets);
-            node += node & node.wrapping_neg();
-        }
-        self.total = self.total - u64::from(before) + u64::from(tickets);
-    }
-
-    /// Returns the place of the task that has the ticket of this number.
-    fn find(&self, mut ticket: u64) -> usize {
-        let mut place = 0;
-        let mut step = self.sums.len().next_power_of_two();
-        while step > 0 {
-            if let Some(sum) = self.sums.get(place + step - 1)
-                && *sum <= ticket
-            {
-                ticket -= sum;
-                place += step;
-            }
-            step /= 2;
-        }
-        place
-    }
-
+    /// Takes the task at a place, to which the last one moves.
     fn take(&mut self, place: usize) -> Runnable {
         let last = self.ready.len() - 1;
-        let gone = self.ready[place].task;
-        let moved = self.ready[last];
-        self.set(place, moved.tickets);
-        self.set(last, 0);
-        self.ready[place] = moved;
-        *self.places.at(moved.task) = place as u32 + 1;
-        *self.places.at(gone) = 0;
-        self.ready.pop();
-        self.sums.pop();
-        gone
+        let moved = self.tickets.at(last);
+        self.tickets.subtract(place, self.tickets.at(place));
+        if place < last {
+            self.tickets.subtract(last, moved);
+            self.tickets.add(place, moved);
+        }
+        let task = self.ready.swap_remove(place);
+        let number = std::mem::take(self.places.at(task));
+        if let Some(moved) = self.ready.get(place) {
+            *self.places.at(*moved) = number;
+        }
+        task
     }
 }
 
@@ -130,8 +152,8 @@ impl Policy for Lottery {
             0 => return None,
             1 => 0,
             _ => {
-                let ticket = self.draws.below(self.total);
-                self.find(ticket)
+                let ticket = self.draws.below(self.tickets.total());
+                self.tickets.find(ticket)
             }
         };
         Some(self.take(place))
@@ -162,11 +184,37 @@ impl Policy for Lottery {
 
     fn changed(&mut self, facts: &Facts<'_>) {
         if let Some(place) = self.places.at(facts.task).checked_sub(1) {
-            self.set(place as usize, facts.tickets);
+            let place = place as usize;
+            self.tickets.subtract(place, self.tickets.at(place));
+            self.tickets.add(place, facts.tickets.into());
         }
     }
 
     fn ended(&mut self, task: Runnable) {
         self.slices.forget(task);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_ticket_belongs_to_one_place_in_order() {
+        // Three levels, and places that were given up and taken again.
+        let mut sums = Sums::default();
+        for place in 0..5000 {
+            sums.add(place, place as u64 % 3);
+        }
+        for place in (0..5000).step_by(7) {
+            sums.subtract(place, sums.at(place));
+            sums.add(place, 2);
+        }
+        let owners = (0..5000).flat_map(|place| vec![place; sums.at(place) as usize]);
+        let owners: Vec<usize> = owners.collect();
+        assert_eq!(sums.total(), owners.len() as u64);
+        for (ticket, owner) in owners.iter().enumerate() {
+            assert_eq!(sums.find(ticket as u64), *owner);
+        }
     }
 }

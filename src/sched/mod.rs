@@ -1,4 +1,6 @@
 //! The order of turns. The kernel reports which tasks become ready; a [`Policy`] chooses the next.
+//! Where tasks compute ([`Os::compute`](crate::Os::compute)), it also gives slices, and says which
+//! task interrupts which.
 //!
 //! | file | owns |
 //! |---|---|

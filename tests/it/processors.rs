@@ -495,6 +495,24 @@ fn s57_a_due_timeout_cuts_a_computation_before_it_starts() {
 }
 
 #[test]
+fn a_search_knows_that_computations_take_the_processor() {
+    let search = trapline::check(|kernel: &mut Kernel| -> Result<(), Error> {
+        for name in ["a", "b", "c"] {
+            kernel.spawn(name, async |os: &mut Os| {
+                os.compute(S).await;
+                os.yield_now().await;
+            })?;
+        }
+        kernel.run()?.check()
+    });
+    let explored = search.without_environment().exhaustive().explore();
+    assert!(
+        explored.failure.is_none() && explored.complete,
+        "{explored}"
+    );
+}
+
+#[test]
 fn a_computation_can_be_delayed_and_killed_by_an_injection() {
     let inject = |_, call, nth| match call {
         SystemCall::Compute(_) if nth == 1 => Some(Inject::Delay(S)),

@@ -126,6 +126,9 @@ pub(super) fn run(
         }
     }
     let is_complete = trials.len() == policies.len();
+    if is_complete && trials.iter().all(|trial| trial.runs[0].tasks.is_empty()) {
+        log.note("no task computed: the measures are of tasks that call os.compute");
+    }
     let is_written = options.write(&trials, name, log);
     let text = if options.json {
         let line = |trial: &Trial| json(&object(trial, &options)) + "\n";
