@@ -12,6 +12,9 @@ mod echo;
 mod fake_io;
 mod http_get;
 mod httpd;
+mod interactive;
+mod inversion;
+mod jobs;
 mod kill;
 mod lists;
 mod multitask;
@@ -55,6 +58,9 @@ fn main() -> ExitCode {
         program::<proxy::Proxy>("proxy"),
         program::<chat::Chat>("chat"),
         program::<swarm::Swarm>("swarm"),
+        program::<jobs::Jobs>("jobs"),
+        program::<inversion::Inversion>("inversion"),
+        program::<interactive::Interactive>("interactive"),
         program::<cases::starved::Starved>("starved"),
         program::<cases::deadlock::Deadlock>("deadlock"),
         program::<cases::lost_wakeup::LostWakeup>("lost-wakeup"),

@@ -182,6 +182,12 @@ impl Nanos {
     pub fn saturating_add(self, span: Self) -> Self {
         Self(self.0.saturating_add(span.0))
     }
+
+    /// Returns the span from `earlier` to this instant; zero if `earlier` is later.
+    #[must_use]
+    pub fn saturating_sub(self, earlier: Self) -> Self {
+        Self(self.0.saturating_sub(earlier.0))
+    }
 }
 
 impl From<Duration> for Nanos {
@@ -207,6 +213,96 @@ impl fmt::Display for Nanos {
         let fraction = nanos / 10u64.pow(9 - digits as u32);
         let (minutes, seconds) = (seconds / 60, seconds % 60);
         write!(f, "{minutes:02}:{seconds:02}.{fraction:0digits$}")
+    }
+}
+
+/// One of the numbers by which a policy shares the processors: tickets, a nice value or a priority.
+/// [`sched`](crate::sched) says which policy uses which.
+///
+/// ```
+/// use trapline::Share;
+///
+/// assert_eq!(Share::nice(-30), Share::nice(-20));
+/// assert_eq!(Share::tickets(50).to_string(), "tickets=50");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Share(u64);
+
+/// What a [`Share`] holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ShareOf {
+    Tickets(u32),
+    Nice(i32),
+    Priority(i32),
+}
+
+impl Share {
+    /// The tickets of [`Lottery`](crate::sched::Lottery) and [`Stride`](crate::sched::Stride).
+    /// Every task begins with 100. A number of 0 counts as 1.
+    #[must_use]
+    pub const fn tickets(number: u32) -> Self {
+        Self(if number == 0 { 1 } else { number as u64 })
+    }
+
+    /// The nice value of [`Fair`](crate::sched::Fair): -20 is the largest share, 19 the smallest.
+    /// Every task begins with 0. A value outside the range counts as the nearest one in it.
+    #[must_use]
+    pub const fn nice(value: i32) -> Self {
+        let value = if value < -20 {
+            -20
+        } else if value > 19 {
+            19
+        } else {
+            value
+        };
+        Self(1 << 32 | value as u32 as u64)
+    }
+
+    /// The priority of [`Priority`](crate::sched::Priority): the highest number runs first. Every
+    /// task begins with 0.
+    #[must_use]
+    pub const fn priority(number: i32) -> Self {
+        Self(2 << 32 | number as u32 as u64)
+    }
+
+    pub(crate) fn of(self) -> ShareOf {
+        let low = self.0 as u32;
+        match self.0 >> 32 {
+            1 => ShareOf::Nice(low.cast_signed()),
+            2 => ShareOf::Priority(low.cast_signed()),
+            _ => ShareOf::Tickets(low),
+        }
+    }
+
+    /// Returns its number in recordings.
+    pub(crate) fn to_raw(self) -> u64 {
+        self.0
+    }
+
+    /// Returns the share of this number; `None` if no share has it.
+    pub(crate) fn from_raw(number: u64) -> Option<Self> {
+        let share = match Self(number).of() {
+            ShareOf::Tickets(tickets) => Self::tickets(tickets),
+            ShareOf::Nice(nice) => Self::nice(nice),
+            ShareOf::Priority(priority) => Self::priority(priority),
+        };
+        (share.0 == number).then_some(share)
+    }
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        Self::tickets(100)
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.of() {
+            ShareOf::Tickets(tickets) => write!(f, "tickets={tickets}"),
+            ShareOf::Nice(nice) => write!(f, "nice={nice}"),
+            ShareOf::Priority(priority) => write!(f, "priority={priority}"),
+        }
     }
 }
 
@@ -495,6 +591,11 @@ calls! {
         /// A fault of the simulated network; a crash ends the tasks of its host. Returns
         /// [`Reply::Done`]. Deferred, by [`SimNet`](crate::SimNet).
         42 "fault" Fault + Fault,
+        /// [`Os::compute`](crate::Os::compute). Returns [`Reply::Done`].
+        43 "compute" Compute(span: Span(Nanos)),
+        /// [`Os::set_tickets`](crate::Os::set_tickets), [`Os::set_nice`](crate::Os::set_nice) and
+        /// [`Os::set_priority`](crate::Os::set_priority). Returns [`Reply::Done`].
+        44 "set_share" SetShare(share: Share(Share)),
     }
 }
 
@@ -573,7 +674,9 @@ impl SystemCall {
             | Self::Observe(_)
             | Self::Unobserve(_)
             | Self::Host
-            | Self::Fault => false,
+            | Self::Fault
+            | Self::Compute(_)
+            | Self::SetShare(_) => false,
         }
     }
 
@@ -649,6 +752,8 @@ pub enum Argument {
     Number(u64),
     /// An error.
     Errno(Errno),
+    /// A share of the processors.
+    Share(Share),
 }
 
 /// The text of `strace`; empty for [`Argument::None`].
@@ -665,6 +770,7 @@ impl fmt::Display for Argument {
             Self::Capacity(u64::MAX) => f.write_str("unbounded"),
             Self::Capacity(number) | Self::Number(number) => number.fmt(f),
             Self::Errno(errno) => errno.fmt(f),
+            Self::Share(share) => share.fmt(f),
         }
     }
 }

@@ -41,7 +41,7 @@
 //! | `descriptor.rs` | [`Descriptor`]: an open descriptor and what keeps it open | nothing |
 //! | `footprint.rs` | what a turn touches: [`Footprints`] | `abi` |
 //! | `pause.rs` | how blocking work pauses: [`pause()`] | nothing |
-//! | `sched/` | the order of turns: [`Policy`], [`Fifo`], [`sched::Random`] | `abi` |
+//! | `sched/` | the order of turns, and slices of computations: [`Policy`], [`Fifo`], [`sched::Mlfq`] | `abi` |
 //! | `interrupt.rs` | interrupts from other threads: [`Remote`], [`Interrupts`] | `abi` |
 //! | `log/` | the event log: [`Event`], [`Tracer`], [`mod@record`], the bridge to `tracing` | `abi`, `panic` |
 //! | `trap.rs` | what travels beside a call | all above |
@@ -109,7 +109,7 @@ pub use linkme;
 
 pub use abi::{
     Argument, DeviceId, Direction, End, Errno, Exit, HostId, Inject, Nanos, On, Place, QueueId,
-    QueueInfo, Reply, SystemCall, TaskInfo, TaskState, Tid, Wait,
+    QueueInfo, Reply, Share, SystemCall, TaskInfo, TaskState, Tid, Wait,
 };
 #[cfg(feature = "cli")]
 pub use cli::Program;
@@ -125,7 +125,7 @@ pub use log::{
     recording as record,
 };
 pub use pause::pause;
-pub use sched::{Cause, Fifo, Policy, Runnable};
+pub use sched::{Cause, Facts, Fifo, Policy, Runnable};
 pub use user::{
     blocking::Panicked,
     child::Child,

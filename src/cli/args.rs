@@ -18,15 +18,17 @@ use clap_complete::Shell;
 use super::{
     debug::Debug,
     explore::{self, Explore},
-    inject, live,
+    inject,
+    lab::{self, Lab},
+    live,
     net::{self, Placed},
     new::New,
     output::{Format, Verbosity},
-    policy::Policy,
+    policy::{NamedShare, Policy, Register, named_share},
     program::{Entry, Image},
     replay::Replay,
     trace,
-    values::{duration, size, whole},
+    values::{duration, processors, size, whole},
     words,
 };
 
@@ -52,6 +54,7 @@ Examples:
     Replay(Replay),
     Debug(Debug),
     Explore(Explore),
+    Lab(Lab),
     New(New),
     /// Look at traces: of a recording or of a running kernel
     #[command(subcommand)]
@@ -152,9 +155,13 @@ pub(super) struct Boot {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<NonZeroU32>, default_value = "1",
         help_heading = "Scheduling")]
     pub(super) quantum: NonZeroU32,
-    /// The scheduling policy: fifo is first in, first out; random draws each turn; pct:D gives tasks
-    /// random priorities, of which D change during the run (3 without a number). --seed determines
-    /// the draws
+    /// The scheduling policy. fifo: first in, first out. rr:10ms: round robin with this time slice.
+    /// sjf, stcf: the shortest computation first, without and with interruption. priority:10ms:
+    /// fixed priorities; priority:inherit lends them to holders of locks.
+    /// mlfq:quanta=10ms/20ms/40ms,allotment=2,boost=1s,stay,bump: a multi-level feedback queue.
+    /// lottery:10ms, stride:10ms: in proportion to tickets. fair: Linux's CFS. random draws each
+    /// turn. pct:D gives tasks random priorities, of which D change during the run (3 without a
+    /// number). --seed determines the draws
     #[arg(
         long,
         value_name = "NAME[:PARAMS]",
@@ -162,6 +169,14 @@ pub(super) struct Boot {
         help_heading = "Scheduling"
     )]
     pub(super) policy: Policy,
+    /// How many tasks compute at once, from 1 to 1024. More than one needs --virtual
+    #[arg(long, value_name = "N", value_parser = processors, default_value = "1",
+        allow_negative_numbers = true, help_heading = "Scheduling")]
+    pub(super) processors: usize,
+    /// Give the tasks of a name a share: NAME:tickets=100, NAME:nice=5 or NAME:priority=3. Can be
+    /// repeated
+    #[arg(long, value_name = "NAME:SHARE", value_parser = named_share, help_heading = "Scheduling")]
+    pub(super) share: Vec<NamedShare>,
 }
 
 /// The options of `boot` and `replay` for watching a run.
@@ -246,7 +261,10 @@ impl From<OnDeadlock> for crate::OnDeadlock {
 }
 
 /// The whole command line of a binary called `name`.
-pub(super) fn command(name: &str, programs: &[Entry]) -> Command {
+pub(super) fn command(name: &str, programs: &[Entry], policies: &[(String, Register)]) -> Command {
+    let registered = policies.to_vec();
+    let policy = move |text: &str| Policy::parse(text, &registered);
+    let policy_of_lab = policy.clone();
     let first = programs.first().map_or("PROGRAM", |entry| entry.name);
     let last = programs.last().map_or("PROGRAM", |entry| entry.name);
     let version = if name == env!("CARGO_PKG_NAME") {
@@ -280,8 +298,27 @@ pub(super) fn command(name: &str, programs: &[Entry]) -> Command {
                      {name} explore merge *.json"
                 ))
         })
+        .mut_subcommand("lab", |lab| {
+            lab.mut_arg("policies", |arg| arg.value_parser(policy_of_lab))
+                .subcommands(lab::subcommands(programs))
+                .override_usage(format!("{name} lab [OPTIONS] PROGRAM [ARGS]..."))
+                .after_help(format!(
+                    "The program runs in the simulated world, once under each policy. The table \
+                     shows response, turnaround\nand waiting over the tasks that computed: the \
+                     mean, the median and the 99th percentile; the\nswitches between tasks; the part \
+                     of their time in which the processors were busy; Jain's index\nof fairness; and \
+                     the end. A chart has a line for each task: █ is computing, · is waiting for \
+                     a\nprocessor.\n\n\
+                     Exit codes: 0 all runs ended well, 1 one did not, 2 wrong command line.\n\n\
+                     Examples:\n  \
+                     {name} lab --policy fifo --policy rr:10ms --policy mlfq {first}\n  \
+                     {name} lab --processors 2 --html lab.html {first}\n  \
+                     {name} lab --policy lottery --seeds 100 --json {first}"
+                ))
+        })
         .mut_subcommand("boot", |boot| {
-            boot.subcommands(programs.iter().map(Entry::command))
+            boot.mut_arg("policy", |arg| arg.value_parser(policy))
+                .subcommands(programs.iter().map(Entry::command))
                 .override_usage(format!("{name} boot [OPTIONS] PROGRAM [ARGS]..."))
                 .after_help(format!(
                     "Options go before the program; arguments after its name belong to the program.\n\n\

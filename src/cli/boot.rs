@@ -12,6 +12,7 @@ use std::{
 use clap::error::ErrorKind;
 
 use super::{
+    Extend,
     args::Boot,
     exits::Exits,
     inject::Rules,
@@ -20,6 +21,7 @@ use super::{
     log,
     net::Placed,
     output::{DEADLOCK, FAILURE, LIMIT, Log, Verbosity},
+    policy::NamedShare,
     record,
     replay::Outside,
     stdio,
@@ -35,7 +37,12 @@ pub(super) fn boot(
     programs: &[Placed],
     command: &[String],
     playing: Option<Playing>,
+    tracers: &[Extend],
 ) -> Result<ExitCode, clap::Error> {
+    if options.processors > 1 && !options.simulated {
+        let why = "--processors needs --virtual: in the real world there is one processor\n";
+        return Err(clap::Error::raw(ErrorKind::ArgumentConflict, why));
+    }
     let net = options.net.network(programs, options.max_time)?;
     let watching = &options.watching;
     let log = Log::new(verbosity, &options.verbosity, watching.log_format);
@@ -90,6 +97,9 @@ pub(super) fn boot(
     if watching.exits {
         builder = builder.tracer(Exits::tracer(&exits));
     }
+    builder = tracers
+        .iter()
+        .fold(builder, |builder, extend| extend(builder));
     let mut kernel = match builder.build() {
         Ok(kernel) => kernel,
         Err(error) => {
@@ -178,8 +188,12 @@ pub(super) fn settings(options: &Boot, seed: u64, rules: &Rules, world: Outside)
     let builder = Kernel::builder()
         .seed(seed)
         .quantum(options.quantum.get())
+        .processors(options.processors)
         .on_deadlock(options.on_deadlock.into());
     let mut builder = options.policy.set(world.set(builder), seed);
+    for NamedShare { name, share } in &options.share {
+        builder = builder.share(name, *share);
+    }
     if !options.inject.is_empty() {
         builder = builder.inject(rules.injection());
     }

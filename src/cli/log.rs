@@ -31,7 +31,11 @@ const TRACE: &str = "trapline::kernel=trace,trapline::device=trace";
 /// The target of the bridge to `tracing` for events of this kind.
 pub(super) fn target(fact: &Fact<'_>) -> &'static str {
     match fact {
-        Fact::Resumed | Fact::Woken { .. } | Fact::ClockJumped { .. } => "trapline::sched",
+        Fact::Resumed
+        | Fact::Woken { .. }
+        | Fact::Computing { .. }
+        | Fact::Preempted { .. }
+        | Fact::ClockJumped { .. } => "trapline::sched",
         Fact::DeviceIo { .. } => "trapline::device",
         Fact::Console { .. } => "trapline::console",
         Fact::Spawned { .. }
@@ -54,7 +58,11 @@ pub(super) fn is_shown(fact: &Fact<'_>, calls_only: bool, sched: bool, console: 
         Fact::Trapped { .. } => false,
         Fact::Blocked { .. } | Fact::Replied { .. } | Fact::Deferred { .. } => true,
         _ if calls_only => false,
-        Fact::Resumed | Fact::Woken { .. } | Fact::ClockJumped { .. } => sched,
+        Fact::Resumed
+        | Fact::Woken { .. }
+        | Fact::Computing { .. }
+        | Fact::Preempted { .. }
+        | Fact::ClockJumped { .. } => sched,
         Fact::Console { .. } => console,
         Fact::Spawned { .. }
         | Fact::Fault { .. }

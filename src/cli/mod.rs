@@ -43,8 +43,10 @@
 //! | `exits.rs` | `--exits` |
 //! | `explore.rs` | `explore`: the search for a schedule that breaks a program |
 //! | `interrupts.rs` | signals that end a run |
+//! | `lab/` | `lab`: a program under several policies |
 //! | `live/` | looking at a kernel while it runs |
 //! | `log.rs` | `--trace`: the layer under it, and what it shows |
+//! | `measures.rs` | response, turnaround and waiting of a task |
 //! | `net.rs` | the simulated network: `--on`, `--net`, `--fault` |
 //! | `new.rs`, `template/` | `new`: the crate that it makes |
 //! | `output.rs` | messages on standard error, data on standard output, exit codes |
@@ -59,7 +61,7 @@
 //! | `values.rs` | values of arguments |
 //! | `words.rs` | the splitting of `--with` |
 //!
-//! `output`, `policy`, `program`, `stdio`, `table`, `values` and `words` are at the bottom: they use no command.
+//! `measures`, `output`, `policy`, `program`, `stdio`, `table`, `values` and `words` are at the bottom: they use no command.
 //! A file in `live/`, `trace/` or `debug/` uses files below it and never its folder's `mod.rs`;
 //! `trace/` and `debug/` use `live/`, and not the other way round.
 
@@ -71,8 +73,10 @@ mod exits;
 mod explore;
 mod inject;
 mod interrupts;
+mod lab;
 mod live;
 mod log;
+mod measures;
 mod net;
 mod new;
 mod output;
@@ -87,42 +91,134 @@ mod trace;
 mod values;
 mod words;
 
-use std::{borrow::Cow, env, ffi::OsString, path::Path, process::ExitCode};
+use std::{borrow::Cow, env, ffi::OsString, fmt, path::Path, process::ExitCode, sync::Arc};
 
 use args::CliCommand;
 use output::{USAGE, print};
+use policy::Register;
 pub use program::{Entry, Program, program};
 pub use values::{addr, duration};
+
+use crate::{Builder, Policy, Tracer};
 
 /// The command line of a binary with these programs, for its `main` to return. The binary's name is
 /// the name that started it.
 pub fn main(programs: impl IntoIterator<Item = Entry>) -> ExitCode {
-    let programs: Vec<Entry> = programs.into_iter().collect();
-    let args: Vec<OsString> = env::args_os().collect();
-    match run(&programs, &args) {
-        Ok(code) => code,
-        Err(error) => {
-            // No stream is left on which this failure could be reported.
-            let _ = error.print();
-            ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE))
+    App::new(programs).main()
+}
+
+/// The command line of a binary, with what the binary adds to it.
+///
+/// ```no_run
+/// use std::process::ExitCode;
+/// use trapline::{Cause, Event, Fact, Policy, Runnable, cli};
+///
+/// /// The youngest first.
+/// #[derive(Default)]
+/// struct Lifo(Vec<Runnable>);
+///
+/// impl Policy for Lifo {
+///     fn push(&mut self, task: Runnable, _: Cause) { self.0.push(task) }
+///     fn pop(&mut self) -> Option<Runnable> { self.0.pop() }
+///     fn remove(&mut self, task: Runnable) { self.0.retain(|other| *other != task) }
+///     fn len(&self) -> usize { self.0.len() }
+/// }
+///
+/// fn main() -> ExitCode {
+///     cli::App::new([])
+///         .policy("lifo", |params: &str| match params {
+///             "" => Ok(Box::new(Lifo::default())),
+///             _ => Err("lifo takes no parameters".into()),
+///         })
+///         .tracer(|| |event: &Event<'_>| if let Fact::Exited { .. } = event.fact {
+///             eprintln!("{event}");
+///         })
+///         .main()
+/// }
+/// ```
+#[must_use]
+pub struct App {
+    programs: Vec<Entry>,
+    policies: Vec<(String, Register)>,
+    tracers: Vec<Extend>,
+}
+
+/// Adds a tracer to the settings of a kernel.
+type Extend = Box<dyn Fn(Builder) -> Builder>;
+
+impl App {
+    /// Returns the command line with these programs.
+    pub fn new(programs: impl IntoIterator<Item = Entry>) -> Self {
+        Self {
+            programs: programs.into_iter().collect(),
+            policies: Vec::new(),
+            tracers: Vec::new(),
+        }
+    }
+
+    /// Adds a policy for `boot --policy` and `lab --policy`. `make` gets the parameters, which
+    /// follow the name and a colon; without them an empty text. A policy with the name of one of
+    /// the library's replaces it.
+    ///
+    /// *Errors:* a text of `make` is shown as the error of the option.
+    pub fn policy(
+        mut self,
+        name: impl Into<String>,
+        make: impl Fn(&str) -> Result<Box<dyn Policy>, String> + Send + Sync + 'static,
+    ) -> Self {
+        self.policies.push((name.into(), Arc::new(make)));
+        self
+    }
+
+    /// Adds a tracer to each kernel that `boot` boots.
+    pub fn tracer<T: Tracer + 'static>(mut self, make: impl Fn() -> T + 'static) -> Self {
+        let extend = move |builder: Builder| builder.tracer(make());
+        self.tracers.push(Box::new(extend));
+        self
+    }
+
+    /// Runs the command line of the process, for a binary's `main` to return the result.
+    pub fn main(self) -> ExitCode {
+        let args: Vec<OsString> = env::args_os().collect();
+        match run(&self, &args) {
+            Ok(code) => code,
+            Err(error) => {
+                // No stream is left on which this failure could be reported.
+                let _ = error.print();
+                ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE))
+            }
         }
     }
 }
 
-fn run(programs: &[Entry], args: &[OsString]) -> Result<ExitCode, clap::Error> {
+impl fmt::Debug for App {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let policies: Vec<&str> = self.policies.iter().map(|(name, _)| &**name).collect();
+        f.debug_struct("App")
+            .field("programs", &self.programs)
+            .field("policies", &policies)
+            .finish_non_exhaustive()
+    }
+}
+
+fn run(app: &App, args: &[OsString]) -> Result<ExitCode, clap::Error> {
+    let programs = &app.programs;
     let path = args.first().map(Path::new);
     let name = path
         .and_then(Path::file_stem)
         .map_or_else(|| "trapline".into(), |name| name.to_string_lossy());
-    let mut command = args::command(&name, programs);
+    let mut command = args::command(&name, programs, &app.policies);
     let (cli, matches) = args::parse(&command, programs, args)?;
     match cli.command {
         CliCommand::Boot(options) => {
             let images = args::images(programs, &options, &matches, &command)?;
             let words = words(&name, args);
-            boot::boot(&cli.verbosity, &options, &images, &words, None)
+            let tracers = &app.tracers;
+            boot::boot(&cli.verbosity, &options, &images, &words, None, tracers)
         }
-        CliCommand::Replay(replay) => replay::run(programs, &command, replay, &cli.verbosity),
+        CliCommand::Replay(options) => {
+            replay::run(programs, &command, options, &cli.verbosity, &app.tracers)
+        }
         CliCommand::Debug(debug) => debug::run(programs, &command, &debug, &cli.verbosity),
         CliCommand::Explore(_) => {
             let matches = matches.subcommand_matches("explore");
@@ -134,6 +230,11 @@ fn run(programs: &[Entry], args: &[OsString]) -> Result<ExitCode, clap::Error> {
                 &cli.verbosity,
                 &words(&name, args),
             )
+        }
+        CliCommand::Lab(_) => {
+            let matches = matches.subcommand_matches("lab");
+            let matches = matches.expect("this is the command");
+            lab::run(programs, matches, &cli.verbosity)
         }
         CliCommand::Trace(command) => Ok(trace::run(&command, &cli.verbosity)),
         CliCommand::Live(command) => Ok(live::run(&command, &cli.verbosity)),

@@ -10,6 +10,7 @@ use std::{
 use clap::{Args, Command, ValueHint, error::ErrorKind};
 
 use super::{
+    Extend,
     args::{self, Boot, CliCommand, Watching},
     as_test, boot, interrupts,
     live::Watch,
@@ -75,6 +76,7 @@ pub(super) fn run(
     command: &Command,
     replay: Replay,
     verbosity: &Verbosity,
+    tracers: &[Extend],
 ) -> Result<ExitCode, clap::Error> {
     if let Some(name) = &replay.as_test {
         return Ok(as_test::write(&replay.file, command.get_name(), name));
@@ -100,7 +102,15 @@ pub(super) fn run(
         true => playing.at_speed(),
         false => playing,
     };
-    boot::boot(verbosity, &options, &images, &header.command, Some(playing))
+    let command = &header.command;
+    boot::boot(
+        verbosity,
+        &options,
+        &images,
+        command,
+        Some(playing),
+        tracers,
+    )
 }
 
 /// A run on a tape: its answers, and what its command line says.

@@ -5,6 +5,7 @@ use std::{cell::RefCell, cmp::Reverse, collections::BTreeMap, rc::Rc, time::Dura
 use serde_json::{Map, Value};
 
 use super::{
+    measures::Measured,
     output::{self, Log},
     table::table,
     trace::spans::Spans,
@@ -51,6 +52,7 @@ struct Task {
     blocked: Duration,
     /// The instant since which the task is blocked.
     since: Option<Duration>,
+    measured: Measured,
 }
 
 #[derive(Default)]
@@ -101,6 +103,7 @@ impl Summary {
         let Some(task) = self.tasks.get_mut(&event.tid) else {
             return;
         };
+        task.measured.event(event);
         match event.fact {
             Fact::Resumed => {
                 task.ticks += 1;
@@ -139,6 +142,8 @@ impl Summary {
             | Fact::Console { .. }
             | Fact::Reaped
             | Fact::Deadlocked { .. }
+            | Fact::Computing { .. }
+            | Fact::Preempted { .. }
             | Fact::ClockJumped { .. } => {}
         }
     }
@@ -198,7 +203,7 @@ impl Summary {
         self.calls().show(log);
         match &self.names {
             Some(names) => by_name(names).show(log),
-            None => self.show_tasks(log),
+            None => self.show_tasks(log, now),
         }
         if !log.is_json() {
             let (n, now) = (self.spawned, Nanos::from(now));
@@ -228,7 +233,7 @@ impl Summary {
         }
     }
 
-    fn show_tasks(&mut self, log: Log) {
+    fn show_tasks(&mut self, log: Log, now: Duration) {
         self.forget(|_| true);
         let left_out = self.spawned - self.tasks.len();
         let row = |(tid, task): (&Tid, &Task)| {
@@ -256,6 +261,10 @@ impl Summary {
             output::tell(&format!(
                 "and {left_out} more tasks, none with more traps: --by-name takes them together\n"
             ));
+        }
+        let schedule = self.schedule(now);
+        if !schedule.rows.is_empty() {
+            schedule.show(log);
         }
     }
 }
@@ -285,6 +294,44 @@ fn by_name(names: &BTreeMap<String, Names>) -> Report<6> {
 
 fn exit_of(exit: Option<String>) -> String {
     exit.unwrap_or_else(|| "none: it was alive".to_string())
+}
+
+impl Summary {
+    /// Returns the textbook's measures, if any task has computed.
+    fn schedule(&mut self, now: Duration) -> Report<7> {
+        let mut rows = Vec::new();
+        for (tid, task) in &mut self.tasks {
+            task.measured.close(now);
+            let measured = &task.measured;
+            let span = |span: Option<Duration>| span.map_or(Value::Null, seconds);
+            rows.push([
+                u64::from(*tid).into(),
+                task.name.clone().into(),
+                span(measured.arrival),
+                span(measured.response()),
+                span(measured.turnaround()),
+                seconds(measured.waiting),
+                seconds(measured.computed),
+            ]);
+        }
+        let has_computed = |task: &Task| !task.measured.computed.is_zero();
+        if !self.tasks.values().any(has_computed) {
+            rows.clear();
+        }
+        Report {
+            of: "schedule",
+            columns: [
+                "tid",
+                "task",
+                "arrival",
+                "response",
+                "turnaround",
+                "waiting",
+                "computed",
+            ],
+            rows,
+        }
+    }
 }
 
 fn seconds(span: Duration) -> Value {

@@ -29,6 +29,7 @@ fn cell(value: &Value) -> String {
         Value::Number(number) if number.is_f64() => {
             format!("{:.6}s", number.as_f64().unwrap_or(0.0))
         }
+        Value::Null => String::new(),
         other => other.to_string(),
     }
 }

@@ -82,6 +82,14 @@ pub(super) fn calls() -> PossibleValuesParser {
     SystemCall::NAMES.into()
 }
 
+/// Reads a number of processors.
+pub(super) fn processors(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number @ 1..=1024) => Ok(number),
+        _ => Err("it takes a number of processors from 1 to 1024".into()),
+    }
+}
+
 /// Reads a whole number; an error names the range.
 pub(super) fn whole<T: FromStr>(text: &str) -> Result<T, String> {
     let largest = match size_of::<T>() {

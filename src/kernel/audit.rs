@@ -24,7 +24,7 @@ impl Kernel {
     #[doc(hidden)]
     pub fn audit_all(&self) {
         let (mut live, mut ready, mut devices) = (0, 0, 0);
-        let mut timers = Vec::new();
+        let (mut timers, mut computing) = (Vec::new(), Vec::new());
         let queued = Waits::new(self.queues.iter().flat_map(|queue| {
             let waiters = queue.waiters();
             waiters.map(move |waiter| (queue.id(), waiter.tid))
@@ -46,7 +46,9 @@ impl Kernel {
                     let owner = self.devices.owner(device, Direction::Read);
                     assert_eq!(owner, Some(me), "task {tid}");
                 }
+                State::Ready(_) if self.processors.is_done(me) => {}
                 State::Ready(_) | State::Late(_) | State::Pending(_) => ready += 1,
+                State::Computing => computing.push(tid),
                 State::Running | State::Ending => {
                     panic!("task {tid} runs between two turns")
                 }
@@ -80,6 +82,9 @@ impl Kernel {
                 }
             }
         }
+        let mut on_processors: Vec<Tid> = self.processors.tasks().map(|task| task.tid).collect();
+        on_processors.sort_unstable();
+        assert_eq!(computing, on_processors, "tasks that compute");
         assert_eq!(live, self.tasks.live(), "live tasks");
         // The length of a policy is not trusted: it may withhold tasks.
         assert!(

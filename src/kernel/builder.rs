@@ -12,13 +12,15 @@ use super::{
     hosts::Restarts,
     inject::Injection,
     places::Places,
+    processors::Processors,
     queues::Queues,
     ready::{Named, Ready},
     report::{Error, Report},
+    shares::Shares,
     stall::Stall,
 };
 use crate::{
-    abi::{Inject, Nanos, QueueId, SystemCall, Tid},
+    abi::{Inject, Nanos, QueueId, Share, SystemCall, Tid},
     log::{Log, Tracer},
     panic::note_origins,
     sched::Policy,
@@ -58,6 +60,8 @@ pub struct Builder {
     seed: Option<u64>,
     policy: Option<Named>,
     quantum: u32,
+    processors: usize,
+    shares: Vec<(String, Share)>,
     log: Log,
     limits: Limits,
     max_stall: Duration,
@@ -73,6 +77,8 @@ impl Default for Builder {
             seed: None,
             policy: None,
             quantum: 1,
+            processors: 1,
+            shares: Vec::new(),
             log: Log::default(),
             limits: Limits {
                 tasks: 1 << 22,
@@ -112,6 +118,33 @@ impl Builder {
     /// it has used this number of ticks or yields. Default: 1; 0 counts as 1.
     pub fn quantum(mut self, ticks: u32) -> Self {
         self.quantum = ticks;
+        self
+    }
+
+    /// Sets the number of processors: how many tasks compute at once
+    /// ([`Os::compute`](crate::Os::compute)). Default: 1; 0 counts as 1, and more than 1,024 count
+    /// as 1,024. The real world has one.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use trapline::{Kernel, Os, SimWorld};
+    ///
+    /// let mut kernel = Kernel::builder().world(SimWorld::new(0)).processors(2).build()?;
+    /// for name in ["a", "b", "c", "d"] {
+    ///     kernel.spawn(name, async |os: &mut Os| os.compute(Duration::from_secs(1)).await)?;
+    /// }
+    /// assert_eq!(kernel.run()?.elapsed, Duration::from_secs(2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn processors(mut self, count: usize) -> Self {
+        self.processors = count;
+        self
+    }
+
+    /// Sets a share of every task of this name, from its begin: its tickets, its nice value or its
+    /// priority. Default: that of its parent.
+    pub fn share(mut self, name: impl Into<String>, share: Share) -> Self {
+        self.shares.push((name.into(), share));
         self
     }
 
@@ -260,8 +293,11 @@ impl Builder {
         if self.injection.is_some() {
             frame.set_injected();
         }
+        let processors = if world.spins() { 1 } else { self.processors };
         Kernel {
             tasks: Default::default(),
+            processors: Processors::new(processors),
+            shares: Shares::new(self.shares),
             ready: Ready::new(self.policy, self.quantum),
             timers: Default::default(),
             devices: Devices::default(),

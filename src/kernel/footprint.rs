@@ -6,7 +6,7 @@
 
 use super::{Kernel, task::OnExit};
 use crate::{
-    abi::{QueueId, SystemCall, Tid},
+    abi::{Nanos, QueueId, SystemCall, Tid},
     footprint::{Footprints, Note, Object},
     sched::Runnable,
 };
@@ -40,7 +40,11 @@ impl Kernel {
             | SystemCall::Now
             | SystemCall::Timeout(_)
             | SystemCall::Disarm(_)
-            | SystemCall::NewQueue(_) => {}
+            | SystemCall::NewQueue(_)
+            | SystemCall::SetShare(_)
+            | SystemCall::Compute(Nanos::ZERO) => {}
+            // Each turn of another task may have to wait for the processor.
+            SystemCall::Compute(_) => self.touch(Object::All),
             SystemCall::NewTask | SystemCall::NewDetachedTask => self.touch(Object::Tids),
             SystemCall::KillTask(tid) | SystemCall::Release(tid) => self.note_kill(tid),
             SystemCall::Disown(tid) => {

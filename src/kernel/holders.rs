@@ -19,7 +19,7 @@ use crate::{
 
 /// The longest chain of waits that the kernel follows when a task blocks. It bounds the price of
 /// blocking. The report of a total deadlock includes longer cycles.
-const LONGEST: usize = 1024;
+pub(super) const LONGEST: usize = 1024;
 
 /// The action of a kernel when a cycle closes among tasks that wait for locks and for each other's
 /// exits. Only a kill can end such a cycle. The kernel reports it at once, even while other tasks
@@ -95,6 +95,9 @@ impl Kernel {
         // may have been handed to a task that has not run since.
         let is_lock = matches!(on, WaitingOn::Queue(..));
         self.holders.is_contended |= is_lock;
+        if is_lock {
+            self.lend_priority(me);
+        }
         if self.holders.is_contended || self.tasks[me].waiters.is_some() {
             return self.follow(me);
         }

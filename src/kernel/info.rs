@@ -16,7 +16,7 @@ impl Task {
     pub(super) fn info(&self, parent: Tid) -> TaskInfo {
         let state = match &self.state {
             State::Ready(_) | State::Late(_) | State::Pending(_) => TaskState::Ready,
-            State::Running | State::Ending => TaskState::Running,
+            State::Running | State::Computing | State::Ending => TaskState::Running,
             State::Blocked(on) => TaskState::Blocked {
                 on: (*on).into(),
                 since: self.since.into(),

@@ -36,6 +36,7 @@ impl Kernel {
             return Err(Errno::TooManyTasks);
         }
         let task = self.tasks.insert(name, program, parent, on_exit, is_daemon);
+        self.shares.inherit(task, parent, &self.tasks[task].name);
         self.places.spawned(task, self.frame.place());
         if self.frame.is_noted() {
             self.note_birth(task.tid, parent, on_exit);
@@ -51,10 +52,10 @@ impl Kernel {
             self.emit_at(task.tid, spawned, place.as_ref());
         }
         match start {
-            Start::First => self.ready.push(task, Cause::Spawned),
+            Start::First => self.enqueue(task, Cause::Spawned),
             // `settle` puts it there, behind its parent.
             Start::Behind => {}
-            Start::After(delay) => drop(self.sleep(task, delay)),
+            Start::After(delay) => drop(self.sleep_newborn(task, delay)),
         }
         Ok(task)
     }
@@ -78,6 +79,7 @@ impl Kernel {
         let timeouts = task.timeouts.take();
         self.tasks.ended(me);
         self.unqueue(me, state);
+        self.ready.ended(me);
         for timer in timeouts.into_iter().flat_map(|timeouts| timeouts.armed) {
             self.timers.of(me).disarm(timer);
         }
@@ -135,9 +137,10 @@ impl Kernel {
         match state {
             State::Running | State::Ending | State::Zombie(_) => {}
             State::Ready(_) | State::Late(_) | State::Pending(_) => {
-                self.ready.remove(me);
+                self.leave_ready(me);
                 self.take_back(state);
             }
+            State::Computing => drop(self.stop_computing(me)),
             State::Blocked(on) => self.cancel_wait(me, on),
         }
     }

@@ -29,6 +29,7 @@
 //! | `fast.rs` | the fast lane: calls that need only their caller, or one queue |
 //! | `deferred.rs`, `held.rs` | calls that tasks make without a trap; calls that are handled later |
 //! | `timers.rs`, `timeouts.rs`, `deadlines.rs` | the timers; sleeps and timeouts; those of one task |
+//! | `processors.rs`, `shares.rs` | what computes, and until when; what a policy knows of a task |
 //! | `devices.rs`, `console.rs`, `queues.rs` | open devices, the console, message queues; their calls |
 //! | `happenings.rs`, `hosts.rs` | what the world reports; the hosts of tasks |
 //! | `daemons.rs` | the turns of daemons |
@@ -65,11 +66,13 @@ mod inject;
 mod lifecycle;
 mod outcome;
 mod places;
+mod processors;
 mod queues;
 mod ready;
 mod report;
 mod reset;
 mod run;
+mod shares;
 mod shutdown;
 mod stall;
 mod syscall;
@@ -97,8 +100,10 @@ use holders::Holders;
 use hosts::Restarts;
 use inject::Injection;
 use places::Places;
+use processors::Processors;
 use queues::Queues;
 use ready::Ready;
+use shares::Shares;
 use stall::Stall;
 use table::Tasks;
 use timers::TimerSets;
@@ -118,6 +123,8 @@ use crate::{
 pub struct Kernel {
     tasks: Tasks,
     ready: Ready,
+    processors: Processors,
+    shares: Shares,
     timers: TimerSets,
     devices: Devices,
     console: Console,
@@ -228,7 +235,7 @@ impl Kernel {
                 self.finish_printing(Nanos::FOREVER);
                 break self.wind_up().map(|()| Step::Finished);
             }
-            let waits = self.ready.is_empty();
+            let waits = self.is_waiting();
             match self.poll_world(Nanos::FOREVER) {
                 Ok(()) if !waits => {}
                 polled => break polled.map(|()| Step::Idle),

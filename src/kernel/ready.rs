@@ -11,7 +11,7 @@ use super::{Kernel, report::Error};
 use crate::{
     abi::{Nanos, SystemCall},
     panic::{contain, panic_message},
-    sched::{Cause, Fifo, Policy, Runnable},
+    sched::{Cause, Facts, Fifo, Policy, Runnable},
 };
 
 /// From this number on, tasks and their programs exceed the nearer caches.
@@ -46,13 +46,17 @@ struct Turns {
     left: u32,
     /// The task whose turn continues.
     holder: Option<Runnable>,
+    /// The next instant at which the policy wants to be called.
+    alarm: Nanos,
+    /// Whether the policy inherits priorities.
+    inherits: bool,
 }
 
 impl Ready {
     pub(super) fn new(policy: Option<Named>, quantum: u32) -> Self {
         let turns = (policy.is_some() || quantum > 1).then(|| {
             let (name, policy) = policy.unwrap_or_else(fifo);
-            Box::new(Turns {
+            let mut turns = Turns {
                 name,
                 policy,
                 handed: 0,
@@ -60,7 +64,11 @@ impl Ready {
                 quantum: quantum.max(1),
                 left: 0,
                 holder: None,
-            })
+                alarm: Nanos::ZERO,
+                inherits: false,
+            };
+            turns.inherits = turns.view("inherits", |policy| policy.inherits()) == Some(true);
+            Box::new(turns)
         });
         Self {
             plain: Fifo::default(),
@@ -69,23 +77,86 @@ impl Ready {
         }
     }
 
+    /// Adds a task that no policy gets.
     #[inline(always)]
     pub(super) fn push(&mut self, task: Runnable, cause: Cause) {
-        match &mut self.turns {
-            _ if task.tid.is_daemon() => self.daemons.push(task, cause),
-            None => self.plain.push(task, cause),
-            Some(turns) => turns.push(task, cause),
+        if task.tid.is_daemon() {
+            return self.daemons.push(task, cause);
+        }
+        debug_assert!(self.turns.is_none(), "a policy gets the facts");
+        self.plain.push(task, cause);
+    }
+
+    /// Gives the policy a task, with what the kernel knows of it.
+    pub(super) fn push_with(&mut self, cause: Cause, facts: &Facts<'_>) {
+        if let Some(turns) = &mut self.turns {
+            turns.push(cause, facts);
         }
     }
 
-    /// Puts a task back after a call that does not block. It goes behind the others, unless its
-    /// turn continues.
-    #[inline]
-    pub(super) fn requeue(&mut self, task: Runnable, call: SystemCall) {
-        match &mut self.turns {
-            Some(turns) if !task.tid.is_daemon() => turns.requeue(task, call),
-            _ => self.push(task, Cause::Preempted),
+    /// Returns the cause with which a task goes back after a call that does not block; `None` if
+    /// its turn continues.
+    pub(super) fn requeue(&mut self, task: Runnable, call: SystemCall) -> Option<Cause> {
+        self.turns.as_mut()?.requeue(task, call)
+    }
+
+    /// Tells the policy that a task has left its processor.
+    pub(super) fn charge(&mut self, facts: &Facts<'_>) {
+        if let Some(turns) = &mut self.turns {
+            turns.ask("charge", |policy| policy.charge(facts));
         }
+    }
+
+    /// Returns how long a task may compute, at least a nanosecond.
+    pub(super) fn slice(&mut self, facts: &Facts<'_>) -> Nanos {
+        let turns = self.turns.as_mut();
+        let slice = turns.and_then(|turns| turns.ask("slice", |policy| policy.slice(facts)));
+        slice.unwrap_or(Nanos::FOREVER).max(Nanos(1))
+    }
+
+    /// Returns whether a task that becomes ready interrupts one that computes.
+    pub(super) fn preempts(&self, ready: &Facts<'_>, running: &Facts<'_>) -> bool {
+        let Some(turns) = &self.turns else {
+            return false;
+        };
+        turns.view("preempts", |policy| policy.preempts(ready, running)) == Some(true)
+    }
+
+    /// Tells the policy that a task on its queue has changed.
+    pub(super) fn changed(&mut self, facts: &Facts<'_>) {
+        if let Some(turns) = &mut self.turns {
+            turns.ask("changed", |policy| policy.changed(facts));
+        }
+    }
+
+    /// Tells the policy that a task has ended.
+    #[inline(always)]
+    pub(super) fn ended(&mut self, task: Runnable) {
+        if let Some(turns) = &mut self.turns
+            && !task.tid.is_daemon()
+        {
+            turns.ask("ended", |policy| policy.ended(task));
+        }
+    }
+
+    /// Returns the next instant at which the policy wants to be called.
+    pub(super) fn next_alarm(&self) -> Nanos {
+        self.turns
+            .as_ref()
+            .map_or(Nanos::FOREVER, |turns| turns.alarm)
+    }
+
+    /// Calls the policy at its instant.
+    pub(super) fn alarm(&mut self, now: Nanos) {
+        if let Some(turns) = &mut self.turns {
+            let next = turns.ask("alarm", |policy| policy.alarm(now));
+            turns.alarm = next.filter(|next| *next > now).unwrap_or(Nanos::FOREVER);
+        }
+    }
+
+    /// Returns whether the policy inherits priorities.
+    pub(super) fn inherits(&self) -> bool {
+        self.turns.as_ref().is_some_and(|turns| turns.inherits)
     }
 
     /// Takes the next task. It keeps its place until [`Ready::leave`], and must leave before
@@ -192,14 +263,16 @@ impl Ready {
 }
 
 impl Turns {
-    #[inline(never)]
-    fn requeue(&mut self, task: Runnable, call: SystemCall) {
+    fn requeue(&mut self, task: Runnable, call: SystemCall) -> Option<Cause> {
         match call {
-            SystemCall::Yield | SystemCall::Sleep(Nanos::ZERO) => {
-                self.push(task, Cause::Yielded);
+            SystemCall::Yield
+            | SystemCall::Sleep(Nanos::ZERO)
+            | SystemCall::Compute(Nanos::ZERO) => Some(Cause::Yielded),
+            _ if self.left > 0 => {
+                self.holder = Some(task);
+                None
             }
-            _ if self.left > 0 => self.holder = Some(task),
-            _ => self.push(task, Cause::Preempted),
+            _ => Some(Cause::Preempted),
         }
     }
 
@@ -232,7 +305,7 @@ impl Turns {
                 break;
             }
         }
-        self.handed = 0;
+        (self.handed, self.alarm) = (0, Nanos::ZERO);
         self.ask("reseed", |policy| policy.reseed(seed));
     }
 
@@ -241,13 +314,22 @@ impl Turns {
         if self.failure.get().is_some() {
             return 0;
         }
-        let len = catch_unwind(AssertUnwindSafe(|| self.policy.len()));
-        self.check("len", len).unwrap_or(0).min(self.handed)
+        let len = self.view("len", |policy| policy.len());
+        len.unwrap_or(0).min(self.handed)
     }
 
-    fn push(&mut self, task: Runnable, cause: Cause) {
+    /// Calls a method that does not change the policy; returns `None` if it has failed.
+    fn view<T>(&self, method: &str, view: impl FnOnce(&dyn Policy) -> T) -> Option<T> {
+        if self.failure.get().is_some() {
+            return None;
+        }
+        let answer = catch_unwind(AssertUnwindSafe(|| view(&*self.policy)));
+        self.check(method, answer)
+    }
+
+    fn push(&mut self, cause: Cause, facts: &Facts<'_>) {
         self.handed += 1;
-        self.ask("push", |policy| policy.push(task, cause));
+        self.ask("push", |policy| policy.push_with(cause, facts));
     }
 
     /// Takes the next task from the policy.
@@ -302,6 +384,7 @@ impl Turns {
     fn replace(&mut self) {
         let (name, policy) = fifo();
         self.name = name;
+        (self.alarm, self.inherits) = (Nanos::FOREVER, false);
         let old = std::mem::replace(&mut self.policy, policy);
         contain(|| drop(old));
     }
@@ -341,8 +424,9 @@ impl Kernel {
         let Some(why) = self.ready.take_failure() else {
             return Ok(());
         };
+        self.forget_done();
         for task in self.tasks.all_ready() {
-            self.ready.push(task, Cause::Woken);
+            self.enqueue(task, Cause::Woken);
         }
         Err(Error::Policy(why))
     }

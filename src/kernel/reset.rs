@@ -66,6 +66,8 @@ impl Kernel {
         }
         self.tasks.reset();
         self.ready.reset(seed);
+        self.processors.reset();
+        self.shares.reset();
         self.timers = Default::default();
         self.devices = Default::default();
         self.console = Default::default();

@@ -38,6 +38,15 @@ impl Kernel {
     #[inline(never)]
     pub(super) fn run_pass(&mut self, ticks: u64) -> Option<Tid> {
         let mut last = None;
+        if !self.processors.are_idle() {
+            last = self.run_done(ticks);
+            if last.is_some() {
+                return last;
+            }
+        }
+        if !self.begin_pass() {
+            return None;
+        }
         self.pass_ends = self.next_poll.min(ticks);
         while self.stats.ticks < self.pass_ends
             && let Some(me) = self.ready.pop()
@@ -51,6 +60,7 @@ impl Kernel {
                 self.ready.leave();
             }
         }
+        self.end_pass();
         last
     }
 
@@ -84,8 +94,8 @@ impl Kernel {
         if self.tasks.live() == 0 {
             return Ok(());
         }
-        let waits = self.ready.is_empty();
-        if waits && self.ready.is_doubtful() {
+        let waits = self.is_waiting();
+        if self.ready.is_empty() && self.ready.is_doubtful() {
             self.doubt_policy();
         }
         self.check_policy()?;
@@ -96,7 +106,7 @@ impl Kernel {
             // An interrupt may have come already.
             Nanos::ZERO
         } else {
-            self.timers.next().unwrap_or(Nanos::FOREVER).min(limit)
+            self.next_deadline().unwrap_or(Nanos::FOREVER).min(limit)
         };
         self.wait_events(until, on_threads)?;
         // A host has crashed or restarted.
@@ -104,7 +114,7 @@ impl Kernel {
         if self.tasks.live() == 0 {
             return Ok(());
         }
-        if is_stuck && self.ready.is_empty() {
+        if is_stuck && self.is_waiting() {
             return Err(Error::Deadlock(Deadlock::of(self.tasks())));
         }
         self.ready.shrink();
@@ -118,6 +128,8 @@ impl Kernel {
     /// wait is `on_threads`, no timer and no device of a task can end it.
     fn wait_events(&mut self, until: Nanos, on_threads: bool) -> Result<(), Error> {
         let before = self.world.now();
+        let computes = !self.processors.are_idle();
+        let until = self.spin(until);
         let waits = until > Nanos::ZERO;
         if waits {
             self.remote.runs(Tid::KERNEL);
@@ -134,13 +146,16 @@ impl Kernel {
             self.daemons.still = 0;
         }
         self.clock = now.into();
-        if waits {
+        if waits && !computes {
             self.note_slept(before, now);
         }
         self.log.set_clock(now);
         let is_quiet = self.happened.is_empty();
         if !is_quiet || waits {
             self.frame.note(Note::Barrier);
+        }
+        if self.advance() {
+            return Ok(());
         }
         if !is_quiet {
             self.take_interrupts();
@@ -156,7 +171,7 @@ impl Kernel {
 
     /// Fails when the time of the run is used up. A task that is ready at the limit has its turn.
     fn check_time(&mut self, limit: Nanos) -> Result<(), Error> {
-        let is_over = if self.ready.is_empty() {
+        let is_over = if self.is_waiting() {
             self.clock >= limit
         } else {
             self.clock > limit

@@ -42,7 +42,9 @@ impl Kernel {
     /// Returns whether no timer and no device can wake a task.
     #[inline]
     pub(super) fn waits_on_threads(&self) -> bool {
-        self.timers.tasks.len() == 0 && (self.devices.waiting() == 0 || self.world.is_idle())
+        self.timers.tasks.len() == 0
+            && !self.will_compute()
+            && (self.devices.waiting() == 0 || self.world.is_idle())
     }
 
     /// Returns how many threads of this kind may yet raise an interrupt.

@@ -67,6 +67,8 @@ impl Kernel {
             SystemCall::Host => self.host(me),
             SystemCall::Resolve => self.resolve(),
             SystemCall::Fault => self.fault(me),
+            SystemCall::Compute(span) => self.compute(me, span),
+            SystemCall::SetShare(share) => self.set_own_share(me, share),
         }
     }
 

@@ -36,6 +36,8 @@ pub(super) enum State {
     Pending(Pending),
     /// The current task.
     Running,
+    /// On a processor, which `processors.rs` keeps.
+    Computing,
     /// In the queue of what the task waits for.
     Blocked(WaitingOn),
     /// Off every queue; its program is being dropped.
@@ -82,6 +84,8 @@ pub(super) enum Pending {
     StartTimeout(Timer),
     /// A call or an end that was held back.
     Held(Ticket),
+    /// What is left of a computation. The turn gives it a processor.
+    Compute(Nanos),
 }
 
 impl From<Pending> for State {

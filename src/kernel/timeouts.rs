@@ -60,6 +60,13 @@ impl Kernel {
         self.sleep_from(me, now, now.saturating_add(span))
     }
 
+    /// Lets a new task wait for its timer, even if that is due.
+    pub(super) fn sleep_newborn(&mut self, task: Runnable, span: Nanos) -> Outcome {
+        let deadline = self.time_now().saturating_add(span);
+        let on = WaitingOn::Timer(self.timers.of(task).arm(deadline, task.slot));
+        self.block(task, on)
+    }
+
     pub(super) fn sleep_until(&mut self, me: Runnable, deadline: Nanos) -> Outcome {
         let now = self.time_now();
         self.sleep_from(me, now, deadline)
@@ -131,6 +138,9 @@ impl Kernel {
             spent: false,
         };
         match &mut task.state {
+            State::Computing | State::Pending(Pending::Compute(_)) => {
+                return self.cut_computing(me, number);
+            }
             State::Blocked(on) => {
                 let on = *on;
                 return self.cut_blocked(me, on, number);
@@ -171,6 +181,7 @@ impl Kernel {
         }
         match self.perform(me, call) {
             Outcome::Ready(State::Ready(answer)) if answer.is_slept() => self.cut(me, due.number),
+            Outcome::Ready(State::Pending(Pending::Compute(_))) => self.cut(me, due.number),
             Outcome::Ready(State::Ready(answer)) => Outcome::Ready(self.late(me, answer)),
             Outcome::Parent(State::Ready(answer), child) => {
                 Outcome::Parent(self.late(me, answer), child)

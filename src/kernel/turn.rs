@@ -75,6 +75,11 @@ impl Kernel {
                 self.resume_held(me, ticket);
                 return None;
             }
+            State::Pending(Pending::Compute(left)) => {
+                self.ready.leave();
+                self.compute_now(me, left);
+                return None;
+            }
             State::Ready(answer) => answer,
             _ => unreachable!("only a ready task has a turn"),
         };
@@ -91,7 +96,7 @@ impl Kernel {
         self.ready.leave();
         let task = &mut self.tasks[me];
         if self.frame.is_requeued() && fast::answer(&mut self.queues, &self.frame, task, call) {
-            return self.ready.requeue(me, call);
+            return self.requeue(me, call);
         }
         task.change(State::Running);
         self.places.called(me, self.frame.place());
@@ -129,13 +134,13 @@ impl Kernel {
             Outcome::Ready(state) => {
                 self.tell_answer(me.tid, &state);
                 self.tasks[me].change(state);
-                self.ready.requeue(me, call);
+                self.requeue(me, call);
             }
             Outcome::Parent(state, child) => {
                 self.tell_answer(me.tid, &state);
                 self.tasks[me].change(state);
-                self.ready.requeue(me, call);
-                self.ready.push(child, Cause::Spawned);
+                self.requeue(me, call);
+                self.enqueue(child, Cause::Spawned);
             }
             Outcome::Blocked | Outcome::Gone => {}
             Outcome::Exit(exit) => self.end(me, exit),
@@ -194,7 +199,7 @@ impl Kernel {
             "only a blocked task is in a queue of waiters"
         );
         woken.change(state);
-        self.ready.push(task, Cause::Woken);
+        self.enqueue(task, Cause::Woken);
     }
 
     /// Returns whether a task has not ended.

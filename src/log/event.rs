@@ -105,6 +105,17 @@ pub enum Fact<'a> {
         /// The tasks of the cycle.
         cycle: &'a [Tid],
     },
+    /// Its computation begins or goes on.
+    Computing {
+        /// The processor that it has from now on, counted from 0.
+        processor: usize,
+    },
+    /// It lost its processor before its computation was over: its slice ended, or another task was
+    /// more urgent. It is ready.
+    Preempted {
+        /// What is left of the computation.
+        left: Duration,
+    },
     /// Nothing was ready, and the clock moved on: the simulated world jumped, the real one waited.
     ClockJumped {
         /// From this instant to the event's.
@@ -131,6 +142,8 @@ impl Fact<'_> {
             | Self::Console { .. }
             | Self::Reaped
             | Self::Deadlocked { .. }
+            | Self::Computing { .. }
+            | Self::Preempted { .. }
             | Self::ClockJumped { .. } => false,
         }
     }

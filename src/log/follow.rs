@@ -321,6 +321,8 @@ impl Tracer for Follower {
             | Fact::Console { .. }
             | Fact::Exited { .. }
             | Fact::Deadlocked { .. }
+            | Fact::Computing { .. }
+            | Fact::Preempted { .. }
             | Fact::ClockJumped { .. } => {}
         }
     }
@@ -419,6 +421,8 @@ impl fmt::Display for TraceLine<'_> {
             | Fact::DeviceIo { .. }
             | Fact::Console { .. }
             | Fact::Deadlocked { .. }
+            | Fact::Computing { .. }
+            | Fact::Preempted { .. }
             | Fact::Reaped => self.fact.fmt(f),
         }
     }

@@ -124,6 +124,8 @@ impl fmt::Display for Fact<'_> {
             Self::Exited { exit } => write!(f, "exited {exit}"),
             Self::Reaped => f.write_str("reaped"),
             Self::Deadlocked { cycle } => write!(f, "deadlocked {}", Cycle(cycle)),
+            Self::Computing { processor } => write!(f, "computing on processor {processor}"),
+            Self::Preempted { left } => write!(f, "preempted, {left:?} left"),
             Self::ClockJumped { from } => write!(f, "clock jumped from {}", Nanos::from(*from)),
         }
     }

@@ -149,7 +149,11 @@ impl Tracer for Bridge {
             | Fact::Injected { .. } => {
                 tell!("trapline::kernel", event, &*span, comm, {}, "{told}");
             }
-            Fact::Resumed | Fact::Woken { .. } | Fact::ClockJumped { .. } => {
+            Fact::Resumed
+            | Fact::Woken { .. }
+            | Fact::Computing { .. }
+            | Fact::Preempted { .. }
+            | Fact::ClockJumped { .. } => {
                 tell!("trapline::sched", event, &*span, comm, {}, "{told}");
             }
             Fact::DeviceIo { .. } => tell!("trapline::device", event, &*span, comm, {}, "{told}"),

@@ -1,6 +1,6 @@
 //! The default policy: first in, first out.
 
-use super::{Cause, Policy, Runnable};
+use super::{Cause, Facts, Policy, Runnable};
 
 /// The capacity below which memory is not returned.
 const SMALL: usize = 1024;
@@ -113,6 +113,22 @@ impl Policy for Fifo {
             self.make_room(1);
         }
         self.list.push(task);
+    }
+
+    /// A task that keeps its place goes to the front.
+    fn push_with(&mut self, cause: Cause, facts: &Facts<'_>) {
+        if !facts.keeps_place {
+            return self.push(facts.task, cause);
+        }
+        self.end_pass();
+        match self.next.checked_sub(1) {
+            // The place of a task that has left.
+            Some(place) if self.kept == self.next => {
+                self.list[place] = facts.task;
+                (self.kept, self.next) = (place, place);
+            }
+            _ => self.list.insert(self.next, facts.task),
+        }
     }
 
     #[inline]

@@ -1,23 +1,47 @@
 //! The order of turns. The kernel reports which tasks become ready; a [`Policy`] chooses the next.
+//! Where tasks compute ([`Os::compute`](crate::Os::compute)), it also gives slices, and says which
+//! task interrupts which.
 //!
 //! | file | owns |
 //! |---|---|
 //! | `mod.rs` | [`Policy`], and what it receives: [`Runnable`], [`Cause`] |
 //! | `fifo.rs` | [`Fifo`]: first in, first out |
+//! | `round_robin.rs` | [`RoundRobin`]: slices in turn |
+//! | `shortest.rs` | [`Sjf`], [`Stcf`]: the shortest computation first |
+//! | `priority.rs` | [`Priority`]: fixed priorities |
+//! | `mlfq.rs` | [`Mlfq`]: the multi-level feedback queue |
+//! | `lottery.rs`, `stride.rs` | [`Lottery`], [`Stride`]: slices in proportion to tickets |
+//! | `fair.rs` | [`Fair`]: Linux's completely fair scheduler |
+//! | `table.rs` | what these keep for each task |
 //! | `random.rs` | [`Random`]: each turn is drawn |
 //! | `pct.rs` | [`Pct`]: random priorities that change a few times |
 
+mod fair;
 mod fifo;
+mod lottery;
+mod mlfq;
 mod pct;
+mod priority;
 mod random;
+mod round_robin;
+mod shortest;
+mod stride;
+mod table;
 
 use std::num::NonZeroU32;
 
+pub use fair::Fair;
 pub use fifo::Fifo;
+pub use lottery::Lottery;
+pub use mlfq::{Allotment, Mlfq};
 pub use pct::Pct;
+pub use priority::Priority;
 pub use random::Random;
+pub use round_robin::RoundRobin;
+pub use shortest::{Sjf, Stcf};
+pub use stride::Stride;
 
-use crate::abi::Tid;
+use crate::abi::{Nanos, Tid};
 
 /// A task on a queue: its number, and its slot in the task map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,6 +89,36 @@ pub enum Cause {
     Yielded,
     /// The task has used up its quantum.
     Preempted,
+}
+
+/// What a policy knows of a task.
+///
+/// A computation is the work that a task asks for with [`Os::compute`](crate::Os::compute).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Facts<'a> {
+    /// The task.
+    pub task: Runnable,
+    /// Its name.
+    pub name: &'a str,
+    /// The task that spawned it; [`Tid::KERNEL`] for the host's tasks and for orphans.
+    pub parent: Tid,
+    /// Its tickets; 100 unless they were set.
+    pub tickets: u32,
+    /// Its nice value, from -20 to 19; 0 unless it was set.
+    pub nice: i32,
+    /// Its priority; 0 unless it was set. If the policy [inherits](Policy::inherits) priorities, at
+    /// least that of each task that waits for one of its locks.
+    pub priority: i32,
+    /// What is left of its computation; zero if it has asked for none.
+    pub length: Nanos,
+    /// The time.
+    pub now: Nanos,
+    /// What it has just computed: until its slice ended, or until another task interrupted it.
+    pub computed: Nanos,
+    /// Whether it keeps its place before the other tasks, and the rest of its slice. It has asked
+    /// for a computation in its turn, or another task interrupted it before its slice ended.
+    pub keeps_place: bool,
 }
 
 /// A scheduling policy: the ready queue, and the choice of the next task.
@@ -122,4 +176,100 @@ pub trait Policy {
     /// Starts the policy's random numbers anew. [`Kernel::reset`](crate::Kernel::reset) calls it,
     /// after it has taken all tasks from the policy. A policy without random numbers ignores it.
     fn reseed(&mut self, _seed: u64) {}
+
+    /// Adds a task that has become ready, with what the kernel knows of it. By default it calls
+    /// [`Policy::push`]. The kernel calls only this method.
+    fn push_with(&mut self, cause: Cause, facts: &Facts<'_>) {
+        self.push(facts.task, cause);
+    }
+
+    /// Learns that a task has left its processor after it has computed
+    /// [`facts.computed`](Facts::computed). If the task is still ready, [`Policy::push_with`]
+    /// follows; if it is over with its computation, the task goes on to its next call.
+    fn charge(&mut self, _facts: &Facts<'_>) {}
+
+    /// Returns how long a task may compute before it goes back to the policy;
+    /// [`Nanos::FOREVER`], the default, for no limit. The kernel asks when a computation starts or
+    /// continues.
+    fn slice(&mut self, _facts: &Facts<'_>) -> Nanos {
+        Nanos::FOREVER
+    }
+
+    /// Returns whether a task that becomes ready interrupts one that computes. By default none does.
+    /// The kernel asks when every processor is taken, before it adds the task.
+    fn preempts(&self, _ready: &Facts<'_>, _running: &Facts<'_>) -> bool {
+        false
+    }
+
+    /// Learns that the length or the priority of a task on the queue has changed.
+    fn changed(&mut self, _facts: &Facts<'_>) {}
+
+    /// Learns that a task has ended.
+    fn ended(&mut self, _task: Runnable) {}
+
+    /// Does what is due at an instant, such as a priority boost, and returns the next instant at
+    /// which something is. The kernel calls it first at boot. By default nothing is ever due. Before
+    /// the call every computation is interrupted.
+    fn alarm(&mut self, _now: Nanos) -> Nanos {
+        Nanos::FOREVER
+    }
+
+    /// Returns whether a task that holds a lock has the priority of the tasks that wait for it.
+    fn inherits(&self) -> bool {
+        false
+    }
+}
+
+impl Policy for Box<dyn Policy> {
+    fn push(&mut self, task: Runnable, cause: Cause) {
+        (**self).push(task, cause);
+    }
+
+    fn pop(&mut self) -> Option<Runnable> {
+        (**self).pop()
+    }
+
+    fn remove(&mut self, task: Runnable) {
+        (**self).remove(task);
+    }
+
+    fn len(&self) -> usize {
+        (**self).len()
+    }
+
+    fn reseed(&mut self, seed: u64) {
+        (**self).reseed(seed);
+    }
+
+    fn push_with(&mut self, cause: Cause, facts: &Facts<'_>) {
+        (**self).push_with(cause, facts);
+    }
+
+    fn charge(&mut self, facts: &Facts<'_>) {
+        (**self).charge(facts);
+    }
+
+    fn slice(&mut self, facts: &Facts<'_>) -> Nanos {
+        (**self).slice(facts)
+    }
+
+    fn preempts(&self, ready: &Facts<'_>, running: &Facts<'_>) -> bool {
+        (**self).preempts(ready, running)
+    }
+
+    fn changed(&mut self, facts: &Facts<'_>) {
+        (**self).changed(facts);
+    }
+
+    fn ended(&mut self, task: Runnable) {
+        (**self).ended(task);
+    }
+
+    fn alarm(&mut self, now: Nanos) -> Nanos {
+        (**self).alarm(now)
+    }
+
+    fn inherits(&self) -> bool {
+        (**self).inherits()
+    }
 }

@@ -73,7 +73,7 @@ impl Os {
         delay: Duration,
         callback: impl AsyncFnOnce(&mut Self) -> T + 'static,
     ) -> Tid {
-        let spawned = self.spawn_later(name, delay, callback).await;
+        let spawned = self.spawn_callback(name, delay, callback).await;
         spawned.unwrap_or_else(|errno| {
             tracing::warn!(target: "trapline::kernel", "a callback of {name} is dropped: {errno}");
             Tid::KERNEL

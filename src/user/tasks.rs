@@ -151,9 +151,47 @@ impl Os {
         async move { Child::spawn(self, name.as_ref(), program).await }
     }
 
+    /// Starts `program` as [`Os::spawn`] does, when `delay` has passed. Until then the task waits
+    /// for its timer, as in a sleep; with a delay of zero as well, so that it is ready when the
+    /// kernel next polls the world. Tasks with equal delays start in the order of these calls.
+    ///
+    /// *Errors:* as [`Os::spawn`].
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use trapline::{Errno, Kernel, Os};
+    /// # let mut kernel = Kernel::simulated(0);
+    /// kernel.spawn("parent", async |os: &mut Os| {
+    ///     let child = os.spawn_later("child", Duration::from_secs(2), async |os| {
+    ///         let now = os.now().await;
+    ///         writeln!(os, "it is {now:?}");
+    ///     }).await?;
+    ///     os.wait(child).await.map(drop)
+    /// })?;
+    /// # kernel.run()?;
+    /// # assert_eq!(kernel.take_console(), "it is 2s\n");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[track_caller]
+    pub fn spawn_later<T: IntoExit>(
+        &mut self,
+        name: impl AsRef<str>,
+        delay: Duration,
+        program: impl AsyncFnOnce(&mut Self) -> T + 'static,
+    ) -> impl Future<Output = Result<Tid, Errno>> {
+        self.note_caller();
+        let name = self.frame().intern(name.as_ref());
+        let program = program::program(self.frame(), program);
+        let options = Options {
+            start: Start::After(delay.into()),
+            ..Options::default()
+        };
+        self.new_task(SystemCall::NewTask, name, program, options)
+    }
+
     /// Like [`Os::spawn_detached`], for a callback: its first turn comes after the caller's next
     /// one, or when `delay` has passed.
-    pub(crate) fn spawn_later<T: IntoExit>(
+    pub(crate) fn spawn_callback<T: IntoExit>(
         &mut self,
         name: &str,
         delay: Duration,

@@ -8,7 +8,7 @@ use std::{future::poll_fn, pin::pin, rc::Rc, task::Poll, time::Duration};
 
 use super::os::{Os, done, mismatch};
 use crate::{
-    abi::{Nanos, Reply, SystemCall},
+    abi::{Nanos, Reply, Share, SystemCall},
     trap::TrapFrame,
 };
 
@@ -53,6 +53,59 @@ impl Os {
     /// Sleeps, for a caller that has noted its own caller.
     pub(crate) fn sleep_noted(&mut self, call: SystemCall) -> impl Future<Output = ()> {
         self.call(move |_| call, done)
+    }
+
+    /// Computes for `span`: the task needs a processor for that long. *Blocks* until it has had the
+    /// span on processors; the policy decides when it has one, and whether it is interrupted. The
+    /// task then goes on, on that processor, to its next call. A span of zero is a yield. A span of
+    /// more than 584 years never ends. A daemon needs no processor and sleeps instead.
+    ///
+    /// In the simulated world the clock advances while tasks compute, on as many processors as
+    /// [`Builder::processors`](crate::Builder::processors) says. In the real world the kernel spins
+    /// for the task, in pieces of at most a millisecond, and polls the world between them.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use trapline::{Kernel, Os};
+    /// # let mut kernel = Kernel::simulated(0);
+    /// for name in ["first", "second"] {
+    ///     kernel.spawn(name, async move |os: &mut Os| {
+    ///         os.compute(Duration::from_secs(2)).await;
+    ///         let now = os.now().await;
+    ///         writeln!(os, "{name} is over at {now:?}");
+    ///     })?;
+    /// }
+    /// # kernel.run()?;
+    /// # assert_eq!(kernel.take_console(), "first is over at 2s\nsecond is over at 4s\n");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn compute(&mut self, span: Duration) -> impl Future<Output = ()> {
+        let span = Nanos::from(span);
+        self.call(move |_| SystemCall::Compute(span), done)
+    }
+
+    /// Sets this task's tickets, for [`Lottery`](crate::sched::Lottery) and
+    /// [`Stride`](crate::sched::Stride). Every task begins with 100; 0 counts as 1. Tasks that it
+    /// spawns from then on inherit them. Never blocks.
+    pub fn set_tickets(&mut self, number: u32) -> impl Future<Output = ()> {
+        self.set_share(Share::tickets(number))
+    }
+
+    /// Sets this task's nice value, for [`Fair`](crate::sched::Fair): from -20, the largest share,
+    /// to 19, the smallest. A value outside counts as the nearest one. Every task begins with 0.
+    /// Inherited as in [`Os::set_tickets`]. Never blocks.
+    pub fn set_nice(&mut self, value: i32) -> impl Future<Output = ()> {
+        self.set_share(Share::nice(value))
+    }
+
+    /// Sets this task's priority, for [`Priority`](crate::sched::Priority): the highest number runs
+    /// first. Every task begins with 0. Inherited as in [`Os::set_tickets`]. Never blocks.
+    pub fn set_priority(&mut self, number: i32) -> impl Future<Output = ()> {
+        self.set_share(Share::priority(number))
+    }
+
+    fn set_share(&mut self, share: Share) -> impl Future<Output = ()> {
+        self.call(move |_| SystemCall::SetShare(share), done)
     }
 
     /// Returns the time since boot. Never blocks.

@@ -209,6 +209,21 @@ pub trait World {
         io::unsupported()
     }
 
+    /// Whether a computation needs the time of the kernel's thread, as in the real world. The kernel
+    /// then spins for the task that computes, in pieces of at most a millisecond, and has one
+    /// processor. Otherwise it waits until the computation is over: a virtual clock advances.
+    fn spins(&self) -> bool {
+        false
+    }
+
+    /// Returns at that instant, if computations need the time of the thread. The readings of the clock
+    /// in between are not of the run: a tape does not hold them. A wrapper forwards this call.
+    fn spin(&mut self, until: Duration) {
+        while self.spins() && self.now() < until {
+            std::hint::spin_loop();
+        }
+    }
+
     /// The simulated network of this world, if it has one. A wrapper forwards this call. A world
     /// without one has a single host.
     fn net(&self) -> Option<SimNet> {

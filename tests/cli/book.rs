@@ -142,7 +142,9 @@ fn the_commands_of_the_book_print_and_draw_what_it_says() {
                         if line.contains("jq") && !there_is("jq") {
                             continue;
                         }
-                        shell(line)
+                        let mut command = shell(line);
+                        command.current_dir(&drawn);
+                        command
                     }
                     ["trapline", "new", ..] => continue,
                     ["trapline", ref args @ ..] => {

@@ -392,7 +392,7 @@ fn usage_is_exit_code_2_and_says_what_to_do() {
         ),
         (
             &["boot", "--policy", "lifo", "parts"],
-            "there are fifo, random, pct and pct:CHANGES",
+            "did you mean 'fifo'? There are fifo, rr, sjf,",
         ),
         (
             &["boot", "--policy", "pct:x", "parts"],

@@ -5,6 +5,7 @@ mod book;
 mod boot;
 mod debug;
 mod explore;
+mod lab;
 mod live;
 mod network;
 mod programs;

@@ -24,6 +24,8 @@ mod locks;
 mod log;
 mod net;
 mod places;
+mod policies;
+mod processors;
 mod promises;
 mod properties;
 mod queues;

@@ -290,6 +290,22 @@ proptest! {
     }
 }
 
+#[test]
+fn computations_run_again_without_their_time_and_spins_are_not_on_the_tape() {
+    let (told, bytes) = tape_and_play(|kernel| {
+        for name in ["one", "other"] {
+            let work = async |os: &mut Os| {
+                os.compute(Duration::from_millis(3)).await;
+                writeln!(os, "done at {:?}", os.now().await);
+            };
+            kernel.spawn(name, work).unwrap();
+        }
+    });
+    assert!(!told.console.is_empty());
+    // Each reading of the clock takes at least a byte, and a spin reads it all the time.
+    assert!(bytes.len() < 1000, "{}", bytes.len());
+}
+
 // ---- everything that a world answers
 
 /// A server and its client, work on a thread, a promise that a thread sets, time and randomness.

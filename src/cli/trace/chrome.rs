@@ -208,6 +208,8 @@ impl<W: Write> Chrome<'_, W> {
             | Fact::Trapped { .. }
             | Fact::Blocked { .. }
             | Fact::Woken { .. }
+            | Fact::Computing { .. }
+            | Fact::Preempted { .. }
             | Fact::ClockJumped { .. } => return Ok(()),
             Fact::Replied { .. }
             | Fact::Fault { .. }

@@ -109,6 +109,8 @@ fn row(event: &Event<'_>, tasks: &Follower) -> [String; 7] {
         | Fact::DeviceIo { .. }
         | Fact::Exited { .. }
         | Fact::Deadlocked { .. }
+        | Fact::Computing { .. }
+        | Fact::Preempted { .. }
         | Fact::ClockJumped { .. } => tasks.pending(event.tid),
     };
     let call = call.map_or("", |call| call.call.name());
@@ -127,6 +129,8 @@ fn row(event: &Event<'_>, tasks: &Follower) -> [String; 7] {
         Fact::Exited { exit } => ("exited", exit.to_string()),
         Fact::Reaped => ("reaped", String::new()),
         Fact::Deadlocked { cycle } => ("deadlocked", Cycle(cycle).to_string()),
+        Fact::Computing { processor } => ("computing", processor.to_string()),
+        Fact::Preempted { left } => ("preempted", seconds(*left)),
         Fact::ClockJumped { from } => ("clock_jumped", seconds(*from)),
     };
     [

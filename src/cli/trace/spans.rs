@@ -239,6 +239,8 @@ impl Spans {
                 self.now = now;
                 ended
             }
+            Fact::Computing { .. } => self.begin(tid, Doing::Running, Ending::Next),
+            Fact::Preempted { .. } => self.begin(tid, Doing::Ready, Ending::Next),
             Fact::Exited { .. } => {
                 self.ended = Some(tid);
                 self.running = self.running.filter(|running| *running != tid);

@@ -92,6 +92,8 @@ impl Watch {
             | Fact::DeviceIo { .. }
             | Fact::Console { .. }
             | Fact::Deadlocked { .. }
+            | Fact::Computing { .. }
+            | Fact::Preempted { .. }
             | Fact::ClockJumped { .. } => {}
         }
         self.blocked.entry(tid).or_default();

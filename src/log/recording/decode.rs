@@ -15,7 +15,7 @@ use super::{
 use crate::{
     abi::{
         Argument, DeviceId, Direction, End, Errno, Exit, Inject, Nanos, On, Place, QueueId, Reply,
-        SystemCall, Tid,
+        Share, SystemCall, Tid,
     },
     log::Wake,
 };
@@ -122,6 +122,12 @@ impl Context {
             kind::CLOCK_JUMPED => OwnedFact::ClockJumped {
                 from: Duration::from_nanos(bytes.number()?),
             },
+            kind::COMPUTING => OwnedFact::Computing {
+                processor: bytes.size()?,
+            },
+            kind::PREEMPTED => OwnedFact::Preempted {
+                left: Duration::from_nanos(bytes.number()?),
+            },
             kind::GAP => return Ok(Record::Gap(bytes.number()?)),
             kind::END => return Ok(Record::End),
             _ => return Err("a record of an unknown kind"),
@@ -167,6 +173,10 @@ impl Bytes<'_> {
             Argument::Capacity(_) => Argument::Capacity(self.number()?),
             Argument::Number(_) => Argument::Number(self.number()?),
             Argument::Errno(_) => Argument::Errno(self.errno()?),
+            Argument::Share(_) => {
+                let share = Share::from_raw(self.number()?);
+                Argument::Share(share.ok_or("an unknown share")?)
+            }
         })
     }
 

@@ -190,6 +190,14 @@ impl Context {
                 number(out, cycle.len() as u64);
                 cycle.iter().for_each(|tid| number(out, (*tid).into()));
             }
+            Fact::Computing { processor } => {
+                begin(self, out, kind::COMPUTING);
+                number(out, *processor as u64);
+            }
+            Fact::Preempted { left } => {
+                begin(self, out, kind::PREEMPTED);
+                number(out, nanos(*left));
+            }
             Fact::ClockJumped { from } => {
                 begin(self, out, kind::CLOCK_JUMPED);
                 number(out, nanos(*from));
@@ -233,6 +241,7 @@ fn words(out: &mut impl Out, place: u8, argument: Argument, beside: &Detail<'_>)
         Argument::Queue(id) => queue(out, id),
         Argument::Capacity(n) | Argument::Number(n) => number(out, n),
         Argument::Errno(errno) => number(out, errno_number(errno)),
+        Argument::Share(share) => number(out, share.to_raw()),
     }
     if let Detail::None = beside {
         return;

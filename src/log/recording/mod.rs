@@ -75,6 +75,9 @@
 //! | 14 | deadlocked | the number of tasks in the cycle, and each of them |
 //! | 15 | injected | a byte: 0 an error, 1 a delay, 2 a kill; the error's kind or the nanoseconds |
 //! | 16 | place | of the next record: the file, the line, the functions under way (all but the line are texts) |
+//! | 17 | fault | text |
+//! | 18 | computing | the processor |
+//! | 19 | preempted | what is left of the computation, in nanoseconds |
 //!
 //! Calls and replies have their numbers from the tables in `src/abi.rs`. A number never changes and
 //! is never used again. A reader refuses a number that it does not know.
@@ -139,6 +142,8 @@ mod kind {
     pub(super) const INJECTED: u8 = 15;
     pub(super) const PLACE: u8 = 16;
     pub(super) const FAULT: u8 = 17;
+    pub(super) const COMPUTING: u8 = 18;
+    pub(super) const PREEMPTED: u8 = 19;
 
     /// The flags in a record's first byte.
     pub(super) const TID: u8 = 0x40;

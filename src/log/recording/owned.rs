@@ -65,6 +65,12 @@ pub(crate) enum OwnedFact {
     Deadlocked {
         cycle: Box<[Tid]>,
     },
+    Computing {
+        processor: usize,
+    },
+    Preempted {
+        left: Duration,
+    },
     ClockJumped {
         from: Duration,
     },
@@ -130,6 +136,10 @@ impl OwnedFact {
             Self::Exited { exit } => Fact::Exited { exit },
             Self::Reaped => Fact::Reaped,
             Self::Deadlocked { cycle } => Fact::Deadlocked { cycle },
+            Self::Computing { processor } => Fact::Computing {
+                processor: *processor,
+            },
+            Self::Preempted { left } => Fact::Preempted { left: *left },
             Self::ClockJumped { from } => Fact::ClockJumped { from: *from },
         }
     }
@@ -203,6 +213,10 @@ impl From<&Fact<'_>> for OwnedFact {
             Fact::Deadlocked { cycle } => Self::Deadlocked {
                 cycle: (*cycle).into(),
             },
+            Fact::Computing { processor } => Self::Computing {
+                processor: *processor,
+            },
+            Fact::Preempted { left } => Self::Preempted { left: *left },
             Fact::ClockJumped { from } => Self::ClockJumped { from: *from },
         }
     }

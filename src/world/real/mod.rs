@@ -359,6 +359,10 @@ impl World for RealWorld {
         self.random = Pcg64::seed_from_u64(seed);
     }
 
+    fn spins(&self) -> bool {
+        true
+    }
+
     fn seed(&self) -> u64 {
         self.seed
     }

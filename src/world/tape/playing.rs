@@ -223,6 +223,13 @@ impl World for Playing {
         self.reel.get_mut().now
     }
 
+    /// As the world of the run, but without the time.
+    fn spins(&self) -> bool {
+        true
+    }
+
+    fn spin(&mut self, _until: Duration) {}
+
     fn random(&mut self) -> u64 {
         let task = self.remote.running();
         self.reel.get_mut().random(task).unwrap_or_default()

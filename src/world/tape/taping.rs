@@ -105,6 +105,14 @@ impl<W: World> World for Taping<W> {
         self.inner.now_for_log()
     }
 
+    fn spins(&self) -> bool {
+        self.inner.spins()
+    }
+
+    fn spin(&mut self, until: Duration) {
+        self.inner.spin(until);
+    }
+
     fn random(&mut self) -> u64 {
         let number = self.inner.random();
         let is_as_seeded = self.random.next_u64() == number;

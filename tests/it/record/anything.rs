@@ -5,7 +5,7 @@ use std::{io, net::SocketAddr, sync::LazyLock, time::Duration};
 use proptest::{prelude::*, sample::select};
 use trapline::{
     Argument, Detail, DeviceId, Direction, End, Errno, Event, Exit, Fact, Inject, Nanos, On, Place,
-    Queue, QueueId, Reply, SystemCall, Tid, Wake, record::OwnedEvent,
+    Queue, QueueId, Reply, Share, SystemCall, Tid, Wake, record::OwnedEvent,
 };
 
 use crate::support::*;
@@ -93,7 +93,7 @@ fn reply() -> impl Strategy<Value = Reply> {
 }
 
 /// An argument of each kind.
-fn arguments() -> impl Strategy<Value = [Argument; 9]> {
+fn arguments() -> impl Strategy<Value = [Argument; 10]> {
     let ids = (a_tid(), device(), queue(), errno());
     (ids, nanos(), number()).prop_map(|((tid, device, queue, errno), nanos, number)| {
         [
@@ -106,6 +106,7 @@ fn arguments() -> impl Strategy<Value = [Argument; 9]> {
             Argument::Capacity(number),
             Argument::Number(number),
             Argument::Errno(errno),
+            Argument::Share(Share::priority(number as i32)),
         ]
     })
 }
@@ -187,7 +188,7 @@ fn texts() -> impl Strategy<Value = Texts> {
 pub(super) fn event() -> impl Strategy<Value = OwnedEvent> {
     let calls = (call(), reply(), on(), wake());
     let rest = (a_tid(), device(), direction(), nanos());
-    let which = (0..14, 0..8, any::<bool>());
+    let which = (0..16, 0..8, any::<bool>());
     let whose = (nanos(), a_tid());
     (which, whose, calls, rest, texts()).prop_map(
         |(which, (at, tid), (call, reply, on, by), (parent, device, direction, from), texts)| {
@@ -239,6 +240,10 @@ pub(super) fn event() -> impl Strategy<Value = OwnedEvent> {
                     cycle: &[parent, tid],
                 },
                 12 => Fact::Fault { text: &texts.text },
+                13 => Fact::Computing {
+                    processor: texts.size,
+                },
+                14 => Fact::Preempted { left: from.into() },
                 _ => Fact::ClockJumped { from: from.into() },
             };
             let at = at.into();

@@ -93,7 +93,7 @@ fn recordings() -> Vec<Vec<u8>> {
     let kinds = events
         .iter()
         .map(|event| discriminant(&event.borrow().fact));
-    assert_eq!(kinds.collect::<HashSet<_>>().len(), 14, "all there are");
+    assert_eq!(kinds.collect::<HashSet<_>>().len(), 16, "all there are");
     for events in events.chunks(EVENTS) {
         let mut recorder = begin(EVENTS);
         for event in events {

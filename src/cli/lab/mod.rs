@@ -1,0 +1,290 @@
+//! `lab`: a program under several policies, with the textbook's measures.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `mod.rs` | the command: its options, its runs and its table |
+//! | `trial.rs` | a run, and what was measured |
+//! | `chart.rs` | Gantt charts, in the terminal and as SVG |
+//! | `page.rs` | the page of `--html` |
+
+mod chart;
+mod page;
+mod trial;
+
+use std::{fs, io, path::PathBuf, process::ExitCode, time::Duration};
+
+use clap::{ArgMatches, Args, Command, FromArgMatches, ValueHint};
+use rustix::termios::tcgetwinsize;
+use serde_json::{Map, Value, json};
+
+use super::{
+    output::{FAILURE, Log, Verbosity, json, print},
+    policy::{NamedShare, Policy, named_share},
+    program::Entry,
+    table::table,
+    values::{duration, processors, whole},
+};
+use trial::{Run, Settings, Trial};
+
+/// Run a program under several scheduling policies, and compare them
+#[derive(Args)]
+#[command(
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    subcommand_required = true,
+    subcommand_help_heading = "Programs",
+    subcommand_value_name = "PROGRAM"
+)]
+pub(super) struct Lab {
+    #[command(flatten)]
+    options: Options,
+}
+
+#[derive(Args)]
+struct Options {
+    /// A policy to compare, as of `boot --policy`. Can be repeated [default: fifo, rr, sjf, stcf,
+    /// mlfq, stride, fair]
+    #[arg(long = "policy", value_name = "NAME[:PARAMS]")]
+    policies: Vec<Policy>,
+    /// How many tasks compute at once, from 1 to 1024
+    #[arg(long, value_name = "N", value_parser = processors, default_value = "1",
+          allow_negative_numbers = true)]
+    processors: usize,
+    /// Run under each policy with K seeds, and pool the measures
+    #[arg(long, value_name = "K", value_parser = seeds, default_value = "1",
+          allow_negative_numbers = true)]
+    seeds: u64,
+    /// The first seed
+    #[arg(long, value_name = "N", value_parser = whole::<u64>, default_value = "0",
+          allow_negative_numbers = true)]
+    seed: u64,
+    /// Give the tasks of a name a share, such as batch:nice=5. Can be repeated
+    #[arg(long, value_name = "NAME:SHARE", value_parser = named_share)]
+    share: Vec<NamedShare>,
+    /// Stop each run after this time on its virtual clock
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1h")]
+    max_time: Duration,
+    /// Print a JSON object per policy, a line each
+    #[arg(long)]
+    json: bool,
+    /// Write the charts and tables to a page
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    html: Option<PathBuf>,
+    /// Write the charts to a picture
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    svg: Option<PathBuf>,
+}
+
+/// The policies of a laboratory without `--policy`.
+const USUAL: [&str; 7] = ["fifo", "rr", "sjf", "stcf", "mlfq", "stride", "fair"];
+
+/// Reads a number of seeds.
+fn seeds(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(number @ 1..=10_000) => Ok(number),
+        _ => Err("it takes a number of seeds from 1 to 10000".into()),
+    }
+}
+
+/// The commands below `lab`: the programs.
+pub(super) fn subcommands(programs: &[Entry]) -> impl Iterator<Item = Command> {
+    programs.iter().map(Entry::command)
+}
+
+/// Runs the command. An error is a usage error.
+pub(super) fn run(
+    programs: &[Entry],
+    lab: &ArgMatches,
+    verbosity: &Verbosity,
+) -> Result<ExitCode, clap::Error> {
+    let (name, matches) = lab.subcommand().expect("clap requires a program");
+    let options = Options::from_arg_matches(lab)?;
+    let entry = programs.iter().find(|entry| entry.name == name);
+    let entry = entry.expect("clap knows these programs only");
+    let image = (entry.load)(entry.name, matches)?;
+    let settings = Settings {
+        processors: options.processors,
+        seeds: options.seed..options.seed.saturating_add(options.seeds),
+        shares: &options.share,
+        max_time: options.max_time,
+    };
+    let log = Log::of_output(verbosity);
+    let usual = || {
+        USUAL
+            .map(|name| name.parse().expect("it is a policy"))
+            .to_vec()
+    };
+    let policies = match options.policies.is_empty() {
+        true => usual(),
+        false => options.policies.clone(),
+    };
+    let mut trials = Vec::new();
+    for policy in &policies {
+        match Trial::run(policy, &image, &settings) {
+            Ok(trial) => trials.push(trial),
+            Err(error) => log.error(&format!("under {policy}: {error}")),
+        }
+    }
+    let is_complete = trials.len() == policies.len();
+    if is_complete && trials.iter().all(|trial| trial.runs[0].tasks.is_empty()) {
+        log.note("no task computed: the measures are of tasks that call os.compute");
+    }
+    let is_written = options.write(&trials, name, log);
+    let text = if options.json {
+        let line = |trial: &Trial| json(&object(trial, &options)) + "\n";
+        trials.iter().map(line).collect()
+    } else {
+        text(&trials)
+    };
+    let code = print(text.as_bytes());
+    Ok(if is_complete && is_written {
+        code
+    } else {
+        ExitCode::from(FAILURE)
+    })
+}
+
+impl Options {
+    /// Writes the page and the picture. Returns whether it could.
+    fn write(&self, trials: &[Trial], program: &str, log: Log) -> bool {
+        let page = self
+            .html
+            .iter()
+            .map(|file| (file, page::page(trials, program)));
+        let picture = self.svg.iter().map(|file| (file, chart::picture(trials)));
+        let mut is_written = true;
+        for (file, text) in page.chain(picture) {
+            if let Err(error) = fs::write(file, text) {
+                log.error(&format!("cannot write {}: {error}", file.display()));
+                is_written = false;
+            }
+        }
+        is_written
+    }
+}
+
+/// The tables, and a chart for each policy.
+fn text(trials: &[Trial]) -> String {
+    if trials.is_empty() {
+        return String::new();
+    }
+    let (means, spreads) = (means(trials), spreads(trials));
+    let mut text = format!("{}\n\n{}\n", table(MEANS, &means), table(SPREADS, &spreads));
+    let width = tcgetwinsize(io::stdout()).map_or(80, |size| usize::from(size.ws_col).max(20));
+    for trial in trials {
+        text += &format!("\n{}", chart::lines(trial, width));
+    }
+    text
+}
+
+/// The first table: the means of three measures, and the totals.
+const MEANS: [&str; 8] = [
+    "policy",
+    "response",
+    "turnaround",
+    "waiting",
+    "switches",
+    "busy",
+    "fairness",
+    "end",
+];
+
+/// The second table: the median and the 99th percentile of the measures.
+const SPREADS: [&str; 7] = [
+    "policy",
+    "response p50",
+    "p99",
+    "turnaround p50",
+    "p99",
+    "waiting p50",
+    "p99",
+];
+
+fn means(trials: &[Trial]) -> Vec<[Value; 8]> {
+    let row = |trial: &Trial| {
+        let [response, turnaround, waiting] = trial.measures();
+        [
+            trial.policy.clone().into(),
+            short(response.mean).into(),
+            short(turnaround.mean).into(),
+            short(waiting.mean).into(),
+            format!("{:.0}", trial.mean(|run| run.switches as f64)).into(),
+            format!("{:.1}%", 100.0 * trial.mean(Run::utilisation)).into(),
+            format!("{:.3}", trial.mean(Run::fairness)).into(),
+            short(trial.mean(|run| run.end.as_secs_f64())).into(),
+        ]
+    };
+    trials.iter().map(row).collect()
+}
+
+fn spreads(trials: &[Trial]) -> Vec<[Value; 7]> {
+    let row = |trial: &Trial| {
+        let [response, turnaround, waiting] = trial.measures();
+        [
+            trial.policy.clone().into(),
+            short(response.median).into(),
+            short(response.most).into(),
+            short(turnaround.median).into(),
+            short(turnaround.most).into(),
+            short(waiting.median).into(),
+            short(waiting.most).into(),
+        ]
+    };
+    trials.iter().map(row).collect()
+}
+
+/// A time in the unit that suits it, with three digits after the point at most.
+fn short(seconds: f64) -> String {
+    let (number, unit) = match seconds {
+        0.0 => return "0".into(),
+        seconds if seconds < 1e-6 => (seconds * 1e9, "ns"),
+        seconds if seconds < 1e-3 => (seconds * 1e6, "us"),
+        seconds if seconds < 1.0 => (seconds * 1e3, "ms"),
+        seconds => (seconds, "s"),
+    };
+    let digits = format!("{number:.3}");
+    let digits = digits.trim_end_matches('0').trim_end_matches('.');
+    format!("{digits}{unit}")
+}
+
+fn object(trial: &Trial, options: &Options) -> Map<String, Value> {
+    let [response, turnaround, waiting] = trial.measures();
+    let tasks = trial.runs[0].tasks.iter().map(|task| {
+        let seconds = |span: Option<Duration>| span.map(|span| span.as_secs_f64());
+        let measured = &task.measured;
+        json!({
+            "name": measured.name,
+            "arrival": seconds(measured.arrival),
+            "response": seconds(measured.response()),
+            "turnaround": seconds(measured.turnaround()),
+            "waiting": measured.waiting.as_secs_f64(),
+            "computed": measured.computed.as_secs_f64(),
+        })
+    });
+    let object = json!({
+        "policy": trial.policy,
+        "processors": options.processors,
+        "seeds": options.seeds,
+        "tasks": tasks.collect::<Vec<_>>(),
+        "mean": {
+            "response": response.mean,
+            "turnaround": turnaround.mean,
+            "waiting": waiting.mean,
+        },
+        "p50": {
+            "response": response.median,
+            "turnaround": turnaround.median,
+            "waiting": waiting.median,
+        },
+        "p99": {
+            "response": response.most,
+            "turnaround": turnaround.most,
+            "waiting": waiting.most,
+        },
+        "switches": trial.mean(|run| run.switches as f64),
+        "utilisation": trial.mean(Run::utilisation),
+        "fairness": trial.mean(Run::fairness),
+        "end": trial.mean(|run| run.end.as_secs_f64()),
+    });
+    object.as_object().cloned().expect("it is an object")
+}

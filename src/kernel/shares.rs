@@ -1,0 +1,205 @@
+//! What a policy knows of a task: its share of the processors, and the facts around it.
+
+use std::iter;
+
+use super::{
+    Kernel,
+    holders::LONGEST,
+    outcome::Outcome,
+    table::Tasks,
+    task::{Pending, State, WaitingOn},
+};
+use crate::{
+    abi::{End, Errno, Nanos, Reply, Share, ShareOf, Tid},
+    sched::{Facts, Runnable},
+};
+
+/// The shares of the tasks that do not have the usual ones.
+#[derive(Debug, Default)]
+pub(super) struct Shares {
+    /// By the task's slot. Empty until a share is set.
+    of: Vec<Shared>,
+    /// The shares that tasks of these names begin with.
+    named: Vec<(String, Share)>,
+    /// The tasks that have blocked on locks, if the policy inherits priorities. Those that have woken
+    /// since are removed when the next one blocks.
+    lock_waits: Vec<Runnable>,
+}
+
+/// The shares of a task.
+#[derive(Clone, Copy, Debug)]
+struct Shared {
+    tickets: u32,
+    nice: i32,
+    priority: i32,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self {
+            tickets: 100,
+            nice: 0,
+            priority: 0,
+        }
+    }
+}
+
+impl Shared {
+    fn set(&mut self, share: Share) {
+        match share.of() {
+            ShareOf::Tickets(tickets) => self.tickets = tickets,
+            ShareOf::Nice(nice) => self.nice = nice,
+            ShareOf::Priority(priority) => self.priority = priority,
+        }
+    }
+}
+
+impl Shares {
+    pub(super) fn new(named: Vec<(String, Share)>) -> Self {
+        Self {
+            named,
+            ..Self::default()
+        }
+    }
+
+    /// Forgets the tasks of an earlier run.
+    pub(super) fn reset(&mut self) {
+        self.of.clear();
+        self.lock_waits.clear();
+    }
+
+    fn get(&self, task: Runnable) -> Shared {
+        self.of.get(task.slot.index()).copied().unwrap_or_default()
+    }
+
+    fn at(&mut self, task: Runnable) -> &mut Shared {
+        let index = task.slot.index();
+        if self.of.len() <= index {
+            self.of.resize(index + 1, Shared::default());
+        }
+        &mut self.of[index]
+    }
+
+    /// Gives a new task the shares of its parent, and then those of its name.
+    #[inline]
+    pub(super) fn inherit(&mut self, child: Runnable, parent: Option<Runnable>, name: &str) {
+        if !(self.of.is_empty() && self.named.is_empty()) {
+            self.inherit_in_full(child, parent, name);
+        }
+    }
+
+    #[cold]
+    fn inherit_in_full(&mut self, child: Runnable, parent: Option<Runnable>, name: &str) {
+        *self.at(child) = parent.map_or_else(Shared::default, |parent| self.get(parent));
+        let named = std::mem::take(&mut self.named);
+        for (_, share) in named.iter().filter(|(of, _)| of == name) {
+            self.at(child).set(*share);
+        }
+        self.named = named;
+    }
+}
+
+/// Returns what a policy knows of a task that is ready or computes.
+pub(super) fn facts<'a>(
+    tasks: &'a Tasks,
+    shares: &Shares,
+    task: Runnable,
+    now: Nanos,
+) -> Facts<'a> {
+    let Shared {
+        tickets,
+        nice,
+        priority,
+    } = shares.get(task);
+    let state = &tasks[task];
+    let parent = state.parent.map(|slot| tasks.runnable(slot).tid);
+    let length = match state.state {
+        State::Pending(Pending::Compute(left)) => left,
+        _ => Nanos::ZERO,
+    };
+    Facts {
+        task,
+        name: &state.name,
+        parent: parent.unwrap_or(Tid::KERNEL),
+        tickets,
+        nice,
+        priority,
+        length,
+        now,
+        computed: Nanos::ZERO,
+        keeps_place: false,
+    }
+}
+
+impl Kernel {
+    /// Handles `set_share`.
+    pub(super) fn set_own_share(&mut self, me: Runnable, share: Share) -> Outcome {
+        self.shares.at(me).set(share);
+        Reply::Done.into()
+    }
+
+    /// Sets a share of a task: its tickets, its nice value or its priority. Tasks that it spawns
+    /// from then on inherit it.
+    ///
+    /// *Errors:* [`Errno::NoSuchTask`] if no live task has this number.
+    ///
+    /// ```
+    /// use trapline::{Errno, Kernel, Os, Share};
+    ///
+    /// let mut kernel = Kernel::simulated(0);
+    /// let tid = kernel.spawn("batch", async |os: &mut Os| os.yield_now().await)?;
+    /// kernel.set_share(tid, Share::nice(10))?;
+    /// assert_eq!(kernel.set_share(7.into(), Share::nice(10)), Err(Errno::NoSuchTask));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_share(&mut self, tid: Tid, share: Share) -> Result<(), Errno> {
+        let task = self.find_live(tid).ok_or(Errno::NoSuchTask)?;
+        self.shares.at(task).set(share);
+        self.tell_change(task);
+        Ok(())
+    }
+
+    /// Returns the priority of a task: its own, or the highest of those that wait for its locks if
+    /// the policy inherits priorities.
+    pub(super) fn inherited(&self, task: Runnable, own: i32) -> i32 {
+        let waits = self.shares.lock_waits.iter();
+        let waits = waits.filter(|waiter| self.leads_to(**waiter, task));
+        let lent = waits.map(|waiter| self.shares.get(*waiter).priority).max();
+        lent.map_or(own, |lent| own.max(lent))
+    }
+
+    /// Notes that the caller waits for a lock, and tells the policy of the priority that it lends to
+    /// the holder, and to the holder of the lock for which that one waits.
+    pub(super) fn lend_priority(&mut self, me: Runnable) {
+        if !self.ready.inherits() {
+            return;
+        }
+        let mut waits = std::mem::take(&mut self.shares.lock_waits);
+        waits.retain(|waiter| self.holder_awaited_by(*waiter).is_some());
+        waits.push(me);
+        self.shares.lock_waits = waits;
+        let mut next = self.holder_awaited_by(me);
+        for _ in 0..LONGEST {
+            let Some(holder) = next else { break };
+            self.tell_change(holder);
+            next = self.holder_awaited_by(holder);
+        }
+    }
+
+    /// Returns whether a task waits for a lock of this task, or for one of a task that does.
+    fn leads_to(&self, waiter: Runnable, task: Runnable) -> bool {
+        let first = self.holder_awaited_by(waiter);
+        let mut chain = iter::successors(first, |holder| self.holder_awaited_by(*holder));
+        chain.by_ref().take(LONGEST).any(|holder| holder == task)
+    }
+
+    /// Returns the holder of the lock for which a task waits.
+    fn holder_awaited_by(&self, waiter: Runnable) -> Option<Runnable> {
+        let waiter = self.find_live(waiter.tid)?;
+        let State::Blocked(WaitingOn::Queue(queue, End::Get)) = self.tasks[waiter].state else {
+            return None;
+        };
+        let lock = self.queues.get(queue).filter(|queue| queue.is_lock())?;
+        self.find_live(lock.status().holder()?)
+    }
+}

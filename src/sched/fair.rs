@@ -1,0 +1,203 @@
+//! The completely fair scheduler.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{
+    Cause, Facts, Policy, Runnable,
+    table::{Arrivals, PerTask, Slices},
+};
+use crate::abi::Nanos;
+
+/// The weights of Linux for the nice values from -20 to 19.
+const WEIGHTS: [u32; 40] = [
+    88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100, 4904,
+    3906, 3121, 2501, 1991, 1586, 1277, 1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87,
+    70, 56, 45, 36, 29, 23, 18, 15,
+];
+
+/// The weight of the nice value 0.
+const USUAL: u32 = 1024;
+
+/// The fixed point of a virtual runtime: this many units are a nanosecond at the nice value 0.
+const UNIT: u128 = 16;
+
+/// Linux's completely fair scheduler, as OSTEP's chapter 9 describes it: the ready task with the
+/// lowest virtual runtime. The virtual runtime of a task rises the slower the greater its weight
+/// is, which its nice value determines ([`Os::set_nice`](crate::Os::set_nice)).
+///
+/// The ready tasks share the latency of 48 ms in proportion to their weights, but no slice is below
+/// the granularity of 6 ms. A task that arrives, or comes back from a wait, has at least the virtual
+/// runtime of the task that ran last. Of equals, the task that arrived first. On several processors
+/// a slice is the same as on one.
+///
+/// ```
+/// use std::time::Duration;
+/// use trapline::sched::Fair;
+///
+/// let milliseconds = Duration::from_millis;
+/// let policy = Fair::default().latency(milliseconds(24)).granularity(milliseconds(3));
+/// ```
+#[derive(Debug)]
+pub struct Fair {
+    ready: BTreeMap<(u64, u32), Runnable>,
+    tasks: PerTask<Task>,
+    /// The weights of the ready tasks.
+    weight: u64,
+    /// The virtual runtime of the task that ran last.
+    now: u64,
+    arrivals: Arrivals,
+    /// The tasks that go on with their slices, the next of them at the end.
+    going_on: Vec<Runnable>,
+    slices: Slices,
+    latency: Nanos,
+    granularity: Nanos,
+}
+
+/// What is kept for a task.
+#[derive(Clone, Copy, Debug, Default)]
+struct Task {
+    runtime: u64,
+    /// Its weight among the ready tasks; 0 if it is not one of them.
+    weight: u32,
+    /// The weights among which its slice shares the latency, its own included.
+    all: u32,
+}
+
+impl Default for Fair {
+    fn default() -> Self {
+        Self {
+            ready: BTreeMap::new(),
+            tasks: PerTask::default(),
+            weight: 0,
+            now: 0,
+            arrivals: Arrivals::default(),
+            going_on: Vec::new(),
+            slices: Slices::default(),
+            latency: Nanos::from_millis(48),
+            granularity: Nanos::from_millis(6),
+        }
+    }
+}
+
+impl Fair {
+    /// Sets the time in which each ready task computes once.
+    #[must_use]
+    pub fn latency(mut self, span: Duration) -> Self {
+        self.latency = span.into();
+        self
+    }
+
+    /// Sets the shortest slice.
+    #[must_use]
+    pub fn granularity(mut self, span: Duration) -> Self {
+        self.granularity = span.into();
+        self
+    }
+
+    fn insert(&mut self, task: Runnable, weight: u32, goes_on: bool) {
+        let entry = self.tasks.at(task);
+        entry.weight = weight;
+        self.weight += u64::from(weight);
+        if goes_on {
+            self.going_on.push(task);
+        } else {
+            let place = (entry.runtime, self.arrivals.number(task));
+            self.ready.insert(place, task);
+        }
+    }
+
+    /// Returns the slice of a task with this weight.
+    fn share(&self, own: u32, all: u32) -> Nanos {
+        let share = u128::from(own) * u128::from(self.latency.0) / u128::from(all);
+        let share = Nanos(u64::try_from(share).unwrap_or(u64::MAX));
+        share.max(self.granularity).max(Nanos(1))
+    }
+
+    /// Takes the weight of a task that is no longer ready.
+    fn leave(&mut self, task: Runnable) {
+        let weight = std::mem::take(&mut self.tasks.at(task).weight);
+        self.weight -= u64::from(weight);
+    }
+}
+
+fn weight_of(nice: i32) -> u32 {
+    let place = usize::try_from(nice + 20).unwrap_or(0);
+    WEIGHTS[place.min(WEIGHTS.len() - 1)]
+}
+
+impl Policy for Fair {
+    fn push(&mut self, task: Runnable, _: Cause) {
+        self.insert(task, USUAL, false);
+    }
+
+    fn push_with(&mut self, cause: Cause, facts: &Facts<'_>) {
+        let goes_on = self.slices.go_on(facts);
+        if let Cause::Spawned | Cause::Woken = cause {
+            let task = self.tasks.at(facts.task);
+            task.runtime = self.now.max(task.runtime);
+        }
+        self.insert(facts.task, weight_of(facts.nice), goes_on);
+    }
+
+    fn pop(&mut self) -> Option<Runnable> {
+        let task = match self.going_on.pop() {
+            Some(task) => task,
+            None => {
+                let ((runtime, _), task) = self.ready.pop_first()?;
+                self.now = self.now.max(runtime);
+                task
+            }
+        };
+        self.leave(task);
+        Some(task)
+    }
+
+    fn remove(&mut self, task: Runnable) {
+        let place = (self.tasks.at(task).runtime, self.arrivals.number(task));
+        if self.ready.remove(&place).is_none() {
+            self.going_on.retain(|other| *other != task);
+        }
+        self.leave(task);
+    }
+
+    fn len(&self) -> usize {
+        self.ready.len() + self.going_on.len()
+    }
+
+    /// A full slice raises the virtual runtime of every task by the same, and exactly so: the prices
+    /// are those of slices, since a slice is rounded to nanoseconds.
+    fn charge(&mut self, facts: &Facts<'_>) {
+        self.slices.charge(facts);
+        let own = weight_of(facts.nice);
+        let all = self.tasks.at(facts.task).all.max(own);
+        let slice = self.share(own, all);
+        let price = if slice > self.granularity {
+            u128::from(self.latency.0) * UNIT * u128::from(USUAL) / u128::from(all)
+        } else {
+            u128::from(slice.0) * UNIT * u128::from(USUAL) / u128::from(own)
+        };
+        let price = price * u128::from(facts.computed.0) / u128::from(slice.0);
+        let task = self.tasks.at(facts.task);
+        let price = u64::try_from(price).unwrap_or(u64::MAX);
+        task.runtime = task.runtime.saturating_add(price);
+    }
+
+    fn slice(&mut self, facts: &Facts<'_>) -> Nanos {
+        let own = weight_of(facts.nice);
+        let all = self.weight.saturating_add(own.into());
+        let all = u32::try_from(all).unwrap_or(u32::MAX);
+        let fresh = self.share(own, all);
+        let left = self.slices.left(facts.task, fresh);
+        if left == fresh {
+            self.tasks.at(facts.task).all = all;
+        }
+        left
+    }
+
+    fn ended(&mut self, task: Runnable) {
+        self.remove(task);
+        self.tasks.forget(task);
+        self.arrivals.forget(task);
+        self.slices.forget(task);
+    }
+}

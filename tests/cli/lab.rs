@@ -1,0 +1,318 @@
+//! `lab`, the programs that it is for, and the options of `boot` about scheduling.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::support::*;
+
+/// The objects that `lab --json` prints, by policy.
+fn objects(args: &[&str]) -> Vec<Value> {
+    let args = [&["lab", "--json"], args].concat();
+    let (code, out, err) = run(&args);
+    assert_eq!((code, err.as_str()), (0, ""));
+    let lines = out.lines();
+    lines
+        .map(|line| serde_json::from_str(line).expect("a line is an object"))
+        .collect()
+}
+
+/// A figure of each task, in milliseconds.
+fn figures(object: &Value, key: &str) -> Vec<u64> {
+    let tasks = object["tasks"].as_array().expect("there are tasks").iter();
+    let millis = |task: &Value| (task[key].as_f64().expect("a figure") * 1000.0).round() as u64;
+    tasks.map(millis).collect()
+}
+
+#[test]
+fn the_figures_of_the_textbook() {
+    let jobs = [
+        "jobs",
+        "--job",
+        "0,100ms",
+        "--job",
+        "10ms,10ms",
+        "--job",
+        "10ms,10ms",
+    ];
+    let policies = [
+        "--policy", "fifo", "--policy", "stcf", "--policy", "rr:10ms",
+    ];
+    let all = objects(&[&policies[..], &jobs].concat());
+    let of = |at: usize, key| figures(&all[at], key);
+    assert_eq!(all[0]["policy"], "fifo");
+    assert_eq!(of(0, "turnaround"), [100, 100, 110]);
+    assert_eq!(of(1, "turnaround"), [120, 10, 20]);
+    assert_eq!(of(1, "response"), [0, 0, 10]);
+    assert_eq!(of(1, "waiting"), [20, 0, 10]);
+    assert_eq!(of(2, "turnaround"), [120, 20, 30]);
+    assert_eq!(of(2, "computed"), [100, 10, 10]);
+    assert_eq!(of(2, "arrival"), [0, 10, 10]);
+    assert_eq!(all[1]["mean"]["turnaround"], 0.05);
+    assert_eq!(
+        (&all[1]["switches"], &all[1]["end"]),
+        (&3.0.into(), &0.12.into())
+    );
+    assert_eq!(all[1]["utilisation"], 1.0);
+    assert_eq!(all[1]["tasks"][0]["name"], "A");
+}
+
+#[test]
+fn several_processors_and_seeds() {
+    let jobs = [
+        "jobs", "--job", "0,10ms", "--job", "0,10ms", "--job", "0,10ms", "--job", "0,10ms",
+    ];
+    let all = objects(
+        &[
+            &[
+                "--policy",
+                "lottery:1ms",
+                "--processors",
+                "4",
+                "--seeds",
+                "5",
+            ],
+            &jobs[..],
+        ]
+        .concat(),
+    );
+    assert_eq!(
+        (&all[0]["end"], &all[0]["seeds"]),
+        (&0.01.into(), &5.into())
+    );
+    assert_eq!(
+        (&all[0]["utilisation"], &all[0]["fairness"]),
+        (&1.0.into(), &1.0.into())
+    );
+}
+
+#[test]
+fn a_table_a_chart_and_a_page() {
+    let folder = tempfile();
+    let page = format!("{folder}.html");
+    let picture = format!("{folder}.svg");
+    let (code, out, _) = run(&[
+        "lab", "--policy", "fifo", "--policy", "rr:10ms", "--html", &page, "--svg", &picture,
+        "jobs", "--job", "0,30ms", "--job", "0,10ms",
+    ]);
+    assert_eq!(code, 0);
+    let lines: Vec<&str> = out.lines().collect();
+    assert!(lines[0].trim_start().starts_with("policy"), "{out}");
+    assert!(
+        lines[1].trim_start().starts_with("fifo") && lines[1].contains("35ms"),
+        "{out}"
+    );
+    // Three quarters of 77 columns: 57 and most of the next.
+    let chart = format!("A  {}▓\nB  {}░", "█".repeat(57), "·".repeat(57));
+    assert!(out.contains(&chart), "{out}");
+    assert!(
+        lines.iter().all(|line| line.chars().count() <= 100),
+        "{out}"
+    );
+    let (html, svg) = (
+        fs::read_to_string(&page).unwrap(),
+        fs::read_to_string(&picture).unwrap(),
+    );
+    fs::remove_file(page).unwrap();
+    fs::remove_file(picture).unwrap();
+    assert!(html.contains("<svg") && html.contains("rr:10ms") && html.contains("<td>35ms</td>"));
+    // A computes in the first 540 of 720 columns under first in, first out.
+    assert!(
+        svg.contains("<rect x=\"120\" y=\"47\" width=\"540\""),
+        "{svg}"
+    );
+}
+
+/// A name for files of this test.
+fn tempfile() -> String {
+    let folder = std::env::temp_dir();
+    format!("{}/trapline-lab-{}", folder.display(), std::process::id())
+}
+
+#[test]
+fn wrong_values_are_explained() {
+    let of = |args: &[&str]| {
+        let (code, out, err) = run(args);
+        assert_eq!((code, out.as_str()), (2, ""), "{args:?}");
+        err
+    };
+    let boot = |policy: &str| of(&["boot", "--virtual", "--policy", policy, "parts"]);
+    for (policy, expected) in [
+        ("stfc", "did you mean 'stcf'? There are fifo, rr,"),
+        ("unknown", "there are fifo, rr, sjf, stcf"),
+        (
+            "rr:0ms",
+            "the quantum of rr is zero: give a time such as 10ms",
+        ),
+        (
+            "rr:10",
+            "'10' is no quantum of rr: give a number and a unit, such as 10ms",
+        ),
+        ("fifo:3", "fifo takes no parameters"),
+        ("rr:", "after 'rr:' there is no parameter"),
+        (
+            "mlfq:quantum=3ms",
+            "mlfq has no parameter 'quantum=3ms': there are quanta=",
+        ),
+        ("mlfq:allotment=0", "an allotment of mlfq is zero"),
+        ("mlfq:quanta=1ms,allotment=1/2", "2 allotments for 1 levels"),
+        ("fair:nice=3", "fair has no parameter 'nice=3'"),
+        ("pct:x", "pct takes a number of changes from 0 to 1000"),
+    ] {
+        let error = boot(policy);
+        assert!(
+            error.contains("--policy") && error.contains(expected),
+            "{policy}: {error}"
+        );
+    }
+    for count in ["0", "1025", "-1", "two"] {
+        let error = of(&["boot", "--virtual", "--processors", count, "parts"]);
+        assert!(error.contains("from 1 to 1024"), "{error}");
+    }
+    let error = of(&["boot", "--processors", "2", "parts"]);
+    assert!(error.contains("--processors needs --virtual"), "{error}");
+    for (share, expected) in [
+        ("x", "the name of a task and a share"),
+        ("x:nice=20", "from -20 to 19"),
+        ("x:tickets=0", "from 1"),
+        ("x:speed=3", "there is no share 'speed'"),
+    ] {
+        let error = of(&["boot", "--share", share, "parts"]);
+        assert!(
+            error.contains("--share") && error.contains(expected),
+            "{share}: {error}"
+        );
+    }
+    let error = of(&["lab", "--seeds", "0", "parts"]);
+    assert!(
+        error.contains("a number of seeds from 1 to 10000"),
+        "{error}"
+    );
+    for (job, expected) in [
+        ("0s,-5ms", "'-5ms' is negative"),
+        ("0s", "it takes ARRIVAL,LENGTH"),
+        ("0s,0s", "its length is zero"),
+        ("0s,1x", "'1x' is no time"),
+        ("0s,1s;nice=99", "'99' is no nice value"),
+    ] {
+        let error = of(&["boot", "jobs", "--job", job]);
+        assert!(
+            error.contains("--job") && error.contains(expected),
+            "{job}: {error}"
+        );
+    }
+}
+
+#[test]
+fn no_jobs_is_an_error() {
+    let (code, _, err) = run(&["lab", "--policy", "fifo", "jobs"]);
+    assert_eq!(code, 1);
+    assert!(err.contains("there are no jobs: give --job"), "{err}");
+}
+
+#[test]
+fn jobs_come_from_a_file_and_at_random() {
+    let path = format!("{}-jobs", tempfile());
+    fs::write(&path, "# two jobs\n0s,10ms\n\n5ms,10ms;nice=5 # late\n").unwrap();
+    let all = objects(&["--policy", "fifo", "jobs", "--jobs-from", &path]);
+    assert_eq!(figures(&all[0], "arrival"), [0, 5]);
+    fs::write(&path, "0s,10ms\nnonsense\n").unwrap();
+    let (code, _, err) = run(&["lab", "--policy", "fifo", "jobs", "--jobs-from", &path]);
+    fs::remove_file(&path).unwrap();
+    assert!(code == 1 && err.contains("line 2"), "{err}");
+    let random = |seed| objects(&["--policy", "rr", "jobs", "--random", "500", "--seed", seed]);
+    let one = random("1");
+    assert_eq!(one, random("1"));
+    assert_ne!(one, random("2"));
+    assert_eq!(one[0]["tasks"].as_array().unwrap().len(), 500);
+}
+
+#[test]
+fn an_inversion_is_cured_by_inheritance() {
+    let waits = |policy| transcript(&["--policy", policy, "inversion"]);
+    assert_eq!(waits("priority"), "high waited 120ms for the mutex\n");
+    assert_eq!(
+        waits("priority:inherit"),
+        "high waited 20ms for the mutex\n"
+    );
+}
+
+#[test]
+fn an_editor_is_quick_under_mlfq() {
+    let waits = |policy| transcript(&["--policy", policy, "interactive"]);
+    assert_eq!(waits("stcf"), "a key waited 0ns on average, 0ns at most\n");
+    assert!(waits("fifo").contains("502ms at most"), "{}", waits("fifo"));
+    assert_eq!(waits("mlfq"), "a key waited 0ns on average, 0ns at most\n");
+}
+
+#[test]
+fn the_classics_run_under_every_policy() {
+    let policies = [
+        "fifo",
+        "rr",
+        "sjf",
+        "stcf",
+        "priority",
+        "priority:inherit",
+        "mlfq:boost=1s,stay,bump",
+        "lottery",
+        "stride",
+        "fair",
+        "random",
+        "pct",
+    ];
+    for policy in policies {
+        for program in ["inversion", "interactive", "convoy"] {
+            let (code, _, err) = run(&[
+                "boot",
+                "--virtual",
+                "--seed",
+                "1",
+                "--policy",
+                policy,
+                program,
+            ]);
+            assert_eq!((code, err.as_str()), (0, ""), "{program} under {policy}");
+        }
+    }
+}
+
+#[test]
+fn a_summary_shows_the_measures_of_tasks_that_computed() {
+    let args = [
+        "boot",
+        "--virtual",
+        "--seed",
+        "1",
+        "--summary",
+        "jobs",
+        "--job",
+        "0,10ms",
+        "--job",
+        "0,10ms",
+    ];
+    let (code, _, err) = run(&args);
+    assert_eq!(code, 0);
+    let header = "tid  task  arrival    response   turnaround  waiting    computed";
+    let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(squeezed(&err).contains(&squeezed(header)), "{err}");
+    assert!(
+        squeezed(&err).contains("3 B 0.000000s 0.010000s 0.020000s 0.010000s 0.010000s"),
+        "{err}"
+    );
+    let (_, _, err) = run(&["boot", "--virtual", "--seed", "1", "--summary", "parts"]);
+    assert!(!err.contains("turnaround"), "{err}");
+}
+
+#[test]
+fn a_share_is_that_of_a_task_of_the_name() {
+    let jobs = ["jobs", "--job", "0,40ms", "--job", "0,40ms"];
+    let all = objects(
+        &[
+            &["--policy", "priority", "--share", "B:priority=1"],
+            &jobs[..],
+        ]
+        .concat(),
+    );
+    assert_eq!(figures(&all[0], "response"), [40, 0]);
+}

@@ -1,0 +1,584 @@
+//! The policies, against the figures of OSTEP (Operating Systems: Three Easy Pieces) and against
+//! models of its simulators. A second here is a tick of a simulator.
+
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
+
+use proptest::prelude::*;
+use trapline::{
+    Errno, Event, Fact, Kernel, Os, Policy, SimWorld,
+    sched::{Allotment, Fair, Lottery, Mlfq, Priority, RoundRobin, Sjf, Stcf, Stride},
+    sync::Mutex,
+};
+
+use crate::support::*;
+
+fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+/// A job: it computes for a length. After each `io_every` of that it waits for `io_time`.
+#[derive(Clone, Copy, Debug)]
+struct Job {
+    arrival: u64,
+    length: u64,
+    io_every: u64,
+    io_time: u64,
+}
+
+fn job(arrival: u64, length: u64) -> Job {
+    Job {
+        arrival,
+        length,
+        io_every: 0,
+        io_time: 0,
+    }
+}
+
+fn with_io(arrival: u64, length: u64, io_every: u64, io_time: u64) -> Job {
+    Job {
+        io_every,
+        io_time,
+        ..job(arrival, length)
+    }
+}
+
+impl Job {
+    async fn main(self, os: &mut Os) {
+        let mut left = self.length;
+        while left > 0 {
+            let burst = if self.io_every == 0 {
+                left
+            } else {
+                left.min(self.io_every)
+            };
+            os.compute(seconds(burst)).await;
+            left -= burst;
+            if left > 0 {
+                os.sleep(seconds(self.io_time)).await;
+            }
+        }
+    }
+}
+
+/// What a simulator prints for a job: its response and its turnaround.
+type Figures = (u64, u64);
+
+/// Runs jobs under a policy. Returns the figures of each, and who computed when.
+fn run_with(
+    policy: impl Policy + 'static,
+    jobs: &[Job],
+    mut share: impl AsyncFnMut(&mut Os, usize) + 'static,
+) -> (Vec<Figures>, Vec<(u64, u64)>) {
+    let begun = Rc::new(RefCell::new(BTreeMap::new()));
+    let ended = Rc::new(RefCell::new(BTreeMap::new()));
+    let order = Rc::new(RefCell::new(Vec::new()));
+    let (first, last, switches) = (Rc::clone(&begun), Rc::clone(&ended), Rc::clone(&order));
+    let tracer = move |event: &Event<'_>| match event.fact {
+        Fact::Computing { .. } => {
+            let (tid, at) = (u64::from(event.tid) - 2, event.at.as_secs());
+            first.borrow_mut().entry(tid).or_insert(at);
+            switches.borrow_mut().push((tid, at));
+        }
+        Fact::Exited { .. } => drop(
+            last.borrow_mut()
+                .insert(u64::from(event.tid), event.at.as_secs()),
+        ),
+        _ => {}
+    };
+    let builder = Kernel::builder().world(SimWorld::new(7)).policy(policy);
+    let mut kernel = builder.tracer(tracer).build().unwrap();
+    let of_jobs = jobs.to_vec();
+    run_main(&mut kernel, async move |os: &mut Os| {
+        for (at, job) in of_jobs.into_iter().enumerate() {
+            share(os, at).await;
+            let main = async move |os: &mut Os| job.main(os).await;
+            os.spawn_later("job", seconds(job.arrival), main).await?;
+        }
+        Ok::<(), Errno>(())
+    });
+    let figures = jobs.iter().enumerate().map(|(at, job)| {
+        let response = begun.borrow()[&(at as u64)] - job.arrival;
+        (response, ended.borrow()[&(at as u64 + 2)] - job.arrival)
+    });
+    let figures = figures.collect();
+    (figures, order.take())
+}
+
+fn run(policy: impl Policy + 'static, jobs: &[Job]) -> Vec<Figures> {
+    run_with(policy, jobs, async |_, _| {}).0
+}
+
+/// The average turnaround in the book's figures.
+fn turnaround(figures: &[Figures]) -> f64 {
+    figures
+        .iter()
+        .map(|(_, turnaround)| *turnaround as f64)
+        .sum::<f64>()
+        / figures.len() as f64
+}
+
+#[test]
+fn ostep_7_first_in_first_out() {
+    let fifo = trapline::Fifo::default;
+    assert_eq!(run(fifo(), &[job(0, 10); 3]), [(0, 10), (10, 20), (20, 30)]);
+    let convoy = run(fifo(), &[job(0, 100), job(0, 10), job(0, 10)]);
+    assert_eq!(convoy, [(0, 100), (100, 110), (110, 120)]);
+    assert!((turnaround(&convoy) - 110.0).abs() < 1e-9);
+}
+
+#[test]
+fn ostep_7_shortest_job_first() {
+    let figures = run(Sjf::default(), &[job(0, 100), job(0, 10), job(0, 10)]);
+    assert_eq!(figures, [(20, 120), (0, 10), (10, 20)]);
+    assert!((turnaround(&figures) - 50.0).abs() < 1e-9);
+    let late = run(Sjf::default(), &[job(0, 100), job(10, 10), job(10, 10)]);
+    assert_eq!(late, [(0, 100), (90, 100), (100, 110)]);
+    assert!((turnaround(&late) - 103.333).abs() < 1e-3);
+}
+
+#[test]
+fn ostep_7_shortest_time_to_completion_first() {
+    let figures = run(Stcf::default(), &[job(0, 100), job(10, 10), job(10, 10)]);
+    assert_eq!(figures, [(0, 120), (0, 10), (10, 20)]);
+    assert!((turnaround(&figures) - 50.0).abs() < 1e-9);
+}
+
+#[test]
+fn ostep_7_round_robin() {
+    let figures = run(RoundRobin::new(seconds(1)), &[job(0, 5); 3]);
+    assert_eq!(figures, [(0, 13), (1, 14), (2, 15)]);
+    // scheduler.py -p RR -q 1 -l 1,2,3: waits of 0, 2 and 3 seconds.
+    let figures = run(
+        RoundRobin::new(seconds(1)),
+        &[job(0, 1), job(0, 2), job(0, 3)],
+    );
+    assert_eq!(figures, [(0, 1), (1, 4), (2, 6)]);
+}
+
+#[test]
+fn ostep_7_stcf_treats_each_burst_as_a_job() {
+    let jobs = [with_io(0, 50, 10, 10), job(0, 50)];
+    assert_eq!(run(Stcf::default(), &jobs), [(0, 90), (10, 100)]);
+}
+
+fn three_levels() -> Mlfq {
+    Mlfq::new([seconds(10); 3])
+}
+
+#[test]
+fn ostep_8_a_long_job_sinks() {
+    let (figures, order) = run_with(three_levels(), &[job(0, 200)], async |_, _| {});
+    assert_eq!((figures, order), (vec![(0, 200)], vec![(0, 0)]));
+}
+
+#[test]
+fn ostep_8_a_short_job_comes_along() {
+    let (figures, order) = run_with(
+        three_levels(),
+        &[job(0, 180), job(100, 20)],
+        async |_, _| {},
+    );
+    assert_eq!(figures, [(0, 200), (0, 20)]);
+    assert_eq!(order, [(0, 0), (1, 100), (0, 120)]);
+}
+
+#[test]
+fn ostep_8_an_interactive_job_keeps_its_level() {
+    let jobs = [job(0, 175), with_io(50, 25, 1, 5)];
+    let figures = run(three_levels().stay(), &jobs);
+    assert_eq!(figures, [(0, 200), (0, 25 + 24 * 5)]);
+}
+
+#[test]
+fn ostep_8_a_boost_ends_starvation() {
+    let jobs = [job(0, 120), with_io(100, 50, 5, 5), with_io(100, 50, 5, 5)];
+    let starved = run(three_levels().stay(), &jobs);
+    let boosted = run(three_levels().stay().boost(seconds(50)), &jobs);
+    assert_eq!(starved[0].1, 220);
+    assert!(boosted[0].1 < starved[0].1, "{boosted:?}");
+}
+
+/// A multi-level feedback queue by ticks, after the rules of OSTEP's simulator `mlfq.py`.
+struct Model {
+    quanta: Vec<u64>,
+    allotments: Vec<u64>,
+    boost: u64,
+    stay: bool,
+    bump: bool,
+}
+
+#[derive(Clone)]
+struct Modelled {
+    level: usize,
+    ticks: u64,
+    slices: u64,
+    left: u64,
+    waits: bool,
+    begun: Option<u64>,
+    ended: u64,
+}
+
+impl Model {
+    fn fresh(&self, job: &mut Modelled, level: usize) {
+        (job.level, job.ticks, job.slices) = (level, self.quanta[level], self.allotments[level]);
+    }
+
+    fn run(&self, jobs: &[Job]) -> Vec<Figures> {
+        let mut state: Vec<Modelled> = jobs
+            .iter()
+            .map(|job| Modelled {
+                level: 0,
+                ticks: self.quanta[0],
+                slices: self.allotments[0],
+                left: job.length,
+                waits: false,
+                begun: None,
+                ended: 0,
+            })
+            .collect();
+        // What becomes ready at an instant, in order, and whether it comes back from a wait.
+        let mut coming: BTreeMap<u64, Vec<(usize, bool)>> = BTreeMap::new();
+        for (at, job) in jobs.iter().enumerate() {
+            coming.entry(job.arrival).or_default().push((at, false));
+        }
+        let mut levels: Vec<Vec<usize>> = vec![Vec::new(); self.quanta.len()];
+        let (mut now, mut open) = (0, jobs.len());
+        while open > 0 {
+            if self.boost > 0 && now > 0 && now % self.boost == 0 {
+                for level in (1..levels.len()).rev() {
+                    let lower = std::mem::take(&mut levels[level]);
+                    levels[0].extend(lower);
+                }
+                for job in state.iter_mut().filter(|job| job.left > 0) {
+                    self.fresh(job, 0);
+                }
+            }
+            for (at, is_back) in coming.remove(&now).unwrap_or_default() {
+                state[at].waits = false;
+                let level = &mut levels[state[at].level];
+                level.insert(if is_back && self.bump { 0 } else { level.len() }, at);
+            }
+            let Some(level) = levels.iter().position(|level| !level.is_empty()) else {
+                now += 1;
+                continue;
+            };
+            let at = levels[level][0];
+            let (job, of) = (&mut state[at], jobs[at]);
+            job.begun.get_or_insert(now);
+            job.left -= 1;
+            job.ticks -= 1;
+            now += 1;
+            if job.left == 0 {
+                (job.ended, open) = (now, open - 1);
+                levels[level].remove(0);
+                continue;
+            }
+            let is_slice_over = job.ticks == 0;
+            if of.io_every > 0 && (of.length - job.left) % of.io_every == 0 {
+                levels[level].remove(0);
+                job.waits = true;
+                if self.stay {
+                    self.fresh(job, level);
+                }
+                coming.entry(now + of.io_time).or_default().push((at, true));
+            }
+            if is_slice_over {
+                job.slices -= 1;
+                if job.slices == 0 {
+                    self.fresh(job, (level + 1).min(self.quanta.len() - 1));
+                } else {
+                    job.ticks = self.quanta[level];
+                }
+                if !job.waits {
+                    levels[level].remove(0);
+                    levels[job.level].push(at);
+                }
+            }
+        }
+        let figures = state.iter().zip(jobs);
+        figures
+            .map(|(job, of)| (job.begun.unwrap() - of.arrival, job.ended - of.arrival))
+            .collect()
+    }
+
+    fn policy(&self) -> Mlfq {
+        let slices = self
+            .allotments
+            .iter()
+            .map(|slices| Allotment::Slices(*slices as u32));
+        let mut policy = Mlfq::new(self.quanta.iter().map(|quantum| seconds(*quantum)))
+            .allotments(&slices.collect::<Vec<_>>())
+            .boost(seconds(self.boost));
+        if self.stay {
+            policy = policy.stay();
+        }
+        if self.bump {
+            policy = policy.bump();
+        }
+        policy
+    }
+}
+
+fn jobs() -> impl Strategy<Value = Vec<Job>> {
+    let job = (0..20_u64, 1..40_u64, 0..8_u64, 1..10_u64);
+    let job = job.prop_map(|(arrival, length, io_every, io_time)| {
+        with_io(arrival, length, io_every, io_time)
+    });
+    prop::collection::vec(job, 1..6)
+}
+
+proptest! {
+    #[test]
+    fn mlfq_has_the_figures_of_the_simulator(
+        jobs in jobs(),
+        levels in prop::collection::vec((1..6_u64, 1..4_u64), 1..4),
+        boost in prop_oneof![Just(0), 5..40_u64],
+        stay: bool,
+        bump: bool,
+    ) {
+        let (quanta, allotments) = levels.into_iter().unzip();
+        let model = Model { quanta, allotments, boost, stay, bump };
+        prop_assert_eq!(run(model.policy(), &jobs), model.run(&jobs));
+    }
+
+    #[test]
+    fn round_robin_has_the_figures_of_the_simulator(
+        lengths in prop::collection::vec(1..30_u64, 1..6),
+        quantum in 1..8_u64,
+    ) {
+        let jobs: Vec<Job> = lengths.iter().map(|length| job(0, *length)).collect();
+        let mut ready: std::collections::VecDeque<_> = lengths.iter().copied().enumerate().collect();
+        let mut figures = vec![(None, 0); lengths.len()];
+        let mut now = 0;
+        while let Some((at, left)) = ready.pop_front() {
+            figures[at].0.get_or_insert(now);
+            now += left.min(quantum);
+            figures[at].1 = now;
+            if left > quantum {
+                ready.push_back((at, left - quantum));
+            }
+        }
+        let figures: Vec<Figures> = figures.into_iter().map(|(r, t)| (r.unwrap(), t)).collect();
+        prop_assert_eq!(run(RoundRobin::new(seconds(quantum)), &jobs), figures);
+    }
+}
+
+#[test]
+fn ostep_9_stride_has_the_order_of_the_book() {
+    let tickets = [100, 50, 250];
+    let share = async move |os: &mut Os, at: usize| os.set_tickets(tickets[at]).await;
+    let jobs = [job(0, 20), job(0, 20), job(0, 20)];
+    let (_, order) = run_with(Stride::new(seconds(1)), &jobs, share);
+    let mut slices = Vec::new();
+    for pair in order.windows(2) {
+        slices.extend((pair[0].1..pair[1].1).map(|_| pair[0].0));
+    }
+    // The book's table: A B C C C A C C, and then all three have a pass of 200.
+    assert_eq!(
+        slices[..16],
+        [0, 1, 2, 2, 2, 0, 2, 2, 0, 1, 2, 2, 2, 0, 2, 2]
+    );
+}
+
+#[test]
+fn ostep_9_the_shares_of_a_lottery() {
+    const DRAWS: u64 = 10_000;
+    let tickets = [75, 25];
+    let share = async move |os: &mut Os, at: usize| os.set_tickets(tickets[at]).await;
+    let jobs = [job(0, DRAWS), job(0, DRAWS)];
+    let (_, order) = run_with(Lottery::new(seconds(1), 3), &jobs, share);
+    let mut won = [0_u64; 2];
+    for pair in order.windows(2) {
+        let end = pair[1].1.min(DRAWS);
+        won[pair[0].0 as usize] += end.saturating_sub(pair[0].1);
+    }
+    let expected = DRAWS as f64 * 0.75;
+    let deviation = (DRAWS as f64 * 0.75 * 0.25).sqrt();
+    assert!(
+        (won[0] as f64 - expected).abs() < 3.0 * deviation,
+        "{won:?}"
+    );
+    assert_eq!(won[0] + won[1], DRAWS);
+}
+
+/// Runs jobs of these nice values under `fair`. Returns the length of each slice in milliseconds.
+fn fair_slices(nices: &'static [i32], length: u64) -> Vec<(u64, f64)> {
+    let share = async move |os: &mut Os, at: usize| os.set_nice(nices[at]).await;
+    let order = Rc::new(RefCell::new(Vec::new()));
+    let noted = Rc::clone(&order);
+    let tracer = move |event: &Event<'_>| {
+        if let Fact::Computing { .. } = event.fact {
+            noted
+                .borrow_mut()
+                .push((u64::from(event.tid) - 2, event.at.as_secs_f64() * 1000.0));
+        }
+    };
+    let builder = Kernel::builder()
+        .world(SimWorld::new(7))
+        .policy(Fair::default());
+    let mut kernel = builder.tracer(tracer).build().unwrap();
+    run_main(&mut kernel, async move |os: &mut Os| {
+        for at in 0..nices.len() {
+            share(os, at).await;
+            let main = async move |os: &mut Os| os.compute(Duration::from_millis(length)).await;
+            os.spawn_later("job", Duration::ZERO, main).await?;
+        }
+        Ok::<(), Errno>(())
+    });
+    let order = order.take();
+    order
+        .windows(2)
+        .map(|pair| (pair[0].0, pair[1].1 - pair[0].1))
+        .collect()
+}
+
+#[test]
+fn ostep_9_cfs_shares_the_latency() {
+    // Four processes: 12 ms each. When two are over, 24 ms each.
+    let slices = fair_slices(&[0; 4], 96);
+    assert!(
+        slices[..20]
+            .iter()
+            .all(|(_, span)| (span - 12.0).abs() < 1e-6),
+        "{slices:?}"
+    );
+    // Ten: the granularity of 6 ms.
+    let slices = fair_slices(&[0; 10], 24);
+    assert!(
+        slices.iter().all(|(_, span)| (span - 6.0).abs() < 1e-6),
+        "{slices:?}"
+    );
+    // Nice values of -5 and 0: about three quarters and one quarter.
+    let slices = fair_slices(&[-5, 0], 400);
+    let expected = [(0, 48.0 * 3121.0 / 4145.0), (1, 48.0 * 1024.0 / 4145.0)];
+    for (slice, expected) in slices.iter().zip(expected) {
+        assert_eq!(slice.0, expected.0);
+        assert!((slice.1 - expected.1).abs() < 1e-5, "{slices:?}");
+    }
+}
+
+/// A low task holds a lock for which a high one waits, while one in the middle computes. Returns
+/// when the high one has the lock.
+fn inversion(policy: Priority, processors: usize) -> Duration {
+    let builder = Kernel::builder().world(SimWorld::new(7));
+    let builder = builder.policy(policy).processors(processors);
+    let mut kernel = builder.build().unwrap();
+    let at = Rc::new(RefCell::new(Duration::ZERO));
+    let locked = Rc::clone(&at);
+    run_main(&mut kernel, async move |os: &mut Os| {
+        let lock = Mutex::new(os, ()).await;
+        let held = lock.clone();
+        os.set_priority(1).await;
+        os.spawn_later("low", seconds(0), async move |os: &mut Os| {
+            let guard = held.lock(os).await.expect("no holder has died");
+            os.compute(seconds(3)).await;
+            drop(guard);
+        })
+        .await?;
+        os.set_priority(2).await;
+        let middle = async |os: &mut Os| os.compute(seconds(100)).await;
+        os.spawn_later("middle", seconds(2), middle).await?;
+        os.set_priority(3).await;
+        os.spawn_later("high", seconds(1), async move |os: &mut Os| {
+            let _guard = lock.lock(os).await.expect("no holder has died");
+            *locked.borrow_mut() = os.now().await;
+        })
+        .await?;
+        Ok::<(), Errno>(())
+    });
+    at.take()
+}
+
+#[test]
+fn priority_inheritance_ends_an_inversion() {
+    let fixed = || Priority::new(seconds(1));
+    assert_eq!(inversion(fixed(), 1), seconds(103));
+    assert_eq!(inversion(fixed().inherit(), 1), seconds(3));
+    assert_eq!(inversion(fixed().inherit(), 2), seconds(3));
+}
+
+#[test]
+fn a_zero_in_a_policy_does_no_harm() {
+    let zero = Duration::ZERO;
+    let jobs = [with_io(0, 2, 1, 1), job(1, 1)];
+    let slow = |policy: Box<dyn Policy>| {
+        let builder = Kernel::builder().world(SimWorld::new(7)).policy(policy);
+        let mut kernel = builder.build().unwrap();
+        for _ in 0..2 {
+            let main = async |os: &mut Os| os.compute(Duration::from_nanos(20)).await;
+            kernel.spawn("job", main).unwrap();
+        }
+        assert_eq!(kernel.run().unwrap().elapsed, Duration::from_nanos(40));
+    };
+    slow(Box::new(RoundRobin::new(zero)));
+    slow(Box::new(Lottery::new(zero, 1)));
+    slow(Box::new(Stride::new(zero)));
+    slow(Box::new(Priority::new(zero)));
+    slow(Box::new(
+        Mlfq::new([zero])
+            .boost(zero)
+            .allotments(&[Allotment::Time(zero)]),
+    ));
+    slow(Box::new(Fair::default().latency(zero).granularity(zero)));
+    assert_eq!(run(Mlfq::new([]), &jobs), [(0, 3), (0, 1)]);
+}
+
+/// Every policy, with the number of its kind.
+fn policies() -> Vec<Box<dyn Policy>> {
+    let second = seconds(1);
+    vec![
+        Box::new(trapline::Fifo::default()),
+        Box::new(RoundRobin::new(second)),
+        Box::new(Sjf::default()),
+        Box::new(Stcf::default()),
+        Box::new(Priority::new(second)),
+        Box::new(Priority::new(second).inherit()),
+        Box::new(three_levels().boost(seconds(7))),
+        Box::new(three_levels().stay().bump()),
+        Box::new(Lottery::new(second, 5)),
+        Box::new(Stride::new(second)),
+        Box::new(Fair::default()),
+        Box::new(trapline::sched::Random::new(5)),
+    ]
+}
+
+#[test]
+fn whatever_happens_no_policy_loses_a_task_or_time() {
+    for (at, policy) in policies().into_iter().enumerate() {
+        let builder = Kernel::builder().world(SimWorld::new(7)).policy(policy);
+        let mut kernel = builder.processors(3).build().unwrap();
+        let main = async |os: &mut Os| {
+            for n in 0..30_u64 {
+                os.set_nice(n as i32 % 7).await;
+                os.set_tickets(1 + n as u32).await;
+                os.set_priority(n as i32 % 3).await;
+                let job = with_io(n % 5, 6, 2, 1);
+                let main = async move |os: &mut Os| {
+                    let _cut = os.timeout(seconds(40), async |os| job.main(os).await).await;
+                    if n % 4 == 0 {
+                        os.compute(seconds(1)).await;
+                    }
+                };
+                let tid = os.spawn_later("job", seconds(job.arrival), main).await?;
+                if n % 6 == 5 {
+                    os.spawn_later("killer", seconds(9 + n), async move |os: &mut Os| {
+                        os.kill(tid).await;
+                    })
+                    .await?;
+                }
+            }
+            Ok::<(), Errno>(())
+        };
+        kernel.spawn("main", main).unwrap();
+        while !matches!(kernel.step().unwrap(), trapline::Step::Finished) {
+            kernel.audit();
+        }
+        let report = kernel.report();
+        assert!(
+            report.elapsed <= seconds(100),
+            "policy {at}: {:?}",
+            report.elapsed
+        );
+        report.check_faults().unwrap();
+    }
+}
