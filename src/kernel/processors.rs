@@ -150,6 +150,10 @@ impl Kernel {
         }
         self.processors.in_pass = false;
         self.frame.set_requeued(!self.ready.is_plain());
+        if last.is_some() && self.processors.done.is_empty() {
+            // In single steps, too, the world is asked before the next pass.
+            self.poll_soon();
+        }
         last
     }
 

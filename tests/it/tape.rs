@@ -296,7 +296,8 @@ fn computations_run_again_without_their_time_and_spins_are_not_on_the_tape() {
         for name in ["one", "other"] {
             let work = async |os: &mut Os| {
                 os.compute(Duration::from_millis(3)).await;
-                writeln!(os, "done at {:?}", os.now().await);
+                let now = os.now().await;
+                writeln!(os, "done at {now:?}");
             };
             kernel.spawn(name, work).unwrap();
         }
