@@ -61,5 +61,7 @@ fn main() -> ExitCode {
         program::<cases::slow_reader::SlowReader>("slow-reader"),
         program::<cases::convoy::Convoy>("convoy"),
         program::<cases::gossip::Gossip>("gossip"),
+        program::<cases::stuck_server::StuckServer>("stuck-server"),
+        program::<cases::slow_upstream::SlowUpstream>("slow-upstream"),
     ])
 }

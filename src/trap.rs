@@ -1,4 +1,4 @@
-//! What travels beside a call: arguments and answers too big for a word.
+//! What travels beside a call: the reply, and arguments and answers too big for a word.
 //!
 //! A kernel has one [`TrapFrame`], shared with the [`Os`](crate::Os) of every task. Its contents
 //! are valid for one trap. A stub fills it and yields; the kernel empties it before another task
@@ -307,8 +307,9 @@ pub(crate) struct TrapFrame {
     /// Whether the program of a killed or faulted task, or a timed-out body, is being dropped. The
     /// drop poisons the locks that it holds.
     pub(crate) killing: Cell<bool>,
-    /// Whether the kernel is dropping a program. No reply is on its way then.
-    pub(crate) dropping_program: Cell<bool>,
+    /// The reply to the trap under way, until its stub takes it. Here and not in the generator's
+    /// airlock: `docs/price.md` has the figures.
+    reply: Cell<Option<Reply>>,
     /// Whether [`TrapFrame::drop_iteratively`] is running.
     is_dropping: Cell<bool>,
     /// The values that it drops next.
@@ -344,7 +345,7 @@ impl TrapFrame {
             bytes: RefCell::default(),
             elapsed: Cell::default(),
             killing: Cell::default(),
-            dropping_program: Cell::default(),
+            reply: Cell::default(),
             is_dropping: Cell::default(),
             pending_drops: RefCell::default(),
             observers: [Cell::new(0), Cell::new(Tid::DAEMONS)],
@@ -372,6 +373,13 @@ impl TrapFrame {
     /// Sets the place of a spawn of the host, if it has one.
     pub(crate) fn set_place_of_spawn(&self, place: Option<&'static Location<'static>>) {
         self.place.set(place);
+    }
+
+    /// Takes the reply to the trap under way. There is none before the kernel has handled the call,
+    /// and none while the kernel drops a program.
+    #[inline(always)]
+    pub(crate) fn take_reply(&self) -> Option<Reply> {
+        self.reply.take()
     }
 
     pub(crate) fn put(&self, payload: Payload) {
@@ -674,9 +682,9 @@ impl Drop for DeviceGuard {
     }
 }
 
-/// A suspended program: a generator that yields calls and is resumed with replies. It puts its exit
-/// into the frame when it completes.
-pub(crate) type Program = Pin<Box<dyn Coroutine<Yield = SystemCall, Resume = Reply, Return = ()>>>;
+/// A suspended program: a generator that yields calls, and finds the replies in the frame. It puts
+/// its exit into the frame when it completes.
+pub(crate) type Program = Pin<Box<dyn Coroutine<Yield = SystemCall, Resume = (), Return = ()>>>;
 
 /// Returns the program of a task that has ended. It takes no memory.
 pub(crate) fn ended() -> Program {
@@ -684,10 +692,10 @@ pub(crate) fn ended() -> Program {
 
     impl Coroutine for Ended {
         type Yield = SystemCall;
-        type Resume = Reply;
+        type Resume = ();
         type Return = ();
 
-        fn resume_with(self: Pin<&mut Self>, _: Reply) -> GeneratorState<SystemCall, ()> {
+        fn resume_with(self: Pin<&mut Self>, (): ()) -> GeneratorState<SystemCall, ()> {
             unreachable!("a task that has ended has no turn")
         }
     }
@@ -695,11 +703,16 @@ pub(crate) fn ended() -> Program {
     Box::pin(Ended)
 }
 
-/// Runs a program until it makes a call. Returns `None` if the program ends, with its exit in the
-/// frame.
+/// Continues a program with this reply, until it makes a call. Returns `None` if the program ends,
+/// with its exit in the frame.
 #[inline(always)]
-pub(crate) fn resume(program: &mut Program, reply: Reply) -> Result<Option<SystemCall>, Panic> {
-    match catch_unwind(AssertUnwindSafe(|| program.as_mut().resume_with(reply))) {
+pub(crate) fn resume(
+    frame: &TrapFrame,
+    program: &mut Program,
+    reply: Reply,
+) -> Result<Option<SystemCall>, Panic> {
+    frame.reply.set(Some(reply));
+    match catch_unwind(AssertUnwindSafe(|| program.as_mut().resume_with(()))) {
         Ok(GeneratorState::Yielded(call)) => Ok(Some(call)),
         Ok(GeneratorState::Complete(())) => Ok(None),
         Err(panic) => Err(panic),

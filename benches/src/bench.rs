@@ -7,7 +7,7 @@
 //! | `contest.rs` | a contest: contenders, rounds, medians, the table |
 //! | `picture.rs` | the table as a picture |
 //! | `meter.rs` | the measurements: CPU time, memory |
-//! | `peers.rs`, `peers/` | peers in other languages |
+//! | `peers.rs`, `peers/` | peers in other languages, or with flags of the compiler |
 //! | `switch.rs`, `spawn.rs`, ... | a workload each: ours first, then its peers |
 //! | `echo/` | the workload over sockets: its servers, its client |
 //! | `instructions/` | another program: counts the instructions of the hot paths |
@@ -70,6 +70,8 @@ workloads, all of them unless some are named:
 struct Plan {
     rounds: usize,
     quick: bool,
+    /// Part of the name of each contender that takes part.
+    contender: String,
     /// Include the peers in other languages.
     peers: Vec<Peer>,
 }
@@ -166,6 +168,7 @@ fn run(options: &Options) -> io::Result<()> {
     let plan = Plan {
         rounds: options.rounds.unwrap_or(if options.quick { 3 } else { 7 }),
         quick: options.quick,
+        contender: options.contender.clone(),
         peers: peers::find(|name| name.contains(&options.contender))?,
     };
     let mut table = Vec::new();

@@ -1,7 +1,8 @@
 //! The simulated network: an echo server and its clients, each with a task of its own, on hosts a
 //! millisecond apart. The figure is the CPU time of the thread.
 //!
-//! Turmoil simulates hosts around tokio; its clients and its server are tokio's.
+//! Turmoil simulates hosts around tokio; its clients and its server are tokio's. Madsim needs a
+//! build with a flag of its own, and so is a program apart, in `peers/madsim`.
 
 use std::{io, net::IpAddr, time::Duration};
 
@@ -12,24 +13,47 @@ use crate::{
     Plan,
     contest::Contest,
     meter::{cpu_time, memory, ns_each},
-    peers::{figures, this},
+    peers::{self, figures, this},
 };
 
 const SIZE: usize = 64;
 const PORT: u16 = 80;
 const MS: Duration = Duration::from_millis(1);
 
-/// How many hosts with clients, clients on each, and requests of each.
+/// How many hosts with clients, clients on each, and requests of each; and how often all of it is
+/// simulated, each time from the start.
 #[derive(Clone, Copy)]
 struct Load {
     hosts: usize,
     clients: usize,
     requests: usize,
+    laps: usize,
 }
 
 impl Load {
     fn count(self) -> usize {
-        self.hosts * self.clients * self.requests
+        self.hosts * self.clients * self.requests * self.laps
+    }
+
+    /// Simulates all laps. Returns the nanoseconds of each request.
+    fn run(self, lap: impl Fn(Self)) -> f64 {
+        let before = cpu_time();
+        for _ in 0..self.laps {
+            lap(self);
+        }
+        ns_each(cpu_time() - before, self.count())
+    }
+
+    /// A part of the laps, for a contender that takes that many times as long.
+    fn share(self, part: usize) -> Self {
+        let laps = self.laps.div_ceil(part);
+        Self { laps, ..self }
+    }
+
+    fn words(self) -> [String; 5] {
+        let numbers = [self.hosts, self.clients, self.requests, self.laps];
+        let [hosts, clients, requests, laps] = numbers.map(|number| number.to_string());
+        ["net".into(), hosts, clients, requests, laps]
     }
 }
 
@@ -37,24 +61,35 @@ pub(crate) fn contests(plan: &Plan) -> Vec<Contest> {
     let one = Load {
         hosts: 1,
         clients: 100,
-        requests: plan.times(10_000),
+        requests: 100,
+        laps: plan.times(400),
+    };
+    let each = Load {
+        hosts: 100,
+        clients: 1,
+        ..one
     };
     let many = Load {
         hosts: 1000,
         clients: 1,
         requests: 10,
+        laps: plan.times(100),
     };
+    let madsim = peers::madsim(plan);
     let contest = |name: &str, load: Load| {
-        Contest::new(name, plan.rounds.min(5), &["ns per request"])
-            .enter("trapline", move || ns_each(trapline(load), load.count()))
-            .enter("turmoil", move || {
-                // It takes a hundred times as long.
-                let share = Load {
-                    requests: load.requests.div_ceil(100).max(10),
-                    ..load
-                };
-                ns_each(turmoil(share), share.count())
-            })
+        let name = format!("simulated echo, {name}");
+        let mut contest = Contest::new(name, plan.rounds.min(5), &["ns per request"])
+            .enter("trapline", move || load.run(trapline));
+        if let Some(mut line) = madsim.clone() {
+            line.extend(load.share(4).words().map(Into::into));
+            contest = contest.enter_many("madsim", move || figures(&line, 1));
+        }
+        if load.hosts > 100 {
+            // Each millisecond it goes through all links for each host: a thousand hosts take
+            // minutes.
+            return contest;
+        }
+        contest.enter("turmoil", move || load.share(100).run(turmoil))
     };
     let crowd = plan.times(100_000);
     let memory = Contest::new(
@@ -69,8 +104,9 @@ pub(crate) fn contests(plan: &Plan) -> Vec<Contest> {
         figures(&this(&["--child=net", &crowd.to_string()])?, 2)
     });
     vec![
-        contest("simulated echo, 100 clients of a host", one),
-        contest("simulated echo, 1000 hosts with 10 requests", many),
+        contest("100 requests of 100 hosts", each),
+        contest("100 requests of 100 clients on a host", one),
+        contest("10 requests of 1000 hosts", many),
         memory,
     ]
 }
@@ -116,8 +152,7 @@ async fn ask(os: &mut Os, stream: &TcpStream, requests: usize) -> io::Result<()>
     Ok(())
 }
 
-fn trapline(load: Load) -> Duration {
-    let before = cpu_time();
+fn trapline(load: Load) {
     let mut kernel = kernel();
     let mut clients = Vec::new();
     for n in 0..load.hosts * load.clients {
@@ -134,7 +169,6 @@ fn trapline(load: Load) -> Duration {
     }
     let report = kernel.run_until(&clients).expect("the run ends well");
     report.check().expect("every client is served");
-    cpu_time() - before
 }
 
 /// Prints the memory of each of so many connections, with both of their tasks.
@@ -170,8 +204,7 @@ pub(crate) fn child(args: &[String]) -> io::Result<()> {
 
 // ---- turmoil
 
-fn turmoil(load: Load) -> Duration {
-    let before = cpu_time();
+fn turmoil(load: Load) {
     let mut sim = turmoil::Builder::new()
         .simulation_duration(Duration::from_secs(1_000_000))
         .tick_duration(MS)
@@ -215,5 +248,4 @@ fn turmoil(load: Load) -> Duration {
         });
     }
     sim.run().expect("every client is served");
-    cpu_time() - before
 }

@@ -2,7 +2,7 @@
 //! workload and print its figures.
 //!
 //! The Go program is built here. A virtual environment is made for the Python packages. Both are
-//! beside this binary.
+//! beside this binary. So is madsim's program, which needs a build with a flag of its own.
 
 use std::{
     ffi::OsString,
@@ -124,6 +124,31 @@ pub(crate) fn find(is_wanted: impl Fn(&str) -> bool) -> io::Result<Vec<Peer>> {
         }
     }
     Ok(peers)
+}
+
+/// Builds madsim's program, and returns its command line, unless another contender is selected. Says
+/// why it cannot be built.
+pub(crate) fn madsim(plan: &Plan) -> Option<Vec<OsString>> {
+    if !"madsim".contains(&plan.contender) {
+        return None;
+    }
+    let build = || {
+        let this = std::env::current_exe().map_err(|error| error.to_string())?;
+        let beside = this.with_file_name("bench-peers").join("madsim");
+        let mut cargo = Command::new("cargo");
+        cargo
+            .args(["build", "--release", "--locked", "--manifest-path"])
+            .arg(Path::new(SOURCES).join("madsim/Cargo.toml"))
+            .arg("--target-dir")
+            .arg(&beside)
+            .env("RUSTFLAGS", "--cfg madsim");
+        run("cargo", &mut cargo)?;
+        Ok(vec![beside.join("release/madsim-peer").into()])
+    };
+    let built: Result<_, String> = build();
+    built
+        .map_err(|why| eprintln!("madsim takes no part: {why}"))
+        .ok()
 }
 
 fn go(beside: &Path) -> Result<Vec<OsString>, String> {

@@ -10,7 +10,9 @@ pub(crate) mod deadlock;
 pub(crate) mod gossip;
 pub(crate) mod lost_wakeup;
 pub(crate) mod slow_reader;
+pub(crate) mod slow_upstream;
 pub(crate) mod starved;
+pub(crate) mod stuck_server;
 
 /// Prints at the end of a run what went wrong in it, and which command shows it.
 fn conclude(os: &mut Os, name: &str, what: &str) {

@@ -181,10 +181,13 @@ pub(super) struct Watching {
         help_heading = "Watching"
     )]
     pub(super) log_format: Format,
-    /// At the end, show two tables on standard error: the tasks (the 1,000 with the most traps) and
-    /// their calls
+    /// At the end, show on standard error how the time was used, and two tables: the calls, and the
+    /// tasks (the 1,000 with the most traps)
     #[arg(long, help_heading = "Watching")]
     pub(super) summary: bool,
+    /// Merge the tasks of a name in the summary
+    #[arg(long, requires = "summary", help_heading = "Watching")]
+    pub(super) by_name: bool,
     /// Record every event to FILE. An existing FILE is replaced, and stays locked during the run.
     /// The command `trace` reads it
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Watching",
@@ -213,6 +216,7 @@ impl Watching {
             trace,
             log_format: _,
             summary,
+            by_name: _,
             record,
             record_last: _,
             post_mortem,

@@ -42,7 +42,7 @@ pub(super) fn boot(
     log::install(log, watching.trace.as_deref())
         .map_err(|error| clap::Error::raw(ErrorKind::InvalidValue, error + "\n"))?;
     log::hook_panics(log, live::leave);
-    let summary = Rc::new(RefCell::new(Summary::default()));
+    let summary = Rc::new(RefCell::new(Summary::new(watching.by_name)));
     let _screen = live::Taken;
     let watch = match Watch::new(&watching.live, log) {
         Ok(watch) => watch,

@@ -1,4 +1,4 @@
-//! The tables of `--summary`: what each task did, and the totals of each call.
+//! The tables of `--summary`: how the time was used, the totals of each call, and what each task did.
 
 use std::{cell::RefCell, cmp::Reverse, collections::BTreeMap, rc::Rc, time::Duration};
 
@@ -7,8 +7,9 @@ use serde_json::{Map, Value};
 use super::{
     output::{self, Log},
     table::table,
+    trace::spans::Spans,
 };
-use crate::{Event, Fact, Follower, Nanos, Reply, Tid, Tracer};
+use crate::{Event, Fact, Follower, Nanos, Tid, Tracer};
 
 /// The largest number of tasks in the table, which shows those with the most traps.
 const ROWS: usize = 1000;
@@ -22,9 +23,23 @@ pub(super) struct Summary {
     /// The number of ended tasks in `tasks`.
     ended: usize,
     calls: BTreeMap<&'static str, Call>,
+    /// With a row per name: the ended tasks of each name.
+    names: Option<BTreeMap<String, Names>>,
     /// The call that each task is at.
     follower: Follower,
+    spans: Spans,
     ticks: u64,
+}
+
+/// The tasks of a name.
+#[derive(Default)]
+struct Names {
+    tasks: u64,
+    ticks: u64,
+    traps: u64,
+    blocked: Duration,
+    /// The number of tasks that ended so.
+    exits: BTreeMap<String, u64>,
 }
 
 #[derive(Default)]
@@ -53,6 +68,14 @@ struct Report<const N: usize> {
 }
 
 impl Summary {
+    /// One with a row per task, or per name.
+    pub(super) fn new(by_name: bool) -> Self {
+        Self {
+            names: by_name.then(BTreeMap::new),
+            ..Self::default()
+        }
+    }
+
     /// A tracer that counts into `summary`.
     pub(super) fn tracer(summary: &Rc<RefCell<Self>>) -> impl FnMut(&Event<'_>) + use<> {
         let summary = Rc::clone(summary);
@@ -60,6 +83,8 @@ impl Summary {
     }
 
     fn count(&mut self, event: &Event<'_>) {
+        // Only the shares of the time are of interest.
+        self.spans.event(event).for_each(drop);
         if event.tid == Tid::KERNEL {
             return;
         }
@@ -85,8 +110,8 @@ impl Summary {
                 task.traps += 1;
                 self.calls.entry(call.name()).or_default().count += 1;
             }
-            Fact::Replied { reply, .. } => {
-                if let Reply::Err(_) | Reply::Io = reply
+            Fact::Replied { .. } => {
+                if self.follower.is_error(event)
                     && let Some(last) = self.follower.last(event.tid)
                 {
                     self.calls.entry(last.call.name()).or_default().errors += 1;
@@ -97,6 +122,9 @@ impl Summary {
             Fact::Exited { exit } => {
                 task.exit = Some(exit.to_string());
                 self.unblock(event.tid, event.at);
+                if self.names.is_some() {
+                    return self.merge(event.tid);
+                }
                 self.ended += 1;
                 if self.ended == 2 * ROWS {
                     self.forget(|task| task.exit.is_some());
@@ -128,6 +156,22 @@ impl Summary {
         }
     }
 
+    /// Adds a task to those of its name.
+    fn merge(&mut self, tid: Tid) {
+        let Some(names) = &mut self.names else {
+            return;
+        };
+        let Some(task) = self.tasks.remove(&tid) else {
+            return;
+        };
+        let row = names.entry(task.name).or_default();
+        row.tasks += 1;
+        row.ticks += task.ticks;
+        row.traps += task.traps;
+        row.blocked += task.blocked;
+        *row.exits.entry(exit_of(task.exit)).or_default() += 1;
+    }
+
     /// Of the tasks of that kind, keeps those with the most traps; of equals, the oldest.
     fn forget(&mut self, kind: impl Fn(&Task) -> bool) {
         let tasks = self.tasks.iter().filter(|(_, task)| kind(task));
@@ -142,42 +186,66 @@ impl Summary {
 
     /// Prints the tables, as of `now`.
     pub(super) fn show(&mut self, log: Log, now: Duration) {
-        let blocked: Vec<Tid> = self.tasks.keys().copied().collect();
-        for tid in blocked {
+        let alive: Vec<Tid> = self.tasks.keys().copied().collect();
+        for tid in alive {
             self.unblock(tid, now);
+            self.merge(tid);
         }
+        self.spans.finish();
+        if !log.is_json() {
+            output::tell(&format!("{}\n", self.spans.shares()));
+        }
+        self.calls().show(log);
+        match &self.names {
+            Some(names) => by_name(names).show(log),
+            None => self.show_tasks(log),
+        }
+        if !log.is_json() {
+            let (n, now) = (self.spawned, Nanos::from(now));
+            let traps: u64 = self.calls.values().map(|call| call.count).sum();
+            let ticks = self.ticks;
+            output::tell(&format!(
+                "\ntasks {n}, ticks {ticks}, traps {traps}, time {now:.6}\n"
+            ));
+        }
+    }
+
+    fn calls(&self) -> Report<4> {
+        let mut calls: Vec<_> = self.calls.iter().collect();
+        calls.sort_by_key(|(_, call)| Reverse(call.blocked));
+        let row = |(name, call): (&&'static str, &Call)| {
+            [
+                (*name).into(),
+                call.count.into(),
+                call.errors.into(),
+                seconds(call.blocked),
+            ]
+        };
+        Report {
+            of: "call",
+            columns: ["call", "count", "errors", "blocked"],
+            rows: calls.into_iter().map(row).collect(),
+        }
+    }
+
+    fn show_tasks(&mut self, log: Log) {
         self.forget(|_| true);
         let left_out = self.spawned - self.tasks.len();
-        let traps: u64 = self.calls.values().map(|call| call.count).sum();
-        let mut tasks = Report {
-            of: "task",
-            columns: ["tid", "task", "ticks", "traps", "blocked", "exit"],
-            rows: Vec::new(),
-        };
-        for (tid, task) in &self.tasks {
-            let alive = || "none: it was alive".to_string();
-            tasks.rows.push([
+        let row = |(tid, task): (&Tid, &Task)| {
+            [
                 u64::from(*tid).into(),
                 task.name.clone().into(),
                 task.ticks.into(),
                 task.traps.into(),
                 seconds(task.blocked),
-                task.exit.clone().unwrap_or_else(alive).into(),
-            ]);
-        }
-        let mut calls = Report {
-            of: "call",
-            columns: ["call", "count", "errors", "blocked"],
-            rows: Vec::new(),
+                exit_of(task.exit.clone()).into(),
+            ]
         };
-        for (name, call) in &self.calls {
-            calls.rows.push([
-                (*name).into(),
-                call.count.into(),
-                call.errors.into(),
-                seconds(call.blocked),
-            ]);
-        }
+        let tasks = Report {
+            of: "task",
+            columns: ["tid", "task", "ticks", "traps", "blocked", "exit"],
+            rows: self.tasks.iter().map(row).collect(),
+        };
         tasks.show(log);
         if left_out > 0 && log.is_json() {
             let line = [("summary", "left_out".into()), ("tasks", left_out.into())];
@@ -186,18 +254,37 @@ impl Summary {
             ));
         } else if left_out > 0 {
             output::tell(&format!(
-                "and {left_out} more tasks, none with more traps\n"
-            ));
-        }
-        calls.show(log);
-        if !log.is_json() {
-            let (n, now) = (self.spawned, Nanos::from(now));
-            let ticks = self.ticks;
-            output::tell(&format!(
-                "\ntasks {n}, ticks {ticks}, traps {traps}, time {now:.6}\n"
+                "and {left_out} more tasks, none with more traps: --by-name takes them together\n"
             ));
         }
     }
+}
+
+/// A row per name; those with the most ticks come first.
+fn by_name(names: &BTreeMap<String, Names>) -> Report<6> {
+    let mut names: Vec<_> = names.iter().collect();
+    names.sort_by_key(|(_, row)| Reverse(row.ticks));
+    let row = |(name, row): (&String, &Names)| {
+        let exits = row.exits.iter();
+        let exits: Vec<String> = exits.map(|(exit, n)| format!("{n} {exit}")).collect();
+        [
+            row.tasks.into(),
+            name.clone().into(),
+            row.ticks.into(),
+            row.traps.into(),
+            seconds(row.blocked),
+            exits.join(", ").into(),
+        ]
+    };
+    Report {
+        of: "name",
+        columns: ["tasks", "task", "ticks", "traps", "blocked", "exit"],
+        rows: names.into_iter().map(row).collect(),
+    }
+}
+
+fn exit_of(exit: Option<String>) -> String {
+    exit.unwrap_or_else(|| "none: it was alive".to_string())
 }
 
 fn seconds(span: Duration) -> Value {

@@ -13,9 +13,9 @@ pub(super) fn table<const N: usize>(columns: [&str; N], rows: &[[Value; N]]) -> 
         table.add_row(row.iter().map(cell));
     }
     for (at, value) in rows.first().into_iter().flatten().enumerate() {
-        let is_number = value
-            .as_str()
-            .map_or(value.is_number(), |text| text.parse::<f64>().is_ok());
+        let is_number = value.as_str().map_or(value.is_number(), |text| {
+            text.trim_end_matches('s').parse::<f64>().is_ok()
+        });
         if is_number && let Some(column) = table.column_mut(at) {
             column.set_cell_alignment(CellAlignment::Right);
         }

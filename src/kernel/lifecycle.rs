@@ -179,9 +179,9 @@ impl Kernel {
     /// begin traps of their own.
     pub(super) fn drop_apart(&mut self, program: Program) {
         let trap = self.frame.take_parcel();
-        self.frame.dropping_program.set(true);
+        // A reply that the last task has not taken must not reach a trap of this program.
+        self.frame.take_reply();
         contain(|| drop(program));
-        self.frame.dropping_program.set(false);
         self.frame.clear();
         self.frame.put_parcel(trap);
     }

@@ -42,7 +42,7 @@ impl Kernel {
             tell_resumed(&mut self.log, &mut self.slept, me.tid);
         }
         task.traps += 1;
-        match resume(&mut task.program, reply) {
+        match resume(&self.frame, &mut task.program, reply) {
             Ok(Some(call))
                 if self.frame.is_plain()
                     && fast::answer(&mut self.queues, &self.frame, task, call) => {}

@@ -5,6 +5,7 @@
 use std::{
     collections::{VecDeque, hash_map::Entry},
     fmt,
+    net::SocketAddr,
     rc::Rc,
     time::Duration,
 };
@@ -14,7 +15,7 @@ use rustc_hash::FxHashMap;
 use super::{
     Answered, Call, Detail, Event, Fact, Tracer, recording::OwnedDetail, text::write_call,
 };
-use crate::abi::{Argument, Nanos, On, Place, QueueId, Reply, SystemCall, Tid};
+use crate::abi::{Argument, Errno, Nanos, On, Place, QueueId, Reply, SystemCall, Tid};
 
 /// Follows the tasks of a log: their names and their last calls.
 ///
@@ -170,6 +171,23 @@ impl Follower {
         self.pending(tid).filter(|call| call.blocked.is_none())
     }
 
+    /// Returns true for a failure, as [`Fact::is_error`] does, except for the end of a queue: a
+    /// consumer's last `get`, and the wait for a thread's work, end with [`Errno::Closed`].
+    #[must_use]
+    pub fn is_error(&self, event: &Event<'_>) -> bool {
+        let ends_queue = || {
+            let last = self.last(event.tid).map(|call| call.call);
+            matches!(last, Some(SystemCall::Get(_) | SystemCall::TryGet(_)))
+        };
+        match event.fact {
+            Fact::Replied {
+                reply: Reply::Err(Errno::Closed),
+                ..
+            } => !ends_queue(),
+            _ => event.fact.is_error(),
+        }
+    }
+
     /// Returns the line of a trace for a fact.
     #[must_use]
     pub fn line<'a>(&'a self, fact: &'a Fact<'a>, tid: Tid) -> TraceLine<'a> {
@@ -318,6 +336,21 @@ impl CallInfo {
     pub fn reply(&self) -> Option<Answered<'_>> {
         let (reply, detail) = self.reply.as_ref()?;
         Some(Answered(*reply, detail.borrow()))
+    }
+
+    /// The address in the reply: of a listener, or of the peer of an accepted connection; otherwise
+    /// the address in the call, which a connection leads to.
+    #[must_use]
+    pub fn addr(&self) -> Option<SocketAddr> {
+        let reply = self.reply.as_ref().map(|(_, detail)| detail.borrow());
+        let details = [reply, Some(self.detail.borrow())];
+        details
+            .into_iter()
+            .flatten()
+            .find_map(|detail| match detail {
+                Detail::Addr(addr) => Some(addr),
+                _ => None,
+            })
     }
 
     /// True if a trace has a line of the call from before its last reply:

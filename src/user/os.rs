@@ -7,7 +7,7 @@ use std::{
     panic::Location,
     pin::Pin,
     rc::Rc,
-    task::{Context, Poll, Waker},
+    task::{Context, Poll},
 };
 
 use genawaiter::rc::Co;
@@ -42,12 +42,12 @@ use crate::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Os {
-    co: Co<SystemCall, Reply>,
+    co: Co<SystemCall, ()>,
     frame: Rc<TrapFrame>,
 }
 
 impl Os {
-    pub(crate) fn new(co: Co<SystemCall, Reply>, frame: Rc<TrapFrame>) -> Self {
+    pub(crate) fn new(co: Co<SystemCall, ()>, frame: Rc<TrapFrame>) -> Self {
         Self { co, frame }
     }
 
@@ -84,8 +84,7 @@ impl Os {
         Trap {
             os: self,
             prepare: Some(prepare),
-            yields: |os: &'a Self, call| os.co.yield_(call),
-            barrier: None,
+            is_under_way: false,
             decode,
         }
     }
@@ -219,63 +218,48 @@ impl<T, F: FnMut(Reply, &Rc<TrapFrame>) -> T> Decode for F {
 
 /// A trap under way, as a future of a single layer. Each `async fn` between a program and the yield
 /// would make a trap a third more expensive.
-struct Trap<'a, P, Y, B, D>
-where
-    B: Future<Output = Reply> + Unpin,
-    D: Decode,
-{
+struct Trap<'a, P, D: Decode> {
     os: &'a Os,
     /// Builds the call; taken at the first poll, which makes the trap.
     prepare: Option<P>,
-    /// Yields the call.
-    yields: Y,
-    /// The future of the reply, after the trap is made and before the reply is taken.
-    barrier: Option<B>,
+    /// Whether the trap is made and its reply is not taken.
+    is_under_way: bool,
     decode: D,
 }
 
 /// Neither the call nor its decoding is ever pinned.
-impl<P, Y, B: Future<Output = Reply> + Unpin, D: Decode> Unpin for Trap<'_, P, Y, B, D> {}
+impl<P, D: Decode> Unpin for Trap<'_, P, D> {}
 
-impl<'a, P, Y, B, D> Future for Trap<'a, P, Y, B, D>
-where
-    P: FnOnce(&TrapFrame) -> SystemCall,
-    Y: Fn(&'a Os, SystemCall) -> B,
-    B: Future<Output = Reply> + Unpin,
-    D: Decode,
-{
+impl<P: FnOnce(&TrapFrame) -> SystemCall, D: Decode> Future for Trap<'_, P, D> {
     type Output = D::Output;
 
     #[inline(always)]
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<D::Output> {
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<D::Output> {
         let this = self.get_mut();
-        if let Some(barrier) = &mut this.barrier {
-            if this.os.frame.dropping_program.get() {
-                // The airlock is empty, and polling it would panic.
-                return Poll::Pending;
-            }
-            let Poll::Ready(reply) = Pin::new(barrier).poll(cx) else {
+        let frame = &this.os.frame;
+        if this.is_under_way {
+            let Some(reply) = frame.take_reply() else {
                 return Poll::Pending;
             };
-            this.barrier = None;
+            this.is_under_way = false;
             if let Reply::Elapsed(number) = reply {
                 return this.cut(number);
             }
-            return Poll::Ready(this.decode.decode(reply, &this.os.frame));
+            return Poll::Ready(this.decode.decode(reply, frame));
         }
         if let Some(prepare) = this.prepare.take() {
-            let call = prepare(&this.os.frame);
-            this.barrier = Some((this.yields)(this.os, call));
+            let call = prepare(frame);
+            // A reply that was not taken must not answer this call.
+            frame.take_reply();
+            this.is_under_way = true;
+            // The future of the generator is not awaited, because the frame has the reply.
+            drop(this.os.co.yield_(call));
         }
         Poll::Pending
     }
 }
 
-impl<P, Y, B, D> Trap<'_, P, Y, B, D>
-where
-    B: Future<Output = Reply> + Unpin,
-    D: Decode,
-{
+impl<P, D: Decode> Trap<'_, P, D> {
     /// A timeout has cut the call. It stays pending, and the timeout drops it.
     #[cold]
     fn cut(&self, number: u64) -> Poll<D::Output> {
@@ -286,34 +270,26 @@ where
     /// Undoes the reply, if it has arrived.
     #[cold]
     #[inline(never)]
-    fn cancel(&mut self, mut barrier: B) {
+    fn cancel(&mut self) {
         let frame = &self.os.frame;
-        if frame.dropping_program.get() {
-            return;
-        }
-        let mut cx = Context::from_waker(Waker::noop());
-        match Pin::new(&mut barrier).poll(&mut cx) {
-            Poll::Pending => {}
+        match frame.take_reply() {
+            None => {}
             // The timeout cuts at the next call.
-            Poll::Ready(Reply::Elapsed(number)) => {
+            Some(Reply::Elapsed(number)) => {
                 frame.elapsed.set(Some(number));
                 frame.set_due();
             }
-            Poll::Ready(reply) => self.decode.undo(reply, frame),
+            Some(reply) => self.decode.undo(reply, frame),
         }
     }
 }
 
 // The future may be dropped after the answer has arrived, and before it is taken.
-impl<P, Y, B, D> Drop for Trap<'_, P, Y, B, D>
-where
-    B: Future<Output = Reply> + Unpin,
-    D: Decode,
-{
+impl<P, D: Decode> Drop for Trap<'_, P, D> {
     #[inline(always)]
     fn drop(&mut self) {
-        if let Some(barrier) = self.barrier.take() {
-            self.cancel(barrier);
+        if self.is_under_way {
+            self.cancel();
         }
     }
 }

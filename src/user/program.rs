@@ -6,7 +6,7 @@ use genawaiter::rc::{Co, Gen};
 
 use super::os::Os;
 use crate::{
-    abi::{Exit, Reply, SystemCall},
+    abi::{Exit, SystemCall},
     trap::{Payload, Program, TrapFrame},
 };
 
@@ -61,7 +61,7 @@ pub(crate) fn program<T: IntoExit>(
     body: impl AsyncFnOnce(&mut Os) -> T + 'static,
 ) -> Program {
     let frame = Rc::clone(frame);
-    Box::pin(Gen::new(move |co: Co<SystemCall, Reply>| {
+    Box::pin(Gen::new(move |co: Co<SystemCall, ()>| {
         // Made outside the async block, which then stores the `Os` and not also its parts.
         let mut os = Os::new(co, frame);
         async move {

@@ -29,12 +29,16 @@ const log = (...words) => console.log(...words);
 
 /** Records a run, and makes its page. */
 function pageOf(name, ...program) {
+  return pageOfRun(name, '--virtual', '--seed', '1', ...program);
+}
+
+function pageOfRun(name, ...program) {
   const tape = join(dir, `${name}.trap`);
-  const boot = ['boot', '-q', '--virtual', '--seed', '1', '--record', tape, ...program];
+  const boot = ['boot', '-q', '--record', tape, ...program];
   try {
     execFileSync(trapline, boot, { stdio: 'ignore' });
   } catch (error) {
-    assert.equal(error.status, 3, `${boot.join(' ')} ends well, or in a deadlock`);
+    assert.ok([3, 4].includes(error.status), `${boot.join(' ')} ends well, in a deadlock, or at its limit`);
   }
   return pageOfTape(name, tape);
 }
@@ -138,7 +142,7 @@ async function zooms(page) {
 async function hovers(page) {
   const box = await page.locator('#lanes').boundingBox();
   const point = await page.evaluate(() => {
-    const bar = bars.doing.findIndex((kind) => kind > READY);
+    const bar = bars.doing.findIndex((kind) => kind > RESTING);
     return { x: toX((columns().from[bar] + columns().to[bar]) / 2), y: toY(view.placeOf[bars.lane[bar]]) + 20 };
   });
   await page.mouse.move(box.x + point.x, box.y + point.y);
@@ -279,6 +283,85 @@ async function showsDeadlocks() {
   await shot(page, 'deadlock');
 }
 
+/** That the painted area of each state is its share of time, in every lane, at every width. */
+async function paintsTime() {
+  const clients = 'swarm --addr 127.0.0.1:45931 --clients 8 --requests 150 --think 5ms --keep-alive';
+  const html = pageOfRun('server', '--max-time', '1500ms', '--with', clients, 'echo', '--addr', '127.0.0.1:45931');
+  for (const width of [400, 700, 1000, 1440, 2560]) {
+    for (const scheme of ['light', 'dark']) {
+      const { page } = await open(html, { width, height: 1200, scheme });
+      await page.evaluate(() => {
+        view.arrows = false;
+        show(...limits());
+      });
+      await frame(page);
+      const checked = await page.evaluate(sharesOfLanes);
+      assert.ok(checked.length >= 10, `${checked.length} lanes are dense at ${width} pixels`);
+      for (const { lane, truth, area } of checked) {
+        truth.forEach((share, state) => {
+          const off = Math.abs(share - area[state]);
+          const what = ['running', 'ready', 'in call', 'blocked'][state];
+          const told = `${(100 * share).toFixed(2)} % is ${(100 * area[state]).toFixed(2)} % of the area`;
+          assert.ok(off < 0.03, `${width} pixels, ${scheme}, ${lane}: ${what} ${told}`);
+        });
+      }
+      if (scheme === 'light') await shot(page, `server-${width}`);
+      await page.context().close();
+    }
+  }
+}
+
+/** Runs in the page: for each dense lane, the shares of the states in time and in painted area. */
+function sharesOfLanes() {
+  const { data, width } = paper.getImageData(0, 0, canvas.width, canvas.height);
+  const words = new Uint32Array(data.buffer);
+  const { from, to } = columns();
+  const checked = [];
+  for (let place = 0; place < view.shown.length && toY(place) + LANE < view.height; place++) {
+    const lane = view.shown[place];
+    const [first, last] = [lanes.first[lane], lanes.first[lane + 1]];
+    if (!isDenseLane(first, last) || isKernel(lane)) continue;
+    const [time, painted] = [new Float64Array(STATES), new Float64Array(STATES)];
+    for (let bar = first; bar < last; bar++) time[stateOf(bar)] += to[bar] - from[bar];
+    for (let y = toY(place) + 3; y < toY(place) + BOTTOM; y++) {
+      for (let x = Math.round(view.gutter); x < width; x++) {
+        const at = (y % TILE) * TILE + (x % TILE);
+        const kind = colors.pixels.findIndex((texture) => texture[at] === words[y * width + x]);
+        if (kind >= 0) painted[Math.min(kind, RESTING)]++;
+      }
+    }
+    const share = (values) => Array.from(values, (value) => value / values.reduce((sum, value) => sum + value, 0));
+    checked.push({ lane: task(lane), truth: share(time), area: share(painted) });
+  }
+  return checked;
+}
+
+/** That a run that mostly waits is seen in the overview, and that the kernel has a lane. */
+async function showsTheKernel() {
+  const clients = 'swarm --addr 127.0.0.1:45932 --clients 4 --requests 20 --think 20ms --keep-alive';
+  const html = pageOfRun('waiting', '--max-time', '900ms', '--with', clients, 'echo', '--addr', '127.0.0.1:45932');
+  const { page } = await open(html);
+  assert.match(await text(page, '#summary'), /tasks [\d.<]+ %, kernel [\d.<]+ %, idle [\d.]+ % of [\d.]+ s/);
+  const [name, idle, blocked] = await page.evaluate(() => {
+    const [first, last] = [lanes.first[0], lanes.first[1]];
+    let idle = 0;
+    for (let bar = first; bar < last; bar++) if (bars.doing[bar] === RESTING) idle += bars.to.time[bar] - bars.from.time[bar];
+    const box = overview.getBoundingClientRect();
+    const row = overviewPaper.getImageData(view.gutter, BLOCKED_HEIGHT - 1, box.width - view.gutter, 1).data;
+    const color = colors.kinds[KINDS.indexOf('timer')].ink;
+    let blocked = 0;
+    for (let at = 0; at < row.length; at += 4) {
+      const hex = [0, 1, 2].map((byte) => row[at + byte].toString(16).padStart(2, '0')).join('');
+      blocked += `#${hex}` === color;
+    }
+    return [task(0), idle / (run.limits.time[1] - run.limits.time[0]), blocked / (row.length / 4)];
+  });
+  assert.equal(name, 'kernel');
+  assert.ok(idle > 0.5, `idle for ${idle} of the time`);
+  assert.ok(blocked > 0.5, `blocked tasks in ${blocked} of the overview`);
+  await shot(page, 'waiting');
+}
+
 /** A recording by hand, whose task has a name that would do harm. */
 async function isSafe() {
   const name = '</script><script>window.harm = 1</script><img src=x onerror="window.harm = 2">\u202e&"\'\u0001';
@@ -407,7 +490,7 @@ for (const test of [hasThemes, hasTouch]) {
   await test(html);
   log('ok', test.name);
 }
-for (const test of [showsDeadlocks, isSafe, isQuick]) {
+for (const test of [paintsTime, showsTheKernel, showsDeadlocks, isSafe, isQuick]) {
   await test();
   log('ok', test.name);
 }

@@ -759,19 +759,38 @@ fn colours_are_for_terminals_unless_they_are_wanted() {
 fn summary_is_a_table_of_tasks_and_one_of_calls() {
     let (_, out, err) = run(&["boot", "-q", "--virtual", "--summary", "countdown"]);
     assert!(!out.contains("tid"));
+    let calls = "\
+tasks 0 %, kernel 0 %, idle 100 % of 20.0 s
+
+ call      count  errors     blocked
+ sleep        25       0  40.000000s
+ new_task      2       0   0.000000s
+";
     let expected = "
  tid  task       ticks  traps     blocked  exit
    1  countdown      3      2   0.000000s  done
    2  down           6      5  20.000000s  done
    3  up            21     20  20.000000s  done
 
- call      count  errors     blocked
- new_task      2       0   0.000000s
- sleep        25       0  40.000000s
-
 tasks 3, ticks 30, traps 27, time 00:20.000000
 ";
-    assert_eq!(err, expected);
+    assert_eq!(err, [calls, expected].concat());
+    let sleepers = [
+        "boot",
+        "-q",
+        "--virtual",
+        "--summary",
+        "--by-name",
+        "sleepers",
+        "--count",
+        "5000",
+    ];
+    let (_, _, err) = run(&sleepers);
+    let rows: Vec<_> = err.lines().filter(|line| line.ends_with("done")).collect();
+    assert!(rows[1].trim().starts_with("5000  sleeper "), "{err}");
+    assert!(rows[1].ends_with("  5000 done") && rows.len() == 2, "{err}");
+    let (code, _, err) = run(&["boot", "--virtual", "--by-name", "wait"]);
+    assert!(code == 2 && err.contains("--summary"), "{err}");
 }
 
 #[test]
@@ -785,7 +804,7 @@ fn summary_has_a_thousand_tasks_at_most() {
     assert!(rows[0].starts_with("    1  sleepers  "), "{}", rows[0]);
     assert!(rows[999].starts_with(" 1000  sleeper   "), "{}", rows[999]);
     assert!(
-        err.contains("\nand 4001 more tasks, none with more traps\n"),
+        err.contains("\nand 4001 more tasks, none with more traps: --by-name"),
         "{err}"
     );
     assert!(err.contains("\ntasks 5001, ticks 25003, "), "{err}");

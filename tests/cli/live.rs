@@ -327,6 +327,17 @@ fn waits_shows_a_cycle_in_a_server_that_waits_for_clients() {
              waits on a cycle: 2 -> 3\n"
         )
     );
+    let why = show(&kernel.socket, &["why", "2"]);
+    let lines: Vec<&str> = why.lines().collect();
+    assert!(
+        lines[0].starts_with("2 \"deadlock\" has waited ") && lines.len() == 4,
+        "{why}"
+    );
+    assert!(
+        lines[1].contains(" s for mutex 2, held by task 4 (lock at "),
+        "{why}"
+    );
+    assert_eq!(lines[3], "So they wait for one another: 3 -> 4 -> 3.");
     let json = show(&kernel.socket, &["waits", "--json"]);
     assert!(json.contains("{\"is\":\"cycle\",\"tids\":[3,4]}"), "{json}");
 }
@@ -933,8 +944,12 @@ fn a_monitor_hides_no_deadlock_and_changes_no_run() {
         let other = run(false, args);
         assert_eq!((code, out), (other.0, other.1));
         let without_times = |text: &str| {
-            let words = text.split_whitespace().filter(|word| !word.contains('.'));
-            words.collect::<Vec<_>>().join(" ")
+            let lines = text.lines().filter(|line| !line.contains('%'));
+            let words = lines.flat_map(str::split_whitespace);
+            words
+                .filter(|word| !word.contains('.'))
+                .collect::<Vec<_>>()
+                .join(" ")
         };
         assert_eq!(without_times(&err), without_times(&other.2));
     }

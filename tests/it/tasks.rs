@@ -918,6 +918,31 @@ fn s16_a_foreign_future_beside_a_trap_faults_when_the_trap_is_over() {
 }
 
 #[test]
+fn s16_an_answer_that_is_left_does_not_answer_the_next_call() {
+    use std::{future::poll_fn, task::Poll};
+    let transcript = console(async |os| {
+        let mut first = Box::pin(os.get_tid());
+        let mut is_made = false;
+        poll_fn(|context| match std::mem::replace(&mut is_made, true) {
+            false => first.as_mut().poll(context).map(drop),
+            true => Poll::Ready(()),
+        })
+        .await;
+        // Neither taken nor dropped.
+        std::mem::forget(first);
+        let mut second = Box::pin(os.now());
+        let now = poll_fn(|context| match second.as_mut().poll(context) {
+            Poll::Pending => second.as_mut().poll(context),
+            now @ Poll::Ready(_) => now,
+        })
+        .await;
+        drop(second);
+        writeln!(os, "{now:?}");
+    });
+    assert_eq!(transcript, "0ns\n");
+}
+
+#[test]
 fn s16_the_words_are_plain_after_a_neighbour_left_a_trap_half_made() {
     for panics in [false, true] {
         let mut kernel = Kernel::simulated(0);

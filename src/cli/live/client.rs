@@ -198,6 +198,19 @@ impl Connection {
         output(text.as_bytes())
     }
 
+    pub(super) fn why(&mut self, tid: u64) -> Result<(), Failure> {
+        let mut chain = Vec::new();
+        let totals = self.each(&Request::Where { tid }, |answer| {
+            if let Answer::Task(row) = answer {
+                chain.push(row);
+            }
+        })?;
+        if self.json {
+            return Ok(());
+        }
+        output(text::why_lines(&chain, totals.at).as_bytes())
+    }
+
     pub(super) fn kill(&mut self, tid: u64) -> Result<(), Failure> {
         self.each(&Request::Kill { tid }, drop).map(drop)
     }

@@ -143,6 +143,20 @@ Examples:
         #[command(flatten)]
         attach: Attach,
     },
+    /// Say why a task of a running kernel waits, from task to task
+    #[command(after_help = "\
+It follows waits for a task's end and for a lock. `trace why` explains every wait of a recording.
+
+Examples:
+  boot --monitor run.sock echo   a kernel with a monitor
+  why 2 --attach run.sock        the chain of waits that begins with task 2")]
+    Why {
+        /// The task's number
+        #[arg(value_parser = whole::<u64>, allow_negative_numbers = true)]
+        tid: u64,
+        #[command(flatten)]
+        attach: Attach,
+    },
     /// Kill a task of a running kernel
     #[command(after_help = "\
 Examples:
@@ -254,6 +268,7 @@ fn ask(command: &LiveCommand, log: Log) -> Result<(), Failure> {
         LiveCommand::Waits(attach) => open(attach)?.waits(),
         LiveCommand::Tree(attach) => open(attach)?.tree(),
         LiveCommand::Where { tid, attach } => open(attach)?.whereabouts(*tid, log),
+        LiveCommand::Why { tid, attach } => open(attach)?.why(*tid),
         LiveCommand::Kill { tid, attach } => open(attach)?.kill(*tid),
         LiveCommand::Top { .. } => unreachable!("it asks more than once"),
     }

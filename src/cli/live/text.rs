@@ -149,6 +149,42 @@ pub(in crate::cli) fn where_lines(chain: &[Row], now: f64) -> Vec<String> {
     lines
 }
 
+/// The chain of waits in sentences. In a cycle, the last row repeats an earlier one.
+pub(super) fn why_lines(chain: &[Row], now: f64) -> String {
+    let again = chain.split_last().and_then(|(last, before)| {
+        let first = before.iter().position(|row| row.tid == last.tid)?;
+        Some(&before[first..])
+    });
+    let waits = match again {
+        Some(_) => &chain[..chain.len() - 1],
+        None => chain,
+    };
+    let mut text = String::new();
+    for row in waits {
+        let place = row
+            .places
+            .as_ref()
+            .map_or_else(String::new, |at| format!(" ({})", clean(at)));
+        let (tid, comm) = (row.tid, clean(&row.comm));
+        text += &match (row.state, &row.blocked_on, row.since) {
+            (State::Blocked, Some(on), Some(since)) => {
+                let span = (now - since).max(0.0);
+                format!(
+                    "{tid} {comm:?} has waited {span:.3} s for {}{place}.\n",
+                    clean(on)
+                )
+            }
+            (state, ..) => format!("{tid} {comm:?} is {}.\n", state.name()),
+        };
+    }
+    if let Some(ring) = again {
+        let tids = ring.iter().chain(ring.first());
+        let tids: Vec<String> = tids.map(|row| row.tid.to_string()).collect();
+        text += &format!("So they wait for one another: {}.\n", tids.join(" -> "));
+    }
+    text
+}
+
 /// The tasks in the order of a tree of parents, with the branch before each. The input is sorted by
 /// tid.
 ///

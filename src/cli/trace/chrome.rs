@@ -1,7 +1,8 @@
 //! Chrome's trace events, the format that Perfetto and speedscope open.
 //!
 //! The format is described in "Trace Event Format" by the Chromium project. Times are in
-//! microseconds; a task is a thread of one process, and the kernel is its thread 0.
+//! microseconds; a task is a thread of one process, and the kernel is its thread 0, which comes last.
+//! Viewers sum up slices of the same name, so the arguments of a call are not part of it.
 
 use std::{collections::BTreeMap, io::Write};
 
@@ -11,7 +12,7 @@ use super::{
     source::{Failure, Source, world},
     spans::{Doing, Ending, Moment, Span, Spans, What},
 };
-use crate::{Event, Fact, Follower, Tid, Tracer};
+use crate::{CallInfo, Event, Fact, Follower, Tid, Tracer};
 
 /// The meaning of a microsecond of a trace.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -85,7 +86,7 @@ pub(super) fn write(
             chrome.put(&gap)?;
         }
         // A span that ends here belongs to the previous call.
-        if let Some(span) = spans.event(&event) {
+        for span in spans.event(&event) {
             chrome.span(&span)?;
         }
         chrome.tasks.event(&event);
@@ -104,19 +105,23 @@ pub(super) fn write(
 
 impl<W: Write> Chrome<'_, W> {
     fn span(&mut self, span: &Span) -> Result<(), Failure> {
+        let call = self.tasks.pending(span.tid);
+        let of_call =
+            |call: Option<&CallInfo>| call.map_or("?", |call| call.call.name()).to_string();
         let (name, category) = match span.doing {
             Doing::Running => ("running".to_string(), "running"),
-            Doing::Blocked(_) => {
-                let call = self.tasks.pending(span.tid);
-                (call.map_or("?".to_string(), ToString::to_string), "blocked")
-            }
-            // The task waits between two slices.
-            Doing::Ready => return Ok(()),
+            Doing::InCall if span.tid == Tid::KERNEL => ("kernel".to_string(), "kernel"),
+            Doing::InCall => (of_call(self.tasks.last(span.tid)), "in call"),
+            Doing::Ready => ("ready".to_string(), "ready"),
+            Doing::Blocked(_) => (of_call(call), "blocked"),
+            Doing::Idle => ("idle".to_string(), "idle"),
         };
         let (from, to) = (self.clock.micros(span.from), self.clock.micros(span.to));
         let mut args = Map::new();
         if let Doing::Blocked(on) = span.doing {
-            // Without the instant of a timer, since speedscope sums up slices of the same name.
+            if let Some(call) = call {
+                args.insert("call".into(), call.to_string().into());
+            }
             args.insert("blocked_on".into(), What::from(on).to_string().into());
             if let Ending::Woken { by, .. } = span.end {
                 args.insert("woken_by".into(), by.to_string().into());
@@ -126,6 +131,8 @@ impl<W: Write> Chrome<'_, W> {
         // until its stack overflows.
         let is_seen = match span.doing {
             Doing::Running if from == to => self.instants.insert(span.tid, from) == Some(from),
+            // A slice of no length shows nothing, except that the task had a turn.
+            _ if from == to => true,
             _ => {
                 self.instants.remove(&span.tid);
                 false
@@ -188,14 +195,8 @@ impl<W: Write> Chrome<'_, W> {
     fn event(&mut self, event: &Event<'_>, now: Moment) -> Result<(), Failure> {
         let tid = event.tid;
         match &event.fact {
-            Fact::ClockJumped { from } => {
-                let (at, turn) = (*from, now.turn - 1);
-                let from = self.clock.micros(Moment { at, turn });
-                let slice = [from, self.clock.micros(now)];
-                return self.slice(slice, tid, "idle", "idle", Map::new());
-            }
             Fact::Spawned { .. } => {
-                let name = format!("{} {tid}", self.tasks.comm(tid));
+                let name = self.tasks.comm(tid).to_string();
                 self.name_thread(tid, &name)?;
             }
             Fact::Reaped => {
@@ -203,9 +204,11 @@ impl<W: Write> Chrome<'_, W> {
                 self.instants.remove(&tid);
             }
             // Shown by slices and arrows.
-            Fact::Resumed | Fact::Trapped { .. } | Fact::Blocked { .. } | Fact::Woken { .. } => {
-                return Ok(());
-            }
+            Fact::Resumed
+            | Fact::Trapped { .. }
+            | Fact::Blocked { .. }
+            | Fact::Woken { .. }
+            | Fact::ClockJumped { .. } => return Ok(()),
             Fact::Replied { .. }
             | Fact::Fault { .. }
             | Fact::Deferred { .. }
@@ -233,11 +236,15 @@ impl<W: Write> Chrome<'_, W> {
         self.put(&instant)
     }
 
-    /// Names a track, and sets its place to its number.
+    /// Names a track, and sets its place to its number; the kernel's is the last.
     fn name_thread(&mut self, tid: Tid, name: &str) -> Result<(), Failure> {
+        let place = match tid {
+            Tid::KERNEL => i32::MAX as u64,
+            tid => tid.into(),
+        };
         for (what, args) in [
             ("thread_name", json!({ "name": name })),
-            ("thread_sort_index", json!({ "sort_index": u64::from(tid) })),
+            ("thread_sort_index", json!({ "sort_index": place })),
         ] {
             let mut names = line("M", tid, 0.0, what, "");
             names.insert("args".into(), args);

@@ -1,4 +1,5 @@
-//! `trace diff`: finds where two runs diverge, and compares the totals of each task and each call.
+//! `trace diff`: finds where two runs diverge, and compares the totals and the times of each task and
+//! each call.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -6,12 +7,16 @@ use std::{
     io::Write,
     path::PathBuf,
     process::ExitCode,
+    time::Duration,
 };
 
 use clap::{Args, ValueHint};
 use serde_json::Value;
 
-use super::source::{Failure, Source, world};
+use super::{
+    source::{Failure, Source, world},
+    summary::{CallTimes, Summary, Times},
+};
 use crate::{
     Event, Fact, Follower, Nanos, On, Reply, SystemCall, Tid, Tracer,
     cli::{
@@ -24,13 +29,15 @@ use crate::{
 /// The number of events shown before the first difference, and after it in each run.
 const CONTEXT: usize = 5;
 
-/// Compare two runs: where they diverge, and which totals differ
+/// Compare two runs: where they diverge, which totals differ, and what took longer
 #[derive(Args)]
 #[command(after_help = "\
 Exit codes: 0 the runs are the same, 1 they differ, 2 a recording cannot be read.
 
-Times are compared if both runs were simulated. Otherwise deadlines and the kernel's sleeps are
-ignored too.
+Two events are the same only if their times are, provided that both runs were simulated. Otherwise
+deadlines and the kernel's sleeps are ignored too. The tables of times are of all tasks of a name and
+of all calls of a kind. In a row of tasks, the first task of a name in A is compared with the first
+of that name in B, and so on. --ignore-times leaves the tables of times out.
 
 Examples:
   trace diff before.trap after.trap
@@ -47,19 +54,26 @@ pub(in crate::cli) struct DiffCommand {
     ignore_times: bool,
 }
 
+/// A task that both runs may have: its name, and how many tasks of that name came before it.
+type Twin = (String, u64);
+
 /// One of the two runs.
 struct Side {
     source: Source,
     is_timed: bool,
     tasks: Follower,
-    counts: BTreeMap<Tid, Task>,
+    /// The tasks that have not been reaped, and the number of tasks of each name.
+    twins: BTreeMap<Tid, Twin>,
+    names: BTreeMap<String, u64>,
+    counts: BTreeMap<Twin, Task>,
     calls: BTreeMap<&'static str, [u64; 2]>,
+    /// The times, by name.
+    summary: Summary,
 }
 
 /// The totals of a task.
 #[derive(Default, PartialEq)]
 struct Task {
-    comm: String,
     turns: u64,
     traps: u64,
     exit: String,
@@ -84,7 +98,7 @@ impl DiffCommand {
         let mut parting = Parting::default();
         loop {
             let [a, b] = &mut sides;
-            let mut next = [a.next(), b.next()];
+            let mut next = [a.next()?, b.next()?];
             if let [None, None] = next {
                 break;
             }
@@ -95,11 +109,17 @@ impl DiffCommand {
                 }
             }
         }
+        for side in &mut sides {
+            side.summary.finish(&side.tasks);
+        }
         let differ = parting.after.is_some();
         if differ {
             show(out, &sides, &parting)?;
         } else {
             log.note(&format!("the runs are the same: {} events", parting.same));
+        }
+        if !self.ignore_times {
+            show_times(out, &sides)?;
         }
         out.flush()?;
         for side in sides {
@@ -115,20 +135,29 @@ impl Side {
             source,
             is_timed,
             tasks: Follower::new(),
+            twins: BTreeMap::new(),
+            names: BTreeMap::new(),
             counts: BTreeMap::new(),
             calls: BTreeMap::new(),
+            summary: Summary::new(true),
         }
     }
 
     /// The next event to compare.
-    fn next(&mut self) -> Option<OwnedEvent> {
-        let is_timed = self.is_timed;
-        let counts = |event: &OwnedEvent| {
-            is_timed || !matches!(event.borrow().fact, Fact::ClockJumped { .. })
-        };
-        let event = self.source.find(counts)?;
-        self.tasks.event(&event.borrow());
-        Some(event)
+    fn next(&mut self) -> Result<Option<OwnedEvent>, Failure> {
+        while let Some(event) = self.source.next() {
+            if self.source.gap().is_some() {
+                self.summary.gap();
+            }
+            let borrowed = event.borrow();
+            self.tasks.event(&borrowed);
+            self.summary.event(&borrowed, &self.tasks);
+            self.summary.check(&self.tasks)?;
+            if self.is_timed || !matches!(borrowed.fact, Fact::ClockJumped { .. }) {
+                return Ok(Some(event));
+            }
+        }
+        Ok(None)
     }
 
     fn line(&self, event: &OwnedEvent, log: Log) -> String {
@@ -139,25 +168,40 @@ impl Side {
     }
 
     fn count(&mut self, event: &OwnedEvent) {
-        let Event { tid, fact, .. } = event.borrow();
-        if tid != Tid::KERNEL {
-            let task = self.counts.entry(tid).or_default();
-            match &fact {
-                Fact::Spawned { name, .. } => task.comm = (*name).to_string(),
-                Fact::Resumed => task.turns += 1,
-                Fact::Trapped { call, .. } => {
-                    task.traps += 1;
-                    self.calls.entry(call.name()).or_default()[0] += 1;
-                }
-                Fact::Replied { .. } if fact.is_error() => {
-                    let call = self.tasks.last(tid);
-                    let call = call.map_or("?", |call| call.call.name());
-                    self.calls.entry(call).or_default()[1] += 1;
-                }
-                Fact::Exited { exit } => task.exit = exit.to_string(),
-                _ => {}
-            }
+        let event = event.borrow();
+        let Event { tid, ref fact, .. } = event;
+        if tid == Tid::KERNEL {
+            return;
         }
+        let twin = self.twin(tid);
+        let task = self.counts.entry(twin).or_default();
+        match fact {
+            Fact::Resumed => task.turns += 1,
+            Fact::Trapped { call, .. } => {
+                task.traps += 1;
+                self.calls.entry(call.name()).or_default()[0] += 1;
+            }
+            Fact::Replied { .. } if self.tasks.is_error(&event) => {
+                let call = self.tasks.last(tid);
+                let call = call.map_or("?", |call| call.call.name());
+                self.calls.entry(call).or_default()[1] += 1;
+            }
+            Fact::Exited { exit } => task.exit = exit.to_string(),
+            Fact::Reaped => drop(self.twins.remove(&tid)),
+            _ => {}
+        }
+    }
+
+    /// The name of a task and its number among the tasks of that name.
+    fn twin(&mut self, tid: Tid) -> Twin {
+        let (tasks, names) = (&self.tasks, &mut self.names);
+        let twin = self.twins.entry(tid).or_insert_with(|| {
+            let comm = tasks.comm(tid).to_string();
+            let next = names.entry(comm.clone()).or_default();
+            *next += 1;
+            (comm, *next)
+        });
+        twin.clone()
     }
 }
 
@@ -243,7 +287,16 @@ fn show(out: &mut impl Write, sides: &[Side; 2], parting: &Parting) -> Result<()
     }
     let tasks = task_rows(a, b);
     if !tasks.is_empty() {
-        let columns = ["tid", "task", "turns A", "B", "traps A", "B", "exit A", "B"];
+        let columns = [
+            "task",
+            "of its name",
+            "turns A",
+            "B",
+            "traps A",
+            "B",
+            "exit A",
+            "B",
+        ];
         writeln!(out, "\n{}", table(columns, &tasks))?;
     }
     let calls = call_rows(a, b);
@@ -277,18 +330,14 @@ fn headers(a: &Header, b: &Header) -> Vec<String> {
 
 /// The tasks that differ.
 fn task_rows(a: &Side, b: &Side) -> Vec<[Value; 8]> {
-    let mut tids: Vec<Tid> = a.counts.keys().chain(b.counts.keys()).copied().collect();
-    tids.sort_unstable();
-    tids.dedup();
-    let row = |tid: Tid| {
-        let (a, b) = (a.counts.get(&tid), b.counts.get(&tid));
+    let mut twins: Vec<&Twin> = a.counts.keys().chain(b.counts.keys()).collect();
+    twins.sort_unstable();
+    twins.dedup();
+    let row = |twin: &Twin| {
+        let (a, b) = (a.counts.get(twin), b.counts.get(twin));
         if a == b {
             return None;
         }
-        let comm = match (a, b) {
-            (Some(a), Some(b)) if a.comm != b.comm => format!("{}, {}", a.comm, b.comm),
-            (a, b) => a.or(b).map_or(String::new(), |task| task.comm.clone()),
-        };
         let number = |task: Option<&Task>, of: fn(&Task) -> u64| {
             task.map_or(Value::from("-"), |task| of(task).into())
         };
@@ -297,9 +346,10 @@ fn task_rows(a: &Side, b: &Side) -> Vec<[Value; 8]> {
             Some(task) if task.exit.is_empty() => "none: it was alive".into(),
             Some(task) => Value::from(task.exit.clone()),
         };
+        let (comm, order) = twin;
         Some([
-            u64::from(tid).into(),
-            comm.into(),
+            comm.clone().into(),
+            (*order).into(),
             number(a, |task| task.turns),
             number(b, |task| task.turns),
             number(a, |task| task.traps),
@@ -308,7 +358,7 @@ fn task_rows(a: &Side, b: &Side) -> Vec<[Value; 8]> {
             exit(b),
         ])
     };
-    tids.into_iter().filter_map(row).collect()
+    twins.into_iter().filter_map(row).collect()
 }
 
 /// The calls that differ.
@@ -328,4 +378,85 @@ fn call_rows(a: &Side, b: &Side) -> Vec<[Value; 5]> {
         (a != b).then_some(row)
     };
     names.into_iter().filter_map(row).collect()
+}
+
+/// The times of both runs: of the whole, by name, and by call.
+fn show_times(out: &mut impl Write, sides: &[Side; 2]) -> Result<(), Failure> {
+    let [a, b] = sides.each_ref().map(|side| &side.summary);
+    let [tasks, calls] = [name_times(a, b), call_times(a, b)];
+    if tasks.is_empty() && calls.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nA: {}\nB: {}", a.shares(), b.shares())?;
+    for (first, rows) in [("task", tasks), ("call", calls)] {
+        if !rows.is_empty() {
+            let columns = [first, "time", "A", "B", "B - A"];
+            writeln!(out, "\n{}", table(columns, &rows))?;
+        }
+    }
+    Ok(())
+}
+
+/// A name or a call, and the amounts that differ between both runs.
+type Compared<'a> = (&'a str, Vec<(&'static str, Duration, Duration)>);
+
+/// The times of each name that differ.
+fn name_times(a: &Summary, b: &Summary) -> Vec<[Value; 5]> {
+    let [of_a, of_b] = [a, b].map(|side| side.times().collect::<BTreeMap<&str, Times>>());
+    let compare = |name| {
+        let [x, y] = [&of_a, &of_b].map(|of| of.get(name).copied().unwrap_or_default());
+        let [p, q] = [a, b].map(|side| side.latency(name));
+        let amounts = vec![
+            ("running", x.running, y.running),
+            ("in call", x.in_call, y.in_call),
+            ("ready", x.ready, y.ready),
+            ("blocked", x.blocked, y.blocked),
+            ("wait for a turn, median", p[0], q[0]),
+            ("wait for a turn, 99th", p[1], q[1]),
+        ];
+        (name, amounts)
+    };
+    time_rows(names(&of_a, &of_b).into_iter().map(compare).collect())
+}
+
+/// The times of each call that differ.
+fn call_times(a: &Summary, b: &Summary) -> Vec<[Value; 5]> {
+    let [a, b] = [a, b].map(|side| side.calls().collect::<BTreeMap<&str, CallTimes>>());
+    let compare = |name| {
+        let [x, y] = [&a, &b].map(|of| of.get(name).copied().unwrap_or_default());
+        let amounts = vec![
+            ("total", x.total, y.total),
+            ("median", x.spans[0], y.spans[0]),
+            ("99th", x.spans[1], y.spans[1]),
+            ("longest", x.spans[2], y.spans[2]),
+        ];
+        (name, amounts)
+    };
+    time_rows(names(&a, &b).into_iter().map(compare).collect())
+}
+
+fn names<'a, T>(a: &BTreeMap<&'a str, T>, b: &BTreeMap<&'a str, T>) -> Vec<&'a str> {
+    let mut names: Vec<&str> = a.keys().chain(b.keys()).copied().collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// The rows of a table of times; what differs most comes first.
+fn time_rows(mut compared: Vec<Compared<'_>>) -> Vec<[Value; 5]> {
+    let most = |(_, amounts): &Compared<'_>| {
+        let differences = amounts.iter().map(|(_, a, b)| a.abs_diff(*b));
+        differences.max().unwrap_or_default()
+    };
+    compared.sort_by_key(|one| std::cmp::Reverse(most(one)));
+    let rows = compared.into_iter().flat_map(|(name, amounts)| {
+        let differ = amounts.into_iter().filter(|(_, a, b)| a != b);
+        differ.map(move |(what, a, b)| {
+            let [from, to] = [a, b].map(|span| Value::from(span.as_secs_f64()));
+            let difference = b.as_secs_f64() - a.as_secs_f64();
+            let difference = format!("{difference:+.6}s");
+            [name.into(), what.into(), from, to, difference.into()]
+        })
+    });
+    rows.collect()
 }

@@ -136,7 +136,7 @@ fn row(event: &Event<'_>, tasks: &Follower) -> [String; 7] {
         kind.to_string(),
         call.to_string(),
         cell(&detail),
-        u8::from(event.fact.is_error()).to_string(),
+        u8::from(tasks.is_error(event)).to_string(),
     ]
 }
 

@@ -6,9 +6,11 @@
 //! | `spans.rs` | what each task did at every moment |
 //! | `waits.rs`, `graph.rs` | the wait-for graph at the end; `trace waits` |
 //! | `show.rs`, `summary.rs`, `timeline/`, `export.rs`, `diff.rs` | `trace show`, ... |
+//! | `causes.rs`, `why.rs` | why a task waited, and the critical path; `trace why`, `trace path` |
 //! | `chrome.rs` | Chrome's trace events |
 //! | `post_mortem.rs` | the last traps before a deadlock or a fault |
 
+mod causes;
 mod chrome;
 mod diff;
 mod export;
@@ -16,10 +18,11 @@ mod graph;
 pub(super) mod post_mortem;
 mod show;
 mod source;
-mod spans;
+pub(super) mod spans;
 mod summary;
 mod timeline;
 mod waits;
+mod why;
 
 use std::{
     io::{self, BufWriter, Write},
@@ -43,6 +46,8 @@ pub(super) enum TraceCommand {
     Export(export::ExportCommand),
     Diff(diff::DiffCommand),
     Waits(graph::WaitsCommand),
+    Why(why::WhyCommand),
+    Path(why::PathCommand),
     Live(TraceLive),
 }
 
@@ -57,6 +62,8 @@ pub(super) fn run(command: &TraceCommand, verbosity: &Verbosity) -> ExitCode {
         TraceCommand::Export(command) => command.run(log, &mut out),
         TraceCommand::Diff(command) => command.run(log, &mut out),
         TraceCommand::Waits(command) => command.run(log, &mut out),
+        TraceCommand::Why(command) => command.run(log, &mut out),
+        TraceCommand::Path(command) => command.run(log, &mut out),
         TraceCommand::Live(command) => return live::trace(command, verbosity),
     };
     let message = match done.and_then(|code| Ok(out.flush().map(|()| code)?)) {

@@ -109,7 +109,7 @@ impl ShowCommand {
                     .iter()
                     .any(|task| is_task(task, event.tid, tasks)))
             && (self.calls.is_empty() || call.is_some_and(|call| self.has_call(call)))
-            && (!self.errors || event.fact.is_error())
+            && (!self.errors || tasks.is_error(event))
             && self
                 .device
                 .is_none_or(|n| is_about_device(&event.fact, call, DeviceId::from_raw(n)))

@@ -1,5 +1,9 @@
-//! What each task did at every moment, derived from a log of events: it ran, it was ready, or it
-//! was blocked. The commands that show a whole recording use it.
+//! What each task and the kernel did at every moment, derived from a log of events. The commands that
+//! show a whole recording use it.
+//!
+//! One processor is shared by all. At every instant a task runs its program, or the kernel works, or
+//! no task is ready and the kernel waits. So the spans of [`Tid::KERNEL`] and the tasks' spans of
+//! [`Doing::Running`] cover the whole time, and none of them overlap.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -7,38 +11,42 @@ use crate::{DeviceId, Direction, End, Event, Fact, On, SystemCall, Tid, Wake};
 
 /// A moment of a run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
-pub(super) struct Moment {
+pub(in crate::cli) struct Moment {
     /// The time since boot.
-    pub(super) at: Duration,
+    pub(in crate::cli) at: Duration,
     /// The number of turns so far, plus the number of jumps of the clock. It measures progress
     /// while a virtual clock does not move.
-    pub(super) turn: u64,
+    pub(in crate::cli) turn: u64,
 }
 
-/// The state of a task.
+/// The state of a task, or of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Doing {
+pub(in crate::cli) enum Doing {
     /// It has its turn, up to its next trap.
     Running,
+    /// The kernel works for the task, at the call that the task has made. Of the kernel: it works.
+    InCall,
     /// It waits for its turn.
     Ready,
     /// It waits for something else.
     Blocked(On),
+    /// Of the kernel: no task is ready, and it waits for the world.
+    Idle,
 }
 
 /// A span of one state.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Span {
-    pub(super) tid: Tid,
-    pub(super) doing: Doing,
-    pub(super) from: Moment,
-    pub(super) to: Moment,
-    pub(super) end: Ending,
+pub(in crate::cli) struct Span {
+    pub(in crate::cli) tid: Tid,
+    pub(in crate::cli) doing: Doing,
+    pub(in crate::cli) from: Moment,
+    pub(in crate::cli) to: Moment,
+    pub(in crate::cli) end: Ending,
 }
 
 /// How a span ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Ending {
+pub(in crate::cli) enum Ending {
     /// Its turn began or ended.
     Next,
     /// Its wait ended; with the task that woke it, if a task did.
@@ -59,7 +67,7 @@ struct Open {
 
 /// Builds spans from events, which it takes in order.
 #[derive(Default)]
-pub(super) struct Spans {
+pub(in crate::cli) struct Spans {
     now: Moment,
     /// The state of each live task.
     open: BTreeMap<Tid, Open>,
@@ -67,61 +75,182 @@ pub(super) struct Spans {
     gaps: u64,
     /// The task whose call is being handled; it wakes others.
     running: Option<Tid>,
+    /// The task that has ended just now: its end wakes the tasks of its group.
+    ended: Option<Tid>,
+    /// Since when the kernel works; `None` while a task runs its program, or the time is not known.
+    working: Option<Moment>,
+    has_begun: bool,
+    shares: Shares,
+}
+
+/// The spans that an event ends: at most one of a task, and one of the kernel.
+pub(in crate::cli) type Ended = std::iter::Flatten<std::array::IntoIter<Option<Span>, 2>>;
+
+/// How the time of a run was used.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(in crate::cli) struct Shares {
+    /// Tasks ran their programs.
+    pub(in crate::cli) tasks: Duration,
+    /// The kernel worked, for tasks or for itself.
+    pub(in crate::cli) kernel: Duration,
+    /// No task was ready.
+    pub(in crate::cli) idle: Duration,
+}
+
+impl Shares {
+    /// The known time of the run. Time in gaps of the recording is not known.
+    pub(in crate::cli) fn total(&self) -> Duration {
+        self.tasks + self.kernel + self.idle
+    }
+}
+
+/// The first line of every summary.
+impl fmt::Display for Shares {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let total = self.total();
+        if total.is_zero() {
+            return f.write_str("the run took no time");
+        }
+        let [tasks, kernel, idle] =
+            [self.tasks, self.kernel, self.idle].map(|part| share(part, total));
+        write!(
+            f,
+            "tasks {tasks}, kernel {kernel}, idle {idle} of {}",
+            seconds(total)
+        )
+    }
+}
+
+/// A part of a whole in percent: to two digits below ten, and never rounded to nothing or to all.
+pub(in crate::cli) fn share(part: Duration, whole: Duration) -> String {
+    let percent = 100.0 * part.as_secs_f64() / whole.as_secs_f64();
+    match percent {
+        _ if part.is_zero() || whole.is_zero() => "0 %".into(),
+        _ if part == whole => "100 %".into(),
+        ..0.01 => "<0.01 %".into(),
+        0.01..0.95 => format!("{percent:.2} %"),
+        0.95..9.95 => format!("{percent:.1} %"),
+        99.0.. => format!("{:.2} %", (percent * 100.0).floor() / 100.0),
+        _ => format!("{percent:.0} %"),
+    }
+}
+
+/// A span of time in seconds, to three digits.
+fn seconds(span: Duration) -> String {
+    let seconds = span.as_secs_f64();
+    // A number that is rounded up to a power of ten has a digit more.
+    let digits = (2.0 - (seconds * 1.0005).log10().floor()).clamp(0.0, 9.0) as usize;
+    format!("{seconds:.digits$} s")
 }
 
 impl Spans {
     /// The moment of the last event.
-    pub(super) fn now(&self) -> Moment {
+    pub(in crate::cli) fn now(&self) -> Moment {
         self.now
     }
 
-    /// Takes the next event. Returns the span that it ends, if any.
-    pub(super) fn event(&mut self, event: &Event<'_>) -> Option<Span> {
+    /// Takes the next event. Returns the spans that it ends.
+    pub(in crate::cli) fn event(&mut self, event: &Event<'_>) -> Ended {
+        let before = self.now;
+        self.now.at = event.at.max(before.at);
+        if !std::mem::replace(&mut self.has_begun, true) {
+            self.working = Some(self.now);
+        }
+        let mut kernel = None;
+        let ended = match event.fact {
+            Fact::Resumed => {
+                kernel = self.work_ends(self.now);
+                let ended = self.begin(event.tid, Doing::Running, Ending::Next);
+                // The kernel has read for the task in no time.
+                let ended = ended.filter(|span| span.doing != Doing::InCall || span.has_length());
+                self.running = Some(event.tid);
+                self.ended = None;
+                self.now.turn += 1;
+                ended
+            }
+            Fact::ClockJumped { from } => {
+                let at = from.clamp(before.at, self.now.at);
+                let from = Moment { at, ..before };
+                kernel = self.work_ends(from);
+                (self.running, self.ended) = (None, None);
+                self.now.turn += 1;
+                self.working = Some(self.now);
+                self.shares.idle += self.now.at - at;
+                Some(Span {
+                    tid: Tid::KERNEL,
+                    doing: Doing::Idle,
+                    from,
+                    to: self.now,
+                    end: Ending::Next,
+                })
+            }
+            _ => self.change(event, before),
+        };
+        [kernel, ended].into_iter().flatten()
+    }
+
+    /// Takes an event that begins no turn and no wait for the world. `before` is the moment of the
+    /// event before.
+    fn change(&mut self, event: &Event<'_>, before: Moment) -> Option<Span> {
         let tid = event.tid;
-        self.now.at = event.at;
+        if !matches!(event.fact, Fact::Woken { .. } | Fact::Replied { .. }) {
+            self.ended = None;
+        }
         match event.fact {
             Fact::Spawned { .. } => self.begin(tid, Doing::Ready, Ending::Next),
-            Fact::Resumed => {
-                let ready = self.begin(tid, Doing::Running, Ending::Next);
-                self.running = Some(tid);
-                self.now.turn += 1;
-                ready
-            }
             Fact::Trapped { call, .. } => {
-                // These wake no task, and are answered at the next turn.
-                if let SystemCall::Recv(_) | SystemCall::Accept(_) = call {
-                    self.running = None;
-                }
-                self.begin(tid, Doing::Ready, Ending::Next)
+                self.working.get_or_insert(self.now);
+                let doing = match call {
+                    // These wake no task, and are answered when their task's turn comes.
+                    SystemCall::Recv(_) | SystemCall::Accept(_) => {
+                        self.running = None;
+                        Doing::Ready
+                    }
+                    _ => Doing::InCall,
+                };
+                self.begin(tid, doing, Ending::Next)
             }
             Fact::Replied { .. } => {
+                let is_caller = self.running == Some(tid);
                 self.running = self.running.filter(|running| *running != tid);
-                None
+                // Otherwise the kernel has read for the task, which runs next.
+                let is_over = is_caller && self.is(tid, Doing::InCall);
+                let ended = is_over.then(|| self.begin(tid, Doing::Ready, Ending::Next));
+                ended.flatten().filter(Span::has_length)
             }
             Fact::Blocked { on } => {
                 self.running = self.running.filter(|running| *running != tid);
-                let ready = self.begin(tid, Doing::Blocked(on), Ending::Next);
+                let ended = self.begin(tid, Doing::Blocked(on), Ending::Next);
                 // The time between a trap and its block is zero.
-                ready.filter(|span| span.from != span.to)
+                ended.filter(Span::has_length)
             }
             Fact::Woken { by } => {
                 let waker = match by {
                     Wake::Exit(tid) => Some(tid),
-                    Wake::Queue(_) | Wake::Closed(_) => self.running,
+                    Wake::Queue(_) | Wake::Closed(_) => self.running.or(self.ended),
                     Wake::Timer | Wake::Device(..) | Wake::Timeout => None,
                 };
                 self.begin(tid, Doing::Ready, Ending::Woken { by, waker })
             }
+            // The task's turn has come, and the kernel has read for it before it runs.
+            Fact::DeviceIo { .. } if self.is(tid, Doing::Ready) => {
+                let now = std::mem::replace(&mut self.now, before);
+                let ended = self.begin(tid, Doing::InCall, Ending::Next);
+                self.now = now;
+                ended
+            }
             Fact::Exited { .. } => {
+                self.ended = Some(tid);
                 self.running = self.running.filter(|running| *running != tid);
-                self.end(tid, Ending::Exited)
+                let ended = self.end(tid, Ending::Exited);
+                if let Some(Doing::Running) = ended.map(|span| span.doing) {
+                    self.working.get_or_insert(self.now);
+                }
+                ended
             }
-            Fact::ClockJumped { .. } => {
-                self.running = None;
-                self.now.turn += 1;
-                None
-            }
-            Fact::Deferred { .. }
+            Fact::Resumed
+            | Fact::ClockJumped { .. }
+            | Fact::Deferred { .. }
             | Fact::Fault { .. }
             | Fact::Injected { .. }
             | Fact::DeviceIo { .. }
@@ -132,22 +261,32 @@ impl Spans {
     }
 
     /// Notes a gap: a task that was not blocked may have done anything since.
-    pub(super) fn gap(&mut self) {
+    pub(in crate::cli) fn gap(&mut self) {
         self.gaps += 1;
         self.running = None;
+        self.working = None;
     }
 
     /// The number of tasks known to be alive.
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::cli) fn len(&self) -> usize {
         self.open.len()
     }
 
-    /// The spans of the tasks that were alive at the end of the log.
-    pub(super) fn finish(mut self) -> Vec<Span> {
+    /// How the time of the spans so far was used.
+    pub(in crate::cli) fn shares(&self) -> Shares {
+        self.shares
+    }
+
+    /// The spans of the tasks that were alive at the end of the log, and of the kernel.
+    pub(in crate::cli) fn finish(&mut self) -> Vec<Span> {
         let tids: Vec<Tid> = self.open.keys().copied().collect();
-        tids.into_iter()
-            .filter_map(|tid| self.end(tid, Ending::Open))
-            .collect()
+        let kernel = self.work_ends(self.now);
+        let tasks = tids.into_iter().map(|tid| self.end(tid, Ending::Open));
+        kernel.into_iter().chain(tasks.flatten()).collect()
+    }
+
+    fn is(&self, tid: Tid, doing: Doing) -> bool {
+        self.open.get(&tid).is_some_and(|open| open.doing == doing)
     }
 
     fn begin(&mut self, tid: Tid, doing: Doing, end: Ending) -> Option<Span> {
@@ -161,28 +300,67 @@ impl Spans {
         let Open { doing, from, gaps } = self.open.remove(&tid)?;
         // Dropped here instead of at the gap, since a recording may have as many gaps as tasks.
         let is_known = gaps == self.gaps || matches!(doing, Doing::Blocked(_));
-        is_known.then_some(Span {
+        let span = Span {
             tid,
             doing,
             from,
             to: self.now,
             end,
-        })
+        };
+        if is_known && doing == Doing::Running {
+            self.shares.tasks += span.time();
+        }
+        is_known.then_some(span)
+    }
+
+    /// The kernel's work up to a moment, if it has worked.
+    fn work_ends(&mut self, to: Moment) -> Option<Span> {
+        let from = self.working.take()?;
+        let span = Span {
+            tid: Tid::KERNEL,
+            doing: Doing::InCall,
+            from,
+            to,
+            end: Ending::Next,
+        };
+        self.shares.kernel += span.time();
+        (!span.time().is_zero()).then_some(span)
+    }
+}
+
+impl Span {
+    /// How long it took.
+    pub(in crate::cli) fn time(&self) -> Duration {
+        self.to.at.saturating_sub(self.from.at)
+    }
+
+    fn has_length(&self) -> bool {
+        self.from != self.to
     }
 }
 
 /// What a task is blocked on, without the instant of a timer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum What {
+pub(in crate::cli) enum What {
     Exit(Tid),
     Timer,
     Device(DeviceId, Direction),
+    /// Any device: for tables of many tasks.
+    Devices(Direction),
     Queue(u64, End),
 }
 
 impl What {
+    /// The same without the number of a device: a server has thousands.
+    pub(in crate::cli) fn kind(self) -> Self {
+        match self {
+            Self::Device(_, direction) => Self::Devices(direction),
+            what => what,
+        }
+    }
+
     /// The smallest value of this type.
-    pub(super) const FIRST: Self = Self::Exit(Tid::KERNEL);
+    pub(in crate::cli) const FIRST: Self = Self::Exit(Tid::KERNEL);
 }
 
 impl From<On> for What {
@@ -202,6 +380,7 @@ impl fmt::Display for What {
             Self::Exit(tid) => write!(f, "the end of task {tid}"),
             Self::Timer => f.write_str("a timer"),
             Self::Device(device, direction) => write!(f, "device {device} ({direction})"),
+            Self::Devices(direction) => write!(f, "devices ({direction})"),
             Self::Queue(queue, end) => write!(f, "queue {queue} ({end})"),
         }
     }

@@ -1,5 +1,5 @@
-//! `trace summary`: the totals of each task and each call, and the times for which ready tasks
-//! waited.
+//! `trace summary`: how the time of a run was used, the totals of each task and each call, and the
+//! times for which ready tasks waited. `trace diff` compares two of these.
 
 use std::{
     cmp::Reverse, collections::BTreeMap, fmt, io::Write, path::PathBuf, process::ExitCode,
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 
 use super::{
     source::{Failure, Source, world},
-    spans::{Doing, Ending, Span, Spans, What},
+    spans::{Doing, Ending, Shares, Span, Spans, What},
 };
 use crate::{
-    CallInfo, Event, Fact, Follower, Nanos, Reply, Tid, Tracer,
+    CallInfo, Event, Fact, Follower, Nanos, Tid, Tracer,
     cli::{
         output::{Log, clean},
         table::table,
@@ -28,10 +28,13 @@ const MOST: usize = 1 << 20;
 /// The largest number of tasks in a table. A row takes kilobytes until it is shown.
 const ROWS: usize = 1000;
 
-/// Show the totals of a run: a table of its tasks, one of their calls, and one of how long ready
-/// tasks waited for their turn
+/// Show the totals of a run: how its time was used, a table of its calls, one of its tasks, and one
+/// of how long ready tasks waited for their turn
 #[derive(Args)]
 #[command(after_help = "\
+The first line divides the time: tasks ran their programs, the kernel worked, or no task was ready.
+A task is running in its program, in a call while the kernel works for it, ready while it waits for
+its turn, or blocked. What took the most time comes first.
 The time of a call is from its trap to its answer, or to the end of its task or of the recording.
 The wait for a turn starts when a task is ready.
 The tables show the 1,000 tasks with the most traps; --by-name and --json show all.
@@ -56,7 +59,7 @@ pub(in crate::cli) struct SummaryCommand {
 /// The totals of a recording. Data with many entries per row is in maps over all rows. A small map
 /// per row would take ten times the memory.
 #[derive(Default)]
-struct Summary {
+pub(super) struct Summary {
     by_name: bool,
     /// The largest number of rows and of live tasks.
     most: usize,
@@ -87,11 +90,18 @@ struct Row {
     count: u64,
     turns: u64,
     traps: u64,
-    running: Duration,
-    ready: Duration,
-    blocked: Duration,
+    times: Times,
     /// Its longest wait: the length, what it waited for, and the instant.
     longest: Option<(Duration, What, Duration)>,
+}
+
+/// The time in each state.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Times {
+    pub(super) running: Duration,
+    pub(super) in_call: Duration,
+    pub(super) ready: Duration,
+    pub(super) blocked: Duration,
 }
 
 /// Amounts by row. Above 2,047, amounts that are equal to a thousandth share a bucket, so that
@@ -110,17 +120,23 @@ struct Calls {
     count: u64,
     errors: u64,
     total: Duration,
-    longest: Duration,
+    /// In nanoseconds; all at place 0.
+    spans: Amounts,
+}
+
+/// The times of a call, for a comparison.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct CallTimes {
+    pub(super) count: u64,
+    pub(super) total: Duration,
+    /// The median, the 99th percentile and the longest.
+    pub(super) spans: [Duration; 3],
 }
 
 impl SummaryCommand {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
         let mut source = Source::open(&self.file)?;
-        let mut summary = Summary {
-            by_name: self.by_name,
-            most: MOST,
-            ..Summary::default()
-        };
+        let mut summary = Summary::new(self.by_name);
         let mut tasks = Follower::new();
         let mut missing = 0;
         while let Some(owned) = source.next() {
@@ -147,9 +163,57 @@ impl SummaryCommand {
 }
 
 impl Summary {
-    fn event(&mut self, event: &Event<'_>, tasks: &Follower) {
+    /// One with a row per task, or per name.
+    pub(super) fn new(by_name: bool) -> Self {
+        Self {
+            by_name,
+            most: MOST,
+            ..Self::default()
+        }
+    }
+
+    /// The time in each state, by name.
+    pub(super) fn times(&self) -> impl Iterator<Item = (&str, Times)> {
+        self.rows.iter().map(|row| (&*row.comm, row.times))
+    }
+
+    /// The waits for a turn of the tasks of a name: the median and the 99th percentile.
+    pub(super) fn latency(&self, name: &str) -> [Duration; 2] {
+        let row = self.by_comm.get(name);
+        let row = row.and_then(|place| self.rows.iter().find(|row| row.place == *place));
+        let [median, high, _] =
+            quantiles(&row.map_or_else(Vec::new, |row| self.nanos.of(row.place)));
+        [median, high].map(Duration::from_nanos)
+    }
+
+    /// The times of each call.
+    pub(super) fn calls(&self) -> impl Iterator<Item = (&'static str, CallTimes)> {
+        self.calls.iter().map(|(name, call)| {
+            let spans = call.quantiles();
+            let (count, total) = (call.count, call.total);
+            (
+                *name,
+                CallTimes {
+                    count,
+                    total,
+                    spans,
+                },
+            )
+        })
+    }
+
+    pub(super) fn shares(&self) -> Shares {
+        self.spans.shares()
+    }
+
+    /// Notes that events are missing.
+    pub(super) fn gap(&mut self) {
+        self.spans.gap();
+    }
+
+    pub(super) fn event(&mut self, event: &Event<'_>, tasks: &Follower) {
         self.events += 1;
-        if let Some(span) = self.spans.event(event) {
+        for span in self.spans.event(event) {
             self.span(&span, tasks);
         }
         if event.tid == Tid::KERNEL {
@@ -164,13 +228,13 @@ impl Summary {
                 row.traps += 1;
                 self.calls.entry(call.name()).or_default().count += 1;
             }
-            Fact::Replied { reply, .. } => {
+            Fact::Replied { .. } => {
                 // A wait after the answer is a timeout.
                 let Some(trap) = tasks.last(event.tid).filter(|trap| !trap.is_late) else {
                     return;
                 };
                 let call = self.call(trap, event.at);
-                call.errors += u64::from(matches!(reply, Reply::Err(_) | Reply::Io));
+                call.errors += u64::from(tasks.is_error(event));
             }
             Fact::Exited { exit } => {
                 self.unanswered(event.tid, event.at, tasks);
@@ -185,7 +249,7 @@ impl Summary {
         let call = self.calls.entry(trap.call.name()).or_default();
         let span = now.saturating_sub(trap.at);
         call.total += span;
-        call.longest = call.longest.max(span);
+        call.spans.add(0, nanos(span));
         call
     }
 
@@ -223,7 +287,7 @@ impl Summary {
     }
 
     /// Refuses a summary that would take too much memory.
-    fn check(&self, tasks: &Follower) -> Result<(), Failure> {
+    pub(super) fn check(&self, tasks: &Follower) -> Result<(), Failure> {
         let most = self.most;
         let what = match self.by_name {
             false if self.rows.len() > most => {
@@ -239,23 +303,29 @@ impl Summary {
     }
 
     fn span(&mut self, span: &Span, tasks: &Follower) {
-        let took = span.to.at.saturating_sub(span.from.at);
+        if span.tid == Tid::KERNEL {
+            return;
+        }
+        let took = span.time();
         let place = self.place(span.tid, tasks);
+        let by_name = self.by_name;
         let row = &mut self.rows[place as usize];
         match span.doing {
-            Doing::Running => row.running += took,
+            Doing::Running => row.times.running += took,
+            Doing::InCall => row.times.in_call += took,
+            Doing::Idle => {}
             Doing::Ready => {
-                row.ready += took;
+                row.times.ready += took;
                 // A task that has not run yet has no such wait.
                 if span.end == Ending::Next {
-                    let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-                    self.nanos.add(place, nanos);
+                    self.nanos.add(place, nanos(took));
                     self.turns.add(place, span.to.turn - span.from.turn);
                 }
             }
             Doing::Blocked(on) => {
                 let what = What::from(on);
-                row.blocked += took;
+                let what = if by_name { what.kind() } else { what };
+                row.times.blocked += took;
                 *self.on.entry((place, what)).or_default() += took;
                 if row.longest.is_none_or(|(longest, ..)| took > longest) {
                     row.longest = Some((took, what, span.from.at));
@@ -265,8 +335,11 @@ impl Summary {
     }
 
     /// Takes the spans that were open at the end.
-    fn finish(&mut self, tasks: &Follower) {
-        for span in std::mem::take(&mut self.spans).finish() {
+    pub(super) fn finish(&mut self, tasks: &Follower) {
+        for span in self.spans.finish() {
+            if span.tid == Tid::KERNEL {
+                continue;
+            }
             self.span(&span, tasks);
             self.unanswered(span.tid, span.to.at, tasks);
             let alive = (
@@ -275,11 +348,15 @@ impl Summary {
             );
             *self.exits.entry(alive).or_default() += 1;
         }
-        if self.by_name {
-            self.rows.sort_by(|a, b| a.comm.cmp(&b.comm));
-        } else {
-            self.rows.sort_by_key(|row| row.tid);
-        }
+        let by_name = self.by_name;
+        self.rows.sort_by(|a, b| {
+            let busy = |row: &Row| Reverse(row.times.running + row.times.in_call);
+            let order = busy(a).cmp(&busy(b));
+            order.then_with(|| match by_name {
+                true => a.comm.cmp(&b.comm),
+                false => a.tid.cmp(&b.tid),
+            })
+        });
     }
 
     fn show(
@@ -289,6 +366,12 @@ impl Summary {
         missing: u64,
         now: Duration,
     ) -> Result<(), Failure> {
+        let world = if header.is_simulated {
+            " of virtual time"
+        } else {
+            ""
+        };
+        writeln!(out, "{}{world}", self.shares())?;
         writeln!(out, "{}", Run(header))?;
         if missing > 0 {
             writeln!(
@@ -296,6 +379,7 @@ impl Summary {
                 "{missing} events are missing: what follows is about the others"
             )?;
         }
+        writeln!(out, "\n{}", self.calls_table())?;
         let shown = self.shown();
         let rows: Vec<_> = shown.iter().map(|row| self.task_row(row)).collect();
         let first = if self.by_name { "tasks" } else { "tid" };
@@ -305,6 +389,7 @@ impl Summary {
             "turns",
             "traps",
             "running",
+            "in call",
             "ready",
             "blocked",
             "on",
@@ -320,13 +405,6 @@ impl Summary {
                  --json has all"
             )?;
         }
-        let rows: Vec<_> = self
-            .calls
-            .iter()
-            .map(|(name, call)| call.row(name))
-            .collect();
-        let columns = ["call", "count", "errors", "total", "longest"];
-        writeln!(out, "\n{}", table(columns, &rows))?;
         writeln!(out, "\n{}", self.waits_table(first, &shown))?;
         let tasks: u64 = self.rows.iter().map(|row| row.count).sum();
         let turns: u64 = self.rows.iter().map(|row| row.turns).sum();
@@ -339,15 +417,27 @@ impl Summary {
         Ok(())
     }
 
-    /// The rows of the tables: those with the most traps; of equals, the oldest.
+    /// The calls, those with the longest total first.
+    fn calls_table(&self) -> String {
+        let mut calls: Vec<_> = self.calls.iter().collect();
+        calls.sort_by_key(|(_, call)| Reverse(call.total));
+        let rows: Vec<_> = calls.iter().map(|(name, call)| call.row(name)).collect();
+        let columns = [
+            "call", "count", "errors", "total", "median", "99th", "longest",
+        ];
+        table(columns, &rows)
+    }
+
+    /// The rows of the tables: those with the most traps; of equals, the oldest. They keep their
+    /// order.
     fn shown(&self) -> Vec<&Row> {
-        let mut rows: Vec<_> = self.rows.iter().collect();
+        let mut rows: Vec<_> = self.rows.iter().enumerate().collect();
         if !self.by_name && rows.len() > ROWS {
-            rows.sort_by_key(|row| (Reverse(row.traps), row.tid));
+            rows.sort_by_key(|(_, row)| (Reverse(row.traps), row.tid));
             rows.truncate(ROWS);
-            rows.sort_by_key(|row| row.tid);
+            rows.sort_by_key(|(place, _)| *place);
         }
-        rows
+        rows.into_iter().map(|(_, row)| row).collect()
     }
 
     /// The first column of a row.
@@ -359,7 +449,7 @@ impl Summary {
         }
     }
 
-    fn task_row(&self, row: &Row) -> [Value; 10] {
+    fn task_row(&self, row: &Row) -> [Value; 11] {
         let longest = row.longest.map(|(span, what, since)| {
             let since = Nanos::from(since);
             format!("{:.6}s for {what}, at {since}", span.as_secs_f64())
@@ -369,9 +459,10 @@ impl Summary {
             (*row.comm).into(),
             row.turns.into(),
             row.traps.into(),
-            seconds(row.running),
-            seconds(row.ready),
-            seconds(row.blocked),
+            seconds(row.times.running),
+            seconds(row.times.in_call),
+            seconds(row.times.ready),
+            seconds(row.times.blocked),
             self.mostly_on(row).into(),
             longest.unwrap_or_default().into(),
             self.exit(row).into(),
@@ -399,7 +490,7 @@ impl Summary {
         };
         let mut rows = Vec::new();
         for row in shown {
-            let (nanos, turns) = (self.nanos.of(row), self.turns.of(row));
+            let (nanos, turns) = (self.nanos.of(row.place), self.turns.of(row.place));
             if !nanos.is_empty() {
                 rows.push(cells(self.row_id(row), &row.comm, &nanos, &turns));
             }
@@ -438,6 +529,9 @@ impl Summary {
             "events": self.events,
             "missing": missing,
             "time": now.as_secs_f64(),
+            "tasks": self.shares().tasks.as_secs_f64(),
+            "kernel": self.shares().kernel.as_secs_f64(),
+            "idle": self.shares().idle.as_secs_f64(),
         });
         writeln!(out, "{run}")?;
         for row in &self.rows {
@@ -448,13 +542,16 @@ impl Summary {
             writeln!(out, "{line}")?;
         }
         for (name, call) in &self.calls {
+            let [median, high, longest] = call.quantiles().map(|span| span.as_secs_f64());
             let line = json!({
                 "summary": "call",
                 "call": name,
                 "count": call.count,
                 "errors": call.errors,
                 "total": call.total.as_secs_f64(),
-                "longest": call.longest.as_secs_f64(),
+                "median": median,
+                "99th": high,
+                "longest": longest,
             });
             writeln!(out, "{line}")?;
         }
@@ -477,10 +574,10 @@ impl Summary {
     fn mostly_on(&self, row: &Row) -> String {
         let mut on: Vec<_> = self.blocked_on(row).collect();
         on.sort_by_key(|&(what, span)| (Reverse(span), what));
-        let share = |span: &Duration| 100.0 * span.as_secs_f64() / row.blocked.as_secs_f64();
+        let share = |span: &Duration| 100.0 * span.as_secs_f64() / row.times.blocked.as_secs_f64();
         let text = |(what, span): &(What, Duration)| match on.len() {
             1 => what.to_string(),
-            _ if row.blocked.is_zero() => what.to_string(),
+            _ if row.times.blocked.is_zero() => what.to_string(),
             _ => format!("{what} {:.0}%", share(span)),
         };
         let mut texts: Vec<_> = on.iter().take(2).map(text).collect();
@@ -516,17 +613,18 @@ impl Summary {
             })
         });
         let exits: BTreeMap<&str, u64> = self.exits(row).collect();
-        let [median, high, most] = quantiles(&self.nanos.of(row)).map(|n| n as f64 / 1e9);
-        let [median_turns, high_turns, most_turns] = quantiles(&self.turns.of(row));
+        let [median, high, most] = quantiles(&self.nanos.of(row.place)).map(|n| n as f64 / 1e9);
+        let [median_turns, high_turns, most_turns] = quantiles(&self.turns.of(row.place));
         json!({
             "summary": "task",
             "task": row.comm,
             "tasks": row.count,
             "turns": row.turns,
             "traps": row.traps,
-            "running": row.running.as_secs_f64(),
-            "ready": row.ready.as_secs_f64(),
-            "blocked": row.blocked.as_secs_f64(),
+            "running": row.times.running.as_secs_f64(),
+            "in_call": row.times.in_call.as_secs_f64(),
+            "ready": row.times.ready.as_secs_f64(),
+            "blocked": row.times.blocked.as_secs_f64(),
             "blocked_on": on,
             "longest": longest,
             "latency": { "median": median, "99th": high, "most": most },
@@ -537,14 +635,22 @@ impl Summary {
 }
 
 impl Calls {
-    fn row(&self, name: &str) -> [Value; 5] {
+    fn row(&self, name: &str) -> [Value; 7] {
+        let [median, high, longest] = self.quantiles().map(seconds);
         [
             name.into(),
             self.count.into(),
             self.errors.into(),
             seconds(self.total),
-            seconds(self.longest),
+            median,
+            high,
+            longest,
         ]
+    }
+
+    /// The median, the 99th percentile and the longest.
+    fn quantiles(&self) -> [Duration; 3] {
+        quantiles(&self.spans.of(0)).map(Duration::from_nanos)
     }
 }
 
@@ -559,8 +665,8 @@ impl Amounts {
     }
 
     /// Those of a row, in order.
-    fn of(&self, row: &Row) -> Vec<Bucket> {
-        let buckets = self.0.range((row.place, 0)..=(row.place, u32::MAX));
+    fn of(&self, place: u32) -> Vec<Bucket> {
+        let buckets = self.0.range((place, 0)..=(place, u32::MAX));
         buckets.map(|(_, bucket)| *bucket).collect()
     }
 
@@ -588,6 +694,10 @@ fn quantiles(buckets: &[Bucket]) -> [u64; 3] {
         });
         found.map_or(0, |bucket| bucket.most)
     })
+}
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn seconds(span: Duration) -> Value {
@@ -668,8 +778,7 @@ mod tests {
         assert!(amounts.0.len() <= 54 * 1024 + 1024, "{}", amounts.0.len());
         all.sort_unstable();
         let exact = [50, 99, 100].map(|percent| all[(all.len() * percent).div_ceil(100) - 1]);
-        let row = Row::default();
-        for (found, exact) in quantiles(&amounts.of(&row)).into_iter().zip(exact) {
+        for (found, exact) in quantiles(&amounts.of(0)).into_iter().zip(exact) {
             assert!(
                 found >= exact && found - exact <= exact / 1024,
                 "{found} for {exact}"

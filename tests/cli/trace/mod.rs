@@ -5,6 +5,7 @@ mod commands;
 mod post_mortem;
 mod record;
 mod timeline;
+mod why;
 
 use std::{
     fs,

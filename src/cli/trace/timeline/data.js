@@ -1,9 +1,11 @@
 'use strict';
 // The recording in the format of `pack.rs`: everything is a varint.
 
-const KINDS = ['running', 'ready', 'timer', 'queue', 'device', 'exit'];
+const KINDS = ['running', 'ready', 'call', 'rest', 'timer', 'queue', 'device', 'exit'];
 const RUNNING = 0;
 const READY = 1;
+const CALLING = 2;
+const RESTING = 3;
 const NEXT = 0;
 const WOKEN = 1;
 const ENDED = 2;
@@ -193,7 +195,7 @@ function unpackBars(input, limits, lane, bar, bars) {
     turns = bars.to.turns[bar];
     if (flags & 64) row += input.number();
     bars.row[bar] = row - 1;
-    if (bars.doing[bar] > READY) input.text(bars.on, bar);
+    if (bars.doing[bar] > RESTING) input.text(bars.on, bar);
     if (bars.end[bar] === WOKEN) {
       input.text(bars.by, bar);
       bars.waker[bar] = input.number();

@@ -8,13 +8,16 @@ use serde_json::{Value, json};
 
 use super::{
     graph,
-    model::Timeline,
+    model::{Lane, Timeline},
     pack::pack,
     scale::{Scale, count},
     svg,
     words::{self, Sums},
 };
-use crate::cli::{output::clean, trace::source::world};
+use crate::{
+    Exit,
+    cli::{output::clean, trace::source::world},
+};
 
 /// In the order of their dependencies.
 const SCRIPTS: [&str; 6] = [
@@ -112,8 +115,10 @@ fn facts_of(timeline: &Timeline) -> String {
 /// The summary, for a page without a picture.
 fn summary(timeline: &Timeline, scale: Scale) -> Markup {
     let is_deadlock = timeline.waits.is_deadlock;
+    let tasks = || timeline.lanes.iter().filter(|lane| !lane.is_kernel());
+    let has_failed = |lane: &Lane| matches!(lane.exit, Some(Exit::Failed(_) | Exit::Faulted(_)));
     html! {
-        details id="summary" open[is_deadlock] {
+        details id="summary" open[is_deadlock || tasks().any(has_failed)] {
             summary { "Summary" }
             div class="said" {
                 div { @for sentence in words::summary(timeline) { p { (sentence) } } }
@@ -123,16 +128,17 @@ fn summary(timeline: &Timeline, scale: Scale) -> Markup {
                 table {
                     thead { tr {
                         th { "tid" } th { "task" } th class="n" { "traps" } th class="n" { "turns" }
-                        th class="n" { "running" } th class="n" { "ready" }
-                        th class="n" { "blocked" } th { "longest wait" } th { "end" }
+                        th class="n" { "running" } th class="n" { "in call" }
+                        th class="n" { "ready" } th class="n" { "blocked" } th { "longest wait" } th { "end" }
                     } }
                     tbody {
-                        @for lane in timeline.lanes.iter().take(TASKS) {
+                        @for lane in tasks().take(TASKS) {
                             @let sums = Sums::of(lane, scale);
                             tr {
                                 td { (lane.tid) } td { (lane.name) }
                                 td class="n" { (lane.traps) } td class="n" { (sums.turns) }
                                 td class="n" { (scale.amount(sums.running)) }
+                                td class="n" { (scale.amount(sums.in_call)) }
                                 td class="n" { (scale.amount(sums.ready)) }
                                 td class="n" { (scale.amount(sums.blocked)) }
                                 td { @if let Some((longest, on)) = sums.longest {
@@ -147,7 +153,7 @@ fn summary(timeline: &Timeline, scale: Scale) -> Markup {
                     }
                 }
             }
-            @let more = timeline.lanes.len().saturating_sub(TASKS);
+            @let more = tasks().count().saturating_sub(TASKS);
             @if more > 0 { p { "And " (count(more as u64, "task")) " more." } }
         }
     }
@@ -157,11 +163,13 @@ fn summary(timeline: &Timeline, scale: Scale) -> Markup {
 fn stage() -> Markup {
     let kinds = [
         ("running", "Running"),
+        ("call", "In call"),
         ("ready", "Ready"),
         ("timer", "Sleeps"),
         ("queue", "Queue"),
         ("device", "Device"),
         ("exit", "Task’s end"),
+        ("rest", "Idle"),
     ];
     html! {
         div id="tools" role="toolbar" aria-label="Timeline" {

@@ -1,5 +1,5 @@
-// Draws the lanes. Wide bars are drawn one by one. Where a pixel covers many bars, it shows their
-// shares of running, ready and blocked.
+// Draws the lanes. Wide bars are drawn one by one. Where a lane has too many for that, each column of
+// pixels shows the shares of running, in call, ready and blocked, so that area is time.
 
 const canvas = page('lanes');
 const paper = canvas.getContext('2d');
@@ -9,10 +9,12 @@ let pixels = null;
 let colors = {};
 
 /** The top of a bar within its lane; running tasks stand out. */
-const TOPS = [3, 9, 15, 15, 15, 15];
+const TOPS = [3, 9, 3, 15, 15, 15, 15, 15];
 const BOTTOM = LANE - 4;
 /** The number of bars of a lane that are drawn one by one. */
 const MOST_BARS = 400;
+/** How much of a lane's width may be painted as running only so that short turns are seen. */
+const MOST_WIDENED = 0.02;
 const MOST_ARROWS = 2000;
 /** The width and height of a pattern's tile. */
 const TILE = 6;
@@ -53,6 +55,9 @@ function tile(kind, at) {
   } else if (kind === 'queue') {
     brush.arc(3, 3, 1.5, 0, 7);
     brush.fill();
+  } else if (kind === 'call') {
+    brush.fillRect(0, 0, 3, 3);
+    brush.fillRect(3, 3, 3, 3);
   } else if (kind === 'device') {
     brush.fillRect(0, 0, 2, TILE);
   } else if (kind === 'exit') {
@@ -142,7 +147,7 @@ function drawBars(first, last, ratio) {
     const [low, high] = [lanes.first[lane], lanes.first[lane + 1]];
     const begin = lowerBound(to, view.begin, low, high);
     const end = upperBound(from, view.end, begin, high);
-    if (end - begin <= MOST_BARS) {
+    if (!isDenseLane(begin, end)) {
       for (let bar = begin; bar < end; bar++) drawBar(bar, toY(place));
       continue;
     }
@@ -155,12 +160,25 @@ function drawBars(first, last, ratio) {
   paper.drawImage(dense, 0, 0, view.width, view.height);
 }
 
+/** Whether bars drawn one by one would paint more than their share of time. */
+function isDenseLane(begin, end) {
+  if (end - begin > MOST_BARS) return true;
+  const { from, to } = columns();
+  const unit = unitsPerPixel();
+  let widened = 0;
+  for (let bar = begin; bar < end; bar++) {
+    if (bars.doing[bar] === RUNNING) widened += Math.max(0, 1 - (to[bar] - from[bar]) / unit);
+  }
+  const alive = Math.min(to[end - 1], view.end) - Math.max(from[begin], view.begin);
+  return widened > Math.max(1, (alive / unit) * MOST_WIDENED);
+}
+
 function drawBar(bar, y) {
   const kind = bars.doing[bar];
   const { from, to } = columns();
   let [x, right] = [toX(from[bar]), toX(to[bar])];
   // A turn of zero length is still drawn.
-  const least = kind === RUNNING ? 1.5 : 0;
+  const least = kind === RUNNING ? 1 : 0;
   if (right - x < least) right = x + least;
   x = Math.max(x, view.gutter);
   right = Math.min(right, view.width);
@@ -182,7 +200,7 @@ function drawBar(bar, y) {
 
 /** Writes a bar's label into it, as far as it fits. */
 function label(bar, kind, x, y, width) {
-  if (kind === READY || bars.row[bar] < 0) return;
+  if (kind === READY || kind === RESTING || bars.row[bar] < 0) return;
   const call = rows.what.get(bars.row[bar]);
   paper.font = SMALL;
   paper.textAlign = 'left';
@@ -190,7 +208,7 @@ function label(bar, kind, x, y, width) {
   const text = [call, call.split(/[(:]/)[0]].find(fits);
   if (!text) return;
   paper.fillStyle = kind === RUNNING ? colors.on : colors.ink;
-  paper.fillText(text, x + 4, y + (kind === RUNNING ? 14 : 9));
+  paper.fillText(text, x + 4, y + (TOPS[kind] === 3 ? 14 : 9));
 }
 
 /** The part of a text that fits. */
@@ -209,13 +227,19 @@ function beginDense() {
   pixels.words.fill(0);
 }
 
-/** Each column of pixels has, from below, the shares of running, ready and blocked. */
+/** The states of a column of pixels, from below. */
+const STACK = [RUNNING, CALLING, READY, RESTING];
+
+/** Paints a lane in columns of pixels, each with the shares of the states in its time. What rounding
+ * adds to a column is taken from the next, so that the whole lane is as true as a column. A line of
+ * one pixel below shows where the task had turns. */
 function drawDense(begin, end, bottom, ratio) {
   const { from, to, sums } = columns();
   const height = Math.round((BOTTOM - 3) * ratio);
   const unit = unitsPerPixel() / ratio;
   const left = Math.round(view.gutter * ratio);
-  const shares = [0, 0, 0];
+  const shares = new Float64Array(STATES);
+  const errors = new Float64Array(STATES);
   let bar = begin;
   for (let x = left; x < dense.width; x++) {
     const low = view.begin + (x - left) * unit;
@@ -227,42 +251,38 @@ function drawDense(begin, end, bottom, ratio) {
     if (isLast ? from[bar] > high : from[bar] >= high) continue;
     // The last bar of the column, which may extend into the next one.
     const last = Math.min(after(to, high, bar, end), end - 1);
-    for (let kind = 0; kind < 3; kind++) {
-      let share = sums[kind][last + 1] - sums[kind][bar];
-      if (Math.min(bars.doing[bar], 2) === kind) share -= Math.max(0, low - from[bar]);
-      if (Math.min(bars.doing[last], 2) === kind) share -= Math.min(Math.max(0, to[last] - high), to[last] - from[last]);
-      shares[kind] = Math.max(0, share);
+    for (let state = 0; state < STATES; state++) shares[state] = sums[state][last + 1] - sums[state][bar];
+    shares[stateOf(bar)] -= Math.max(0, low - from[bar]);
+    shares[stateOf(last)] -= Math.min(Math.max(0, to[last] - high), to[last] - from[last]);
+    const hasTurn = last - bar > 3 || bars.doing[bar] === RUNNING || bars.doing[last] === RUNNING;
+    paintColumn(x, bottom, height, shares, (high - low) / height, errors, blockedKind(bar, last));
+    if (hasTurn && bottom >= 0 && bottom < dense.height) {
+      pixels.words[bottom * dense.width + x] = colors.pixels[RUNNING][0];
     }
-    const hasTurn = last - bar > 2 || bars.doing[bar] === RUNNING || bars.doing[last] === RUNNING;
-    // A few turns, and isolated bars, are as tall here as where there is more room.
-    const isAlone = shares[0] + shares[1] + shares[2] === 0;
-    const least = !hasTurn ? 0 : last - bar > 16 && !isAlone ? 3 : height;
-    paintColumn(x, bottom, height, shares, least, blockedKind(bar, last));
   }
 }
 
 /** What a task is blocked on among these bars, if it is. */
 function blockedKind(bar, last) {
-  for (let at = bar; at <= Math.min(last, bar + 3); at++) if (bars.doing[at] > READY) return bars.doing[at];
-  return READY + 1;
+  for (let at = bar; at <= Math.min(last, bar + 4); at++) if (bars.doing[at] >= RESTING) return bars.doing[at];
+  return RESTING;
 }
 
-function paintColumn(x, bottom, height, shares, least, kind) {
-  const total = shares[0] + shares[1] + shares[2];
-  const of = (share) => (total > 0 ? Math.round((share / total) * height) : 0);
-  // Turns of nearly zero length are still drawn.
-  const isShort = shares[0] < total / 10 || total === 0;
-  const running = isShort ? Math.max(of(shares[0]), least) : of(shares[0]);
-  const ready = running + of(shares[1]);
-  // A column that is nearly all blocked is as low as a blocked bar.
-  const top = ready > height / 6 ? height : Math.round((height * (BOTTOM - TOPS[kind])) / (BOTTOM - 3));
-  const blocked = shares[2] > 0 ? Math.max(top, ready) : ready;
-  const texture = (what) => (view.kind < 0 || view.kind === what ? colors.pixels[what] : colors.faded);
-  const textures = [texture(RUNNING), texture(READY), texture(kind)];
-  for (let done = Math.max(0, bottom - dense.height); done < Math.min(blocked, height, bottom); done++) {
-    const y = bottom - 1 - done;
-    const texture = textures[done < running ? 0 : done < ready ? 1 : 2];
-    pixels.words[y * dense.width + x] = texture[(y % TILE) * TILE + (x % TILE)];
+/** Paints a column. A pixel of it is worth so many units of time. */
+function paintColumn(x, bottom, height, shares, worth, errors, kind) {
+  let [level, painted] = [0, 0];
+  for (const state of STACK) {
+    level += Math.max(0, shares[state]);
+    const exact = level / worth + errors[state];
+    const edge = Math.min(Math.max(Math.round(exact), painted), height);
+    errors[state] = Math.min(Math.max(exact - edge, -1), 1);
+    const what = state === RESTING ? kind : state;
+    const texture = view.kind < 0 || view.kind === what ? colors.pixels[what] : colors.faded;
+    for (; painted < edge; painted++) {
+      const y = bottom - 1 - painted;
+      if (y < 0 || y >= dense.height) continue;
+      pixels.words[y * dense.width + x] = texture[(y % TILE) * TILE + (x % TILE)];
+    }
   }
 }
 
@@ -405,7 +425,7 @@ function drawGutter(first, last) {
 
 /** The exit of a task, in a word. */
 function fate(lane) {
-  return lanes.exit.get(lane).split(':')[0] || 'alive';
+  return lanes.exit.get(lane).split(':')[0] || (isKernel(lane) ? '' : 'alive');
 }
 
 /** Draws guide lines below the ticks. */

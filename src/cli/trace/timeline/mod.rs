@@ -36,6 +36,7 @@ use crate::cli::{
 };
 use model::{Bound, Timeline, Window};
 use scale::Scale;
+pub(super) use scale::{count, rounded};
 
 /// Draw a recording: a lane per task, as an HTML page or an SVG picture
 #[derive(Args)]

@@ -10,7 +10,7 @@ use crate::{
         output::clean,
         trace::{
             source::{Failure, Source},
-            spans::{Doing, Moment, Span, Spans},
+            spans::{Doing, Moment, Shares, Span, Spans},
             waits::{Waits, Watch},
         },
         values::instant,
@@ -57,6 +57,8 @@ pub(super) struct Timeline {
     /// Whether the recording has no end, since its writer was killed.
     pub(super) is_torn: bool,
     pub(super) waits: Waits,
+    /// How the time up to the end of the window was used.
+    pub(super) shares: Shares,
 }
 
 /// A task and its spans.
@@ -74,6 +76,13 @@ pub(super) struct Lane {
     /// The row of its last call, or of its spawn.
     row: Option<usize>,
     has_rows: bool,
+}
+
+impl Lane {
+    /// True for the lane of the kernel.
+    pub(super) fn is_kernel(&self) -> bool {
+        self.tid == 0
+    }
 }
 
 /// A span of a lane.
@@ -154,7 +163,7 @@ impl Timeline {
         }
         let is_torn = source.is_torn();
         let timeline = gather.finish(is_torn);
-        if timeline.lanes.is_empty() {
+        if timeline.lanes.iter().all(|lane| lane.tid == 0) {
             return Err(
                 "there is nothing to show: no selected task was alive in this window"
                     .to_string()
@@ -200,6 +209,7 @@ impl<'a> Gather<'a> {
                 is_cut: false,
                 is_torn: false,
                 waits: Waits::default(),
+                shares: Shares::default(),
             },
             has_begun: false,
         }
@@ -227,7 +237,7 @@ impl<'a> Gather<'a> {
             self.timeline.is_cut = true;
             return false;
         }
-        let span = self.spans.event(event);
+        let spans = self.spans.event(event);
         self.watch.event(event);
         let now = self.spans.now();
         if !self.has_begun && !self.window.from.is_some_and(|from| from.is_after(now)) {
@@ -252,12 +262,49 @@ impl<'a> Gather<'a> {
         }
         self.timeline.events += 1;
         self.timeline.end = now;
-        if event.tid != Tid::KERNEL
-            && let Some(place) = self.place(event)
-        {
-            self.note(place, event, span);
+        let place = match (event.tid, &event.fact) {
+            // Chaos and the host: `boot --fault`.
+            (Tid::KERNEL, Fact::Fault { .. }) => self.kernel_place(),
+            (Tid::KERNEL, _) => None,
+            _ => self.place(event),
+        };
+        for span in spans {
+            let is_end = matches!(event.fact, Fact::Trapped { .. } | Fact::Exited { .. });
+            self.span(span, is_end);
+        }
+        if let Some(place) = place {
+            self.note(place, event);
         }
         true
+    }
+
+    /// Adds a span to the lane of its task, or of the kernel.
+    fn span(&mut self, span: Span, has_ended_by_row: bool) {
+        let place = match span.tid {
+            // On a virtual clock its work takes no time, and the background shows when it is idle.
+            Tid::KERNEL if self.timeline.header.is_simulated => None,
+            Tid::KERNEL => self.kernel_place(),
+            tid => self.places.get(&tid).copied(),
+        };
+        if let Some(place) = place {
+            self.bar(place, span, has_ended_by_row);
+        }
+    }
+
+    /// The lane of the kernel, unless only some tasks are selected.
+    fn kernel_place(&mut self) -> Option<usize> {
+        let is_shown = self.window.tasks.is_empty();
+        let lanes = &mut self.timeline.lanes;
+        let place = is_shown.then(|| {
+            self.places.entry(Tid::KERNEL).or_insert_with(|| {
+                lanes.push(Lane {
+                    name: "kernel".to_string(),
+                    ..Lane::default()
+                });
+                lanes.len() - 1
+            })
+        });
+        place.copied()
     }
 
     /// The lane of an event's task, if it is selected.
@@ -289,14 +336,7 @@ impl<'a> Gather<'a> {
         Some(place)
     }
 
-    fn note(&mut self, place: usize, event: &Event<'_>, span: Option<Span>) {
-        if let Some(span) = span {
-            self.bar(
-                place,
-                span,
-                matches!(event.fact, Fact::Trapped { .. } | Fact::Exited { .. }),
-            );
-        }
+    fn note(&mut self, place: usize, event: &Event<'_>) {
         let now = self.spans.now();
         let row = |kind, what| Row {
             at: now,
@@ -393,13 +433,12 @@ impl<'a> Gather<'a> {
         // A span that the window cuts might have continued.
         waits.is_deadlock &= !self.timeline.is_cut && !is_torn;
         let now = self.spans.now();
-        for mut span in std::mem::take(&mut self.spans).finish() {
+        for mut span in self.spans.finish() {
             // A deadlock is drawn a turn wide, though it takes no time.
             span.to.turn += u64::from(waits.is_deadlock);
-            if let Some(&place) = self.places.get(&span.tid) {
-                self.bar(place, span, false);
-            }
+            self.span(span, false);
         }
+        self.timeline.shares = self.spans.shares();
         if waits.is_deadlock {
             self.timeline.end.turn += 1;
             self.timeline.idle.push((now, self.timeline.end));

@@ -102,10 +102,12 @@ impl Pack {
             let doing = match span.doing {
                 Doing::Running => 0,
                 Doing::Ready => 1,
-                Doing::Blocked(On::Timer(_)) => 2,
-                Doing::Blocked(On::Queue(..)) => 3,
-                Doing::Blocked(On::Device(..)) => 4,
-                Doing::Blocked(On::Exit(_)) => 5,
+                Doing::InCall => 2,
+                Doing::Idle => 3,
+                Doing::Blocked(On::Timer(_)) => 4,
+                Doing::Blocked(On::Queue(..)) => 5,
+                Doing::Blocked(On::Device(..)) => 6,
+                Doing::Blocked(On::Exit(_)) => 7,
             };
             let end = match span.end {
                 Ending::Next => 0,

@@ -6,19 +6,25 @@ const overview = page('overview');
 const overviewPaper = overview.getContext('2d');
 const BINS = 600;
 
-/** The average numbers of running and of ready tasks, in each part of the run. */
+/** For each part of the run: the average numbers of tasks that run, are ready and are blocked, and
+ * the largest number of those that run or are ready. */
 function summed() {
   const known = columns();
   if (known.overview) return known.overview;
   const [first, last] = limits();
   const unit = (last - first) / BINS;
-  const sums = [RUNNING, READY].map(() => ({ parts: new Float64Array(BINS + 1), steps: new Float64Array(BINS + 2) }));
+  const sums = Array.from({ length: 3 }, () => ({ parts: new Float64Array(BINS + 1), steps: new Float64Array(BINS + 2) }));
+  const [begins, ends] = [[], []];
   for (let bar = 0; bar < bars.length; bar++) {
+    if (isKernel(bars.lane[bar])) continue;
     const kind = bars.doing[bar];
-    if (kind > READY || known.to[bar] === known.from[bar]) continue;
+    if (kind < RESTING) {
+      begins.push(known.from[bar]);
+      ends.push(known.to[bar]);
+    }
     const [from, to] = [(known.from[bar] - first) / unit, (known.to[bar] - first) / unit];
     const [low, high] = [Math.floor(from), Math.floor(to)];
-    const { parts, steps } = sums[kind];
+    const { parts, steps } = sums[kind > RESTING ? 2 : kind === READY ? 1 : 0];
     if (low === high) parts[low] += to - from;
     else {
       parts[low] += low + 1 - from;
@@ -30,11 +36,31 @@ function summed() {
   for (const { parts, steps } of sums) {
     for (let bin = 0, level = 0; bin < BINS; bin++) parts[bin] += level += steps[bin];
   }
-  const [running, ready] = sums.map(({ parts }) => parts);
-  let most = 1;
-  for (let bin = 0; bin < BINS; bin++) most = Math.max(most, running[bin] + ready[bin]);
-  return (known.overview = { running, ready, most });
+  const [running, ready, blocked] = sums.map(({ parts }) => parts);
+  const peaks = peaksOf(Float64Array.from(begins).sort(), Float64Array.from(ends).sort(), first, unit);
+  return (known.overview = { running, ready, blocked, peaks, most: mostOf(peaks), mostBlocked: mostOf(blocked) });
 }
+
+const mostOf = (values) => values.reduce((most, value) => Math.max(most, value), 0);
+
+/** The largest number of bars at one instant, in each part of the run. */
+function peaksOf(begins, ends, first, unit) {
+  const peaks = new Float64Array(BINS);
+  let [begun, ended] = [0, 0];
+  for (let bin = 0; bin < BINS; bin++) {
+    const high = bin + 1 < BINS ? first + (bin + 1) * unit : Infinity;
+    peaks[bin] = begun - ended;
+    for (; begun < begins.length && begins[begun] < high; begun++) {
+      while (ends[ended] < begins[begun]) ended++;
+      peaks[bin] = Math.max(peaks[bin], begun + 1 - ended);
+    }
+    while (ended < begun && ends[ended] < high) ended++;
+  }
+  return peaks;
+}
+
+/** The height of the part of the overview that shows blocked tasks. */
+const BLOCKED_HEIGHT = 14;
 
 function drawOverview() {
   const box = overview.getBoundingClientRect();
@@ -45,22 +71,30 @@ function drawOverview() {
   brush.setTransform(ratio, 0, 0, ratio, 0, 0);
   brush.fillStyle = colors.paper;
   brush.fillRect(0, 0, box.width, box.height);
-  const { running, ready, most } = summed();
-  const [left, width, height] = [view.gutter, box.width - view.gutter, box.height - 3];
-  const hill = (kind, level) => {
-    brush.fillStyle = colors.kinds[kind].ink;
+  const { running, ready, blocked, peaks, most, mostBlocked } = summed();
+  const [left, width] = [view.gutter, box.width - view.gutter];
+  const hill = (color, level, bottom, height) => {
+    brush.fillStyle = color;
     brush.beginPath();
-    brush.moveTo(left, box.height);
+    brush.moveTo(left, bottom);
     for (let bin = 0; bin < BINS; bin++) {
-      const y = box.height - (level(bin) / most) * height;
+      const y = bottom - level(bin) * height;
       brush.lineTo(left + (bin / BINS) * width, y);
       brush.lineTo(left + ((bin + 1) / BINS) * width, y);
     }
-    brush.lineTo(left + width, box.height);
+    brush.lineTo(left + width, bottom);
     brush.fill();
   };
-  hill(READY, (bin) => running[bin] + ready[bin]);
-  hill(RUNNING, (bin) => running[bin]);
+  // Many more tasks are blocked than run, so that they have a scale of their own.
+  const top = BLOCKED_HEIGHT + 1;
+  if (mostBlocked > 0) hill(colors.kinds[KINDS.indexOf('timer')].ink, (bin) => blocked[bin] / mostBlocked, top - 1, top - 3);
+  const height = box.height - top - 1;
+  const { paper: pale } = colors.kinds[READY];
+  if (most > 0) {
+    hill(pale, (bin) => peaks[bin] / most, box.height, height);
+    hill(colors.kinds[READY].ink, (bin) => (running[bin] + ready[bin]) / most, box.height, height);
+    hill(colors.kinds[RUNNING].ink, (bin) => running[bin] / most, box.height, height);
+  }
   if (search.found) drawFoundOverview(brush, left, width);
   const [first, last] = limits();
   const toOverview = (value) => left + ((value - first) / (last - first)) * width;
@@ -76,8 +110,8 @@ function drawOverview() {
   brush.font = SMALL;
   brush.fillStyle = colors.dim;
   brush.textBaseline = 'middle';
-  brush.fillText('running + ready', 8, box.height * 0.3);
-  brush.fillText(`most: ${most < 10 ? Number(most.toFixed(1)) : Math.round(most)}`, 8, box.height * 0.7);
+  brush.fillText(shortened(`blocked: ${Math.ceil(mostBlocked).toLocaleString('en')} at most`, left - 10), 8, top / 2);
+  brush.fillText(shortened(`active: ${most.toLocaleString('en')} at most`, left - 10), 8, (top + box.height) / 2);
 }
 
 function drawFoundOverview(brush, left, width) {
@@ -148,7 +182,7 @@ function drawSwatch(button) {
   const kind = KINDS.indexOf(button.dataset.kind);
   const brush = button.firstElementChild.getContext('2d');
   brush.fillStyle = colors.fills[kind];
-  const top = [0, 3, 6, 6, 6, 6][kind];
+  const top = (TOPS[kind] - 3) / 2;
   brush.clearRect(0, 0, 22, 14);
   brush.fillRect(0, top, 22, 14 - top);
 }

@@ -42,7 +42,7 @@ impl Scale {
 }
 
 /// So many of something.
-pub(super) fn count(number: u64, what: &str) -> String {
+pub(in crate::cli::trace) fn count(number: u64, what: &str) -> String {
     match number {
         1 => format!("1 {what}"),
         _ => format!("{number} {what}s"),
@@ -55,7 +55,7 @@ pub(super) fn span(span: Duration) -> String {
 }
 
 /// A span of time, to three digits.
-pub(super) fn rounded(span: Duration) -> String {
+pub(in crate::cli::trace) fn rounded(span: Duration) -> String {
     let nanos = span.as_nanos() as f64;
     let digits = nanos.max(1.0).log10().floor() as i32 + 1;
     let unit = 10f64.powi((digits - 3).max(0));

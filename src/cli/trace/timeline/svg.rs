@@ -180,7 +180,9 @@ impl<'a> Picture<'a> {
         let (class, top, least) = match bar.span.doing {
             // A turn of zero length is still drawn.
             Doing::Running => ("running", 3.0, 1.5),
+            Doing::InCall => ("call", 3.0, 0.0),
             Doing::Ready => ("ready", 9.0, 0.0),
+            Doing::Idle => ("rest", 15.0, 0.0),
             Doing::Blocked(on) => (kind(on), 15.0, 0.0),
         };
         let width = (to - from).max(least);
@@ -188,7 +190,7 @@ impl<'a> Picture<'a> {
             return html! {};
         }
         let word = match (bar.span.doing, bar.row) {
-            (Doing::Running | Doing::Blocked(_), Some(row)) => {
+            (Doing::Running | Doing::InCall | Doing::Blocked(_), Some(row)) => {
                 fitting(&self.timeline.rows[row].what, (width - 6.0) / SMALL)
             }
             _ => "",
@@ -201,7 +203,7 @@ impl<'a> Picture<'a> {
                 title { (words::bar(bar, self.timeline, self.scale)) }
             }
             @if !word.is_empty() {
-                @let (class, base) = if class == "running" { ("on", 18.0) } else { ("small", 12.0) };
+                @let (class, base) = if matches!(class, "running" | "call") { ("on", 18.0) } else { ("small", 12.0) };
                 text class=(class) x=(px(from + width / 2.0)) y=(px(y + base)) text-anchor="middle" {
                     (word)
                 }
@@ -253,7 +255,7 @@ impl<'a> Picture<'a> {
         let y = Self::y(self.timeline.lanes.len()) + 14.0;
         html! {
             @for (class, word) in entries {
-                @let top = match class { "running" => 0.0, "ready" => 3.0, _ => 6.0 };
+                @let top = match class { "running" => 0.0, "call" => 0.0, "ready" => 3.0, _ => 6.0 };
                 @match class {
                     "arrow" => path class="arrow" d={
                         "M" (px(x + 6.0)) " " (px(y)) "v12m-2.5 -4l2.5 4l2.5 -4"
@@ -297,6 +299,11 @@ pub(super) fn patterns() -> Markup {
             patternTransform="rotate(45)" {
             rect class="ready-paper" width="6" height="6" {}
             rect class="ready-ink" width="2" height="6" {}
+        }
+        pattern id="p-call" width="4" height="4" patternUnits="userSpaceOnUse" {
+            rect class="call-paper" width="4" height="4" {}
+            rect class="call-ink" width="2" height="2" {}
+            rect class="call-ink" x="2" y="2" width="2" height="2" {}
         }
         pattern id="p-queue" width="6" height="6" patternUnits="userSpaceOnUse" {
             rect class="queue-paper" width="6" height="6" {}
@@ -343,12 +350,16 @@ fn fitting(call: &str, room: f64) -> &str {
 }
 
 fn label(lane: &Lane) -> String {
+    if lane.is_kernel() {
+        return lane.name.clone();
+    }
     format!("{} {}", Tid::from(lane.tid), lane.name)
 }
 
 /// The exit of a task, in a word.
 fn fate(lane: &Lane) -> &'static str {
     match lane.exit {
+        None if lane.is_kernel() => "",
         None => "alive",
         Some(Exit::Done) => "done",
         Some(Exit::Failed(_)) => "failed",

@@ -48,18 +48,21 @@ function columns() {
 }
 
 function derive(from, to) {
-  const running = new Float64Array(bars.length + 1);
-  const ready = new Float64Array(bars.length + 1);
-  const blocked = new Float64Array(bars.length + 1);
+  const sums = Array.from({ length: STATES }, () => new Float64Array(bars.length + 1));
   for (let bar = 0; bar < bars.length; bar++) {
-    const length = to[bar] - from[bar];
-    const doing = bars.doing[bar];
-    running[bar + 1] = running[bar] + (doing === RUNNING ? length : 0);
-    ready[bar + 1] = ready[bar] + (doing === READY ? length : 0);
-    blocked[bar + 1] = blocked[bar] + (doing > READY ? length : 0);
+    for (const sum of sums) sum[bar + 1] = sum[bar];
+    sums[stateOf(bar)][bar + 1] += to[bar] - from[bar];
   }
-  return { from, to, sums: [running, ready, blocked], wakes: null, overview: null };
+  return { from, to, sums, wakes: null, overview: null };
 }
+
+/** The number of states: running, ready, in call, blocked. */
+const STATES = 4;
+
+/** The state of a bar. What it is blocked on makes no difference, and idle is the kernel's block. */
+const stateOf = (bar) => Math.min(bars.doing[bar], RESTING);
+
+const isKernel = (lane) => lanes.tid[lane] === 0;
 
 const unitsPerPixel = () => (view.end - view.begin) / Math.max(1, view.width - view.gutter);
 const toX = (value) => view.gutter + (value - view.begin) / unitsPerPixel();
@@ -183,11 +186,13 @@ function span(nanos, digits = 3) {
 
 const count = (number, what) => `${number.toLocaleString('en')} ${what}${number === 1 ? '' : 's'}`;
 
-const task = (lane) => `${lanes.tid[lane]} ${lanes.name.get(lane)}`;
+const task = (lane) => (isKernel(lane) ? lanes.name.get(lane) : `${lanes.tid[lane]} ${lanes.name.get(lane)}`);
 
 function doing(bar) {
   const kind = bars.doing[bar];
-  return kind > READY ? `blocked on ${bars.on.get(bar)}` : KINDS[kind];
+  if (kind > RESTING) return `blocked on ${bars.on.get(bar)}`;
+  if (isKernel(bars.lane[bar])) return kind === RESTING ? 'idle: no task is ready' : 'working';
+  return kind === CALLING ? 'in call' : KINDS[kind];
 }
 
 /** The description of a bar. */
@@ -197,7 +202,8 @@ function sentences(bar) {
   const long = [];
   if (to > from) long.push(span(to - from));
   if (bars.doing[bar] !== RUNNING && turns > 0) long.push(count(turns, 'turn'));
-  const words = [`task ${task(bars.lane[bar])}`, doing(bar) + (long.length ? ` for ${long.join(', ')}` : '')];
+  const lane = bars.lane[bar];
+  const words = [`${isKernel(lane) ? 'the' : 'task'} ${task(lane)}`, doing(bar) + (long.length ? ` for ${long.join(', ')}` : '')];
   words.push(to > from ? `${instant(from)} to ${instant(to)}` : instant(from));
   const row = bars.row[bar];
   if (row >= 0) words.push(call(row));

@@ -6,7 +6,7 @@ use super::{
     scale::{Scale, count, span},
 };
 use crate::{
-    Exit, Nanos, On,
+    Exit, Nanos, On, Tid,
     cli::{
         output::clean,
         trace::{
@@ -25,6 +25,7 @@ const RING: usize = 24;
 pub(super) struct Sums {
     pub(super) turns: u64,
     pub(super) running: f64,
+    pub(super) in_call: f64,
     pub(super) ready: f64,
     pub(super) blocked: f64,
     /// Its longest wait, with its reason.
@@ -43,9 +44,11 @@ pub(super) fn summary(timeline: &Timeline) -> Vec<String> {
     let traps = timeline.lanes.iter().map(|lane| lane.traps).sum();
     let moments = timeline.end.turn.saturating_sub(timeline.begin.turn);
     let turns = moments.saturating_sub(timeline.idle.len() as u64);
-    let mut sentences = vec![format!(
+    let tasks = timeline.lanes.iter().filter(|lane| !lane.is_kernel());
+    let mut sentences = vec![format!("{}.", timeline.shares)];
+    sentences.push(format!(
         "{} made {} in {} and {}{}.",
-        count(timeline.lanes.len() as u64, "task"),
+        count(tasks.count() as u64, "task"),
         count(traps, "trap"),
         count(turns, "turn"),
         span(timeline.end.at.saturating_sub(timeline.begin.at)),
@@ -54,7 +57,7 @@ pub(super) fn summary(timeline: &Timeline) -> Vec<String> {
         } else {
             ""
         },
-    )];
+    ));
     sentences.push(fates(timeline));
     if timeline.waits.is_deadlock {
         sentences.push(deadlock(timeline));
@@ -83,7 +86,9 @@ pub(super) fn summary(timeline: &Timeline) -> Vec<String> {
 fn fates(timeline: &Timeline) -> String {
     let of = |is: fn(&Option<Exit>) -> bool| {
         let lanes = timeline.lanes.iter();
-        lanes.filter(|lane| is(&lane.exit)).count()
+        lanes
+            .filter(|lane| !lane.is_kernel() && is(&lane.exit))
+            .count()
     };
     let fates = [
         (of(|exit| matches!(exit, Some(Exit::Done))), "ended well"),
@@ -141,11 +146,12 @@ pub(super) fn waiting(waiting: &Waiting) -> String {
 pub(super) fn lane(lane: &Lane, scale: Scale) -> String {
     let sums = Sums::of(lane, scale);
     let exit = match &lane.exit {
+        None if lane.is_kernel() => "the kernel".to_string(),
         None => "alive at the end".to_string(),
         Some(exit) => clean(&exit.to_string()),
     };
     format!(
-        "task {} {:?}{}: {}, {}; running {}, ready {}, blocked {}; {exit}",
+        "task {} {:?}{}: {}, {}; running {}, in call {}, ready {}, blocked {}; {exit}",
         lane.tid,
         lane.name,
         lane.spawned
@@ -154,6 +160,7 @@ pub(super) fn lane(lane: &Lane, scale: Scale) -> String {
         count(sums.turns, "turn"),
         count(lane.traps, "trap"),
         scale.amount(sums.running),
+        scale.amount(sums.in_call),
         scale.amount(sums.ready),
         scale.amount(sums.blocked),
     )
@@ -164,6 +171,9 @@ pub(super) fn bar(bar: &Bar, timeline: &Timeline, scale: Scale) -> String {
     let (from, to) = (bar.span.from, bar.span.to);
     let doing = match bar.span.doing {
         Doing::Running => "running".to_string(),
+        Doing::InCall if bar.span.tid == Tid::KERNEL => "the kernel works".to_string(),
+        Doing::InCall => "in call".to_string(),
+        Doing::Idle => "idle: no task is ready".to_string(),
         Doing::Ready => "ready".to_string(),
         Doing::Blocked(on) => format!("blocked on {on}"),
     };
@@ -200,9 +210,11 @@ pub(super) fn legend(timeline: &Timeline) -> Vec<(&'static str, &'static str)> {
     let has = |is: fn(On) -> bool| {
         bars().any(|bar| matches!(bar.span.doing, Doing::Blocked(on) if is(on)))
     };
+    let in_call = |bar: &Bar| bar.span.doing == Doing::InCall && bar.span.from.at < bar.span.to.at;
     let is_woken = |bar: &Bar| matches!(bar.span.end, Ending::Woken { waker: Some(_), .. });
     let entries = [
         (true, "running", "running"),
+        (bars().any(in_call), "call", "in call: the kernel works"),
         (true, "ready", "ready: waits for its turn"),
         (has(|on| matches!(on, On::Timer(_))), "timer", "sleeps"),
         (
@@ -238,6 +250,8 @@ impl Sums {
                     sums.turns += 1;
                     sums.running += length;
                 }
+                Doing::InCall => sums.in_call += length,
+                Doing::Idle => {}
                 Doing::Ready => sums.ready += length,
                 Doing::Blocked(on) => {
                     sums.blocked += length;

@@ -1,0 +1,169 @@
+//! `trace why` and `trace path`: each of the cases of the guide is solved by them alone.
+
+use super::*;
+
+/// What `trace why` says about a task of a program.
+fn why(program: &[&str], task: &str) -> String {
+    let place = Place::with(&format!("why-{}", program[0]), program);
+    place.print(&["trace", "why", task, "run.trap"])
+}
+
+#[test]
+fn a_starved_task_is_told_who_polls() {
+    assert_eq!(
+        why(&["starved"], "worker"),
+        "7 \"worker\" was ready for 85 turns, and waited for its turn. Meanwhile others ran: \
+         6 \"client-5\" for 26 turns, 5 \"client-4\" for 21 turns, 4 \"client-3\" for 16 turns, \
+         3 \"client-2\" for 11 turns, 2 more tasks. Of their 85 turns, 74 ended with yield, as those \
+         of tasks that poll.\n"
+    );
+}
+
+#[test]
+fn a_deadlock_is_followed_around_its_cycle() {
+    assert_eq!(
+        why(&["deadlock"], "deadlock"),
+        "\
+1 \"deadlock\" waits for the end of 2 \"save\" since 00:00.000, to its end (programs/cases/deadlock.rs:28).
+2 \"save\" waits for mutex 2 since 00:00.001, to its end (programs/cases/deadlock.rs:41).
+3 \"spend\" holds it.
+3 \"spend\" waits for mutex 1 since 00:00.001, to its end (programs/cases/deadlock.rs:41).
+2 \"save\" holds it.
+So they wait for one another: 2 -> 3 -> 2.
+"
+    );
+}
+
+#[test]
+fn a_lost_wake_up_is_found_in_the_turn_before_the_wait() {
+    assert_eq!(
+        why(&["lost-wakeup"], "reader"),
+        "\
+2 \"reader\" waits for a message of queue 1 since 00:00.000, to its end (programs/cases/lost_wakeup.rs:51).
+No other task has ever put a message into it.
+After its now(), and before this wait, 1 \"lost-wakeup\" had a turn, up to wait_task(2): what that turn did came too early to wake it.
+"
+    );
+}
+
+#[test]
+fn a_slow_reader_is_named() {
+    assert_eq!(
+        why(&["slow-reader"], "source"),
+        "\
+3 \"source\" waited 8ms for room in queue 1, from 00:00.014 (programs/cases/slow_reader.rs:47).
+2 \"reader\" got a message from it at 00:00.022, which ended the wait.
+Meanwhile 2 \"reader\" was asleep.
+"
+    );
+}
+
+#[test]
+fn a_convoy_is_shown_in_its_order() {
+    assert_eq!(
+        why(&["convoy"], "worker-1"),
+        "\
+2 \"worker-1\" waited 13ms for mutex 1, from 00:00.007 (programs/cases/convoy.rs:52).
+Meanwhile 3 \"worker-2\" held it for 3ms (asleep), then 4 \"worker-3\" held it for 5ms (asleep), \
+then 5 \"worker-4\" held it for 5ms (asleep).
+"
+    );
+}
+
+#[test]
+fn a_partial_deadlock_is_found_from_a_client_of_the_server() {
+    assert_eq!(
+        why(&["stuck-server"], "payer"),
+        "\
+3 \"payer\" waits for bytes from device 2 (127.0.0.1:49152) since 00:00.000, to its end (programs/cases/stuck_server.rs:70).
+5 \"session\" has the other end, device 5.
+5 \"session\" waits for mutex 2 \"journal\" since 00:00.002, to its end (programs/cases/stuck_server.rs:101).
+6 \"session\" holds it.
+6 \"session\" waits for mutex 1 \"accounts\" since 00:00.002, to its end (programs/cases/stuck_server.rs:110).
+5 \"session\" holds it.
+So they wait for one another: 5 -> 6 -> 5.
+"
+    );
+    let place = Place::with("why-cured", &["stuck-server", "--cured"]);
+    let said = place.print(&["trace", "why", "payer", "run.trap"]);
+    assert!(
+        !said.contains("to its end") && !said.contains("one another"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_slow_upstream_is_found_from_a_client_of_the_proxy() {
+    assert_eq!(
+        why(&["slow-upstream"], "client"),
+        "\
+4 \"client\" waited 40ms for bytes from device 3 (127.0.0.1:49153), from 00:00.000 (programs/cases/slow_upstream.rs:76).
+3 \"proxy\" has the other end, device 4.
+Meanwhile 3 \"proxy\" was waiting for bytes from device 5 (127.0.0.1:49152).
+3 \"proxy\" waited 40ms for bytes from device 5 (127.0.0.1:49152), from 00:00.000 (programs/cases/slow_upstream.rs:76).
+2 \"upstream\" has the other end, device 6.
+Meanwhile 2 \"upstream\" was asleep.
+"
+    );
+}
+
+#[test]
+fn why_looks_at_an_instant_and_refuses_what_is_not_there() {
+    let place = Place::with("why-at", &["convoy"]);
+    let at = |at: &str| place.run(&["trace", "why", "5", "--at", at, "run.trap"]);
+    let (code, out, _) = at("10ms");
+    assert_eq!(code, 0);
+    assert!(
+        out.starts_with("5 \"worker-4\" waited 15ms for mutex 1, from 00:00.000 "),
+        "{out}"
+    );
+    let (_, out, _) = at("18ms");
+    assert!(
+        out.starts_with("5 \"worker-4\" slept for 5ms, from 00:00.015: sleep(5ms)"),
+        "{out}"
+    );
+    let (code, _, err) = at("1h");
+    assert_eq!(code, 1);
+    assert_eq!(
+        err,
+        "error: --at 60:00.000 is after the end of the recording, 00:00.062\n"
+    );
+    let (code, _, err) = place.run(&["trace", "why", "worker", "run.trap"]);
+    assert_eq!(code, 1);
+    let names = "convoy, worker-1, worker-2, worker-3, worker-4";
+    assert_eq!(
+        err,
+        format!("error: there is no task worker: the names are {names}\n")
+    );
+}
+
+#[test]
+fn the_critical_path_is_what_decided_the_end() {
+    let place = Place::with("path", &["slow-reader"]);
+    assert_eq!(
+        place.print(&["trace", "path", "run.trap"]),
+        "\
+tasks 0 %, kernel 0 %, idle 100 % of 0.122 s
+critical path of 122ms
+
+ share   time   task    was
+ 98.4 %  120ms  reader  asleep
+ 1.6 %   2ms    source  asleep
+
+ from          time   task        was
+ 00:00.000000  2ms    3 \"source\"  asleep
+ 00:00.002000  120ms  2 \"reader\"  asleep
+"
+    );
+    place.record("convoy.trap", &["convoy"]);
+    let path = place.print(&["trace", "path", "convoy.trap"]);
+    let total: f64 = path
+        .lines()
+        .filter_map(|line| line.split_once(" %  ")?.0.trim().parse::<f64>().ok())
+        .sum();
+    assert!((total - 100.0).abs() < 0.3, "{path}");
+    assert!(
+        !path.contains("waiting"),
+        "each wait leads to the task that ended it: {path}"
+    );
+}
