@@ -86,3 +86,9 @@ pub(crate) fn paused() -> Option<Duration> {
         Pauses::Sleep | Pauses::Skip => None,
     }
 }
+
+/// Returns whether the work that runs is that of a replay, which another thread did before.
+#[cfg(feature = "serde")]
+pub(crate) fn is_again() -> bool {
+    matches!(PAUSES.get(), Pauses::Skip)
+}

@@ -35,6 +35,9 @@ impl Os {
     /// At most 16 jobs of one task run at once. Further jobs wait for one of them. A job whose call
     /// was cut by a timeout counts until it ends.
     ///
+    /// A replay of a [tape](mod@crate::tape) runs the work again; `Os::run_recorded` takes its value
+    /// from the tape.
+    ///
     /// *Errors:* [`Panicked`] with the message, if the work panicked.
     #[track_caller]
     pub fn run_blocking<T: Send + 'static>(

@@ -15,6 +15,7 @@
 //! | `sync.rs` | semaphore, mutex, flag, barrier, condition, group |
 //! | `callback.rs` | callbacks, each in a task |
 //! | `blocking.rs` | blocking work on threads |
+//! | `recorded.rs` | the same with a value that a tape holds: feature `serde` |
 //! | `observe.rs` | tracers that a task attaches |
 
 pub(crate) mod blocking;
@@ -27,6 +28,8 @@ pub(crate) mod os;
 pub(crate) mod program;
 pub(crate) mod promise;
 pub(crate) mod queue;
+#[cfg(feature = "serde")]
+pub(crate) mod recorded;
 pub mod sync;
 pub(crate) mod tasks;
 pub(crate) mod time;

@@ -389,6 +389,46 @@ fn work_runs_again_when_the_tape_reports_it_whatever_the_order_then() {
     assert_eq!(told.console.lines().count(), 9);
 }
 
+#[cfg(feature = "serde")]
+#[test]
+fn a_recorded_value_is_on_the_tape_and_its_work_is_not_done_again() {
+    static DONE: AtomicU32 = AtomicU32::new(0);
+    let (told, _) = tape_and_play(|kernel| {
+        let main = async |os: &mut Os| {
+            let work = || (DONE.fetch_add(1, Ordering::Relaxed), "x".repeat(10_000));
+            let (number, long) = os.run_recorded(work).await.unwrap();
+            writeln!(os, "{number} {}", long.len());
+            let panics = || -> u32 { panic!("it is {}", DONE.load(Ordering::Relaxed)) };
+            let panicked = os.run_recorded(panics).await.unwrap_err();
+            writeln!(os, "{panicked}");
+            // Its keys are no texts.
+            let pairs = || std::collections::BTreeMap::from([((1, 2), 3)]);
+            let unknown = os.run_recorded(pairs).await.unwrap_err();
+            writeln!(os, "{unknown}");
+        };
+        kernel.spawn("main", main).unwrap();
+    });
+    let lines: Vec<_> = told.console.lines().collect();
+    assert_eq!(lines[..2], ["0 10000", "panicked: it is 1"]);
+    assert!(
+        lines[2].contains("the value cannot be recorded: "),
+        "{}",
+        lines[2]
+    );
+    assert_eq!(DONE.load(Ordering::Relaxed), 1);
+    // Elsewhere it is as `run_blocking`.
+    let mut kernel = Kernel::simulated(0);
+    let main = async |os: &mut Os| {
+        let value = os
+            .run_recorded(|| DONE.fetch_add(1, Ordering::Relaxed))
+            .await;
+        writeln!(os, "{value:?}");
+    };
+    kernel.spawn("main", main).unwrap();
+    kernel.run().unwrap();
+    assert_eq!(kernel.take_console(), "Ok(1)\n");
+}
+
 #[test]
 fn a_thread_of_the_program_is_waited_for_where_the_tape_has_heard_of_it() {
     tape_and_play(|kernel| {

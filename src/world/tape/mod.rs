@@ -55,7 +55,8 @@
 //!   [`Device`](crate::Device). A replay does these things again, with whatever they give then.
 //! - The work of [`Os::run_blocking`](crate::Os::run_blocking). A replay does it again, on the
 //!   kernel's thread, when the tape reports its completion. Its [`pause`](crate::pause())s take no
-//!   time.
+//!   time. With the feature `serde`, `Os::run_recorded` puts the value of the work on the tape
+//!   instead.
 //! - What the host does between two runs, and the readings of [`Kernel::now`](crate::Kernel::now).
 //! - Daemons and tracers. They may differ between the two runs. A daemon of a replay reaches the
 //!   real world.
