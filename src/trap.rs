@@ -299,7 +299,12 @@ pub(crate) struct TrapFrame {
     /// drop poisons the locks that it holds.
     pub(crate) killing: Cell<bool>,
     /// Whether the kernel is dropping a program. No reply is on its way then.
-    pub(crate) dropping_program: Cell<bool>,
+    dropping_program: Cell<bool>,
+    /// Set while a resumed call takes the long way: its program is being dropped, or the place of the
+    /// call is noted.
+    pub(crate) is_odd: Cell<bool>,
+    /// The place of each call is noted when its task continues.
+    is_locating: Cell<bool>,
     /// Whether [`TrapFrame::drop_iteratively`] is running.
     is_dropping: Cell<bool>,
     /// The values that it drops next.
@@ -336,6 +341,8 @@ impl TrapFrame {
             elapsed: Cell::default(),
             killing: Cell::default(),
             dropping_program: Cell::default(),
+            is_odd: Cell::default(),
+            is_locating: Cell::default(),
             is_dropping: Cell::default(),
             pending_drops: RefCell::default(),
             observers: [Cell::new(0), Cell::new(Tid::DAEMONS)],
@@ -446,6 +453,37 @@ impl TrapFrame {
     pub(crate) fn set_footprints(&self, footprints: Footprints) {
         self.footprints.replace(Some(footprints));
         self.flag(NOTED, true);
+    }
+
+    pub(crate) fn set_dropping_program(&self, dropping: bool) {
+        self.dropping_program.set(dropping);
+        self.is_odd.set(dropping || self.is_locating.get());
+    }
+
+    pub(crate) fn is_dropping_program(&self) -> bool {
+        self.dropping_program.get()
+    }
+
+    /// Notes where each turn continues.
+    pub(crate) fn locate(&self) {
+        self.is_locating.set(true);
+        self.is_odd.set(true);
+    }
+
+    /// Takes the long way of a resumed call. Returns whether its program is being dropped.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn is_resumed_for_its_drop(&self) -> bool {
+        let is_dropped = self.is_dropping_program();
+        if !is_dropped && let Some(footprints) = &*self.footprints.borrow() {
+            footprints.note_continued();
+        }
+        is_dropped
+    }
+
+    /// Forgets the place of the last call.
+    pub(crate) fn forget_place(&self) {
+        self.place.set(None);
     }
 
     pub(crate) fn footprints(&self) -> Option<Footprints> {

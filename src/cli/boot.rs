@@ -33,7 +33,8 @@ pub(super) fn boot(
     programs: &[Placed],
     command: &[String],
 ) -> Result<ExitCode, clap::Error> {
-    let net = options.net.network(programs, options.max_time)?;
+    let hosts: Vec<String> = programs.iter().map(|placed| placed.host.clone()).collect();
+    let net = options.net.network(&hosts, options.max_time)?;
     let log = Log::new(verbosity, &options.verbosity, options.log_format);
     log::install(log, options.trace.as_deref())
         .map_err(|error| clap::Error::raw(ErrorKind::InvalidValue, error + "\n"))?;

@@ -38,7 +38,7 @@
 //! | `args.rs` | the commands and options, and the messages about wrong ones |
 //! | `boot.rs` | `boot`: the kernel's settings, exit codes |
 //! | `inject.rs` | `--inject` |
-//! | `explore.rs` | `explore`: the search for a schedule that breaks a program |
+//! | `explore.rs`, `cluster.rs` | `explore`: the search for a schedule that breaks a program; its part in a cluster |
 //! | `interrupts.rs` | signals that end a run |
 //! | `live/` | looking at a kernel while it runs |
 //! | `log.rs` | `--trace`: the layer under it, and what it shows |
@@ -61,6 +61,7 @@
 
 mod args;
 mod boot;
+mod cluster;
 mod explore;
 mod inject;
 mod interrupts;

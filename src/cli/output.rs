@@ -82,6 +82,12 @@ impl Log {
         verbose: 0,
     };
 
+    /// For a run that is one of thousands. Only errors are printed.
+    pub(super) const SILENT: Self = Self {
+        quiet: true,
+        ..Self::PLAIN
+    };
+
     /// For lines on standard output.
     pub(super) fn of_output(verbosity: &Verbosity) -> Self {
         Self {

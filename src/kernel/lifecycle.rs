@@ -199,9 +199,9 @@ impl Kernel {
     /// begin traps of their own.
     pub(super) fn drop_apart(&mut self, program: Program) {
         let trap = self.frame.take_parcel();
-        self.frame.dropping_program.set(true);
+        self.frame.set_dropping_program(true);
         contain(|| drop(program));
-        self.frame.dropping_program.set(false);
+        self.frame.set_dropping_program(false);
         self.frame.clear();
         self.frame.put_parcel(trap);
     }

@@ -250,7 +250,7 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<D::Output> {
         let this = self.get_mut();
         if let Some(barrier) = &mut this.barrier {
-            if this.os.frame.dropping_program.get() {
+            if this.os.frame.is_odd.get() && this.os.frame.is_resumed_for_its_drop() {
                 // The airlock is empty, and polling it would panic.
                 return Poll::Pending;
             }
@@ -288,7 +288,7 @@ where
     #[inline(never)]
     fn cancel(&mut self, mut barrier: B) {
         let frame = &self.os.frame;
-        if frame.dropping_program.get() {
+        if frame.is_dropping_program() {
             return;
         }
         let mut cx = Context::from_waker(Waker::noop());

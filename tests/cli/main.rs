@@ -1,17 +1,22 @@
 //! The tests of the binary: one test binary, a module per topic. Each starts `trapline` as a process,
-//! as its users do. Those of `simulated.rs` run the programs in this process.
+//! as its users do. Those of `simulated.rs` and `planted.rs` run the programs in this process.
 
 mod book;
 mod boot;
 mod explore;
 mod live;
 mod network;
+mod planted;
 mod programs;
 mod screen;
 mod servers;
 mod simulated;
 mod support;
 mod trace;
+
+/// The planted bugs.
+#[path = "../../programs/cases/mod.rs"]
+mod cases;
 
 /// The programs with sockets.
 #[path = "../../programs"]
