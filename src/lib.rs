@@ -46,7 +46,7 @@
 //! | `log/` | the event log: [`Event`], [`Tracer`], [`mod@record`], the bridge to `tracing` | `abi`, `panic` |
 //! | `trap.rs` | what travels beside a call | all above |
 //! | `user/` | the task's side: [`Os`], [`Queue`], [`Device`], [`Promise`], [`sync`] | `trap.rs` and above |
-//! | `world/` | everything outside: [`World`], [`RealWorld`], [`SimWorld`] | `trap.rs` and above |
+//! | `world/` | everything outside: [`World`], [`RealWorld`], [`SimWorld`], [`mod@tape`] | `trap.rs` and above |
 //! | `kernel/` | [`Kernel`]: the loop, the handlers of the calls, the life of tasks | all above |
 //! | `explore/` | [`check()`]: the search for a schedule that breaks a program | the public API |
 //! | `cli/` (feature `cli`) | the command line, for any set of programs | the public API |
@@ -139,4 +139,6 @@ pub use user::{
     sync,
     time::Elapsed,
 };
-pub use world::{Answer, BadFault, Fault, Happening, RealWorld, Request, SimNet, SimWorld, World};
+pub use world::{
+    Answer, BadFault, Fault, Happening, RealWorld, Request, SimNet, SimWorld, World, tape,
+};

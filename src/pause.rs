@@ -6,8 +6,18 @@
 use std::{cell::Cell, thread, time::Duration};
 
 thread_local! {
-    /// The sum of the pauses of the work that runs in place; `None` where a pause sleeps.
-    static PAUSED: Cell<Option<Duration>> = const { Cell::new(None) };
+    static PAUSES: Cell<Pauses> = const { Cell::new(Pauses::Sleep) };
+}
+
+/// What a pause does.
+#[derive(Clone, Copy)]
+enum Pauses {
+    /// It blocks the thread.
+    Sleep,
+    /// It is added to the pauses of the work that runs in place.
+    Sum(Duration),
+    /// Nothing: the work runs again, and took its time before.
+    Skip,
 }
 
 /// Pauses blocking work of [`Os::run_blocking`](crate::Os::run_blocking) for `span`.
@@ -37,29 +47,42 @@ thread_local! {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn pause(span: Duration) {
-    match PAUSED.get() {
-        Some(sum) => PAUSED.set(Some(sum.saturating_add(span))),
-        None => thread::sleep(span),
+    match PAUSES.get() {
+        Pauses::Sleep => thread::sleep(span),
+        Pauses::Sum(sum) => PAUSES.set(Pauses::Sum(sum.saturating_add(span))),
+        Pauses::Skip => {}
     }
 }
 
 /// Runs work on the kernel's thread. Its pauses are added up, because they must not block the
 /// kernel.
 pub(crate) fn in_place(job: impl FnOnce()) {
+    with(Pauses::Sum(Duration::ZERO), job);
+}
+
+/// Runs work again that another thread did before. Its pauses take no time.
+pub(crate) fn again(job: impl FnOnce()) {
+    with(Pauses::Skip, job);
+}
+
+fn with(pauses: Pauses, job: impl FnOnce()) {
     /// Work may run a kernel, whose work also runs in place.
-    struct Outer(Option<Duration>);
+    struct Outer(Pauses);
 
     impl Drop for Outer {
         fn drop(&mut self) {
-            PAUSED.set(self.0);
+            PAUSES.set(self.0);
         }
     }
 
-    let _outer = Outer(PAUSED.replace(Some(Duration::ZERO)));
+    let _outer = Outer(PAUSES.replace(pauses));
     job();
 }
 
-/// Returns the sum of the pauses of the work that runs in place; `None` on a separate thread.
+/// Returns the sum of the pauses of the work that runs in place; `None` for other work.
 pub(crate) fn paused() -> Option<Duration> {
-    PAUSED.get()
+    match PAUSES.get() {
+        Pauses::Sum(sum) => Some(sum),
+        Pauses::Sleep | Pauses::Skip => None,
+    }
 }

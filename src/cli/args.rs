@@ -23,8 +23,9 @@ use super::{
     output::{Format, Verbosity},
     policy::Policy,
     program::{Entry, Named},
+    replay::Replay,
     trace,
-    values::{duration, whole},
+    values::{duration, size, whole},
     words,
 };
 
@@ -46,7 +47,8 @@ Examples:
   list                   the programs that can be booted
   boot multitask --help  the options of one")]
     List,
-    Boot(Boot),
+    Boot(Box<Boot>),
+    Replay(Replay),
     Explore(Explore),
     New(New),
     /// Look at traces: of a recording or of a running kernel
@@ -93,7 +95,7 @@ pub(super) struct Boot {
     pub(super) with: Vec<String>,
 
     /// Run in the simulated world: a virtual clock that never waits, and a simulated network
-    #[arg(long = "virtual", help_heading = "World")]
+    #[arg(long = "virtual", conflicts_with_all = ["monitor", "top"], help_heading = "World")]
     pub(super) simulated: bool,
     /// The seed of all random numbers. Without it, boot draws one and prints it. With --virtual it
     /// repeats the whole run
@@ -107,42 +109,19 @@ pub(super) struct Boot {
     #[arg(long, value_name = "RULE", value_parser = inject::rule, help_heading = "World")]
     pub(super) inject: Vec<inject::Rule>,
 
-    /// Show every trap as a line on standard error, and the programs' own log lines of level info.
-    /// FILTER selects other events; its syntax is that of RUST_LOG, which also works.
-    /// trapline::sched=trace shows the turns
-    #[arg(long, value_name = "FILTER", num_args = 0..=1, require_equals = true,
-        default_missing_value = "", help_heading = "Watching")]
-    pub(super) trace: Option<String>,
-    /// The format of lines on standard error: text for people, or a JSON object each
-    #[arg(
-        long,
-        value_name = "FORMAT",
-        default_value = "text",
-        help_heading = "Watching"
-    )]
-    pub(super) log_format: Format,
-    /// At the end, show two tables on standard error: the tasks (the 1,000 with the most traps) and
-    /// their calls
-    #[arg(long, help_heading = "Watching")]
-    pub(super) summary: bool,
-    /// Record every event to FILE. An existing FILE is replaced, and stays locked during the run.
-    /// The command `trace` reads it
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Watching",
-          value_parser = OsStringValueParser::new().try_map(recording))]
-    pub(super) record: Option<PathBuf>,
-    /// Record the last N events only. They are written at the end, an interrupt, a deadlock or the
-    /// first fault. A SIGKILL before that leaves a recording without events
-    #[arg(long, value_name = "N", requires = "record", allow_negative_numbers = true, value_parser = whole::<NonZeroUsize>,
-        help_heading = "Watching")]
-    pub(super) record_last: Option<NonZeroUsize>,
-    /// After a fault or a deadlock, show the last traps of the tasks involved. --record does so
-    /// too, unless the recording is over 64 MiB or goes into a pipe
-    #[arg(long, help_heading = "Watching")]
-    pub(super) post_mortem: bool,
-    #[command(flatten)]
-    pub(super) live: live::Options,
     #[command(flatten)]
     pub(super) net: net::Options,
+
+    #[command(flatten)]
+    pub(super) watching: Watching,
+    /// Tape the run to FILE: what the world answers. The command `replay` runs it again. An existing
+    /// FILE is replaced, and stays locked during the run
+    #[arg(long, value_name = "FILE", conflicts_with = "simulated", value_hint = ValueHint::FilePath,
+          help_heading = "Watching", value_parser = OsStringValueParser::new().try_map(recording))]
+    pub(super) tape: Option<PathBuf>,
+    /// End the tape at this size, such as 500k, 64M or 2G. The run goes on
+    #[arg(long, value_name = "SIZE", requires = "tape", value_parser = size, help_heading = "Watching")]
+    pub(super) tape_max: Option<u64>,
 
     /// How many tasks may live at once
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<usize>, help_heading = "Limits")]
@@ -181,6 +160,45 @@ pub(super) struct Boot {
         help_heading = "Scheduling"
     )]
     pub(super) policy: Policy,
+}
+
+/// The options of `boot` and `replay` for watching a run.
+#[derive(Args)]
+pub(super) struct Watching {
+    /// Show every trap as a line on standard error, and the programs' own log lines of level info.
+    /// FILTER selects other events; its syntax is that of RUST_LOG, which also works.
+    /// trapline::sched=trace shows the turns
+    #[arg(long, value_name = "FILTER", num_args = 0..=1, require_equals = true,
+        default_missing_value = "", help_heading = "Watching")]
+    pub(super) trace: Option<String>,
+    /// The format of lines on standard error: text for people, or a JSON object each
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        default_value = "text",
+        help_heading = "Watching"
+    )]
+    pub(super) log_format: Format,
+    /// At the end, show two tables on standard error: the tasks (the 1,000 with the most traps) and
+    /// their calls
+    #[arg(long, help_heading = "Watching")]
+    pub(super) summary: bool,
+    /// Record every event to FILE. An existing FILE is replaced, and stays locked during the run.
+    /// The command `trace` reads it
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Watching",
+          value_parser = OsStringValueParser::new().try_map(recording))]
+    pub(super) record: Option<PathBuf>,
+    /// Record the last N events only. They are written at the end, an interrupt, a deadlock or the
+    /// first fault. A SIGKILL before that leaves a recording without events
+    #[arg(long, value_name = "N", requires = "record", allow_negative_numbers = true, value_parser = whole::<NonZeroUsize>,
+        help_heading = "Watching")]
+    pub(super) record_last: Option<NonZeroUsize>,
+    /// After a fault or a deadlock, show the last traps of the tasks involved. --record does so
+    /// too, unless the recording is over 64 MiB or goes into a pipe
+    #[arg(long, help_heading = "Watching")]
+    pub(super) post_mortem: bool,
+    #[command(flatten)]
+    pub(super) live: live::Options,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -257,6 +275,7 @@ pub(super) fn command(name: &str, programs: &[Entry]) -> Command {
                      {name} boot --inject send:error=BrokenPipe:when=3+ {first}\n  \
                      {name} boot --virtual --on a:{first} --on b:{last} --fault \"1s:cut a b\"\n  \
                      {name} boot --record run.trap {first}     then: {name} trace show run.trap\n  \
+                     {name} boot --tape run.tape {first}       then: {name} replay run.tape\n  \
                      {name} boot --trace --log-format json {first} 2>&1 >/dev/null | jq 'select(.tid==1)'"
                 ))
         })
@@ -391,6 +410,11 @@ fn explain(mut error: clap::Error, mut command: Command, programs: &[Entry]) -> 
             let named = [ContextKind::InvalidArg, ContextKind::PriorArg];
             let named = named.map(|kind| text(&error, kind));
             let has = |option: &str| named.iter().any(|name| name.starts_with(option));
+            if has("--virtual") && has("--tape") {
+                let why = "a virtual run needs no tape: --seed repeats it";
+                let why = ContextValue::StyledStrs(vec![why.into()]);
+                error.insert(ContextKind::Suggested, why);
+            }
             if has("--virtual") && (has("--top") || has("--monitor")) {
                 let why = "a virtual run is over at once: --record it, and read the recording with \
                            `trace`";

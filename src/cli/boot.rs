@@ -3,7 +3,7 @@
 use std::{
     cell::RefCell,
     hash::{BuildHasher, RandomState},
-    io::{self, IsTerminal},
+    io,
     process::{self, ExitCode},
     rc::Rc,
     time::Duration,
@@ -19,29 +19,32 @@ use super::{
     log,
     net::Placed,
     output::{DEADLOCK, FAILURE, LIMIT, Log, Verbosity},
-    record, stdio,
+    record,
+    replay::Outside,
+    stdio,
     summary::Summary,
 };
-use crate::{
-    Deadlock, Error, Kernel, Limit, RealWorld, Report, SimNet, SimWorld, TaskInfo, record::Recorder,
-};
+use crate::{Deadlock, Error, Kernel, Limit, Report, TaskInfo, record::Recorder, tape::Playing};
 
-/// Boots the programs and runs them to their end. An error is a usage error.
+/// Boots the programs and runs them to their end: in the world that the options ask for, or again
+/// from a tape. An error is a usage error.
 pub(super) fn boot(
     verbosity: &Verbosity,
     options: &Boot,
     programs: &[Placed],
     command: &[String],
+    playing: Option<Playing>,
 ) -> Result<ExitCode, clap::Error> {
     let hosts: Vec<String> = programs.iter().map(|placed| placed.host.clone()).collect();
     let net = options.net.network(&hosts, options.max_time)?;
-    let log = Log::new(verbosity, &options.verbosity, options.log_format);
-    log::install(log, options.trace.as_deref())
+    let watching = &options.watching;
+    let log = Log::new(verbosity, &options.verbosity, watching.log_format);
+    log::install(log, watching.trace.as_deref())
         .map_err(|error| clap::Error::raw(ErrorKind::InvalidValue, error + "\n"))?;
     log::hook_panics(log, live::leave);
     let summary = Rc::new(RefCell::new(Summary::default()));
     let _screen = live::Taken;
-    let watch = match Watch::new(&options.live, log) {
+    let watch = match Watch::new(&watching.live, log) {
         Ok(watch) => watch,
         Err(error) => {
             log.error(&error);
@@ -61,15 +64,24 @@ pub(super) fn boot(
         }
     };
     let rules = Rules::new(&options.inject);
-    let mut kernel = match kernel(
+    let outside = Outside::new(options, command, seed, &net, watch.as_ref(), playing);
+    let (world, tape) = match outside {
+        Ok(outside) => outside,
+        Err(error) => {
+            log.error(&error);
+            return Ok(ExitCode::from(FAILURE));
+        }
+    };
+    let kernel = kernel(
         options,
         seed,
-        &net,
         &rules,
         &summary,
         watch.as_ref(),
         recorder,
-    ) {
+        world,
+    );
+    let mut kernel = match kernel {
         Ok(kernel) => kernel,
         Err(error) => {
             log.error(&format!("cannot boot: {error}"));
@@ -81,6 +93,9 @@ pub(super) fn boot(
     }
     if let Some(recorded) = recorded.clone() {
         interrupts::at_end(move || recorded.end_soon(log));
+    }
+    if let Some(last_words) = tape.last_words() {
+        interrupts::at_end(last_words);
     }
     if let Err(error) = interrupts::listen(log, kernel.remote()) {
         log.error(&format!("cannot listen for interrupts: {error}"));
@@ -117,12 +132,16 @@ pub(super) fn boot(
         }
         result => result,
     };
-    let mut code = explain(log, &report);
+    let mut code = match tape.explain(log, &kernel, &report) {
+        Some(code) => code,
+        None => explain(log, &report),
+    };
+    code = tape.end(log, code);
     if let Some(signal) = interrupts::signal() {
         code = signal;
     }
     rules.report(log);
-    if options.summary {
+    if watching.summary {
         summary.borrow_mut().show(log, now);
     }
     // Taken before the kernel is dropped: ending the last tasks is no part of the run.
@@ -136,25 +155,20 @@ pub(super) fn boot(
 fn kernel(
     options: &Boot,
     seed: u64,
-    net: &SimNet,
     rules: &Rules,
     summary: &Rc<RefCell<Summary>>,
     watch: Option<&Watch>,
     recorder: Option<Recorder>,
+    world: Outside,
 ) -> Result<Kernel, Error> {
-    let mut builder = Kernel::builder()
+    let builder = Kernel::builder()
         .seed(seed)
         .quantum(options.quantum.get())
         .on_deadlock(options.on_deadlock.into());
-    if options.simulated {
-        let world = SimWorld::new(seed).net(net);
-        builder = builder.world(world.print_to(stdio::Console::default()));
-    } else if watch.is_some_and(Watch::has_screen) {
-        builder = if io::stdout().is_terminal() {
-            builder.world(RealWorld::new()?.print_to(stdio::Console::default()))
-        } else {
-            builder.tracer(stdio::copy)
-        };
+    let copies = world.copies(watch);
+    let mut builder = world.set(builder);
+    if copies {
+        builder = builder.tracer(stdio::copy);
     }
     builder = options.policy.set(builder, seed);
     if !options.inject.is_empty() {
@@ -178,7 +192,7 @@ fn kernel(
     if let Some(recorder) = recorder {
         builder = builder.tracer(recorder);
     }
-    if options.summary {
+    if options.watching.summary {
         builder = builder.tracer(Summary::tracer(summary));
     }
     builder.build()

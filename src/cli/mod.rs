@@ -48,6 +48,7 @@
 //! | `policy.rs` | `--policy`: the policies by name |
 //! | `program.rs` | a program under its name |
 //! | `record.rs` | `--record` |
+//! | `replay.rs` | `--tape`, and `replay`: a taped run again |
 //! | `stdio.rs` | the standard streams while a screen has the terminal |
 //! | `summary.rs` | the tables of `--summary` |
 //! | `table.rs` | tables for people |
@@ -73,6 +74,7 @@ mod output;
 mod policy;
 mod program;
 mod record;
+mod replay;
 mod stdio;
 mod summary;
 mod table;
@@ -109,11 +111,13 @@ fn run(programs: &[Entry], args: &[OsString]) -> Result<ExitCode, clap::Error> {
         .map_or_else(|| "trapline".into(), |name| name.to_string_lossy());
     let mut command = args::command(&name, programs);
     let (cli, matches) = args::parse(&command, programs, args)?;
-    match &cli.command {
+    match cli.command {
         CliCommand::Boot(options) => {
-            let images = args::images(programs, options, &matches, &command)?;
-            boot::boot(&cli.verbosity, options, &images, &words(&name, args))
+            let images = args::images(programs, &options, &matches, &command)?;
+            let words = words(&name, args);
+            boot::boot(&cli.verbosity, &options, &images, &words, None)
         }
+        CliCommand::Replay(replay) => replay::run(programs, &command, replay, &cli.verbosity),
         CliCommand::Explore(_) => {
             let matches = matches.subcommand_matches("explore");
             let matches = matches.expect("this is the command");
@@ -125,18 +129,18 @@ fn run(programs: &[Entry], args: &[OsString]) -> Result<ExitCode, clap::Error> {
                 &words(&name, args),
             )
         }
-        CliCommand::Trace(command) => Ok(trace::run(command, &cli.verbosity)),
-        CliCommand::Live(command) => Ok(live::run(command, &cli.verbosity)),
-        CliCommand::New(command) => Ok(new::new(command, cli.verbosity.quiet)),
+        CliCommand::Trace(command) => Ok(trace::run(&command, &cli.verbosity)),
+        CliCommand::Live(command) => Ok(live::run(&command, &cli.verbosity)),
+        CliCommand::New(command) => Ok(new::new(&command, cli.verbosity.quiet)),
         CliCommand::List => Ok(print(list(programs).as_bytes())),
         CliCommand::Completions { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut command, name, &mut script);
+            clap_complete::generate(shell, &mut command, name, &mut script);
             Ok(print(&script))
         }
         CliCommand::Man { of } => {
             let mut page = Vec::new();
-            clap_mangen::Man::new(args::find(command, of)?).render(&mut page)?;
+            clap_mangen::Man::new(args::find(command, &of)?).render(&mut page)?;
             Ok(print(&page))
         }
     }

@@ -43,26 +43,19 @@ pub(super) fn begin(
     seed: u64,
     log: Log,
 ) -> Result<Option<(Recorder, Recorded)>, String> {
-    if options.record.is_none() && !options.post_mortem {
+    if options.watching.record.is_none() && !options.watching.post_mortem {
         return Ok(None);
     }
-    let header = Header {
-        command: command.to_vec(),
-        seed,
-        policy: options.policy.to_string(),
-        quantum: options.quantum.get(),
-        is_simulated: options.simulated,
-        ..Header::default()
-    };
-    let path = options.record.clone();
+    let header = header(options, command, seed);
+    let path = options.watching.record.clone();
     // Kept open until the recorder has opened the pipe; otherwise its reader would see the end.
     let _pipe = path.as_deref().and_then(|path| find_reader(path, log));
-    let recorder = match (&path, options.record_last) {
+    let recorder = match (&path, options.watching.record_last) {
         (None, _) => Recorder::in_memory(POST_MORTEM, &header),
         (Some(path), None) => Recorder::create(path, &header),
         (Some(path), Some(last)) => Recorder::last(last.get(), path, &header),
     };
-    let recorder = recorder.and_then(|recorder| match options.post_mortem {
+    let recorder = recorder.and_then(|recorder| match options.watching.post_mortem {
         true => recorder.and_in_memory(POST_MORTEM, &header),
         false => Ok(recorder),
     });
@@ -71,10 +64,23 @@ pub(super) fn begin(
         format!("cannot record to {path}: {error}")
     })?;
     let tape = recorder.tape();
-    if path.is_some() && options.record_last.is_none() {
-        survive_panics(tape.clone());
+    if path.is_some() && options.watching.record_last.is_none() {
+        let tape = tape.clone();
+        survive_panics(move || drop(tape.flush()));
     }
     Ok(Some((recorder, Recorded { path, tape })))
+}
+
+/// The description of a run.
+pub(super) fn header(options: &Boot, command: &[String], seed: u64) -> Header {
+    Header {
+        command: command.to_vec(),
+        seed,
+        policy: options.policy.to_string(),
+        quantum: options.quantum.get(),
+        is_simulated: options.simulated,
+        ..Header::default()
+    }
 }
 
 /// Prints a note if a pipe without a reader has to be waited for. A pipe with a reader is opened.
@@ -93,12 +99,12 @@ fn find_reader(path: &Path, log: Log) -> Option<OwnedFd> {
 }
 
 /// Flushes the recording on each panic, which may end the process. A ring is not flushed, since
-/// each flush writes all of it; the kernel tells it about faults.
-fn survive_panics(tape: Tape) {
+/// each flush writes all of it; the kernel tells it about faults. An error is reported at the end of
+/// the run, if the run gets there.
+pub(super) fn survive_panics(flush: impl Fn() + Send + Sync + 'static) {
     let hook = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {
-        // The error is reported at the end of the run, if the run gets there.
-        let _ = tape.flush();
+        flush();
         hook(panic);
     }));
 }

@@ -61,6 +61,22 @@ pub(super) fn among<T: Copy>(
     })
 }
 
+/// Reads a size in bytes, such as `500k`, `64M` or `2G`: powers of 1024.
+pub(super) fn size(text: &str) -> Result<u64, String> {
+    let unit = text.len() - usize::from(text.ends_with(['k', 'M', 'G']));
+    let (number, unit) = text.split_at(unit);
+    let shift = match unit {
+        "k" => 10,
+        "M" => 20,
+        "G" => 30,
+        _ => 0,
+    };
+    let number = number.parse::<u64>().ok();
+    number
+        .and_then(|number| number.checked_mul(1 << shift))
+        .ok_or_else(|| "it takes a number of bytes, or one of k, M or G, such as 64M".to_string())
+}
+
 /// Reads the name of a call; an error lists the names.
 pub(super) fn calls() -> PossibleValuesParser {
     SystemCall::NAMES.into()

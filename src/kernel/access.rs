@@ -5,7 +5,7 @@ use std::{panic::Location, rc::Rc, time::Duration};
 use super::{Kernel, task::OnExit};
 use crate::{
     abi::{Errno, TaskInfo, Tid},
-    interrupt::{External, Remote},
+    interrupt::Remote,
     trap::Start,
     user::{
         os::Os,
@@ -14,8 +14,8 @@ use crate::{
 };
 
 impl Kernel {
-    /// Starts a program as a task of the host, and returns its number. The [`Report`] contains its
-    /// exit.
+    /// Starts a program as a task of the host, and returns its number. The [`Report`](crate::Report)
+    /// contains its exit.
     ///
     /// *Errors:* [`Errno::TooManyTasks`] at the limit of live tasks.
     #[track_caller]
@@ -63,7 +63,7 @@ impl Kernel {
 
     /// Returns the time since boot.
     pub fn now(&mut self) -> Duration {
-        self.world.now()
+        self.world.now_for_log()
     }
 
     /// Returns the seed of the world's random numbers.
@@ -73,8 +73,8 @@ impl Kernel {
     }
 
     /// Takes the text that tasks have printed. It is kept in the simulated world, and after
-    /// [`Builder::capture_console`]. Otherwise it went to standard output, and this returns
-    /// nothing.
+    /// [`Builder::capture_console`](crate::Builder::capture_console). Otherwise it went to standard
+    /// output, and this returns nothing.
     pub fn take_console(&mut self) -> String {
         match &mut self.captured {
             Some(kept) => std::mem::take(kept),
@@ -86,16 +86,5 @@ impl Kernel {
     #[must_use]
     pub fn remote(&self) -> Remote {
         self.remote.clone()
-    }
-
-    /// Returns how many threads of this kind may yet raise an interrupt.
-    pub(super) fn awaited(&self, what: External) -> usize {
-        // A world could report more ends than there were beginnings.
-        let started = self.remote.started(what);
-        started.saturating_sub(self.over[what as usize])
-    }
-
-    pub(super) fn awaits_threads(&self) -> bool {
-        self.awaited(External::Setter) + self.awaited(External::Job) > 0
     }
 }

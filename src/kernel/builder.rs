@@ -23,7 +23,7 @@ use crate::{
     panic::note_origins,
     sched::Policy,
     trap::TrapFrame,
-    world::{RealWorld, World},
+    world::{RealWorld, SimWorld, World},
 };
 
 #[derive(Debug, Clone, Copy)]
@@ -289,6 +289,29 @@ impl Builder {
             trouble: None,
             stats: Report::default(),
         }
+    }
+}
+
+impl Kernel {
+    /// Returns a kernel in the real world, with the clock and devices of the operating system. Its
+    /// console is standard output.
+    ///
+    /// *Errors:* [`Error::Io`] if the process has no descriptor left.
+    pub fn real() -> Result<Self, Error> {
+        Self::builder().build()
+    }
+
+    /// Returns a kernel in the simulated world. Its virtual clock jumps when no task is ready, and
+    /// `seed` determines its random numbers. Its network is simulated: [`Kernel::net`].
+    /// [`Kernel::take_console`] returns what its tasks print. The same programs and seed produce the same events.
+    #[must_use]
+    pub fn simulated(seed: u64) -> Self {
+        Builder::default().boot(Box::new(SimWorld::new(seed)))
+    }
+
+    /// Returns the settings of a kernel, to be changed.
+    pub fn builder() -> Builder {
+        Builder::default()
     }
 }
 

@@ -167,4 +167,10 @@ impl Kernel {
             );
         }
     }
+
+    /// Fails if the console has failed.
+    #[inline]
+    pub(super) fn check_console(&mut self) -> io::Result<()> {
+        self.trouble.take().map_or(Ok(()), Err)
+    }
 }

@@ -11,6 +11,10 @@ use crate::{
     },
 };
 
+/// The number of polls with ready daemons, without a ready task and without progress of the clock.
+/// After these the daemons count as spinning, and the run continues without them.
+const PATIENCE: u32 = 16;
+
 /// The account of daemons and their turns.
 #[derive(Debug, Default)]
 pub(super) struct Daemons {
@@ -102,8 +106,21 @@ impl Kernel {
         {
             self.turn(me);
         }
+        self.remote.runs(Tid::KERNEL);
         self.frame.set_requeued(!self.ready.is_plain());
         self.stats.ticks = ticks;
+    }
+
+    /// Returns whether a daemon may make a task ready.
+    #[inline]
+    pub(super) fn may_daemons_help(&self) -> bool {
+        self.ready.daemons() > 0 && self.daemons.idle < PATIENCE
+    }
+
+    /// Returns whether daemons have turns before the kernel waits.
+    #[inline]
+    pub(super) fn do_daemons_hurry(&self) -> bool {
+        self.ready.daemons() > 0 && self.daemons.still < PATIENCE
     }
 
     /// Returns the next random number: of the world for a task, of the daemons for a daemon.

@@ -12,6 +12,14 @@ use crate::{
 };
 
 impl Kernel {
+    /// Handles the deferred calls of the host, and of destructors of messages and of the world.
+    #[inline]
+    pub(super) fn run_deferred_of_host(&mut self) {
+        if self.frame.has_deferred() {
+            self.run_deferred(Runnable::HOST);
+        }
+    }
+
     /// Handles the deferred calls of a task. Returns whether the task is still alive: a deferred
     /// call may kill it.
     ///

@@ -155,8 +155,16 @@ impl Kernel {
 
     /// Warns of the cycles that have closed, or ends the run. A run that is stuck ends with a report
     /// that includes them. A cycle is over if one of its tasks was killed since.
-    #[cold]
+    #[inline]
     pub(super) fn check_cycles(&mut self, is_stuck: bool) -> Result<(), Error> {
+        if self.holders.closed.is_empty() {
+            return Ok(());
+        }
+        self.report_cycles(is_stuck)
+    }
+
+    #[cold]
+    fn report_cycles(&mut self, is_stuck: bool) -> Result<(), Error> {
         let is_warned = self.holders.action == OnDeadlock::Warn;
         if is_stuck && is_warned {
             return Ok(());
@@ -172,9 +180,5 @@ impl Kernel {
             warn_report(&deadlock);
         }
         Ok(())
-    }
-
-    pub(super) fn has_closed_cycles(&self) -> bool {
-        !self.holders.closed.is_empty()
     }
 }

@@ -119,12 +119,19 @@ impl Kernel {
         Ok(())
     }
 
-    /// Returns the host of a new task: the one of that name, or that of its parent.
-    pub(super) fn host_of(&self, me: Runnable, name: Option<&str>) -> Result<HostId, Errno> {
-        match name {
-            None => Ok(self.tasks[me].host),
-            Some(name) => self.host_named(name),
-        }
+    /// Returns the host of a new task, and the task's name there. The host is that of its parent,
+    /// unless the call names another.
+    pub(super) fn host_of(
+        &self,
+        parent: Runnable,
+        host: Option<&str>,
+        task: Rc<str>,
+    ) -> Result<(HostId, Rc<str>), Errno> {
+        let host = match host {
+            None => self.tasks[parent].host,
+            Some(host) => self.host_named(host)?,
+        };
+        Ok((host, self.name_on(host, task)))
     }
 
     /// Returns the name of a task on this host, as it is in logs and lists: `echo@server`.

@@ -175,26 +175,6 @@ impl Kernel {
         }
     }
 
-    /// Ends every task, the youngest first.
-    pub(super) fn end_all(&mut self) {
-        for task in self.tasks.youngest_first() {
-            // The destructors of another task may have ended this one.
-            if self.is_live(task) {
-                self.end(task, Exit::Killed);
-            }
-        }
-    }
-
-    /// Ends every task, and drops the messages left in queues.
-    pub(super) fn end_everything(&mut self) {
-        self.end_all();
-        self.clear_queues();
-        // Of destructors of the host and of messages.
-        while self.frame.has_deferred() {
-            self.run_deferred(Runnable::HOST);
-        }
-    }
-
     /// Drops a program. The arguments of the trap under way are saved meanwhile: destructors may
     /// begin traps of their own.
     pub(super) fn drop_apart(&mut self, program: Program) {

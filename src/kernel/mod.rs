@@ -7,27 +7,36 @@
 //! }
 //! ```
 //!
+//! Six files are the kernel proper. They have at most 1,200 lines together, so that a reader can
+//! read them all:
+//!
 //! | file | owns |
 //! |---|---|
 //! | `mod.rs` | [`Kernel`], and the loop: [`Kernel::run`], [`Kernel::step`] |
 //! | `run.rs` | a pass, and the poll of the world between two passes |
 //! | `turn.rs` | a turn: resume, dispatch, block, wake |
 //! | `syscall.rs` | the one match over all calls; the handlers of calls about tasks |
-//! | `answer.rs`, `outcome.rs` | the answer of a call; the verdict of a handler |
 //! | `lifecycle.rs` | birth and end of a task |
-//! | `task.rs`, `table.rs`, `waiters.rs` | a task and its states; the task map; tasks in a queue |
-//! | `footprint.rs` | what each call touches, for a search |
+//! | `task.rs` | a task and its states |
+//!
+//! Everything else is a file of its own, which the proper calls where it is needed:
+//!
+//! | file | owns |
+//! |---|---|
+//! | `answer.rs`, `outcome.rs` | the answer of a call; the verdict of a handler |
+//! | `table.rs`, `waiters.rs` | the task map; tasks in a queue |
+//! | `ready.rs` | the ready queue: a policy and a quantum, or neither |
 //! | `fast.rs` | the fast lane: calls that need only their caller, or one queue |
 //! | `deferred.rs`, `held.rs` | calls that tasks make without a trap; calls that are handled later |
-//! | `inject.rs` | injections: faults at the trap |
-//! | `holders.rs`, `places.rs` | cycles of waits for locks, found when they close; source lines |
 //! | `timers.rs`, `timeouts.rs`, `deadlines.rs` | the timers; sleeps and timeouts; those of one task |
-//! | `ready.rs` | the ready queue: a policy and a quantum, or neither |
-//! | `daemons.rs` | the turns of daemons |
 //! | `devices.rs`, `console.rs`, `queues.rs` | open devices, the console, message queues; their calls |
-//! | `hosts.rs` | the hosts of tasks |
-//! | `access.rs`, `tell.rs` | the other calls of the host; events for the log |
-//! | `builder.rs`, `reset.rs` | settings; a kernel for one more run |
+//! | `happenings.rs`, `hosts.rs` | what the world reports; the hosts of tasks |
+//! | `daemons.rs` | the turns of daemons |
+//! | `holders.rs`, `places.rs` | cycles of waits for locks, found when they close; source lines |
+//! | `inject.rs`, `footprint.rs` | faults at the trap; what each call touches, for a search |
+//! | `builder.rs`, `access.rs` | settings; the other calls of the host |
+//! | `reset.rs`, `shutdown.rs` | a kernel for one more run; the end of all tasks |
+//! | `info.rs`, `tell.rs` | the description of a task, for lists and reports; events for the log |
 //! | `report.rs`, `deadlock.rs`, `stall.rs` | reports and errors for the host |
 //! | `audit.rs` | the check of the invariant |
 //!
@@ -47,9 +56,11 @@ mod deferred;
 mod devices;
 mod fast;
 mod footprint;
+mod happenings;
 mod held;
 mod holders;
 mod hosts;
+mod info;
 mod inject;
 mod lifecycle;
 mod outcome;
@@ -59,6 +70,7 @@ mod ready;
 mod report;
 mod reset;
 mod run;
+mod shutdown;
 mod stall;
 mod syscall;
 mod table;
@@ -144,27 +156,6 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Returns a kernel in the real world, with the clock and devices of the operating system. Its
-    /// console is standard output.
-    ///
-    /// *Errors:* [`Error::Io`] if the process has no descriptor left.
-    pub fn real() -> Result<Self, Error> {
-        Self::builder().build()
-    }
-
-    /// Returns a kernel in the simulated world. Its virtual clock jumps when no task is ready, and
-    /// `seed` determines its random numbers. Its network is simulated: [`Kernel::net`].
-    /// [`Kernel::take_console`] returns what its tasks print. The same programs and seed produce the same events.
-    #[must_use]
-    pub fn simulated(seed: u64) -> Self {
-        Builder::default().boot(Box::new(crate::SimWorld::new(seed)))
-    }
-
-    /// Returns the settings of a kernel, to be changed.
-    pub fn builder() -> Builder {
-        Builder::default()
-    }
-
     /// Runs until no task is left.
     ///
     /// *Errors:* [`Error::Deadlock`] when no task is ready and nothing can make one ready.
@@ -185,7 +176,7 @@ impl Kernel {
 
     fn run_while(&mut self, goes_on: impl Fn(&Self) -> bool) -> Result<Report, Error> {
         let ticks = self.stats.ticks.saturating_add(self.limits.ticks);
-        let time = Nanos::from(self.now()).saturating_add(self.limits.time);
+        let time = Nanos::from(self.world.now()).saturating_add(self.limits.time);
         self.console.begin();
         self.enter()?;
         let ended = loop {
@@ -234,13 +225,5 @@ impl Kernel {
         };
         self.remote.runs(Tid::KERNEL);
         step
-    }
-}
-
-impl Drop for Kernel {
-    fn drop(&mut self) {
-        self.end_everything();
-        self.console.hurry();
-        self.finish_printing(Nanos::FOREVER);
     }
 }

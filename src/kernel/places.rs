@@ -6,15 +6,10 @@
 
 use std::{collections::BTreeMap, panic::Location};
 
-use super::{
-    Kernel,
-    queues::MessageQueue,
-    task::{ReadOp, State, Then, WaitingOn},
-};
+use super::task::WaitingOn;
 use crate::{
-    abi::{Direction, End, Place, TaskInfo, Tid},
+    abi::{Place, Tid},
     sched::Runnable,
-    trap::Kind,
 };
 
 /// A place, as the compiler stores it; `None` for a program of the command line.
@@ -77,44 +72,5 @@ impl Places {
             WaitingOn::Console(_) | WaitingOn::Delay(_) => None,
             _ => spot.called.map(Place::from),
         }
-    }
-}
-
-impl Kernel {
-    /// Adds to the description of a task what the tables of queues and places say of it.
-    pub(super) fn complete(&self, task: Runnable, mut info: TaskInfo) -> TaskInfo {
-        info.spawned = self.places.of_spawn(task);
-        let State::Blocked(on) = self.tasks[task].state else {
-            return info;
-        };
-        let mut kind = Kind::Queue;
-        if let WaitingOn::Queue(queue, end) = on
-            && let Some(status) = self.queues.get(queue).map(MessageQueue::status)
-        {
-            kind = status.kind;
-            info.wait.thing = status.thing(queue, end);
-            info.wait.holder = status.holder();
-            info.wait.is_lock = kind == Kind::Mutex;
-        }
-        self.describe(&mut info);
-        info.wait.call = name(on, kind);
-        info.wait.place = self.places.of_call(task, on);
-        info
-    }
-}
-
-/// Returns the name of the method in which a task is blocked.
-fn name(on: WaitingOn, kind: Kind) -> &'static str {
-    match on {
-        WaitingOn::Exit(_) => "wait",
-        WaitingOn::Timer(_) => "sleep",
-        WaitingOn::Device(_, _, Then::Read(ReadOp::Bytes(_))) => "recv",
-        WaitingOn::Device(_, _, Then::Read(ReadOp::Connection)) => "accept",
-        WaitingOn::Device(_, _, Then::Again) => "send",
-        WaitingOn::Device(_, Direction::Read, Then::Done) => "read_wait",
-        WaitingOn::Device(_, Direction::Write, Then::Done) => "write_wait",
-        WaitingOn::Queue(_, End::Put) => "put",
-        WaitingOn::Queue(_, End::Get) => kind.method(),
-        WaitingOn::Console(_) | WaitingOn::Delay(_) => "",
     }
 }

@@ -1,7 +1,5 @@
 //! A pass of turns, and the poll of the world between two passes.
 
-use std::time::Duration;
-
 use super::{
     Kernel,
     deadlock::Deadlock,
@@ -10,17 +8,10 @@ use super::{
 use crate::{
     abi::{Nanos, Tid},
     footprint::Note,
-    interrupt::Interrupt,
-    sched::Runnable,
-    world::Happening,
 };
 
 /// The number of ticks between two polls of the world, if a pass is not longer.
 pub(super) const POLL_AFTER: u64 = 256;
-
-/// The number of polls with ready daemons, without a ready task and without progress of the clock.
-/// After these the daemons count as spinning, and the run continues without them.
-const PATIENCE: u32 = 16;
 
 impl Kernel {
     /// Prepares for turns. Sets the clock of the log: the host has used time since the last event.
@@ -35,10 +26,8 @@ impl Kernel {
         self.log.set_clock(now);
         // The host has acted.
         self.frame.note(Note::Barrier);
-        if self.frame.has_deferred() {
-            // From the host: a crash comes before any turn.
-            self.run_deferred(Runnable::HOST);
-        }
+        // A crash comes before any turn.
+        self.run_deferred_of_host();
         Ok(())
     }
 
@@ -87,13 +76,8 @@ impl Kernel {
         if cfg!(debug_assertions) {
             self.audit();
         }
-        if let Some(error) = self.trouble.take() {
-            return Err(Error::Io(error));
-        }
-        // From the host, or from a destructor of a message.
-        if self.frame.has_deferred() {
-            self.run_deferred(Runnable::HOST);
-        }
+        self.check_console()?;
+        self.run_deferred_of_host();
         self.run_daemons();
         if self.tasks.live() == 0 {
             return Ok(());
@@ -103,25 +87,18 @@ impl Kernel {
             self.doubt_policy();
         }
         self.check_policy()?;
-        let daemons_run = self.ready.daemons() > 0;
-        let may_be_helped = daemons_run && self.daemons.idle < PATIENCE;
-        let on_threads =
-            self.timers.tasks.len() == 0 && (self.devices.waiting() == 0 || self.world.is_idle());
-        let is_stuck = waits && on_threads && !self.awaits_threads() && !may_be_helped;
-        if self.has_closed_cycles() {
-            self.check_cycles(is_stuck)?;
-        }
-        let until = match self.timers.next() {
+        let on_threads = self.waits_on_threads();
+        let is_stuck = waits && on_threads && !self.awaits_threads() && !self.may_daemons_help();
+        self.check_cycles(is_stuck)?;
+        let until = if !waits || is_stuck || self.do_daemons_hurry() {
             // An interrupt may have come already.
-            _ if !waits || is_stuck => Nanos::ZERO,
-            _ if daemons_run && self.daemons.still < PATIENCE => Nanos::ZERO,
-            deadline => deadline.unwrap_or(Nanos::FOREVER).min(limit),
+            Nanos::ZERO
+        } else {
+            self.timers.next().unwrap_or(Nanos::FOREVER).min(limit)
         };
         self.wait_events(until, on_threads)?;
-        if self.frame.has_deferred() {
-            // A host has crashed or restarted.
-            self.run_deferred(Runnable::HOST);
-        }
+        // A host has crashed or restarted.
+        self.run_deferred_of_host();
         if self.tasks.live() == 0 {
             return Ok(());
         }
@@ -131,16 +108,7 @@ impl Kernel {
         self.ready.shrink();
         let pass = POLL_AFTER.max(self.ready.len() as u64);
         self.next_poll = self.stats.ticks.saturating_add(pass);
-        let is_over = if self.ready.is_empty() {
-            self.clock >= limit
-        } else {
-            self.clock > limit
-        };
-        if is_over {
-            self.tell_slept();
-            return Err(self.limit(Limit::Time(self.limits.time.into())));
-        }
-        Ok(())
+        self.check_time(limit)
     }
 
     /// Waits for the world, no longer than until that instant, and handles what has happened:
@@ -164,9 +132,8 @@ impl Kernel {
             self.daemons.still = 0;
         }
         self.clock = now.into();
-        if waits && now > before && self.log.is_observed() {
-            let from = self.slept.map_or(before, |(from, _)| from);
-            self.slept = Some((from, now));
+        if waits {
+            self.note_slept(before, now);
         }
         self.log.set_clock(now);
         let is_quiet = self.happened.is_empty();
@@ -185,51 +152,17 @@ impl Kernel {
         waited.map_or(Ok(()), |waited| self.check_stall(waited))
     }
 
-    /// Handles what the world has reported, where no timer comes in between.
-    pub(super) fn take_reports(&mut self) {
-        self.take_interrupts();
-        self.take_readiness();
-    }
-
-    /// Handles the interrupts among what the world has reported.
-    fn take_interrupts(&mut self) {
-        for at in 0..self.happened.len() {
-            let Happening::Interrupt(interrupt) = self.happened[at] else {
-                continue;
-            };
-            match interrupt {
-                Interrupt::Close(queue) => {
-                    self.close_queue(queue);
-                }
-                Interrupt::Over(what) => self.over[what as usize] += 1,
-                Interrupt::Shutdown => {
-                    self.console.hurry();
-                    self.end_all();
-                }
-            }
+    /// Fails when the time of the run is used up. A task that is ready at the limit has its turn.
+    fn check_time(&mut self, limit: Nanos) -> Result<(), Error> {
+        let is_over = if self.ready.is_empty() {
+            self.clock >= limit
+        } else {
+            self.clock > limit
+        };
+        if !is_over {
+            return Ok(());
         }
-    }
-
-    /// Wakes the tasks that wait for the devices that the world has reported.
-    fn take_readiness(&mut self) {
-        let mut happened = std::mem::take(&mut self.happened);
-        for happening in happened.drain(..) {
-            match happening {
-                Happening::Ready(device, direction) => self.report_ready(device, direction),
-                Happening::Console => self.write_out(),
-                Happening::Interrupt(_) => {}
-            }
-        }
-        self.happened = happened;
-    }
-
-    /// Handles interrupts that arrived after the last poll of a run. A shutdown also ends the
-    /// daemons, and must not reach the next run.
-    pub(super) fn wind_up(&mut self) -> Result<(), Error> {
-        self.world.wait(Some(Duration::ZERO), &mut self.happened)?;
-        self.take_reports();
-        self.trouble
-            .take()
-            .map_or(Ok(()), |error| Err(Error::Io(error)))
+        self.tell_slept();
+        Err(self.limit(Limit::Time(self.limits.time.into())))
     }
 }

@@ -39,6 +39,23 @@ impl Stall {
 }
 
 impl Kernel {
+    /// Returns whether no timer and no device can wake a task.
+    #[inline]
+    pub(super) fn waits_on_threads(&self) -> bool {
+        self.timers.tasks.len() == 0 && (self.devices.waiting() == 0 || self.world.is_idle())
+    }
+
+    /// Returns how many threads of this kind may yet raise an interrupt.
+    pub(super) fn awaited(&self, what: External) -> usize {
+        // A world could report more ends than there were beginnings.
+        let started = self.remote.started(what);
+        started.saturating_sub(self.over[what as usize])
+    }
+
+    pub(super) fn awaits_threads(&self) -> bool {
+        self.awaited(External::Setter) + self.awaited(External::Job) > 0
+    }
+
     /// Waits for other threads, until `deadline`, the warning or the limit. Returns how long the wait
     /// has taken so far.
     pub(super) fn wait_for_threads(&mut self, deadline: Option<Duration>) -> io::Result<Duration> {

@@ -84,14 +84,13 @@ impl Kernel {
             return Errno::Invalid.into();
         };
         let is_daemon = me.tid.is_daemon();
-        let host = match self.host_of(me, host.as_deref()) {
-            Ok(host) => host,
+        let (host, name) = match self.host_of(me, host.as_deref(), name) {
+            Ok(found) => found,
             Err(errno) => {
                 self.drop_apart(program);
                 return errno.into();
             }
         };
-        let name = self.name_on(host, name);
         let child = match self.admit(name, program, Some(me), on_exit, is_daemon, start) {
             Ok(child) => child,
             Err(errno) => return errno.into(),
@@ -176,11 +175,6 @@ impl Kernel {
             Some(Payload::Exit(exit)) => Outcome::Exit(exit),
             _ => Errno::Invalid.into(),
         }
-    }
-
-    fn shutdown(&mut self) -> Outcome {
-        self.end_all();
-        Outcome::Gone
     }
 
     // ---- other

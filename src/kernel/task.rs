@@ -20,10 +20,7 @@ use super::{
     waiters::Waiters,
 };
 use crate::{
-    abi::{
-        DeviceId, Direction, End, Exit, HostId, Nanos, On, QueueId, Reply, TaskInfo, TaskState,
-        Tid, Wait,
-    },
+    abi::{DeviceId, Direction, End, Exit, HostId, Nanos, QueueId, Reply, Tid},
     sched::{Runnable, Slot},
     trap::Program,
 };
@@ -114,20 +111,6 @@ pub(super) enum WaitingOn {
     Delay(Timer),
 }
 
-impl From<WaitingOn> for On {
-    fn from(on: WaitingOn) -> Self {
-        match on {
-            WaitingOn::Exit(target) => Self::Exit(target.tid),
-            WaitingOn::Timer((deadline, _)) | WaitingOn::Delay((deadline, _)) => {
-                Self::Timer(deadline)
-            }
-            WaitingOn::Device(device, direction, _) => Self::Device(device, direction),
-            WaitingOn::Queue(queue, end) => Self::Queue(queue, end),
-            WaitingOn::Console(_) => Self::Device(DeviceId::CONSOLE, Direction::Write),
-        }
-    }
-}
-
 /// What follows when a device is ready.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Then {
@@ -191,41 +174,6 @@ impl Task {
 
     pub(super) fn is_live(&self) -> bool {
         !matches!(self.state, State::Ending | State::Zombie(_))
-    }
-
-    fn is_accepting(&self) -> bool {
-        let read = match &self.state {
-            State::Blocked(WaitingOn::Device(_, _, Then::Read(read))) => read,
-            _ => return false,
-        };
-        matches!(read, ReadOp::Connection)
-    }
-
-    pub(super) fn info(&self, parent: Tid) -> TaskInfo {
-        let state = match &self.state {
-            State::Ready(_) | State::Late(_) | State::Pending(_) => TaskState::Ready,
-            State::Running | State::Ending => TaskState::Running,
-            State::Blocked(on) => TaskState::Blocked {
-                on: (*on).into(),
-                since: self.since.into(),
-            },
-            State::Zombie(exit) => {
-                TaskState::Zombie(exit.as_deref().cloned().unwrap_or(Exit::Done))
-            }
-        };
-        TaskInfo {
-            tid: self.tid,
-            name: self.name.to_string(),
-            parent,
-            state,
-            traps: self.traps,
-            wait: Wait {
-                is_timed: self.is_timed(),
-                is_accept: self.is_accepting(),
-                ..Wait::default()
-            },
-            spawned: None,
-        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Events for the log, and the calls that attach and detach tracers.
 
+use std::time::Duration;
+
 use super::{
     Kernel,
     outcome::Outcome,
@@ -7,7 +9,7 @@ use super::{
 };
 use crate::{
     abi::{Errno, Place, Reply, SystemCall, Tid},
-    log::{Detail, Fact},
+    log::{Detail, Fact, Log},
     panic::contain,
     sched::Runnable,
     trap::Payload,
@@ -56,8 +58,16 @@ impl Kernel {
     pub(super) fn read_clock(&mut self) {
         self.tell_slept();
         if self.log.is_exact() {
-            let now = self.world.now();
+            let now = self.world.now_for_log();
             self.log.set_clock(now);
+        }
+    }
+
+    /// Notes a wait, to be emitted later.
+    pub(super) fn note_slept(&mut self, before: Duration, now: Duration) {
+        if now > before && self.log.is_observed() {
+            let from = self.slept.map_or(before, |(from, _)| from);
+            self.slept = Some((from, now));
         }
     }
 
@@ -116,5 +126,18 @@ impl Kernel {
         contain(|| self.log.detach(number));
         self.frame.set_observed(self.log.is_observed());
         Reply::Done.into()
+    }
+}
+
+/// Tells tracers that a turn has begun. Apart from the kernel, whose task is at hand.
+#[cold]
+#[inline(never)]
+pub(super) fn tell_resumed(log: &mut Log, slept: &mut Option<(Duration, Duration)>, tid: Tid) {
+    if !tid.is_daemon() {
+        if let Some((from, to)) = slept.take() {
+            log.set_clock(to);
+            log.emit(Tid::KERNEL, Fact::ClockJumped { from });
+        }
+        log.emit(tid, Fact::Resumed);
     }
 }

@@ -1,7 +1,5 @@
 //! A turn: a task is resumed with its answer, makes a call, and then is ready, blocks or ends.
 
-use std::time::Duration;
-
 use super::{
     Kernel,
     answer::Beside,
@@ -9,11 +7,12 @@ use super::{
     fast,
     outcome::Outcome,
     task::{Pending, State, WaitingOn},
+    tell::tell_resumed,
 };
 use crate::{
-    abi::{Reply, SystemCall, Tid},
+    abi::{Reply, SystemCall},
     footprint::Note,
-    log::{Fact, Log, Wake},
+    log::{Fact, Wake},
     panic::Panic,
     sched::{Cause, Runnable},
     trap::{Payload, fault, resume},
@@ -59,6 +58,7 @@ impl Kernel {
     #[cold]
     #[inline(never)]
     fn deliver(&mut self, me: Runnable) -> Option<Reply> {
+        self.remote.runs(me.tid);
         let task = self
             .tasks
             .get_mut(me)
@@ -200,18 +200,5 @@ impl Kernel {
     /// Returns whether a task has not ended.
     pub(super) fn is_live(&mut self, task: Runnable) -> bool {
         self.tasks.get_mut(task).is_some_and(|task| task.is_live())
-    }
-}
-
-/// Tells tracers that a turn has begun. Apart from the kernel, whose task is at hand.
-#[cold]
-#[inline(never)]
-fn tell_resumed(log: &mut Log, slept: &mut Option<(Duration, Duration)>, tid: Tid) {
-    if !tid.is_daemon() {
-        if let Some((from, to)) = slept.take() {
-            log.set_clock(to);
-            log.emit(Tid::KERNEL, Fact::ClockJumped { from });
-        }
-        log.emit(tid, Fact::Resumed);
     }
 }

@@ -7,12 +7,14 @@
 //! | `io.rs` | [`Request`] and [`Answer`]: what the kernel asks of a device |
 //! | `real/` | [`RealWorld`]: the operating system |
 //! | `sim/` | [`SimWorld`]: a virtual clock, a seed and a [`SimNet`] |
+//! | `tape/` | [`mod@tape`]: a run written down, and played again |
 //!
 //! Uses the ABI, the interrupts, and what travels beside a call.
 
 mod io;
 mod real;
 mod sim;
+pub mod tape;
 
 use std::{
     collections::HashMap,
@@ -107,6 +109,13 @@ use crate::{
 pub trait World {
     /// The time since boot. It never goes back.
     fn now(&mut self) -> Duration;
+
+    /// The time since boot, for a tracer that asks for exact times and for the host. The run does
+    /// not depend on it, so a [tape](mod@crate::tape) does not hold it. A wrapper of a world that
+    /// tapes forwards this call.
+    fn now_for_log(&mut self) -> Duration {
+        self.now()
+    }
 
     /// The next random number.
     fn random(&mut self) -> u64;

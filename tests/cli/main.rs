@@ -8,6 +8,7 @@ mod live;
 mod network;
 mod planted;
 mod programs;
+mod replay;
 mod screen;
 mod servers;
 mod simulated;

@@ -1,24 +1,21 @@
-//! The boundary of the world: what comes out of a wait, requests and answers, and wrappers. One of
-//! them writes a run down; another world plays it back.
+//! The boundary of the world: what comes out of a wait, requests and answers, and wrappers.
 
 use std::{
-    cell::{Cell, RefCell},
-    collections::VecDeque,
+    cell::Cell,
     fs::File,
     io::{self, ErrorKind},
     net::{IpAddr, Ipv4Addr, SocketAddr},
     rc::Rc,
-    task::Waker,
     time::Duration,
 };
 
 use trapline::{
-    Answer, DeviceId, Direction, Elapsed, Error, Happening, HostId, Interrupt, Interrupts, Kernel,
-    Os, Promise, RealWorld, Request, SimWorld, TaskState, Tid, World,
+    Answer, DeviceId, Direction, Elapsed, Error, Happening, HostId, Interrupt, Kernel, Os, Promise,
+    RealWorld, Request, SimWorld, TaskState, World,
 };
 
 use crate::{
-    support::{Diary, logged, run_main, unplaced},
+    support::{Diary, run_main, unplaced},
     worlds::{Bells, forward},
 };
 
@@ -27,208 +24,6 @@ const SECOND: Duration = Duration::from_secs(1);
 const LOCALHOST: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 // ---- wrappers
-
-/// What the world has answered, or reported.
-enum Entry {
-    Now(Duration),
-    Random(u64),
-    Seed(u64),
-    Printed(Result<usize, ErrorKind>),
-    Waited(Vec<Happening>, Result<Duration, ErrorKind>),
-    /// With the bytes that were read.
-    Io(Result<Answer, ErrorKind>, Vec<u8>),
-}
-
-type Tape = Rc<RefCell<VecDeque<Entry>>>;
-
-/// Any world, written down.
-struct Recorder<W> {
-    inner: W,
-    tape: Tape,
-}
-
-impl<W> Recorder<W> {
-    fn note<T: Clone>(
-        &self,
-        result: io::Result<T>,
-        entry: impl FnOnce(Result<T, ErrorKind>) -> Entry,
-    ) -> io::Result<T> {
-        let told = result.as_ref().map_err(io::Error::kind).cloned();
-        self.tape.borrow_mut().push_back(entry(told));
-        result
-    }
-}
-
-impl<W: World> World for Recorder<W> {
-    forward!(inner: remote, is_idle, submit);
-
-    fn now(&mut self) -> Duration {
-        let now = self.inner.now();
-        self.tape.borrow_mut().push_back(Entry::Now(now));
-        now
-    }
-
-    fn random(&mut self) -> u64 {
-        let random = self.inner.random();
-        self.tape.borrow_mut().push_back(Entry::Random(random));
-        random
-    }
-
-    fn reseed(&mut self, seed: u64) {
-        self.inner.reseed(seed);
-    }
-
-    fn seed(&self) -> u64 {
-        let seed = self.inner.seed();
-        self.tape.borrow_mut().push_back(Entry::Seed(seed));
-        seed
-    }
-
-    fn print(&mut self, text: &[u8]) -> io::Result<usize> {
-        let result = self.inner.print(text);
-        self.note(result, Entry::Printed)
-    }
-
-    fn wait(
-        &mut self,
-        deadline: Option<Duration>,
-        happened: &mut Vec<Happening>,
-    ) -> io::Result<()> {
-        let result = self.inner.wait(deadline, happened).map(|()| SECOND);
-        let result = self.note(result, |told| Entry::Waited(happened.clone(), told));
-        result.map(drop)
-    }
-
-    fn wait_for_threads(
-        &mut self,
-        deadline: Option<Duration>,
-        patience: Duration,
-        happened: &mut Vec<Happening>,
-    ) -> io::Result<Duration> {
-        let result = self.inner.wait_for_threads(deadline, patience, happened);
-        self.note(result, |told| Entry::Waited(happened.clone(), told))
-    }
-
-    fn io(&mut self, device: DeviceId, mut request: Request<'_>) -> io::Result<Answer> {
-        let result = match &mut request {
-            Request::Recv(buf) => self.inner.io(device, Request::Recv(buf)),
-            _ => return self.forward(device, request),
-        };
-        let read = match (&result, &request) {
-            (Ok(Answer::Bytes(n)), Request::Recv(buf)) => buf[..*n].to_vec(),
-            _ => Vec::new(),
-        };
-        self.note(result, |told| Entry::Io(told, read))
-    }
-}
-
-impl<W: World> Recorder<W> {
-    fn forward(&mut self, device: DeviceId, request: Request<'_>) -> io::Result<Answer> {
-        let result = self.inner.io(device, request);
-        self.note(result, |told| Entry::Io(told, Vec::new()))
-    }
-}
-
-/// A world that answers what is on the tape, and has nothing else.
-struct Player {
-    tape: Tape,
-    /// The line that threads reach it on; what they say here was said on the tape.
-    deaf: Interrupts,
-    /// The work that is under way.
-    jobs: VecDeque<Box<dyn FnOnce() + Send>>,
-}
-
-impl Player {
-    fn new(tape: &Tape) -> Self {
-        Self {
-            tape: Rc::clone(tape),
-            deaf: Interrupts::new(Waker::noop().clone()),
-            jobs: VecDeque::new(),
-        }
-    }
-
-    fn next(&self) -> Entry {
-        let next = self.tape.borrow_mut().pop_front();
-        next.expect("the tape is as long as the run")
-    }
-}
-
-impl World for Player {
-    forward!(deaf: remote);
-
-    fn now(&mut self) -> Duration {
-        match self.next() {
-            Entry::Now(now) => now,
-            _ => panic!("the tape does not go on with the time"),
-        }
-    }
-
-    fn random(&mut self) -> u64 {
-        match self.next() {
-            Entry::Random(random) => random,
-            _ => panic!("the tape does not go on with a random number"),
-        }
-    }
-
-    fn reseed(&mut self, _: u64) {}
-
-    fn seed(&self) -> u64 {
-        match self.next() {
-            Entry::Seed(seed) => seed,
-            _ => panic!("the tape does not go on with a seed"),
-        }
-    }
-
-    fn print(&mut self, _: &[u8]) -> io::Result<usize> {
-        match self.next() {
-            Entry::Printed(result) => result.map_err(io::Error::from),
-            _ => panic!("the tape does not go on with the console"),
-        }
-    }
-
-    fn wait(
-        &mut self,
-        deadline: Option<Duration>,
-        happened: &mut Vec<Happening>,
-    ) -> io::Result<()> {
-        self.wait_for_threads(deadline, SECOND, happened).map(drop)
-    }
-
-    fn wait_for_threads(
-        &mut self,
-        _: Option<Duration>,
-        _: Duration,
-        happened: &mut Vec<Happening>,
-    ) -> io::Result<Duration> {
-        let Entry::Waited(told, result) = self.next() else {
-            panic!("the tape does not go on with a wait");
-        };
-        // The work has been done by the time that it closes a queue.
-        let closes =
-            |happening: &&Happening| matches!(happening, Happening::Interrupt(Interrupt::Close(_)));
-        for _ in told.iter().filter(closes) {
-            if let Some(job) = self.jobs.pop_front() {
-                job();
-            }
-        }
-        happened.extend(told);
-        Ok(result?)
-    }
-
-    fn submit(&mut self, _: Tid, job: Box<dyn FnOnce() + Send>) {
-        self.jobs.push_back(job);
-    }
-
-    fn io(&mut self, _: DeviceId, request: Request<'_>) -> io::Result<Answer> {
-        let Entry::Io(result, read) = self.next() else {
-            panic!("the tape does not go on with {request:?}");
-        };
-        if let Request::Recv(buf) = request {
-            buf[..read.len()].copy_from_slice(&read);
-        }
-        Ok(result?)
-    }
-}
 
 /// The simulated world, except that a function answers the requests.
 struct Answering<F> {
@@ -260,77 +55,6 @@ fn answering(
         answer,
     };
     Kernel::builder().world(world).build().unwrap()
-}
-
-// ---- a run is what the world tells
-
-/// A server and its client, work on a thread, a promise that a thread sets, time and randomness.
-/// At the end a thread shuts the kernel down.
-fn spawn_everything(kernel: &mut Kernel) -> Diary {
-    let diary = Diary::default();
-    let (notes, remote) = (diary.clone(), kernel.remote());
-    let main = async move |os: &mut Os| {
-        let listener = os.listen(LOCALHOST).await?;
-        let addr = listener.local_addr()?;
-        os.spawn("server", async move |os| {
-            let (stream, _) = listener.accept(os).await?;
-            let mut buf = [0; 64];
-            loop {
-                let n = stream.recv(os, &mut buf).await?;
-                if n == 0 {
-                    return Ok::<(), io::Error>(());
-                }
-                stream.send_all(os, &buf[..n]).await?;
-            }
-        })
-        .await?;
-        let stream = os.connect(addr).await?;
-        let mut buf = [0; 64];
-        for n in 0..20 {
-            let number = os.run_blocking(move || 7 * n).await.unwrap();
-            let sent = format!("{number} {}", os.random().await);
-            stream.send_all(os, sent.as_bytes()).await?;
-            let n = stream.recv(os, &mut buf).await?;
-            notes.note(String::from_utf8_lossy(&buf[..n]));
-            os.sleep(Duration::from_micros(200)).await;
-        }
-        let (setter, promise) = Promise::<u32>::new(os).await;
-        let setter = setter.remote();
-        os.run_blocking(move || setter.set(42).unwrap())
-            .await
-            .unwrap();
-        notes.note(format!("{:?}", promise.wait(os).await));
-        writeln!(os, "all is told");
-        os.run_blocking(move || remote.shutdown()).await.unwrap();
-        os.sleep(Duration::MAX).await;
-        Ok::<(), io::Error>(())
-    };
-    kernel.spawn("main", main).unwrap();
-    diary
-}
-
-#[test]
-fn a_run_in_the_real_world_can_be_written_down_and_played_back() {
-    let tape = Tape::default();
-    let world = Recorder {
-        inner: RealWorld::new().unwrap().print_to(io::sink()),
-        tape: Rc::clone(&tape),
-    };
-    let (mut kernel, log) = logged(Kernel::builder().world(world));
-    let diary = spawn_everything(&mut kernel);
-    kernel.run().unwrap();
-    drop(kernel);
-    assert_eq!(diary.lines().len(), 21);
-    assert_eq!(diary.lines()[20], "Ok(42)");
-
-    let (mut kernel, again) = logged(Kernel::builder().world(Player::new(&tape)));
-    let replayed = spawn_everything(&mut kernel);
-    kernel.run().unwrap();
-    drop(kernel);
-    // The listener's port and the peers' addresses are the recorded ones.
-    assert_eq!(replayed.lines(), diary.lines());
-    assert_eq!(again.lines(), log.lines());
-    assert!(tape.borrow().is_empty());
 }
 
 // ---- what comes out of a wait

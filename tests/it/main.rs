@@ -34,6 +34,7 @@ mod sockets;
 mod stepping;
 mod support;
 mod sync;
+mod tape;
 mod tasks;
 mod threads;
 mod time;

@@ -1,13 +1,12 @@
 //! Recordings: what is written can be read, whatever it is and whatever became of the file.
 
 mod anything;
-mod fuzz;
-mod mutator;
+pub(crate) mod fuzz;
+pub(crate) mod mutator;
 
 use std::{
     fs,
     io::{self, Cursor},
-    path::PathBuf,
     sync::LazyLock,
     time::Duration,
 };
@@ -22,26 +21,6 @@ use crate::{
     log::{chaos, everything},
     support::*,
 };
-
-/// A file of a test's own, that goes with it.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(test: &str) -> Self {
-        let name = format!("{test}-{}.trap", std::process::id());
-        Self(PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name))
-    }
-
-    fn bytes(&self) -> Vec<u8> {
-        fs::read(&self.0).unwrap()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
-}
 
 /// What can be read of these bytes, how many events are missing, and the error that ended it.
 fn read(bytes: Vec<u8>) -> (Vec<OwnedEvent>, u64, Option<Error>) {

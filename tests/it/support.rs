@@ -3,6 +3,7 @@
 use std::{
     cell::RefCell,
     future::{pending, poll_fn},
+    path::PathBuf,
     pin::Pin,
     process::Command,
     rc::Rc,
@@ -53,6 +54,26 @@ pub(crate) struct PanicOnDrop;
 impl Drop for PanicOnDrop {
     fn drop(&mut self) {
         panic!("the destructor panics");
+    }
+}
+
+/// A file of a test's own, that goes with it.
+pub(crate) struct Scratch(pub(crate) PathBuf);
+
+impl Scratch {
+    pub(crate) fn new(test: &str) -> Self {
+        let name = format!("{test}-{}.scratch", std::process::id());
+        Self(PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name))
+    }
+
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        std::fs::read(&self.0).expect("it was written")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
     }
 }
 

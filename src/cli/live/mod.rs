@@ -68,12 +68,7 @@ pub(super) use terminal::{Taken, leave};
 #[derive(Args)]
 pub(super) struct Options {
     /// Listen on this socket for the commands with --attach: ps, tree, where, kill, top, trace live
-    #[arg(
-        long,
-        value_name = "SOCKET",
-        conflicts_with = "simulated",
-        help_heading = "Watching"
-    )]
+    #[arg(long, value_name = "SOCKET", help_heading = "Watching")]
     monitor: Option<PathBuf>,
     /// Show the tasks on a screen that refreshes itself every second, or every TIME. The screen
     /// shows the programs' output, and the terminal keeps it at the end
@@ -84,7 +79,6 @@ pub(super) struct Options {
         require_equals = true,
         default_missing_value = "1s",
         value_parser = interval,
-        conflicts_with = "simulated",
         help_heading = "Watching"
     )]
     top: Option<Duration>,

@@ -21,10 +21,20 @@ use crate::{
 };
 
 /// The defect of the bytes.
-pub(super) type Wrong = &'static str;
+pub(crate) type Wrong = &'static str;
 
 /// The bytes of a payload that are left.
-pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
+pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Bytes<'a> {
+    /// So many bytes as the number before them says.
+    pub(crate) fn slice(&mut self) -> Result<&'a [u8], Wrong> {
+        let len = self.size()?;
+        let (slice, rest) = self.0.split_at_checked(len).ok_or(CUT)?;
+        self.0 = rest;
+        Ok(slice)
+    }
+}
 
 /// The kind of a record.
 pub(super) enum Record {
@@ -34,7 +44,7 @@ pub(super) enum Record {
 }
 
 impl Header {
-    pub(super) fn decode(mut bytes: Bytes<'_>) -> Result<Self, Wrong> {
+    pub(crate) fn decode(mut bytes: Bytes<'_>) -> Result<Self, Wrong> {
         let words = bytes.number()?;
         if words > MAX_WORDS as u64 {
             return Err("a command line of too many words");
@@ -182,19 +192,7 @@ impl Bytes<'_> {
         Ok(match self.byte()? {
             0 => OwnedDetail::None,
             1 => OwnedDetail::Name(self.text()?.into()),
-            2 => {
-                let ip = Ipv4Addr::from(self.array::<4>()?);
-                let addr = SocketAddrV4::new(ip, u16::from_le_bytes(self.array()?));
-                OwnedDetail::Addr(Box::new(SocketAddr::V4(addr)))
-            }
-            3 => {
-                let ip = Ipv6Addr::from(self.array::<16>()?);
-                let port = u16::from_le_bytes(self.array()?);
-                let flow = u32::from_le_bytes(self.array()?);
-                let scope = u32::from_le_bytes(self.array()?);
-                let addr = SocketAddrV6::new(ip, port, flow, scope);
-                OwnedDetail::Addr(Box::new(SocketAddr::V6(addr)))
-            }
+            kind @ (2 | 3) => OwnedDetail::Addr(Box::new(self.socket_addr(kind)?)),
             4 => OwnedDetail::Len(self.size()?),
             5 => OwnedDetail::Exit(Box::new(self.exit()?)),
             6 => OwnedDetail::Count(self.size()?),
@@ -204,6 +202,24 @@ impl Bytes<'_> {
             }
             8 => OwnedDetail::Object(self.text()?.into(), self.text()?.into()),
             _ => return Err("a detail of an unknown kind"),
+        })
+    }
+
+    /// An address; the byte before it says of which kind.
+    pub(crate) fn socket_addr(&mut self, kind: u8) -> Result<SocketAddr, Wrong> {
+        Ok(match kind {
+            2 => {
+                let ip = Ipv4Addr::from(self.array::<4>()?);
+                SocketAddrV4::new(ip, u16::from_le_bytes(self.array()?)).into()
+            }
+            3 => {
+                let ip = Ipv6Addr::from(self.array::<16>()?);
+                let port = u16::from_le_bytes(self.array()?);
+                let flow = u32::from_le_bytes(self.array()?);
+                let scope = u32::from_le_bytes(self.array()?);
+                SocketAddrV6::new(ip, port, flow, scope).into()
+            }
+            _ => return Err("an address of an unknown kind"),
         })
     }
 
@@ -282,11 +298,11 @@ impl Bytes<'_> {
         })
     }
 
-    fn error_kind(&mut self) -> Result<io::ErrorKind, Wrong> {
+    pub(crate) fn error_kind(&mut self) -> Result<io::ErrorKind, Wrong> {
         errors::kind(self.byte()?).ok_or("an I/O error of an unknown kind")
     }
 
-    fn queue(&mut self) -> Result<QueueId, Wrong> {
+    pub(crate) fn queue(&mut self) -> Result<QueueId, Wrong> {
         let (number, slot) = (self.number()?, self.size()?);
         QueueId::from_raw(number, slot).ok_or("a queue that cannot be")
     }
@@ -295,7 +311,7 @@ impl Bytes<'_> {
         self.number().map(Tid::from)
     }
 
-    fn device(&mut self) -> Result<DeviceId, Wrong> {
+    pub(crate) fn device(&mut self) -> Result<DeviceId, Wrong> {
         self.number().map(DeviceId::from_raw)
     }
 
@@ -303,18 +319,15 @@ impl Bytes<'_> {
         self.number().map(|n| Duration::from_nanos(n).into())
     }
 
-    fn size(&mut self) -> Result<usize, Wrong> {
+    pub(crate) fn size(&mut self) -> Result<usize, Wrong> {
         usize::try_from(self.number()?).map_err(|_| "a length too large")
     }
 
-    fn text(&mut self) -> Result<&str, Wrong> {
-        let len = self.size()?;
-        let (text, rest) = self.0.split_at_checked(len).ok_or(CUT)?;
-        self.0 = rest;
-        str::from_utf8(text).map_err(|_| "a text that is not UTF-8")
+    pub(crate) fn text(&mut self) -> Result<&str, Wrong> {
+        str::from_utf8(self.slice()?).map_err(|_| "a text that is not UTF-8")
     }
 
-    fn number(&mut self) -> Result<u64, Wrong> {
+    pub(crate) fn number(&mut self) -> Result<u64, Wrong> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -330,7 +343,7 @@ impl Bytes<'_> {
         Err("a number too large")
     }
 
-    fn byte(&mut self) -> Result<u8, Wrong> {
+    pub(crate) fn byte(&mut self) -> Result<u8, Wrong> {
         let (&first, rest) = self.0.split_first().ok_or(CUT)?;
         self.0 = rest;
         Ok(first)

@@ -1,13 +1,11 @@
 //! Events as bytes. `decode.rs` is the other direction.
 
-use std::{
-    io::{self, Write},
-    net::SocketAddr,
-    time::Duration,
-};
+use std::{io, net::SocketAddr, time::Duration};
 
 use super::{
-    Context, Header, MAGIC, MAX_CHUNK, MAX_PLACE, MAX_TEXT, MAX_WORDS, VERSION, errors, kind,
+    Context, Header, MAGIC, MAX_PLACE, MAX_TEXT, MAX_WORDS, VERSION,
+    chunks::{MAX_CHUNK, chunk},
+    errors, kind,
 };
 use crate::{
     abi::{
@@ -17,7 +15,7 @@ use crate::{
 };
 
 /// Where encoded bytes go.
-pub(super) trait Out {
+pub(crate) trait Out {
     fn push(&mut self, byte: u8);
     fn put(&mut self, bytes: &[u8]);
 }
@@ -36,6 +34,28 @@ impl Out for Vec<u8> {
 ///
 /// *Errors:* the header is longer than any that is read.
 pub(super) fn preamble(header: &Header) -> io::Result<Vec<u8>> {
+    framed(MAGIC, VERSION, &body(header))
+}
+
+/// How a file begins: the magic number, the version, and the chunk of the header.
+///
+/// *Errors:* the header is longer than any that is read.
+pub(crate) fn framed(magic: [u8; 8], version: u16, header: &[u8]) -> io::Result<Vec<u8>> {
+    if header.len() > MAX_CHUNK as usize {
+        let message = format!(
+            "the command line is too long: the header takes {} bytes, and has room for {MAX_CHUNK}",
+            header.len()
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    let mut out = magic.to_vec();
+    out.extend(version.to_le_bytes());
+    chunk(&mut out, header)?;
+    Ok(out)
+}
+
+/// The bytes of a header.
+pub(crate) fn body(header: &Header) -> Vec<u8> {
     let mut payload = Vec::new();
     let words = header.command.len().min(MAX_WORDS);
     number(&mut payload, words as u64);
@@ -47,26 +67,7 @@ pub(super) fn preamble(header: &Header) -> io::Result<Vec<u8>> {
     number(&mut payload, header.quantum.into());
     payload.push(header.is_simulated.into());
     text(&mut payload, &header.version);
-    if payload.len() > MAX_CHUNK as usize {
-        let message = format!(
-            "the command line is too long: the header takes {} bytes, and has room for {MAX_CHUNK}",
-            payload.len()
-        );
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
-    }
-    let mut out = MAGIC.to_vec();
-    out.extend(VERSION.to_le_bytes());
-    chunk(&mut out, &payload)?;
-    Ok(out)
-}
-
-/// A chunk. Its payload is shorter than 4 GiB: a buffer's length, or a record's.
-pub(super) fn chunk(out: &mut impl Write, payload: &[u8]) -> io::Result<()> {
-    let mut frame = [0; 8];
-    frame[..4].copy_from_slice(&(payload.len() as u32).to_le_bytes());
-    frame[4..].copy_from_slice(&crc32fast::hash(payload).to_le_bytes());
-    out.write_all(&frame)?;
-    out.write_all(payload)
+    payload
 }
 
 impl Context {
@@ -270,18 +271,7 @@ fn detail(out: &mut impl Out, detail: &Detail<'_>) {
             text(out, kind);
             text(out, name);
         }
-        Detail::Addr(SocketAddr::V4(addr)) => {
-            out.push(2);
-            out.put(&addr.ip().octets());
-            out.put(&addr.port().to_le_bytes());
-        }
-        Detail::Addr(SocketAddr::V6(addr)) => {
-            out.push(3);
-            out.put(&addr.ip().octets());
-            out.put(&addr.port().to_le_bytes());
-            out.put(&addr.flowinfo().to_le_bytes());
-            out.put(&addr.scope_id().to_le_bytes());
-        }
+        Detail::Addr(addr) => socket_addr(out, *addr),
         Detail::Len(n) => {
             out.push(4);
             number(out, *n as u64);
@@ -298,6 +288,24 @@ fn detail(out: &mut impl Out, detail: &Detail<'_>) {
             out.push(7);
             out.push(errors::number(error.kind()));
             text(out, &error.to_string());
+        }
+    }
+}
+
+/// An address, behind a byte that says of which kind.
+pub(crate) fn socket_addr(out: &mut impl Out, addr: SocketAddr) {
+    match addr {
+        SocketAddr::V4(addr) => {
+            out.push(2);
+            out.put(&addr.ip().octets());
+            out.put(&addr.port().to_le_bytes());
+        }
+        SocketAddr::V6(addr) => {
+            out.push(3);
+            out.put(&addr.ip().octets());
+            out.put(&addr.port().to_le_bytes());
+            out.put(&addr.flowinfo().to_le_bytes());
+            out.put(&addr.scope_id().to_le_bytes());
         }
     }
 }
@@ -368,7 +376,7 @@ fn queue(out: &mut impl Out, queue: QueueId) {
     number(out, queue.slot() as u64);
 }
 
-fn text(out: &mut impl Out, text: &str) {
+pub(crate) fn text(out: &mut impl Out, text: &str) {
     cut_text(out, text, MAX_TEXT);
 }
 
@@ -382,7 +390,7 @@ fn cut_text(out: &mut impl Out, text: &str, most: usize) {
 }
 
 #[inline(always)]
-fn number(out: &mut impl Out, mut number: u64) {
+pub(crate) fn number(out: &mut impl Out, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
         number >>= 7;
@@ -391,7 +399,7 @@ fn number(out: &mut impl Out, mut number: u64) {
 }
 
 #[inline(always)]
-fn nanos(instant: Duration) -> u64 {
+pub(crate) fn nanos(instant: Duration) -> u64 {
     let seconds = instant.as_secs().saturating_mul(1_000_000_000);
     seconds.saturating_add(instant.subsec_nanos().into())
 }

@@ -46,7 +46,7 @@ const KINDS: [ErrorKind; 39] = [
 ];
 
 /// A kind's number; that of `Other` for a kind without a stable name.
-pub(super) fn number(kind: ErrorKind) -> u8 {
+pub(crate) fn number(kind: ErrorKind) -> u8 {
     let place = KINDS.iter().position(|&known| known == kind);
     place.unwrap_or(0) as u8
 }

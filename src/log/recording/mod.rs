@@ -7,6 +7,7 @@
 //! | `mod.rs` | [`Header`], and the format |
 //! | `recorder.rs` | [`Recorder`], [`Tape`] |
 //! | `ring.rs` | the last events, in memory |
+//! | `chunks.rs` | the frame of a file: its version, chunks and checksums |
 //! | `buffer.rs` | bytes that one thread appends and any thread reads |
 //! | `place.rs` | the file: its lock and its mode |
 //! | `encode.rs`, `decode.rs` | events as bytes, and back |
@@ -90,11 +91,12 @@
 //! [reply]: crate::Reply::number
 
 mod buffer;
-mod decode;
-mod encode;
-mod errors;
+pub(crate) mod chunks;
+pub(crate) mod decode;
+pub(crate) mod encode;
+pub(crate) mod errors;
 mod owned;
-mod place;
+pub(crate) mod place;
 mod reader;
 mod recorder;
 mod ring;
@@ -108,11 +110,9 @@ pub use recorder::{Recorder, Tape};
 const MAGIC: [u8; 8] = *b"\x89TRAPLN\n";
 /// The version of the format that is written, and the latest that is read.
 const VERSION: u16 = 1;
-/// The longest payload of a chunk that is read.
-const MAX_CHUNK: u32 = 32 << 20;
 /// The longest text that is written. A record has two at most, apart from those of its place, and
 /// must fit in a chunk.
-const MAX_TEXT: usize = MAX_CHUNK as usize / 2 - 1024 - MAX_PLACE;
+const MAX_TEXT: usize = chunks::MAX_CHUNK as usize / 2 - 1024 - MAX_PLACE;
 /// The longest text of a place.
 const MAX_PLACE: usize = 16 * 1024;
 

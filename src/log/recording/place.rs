@@ -19,7 +19,7 @@ const ATTEMPTS: usize = 8;
 /// a pipe is waited for until it has a reader.
 ///
 /// *Errors:* `ResourceBusy` while another recorder writes to it; the operating system's.
-pub(super) fn open(path: &Path) -> io::Result<File> {
+pub(crate) fn open(path: &Path) -> io::Result<File> {
     let mut file = create(path)?;
     for _ in 0..ATTEMPTS {
         let found = file.metadata()?;

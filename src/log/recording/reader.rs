@@ -7,7 +7,8 @@ use std::{
 };
 
 use super::{
-    Context, Header, MAGIC, MAX_CHUNK, OwnedEvent, VERSION,
+    Context, Header, MAGIC, OwnedEvent, VERSION,
+    chunks::{Broken, Chunks},
     decode::{Bytes, Record},
 };
 
@@ -17,16 +18,9 @@ use super::{
 /// was killed or is still writing, gives all events of its complete chunks, and then
 /// [`Error::Truncated`].
 pub struct Recording {
-    input: Box<dyn Read>,
+    chunks: Chunks,
     header: Header,
     context: Context,
-    /// The chunk under way.
-    payload: Vec<u8>,
-    /// How much of it has been read.
-    done: usize,
-    /// Where in the input the chunk begins, and where the one after it does.
-    begin: u64,
-    end: u64,
     missing: u64,
     is_over: bool,
 }
@@ -79,39 +73,17 @@ impl Recording {
     /// *Errors:* [`Error::Foreign`] and [`Error::TooNew`] for what it cannot read;
     /// [`Error::Truncated`] and [`Error::Corrupt`] where the header is incomplete or damaged.
     pub fn from_reader(input: impl Read + 'static) -> Result<Self, Error> {
-        let mut recording = Self {
-            input: Box::new(input),
-            header: Header::default(),
+        let mut chunks = Chunks::open(input, MAGIC, VERSION)?;
+        let header = Header::decode(Bytes(chunks.rest()));
+        let header = header.map_err(|what| chunks.corrupt(chunks.begin(), what))?;
+        chunks.skip();
+        Ok(Self {
+            chunks,
+            header,
             context: Context::default(),
-            payload: Vec::new(),
-            done: 0,
-            begin: 0,
-            end: 0,
             missing: 0,
             is_over: false,
-        };
-        let magic = recording.read(MAGIC.len())?;
-        if !MAGIC.starts_with(&magic) {
-            return Err(Error::Foreign);
-        }
-        let version = recording.read(2)?;
-        let Ok(version) = <[u8; 2]>::try_from(version).map(u16::from_le_bytes) else {
-            return Err(Error::Truncated { offset: 0 });
-        };
-        match version {
-            VERSION => {}
-            0 => return Err(recording.corrupt(MAGIC.len() as u64, "version 0 of the format")),
-            later => return Err(Error::TooNew(later)),
-        }
-        if !recording.next_chunk()? {
-            return Err(Error::Truncated {
-                offset: recording.begin,
-            });
-        }
-        recording.header = Header::decode(Bytes(&recording.payload))
-            .map_err(|what| recording.corrupt(recording.begin, what))?;
-        recording.done = recording.payload.len();
-        Ok(recording)
+        })
     }
 
     /// The header, which describes the run.
@@ -130,63 +102,36 @@ impl Recording {
     /// The next event, or `None` at the end.
     fn record(&mut self) -> Result<Option<OwnedEvent>, Error> {
         loop {
-            while self.done == self.payload.len() {
-                if !self.next_chunk()? {
-                    return Err(Error::Truncated { offset: self.begin });
-                }
-            }
-            let mut bytes = Bytes(&self.payload[self.done..]);
+            self.chunks.fill()?;
+            let mut bytes = Bytes(self.chunks.rest());
             let record = self.context.record(&mut bytes);
             let left = bytes.0.len();
-            // After the frame of the chunk.
-            let offset = self.begin + 8 + self.done as u64;
-            self.done = self.payload.len() - left;
-            match record {
+            let offset = self.chunks.offset();
+            self.chunks.leave(left);
+            let what = match record {
                 Ok(Record::Event(event)) => return Ok(Some(event)),
-                Ok(Record::Gap(missing)) => self.missing = self.missing.saturating_add(missing),
-                Ok(Record::End) if left == 0 && self.read(1)?.is_empty() => return Ok(None),
-                Ok(Record::End) => return Err(self.corrupt(offset, "there is more after its end")),
-                Err(what) => return Err(self.corrupt(offset, what)),
-            }
+                Ok(Record::Gap(missing)) => {
+                    self.missing = self.missing.saturating_add(missing);
+                    continue;
+                }
+                Ok(Record::End) if left == 0 && self.chunks.is_over()? => return Ok(None),
+                Ok(Record::End) => "there is more after its end",
+                Err(what) => what,
+            };
+            return Err(self.chunks.corrupt(offset, what).into());
         }
     }
+}
 
-    /// Reads a chunk. Returns whether it was complete.
-    fn next_chunk(&mut self) -> Result<bool, Error> {
-        self.begin = self.end;
-        let frame = self.read(8)?;
-        let Ok(frame) = <[u8; 8]>::try_from(frame) else {
-            return Ok(false);
-        };
-        let [a, b, c, d, e, f, g, h] = frame;
-        let (len, sum) = (
-            u32::from_le_bytes([a, b, c, d]),
-            u32::from_le_bytes([e, f, g, h]),
-        );
-        if len > MAX_CHUNK {
-            return Err(self.corrupt(self.begin, "a chunk that is too long"));
+impl From<Broken> for Error {
+    fn from(broken: Broken) -> Self {
+        match broken {
+            Broken::Io(error) => Self::Io(error),
+            Broken::Foreign => Self::Foreign,
+            Broken::TooNew(version) => Self::TooNew(version),
+            Broken::Truncated { offset } => Self::Truncated { offset },
+            Broken::Corrupt { offset, what } => Self::Corrupt { offset, what },
         }
-        self.payload = self.read(len as usize)?;
-        self.done = 0;
-        if self.payload.len() < len as usize {
-            return Ok(false);
-        }
-        if crc32fast::hash(&self.payload) != sum {
-            return Err(self.corrupt(self.begin, "a chunk that does not match its checksum"));
-        }
-        Ok(true)
-    }
-
-    /// Reads this number of bytes, or fewer at the end of the input.
-    fn read(&mut self, len: usize) -> Result<Vec<u8>, Error> {
-        let mut bytes = Vec::new();
-        (&mut self.input).take(len as u64).read_to_end(&mut bytes)?;
-        self.end += bytes.len() as u64;
-        Ok(bytes)
-    }
-
-    fn corrupt(&self, offset: u64, what: &'static str) -> Error {
-        Error::Corrupt { offset, what }
     }
 }
 
@@ -207,7 +152,7 @@ impl std::fmt::Debug for Recording {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Recording")
             .field("header", &self.header)
-            .field("offset", &(self.begin + self.done as u64))
+            .field("offset", &self.chunks.offset())
             .finish_non_exhaustive()
     }
 }

@@ -17,6 +17,7 @@ use std::{
 use super::{
     Context, Header, Recording,
     buffer::{Buffer, End, Word},
+    chunks::chunk,
     encode, kind, place,
     ring::{Ring, Target},
 };
@@ -376,7 +377,7 @@ impl State {
             ring.put(records);
         }
         if let Some(file) = &mut self.file {
-            let result = encode::chunk(file, records);
+            let result = chunk(file, records);
             self.note(result);
         }
     }
@@ -390,7 +391,7 @@ impl State {
         self.save(shared);
         self.write(Ring::write_last);
         if let Some(file) = &mut self.file {
-            let result = encode::chunk(file, &[kind::END]);
+            let result = chunk(file, &[kind::END]);
             self.note(result);
         }
         // Another recorder may have the file from now on.

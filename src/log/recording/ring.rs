@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 
 use super::{
     Context, OwnedEvent, Recording,
+    chunks::chunk,
     decode::{Bytes, Record},
     encode, kind, place,
 };
@@ -210,7 +211,7 @@ impl Ring {
 
     fn window_and_end(&self) -> Vec<u8> {
         let (mut window, ..) = self.window();
-        encode::chunk(&mut window, &[kind::END]).expect("memory can be written to");
+        chunk(&mut window, &[kind::END]).expect("memory can be written to");
         window
     }
 
@@ -353,7 +354,7 @@ impl Chunks {
 
     fn end(&mut self) {
         if !self.records.is_empty() {
-            encode::chunk(&mut self.out, &self.records).expect("memory can be written to");
+            chunk(&mut self.out, &self.records).expect("memory can be written to");
             self.records.clear();
         }
     }

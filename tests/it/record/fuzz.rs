@@ -37,25 +37,35 @@ const EVENTS: usize = 40;
 
 #[test]
 fn no_mutation_confuses_the_reader() {
+    let recordings = recordings();
+    let mut found = Found::default();
+    let is_short = fuzz(CASES, |seed| {
+        found.read(Mutator::new(seed).recording(&recordings));
+    });
+    println!("{found:#?}");
+    assert!(
+        !is_short || found.wrong.contains("an unknown system call") && found.whole > 0,
+        "what is behind the checksums is not reached"
+    );
+}
+
+/// Runs cases, each with its seed: so many, or those of the environment. Returns whether the number
+/// decided.
+pub(crate) fn fuzz(cases: u64, mut case: impl FnMut(u64)) -> bool {
     let time = number("TRAPLINE_FUZZ_SECONDS").map(Duration::from_secs);
     let any = || RandomState::new().hash_one(()) >> 32;
     let first = number("TRAPLINE_FUZZ_SEED").unwrap_or_else(|| time.map_or(0, |_| any()));
     println!("fuzzing from seed {first} on");
-    let recordings = recordings();
-    let (mut found, mut seed, begin) = (Found::default(), first, Instant::now());
-    while time.map_or(seed - first < CASES, |time| begin.elapsed() < time) {
-        let case = || found.read(Mutator::new(seed).recording(&recordings));
-        if let Err(panic) = panic::catch_unwind(AssertUnwindSafe(case)) {
+    let (mut seed, begin) = (first, Instant::now());
+    while time.map_or(seed - first < cases, |time| begin.elapsed() < time) {
+        if let Err(panic) = panic::catch_unwind(AssertUnwindSafe(|| case(seed))) {
             println!("to begin with what failed: TRAPLINE_FUZZ_SEED={seed}");
             panic::resume_unwind(panic);
         }
         seed += 1;
     }
-    println!("{} cases: {found:#?}", seed - first);
-    assert!(
-        time.is_some() || found.wrong.contains("an unknown system call") && found.whole > 0,
-        "what is behind the checksums is not reached"
-    );
+    println!("{} cases", seed - first);
+    time.is_none()
 }
 
 /// A number in the environment, if it is there.

@@ -1,4 +1,4 @@
-//! Damage to recordings, as it comes about and as somebody would make it.
+//! Damage to recordings and tapes, which have the same frame, as it comes about and as somebody would make it.
 
 use rand_pcg::{
     Pcg64,
@@ -33,16 +33,16 @@ const EDGES: [u64; 16] = [
 ];
 
 /// A source of damage.
-pub(super) struct Mutator(Pcg64);
+pub(crate) struct Mutator(Pcg64);
 
 impl Mutator {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(Pcg64::seed_from_u64(seed))
     }
 
     /// What becomes of one of these recordings. Half of them have lost nothing but the sense of
     /// their records: their frames and checksums are in order.
-    pub(super) fn recording(&mut self, recordings: &[Vec<u8>]) -> Vec<u8> {
+    pub(crate) fn recording(&mut self, recordings: &[Vec<u8>]) -> Vec<u8> {
         let bytes = &recordings[self.below(recordings.len())];
         let other = &recordings[self.below(recordings.len())];
         if self.below(2) == 0 {

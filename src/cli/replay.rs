@@ -1,0 +1,271 @@
+//! `--tape`: a run that is taped; `replay`: the run again, from its tape.
+
+use std::{
+    ffi::OsString,
+    io::{self, IsTerminal},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use clap::{Args, Command, ValueHint, error::ErrorKind};
+
+use super::{
+    args::{self, Boot, CliCommand, Watching},
+    boot, interrupts,
+    live::Watch,
+    output::{FAILURE, Log, Verbosity, tell},
+    program::Entry,
+    record, stdio,
+    values::whole,
+};
+use crate::{
+    Builder, Error, Kernel, RealWorld, Report, SimNet, SimWorld,
+    tape::{self, Left, Playing, Progress, Taping, Writer},
+};
+
+/// Run a taped run again
+///
+/// The tape holds the command line, and everything that came from outside. So the programs do the
+/// same again, without a network and at full speed. A program that does something else is told so.
+#[derive(Args)]
+#[command(
+    arg_required_else_help = true,
+    after_help = "\
+A tape holds no files, no environment and no clock of a program's own: run it in the same folder.
+A tape whose process was killed runs to its end.
+
+Exit codes: as of `boot` without a signal, and 1 if the programs do something else than on
+the tape.
+
+Examples:
+  boot --tape run.tape echo               tape a run; end it with ^C
+  replay run.tape                         run it again
+  replay --trace run.tape                 with every trap shown
+  replay --only 3 run.tape                with those of task 3
+  replay --record run.trap run.tape       then: trace timeline run.trap > run.html
+  replay --at-speed --top run.tape        as it was"
+)]
+pub(super) struct Replay {
+    #[command(flatten)]
+    verbosity: Verbosity,
+    /// The tape, which `boot --tape` has written
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+    /// Wait as long as the run waited, instead of running at full speed
+    #[arg(long)]
+    at_speed: bool,
+    /// Show the traps of this task alone, with every answer that it got
+    #[arg(long, value_name = "TID", value_parser = whole::<u64>, allow_negative_numbers = true,
+          conflicts_with = "trace", help_heading = "Watching")]
+    only: Option<u64>,
+    #[command(flatten)]
+    watching: Watching,
+}
+
+/// Replays a tape. An error is a usage error.
+pub(super) fn run(
+    programs: &[Entry],
+    command: &Command,
+    replay: Replay,
+    verbosity: &Verbosity,
+) -> Result<ExitCode, clap::Error> {
+    let playing = match Playing::open(&replay.file) {
+        Ok(playing) => playing,
+        Err(error) => {
+            tell(&format!("error: {}: {error}\n", replay.file.display()));
+            return Ok(ExitCode::from(FAILURE));
+        }
+    };
+    let header = playing.header();
+    let args: Vec<OsString> = header.command.iter().map(OsString::from).collect();
+    let foreign = |why: &str| {
+        let (file, line) = (replay.file.display(), header.command.join(" "));
+        let message = format!("in the command line of {file}, {line:?}: {why}\n");
+        clap::Error::raw(ErrorKind::InvalidValue, message)
+    };
+    let (cli, matches) = args::parse(command, programs, &args)
+        .map_err(|error| foreign(error.to_string().trim_start_matches("error: ").trim_end()))?;
+    let CliCommand::Boot(mut options) = cli.command else {
+        return Err(foreign("only a run of `boot` can be replayed"));
+    };
+    let images = args::images(programs, &options, &matches, command)?;
+    options.verbosity = replay.verbosity;
+    options.watching = replay.watching;
+    if let Some(tid) = replay.only {
+        options.watching.trace = Some(format!("[task{{tid={tid}}}]=trace"));
+    }
+    options.seed = Some(header.seed);
+    options.tape = None;
+    let playing = match replay.at_speed {
+        true => playing.at_speed(),
+        false => playing,
+    };
+    boot::boot(verbosity, &options, &images, &header.command, Some(playing))
+}
+
+/// What is outside of the kernel.
+pub(super) enum Outside {
+    Simulated(SimWorld),
+    Real(RealWorld),
+    Taping(Box<Taping<RealWorld>>),
+    Playing(Box<Playing>),
+}
+
+/// What a run has to do with a tape.
+pub(super) enum Tape {
+    No,
+    To { writer: Writer, path: PathBuf },
+    From(Progress),
+}
+
+impl Outside {
+    /// The world that the options ask for, or the one that is on a tape. An error says what is
+    /// wrong.
+    pub(super) fn new(
+        options: &Boot,
+        command: &[String],
+        seed: u64,
+        net: &SimNet,
+        watch: Option<&Watch>,
+        playing: Option<Playing>,
+    ) -> Result<(Self, Tape), String> {
+        if let Some(playing) = playing {
+            let tape = Tape::From(playing.progress());
+            let playing = playing
+                .print_to(stdio::Console::default())
+                .stop_when(interrupts::is_raised);
+            return Ok((Self::Playing(Box::new(playing)), tape));
+        }
+        if options.simulated {
+            let world = SimWorld::new(seed).net(net);
+            let world = world.print_to(stdio::Console::default());
+            return Ok((Self::Simulated(world), Tape::No));
+        }
+        let world = RealWorld::new().map_err(|error| format!("cannot boot: {error}"))?;
+        let world = match has_screen(watch) && io::stdout().is_terminal() {
+            true => world.print_to(stdio::Console::default()),
+            false => world,
+        };
+        let Some(path) = &options.tape else {
+            return Ok((Self::Real(world), Tape::No));
+        };
+        let header = record::header(options, command, seed);
+        let world = Taping::create(world, path, &header, options.tape_max)
+            .map_err(|error| format!("cannot tape to {}: {error}", path.display()))?;
+        let writer = world.writer();
+        let flushed = writer.clone();
+        record::survive_panics(move || drop(flushed.flush()));
+        let path = path.clone();
+        Ok((Self::Taping(Box::new(world)), Tape::To { writer, path }))
+    }
+
+    /// Whether the screen has to copy what the world prints to a file or a pipe.
+    pub(super) fn copies(&self, watch: Option<&Watch>) -> bool {
+        let is_real = matches!(self, Self::Real(_) | Self::Taping(_));
+        is_real && has_screen(watch) && !io::stdout().is_terminal()
+    }
+
+    /// Sets the world of a kernel.
+    pub(super) fn set(self, builder: Builder) -> Builder {
+        match self {
+            Self::Simulated(world) => builder.world(world),
+            Self::Real(world) => builder.world(world),
+            Self::Taping(world) => builder.world(*world),
+            Self::Playing(world) => builder.world(*world),
+        }
+    }
+}
+
+fn has_screen(watch: Option<&Watch>) -> bool {
+    watch.is_some_and(Watch::has_screen)
+}
+
+impl Tape {
+    /// What is to be done where the process ends with the kernel still running.
+    pub(super) fn last_words(&self) -> Option<impl Fn() + Send + use<>> {
+        let Self::To { writer, .. } = self else {
+            return None;
+        };
+        let writer = writer.clone();
+        Some(move || drop(writer.flush()))
+    }
+
+    /// Says how a replay ended, if its tape has ended it. Returns the exit code.
+    pub(super) fn explain(
+        &self,
+        log: Log,
+        kernel: &Kernel,
+        result: &Result<Report, Error>,
+    ) -> Option<u8> {
+        let Self::From(progress) = self else {
+            return None;
+        };
+        let left = |left: &Left| {
+            log.error(&left.to_string());
+            tell_task(log, kernel, left);
+            log.note(
+                "the programs are others than those on the tape, or use what a tape does not hold, \
+                 such as files and clocks",
+            );
+            FAILURE
+        };
+        match result {
+            Err(error) => match tape::Error::of(error)? {
+                tape::Error::Left(at) => Some(left(at)),
+                // As much as there is of it has run again.
+                ended @ (tape::Error::Truncated { .. } | tape::Error::Full { .. }) => {
+                    log.warn(&ended.to_string());
+                    Some(0)
+                }
+                other => {
+                    log.error(&other.to_string());
+                    Some(FAILURE)
+                }
+            },
+            Ok(_) if interrupts::is_raised() => None,
+            Ok(_) => match progress.finish() {
+                Err(tape::Error::Left(at)) => Some(left(&at)),
+                Err(_) | Ok(()) => None,
+            },
+        }
+    }
+
+    /// Ends the tape of a run that would have ended with `code`. Returns the exit code.
+    pub(super) fn end(&self, log: Log, code: u8) -> u8 {
+        let Self::To { writer, path } = self else {
+            return code;
+        };
+        let path = path.display();
+        match writer.close() {
+            Ok(()) if writer.is_full() => {
+                log.warn(&format!(
+                    "the tape {path} has reached its limit: the end of the run is not on it"
+                ));
+                code
+            }
+            Ok(()) => {
+                log.note(&format!("taped to {path}"));
+                code
+            }
+            Err(error) => {
+                log.error(&format!("the tape {path} is not complete: {error}"));
+                if code == 0 { FAILURE } else { code }
+            }
+        }
+    }
+}
+
+/// Names the task that left the tape, and its place in the source.
+fn tell_task(log: Log, kernel: &Kernel, left: &Left) {
+    let Some(task) = kernel.tasks().find(|task| task.tid == left.task) else {
+        return;
+    };
+    let mut text = format!("task {} is {:?}", task.tid, task.name);
+    if let Some(place) = &task.wait.place {
+        text += &format!(", in {} at {place}", task.wait.call);
+    }
+    if let Some(place) = &task.spawned {
+        text += &format!(", spawned at {place}");
+    }
+    log.note(&text);
+}

@@ -1,0 +1,103 @@
+//! The description of a task, for lists and reports.
+
+use super::{
+    Kernel,
+    queues::MessageQueue,
+    task::{ReadOp, State, Task, Then, WaitingOn},
+};
+use crate::{
+    abi::{DeviceId, Direction, End, Exit, On, TaskInfo, TaskState, Tid, Wait},
+    sched::Runnable,
+    trap::Kind,
+};
+
+impl Task {
+    /// Describes a task, apart from what the tables of queues, hosts and places say of it.
+    pub(super) fn info(&self, parent: Tid) -> TaskInfo {
+        let state = match &self.state {
+            State::Ready(_) | State::Late(_) | State::Pending(_) => TaskState::Ready,
+            State::Running | State::Ending => TaskState::Running,
+            State::Blocked(on) => TaskState::Blocked {
+                on: (*on).into(),
+                since: self.since.into(),
+            },
+            State::Zombie(exit) => {
+                TaskState::Zombie(exit.as_deref().cloned().unwrap_or(Exit::Done))
+            }
+        };
+        TaskInfo {
+            tid: self.tid,
+            name: self.name.to_string(),
+            parent,
+            state,
+            traps: self.traps,
+            wait: Wait {
+                is_timed: self.is_timed(),
+                is_accept: self.is_accepting(),
+                ..Wait::default()
+            },
+            spawned: None,
+        }
+    }
+
+    fn is_accepting(&self) -> bool {
+        let read = match &self.state {
+            State::Blocked(WaitingOn::Device(_, _, Then::Read(read))) => read,
+            _ => return false,
+        };
+        matches!(read, ReadOp::Connection)
+    }
+}
+
+impl From<WaitingOn> for On {
+    fn from(on: WaitingOn) -> Self {
+        match on {
+            WaitingOn::Exit(target) => Self::Exit(target.tid),
+            WaitingOn::Timer((deadline, _)) | WaitingOn::Delay((deadline, _)) => {
+                Self::Timer(deadline)
+            }
+            WaitingOn::Device(device, direction, _) => Self::Device(device, direction),
+            WaitingOn::Queue(queue, end) => Self::Queue(queue, end),
+            WaitingOn::Console(_) => Self::Device(DeviceId::CONSOLE, Direction::Write),
+        }
+    }
+}
+
+impl Kernel {
+    /// Adds to the description of a task what the tables of queues and places say of it.
+    pub(super) fn complete(&self, task: Runnable, mut info: TaskInfo) -> TaskInfo {
+        info.spawned = self.places.of_spawn(task);
+        let State::Blocked(on) = self.tasks[task].state else {
+            return info;
+        };
+        let mut kind = Kind::Queue;
+        if let WaitingOn::Queue(queue, end) = on
+            && let Some(status) = self.queues.get(queue).map(MessageQueue::status)
+        {
+            kind = status.kind;
+            info.wait.thing = status.thing(queue, end);
+            info.wait.holder = status.holder();
+            info.wait.is_lock = kind == Kind::Mutex;
+        }
+        self.describe(&mut info);
+        info.wait.call = name(on, kind);
+        info.wait.place = self.places.of_call(task, on);
+        info
+    }
+}
+
+/// Returns the name of the method in which a task is blocked.
+fn name(on: WaitingOn, kind: Kind) -> &'static str {
+    match on {
+        WaitingOn::Exit(_) => "wait",
+        WaitingOn::Timer(_) => "sleep",
+        WaitingOn::Device(_, _, Then::Read(ReadOp::Bytes(_))) => "recv",
+        WaitingOn::Device(_, _, Then::Read(ReadOp::Connection)) => "accept",
+        WaitingOn::Device(_, _, Then::Again) => "send",
+        WaitingOn::Device(_, Direction::Read, Then::Done) => "read_wait",
+        WaitingOn::Device(_, Direction::Write, Then::Done) => "write_wait",
+        WaitingOn::Queue(_, End::Put) => "put",
+        WaitingOn::Queue(_, End::Get) => kind.method(),
+        WaitingOn::Console(_) | WaitingOn::Delay(_) => "",
+    }
+}

@@ -1,0 +1,169 @@
+//! The frame of a file: a magic number, the version of its format, and chunks with checksums.
+
+use std::io::{self, Read, Write};
+
+/// The longest payload of a chunk that is read.
+pub(crate) const MAX_CHUNK: u32 = 32 << 20;
+
+/// The bytes of a chunk before its payload.
+pub(crate) const FRAME: usize = 8;
+
+/// Appends a chunk. Its payload is shorter than 4 GiB.
+pub(crate) fn chunk(out: &mut impl Write, payload: &[u8]) -> io::Result<()> {
+    let mut frame = [0; FRAME];
+    frame[..4].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+    frame[4..].copy_from_slice(&crc32fast::hash(payload).to_le_bytes());
+    out.write_all(&frame)?;
+    out.write_all(payload)
+}
+
+/// Why a file could not be read.
+pub(crate) enum Broken {
+    Io(io::Error),
+    /// It does not begin with the magic number.
+    Foreign,
+    /// It has a later version.
+    TooNew(u16),
+    /// It ends before this byte's chunk does.
+    Truncated {
+        offset: u64,
+    },
+    Corrupt {
+        offset: u64,
+        what: &'static str,
+    },
+}
+
+impl From<io::Error> for Broken {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// A file that is read chunk by chunk.
+pub(crate) struct Chunks {
+    input: Box<dyn Read>,
+    /// The chunk under way.
+    payload: Vec<u8>,
+    /// How much of it has been read.
+    done: usize,
+    /// Where in the input the chunk begins, and where the one after it does.
+    begin: u64,
+    end: u64,
+}
+
+impl Chunks {
+    /// Checks the magic number and the version, and reads the first chunk.
+    pub(crate) fn open(
+        input: impl Read + 'static,
+        magic: [u8; 8],
+        version: u16,
+    ) -> Result<Self, Broken> {
+        let mut chunks = Self {
+            input: Box::new(input),
+            payload: Vec::new(),
+            done: 0,
+            begin: 0,
+            end: 0,
+        };
+        if !magic.starts_with(&chunks.read(magic.len())?) {
+            return Err(Broken::Foreign);
+        }
+        let found = chunks.read(2)?;
+        let Ok(found) = <[u8; 2]>::try_from(found).map(u16::from_le_bytes) else {
+            return Err(Broken::Truncated { offset: 0 });
+        };
+        match found {
+            0 => return Err(chunks.corrupt(magic.len() as u64, "version 0 of the format")),
+            later if later > version => return Err(Broken::TooNew(later)),
+            _ => {}
+        }
+        if !chunks.next_chunk()? {
+            return Err(Broken::Truncated {
+                offset: chunks.begin,
+            });
+        }
+        Ok(chunks)
+    }
+
+    /// What is left of the chunk under way.
+    pub(crate) fn rest(&self) -> &[u8] {
+        &self.payload[self.done..]
+    }
+
+    /// Notes how many bytes of the chunk are left to be read.
+    pub(crate) fn leave(&mut self, left: usize) {
+        self.done = self.payload.len() - left;
+    }
+
+    /// Passes over the rest of the chunk.
+    pub(crate) fn skip(&mut self) {
+        self.leave(0);
+    }
+
+    /// Where the chunk under way begins.
+    pub(crate) fn begin(&self) -> u64 {
+        self.begin
+    }
+
+    /// Where the next byte is that [`Chunks::rest`] gives.
+    pub(crate) fn offset(&self) -> u64 {
+        self.begin + (FRAME + self.done) as u64
+    }
+
+    /// Reads chunks until one has something left to be read.
+    pub(crate) fn fill(&mut self) -> Result<(), Broken> {
+        while self.done == self.payload.len() {
+            if !self.next_chunk()? {
+                return Err(Broken::Truncated { offset: self.begin });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether nothing follows the chunk under way.
+    pub(crate) fn is_over(&mut self) -> Result<bool, Broken> {
+        Ok(self.read(1)?.is_empty())
+    }
+
+    pub(crate) fn corrupt(&self, offset: u64, what: &'static str) -> Broken {
+        Broken::Corrupt { offset, what }
+    }
+
+    /// Reads a chunk. Returns whether it was complete.
+    fn next_chunk(&mut self) -> Result<bool, Broken> {
+        self.begin = self.end;
+        let frame = self.read(FRAME)?;
+        let Ok(frame) = <[u8; FRAME]>::try_from(frame) else {
+            return Ok(false);
+        };
+        let [a, b, c, d, e, f, g, h] = frame;
+        let (len, sum) = (
+            u32::from_le_bytes([a, b, c, d]),
+            u32::from_le_bytes([e, f, g, h]),
+        );
+        if len > MAX_CHUNK {
+            return Err(self.corrupt(self.begin, "a chunk that is too long"));
+        }
+        self.payload = self.read(len as usize)?;
+        self.done = 0;
+        if self.payload.len() < len as usize {
+            // What is there of it is not checked.
+            self.payload.clear();
+            return Ok(false);
+        }
+        if crc32fast::hash(&self.payload) != sum {
+            self.payload.clear();
+            return Err(self.corrupt(self.begin, "a chunk that does not match its checksum"));
+        }
+        Ok(true)
+    }
+
+    /// Reads this number of bytes, or fewer at the end of the input.
+    fn read(&mut self, len: usize) -> Result<Vec<u8>, Broken> {
+        let mut bytes = Vec::new();
+        (&mut self.input).take(len as u64).read_to_end(&mut bytes)?;
+        self.end += bytes.len() as u64;
+        Ok(bytes)
+    }
+}

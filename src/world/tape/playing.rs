@@ -1,0 +1,354 @@
+//! [`Playing`]: a world that answers from a tape.
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeSet, VecDeque},
+    fmt,
+    io::{self, Read, Write},
+    path::Path,
+    time::Duration,
+};
+
+use super::{
+    Error, Header, Progress,
+    entry::{Asked, is_of_daemon},
+    reel::{Over, Reel},
+};
+use crate::{
+    abi::{DeviceId, QueueId, Tid},
+    interrupt::{External, Interrupt, Job, Remote},
+    panic::contain,
+    pause::{again, in_place},
+    world::{Answer, Happening, RealWorld, Request, World},
+};
+
+/// How long a replay waits for a thread of the program that has yet to do what the tape reports.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A world that answers from a tape. See [`mod@crate::tape`].
+///
+/// A run ends with [`Error`] where the tape ends before it, or where the program asks for something
+/// else than the tape has: [`Error::of`] finds it in the error of
+/// [`Kernel::run`](crate::Kernel::run). Nothing that tasks do there reaches the real world, except
+/// what they print.
+///
+/// The kernel needs the same settings and tasks as during the run on the tape. Tracers and daemons
+/// may differ: devices of daemons are of the real world.
+pub struct Playing {
+    reel: RefCell<Reel>,
+    /// Serves the daemons, and reports what threads of the program do.
+    beneath: RealWorld,
+    remote: Remote,
+    /// What the world beneath has reported; kept to reuse its memory.
+    reported: Vec<Happening>,
+    /// Work that the tape has not reported as done yet.
+    jobs: VecDeque<Job>,
+    /// Queues that threads of this run have closed, and the tape not yet.
+    closed: BTreeSet<QueueId>,
+    /// How many threads of this run that the kernel counts on have nothing more to say.
+    over: usize,
+    console: Console,
+    at_speed: bool,
+    /// Whether the last wait was for a daemon, so that the next one is the same on the tape.
+    is_held: bool,
+    interrupted: Box<dyn Fn() -> bool>,
+    is_stopped: bool,
+}
+
+/// Where what is printed goes.
+enum Console {
+    Kept(Vec<u8>),
+    Sink(Box<dyn Write>),
+}
+
+impl Playing {
+    /// Opens a tape.
+    ///
+    /// *Errors:* [`Error::Foreign`] and [`Error::TooNew`] for what it cannot read;
+    /// [`Error::Truncated`] and [`Error::Corrupt`] where the header is incomplete or damaged; the
+    /// operating system's.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
+        Self::new(Reel::open(path.as_ref())?)
+    }
+
+    /// Plays a tape from any source.
+    ///
+    /// *Errors:* as [`Playing::open`].
+    pub fn from_reader(input: impl Read + 'static) -> Result<Self, Error> {
+        Self::new(Reel::from_reader(input)?)
+    }
+
+    fn new(reel: Reel) -> Result<Self, Error> {
+        let beneath = RealWorld::new()?;
+        Ok(Self {
+            reel: RefCell::new(reel),
+            remote: beneath.remote(),
+            beneath,
+            reported: Vec::new(),
+            jobs: VecDeque::new(),
+            closed: BTreeSet::new(),
+            over: 0,
+            console: Console::Kept(Vec::new()),
+            at_speed: false,
+            is_held: false,
+            interrupted: Box::new(|| false),
+            is_stopped: false,
+        })
+    }
+
+    /// The description of the run on the tape.
+    #[must_use]
+    pub fn header(&self) -> Header {
+        self.reel.borrow().header.clone()
+    }
+
+    /// A view of how far the replay has come. The kernel owns the world, so keep this to check that
+    /// the tape was used to its end.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        self.reel.borrow().progress()
+    }
+
+    /// Prints there, rather than keep what is printed for
+    /// [`Kernel::take_console`](crate::Kernel::take_console).
+    #[must_use]
+    pub fn print_to(mut self, console: impl Write + 'static) -> Self {
+        self.console = Console::Sink(Box::new(console));
+        self
+    }
+
+    /// Waits as long as the run on the tape waited. By default a wait takes no time.
+    #[must_use]
+    pub fn at_speed(mut self) -> Self {
+        self.at_speed = true;
+        self
+    }
+
+    /// Asks `interrupted` when a thread calls [`Remote::shutdown`]. If it returns `true`, the replay
+    /// shuts down. By default the call has no effect: a shutdown during the run is on the tape.
+    #[must_use]
+    pub fn stop_when(mut self, interrupted: impl Fn() -> bool + 'static) -> Self {
+        self.interrupted = Box::new(interrupted);
+        self
+    }
+
+    /// Takes what daemons wait for, and what threads of the program have done. Waits for so long if
+    /// there is nothing.
+    fn listen(&mut self, patience: Duration, happened: &mut Vec<Happening>) -> io::Result<()> {
+        let until = match patience {
+            Duration::ZERO => Duration::ZERO,
+            patience => self.beneath.now().saturating_add(patience),
+        };
+        self.beneath.wait(Some(until), &mut self.reported)?;
+        for report in self.reported.drain(..) {
+            if is_of_daemon(&report) {
+                happened.push(report);
+                continue;
+            }
+            match report {
+                Happening::Interrupt(Interrupt::Close(queue)) => {
+                    self.closed.insert(queue);
+                }
+                Happening::Interrupt(Interrupt::Shutdown) => {
+                    self.is_stopped |= (self.interrupted)();
+                }
+                Happening::Interrupt(Interrupt::Over(_)) => self.over += 1,
+                // No task has a device or the console of the world beneath.
+                Happening::Console | Happening::Ready(..) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the wait on the tape is over, at the speed of its run. Returns `false` if
+    /// something for a daemon came first.
+    fn keep_pace(&mut self, happened: &mut Vec<Happening>) -> io::Result<bool> {
+        let Some(end) = self.reel.get_mut().end_of_wait() else {
+            return Ok(true);
+        };
+        let before = happened.len();
+        while !self.is_stopped {
+            let left = end.saturating_sub(self.beneath.now());
+            if left == Duration::ZERO {
+                break;
+            }
+            self.listen(left, happened)?;
+            if happened.len() > before {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Does the work, or waits for the thread, that closes this queue. The tape says that it is
+    /// closed now.
+    fn await_close(
+        &mut self,
+        queue: QueueId,
+        happened: &mut Vec<Happening>,
+    ) -> io::Result<Result<(), Over>> {
+        let until = self.beneath.now() + PATIENCE;
+        loop {
+            self.listen(Duration::ZERO, happened)?;
+            if self.closed.remove(&queue) || self.is_stopped {
+                return Ok(Ok(()));
+            }
+            if let Some(job) = self.jobs.pop_front() {
+                contain(|| again(job));
+                continue;
+            }
+            let started = [External::Setter, External::Job].map(|what| self.remote.started(what));
+            let left = until.saturating_sub(self.beneath.now());
+            if left == Duration::ZERO || self.over >= started.iter().sum() {
+                let asked = "a wait in which no thread closes a queue".to_string();
+                let found = format!("the close of queue {}", queue.number());
+                return Ok(Err(self.reel.get_mut().leave(Tid::KERNEL, asked, found)));
+            }
+            self.listen(left, happened)?;
+        }
+    }
+}
+
+impl World for Playing {
+    fn now(&mut self) -> Duration {
+        let task = self.remote.running();
+        let reel = self.reel.get_mut();
+        if task.is_daemon() || self.is_held {
+            return reel.now;
+        }
+        reel.now(task).unwrap_or(reel.now)
+    }
+
+    fn now_for_log(&mut self) -> Duration {
+        self.reel.get_mut().now
+    }
+
+    fn random(&mut self) -> u64 {
+        let task = self.remote.running();
+        self.reel.get_mut().random(task).unwrap_or_default()
+    }
+
+    /// The seed is on the tape.
+    fn reseed(&mut self, _seed: u64) {}
+
+    fn seed(&self) -> u64 {
+        self.reel.borrow().seed
+    }
+
+    fn print(&mut self, text: &[u8]) -> io::Result<usize> {
+        let task = self.remote.running();
+        let printed = match self.reel.get_mut().print(task, text.len()) {
+            Ok(result) => result?,
+            // Nothing that the run on the tape did not print.
+            Err(Over) => return Ok(text.len()),
+        };
+        match &mut self.console {
+            Console::Kept(kept) => kept.extend_from_slice(&text[..printed]),
+            Console::Sink(sink) => {
+                sink.write_all(&text[..printed])?;
+                sink.flush()?;
+            }
+        }
+        Ok(printed)
+    }
+
+    fn take_console(&mut self) -> String {
+        match &mut self.console {
+            Console::Kept(kept) => String::from_utf8_lossy(&std::mem::take(kept)).into_owned(),
+            Console::Sink(_) => String::new(),
+        }
+    }
+
+    fn wait(
+        &mut self,
+        deadline: Option<Duration>,
+        happened: &mut Vec<Happening>,
+    ) -> io::Result<()> {
+        self.wait_for_threads(deadline, Duration::MAX, happened)
+            .map(drop)
+    }
+
+    fn wait_for_threads(
+        &mut self,
+        deadline: Option<Duration>,
+        _patience: Duration,
+        happened: &mut Vec<Happening>,
+    ) -> io::Result<Duration> {
+        self.listen(Duration::ZERO, happened)?;
+        self.is_held =
+            self.at_speed && deadline != Some(Duration::ZERO) && !self.keep_pace(happened)?;
+        if self.is_held {
+            return Ok(Duration::ZERO);
+        }
+        if self.is_stopped {
+            self.reel.get_mut().stop(None);
+            happened.push(Happening::Interrupt(Interrupt::Shutdown));
+            return Ok(Duration::ZERO);
+        }
+        let reel = self.reel.get_mut();
+        let Ok(result) = reel.wait() else {
+            return Err(reel.error());
+        };
+        for at in 0..self.reel.get_mut().happened.len() {
+            let report = self.reel.get_mut().happened[at];
+            if let Happening::Interrupt(Interrupt::Close(queue)) = report
+                && let Err(Over) = self.await_close(queue, happened)?
+            {
+                return Err(self.reel.get_mut().error());
+            }
+            happened.push(report);
+        }
+        Ok(result?.unwrap_or_default())
+    }
+
+    fn is_idle(&self) -> bool {
+        self.reel.borrow_mut().is_idle()
+    }
+
+    fn remote(&self) -> Remote {
+        self.remote.clone()
+    }
+
+    fn submit(&mut self, task: Tid, job: Job) {
+        if task.is_daemon() {
+            return self.beneath.submit(task, job);
+        }
+        match self.reel.get_mut().submit(task) {
+            Ok(true) => in_place(job),
+            Ok(false) | Err(Over) => self.jobs.push_back(job),
+        }
+    }
+
+    fn io(&mut self, device: DeviceId, mut request: Request<'_>) -> io::Result<Answer> {
+        if device.is_of_daemon() {
+            return self.beneath.io(device, request);
+        }
+        let task = self.remote.running();
+        let answer = self.reel.get_mut().io(task, device, &mut request);
+        answer.unwrap_or_else(|Over| refuse(Asked::of(&request).0))
+    }
+}
+
+/// The answer to a request after the end of the replay. The task blocks if it can; the next wait
+/// ends the run.
+fn refuse(asked: Asked) -> io::Result<Answer> {
+    match asked {
+        Asked::Close | Asked::Shutdown => Ok(Answer::Done),
+        Asked::Drained => Ok(Answer::Ready(true)),
+        Asked::Readable | Asked::Writable | Asked::Resolve => Ok(Answer::Ready(false)),
+        Asked::Accept | Asked::Recv | Asked::Send | Asked::SendFile => {
+            Err(io::ErrorKind::WouldBlock.into())
+        }
+        Asked::Attach | Asked::Listen | Asked::Connect | Asked::Connected => {
+            Err(io::Error::other("the replay is over"))
+        }
+    }
+}
+
+impl fmt::Debug for Playing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Playing")
+            .field("offset", &self.reel.borrow().progress().offset())
+            .finish_non_exhaustive()
+    }
+}

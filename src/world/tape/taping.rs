@@ -1,0 +1,236 @@
+//! [`Taping`]: a world that writes down what another one answers.
+
+use std::{
+    cell::Cell,
+    fmt, io,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use rand_pcg::{
+    Pcg64,
+    rand_core::{Rng, SeedableRng},
+};
+
+use super::{
+    Header, Writer,
+    entry::{self, Asked, Context},
+    kind,
+};
+use crate::{
+    abi::{DeviceId, Tid},
+    interrupt::Remote,
+    pause::paused,
+    world::{Answer, Happening, Request, World},
+};
+
+/// A world around another one that writes every answer to a tape. [`Playing`](super::Playing)
+/// answers from the tape. See [`mod@crate::tape`].
+///
+/// It has no [`SimNet`](crate::SimNet): its kernel has one host.
+///
+/// The tape is complete once [`Writer::close`] has been called or the world is dropped. The latter
+/// includes what the drop of a kernel asks.
+pub struct Taping<W> {
+    inner: W,
+    /// Says which task runs.
+    remote: Remote,
+    writer: Writer,
+    context: Context,
+    /// What [`World::is_idle`] answered last.
+    is_idle: Cell<bool>,
+    /// The sequence that a replay computes from the seed.
+    random: Pcg64,
+}
+
+impl<W: World> Taping<W> {
+    /// Tapes what `world` answers. The file is created for its owner alone, or replaced, and stays
+    /// locked until the end of the tape. At `max` bytes the tape ends, and the run goes on.
+    ///
+    /// *Errors:* `ResourceBusy` while another process writes to the file; `InvalidInput` for what
+    /// is no file, and for a header of more than 32 MiB; the operating system's.
+    pub fn create(
+        world: W,
+        path: impl AsRef<Path>,
+        header: &Header,
+        max: Option<u64>,
+    ) -> io::Result<Self> {
+        let seed = world.seed();
+        let writer = Writer::create(path.as_ref(), header, max)?;
+        writer.put(|out| entry::seed(out, seed));
+        Ok(Self {
+            remote: world.remote(),
+            inner: world,
+            writer,
+            context: Context::default(),
+            is_idle: Cell::new(false),
+            random: Pcg64::seed_from_u64(seed),
+        })
+    }
+
+    /// Where it writes to. The kernel owns the world, so keep this to learn whether all went well.
+    #[must_use]
+    pub fn writer(&self) -> Writer {
+        self.writer.clone()
+    }
+
+    fn note_io(
+        &mut self,
+        device: DeviceId,
+        asked: (Asked, Option<usize>),
+        result: &io::Result<Answer>,
+        read: &[u8],
+    ) {
+        let context = &mut self.context;
+        self.writer
+            .put(|out| context.io(out, asked, device, result, read));
+    }
+}
+
+impl<W: World> World for Taping<W> {
+    fn now(&mut self) -> Duration {
+        let now = self.inner.now();
+        if !self.remote.running().is_daemon() {
+            let context = &mut self.context;
+            self.writer.put(|out| context.now(out, now));
+        }
+        now
+    }
+
+    fn now_for_log(&mut self) -> Duration {
+        self.inner.now_for_log()
+    }
+
+    fn random(&mut self) -> u64 {
+        let number = self.inner.random();
+        let is_as_seeded = self.random.next_u64() == number;
+        self.writer
+            .put(|out| entry::random(out, number, is_as_seeded));
+        number
+    }
+
+    fn reseed(&mut self, seed: u64) {
+        self.inner.reseed(seed);
+        self.random = Pcg64::seed_from_u64(seed);
+        self.writer.put(|out| entry::seed(out, seed));
+    }
+
+    fn seed(&self) -> u64 {
+        self.inner.seed()
+    }
+
+    fn print(&mut self, text: &[u8]) -> io::Result<usize> {
+        let result = self.inner.print(text);
+        self.writer
+            .put(|out| entry::print(out, text.len(), &result));
+        result
+    }
+
+    fn take_console(&mut self) -> String {
+        self.inner.take_console()
+    }
+
+    fn wait(
+        &mut self,
+        deadline: Option<Duration>,
+        happened: &mut Vec<Happening>,
+    ) -> io::Result<()> {
+        self.writer.pass();
+        let before = happened.len();
+        let result = self.inner.wait(deadline, happened).map(|()| None);
+        let reports = &happened[before..];
+        let result = self.writer.put(|out| entry::wait(out, reports, result));
+        result.map(drop)
+    }
+
+    fn wait_for_threads(
+        &mut self,
+        deadline: Option<Duration>,
+        patience: Duration,
+        happened: &mut Vec<Happening>,
+    ) -> io::Result<Duration> {
+        self.writer.pass();
+        let before = happened.len();
+        let result = self.inner.wait_for_threads(deadline, patience, happened);
+        let (reports, result) = (&happened[before..], result.map(Some));
+        let result = self.writer.put(|out| entry::wait(out, reports, result));
+        result.map(Option::unwrap_or_default)
+    }
+
+    fn is_idle(&self) -> bool {
+        let is_idle = self.inner.is_idle();
+        if self.is_idle.replace(is_idle) != is_idle {
+            self.writer.put(|out| entry::flag(out, kind::IDLE, is_idle));
+        }
+        is_idle
+    }
+
+    fn remote(&self) -> Remote {
+        self.inner.remote()
+    }
+
+    fn submit(&mut self, task: Tid, job: Box<dyn FnOnce() + Send>) {
+        if task.is_daemon() {
+            return self.inner.submit(task, job);
+        }
+        let in_place = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&in_place);
+        let job = move || {
+            told.store(paused().is_some(), Ordering::Relaxed);
+            job();
+        };
+        self.inner.submit(task, Box::new(job));
+        let in_place = in_place.load(Ordering::Relaxed);
+        self.writer
+            .put(|out| entry::flag(out, kind::SUBMIT, in_place));
+    }
+
+    fn io(&mut self, device: DeviceId, mut request: Request<'_>) -> io::Result<Answer> {
+        if device.is_of_daemon() {
+            return self.inner.io(device, request);
+        }
+        let asked = Asked::of(&request);
+        match &mut request {
+            Request::Recv(buf) => {
+                let result = self.inner.io(device, Request::Recv(buf));
+                let read = match result {
+                    Ok(Answer::Bytes(n)) => buf.get(..n).unwrap_or_default(),
+                    Ok(_) | Err(_) => &[],
+                };
+                self.note_io(device, asked, &result, read);
+                result
+            }
+            Request::Resolve { name, addresses } => {
+                let request = Request::Resolve { name, addresses };
+                let result = self.inner.io(device, request);
+                self.note_io(device, asked, &result, &entry::addresses(addresses));
+                result
+            }
+            _ => {
+                let result = self.inner.io(device, request);
+                self.note_io(device, asked, &result, &[]);
+                result
+            }
+        }
+    }
+}
+
+/// Ends the tape, so that it is complete.
+impl<W> Drop for Taping<W> {
+    fn drop(&mut self) {
+        // The writer returns the error to a caller that asks for it.
+        let _ = self.writer.close();
+    }
+}
+
+impl<W: fmt::Debug> fmt::Debug for Taping<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Taping")
+            .field("inner", &self.inner)
+            .finish_non_exhaustive()
+    }
+}

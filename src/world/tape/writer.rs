@@ -1,0 +1,207 @@
+//! The file of a tape that is written.
+//!
+//! The kernel's thread appends to a buffer. A thread writes the buffer to the file every 50 ms, up
+//! to the last wait of the world. So an entry costs no system call, and a process that is killed
+//! leaves whole passes.
+
+use std::{
+    fs::File,
+    io::{self, Write},
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    thread,
+    time::Duration,
+};
+
+use super::{Header, MAGIC, VERSION, kind};
+use crate::log::recording::{
+    chunks::{FRAME, chunk},
+    encode, place,
+};
+
+/// The time between two writes.
+const EVERY: Duration = Duration::from_millis(50);
+/// How many bytes are kept for the thread. The kernel's thread writes them itself beyond that.
+const KEPT: usize = 1 << 20;
+
+/// Where a [`Taping`](super::Taping) writes to: for any thread, at any time.
+#[derive(Clone, Debug)]
+pub struct Writer(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    /// Locked before `kept`, and for as long as a write takes.
+    target: Mutex<Target>,
+    kept: Mutex<Kept>,
+}
+
+/// Entries that are not in the file yet.
+#[derive(Default, Debug)]
+struct Kept {
+    entries: Vec<u8>,
+    /// How many of the bytes come before the last wait.
+    passed: usize,
+}
+
+#[derive(Debug)]
+struct Target {
+    /// `None` after the end.
+    file: Option<File>,
+    size: u64,
+    max: u64,
+    is_full: bool,
+    error: Option<(io::ErrorKind, String)>,
+}
+
+impl Writer {
+    /// Begins a file.
+    pub(super) fn create(path: &Path, header: &Header, max: Option<u64>) -> io::Result<Self> {
+        let head = encode::framed(MAGIC, VERSION, &encode::body(header))?;
+        let mut file = place::open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a tape is a file: a pipe or a device cannot hold it",
+            ));
+        }
+        file.set_len(0)?;
+        file.write_all(&head)?;
+        let shared = Arc::new(Shared {
+            target: Mutex::new(Target {
+                file: Some(file),
+                size: head.len() as u64,
+                max: max.unwrap_or(u64::MAX),
+                is_full: false,
+                error: None,
+            }),
+            kept: Mutex::default(),
+        });
+        let weak = Arc::downgrade(&shared);
+        thread::Builder::new()
+            .name("tape".into())
+            .spawn(move || write_again_and_again(&weak))?;
+        Ok(Self(shared))
+    }
+
+    /// Appends an entry.
+    pub(super) fn put<T>(&self, entry: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        let mut kept = lock(&self.0.kept);
+        let result = entry(&mut kept.entries);
+        let is_long = kept.entries.len() > KEPT;
+        drop(kept);
+        if is_long {
+            drop(self.0.write(Kept::take));
+        }
+        result
+    }
+
+    /// Marks the begin of a wait.
+    pub(super) fn pass(&self) {
+        let mut kept = lock(&self.0.kept);
+        kept.passed = kept.entries.len();
+    }
+
+    /// Writes to the file what is on the tape so far. Rarely needed: a thread does it.
+    ///
+    /// *Errors:* the first that a write has met. It ends the tape, not the run.
+    pub fn flush(&self) -> io::Result<()> {
+        self.0.write(Kept::take).result()
+    }
+
+    /// Ends the tape: nothing that happens later is on it.
+    ///
+    /// *Errors:* the first that a write has met.
+    pub fn close(&self) -> io::Result<()> {
+        let mut target = self.0.write(Kept::take);
+        if let Some(mut file) = target.file.take() {
+            let result = chunk(&mut file, &[kind::END]);
+            target.note(result);
+        }
+        target.result()
+    }
+
+    /// Returns whether the tape ended because it had reached its limit.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        lock(&self.0.target).is_full
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Kept {
+    /// Takes everything.
+    fn take(&mut self) -> Vec<u8> {
+        self.passed = 0;
+        std::mem::take(&mut self.entries)
+    }
+
+    /// Takes what comes before the last wait.
+    fn take_passed(&mut self) -> Vec<u8> {
+        let rest = self.entries.split_off(self.passed);
+        self.passed = 0;
+        std::mem::replace(&mut self.entries, rest)
+    }
+}
+
+impl Shared {
+    /// Writes the entries that `take` takes.
+    fn write(&self, take: fn(&mut Kept) -> Vec<u8>) -> MutexGuard<'_, Target> {
+        let mut target = lock(&self.target);
+        let entries = take(&mut lock(&self.kept));
+        target.write(&entries);
+        target
+    }
+}
+
+impl Target {
+    fn write(&mut self, entries: &[u8]) {
+        if entries.is_empty() {
+            return;
+        }
+        let Some(mut file) = self.file.take() else {
+            return;
+        };
+        let size = self.size + (FRAME + entries.len()) as u64;
+        // There must be room for the mark of the end.
+        let result = if size + (FRAME as u64 + 1) > self.max {
+            self.is_full = true;
+            chunk(&mut file, &[kind::FULL])
+        } else {
+            let result = chunk(&mut file, entries);
+            self.size = size;
+            self.file = Some(file);
+            result
+        };
+        self.note(result);
+    }
+
+    fn note(&mut self, result: io::Result<()>) {
+        if let Err(error) = result {
+            self.error = Some((error.kind(), error.to_string()));
+            self.file = None;
+        }
+    }
+
+    fn result(&self) -> io::Result<()> {
+        match &self.error {
+            None => Ok(()),
+            Some((kind, text)) => Err(io::Error::new(*kind, text.clone())),
+        }
+    }
+}
+
+/// Writes what is new, now and then, until the tape is at its end.
+fn write_again_and_again(shared: &Weak<Shared>) {
+    loop {
+        thread::sleep(EVERY);
+        let Some(shared) = shared.upgrade() else {
+            return;
+        };
+        if shared.write(Kept::take_passed).file.is_none() {
+            return;
+        }
+    }
+}
