@@ -5,11 +5,16 @@
 //! messages and waiters are first in, first out, without barging. So do a wait and the exit for
 //! which it waits. What remains of them is an order of the turns after: see [`Note`].
 //!
-//! Uses the ABI.
+//! Uses the ABI, and `panic.rs` for the text of backtraces.
 
-use std::{cell::RefCell, collections::BTreeMap, fmt, rc::Rc};
+use std::{
+    backtrace::Backtrace, cell::RefCell, collections::BTreeMap, fmt, panic::Location, rc::Rc,
+};
 
-use crate::abi::{QueueId, Tid};
+use crate::{
+    abi::{QueueId, Tid},
+    panic::awaiting,
+};
 
 /// Something that two turns may both touch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -70,6 +75,8 @@ pub enum Note {
     /// The turn learns of the end of a task without a wait. The next turn of its task comes after
     /// that end.
     Joined(Tid),
+    /// The turn makes a call at this place of the source. Calls that never block have none.
+    Called(&'static Location<'static>),
     /// The world reports something, the clock jumps, or the host acts. This comes after every turn
     /// before it, and before every turn after it. It ends the notes of a turn.
     Barrier,
@@ -97,6 +104,7 @@ pub struct Footprints(Rc<RefCell<Notes>>);
 #[derive(Default)]
 struct Notes {
     notes: Vec<Note>,
+    continued: Option<Continued>,
     /// The parents of tasks that may become zombies, whether the parents live or not.
     parents: BTreeMap<Tid, Tid>,
 }
@@ -106,6 +114,17 @@ impl Footprints {
     pub fn take(&self, into: &mut Vec<Note>) {
         into.clear();
         into.append(&mut self.0.borrow_mut().notes);
+    }
+
+    /// Returns where the turn since the last call of this method continued: the place of its task's
+    /// call before. Only [`Kernel::located_footprints`](crate::Kernel::located_footprints) has it.
+    pub fn take_continued(&self) -> Option<Continued> {
+        self.0.borrow_mut().continued.take()
+    }
+
+    pub(crate) fn note_continued(&self) {
+        let continued = Continued(Backtrace::force_capture());
+        self.0.borrow_mut().continued = Some(continued);
     }
 
     pub(crate) fn note(&self, note: Note) {
@@ -125,6 +144,17 @@ impl Footprints {
     /// Returns the parent of a task that may become, or has been, a zombie.
     pub(crate) fn parent(&self, child: Tid) -> Option<Tid> {
         self.0.borrow().parents.get(&child).copied()
+    }
+}
+
+/// The place at which a task continued, such as `src/main.rs:7`. Its `Display` looks it up, which
+/// takes a while. It is empty if the binary has no line tables.
+#[derive(Debug)]
+pub struct Continued(Backtrace);
+
+impl fmt::Display for Continued {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&awaiting(&self.0.to_string()).unwrap_or_default())
     }
 }
 

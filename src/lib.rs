@@ -39,7 +39,7 @@
 //! | `abi.rs` | what crosses at a trap: [`SystemCall`], [`Reply`], [`Exit`], [`Errno`] | nothing |
 //! | `panic.rs` | containment of panics | nothing |
 //! | `descriptor.rs` | [`Descriptor`]: an open descriptor and what keeps it open | nothing |
-//! | `footprint.rs` | what a turn touches: [`Footprints`] | `abi` |
+//! | `footprint.rs` | what a turn touches: [`Footprints`] | `abi`, `panic` |
 //! | `pause.rs` | how blocking work pauses: [`pause()`] | nothing |
 //! | `sched/` | the order of turns, and slices of computations: [`Policy`], [`Fifo`], [`sched::Mlfq`] | `abi` |
 //! | `interrupt.rs` | interrupts from other threads: [`Remote`], [`Interrupts`] | `abi` |
@@ -115,7 +115,7 @@ pub use abi::{
 pub use cli::Program;
 pub use descriptor::Descriptor;
 pub use explore::{Check, Explored, Failure, Progress, Shared, check};
-pub use footprint::{Footprints, Note, Object};
+pub use footprint::{Continued, Footprints, Note, Object};
 pub use interrupt::{External, Interrupt, Interrupts, Remote};
 pub use kernel::{
     Blocked, Builder, Deadlock, Error, Failures, Kernel, Limit, OnDeadlock, Report, Stalled, Step,

@@ -92,23 +92,12 @@ fn origin(location: &Location<'_>) -> Origin {
 /// kernel. The standard library has no stable access to the frames but their text. That is a line
 /// with a number and a name, and mostly one with `at` and a place.
 fn chain(backtrace: &str, location: &Location<'_>) -> String {
-    let mut frames: Vec<(&str, &str)> = Vec::new();
-    for line in backtrace.lines().map(str::trim) {
-        if let Some(place) = line.strip_prefix("at ") {
-            if let Some(frame) = frames.last_mut() {
-                // Without the column.
-                let place = place.rsplit_once(':').map_or(place, |(place, _)| place);
-                frame.1 = place.strip_prefix("./").unwrap_or(place);
-            }
-        } else if let Some((_, name)) = line.split_once(": ") {
-            frames.push((name, ""));
-        }
-    }
+    let mut frames = frames(backtrace);
     let panicked = format!("{}:{}", location.file(), location.line());
     let hook = |(name, _): &(&str, &str)| name.contains("rust_begin_unwind");
     let begin = frames.iter().position(hook).unwrap_or(0);
     // The stubs of this crate are left out, and the chain ends at the first function of a task.
-    let stubs = format!("{}user/", file!().trim_end_matches("panic.rs"));
+    let stubs = stubs();
     let mut chain: Vec<String> = Vec::new();
     for (name, place) in frames.split_off(begin) {
         if name.contains("genawaiter") || place.contains(&format!("{stubs}program.rs")) {
@@ -132,6 +121,40 @@ fn chain(backtrace: &str, location: &Location<'_>) -> String {
         }
     }
     chain.join(", ")
+}
+
+/// Returns the place of the innermost async function of a backtrace, apart from the stubs of this
+/// crate.
+pub(crate) fn awaiting(backtrace: &str) -> Option<String> {
+    let stubs = stubs();
+    let frames = frames(backtrace).into_iter();
+    let mut frames = frames.take_while(|(name, _)| !name.starts_with("genawaiter"));
+    let is_ours =
+        |place: &str| place.is_empty() || place.contains(&stubs) || place.starts_with("/rustc/");
+    let innermost = frames.find(|(name, place)| is_async(name) && !is_ours(place));
+    innermost.map(|(_, place)| place.to_string())
+}
+
+/// The folder of the stubs.
+fn stubs() -> String {
+    format!("{}user/", file!().trim_end_matches("panic.rs"))
+}
+
+/// Returns the frames of a backtrace, the innermost first: name, and place without column.
+fn frames(backtrace: &str) -> Vec<(&str, &str)> {
+    let mut frames: Vec<(&str, &str)> = Vec::new();
+    for line in backtrace.lines().map(str::trim) {
+        if let Some(place) = line.strip_prefix("at ") {
+            if let Some(frame) = frames.last_mut() {
+                // Without the column.
+                let place = place.rsplit_once(':').map_or(place, |(place, _)| place);
+                frame.1 = place.strip_prefix("./").unwrap_or(place);
+            }
+        } else if let Some((_, name)) = line.split_once(": ") {
+            frames.push((name, ""));
+        }
+    }
+    frames
 }
 
 /// Returns whether a frame is of an async function or closure, and not of the standard library.

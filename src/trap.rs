@@ -310,6 +310,8 @@ pub(crate) struct TrapFrame {
     /// The reply to the trap under way, until its stub takes it. Here and not in the generator's
     /// airlock: `docs/price.md` has the figures.
     reply: Cell<Option<Reply>>,
+    /// The place of each call is noted when its task continues.
+    is_locating: Cell<bool>,
     /// Whether [`TrapFrame::drop_iteratively`] is running.
     is_dropping: Cell<bool>,
     /// The values that it drops next.
@@ -346,6 +348,7 @@ impl TrapFrame {
             elapsed: Cell::default(),
             killing: Cell::default(),
             reply: Cell::default(),
+            is_locating: Cell::default(),
             is_dropping: Cell::default(),
             pending_drops: RefCell::default(),
             observers: [Cell::new(0), Cell::new(Tid::DAEMONS)],
@@ -463,6 +466,30 @@ impl TrapFrame {
     pub(crate) fn set_footprints(&self, footprints: Footprints) {
         self.footprints.replace(Some(footprints));
         self.flag(NOTED, true);
+    }
+
+    /// Notes where each turn continues.
+    pub(crate) fn locate(&self) {
+        self.is_locating.set(true);
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_locating(&self) -> bool {
+        self.is_locating.get()
+    }
+
+    /// Notes where the task continues.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn note_continued(&self) {
+        if let Some(footprints) = &*self.footprints.borrow() {
+            footprints.note_continued();
+        }
+    }
+
+    /// Forgets the place of the last call.
+    pub(crate) fn forget_place(&self) {
+        self.place.set(None);
     }
 
     pub(crate) fn footprints(&self) -> Option<Footprints> {

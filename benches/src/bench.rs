@@ -25,6 +25,7 @@ mod peers;
 mod picture;
 mod queues;
 mod ring;
+mod schedules;
 mod sleepers;
 mod spawn;
 mod start;
@@ -40,10 +41,11 @@ use serde_json::{Value, json};
 
 type Contests = fn(&Plan) -> Vec<Contest>;
 
-const WORKLOADS: [(&str, Contests); 11] = [
+const WORKLOADS: [(&str, Contests); 12] = [
     ("switch", switch::contests),
     ("spawn", spawn::contests),
     ("queues", queues::contests),
+    ("schedules", schedules::contests),
     ("sleepers", sleepers::contests),
     ("timeouts", timeouts::contests),
     ("memory", memory::contests),
@@ -58,7 +60,7 @@ const USAGE: &str = "\
 usage: trapline-bench [OPTION]... [WORKLOAD]...
 
 workloads, all of them unless some are named:
-  switch spawn queues sleepers timeouts memory echo net files start observation
+  switch spawn queues schedules sleepers timeouts memory echo net files start observation
 --quick      less work, fewer rounds, no millions
 --rounds N   how often each contender runs; 7 unless it is given, 3 with --quick
 --json       the table as JSON, on standard output

@@ -1,10 +1,6 @@
-use std::{
-    cell::{Cell, RefCell},
-    error::Error,
-    rc::Rc,
-};
+use std::error::Error;
 
-use trapline::{Closed, Os, Program, Queue};
+use trapline::{Closed, Os, Program, Queue, Shared};
 
 /// Goes wrong: a mailbox whose reader checks for a letter before it announces its wait
 #[derive(clap::Args)]
@@ -14,20 +10,21 @@ pub(crate) struct LostWakeup {
     cured: bool,
 }
 
+#[derive(Clone)]
 struct Mailbox {
-    letters: RefCell<Vec<&'static str>>,
-    someone_waits: Cell<bool>,
+    letters: Shared<Vec<&'static str>>,
+    someone_waits: Shared<bool>,
     bell: Queue<()>,
 }
 
 impl Program for LostWakeup {
     async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
-        let mailbox = Rc::new(Mailbox {
-            letters: RefCell::default(),
-            someone_waits: Cell::new(false),
+        let mailbox = Mailbox {
+            letters: Shared::default(),
+            someone_waits: Shared::default(),
             bell: Queue::unbounded(os).await,
-        });
-        let mine = Rc::clone(&mailbox);
+        };
+        let mine = mailbox.clone();
         let reader = async move |os: &mut Os| mine.read(os, self.cured).await;
         let reader = os.spawn("reader", reader).await?;
         mailbox.write(os, "a letter").await?;
@@ -40,7 +37,7 @@ impl Mailbox {
     async fn read(&self, os: &mut Os, cured: bool) -> Result<(), Closed> {
         loop {
             self.someone_waits.set(cured);
-            if let Some(letter) = self.letters.borrow_mut().pop() {
+            if let Some(letter) = self.letters.update(Vec::pop) {
                 writeln!(os, "reader has {letter}");
                 return Ok(());
             }
@@ -53,9 +50,9 @@ impl Mailbox {
     }
 
     async fn write(&self, os: &mut Os, letter: &'static str) -> Result<(), Closed<()>> {
-        self.letters.borrow_mut().push(letter);
+        self.letters.update(|letters| letters.push(letter));
         writeln!(os, "writer has put {letter}");
-        if self.someone_waits.take() {
+        if self.someone_waits.update(std::mem::take) {
             self.bell.put(os, ()).await?;
         }
         Ok(())

@@ -25,7 +25,7 @@ use super::{
     new::New,
     output::{Format, Verbosity},
     policy::{NamedShare, Policy, Register, named_share},
-    program::{Entry, Image},
+    program::{Entry, Named},
     replay::Replay,
     trace,
     values::{duration, processors, size, whole},
@@ -294,6 +294,8 @@ pub(super) fn command(name: &str, programs: &[Entry], policies: &[(String, Regis
                      Examples:\n  \
                      {name} explore {first}\n  \
                      {name} explore --strategy pct:3 --schedules 100000 {first}\n  \
+                     {name} explore --strategy exhaustive {first}\n  \
+                     {name} explore --on server:{first} --chaos 1 {last}\n  \
                      {name} explore --shard 3/8 --json {first} > 3.json\n  \
                      {name} explore merge *.json"
                 ))
@@ -317,6 +319,9 @@ pub(super) fn command(name: &str, programs: &[Entry], policies: &[(String, Regis
                 ))
         })
         .mut_subcommand("boot", |boot| {
+            let network = ["on", "net", "fault", "chaos"].into_iter();
+            let simulated = |boot: Command, id| boot.mut_arg(id, |arg| arg.requires("simulated"));
+            let boot = network.fold(boot, simulated);
             boot.mut_arg("policy", |arg| arg.value_parser(policy))
                 .subcommands(programs.iter().map(Entry::command))
                 .override_usage(format!("{name} boot [OPTIONS] PROGRAM [ARGS]..."))
@@ -363,14 +368,15 @@ pub(super) fn images(
 ) -> Result<Vec<Placed>, clap::Error> {
     let mut placed = Vec::new();
     for place in &options.net.on {
-        let image = line(programs, "--on", &place.text, &place.line)?;
-        placed.push(net::Options::put(place, image));
+        let image = line(programs, "--on", &place.text, &place.line)?.image();
+        let host = place.host.clone();
+        placed.push(Placed { host, image });
     }
     let host = options.net.main_host();
     let boot = matches.subcommand_matches("boot");
     match boot.and_then(ArgMatches::subcommand) {
         Some(named) => {
-            let image = load(programs, named)?;
+            let image = load(programs, named)?.image();
             let host = host.to_string();
             placed.push(Placed { host, image });
         }
@@ -383,26 +389,28 @@ pub(super) fn images(
         None => {}
     }
     for with in &options.with {
-        let image = line(programs, "--with", with, with)?;
+        let image = line(programs, "--with", with, with)?.image();
         let host = host.to_string();
         placed.push(Placed { host, image });
     }
     Ok(placed)
 }
 
-fn load(programs: &[Entry], (name, matches): (&str, &ArgMatches)) -> Result<Image, clap::Error> {
+pub(super) fn load(
+    programs: &[Entry],
+    (name, matches): (&str, &ArgMatches),
+) -> Result<Named, clap::Error> {
     let entry = programs.iter().find(|entry| entry.name == name);
-    let entry = entry.expect("clap knows these programs only");
-    (entry.load)(entry.name, matches)
+    Named::new(entry.expect("clap knows these programs only"), matches)
 }
 
 /// The program of an option such as `--with`, whose value is `text`. Its errors name the option.
-fn line(
+pub(super) fn line(
     programs: &[Entry],
     option: &'static str,
     text: &str,
     line: &str,
-) -> Result<Image, clap::Error> {
+) -> Result<Named, clap::Error> {
     let locate = |kind, message: &str| {
         let message = message.strip_prefix("error: ").unwrap_or(message);
         let message = format!("in {option} {text:?}: {}\n", message.trim_end());
@@ -420,8 +428,8 @@ fn line(
         let (name, matches) = matches.subcommand().expect("clap requires a program");
         load(programs, (name, matches))
     };
-    let image = result.and_then(|matches| named(&matches));
-    image.map_err(|error| match error.kind() {
+    let named = result.and_then(|matches| named(&matches));
+    named.map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp => error,
         ErrorKind::MissingSubcommand => locate(error.kind(), "it names no program"),
         kind => locate(kind, &explain_program(error, command).to_string()),

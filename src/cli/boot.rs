@@ -19,7 +19,7 @@ use super::{
     interrupts,
     live::{self, Watch},
     log,
-    net::Placed,
+    net::{Placed, hosts},
     output::{DEADLOCK, FAILURE, LIMIT, Log, Verbosity},
     policy::NamedShare,
     record,
@@ -43,7 +43,7 @@ pub(super) fn boot(
         let why = "--processors needs --virtual: in the real world there is one processor\n";
         return Err(clap::Error::raw(ErrorKind::ArgumentConflict, why));
     }
-    let net = options.net.network(programs, options.max_time)?;
+    let net = options.net.network(&hosts(programs), options.max_time)?;
     let watching = &options.watching;
     let log = Log::new(verbosity, &options.verbosity, watching.log_format);
     log::install(log, watching.trace.as_deref())

@@ -16,9 +16,11 @@ use clap::{ArgMatches, Args, Command, FromArgMatches, ValueHint, error::ErrorKin
 use serde_json::{Value, json};
 
 use super::{
-    net::LOCALHOST,
+    args, cluster,
+    inject::{self, Rule},
+    net::{self, Placed},
     output::{FAILURE, Log, Verbosity, json, print, tell},
-    program::Entry,
+    program::{Entry, Named},
     values::{duration, whole},
 };
 use crate::{Check, Error, Explored, Kernel, Progress, check};
@@ -44,7 +46,7 @@ pub(super) struct Explore {
 struct Options {
     /// How schedules are chosen: random draws each turn; pct:D gives tasks random priorities, of
     /// which D change; round-robin changes only the random numbers; exhaustive runs each causal
-    /// order of turns once, on one thread
+    /// order of turns once. The order in which different tasks print lines does not count then
     #[arg(long, value_name = "NAME")]
     strategy: Option<Strategy>,
     /// How many schedules [default: 1000; no limit for exhaustive]
@@ -53,19 +55,36 @@ struct Options {
     /// The seed of the first schedule; the next has the next seed [default: 0]
     #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     seed: Option<u64>,
+    /// Run all schedules with at most N preemptions: turns at which the task that is next, first in
+    /// first out, is not resumed
+    #[arg(long, value_name = "N", value_parser = whole::<usize>, conflicts_with = "strategy")]
+    preemptions: Option<usize>,
+    /// Limit the turns of a schedule. A longer one fails; an exhaustive search cuts it [default:
+    /// 1000000; 10000 for exhaustive]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
+    steps: Option<u64>,
     /// End the search after this time, such as 30s or 2m
     #[arg(long, value_name = "TIME", value_parser = duration)]
     time: Option<Duration>,
     /// How many threads search [default: one per processor]
     #[arg(long, value_name = "N", value_parser = whole::<NonZeroUsize>)]
     jobs: Option<NonZeroUsize>,
-    /// Run part I of N, from 1/N to N/N; 0/N is the same as N/N
+    /// Run part I of N, from 1/N to N/N; 0/N is the same as N/N. A Slurm array sets both by default
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
-    /// Divide the search into N parts and run one. Its number comes from SLURM_ARRAY_TASK_ID,
-    /// JOB_COMPLETION_INDEX (Kubernetes) or PARALLEL_SEQ (GNU parallel)
+    /// Divide the search into N parts and run one. Its number comes from a Slurm array, an indexed
+    /// Job of Kubernetes (JOB_COMPLETION_INDEX), or GNU parallel (PARALLEL_SEQ)
     #[arg(long, value_name = "N", value_parser = whole::<u64>, conflicts_with = "shard")]
     shards: Option<u64>,
+    /// Run another program, with its arguments, beside PROGRAM; can be repeated
+    #[arg(long, value_name = "PROGRAM ARGS")]
+    with: Vec<String>,
+    #[command(flatten)]
+    net: net::Options,
+    /// Change what some calls do, as boot does: CALL:error=KIND, CALL:delay=TIME or CALL:kill, and
+    /// :when=RANGE; can be repeated
+    #[arg(long, value_name = "RULE", value_parser = inject::rule)]
+    inject: Vec<Rule>,
     /// Run this schedule of an earlier report, and no other
     #[arg(long, value_name = "SEED.DELAYS.HASH")]
     replay: Option<String>,
@@ -193,16 +212,19 @@ pub(super) fn run(
     if matches.try_contains_id("schedules").is_ok() && matches.try_contains_id("strategy").is_ok() {
         options.update_from_arg_matches(matches)?;
     }
-    let entry = programs.iter().find(|entry| entry.name == name);
-    let entry = entry.expect("clap knows these programs only");
+    let programs = options.programs(programs, (name, matches))?;
+    let hosts: Vec<String> = programs.iter().map(|(host, _)| host.clone()).collect();
     // For its errors.
-    drop((entry.load)(entry.name, matches)?);
+    options.net.network(&hosts, None)?;
     let usage = |error: String| clap::Error::raw(ErrorKind::InvalidValue, error + "\n");
     let shard = options.shard().map_err(usage)?;
-    let body = |kernel: &mut Kernel| trial(kernel, entry, matches);
-    let search = options.search(body, shard).map_err(usage)?;
+    let body = |kernel: &mut Kernel| trial(kernel, &programs, &options);
+    let search = options.search(body, shard, hosts).map_err(usage)?;
     let search = search.command(again(binary, words));
     let explored = search.explore();
+    if io::stderr().is_terminal() {
+        tell("\r\x1b[K");
+    }
     let is_json = options.json == Some(true);
     let text = if is_json {
         let object = options.object(&explored, name, shard);
@@ -219,15 +241,36 @@ pub(super) fn run(
     })
 }
 
-/// Runs the program once. The outcome is what it prints. Servers that are left are no failure.
-fn trial(kernel: &mut Kernel, entry: &Entry, matches: &ArgMatches) -> Result<(), Error> {
-    let image = (entry.load)(entry.name, matches).expect("it was loaded before");
-    image(kernel, LOCALHOST)?;
+/// Sorts the lines. Schedules of one causal order differ in the order of lines of different tasks.
+fn sorted(text: &str) -> String {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines.join("\n")
+}
+
+/// Runs the programs once. The outcome is what they print. Servers that are left are no failure.
+fn trial(
+    kernel: &mut Kernel,
+    programs: &[(String, Named)],
+    options: &Options,
+) -> Result<(), Error> {
+    let place = |(host, named): &(String, Named)| Placed {
+        host: host.clone(),
+        image: named.image(),
+    };
+    let placed: Vec<Placed> = programs.iter().map(place).collect();
+    for Placed { host, image } in &placed {
+        image(kernel, host)?;
+    }
+    options.net.arrange(kernel, &placed, Log::SILENT)?;
     let report = match kernel.run() {
         Err(Error::Deadlock(deadlock)) if deadlock.is_at_rest() => kernel.report(),
         ran => ran?,
     };
-    let text = kernel.take_console();
+    let mut text = kernel.take_console();
+    if options.is_by_causal_order() {
+        text = sorted(&text);
+    }
     if text.len() <= LONGEST {
         kernel.outcome(text);
     } else {
@@ -238,7 +281,32 @@ fn trial(kernel: &mut Kernel, entry: &Entry, matches: &ArgMatches) -> Result<(),
 }
 
 impl Options {
-    fn search<F>(&self, body: F, shard: Option<Shard>) -> Result<Check<F>, String>
+    /// Returns the programs with their hosts: those of `--on`, the named one, and those of `--with`.
+    fn programs(
+        &self,
+        programs: &[Entry],
+        named: (&str, &ArgMatches),
+    ) -> Result<Vec<(String, Named)>, clap::Error> {
+        let mut all = Vec::new();
+        for place in &self.net.on {
+            let named = args::line(programs, "--on", &place.text, &place.line)?;
+            all.push((place.host.clone(), named));
+        }
+        let host = self.net.main_host();
+        all.push((host.to_string(), args::load(programs, named)?));
+        for with in &self.with {
+            let named = args::line(programs, "--with", with, with)?;
+            all.push((host.to_string(), named));
+        }
+        Ok(all)
+    }
+
+    fn search<F>(
+        &self,
+        body: F,
+        shard: Option<Shard>,
+        hosts: Vec<String>,
+    ) -> Result<Check<F>, String>
     where
         F: Fn(&mut Kernel) -> Result<(), Error> + Sync,
     {
@@ -249,6 +317,19 @@ impl Options {
             Strategy::RoundRobin => search.round_robin(),
             Strategy::Exhaustive => search.exhaustive(),
         };
+        if let Some(preemptions) = self.preemptions {
+            search = search.preemptions(preemptions);
+        }
+        if let Some(steps) = self.steps {
+            search = search.steps(steps);
+        }
+        let net = self.net.clone();
+        search = search.net(move || net.network(&hosts, None).expect("it was right before"));
+        if !self.inject.is_empty() {
+            let rules = self.inject.clone();
+            search = search
+                .inject(move |_, call, nth| rules.iter().find_map(|rule| rule.apply(call, nth)));
+        }
         search = search.threads(self.jobs.map_or(0, usize::from));
         if let Some(schedules) = self.schedules {
             search = search.schedules(schedules);
@@ -274,38 +355,37 @@ impl Options {
         }
     }
 
-    /// Returns the part to run: as told, or by the number that a cluster gives this process.
+    /// Returns the part to run: as told, or by what a cluster tells this process.
     fn shard(&self) -> Result<Option<Shard>, String> {
-        let Some(of) = self.shards else {
+        if self.shard.is_some() {
             return Ok(self.shard);
-        };
-        let variables = [
-            "SLURM_ARRAY_TASK_ID",
-            "JOB_COMPLETION_INDEX",
-            "PARALLEL_SEQ",
-        ];
-        let value = |name: &&str| env::var(name).ok().map(|value| (name.to_string(), value));
-        let Some((name, value)) = variables.iter().find_map(value) else {
-            return Err(format!(
-                "--shards needs one of {}; or give --shard I/N",
-                variables.join(", ")
-            ));
-        };
-        let shard = format!("{value}/{of}").parse();
-        shard
-            .map(Some)
-            .map_err(|error: String| format!("{name}={value}: {error}"))
+        }
+        let shard = cluster::shard(self.shards, |name| env::var(name).ok())?;
+        Ok(shard.map(|(number, of)| Shard { number, of }))
+    }
+
+    fn is_by_causal_order(&self) -> bool {
+        matches!(self.strategy, Some(Strategy::Exhaustive))
+    }
+
+    fn strategy(&self) -> String {
+        match self.preemptions {
+            Some(preemptions) => format!("preemptions:{preemptions}"),
+            None => self.strategy.unwrap_or(Strategy::Random).to_string(),
+        }
     }
 
     fn object(&self, explored: &Explored, program: &str, shard: Option<Shard>) -> Value {
         json!({
             "program": program,
-            "strategy": self.strategy.unwrap_or(Strategy::Random).to_string(),
+            "strategy": self.strategy(),
             "seed": self.seed.unwrap_or(0),
             "shard": shard.map(|shard| shard.to_string()),
             "schedules": explored.schedules,
             "classes": explored.classes,
             "complete": explored.complete,
+            "bound": explored.bound,
+            "never": explored.never,
             "outcomes": explored.outcomes,
             "failure": explored.failure.as_ref().map(|failure| json!({
                 "why": failure.why,
@@ -322,14 +402,24 @@ fn show(progress: &Progress) {
     let Progress {
         schedules,
         of,
+        classes,
         elapsed,
+        left,
         ..
     } = *progress;
     let rate = schedules as f64 / elapsed.as_secs_f64();
-    let left = Duration::from_secs((of.saturating_sub(schedules) as f64 / rate) as u64);
+    let of = match of {
+        u64::MAX => String::new(),
+        of => format!(" of {of}"),
+    };
+    let classes = match classes {
+        0 => String::new(),
+        classes => format!(", {classes} causal orders"),
+    };
+    let left = left.map(|left| humantime::format_duration(Duration::from_secs(left.as_secs())));
+    let left = left.map_or(String::new(), |left| format!(", {left} left"));
     tell(&format!(
-        "\r\x1b[K{schedules} of {of} schedules, {rate:.0} a second, {} left",
-        humantime::format_duration(left)
+        "\r\x1b[K{schedules}{of} schedules{classes}, {rate:.0} a second{left}"
     ));
 }
 
@@ -395,28 +485,65 @@ fn part(file: &Path) -> Result<Value, String> {
 
 fn union(parts: &[Value], files: &[PathBuf]) -> Result<Value, String> {
     let mut all = parts[0].clone();
-    let mut outcomes = BTreeSet::new();
-    let (mut schedules, mut is_complete) = (0, true);
+    let (mut outcomes, mut never) = (texts(&all, "outcomes"), texts(&all, "never"));
+    let mut shards = BTreeSet::new();
     for (part, file) in parts.iter().zip(files) {
+        let name = file.display();
         for key in ["program", "strategy", "seed"] {
             if part[key] != all[key] {
-                let (name, first) = (file.display(), files[0].display());
+                let first = files[0].display();
                 return Err(format!(
                     "{name} is of another search than {first}: the {key} differs"
                 ));
             }
         }
-        schedules += part["schedules"].as_u64().unwrap_or(0);
-        is_complete &= part["complete"] == true;
-        let texts = part["outcomes"].as_array().into_iter().flatten();
-        outcomes.extend(texts.filter_map(Value::as_str).map(str::to_string));
-        if all["failure"].is_null() {
-            all["failure"] = part["failure"].clone();
+        let shard = part["shard"].as_str().map(str::parse::<Shard>);
+        if let Some(Ok(shard)) = shard
+            && !shards.insert((shard.of, shard.number % shard.of))
+        {
+            return Err(format!(
+                "{name} is part {shard}, which another file is, too"
+            ));
         }
+        outcomes.append(&mut texts(part, "outcomes"));
+        never = &never & &texts(part, "never");
     }
-    all["schedules"] = schedules.into();
-    all["complete"] = is_complete.into();
+    let sum = |key: &str| {
+        parts
+            .iter()
+            .filter_map(|part| part[key].as_u64())
+            .sum::<u64>()
+    };
+    let first = |key: &str| {
+        parts
+            .iter()
+            .map(|part| &part[key])
+            .find(|value| !value.is_null())
+    };
+    let is_whole = match shards.first() {
+        Some((of, _)) => {
+            shards.len() as u64 == *of && shards.last().is_some_and(|last| last.0 == *of)
+        }
+        None => true,
+    };
+    all["schedules"] = sum("schedules").into();
+    all["classes"] = sum("classes").into();
+    all["complete"] = (is_whole && parts.iter().all(|part| part["complete"] == true)).into();
+    all["bound"] = match first("bound") {
+        None if !is_whole => "not all parts are among the files".into(),
+        bound => json!(bound),
+    };
+    all["failure"] = json!(first("failure"));
     all["outcomes"] = json!(outcomes);
+    all["never"] = json!(never);
     all["shard"] = Value::Null;
     Ok(all)
+}
+
+fn texts(part: &Value, key: &str) -> BTreeSet<String> {
+    let texts = part[key].as_array().into_iter().flatten();
+    texts
+        .filter_map(Value::as_str)
+        .map(str::to_string)
+        .collect()
 }

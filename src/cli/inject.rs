@@ -88,6 +88,14 @@ impl When {
     }
 }
 
+impl Rule {
+    /// Returns what the rule does to the nth call of this kind, if it selects that.
+    pub(super) fn apply(&self, call: SystemCall, nth: u64) -> Option<Inject> {
+        let is_selected = self.call.number() == call.number() && self.when.has(nth);
+        is_selected.then_some(self.inject)
+    }
+}
+
 /// Parses a rule such as `recv:error=ConnectionReset:when=3+2`; an error suggests a word.
 pub(super) fn rule(text: &str) -> Result<Rule, String> {
     let mut parts = text.split(':');

@@ -41,7 +41,7 @@
 //! | `debug/` | `debug`: a run forward and back |
 //! | `inject.rs` | `--inject` |
 //! | `exits.rs` | `--exits` |
-//! | `explore.rs` | `explore`: the search for a schedule that breaks a program |
+//! | `explore.rs`, `cluster.rs` | `explore`: the search for a schedule that breaks a program; its part in a cluster |
 //! | `interrupts.rs` | signals that end a run |
 //! | `lab/` | `lab`: a program under several policies |
 //! | `live/` | looking at a kernel while it runs |
@@ -68,6 +68,7 @@
 mod args;
 mod as_test;
 mod boot;
+mod cluster;
 mod debug;
 mod exits;
 mod explore;

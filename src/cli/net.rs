@@ -21,30 +21,30 @@ const CHAOS: Duration = Duration::from_secs(60);
 /// The host of programs where there is no other.
 pub(super) const LOCALHOST: &str = "localhost";
 
-#[derive(Args)]
+#[derive(Args, Clone)]
 #[group(id = "network", multiple = true)]
 #[command(next_help_heading = "Network")]
 pub(super) struct Options {
     /// Boot a program on a host of the simulated network; can be repeated. The host gets the next
     /// address from 10.0.0.1 upward, or that of HOST@ADDRESS. PROGRAM may be left out then. It and
     /// those of --with run on a host called main
-    #[arg(long, value_name = "HOST:PROGRAM ARGS", value_parser = place, requires = "simulated")]
+    #[arg(long, value_name = "HOST:PROGRAM ARGS", value_parser = place)]
     pub(super) on: Vec<Place>,
     /// Set up the network: latency=TIME or latency=TIME..TIME between hosts, bandwidth=BYTES a
     /// second, buffer=BYTES of a connection, connect-timeout=TIME, retransmission-limit=TIME,
     /// fragment to read and write in random pieces
-    #[arg(long, value_name = "SETTING", value_delimiter = ',', value_parser = setting, requires = "simulated")]
+    #[arg(long, value_name = "SETTING", value_delimiter = ',', value_parser = setting)]
     net: Vec<Setting>,
     /// Make a fault happen at this time: cut A B, cut-one-way A B, heal A B, hold A B, release A B,
     /// reset A B, slow A FACTOR, fragment on|off, crash A or restart A; can be repeated. A host that
     /// restarts boots its programs again
-    #[arg(long, value_name = "TIME:FAULT", value_parser = planned, requires = "simulated",
+    #[arg(long, value_name = "TIME:FAULT", value_parser = planned,
         allow_hyphen_values = true)]
     fault: Vec<Planned>,
     /// Break things at random for the first 60 seconds: cuts, slow hosts, resets, and crashes of the
     /// hosts of --on. At level 1 every 5 seconds on average, at 2 every 1.5 seconds, at 3 every 0.4
     /// seconds. The run lasts 60 seconds at least. --seed determines the faults
-    #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u8).range(1..=3), requires = "simulated")]
+    #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u8).range(1..=3))]
     chaos: Option<u8>,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Options {
 pub(super) struct Place {
     /// As it was given.
     pub(super) text: String,
-    host: String,
+    pub(super) host: String,
     address: Option<IpAddr>,
     /// The program and its arguments.
     pub(super) line: String,
@@ -63,6 +63,11 @@ pub(super) struct Place {
 pub(super) struct Placed {
     pub(super) host: String,
     pub(super) image: Image,
+}
+
+/// The host of each program.
+pub(super) fn hosts(programs: &[Placed]) -> Vec<String> {
+    programs.iter().map(|placed| placed.host.clone()).collect()
 }
 
 #[derive(Clone, Debug)]
@@ -215,23 +220,15 @@ impl Options {
         if self.has_hosts() { MAIN } else { LOCALHOST }
     }
 
-    /// Puts a program that `--on` names on its host.
-    pub(super) fn put(place: &Place, image: Image) -> Placed {
-        Placed {
-            host: place.host.clone(),
-            image,
-        }
-    }
-
-    /// Makes the network, with the hosts of these programs. An error is a usage error.
+    /// Makes the network, with these hosts. An error is a usage error.
     pub(super) fn network(
         &self,
-        programs: &[Placed],
+        hosts: &[String],
         limit: Option<Duration>,
     ) -> Result<SimNet, clap::Error> {
-        let net = self.hosts(programs)?;
+        let net = self.hosts(hosts)?;
         // Errors show in a rehearsal: it has the same hosts, and is of no world.
-        let rehearsal = self.hosts(programs)?;
+        let rehearsal = self.hosts(hosts)?;
         let names = net.hosts();
         for Planned { text, at, fault } in self.plan() {
             let wrong = |why: &str| wrong(&format!("in --fault {text:?}: {why}"));
@@ -261,7 +258,7 @@ impl Options {
     }
 
     /// A network with all hosts: first those with an address of their own.
-    fn hosts(&self, programs: &[Placed]) -> Result<SimNet, clap::Error> {
+    fn hosts(&self, hosts: &[String]) -> Result<SimNet, clap::Error> {
         let net = SimNet::new();
         let make = |place: &Place| match place.address {
             Some(address) if !is_at(&net, &place.host, address)? => {
@@ -274,7 +271,7 @@ impl Options {
         for place in with.into_iter().chain(without) {
             make(place).map_err(|error| wrong(&format!("in --on {:?}: {error}", place.text)))?;
         }
-        for Placed { host, .. } in programs {
+        for host in hosts {
             net.host(host).map_err(|error| wrong(&error.to_string()))?;
         }
         Ok(net)

@@ -24,7 +24,30 @@ pub trait Program: clap::Args + 'static {
 pub struct Entry {
     pub(super) name: &'static str,
     command: fn(Command) -> Command,
-    pub(super) load: fn(&'static str, &ArgMatches) -> Result<Image, clap::Error>,
+    load: fn(&'static str, &ArgMatches) -> Result<Image, clap::Error>,
+}
+
+/// A program with arguments that are right. Unlike an [`Image`], it can go to another thread.
+#[derive(Clone)]
+pub(super) struct Named {
+    entry: Entry,
+    matches: ArgMatches,
+}
+
+impl Named {
+    /// Loads the program once, for its errors.
+    pub(super) fn new(entry: &Entry, matches: &ArgMatches) -> Result<Self, clap::Error> {
+        (entry.load)(entry.name, matches)?;
+        Ok(Self {
+            entry: *entry,
+            matches: matches.clone(),
+        })
+    }
+
+    pub(super) fn image(&self) -> Image {
+        let image = (self.entry.load)(self.entry.name, &self.matches);
+        image.expect("the same arguments were right before")
+    }
 }
 
 /// A program with its arguments, which starts on this host as often as it is called.

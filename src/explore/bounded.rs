@@ -1,59 +1,85 @@
 //! The search of all schedules with few preemptions, or of all there are.
 
 use super::{
-    deadline::Deadline,
-    guide::Guide,
-    minimise::delays,
+    crew::{Crew, run_parts},
+    meter::Meter,
     plan::Plan,
-    search::{Found, Tally},
+    planned::Planned,
     settings::Settings,
-    trial::{self, Body},
+    tally::{Found, Tally},
+    trial::Body,
 };
 use crate::Error;
 
+/// A part of the search: this schedule, and those that begin with its preemptions.
+#[derive(Clone, Default)]
+struct Part {
+    plan: Plan,
+    /// Leaves out the others.
+    is_alone: bool,
+}
+
 /// Runs every schedule with at most so many preemptions, those with fewer first among those that
 /// begin alike.
-pub(super) fn search(body: Body<'_>, settings: &Settings, most: usize) -> Result<Tally, Error> {
-    let guide = Guide::default();
-    let deadline = Deadline::after(settings.time);
-    let mut kernel = settings
-        .builder(settings.seed)
-        .policy(guide.clone())
-        .build()?;
+pub(super) fn search(
+    crew: Crew<'_>,
+    body: Body<'_>,
+    settings: &Settings,
+    most: usize,
+) -> Result<Tally, Error> {
+    let mut parts = vec![Part::default()];
+    if settings.is_divided() && most > 0 {
+        // The others begin with each preemption of the schedule without any.
+        let mut runs = Planned::new(body, settings, settings.seed)?;
+        runs.run(&Plan::default())?;
+        parts[0].is_alone = true;
+        parts.extend(runs.longer(&Plan::default()).map(|plan| Part {
+            plan,
+            is_alone: false,
+        }));
+    }
+    run_parts(crew, settings, &parts, |body, part, meter| {
+        explore(body, settings, most, part, meter)
+    })
+}
+
+fn explore(
+    body: Body<'_>,
+    settings: &Settings,
+    most: usize,
+    part: &Part,
+    meter: &Meter<'_>,
+) -> Result<Tally, Error> {
+    let mut runs = Planned::new(body, settings, settings.seed)?;
     let mut tally = Tally::default();
-    let mut is_bounded = false;
-    let mut ahead = vec![Plan::default()];
+    let mut ahead = vec![part.plan.clone()];
+    let mut widest = 1;
     while let Some(plan) = ahead.pop() {
-        if tally.schedules >= settings.schedules() || deadline.is_over() {
+        if let Err(limit) = meter.claim() {
+            tally.bound = Some(limit);
             return Ok(tally);
         }
-        kernel.reset(settings.seed)?;
-        guide.follow(&plan);
-        let trial = trial::run(&mut kernel, body);
+        let mut trial = runs.run(&plan)?;
         let schedule = tally.schedules;
-        tally.schedules += 1;
-        tally.outcomes.extend(trial.notes.outcomes);
-        tally.held.extend(trial.notes.held);
+        tally.add(&mut trial);
+        meter.count(false, || 1.0 - ahead.len() as f64 / widest as f64);
         if let Some(why) = trial.failure {
             tally.failure = Some(Found::new(schedule, why).with(plan));
             return Ok(tally);
         }
-        let last = plan.0.last().map_or(0, |last| last.turn);
-        let widths = guide.widths();
-        let mut more = delays(&widths, last).peekable();
-        if plan.0.len() == most {
-            is_bounded |= more.peek().is_some();
+        if part.is_alone {
             continue;
         }
-        let more: Vec<Plan> = more
-            .map(|delay| {
-                let mut longer = plan.clone();
-                longer.0.push(delay);
-                longer
-            })
-            .collect();
-        ahead.extend(more.into_iter().rev());
+        let mut more = runs.longer(&plan).peekable();
+        if plan.0.len() < most {
+            let more: Vec<Plan> = more.collect();
+            ahead.extend(more.into_iter().rev());
+            widest = widest.max(ahead.len());
+        } else if more.peek().is_some() {
+            let only = format!("only schedules with at most {most} preemptions ran");
+            tally.bound = Some(only);
+        }
     }
-    tally.complete = !is_bounded;
+    tally.complete = tally.bound.is_none();
     Ok(tally)
 }

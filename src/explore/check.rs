@@ -4,15 +4,16 @@ use std::{fmt, path::PathBuf, sync::Arc, thread, time::Duration};
 
 use super::{
     bounded, complete,
+    crew::{self, Job},
     explored::{Explored, Progress},
     lab::Lab,
-    search::{self, Tally},
-    settings::{Injector, Reporter, Settings, Shard},
+    search,
+    settings::{Injector, Network, Reporter, Settings, Shard},
     sometimes::claims_in,
     strategy::Strategy,
     trial::Body,
 };
-use crate::{Error, Inject, Kernel, SystemCall, Tid};
+use crate::{Error, Inject, Kernel, SimNet, SystemCall, Tid};
 
 /// Runs a test under many schedules. Each runs the closure on a kernel of its own in the simulated
 /// world. The closure spawns tasks, runs the kernel, and checks the result.
@@ -88,7 +89,7 @@ pub struct Check<F> {
     in_threads: Option<InThreads<F>>,
 }
 
-type InThreads<F> = fn(&F, &Settings, usize) -> Result<Tally, Error>;
+type InThreads<F> = fn(&F, usize, Job<'_>) -> Result<(), Error>;
 
 impl<F> Check<F>
 where
@@ -125,7 +126,7 @@ where
     /// Runs one schedule of each causal order. Two schedules have the same causal order if they
     /// differ only in the order of turns that touch nothing in common; then they have the same
     /// outcome. If the search ends without a limit, the result is a proof:
-    /// [`Explored::complete`](crate::Explored::complete). It uses one seed and one thread.
+    /// [`Explored::complete`](crate::Explored::complete). All schedules have one seed.
     ///
     /// The search sees what tasks share through the kernel, its types such as
     /// [`Queue`](crate::Queue) and [`sync`](crate::sync), and [`Shared`](crate::Shared). Memory that
@@ -192,14 +193,76 @@ where
     }
 
     /// Searches on several threads, each with a kernel of its own; with 0, as many as the
-    /// machine has processors. Default: the calling thread. The result is the same for any number of threads,
-    /// unless the time ends the search.
+    /// machine has processors. Default: the calling thread. The result is the same for any number of
+    /// threads, unless a limit ends the search. An exhaustive search is divided into parts then: of
+    /// two schedules that fail, it may report another than without threads.
     pub fn threads(mut self, threads: usize) -> Self
     where
         F: Sync,
     {
         self.settings.threads = Some(threads);
-        self.in_threads = Some(search::in_threads);
+        self.in_threads = Some(crew::in_threads);
+        self
+    }
+
+    /// Audits each schedule of a search by seeds: runs it again, in another order of its turns that
+    /// only independent turns tell apart. If the two differ, the check fails: the tasks share memory
+    /// that an exhaustive search does not see. Such a search audits itself.
+    ///
+    /// ```
+    /// use std::{cell::Cell, rc::Rc};
+    /// use trapline::Os;
+    ///
+    /// let hidden = trapline::check(|kernel| {
+    ///     let last = Rc::new(Cell::new("")); // trapline::Shared would be seen
+    ///     for name in ["left", "right"] {
+    ///         let last = Rc::clone(&last);
+    ///         kernel.spawn(name, async move |_: &mut Os| last.set(name))?;
+    ///     }
+    ///     kernel.run()?;
+    ///     kernel.outcome(last.get());
+    ///     Ok(())
+    /// });
+    /// let failure = hidden.audit().explore().failure.expect("two orders differ");
+    /// assert!(failure.why.contains("the tasks share something"));
+    /// ```
+    pub fn audit(mut self) -> Self {
+        self.settings.audits = true;
+        self
+    }
+
+    /// Makes the network of each schedule's kernel: [`Kernel::net`] returns it. Default:
+    /// [`SimNet::new`]. A schedule finds the hosts and links that the closure makes.
+    ///
+    /// ```
+    /// use std::{io, time::Duration};
+    /// use trapline::{Os, SimNet, check};
+    ///
+    /// check(|kernel| {
+    ///     kernel.spawn_on("server", "server", async |os: &mut Os| -> io::Result<()> {
+    ///         let listener = os.listen(([0, 0, 0, 0], 80).into()).await?;
+    ///         loop {
+    ///             listener.accept(os).await?;
+    ///         }
+    ///     })?;
+    ///     let client = kernel.spawn_on("client", "client", async |os: &mut Os| {
+    ///         os.connect(("server", 80)).await.map(drop)
+    ///     })?;
+    ///     kernel.run_until(&[client]).map(drop)
+    /// })
+    /// .net(|| SimNet::new().latency(Duration::from_millis(1)..=Duration::from_millis(9)))
+    /// .schedules(20)
+    /// .run();
+    /// ```
+    pub fn net(mut self, make: impl Fn() -> SimNet + Send + Sync + 'static) -> Self {
+        self.settings.net = Some(Network(Arc::new(make)));
+        self
+    }
+
+    /// Breaks the network at random during the first 60 seconds of each schedule, at a level from 1
+    /// to 3 ([`SimNet::chaos`]). The seed determines the faults.
+    pub fn chaos(mut self, level: u8) -> Self {
+        self.settings.chaos = level;
         self
     }
 
@@ -307,21 +370,25 @@ where
         if let Some(replay) = &self.settings.replay {
             return lab.replay(replay);
         }
-        let tally = match (self.settings.threads, self.in_threads) {
-            _ if self.settings.is_exhaustive() => match self.settings.preemptions {
-                Some(most) => bounded::search(body, &self.settings, most)?,
-                None => complete::search(body, &self.settings)?,
-            },
-            (Some(threads), Some(run)) => run(&self.body, &self.settings, count(threads))?,
-            _ => search::alone(body, &self.settings)?,
+        let crew = |job: Job<'_>| match (self.settings.threads, self.in_threads) {
+            (Some(threads), Some(run)) => run(&self.body, count(threads), job),
+            _ => job(body),
+        };
+        let settings = &self.settings;
+        let tally = match settings.preemptions {
+            _ if !settings.is_exhaustive() => search::by_seeds(&crew, settings)?,
+            Some(most) => bounded::search(&crew, body, settings, most)?,
+            None => complete::search(&crew, body, settings)?,
         };
         let failure = tally.failure.map(|found| lab.explain(found));
         let claims = claims_in(std::any::type_name::<F>());
         let never = claims.filter(|claim| !tally.held.contains(claim));
         Ok(Explored {
             schedules: tally.schedules,
-            classes: tally.classes,
+            classes: tally.classes.len() as u64,
             complete: tally.complete,
+            bound: tally.bound,
+            part: (settings.shard.of > 1).then(|| settings.shard.to_string()),
             never: never.map(str::to_string).collect(),
             outcomes: tally.outcomes,
             failure: failure.transpose()?,

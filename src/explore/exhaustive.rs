@@ -16,6 +16,7 @@ use super::{
     causal::{Causality, Foot, Turn, conflict},
     notes,
     plan::{Delay, Plan},
+    settings::Settings,
 };
 use crate::{Cause, Footprints, Note, Policy, Runnable, Tid};
 
@@ -25,6 +26,8 @@ pub(super) struct Tree(Rc<RefCell<State>>);
 
 struct State {
     footprints: Footprints,
+    /// The part of the tree to explore.
+    part: Part,
     /// The way to the schedule under way. The nodes before it are all explored.
     nodes: Vec<Node>,
     /// The turns of the schedule that has ended, one for each node.
@@ -32,8 +35,35 @@ struct State {
     run: Run,
     /// The most turns of a schedule.
     most: usize,
-    /// Decides instead of the nodes: a run of the audit.
-    forced: Option<VecDeque<Tid>>,
+    decider: Decider,
+}
+
+/// A part of the tree: the schedules that begin with these turns.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Part {
+    pub(super) turns: Vec<Tid>,
+    /// The tasks whose next turn leads only to causal orders of other parts.
+    pub(super) sleep: Vec<(Tid, Foot)>,
+}
+
+/// What follows the turns of a part.
+pub(super) struct Probe {
+    /// The ready tasks. There are none if the schedule has ended.
+    pub(super) ready: Vec<Tid>,
+    /// What the last turn touches.
+    pub(super) last: Foot,
+}
+
+/// What decides a schedule.
+pub(super) enum Decider {
+    /// The tree: the next schedule of the search.
+    Tree,
+    /// The turns of the part. The schedule is cut after them.
+    Probe,
+    /// These turns, in order.
+    Order(VecDeque<Tid>),
+    /// A policy.
+    Policy(Box<dyn Policy>),
 }
 
 /// A choice of a turn.
@@ -61,6 +91,8 @@ struct Run {
     made: Plan,
     /// Why the schedule was not run to its end.
     cut: Option<Cut>,
+    /// The ready tasks after the turns of the part.
+    probed: Vec<Tid>,
 }
 
 /// Why a schedule was not run to its end.
@@ -70,6 +102,8 @@ pub(super) enum Cut {
     Redundant,
     /// It has too many turns.
     TooLong,
+    /// Only its begin was to be run.
+    Probed,
     /// The body did not repeat what it did in an earlier run of the same turns.
     Unrepeatable(String),
 }
@@ -85,29 +119,24 @@ pub(super) struct Ran {
 }
 
 impl Tree {
-    pub(super) fn new(most: usize) -> Self {
+    pub(super) fn new(settings: &Settings, part: Part) -> Self {
         Self(Rc::new(RefCell::new(State {
             footprints: Footprints::default(),
+            part,
             nodes: Vec::new(),
             turns: Vec::new(),
             run: Run::default(),
-            most,
-            forced: None,
+            most: usize::try_from(settings.steps()).unwrap_or(usize::MAX),
+            decider: Decider::Tree,
         })))
     }
 
-    /// Prepares for the next schedule, on a kernel with these notes.
-    pub(super) fn begin(&self, footprints: Footprints) {
+    /// Prepares for a schedule, on a kernel with these notes.
+    pub(super) fn begin(&self, footprints: Footprints, decider: Decider) {
         let this = &mut *self.0.borrow_mut();
         this.footprints = footprints;
         this.run = Run::default();
-        this.forced = None;
-    }
-
-    /// The same for a schedule with these turns.
-    pub(super) fn begin_forced(&self, footprints: Footprints, turns: Vec<Tid>) {
-        self.begin(footprints);
-        self.0.borrow_mut().forced = Some(turns.into());
+        this.decider = decider;
     }
 
     /// Ends the schedule, and returns what was run.
@@ -115,17 +144,27 @@ impl Tree {
         let this = &mut *self.0.borrow_mut();
         this.end_turn(true);
         let run = &mut this.run;
-        let is_whole = run.cut.is_none() && this.forced.is_none();
+        let has_other = run.cut.is_none() && !matches!(this.decider, Decider::Order(_));
         let ran = Ran {
             plan: run.made.clone(),
             cut: run.cut.clone(),
             class: run.causality.class(),
-            other: is_whole.then(|| run.causality.other_order()).flatten(),
+            other: has_other.then(|| run.causality.other_order()).flatten(),
         };
-        if this.forced.is_none() {
+        if matches!(this.decider, Decider::Tree | Decider::Probe) {
             this.turns = run.causality.take_turns();
         }
         ran
+    }
+
+    /// Returns what follows the turns of the part, after a probe.
+    pub(super) fn probed(&self) -> Probe {
+        let this = &mut *self.0.borrow_mut();
+        let last = this.turns.pop();
+        Probe {
+            ready: std::mem::take(&mut this.run.probed),
+            last: last.map(|turn| turn.foot).unwrap_or_default(),
+        }
     }
 
     /// Moves to the next schedule. Returns whether there is one.
@@ -133,7 +172,9 @@ impl Tree {
         let this = &mut *self.0.borrow_mut();
         let turns = &mut this.turns;
         // Each node on the way has one turn.
-        while let (Some(node), Some(turn)) = (this.nodes.last_mut(), turns.pop()) {
+        while this.nodes.len() > this.part.turns.len()
+            && let (Some(node), Some(turn)) = (this.nodes.last_mut(), turns.pop())
+        {
             node.done.push((node.chosen, turn.foot));
             if let Some(next) = node.next() {
                 node.chosen = next;
@@ -142,6 +183,18 @@ impl Tree {
             this.nodes.pop();
         }
         false
+    }
+
+    /// Estimates how much of the part is done, as if the choices at a node had equal shares.
+    pub(super) fn share(&self) -> f64 {
+        let this = self.0.borrow();
+        let nodes = this.nodes.iter().skip(this.part.turns.len());
+        let (mut share, mut width) = (0.0, 1.0);
+        for node in nodes {
+            width /= node.backtrack.len().max(1) as f64;
+            share += width * node.done.len() as f64;
+        }
+        share + width
     }
 }
 
@@ -190,7 +243,7 @@ impl State {
     fn add(&mut self, task: Tid, foot: Foot, lines: &[Note]) {
         let depth = self.run.causality.len();
         let races = self.run.causality.add(task, foot, lines);
-        if self.forced.is_some() {
+        if !matches!(self.decider, Decider::Tree) {
             return;
         }
         let turns = self.run.causality.turns();
@@ -224,36 +277,56 @@ impl State {
 
     /// Chooses the next task.
     fn choose(&mut self) -> Result<Tid, Cut> {
-        let mut ready: Vec<Tid> = self.run.ready.iter().map(|task| task.tid).collect();
-        if let Some(forced) = &mut self.forced {
-            let next = forced.pop_front();
-            let next = next.filter(|next| ready.contains(next));
-            return next.ok_or_else(|| Cut::Unrepeatable(self.unrepeatable()));
-        }
+        let ready: Vec<Tid> = self.run.ready.iter().map(|task| task.tid).collect();
         let depth = self.run.causality.len();
-        if depth == self.nodes.len() {
-            if depth >= self.most {
-                return Err(Cut::TooLong);
+        let next = match &mut self.decider {
+            Decider::Tree => return self.choose_in_tree(ready),
+            Decider::Policy(policy) => policy.pop().map(|task| task.tid),
+            Decider::Order(turns) => turns.pop_front(),
+            Decider::Probe if depth == self.part.turns.len() => {
+                self.run.probed = ready;
+                return Err(Cut::Probed);
             }
-            let sleep = std::mem::take(&mut self.run.sleep);
-            let is_awake = |task: &&Tid| !sleep.iter().any(|(other, _)| other == *task);
-            let chosen = *ready.iter().find(is_awake).ok_or(Cut::Redundant)?;
+            Decider::Probe => self.part.turns.get(depth).copied(),
+        };
+        let next = next.filter(|next| ready.contains(next));
+        next.ok_or_else(|| Cut::Unrepeatable(self.unrepeatable()))
+    }
+
+    fn choose_in_tree(&mut self, mut ready: Vec<Tid>) -> Result<Tid, Cut> {
+        let depth = self.run.causality.len();
+        let before = self.part.turns.len();
+        if let Some(node) = self.nodes.get(depth) {
             ready.sort_unstable();
-            self.nodes.push(Node {
-                ready,
-                chosen,
-                sleep,
-                backtrack: vec![chosen],
-                done: Vec::new(),
-            });
-            return Ok(chosen);
+            let is_same = node.ready == ready;
+            return is_same
+                .then_some(node.chosen)
+                .ok_or_else(|| Cut::Unrepeatable(self.unrepeatable()));
         }
+        if depth >= self.most {
+            return Err(Cut::TooLong);
+        }
+        let mut sleep = std::mem::take(&mut self.run.sleep);
+        if depth == before {
+            sleep.clone_from(&self.part.sleep);
+        }
+        let chosen = match self.part.turns.get(depth) {
+            Some(next) if ready.contains(next) => *next,
+            Some(_) => return Err(Cut::Unrepeatable(self.unrepeatable())),
+            None => {
+                let is_awake = |task: &&Tid| !sleep.iter().any(|(other, _)| other == *task);
+                *ready.iter().find(is_awake).ok_or(Cut::Redundant)?
+            }
+        };
         ready.sort_unstable();
-        let node = &self.nodes[depth];
-        if node.ready != ready {
-            return Err(Cut::Unrepeatable(self.unrepeatable()));
-        }
-        Ok(node.chosen)
+        self.nodes.push(Node {
+            ready,
+            chosen,
+            sleep,
+            backtrack: vec![chosen],
+            done: Vec::new(),
+        });
+        Ok(chosen)
     }
 
     fn unrepeatable(&self) -> String {
@@ -272,8 +345,12 @@ impl State {
 }
 
 impl Policy for Tree {
-    fn push(&mut self, task: Runnable, _: Cause) {
-        self.0.borrow_mut().run.ready.push_back(task);
+    fn push(&mut self, task: Runnable, cause: Cause) {
+        let this = &mut *self.0.borrow_mut();
+        this.run.ready.push_back(task);
+        if let Decider::Policy(policy) = &mut this.decider {
+            policy.push(task, cause);
+        }
     }
 
     fn pop(&mut self) -> Option<Runnable> {
@@ -305,7 +382,11 @@ impl Policy for Tree {
     }
 
     fn remove(&mut self, task: Runnable) {
-        self.0.borrow_mut().run.ready.retain(|other| *other != task);
+        let this = &mut *self.0.borrow_mut();
+        this.run.ready.retain(|other| *other != task);
+        if let Decider::Policy(policy) = &mut this.decider {
+            policy.remove(task);
+        }
     }
 
     fn len(&self) -> usize {

@@ -10,11 +10,16 @@ pub struct Explored {
     /// count, and neither do those of the audit.
     pub schedules: u64,
     /// The number of causal orders among them. Two schedules have the same causal order if they
-    /// differ only in the order of steps that do not affect each other. Only an exhaustive search
-    /// counts them.
+    /// differ only in the order of turns that do not affect each other. An exhaustive search counts
+    /// them, and so does one with [`Check::audit`](crate::Check::audit).
     pub classes: u64,
-    /// Whether the search was complete: no schedule can have another outcome.
+    /// Whether the search was complete: no schedule can have another outcome. With a shard, no
+    /// schedule of its part can.
     pub complete: bool,
+    /// What kept an exhaustive search from being complete, in words.
+    pub bound: Option<String>,
+    /// The part of the search that ran, such as `3/8`, if it was a shard.
+    pub part: Option<String>,
     /// What the schedules came to, as named by [`Kernel::outcome`](crate::Kernel::outcome).
     pub outcomes: BTreeSet<String>,
     /// The texts of [`sometimes!`](crate::sometimes) that held in no schedule. A schedule that is
@@ -32,8 +37,12 @@ pub struct Progress {
     pub schedules: u64,
     /// The number of schedules to run, at most.
     pub of: u64,
+    /// The causal orders among those that have run. Only an exhaustive search counts them.
+    pub classes: u64,
     /// The time since the begin.
     pub elapsed: Duration,
+    /// The time that the rest will take, as an estimate. `None` if it is too long to count.
+    pub left: Option<Duration>,
 }
 
 /// A schedule that failed. Its `Display` is the report.
@@ -61,13 +70,16 @@ impl fmt::Display for Explored {
         if let Some(failure) = &self.failure {
             return failure.fmt(f);
         }
-        let schedules = match self.schedules {
-            1 => "1 schedule passes".to_string(),
-            n => format!("{n} schedules pass"),
-        };
-        f.write_str(&schedules)?;
-        if self.complete {
-            f.write_str("; no other schedule has another outcome")?;
+        let part = self.part.as_ref();
+        let part = part.map_or(String::new(), |part| format!(" of part {part}"));
+        match self.schedules {
+            1 => write!(f, "1 schedule{part} passes")?,
+            n => write!(f, "{n} schedules{part} pass")?,
+        }
+        match &self.bound {
+            _ if self.complete => write!(f, "; no other schedule{part} has another outcome")?,
+            Some(bound) => write!(f, "; the search is not complete: {bound}")?,
+            None => {}
         }
         for text in &self.never {
             write!(f, "\nsometimes!({text:?}) held in none of them")?;

@@ -7,10 +7,10 @@ use super::{
     guide::Guide,
     minimise::{minimise, nearest_passing},
     plan::{Decisions, Plan, Replay},
-    search::Found,
     settings::Settings,
     story::Story,
     strategy::Strategy,
+    tally::Found,
     trial::{self, Body, Trial},
 };
 use crate::{
@@ -20,6 +20,9 @@ use crate::{
 
 /// The most departures in the text of a replay.
 const LONGEST: usize = 100;
+
+/// The most turns of a schedule whose calls are all located in the source.
+const LOCATED: u32 = 2_000;
 
 pub(super) struct Lab<'a> {
     body: Body<'a>,
@@ -72,7 +75,7 @@ impl<'a> Lab<'a> {
 
     /// Runs the schedule of an earlier report.
     pub(super) fn replay(&self, replay: &Replay) -> Result<Explored, Error> {
-        let run = self.run(replay.seed, &replay.decisions)?;
+        let run = self.run(replay.seed, &replay.decisions, true)?;
         let changed = (run.hash != replay.hash).then(|| {
             format!(
                 "the program has changed since {replay}: its traps are others in this schedule\n"
@@ -111,10 +114,11 @@ impl<'a> Lab<'a> {
         let number = if is_exhaustive { 0 } else { schedule };
         let seed = self.settings.seed_of(number);
         let strategy = Decisions::Strategy(self.settings.strategy);
-        let found = self.run(seed, &plan.map_or(strategy, Decisions::Plan))?;
+        let decisions = plan.map_or(strategy, Decisions::Plan);
+        let found = self.run(seed, &decisions, false)?;
         let first = format!("schedule {schedule} fails, seed {seed}");
         if let Some(plan) = beside {
-            let beside = self.run(seed, &Decisions::Plan(plan))?.replay();
+            let beside = self.run(seed, &Decisions::Plan(plan), false)?.replay();
             let first = format!("{first}; schedule {beside} should not differ from it");
             return self.describe(&found, why, &first);
         }
@@ -127,7 +131,8 @@ impl<'a> Lab<'a> {
             );
         }
         let fewest = minimise(self.body, self.settings, seed, &found.plan)?;
-        let run = self.run(seed, &Decisions::Plan(fewest.plan))?;
+        let locates = found.turns <= LOCATED;
+        let run = self.run(seed, &Decisions::Plan(fewest.plan), locates)?;
         let Some(why) = run.trial.failure.clone() else {
             return self.describe(&found, why, &first);
         };
@@ -222,7 +227,9 @@ impl<'a> Lab<'a> {
     }
 
     /// Runs a schedule, and records its decisions, its traps and its turns.
-    fn run(&self, seed: u64, decisions: &Decisions) -> Result<Recorded, Error> {
+    ///
+    /// `locates` finds the source line of every call, which takes a backtrace for each turn.
+    fn run(&self, seed: u64, decisions: &Decisions, locates: bool) -> Result<Recorded, Error> {
         let (guide, strategy) = self.guide(seed, decisions);
         let hash = Rc::new(Cell::new(Fnv::default()));
         let traps = Rc::clone(&hash);
@@ -236,6 +243,11 @@ impl<'a> Lab<'a> {
             }
         });
         let mut kernel = builder.build()?;
+        story.locate(if locates {
+            kernel.located_footprints()
+        } else {
+            kernel.footprints()
+        });
         let trial = trial::run(&mut kernel, self.body);
         Ok(Recorded {
             trial,

@@ -7,14 +7,8 @@
 
 use std::time::Duration;
 
-use super::{
-    deadline::Deadline,
-    guide::Guide,
-    plan::{Delay, Plan},
-    settings::Settings,
-    trial::{self, Body},
-};
-use crate::{Error, Kernel};
+use super::{deadline::Deadline, plan::Plan, planned::Planned, settings::Settings, trial::Body};
+use crate::Error;
 
 /// The time for all schedules with few departures, and again for delta debugging.
 const TIME: Duration = Duration::from_millis(450);
@@ -37,7 +31,7 @@ pub(super) fn minimise(
     seed: u64,
     found: &Plan,
 ) -> Result<Fewest, Error> {
-    let mut runs = Runs::new(body, settings, seed)?;
+    let mut runs = Runs(Planned::new(body, settings, seed)?);
     let deadline = Deadline::after(Some(TIME));
     for departures in 0..=MOST.min(found.0.len()) {
         let mut plan = Plan::default();
@@ -67,7 +61,7 @@ pub(super) fn nearest_passing(
     seed: u64,
     failing: &Plan,
 ) -> Result<Option<Plan>, Error> {
-    let mut runs = Runs::new(body, settings, seed)?;
+    let mut runs = Planned::new(body, settings, seed)?;
     let deadline = Deadline::after(Some(TIME));
     for at in (0..failing.0.len()).rev() {
         let mut plan = failing.clone();
@@ -77,8 +71,7 @@ pub(super) fn nearest_passing(
         }
     }
     runs.fails(failing)?;
-    let widths = runs.guide.widths();
-    for delay in delays(&widths, 0) {
+    for delay in runs.delays(0) {
         let at = failing.0.partition_point(|other| other.turn < delay.turn);
         if failing
             .0
@@ -106,33 +99,10 @@ enum Tried {
     NoTime,
 }
 
-/// Runs of a body under plans.
-struct Runs<'a> {
-    body: Body<'a>,
-    seed: u64,
-    guide: Guide,
-    kernel: Kernel,
-}
+/// The runs of a minimisation.
+struct Runs<'a>(Planned<'a>);
 
-impl<'a> Runs<'a> {
-    fn new(body: Body<'a>, settings: &Settings, seed: u64) -> Result<Self, Error> {
-        let guide = Guide::default();
-        let kernel = settings.builder(seed).policy(guide.clone()).build()?;
-        Ok(Self {
-            body,
-            seed,
-            guide,
-            kernel,
-        })
-    }
-
-    fn fails(&mut self, plan: &Plan) -> Result<bool, Error> {
-        self.kernel.reset(self.seed)?;
-        self.guide.follow(plan);
-        let trial = trial::run(&mut self.kernel, self.body);
-        Ok(trial.failure.is_some())
-    }
-
+impl Runs<'_> {
     /// Tries every schedule with so many departures after those of `plan`, which passes without
     /// more. Leaves the one that fails in `plan`.
     fn try_all(
@@ -145,21 +115,20 @@ impl<'a> Runs<'a> {
             return Ok(Tried::NoTime);
         }
         // Also for the number of ready tasks at each turn.
-        if self.fails(plan)? {
+        if self.0.fails(plan)? {
             return Ok(Tried::Fails);
         }
         if departures == 0 {
             return Ok(Tried::Passes);
         }
-        let widths = self.guide.widths();
-        let last = plan.0.last().map_or(0, |last| last.turn);
-        for delay in delays(&widths, last) {
-            plan.0.push(delay);
-            match self.try_all(plan, departures - 1, deadline)? {
+        for mut longer in self.0.longer(plan) {
+            match self.try_all(&mut longer, departures - 1, deadline)? {
                 Tried::Passes => {}
-                other => return Ok(other),
+                other => {
+                    *plan = longer;
+                    return Ok(other);
+                }
             }
-            plan.0.pop();
         }
         Ok(Tried::Passes)
     }
@@ -175,7 +144,7 @@ impl<'a> Runs<'a> {
             for at in (0..plan.0.len()).step_by(size) {
                 let mut rest = plan.clone();
                 rest.0.drain(at..(at + size).min(plan.0.len()));
-                if self.fails(&rest)? {
+                if self.0.fails(&rest)? {
                     plan = rest;
                     parts = (parts - 1).max(2);
                     is_reduced = true;
@@ -194,10 +163,4 @@ impl<'a> Runs<'a> {
         }
         Ok(plan)
     }
-}
-
-/// Returns every departure after a turn. `widths` has the number of ready tasks at each turn.
-pub(super) fn delays(widths: &[u32], after: u32) -> impl Iterator<Item = Delay> {
-    let turns = widths.iter().zip(1..).skip(after as usize);
-    turns.flat_map(|(width, turn)| (1..*width).map(move |by| Delay { turn, by }))
 }

@@ -5,14 +5,17 @@
 //! | `check.rs` | [`check`]: the settings of a search, in the manner of a builder |
 //! | `settings.rs` | their values; those of the environment |
 //! | `strategy.rs` | the strategies, and the policy of each |
-//! | `search.rs` | the loop over schedules, on one thread or more |
+//! | `search.rs`, `tally.rs` | the loop over seeds; what a search finds |
+//! | `crew.rs`, `meter.rs` | the threads and the parts of a search; how far it is |
 //! | `trial.rs` | one schedule: the body runs, and its result |
-//! | `complete.rs`, `exhaustive.rs` | the exhaustive search, its audit; the tree of schedules |
+//! | `complete.rs`, `exhaustive.rs` | the exhaustive search; the tree of schedules |
+//! | `frontier.rs` | the division of that tree |
+//! | `audit.rs` | the same turns in another order: memory that the search does not see |
 //! | `causal.rs` | which turns come before which in every equivalent schedule |
 //! | `bounded.rs` | all schedules with few preemptions |
 //! | `twice.rs` | the same schedule again: hidden nondeterminism |
 //! | `plan.rs` | a schedule as its departures from first in, first out; its text |
-//! | `guide.rs` | the policy that follows or records such a plan |
+//! | `guide.rs`, `planned.rs` | the policy that follows or records such a plan; runs under plans |
 //! | `minimise.rs` | the fewest preemptions with which a schedule fails |
 //! | `story.rs` | a schedule as text |
 //! | `lab.rs` | a failing schedule, recorded, replayed and explained |
@@ -25,18 +28,23 @@
 //! Thread locals are in `notes.rs` and `quiet.rs` alone. A trial runs on one thread from its begin
 //! to its end, and clears them.
 
+mod audit;
 mod bounded;
 mod causal;
 mod check;
 mod complete;
+mod crew;
 mod deadline;
 mod exhaustive;
 mod explored;
+mod frontier;
 mod guide;
 mod lab;
+mod meter;
 mod minimise;
 mod notes;
 mod plan;
+mod planned;
 mod quiet;
 mod search;
 mod settings;
@@ -44,6 +52,7 @@ mod shared;
 mod sometimes;
 mod story;
 mod strategy;
+mod tally;
 mod trial;
 mod twice;
 

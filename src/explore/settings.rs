@@ -3,7 +3,7 @@
 use std::{env, fmt, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
 
 use super::{explored::Progress, plan::Replay, strategy::Strategy};
-use crate::{Builder, Inject, Kernel, OnDeadlock, SimWorld, SystemCall, Tid};
+use crate::{Builder, Inject, Kernel, OnDeadlock, SimNet, SimWorld, SystemCall, Tid};
 
 /// The settings of a search.
 #[derive(Clone, Debug)]
@@ -29,6 +29,11 @@ pub(super) struct Settings {
     pub(super) record: Option<PathBuf>,
     /// Whether the environment replaces these settings.
     pub(super) reads_environment: bool,
+    /// Whether a search by seeds runs each schedule in a second order, too.
+    pub(super) audits: bool,
+    pub(super) net: Option<Network>,
+    /// The level of chaos in the network.
+    pub(super) chaos: u8,
     pub(super) inject: Option<Injector>,
     pub(super) progress: Option<Reporter>,
 }
@@ -40,6 +45,16 @@ pub(super) struct Reporter(pub(super) Arc<dyn Fn(&Progress) + Send + Sync>);
 impl fmt::Debug for Reporter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Reporter")
+    }
+}
+
+/// What makes the network of a kernel.
+#[derive(Clone)]
+pub(super) struct Network(pub(super) Arc<dyn Fn() -> SimNet + Send + Sync>);
+
+impl fmt::Debug for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Network")
     }
 }
 
@@ -70,6 +85,9 @@ impl Default for Settings {
             command: String::new(),
             record: None,
             reads_environment: true,
+            audits: false,
+            net: None,
+            chaos: 0,
             inject: None,
             progress: None,
         }
@@ -108,7 +126,9 @@ impl Settings {
 
     /// Returns the settings of the kernel of a trial.
     pub(super) fn builder(&self, seed: u64) -> Builder {
-        let world = SimWorld::new(seed);
+        let net = self.net.as_ref().map(|Network(make)| make());
+        let net = net.unwrap_or_default().chaos(self.chaos);
+        let world = SimWorld::new(seed).net(&net);
         let mut builder = Kernel::builder().world(world);
         // An exhaustive search cuts long schedules, and runs on after a partial deadlock: what
         // ends a run early would hide what other tasks do.
@@ -125,6 +145,11 @@ impl Settings {
 
     pub(super) fn is_exhaustive(&self) -> bool {
         self.strategy == Strategy::Exhaustive
+    }
+
+    /// Whether an exhaustive search is divided into parts: for threads, or for shards.
+    pub(super) fn is_divided(&self) -> bool {
+        self.threads.is_some() || self.shard.of > 1
     }
 
     /// Returns the number of schedules.
@@ -146,6 +171,13 @@ impl Settings {
     /// Returns the seed of a schedule.
     pub(super) fn seed_of(&self, schedule: u64) -> u64 {
         self.seed.wrapping_add(schedule)
+    }
+}
+
+impl fmt::Display for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { number, of } = *self;
+        write!(f, "{}/{of}", if number == 0 { of } else { number })
     }
 }
 

@@ -1,9 +1,13 @@
 //! A schedule as text: the turns around its preemptions, and the last ones.
 
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
 
 use super::guide::Guide;
-use crate::{Answered, Call, Event, Fact, Tid, Tracer};
+use crate::{Answered, Call, Continued, Event, Fact, Footprints, Note, Tid, Tracer};
 
 /// The turns that are shown before and after a preemption, and at the end.
 const BEFORE: usize = 3;
@@ -24,15 +28,42 @@ pub(super) struct Story {
 struct Told {
     rows: Vec<Row>,
     names: BTreeMap<Tid, String>,
-    /// The last call of each task.
-    calls: BTreeMap<Tid, String>,
-    /// The turn under way.
-    turn: Option<(u32, Tid, Vec<String>)>,
+    /// The last call of each task: its text, and its row.
+    calls: BTreeMap<Tid, (String, usize)>,
+    turn: Option<Turn>,
+    /// The kernel's notes, which have the places of calls.
+    footprints: Footprints,
+    notes: Vec<Note>,
+    /// The files of the places so far, as the compiler names them.
+    files: BTreeSet<String>,
+}
+
+/// The turn under way.
+struct Turn {
+    number: u32,
+    task: Tid,
+    texts: Vec<String>,
+    has_call: bool,
+    /// The row of the task's call before.
+    before: Option<usize>,
 }
 
 struct Row {
     text: String,
+    /// The place of the call.
+    place: Place,
     is_preemption: bool,
+}
+
+/// A place in the source.
+enum Place {
+    None,
+    /// As its stub has noted it.
+    Called(String),
+    /// Where its task continued.
+    Continued(Continued),
+    /// That of another row.
+    Of(usize),
 }
 
 impl Story {
@@ -50,6 +81,11 @@ impl Story {
         move |event: &Event<'_>| told.borrow_mut().tell(event, &guide)
     }
 
+    /// Takes the places of calls from the notes of this kernel.
+    pub(super) fn locate(&self, footprints: Footprints) {
+        self.told.borrow_mut().footprints = footprints;
+    }
+
     /// Returns the text. Each line is indented.
     pub(super) fn text(&self) -> String {
         let mut told = self.told.borrow_mut();
@@ -64,7 +100,7 @@ impl Story {
         let mut is_cut = false;
         for (at, row) in rows.iter().enumerate() {
             if is_shown(at) {
-                text += &format!("  {}\n", row.text.trim_end());
+                text += &format!("  {}\n", told.line(row).trim_end());
             } else if !is_cut {
                 text += "     ...\n";
             }
@@ -82,6 +118,8 @@ impl Told {
         let text = match &event.fact {
             Fact::Spawned { name, .. } => {
                 self.names.insert(event.tid, (*name).to_string());
+                let file = event.place.map(|place| place.file.to_string());
+                self.files.extend(file);
                 return;
             }
             Fact::Resumed => {
@@ -89,12 +127,23 @@ impl Told {
                 if let Some(victim) = guide.preempted() {
                     self.preempt(victim.tid);
                 }
-                self.turn = Some((guide.turns(), event.tid, Vec::new()));
+                self.turn = Some(Turn {
+                    number: guide.turns(),
+                    task: event.tid,
+                    texts: Vec::new(),
+                    has_call: false,
+                    before: self.calls.get(&event.tid).map(|(_, row)| *row),
+                });
                 return;
             }
             Fact::Trapped { call, detail } => {
                 let call = Call(*call, *detail).to_string();
-                self.calls.insert(event.tid, call.clone());
+                // This turn becomes the next row, unless a preemption does.
+                self.calls
+                    .insert(event.tid, (call.clone(), self.rows.len()));
+                if let Some(turn) = &mut self.turn {
+                    turn.has_call = true;
+                }
                 call
             }
             Fact::Replied { reply, detail } if self.is_turn_of(event.tid) => {
@@ -106,17 +155,17 @@ impl Told {
             Fact::ClockJumped { .. } => {
                 self.end_turn();
                 let text = format!("{:>5}  the clock jumps to {:?}", "", event.at);
-                return self.row(text, false);
+                return self.row(text, Place::None, false);
             }
             _ => return,
         };
-        if let Some((_, _, texts)) = &mut self.turn {
-            texts.push(text);
+        if let Some(turn) = &mut self.turn {
+            turn.texts.push(text);
         }
     }
 
     fn is_turn_of(&self, task: Tid) -> bool {
-        self.turn.as_ref().is_some_and(|(_, tid, _)| *tid == task)
+        self.turn.as_ref().is_some_and(|turn| turn.task == task)
     }
 
     fn name(&self, task: Tid) -> &str {
@@ -124,25 +173,78 @@ impl Told {
     }
 
     fn end_turn(&mut self) {
-        if let Some((turn, tid, texts)) = self.turn.take() {
-            let who = format!("{} {tid}", self.name(tid));
-            self.row(format!("{turn:>5}  {who:<14} {}", texts.join(" ")), false);
+        let Some(turn) = self.turn.take() else {
+            return;
+        };
+        let Turn { number, task, .. } = turn;
+        let who = format!("{} {task}", self.name(task));
+        let text = format!("{number:>5}  {who:<14} {}", turn.texts.join(" "));
+        // A turn without a call ends the task, and may have notes of an earlier place.
+        let called = self.called().filter(|_| turn.has_call);
+        let place = called.map_or(Place::None, Place::Called);
+        if let Some(continued) = self.footprints.take_continued()
+            && let Some(row) = turn.before.and_then(|row| self.rows.get_mut(row))
+        {
+            row.place = Place::Continued(continued);
         }
+        self.row(text, place, false);
+    }
+
+    /// Returns the place of the last call.
+    fn called(&mut self) -> Option<String> {
+        self.footprints.take(&mut self.notes);
+        let called = self.notes.iter().rev().find_map(|note| match note {
+            Note::Called(place) => Some(place),
+            _ => None,
+        });
+        called.map(|place| {
+            self.files.insert(place.file().to_string());
+            format!("{}:{}", place.file(), place.line())
+        })
+    }
+
+    /// A backtrace has absolute paths of files that are not below the working directory.
+    fn shortened(&self, place: &str) -> String {
+        let is_of = |file: &&String| {
+            let rest = place.split_once(file.as_str());
+            rest.is_some_and(|(dir, line)| dir.ends_with('/') && line.starts_with(':'))
+        };
+        let file = self.files.iter().find(is_of);
+        let short = file.and_then(|file| place.find(file.as_str()).map(|at| &place[at..]));
+        short.unwrap_or(place).to_string()
     }
 
     fn preempt(&mut self, task: Tid) {
-        let place = match self.calls.get(&task) {
-            Some(call) => format!("after {call}"),
-            None => "where it begins".into(),
+        let (place, of) = match self.calls.get(&task) {
+            Some((call, row)) => (format!("after {call}"), Place::Of(*row)),
+            None => ("where it begins".into(), Place::None),
         };
         let text = format!("    !  {} {task} is preempted {place}", self.name(task));
-        self.row(text, true);
+        self.row(text, of, true);
     }
 
-    fn row(&mut self, text: String, is_preemption: bool) {
+    fn row(&mut self, text: String, place: Place, is_preemption: bool) {
         self.rows.push(Row {
             text,
+            place,
             is_preemption,
         });
+    }
+
+    fn line(&self, row: &Row) -> String {
+        match (&row.place, self.place(&row.place)) {
+            (_, place) if place.is_empty() => row.text.clone(),
+            (Place::Of(_), place) => format!("{} at {place}", row.text),
+            (_, place) => format!("{:<54}  {place}", row.text),
+        }
+    }
+
+    fn place(&self, place: &Place) -> String {
+        match place {
+            Place::None => String::new(),
+            Place::Called(place) => place.clone(),
+            Place::Continued(continued) => self.shortened(&continued.to_string()),
+            Place::Of(row) => self.place(&self.rows[*row].place),
+        }
     }
 }

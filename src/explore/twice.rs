@@ -8,7 +8,7 @@ use super::{
     settings::Settings,
     trial::{self, Body},
 };
-use crate::Event;
+use crate::{Event, record::OwnedEvent};
 
 /// Longer logs are compared up to here.
 const MOST: usize = 100_000;
@@ -17,7 +17,7 @@ const MOST: usize = 100_000;
 pub(super) fn differ(body: Body<'_>, settings: &Settings, seed: u64) -> Option<String> {
     let [first, second] = [(); 2].map(|()| log(body, settings, seed));
     let at = (0..first.len().max(second.len())).find(|at| first.get(*at) != second.get(*at))?;
-    let line = |log: &[String]| log.get(at).cloned().unwrap_or_else(|| "the end".into());
+    let line = |log: &[OwnedEvent]| log.get(at).map_or("the end".into(), ToString::to_string);
     Some(format!(
         "hidden nondeterminism: the same schedule ran twice, and event {} differs\n  \
          first:  {}\n  second: {}\n\
@@ -29,20 +29,20 @@ pub(super) fn differ(body: Body<'_>, settings: &Settings, seed: u64) -> Option<S
     ))
 }
 
-fn log(body: Body<'_>, settings: &Settings, seed: u64) -> Vec<String> {
-    let lines: Rc<RefCell<Vec<String>>> = Rc::default();
-    let log = Rc::clone(&lines);
+fn log(body: Body<'_>, settings: &Settings, seed: u64) -> Vec<OwnedEvent> {
+    let events: Rc<RefCell<Vec<OwnedEvent>>> = Rc::default();
+    let log = Rc::clone(&events);
     let guide = Guide::default();
     guide.record(settings.strategy.policy(seed));
     let builder = settings.builder(seed).policy(guide);
     let builder = builder.tracer(move |event: &Event<'_>| {
-        let mut lines = log.borrow_mut();
-        if lines.len() < MOST {
-            lines.push(event.to_string());
+        let mut events = log.borrow_mut();
+        if events.len() < MOST {
+            events.push(event.into());
         }
     });
     if let Ok(mut kernel) = builder.build() {
         trial::run(&mut kernel, body);
     }
-    lines.take()
+    events.take()
 }

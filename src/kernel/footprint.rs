@@ -23,6 +23,14 @@ impl Kernel {
         })
     }
 
+    /// The same, and notes where in the source each turn continues
+    /// ([`Footprints::take_continued`]). Every turn is slower again: it takes a backtrace.
+    pub fn located_footprints(&mut self) -> Footprints {
+        let footprints = self.footprints();
+        self.frame.locate();
+        footprints
+    }
+
     /// Notes the objects that a call touches in every state. An end of a queue is the object of
     /// the calls that block there in order; any other call touches both ends.
     #[cold]
@@ -91,6 +99,19 @@ impl Kernel {
         }
     }
 
+    /// Notes the place of a call, and forgets it: not every stub notes its own. The birth of a task
+    /// forgets that of its spawn.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn note_place(&self, call: SystemCall) {
+        if let Some(place) = self.frame.place() {
+            self.frame.note(Note::Called(place));
+        }
+        if !matches!(call, SystemCall::NewTask | SystemCall::NewDetachedTask) {
+            self.frame.forget_place();
+        }
+    }
+
     /// Notes that the turn changes an object.
     #[inline]
     pub(super) fn touch(&self, object: Object) {
@@ -153,6 +174,7 @@ impl Kernel {
     /// Notes the birth of a task.
     pub(super) fn note_birth(&self, child: Tid, parent: Option<Runnable>, on_exit: OnExit) {
         self.frame.note(Note::Woken(child));
+        self.frame.forget_place();
         // For a wait by its number, which a task may guess.
         self.touch(Object::Waits(child));
         if let (Some(footprints), Some(parent), OnExit::Zombie) =

@@ -65,6 +65,7 @@ impl Kernel {
     #[inline(always)]
     pub(super) fn perform(&mut self, me: Runnable, call: SystemCall) -> Outcome {
         if self.frame.is_noted() {
+            self.note_place(call);
             self.note_call(me, call);
         }
         if self.injection.is_some()

@@ -242,6 +242,9 @@ impl<P: FnOnce(&TrapFrame) -> SystemCall, D: Decode> Future for Trap<'_, P, D> {
                 return Poll::Pending;
             };
             this.is_under_way = false;
+            if frame.is_locating() {
+                frame.note_continued();
+            }
             if let Reply::Elapsed(number) = reply {
                 return this.cut(number);
             }

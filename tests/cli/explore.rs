@@ -1,9 +1,9 @@
 //! `explore`: the search for a schedule that breaks a program.
 
 use std::{
-    collections::BTreeSet,
     env, fs,
-    process::{Command, Stdio},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
 };
 
 use serde_json::Value;
@@ -36,12 +36,14 @@ fn the_planted_bugs_are_found() {
     }
     let (code, out, _) = run(&["--strategy", "exhaustive", "deadlock"], &[]);
     assert!(code == 1 && out.contains("cycle: 2 -> 3 -> 2"), "{out}");
-    let (code, out, _) = run(&["--strategy", "exhaustive", "deadlock", "--cured"], &[]);
-    assert_eq!(code, 0, "{out}");
-    assert!(
-        out.contains("no other schedule has another outcome"),
-        "{out}"
-    );
+    for program in ["deadlock", "lost-wakeup"] {
+        let (code, out, _) = run(&["--strategy", "exhaustive", program, "--cured"], &[]);
+        assert_eq!(code, 0, "{out}");
+        assert!(
+            out.contains("no other schedule has another outcome"),
+            "{out}"
+        );
+    }
     for program in ["deadlock", "lost-wakeup"] {
         let (code, out, _) = run(&[program, "--cured"], &[]);
         assert_eq!(code, 0, "{out}");
@@ -85,44 +87,101 @@ fn options_are_read_before_the_program_and_after_it() {
     assert_eq!(mixed["schedules"], 30);
 }
 
-#[test]
-fn shards_are_joined_to_the_whole_search() {
-    let folder = env::temp_dir().join(format!("trapline-shards-{}", std::process::id()));
+/// Runs 8 shards of a search at once, as processes that a cluster has numbered. Returns the files
+/// with their results.
+fn eight_shards(folder: &Path, variable: &str, first: u64, search: &[&str]) -> Vec<String> {
+    let start = |number: u64| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trapline"));
+        command.args(["explore", "--shards", "8", "--jobs", "1"]);
+        command.args(search).stdin(Stdio::null());
+        command.env(variable, (first + number).to_string());
+        let path = folder.join(format!("{}.json", number + 1));
+        let file = fs::File::create(&path).expect("it can be made");
+        let child = command.stdout(file).spawn().expect("it runs");
+        (child, path.to_str().expect("it is text").to_string())
+    };
+    let shards: Vec<_> = (0..8).map(start).collect();
+    let end = |(mut child, file): (Child, String)| {
+        assert!(child.wait().expect("it ends").success(), "{file}");
+        file
+    };
+    shards.into_iter().map(end).collect()
+}
+
+fn merge(files: &[String]) -> (i32, String, String) {
+    let files = files.iter().map(|file| &**file);
+    run(&["merge"].into_iter().chain(files).collect::<Vec<_>>(), &[])
+}
+
+fn folder(name: &str) -> PathBuf {
+    let folder = env::temp_dir().join(format!("trapline-{name}-{}", std::process::id()));
     fs::create_dir(&folder).expect("it can be made");
-    let search = ["--json", "--schedules", "60", "multitask"];
-    let mut files = Vec::new();
-    for number in 1..=8 {
-        let shard = format!("{number}/8");
-        let (code, out, _) = run(&[&["--shard", &shard], &search[..]].concat(), &[]);
-        assert_eq!(code, 0);
-        let file = folder.join(format!("{number}.json"));
-        fs::write(&file, out).expect("it can be written");
-        files.push(file.to_str().expect("it is text").to_string());
+    folder
+}
+
+#[test]
+fn eight_processes_are_joined_to_the_whole_search() {
+    let folder = folder("shards");
+    for (at, (search, variable, first)) in [
+        (
+            &["--json", "--schedules", "60", "multitask"][..],
+            "JOB_COMPLETION_INDEX",
+            0,
+        ),
+        (
+            &["--json", "--strategy", "exhaustive", "deadlock", "--cured"],
+            "PARALLEL_SEQ",
+            1,
+        ),
+        (
+            &["--json", "--preemptions", "1", "wait"],
+            "SLURM_ARRAY_TASK_ID",
+            0,
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let folder = folder.join(at.to_string());
+        fs::create_dir(&folder).expect("it can be made");
+        let files = eight_shards(&folder, variable, first, search);
+        let (code, text, err) = merge(&files);
+        assert_eq!((code, &*err), (0, ""), "{text}");
+        let union: Value = serde_json::from_str(&text).expect("it is an object");
+        assert_eq!(union, object(search));
+        assert!(union["schedules"].as_u64() > Some(1), "{union}");
     }
-    let merge: Vec<&str> = ["merge"]
-        .into_iter()
-        .chain(files.iter().map(|file| &**file))
-        .collect();
-    let (union, whole) = (object(&merge), object(&search));
-    assert_eq!(union, whole);
-    let outcomes: BTreeSet<String> = whole["outcomes"]
-        .as_array()
-        .expect("it is a list")
-        .iter()
-        .map(Value::to_string)
-        .collect();
-    assert!(outcomes.len() > 50);
-    // A part of another search does not fit.
-    let (_, out, _) = run(&["--json", "--seed", "9", "multitask"], &[]);
-    fs::write(&files[1], out).expect("it can be written");
-    let (code, _, err) = run(&merge, &[]);
+    fs::remove_dir_all(folder).expect("it is there");
+}
+
+#[test]
+fn parts_that_do_not_fit_are_not_joined() {
+    let folder = folder("parts");
+    let search = ["--json", "--strategy", "exhaustive", "wait"];
+    let files = eight_shards(&folder, "JOB_COMPLETION_INDEX", 0, &search);
+    let (_, text, _) = merge(&files[1..]);
+    let rest: Value = serde_json::from_str(&text).expect("it is an object");
+    assert_eq!(rest["complete"], false);
+    assert_eq!(rest["bound"], "not all parts are among the files");
+    fs::copy(&files[0], &files[2]).expect("it is there");
+    let (code, _, err) = merge(&files);
     assert_eq!(code, 1);
+    assert!(
+        err.contains("3.json is part 1/8, which another file is, too"),
+        "{err}"
+    );
+    let (_, out, _) = run(
+        &["--json", "--strategy", "exhaustive", "--seed", "9", "wait"],
+        &[],
+    );
+    fs::write(&files[1], out).expect("it can be written");
+    let (_, _, err) = merge(&files);
     assert!(
         err.contains("is of another search than") && err.contains("the seed differs"),
         "{err}"
     );
     fs::write(&files[1], "{}").expect("it can be written");
-    let (_, _, err) = run(&merge, &[]);
+    let (_, _, err) = merge(&files);
     assert!(
         err.contains("2.json is not the JSON object of a search"),
         "{err}"
@@ -131,31 +190,106 @@ fn shards_are_joined_to_the_whole_search() {
 }
 
 #[test]
-fn a_cluster_numbers_the_shards() {
+fn a_slurm_array_needs_no_option() {
+    let array = [
+        ("SLURM_ARRAY_TASK_ID", "3"),
+        ("SLURM_ARRAY_TASK_MIN", "1"),
+        ("SLURM_ARRAY_TASK_COUNT", "8"),
+    ];
     let search = ["--json", "--schedules", "60", "multitask"];
-    let parts = [&["--shards", "8"], &search[..]].concat();
-    for variable in [
-        "SLURM_ARRAY_TASK_ID",
-        "JOB_COMPLETION_INDEX",
-        "PARALLEL_SEQ",
-    ] {
-        let (code, out, _) = run(&parts, &[(variable, "3")]);
-        assert_eq!(code, 0);
-        let part: Value = serde_json::from_str(&out).expect("it is an object");
-        assert_eq!(
-            (&part["shard"], &part["schedules"]),
-            (&"3/8".into(), &8.into())
-        );
-    }
-    let (code, _, err) = run(&parts, &[("PARALLEL_SEQ", "9")]);
-    assert_eq!(code, 2);
-    assert!(err.contains("PARALLEL_SEQ=9: it takes I/N"), "{err}");
-    let (code, _, err) = run(&parts, &[]);
+    let (code, out, _) = run(&search, &array);
+    assert_eq!(code, 0);
+    let part: Value = serde_json::from_str(&out).expect("it is an object");
+    assert_eq!(
+        (&part["shard"], &part["schedules"]),
+        (&"3/8".into(), &8.into())
+    );
+    let (_, out, _) = run(&["--shards", "4", "multitask"], &array);
+    assert!(out.contains("schedules of part 3/4 pass"), "{out}");
+    let (code, _, err) = run(&["--shards", "8", "multitask"], &[("PARALLEL_SEQ", "9")]);
     assert_eq!(code, 2);
     assert!(
-        err.contains("--shards needs one of SLURM_ARRAY_TASK_ID"),
+        err.contains("this process has number 9 in its cluster"),
         "{err}"
     );
+    let (code, _, err) = run(&["--shards", "8", "multitask"], &[]);
+    assert_eq!(code, 2);
+    assert!(
+        err.contains("and none is set; or give --shard I/N"),
+        "{err}"
+    );
+}
+
+#[test]
+fn hosts_faults_and_injections_are_those_of_boot() {
+    let network = [
+        "--on",
+        "server:echo --addr 0.0.0.0:80",
+        "--net",
+        "latency=1ms..9ms",
+        "--schedules",
+        "20",
+    ];
+    let swarm = [
+        "swarm",
+        "--addr",
+        "server:80",
+        "--clients",
+        "2",
+        "--requests",
+        "3",
+    ];
+    let explore = |options: &[&str]| run(&[&network, options, &swarm[..]].concat(), &[]);
+    let (code, out, err) = explore(&[]);
+    assert_eq!((code, &*err), (0, ""), "{out}");
+    assert!(out.starts_with("20 schedules pass\noutcomes: "), "{out}");
+    let (code, out, err) = explore(&["--inject", "recv:error=ConnectionReset:when=5+"]);
+    assert_eq!((code, &*err), (1, ""), "{out}");
+    assert!(out.contains("connection reset"), "{out}");
+    let (code, out, _) = explore(&["--fault", "0s:cut main server"]);
+    assert_eq!(code, 1, "{out}");
+    let (code, _, err) = explore(&["--fault", "0s:cut main sever"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("did you mean 'server'?"), "{err}");
+    let (_, out, _) = run(
+        &["--with", "deadlock --cured", "--schedules", "5", "wait"],
+        &[],
+    );
+    assert!(out.contains("Waiting for child"), "{out}");
+}
+
+#[test]
+fn a_search_says_why_it_is_not_complete() {
+    for (args, why) in [
+        (
+            &["--preemptions", "1", "wait"][..],
+            "only schedules with at most 1 preemptions ran",
+        ),
+        (
+            &["--strategy", "exhaustive", "--steps", "3", "wait"],
+            "more than 3 turns were cut",
+        ),
+        (
+            &[
+                "--strategy",
+                "exhaustive",
+                "--jobs",
+                "2",
+                "--schedules",
+                "2",
+                "lost-wakeup",
+                "--cured",
+            ],
+            "it ended after 2 schedules",
+        ),
+    ] {
+        let (code, out, err) = run(args, &[]);
+        assert_eq!((code, &*err), (0, ""), "{out}");
+        assert!(
+            out.contains("; the search is not complete: ") && out.contains(why),
+            "{out}"
+        );
+    }
 }
 
 #[test]

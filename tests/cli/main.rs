@@ -1,5 +1,5 @@
 //! The tests of the binary: one test binary, a module per topic. Each starts `trapline` as a process,
-//! as its users do. Those of `simulated.rs` run the programs in this process.
+//! as its users do. Those of `simulated.rs` and `planted.rs` run the programs in this process.
 
 mod book;
 mod boot;
@@ -8,6 +8,7 @@ mod explore;
 mod lab;
 mod live;
 mod network;
+mod planted;
 mod programs;
 mod replay;
 mod screen;
@@ -15,6 +16,10 @@ mod servers;
 mod simulated;
 mod support;
 mod trace;
+
+/// The planted bugs.
+#[path = "../../programs/cases/mod.rs"]
+mod cases;
 
 /// The programs with sockets.
 #[path = "../../programs"]

@@ -3,7 +3,7 @@
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeSet,
-    env,
+    env, io,
     panic::catch_unwind,
     process::{Command, Output},
     rc::Rc,
@@ -15,8 +15,8 @@ use std::{
 };
 
 use trapline::{
-    Check, Error, Event, Exit, Fact, Inject, Kernel, Os, Queue, Shared, SimWorld, SystemCall,
-    check,
+    Check, Error, Event, Exit, Fact, Inject, Kernel, Os, Queue, Shared, SimNet, SimWorld,
+    SystemCall, check,
     record::{OwnedEvent, Recording},
     sched::{Pct, Random},
     sometimes,
@@ -619,13 +619,24 @@ fn the_report_shows_the_turns_around_a_preemption() {
         .failure
         .expect("some schedule is forbidden");
     let details: Vec<&str> = failure.details.lines().collect();
+    // Each call is shown with its line in `forbids`.
+    let place = details[2].split_whitespace().last().expect("it has one");
+    let line = place.strip_prefix("tests/it/explore.rs:");
+    assert!(
+        line.is_some_and(|line| line.parse::<u32>().is_ok()),
+        "{failure}"
+    );
+    let details: Vec<String> = details
+        .iter()
+        .map(|line| line.replace(place, "HERE"))
+        .collect();
     assert_eq!(
         details[1..],
         [
             "    !  a 1 is preempted where it begins",
-            "      1  b 2            yield() = ok",
-            "      2  c 3            yield() = ok",
-            "      3  a 1            yield() = ok",
+            "      1  b 2            yield() = ok                      HERE",
+            "      2  c 3            yield() = ok                      HERE",
+            "      3  a 1            yield() = ok                      HERE",
             "      4  b 2            exits: done",
             "      5  c 3            exits: done",
             "      6  a 1            exits: done",
@@ -644,6 +655,35 @@ fn the_report_shows_the_turns_around_a_preemption() {
     assert!(
         details[0]
             .ends_with("; one fails with 1 of its 6 turns preempted; no schedule fails with fewer")
+    );
+}
+
+#[test]
+fn a_preemption_names_the_call_before_it() {
+    let late = |kernel: &mut Kernel| {
+        let order = Rc::new(RefCell::new(String::new()));
+        for (name, again) in [("a", "A"), ("b", "B")] {
+            let order = Rc::clone(&order);
+            kernel.spawn(name, async move |os: &mut Os| {
+                order.borrow_mut().push_str(name);
+                os.yield_now().await;
+                order.borrow_mut().push_str(again);
+            })?;
+        }
+        kernel.run()?;
+        assert_ne!(*order.borrow(), "abBA");
+        Ok(())
+    };
+    let failure = check(late).preemptions(1).explore().failure;
+    let failure = failure.expect("one preemption suffices");
+    let line = failure
+        .details
+        .lines()
+        .find(|line| line.contains("preempted after"));
+    let line = line.expect("the first task has had a turn");
+    assert!(
+        line.contains("!  a 1 is preempted after yield() at tests/it/explore.rs:"),
+        "{failure}"
     );
 }
 
@@ -723,6 +763,119 @@ fn progress_is_reported() {
     });
     search.run();
     assert!(reports.load(Ordering::Relaxed) > 0);
+}
+
+#[test]
+fn an_audit_finds_memory_that_is_not_seen() {
+    let hidden = |kernel: &mut Kernel| {
+        let sum = Rc::new(Cell::new(0));
+        for name in ["left", "right"] {
+            let sum = Rc::clone(&sum);
+            kernel.spawn(name, async move |os: &mut Os| {
+                let read = sum.get();
+                os.yield_now().await;
+                sum.set(read + 1);
+            })?;
+        }
+        kernel.run()?;
+        kernel.outcome(sum.get().to_string());
+        Ok(())
+    };
+    type Search = fn(
+        Check<fn(&mut Kernel) -> Result<(), Error>>,
+    ) -> Check<fn(&mut Kernel) -> Result<(), Error>>;
+    let strategies: [Search; 3] = [Check::random, |check| check.pct(3), Check::round_robin];
+    for set in strategies {
+        let failure = set(check(hidden)).audit().explore().failure;
+        let why = failure.expect("two orders differ").why;
+        assert!(
+            why.contains("share something that the search does not see"),
+            "{why}"
+        );
+        // A number that the search sees is no finding, and causal orders are counted.
+        let seen = set(check(seen_sum)).audit().schedules(200).explore();
+        assert_eq!(seen.failure, None);
+        assert!(seen.classes >= 1 && seen.classes < 20, "{}", seen.classes);
+    }
+    let seen = check(seen_sum as fn(&mut Kernel) -> _);
+    let threads = seen.audit().schedules(200).threads(2).explore();
+    let alone = check(seen_sum).audit().schedules(200).explore();
+    assert_eq!(threads.classes, alone.classes);
+}
+
+/// The same with a number that the search sees.
+fn seen_sum(kernel: &mut Kernel) -> Result<(), Error> {
+    let sum = Shared::new(0);
+    for name in ["left", "right"] {
+        let sum = sum.clone();
+        kernel.spawn(name, async move |os: &mut Os| {
+            let read = sum.get();
+            os.yield_now().await;
+            sum.set(read + 1);
+        })?;
+    }
+    kernel.run()?;
+    kernel.outcome(sum.get().to_string());
+    Ok(())
+}
+
+/// Asks a server ten times, a second apart. The outcome is the number of answers and the time of
+/// the last.
+fn ten_requests(kernel: &mut Kernel) -> Result<(), Error> {
+    kernel.spawn_on("server", "server", async |os: &mut Os| -> io::Result<()> {
+        let listener = os.listen(([0, 0, 0, 0], 80).into()).await?;
+        loop {
+            let (stream, _) = listener.accept(os).await?;
+            let _ = stream.send_all(os, b"!").await;
+        }
+    })?;
+    let answers = Rc::new(Cell::new((0, Duration::ZERO)));
+    let told = Rc::clone(&answers);
+    let client = kernel.spawn_on("client", "client", async move |os: &mut Os| {
+        for _ in 0..10 {
+            let ask = async |os: &mut Os| {
+                let stream = os.connect(("server", 80)).await?;
+                stream.recv(os, &mut [0; 1]).await
+            };
+            if let Ok(Ok(1)) = os.timeout(Duration::from_secs(1), ask).await {
+                told.set((told.get().0 + 1, os.now().await));
+            }
+            os.sleep(Duration::from_secs(1)).await;
+        }
+    })?;
+    kernel.run_until(&[client])?;
+    kernel.outcome(format!("{:?}", answers.get()));
+    Ok(())
+}
+
+#[test]
+fn each_schedule_has_a_new_network() {
+    let (a, b) = (Duration::from_millis(1), Duration::from_millis(20));
+    let search = || {
+        check(ten_requests)
+            .net(move || SimNet::new().latency(a..=b))
+            .schedules(20)
+    };
+    let alone = search().explore();
+    assert!(alone.outcomes.len() > 10, "each seed has its latencies");
+    assert!(
+        alone
+            .outcomes
+            .iter()
+            .all(|outcome| outcome.starts_with("(10,"))
+    );
+    assert_eq!(search().threads(2).explore().outcomes, alone.outcomes);
+    let chaos = search().chaos(3).explore();
+    assert!(
+        chaos
+            .outcomes
+            .iter()
+            .any(|outcome| !outcome.starts_with("(10,"))
+    );
+    assert_eq!(
+        search().chaos(3).threads(2).explore().outcomes,
+        chaos.outcomes
+    );
 }
 
 #[test]

@@ -46,7 +46,7 @@ const ROOMS: [(&str, &[&str]); 14] = [
     ("abi", &[]),
     ("panic", &[]),
     ("descriptor", &[]),
-    ("footprint", &["abi"]),
+    ("footprint", &["abi", "panic"]),
     ("pause", &[]),
     ("sched", &["abi"]),
     ("interrupt", &["abi"]),

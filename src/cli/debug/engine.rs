@@ -17,7 +17,7 @@ use crate::{
         inject::Rules,
         interrupts,
         live::{recent, text},
-        net::Placed,
+        net::{Placed, hosts},
         output::Log,
         replay::{self, Outside},
     },
@@ -95,7 +95,7 @@ impl Source {
                 (Outside::Playing(Box::new(playing)), Some(progress))
             }
             None => {
-                let net = options.net.network(programs, options.max_time);
+                let net = options.net.network(&hosts(programs), options.max_time);
                 let net = net.map_err(|error| error.to_string())?;
                 (Outside::Simulated(SimWorld::new(*seed).net(&net)), None)
             }

@@ -30,6 +30,7 @@ use super::{
     args::{self, CliCommand},
     boot, interrupts,
     live::leave,
+    net::hosts,
     output::{FAILURE, Format, Log, USAGE, Verbosity, tell, unwritten},
     program::Entry,
     replay::{self, Run},
@@ -149,7 +150,7 @@ fn source(
         return Err(clap::Error::raw(ErrorKind::ArgumentConflict, why));
     }
     let images = args::images(programs, &options, &matches, command)?;
-    options.net.network(&images, options.max_time)?;
+    options.net.network(&hosts(&images), options.max_time)?;
     Ok(Ok(Source {
         seed: options.seed.unwrap_or_else(boot::random_seed),
         options,

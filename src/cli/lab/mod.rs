@@ -20,7 +20,7 @@ use serde_json::{Map, Value, json};
 use super::{
     output::{FAILURE, Log, Verbosity, json, print},
     policy::{NamedShare, Policy, named_share},
-    program::Entry,
+    program::{Entry, Named},
     table::table,
     values::{duration, processors, whole},
 };
@@ -101,7 +101,7 @@ pub(super) fn run(
     let options = Options::from_arg_matches(lab)?;
     let entry = programs.iter().find(|entry| entry.name == name);
     let entry = entry.expect("clap knows these programs only");
-    let image = (entry.load)(entry.name, matches)?;
+    let image = Named::new(entry, matches)?.image();
     let settings = Settings {
         processors: options.processors,
         seeds: options.seed..options.seed.saturating_add(options.seeds),

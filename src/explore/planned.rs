@@ -1,0 +1,58 @@
+//! Runs of a body under plans.
+
+use super::{
+    guide::Guide,
+    plan::{Delay, Plan},
+    settings::Settings,
+    trial::{self, Body, Trial},
+};
+use crate::{Error, Kernel};
+
+/// A body, and the kernel on which it runs under one plan after the other.
+pub(super) struct Planned<'a> {
+    body: Body<'a>,
+    seed: u64,
+    guide: Guide,
+    kernel: Kernel,
+}
+
+impl<'a> Planned<'a> {
+    pub(super) fn new(body: Body<'a>, settings: &Settings, seed: u64) -> Result<Self, Error> {
+        let guide = Guide::default();
+        let kernel = settings.builder(seed).policy(guide.clone()).build()?;
+        Ok(Self {
+            body,
+            seed,
+            guide,
+            kernel,
+        })
+    }
+
+    pub(super) fn run(&mut self, plan: &Plan) -> Result<Trial, Error> {
+        self.kernel.reset(self.seed)?;
+        self.guide.follow(plan);
+        Ok(trial::run(&mut self.kernel, self.body))
+    }
+
+    pub(super) fn fails(&mut self, plan: &Plan) -> Result<bool, Error> {
+        Ok(self.run(plan)?.failure.is_some())
+    }
+
+    /// Returns every departure after a turn that the last run offers.
+    pub(super) fn delays(&self, after: u32) -> impl Iterator<Item = Delay> + use<> {
+        let widths = self.guide.widths().into_iter();
+        let turns = widths.zip(1..).skip(after as usize);
+        turns.flat_map(|(width, turn)| (1..width).map(move |by| Delay { turn, by }))
+    }
+
+    /// Returns the plans that have one departure more than this one, which ran last.
+    pub(super) fn longer(&self, plan: &Plan) -> impl Iterator<Item = Plan> + use<> {
+        let plan = plan.clone();
+        let last = plan.0.last().map_or(0, |last| last.turn);
+        self.delays(last).map(move |delay| {
+            let mut longer = plan.clone();
+            longer.0.push(delay);
+            longer
+        })
+    }
+}
