@@ -239,7 +239,8 @@ impl Kernel {
 
     /// Tells the policy that the length or the priority of a ready task has changed.
     pub(super) fn tell_change(&mut self, task: Runnable) {
-        if self.ready.is_plain() || !self.tasks[task].state.is_ready() {
+        let is_queued = self.tasks[task].state.is_ready() && !self.processors.is_done(task);
+        if self.ready.is_plain() || !is_queued {
             return;
         }
         let mut facts = shares::facts(&self.tasks, &self.shares, task, self.clock);
