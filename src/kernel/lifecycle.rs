@@ -36,7 +36,9 @@ impl Kernel {
             return Err(Errno::TooManyTasks);
         }
         let task = self.tasks.insert(name, program, parent, on_exit, is_daemon);
-        self.shares.inherit(task, parent, &self.tasks[task].name);
+        if self.shares.are_used() {
+            self.shares.inherit(task, parent, &self.tasks[task].name);
+        }
         self.places.spawned(task, self.frame.place());
         if self.frame.is_noted() {
             self.note_birth(task.tid, parent, on_exit);

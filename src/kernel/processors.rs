@@ -158,7 +158,11 @@ impl Kernel {
     }
 
     /// Returns whether no task can have a turn: none is ready, or every processor computes.
+    #[inline(always)]
     pub(super) fn is_waiting(&self) -> bool {
+        if self.processors.are_idle() {
+            return self.ready.is_empty();
+        }
         self.processors.done.is_empty() && (self.ready.is_empty() || self.processors.are_full())
     }
 
@@ -189,9 +193,11 @@ impl Kernel {
     }
 
     /// Puts the caller back after a call that does not block, or gives it a processor.
-    #[inline]
+    #[inline(always)]
     pub(super) fn requeue(&mut self, me: Runnable, call: SystemCall) {
-        if let State::Pending(Pending::Compute(left)) = self.tasks[me].state {
+        if let SystemCall::Compute(_) = call
+            && let State::Pending(Pending::Compute(left)) = self.tasks[me].state
+        {
             return if self.ready.is_plain() {
                 self.compute_now(me, left);
             } else {
@@ -243,7 +249,8 @@ impl Kernel {
 
     /// Tells the policy that the length or the priority of a ready task has changed.
     pub(super) fn tell_change(&mut self, task: Runnable) {
-        if self.ready.is_plain() || !self.tasks[task].state.is_ready() {
+        let is_queued = self.tasks[task].state.is_ready() && !self.processors.is_done(task);
+        if self.ready.is_plain() || !is_queued {
             return;
         }
         let mut facts = shares::facts(&self.tasks, &self.shares, task, self.clock);
@@ -294,6 +301,7 @@ impl Kernel {
 
     /// Returns the next instant at which a timer fires, a computation or a slice ends, or the policy
     /// wants to be called.
+    #[inline(always)]
     pub(super) fn next_deadline(&mut self) -> Option<Nanos> {
         let timer = self.timers.next();
         if self.processors.computing.is_empty() {
@@ -305,13 +313,24 @@ impl Kernel {
     }
 
     /// Returns whether computations will end, or slices of them.
+    #[inline(always)]
     pub(super) fn will_compute(&self) -> bool {
+        !self.processors.are_idle() && self.has_ends()
+    }
+
+    fn has_ends(&self) -> bool {
         !self.processors.done.is_empty() || self.processors.next().is_some()
     }
 
     /// Prepares for a wait until this instant, and returns the instant until which the kernel waits.
     /// In the real world the kernel spins for the task that computes.
+    #[inline(always)]
     pub(super) fn spin(&mut self, until: Nanos) -> Nanos {
+        let is_idle = self.processors.computing.is_empty() && self.processors.left.is_empty();
+        if is_idle { until } else { self.spin_on(until) }
+    }
+
+    fn spin_on(&mut self, until: Nanos) -> Nanos {
         if until > Nanos::ZERO && !self.processors.left.is_empty() {
             self.tell_left(None);
         }
@@ -325,7 +344,13 @@ impl Kernel {
 
     /// Ends the computations and slices that are due, and then calls the policy if it is time.
     /// Returns whether a task has its turn before anything else happens.
+    #[inline(always)]
     pub(super) fn advance(&mut self) -> bool {
+        let is_idle = self.processors.are_idle() && self.ready.is_plain();
+        !is_idle && self.advance_to_clock()
+    }
+
+    fn advance_to_clock(&mut self) -> bool {
         let clock = self.clock;
         while let Some(at) = self
             .processors

@@ -124,7 +124,9 @@ impl Ready {
 
     /// Tells the policy that a task on its queue has changed.
     pub(super) fn changed(&mut self, facts: &Facts<'_>) {
-        if let Some(turns) = &mut self.turns {
+        if let Some(turns) = &mut self.turns
+            && turns.holder != Some(facts.task)
+        {
             turns.ask("changed", |policy| policy.changed(facts));
         }
     }

@@ -80,16 +80,15 @@ impl Shares {
         &mut self.of[index]
     }
 
-    /// Gives a new task the shares of its parent, and then those of its name.
-    #[inline]
-    pub(super) fn inherit(&mut self, child: Runnable, parent: Option<Runnable>, name: &str) {
-        if !(self.of.is_empty() && self.named.is_empty()) {
-            self.inherit_in_full(child, parent, name);
-        }
+    /// Returns whether any share was set.
+    #[inline(always)]
+    pub(super) fn are_used(&self) -> bool {
+        !(self.of.is_empty() && self.named.is_empty())
     }
 
+    /// Gives a new task the shares of its parent, and then those of its name.
     #[cold]
-    fn inherit_in_full(&mut self, child: Runnable, parent: Option<Runnable>, name: &str) {
+    pub(super) fn inherit(&mut self, child: Runnable, parent: Option<Runnable>, name: &str) {
         *self.at(child) = parent.map_or_else(Shared::default, |parent| self.get(parent));
         let named = std::mem::take(&mut self.named);
         for (_, share) in named.iter().filter(|(of, _)| of == name) {
@@ -161,7 +160,11 @@ impl Kernel {
 
     /// Returns the priority of a task: its own, or the highest of those that wait for its locks if
     /// the policy inherits priorities.
+    #[inline]
     pub(super) fn inherited(&self, task: Runnable, own: i32) -> i32 {
+        if self.shares.lock_waits.is_empty() {
+            return own;
+        }
         let waits = self.shares.lock_waits.iter();
         let waits = waits.filter(|waiter| self.leads_to(**waiter, task));
         let lent = waits.map(|waiter| self.shares.get(*waiter).priority).max();

@@ -1,10 +1,10 @@
 //! The completely fair scheduler.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use super::{
     Cause, Facts, Policy, Runnable,
-    table::{Arrivals, PerTask, Slices},
+    table::{Order, PerTask, Slices},
 };
 use crate::abi::Nanos;
 
@@ -39,13 +39,13 @@ const UNIT: u128 = 16;
 /// ```
 #[derive(Debug)]
 pub struct Fair {
-    ready: BTreeMap<(u64, u32), Runnable>,
+    /// The ready tasks by their virtual runtimes.
+    ready: Order,
     tasks: PerTask<Task>,
     /// The weights of the ready tasks.
     weight: u64,
     /// The virtual runtime of the task that ran last.
     now: u64,
-    arrivals: Arrivals,
     /// The tasks that go on with their slices, the next of them at the end.
     going_on: Vec<Runnable>,
     slices: Slices,
@@ -56,7 +56,6 @@ pub struct Fair {
 /// What is kept for a task.
 #[derive(Clone, Copy, Debug, Default)]
 struct Task {
-    runtime: u64,
     /// Its weight among the ready tasks; 0 if it is not one of them.
     weight: u32,
     /// The weights among which its slice shares the latency, its own included.
@@ -66,11 +65,10 @@ struct Task {
 impl Default for Fair {
     fn default() -> Self {
         Self {
-            ready: BTreeMap::new(),
+            ready: Order::default(),
             tasks: PerTask::default(),
             weight: 0,
             now: 0,
-            arrivals: Arrivals::default(),
             going_on: Vec::new(),
             slices: Slices::default(),
             latency: Nanos::from_millis(48),
@@ -95,14 +93,12 @@ impl Fair {
     }
 
     fn insert(&mut self, task: Runnable, weight: u32, goes_on: bool) {
-        let entry = self.tasks.at(task);
-        entry.weight = weight;
+        self.tasks.at(task).weight = weight;
         self.weight += u64::from(weight);
         if goes_on {
             self.going_on.push(task);
         } else {
-            let place = (entry.runtime, self.arrivals.number(task));
-            self.ready.insert(place, task);
+            self.ready.insert(task);
         }
     }
 
@@ -133,8 +129,8 @@ impl Policy for Fair {
     fn push_with(&mut self, cause: Cause, facts: &Facts<'_>) {
         let goes_on = self.slices.go_on(facts);
         if let Cause::Spawned | Cause::Woken = cause {
-            let task = self.tasks.at(facts.task);
-            task.runtime = self.now.max(task.runtime);
+            let runtime = self.ready.key(facts.task);
+            *runtime = self.now.max(*runtime);
         }
         self.insert(facts.task, weight_of(facts.nice), goes_on);
     }
@@ -143,8 +139,8 @@ impl Policy for Fair {
         let task = match self.going_on.pop() {
             Some(task) => task,
             None => {
-                let ((runtime, _), task) = self.ready.pop_first()?;
-                self.now = self.now.max(runtime);
+                let task = self.ready.pop()?;
+                self.now = self.now.max(*self.ready.key(task));
                 task
             }
         };
@@ -153,8 +149,7 @@ impl Policy for Fair {
     }
 
     fn remove(&mut self, task: Runnable) {
-        let place = (self.tasks.at(task).runtime, self.arrivals.number(task));
-        if self.ready.remove(&place).is_none() {
+        if !self.ready.remove(task) {
             self.going_on.retain(|other| *other != task);
         }
         self.leave(task);
@@ -177,9 +172,9 @@ impl Policy for Fair {
             u128::from(slice.0) * UNIT * u128::from(USUAL) / u128::from(own)
         };
         let price = price * u128::from(facts.computed.0) / u128::from(slice.0);
-        let task = self.tasks.at(facts.task);
         let price = u64::try_from(price).unwrap_or(u64::MAX);
-        task.runtime = task.runtime.saturating_add(price);
+        let runtime = self.ready.key(facts.task);
+        *runtime = runtime.saturating_add(price);
     }
 
     fn slice(&mut self, facts: &Facts<'_>) -> Nanos {
@@ -197,7 +192,7 @@ impl Policy for Fair {
     fn ended(&mut self, task: Runnable) {
         self.remove(task);
         self.tasks.forget(task);
-        self.arrivals.forget(task);
+        self.ready.forget(task);
         self.slices.forget(task);
     }
 }

@@ -60,7 +60,7 @@ impl Runnable {
 }
 
 /// A task's slot in the task map. No task has slot 0, so `Option<Slot>` needs no extra memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Slot(NonZeroU32);
 
 impl Slot {

@@ -1,11 +1,6 @@
 //! The shortest first, with and without interruption.
 
-use std::collections::BTreeMap;
-
-use super::{
-    Cause, Facts, Policy, Runnable,
-    table::{Arrivals, PerTask},
-};
+use super::{Cause, Facts, Policy, Runnable, table::Order};
 use crate::abi::Nanos;
 
 /// Shortest job first: the ready task with the shortest computation. A computation is not
@@ -43,40 +38,18 @@ pub struct Stcf(Shortest);
 
 /// The ready tasks by the lengths of their computations.
 #[derive(Debug, Default)]
-struct Shortest {
-    ready: BTreeMap<(Nanos, u32), Runnable>,
-    /// The length under which each ready task is.
-    lengths: PerTask<Option<Nanos>>,
-    arrivals: Arrivals,
-}
+struct Shortest(Order);
 
 impl Shortest {
     fn insert(&mut self, task: Runnable, length: Nanos) {
-        *self.lengths.at(task) = Some(length);
-        let place = (length, self.arrivals.number(task));
-        self.ready.insert(place, task);
-    }
-
-    fn pop(&mut self) -> Option<Runnable> {
-        let (_, task) = self.ready.pop_first()?;
-        *self.lengths.at(task) = None;
-        Some(task)
-    }
-
-    fn remove(&mut self, task: Runnable) {
-        if let Some(length) = self.lengths.at(task).take() {
-            self.ready.remove(&(length, self.arrivals.number(task)));
-        }
+        *self.0.key(task) = length.0;
+        self.0.insert(task);
     }
 
     fn changed(&mut self, facts: &Facts<'_>) {
-        self.remove(facts.task);
-        self.insert(facts.task, facts.length);
-    }
-
-    fn ended(&mut self, task: Runnable) {
-        self.remove(task);
-        self.arrivals.forget(task);
+        if self.0.remove(facts.task) {
+            self.insert(facts.task, facts.length);
+        }
     }
 }
 
@@ -92,15 +65,15 @@ macro_rules! shortest {
             }
 
             fn pop(&mut self) -> Option<Runnable> {
-                self.0.pop()
+                self.0.0.pop()
             }
 
             fn remove(&mut self, task: Runnable) {
-                self.0.remove(task);
+                self.0.0.remove(task);
             }
 
             fn len(&self) -> usize {
-                self.0.ready.len()
+                self.0.0.len()
             }
 
             fn preempts(&self, ready: &Facts<'_>, running: &Facts<'_>) -> bool {
@@ -112,7 +85,7 @@ macro_rules! shortest {
             }
 
             fn ended(&mut self, task: Runnable) {
-                self.0.ended(task);
+                self.0.0.forget(task);
             }
         }
     };

@@ -1,10 +1,10 @@
 //! Stride scheduling.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use super::{
     Cause, Facts, Policy, Runnable,
-    table::{Arrivals, PerTask, Slices},
+    table::{Order, Slices},
 };
 use crate::abi::Nanos;
 
@@ -21,11 +21,10 @@ const STRIDE: u64 = 720_720_000_000;
 /// otherwise it would compute alone until it had caught up. Of equals, the task that arrived first.
 #[derive(Debug)]
 pub struct Stride {
-    ready: BTreeMap<(u64, u32), Runnable>,
-    passes: PerTask<u64>,
+    /// The ready tasks by their passes.
+    ready: Order,
     /// The pass of the task that ran last.
     now: u64,
-    arrivals: Arrivals,
     /// The tasks that go on with their slices, the next of them at the end.
     going_on: Vec<Runnable>,
     quantum: Nanos,
@@ -37,25 +36,18 @@ impl Stride {
     #[must_use]
     pub fn new(quantum: Duration) -> Self {
         Self {
-            ready: BTreeMap::new(),
-            passes: PerTask::default(),
+            ready: Order::default(),
             now: 0,
-            arrivals: Arrivals::default(),
             going_on: Vec::new(),
             quantum: Nanos::from(quantum).max(Nanos(1)),
             slices: Slices::default(),
         }
     }
-
-    fn insert(&mut self, task: Runnable) {
-        let place = (*self.passes.at(task), self.arrivals.number(task));
-        self.ready.insert(place, task);
-    }
 }
 
 impl Policy for Stride {
     fn push(&mut self, task: Runnable, _: Cause) {
-        self.insert(task);
+        self.ready.insert(task);
     }
 
     fn push_with(&mut self, cause: Cause, facts: &Facts<'_>) {
@@ -64,24 +56,23 @@ impl Policy for Stride {
             return;
         }
         if let Cause::Spawned | Cause::Woken = cause {
-            let pass = self.passes.at(facts.task);
+            let pass = self.ready.key(facts.task);
             *pass = self.now.max(*pass);
         }
-        self.insert(facts.task);
+        self.ready.insert(facts.task);
     }
 
     fn pop(&mut self) -> Option<Runnable> {
         if let Some(task) = self.going_on.pop() {
             return Some(task);
         }
-        let ((pass, _), task) = self.ready.pop_first()?;
-        self.now = self.now.max(pass);
+        let task = self.ready.pop()?;
+        self.now = self.now.max(*self.ready.key(task));
         Some(task)
     }
 
     fn remove(&mut self, task: Runnable) {
-        let place = (*self.passes.at(task), self.arrivals.number(task));
-        if self.ready.remove(&place).is_none() {
+        if !self.ready.remove(task) {
             self.going_on.retain(|other| *other != task);
         }
     }
@@ -94,7 +85,7 @@ impl Policy for Stride {
         self.slices.charge(facts);
         let stride = u128::from(STRIDE / u64::from(facts.tickets));
         let price = stride * u128::from(facts.computed.0) / u128::from(self.quantum.0);
-        let pass = self.passes.at(facts.task);
+        let pass = self.ready.key(facts.task);
         *pass = pass.saturating_add(u64::try_from(price).unwrap_or(u64::MAX));
     }
 
@@ -103,9 +94,7 @@ impl Policy for Stride {
     }
 
     fn ended(&mut self, task: Runnable) {
-        self.remove(task);
-        self.passes.forget(task);
-        self.arrivals.forget(task);
+        self.ready.forget(task);
         self.slices.forget(task);
     }
 }

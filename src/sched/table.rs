@@ -1,9 +1,13 @@
-//! What policies keep for each task: a table, and the slices.
+//! What policies keep for each task: a table, the slices, and an order.
 
-use std::ops::{Index, IndexMut};
+use std::{
+    cmp::Reverse,
+    collections::BinaryHeap,
+    ops::{Index, IndexMut},
+};
 
-use super::{Facts, Runnable};
-use crate::abi::Nanos;
+use super::{Facts, Runnable, Slot};
+use crate::abi::{Nanos, Tid};
 
 /// A value for each task, by its slot. A task without one has the default.
 #[derive(Debug, Default)]
@@ -105,26 +109,165 @@ impl Slices {
     }
 }
 
-/// The order in which tasks became ready for the first time: the order of equals.
+/// The ready tasks by a key, the lowest first; of equals, the task that arrived first.
+///
+/// A heap of 16 bytes for each entry, and a table of 24 for each task. An entry is stale if its task
+/// has left or has another key.
 #[derive(Debug, Default)]
-pub(super) struct Arrivals {
-    count: u32,
-    /// 0 for a task that has not arrived.
-    numbers: PerTask<u32>,
+pub(super) struct Order {
+    heap: BinaryHeap<Reverse<Entry>>,
+    places: PerTask<Place>,
+    /// The number of tasks that have arrived.
+    arrived: u32,
+    /// The number of tasks in the order.
+    ready: usize,
 }
 
-impl Arrivals {
-    /// Returns the number of a task, in order of arrival.
-    pub(super) fn number(&mut self, task: Runnable) -> u32 {
-        let number = self.numbers.at(task);
-        if *number == 0 {
-            self.count += 1;
-            *number = self.count;
-        }
-        *number
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Entry {
+    key: u64,
+    number: u32,
+    slot: Slot,
+}
+
+/// A task's place in the order.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    tid: Tid,
+    key: u64,
+    /// The number of the task, in order of arrival; 0 if it has not arrived.
+    number: u32,
+    is_ready: bool,
+}
+
+impl Order {
+    /// Returns the key of a task, which changes only while the task is not in the order.
+    pub(super) fn key(&mut self, task: Runnable) -> &mut u64 {
+        &mut self.places.at(task).key
     }
 
+    /// Adds a task under its key.
+    pub(super) fn insert(&mut self, task: Runnable) {
+        let place = self.places.at(task);
+        if place.number == 0 {
+            self.arrived += 1;
+            place.number = self.arrived;
+        }
+        (place.tid, place.is_ready) = (task.tid, true);
+        let entry = Entry {
+            key: place.key,
+            number: place.number,
+            slot: task.slot,
+        };
+        self.ready += 1;
+        if self.heap.len() == self.heap.capacity() {
+            self.heap.reserve_exact(self.heap.len() / 8 + 16);
+        }
+        self.heap.push(Reverse(entry));
+    }
+
+    /// Removes and returns the first task.
+    pub(super) fn pop(&mut self) -> Option<Runnable> {
+        while let Some(Reverse(entry)) = self.heap.pop() {
+            let task = Runnable {
+                tid: Tid::KERNEL,
+                slot: entry.slot,
+            };
+            let place = &mut self.places[task];
+            if place.has(entry) {
+                place.is_ready = false;
+                self.ready -= 1;
+                let tid = place.tid;
+                return Some(Runnable { tid, ..task });
+            }
+        }
+        None
+    }
+
+    /// Removes a task. Returns whether it was there.
+    pub(super) fn remove(&mut self, task: Runnable) -> bool {
+        let was_there = std::mem::take(&mut self.places.at(task).is_ready);
+        self.ready -= usize::from(was_there);
+        if self.heap.len() > 2 * self.ready + 64 {
+            let places = &self.places;
+            self.heap.retain(|Reverse(entry)| {
+                let task = Runnable {
+                    tid: Tid::KERNEL,
+                    slot: entry.slot,
+                };
+                places[task].has(*entry)
+            });
+        }
+        was_there
+    }
+
+    /// Forgets a task that has ended.
     pub(super) fn forget(&mut self, task: Runnable) {
-        self.numbers.forget(task);
+        self.remove(task);
+        self.places.forget(task);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.ready
+    }
+}
+
+impl Place {
+    fn has(&self, entry: Entry) -> bool {
+        self.is_ready && (self.key, self.number) == (entry.key, entry.number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task(number: u64) -> Runnable {
+        Runnable {
+            tid: number.into(),
+            slot: Slot::new(number as usize),
+        }
+    }
+
+    #[test]
+    fn tasks_come_by_key_and_then_by_arrival() {
+        let mut order = Order::default();
+        for (number, key) in [(3, 7), (1, 7), (2, 5), (4, 9)] {
+            *order.key(task(number)) = key;
+            order.insert(task(number));
+        }
+        assert!(order.remove(task(1)) && !order.remove(task(1)));
+        *order.key(task(1)) = 1;
+        order.insert(task(1));
+        order.forget(task(4));
+        // Another task in the slot of one that has ended.
+        let other = Runnable {
+            tid: 9.into(),
+            ..task(4)
+        };
+        *order.key(other) = 7;
+        order.insert(other);
+        assert_eq!(order.len(), 4);
+        let all: Vec<u64> = std::iter::from_fn(|| order.pop())
+            .map(|task| task.tid.into())
+            .collect();
+        assert_eq!((all, order.len()), (vec![1, 2, 3, 9], 0));
+    }
+
+    #[test]
+    fn a_hundred_thousand_tasks_need_less_than_64_bytes_each() {
+        const TASKS: u64 = 100_000;
+        let mut order = Order::default();
+        let mut slices = Slices::default();
+        for number in 1..=TASKS {
+            *order.key(task(number)) = number % 17;
+            order.insert(task(number));
+            slices.left(task(number), Nanos::ZERO);
+        }
+        let bytes = order.heap.capacity() * size_of::<Entry>()
+            + order.places.0.capacity() * size_of::<Place>()
+            + slices.0.0.capacity() * size_of::<Slice>();
+        let each = bytes as u64 / TASKS;
+        assert!(each <= 56, "{each} bytes each, and `Fair` keeps 8 more");
     }
 }

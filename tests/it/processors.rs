@@ -709,6 +709,24 @@ fn a_kernel_that_begins_anew_has_free_processors_and_usual_shares() {
 }
 
 #[test]
+fn a_share_is_set_between_a_computation_and_the_turn_after_it() {
+    for quantum in [1, 9] {
+        let builder = plain().policy(Sjf::default()).quantum(quantum);
+        let mut kernel = builder.build().unwrap();
+        let tid = computes(&mut kernel, "a", S);
+        computes(&mut kernel, "b", S);
+        for _ in 0..12 {
+            // An ended task has no share.
+            let _ = kernel.set_share(tid, trapline::Share::priority(1));
+            kernel.step().unwrap();
+            kernel.audit_all();
+        }
+        kernel.run().unwrap();
+        assert_eq!(kernel.take_console(), "a 1s, b 2s, ");
+    }
+}
+
+#[test]
 fn a_world_around_another_computes_too() {
     let mut kernel = Kernel::builder().world(SimWorld::new(3)).build().unwrap();
     computes(&mut kernel, "a", S);
