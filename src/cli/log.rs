@@ -119,7 +119,7 @@ pub(super) fn install(log: Log, filter: Option<&str>) -> Result<(), String> {
         filter => filter,
     });
     for (origin, filter) in [("RUST_LOG", &*environment), ("--trace", trace)] {
-        if let Err(error) = EnvFilter::builder().parse(filter) {
+        if let Err(error) = EnvFilter::builder().with_regex(false).parse(filter) {
             return Err(format!(
                 "{origin}={filter} is not a filter: {error}\n\n\
                  A filter is a list like `info,trapline::sched=trace`."
@@ -130,7 +130,7 @@ pub(super) fn install(log: Log, filter: Option<&str>) -> Result<(), String> {
     let filters = [level, &environment, trace];
     let filters = filters.into_iter().filter(|filter| !filter.is_empty());
     let filter = filters.collect::<Vec<_>>().join(",");
-    let filter = EnvFilter::builder().parse_lossy(filter);
+    let filter = EnvFilter::builder().with_regex(false).parse_lossy(filter);
     let lines = Lines {
         log,
         at: Mutex::new(None),
@@ -141,6 +141,14 @@ pub(super) fn install(log: Log, filter: Option<&str>) -> Result<(), String> {
     );
     for directive in trace.split(',') {
         let target = directive.split(['=', '[']).next().unwrap_or(directive);
+        let unknown = target.strip_prefix("trapline::");
+        if let Some(unknown) = unknown.filter(|name| !TARGETS.contains(name) && *name != "cli") {
+            let known = TARGETS.map(|name| format!("trapline::{name}")).join(", ");
+            warn!(
+                target: "trapline::cli",
+                "--trace={trace} selects nothing by trapline::{unknown}: the targets are {known}"
+            );
+        }
         // The target may be a crate of the user's.
         if TARGETS.contains(&target) {
             warn!(

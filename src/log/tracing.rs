@@ -9,7 +9,8 @@
 //! - `trapline::console`: what was printed.
 //!
 //! Fields: `at` (seconds since boot), `tid`, `comm` (the task's name; a field called `name` would
-//! be a second key of that name in JSON), `call`, `reply`, `blocked_on`, `parent`, `exit`, and the
+//! be a second key of that name in JSON), `call` (with its arguments), `op` (its name), `device`,
+//! `queue` (their numbers), `bytes`, `reply`, `blocked_on`, `woken_by`, `parent`, `exit`, and the
 //! message. Each task has a span `task` with `tid` and `comm`, which follows from its parent's, and
 //! is entered while the task runs: a program's own `tracing` events are between its traps. The
 //! kernel has a span of tid 0. A task that fails or faults is also a WARN, even without a tracer.
@@ -23,7 +24,7 @@ use tracing::{
 };
 
 use super::{Answered, Event, Fact, Log, Tracer, follow::Follower};
-use crate::abi::{Exit, Place, Tid};
+use crate::abi::{Exit, Place, QueueId, Reply, SystemCall, Tid};
 
 /// Warns through `tracing` of a task that failed or faulted.
 pub(crate) fn warn_of(tid: Tid, comm: &str, exit: &Exit, place: Option<&Place>) {
@@ -75,7 +76,8 @@ struct Bridge {
 }
 
 fn span(tid: Tid, comm: &str) -> Span {
-    trace_span!(target: "trapline::kernel", parent: None, "task", tid = u64::from(tid), comm)
+    // Displayed, so that a filter compares the name itself: the text of a string has quotes.
+    trace_span!(target: "trapline::kernel", parent: None, "task", tid = u64::from(tid), comm = %comm)
 }
 
 /// An event about a task, within its span.
@@ -119,16 +121,24 @@ impl Tracer for Bridge {
         // Filters by span look at the span that is entered, not at that which is named.
         let entered = span.clone().entered();
         let last = self.tasks.last(tid);
+        let call = last.map(|last| last.call);
+        let op = call.map(SystemCall::name);
+        let device = call.and_then(SystemCall::device).map(u64::from);
+        let queue = call.and_then(SystemCall::queue).map(QueueId::number);
         match fact {
             Fact::Trapped { .. } => {}
             Fact::Blocked { on } => {
                 tell!("trapline::kernel", event, &*span, comm,
-                    { call = last.map(ToString::to_string), blocked_on = %on, }, "{told}");
+                    { call = last.map(ToString::to_string), op, device, queue, blocked_on = %on, }, "{told}");
             }
             Fact::Replied { reply, detail } => {
+                let bytes = match reply {
+                    Reply::Bytes(bytes) => Some(*bytes),
+                    _ => None,
+                };
                 let reply = Answered(*reply, *detail);
                 tell!("trapline::kernel", event, &*span, comm,
-                    { call = last.map(ToString::to_string), reply = %reply, }, "{told}");
+                    { call = last.map(ToString::to_string), op, device, queue, bytes, reply = %reply, }, "{told}");
             }
             Fact::Exited { exit } => {
                 if let Some(call) = self.tasks.unseen(tid) {
@@ -149,14 +159,19 @@ impl Tracer for Bridge {
             | Fact::Injected { .. } => {
                 tell!("trapline::kernel", event, &*span, comm, {}, "{told}");
             }
+            Fact::Woken { by } => {
+                tell!("trapline::sched", event, &*span, comm, { op, woken_by = %by, }, "{told}");
+            }
             Fact::Resumed
-            | Fact::Woken { .. }
             | Fact::Computing { .. }
             | Fact::Preempted { .. }
             | Fact::ClockJumped { .. } => {
                 tell!("trapline::sched", event, &*span, comm, {}, "{told}");
             }
-            Fact::DeviceIo { .. } => tell!("trapline::device", event, &*span, comm, {}, "{told}"),
+            Fact::DeviceIo { device, result, .. } => {
+                let (device, bytes) = (u64::from(*device), result.as_ref().ok().map(|n| *n as u64));
+                tell!("trapline::device", event, &*span, comm, { op, device, bytes, }, "{told}");
+            }
             Fact::Console { .. } => tell!("trapline::console", event, &*span, comm, {}, "{told}"),
         }
         drop(entered);

@@ -461,6 +461,44 @@ fn a_target_without_its_crate_is_a_warning() {
         assert!(!out.is_empty());
         assert!(err.contains("did you mean trapline::kernel?"), "{err}");
     }
+    let (_, _, err) = run(&["boot", "--virtual", "--trace=trapline::shed=trace", "parts"]);
+    let told = "nothing by trapline::shed: the targets are trapline::kernel, trapline::sched,";
+    assert!(err.contains(told), "{err}");
+}
+
+#[test]
+fn a_filter_by_name_matches_whole_names_and_events_have_fields() {
+    let shown = |filter: &str| {
+        let trace = format!("--trace={filter}");
+        let json = ["boot", "-q", "--virtual", &trace, "--log-format", "json"];
+        let (code, _, err) = run(&[&json[..], &["producer-consumer", "--count", "2"]].concat());
+        assert_eq!(code, 0);
+        let lines = err
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("it is JSON"));
+        lines.collect::<Vec<Value>>()
+    };
+    let lines = shown("[task{comm=consumer}]=trace");
+    assert!(!lines.is_empty());
+    assert!(
+        lines.iter().all(|line| line["comm"] == "consumer"),
+        "{lines:?}"
+    );
+    assert!(
+        shown("[task{comm=consume}]=trace").is_empty(),
+        "a part of a name is no name"
+    );
+    let lines = shown("trapline::kernel=trace,trapline::sched=trace");
+    let get = lines
+        .iter()
+        .find(|line| line["op"] == "get")
+        .expect("a call");
+    assert_eq!((&get["queue"], &get["call"]), (&1.into(), &"get(1)".into()));
+    let woken = lines
+        .iter()
+        .find(|line| line["woken_by"] == "queue 1")
+        .expect("a wake-up");
+    assert_eq!(woken["op"], "get");
 }
 
 #[test]

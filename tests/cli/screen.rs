@@ -290,6 +290,9 @@ fn tasks_are_sorted_and_filtered() {
     screen.until(|text| text.contains("filter: echo_") && !text.contains("2 alive"));
     screen.press("\r");
     screen.shows("filter \"echo\"");
+    screen.shows("(1 of ");
+    screen.press("/zzz\r");
+    screen.shows("(0 of ");
     screen.press("\x1b");
     screen.until(|text| !text.contains("filter \""));
     screen.press("sss");

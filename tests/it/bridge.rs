@@ -127,7 +127,7 @@ fn own_events_stand_between_the_traps_of_their_task() {
         registry().with(filter).with(lines)
     });
     let of = |name: &str| -> Vec<&str> {
-        let task = format!("comm=\"{name}\"] ");
+        let task = format!("comm={name}] ");
         let lines = all
             .iter()
             .filter_map(|line| Some(line.split_once(&task)?.1));
@@ -152,8 +152,8 @@ fn own_events_stand_between_the_traps_of_their_task() {
         2 * expected.len(),
         "each within its task: {all:#?}"
     );
-    assert_eq!(all[2], "[task tid=1 comm=\"ann\"] own: before count=1");
-    assert_eq!(all[4], "[task tid=2 comm=\"bob\"] own: before count=1");
+    assert_eq!(all[2], "[task tid=1 comm=ann] own: before count=1");
+    assert_eq!(all[4], "[task tid=2 comm=bob] own: before count=1");
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn a_filter_by_a_field_of_the_span_chooses_a_task() {
         "trapline::kernel[task{tid=2}]=trace",
     ] {
         let lines = with(filter);
-        let of_bob = |line: &String| line.starts_with("[task tid=2 comm=\"bob\"] ");
+        let of_bob = |line: &String| line.starts_with("[task tid=2 comm=bob] ");
         assert!(lines.iter().all(of_bob), "{filter}: {lines:#?}");
         let has = |text: &str| lines.iter().any(|line| line.ends_with(text));
         assert!(
@@ -181,8 +181,8 @@ fn spans_can_be_had_without_the_kernels_events() {
         registry().with(lines.with_filter(own))
     });
     assert_eq!(lines.len(), 8);
-    assert_eq!(lines[1], "[task tid=2 comm=\"bob\"] own: before count=1");
-    assert_eq!(lines[7], "[task tid=2 comm=\"bob\"] own: after");
+    assert_eq!(lines[1], "[task tid=2 comm=bob] own: before count=1");
+    assert_eq!(lines[7], "[task tid=2 comm=bob] own: after");
 }
 
 #[test]
@@ -195,10 +195,10 @@ fn layers_with_filters_of_their_own_each_get_their_part() {
             .with(lines.with_filter(own))
             .with(traps.clone().with_filter(kernel))
     });
-    assert_eq!(own[0], "[task tid=1 comm=\"ann\"] own: before count=1");
+    assert_eq!(own[0], "[task tid=1 comm=ann] own: before count=1");
     assert_eq!(own.len(), 8);
     let traps = traps.0.lock().unwrap();
-    assert_eq!(traps[0], "[task tid=1 comm=\"ann\"] spawned by the host");
+    assert_eq!(traps[0], "[task tid=1 comm=ann] spawned by the host");
     assert_eq!(traps.len(), 12);
 }
 

@@ -86,7 +86,10 @@ pub(in crate::cli) fn counts(view: &View) -> Line<'static> {
         tasks += &count(totals.zombies, if one { "zombie" } else { "zombies" });
     }
     let shown = view.snapshot.tasks.len();
-    if shown < totals.tasks {
+    if let Some(matching) = totals.matching {
+        tasks += &format!("  ({matching} of {} match)", totals.tasks);
+    }
+    if shown < totals.matching.unwrap_or(totals.tasks) {
         tasks += &format!("  (the busiest {shown} are here)");
     }
     let bold = Style::new().add_modifier(Modifier::BOLD);

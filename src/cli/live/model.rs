@@ -83,6 +83,9 @@ pub(in crate::cli) struct Totals {
     /// The share of the time that the observation itself takes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) watching: Option<f64>,
+    /// The number of tasks that the filter lets through, if there is a filter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) matching: Option<usize>,
     /// The number of seconds until the monitor reads the client's next request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) pause: Option<f64>,
@@ -125,6 +128,14 @@ impl Row {
         }
         row
     }
+
+    /// Whether its number, its name, its state or what it is blocked on contains the text.
+    pub(super) fn lets_through(&self, filter: &str) -> bool {
+        let on = self.blocked_on.as_deref().unwrap_or_default();
+        [&self.tid.to_string(), &*self.comm, self.state.name(), on]
+            .iter()
+            .any(|text| text.contains(filter))
+    }
 }
 
 impl Totals {
@@ -159,8 +170,9 @@ impl Model {
         }
     }
 
-    /// The tasks as they are now. Above `most` tasks, it lists those with the most recent traps.
-    pub(super) async fn snapshot(&mut self, os: &mut Os, most: usize) -> Snapshot {
+    /// The tasks as they are now that a filter lets through. Above `most` tasks, it lists those with
+    /// the most recent traps.
+    pub(super) async fn snapshot(&mut self, os: &mut Os, most: usize, filter: &str) -> Snapshot {
         let now = os.now().await;
         let tasks = os.tasks().await;
         let mut totals = Totals::of(&tasks, now);
@@ -175,6 +187,10 @@ impl Model {
             seconds = Some(now.saturating_sub(*then).as_secs_f64().max(1e-9));
         }
         let all: u64 = order.iter().map(|(done, _)| done).sum();
+        if !filter.is_empty() {
+            order.retain(|(_, task)| Row::of(task).lets_through(filter));
+            totals.matching = Some(order.len());
+        }
         if order.len() > most {
             order.sort_by_key(|(done, task)| (u64::MAX - done, task.tid));
             order.truncate(most);
@@ -233,4 +249,41 @@ pub(in crate::cli) fn whereabouts(
     let chain = chain(tasks, tid);
     let rows: Vec<Row> = chain.iter().map(|&at| Row::of(&tasks[at])).collect();
     (!rows.is_empty()).then(|| (rows, recent::lines(calls, tid.into())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Kernel;
+
+    #[test]
+    fn a_filter_finds_a_stuck_task_among_thousands() {
+        let mut kernel = Kernel::simulated(1);
+        let main = kernel.spawn("main", async |os: &mut Os| {
+            for n in 0..3000 {
+                let name = if n == 1234 { "stuck" } else { "client" };
+                os.spawn(name, async |os: &mut Os| os.sleep(Duration::MAX).await)
+                    .await?;
+            }
+            os.yield_now().await;
+            let mut model = Model {
+                sampler: None,
+                before: None,
+            };
+            let found = model.snapshot(os, 10, "stuck").await;
+            assert_eq!(found.totals.matching, Some(1));
+            assert_eq!(found.totals.tasks, 3001);
+            assert_eq!(found.tasks.len(), 1);
+            assert_eq!(found.tasks[0].comm, "stuck");
+            let many = model.snapshot(os, 10, "client").await;
+            assert_eq!((many.totals.matching, many.tasks.len()), (Some(2999), 10));
+            let none = model.snapshot(os, 10, "zzz").await;
+            assert_eq!((none.totals.matching, none.tasks.len()), (Some(0), 0));
+            assert_eq!(model.snapshot(os, 10, "").await.totals.matching, None);
+            Ok::<(), crate::Errno>(())
+        });
+        let main = main.expect("there is room");
+        let report = kernel.run_until(&[main]).expect("the run ends well");
+        report.check().expect("the task ends well");
+    }
 }

@@ -232,7 +232,7 @@ impl Client {
         match request {
             Request::Ps {} => self.ps(os).await,
             Request::Waits {} => self.waits(os).await,
-            Request::Top { most } => self.top(os, most).await,
+            Request::Top { most, filter } => self.top(os, most, &filter).await,
             Request::Where { tid } => self.whereabouts(os, tid).await,
             Request::Kill { tid } => {
                 self.kill(os, tid).await;
@@ -292,10 +292,10 @@ impl Client {
         Ok(())
     }
 
-    async fn top(&mut self, os: &mut Os, most: usize) -> io::Result<()> {
+    async fn top(&mut self, os: &mut Os, most: usize, filter: &str) -> io::Result<()> {
         let live = &self.live;
         let model = self.model.get_or_insert_with(|| Model::new(live));
-        let snapshot = model.snapshot(os, most).await;
+        let snapshot = model.snapshot(os, most, filter).await;
         self.look_at(snapshot.totals.tasks);
         for row in snapshot.tasks {
             self.output.push(&Answer::Task(row));

@@ -12,8 +12,13 @@ use super::model::{Row, Totals};
 pub(super) enum Request {
     /// List the tasks.
     Ps {},
-    /// List the tasks with their rates: at most so many, the busiest.
-    Top { most: usize },
+    /// List the tasks with their rates: at most so many, the busiest of those that the filter lets
+    /// through.
+    Top {
+        most: usize,
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        filter: String,
+    },
     /// List the blocked tasks, and the cycles of those that wait for one another.
     Waits {},
     /// Show a task, the chain of tasks that it waits for, and its last traps.

@@ -194,7 +194,8 @@ async fn follow(
         }
         if now >= due || !victims.is_empty() {
             source.hurry(os, desk).await;
-            let snapshot = source.snapshot(os).await?;
+            let filter = desk.borrow().view.filter.clone();
+            let snapshot = source.snapshot(os, filter).await?;
             let pause = model::pause(snapshot.totals.tasks).max(source.pause());
             due = now + every.max(pause);
             desk.borrow_mut().view.update(snapshot);
@@ -232,12 +233,17 @@ impl Source {
         desk.borrow_mut().late = Some(late);
     }
 
-    async fn snapshot(&mut self, os: &mut Os) -> io::Result<Snapshot> {
+    /// A snapshot of the tasks that a filter lets through.
+    async fn snapshot(&mut self, os: &mut Os, filter: String) -> io::Result<Snapshot> {
         match self {
-            Self::Here { model, .. } => Ok(model.snapshot(os, TASKS).await),
+            Self::Here { model, .. } => Ok(model.snapshot(os, TASKS, &filter).await),
             Self::There(link) => {
                 let mut tasks = Vec::new();
-                let answer = link.ask(os, &Request::Top { most: TASKS }, |answer| {
+                let request = Request::Top {
+                    most: TASKS,
+                    filter,
+                };
+                let answer = link.ask(os, &request, |answer| {
                     if let Answer::Task(row) = answer {
                         tasks.push(row);
                     }

@@ -169,7 +169,7 @@ impl View {
             .snapshot
             .tasks
             .iter()
-            .filter(|row| self.lets_through(row))
+            .filter(|row| row.lets_through(&self.filter))
             .collect();
         if self.tree {
             return text::branches(&rows);
@@ -179,13 +179,6 @@ impl View {
             rows.reverse();
         }
         rows.into_iter().map(|row| (row, String::new())).collect()
-    }
-
-    fn lets_through(&self, row: &Row) -> bool {
-        let on = row.blocked_on.as_deref().unwrap_or_default();
-        [&row.tid.to_string(), &*row.comm, row.state.name(), on]
-            .iter()
-            .any(|text| text.contains(&self.filter))
     }
 
     /// The selected line among those listed, with its task.

@@ -19,6 +19,7 @@ use std::{
 use rustc_hash::FxHashMap;
 
 use super::{
+    source::Source,
     spans::{Doing, Ending, Moment, Shares, Span, Spans},
     timeline::{count, rounded},
 };
@@ -108,9 +109,57 @@ pub(super) struct Amount {
 /// What a task did for a part of its life, in words.
 type Part = (String, Amount);
 
+/// A task that is alive, and what it does.
+pub(super) struct Standing {
+    pub(super) tid: Tid,
+    pub(super) name: String,
+    pub(super) parent: Tid,
+    /// Its state, in words.
+    pub(super) state: String,
+    pub(super) since: Duration,
+    /// The call that it is in.
+    pub(super) call: String,
+}
+
 impl History {
+    /// Reads a recording, up to an instant or to its end.
+    pub(super) fn read(source: &mut Source, to: Option<Duration>) -> Self {
+        let mut history = Self::default();
+        while let Some(event) = source.next() {
+            if to.is_some_and(|to| event.at > to) {
+                break;
+            }
+            if source.gap().is_some() {
+                history.spans.gap();
+            }
+            history.event(&event);
+        }
+        history.finish();
+        history
+    }
+
+    /// The tasks that are alive at its end, by tid.
+    pub(super) fn standing(&self) -> Vec<Standing> {
+        let alive = self.tasks.iter().filter(|(_, life)| life.exit.is_none());
+        let standing = alive.filter_map(|(tid, life)| {
+            let last = life.pieces.last()?;
+            Some(Standing {
+                tid: *tid,
+                name: clean(&life.name),
+                parent: life.parent,
+                state: self.state(last),
+                since: last.from.at,
+                call: match last.doing {
+                    Doing::Running => String::new(),
+                    _ => last.call.clone(),
+                },
+            })
+        });
+        standing.collect()
+    }
+
     /// Takes the next event.
-    pub(super) fn event(&mut self, owned: &OwnedEvent) {
+    fn event(&mut self, owned: &OwnedEvent) {
         let event = &owned.borrow();
         let before = self.spans.now();
         let spans = self.spans.event(event);
@@ -133,13 +182,8 @@ impl History {
         self.note(event, now);
     }
 
-    /// Notes that events are missing.
-    pub(super) fn gap(&mut self) {
-        self.spans.gap();
-    }
-
     /// Takes what was under way at the end, and links the ends of connections.
-    pub(super) fn finish(&mut self) {
+    fn finish(&mut self) {
         for span in self.spans.finish() {
             self.piece(&span);
         }

@@ -1,6 +1,7 @@
 //! `trace export`: converts a recording to formats of other programs.
 
 use std::{
+    collections::BTreeMap,
     io::{self, Write},
     path::PathBuf,
     process::ExitCode,
@@ -12,9 +13,10 @@ use clap::{Args, ValueEnum, ValueHint};
 use super::{
     chrome::{self, Clock},
     source::{Failure, Source},
+    spans::{Doing, Span, Spans, What},
 };
 use crate::{
-    Answered, Call, Cycle, Detail, Event, Fact, Follower, Tracer,
+    Answered, Call, Cycle, Detail, Event, Fact, Follower, On, Tid, Tracer,
     cli::output::{self, Log, USAGE, clean},
 };
 
@@ -28,8 +30,11 @@ Formats:
           woken one
   csv     a row for each event: seconds,tid,task,event,call,detail,error. Control characters are
           escaped as \\n, and ' precedes a text that a spreadsheet would take for a formula
+  folded  a line for each stack of a flame graph, with its nanoseconds: the task's name, its state,
+          the call, and what it was blocked on
 
 Examples:
+  trace export --format folded run.trap | grep ';blocked;' | inferno-flamegraph > blocked.svg
   trace export --format chrome run.trap > run.json
   trace export --format chrome --turns simulated.trap > run.json
   trace export --format csv run.trap | sqlite3 :memory: '.import --csv /dev/stdin events' \\
@@ -51,6 +56,7 @@ pub(in crate::cli) struct ExportCommand {
 enum Format {
     Chrome,
     Csv,
+    Folded,
 }
 
 impl ExportCommand {
@@ -70,11 +76,68 @@ impl ExportCommand {
                 chrome::write(out, &mut source, clock)?;
             }
             Format::Csv => write_csv(out, &mut source)?,
+            Format::Folded => write_folded(out, &mut source)?,
         }
         // The readable events come before the error message.
         out.flush()?;
         source.end(log)?;
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// A line per stack: how long the tasks of a name were in a state, by call and resource.
+fn write_folded(out: &mut impl Write, source: &mut Source) -> Result<(), Failure> {
+    let mut tasks = Follower::new();
+    let mut spans = Spans::default();
+    let mut stacks: BTreeMap<String, u128> = BTreeMap::new();
+    let mut add = |span: &Span, tasks: &Follower| {
+        let nanos = span.time().as_nanos();
+        if nanos > 0 && span.tid != Tid::KERNEL {
+            *stacks.entry(stack(span, tasks)).or_default() += nanos;
+        }
+    };
+    while let Some(owned) = source.next() {
+        if source.gap().is_some() {
+            spans.gap();
+        }
+        let event = owned.borrow();
+        let ended = spans.event(&event);
+        // A turn belongs to the call that ends it; every other span to the call before.
+        let is_trap = matches!(event.fact, Fact::Trapped { .. });
+        if is_trap {
+            tasks.event(&event);
+        }
+        ended.for_each(|span| add(&span, &tasks));
+        if !is_trap {
+            tasks.event(&event);
+        }
+    }
+    for span in spans.finish() {
+        add(&span, &tasks);
+    }
+    for (stack, nanos) in stacks {
+        writeln!(out, "{stack} {nanos}")?;
+    }
+    Ok(())
+}
+
+/// The frames of a span, from the task's name on. A semicolon would begin a frame.
+fn stack(span: &Span, tasks: &Follower) -> String {
+    let comm = clean(tasks.comm(span.tid)).replace(';', ",");
+    let call = tasks.last(span.tid).map_or("exit", |call| call.call.name());
+    match span.doing {
+        Doing::Running => format!("{comm};running;{call}"),
+        Doing::InCall => format!("{comm};in call;{call}"),
+        Doing::Ready => format!("{comm};ready"),
+        Doing::Blocked(on) => {
+            let object = match on {
+                On::Queue(queue, _) => tasks.object(queue).map(|object| clean(&object)),
+                _ => None,
+            };
+            let on = object.unwrap_or_else(|| What::from(on).to_string());
+            format!("{comm};blocked;{call};{}", on.replace(';', ","))
+        }
+        Doing::Idle => format!("{comm};idle"),
     }
 }
 

@@ -1,6 +1,6 @@
 //! `trace waits`: the wait-for graph at the end of a recording, as text and for Graphviz.
 
-use std::{io::Write, path::PathBuf, process::ExitCode};
+use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Args, ValueEnum, ValueHint};
 
@@ -10,7 +10,10 @@ use super::{
 };
 use crate::{
     Deadlock, Nanos, On, TaskInfo, TaskState, Wait,
-    cli::output::{Log, clean},
+    cli::{
+        output::{Log, clean},
+        values::instant,
+    },
 };
 
 /// Show what the tasks waited for when a recording ended, and their cycles
@@ -20,6 +23,7 @@ The others may wait for the task that got a queue's last message: a lock's holde
 
 Examples:
   trace waits run.trap
+  trace waits --at 00:00.010 run.trap
   trace waits --format dot run.trap | dot -Tsvg > waits.svg")]
 pub(in crate::cli) struct WaitsCommand {
     /// The recording, as `boot --record` makes it; - for standard input
@@ -28,6 +32,9 @@ pub(in crate::cli) struct WaitsCommand {
     /// The format: text for people, or a graph for Graphviz
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     format: Format,
+    /// What they waited for at this time, instead of at the end
+    #[arg(long, value_name = "TIME", value_parser = instant)]
+    at: Option<Duration>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -40,15 +47,23 @@ impl WaitsCommand {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
         let mut source = Source::open(&self.file)?;
         let mut watch = Watch::default();
-        let mut now = Nanos::ZERO;
+        let (mut now, mut is_cut) = (Nanos::ZERO, false);
         for owned in &mut source {
             let event = owned.borrow();
+            if self.at.is_some_and(|at| event.at > at) {
+                is_cut = true;
+                break;
+            }
             now = event.at.into();
             watch.event(&event);
         }
-        let waits = watch.finish();
+        let mut waits = watch.finish();
+        if let Some(at) = self.at.filter(|_| is_cut) {
+            now = at.into();
+            waits.is_deadlock = false;
+        }
         match self.format {
-            Format::Text => write_text(out, &waits, now)?,
+            Format::Text => write_text(out, &waits, now, is_cut)?,
             Format::Dot => out.write_all(dot(&waits).as_bytes())?,
         }
         out.flush()?;
@@ -57,7 +72,12 @@ impl WaitsCommand {
     }
 }
 
-fn write_text(out: &mut impl Write, waits: &Waits, now: Nanos) -> Result<(), Failure> {
+fn write_text(
+    out: &mut impl Write,
+    waits: &Waits,
+    now: Nanos,
+    is_cut: bool,
+) -> Result<(), Failure> {
     let why = if waits.is_deadlock {
         "deadlock: no task was ready, and nothing could make one ready"
     } else {
@@ -66,7 +86,12 @@ fn write_text(out: &mut impl Write, waits: &Waits, now: Nanos) -> Result<(), Fai
             _ => "these tasks waited",
         }
     };
-    writeln!(out, "at {now:.6}, the end of the recording: {why}")?;
+    let end = if is_cut {
+        ""
+    } else {
+        ", the end of the recording"
+    };
+    writeln!(out, "at {now:.6}{end}: {why}")?;
     for waiting in &waits.blocked {
         let holder = match (waiting.on, waiting.target) {
             (On::Queue(..), Some(holder)) => format!("; task {holder} got its last message"),

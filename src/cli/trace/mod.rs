@@ -7,9 +7,11 @@
 //! | `waits.rs`, `graph.rs` | the wait-for graph at the end; `trace waits` |
 //! | `show.rs`, `summary.rs`, `timeline/`, `export.rs`, `diff.rs` | `trace show`, ... |
 //! | `causes.rs`, `why.rs` | why a task waited, and the critical path; `trace why`, `trace path` |
+//! | `at.rs` | the tasks at an instant; `trace ps`, `trace tree` |
 //! | `chrome.rs` | Chrome's trace events |
 //! | `post_mortem.rs` | the last traps before a deadlock or a fault |
 
+mod at;
 mod causes;
 mod chrome;
 mod diff;
@@ -46,6 +48,8 @@ pub(super) enum TraceCommand {
     Export(export::ExportCommand),
     Diff(diff::DiffCommand),
     Waits(graph::WaitsCommand),
+    Ps(at::PsCommand),
+    Tree(at::TreeCommand),
     Why(why::WhyCommand),
     Path(why::PathCommand),
     Live(TraceLive),
@@ -62,6 +66,8 @@ pub(super) fn run(command: &TraceCommand, verbosity: &Verbosity) -> ExitCode {
         TraceCommand::Export(command) => command.run(log, &mut out),
         TraceCommand::Diff(command) => command.run(log, &mut out),
         TraceCommand::Waits(command) => command.run(log, &mut out),
+        TraceCommand::Ps(command) => command.run(log, &mut out),
+        TraceCommand::Tree(command) => command.run(log, &mut out),
         TraceCommand::Why(command) => command.run(log, &mut out),
         TraceCommand::Path(command) => command.run(log, &mut out),
         TraceCommand::Live(command) => return live::trace(command, verbosity),

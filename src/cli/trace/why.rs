@@ -1,7 +1,11 @@
 //! `trace why` and `trace path`: why a task waited, and what decided when a run ended.
 
 use std::{
-    cmp::Reverse, collections::BTreeMap, io::Write, path::PathBuf, process::ExitCode,
+    cmp::Reverse,
+    collections::BTreeMap,
+    io::Write,
+    path::{Path, PathBuf},
+    process::ExitCode,
     time::Duration,
 };
 
@@ -114,17 +118,9 @@ impl PathCommand {
 }
 
 /// Reads a whole recording.
-fn read(file: &std::path::Path) -> Result<(History, Source), Failure> {
+fn read(file: &Path) -> Result<(History, Source), Failure> {
     let mut source = Source::open(file)?;
-    let mut history = History::default();
-    while let Some(event) = source.next() {
-        if source.gap().is_some() {
-            history.gap();
-        }
-        history.event(&event);
-    }
-    history.finish();
-    Ok((history, source))
+    Ok((History::read(&mut source, None), source))
 }
 
 /// The message for a task that is not in the recording, with the names that are.

@@ -489,6 +489,61 @@ fn diff_shows_where_one_run_ends() {
     assert_golden("diff-end.txt", &out);
 }
 
+#[test]
+fn export_folds_stacks_for_flame_graphs() {
+    let place = Place::with("folded", &["convoy"]);
+    let folded = place.print(&["trace", "export", "--format", "folded", "run.trap"]);
+    // Three waits of worker-1: none, 13 ms and 13 ms.
+    assert!(
+        folded.contains("worker-1;blocked;get;mutex 1 26000000\n"),
+        "{folded}"
+    );
+    let of_worker = folded.lines().filter(|line| line.starts_with("worker-1;"));
+    let nanos = of_worker.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap());
+    assert_eq!(nanos.sum::<u64>(), 47_000_000, "its whole life");
+}
+
+#[test]
+fn waits_are_shown_at_an_instant() {
+    let place = Place::with("waits-at", &["convoy"]);
+    let waits = place.print(&["trace", "waits", "--at", "8ms", "run.trap"]);
+    assert!(
+        waits.starts_with("at 00:00.008000: these tasks waited\n"),
+        "{waits}"
+    );
+    assert!(
+        waits.contains("tid 2 \"worker-1\" waits for mutex 1, "),
+        "{waits}"
+    );
+    assert!(waits.contains("; task 3 got its last message"), "{waits}");
+    let end = place.print(&["trace", "waits", "--at", "1h", "run.trap"]);
+    assert_eq!(
+        end,
+        "at 00:00.062000, the end of the recording: no task waited\n"
+    );
+}
+
+#[test]
+fn ps_and_tree_show_the_tasks_at_an_instant() {
+    let place = Place::with("ps-at", &["convoy"]);
+    let ps = place.print(&["trace", "ps", "--at", "8ms", "run.trap"]);
+    assert_eq!(
+        ps,
+        "\u{20}tid  task      parent  is                                since         call
+   1  convoy         0  waiting for a message of group 2  00:00.000000  get(2)
+   2  worker-1       1  waiting for mutex 1               00:00.007000  get(1)
+   3  worker-2       1  asleep                            00:00.005000  sleep(5ms)
+   4  worker-3       1  waiting for mutex 1               00:00.000000  get(1)
+   5  worker-4       1  waiting for mutex 1               00:00.000000  get(1)
+"
+    );
+    place.record("many.trap", &["sleepers", "--count", "40"]);
+    let tree = place.print(&["trace", "tree", "--at", "300ms", "many.trap"]);
+    assert!(tree.starts_with("1 sleepers: "), "{tree}");
+    assert!(tree.contains("\n  sleeper x "), "{tree}");
+    assert_eq!(place.print(&["trace", "tree", "run.trap"]), "");
+}
+
 // ---- files of all kinds
 
 const READERS: [&[&str]; 6] = [
