@@ -680,6 +680,11 @@ impl SystemCall {
         }
     }
 
+    /// Returns whether the call's second word is a number of bytes.
+    pub(crate) fn has_length(self) -> bool {
+        matches!(self.beside(), Beside::Bytes | Beside::File)
+    }
+
     /// Returns whether an argument of the call is a payload in the frame.
     pub(crate) fn has_payload(self) -> bool {
         match self.beside() {

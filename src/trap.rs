@@ -22,10 +22,7 @@ use std::{
 use genawaiter::{Coroutine, GeneratorState};
 
 use crate::{
-    abi::{
-        Beside, DeviceId, End, Exit, HostId, Nanos, Place, QueueId, Reply, SystemCall, TaskInfo,
-        Tid,
-    },
+    abi::{DeviceId, End, Exit, HostId, Nanos, Place, QueueId, Reply, SystemCall, TaskInfo, Tid},
     descriptor::Descriptor,
     footprint::{Footprints, Note, Object},
     interrupt::{Job, Remote},
@@ -272,10 +269,18 @@ impl Parcel {
 
     /// Returns what the log shows of it.
     pub(crate) fn detail(&self, call: SystemCall) -> Detail<'_> {
-        match (call.beside(), &self.payload) {
-            (Beside::Bytes | Beside::File, _) => Detail::Len(self.word.unwrap_or(0) as usize),
-            (_, Some(payload)) => payload.detail(),
-            (_, None) => Detail::None,
+        match &self.payload {
+            Some(payload) if !call.has_length() => payload.detail(),
+            _ => Self::detail_of_word(call, self.word),
+        }
+    }
+
+    /// The same, for a call without a payload.
+    pub(crate) fn detail_of_word(call: SystemCall, word: Option<u64>) -> Detail<'static> {
+        if call.has_length() {
+            Detail::Len(word.unwrap_or(0) as usize)
+        } else {
+            Detail::None
         }
     }
 }
@@ -397,6 +402,10 @@ impl TrapFrame {
 
     pub(crate) fn put_word(&self, word: u64) {
         self.word.set(Some(word));
+    }
+
+    pub(crate) fn word(&self) -> Option<u64> {
+        self.word.get()
     }
 
     pub(crate) fn take_word(&self) -> Option<u64> {
@@ -565,7 +574,7 @@ impl TrapFrame {
 
     /// Borrows the bytes of the `send` under way.
     pub(crate) fn offered(&self) -> RefMut<'_, [u8]> {
-        self.buffer(self.word.get().unwrap_or(0) as usize)
+        self.buffer(self.word().unwrap_or(0) as usize)
     }
 
     pub(crate) fn print(&self, text: fmt::Arguments<'_>) {

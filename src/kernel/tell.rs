@@ -12,7 +12,7 @@ use crate::{
     log::{Detail, Fact, Log},
     panic::contain,
     sched::Runnable,
-    trap::Payload,
+    trap::{Parcel, Payload},
 };
 
 impl Kernel {
@@ -84,11 +84,21 @@ impl Kernel {
     #[inline(always)]
     pub(super) fn tell_call(&mut self, tid: Tid, call: SystemCall) {
         if self.log.is_observed() {
-            let beside = self.frame.take_parcel();
-            let detail = beside.detail(call);
+            if self.frame.has_payload() {
+                return self.tell_call_with_payload(tid, call);
+            }
+            let detail = Parcel::detail_of_word(call, self.frame.word());
             self.emit(tid, || Fact::Trapped { call, detail });
-            self.frame.put_parcel(beside);
         }
+    }
+
+    /// The payload leaves its cell while tracers read it. Moving it takes 100 instructions.
+    #[cold]
+    fn tell_call_with_payload(&mut self, tid: Tid, call: SystemCall) {
+        let beside = self.frame.take_parcel();
+        let detail = beside.detail(call);
+        self.emit(tid, || Fact::Trapped { call, detail });
+        self.frame.put_parcel(beside);
     }
 
     /// Emits the answer of a task, if it is known by now.
