@@ -36,7 +36,7 @@
 //! | `holders.rs`, `places.rs` | cycles of waits for locks, found when they close; source lines |
 //! | `inject.rs`, `footprint.rs` | faults at the trap; what each call touches, for a search |
 //! | `builder.rs`, `access.rs` | settings; the other calls of the host |
-//! | `reset.rs`, `shutdown.rs` | a kernel for one more run; the end of all tasks |
+//! | `step.rs`, `reset.rs`, `shutdown.rs` | a run in single steps; a kernel for one more run; the end of all tasks |
 //! | `info.rs`, `tell.rs` | the description of a task, for lists and reports; events for the log |
 //! | `report.rs`, `deadlock.rs`, `stall.rs` | reports and errors for the host |
 //! | `audit.rs` | the check of the invariant |
@@ -75,6 +75,7 @@ mod run;
 mod shares;
 mod shutdown;
 mod stall;
+mod step;
 mod syscall;
 mod table;
 mod task;
@@ -209,41 +210,6 @@ impl Kernel {
         ended?;
         self.wind_up()?;
         Ok(self.report())
-    }
-
-    /// Resumes one task. If no task is ready, waits for the world once.
-    ///
-    /// Steps up to [`Step::Finished`] or an error ask the world for the same answers as a run. So a
-    /// run on a [tape](mod@crate::tape) can be replayed step by step.
-    ///
-    /// *Errors:* as [`Kernel::run`], except for the limits on ticks and time: those apply to runs.
-    pub fn step(&mut self) -> Result<Step, Error> {
-        let now = match self.is_stepping {
-            true => self.world.now_for_log(),
-            false => self.begin(),
-        };
-        self.enter(now)?;
-        self.is_stepping = true;
-        let step = loop {
-            if let Some(tid) = self.run_pass(self.stats.ticks + 1) {
-                break Ok(Step::Ran(tid));
-            }
-            if let Err(error) = self.check_policy() {
-                break Err(error);
-            }
-            if self.tasks.live() == 0 {
-                self.finish_printing(Nanos::FOREVER);
-                break self.wind_up().map(|()| Step::Finished);
-            }
-            let waits = self.is_waiting();
-            match self.poll_world(Nanos::FOREVER) {
-                Ok(()) if !waits => {}
-                polled => break polled.map(|()| Step::Idle),
-            }
-        };
-        self.is_stepping = matches!(step, Ok(Step::Ran(_) | Step::Idle));
-        self.remote.runs(Tid::KERNEL);
-        step
     }
 
     /// Begins a run or a sequence of steps. Returns the time.
