@@ -39,7 +39,7 @@ fn a_lost_wake_up_is_found_in_the_turn_before_the_wait() {
     assert_eq!(
         why(&["lost-wakeup"], "reader"),
         "\
-2 \"reader\" waits for a message of queue 1 since 00:00.000, to its end (programs/cases/lost_wakeup.rs:51).
+2 \"reader\" waits for a message of queue 1 since 00:00.000, to its end (programs/cases/lost_wakeup.rs:48).
 No other task has ever put a message into it.
 After its now(), and before this wait, 1 \"lost-wakeup\" had a turn, up to wait_task(2): what that turn did came too early to wake it.
 "
