@@ -317,6 +317,8 @@ pub(crate) struct TrapFrame {
     reply: Cell<Option<Reply>>,
     /// The place of each call is noted when its task continues.
     is_locating: Cell<bool>,
+    /// The reply to a trap whose place is to be noted.
+    located_reply: Cell<Option<Reply>>,
     /// Whether [`TrapFrame::drop_iteratively`] is running.
     is_dropping: Cell<bool>,
     /// The values that it drops next.
@@ -354,6 +356,7 @@ impl TrapFrame {
             killing: Cell::default(),
             reply: Cell::default(),
             is_locating: Cell::default(),
+            located_reply: Cell::default(),
             is_dropping: Cell::default(),
             pending_drops: RefCell::default(),
             observers: [Cell::new(0), Cell::new(Tid::DAEMONS)],
@@ -388,6 +391,12 @@ impl TrapFrame {
     #[inline(always)]
     pub(crate) fn take_reply(&self) -> Option<Reply> {
         self.reply.take()
+    }
+
+    /// Forgets the reply to a trap whose program is dropped.
+    pub(crate) fn forget_reply(&self) {
+        self.reply.take();
+        self.located_reply.take();
     }
 
     pub(crate) fn put(&self, payload: Payload) {
@@ -482,18 +491,23 @@ impl TrapFrame {
         self.is_locating.set(true);
     }
 
-    #[inline(always)]
-    pub(crate) fn is_locating(&self) -> bool {
-        self.is_locating.get()
+    /// Puts a reply aside, if the place where the task continues is to be noted. The stub looks here
+    /// when it finds no reply, so that a reply in its usual place costs nothing more.
+    pub(crate) fn put_located_reply(&self, reply: &mut Option<Reply>) {
+        if self.is_locating.get() {
+            self.located_reply.set(reply.take());
+        }
     }
 
-    /// Notes where the task continues.
+    /// Takes a reply that was put aside, and notes that its task continues here.
     #[cold]
     #[inline(never)]
-    pub(crate) fn note_continued(&self) {
+    pub(crate) fn take_located_reply(&self) -> Option<Reply> {
+        let reply = self.located_reply.take()?;
         if let Some(footprints) = &*self.footprints.borrow() {
             footprints.note_continued();
         }
+        Some(reply)
     }
 
     /// Forgets the place of the last call.
@@ -739,15 +753,15 @@ pub(crate) fn ended() -> Program {
     Box::pin(Ended)
 }
 
-/// Continues a program with this reply, until it makes a call. Returns `None` if the program ends,
-/// with its exit in the frame.
+/// Continues a program with this reply, until it makes a call. A reply that was put aside is `None`.
+/// Returns `None` if the program ends, with its exit in the frame.
 #[inline(always)]
 pub(crate) fn resume(
     frame: &TrapFrame,
     program: &mut Program,
-    reply: Reply,
+    reply: Option<Reply>,
 ) -> Result<Option<SystemCall>, Panic> {
-    frame.reply.set(Some(reply));
+    frame.reply.set(reply);
     match catch_unwind(AssertUnwindSafe(|| program.as_mut().resume_with(()))) {
         Ok(GeneratorState::Yielded(call)) => Ok(Some(call)),
         Ok(GeneratorState::Complete(())) => Ok(None),

@@ -185,7 +185,7 @@ impl Kernel {
     pub(super) fn drop_apart(&mut self, program: Program) {
         let trap = self.frame.take_parcel();
         // A reply that the last task has not taken must not reach a trap of this program.
-        self.frame.take_reply();
+        self.frame.forget_reply();
         contain(|| drop(program));
         self.frame.clear();
         self.frame.put_parcel(trap);

@@ -38,8 +38,10 @@ impl Kernel {
         };
         self.stats.ticks += 1;
         self.remote.runs(me.tid);
+        let mut reply = Some(reply);
         if self.log.is_observed() {
             tell_resumed(&mut self.log, &mut self.slept, me.tid);
+            self.frame.put_located_reply(&mut reply);
         }
         task.traps += 1;
         match resume(&self.frame, &mut task.program, reply) {

@@ -238,13 +238,14 @@ impl<P: FnOnce(&TrapFrame) -> SystemCall, D: Decode> Future for Trap<'_, P, D> {
         let this = self.get_mut();
         let frame = &this.os.frame;
         if this.is_under_way {
-            let Some(reply) = frame.take_reply() else {
-                return Poll::Pending;
+            let reply = match frame.take_reply() {
+                Some(reply) => reply,
+                None => match frame.take_located_reply() {
+                    Some(reply) => reply,
+                    None => return Poll::Pending,
+                },
             };
             this.is_under_way = false;
-            if frame.is_locating() {
-                frame.note_continued();
-            }
             if let Reply::Elapsed(number) = reply {
                 return this.cut(number);
             }
@@ -275,7 +276,7 @@ impl<P, D: Decode> Trap<'_, P, D> {
     #[inline(never)]
     fn cancel(&mut self) {
         let frame = &self.os.frame;
-        match frame.take_reply() {
+        match frame.take_reply().or_else(|| frame.take_located_reply()) {
             None => {}
             // The timeout cuts at the next call.
             Some(Reply::Elapsed(number)) => {
