@@ -59,6 +59,8 @@ struct Task {
     comm: Box<str>,
     /// Where in the source it was made.
     spawned: Option<Place>,
+    /// Whether the log holds its spawn, and so all its calls.
+    is_whole: bool,
     /// The oldest first.
     calls: VecDeque<CallInfo>,
 }
@@ -192,10 +194,15 @@ impl Follower {
     #[must_use]
     pub fn line<'a>(&'a self, fact: &'a Fact<'a>, tid: Tid) -> TraceLine<'a> {
         let last = self.last(tid);
+        let unknown = match self.task(tid) {
+            // It waits before its first turn.
+            Some(task) if task.is_whole => &"start",
+            // The call was before the recording.
+            _ => &"?",
+        };
         TraceLine {
             fact,
-            // A call that was before the recording is not known.
-            call: last.map_or(&"?", |call| call as &dyn fmt::Display),
+            call: last.map_or(unknown, |call| call as &dyn fmt::Display),
             is_shown: last.is_none_or(CallInfo::is_shown),
         }
     }
@@ -215,6 +222,7 @@ impl Follower {
             Entry::Vacant(place) if has_room => Some(place.insert(Task {
                 comm: comm.into(),
                 spawned: None,
+                is_whole: false,
                 calls: VecDeque::new(),
             })),
             Entry::Vacant(_) => None,
@@ -275,6 +283,7 @@ impl Tracer for Follower {
                 self.tasks.remove(&tid);
                 if let Some(task) = self.meet(tid, name) {
                     task.spawned = event.place.cloned();
+                    task.is_whole = true;
                 }
             }
             Fact::Trapped { call, detail } => {

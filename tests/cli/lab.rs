@@ -316,3 +316,27 @@ fn a_share_is_that_of_a_task_of_the_name() {
     );
     assert_eq!(figures(&all[0], "response"), [40, 0]);
 }
+
+#[test]
+fn the_time_of_computations_is_that_of_tasks() {
+    let boot = ["boot", "-q", "--virtual", "--seed", "1", "--summary"];
+    let one = ["1", "jobs", "--job", "10ms,60ms", "--job", "10ms,30ms"];
+    let two = ["2", "jobs", "--job", "10ms,60ms", "--job", "10ms,60ms"];
+    for (jobs, shares) in [
+        (one, "tasks 90 %, kernel 0 %, idle 10 % of 0.100 s\n"),
+        (two, "tasks 92 %, kernel 0 %, idle 7.7 % of 0.130 s\n"),
+    ] {
+        let (code, _, err) = run(&[&boot[..], &["--processors"], &jobs].concat());
+        assert_eq!(code, 0, "{err}");
+        assert!(err.starts_with(shares), "{err}");
+    }
+}
+
+#[test]
+fn a_task_that_begins_later_waits_for_its_start() {
+    let boot = ["boot", "-q", "--virtual", "--trace", "jobs"];
+    let (_, _, err) = run(&[&boot[..], &["--job", "10ms,10ms"]].concat());
+    assert!(err.contains("2 A            start ...\n"), "{err}");
+    let answered = "00:00.010000    2 A            ... start                    = ok\n";
+    assert!(err.contains(answered), "{err}");
+}

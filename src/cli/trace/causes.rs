@@ -467,13 +467,11 @@ impl History {
         let from = Nanos::from(piece.from.at);
         if let On::Timer(_) = on {
             let amount = piece.amount();
-            return (
-                vec![format!(
-                    "{who} slept for {amount}, from {from}: {}{at}.",
-                    piece.call
-                )],
-                None,
-            );
+            let line = match &*piece.call {
+                "" => format!("{who} began {amount} after its spawn at {from}{at}."),
+                call => format!("{who} slept for {amount}, from {from}: {call}{at}."),
+            };
+            return (vec![line], None);
         }
         let thing = self.thing(on);
         let head = match is_open {

@@ -124,7 +124,12 @@ fn write_folded(out: &mut impl Write, source: &mut Source) -> Result<(), Failure
 /// The frames of a span, from the task's name on. A semicolon would begin a frame.
 fn stack(span: &Span, tasks: &Follower) -> String {
     let comm = clean(tasks.comm(span.tid)).replace(';', ",");
-    let call = tasks.last(span.tid).map_or("exit", |call| call.call.name());
+    let last = tasks.last(span.tid).map(|call| call.call.name());
+    let call = last.unwrap_or(match span.doing {
+        // It waits before its first turn.
+        Doing::Blocked(_) => "start",
+        _ => "exit",
+    });
     match span.doing {
         Doing::Running => format!("{comm};running;{call}"),
         Doing::InCall => format!("{comm};in call;{call}"),

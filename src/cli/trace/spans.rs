@@ -5,7 +5,11 @@
 //! no task is ready and the kernel waits. So the spans of [`Tid::KERNEL`] and the tasks' spans of
 //! [`Doing::Running`] cover the whole time, and none of them overlap.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    time::Duration,
+};
 
 use crate::{DeviceId, Direction, End, Event, Fact, On, SystemCall, Tid, Wake};
 
@@ -79,6 +83,8 @@ pub(in crate::cli) struct Spans {
     ended: Option<Tid>,
     /// Since when the kernel works; `None` while a task runs its program, or the time is not known.
     working: Option<Moment>,
+    /// The tasks that compute.
+    computing: BTreeSet<Tid>,
     has_begun: bool,
     shares: Shares,
 }
@@ -157,9 +163,14 @@ impl Spans {
             self.working = Some(self.now);
         }
         let mut kernel = None;
+        if !self.computing.is_empty() && self.now.at > before.at {
+            // The time has passed for what computes.
+            kernel = self.work_ends(before);
+        }
+        self.computing.remove(&event.tid);
         let ended = match event.fact {
             Fact::Resumed => {
-                kernel = self.work_ends(self.now);
+                kernel = kernel.or(self.work_ends(self.now));
                 let ended = self.begin(event.tid, Doing::Running, Ending::Next);
                 // The kernel has read for the task in no time.
                 let ended = ended.filter(|span| span.doing != Doing::InCall || span.has_length());
@@ -171,7 +182,7 @@ impl Spans {
             Fact::ClockJumped { from } => {
                 let at = from.clamp(before.at, self.now.at);
                 let from = Moment { at, ..before };
-                kernel = self.work_ends(from);
+                kernel = kernel.or(self.work_ends(from));
                 (self.running, self.ended) = (None, None);
                 self.now.turn += 1;
                 self.working = Some(self.now);
@@ -239,7 +250,10 @@ impl Spans {
                 self.now = now;
                 ended
             }
-            Fact::Computing { .. } => self.begin(tid, Doing::Running, Ending::Next),
+            Fact::Computing { .. } => {
+                self.computing.insert(tid);
+                self.begin(tid, Doing::Running, Ending::Next)
+            }
             Fact::Preempted { .. } => self.begin(tid, Doing::Ready, Ending::Next),
             Fact::Exited { .. } => {
                 self.ended = Some(tid);
@@ -267,6 +281,7 @@ impl Spans {
         self.gaps += 1;
         self.running = None;
         self.working = None;
+        self.computing.clear();
     }
 
     /// The number of tasks known to be alive.
