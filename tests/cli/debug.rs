@@ -128,6 +128,19 @@ fn each_motion_ends_where_it_says() {
 }
 
 #[test]
+fn a_call_without_a_place_shows_none_of_another_task() {
+    let out = debug(
+        &["step 5", "where 2", "back wait_task", "here"],
+        &["--seed", "1", "wait"],
+    );
+    let (before, after) = out.split_once("> back wait_task").unwrap();
+    assert!(before.contains("yield()"), "{before}");
+    assert!(!before.contains("last call is at"), "{before}");
+    assert!(!place(before).contains(" at "), "{before}");
+    assert!(place(after).contains("  at programs/"), "{after}");
+}
+
+#[test]
 fn a_turn_has_as_many_calls_as_the_quantum() {
     let of = ["--seed", "1", "--quantum", "3", "tids"];
     let calls = |commands: &[&str]| {
