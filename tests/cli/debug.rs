@@ -141,6 +141,17 @@ fn a_call_without_a_place_shows_none_of_another_task() {
 }
 
 #[test]
+fn the_end_shows_the_last_task_and_that_all_are_gone() {
+    for program in ["wait", "kill", "promise", "producer-consumer"] {
+        let out = debug(&["continue", "where", "where 1"], &["--seed", "1", program]);
+        assert!(place(&out).contains(": exited: "), "{out}");
+        assert!(!out.contains(" ?"), "{out}");
+        let said = "> where\nall tasks have ended\n> where 1\nall tasks have ended\n";
+        assert!(out.ends_with(said), "{out}");
+    }
+}
+
+#[test]
 fn a_turn_has_as_many_calls_as_the_quantum() {
     let of = ["--seed", "1", "--quantum", "3", "tids"];
     let calls = |commands: &[&str]| {
