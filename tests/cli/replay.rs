@@ -500,6 +500,11 @@ fn a_tape_becomes_a_test_that_holds_on_to_its_run() {
         assert_eq!(code, 2, "{name}");
         assert!(err.contains("it takes the name of a function"), "{err}");
     }
+    for name in ["fn", "gen"] {
+        let (code, _, err) = write(name);
+        assert_eq!(code, 2, "{name}");
+        assert!(err.contains("is a keyword of Rust"), "{err}");
+    }
 }
 
 // ---- watching a replay
