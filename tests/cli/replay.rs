@@ -530,6 +530,12 @@ fn a_replay_can_be_watched_in_every_way() {
         only.lines().all(|line| tid(line).as_deref() == Some("2")),
         "{only}"
     );
+    assert!(!only.contains("there was no task"), "{only}");
+    let none = replay(&["--only", "77"]);
+    assert!(
+        none.starts_with("warning: there was no task 77: "),
+        "{none}"
+    );
     assert!(replay(&["--summary"]).contains("traps"));
     let recording = folder.path("again.trap");
     assert!(replay(&["--record", &recording]).contains("recorded to"));
