@@ -541,7 +541,8 @@ fn explain_program(error: clap::Error, mut command: Command) -> clap::Error {
     )
 }
 
-fn text(error: &clap::Error, kind: ContextKind) -> String {
+/// What an error of `clap`'s says of this kind; empty if it says nothing.
+pub(super) fn text(error: &clap::Error, kind: ContextKind) -> String {
     match error.get(kind) {
         Some(ContextValue::String(text)) => text.clone(),
         _ => String::new(),

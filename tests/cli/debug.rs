@@ -152,6 +152,12 @@ fn the_end_shows_the_last_task_and_that_all_are_gone() {
 }
 
 #[test]
+fn the_simulated_world_may_be_asked_for() {
+    let said = debug(&["step"], &["--virtual", "--seed", "1", "tids"]);
+    assert_eq!(said, debug(&["step"], &["--seed", "1", "tids"]));
+}
+
+#[test]
 fn a_turn_has_as_many_calls_as_the_quantum() {
     let of = ["--seed", "1", "--quantum", "3", "tids"];
     let calls = |commands: &[&str]| {
@@ -278,6 +284,11 @@ fn what_cannot_be_debugged_is_refused() {
         2,
         "unexpected argument '--nonsense'",
     );
+    for option in ["-c", "--command", "--plain"] {
+        let why = format!("error: {option} is an option of debug, and goes before");
+        refused(&["--seed", "1", option, "tids"], 2, &why);
+        refused(&["tids", option], 2, &why);
+    }
 }
 
 #[test]
