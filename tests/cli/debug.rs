@@ -158,6 +158,17 @@ fn the_simulated_world_may_be_asked_for() {
 }
 
 #[test]
+fn the_usage_names_the_binary() {
+    let (_, help, _) = run(&["debug", "--help"]);
+    for line in [
+        "Usage: trapline debug [OPTIONS] FILE",
+        "       trapline debug [OPTIONS] [OPTIONS OF BOOT]",
+    ] {
+        assert!(help.contains(line), "{help}");
+    }
+}
+
+#[test]
 fn a_turn_has_as_many_calls_as_the_quantum() {
     let of = ["--seed", "1", "--quantum", "3", "tids"];
     let calls = |commands: &[&str]| {

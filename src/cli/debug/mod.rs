@@ -51,7 +51,6 @@ use engine::{Engine, Source};
 #[derive(Args)]
 #[command(
     arg_required_else_help = true,
-    override_usage = "debug [OPTIONS] FILE\n       debug [OPTIONS] [OPTIONS OF BOOT] PROGRAM [ARGS]...",
     after_help = "\
 The command `help` of the debugger lists its commands.
 
