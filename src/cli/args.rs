@@ -300,6 +300,12 @@ pub(super) fn command(name: &str, programs: &[Entry], policies: &[(String, Regis
                      {name} explore merge *.json"
                 ))
         })
+        .mut_subcommand("debug", |debug| {
+            debug.override_usage(format!(
+                "{name} debug [OPTIONS] FILE\n       \
+                 {name} debug [OPTIONS] [OPTIONS OF BOOT] PROGRAM [ARGS]..."
+            ))
+        })
         .mut_subcommand("lab", |lab| {
             lab.mut_arg("policies", |arg| arg.value_parser(policy_of_lab))
                 .subcommands(lab::subcommands(programs))
@@ -541,7 +547,8 @@ fn explain_program(error: clap::Error, mut command: Command) -> clap::Error {
     )
 }
 
-fn text(error: &clap::Error, kind: ContextKind) -> String {
+/// What an error of `clap`'s says of this kind; empty if it says nothing.
+pub(super) fn text(error: &clap::Error, kind: ContextKind) -> String {
     match error.get(kind) {
         Some(ContextValue::String(text)) => text.clone(),
         _ => String::new(),

@@ -10,6 +10,7 @@ use std::{
 
 use super::{
     exits::MARK,
+    new::no_keyword,
     output::{FAILURE, tell},
 };
 
@@ -21,13 +22,14 @@ pub(super) fn test_name(text: &str) -> Result<String, String> {
     let letter = |c: char| c.is_ascii_lowercase() || c == '_';
     let is_plain = |c: char| letter(c) || c.is_ascii_digit();
     let is_name = text.starts_with(letter) && text.chars().all(is_plain);
-    match is_name && text.contains(char::is_alphabetic) {
-        true => Ok(text.into()),
-        false => Err(
+    if !is_name || !text.contains(char::is_alphabetic) {
+        return Err(
             "it takes the name of a function: small letters, digits and _, such as loses_a_line"
                 .into(),
-        ),
+        );
     }
+    no_keyword(text)?;
+    Ok(text.into())
 }
 
 /// Replays the tape as the test will, and writes the test beside a copy of the tape.

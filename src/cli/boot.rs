@@ -31,13 +31,13 @@ use crate::{Builder, Deadlock, Error, Kernel, Limit, Report, TaskInfo, tape::Pla
 
 /// Boots the programs and runs them to their end: in the world that the options ask for, or again
 /// from a tape. An error is a usage error.
-pub(super) fn boot(
+pub(super) fn boot<'a>(
     verbosity: &Verbosity,
     options: &Boot,
     programs: &[Placed],
     command: &[String],
     playing: Option<Playing>,
-    tracers: &[Extend],
+    tracers: impl IntoIterator<Item = &'a Extend>,
 ) -> Result<ExitCode, clap::Error> {
     if options.processors > 1 && !options.simulated {
         let why = "--processors needs --virtual: in the real world there is one processor\n";
@@ -98,7 +98,7 @@ pub(super) fn boot(
         builder = builder.tracer(Exits::tracer(&exits));
     }
     builder = tracers
-        .iter()
+        .into_iter()
         .fold(builder, |builder, extend| extend(builder));
     let mut kernel = match builder.build() {
         Ok(kernel) => kernel,

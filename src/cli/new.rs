@@ -155,8 +155,14 @@ fn crate_name(text: &str) -> Result<String, String> {
     if TAKEN.contains(&text.replace('_', "-").as_str()) {
         return Err(format!("Cargo needs the name {text} for something else"));
     }
-    if KEYWORDS.split(' ').any(|word| word == text) {
-        return Err(format!("{text} is a keyword of Rust"));
-    }
+    no_keyword(text)?;
     Ok(text.into())
+}
+
+/// Rejects a keyword of Rust as a name.
+pub(super) fn no_keyword(text: &str) -> Result<(), String> {
+    match KEYWORDS.split(' ').any(|word| word == text) {
+        true => Err(format!("{text} is a keyword of Rust")),
+        false => Ok(()),
+    }
 }

@@ -1,10 +1,12 @@
 //! `--tape`: a run that is taped; `replay`: the run again, from its tape.
 
 use std::{
+    cell::Cell,
     ffi::OsString,
     io::{self, IsTerminal},
     path::{Path, PathBuf},
     process::ExitCode,
+    rc::Rc,
 };
 
 use clap::{Args, Command, ValueHint, error::ErrorKind};
@@ -21,7 +23,7 @@ use super::{
     values::whole,
 };
 use crate::{
-    Builder, Error, Kernel, RealWorld, Report, SimNet, SimWorld,
+    Builder, Error, Event, Kernel, RealWorld, Report, SimNet, SimWorld, Tid,
     tape::{self, Left, Playing, Progress, Taping, Writer},
 };
 
@@ -102,15 +104,34 @@ pub(super) fn run(
         true => playing.at_speed(),
         false => playing,
     };
-    let command = &header.command;
-    boot::boot(
+    let is_met = Rc::new(Cell::new(false));
+    let meets = replay.only.map(|tid| meets(tid, &is_met));
+    let code = boot::boot(
         verbosity,
         &options,
         &images,
-        command,
+        &header.command,
         Some(playing),
-        tracers,
-    )
+        tracers.iter().chain(&meets),
+    )?;
+    if let Some(tid) = replay.only
+        && !is_met.get()
+    {
+        let log = Log::new(verbosity, &options.verbosity, options.watching.log_format);
+        log.warn(&format!(
+            "there was no task {tid}: replay --trace shows the tasks of the run"
+        ));
+    }
+    Ok(code)
+}
+
+/// Adds a tracer that notes whether there is a task of this number.
+fn meets(tid: u64, is_met: &Rc<Cell<bool>>) -> Extend {
+    let (tid, is_met) = (Tid::from(tid), Rc::clone(is_met));
+    Box::new(move |builder| {
+        let is_met = Rc::clone(&is_met);
+        builder.tracer(move |event: &Event<'_>| is_met.set(is_met.get() || event.tid == tid))
+    })
 }
 
 /// A run on a tape: its answers, and what its command line says.

@@ -85,8 +85,8 @@ impl Kernel {
     }
 
     /// Returns the place in the source of a task's last call, or of its spawn if it has made none;
-    /// `None` for a task that has ended, and for a call that notes no caller. Without a tracer, the
-    /// kernel notes only calls that take its plain lane, such as those that block.
+    /// `None` for a task that has ended, and for a call that notes no caller, such as `yield_now`.
+    /// Without a tracer, only the place of a blocked task's call is exact.
     pub fn place_of_call(&self, task: Tid) -> Option<Place> {
         let task = self.find_live(task)?;
         self.places.of_last_call(task)

@@ -40,6 +40,8 @@ impl Kernel {
         self.remote.runs(me.tid);
         let mut reply = Some(reply);
         if self.log.is_observed() {
+            // Not every call notes its caller, and the place of another task's call is not its own.
+            self.frame.forget_place();
             tell_resumed(&mut self.log, &mut self.slept, me.tid);
             self.frame.put_located_reply(&mut reply);
         }

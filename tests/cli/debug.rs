@@ -128,6 +128,47 @@ fn each_motion_ends_where_it_says() {
 }
 
 #[test]
+fn a_call_without_a_place_shows_none_of_another_task() {
+    let out = debug(
+        &["step 5", "where 2", "back wait_task", "here"],
+        &["--seed", "1", "wait"],
+    );
+    let (before, after) = out.split_once("> back wait_task").unwrap();
+    assert!(before.contains("yield()"), "{before}");
+    assert!(!before.contains("last call is at"), "{before}");
+    assert!(!place(before).contains(" at "), "{before}");
+    assert!(place(after).contains("  at programs/"), "{after}");
+}
+
+#[test]
+fn the_end_shows_the_last_task_and_that_all_are_gone() {
+    for program in ["wait", "kill", "promise", "producer-consumer"] {
+        let out = debug(&["continue", "where", "where 1"], &["--seed", "1", program]);
+        assert!(place(&out).contains(": exited: "), "{out}");
+        assert!(!out.contains(" ?"), "{out}");
+        let said = "> where\nall tasks have ended\n> where 1\nall tasks have ended\n";
+        assert!(out.ends_with(said), "{out}");
+    }
+}
+
+#[test]
+fn the_simulated_world_may_be_asked_for() {
+    let said = debug(&["step"], &["--virtual", "--seed", "1", "tids"]);
+    assert_eq!(said, debug(&["step"], &["--seed", "1", "tids"]));
+}
+
+#[test]
+fn the_usage_names_the_binary() {
+    let (_, help, _) = run(&["debug", "--help"]);
+    for line in [
+        "Usage: trapline debug [OPTIONS] FILE",
+        "       trapline debug [OPTIONS] [OPTIONS OF BOOT]",
+    ] {
+        assert!(help.contains(line), "{help}");
+    }
+}
+
+#[test]
 fn a_turn_has_as_many_calls_as_the_quantum() {
     let of = ["--seed", "1", "--quantum", "3", "tids"];
     let calls = |commands: &[&str]| {
@@ -254,6 +295,11 @@ fn what_cannot_be_debugged_is_refused() {
         2,
         "unexpected argument '--nonsense'",
     );
+    for option in ["-c", "--command", "--plain"] {
+        let why = format!("error: {option} is an option of debug, and goes before");
+        refused(&["--seed", "1", option, "tids"], 2, &why);
+        refused(&["tids", option], 2, &why);
+    }
 }
 
 #[test]

@@ -500,6 +500,11 @@ fn a_tape_becomes_a_test_that_holds_on_to_its_run() {
         assert_eq!(code, 2, "{name}");
         assert!(err.contains("it takes the name of a function"), "{err}");
     }
+    for name in ["fn", "gen"] {
+        let (code, _, err) = write(name);
+        assert_eq!(code, 2, "{name}");
+        assert!(err.contains("is a keyword of Rust"), "{err}");
+    }
 }
 
 // ---- watching a replay
@@ -524,6 +529,12 @@ fn a_replay_can_be_watched_in_every_way() {
     assert!(
         only.lines().all(|line| tid(line).as_deref() == Some("2")),
         "{only}"
+    );
+    assert!(!only.contains("there was no task"), "{only}");
+    let none = replay(&["--only", "77"]);
+    assert!(
+        none.starts_with("warning: there was no task 77: "),
+        "{none}"
     );
     assert!(replay(&["--summary"]).contains("traps"));
     let recording = folder.path("again.trap");

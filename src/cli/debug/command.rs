@@ -246,6 +246,9 @@ fn waits(engine: &Engine) -> String {
 fn whereabouts(engine: &mut Engine, rest: &[&str]) -> Result<String, String> {
     let tid = task(engine, rest)?;
     let tasks: Vec<TaskInfo> = engine.kernel().tasks().collect();
+    if tasks.is_empty() && engine.over().is_some() {
+        return Ok("all tasks have ended\n".into());
+    }
     let found = model::whereabouts(&tasks, &engine.witness().recent, tid.into());
     let Some((chain, traps)) = found else {
         return Err(format!("there is no task {tid}; ps lists the tasks"));

@@ -3,7 +3,7 @@
 //! A run is a function of its seed, or of its tape. So the state after a number of steps is the
 //! same each time, and a motion back is a run of fewer steps.
 
-use std::{cell::RefCell, path::PathBuf, rc::Rc, time::Duration};
+use std::{cell::RefCell, mem, path::PathBuf, rc::Rc, time::Duration};
 
 use super::{
     condition::Condition,
@@ -51,6 +51,8 @@ pub(super) struct Engine {
     calls: u64,
     /// The task that was resumed last.
     last: Option<Tid>,
+    /// How that task ended, if it ended in that turn.
+    end: Option<String>,
     /// The task that the last motion was about.
     subject: Option<Tid>,
     /// How many resumes the turn under way has had.
@@ -124,6 +126,7 @@ impl Engine {
             steps: 0,
             calls: 0,
             last: None,
+            end: None,
             subject: None,
             in_turn: 0,
             begun: None,
@@ -174,10 +177,8 @@ impl Engine {
             return format!("{number} before the first call");
         };
         let witness = self.witness.borrow();
-        if let Some((ended, how)) = &witness.ended
-            && *ended == tid
-        {
-            return format!("{number} {tid} {}: {how}", witness.recent.comm(tid));
+        if let Some(end) = self.end.as_ref().or_else(|| witness.ended.get(&tid)) {
+            return format!("{number} {end}");
         }
         let line = recent::lines(&witness.recent, tid).pop();
         let line = line.map_or_else(
@@ -294,7 +295,7 @@ impl Engine {
         let (kernel, progress) = self.source.boot(&witness)?;
         (self.kernel, self.progress, self.witness) = (kernel, progress, witness);
         (self.steps, self.calls, self.in_turn) = (0, 0, 0);
-        (self.last, self.subject) = (None, None);
+        (self.last, self.end, self.subject) = (None, None, None);
         (self.begun, self.over) = (None, None);
         self.console.clear();
         Ok(())
@@ -366,15 +367,12 @@ impl Engine {
         };
         self.last = Some(tid);
         self.subject = self.last;
-        let witness = self.witness.borrow();
-        let has_ended = witness
-            .ended
-            .as_ref()
-            .is_some_and(|(ended, _)| *ended == tid);
+        let mut witness = self.witness.borrow_mut();
+        self.end = mem::take(&mut witness.ended).remove(&tid);
         let call = witness.recent.last(tid);
         let gives_up =
             call.is_none_or(|call| call.reply().is_none() || call.call == SystemCall::Yield);
-        if has_ended || gives_up || self.in_turn >= self.source.options.quantum.get() {
+        if self.end.is_some() || gives_up || self.in_turn >= self.source.options.quantum.get() {
             self.in_turn = 0;
         }
     }

@@ -24,7 +24,10 @@ use std::{
     thread,
 };
 
-use clap::{Args, Command, ValueHint, error::ErrorKind};
+use clap::{
+    Arg, Args, Command, ValueHint,
+    error::{ContextKind, ErrorKind},
+};
 
 use super::{
     args::{self, CliCommand},
@@ -48,7 +51,6 @@ use engine::{Engine, Source};
 #[derive(Args)]
 #[command(
     arg_required_else_help = true,
-    override_usage = "debug [OPTIONS] FILE\n       debug [OPTIONS] [OPTIONS OF BOOT] PROGRAM [ARGS]...",
     after_help = "\
 The command `help` of the debugger lists its commands.
 
@@ -141,7 +143,12 @@ fn source(
     }
     let words = [command.get_name(), "boot", "--virtual"].map(OsString::from);
     let words: Vec<OsString> = words.into_iter().chain(what.iter().cloned()).collect();
-    let (cli, matches) = args::parse(command, programs, &words)?;
+    // The user may say it too.
+    let command = &command.clone().mut_subcommand("boot", |boot| {
+        boot.mut_arg("simulated", |arg| arg.overrides_with("simulated"))
+    });
+    let parsed = args::parse(command, programs, &words);
+    let (cli, matches) = parsed.map_err(|error| misplaced(error, command))?;
     let CliCommand::Boot(options) = cli.command else {
         unreachable!("the command is boot");
     };
@@ -157,6 +164,23 @@ fn source(
         programs: images,
         tape: None,
     }))
+}
+
+/// Explains an error about an option of `debug` that follows those of `boot`.
+fn misplaced(error: clap::Error, command: &Command) -> clap::Error {
+    let debug = command.find_subcommand("debug");
+    let mut options = debug.into_iter().flat_map(Command::get_arguments);
+    let name = args::text(&error, ContextKind::InvalidArg);
+    let is_ours = |arg: &Arg| {
+        let short = arg.get_short().map(|short| format!("-{short}"));
+        let long = arg.get_long().map(|long| format!("--{long}"));
+        [short, long].contains(&Some(name.clone()))
+    };
+    if error.kind() != ErrorKind::UnknownArgument || !options.any(is_ours) {
+        return error;
+    }
+    let why = format!("{name} is an option of debug, and goes before the options of boot\n");
+    clap::Error::raw(ErrorKind::UnknownArgument, why)
 }
 
 /// Performs the commands, or those on standard input.

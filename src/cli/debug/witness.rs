@@ -1,7 +1,7 @@
 //! The tracer of a run that is debugged: it keeps the last calls of each task, and stops the run
 //! where a condition is met.
 
-use std::{cell::RefCell, rc::Rc, time::Duration};
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 
 use super::condition::Condition;
 use crate::{Event, Fact, Follower, Nanos, Tid, Tracer, cli::live::recent};
@@ -13,8 +13,8 @@ pub(super) struct Witness {
     pub(super) watched: Vec<(usize, Condition)>,
     /// What was found first. Nothing else is found until it is taken.
     pub(super) found: Option<Found>,
-    /// The last task that ended, and how.
-    pub(super) ended: Option<(Tid, String)>,
+    /// The tasks that ended since the engine took them, with a line on how.
+    pub(super) ended: BTreeMap<Tid, String>,
     /// The time of the last event.
     at: Duration,
 }
@@ -36,7 +36,7 @@ impl Default for Witness {
             recent: recent::follower(),
             watched: Vec::new(),
             found: None,
-            ended: None,
+            ended: BTreeMap::new(),
             at: Duration::ZERO,
         }
     }
@@ -59,8 +59,9 @@ impl Tracer for Shared {
         witness.recent.event(event);
         if let Fact::Exited { exit } = event.fact {
             let place = event.place.map(|place| format!(" at {place}"));
-            let text = format!("exited: {exit}{}", place.unwrap_or_default());
-            witness.ended = Some((event.tid, text));
+            let (tid, comm) = (event.tid, witness.recent.comm(event.tid));
+            let line = format!("{tid} {comm}: exited: {exit}{}", place.unwrap_or_default());
+            witness.ended.insert(tid, line);
         }
         let before = std::mem::replace(&mut witness.at, event.at);
         if witness.found.is_some() {
