@@ -212,13 +212,13 @@ pub(super) fn run(
     if matches.try_contains_id("schedules").is_ok() && matches.try_contains_id("strategy").is_ok() {
         options.update_from_arg_matches(matches)?;
     }
-    let programs = options.programs(programs, (name, matches))?;
-    let hosts: Vec<String> = programs.iter().map(|(host, _)| host.clone()).collect();
+    let placed = options.programs(programs, (name, matches))?;
+    let hosts: Vec<String> = placed.iter().map(|(host, _)| host.clone()).collect();
     // For its errors.
     options.net.network(&hosts, None)?;
     let usage = |error: String| clap::Error::raw(ErrorKind::InvalidValue, error + "\n");
     let shard = options.shard().map_err(usage)?;
-    let body = |kernel: &mut Kernel| trial(kernel, &programs, &options);
+    let body = |kernel: &mut Kernel| trial(kernel, &placed, &options);
     let search = options.search(body, shard, hosts).map_err(usage)?;
     let search = search.command(again(binary, words));
     let explored = search.explore();
@@ -227,7 +227,8 @@ pub(super) fn run(
     }
     let is_json = options.json == Some(true);
     let text = if is_json {
-        let object = options.object(&explored, name, shard);
+        let identity = identity(programs, explore, (name, matches));
+        let object = options.object(&explored, name, shard, &identity);
         json(object.as_object().expect("it is an object")) + "\n"
     } else {
         format!("{explored}\n{}", outcomes(&explored.outcomes))
@@ -375,9 +376,16 @@ impl Options {
         }
     }
 
-    fn object(&self, explored: &Explored, program: &str, shard: Option<Shard>) -> Value {
+    fn object(
+        &self,
+        explored: &Explored,
+        program: &str,
+        shard: Option<Shard>,
+        search: &Value,
+    ) -> Value {
         json!({
             "program": program,
+            "search": search,
             "strategy": self.strategy(),
             "seed": self.seed.unwrap_or(0),
             "shard": shard.map(|shard| shard.to_string()),
@@ -395,6 +403,54 @@ impl Options {
             })),
         })
     }
+}
+
+/// The options that distinguish a search from others, besides its program, strategy and seed.
+const IDENTITY: [&str; 9] = [
+    "with",
+    "on",
+    "net",
+    "fault",
+    "chaos",
+    "inject",
+    "steps",
+    "preemptions",
+    "schedules",
+];
+
+/// Returns what distinguishes a search from others, as given: the arguments of the program, and
+/// options of the search. An option after the program replaces the same option before it.
+fn identity(
+    programs: &[Entry],
+    explore: &ArgMatches,
+    (name, matches): (&str, &ArgMatches),
+) -> Value {
+    let raw = |matches: &ArgMatches, id: &str| -> Option<Vec<String>> {
+        let values = matches.try_get_raw(id).ok()??;
+        Some(
+            values
+                .map(|value| value.to_string_lossy().into_owned())
+                .collect(),
+        )
+    };
+    let takes_options =
+        matches.try_contains_id("schedules").is_ok() && matches.try_contains_id("strategy").is_ok();
+    let option = |id: &str| {
+        let after = takes_options.then(|| raw(matches, id)).flatten();
+        let values = after.or_else(|| raw(explore, id));
+        (format!("--{id}"), json!(values.unwrap_or_default()))
+    };
+    let entry = programs.iter().find(|entry| entry.name == name);
+    let command = entry.map(Entry::command).unwrap_or_default();
+    let argument = |argument: &clap::Arg| {
+        let id = argument.get_id().as_str();
+        raw(matches, id).map(|values| (id.to_string(), json!(values)))
+    };
+    let arguments: serde_json::Map<String, Value> =
+        command.get_arguments().filter_map(argument).collect();
+    let mut all: serde_json::Map<String, Value> = IDENTITY.into_iter().map(option).collect();
+    all.insert("arguments".into(), arguments.into());
+    all.into()
 }
 
 /// Shows the progress on a line that the next one overwrites.
@@ -497,7 +553,20 @@ fn union(parts: &[Value], files: &[PathBuf]) -> Result<Value, String> {
                 ));
             }
         }
+        if let Some(difference) = difference(&part["search"], &all["search"]) {
+            let first = files[0].display();
+            return Err(format!(
+                "{name} is of another search than {first}: {difference}"
+            ));
+        }
         let shard = part["shard"].as_str().map(str::parse::<Shard>);
+        if let (Some(Ok(shard)), Some((of, _))) = (&shard, shards.first())
+            && shard.of != *of
+        {
+            return Err(format!(
+                "{name} is part {shard}, and other files are parts of {of}"
+            ));
+        }
         if let Some(Ok(shard)) = shard
             && !shards.insert((shard.of, shard.number % shard.of))
         {
@@ -538,6 +607,16 @@ fn union(parts: &[Value], files: &[PathBuf]) -> Result<Value, String> {
     all["never"] = json!(never);
     all["shard"] = Value::Null;
     Ok(all)
+}
+
+/// Says what distinguishes one search from the first.
+fn difference(one: &Value, first: &Value) -> Option<String> {
+    let keys = IDENTITY.map(|id| format!("--{id}"));
+    let keys = keys.into_iter().chain(["arguments".into()]);
+    let mut differing = keys.filter(|key| one[key] != first[key]);
+    differing
+        .next()
+        .map(|key| format!("{key} is {}, not {}", one[&key], first[&key]))
 }
 
 fn texts(part: &Value, key: &str) -> BTreeSet<String> {

@@ -190,6 +190,49 @@ fn parts_that_do_not_fit_are_not_joined() {
 }
 
 #[test]
+fn parts_of_different_searches_are_not_joined() {
+    let folder = folder("searches");
+    let part = |number: u64, options: &[&str]| {
+        let shard = format!("{number}/2");
+        let search = ["--json", "--schedules", "4", "--shard", &shard];
+        let (_, out, err) = run(&[&search, options].concat(), &[]);
+        let path = folder.join(format!("{number}.json"));
+        fs::write(&path, out).unwrap_or_else(|error| panic!("{error}: {err}"));
+        path.to_str().expect("it is text").to_string()
+    };
+    let first = part(1, &["lost-wakeup", "--cured"]);
+    for (options, difference) in [
+        (
+            &["lost-wakeup"][..],
+            r#"arguments is {"cured":["false"]}, not {"cured":["true"]}"#,
+        ),
+        (
+            &["--steps", "99", "lost-wakeup", "--cured"],
+            r#"--steps is ["99"], not []"#,
+        ),
+        (
+            &["lost-wakeup", "--cured", "--with", "wait"],
+            r#"--with is ["wait"], not []"#,
+        ),
+        (
+            &["--net", "latency=1ms", "lost-wakeup", "--cured"],
+            r#"--net is ["latency=1ms"], not []"#,
+        ),
+        (
+            &["--inject", "sleep:delay=1ms", "lost-wakeup", "--cured"],
+            r#"--inject is ["sleep:delay=1ms"], not []"#,
+        ),
+    ] {
+        let (_, out, err) = merge(&[first.clone(), part(2, options)]);
+        assert!(out.is_empty() && err.contains(difference), "{out}{err}");
+    }
+    let second = part(2, &["lost-wakeup", "--cured"]);
+    let (code, _, err) = merge(&[first, second]);
+    assert_eq!((code, &*err), (0, ""));
+    fs::remove_dir_all(folder).expect("it is there");
+}
+
+#[test]
 fn a_slurm_array_needs_no_option() {
     let array = [
         ("SLURM_ARRAY_TASK_ID", "3"),
