@@ -312,6 +312,15 @@ fn a_search_says_why_it_is_not_complete() {
             &["--strategy", "exhaustive", "--steps", "3", "wait"],
             "more than 3 turns were cut",
         ),
+        // It never ends.
+        (
+            &["--strategy", "exhaustive", "--steps", "5", "alive"],
+            "more than 5 turns were cut",
+        ),
+        (
+            &["--preemptions", "1", "--steps", "5", "alive"],
+            "more than 5 turns were cut",
+        ),
         (
             &[
                 "--strategy",
