@@ -383,7 +383,7 @@ pub(super) fn images(
         None if placed.is_empty() => {
             return Err(explain_program(
                 clap::Error::new(ErrorKind::MissingSubcommand),
-                boot_of(command),
+                child(command, "boot"),
             ));
         }
         None => {}
@@ -452,7 +452,7 @@ pub(super) fn find(mut command: Command, of: &[String]) -> Result<Command, clap:
 /// Adds a hint to an error of `clap`'s where this crate knows more than `clap`.
 fn explain(mut error: clap::Error, mut command: Command, programs: &[Entry]) -> clap::Error {
     command.build();
-    let boot = boot_of(&command);
+    let boot = child(&command, "boot");
     // Only the usage of boot has a PROGRAM.
     let usage = match error.get(ContextKind::Usage) {
         Some(ContextValue::StyledStr(usage)) => usage.to_string(),
@@ -514,13 +514,14 @@ fn explain(mut error: clap::Error, mut command: Command, programs: &[Entry]) -> 
     error
 }
 
-fn boot_of(command: &Command) -> Command {
-    let boot = command.find_subcommand("boot");
-    boot.expect("there is one").clone()
+/// The command of this name below another.
+pub(super) fn child(command: &Command, name: &str) -> Command {
+    let child = command.find_subcommand(name);
+    child.expect("there is one").clone()
 }
 
 /// Turns an error about a program's name into one that says so.
-fn explain_program(error: clap::Error, mut command: Command) -> clap::Error {
+pub(super) fn explain_program(error: clap::Error, mut command: Command) -> clap::Error {
     let message = match error.kind() {
         ErrorKind::MissingSubcommand => "name a program to boot".to_string(),
         ErrorKind::InvalidSubcommand => {

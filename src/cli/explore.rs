@@ -33,7 +33,6 @@ const LONGEST: usize = 200;
 #[command(
     arg_required_else_help = true,
     disable_help_subcommand = true,
-    subcommand_required = true,
     subcommand_help_heading = "Programs",
     subcommand_value_name = "PROGRAM"
 )]
@@ -183,6 +182,12 @@ pub(super) fn subcommands(programs: &[Entry]) -> impl Iterator<Item = Command> {
     programs.chain([merge])
 }
 
+/// Whether options of the search can follow this program's name.
+fn takes_options(program: &ArgMatches) -> bool {
+    let has = |id: &str| program.try_contains_id(id).is_ok();
+    has("schedules") && has("strategy")
+}
+
 fn options() -> Vec<clap::Arg> {
     let command = Options::augment_args(Command::new(""));
     command.get_arguments().cloned().collect()
@@ -200,19 +205,29 @@ struct Merge {
 pub(super) fn run(
     binary: &str,
     programs: &[Entry],
+    command: &Command,
     explore: &ArgMatches,
     verbosity: &Verbosity,
     words: &[String],
 ) -> Result<ExitCode, clap::Error> {
-    let (name, matches) = explore.subcommand().expect("clap requires a program");
-    if name == "merge" {
+    let named = explore.subcommand();
+    if let Some(("merge", matches)) = named {
         return Ok(merge(&Merge::from_arg_matches(matches)?, verbosity));
     }
     let mut options = Options::from_arg_matches(explore)?;
-    if matches.try_contains_id("schedules").is_ok() && matches.try_contains_id("strategy").is_ok() {
+    if let Some((_, matches)) = named
+        && takes_options(matches)
+    {
         options.update_from_arg_matches(matches)?;
     }
-    let placed = options.programs(programs, (name, matches))?;
+    if named.is_none() && options.net.on.is_empty() {
+        let error = clap::Error::new(ErrorKind::MissingSubcommand);
+        return Err(args::explain_program(
+            error,
+            args::child(command, "explore"),
+        ));
+    }
+    let placed = options.programs(programs, named)?;
     let hosts: Vec<String> = placed.iter().map(|(host, _)| host.clone()).collect();
     // For its errors.
     options.net.network(&hosts, None)?;
@@ -227,7 +242,8 @@ pub(super) fn run(
     }
     let is_json = options.json == Some(true);
     let text = if is_json {
-        let identity = identity(programs, explore, (name, matches));
+        let identity = identity(programs, explore, named);
+        let name = named.map(|(name, _)| name);
         let object = options.object(&explored, name, shard, &identity);
         json(object.as_object().expect("it is an object")) + "\n"
     } else {
@@ -282,11 +298,12 @@ fn trial(
 }
 
 impl Options {
-    /// Returns the programs with their hosts: those of `--on`, the named one, and those of `--with`.
+    /// Returns the programs with their hosts: those of `--on`, the named one, if any, and those of
+    /// `--with`.
     fn programs(
         &self,
         programs: &[Entry],
-        named: (&str, &ArgMatches),
+        named: Option<(&str, &ArgMatches)>,
     ) -> Result<Vec<(String, Named)>, clap::Error> {
         let mut all = Vec::new();
         for place in &self.net.on {
@@ -294,7 +311,9 @@ impl Options {
             all.push((place.host.clone(), named));
         }
         let host = self.net.main_host();
-        all.push((host.to_string(), args::load(programs, named)?));
+        if let Some(named) = named {
+            all.push((host.to_string(), args::load(programs, named)?));
+        }
         for with in &self.with {
             let named = args::line(programs, "--with", with, with)?;
             all.push((host.to_string(), named));
@@ -379,7 +398,7 @@ impl Options {
     fn object(
         &self,
         explored: &Explored,
-        program: &str,
+        program: Option<&str>,
         shard: Option<Shard>,
         search: &Value,
     ) -> Value {
@@ -420,11 +439,7 @@ const IDENTITY: [&str; 9] = [
 
 /// Returns what distinguishes a search from others, as given: the arguments of the program, and
 /// options of the search. An option after the program replaces the same option before it.
-fn identity(
-    programs: &[Entry],
-    explore: &ArgMatches,
-    (name, matches): (&str, &ArgMatches),
-) -> Value {
+fn identity(programs: &[Entry], explore: &ArgMatches, named: Option<(&str, &ArgMatches)>) -> Value {
     let raw = |matches: &ArgMatches, id: &str| -> Option<Vec<String>> {
         let values = matches.try_get_raw(id).ok()??;
         Some(
@@ -433,18 +448,18 @@ fn identity(
                 .collect(),
         )
     };
-    let takes_options =
-        matches.try_contains_id("schedules").is_ok() && matches.try_contains_id("strategy").is_ok();
     let option = |id: &str| {
-        let after = takes_options.then(|| raw(matches, id)).flatten();
+        let after = named.filter(|(_, matches)| takes_options(matches));
+        let after = after.and_then(|(_, matches)| raw(matches, id));
         let values = after.or_else(|| raw(explore, id));
         (format!("--{id}"), json!(values.unwrap_or_default()))
     };
-    let entry = programs.iter().find(|entry| entry.name == name);
+    let is_named = |entry: &&Entry| named.is_some_and(|(name, _)| entry.name == name);
+    let entry = programs.iter().find(is_named);
     let command = entry.map(Entry::command).unwrap_or_default();
     let argument = |argument: &clap::Arg| {
         let id = argument.get_id().as_str();
-        raw(matches, id).map(|values| (id.to_string(), json!(values)))
+        raw(named?.1, id).map(|values| (id.to_string(), json!(values)))
     };
     let arguments: serde_json::Map<String, Value> =
         command.get_arguments().filter_map(argument).collect();

@@ -302,6 +302,19 @@ fn hosts_faults_and_injections_are_those_of_boot() {
 }
 
 #[test]
+fn the_program_may_be_left_out_beside_those_of_hosts() {
+    let (code, out, err) = run(&["--on", "a:wait", "--schedules", "3"], &[]);
+    assert_eq!((code, &*err), (0, ""), "{out}");
+    assert!(out.starts_with("3 schedules pass\n"), "{out}");
+    let (code, out, err) = run(&["--schedules", "3"], &[]);
+    assert_eq!((code, &*out), (2, ""));
+    assert!(
+        err.contains("name a program") && err.contains(" explore [OPTIONS] PROGRAM"),
+        "{err}"
+    );
+}
+
+#[test]
 fn a_search_says_why_it_is_not_complete() {
     for (args, why) in [
         (
