@@ -453,7 +453,7 @@ pub(super) fn find(mut command: Command, of: &[String]) -> Result<Command, clap:
 fn explain(mut error: clap::Error, mut command: Command, programs: &[Entry]) -> clap::Error {
     command.build();
     let boot = child(&command, "boot");
-    // Only the usage of boot has a PROGRAM.
+    // Only the usages of boot, explore and lab have a PROGRAM.
     let usage = match error.get(ContextKind::Usage) {
         Some(ContextValue::StyledStr(usage)) => usage.to_string(),
         _ => String::new(),
@@ -461,7 +461,9 @@ fn explain(mut error: clap::Error, mut command: Command, programs: &[Entry]) -> 
     let of_boot = usage.contains("PROGRAM");
     match error.kind() {
         ErrorKind::InvalidSubcommand | ErrorKind::MissingSubcommand if of_boot => {
-            return explain_program(error, boot);
+            let is_of = |name: &&str| usage.contains(&format!(" {name} [OPTIONS] PROGRAM"));
+            let name = ["explore", "lab"].into_iter().find(is_of);
+            return explain_program(error, child(&command, name.unwrap_or("boot")));
         }
         ErrorKind::InvalidSubcommand => {
             let name = text(&error, ContextKind::InvalidSubcommand);

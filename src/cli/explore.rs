@@ -19,7 +19,7 @@ use super::{
     args, cluster,
     inject::{self, Rule},
     net::{self, Placed},
-    output::{FAILURE, Log, Verbosity, json, print, tell},
+    output::{FAILURE, Log, USAGE, Verbosity, json, print, tell},
     program::{Entry, Named},
     values::{duration, whole},
 };
@@ -532,7 +532,7 @@ fn merge(options: &Merge, verbosity: &Verbosity) -> ExitCode {
         Ok(all) => all,
         Err(error) => {
             log.error(&error);
-            return ExitCode::from(FAILURE);
+            return ExitCode::from(USAGE);
         }
     };
     print((json(all.as_object().expect("it is an object")) + "\n").as_bytes());

@@ -165,7 +165,7 @@ fn parts_that_do_not_fit_are_not_joined() {
     assert_eq!(rest["bound"], "not all parts are among the files");
     fs::copy(&files[0], &files[2]).expect("it is there");
     let (code, _, err) = merge(&files);
-    assert_eq!(code, 1);
+    assert_eq!(code, 2);
     assert!(
         err.contains("3.json is part 1/8, which another file is, too"),
         "{err}"
@@ -181,11 +181,15 @@ fn parts_that_do_not_fit_are_not_joined() {
         "{err}"
     );
     fs::write(&files[1], "{}").expect("it can be written");
-    let (_, _, err) = merge(&files);
+    let (code, _, err) = merge(&files);
+    assert_eq!(code, 2);
     assert!(
         err.contains("2.json is not the JSON object of a search"),
         "{err}"
     );
+    let (code, _, err) = run(&["merge", "missing.json"], &[]);
+    assert_eq!(code, 2);
+    assert!(err.contains("cannot read missing.json"), "{err}");
     fs::remove_dir_all(folder).expect("it is there");
 }
 
@@ -367,7 +371,8 @@ fn wrong_options_are_explained() {
         (&["--shard", "9/8", "wait"], "it takes I/N, such as 3/8"),
         (&["--replay", "x", "wait"], "\"x\" is no replay"),
         (&["--jobs", "0", "wait"], "it takes a whole number from 1"),
-        (&["nothing"], "nothing"),
+        (&["nothing"], "there is no program 'nothing'"),
+        (&["nothing"], " explore [OPTIONS] PROGRAM"),
     ] {
         let (code, _, err) = run(args, &[]);
         assert_eq!(code, 2, "{err}");
