@@ -389,7 +389,7 @@ pub(super) fn images(
         None if placed.is_empty() => {
             return Err(explain_program(
                 clap::Error::new(ErrorKind::MissingSubcommand),
-                boot_of(command),
+                child(command, "boot"),
             ));
         }
         None => {}
@@ -458,8 +458,8 @@ pub(super) fn find(mut command: Command, of: &[String]) -> Result<Command, clap:
 /// Adds a hint to an error of `clap`'s where this crate knows more than `clap`.
 fn explain(mut error: clap::Error, mut command: Command, programs: &[Entry]) -> clap::Error {
     command.build();
-    let boot = boot_of(&command);
-    // Only the usage of boot has a PROGRAM.
+    let boot = child(&command, "boot");
+    // Only the usages of boot, explore and lab have a PROGRAM.
     let usage = match error.get(ContextKind::Usage) {
         Some(ContextValue::StyledStr(usage)) => usage.to_string(),
         _ => String::new(),
@@ -467,7 +467,9 @@ fn explain(mut error: clap::Error, mut command: Command, programs: &[Entry]) -> 
     let of_boot = usage.contains("PROGRAM");
     match error.kind() {
         ErrorKind::InvalidSubcommand | ErrorKind::MissingSubcommand if of_boot => {
-            return explain_program(error, boot);
+            let is_of = |name: &&str| usage.contains(&format!(" {name} [OPTIONS] PROGRAM"));
+            let name = ["explore", "lab"].into_iter().find(is_of);
+            return explain_program(error, child(&command, name.unwrap_or("boot")));
         }
         ErrorKind::InvalidSubcommand => {
             let name = text(&error, ContextKind::InvalidSubcommand);
@@ -520,13 +522,14 @@ fn explain(mut error: clap::Error, mut command: Command, programs: &[Entry]) -> 
     error
 }
 
-fn boot_of(command: &Command) -> Command {
-    let boot = command.find_subcommand("boot");
-    boot.expect("there is one").clone()
+/// The command of this name below another.
+pub(super) fn child(command: &Command, name: &str) -> Command {
+    let child = command.find_subcommand(name);
+    child.expect("there is one").clone()
 }
 
 /// Turns an error about a program's name into one that says so.
-fn explain_program(error: clap::Error, mut command: Command) -> clap::Error {
+pub(super) fn explain_program(error: clap::Error, mut command: Command) -> clap::Error {
     let message = match error.kind() {
         ErrorKind::MissingSubcommand => "name a program to boot".to_string(),
         ErrorKind::InvalidSubcommand => {

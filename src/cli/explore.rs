@@ -19,7 +19,7 @@ use super::{
     args, cluster,
     inject::{self, Rule},
     net::{self, Placed},
-    output::{FAILURE, Log, Verbosity, json, print, tell},
+    output::{FAILURE, Log, USAGE, Verbosity, json, print, tell},
     program::{Entry, Named},
     values::{duration, whole},
 };
@@ -33,7 +33,6 @@ const LONGEST: usize = 200;
 #[command(
     arg_required_else_help = true,
     disable_help_subcommand = true,
-    subcommand_required = true,
     subcommand_help_heading = "Programs",
     subcommand_value_name = "PROGRAM"
 )]
@@ -183,6 +182,12 @@ pub(super) fn subcommands(programs: &[Entry]) -> impl Iterator<Item = Command> {
     programs.chain([merge])
 }
 
+/// Whether options of the search can follow this program's name.
+fn takes_options(program: &ArgMatches) -> bool {
+    let has = |id: &str| program.try_contains_id(id).is_ok();
+    has("schedules") && has("strategy")
+}
+
 fn options() -> Vec<clap::Arg> {
     let command = Options::augment_args(Command::new(""));
     command.get_arguments().cloned().collect()
@@ -200,25 +205,35 @@ struct Merge {
 pub(super) fn run(
     binary: &str,
     programs: &[Entry],
+    command: &Command,
     explore: &ArgMatches,
     verbosity: &Verbosity,
     words: &[String],
 ) -> Result<ExitCode, clap::Error> {
-    let (name, matches) = explore.subcommand().expect("clap requires a program");
-    if name == "merge" {
+    let named = explore.subcommand();
+    if let Some(("merge", matches)) = named {
         return Ok(merge(&Merge::from_arg_matches(matches)?, verbosity));
     }
     let mut options = Options::from_arg_matches(explore)?;
-    if matches.try_contains_id("schedules").is_ok() && matches.try_contains_id("strategy").is_ok() {
+    if let Some((_, matches)) = named
+        && takes_options(matches)
+    {
         options.update_from_arg_matches(matches)?;
     }
-    let programs = options.programs(programs, (name, matches))?;
-    let hosts: Vec<String> = programs.iter().map(|(host, _)| host.clone()).collect();
+    if named.is_none() && options.net.on.is_empty() {
+        let error = clap::Error::new(ErrorKind::MissingSubcommand);
+        return Err(args::explain_program(
+            error,
+            args::child(command, "explore"),
+        ));
+    }
+    let placed = options.programs(programs, named)?;
+    let hosts: Vec<String> = placed.iter().map(|(host, _)| host.clone()).collect();
     // For its errors.
     options.net.network(&hosts, None)?;
     let usage = |error: String| clap::Error::raw(ErrorKind::InvalidValue, error + "\n");
     let shard = options.shard().map_err(usage)?;
-    let body = |kernel: &mut Kernel| trial(kernel, &programs, &options);
+    let body = |kernel: &mut Kernel| trial(kernel, &placed, &options);
     let search = options.search(body, shard, hosts).map_err(usage)?;
     let search = search.command(again(binary, words));
     let explored = search.explore();
@@ -227,7 +242,9 @@ pub(super) fn run(
     }
     let is_json = options.json == Some(true);
     let text = if is_json {
-        let object = options.object(&explored, name, shard);
+        let identity = identity(programs, explore, named);
+        let name = named.map(|(name, _)| name);
+        let object = options.object(&explored, name, shard, &identity);
         json(object.as_object().expect("it is an object")) + "\n"
     } else {
         format!("{explored}\n{}", outcomes(&explored.outcomes))
@@ -281,11 +298,12 @@ fn trial(
 }
 
 impl Options {
-    /// Returns the programs with their hosts: those of `--on`, the named one, and those of `--with`.
+    /// Returns the programs with their hosts: those of `--on`, the named one, if any, and those of
+    /// `--with`.
     fn programs(
         &self,
         programs: &[Entry],
-        named: (&str, &ArgMatches),
+        named: Option<(&str, &ArgMatches)>,
     ) -> Result<Vec<(String, Named)>, clap::Error> {
         let mut all = Vec::new();
         for place in &self.net.on {
@@ -293,7 +311,9 @@ impl Options {
             all.push((place.host.clone(), named));
         }
         let host = self.net.main_host();
-        all.push((host.to_string(), args::load(programs, named)?));
+        if let Some(named) = named {
+            all.push((host.to_string(), args::load(programs, named)?));
+        }
         for with in &self.with {
             let named = args::line(programs, "--with", with, with)?;
             all.push((host.to_string(), named));
@@ -375,9 +395,16 @@ impl Options {
         }
     }
 
-    fn object(&self, explored: &Explored, program: &str, shard: Option<Shard>) -> Value {
+    fn object(
+        &self,
+        explored: &Explored,
+        program: Option<&str>,
+        shard: Option<Shard>,
+        search: &Value,
+    ) -> Value {
         json!({
             "program": program,
+            "search": search,
             "strategy": self.strategy(),
             "seed": self.seed.unwrap_or(0),
             "shard": shard.map(|shard| shard.to_string()),
@@ -395,6 +422,50 @@ impl Options {
             })),
         })
     }
+}
+
+/// The options that distinguish a search from others, besides its program, strategy and seed.
+const IDENTITY: [&str; 9] = [
+    "with",
+    "on",
+    "net",
+    "fault",
+    "chaos",
+    "inject",
+    "steps",
+    "preemptions",
+    "schedules",
+];
+
+/// Returns what distinguishes a search from others, as given: the arguments of the program, and
+/// options of the search. An option after the program replaces the same option before it.
+fn identity(programs: &[Entry], explore: &ArgMatches, named: Option<(&str, &ArgMatches)>) -> Value {
+    let raw = |matches: &ArgMatches, id: &str| -> Option<Vec<String>> {
+        let values = matches.try_get_raw(id).ok()??;
+        Some(
+            values
+                .map(|value| value.to_string_lossy().into_owned())
+                .collect(),
+        )
+    };
+    let option = |id: &str| {
+        let after = named.filter(|(_, matches)| takes_options(matches));
+        let after = after.and_then(|(_, matches)| raw(matches, id));
+        let values = after.or_else(|| raw(explore, id));
+        (format!("--{id}"), json!(values.unwrap_or_default()))
+    };
+    let is_named = |entry: &&Entry| named.is_some_and(|(name, _)| entry.name == name);
+    let entry = programs.iter().find(is_named);
+    let command = entry.map(Entry::command).unwrap_or_default();
+    let argument = |argument: &clap::Arg| {
+        let id = argument.get_id().as_str();
+        raw(named?.1, id).map(|values| (id.to_string(), json!(values)))
+    };
+    let arguments: serde_json::Map<String, Value> =
+        command.get_arguments().filter_map(argument).collect();
+    let mut all: serde_json::Map<String, Value> = IDENTITY.into_iter().map(option).collect();
+    all.insert("arguments".into(), arguments.into());
+    all.into()
 }
 
 /// Shows the progress on a line that the next one overwrites.
@@ -461,7 +532,7 @@ fn merge(options: &Merge, verbosity: &Verbosity) -> ExitCode {
         Ok(all) => all,
         Err(error) => {
             log.error(&error);
-            return ExitCode::from(FAILURE);
+            return ExitCode::from(USAGE);
         }
     };
     print((json(all.as_object().expect("it is an object")) + "\n").as_bytes());
@@ -497,7 +568,20 @@ fn union(parts: &[Value], files: &[PathBuf]) -> Result<Value, String> {
                 ));
             }
         }
+        if let Some(difference) = difference(&part["search"], &all["search"]) {
+            let first = files[0].display();
+            return Err(format!(
+                "{name} is of another search than {first}: {difference}"
+            ));
+        }
         let shard = part["shard"].as_str().map(str::parse::<Shard>);
+        if let (Some(Ok(shard)), Some((of, _))) = (&shard, shards.first())
+            && shard.of != *of
+        {
+            return Err(format!(
+                "{name} is part {shard}, and other files are parts of {of}"
+            ));
+        }
         if let Some(Ok(shard)) = shard
             && !shards.insert((shard.of, shard.number % shard.of))
         {
@@ -538,6 +622,16 @@ fn union(parts: &[Value], files: &[PathBuf]) -> Result<Value, String> {
     all["never"] = json!(never);
     all["shard"] = Value::Null;
     Ok(all)
+}
+
+/// Says what distinguishes one search from the first.
+fn difference(one: &Value, first: &Value) -> Option<String> {
+    let keys = IDENTITY.map(|id| format!("--{id}"));
+    let keys = keys.into_iter().chain(["arguments".into()]);
+    let mut differing = keys.filter(|key| one[key] != first[key]);
+    differing
+        .next()
+        .map(|key| format!("{key} is {}, not {}", one[&key], first[&key]))
 }
 
 fn texts(part: &Value, key: &str) -> BTreeSet<String> {

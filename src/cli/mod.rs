@@ -227,6 +227,7 @@ fn run(app: &App, args: &[OsString]) -> Result<ExitCode, clap::Error> {
             explore::run(
                 &name,
                 programs,
+                &command,
                 matches,
                 &cli.verbosity,
                 &words(&name, args),

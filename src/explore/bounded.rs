@@ -61,8 +61,14 @@ fn explore(
         }
         let mut trial = runs.run(&plan)?;
         let schedule = tally.schedules;
-        tally.add(&mut trial);
-        meter.count(false, || 1.0 - ahead.len() as f64 / widest as f64);
+        if runs.is_cut() {
+            meter.unclaim();
+            tally.bound = Some(settings.cut());
+            trial.failure = None;
+        } else {
+            tally.add(&mut trial);
+            meter.count(false, || 1.0 - ahead.len() as f64 / widest as f64);
+        }
         if let Some(why) = trial.failure {
             tally.failure = Some(Found::new(schedule, why).with(plan));
             return Ok(tally);
@@ -76,8 +82,8 @@ fn explore(
             ahead.extend(more.into_iter().rev());
             widest = widest.max(ahead.len());
         } else if more.peek().is_some() {
-            let only = format!("only schedules with at most {most} preemptions ran");
-            tally.bound = Some(only);
+            let only = || format!("only schedules with at most {most} preemptions ran");
+            tally.bound.get_or_insert_with(only);
         }
     }
     tally.complete = tally.bound.is_none();

@@ -60,8 +60,7 @@ fn explore(
             Some(Cut::Redundant | Cut::Probed) => meter.unclaim(),
             Some(Cut::TooLong) => {
                 meter.unclaim();
-                let most = settings.steps();
-                tally.bound = Some(format!("schedules of more than {most} turns were cut"));
+                tally.bound = Some(settings.cut());
             }
             Some(Cut::Unrepeatable(why)) => {
                 let why = format!("hidden nondeterminism: {why}");

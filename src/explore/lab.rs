@@ -196,7 +196,7 @@ impl<'a> Lab<'a> {
         let header = Header {
             command: env::args().collect(),
             seed,
-            policy: decisions.to_string(),
+            policy: decisions.policy(),
             is_simulated: true,
             ..Header::default()
         };

@@ -56,6 +56,18 @@ pub(super) enum Decisions {
     Strategy(Strategy),
 }
 
+impl Decisions {
+    /// Names the policy of the schedule, for the header of a recording.
+    pub(super) fn policy(&self) -> String {
+        match self {
+            Self::Plan(Plan(delays)) if delays.is_empty() => "fifo".into(),
+            Self::Plan(plan) => format!("fifo with preemptions {plan}"),
+            Self::Strategy(Strategy::RoundRobin | Strategy::Exhaustive) => "fifo".into(),
+            Self::Strategy(strategy) => strategy.to_string(),
+        }
+    }
+}
+
 impl fmt::Display for Decisions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -117,6 +129,23 @@ impl FromStr for Replay {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_recording_names_its_policy() {
+        for (decisions, policy) in [
+            ("", "fifo"),
+            ("3-9x2", "fifo with preemptions 3-9x2"),
+            ("round_robin", "fifo"),
+            ("exhaustive", "fifo"),
+            ("random", "random"),
+            ("pct:3", "pct:3"),
+        ] {
+            assert_eq!(
+                decisions.parse().map(|it: Decisions| it.policy()),
+                Ok(policy.into())
+            );
+        }
+    }
 
     #[test]
     fn a_replay_is_read_as_it_is_written() {

@@ -14,6 +14,8 @@ pub(super) struct Planned<'a> {
     seed: u64,
     guide: Guide,
     kernel: Kernel,
+    /// An exhaustive search cuts schedules of more turns.
+    most: Option<u64>,
 }
 
 impl<'a> Planned<'a> {
@@ -25,6 +27,7 @@ impl<'a> Planned<'a> {
             seed,
             guide,
             kernel,
+            most: settings.is_exhaustive().then(|| settings.steps()),
         })
     }
 
@@ -35,7 +38,13 @@ impl<'a> Planned<'a> {
     }
 
     pub(super) fn fails(&mut self, plan: &Plan) -> Result<bool, Error> {
-        Ok(self.run(plan)?.failure.is_some())
+        Ok(self.run(plan)?.failure.is_some() && !self.is_cut())
+    }
+
+    /// Whether the last run was longer than the search allows, and so has no result.
+    pub(super) fn is_cut(&self) -> bool {
+        let turns = u64::from(self.guide.turns());
+        self.most.is_some_and(|most| turns > most)
     }
 
     /// Returns every departure after a turn that the last run offers.

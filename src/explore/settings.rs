@@ -131,8 +131,11 @@ impl Settings {
         let world = SimWorld::new(seed).net(&net);
         let mut builder = Kernel::builder().world(world);
         // An exhaustive search cuts long schedules, and runs on after a partial deadlock: what
-        // ends a run early would hide what other tasks do.
-        if !self.is_exhaustive() {
+        // ends a run early would hide what other tasks do. The kernel's limit is one turn behind
+        // the cut. It ends the runs that the search's tree does not decide.
+        if self.is_exhaustive() {
+            builder = builder.max_ticks(self.steps().saturating_add(1));
+        } else {
             builder = builder.max_ticks(self.steps());
             // A task that lives on must not hide that others lock each other out.
             builder = builder.on_deadlock(OnDeadlock::Stop);
@@ -166,6 +169,11 @@ impl Settings {
             1_000_000
         };
         self.steps.unwrap_or(own)
+    }
+
+    /// Says that an exhaustive search has cut a schedule.
+    pub(super) fn cut(&self) -> String {
+        format!("schedules of more than {} turns were cut", self.steps())
     }
 
     /// Returns the seed of a schedule.

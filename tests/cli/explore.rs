@@ -165,7 +165,7 @@ fn parts_that_do_not_fit_are_not_joined() {
     assert_eq!(rest["bound"], "not all parts are among the files");
     fs::copy(&files[0], &files[2]).expect("it is there");
     let (code, _, err) = merge(&files);
-    assert_eq!(code, 1);
+    assert_eq!(code, 2);
     assert!(
         err.contains("3.json is part 1/8, which another file is, too"),
         "{err}"
@@ -181,11 +181,58 @@ fn parts_that_do_not_fit_are_not_joined() {
         "{err}"
     );
     fs::write(&files[1], "{}").expect("it can be written");
-    let (_, _, err) = merge(&files);
+    let (code, _, err) = merge(&files);
+    assert_eq!(code, 2);
     assert!(
         err.contains("2.json is not the JSON object of a search"),
         "{err}"
     );
+    let (code, _, err) = run(&["merge", "missing.json"], &[]);
+    assert_eq!(code, 2);
+    assert!(err.contains("cannot read missing.json"), "{err}");
+    fs::remove_dir_all(folder).expect("it is there");
+}
+
+#[test]
+fn parts_of_different_searches_are_not_joined() {
+    let folder = folder("searches");
+    let part = |number: u64, options: &[&str]| {
+        let shard = format!("{number}/2");
+        let search = ["--json", "--schedules", "4", "--shard", &shard];
+        let (_, out, err) = run(&[&search, options].concat(), &[]);
+        let path = folder.join(format!("{number}.json"));
+        fs::write(&path, out).unwrap_or_else(|error| panic!("{error}: {err}"));
+        path.to_str().expect("it is text").to_string()
+    };
+    let first = part(1, &["lost-wakeup", "--cured"]);
+    for (options, difference) in [
+        (
+            &["lost-wakeup"][..],
+            r#"arguments is {"cured":["false"]}, not {"cured":["true"]}"#,
+        ),
+        (
+            &["--steps", "99", "lost-wakeup", "--cured"],
+            r#"--steps is ["99"], not []"#,
+        ),
+        (
+            &["lost-wakeup", "--cured", "--with", "wait"],
+            r#"--with is ["wait"], not []"#,
+        ),
+        (
+            &["--net", "latency=1ms", "lost-wakeup", "--cured"],
+            r#"--net is ["latency=1ms"], not []"#,
+        ),
+        (
+            &["--inject", "sleep:delay=1ms", "lost-wakeup", "--cured"],
+            r#"--inject is ["sleep:delay=1ms"], not []"#,
+        ),
+    ] {
+        let (_, out, err) = merge(&[first.clone(), part(2, options)]);
+        assert!(out.is_empty() && err.contains(difference), "{out}{err}");
+    }
+    let second = part(2, &["lost-wakeup", "--cured"]);
+    let (code, _, err) = merge(&[first, second]);
+    assert_eq!((code, &*err), (0, ""));
     fs::remove_dir_all(folder).expect("it is there");
 }
 
@@ -259,6 +306,19 @@ fn hosts_faults_and_injections_are_those_of_boot() {
 }
 
 #[test]
+fn the_program_may_be_left_out_beside_those_of_hosts() {
+    let (code, out, err) = run(&["--on", "a:wait", "--schedules", "3"], &[]);
+    assert_eq!((code, &*err), (0, ""), "{out}");
+    assert!(out.starts_with("3 schedules pass\n"), "{out}");
+    let (code, out, err) = run(&["--schedules", "3"], &[]);
+    assert_eq!((code, &*out), (2, ""));
+    assert!(
+        err.contains("name a program") && err.contains(" explore [OPTIONS] PROGRAM"),
+        "{err}"
+    );
+}
+
+#[test]
 fn a_search_says_why_it_is_not_complete() {
     for (args, why) in [
         (
@@ -268,6 +328,15 @@ fn a_search_says_why_it_is_not_complete() {
         (
             &["--strategy", "exhaustive", "--steps", "3", "wait"],
             "more than 3 turns were cut",
+        ),
+        // It never ends.
+        (
+            &["--strategy", "exhaustive", "--steps", "5", "alive"],
+            "more than 5 turns were cut",
+        ),
+        (
+            &["--preemptions", "1", "--steps", "5", "alive"],
+            "more than 5 turns were cut",
         ),
         (
             &[
@@ -302,7 +371,8 @@ fn wrong_options_are_explained() {
         (&["--shard", "9/8", "wait"], "it takes I/N, such as 3/8"),
         (&["--replay", "x", "wait"], "\"x\" is no replay"),
         (&["--jobs", "0", "wait"], "it takes a whole number from 1"),
-        (&["nothing"], "nothing"),
+        (&["nothing"], "there is no program 'nothing'"),
+        (&["nothing"], " explore [OPTIONS] PROGRAM"),
     ] {
         let (code, _, err) = run(args, &[]);
         assert_eq!(code, 2, "{err}");
