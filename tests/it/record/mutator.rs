@@ -1,4 +1,4 @@
-//! Damage to recordings and tapes, which have the same frame, as it comes about and as somebody would make it.
+//! Damage to recordings and tapes, which have the same frame: by accident and by intent.
 
 use rand_pcg::{
     Pcg64,
