@@ -350,6 +350,11 @@ thread_local! {
     static JOURNAL: RefCell<Journal> = RefCell::default();
 }
 
+/// Whether this process runs its scripted programs in a mode.
+pub(crate) fn in_a_mode() -> bool {
+    Mode::of_process().is_some()
+}
+
 /// The settings of a scripted program in the mode of this process, slices apart.
 pub(crate) fn scripted(builder: Builder) -> Builder {
     let Some(mode) = Mode::of_process() else {
@@ -391,7 +396,7 @@ pub(crate) fn run_scripted(kernel: &mut Kernel) -> Option<Result<Report, Error>>
 
 /// Tells the parent of this process what came of a scripted program, if it wants to know.
 pub(crate) fn tell(name: &'static str, what: &str) {
-    if Mode::of_process().is_some() {
+    if in_a_mode() {
         let number = JOURNAL.with_borrow_mut(|journal| {
             let told = journal.told.entry(name).or_default();
             *told += 1;
