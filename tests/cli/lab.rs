@@ -6,6 +6,22 @@ use serde_json::Value;
 
 use crate::support::*;
 
+/// Every policy of the library.
+const POLICIES: [&str; 12] = [
+    "fifo",
+    "rr",
+    "sjf",
+    "stcf",
+    "priority",
+    "priority:inherit",
+    "mlfq:boost=1s,stay,bump",
+    "lottery",
+    "stride",
+    "fair",
+    "random",
+    "pct",
+];
+
 /// The objects that `lab --json` prints, by policy.
 fn objects(args: &[&str]) -> Vec<Value> {
     let args = [&["lab", "--json"], args].concat();
@@ -246,22 +262,25 @@ fn an_editor_is_quick_under_mlfq() {
 }
 
 #[test]
+fn no_policy_cures_a_convoy() {
+    let policies = POLICIES.map(|policy| ["--policy", policy]).concat();
+    let all = objects(&[&policies[..], &["convoy"]].concat());
+    let cured = objects(&[&policies[..], &["convoy", "--cured"]].concat());
+    assert_eq!(all.len(), POLICIES.len());
+    for (convoy, cured) in all.iter().zip(cured) {
+        // A millisecond and a half each, rounded.
+        assert_eq!(figures(convoy, "computed"), [2; 4]);
+        let figure = |of: &Value, key: &str| of[key].as_f64().expect("it is a number");
+        let [idle, ended] = ["utilisation", "end"].map(|key| figure(convoy, key));
+        assert!(idle < 0.1 && ended >= 0.062, "{convoy}");
+        let [busy, ended] = ["utilisation", "end"].map(|key| figure(&cured, key));
+        assert!(busy > 0.2 && ended < 0.030, "{cured}");
+    }
+}
+
+#[test]
 fn the_classics_run_under_every_policy() {
-    let policies = [
-        "fifo",
-        "rr",
-        "sjf",
-        "stcf",
-        "priority",
-        "priority:inherit",
-        "mlfq:boost=1s,stay,bump",
-        "lottery",
-        "stride",
-        "fair",
-        "random",
-        "pct",
-    ];
-    for policy in policies {
+    for policy in POLICIES {
         for program in ["inversion", "interactive", "convoy"] {
             let (code, _, err) = run(&[
                 "boot",
