@@ -16,6 +16,7 @@ use clap::{
 use clap_complete::Shell;
 
 use super::{
+    App,
     debug::Debug,
     explore::{self, Explore},
     inject,
@@ -24,12 +25,13 @@ use super::{
     net::{self, Placed},
     new::New,
     output::{Format, Verbosity},
-    policy::{NamedShare, Policy, Register, named_share},
+    policy::{NamedShare, Policy, named_share},
     program::{Entry, Named},
     replay::Replay,
     trace,
     values::{duration, processors, size, whole},
     words,
+    world::NamedWorld,
 };
 
 /// Boots programs on trapline, a tiny operating system inside one process
@@ -102,6 +104,10 @@ pub(super) struct Boot {
     /// Run in the simulated world: a virtual clock that never waits, and a simulated network
     #[arg(long = "virtual", conflicts_with_all = ["monitor", "top"], help_heading = "World")]
     pub(super) simulated: bool,
+    /// Run in a world that this binary has registered
+    #[arg(long, value_name = "NAME[:PARAMS]",
+          conflicts_with_all = ["simulated", "top"], help_heading = "World")]
+    pub(super) world: Option<NamedWorld>,
     /// The seed of all random numbers. Without it, boot draws one and prints it. With --virtual it
     /// repeats the whole run
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u64>, help_heading = "World")]
@@ -261,10 +267,14 @@ impl From<OnDeadlock> for crate::OnDeadlock {
 }
 
 /// The whole command line of a binary called `name`.
-pub(super) fn command(name: &str, programs: &[Entry], policies: &[(String, Register)]) -> Command {
-    let registered = policies.to_vec();
-    let policy = move |text: &str| Policy::parse(text, &registered);
+pub(super) fn command(name: &str, app: &App) -> Command {
+    let programs = &app.programs;
+    let policies = app.policies.clone();
+    let policy = move |text: &str| Policy::parse(text, &policies);
     let policy_of_lab = policy.clone();
+    let worlds = app.worlds.clone();
+    let has_worlds = !worlds.is_empty();
+    let world = move |text: &str| NamedWorld::parse(text, &worlds);
     let first = programs.first().map_or("PROGRAM", |entry| entry.name);
     let last = programs.last().map_or("PROGRAM", |entry| entry.name);
     let version = if name == env!("CARGO_PKG_NAME") {
@@ -329,6 +339,7 @@ pub(super) fn command(name: &str, programs: &[Entry], policies: &[(String, Regis
             let simulated = |boot: Command, id| boot.mut_arg(id, |arg| arg.requires("simulated"));
             let boot = network.fold(boot, simulated);
             boot.mut_arg("policy", |arg| arg.value_parser(policy))
+                .mut_arg("world", |arg| arg.value_parser(world).hide(!has_worlds))
                 .subcommands(programs.iter().map(Entry::command))
                 .override_usage(format!("{name} boot [OPTIONS] PROGRAM [ARGS]..."))
                 .after_help(format!(
@@ -484,6 +495,12 @@ fn explain(mut error: clap::Error, mut command: Command, programs: &[Entry]) -> 
             let has = |option: &str| named.iter().any(|name| name.starts_with(option));
             if has("--virtual") && has("--tape") {
                 let why = "a virtual run needs no tape: --seed repeats it";
+                let why = ContextValue::StyledStrs(vec![why.into()]);
+                error.insert(ContextKind::Suggested, why);
+            }
+            if has("--world") && has("--top") {
+                let why = "the screen shows what the real world prints: use --monitor SOCKET, and \
+                           `top --attach SOCKET`";
                 let why = ContextValue::StyledStrs(vec![why.into()]);
                 error.insert(ContextKind::Suggested, why);
             }

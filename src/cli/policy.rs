@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
-use super::values::{among, duration};
+use super::values::{duration, unknown};
 use crate::{
     Builder, Share, sched,
     sched::{Allotment, Fair, Lottery, Mlfq, Pct, Priority, Random, RoundRobin, Sjf, Stcf, Stride},
@@ -97,14 +97,7 @@ fn built_in(
                 .into_iter()
                 .chain(registered.iter().map(|(name, _)| name.as_str()))
                 .collect();
-            let unknown = among("policy", name, &names, ToString::to_string);
-            let why = unknown.expect_err("these names are known");
-            let end = if why.ends_with('?') {
-                " There"
-            } else {
-                ": there"
-            };
-            return Err(format!("{why}{end} are {}", names.join(", ")));
+            return Err(unknown("policy", name, &names));
         }
     }))
 }

@@ -23,8 +23,8 @@ use super::{
     values::whole,
 };
 use crate::{
-    Builder, Error, Event, Kernel, RealWorld, Report, SimNet, SimWorld, Tid,
-    tape::{self, Left, Playing, Progress, Taping, Writer},
+    Builder, Error, Event, Kernel, RealWorld, Report, SimNet, SimWorld, Tid, World,
+    tape::{self, Header, Left, Playing, Progress, Taping, Writer},
 };
 
 /// Run a taped run again
@@ -174,11 +174,10 @@ pub(super) fn open(
 }
 
 /// What is outside of the kernel.
-pub(super) enum Outside {
-    Simulated(SimWorld),
-    Real(RealWorld),
-    Taping(Box<Taping<RealWorld>>),
-    Playing(Box<Playing>),
+pub(super) struct Outside {
+    set: Box<dyn FnOnce(Builder) -> Builder>,
+    /// Whether it is the real world, taped or not.
+    is_real: bool,
 }
 
 /// What a run has to do with a tape.
@@ -189,14 +188,22 @@ pub(super) enum Tape {
 }
 
 impl Outside {
-    /// The world that the options ask for, or the one that is on a tape. An error says what is
-    /// wrong.
+    /// This world, other than the real one.
+    pub(super) fn of(world: impl World + 'static) -> Self {
+        Self {
+            set: Box::new(|builder| builder.world(world)),
+            is_real: false,
+        }
+    }
+
+    /// The world that the options ask for, or the one that is on a tape. `own` is that of `--world`.
+    /// An error says what is wrong.
     pub(super) fn new(
         options: &Boot,
-        command: &[String],
-        seed: u64,
+        header: &Header,
         net: &SimNet,
         watch: Option<&Watch>,
+        own: Option<Box<dyn World>>,
         playing: Option<Playing>,
     ) -> Result<(Self, Tape), String> {
         if let Some(playing) = playing {
@@ -204,45 +211,52 @@ impl Outside {
             let playing = playing
                 .print_to(stdio::Console::default())
                 .stop_when(interrupts::is_raised);
-            return Ok((Self::Playing(Box::new(playing)), tape));
+            return Ok((Self::of(playing), tape));
         }
         if options.simulated {
-            let world = SimWorld::new(seed).net(net);
+            let world = SimWorld::new(header.seed).net(net);
             let world = world.print_to(stdio::Console::default());
-            return Ok((Self::Simulated(world), Tape::No));
+            return Ok((Self::of(world), Tape::No));
+        }
+        if let Some(own) = own {
+            return Self::maybe_taped(own, options, header);
         }
         let world = RealWorld::new().map_err(|error| format!("cannot boot: {error}"))?;
         let world = match has_screen(watch) && io::stdout().is_terminal() {
             true => world.print_to(stdio::Console::default()),
             false => world,
         };
+        let (mut outside, tape) = Self::maybe_taped(world, options, header)?;
+        outside.is_real = true;
+        Ok((outside, tape))
+    }
+
+    /// This world, with a tape around it if the options ask for one.
+    fn maybe_taped(
+        world: impl World + 'static,
+        options: &Boot,
+        header: &Header,
+    ) -> Result<(Self, Tape), String> {
         let Some(path) = &options.tape else {
-            return Ok((Self::Real(world), Tape::No));
+            return Ok((Self::of(world), Tape::No));
         };
-        let header = record::header(options, command, seed);
-        let world = Taping::create(world, path, &header, options.tape_max)
+        let world = Taping::create(world, path, header, options.tape_max)
             .map_err(|error| format!("cannot tape to {}: {error}", path.display()))?;
         let writer = world.writer();
         let flushed = writer.clone();
         record::survive_panics(move || drop(flushed.flush()));
         let path = path.clone();
-        Ok((Self::Taping(Box::new(world)), Tape::To { writer, path }))
+        Ok((Self::of(world), Tape::To { writer, path }))
     }
 
     /// Whether the screen has to copy what the world prints to a file or a pipe.
     pub(super) fn copies(&self, watch: Option<&Watch>) -> bool {
-        let is_real = matches!(self, Self::Real(_) | Self::Taping(_));
-        is_real && has_screen(watch) && !io::stdout().is_terminal()
+        self.is_real && has_screen(watch) && !io::stdout().is_terminal()
     }
 
     /// Sets the world of a kernel.
     pub(super) fn set(self, builder: Builder) -> Builder {
-        match self {
-            Self::Simulated(world) => builder.world(world),
-            Self::Real(world) => builder.world(world),
-            Self::Taping(world) => builder.world(*world),
-            Self::Playing(world) => builder.world(*world),
-        }
+        (self.set)(builder)
     }
 }
 

@@ -5,6 +5,7 @@ mod book;
 mod boot;
 mod debug;
 mod explore;
+mod extended;
 mod lab;
 mod live;
 mod network;

@@ -94,12 +94,12 @@ impl Source {
                 let playing =
                     Playing::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
                 let progress = playing.progress();
-                (Outside::Playing(Box::new(playing)), Some(progress))
+                (Outside::of(playing), Some(progress))
             }
             None => {
                 let net = options.net.network(&hosts(programs), options.max_time);
                 let net = net.map_err(|error| error.to_string())?;
-                (Outside::Simulated(SimWorld::new(*seed).net(&net)), None)
+                (Outside::of(SimWorld::new(*seed).net(&net)), None)
             }
         };
         let rules = Rules::new(&options.inject);
