@@ -298,7 +298,7 @@ pub(super) fn command(name: &str, app: &App) -> Command {
                 .override_usage(format!("{name} explore [OPTIONS] PROGRAM [ARGS]..."))
                 .after_help(format!(
                     "The program runs in the simulated world. A schedule fails with a deadlock, or if a \
-                     task fails or\nfaults. Schedule i has the seed N + i of --seed N, as in \
+                     task fails or faults. Schedule i has the seed N + i of --seed N, as in \
                      `boot --virtual --policy random --seed`.\n\n\
                      Exit codes: 0 all schedules pass, 1 one fails, 2 wrong command line.\n\n\
                      Examples:\n  \
@@ -322,11 +322,11 @@ pub(super) fn command(name: &str, app: &App) -> Command {
                 .override_usage(format!("{name} lab [OPTIONS] PROGRAM [ARGS]..."))
                 .after_help(format!(
                     "The program runs in the simulated world, once under each policy. The table \
-                     shows response, turnaround\nand waiting over the tasks that computed: the \
-                     mean, the median and the 99th percentile; the\nswitches between tasks; the part \
-                     of their time in which the processors were busy; Jain's index\nof fairness; and \
-                     the end. A chart has a line for each task: █ is computing, · is waiting for \
-                     a\nprocessor.\n\n\
+                     shows response, turnaround and waiting over the tasks that computed: the \
+                     mean, the median and the 99th percentile; the switches between tasks; the part \
+                     of their time in which the processors were busy; Jain's index of fairness; and \
+                     the end. A chart has a line for each task: █ is computing, · is waiting for a \
+                     processor.\n\n\
                      Exit codes: 0 all runs ended well, 1 one did not, 2 wrong command line.\n\n\
                      Examples:\n  \
                      {name} lab --policy fifo --policy rr:10ms --policy mlfq {first}\n  \
@@ -344,11 +344,11 @@ pub(super) fn command(name: &str, app: &App) -> Command {
                 .override_usage(format!("{name} boot [OPTIONS] PROGRAM [ARGS]..."))
                 .after_help(format!(
                     "Options go before the program; arguments after its name belong to the program.\n\n\
-                     Programs write to standard output; everything else goes to standard error.\n\
+                     Programs write to standard output; everything else goes to standard error.\n\n\
                      Exit codes: 0 all tasks ended well, or only servers are left and nothing can \
-                     come for\nthem, 1 a task failed or faulted, output was lost or the kernel met \
-                     an I/O error, 2 wrong\ncommand line, 3 deadlock, 4 a limit was reached, 130 \
-                     interrupted (^C), 143 terminated\n(SIGTERM).\n\n\
+                     come for them, 1 a task failed or faulted, output was lost or the kernel met \
+                     an I/O error, 2 wrong command line, 3 deadlock, 4 a limit was reached, 130 \
+                     interrupted (^C), 143 terminated (SIGTERM).\n\n\
                      Examples:\n  \
                      {name} boot {first}\n  \
                      {name} boot --virtual --seed 7 --summary {first}\n  \

@@ -21,7 +21,7 @@ use super::{
     log,
     net::{Placed, hosts},
     output::{DEADLOCK, FAILURE, LIMIT, Log, Verbosity},
-    policy::NamedShare,
+    policy::{NamedShare, warn_of_unused},
     record,
     replay::Outside,
     stdio,
@@ -158,6 +158,7 @@ pub(super) fn boot<'a>(
         code = signal;
     }
     rules.report(log);
+    warn_of_unused(log, kernel.unused_shares());
     if watching.summary {
         summary.borrow_mut().show(log, now);
     }

@@ -35,10 +35,10 @@ use crate::{
 #[command(
     arg_required_else_help = true,
     after_help = "\
-A tape holds no files, no environment and no clock of a program's own: run it in the same folder.
+A tape holds no files, no environment and no clock of a program's own: run it in the same folder. \
 A tape whose process was killed runs to its end.
 
-Exit codes: as of `boot` without a signal, and 1 if the programs do something else than on
+Exit codes: as of `boot` without a signal, and 1 if the programs do something else than on \
 the tape.
 
 Examples:
