@@ -233,19 +233,24 @@ pub(super) struct Watching {
 impl Watching {
     /// Whether any option for watching is given.
     pub(super) fn is_any(&self) -> bool {
+        self.record.is_some() || self.is_any_but_record()
+    }
+
+    /// Whether any option for watching is given, apart from `--record FILE`.
+    pub(super) fn is_any_but_record(&self) -> bool {
         let Self {
             trace,
             log_format: _,
             summary,
             by_name: _,
-            record,
-            record_last: _,
+            record: _,
+            record_last,
             post_mortem,
             exits,
             live,
         } = self;
         let is_told = *summary || *post_mortem || *exits;
-        trace.is_some() || record.is_some() || is_told || live.is_any()
+        trace.is_some() || record_last.is_some() || is_told || live.is_any()
     }
 }
 
@@ -383,21 +388,35 @@ pub(super) fn images(
     matches: &ArgMatches,
     command: &Command,
 ) -> Result<Vec<Placed>, clap::Error> {
-    let mut placed = Vec::new();
+    named(programs, options, matches, command).map(|all| loaded(&all))
+}
+
+/// These programs with their arguments, on their hosts.
+pub(super) fn loaded(named: &[(String, Named)]) -> Vec<Placed> {
+    let place = |(host, named): &(String, Named)| Placed {
+        host: host.clone(),
+        image: named.image(),
+    };
+    named.iter().map(place).collect()
+}
+
+/// The same programs, before they are loaded.
+pub(super) fn named(
+    programs: &[Entry],
+    options: &Boot,
+    matches: &ArgMatches,
+    command: &Command,
+) -> Result<Vec<(String, Named)>, clap::Error> {
+    let mut all = Vec::new();
     for place in &options.net.on {
-        let image = line(programs, "--on", &place.text, &place.line)?.image();
-        let host = place.host.clone();
-        placed.push(Placed { host, image });
+        let named = line(programs, "--on", &place.text, &place.line)?;
+        all.push((place.host.clone(), named));
     }
     let host = options.net.main_host();
     let boot = matches.subcommand_matches("boot");
     match boot.and_then(ArgMatches::subcommand) {
-        Some(named) => {
-            let image = load(programs, named)?.image();
-            let host = host.to_string();
-            placed.push(Placed { host, image });
-        }
-        None if placed.is_empty() => {
+        Some(program) => all.push((host.to_string(), load(programs, program)?)),
+        None if all.is_empty() => {
             return Err(explain_program(
                 clap::Error::new(ErrorKind::MissingSubcommand),
                 child(command, "boot"),
@@ -406,11 +425,9 @@ pub(super) fn images(
         None => {}
     }
     for with in &options.with {
-        let image = line(programs, "--with", with, with)?.image();
-        let host = host.to_string();
-        placed.push(Placed { host, image });
+        all.push((host.to_string(), line(programs, "--with", with, with)?));
     }
-    Ok(placed)
+    Ok(all)
 }
 
 pub(super) fn load(

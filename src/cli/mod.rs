@@ -53,6 +53,7 @@
 //! | `policy.rs` | `--policy`: the policies by name |
 //! | `program.rs` | a program under its name |
 //! | `record.rs` | `--record` |
+//! | `reenact/` | `replay --explore`: the inputs of a taped run under other schedules |
 //! | `replay.rs` | `--tape`, and `replay`: a taped run again |
 //! | `stdio.rs` | the standard streams while a screen has the terminal |
 //! | `summary.rs` | the tables of `--summary` |
@@ -86,6 +87,7 @@ mod output;
 mod policy;
 mod program;
 mod record;
+mod reenact;
 mod replay;
 mod stdio;
 mod summary;

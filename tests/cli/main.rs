@@ -11,6 +11,7 @@ mod live;
 mod network;
 mod planted;
 mod programs;
+mod reenact;
 mod replay;
 mod screen;
 mod servers;

@@ -131,12 +131,12 @@ fn source(
         let run = replay::open(programs, command, &path)?;
         return Ok(run.map(|run| {
             let Run {
-                options, images, ..
+                options, programs, ..
             } = run;
             Source {
                 seed: options.seed.unwrap_or_default(),
                 options,
-                programs: images,
+                programs: args::loaded(&programs),
                 tape: Some(path),
             }
         }));
