@@ -5,10 +5,12 @@
 //! cargo run --example rude -- boot --top --with panics hogs
 //! ```
 
-use std::{error::Error, process::ExitCode, time::Duration};
+use std::{
+    cell::RefCell, error::Error, io, net::SocketAddr, process::ExitCode, rc::Rc, time::Duration,
+};
 
 use trapline::{
-    Os, Program,
+    Os, Program, TcpStream,
     cli::{self, program},
 };
 
@@ -133,6 +135,50 @@ impl Program for Floods {
     }
 }
 
+/// A chat server that takes all that arrives at once for one line
+#[derive(clap::Args)]
+struct Mishears {
+    /// Address to listen on
+    #[arg(long, value_parser = cli::addr, default_value = "127.0.0.1:45000")]
+    addr: SocketAddr,
+    /// Pass each line on
+    #[arg(long)]
+    cured: bool,
+}
+
+impl Program for Mishears {
+    async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+        let listener = os.listen(self.addr).await?;
+        writeln!(os, "listening on {}", listener.local_addr()?);
+        let room: Rc<RefCell<Vec<TcpStream>>> = Rc::default();
+        loop {
+            let (guest, _) = listener.accept(os).await?;
+            guest.send_all(os, b"welcome\n").await?;
+            room.borrow_mut().push(guest.clone());
+            let room = Rc::clone(&room);
+            let attend = async move |os: &mut Os| -> io::Result<()> {
+                let mut buf = [0; 512];
+                loop {
+                    let n = guest.recv(os, &mut buf).await?;
+                    if n == 0 {
+                        return Ok(());
+                    }
+                    let text = String::from_utf8_lossy(&buf[..n]).into_owned();
+                    let lines = if self.cured { usize::MAX } else { 1 };
+                    for line in text.lines().take(lines) {
+                        let mut others = room.borrow().clone();
+                        others.retain(|other| other.peer_addr().ok() != guest.peer_addr().ok());
+                        for other in others {
+                            other.send_all(os, format!("{line}\n").as_bytes()).await?;
+                        }
+                    }
+                }
+            };
+            os.spawn_detached("attend", attend).await?;
+        }
+    }
+}
+
 fn main() -> ExitCode {
     cli::main([
         program::<Panics>("panics"),
@@ -141,5 +187,6 @@ fn main() -> ExitCode {
         program::<Boasts>("boasts"),
         program::<Rings>("rings"),
         program::<Floods>("floods"),
+        program::<Mishears>("mishears"),
     ])
 }

@@ -15,6 +15,7 @@
 //! A new workload is a file with a `contests` function, and a line in [`WORKLOADS`].
 
 mod contest;
+mod decisions;
 mod echo;
 mod files;
 mod memory;
@@ -41,8 +42,9 @@ use serde_json::{Value, json};
 
 type Contests = fn(&Plan) -> Vec<Contest>;
 
-const WORKLOADS: [(&str, Contests); 12] = [
+const WORKLOADS: [(&str, Contests); 13] = [
     ("switch", switch::contests),
+    ("decisions", decisions::contests),
     ("spawn", spawn::contests),
     ("queues", queues::contests),
     ("schedules", schedules::contests),
@@ -60,7 +62,8 @@ const USAGE: &str = "\
 usage: trapline-bench [OPTION]... [WORKLOAD]...
 
 workloads, all of them unless some are named:
-  switch spawn queues schedules sleepers timeouts memory echo net files start observation
+  switch decisions spawn queues schedules sleepers timeouts memory echo net files start
+  observation
 --quick      less work, fewer rounds, no millions
 --rounds N   how often each contender runs; 7 unless it is given, 3 with --quick
 --json       the table as JSON, on standard output

@@ -11,6 +11,8 @@ use super::conclude_slow;
 const TIMES: u32 = 3;
 const FETCH: Duration = Duration::from_millis(5);
 const REST: Duration = Duration::from_millis(2);
+/// How much of its other work is computing. One processor has time for that of all four workers.
+const COMPUTE: Duration = Duration::from_micros(500);
 
 /// Goes wrong: tasks that queue up for a lock that each holds for too long
 #[derive(clap::Args)]
@@ -42,18 +44,23 @@ impl Program for Convoy {
     }
 }
 
-/// Fetches a number, which takes a while, and adds it to the total.
+/// Fetches a number, which takes a while, adds it to the total, and does the worker's other work.
 async fn count(os: &mut Os, total: &Mutex<u64>, cured: bool) {
+    let mut fetched = os.now().await + FETCH;
     if cured {
         let number = fetch(os).await;
         if let Ok(mut total) = total.lock(os).await {
             *total += number;
         }
-    } else if let Ok(mut total) = total.lock(os).await {
-        *total += fetch(os).await;
+    } else {
+        if let Ok(mut total) = total.lock(os).await {
+            *total += fetch(os).await;
+        }
+        fetched = os.now().await;
     }
-    // The worker's other work.
-    os.sleep(REST).await;
+    // The worker's other work: it computes, and waits for the rest of the time.
+    os.compute(COMPUTE).await;
+    os.sleep_until(fetched + REST).await;
 }
 
 async fn fetch(os: &mut Os) -> u64 {

@@ -16,6 +16,7 @@ use clap::{
 use clap_complete::Shell;
 
 use super::{
+    App,
     debug::Debug,
     explore::{self, Explore},
     inject,
@@ -24,12 +25,13 @@ use super::{
     net::{self, Placed},
     new::New,
     output::{Format, Verbosity},
-    policy::{NamedShare, Policy, Register, named_share},
+    policy::{NamedShare, Policy, named_share},
     program::{Entry, Named},
     replay::Replay,
     trace,
     values::{duration, processors, size, whole},
     words,
+    world::NamedWorld,
 };
 
 /// Boots programs on trapline, a tiny operating system inside one process
@@ -102,6 +104,10 @@ pub(super) struct Boot {
     /// Run in the simulated world: a virtual clock that never waits, and a simulated network
     #[arg(long = "virtual", conflicts_with_all = ["monitor", "top"], help_heading = "World")]
     pub(super) simulated: bool,
+    /// Run in a world that this binary has registered
+    #[arg(long, value_name = "NAME[:PARAMS]",
+          conflicts_with_all = ["simulated", "top"], help_heading = "World")]
+    pub(super) world: Option<NamedWorld>,
     /// The seed of all random numbers. Without it, boot draws one and prints it. With --virtual it
     /// repeats the whole run
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u64>, help_heading = "World")]
@@ -227,19 +233,24 @@ pub(super) struct Watching {
 impl Watching {
     /// Whether any option for watching is given.
     pub(super) fn is_any(&self) -> bool {
+        self.record.is_some() || self.is_any_but_record()
+    }
+
+    /// Whether any option for watching is given, apart from `--record FILE`.
+    pub(super) fn is_any_but_record(&self) -> bool {
         let Self {
             trace,
             log_format: _,
             summary,
             by_name: _,
-            record,
-            record_last: _,
+            record: _,
+            record_last,
             post_mortem,
             exits,
             live,
         } = self;
         let is_told = *summary || *post_mortem || *exits;
-        trace.is_some() || record.is_some() || is_told || live.is_any()
+        trace.is_some() || record_last.is_some() || is_told || live.is_any()
     }
 }
 
@@ -261,10 +272,14 @@ impl From<OnDeadlock> for crate::OnDeadlock {
 }
 
 /// The whole command line of a binary called `name`.
-pub(super) fn command(name: &str, programs: &[Entry], policies: &[(String, Register)]) -> Command {
-    let registered = policies.to_vec();
-    let policy = move |text: &str| Policy::parse(text, &registered);
+pub(super) fn command(name: &str, app: &App) -> Command {
+    let programs = &app.programs;
+    let policies = app.policies.clone();
+    let policy = move |text: &str| Policy::parse(text, &policies);
     let policy_of_lab = policy.clone();
+    let worlds = app.worlds.clone();
+    let has_worlds = !worlds.is_empty();
+    let world = move |text: &str| NamedWorld::parse(text, &worlds);
     let first = programs.first().map_or("PROGRAM", |entry| entry.name);
     let last = programs.last().map_or("PROGRAM", |entry| entry.name);
     let version = if name == env!("CARGO_PKG_NAME") {
@@ -288,7 +303,7 @@ pub(super) fn command(name: &str, programs: &[Entry], policies: &[(String, Regis
                 .override_usage(format!("{name} explore [OPTIONS] PROGRAM [ARGS]..."))
                 .after_help(format!(
                     "The program runs in the simulated world. A schedule fails with a deadlock, or if a \
-                     task fails or\nfaults. Schedule i has the seed N + i of --seed N, as in \
+                     task fails or faults. Schedule i has the seed N + i of --seed N, as in \
                      `boot --virtual --policy random --seed`.\n\n\
                      Exit codes: 0 all schedules pass, 1 one fails, 2 wrong command line.\n\n\
                      Examples:\n  \
@@ -312,11 +327,11 @@ pub(super) fn command(name: &str, programs: &[Entry], policies: &[(String, Regis
                 .override_usage(format!("{name} lab [OPTIONS] PROGRAM [ARGS]..."))
                 .after_help(format!(
                     "The program runs in the simulated world, once under each policy. The table \
-                     shows response, turnaround\nand waiting over the tasks that computed: the \
-                     mean, the median and the 99th percentile; the\nswitches between tasks; the part \
-                     of their time in which the processors were busy; Jain's index\nof fairness; and \
-                     the end. A chart has a line for each task: █ is computing, · is waiting for \
-                     a\nprocessor.\n\n\
+                     shows response, turnaround and waiting over the tasks that computed: the \
+                     mean, the median and the 99th percentile; the switches between tasks; the part \
+                     of their time in which the processors were busy; Jain's index of fairness; and \
+                     the end. A chart has a line for each task: █ is computing, · is waiting for a \
+                     processor.\n\n\
                      Exit codes: 0 all runs ended well, 1 one did not, 2 wrong command line.\n\n\
                      Examples:\n  \
                      {name} lab --policy fifo --policy rr:10ms --policy mlfq {first}\n  \
@@ -329,15 +344,16 @@ pub(super) fn command(name: &str, programs: &[Entry], policies: &[(String, Regis
             let simulated = |boot: Command, id| boot.mut_arg(id, |arg| arg.requires("simulated"));
             let boot = network.fold(boot, simulated);
             boot.mut_arg("policy", |arg| arg.value_parser(policy))
+                .mut_arg("world", |arg| arg.value_parser(world).hide(!has_worlds))
                 .subcommands(programs.iter().map(Entry::command))
                 .override_usage(format!("{name} boot [OPTIONS] PROGRAM [ARGS]..."))
                 .after_help(format!(
                     "Options go before the program; arguments after its name belong to the program.\n\n\
-                     Programs write to standard output; everything else goes to standard error.\n\
+                     Programs write to standard output; everything else goes to standard error.\n\n\
                      Exit codes: 0 all tasks ended well, or only servers are left and nothing can \
-                     come for\nthem, 1 a task failed or faulted, output was lost or the kernel met \
-                     an I/O error, 2 wrong\ncommand line, 3 deadlock, 4 a limit was reached, 130 \
-                     interrupted (^C), 143 terminated\n(SIGTERM).\n\n\
+                     come for them, 1 a task failed or faulted, output was lost or the kernel met \
+                     an I/O error, 2 wrong command line, 3 deadlock, 4 a limit was reached, 130 \
+                     interrupted (^C), 143 terminated (SIGTERM).\n\n\
                      Examples:\n  \
                      {name} boot {first}\n  \
                      {name} boot --virtual --seed 7 --summary {first}\n  \
@@ -372,21 +388,35 @@ pub(super) fn images(
     matches: &ArgMatches,
     command: &Command,
 ) -> Result<Vec<Placed>, clap::Error> {
-    let mut placed = Vec::new();
+    named(programs, options, matches, command).map(|all| loaded(&all))
+}
+
+/// These programs with their arguments, on their hosts.
+pub(super) fn loaded(named: &[(String, Named)]) -> Vec<Placed> {
+    let place = |(host, named): &(String, Named)| Placed {
+        host: host.clone(),
+        image: named.image(),
+    };
+    named.iter().map(place).collect()
+}
+
+/// The same programs, before they are loaded.
+pub(super) fn named(
+    programs: &[Entry],
+    options: &Boot,
+    matches: &ArgMatches,
+    command: &Command,
+) -> Result<Vec<(String, Named)>, clap::Error> {
+    let mut all = Vec::new();
     for place in &options.net.on {
-        let image = line(programs, "--on", &place.text, &place.line)?.image();
-        let host = place.host.clone();
-        placed.push(Placed { host, image });
+        let named = line(programs, "--on", &place.text, &place.line)?;
+        all.push((place.host.clone(), named));
     }
     let host = options.net.main_host();
     let boot = matches.subcommand_matches("boot");
     match boot.and_then(ArgMatches::subcommand) {
-        Some(named) => {
-            let image = load(programs, named)?.image();
-            let host = host.to_string();
-            placed.push(Placed { host, image });
-        }
-        None if placed.is_empty() => {
+        Some(program) => all.push((host.to_string(), load(programs, program)?)),
+        None if all.is_empty() => {
             return Err(explain_program(
                 clap::Error::new(ErrorKind::MissingSubcommand),
                 child(command, "boot"),
@@ -395,11 +425,9 @@ pub(super) fn images(
         None => {}
     }
     for with in &options.with {
-        let image = line(programs, "--with", with, with)?.image();
-        let host = host.to_string();
-        placed.push(Placed { host, image });
+        all.push((host.to_string(), line(programs, "--with", with, with)?));
     }
-    Ok(placed)
+    Ok(all)
 }
 
 pub(super) fn load(
@@ -484,6 +512,12 @@ fn explain(mut error: clap::Error, mut command: Command, programs: &[Entry]) -> 
             let has = |option: &str| named.iter().any(|name| name.starts_with(option));
             if has("--virtual") && has("--tape") {
                 let why = "a virtual run needs no tape: --seed repeats it";
+                let why = ContextValue::StyledStrs(vec![why.into()]);
+                error.insert(ContextKind::Suggested, why);
+            }
+            if has("--world") && has("--top") {
+                let why = "the screen shows what the real world prints: use --monitor SOCKET, and \
+                           `top --attach SOCKET`";
                 let why = ContextValue::StyledStrs(vec![why.into()]);
                 error.insert(ContextKind::Suggested, why);
             }

@@ -21,11 +21,12 @@ use super::{
     log,
     net::{Placed, hosts},
     output::{DEADLOCK, FAILURE, LIMIT, Log, Verbosity},
-    policy::NamedShare,
+    policy::{NamedShare, warn_of_unused},
     record,
     replay::Outside,
     stdio,
     summary::Summary,
+    world::NamedWorld,
 };
 use crate::{Builder, Deadlock, Error, Kernel, Limit, Report, TaskInfo, tape::Playing};
 
@@ -39,7 +40,10 @@ pub(super) fn boot<'a>(
     playing: Option<Playing>,
     tracers: impl IntoIterator<Item = &'a Extend>,
 ) -> Result<ExitCode, clap::Error> {
-    if options.processors > 1 && !options.simulated {
+    let own = options.world.as_ref().filter(|_| playing.is_none());
+    let own = own.map(NamedWorld::make).transpose()?;
+    let is_virtual = options.simulated || own.as_ref().is_some_and(|world| !world.spins());
+    if options.processors > 1 && !is_virtual && playing.is_none() {
         let why = "--processors needs --virtual: in the real world there is one processor\n";
         return Err(clap::Error::raw(ErrorKind::ArgumentConflict, why));
     }
@@ -71,7 +75,8 @@ pub(super) fn boot<'a>(
         }
     };
     let rules = Rules::new(&options.inject);
-    let outside = Outside::new(options, command, seed, &net, watch.as_ref(), playing);
+    let header = record::header(options, command, seed);
+    let outside = Outside::new(options, &header, &net, watch.as_ref(), own, playing);
     let (world, tape) = match outside {
         Ok(outside) => outside,
         Err(error) => {
@@ -153,6 +158,7 @@ pub(super) fn boot<'a>(
         code = signal;
     }
     rules.report(log);
+    warn_of_unused(log, kernel.unused_shares());
     if watching.summary {
         summary.borrow_mut().show(log, now);
     }

@@ -247,7 +247,7 @@ pub(super) fn run(
         let object = options.object(&explored, name, shard, &identity);
         json(object.as_object().expect("it is an object")) + "\n"
     } else {
-        format!("{explored}\n{}", outcomes(&explored.outcomes))
+        report(&explored)
     };
     print(text.as_bytes());
     let is_good = explored.failure.is_none() && explored.never.is_empty();
@@ -271,11 +271,7 @@ fn trial(
     programs: &[(String, Named)],
     options: &Options,
 ) -> Result<(), Error> {
-    let place = |(host, named): &(String, Named)| Placed {
-        host: host.clone(),
-        image: named.image(),
-    };
-    let placed: Vec<Placed> = programs.iter().map(place).collect();
+    let placed = args::loaded(programs);
     for Placed { host, image } in &placed {
         image(kernel, host)?;
     }
@@ -284,17 +280,28 @@ fn trial(
         Err(Error::Deadlock(deadlock)) if deadlock.is_at_rest() => kernel.report(),
         ran => ran?,
     };
-    let mut text = kernel.take_console();
-    if options.is_by_causal_order() {
-        text = sorted(&text);
-    }
+    let text = kernel.take_console();
+    let text = match options.is_by_causal_order() {
+        true => sorted(&text),
+        false => text,
+    };
+    note_outcome(kernel, text);
+    report.check()
+}
+
+/// Notes what the programs have printed as the outcome of a schedule.
+pub(super) fn note_outcome(kernel: &mut Kernel, text: String) {
     if text.len() <= LONGEST {
         kernel.outcome(text);
     } else {
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&text);
         kernel.outcome(format!("{} bytes, hash {hash:016x}", text.len()));
     }
-    report.check()
+}
+
+/// The result of a search, for people.
+pub(super) fn report(explored: &Explored) -> String {
+    format!("{explored}\n{}", outcomes(&explored.outcomes))
 }
 
 impl Options {
@@ -469,7 +476,7 @@ fn identity(programs: &[Entry], explore: &ArgMatches, named: Option<(&str, &ArgM
 }
 
 /// Shows the progress on a line that the next one overwrites.
-fn show(progress: &Progress) {
+pub(super) fn show(progress: &Progress) {
     let Progress {
         schedules,
         of,

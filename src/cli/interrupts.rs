@@ -64,6 +64,12 @@ pub(super) fn note() -> io::Result<()> {
     Ok(())
 }
 
+/// Notes an interrupt, as a signal does.
+#[cfg(test)]
+pub(super) fn raise() {
+    LAST.store(SIGINT, Ordering::Release);
+}
+
 fn exit_code(signal: i32) -> u8 {
     u8::try_from(128 + signal).unwrap_or(u8::MAX)
 }

@@ -53,6 +53,7 @@
 //! | `policy.rs` | `--policy`: the policies by name |
 //! | `program.rs` | a program under its name |
 //! | `record.rs` | `--record` |
+//! | `reenact/` | `replay --explore`: the inputs of a taped run under other schedules |
 //! | `replay.rs` | `--tape`, and `replay`: a taped run again |
 //! | `stdio.rs` | the standard streams while a screen has the terminal |
 //! | `summary.rs` | the tables of `--summary` |
@@ -60,8 +61,10 @@
 //! | `trace/` | `trace`: what recordings show |
 //! | `values.rs` | values of arguments |
 //! | `words.rs` | the splitting of `--with` |
+//! | `world.rs` | `--world`: the worlds of a binary by name |
 //!
-//! `measures`, `output`, `policy`, `program`, `stdio`, `table`, `values` and `words` are at the bottom: they use no command.
+//! `measures`, `output`, `policy`, `program`, `stdio`, `table`, `values`, `words` and `world` are at
+//! the bottom: they use no command.
 //! A file in `live/`, `trace/` or `debug/` uses files below it and never its folder's `mod.rs`;
 //! `trace/` and `debug/` use `live/`, and not the other way round.
 
@@ -84,6 +87,7 @@ mod output;
 mod policy;
 mod program;
 mod record;
+mod reenact;
 mod replay;
 mod stdio;
 mod summary;
@@ -91,16 +95,20 @@ mod table;
 mod trace;
 mod values;
 mod words;
+mod world;
 
-use std::{borrow::Cow, env, ffi::OsString, fmt, path::Path, process::ExitCode, sync::Arc};
+use std::{
+    borrow::Cow, env, error::Error, ffi::OsString, fmt, path::Path, process::ExitCode, sync::Arc,
+};
 
 use args::CliCommand;
 use output::{USAGE, print};
 use policy::Register;
 pub use program::{Entry, Program, program};
 pub use values::{addr, duration};
+use world::MakeWorld;
 
-use crate::{Builder, Policy, Tracer};
+use crate::{Builder, Policy, Tracer, World};
 
 /// The command line of a binary with these programs, for its `main` to return. The binary's name is
 /// the name that started it.
@@ -112,7 +120,7 @@ pub fn main(programs: impl IntoIterator<Item = Entry>) -> ExitCode {
 ///
 /// ```no_run
 /// use std::process::ExitCode;
-/// use trapline::{Cause, Event, Fact, Policy, Runnable, cli};
+/// use trapline::{Cause, Event, Fact, Policy, Runnable, SimWorld, cli};
 ///
 /// /// The youngest first.
 /// #[derive(Default)]
@@ -131,6 +139,7 @@ pub fn main(programs: impl IntoIterator<Item = Entry>) -> ExitCode {
 ///             "" => Ok(Box::new(Lifo::default())),
 ///             _ => Err("lifo takes no parameters".into()),
 ///         })
+///         .world("fixed", |params: &str| Ok(Box::new(SimWorld::new(params.parse()?))))
 ///         .tracer(|| |event: &Event<'_>| if let Fact::Exited { .. } = event.fact {
 ///             eprintln!("{event}");
 ///         })
@@ -141,6 +150,7 @@ pub fn main(programs: impl IntoIterator<Item = Entry>) -> ExitCode {
 pub struct App {
     programs: Vec<Entry>,
     policies: Vec<(String, Register)>,
+    worlds: Vec<(String, MakeWorld)>,
     tracers: Vec<Extend>,
 }
 
@@ -153,6 +163,7 @@ impl App {
         Self {
             programs: programs.into_iter().collect(),
             policies: Vec::new(),
+            worlds: Vec::new(),
             tracers: Vec::new(),
         }
     }
@@ -168,6 +179,21 @@ impl App {
         make: impl Fn(&str) -> Result<Box<dyn Policy>, String> + Send + Sync + 'static,
     ) -> Self {
         self.policies.push((name.into(), Arc::new(make)));
+        self
+    }
+
+    /// Adds a world for `boot --world`. `make` gets the parameters, which follow the name and a
+    /// colon; without them an empty text. `boot --tape` tapes such a world too. `replay` does not
+    /// make it, because the tape answers in its place. It prints for itself: a world around
+    /// [`RealWorld`](crate::RealWorld) prints to standard output.
+    ///
+    /// *Errors:* an error of `make` is shown as the error of the option.
+    pub fn world(
+        mut self,
+        name: impl Into<String>,
+        make: impl Fn(&str) -> Result<Box<dyn World>, Box<dyn Error>> + Send + Sync + 'static,
+    ) -> Self {
+        self.worlds.push((name.into(), Arc::new(make)));
         self
     }
 
@@ -195,9 +221,11 @@ impl App {
 impl fmt::Debug for App {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let policies: Vec<&str> = self.policies.iter().map(|(name, _)| &**name).collect();
+        let worlds: Vec<&str> = self.worlds.iter().map(|(name, _)| &**name).collect();
         f.debug_struct("App")
             .field("programs", &self.programs)
             .field("policies", &policies)
+            .field("worlds", &worlds)
             .finish_non_exhaustive()
     }
 }
@@ -208,7 +236,7 @@ fn run(app: &App, args: &[OsString]) -> Result<ExitCode, clap::Error> {
     let name = path
         .and_then(Path::file_stem)
         .map_or_else(|| "trapline".into(), |name| name.to_string_lossy());
-    let mut command = args::command(&name, programs, &app.policies);
+    let mut command = args::command(&name, app);
     let (cli, matches) = args::parse(&command, programs, args)?;
     match cli.command {
         CliCommand::Boot(options) => {

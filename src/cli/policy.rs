@@ -2,7 +2,10 @@
 
 use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
-use super::values::{among, duration};
+use super::{
+    output::Log,
+    values::{duration, unknown},
+};
 use crate::{
     Builder, Share, sched,
     sched::{Allotment, Fair, Lottery, Mlfq, Pct, Priority, Random, RoundRobin, Sjf, Stcf, Stride},
@@ -97,14 +100,7 @@ fn built_in(
                 .into_iter()
                 .chain(registered.iter().map(|(name, _)| name.as_str()))
                 .collect();
-            let unknown = among("policy", name, &names, ToString::to_string);
-            let why = unknown.expect_err("these names are known");
-            let end = if why.ends_with('?') {
-                " There"
-            } else {
-                ": there"
-            };
-            return Err(format!("{why}{end} are {}", names.join(", ")));
+            return Err(unknown("policy", name, &names));
         }
     }))
 }
@@ -115,11 +111,19 @@ fn make<P: sched::Policy + 'static>(
     Arc::new(move |seed| Box::new(policy(seed)))
 }
 
-/// Reads a time that is not zero.
+/// The shortest time of a policy. A simulated kernel has about a million slices a second, so with
+/// shorter ones it is slower than the time that it simulates.
+const SHORTEST: Duration = Duration::from_micros(1);
+
+/// Reads a time from [`SHORTEST`].
 fn span(name: &str, what: &str, text: &str) -> Result<Duration, String> {
     match duration(text) {
         Ok(Duration::ZERO) => Err(format!(
             "the {what} of {name} is zero: give a time such as 10ms"
+        )),
+        Ok(span) if span < SHORTEST => Err(format!(
+            "the {what} of {name} is {}: give at least 1us, such as 10ms",
+            humantime::format_duration(span)
         )),
         Ok(span) => Ok(span),
         Err(_) => Err(format!(
@@ -261,6 +265,15 @@ impl fmt::Display for Policy {
 pub(super) struct NamedShare {
     pub(super) name: String,
     pub(super) share: Share,
+}
+
+/// Warns of the names of `--share` that no task has had.
+pub(super) fn warn_of_unused<'a>(log: Log, names: impl IntoIterator<Item = &'a str>) {
+    for name in names {
+        log.warn(&format!(
+            "--share {name}:.. did nothing: there was no task {name:?}"
+        ));
+    }
 }
 
 /// Reads `NAME:nice=5`: a `value_parser` for arguments.

@@ -4,6 +4,7 @@ use std::{
     cell::Cell,
     ffi::OsString,
     io::{self, IsTerminal},
+    num::NonZeroU64,
     path::{Path, PathBuf},
     process::ExitCode,
     rc::Rc,
@@ -16,15 +17,16 @@ use super::{
     args::{self, Boot, CliCommand, Watching},
     as_test, boot, interrupts,
     live::Watch,
-    net::Placed,
     output::{FAILURE, Log, Verbosity, tell},
-    program::Entry,
-    record, stdio,
+    program::{Entry, Named},
+    record,
+    reenact::{self, Wanted},
+    stdio,
     values::whole,
 };
 use crate::{
-    Builder, Error, Event, Kernel, RealWorld, Report, SimNet, SimWorld, Tid,
-    tape::{self, Left, Playing, Progress, Taping, Writer},
+    Builder, Error, Event, Kernel, RealWorld, Report, SimNet, SimWorld, Tid, World,
+    tape::{self, Header, Left, Playing, Progress, Taping, Writer},
 };
 
 /// Run a taped run again
@@ -35,10 +37,10 @@ use crate::{
 #[command(
     arg_required_else_help = true,
     after_help = "\
-A tape holds no files, no environment and no clock of a program's own: run it in the same folder.
+A tape holds no files, no environment and no clock of a program's own: run it in the same folder. \
 A tape whose process was killed runs to its end.
 
-Exit codes: as of `boot` without a signal, and 1 if the programs do something else than on
+Exit codes: as of `boot` without a signal, and 1 if the programs do something else than on \
 the tape.
 
 Examples:
@@ -48,7 +50,8 @@ Examples:
   replay --only 3 run.tape                with those of task 3
   replay --record run.trap run.tape       then: trace timeline run.trap > run.html
   replay --at-speed --top run.tape        as it was
-  replay --as-test loses_a_line run.tape  a test of the crate in this folder"
+  replay --as-test loses_a_line run.tape  a test of the crate in this folder
+  replay --explore 1000 run.tape          under other schedules, with scripted peers"
 )]
 pub(super) struct Replay {
     #[command(flatten)]
@@ -68,6 +71,20 @@ pub(super) struct Replay {
     #[arg(long, value_name = "NAME", value_parser = as_test::test_name,
           conflicts_with_all = ["at_speed", "only"])]
     as_test: Option<String>,
+    /// Run the programs under N other schedules, in the simulated world. Each connection of the tape
+    /// has a peer there. It sends what came over the connection, after as many bytes as then. A
+    /// schedule fails if a task fails, or if a peer gets fewer bytes. --record DIR records it
+    #[arg(long, value_name = "N", value_parser = whole::<NonZeroU64>, allow_negative_numbers = true,
+          conflicts_with_all = ["at_speed", "only", "as_test"], help_heading = "Search")]
+    explore: Option<NonZeroU64>,
+    /// Run this schedule of an earlier report, and no other
+    #[arg(
+        long,
+        value_name = "SEED.DELAYS.HASH",
+        requires = "explore",
+        help_heading = "Search"
+    )]
+    schedule: Option<String>,
     #[command(flatten)]
     watching: Watching,
 }
@@ -86,7 +103,7 @@ pub(super) fn run(
     let Run {
         playing,
         mut options,
-        images,
+        programs: named,
     } = match open(programs, command, &replay.file)? {
         Ok(run) => run,
         Err(error) => {
@@ -94,6 +111,11 @@ pub(super) fn run(
             return Ok(ExitCode::from(FAILURE));
         }
     };
+    if let Some(schedules) = replay.explore {
+        return explore(
+            &replay, schedules, playing, &options, &named, command, verbosity,
+        );
+    }
     let header = playing.header();
     options.verbosity = replay.verbosity;
     options.watching = replay.watching;
@@ -109,7 +131,7 @@ pub(super) fn run(
     let code = boot::boot(
         verbosity,
         &options,
-        &images,
+        &args::loaded(&named),
         &header.command,
         Some(playing),
         tracers.iter().chain(&meets),
@@ -125,6 +147,32 @@ pub(super) fn run(
     Ok(code)
 }
 
+/// Searches the schedules of a taped run.
+fn explore(
+    replay: &Replay,
+    schedules: NonZeroU64,
+    playing: Playing,
+    options: &Boot,
+    programs: &[(String, Named)],
+    command: &Command,
+    verbosity: &Verbosity,
+) -> Result<ExitCode, clap::Error> {
+    if replay.watching.is_any_but_record() {
+        let why = "--explore shows no run, and --record takes a folder there: leave out the other \
+                   options for watching\n";
+        return Err(clap::Error::raw(ErrorKind::ArgumentConflict, why));
+    }
+    let log = Log::new(verbosity, &replay.verbosity, replay.watching.log_format);
+    let (name, file) = (command.get_name(), replay.file.display());
+    let wanted = Wanted {
+        schedules: schedules.get(),
+        schedule: replay.schedule.as_deref(),
+        record: replay.watching.record.as_deref(),
+        again: format!("{name} replay --explore 1 --schedule {{replay}} {file}"),
+    };
+    reenact::run(playing, options, programs, &wanted, log)
+}
+
 /// Adds a tracer that notes whether there is a task of this number.
 fn meets(tid: u64, is_met: &Rc<Cell<bool>>) -> Extend {
     let (tid, is_met) = (Tid::from(tid), Rc::clone(is_met));
@@ -138,7 +186,7 @@ fn meets(tid: u64, is_met: &Rc<Cell<bool>>) -> Extend {
 pub(super) struct Run {
     pub(super) playing: Playing,
     pub(super) options: Box<Boot>,
-    pub(super) images: Vec<Placed>,
+    pub(super) programs: Vec<(String, Named)>,
 }
 
 /// Opens a tape. The outer error is one of the command line on it, the inner one of the file.
@@ -163,22 +211,21 @@ pub(super) fn open(
     let CliCommand::Boot(mut options) = cli.command else {
         return Err(foreign("only a run of `boot` can be replayed"));
     };
-    let images = args::images(programs, &options, &matches, command)?;
+    let named = args::named(programs, &options, &matches, command)?;
     options.seed = Some(header.seed);
     options.tape = None;
     Ok(Ok(Run {
         playing,
         options,
-        images,
+        programs: named,
     }))
 }
 
 /// What is outside of the kernel.
-pub(super) enum Outside {
-    Simulated(SimWorld),
-    Real(RealWorld),
-    Taping(Box<Taping<RealWorld>>),
-    Playing(Box<Playing>),
+pub(super) struct Outside {
+    set: Box<dyn FnOnce(Builder) -> Builder>,
+    /// Whether it is the real world, taped or not.
+    is_real: bool,
 }
 
 /// What a run has to do with a tape.
@@ -189,14 +236,22 @@ pub(super) enum Tape {
 }
 
 impl Outside {
-    /// The world that the options ask for, or the one that is on a tape. An error says what is
-    /// wrong.
+    /// This world, other than the real one.
+    pub(super) fn of(world: impl World + 'static) -> Self {
+        Self {
+            set: Box::new(|builder| builder.world(world)),
+            is_real: false,
+        }
+    }
+
+    /// The world that the options ask for, or the one that is on a tape. `own` is that of `--world`.
+    /// An error says what is wrong.
     pub(super) fn new(
         options: &Boot,
-        command: &[String],
-        seed: u64,
+        header: &Header,
         net: &SimNet,
         watch: Option<&Watch>,
+        own: Option<Box<dyn World>>,
         playing: Option<Playing>,
     ) -> Result<(Self, Tape), String> {
         if let Some(playing) = playing {
@@ -204,45 +259,52 @@ impl Outside {
             let playing = playing
                 .print_to(stdio::Console::default())
                 .stop_when(interrupts::is_raised);
-            return Ok((Self::Playing(Box::new(playing)), tape));
+            return Ok((Self::of(playing), tape));
         }
         if options.simulated {
-            let world = SimWorld::new(seed).net(net);
+            let world = SimWorld::new(header.seed).net(net);
             let world = world.print_to(stdio::Console::default());
-            return Ok((Self::Simulated(world), Tape::No));
+            return Ok((Self::of(world), Tape::No));
+        }
+        if let Some(own) = own {
+            return Self::maybe_taped(own, options, header);
         }
         let world = RealWorld::new().map_err(|error| format!("cannot boot: {error}"))?;
         let world = match has_screen(watch) && io::stdout().is_terminal() {
             true => world.print_to(stdio::Console::default()),
             false => world,
         };
+        let (mut outside, tape) = Self::maybe_taped(world, options, header)?;
+        outside.is_real = true;
+        Ok((outside, tape))
+    }
+
+    /// This world, with a tape around it if the options ask for one.
+    fn maybe_taped(
+        world: impl World + 'static,
+        options: &Boot,
+        header: &Header,
+    ) -> Result<(Self, Tape), String> {
         let Some(path) = &options.tape else {
-            return Ok((Self::Real(world), Tape::No));
+            return Ok((Self::of(world), Tape::No));
         };
-        let header = record::header(options, command, seed);
-        let world = Taping::create(world, path, &header, options.tape_max)
+        let world = Taping::create(world, path, header, options.tape_max)
             .map_err(|error| format!("cannot tape to {}: {error}", path.display()))?;
         let writer = world.writer();
         let flushed = writer.clone();
         record::survive_panics(move || drop(flushed.flush()));
         let path = path.clone();
-        Ok((Self::Taping(Box::new(world)), Tape::To { writer, path }))
+        Ok((Self::of(world), Tape::To { writer, path }))
     }
 
     /// Whether the screen has to copy what the world prints to a file or a pipe.
     pub(super) fn copies(&self, watch: Option<&Watch>) -> bool {
-        let is_real = matches!(self, Self::Real(_) | Self::Taping(_));
-        is_real && has_screen(watch) && !io::stdout().is_terminal()
+        self.is_real && has_screen(watch) && !io::stdout().is_terminal()
     }
 
     /// Sets the world of a kernel.
     pub(super) fn set(self, builder: Builder) -> Builder {
-        match self {
-            Self::Simulated(world) => builder.world(world),
-            Self::Real(world) => builder.world(world),
-            Self::Taping(world) => builder.world(*world),
-            Self::Playing(world) => builder.world(*world),
-        }
+        (self.set)(builder)
     }
 }
 

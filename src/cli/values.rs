@@ -61,6 +61,19 @@ pub(super) fn among<T: Copy>(
     })
 }
 
+/// Explains that there is nothing of this name: a name that is similar, and all names.
+pub(super) fn unknown(what: &str, name: &str, names: &[&str]) -> String {
+    let why = among(what, name, names, ToString::to_string);
+    let why = why.expect_err("these names are known");
+    let end = if why.ends_with('?') {
+        " There"
+    } else {
+        ": there"
+    };
+    let are = if names.len() == 1 { "is" } else { "are" };
+    format!("{why}{end} {are} {}", names.join(", "))
+}
+
 /// Reads a size in bytes, such as `500k`, `64M` or `2G`: powers of 1024.
 pub(super) fn size(text: &str) -> Result<u64, String> {
     let unit = text.len() - usize::from(text.ends_with(['k', 'M', 'G']));

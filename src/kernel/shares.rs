@@ -20,10 +20,19 @@ pub(super) struct Shares {
     /// By the task's slot. Empty until a share is set.
     of: Vec<Shared>,
     /// The shares that tasks of these names begin with.
-    named: Vec<(String, Share)>,
+    named: Vec<Named>,
     /// The tasks that have blocked on locks, if the policy inherits priorities. Those that have woken
     /// since are removed when the next one blocks.
     lock_waits: Vec<Runnable>,
+}
+
+/// A share of each task of a name.
+#[derive(Debug)]
+struct Named {
+    name: String,
+    share: Share,
+    /// Whether there was such a task.
+    is_used: bool,
 }
 
 /// The shares of a task.
@@ -56,8 +65,13 @@ impl Shared {
 
 impl Shares {
     pub(super) fn new(named: Vec<(String, Share)>) -> Self {
+        let named = named.into_iter().map(|(name, share)| Named {
+            name,
+            share,
+            is_used: false,
+        });
         Self {
-            named,
+            named: named.collect(),
             ..Self::default()
         }
     }
@@ -66,6 +80,9 @@ impl Shares {
     pub(super) fn reset(&mut self) {
         self.of.clear();
         self.lock_waits.clear();
+        for named in &mut self.named {
+            named.is_used = false;
+        }
     }
 
     fn get(&self, task: Runnable) -> Shared {
@@ -90,9 +107,10 @@ impl Shares {
     #[cold]
     pub(super) fn inherit(&mut self, child: Runnable, parent: Option<Runnable>, name: &str) {
         *self.at(child) = parent.map_or_else(Shared::default, |parent| self.get(parent));
-        let named = std::mem::take(&mut self.named);
-        for (_, share) in named.iter().filter(|(of, _)| of == name) {
-            self.at(child).set(*share);
+        let mut named = std::mem::take(&mut self.named);
+        for named in named.iter_mut().filter(|named| named.name == name) {
+            self.at(child).set(named.share);
+            named.is_used = true;
         }
         self.named = named;
     }
@@ -156,6 +174,23 @@ impl Kernel {
         self.shares.at(task).set(share);
         self.tell_change(task);
         Ok(())
+    }
+
+    /// Returns the names of [`Builder::share`](crate::Builder::share) that no task has had so far,
+    /// in the order of the calls.
+    ///
+    /// ```
+    /// use trapline::{Kernel, Os, Share};
+    ///
+    /// let builder = Kernel::builder().share("batch", Share::nice(10));
+    /// let mut kernel = builder.share("bach", Share::tickets(5)).build()?;
+    /// kernel.spawn("batch", async |os: &mut Os| os.yield_now().await)?;
+    /// assert!(kernel.unused_shares().eq(["bach"]));
+    /// # Ok::<(), trapline::Error>(())
+    /// ```
+    pub fn unused_shares(&self) -> impl Iterator<Item = &str> {
+        let unused = self.shares.named.iter().filter(|named| !named.is_used);
+        unused.map(|named| named.name.as_str())
     }
 
     /// Returns the priority of a task: its own, or the highest of those that wait for its locks if

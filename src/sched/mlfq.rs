@@ -1,8 +1,11 @@
 //! The multi-level feedback queue.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{iter, time::Duration};
 
-use super::{Cause, Facts, Policy, Runnable, table::PerTask};
+use super::{
+    Cause, Facts, Policy, Runnable,
+    table::{Line, PerTask},
+};
 use crate::abi::Nanos;
 
 /// The multi-level feedback queue: it learns which tasks are interactive. (OSTEP, chapter 8;
@@ -37,7 +40,7 @@ pub struct Mlfq {
 
 #[derive(Debug)]
 struct Level {
-    ready: VecDeque<Runnable>,
+    ready: Line,
     quantum: Nanos,
     /// How long a task may compute at this level.
     allotment: Nanos,
@@ -73,7 +76,7 @@ impl Mlfq {
         let level = |quantum: Duration| {
             let quantum = Nanos::from(quantum).max(Nanos(1));
             Level {
-                ready: VecDeque::new(),
+                ready: Line::default(),
                 quantum,
                 allotment: quantum,
             }
@@ -261,14 +264,12 @@ impl Policy for Mlfq {
     /// Boosts all tasks. The lowest level is the first behind the highest, as in OSTEP's simulator.
     fn alarm(&mut self, now: Nanos) -> Nanos {
         if now > Nanos::ZERO {
-            let lower: Vec<Runnable> = self
-                .levels
-                .iter_mut()
-                .skip(1)
-                .rev()
-                .flat_map(|level| level.ready.drain(..))
-                .collect();
-            self.levels[0].ready.extend(lower);
+            if let [highest, lower @ ..] = &mut self.levels[..] {
+                for level in lower.iter_mut().rev() {
+                    iter::from_fn(|| level.ready.pop_front())
+                        .for_each(|task| highest.ready.push_back(task));
+                }
+            }
             let fresh = self.fresh(0);
             for task in self.tasks.all().filter(|task| task.has_arrived) {
                 *task = fresh;

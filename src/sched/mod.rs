@@ -273,3 +273,86 @@ impl Policy for Box<dyn Policy> {
         (**self).inherits()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use allocation_counter::measure;
+
+    use super::*;
+
+    /// Just above a power of two, where a room that doubles has the most to spare.
+    const TASKS: u64 = 16_500;
+
+    const SLICE: Duration = Duration::from_millis(10);
+
+    /// Facts of a task that computes for a long time.
+    fn facts(number: u64) -> Facts<'static> {
+        Facts {
+            task: Runnable {
+                tid: number.into(),
+                slot: Slot::new(number as usize),
+            },
+            name: "task",
+            parent: Tid::KERNEL,
+            tickets: 1 + number as u32 % 1000,
+            nice: number as i32 % 20,
+            priority: number as i32 % 100,
+            length: Nanos(1_000_000_000 + number % 1000),
+            now: Nanos::ZERO,
+            computed: Nanos::ZERO,
+            keeps_place: false,
+        }
+    }
+
+    /// Gives so many tasks their slices.
+    fn turns(policy: &mut dyn Policy, count: u64) {
+        for _ in 0..count {
+            let task = policy.pop().expect("every task is ready");
+            let mut facts = facts(task.tid.into());
+            facts.computed = policy.slice(&facts).min(facts.length);
+            policy.charge(&facts);
+            policy.push_with(Cause::Preempted, &facts);
+        }
+    }
+
+    #[test]
+    fn every_policy_needs_at_most_64_bytes_for_each_task() {
+        type Make = fn() -> Box<dyn Policy>;
+        let makers: [(&str, Make); 11] = [
+            ("fifo", || Box::new(Fifo::default())),
+            ("rr", || Box::new(RoundRobin::new(SLICE))),
+            ("sjf", || Box::new(Sjf::default())),
+            ("stcf", || Box::new(Stcf::default())),
+            ("priority", || Box::new(Priority::new(SLICE).inherit())),
+            ("mlfq", || Box::new(Mlfq::new([1, 2, 4].map(|n| n * SLICE)))),
+            ("lottery", || Box::new(Lottery::new(SLICE, 1))),
+            ("stride", || Box::new(Stride::new(SLICE))),
+            ("fair", || Box::new(Fair::default())),
+            ("random", || Box::new(Random::new(1))),
+            ("pct", || Box::new(Pct::new(3, 1))),
+        ];
+        for (name, make) in makers {
+            let mut made = None;
+            let grown = measure(|| {
+                let mut policy = make();
+                for number in 1..=TASKS {
+                    policy.push_with(Cause::Spawned, &facts(number));
+                }
+                made = Some(policy);
+            });
+            let mut policy = made.expect("it was made");
+            let mut bytes = grown.bytes_current;
+            let mut most = bytes;
+            // Every task has some slices. Some tasks fall to a lower level before the others.
+            for _ in 0..12 {
+                bytes += measure(|| turns(&mut *policy, TASKS / 4)).bytes_current;
+                most = most.max(bytes);
+            }
+            assert_eq!(policy.len() as u64, TASKS, "{name}");
+            let each = most as u64 / TASKS;
+            assert!(each <= 64, "{name} has {each} bytes for each task");
+        }
+    }
+}

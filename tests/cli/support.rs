@@ -28,18 +28,30 @@ pub(crate) fn trapline(args: &[&str]) -> Command {
     command(env!("CARGO_BIN_EXE_trapline"), args)
 }
 
-/// The example whose programs misbehave, built at its first use.
+/// The example whose programs misbehave.
 pub(crate) fn rude(args: &[&str]) -> Command {
+    example("rude", args)
+}
+
+/// An example, built at the first use of any.
+pub(crate) fn example(name: &str, args: &[&str]) -> Command {
     static BUILT: Once = Once::new();
     BUILT.call_once(|| {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut build = Command::new(cargo);
-        build.args(["build", "--quiet", "--example", "rude"]);
+        build.args([
+            "build",
+            "--quiet",
+            "--example",
+            "rude",
+            "--example",
+            "extended",
+        ]);
         let built = build.current_dir(env!("CARGO_MANIFEST_DIR")).status();
         assert!(built.unwrap().success());
     });
-    let path = Path::new(env!("CARGO_BIN_EXE_trapline")).with_file_name("examples/rude");
-    command(path, args)
+    let path = Path::new(env!("CARGO_BIN_EXE_trapline")).with_file_name("examples");
+    command(path.join(name), args)
 }
 
 /// Runs the binary to its end: the exit code, standard output and standard error.

@@ -21,64 +21,180 @@ use crate::{
     },
 };
 
-/// The commands, with the short form of each, its arguments and its meaning.
-const COMMANDS: &[(&str, &str, &str, &str)] = &[
-    ("step", "s", "[N]", "make the next call, or N calls"),
-    ("turn", "t", "[N]", "go on to the end of the turn"),
-    ("next", "n", "[TID]", "go on to the next call of the task"),
-    ("continue", "c", "", "go on to a breakpoint or the end"),
-    ("until", "u", "CONDITION", "go on to this condition"),
-    ("back", "b", "[N]", "go back by one call, or N calls"),
-    ("back", "b", "CONDITION", "go back to where it was last met"),
-    (
-        "back wake",
+/// What a command does.
+#[derive(Clone, Copy)]
+enum Verb {
+    Step,
+    Turn,
+    Next,
+    Continue,
+    Until,
+    Back,
+    GoTo,
+    Break,
+    Delete,
+    Here,
+    Ps,
+    Tree,
+    Waits,
+    Where,
+    Queues,
+    Console,
+    Help,
+    Quit,
+}
+
+/// A use of a command.
+struct Usage {
+    verb: Verb,
+    name: &'static str,
+    /// The short form; empty for none.
+    short: &'static str,
+    args: &'static str,
+    meaning: &'static str,
+}
+
+const fn usage(
+    verb: Verb,
+    name: &'static str,
+    short: &'static str,
+    args: &'static str,
+    meaning: &'static str,
+) -> Usage {
+    Usage {
+        verb,
+        name,
+        short,
+        args,
+        meaning,
+    }
+}
+
+/// The commands.
+const COMMANDS: [Usage; 21] = [
+    usage(
+        Verb::Step,
+        "step",
+        "s",
+        "[N]",
+        "make the next call, or N calls",
+    ),
+    usage(
+        Verb::Turn,
+        "turn",
+        "t",
+        "[N]",
+        "go on to the end of the turn",
+    ),
+    usage(
+        Verb::Next,
+        "next",
+        "n",
+        "[TID]",
+        "go on to the next call of the task",
+    ),
+    usage(
+        Verb::Continue,
+        "continue",
+        "c",
         "",
-        "[tid N]",
+        "go on to a breakpoint or the end",
+    ),
+    usage(
+        Verb::Until,
+        "until",
+        "u",
+        "CONDITION",
+        "go on to this condition",
+    ),
+    usage(
+        Verb::Back,
+        "back",
+        "b",
+        "[N]",
+        "go back by one call, or N calls",
+    ),
+    usage(
+        Verb::Back,
+        "back",
+        "b",
+        "CONDITION",
+        "go back to where it was last met",
+    ),
+    usage(
+        Verb::Back,
+        "back",
+        "",
+        "wake [tid N]",
         "go back to the task's last wake-up",
     ),
-    (
-        "back spawn",
+    usage(
+        Verb::Back,
+        "back",
         "",
-        "[tid N]",
+        "spawn [tid N]",
         "go back to where the task was spawned",
     ),
-    ("goto", "g", "N", "go to the place #N; #0 is the start"),
-    (
+    usage(
+        Verb::GoTo,
+        "goto",
+        "g",
+        "N",
+        "go to the place #N; #0 is the start",
+    ),
+    usage(
+        Verb::Break,
         "break",
         "br",
         "[CONDITION]",
         "stop there; without one, list the breakpoints",
     ),
-    ("delete", "d", "N", "remove a breakpoint"),
-    ("here", "h", "", "the place in the run: the last call"),
-    ("ps", "", "", "the tasks"),
-    ("tree", "", "", "the tasks, as a tree of parents"),
-    (
+    usage(Verb::Delete, "delete", "d", "N", "remove a breakpoint"),
+    usage(
+        Verb::Here,
+        "here",
+        "h",
+        "",
+        "the place in the run: the last call",
+    ),
+    usage(Verb::Ps, "ps", "", "", "the tasks"),
+    usage(
+        Verb::Tree,
+        "tree",
+        "",
+        "",
+        "the tasks, as a tree of parents",
+    ),
+    usage(
+        Verb::Waits,
         "waits",
         "",
         "",
         "what blocked tasks wait for, and their cycles",
     ),
-    (
+    usage(
+        Verb::Where,
         "where",
         "w",
         "[TID]",
         "a task: its wait, its source lines, its last calls",
     ),
-    (
+    usage(
+        Verb::Queues,
         "queues",
         "q",
         "",
         "the queues, and how many messages they hold",
     ),
-    (
+    usage(
+        Verb::Console,
         "console",
         "p",
         "[N]",
         "what was printed so far, or its last N lines",
     ),
-    ("help", "?", "", "this list"),
-    ("quit", "", "", "leave"),
+    usage(Verb::Help, "help", "?", "", "this list"),
+    usage(Verb::Quit, "quit", "", "", "leave"),
 ];
 
 /// The result of a command.
@@ -95,68 +211,58 @@ pub(super) fn perform(engine: &mut Engine, line: &str) -> Result<Answer, String>
     let Some((&name, rest)) = words.split_first() else {
         return Ok(Answer::Text(String::new()));
     };
-    let name = full(name)?;
-    let text = match name {
-        "step" | "turn" | "next" | "continue" | "until" => {
-            return forward(engine, name, rest).map(Answer::Moved);
+    let verb = verb(name)?;
+    let text = match verb {
+        Verb::Step | Verb::Turn | Verb::Next | Verb::Continue | Verb::Until => {
+            return forward(engine, verb, rest).map(Answer::Moved);
         }
-        "back" => return back(engine, rest).map(Answer::Moved),
-        "goto" => return go_to(engine, rest).map(Answer::Moved),
-        "break" => set_break(engine, rest)?,
-        "delete" => {
-            let number = one(rest, "the number of a breakpoint")?;
-            match engine.remove_break(whole(number)?) {
-                true => String::new(),
-                false => return Err(format!("there is no breakpoint {number}")),
-            }
-        }
-        "where" => whereabouts(engine, rest)?,
-        "console" => console(engine, rest)?,
-        name => {
-            none(rest)?;
-            match name {
-                "here" => here(engine),
-                "ps" => text::ps(&rows(engine), ""),
-                "tree" => text::tree(&rows(engine)),
-                "waits" => waits(engine),
-                "queues" => queues(engine),
-                "help" => help(),
-                _ => return Ok(Answer::Quit),
-            }
-        }
+        Verb::Back => return back(engine, rest).map(Answer::Moved),
+        Verb::GoTo => return go_to(engine, rest).map(Answer::Moved),
+        Verb::Break => set_break(engine, rest)?,
+        Verb::Delete => delete(engine, rest)?,
+        Verb::Where => whereabouts(engine, rest)?,
+        Verb::Console => console(engine, rest)?,
+        Verb::Here => none(rest).map(|()| here(engine))?,
+        Verb::Ps => none(rest).map(|()| text::ps(&rows(engine), ""))?,
+        Verb::Tree => none(rest).map(|()| text::tree(&rows(engine)))?,
+        Verb::Waits => none(rest).map(|()| waits(engine))?,
+        Verb::Queues => none(rest).map(|()| queues(engine))?,
+        Verb::Help => none(rest).map(|()| help())?,
+        Verb::Quit => return none(rest).map(|()| Answer::Quit),
     };
     Ok(Answer::Text(text))
 }
 
-/// The full name of a command.
-fn full(name: &str) -> Result<&'static str, String> {
-    let is_short = |command: &&(&'static str, &str, &str, &str)| command.1 == name;
-    if let Some((full, ..)) = COMMANDS.iter().find(is_short).filter(|_| !name.is_empty()) {
-        return Ok(full);
+/// The command of this name or short form.
+fn verb(name: &str) -> Result<Verb, String> {
+    let is_short = |usage: &&Usage| usage.short == name;
+    if let Some(usage) = COMMANDS.iter().find(is_short).filter(|_| !name.is_empty()) {
+        return Ok(usage.verb);
     }
-    let names: Vec<&'static str> = COMMANDS.iter().map(|command| command.0).collect();
-    let found = among("command", name, &names, |name| (*name).into());
+    let usages: Vec<&Usage> = COMMANDS.iter().collect();
+    let found = among("command", name, &usages, |usage| usage.name.into());
+    let found = found.map(|usage| usage.verb);
     found.map_err(|why| format!("{why} (help lists the commands)"))
 }
 
 // ---- motions
 
-fn forward(engine: &mut Engine, name: &str, rest: &[&str]) -> Result<String, String> {
+fn forward(engine: &mut Engine, verb: Verb, rest: &[&str]) -> Result<String, String> {
     if engine.over().is_some() {
         return Err("the run is over: only back, goto and the views go on".into());
     }
-    let stop = match name {
-        "step" => engine.forward(count(rest)?),
-        "turn" => engine.forward_turns(count(rest)?),
-        "next" => {
+    let stop = match verb {
+        Verb::Step => engine.forward(count(rest)?),
+        Verb::Turn => engine.forward_turns(count(rest)?),
+        Verb::Next => {
             let task = task(engine, rest)?;
             engine.forward_to(Some(Condition::call_of(task)))
         }
-        "continue" => {
+        Verb::Until => engine.forward_to(Some(Condition::parse(rest)?)),
+        _ => {
             none(rest)?;
             engine.forward_to(None)
         }
-        _ => engine.forward_to(Some(Condition::parse(rest)?)),
     };
     Ok(moved(engine, stop))
 }
@@ -223,6 +329,14 @@ fn set_break(engine: &mut Engine, rest: &[&str]) -> Result<String, String> {
     Ok(text)
 }
 
+fn delete(engine: &mut Engine, rest: &[&str]) -> Result<String, String> {
+    let number = one(rest, "the number of a breakpoint")?;
+    match engine.remove_break(whole(number)?) {
+        true => Ok(String::new()),
+        false => Err(format!("there is no breakpoint {number}")),
+    }
+}
+
 // ---- views
 
 pub(super) fn rows(engine: &Engine) -> Vec<Row> {
@@ -246,12 +360,15 @@ fn waits(engine: &Engine) -> String {
 fn whereabouts(engine: &mut Engine, rest: &[&str]) -> Result<String, String> {
     let tid = task(engine, rest)?;
     let tasks: Vec<TaskInfo> = engine.kernel().tasks().collect();
-    if tasks.is_empty() && engine.over().is_some() {
-        return Ok("all tasks have ended\n".into());
+    if let Some(end) = engine.witness().ended.get(&tid) {
+        return Ok(format!("{end}\nback end tid {tid} goes there\n"));
     }
     let found = model::whereabouts(&tasks, &engine.witness().recent, tid.into());
     let Some((chain, traps)) = found else {
-        return Err(format!("there is no task {tid}; ps lists the tasks"));
+        return Err(match tid <= engine.witness().newest {
+            true => format!("task {tid} ended long ago: back end tid {tid} goes there"),
+            false => format!("there is no task {tid}; ps lists the tasks"),
+        });
     };
     let now = engine.now().as_secs_f64();
     let mut lines = text::where_lines(&chain, now);
@@ -298,9 +415,16 @@ fn console(engine: &mut Engine, rest: &[&str]) -> Result<String, String> {
 
 fn help() -> String {
     let mut text = String::new();
-    for (name, short, args, what) in COMMANDS {
+    for Usage {
+        name,
+        short,
+        args,
+        meaning,
+        ..
+    } in &COMMANDS
+    {
         let usage = format!("{name} {args}");
-        let _ = writeln!(text, "{usage:<21} {short:<3} {what}");
+        let _ = writeln!(text, "{usage:<21} {short:<3} {meaning}");
     }
     text + "\
 A CONDITION is a call such as recv, call for any, at TIME, end, fault, wake, spawn or print TEXT.

@@ -3,7 +3,7 @@
 //! A run is a function of its seed, or of its tape. So the state after a number of steps is the
 //! same each time, and a motion back is a run of fewer steps.
 
-use std::{cell::RefCell, mem, path::PathBuf, rc::Rc, time::Duration};
+use std::{cell::RefCell, path::PathBuf, rc::Rc, time::Duration};
 
 use super::{
     condition::Condition,
@@ -51,8 +51,6 @@ pub(super) struct Engine {
     calls: u64,
     /// The task that was resumed last.
     last: Option<Tid>,
-    /// How that task ended, if it ended in that turn.
-    end: Option<String>,
     /// The task that the last motion was about.
     subject: Option<Tid>,
     /// How many resumes the turn under way has had.
@@ -94,12 +92,12 @@ impl Source {
                 let playing =
                     Playing::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
                 let progress = playing.progress();
-                (Outside::Playing(Box::new(playing)), Some(progress))
+                (Outside::of(playing), Some(progress))
             }
             None => {
                 let net = options.net.network(&hosts(programs), options.max_time);
                 let net = net.map_err(|error| error.to_string())?;
-                (Outside::Simulated(SimWorld::new(*seed).net(&net)), None)
+                (Outside::of(SimWorld::new(*seed).net(&net)), None)
             }
         };
         let rules = Rules::new(&options.inject);
@@ -126,7 +124,6 @@ impl Engine {
             steps: 0,
             calls: 0,
             last: None,
-            end: None,
             subject: None,
             in_turn: 0,
             begun: None,
@@ -177,7 +174,7 @@ impl Engine {
             return format!("{number} before the first call");
         };
         let witness = self.witness.borrow();
-        if let Some(end) = self.end.as_ref().or_else(|| witness.ended.get(&tid)) {
+        if let Some(end) = witness.ended.get(&tid) {
             return format!("{number} {end}");
         }
         let line = recent::lines(&witness.recent, tid).pop();
@@ -295,7 +292,7 @@ impl Engine {
         let (kernel, progress) = self.source.boot(&witness)?;
         (self.kernel, self.progress, self.witness) = (kernel, progress, witness);
         (self.steps, self.calls, self.in_turn) = (0, 0, 0);
-        (self.last, self.end, self.subject) = (None, None, None);
+        (self.last, self.subject) = (None, None);
         (self.begun, self.over) = (None, None);
         self.console.clear();
         Ok(())
@@ -307,10 +304,9 @@ impl Engine {
         self.witness.borrow_mut().watched = conditions;
     }
 
-    /// Makes steps until it is `there`, a condition is met or the run is over.
+    /// Makes steps until it is `there`, a condition is met or the run is over. An interrupt since the
+    /// command was given stops it.
     fn run(&mut self, mut there: impl FnMut(&Self) -> bool) -> Stop {
-        // An older interrupt was for something else.
-        interrupts::take();
         while !there(self) {
             if !self.step() {
                 return Stop::Over;
@@ -367,12 +363,12 @@ impl Engine {
         };
         self.last = Some(tid);
         self.subject = self.last;
-        let mut witness = self.witness.borrow_mut();
-        self.end = mem::take(&mut witness.ended).remove(&tid);
+        let witness = self.witness.borrow();
+        let has_ended = witness.ended.contains_key(&tid);
         let call = witness.recent.last(tid);
         let gives_up =
             call.is_none_or(|call| call.reply().is_none() || call.call == SystemCall::Yield);
-        if self.end.is_some() || gives_up || self.in_turn >= self.source.options.quantum.get() {
+        if has_ended || gives_up || self.in_turn >= self.source.options.quantum.get() {
             self.in_turn = 0;
         }
     }
@@ -421,5 +417,63 @@ impl Engine {
             }
             (error, None) => error.to_string(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{error::Error, ffi::OsString};
+
+    use super::*;
+    use crate::{
+        Os,
+        cli::{
+            App, Program,
+            args::{self, CliCommand},
+            program,
+        },
+    };
+
+    /// Yields for ever
+    #[derive(clap::Args)]
+    struct Spins {}
+
+    impl Program for Spins {
+        async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+            loop {
+                os.yield_now().await;
+            }
+        }
+    }
+
+    fn engine() -> Engine {
+        let app = App::new([program::<Spins>("spins")]);
+        let command = args::command("test", &app);
+        let words = ["test", "boot", "--virtual", "spins"].map(OsString::from);
+        let (cli, matches) = args::parse(&command, &app.programs, &words).expect("it is right");
+        let CliCommand::Boot(options) = cli.command else {
+            panic!("it is boot");
+        };
+        let programs = args::images(&app.programs, &options, &matches, &command);
+        let source = Source {
+            options,
+            programs: programs.expect("there is one"),
+            seed: 1,
+            tape: None,
+        };
+        Engine::new(source).expect("it boots")
+    }
+
+    #[test]
+    fn an_interrupt_between_the_command_and_its_first_step_stops_it() {
+        let mut engine = engine();
+        assert_eq!(engine.forward(2 * LOOK), Stop::There);
+        interrupts::raise();
+        assert_eq!(engine.forward(1 << 40), Stop::Interrupted);
+        assert_eq!(engine.calls(), 3 * LOOK);
+        // A motion back has several runs.
+        interrupts::raise();
+        let stop = engine.go_to(LOOK + 1);
+        assert_eq!(stop, Ok(Stop::Interrupted));
     }
 }

@@ -54,7 +54,7 @@ use engine::{Engine, Source};
     after_help = "\
 The command `help` of the debugger lists its commands.
 
-Exit codes: 0, 1 if the run cannot be booted, and 2 if a command of a script is wrong. A wrong
+Exit codes: 0, 1 if the run cannot be booted, and 2 if a command of a script is wrong. A wrong \
 command ends the script.
 
 Examples:
@@ -131,12 +131,12 @@ fn source(
         let run = replay::open(programs, command, &path)?;
         return Ok(run.map(|run| {
             let Run {
-                options, images, ..
+                options, programs, ..
             } = run;
             Source {
                 seed: options.seed.unwrap_or_default(),
                 options,
-                programs: images,
+                programs: args::loaded(&programs),
                 tape: Some(path),
             }
         }));
@@ -210,6 +210,8 @@ fn plain(mut engine: Engine, commands: &[String]) -> ExitCode {
         } else {
             format!("> {line}\n")
         };
+        // An older interrupt was not for this command.
+        interrupts::take();
         let answer = match perform(&mut engine, &line) {
             Ok(Answer::Quit) => return ExitCode::SUCCESS,
             Ok(Answer::Moved(text) | Answer::Text(text)) => echo + &text,

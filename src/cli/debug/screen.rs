@@ -136,6 +136,8 @@ impl Desk {
             let Some(line) = self.press(key) else {
                 continue;
             };
+            // An older interrupt was not for this command.
+            interrupts::take();
             self.moved = format!("{line} ... (^C stops it)");
             pages.draw(|frame| self.draw(frame))?;
             if !self.perform(&line) {

@@ -13,8 +13,10 @@ pub(super) struct Witness {
     pub(super) watched: Vec<(usize, Condition)>,
     /// What was found first. Nothing else is found until it is taken.
     pub(super) found: Option<Found>,
-    /// The tasks that ended since the engine took them, with a line on how.
+    /// The tasks that have ended, the last of them, with a line on when, where and how.
     pub(super) ended: BTreeMap<Tid, String>,
+    /// The task that was spawned last.
+    pub(super) newest: Tid,
     /// The time of the last event.
     at: Duration,
 }
@@ -27,6 +29,9 @@ pub(super) struct Found {
     pub(super) line: String,
 }
 
+/// How many ended tasks are kept.
+const ENDED: usize = 1 << 16;
+
 /// The kernel's end of a witness.
 pub(super) struct Shared(pub(super) Rc<RefCell<Witness>>);
 
@@ -37,6 +42,7 @@ impl Default for Witness {
             watched: Vec::new(),
             found: None,
             ended: BTreeMap::new(),
+            newest: Tid::KERNEL,
             at: Duration::ZERO,
         }
     }
@@ -57,11 +63,19 @@ impl Tracer for Shared {
     fn event(&mut self, event: &Event<'_>) {
         let mut witness = self.0.borrow_mut();
         witness.recent.event(event);
-        if let Fact::Exited { exit } = event.fact {
-            let place = event.place.map(|place| format!(" at {place}"));
-            let (tid, comm) = (event.tid, witness.recent.comm(event.tid));
-            let line = format!("{tid} {comm}: exited: {exit}{}", place.unwrap_or_default());
-            witness.ended.insert(tid, line);
+        match event.fact {
+            Fact::Spawned { .. } => witness.newest = event.tid,
+            Fact::Exited { exit } => {
+                let place = event.place.map(|place| format!(" at {place}"));
+                let (tid, comm) = (event.tid, witness.recent.comm(event.tid));
+                let (at, place) = (Nanos::from(event.at), place.unwrap_or_default());
+                let line = format!("{at:.6} {tid} {comm}: exited: {exit}{place}");
+                witness.ended.insert(tid, line);
+                if witness.ended.len() > ENDED {
+                    witness.ended.pop_first();
+                }
+            }
+            _ => {}
         }
         let before = std::mem::replace(&mut witness.at, event.at);
         if witness.found.is_some() {

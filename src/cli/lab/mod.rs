@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     output::{FAILURE, Log, Verbosity, json, print},
-    policy::{NamedShare, Policy, named_share},
+    policy::{NamedShare, Policy, named_share, warn_of_unused},
     program::{Entry, Named},
     table::table,
     values::{duration, processors, whole},
@@ -128,6 +128,11 @@ pub(super) fn run(
     let is_complete = trials.len() == policies.len();
     if is_complete && trials.iter().all(|trial| trial.runs[0].tasks.is_empty()) {
         log.note("no task computed: the measures are of tasks that call os.compute");
+    }
+    if is_complete {
+        let names = options.share.iter().map(|share| share.name.as_str());
+        let is_unused = |name: &&str| trials.iter().all(|trial| trial.has_unused(name));
+        warn_of_unused(log, names.filter(is_unused));
     }
     let is_written = options.write(&trials, name, log);
     let text = if options.json {

@@ -35,6 +35,8 @@ pub(super) struct Run {
     pub(super) switches: u64,
     pub(super) end: Duration,
     processors: usize,
+    /// The names of `--share` that no task had.
+    unused_shares: Vec<String>,
 }
 
 /// A task that computed.
@@ -92,6 +94,12 @@ impl Trial {
     /// Returns the mean of a figure over the runs.
     pub(super) fn mean(&self, figure: impl Fn(&Run) -> f64) -> f64 {
         self.runs.iter().map(figure).sum::<f64>() / self.runs.len() as f64
+    }
+
+    /// Returns whether no task of any run had this name of `--share`.
+    pub(super) fn has_unused(&self, name: &str) -> bool {
+        let mut unused = self.runs.iter().map(|run| &run.unused_shares);
+        unused.all(|names| names.iter().any(|other| other == name))
     }
 
     /// Returns response, turnaround and waiting, over the tasks of all runs.
@@ -159,6 +167,7 @@ fn run(policy: &Policy, image: &Image, settings: &Settings<'_>, seed: u64) -> Re
         switches,
         end,
         processors: settings.processors,
+        unused_shares: kernel.unused_shares().map(ToString::to_string).collect(),
     })
 }
 

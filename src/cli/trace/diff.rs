@@ -34,9 +34,9 @@ const CONTEXT: usize = 5;
 #[command(after_help = "\
 Exit codes: 0 the runs are the same, 1 they differ, 2 a recording cannot be read.
 
-Two events are the same only if their times are, provided that both runs were simulated. Otherwise
-deadlines and the kernel's sleeps are ignored too. The tables of times are of all tasks of a name and
-of all calls of a kind. In a row of tasks, the first task of a name in A is compared with the first
+Two events are the same only if their times are, provided that both runs were simulated. Otherwise \
+deadlines and the kernel's sleeps are ignored too. The tables of times are of all tasks of a name and \
+of all calls of a kind. In a row of tasks, the first task of a name in A is compared with the first \
 of that name in B, and so on. --ignore-times leaves the tables of times out.
 
 Examples:

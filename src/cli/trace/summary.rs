@@ -32,12 +32,12 @@ const ROWS: usize = 1000;
 /// of how long ready tasks waited for their turn
 #[derive(Args)]
 #[command(after_help = "\
-The first line divides the time: tasks ran their programs, the kernel worked, or no task was ready.
-A task is running in its program, in a call while the kernel works for it, ready while it waits for
-its turn, or blocked. What took the most time comes first.
-The time of a call is from its trap to its answer, or to the end of its task or of the recording.
-The wait for a turn starts when a task is ready.
-The tables show the 1,000 tasks with the most traps; --by-name and --json show all.
+The first line divides the time: tasks ran their programs, the kernel worked, or no task was ready. \
+A task is running in its program, in a call while the kernel works for it, ready while it waits for \
+its turn, or blocked. What took the most time comes first. \
+The time of a call is from its trap to its answer, or to the end of its task or of the recording. \
+The wait for a turn starts when a task is ready. \
+The tables show the 1,000 tasks with the most traps; --by-name and --json show all. \
 A summary has at most 1,048,576 tasks. The median and the 99th percentile are exact to 0.1 %.
 
 Examples:

@@ -33,7 +33,7 @@ const PARTS: usize = 30;
 /// Say why a task waited, from wait to wait: the holder of a lock, the silent peer, the tasks that ran
 #[derive(Args)]
 #[command(after_help = "\
-Without --at: the wait that was not over at the end, or else the task's longest; and of a task that
+Without --at: the wait that was not over at the end, or else the task's longest; and of a task that \
 was ready for longer than it was blocked, which tasks had their turns.
 
 Examples:
@@ -54,7 +54,7 @@ pub(in crate::cli) struct WhyCommand {
 /// Show the critical path: the chain of work and waits that decided when a run ended
 #[derive(Args)]
 #[command(after_help = "\
-The path is followed backwards, from the task that ended last: from each wait that a task ended to
+The path is followed backwards, from the task that ended last: from each wait that a task ended to \
 that task. To make the run shorter, make a part of this path shorter.
 
 Examples:

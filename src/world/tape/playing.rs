@@ -225,7 +225,7 @@ impl World for Playing {
 
     /// As the world of the run, but without the time.
     fn spins(&self) -> bool {
-        true
+        !self.reel.borrow().header.is_simulated
     }
 
     fn spin(&mut self, _until: Duration) {}

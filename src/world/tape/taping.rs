@@ -49,7 +49,8 @@ pub struct Taping<W> {
 
 impl<W: World> Taping<W> {
     /// Tapes what `world` answers. The file is created for its owner alone, or replaced, and stays
-    /// locked until the end of the tape. At `max` bytes the tape ends, and the run goes on.
+    /// locked until the end of the tape. At `max` bytes the tape ends, and the run goes on. The
+    /// header's `is_simulated` is set to whether the world spins ([`World::spins`]).
     ///
     /// *Errors:* `ResourceBusy` while another process writes to the file; `InvalidInput` for what
     /// is no file, and for a header of more than 32 MiB; the operating system's.
@@ -60,7 +61,12 @@ impl<W: World> Taping<W> {
         max: Option<u64>,
     ) -> io::Result<Self> {
         let seed = world.seed();
-        let writer = Writer::create(path.as_ref(), header, max)?;
+        // A replay must compute in the same way.
+        let header = Header {
+            is_simulated: !world.spins(),
+            ..header.clone()
+        };
+        let writer = Writer::create(path.as_ref(), &header, max)?;
         writer.put(|out| entry::seed(out, seed));
         Ok(Self {
             remote: world.remote(),

@@ -41,7 +41,7 @@ pub(super) use scale::{count, rounded};
 /// Draw a recording: a lane per task, as an HTML page or an SVG picture
 #[derive(Args)]
 #[command(after_help = "\
-The page needs no network: zoom, pan, search and follow wake-ups in any browser. The key `?` shows
+The page needs no network: zoom, pan, search and follow wake-ups in any browser. The key `?` shows \
 its help. A picture is for documents and has to be small: select a part of a long run.
 
 Examples:

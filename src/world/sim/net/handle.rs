@@ -4,7 +4,7 @@ use std::{
     cell::{RefCell, RefMut},
     fmt,
     io::Result,
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     ops::RangeInclusive,
     rc::Rc,
     time::Duration,
@@ -114,6 +114,35 @@ impl SimNet {
         let hosts = &self.state().hosts;
         let names = hosts.ids().map(|host| hosts.get(host).name.clone());
         names.collect()
+    }
+
+    /// Returns the addresses at which tasks of a host listen, in the order in which they began to.
+    /// An unknown host has none.
+    ///
+    /// ```
+    /// use std::io;
+    /// use trapline::{Kernel, Os};
+    ///
+    /// let mut kernel = Kernel::simulated(1);
+    /// let net = kernel.net();
+    /// kernel.spawn_on("server", "main", async move |os: &mut Os| {
+    ///     let listener = os.listen("0.0.0.0:80".parse().unwrap()).await?;
+    ///     assert_eq!(net.listeners("server"), [listener.local_addr()?]);
+    ///     io::Result::Ok(())
+    /// })?;
+    /// kernel.run()?.check()?;
+    /// # Ok::<(), trapline::Error>(())
+    /// ```
+    #[must_use]
+    pub fn listeners(&self, host: impl AsRef<str>) -> Vec<SocketAddr> {
+        let net = self.state();
+        let Ok(host) = net.hosts.find(host.as_ref()) else {
+            return Vec::new();
+        };
+        let listeners = net.listeners.iter().map(|(_, listener)| listener);
+        let mut here: Vec<_> = listeners.filter(|other| other.host == host).collect();
+        here.sort_by_key(|listener| listener.device);
+        here.into_iter().map(|listener| listener.addr).collect()
     }
 
     /// The host of that name, which is made if there is none.

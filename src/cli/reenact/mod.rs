@@ -1,0 +1,254 @@
+//! `replay --explore`: the inputs of a taped run under other schedules.
+//!
+//! A replay of the tape notes what came over each connection. Then the programs run in the simulated
+//! world, under many schedules, and each connection has a peer that does what the one of the run did.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `mod.rs` | the command; [`Script`]: what the peers did |
+//! | `noting.rs` | the world that notes it during a replay |
+//! | `peers.rs` | the peers, as tasks |
+
+mod noting;
+mod peers;
+
+use std::{
+    fmt,
+    io::{self, IsTerminal},
+    net::{IpAddr, SocketAddr},
+    path::Path,
+    process::ExitCode,
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+
+use clap::error::ErrorKind;
+
+use super::{
+    args::{self, Boot},
+    boot, explore,
+    inject::Rules,
+    output::{FAILURE, Log, print, tell},
+    program::Named,
+    replay::{self, Outside},
+};
+use crate::{
+    Check, Error, Kernel, SimNet, check,
+    tape::{self, Playing},
+};
+use noting::Noting;
+
+/// What the peers of a run did.
+#[derive(Default, Debug)]
+struct Script {
+    /// The addresses of the program's listeners, in the order of their requests.
+    listeners: Vec<SocketAddr>,
+    /// The connections, in the order in which they began.
+    peers: Vec<Peer>,
+    /// The names that the program looked up, with their first addresses.
+    names: Vec<(String, IpAddr)>,
+    /// Whether an interrupt ended the run.
+    is_stopped: bool,
+    /// How long the run took.
+    took: Duration,
+}
+
+/// The other end of a connection.
+#[derive(Debug)]
+struct Peer {
+    way: Way,
+    steps: Vec<Step>,
+    /// How many bytes it got until it ended its part.
+    gets: u64,
+    /// Whether the program closed the connection.
+    is_closed: bool,
+    /// What came before it connected and after the connection before: other peers' steps and bytes.
+    before: Vec<Mark>,
+    /// Whether it is not the program itself.
+    is_scripted: bool,
+}
+
+/// How a connection began.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    /// The peer connected to a listener of the program.
+    ToListener { number: usize, from: SocketAddr },
+    /// The program connected to this address.
+    ToPeer(SocketAddr),
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ToListener { from, .. } => write!(f, "from {from} then"),
+            Self::ToPeer(to) => write!(f, "to {to}"),
+        }
+    }
+}
+
+/// What a peer did after it had got so many bytes.
+#[derive(Debug)]
+struct Step {
+    after: u64,
+    act: Act,
+}
+
+#[derive(Debug)]
+enum Act {
+    Send(Vec<u8>),
+    /// The end of what the peer sends.
+    Finish,
+    /// The connection broke.
+    Break,
+}
+
+/// How far a peer was: its steps, and the bytes that it got.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    peer: usize,
+    steps: usize,
+    bytes: u64,
+}
+
+/// What the command asks for.
+pub(super) struct Wanted<'a> {
+    pub(super) schedules: u64,
+    /// One schedule of an earlier report, and no other.
+    pub(super) schedule: Option<&'a str>,
+    /// Where a failing schedule is recorded.
+    pub(super) record: Option<&'a Path>,
+    /// The command line that runs a schedule again.
+    pub(super) again: String,
+}
+
+/// Searches the schedules of a taped run. An error is a usage error.
+pub(super) fn run(
+    playing: Playing,
+    options: &Boot,
+    programs: &[(String, Named)],
+    wanted: &Wanted<'_>,
+    log: Log,
+) -> Result<ExitCode, clap::Error> {
+    let script = match note(playing, options, programs, log) {
+        Ok(script) => Arc::new(script),
+        Err(error) => {
+            log.error(&error);
+            return Ok(ExitCode::from(FAILURE));
+        }
+    };
+    let body = |kernel: &mut Kernel| trial(kernel, programs, &script);
+    let search = search(body, &script, options, wanted);
+    let search = search.map_err(|error| clap::Error::raw(ErrorKind::InvalidValue, error + "\n"))?;
+    let explored = search.explore();
+    if io::stderr().is_terminal() {
+        tell("\r\x1b[K");
+    }
+    print(explore::report(&explored).as_bytes());
+    Ok(match explored.failure {
+        None => ExitCode::SUCCESS,
+        Some(_) => ExitCode::from(FAILURE),
+    })
+}
+
+/// Replays the tape, and notes what the peers did. An error says what cannot be scripted.
+fn note(
+    playing: Playing,
+    options: &Boot,
+    programs: &[(String, Named)],
+    log: Log,
+) -> Result<Script, String> {
+    let seed = playing.header().seed;
+    let notes = Rc::default();
+    let world = Noting::new(playing, Rc::clone(&notes));
+    let rules = Rules::new(&options.inject);
+    let builder = boot::settings(options, seed, &rules, Outside::of(world));
+    let mut kernel = builder
+        .build()
+        .map_err(|error| format!("cannot boot: {error}"))?;
+    boot::load(&mut kernel, options, &args::loaded(programs), Log::SILENT)?;
+    if let Err(error) = kernel.run() {
+        match tape::Error::of(&error) {
+            Some(tape::Error::Left(left)) => {
+                let culprit = replay::culprit(&kernel, left).unwrap_or_default();
+                return Err(format!("the replay leaves the tape: {left}\n{culprit}"));
+            }
+            Some(ended @ (tape::Error::Truncated { .. } | tape::Error::Full { .. })) => {
+                log.warn(&ended.to_string());
+            }
+            Some(other) => return Err(other.to_string()),
+            // So ended the run.
+            None => {}
+        }
+    }
+    let took = kernel.now();
+    drop(kernel);
+    let notes = Rc::into_inner(notes).expect("the kernel is gone");
+    notes.into_inner().script(took)
+}
+
+fn search<F>(
+    body: F,
+    script: &Script,
+    options: &Boot,
+    wanted: &Wanted<'_>,
+) -> Result<Check<F>, String>
+where
+    F: Fn(&mut Kernel) -> Result<(), Error> + Sync,
+{
+    let hosts = script.hosts();
+    // For its errors.
+    network(&hosts)?;
+    let mut search = check(body)
+        .without_environment()
+        .random()
+        .schedules(wanted.schedules)
+        .threads(0)
+        .command(wanted.again.clone())
+        .net(move || network(&hosts).expect("it was right before"));
+    if !options.inject.is_empty() {
+        let rules = options.inject.clone();
+        search =
+            search.inject(move |_, call, nth| rules.iter().find_map(|rule| rule.apply(call, nth)));
+    }
+    if let Some(folder) = wanted.record {
+        search = search.record(folder);
+    }
+    if io::stderr().is_terminal() {
+        search = search.progress(explore::show);
+    }
+    match wanted.schedule {
+        Some(schedule) => search.replay(schedule),
+        None => Ok(search),
+    }
+}
+
+/// A network with these hosts.
+fn network(hosts: &[(String, IpAddr)]) -> Result<SimNet, String> {
+    let net = SimNet::new();
+    for (host, address) in hosts {
+        net.host_at(host, *address)
+            .map_err(|error| format!("cannot place a peer at {address}: {error}"))?;
+    }
+    Ok(net)
+}
+
+/// Runs the programs once, with the peers of the script.
+fn trial(
+    kernel: &mut Kernel,
+    programs: &[(String, Named)],
+    script: &Arc<Script>,
+) -> Result<(), Error> {
+    peers::listen(kernel, script)?;
+    for (host, named) in programs {
+        named.image()(kernel, host)?;
+    }
+    peers::connect(kernel, script)?;
+    let report = match kernel.run() {
+        Err(Error::Deadlock(deadlock)) if deadlock.is_at_rest() => kernel.report(),
+        ran => ran?,
+    };
+    let text = kernel.take_console();
+    explore::note_outcome(kernel, text);
+    report.check()
+}

@@ -1,0 +1,420 @@
+//! The world that notes, during a replay, what the peers of the run did.
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    io,
+    net::{IpAddr, SocketAddr},
+    rc::Rc,
+    time::Duration,
+};
+
+use super::{Act, Mark, Peer, Script, Step, Way};
+use crate::{
+    Answer, DeviceId, Direction, External, Happening, Interrupt, Remote, Request, Tid, World,
+    tape::Playing,
+};
+
+/// What is noted so far.
+#[derive(Default)]
+pub(super) struct Notes {
+    script: Script,
+    devices: BTreeMap<DeviceId, Device>,
+    /// The peers with something new since the last connection.
+    changed: BTreeSet<usize>,
+    /// The addresses to which no connection came about.
+    refused: BTreeSet<SocketAddr>,
+    /// Why there is no script for this tape.
+    wrong: Option<String>,
+}
+
+/// What a device of the program is.
+enum Device {
+    Listener(usize),
+    Connection(Connection),
+}
+
+struct Connection {
+    peer: usize,
+    /// How many bytes the program has sent.
+    sent: u64,
+    /// How many it had sent when the bytes that come next were reported.
+    sent_at_report: Option<u64>,
+    /// Whether the peer has ended its part.
+    is_over: bool,
+}
+
+impl Notes {
+    /// Notes the first thing that cannot be scripted.
+    fn refuse(&mut self, what: String) {
+        self.wrong.get_or_insert(what);
+    }
+
+    /// The answer to a request: `read` is what was received.
+    fn answered(
+        &mut self,
+        device: DeviceId,
+        asked: &Asked,
+        result: &io::Result<Answer>,
+        read: &[u8],
+    ) {
+        match (asked, result) {
+            (Asked::Attach, Ok(_)) => {
+                self.refuse(format!(
+                    "device {device} is no socket, and a simulated run has no other"
+                ));
+            }
+            (Asked::Listen, Ok(Answer::Addr(addr))) => {
+                let number = self.script.listeners.len();
+                self.script.listeners.push(*addr);
+                self.devices.insert(device, Device::Listener(number));
+            }
+            (Asked::Connect(addr), Ok(_)) => self.begin(device, Way::ToPeer(*addr)),
+            (Asked::Connect(addr), Err(_)) => drop(self.refused.insert(*addr)),
+            (Asked::Connected, Err(error)) if error.kind() != io::ErrorKind::WouldBlock => {
+                self.fail_to_connect(device);
+            }
+            (Asked::Accept(connection), Ok(Answer::Addr(from))) => {
+                if let Some(Device::Listener(number)) = self.devices.get(&device) {
+                    let (number, from) = (*number, *from);
+                    self.begin(*connection, Way::ToListener { number, from });
+                }
+            }
+            (Asked::Recv(room), Ok(_)) if *room > 0 => self.received(device, read, *room),
+            (Asked::Send, Ok(Answer::Bytes(n))) => self.sent(device, *n),
+            (Asked::Recv(_) | Asked::Send, Err(error))
+                if error.kind() != io::ErrorKind::WouldBlock =>
+            {
+                self.end(device, Act::Break);
+            }
+            (Asked::Close, _) => self.closed(device),
+            (Asked::Resolve(name, first), Ok(Answer::Ready(is_known))) => match (is_known, first) {
+                (true, Some(ip)) => self.script.names.push((name.clone(), *ip)),
+                _ => self.refuse(format!(
+                    "a thread looked up the name {name:?}: give the address instead"
+                )),
+            },
+            _ => {}
+        }
+    }
+
+    fn begin(&mut self, device: DeviceId, way: Way) {
+        let before = match way {
+            Way::ToListener { .. } => self.marks(),
+            // The program connects of its own accord.
+            Way::ToPeer(_) => Vec::new(),
+        };
+        let connection = Connection {
+            peer: self.script.peers.len(),
+            sent: 0,
+            sent_at_report: None,
+            is_over: false,
+        };
+        self.script.peers.push(Peer {
+            way,
+            steps: Vec::new(),
+            gets: 0,
+            is_closed: false,
+            before,
+            is_scripted: true,
+        });
+        self.devices.insert(device, Device::Connection(connection));
+    }
+
+    /// How far those peers are that have done something since the last call.
+    fn marks(&mut self) -> Vec<Mark> {
+        let changed = std::mem::take(&mut self.changed);
+        let peers = &self.script.peers;
+        let mark = |peer: usize| Mark {
+            peer,
+            steps: peers[peer].steps.len(),
+            bytes: peers[peer].gets,
+        };
+        changed.into_iter().map(mark).collect()
+    }
+
+    /// Removes the last connection, which did not come about.
+    fn fail_to_connect(&mut self, device: DeviceId) {
+        if let Some(Device::Connection(connection)) = self.devices.remove(&device)
+            && let Some(peer) = self.script.peers.get_mut(connection.peer)
+            && let Way::ToPeer(addr) = peer.way
+        {
+            self.refused.insert(addr);
+        }
+    }
+
+    fn connection(&mut self, device: DeviceId) -> Option<(&mut Connection, &mut Peer)> {
+        let Some(Device::Connection(connection)) = self.devices.get_mut(&device) else {
+            return None;
+        };
+        self.changed.insert(connection.peer);
+        let peer = &mut self.script.peers[connection.peer];
+        Some((connection, peer))
+    }
+
+    fn received(&mut self, device: DeviceId, bytes: &[u8], room: usize) {
+        if bytes.is_empty() {
+            return self.end(device, Act::Finish);
+        }
+        let Some((connection, peer)) = self.connection(device) else {
+            return;
+        };
+        let after = connection.sent_at_report.unwrap_or(connection.sent);
+        if bytes.len() < room {
+            // What comes next is reported anew, or is an answer to what is sent next.
+            connection.sent_at_report = None;
+        }
+        let act = Act::Send(bytes.to_vec());
+        peer.steps.push(Step { after, act });
+    }
+
+    fn sent(&mut self, device: DeviceId, n: usize) {
+        if let Some((connection, peer)) = self.connection(device) {
+            connection.sent += n as u64;
+            if !connection.is_over {
+                peer.gets = connection.sent;
+            }
+        }
+    }
+
+    /// Notes the end of what the peer sends.
+    fn end(&mut self, device: DeviceId, act: Act) {
+        if let Some((connection, peer)) = self.connection(device)
+            && !connection.is_over
+        {
+            connection.is_over = true;
+            let after = connection.sent_at_report.unwrap_or(connection.sent);
+            peer.gets = after;
+            peer.steps.push(Step { after, act });
+        }
+    }
+
+    fn closed(&mut self, device: DeviceId) {
+        if let Some((_, peer)) = self.connection(device) {
+            peer.is_closed = true;
+        }
+        self.devices.remove(&device);
+    }
+
+    fn reported(&mut self, happened: &[Happening]) {
+        for report in happened {
+            match report {
+                Happening::Ready(device, Direction::Read) => {
+                    if let Some(Device::Connection(connection)) = self.devices.get_mut(device) {
+                        connection.sent_at_report = Some(connection.sent);
+                    }
+                }
+                Happening::Interrupt(Interrupt::Shutdown) => self.script.is_stopped = true,
+                Happening::Interrupt(Interrupt::Over(External::Setter)) => {
+                    self.refuse("a thread of the program set a promise".into());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The script of the run, which took so long. An error says what cannot be scripted.
+    pub(super) fn script(mut self, took: Duration) -> Result<Script, String> {
+        if let Some(wrong) = self.wrong {
+            return Err(format!("this tape has no script: {wrong}"));
+        }
+        self.script.took = took;
+        self.script.without_own(&self.refused)
+    }
+}
+
+impl Script {
+    /// Leaves out the connections between two ends in the program.
+    fn without_own(mut self, refused: &BTreeSet<SocketAddr>) -> Result<Self, String> {
+        if self.peers.is_empty() {
+            let why = "it has no connection, so no peers: `explore` searches such a program";
+            return Err(format!("this tape has no script: {why}"));
+        }
+        let mut own = BTreeSet::new();
+        for (number, addr) in self.listeners.iter().enumerate() {
+            let is_to = |peer: &&Peer| match peer.way {
+                Way::ToListener { number: other, .. } => other == number,
+                Way::ToPeer(_) => false,
+            };
+            let is_from = |peer: &&Peer| matches!(peer.way, Way::ToPeer(to) if reaches(to, *addr));
+            let accepted = self.peers.iter().filter(is_to).count();
+            let made = self.peers.iter().filter(is_from).count();
+            if made > 0 && accepted > made {
+                return Err(format!(
+                    "this tape has no script: {made} of {accepted} connections to {addr} are the \
+                     program's own, and it does not say which"
+                ));
+            }
+            if made > 0 {
+                own.insert(number);
+            }
+        }
+        let listeners = self.listeners.clone();
+        let is_own = |way: Way| match way {
+            Way::ToListener { number, .. } => own.contains(&number),
+            Way::ToPeer(to) => {
+                let mut numbers = own.iter();
+                refused.contains(&to) || numbers.any(|number| reaches(to, listeners[*number]))
+            }
+        };
+        let kept: Vec<bool> = self.peers.iter().map(|peer| !is_own(peer.way)).collect();
+        for peer in &mut self.peers {
+            peer.before.retain(|mark| kept[mark.peer]);
+        }
+        for (peer, kept) in self.peers.iter_mut().zip(kept) {
+            peer.is_scripted = kept;
+        }
+        Ok(self)
+    }
+}
+
+/// Whether a connection to this address reaches a listener.
+fn reaches(to: SocketAddr, listener: SocketAddr) -> bool {
+    let (ip, other) = (to.ip(), listener.ip());
+    let is_here = ip.is_loopback() || ip.is_unspecified();
+    let is_same = ip == other || other.is_unspecified() && is_here;
+    to.port() == listener.port() && is_same
+}
+
+/// A request without what it lends.
+enum Asked {
+    Attach,
+    Listen,
+    Connect(SocketAddr),
+    Connected,
+    Accept(DeviceId),
+    /// With how many bytes it has room for.
+    Recv(usize),
+    Send,
+    Close,
+    /// With the first address of the name.
+    Resolve(String, Option<IpAddr>),
+    Other,
+}
+
+impl Asked {
+    fn of(request: &Request<'_>) -> Self {
+        match request {
+            Request::Attach { .. } => Self::Attach,
+            Request::Listen { .. } => Self::Listen,
+            Request::Connect { addr, .. } => Self::Connect(*addr),
+            Request::Connected => Self::Connected,
+            Request::Accept { connection, .. } => Self::Accept(*connection),
+            Request::Recv(buf) => Self::Recv(buf.len()),
+            Request::Send(_) | Request::SendFile { .. } => Self::Send,
+            Request::Close => Self::Close,
+            Request::Resolve { name, addresses } => {
+                Self::Resolve((*name).to_string(), addresses.first().copied())
+            }
+            Request::Drained | Request::Shutdown | Request::Ready(_) => Self::Other,
+        }
+    }
+}
+
+/// A world around a replay.
+pub(super) struct Noting {
+    inner: Playing,
+    notes: Rc<RefCell<Notes>>,
+}
+
+impl Noting {
+    pub(super) fn new(inner: Playing, notes: Rc<RefCell<Notes>>) -> Self {
+        Self { inner, notes }
+    }
+}
+
+impl World for Noting {
+    fn io(&mut self, device: DeviceId, mut request: Request<'_>) -> io::Result<Answer> {
+        let mut asked = Asked::of(&request);
+        let (result, read) = match &mut request {
+            Request::Recv(buf) => {
+                let result = self.inner.io(device, Request::Recv(buf));
+                let n = result.as_ref().ok().and_then(|answer| answer.bytes().ok());
+                (result, &buf[..n.unwrap_or_default()])
+            }
+            Request::Resolve { name, addresses } => {
+                let request = Request::Resolve { name, addresses };
+                let result = self.inner.io(device, request);
+                asked = Asked::Resolve(name.to_string(), addresses.first().copied());
+                (result, &[][..])
+            }
+            _ => (self.inner.io(device, request), &[][..]),
+        };
+        self.notes
+            .borrow_mut()
+            .answered(device, &asked, &result, read);
+        result
+    }
+
+    fn wait(
+        &mut self,
+        deadline: Option<Duration>,
+        happened: &mut Vec<Happening>,
+    ) -> io::Result<()> {
+        let before = happened.len();
+        let result = self.inner.wait(deadline, happened);
+        self.notes.borrow_mut().reported(&happened[before..]);
+        result
+    }
+
+    fn wait_for_threads(
+        &mut self,
+        deadline: Option<Duration>,
+        patience: Duration,
+        happened: &mut Vec<Happening>,
+    ) -> io::Result<Duration> {
+        let before = happened.len();
+        let result = self.inner.wait_for_threads(deadline, patience, happened);
+        self.notes.borrow_mut().reported(&happened[before..]);
+        result
+    }
+
+    // The rest is the replay's.
+    fn now(&mut self) -> Duration {
+        self.inner.now()
+    }
+
+    fn now_for_log(&mut self) -> Duration {
+        self.inner.now_for_log()
+    }
+
+    fn spins(&self) -> bool {
+        self.inner.spins()
+    }
+
+    fn spin(&mut self, until: Duration) {
+        self.inner.spin(until);
+    }
+
+    fn random(&mut self) -> u64 {
+        self.inner.random()
+    }
+
+    fn reseed(&mut self, seed: u64) {
+        self.inner.reseed(seed);
+    }
+
+    fn seed(&self) -> u64 {
+        self.inner.seed()
+    }
+
+    fn print(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.inner.print(text)
+    }
+
+    fn take_console(&mut self) -> String {
+        self.inner.take_console()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.inner.is_idle()
+    }
+
+    fn remote(&self) -> Remote {
+        self.inner.remote()
+    }
+
+    fn submit(&mut self, task: Tid, job: Box<dyn FnOnce() + Send>) {
+        self.inner.submit(task, job);
+    }
+}

@@ -1,0 +1,326 @@
+//! The peers of a script, as tasks of the simulated world.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, VecDeque},
+    io,
+    net::{IpAddr, SocketAddr},
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+
+use super::{Act, Mark, Peer, Script, Way};
+use crate::{Error, Kernel, Os, Queue, SimNet, TcpStream, Tid, cli::net::LOCALHOST};
+
+/// How much longer than the run on the tape a peer waits for bytes.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long the programs go on after the last peer, before they are shut down as on the tape.
+const REST: Duration = Duration::from_secs(1);
+/// The time between two looks for a listener.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// How far the peers are.
+struct Tally {
+    peers: RefCell<Vec<(usize, u64)>>,
+    /// Whether a peer has found another behaviour than that on the tape.
+    has_failed: Cell<bool>,
+    /// Whether the next progress is awaited, and the queue for it.
+    is_watched: Cell<bool>,
+    news: Queue<()>,
+}
+
+impl Tally {
+    async fn new(os: &mut Os, peers: usize) -> Rc<Self> {
+        Rc::new(Self {
+            peers: RefCell::new(vec![(0, 0); peers]),
+            has_failed: Cell::new(false),
+            is_watched: Cell::new(false),
+            news: Queue::unbounded(os).await,
+        })
+    }
+
+    /// Notes that a peer has made a step, or has got bytes.
+    async fn note(&self, os: &mut Os, peer: usize, steps: usize, bytes: u64) {
+        self.peers.borrow_mut()[peer] = (steps, bytes);
+        self.tell(os).await;
+    }
+
+    async fn tell(&self, os: &mut Os) {
+        if self.is_watched.replace(false) {
+            // It is never closed.
+            let _ = self.news.put(os, ()).await;
+        }
+    }
+
+    /// Waits until the peers are so far, or one has failed. Returns whether they are.
+    async fn reach(&self, os: &mut Os, marks: &[Mark]) -> bool {
+        let is_met = |mark: &Mark| {
+            let (steps, bytes) = self.peers.borrow()[mark.peer];
+            steps >= mark.steps && bytes >= mark.bytes
+        };
+        while !self.has_failed.get() {
+            if marks.iter().all(is_met) {
+                return true;
+            }
+            self.is_watched.set(true);
+            let _ = self.news.get(os).await;
+        }
+        false
+    }
+}
+
+/// The peers that wait for connections of the program, by address, with their places in the script.
+fn servers(script: &Script) -> BTreeMap<SocketAddr, VecDeque<usize>> {
+    let mut servers: BTreeMap<SocketAddr, VecDeque<usize>> = BTreeMap::new();
+    for (place, peer) in script.scripted() {
+        if let Way::ToPeer(addr) = peer.way {
+            servers.entry(addr).or_default().push_back(place);
+        }
+    }
+    servers
+}
+
+/// Has the peers listen to which the program connects. Runs the kernel until they do.
+pub(super) fn listen(kernel: &mut Kernel, script: &Arc<Script>) -> Result<(), Error> {
+    let mut begun = Vec::new();
+    for (addr, places) in servers(script) {
+        let (host, script) = (script.host_of(addr.ip()), Arc::clone(script));
+        let listens = async move |os: &mut Os| {
+            let listener = os.listen(addr).await?;
+            let accepts = async move |os: &mut Os| -> io::Result<()> {
+                let tally = Tally::new(os, script.peers.len()).await;
+                for place in places {
+                    let (stream, _) = listener.accept(os).await?;
+                    let (script, tally) = (Arc::clone(&script), Rc::clone(&tally));
+                    let peer =
+                        async move |os: &mut Os| play(os, &stream, &script, place, &tally).await;
+                    os.spawn_detached(name(place), peer).await?;
+                }
+                Ok(())
+            };
+            os.spawn_detached(format!("peers at {addr}"), accepts)
+                .await?;
+            io::Result::Ok(())
+        };
+        begun.push(kernel.spawn_on(&host, format!("listen at {addr}"), listens)?);
+    }
+    if !begun.is_empty() {
+        kernel.run_until(&begun)?.check()?;
+    }
+    Ok(())
+}
+
+/// Starts the task that has the other peers connect, in the order of the tape.
+pub(super) fn connect(kernel: &mut Kernel, script: &Arc<Script>) -> Result<(), Error> {
+    let (net, script) = (kernel.net(), Arc::clone(script));
+    let door = async move |os: &mut Os| -> Result<(), String> {
+        let tally = Tally::new(os, script.peers.len()).await;
+        let mut begun = Vec::new();
+        for (place, peer) in script.scripted() {
+            let Way::ToListener { number, .. } = peer.way else {
+                continue;
+            };
+            if !tally.reach(os, &peer.before).await {
+                break;
+            }
+            begun.push(enter(os, &script, place, number, &net, &tally).await?);
+        }
+        for peer in begun {
+            // It may have ended.
+            let _ = os.wait(peer).await;
+        }
+        if tally.has_failed.get() {
+            os.shutdown().await;
+        }
+        if script.is_stopped {
+            os.sleep(REST).await;
+            os.shutdown().await;
+        }
+        Ok(())
+    };
+    kernel.spawn("peers", door)?;
+    Ok(())
+}
+
+/// Has a peer connect to a listener of the program. Returns its task.
+async fn enter(
+    os: &mut Os,
+    script: &Arc<Script>,
+    place: usize,
+    listener: usize,
+    net: &SimNet,
+    tally: &Rc<Tally>,
+) -> Result<Tid, String> {
+    let patience = script.patience();
+    let found = os.timeout(patience, async |os| {
+        loop {
+            if let Some(addr) = script.listener_now(listener, &net.listeners(LOCALHOST)) {
+                return addr;
+            }
+            os.sleep(LOOK).await;
+        }
+    });
+    let then = script.listeners[listener];
+    let addr = found
+        .await
+        .map_err(|_| format!("the program does not listen, as on the tape at {then}"))?;
+    let stream = os.connect(addr).await;
+    let stream = stream.map_err(|error| format!("{}: cannot connect: {error}", name(place)))?;
+    let (script, tally) = (Arc::clone(script), Rc::clone(tally));
+    let peer = async move |os: &mut Os| play(os, &stream, &script, place, &tally).await;
+    let spawned = os.spawn(name(place), peer).await;
+    spawned.map_err(|errno| format!("{}: {errno}", name(place)))
+}
+
+/// The name of a peer's task.
+fn name(place: usize) -> String {
+    format!("peer-{}", place + 1)
+}
+
+/// Does what a peer did. An error says what the program does otherwise.
+async fn play(
+    os: &mut Os,
+    stream: &TcpStream,
+    script: &Script,
+    place: usize,
+    tally: &Tally,
+) -> Result<(), String> {
+    let mut part = Part {
+        stream,
+        peer: &script.peers[place],
+        patience: script.patience(),
+        place,
+        steps: 0,
+        got: 0,
+        tally,
+    };
+    let played = part.play(os).await;
+    let played = played.map_err(|why| {
+        tally.has_failed.set(true);
+        format!("{why} ({})", part.peer.way)
+    });
+    // A peer that is over holds up no other.
+    tally.note(os, place, usize::MAX, u64::MAX).await;
+    played
+}
+
+/// A peer at one of its steps.
+struct Part<'a> {
+    stream: &'a TcpStream,
+    peer: &'a Peer,
+    patience: Duration,
+    place: usize,
+    steps: usize,
+    got: u64,
+    tally: &'a Tally,
+}
+
+impl Part<'_> {
+    async fn play(&mut self, os: &mut Os) -> Result<(), String> {
+        let peer = self.peer;
+        for step in &peer.steps {
+            self.receive(os, step.after).await?;
+            match &step.act {
+                Act::Send(bytes) => {
+                    let sent = self.stream.send_all(os, bytes).await;
+                    sent.map_err(|error| {
+                        let all = bytes.len();
+                        format!(
+                            "cannot send the next {all} bytes, which the program received: {error}"
+                        )
+                    })?;
+                }
+                // The program may have closed the connection at the same time.
+                Act::Finish => drop(self.stream.shutdown_write(os).await),
+                Act::Break => return Ok(()),
+            }
+            self.steps += 1;
+            self.tell(os).await;
+        }
+        self.receive(os, peer.gets).await?;
+        if peer.is_closed {
+            self.drain(os).await;
+        }
+        Ok(())
+    }
+
+    async fn tell(&self, os: &mut Os) {
+        self.tally.note(os, self.place, self.steps, self.got).await;
+    }
+
+    /// Receives until it has got so many bytes.
+    async fn receive(&mut self, os: &mut Os, bytes: u64) -> Result<(), String> {
+        let mut buf = [0; 4096];
+        while self.got < bytes {
+            let stream = self.stream;
+            let received = os.timeout(self.patience, async |os| stream.recv(os, &mut buf).await);
+            let (got, gets) = (self.got, self.peer.gets);
+            let than = || format!("{got} bytes; on the tape it sent {gets}");
+            match received.await {
+                Ok(Ok(0)) => {
+                    return Err(format!("the program ended the connection after {}", than()));
+                }
+                Ok(Ok(n)) => self.got += n as u64,
+                Ok(Err(error)) => return Err(format!("{error} after {}", than())),
+                Err(_) => return Err(format!("the program sends no more after {}", than())),
+            }
+            self.tell(os).await;
+        }
+        Ok(())
+    }
+
+    /// Receives until the program ends the connection.
+    async fn drain(&self, os: &mut Os) {
+        let (stream, mut buf) = (self.stream, [0; 4096]);
+        let drained = os.timeout(self.patience, async |os| {
+            while let Ok(1..) = stream.recv(os, &mut buf).await {}
+        });
+        // Where it stays open, nothing is missing.
+        let _ = drained.await;
+    }
+}
+
+impl Script {
+    /// The peers that are not the program itself, with their places.
+    fn scripted(&self) -> impl Iterator<Item = (usize, &Peer)> {
+        let peers = self.peers.iter().enumerate();
+        peers.filter(|(_, peer)| peer.is_scripted)
+    }
+
+    fn patience(&self) -> Duration {
+        2 * self.took + PATIENCE
+    }
+
+    /// The host of a peer with this address, to which the program connects.
+    fn host_of(&self, ip: IpAddr) -> String {
+        if ip.is_loopback() || ip.is_unspecified() {
+            return LOCALHOST.into();
+        }
+        let name = self.names.iter().find(|(_, address)| *address == ip);
+        let unnamed = || format!("peer-{ip}").replace(':', "_");
+        name.map_or_else(unnamed, |(name, _)| name.clone())
+    }
+
+    /// The hosts of all such peers.
+    pub(super) fn hosts(&self) -> Vec<(String, IpAddr)> {
+        let addrs = servers(self).into_keys().map(|addr| addr.ip());
+        let mut hosts: Vec<_> = addrs.map(|ip| (self.host_of(ip), ip)).collect();
+        hosts.retain(|(host, _)| host != LOCALHOST);
+        hosts.dedup();
+        hosts
+    }
+
+    /// The address of a listener of the tape in this run, once the program listens: the same, or the
+    /// one in the same order if the world chose the port.
+    fn listener_now(&self, number: usize, now: &[SocketAddr]) -> Option<SocketAddr> {
+        let then = self.listeners[number];
+        let same = now.iter().find(|addr| **addr == then);
+        same.or_else(|| {
+            let mut others = now.iter().filter(|addr| !self.listeners.contains(addr));
+            let before = self.listeners[..number].iter();
+            others.nth(before.filter(|addr| !now.contains(addr)).count())
+        })
+        .copied()
+    }
+}

@@ -1,0 +1,211 @@
+//! `replay --explore`: what clients of a taped run did, under other schedules.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use rustix::process::Signal;
+
+use crate::{replay::Folder, support::*};
+
+/// A server whose run is taped, with the words of the last column of its first line as its address.
+struct Taped {
+    server: Running,
+    addr: SocketAddr,
+    folder: Folder,
+}
+
+impl Taped {
+    fn start(test: &str, program: impl FnOnce(&[&str]) -> Command, args: &[&str]) -> Self {
+        let folder = Folder::new(test);
+        let tape = folder.path("run.tape");
+        let boot = ["boot", "-q", "--tape", &tape];
+        let mut command = program(&[&boot, args].concat());
+        let mut server = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+        let line = server.out_line();
+        let addr = line
+            .trim()
+            .split([' ', '/', ','])
+            .find_map(|word| word.parse().ok());
+        Self {
+            server,
+            addr: addr.expect("it says where it listens"),
+            folder,
+        }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let client = TcpStream::connect(self.addr).unwrap();
+        let patience = Some(Duration::from_secs(60));
+        client.set_read_timeout(patience).unwrap();
+        client
+    }
+
+    /// Interrupts the server. Returns the tape, and the folder that keeps it.
+    fn end(self) -> (String, Folder) {
+        self.server.signal(Signal::INT);
+        let (code, err) = self.server.end();
+        assert_eq!(code, Some(130), "{err}");
+        (self.folder.path("run.tape"), self.folder)
+    }
+}
+
+fn read(client: &mut TcpStream, text: &str) {
+    let mut buf = vec![0; text.len()];
+    client.read_exact(&mut buf).unwrap();
+    assert_eq!(String::from_utf8_lossy(&buf), text);
+}
+
+/// Tapes a chat in which all goes well: ann's lines come one after the other.
+fn chat(test: &str, options: &[&str]) -> (String, Folder) {
+    let args = [&["mishears", "--addr", "127.0.0.1:0"], options].concat();
+    let server = Taped::start(test, |args| example("rude", args), &args);
+    let mut bob = server.connect();
+    read(&mut bob, "welcome\n");
+    let mut ann = server.connect();
+    read(&mut ann, "welcome\n");
+    for line in ["one\n", "two\n", "three\n"] {
+        ann.write_all(line.as_bytes()).unwrap();
+        read(&mut bob, line);
+    }
+    server.end()
+}
+
+fn explore(command: Command) -> (i32, String, String) {
+    let mut command = command;
+    texts(command.output().expect("it runs"))
+}
+
+#[test]
+fn a_chat_that_loses_a_line_under_one_schedule_is_found_from_a_tape_of_a_good_run() {
+    let (tape, folder) = chat("mishears", &[]);
+    let (code, out, err) = explore(example("rude", &["replay", "-q", &tape]));
+    assert_eq!((code, &*err), (0, ""), "nothing is lost on the tape: {out}");
+    let rude = |args: &[&str]| explore(example("rude", &[&["replay"], args].concat()));
+    let runs = folder.path("runs");
+    let (code, out, err) = rude(&["--explore", "1000", "--record", &runs, &tape]);
+    assert_eq!((code, &*err), (1, ""), "{out}");
+    let lost = "\"peer-1\" failed: the program sends no more after ";
+    assert!(
+        out.contains(lost) && out.contains("; on the tape it sent 22"),
+        "{out}"
+    );
+    assert!(fs::read_dir(runs).unwrap().count() > 0, "it is recorded");
+    // The report has the command for this very schedule.
+    let again = out.lines().find_map(|line| line.split_once("rude replay "));
+    let (_, again) = again.unwrap_or_else(|| panic!("no command: {out}"));
+    let words: Vec<&str> = again.split(' ').collect();
+    let (code, out, _) = rude(&words);
+    assert_eq!(code, 1);
+    assert!(out.contains(lost), "{out}");
+    let (code, out, _) = rude(&["--explore", "1", "--schedule", "nonsense", &tape]);
+    assert_eq!((code, &*out), (2, ""));
+}
+
+#[test]
+fn a_cured_chat_passes_all_schedules() {
+    let (tape, _folder) = chat("hears", &["--cured"]);
+    let (code, out, err) = explore(example("rude", &["replay", "--explore", "200", &tape]));
+    assert_eq!((code, &*err), (0, ""), "{out}");
+    assert!(out.contains("200 schedules"), "{out}");
+}
+
+#[test]
+fn servers_of_many_kinds_pass_with_the_inputs_of_a_real_run() {
+    let server = Taped::start("echoes", trapline, &["echo", "--addr", "127.0.0.1:0"]);
+    let mut clients: Vec<TcpStream> = (0..20).map(|_| server.connect()).collect();
+    for (n, client) in clients.iter_mut().enumerate() {
+        let text = "x".repeat(1 + 500 * n);
+        client.write_all(text.as_bytes()).unwrap();
+        read(client, &text);
+        if n % 2 == 0 {
+            client.shutdown(Shutdown::Write).unwrap();
+            assert_eq!(client.read(&mut [0]).unwrap(), 0);
+        }
+    }
+    drop(clients);
+    let (tape, _folder) = server.end();
+    let (code, out, err) = run(&["replay", "--explore", "30", &tape]);
+    assert_eq!((code, &*err), (0, ""), "{out}");
+
+    // Jobs that look a file up, and send_file.
+    let files = Folder::new("files");
+    fs::write(files.path("page"), "text ".repeat(10_000)).unwrap();
+    let folder = files.path("");
+    let args = ["httpd", "--addr", "127.0.0.1:0", "--root", &folder];
+    let server = Taped::start("httpd-explored", trapline, &args);
+    for _ in 0..3 {
+        let mut client = server.connect();
+        client.write_all(b"GET /page HTTP/1.0\r\n\r\n").unwrap();
+        let mut page = String::new();
+        client.read_to_string(&mut page).unwrap();
+        assert!(page.ends_with("text "));
+    }
+    let (tape, _folder) = server.end();
+    let (code, out, err) = run(&["replay", "--explore", "30", &tape]);
+    assert_eq!((code, &*err), (0, ""), "{out}");
+}
+
+#[test]
+fn the_program_connects_to_a_scripted_server() {
+    let upstream = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = upstream.local_addr().unwrap().to_string();
+    let serves = thread::spawn(move || {
+        for _ in 0..2 {
+            let (stream, _) = upstream.accept().unwrap();
+            let mut lines = BufReader::new(&stream);
+            let mut line = String::new();
+            lines.read_line(&mut line).unwrap();
+            (&stream).write_all(line.to_uppercase().as_bytes()).unwrap();
+        }
+    });
+    let args = ["proxy", "--listen", "127.0.0.1:0", "--to", &to];
+    let server = Taped::start("proxy-explored", trapline, &args);
+    for _ in 0..2 {
+        let mut client = server.connect();
+        client.write_all(b"hello\n").unwrap();
+        read(&mut client, "HELLO\n");
+        assert_eq!(client.read(&mut [0]).unwrap(), 0);
+    }
+    serves.join().unwrap();
+    let (tape, _folder) = server.end();
+    let (code, out, err) = run(&["replay", "--explore", "50", &tape]);
+    assert_eq!((code, &*err), (0, ""), "{out}");
+}
+
+#[test]
+fn connections_within_the_program_need_no_peer() {
+    let folder = Folder::new("within");
+    let tape = folder.path("run.tape");
+    let taped = run(&["boot", "-q", "--tape", &tape, "gossip", "--cured"]);
+    assert_eq!(taped.0, 0);
+    let (code, out, err) = run(&["replay", "--explore", "50", &tape]);
+    assert_eq!((code, &*err), (0, ""), "{out}");
+}
+
+#[test]
+fn what_cannot_be_scripted_is_said() {
+    let folder = Folder::new("no-script");
+    let tape = folder.path("run.tape");
+    let (code, _, err) = run(&["boot", "-q", "--tape", &tape, "tids"]);
+    assert_eq!(code, 0, "{err}");
+    let (code, out, err) = run(&["replay", "--explore", "10", &tape]);
+    assert_eq!((code, &*out), (1, ""));
+    let why = "error: this tape has no script: it has no connection, so no peers";
+    assert!(err.starts_with(why), "{err}");
+    for (args, expected) in [
+        (&["--explore", "0"][..], "a whole number from 1"),
+        (&["--explore", "5", "--trace"], "--explore shows no run"),
+        (&["--explore", "5", "--at-speed"], "cannot be used with"),
+        (&["--schedule", "1.2.3"], "--explore <N>"),
+    ] {
+        let (code, _, err) = run(&[&["replay"], args, &[&tape]].concat());
+        assert_eq!(code, 2, "{args:?}");
+        assert!(err.contains(expected), "{args:?}: {err}");
+    }
+}
