@@ -389,6 +389,10 @@ impl Policy for Tree {
         }
     }
 
+    fn wants_facts(&self) -> bool {
+        false
+    }
+
     fn len(&self) -> usize {
         let this = self.0.borrow();
         // A schedule that is cut ends with an error of the policy.
