@@ -133,7 +133,10 @@ impl Footprints {
 
     /// Forgets an earlier run.
     pub(crate) fn reset(&self) {
-        *self.0.borrow_mut() = Notes::default();
+        let mut this = self.0.borrow_mut();
+        this.notes.clear();
+        this.continued = None;
+        this.parents.clear();
     }
 
     /// Notes the parent of a task that may become a zombie.

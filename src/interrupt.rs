@@ -134,6 +134,11 @@ impl Remote {
         self.line.running.load(Ordering::Relaxed).into()
     }
 
+    /// Returns whether both are of one line.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.line, &other.line)
+    }
+
     /// Publishes which task runs.
     #[inline(always)]
     pub(crate) fn runs(&self, tid: Tid) {

@@ -300,6 +300,12 @@ const REQUEUED: u8 = 32;
 /// A search takes notes of what each turn touches.
 const NOTED: u8 = 64;
 
+/// The most deferred calls whose memory is kept for the next.
+const REUSED: usize = 64;
+
+/// The number of names that a frame keeps.
+const NAMES: usize = 4;
+
 pub(crate) struct TrapFrame {
     /// The argument or answer of the trap under way that does not fit in a word.
     payload: Cell<Option<Payload>>,
@@ -339,8 +345,8 @@ pub(crate) struct TrapFrame {
     console: RefCell<String>,
     /// Deferred: the calls.
     deferred: RefCell<Vec<Deferred>>,
-    /// The name of the last new task. Tasks with the same name share its memory.
-    name: RefCell<Rc<str>>,
+    /// The names of the last new tasks, at most [`NAMES`]. Tasks with the same name share its memory.
+    names: RefCell<Vec<Rc<str>>>,
     /// The caller of the last stub that may block, or makes a task. A stub borrows its `Os`, so no
     /// other call of the task comes between the call of the stub and the trap.
     place: Cell<Option<&'static Location<'static>>>,
@@ -367,9 +373,27 @@ impl TrapFrame {
             footprints: RefCell::default(),
             console: RefCell::default(),
             deferred: RefCell::default(),
-            name: RefCell::default(),
+            names: RefCell::default(),
             place: Cell::default(),
         }
+    }
+
+    /// Makes the frame as new. It keeps its memory, and the names.
+    pub(crate) fn reset(&self) {
+        self.clear();
+        self.elapsed.take();
+        self.killing.take();
+        self.forget_reply();
+        self.is_locating.take();
+        self.observers[0].set(0);
+        self.observers[1].set(Tid::DAEMONS);
+        self.unwound.take();
+        self.kept_text.take();
+        self.footprints.take();
+        self.console.borrow_mut().clear();
+        self.deferred.borrow_mut().clear();
+        self.flags.take();
+        self.forget_place();
     }
 
     pub(crate) fn place(&self) -> Option<&'static Location<'static>> {
@@ -404,7 +428,12 @@ impl TrapFrame {
         self.payload.set(Some(payload));
     }
 
+    #[inline]
     pub(crate) fn take(&self) -> Option<Payload> {
+        // A look at the flag saves most calls the move of a payload.
+        if !self.has_payload() {
+            return None;
+        }
         self.flag(PAYLOAD, false);
         self.payload.take()
     }
@@ -430,8 +459,10 @@ impl TrapFrame {
     }
 
     pub(crate) fn put_parcel(&self, parcel: Parcel) {
-        self.flag(PAYLOAD, parcel.payload.is_some());
-        self.payload.set(parcel.payload);
+        match parcel.payload {
+            Some(payload) => self.put(payload),
+            None => drop(self.take()),
+        }
         self.word.set(parcel.word);
     }
 
@@ -442,8 +473,9 @@ impl TrapFrame {
     }
 
     pub(crate) fn drop_payload(&self) {
-        let payload = self.take();
-        contain(|| drop(payload));
+        if let Some(payload) = self.take() {
+            contain(|| drop(payload));
+        }
         // The drop may unwind through a program that was never spawned; the mark is not for the
         // next task.
         self.unwound.set(false);
@@ -629,6 +661,14 @@ impl TrapFrame {
         (self.console.take(), self.deferred.take())
     }
 
+    /// Gives back the memory of deferred calls, all of which are handled.
+    pub(crate) fn reuse_deferred(&self, handled: Vec<Deferred>) {
+        debug_assert!(handled.is_empty(), "the calls that are left would be lost");
+        if handled.capacity() <= REUSED {
+            self.deferred.replace(handled);
+        }
+    }
+
     /// Drops a value that may own others like it, in a chain of any length. A message may own the
     /// last handle of another queue. The inner values go to a list, so that the stack does not
     /// overflow.
@@ -661,11 +701,14 @@ impl TrapFrame {
     }
 
     pub(crate) fn intern(&self, name: &str) -> Rc<str> {
-        let mut last = self.name.borrow_mut();
-        if **last != *name {
-            *last = name.into();
+        let mut names = self.names.borrow_mut();
+        if let Some(known) = names.iter().find(|known| ***known == *name) {
+            return Rc::clone(known);
         }
-        Rc::clone(&last)
+        let new = Rc::from(name);
+        names.truncate(NAMES - 1);
+        names.insert(0, Rc::clone(&new));
+        new
     }
 }
 

@@ -27,20 +27,36 @@ enum Name {
     Shared(Made),
 }
 
-/// What a turn touches, and whether it changes it. In order, each object once.
+/// What a turn touches.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Foot(Vec<(Name, bool)>);
+pub(super) struct Foot {
+    /// The objects, and whether the turn changes them. In order, each object once.
+    names: Vec<(Name, bool)>,
+    /// A bit for each object that it touches, by the object's hash, and for each that it changes.
+    /// Most turns that commute have no bit in common.
+    touched: u64,
+    changed: u64,
+}
 
 impl Foot {
     fn add(&mut self, name: Name, writes: bool) {
-        match self.0.binary_search_by_key(&name, |(name, _)| *name) {
-            Ok(at) => self.0[at].1 |= writes,
-            Err(at) => self.0.insert(at, (name, writes)),
+        match self.names.binary_search_by_key(&name, |(name, _)| *name) {
+            Ok(at) => self.names[at].1 |= writes,
+            Err(at) => self.names.insert(at, (name, writes)),
+        }
+        let mut hasher = FxHasher::default();
+        name.hash(&mut hasher);
+        let bit = 1 << (hasher.finish() % 64);
+        self.touched |= bit;
+        if writes {
+            self.changed |= bit;
         }
     }
 
     fn has_all(&self) -> bool {
-        self.0.first().is_some_and(|(name, _)| *name == Name::All)
+        self.names
+            .first()
+            .is_some_and(|(name, _)| *name == Name::All)
     }
 
     /// Touches everything.
@@ -55,10 +71,12 @@ impl Foot {
 
     /// Returns the tasks that a turn of `task` ends, itself apart.
     pub(super) fn killed(&self, task: Tid) -> impl Iterator<Item = Tid> {
-        self.0.iter().filter_map(move |(name, writes)| match name {
-            Name::Life(victim) if *writes && *victim != task => Some(*victim),
-            _ => None,
-        })
+        self.names
+            .iter()
+            .filter_map(move |(name, writes)| match name {
+                Name::Life(victim) if *writes && *victim != task => Some(*victim),
+                _ => None,
+            })
     }
 }
 
@@ -67,7 +85,10 @@ pub(super) fn conflict(a: &Foot, b: &Foot) -> bool {
     if a.has_all() || b.has_all() {
         return true;
     }
-    let (mut left, mut right) = (a.0.iter().peekable(), b.0.iter().peekable());
+    if a.changed & b.touched == 0 && a.touched & b.changed == 0 {
+        return false;
+    }
+    let (mut left, mut right) = (a.names.iter().peekable(), b.names.iter().peekable());
     while let (Some((x, x_writes)), Some((y, y_writes))) = (left.peek(), right.peek()) {
         match x.cmp(y) {
             std::cmp::Ordering::Less => drop(left.next()),
@@ -114,6 +135,14 @@ fn index(task: Tid) -> usize {
     u64::from(task) as usize
 }
 
+fn clock_of(clocks: &mut Vec<Clock>, task: Tid) -> &mut Clock {
+    let at = index(task);
+    if clocks.len() <= at {
+        clocks.resize(at + 1, Clock::default());
+    }
+    &mut clocks[at]
+}
+
 /// A turn of a schedule.
 #[derive(Debug)]
 pub(super) struct Turn {
@@ -144,7 +173,11 @@ struct Known {
 /// The turns of a schedule, with their causal order.
 #[derive(Debug, Default)]
 pub(super) struct Causality {
+    /// The turns that have run. Behind them are those that an earlier schedule has run after the
+    /// same begin, and that this one repeats.
     turns: Vec<Turn>,
+    /// The number of turns that have run.
+    ran: usize,
     /// By tid: what comes before the next turn of each task.
     clocks: Vec<Clock>,
     /// What comes before every turn from now on: all turns before the last barrier.
@@ -162,15 +195,33 @@ pub(super) struct Causality {
 }
 
 impl Causality {
+    /// Begins anew, in the same memory. The first turns will be these.
+    pub(super) fn reset(&mut self, known: Vec<Turn>) {
+        self.turns = known;
+        self.ran = 0;
+        self.clocks.iter_mut().for_each(|clock| clock.0.clear());
+        self.floor.0.clear();
+        self.barriers = 0;
+        self.names.clear();
+        self.made.clear();
+        self.queues.clear();
+        self.sent.clear();
+        self.exits.clear();
+        self.versions.clear();
+        self.hashes.clear();
+    }
+
     pub(super) fn len(&self) -> usize {
-        self.turns.len()
+        self.ran
     }
 
-    pub(super) fn turns(&self) -> &[Turn] {
-        &self.turns
+    pub(super) fn turn(&self, at: usize) -> &Turn {
+        &self.turns[at]
     }
 
+    /// Takes the turns that have run.
     pub(super) fn take_turns(&mut self) -> Vec<Turn> {
+        self.turns.truncate(self.ran);
         std::mem::take(&mut self.turns)
     }
 
@@ -197,16 +248,12 @@ impl Causality {
 
     /// Returns what a turn of this task has touched, by its notes.
     pub(super) fn foot(&mut self, task: Tid, notes: &[Note], shared: &[(Made, bool)]) -> Foot {
+        self.name_queues(task, notes);
         let mut foot = Foot::default();
+        foot.names.reserve(8);
         foot.add(Name::Life(task), false);
         for note in notes {
             match *note {
-                Note::NewQueue(queue, capacity) => {
-                    let count = self.made.entry(task).or_default();
-                    *count += 1;
-                    self.names.insert(queue, (task, *count));
-                    self.queues.entry(queue).or_default().capacity = capacity;
-                }
                 Note::Touched { object, writes } => foot.add(self.name(object), writes),
                 // A kill after this turn finds the task elsewhere than a kill before it.
                 Note::Woken(woken) => foot.add(Name::Life(woken), false),
@@ -219,10 +266,46 @@ impl Causality {
         foot
     }
 
+    /// Names the queues that a turn of this task makes.
+    fn name_queues(&mut self, task: Tid, notes: &[Note]) {
+        for note in notes {
+            if let Note::NewQueue(queue, capacity) = *note {
+                let count = self.made.entry(task).or_default();
+                *count += 1;
+                self.names.insert(queue, (task, *count));
+                self.queues.entry(queue).or_default().capacity = capacity;
+            }
+        }
+    }
+
+    /// Adds a turn that is known from an earlier schedule. Returns whether it is.
+    pub(super) fn repeat(&mut self, task: Tid, notes: &[Note]) -> bool {
+        let here = self.ran;
+        if self.turns.get(here).is_none_or(|known| known.task != task) {
+            self.turns.truncate(here);
+            return false;
+        }
+        self.name_queues(task, notes);
+        let foot = std::mem::take(&mut self.turns[here].foot);
+        self.hash(task, &foot);
+        self.turns[here].foot = foot;
+        let clock = clock_of(&mut self.clocks, task);
+        clock.0.clone_from(&self.turns[here].clock.0);
+        self.ran += 1;
+        self.follow(task, here, notes);
+        true
+    }
+
+    /// Adds a turn to the hash of the causal order, and not to the order.
+    pub(super) fn add_to_hash(&mut self, task: Tid, foot: &Foot) {
+        self.ran += 1;
+        self.hash(task, foot);
+    }
+
     /// Adds a turn. Returns the turns with which it races, the latest first.
     pub(super) fn add(&mut self, task: Tid, foot: Foot, notes: &[Note]) -> Vec<usize> {
-        let here = self.turns.len();
-        let mut clock = std::mem::take(self.clock(task));
+        let here = self.ran;
+        let mut clock = std::mem::take(clock_of(&mut self.clocks, task));
         clock.join(&self.floor);
         let number = clock.of(task) + 1;
         let mut races = Vec::new();
@@ -234,23 +317,24 @@ impl Causality {
         }
         clock.set(task, number);
         self.hash(task, &foot);
-        self.clock(task).join(&clock);
         self.turns.push(Turn {
             task,
             number,
             foot,
             clock: clock.clone(),
         });
-        self.follow(task, here, &clock, notes);
+        *clock_of(&mut self.clocks, task) = clock;
+        self.ran += 1;
+        self.follow(task, here, notes);
         races
     }
 
     /// Orders what follows from a turn without a conflict: see [`Note`].
-    fn follow(&mut self, task: Tid, here: usize, clock: &Clock, notes: &[Note]) {
+    fn follow(&mut self, task: Tid, here: usize, notes: &[Note]) {
         for note in notes {
             let before = match *note {
                 Note::Woken(woken) if !woken.is_daemon() => {
-                    self.clock(woken).join(clock);
+                    clock_of(&mut self.clocks, woken).join(&self.turns[here].clock);
                     None
                 }
                 Note::Sent(queue, message) => {
@@ -259,7 +343,8 @@ impl Causality {
                 }
                 Note::Taken(queue, message) => self.sent.get(&(queue, message)).copied(),
                 Note::Removed(queue, by) => {
-                    let last = self.turns.iter().rposition(|turn| turn.task == by);
+                    let ran = &self.turns[..self.ran];
+                    let last = ran.iter().rposition(|turn| turn.task == by);
                     let removed = &mut self.queues.entry(queue).or_default().removed;
                     removed.push(last.unwrap_or(here));
                     None
@@ -283,8 +368,7 @@ impl Causality {
                 _ => None,
             };
             if let Some(before) = before.filter(|before| *before != here) {
-                let clock = self.turns[before].clock.clone();
-                self.clock(task).join(&clock);
+                clock_of(&mut self.clocks, task).join(&self.turns[before].clock);
             }
         }
     }
@@ -295,8 +379,7 @@ impl Causality {
             if let Note::Woken(task) = *note
                 && !task.is_daemon()
             {
-                let floor = self.floor.clone();
-                self.clock(task).join(&floor);
+                clock_of(&mut self.clocks, task).join(&self.floor);
             }
         }
     }
@@ -304,7 +387,7 @@ impl Causality {
     /// Orders all turns before all that follow.
     pub(super) fn barrier(&mut self) {
         self.barriers += 1;
-        for turn in &self.turns {
+        for turn in self.turns.iter().take(self.ran) {
             self.floor.set(turn.task, turn.number);
         }
     }
@@ -328,14 +411,6 @@ impl Causality {
         initials
     }
 
-    fn clock(&mut self, task: Tid) -> &mut Clock {
-        let at = index(task);
-        if self.clocks.len() <= at {
-            self.clocks.resize(at + 1, Clock::default());
-        }
-        &mut self.clocks[at]
-    }
-
     /// Adds a turn to the hash of the causal order: what its task did before, and what the turns did
     /// that changed what it touches.
     fn hash(&mut self, task: Tid, foot: &Foot) {
@@ -349,14 +424,14 @@ impl Causality {
         if foot.has_all() {
             self.hashes.hash(&mut hasher);
         }
-        for (name, writes) in &foot.0 {
+        for (name, writes) in &foot.names {
             // Of two turns that commute, the later one wakes the task: not a difference.
             if !matches!(name, Name::Life(_)) || *writes {
                 (name, writes, self.versions.get(name)).hash(&mut hasher);
             }
         }
         let hash = hasher.finish();
-        for (name, writes) in &foot.0 {
+        for (name, writes) in &foot.names {
             if *writes {
                 self.versions.insert(*name, hash);
             }

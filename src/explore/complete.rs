@@ -9,13 +9,13 @@ use super::{
     settings::Settings,
     tally::{Found, Tally},
     trial::Body,
-    twice,
+    twice::Logged,
 };
 use crate::Error;
 
 /// Searches until every causal order has been run, or a schedule fails.
 pub(super) fn search(crew: Crew<'_>, body: Body<'_>, settings: &Settings) -> Result<Tally, Error> {
-    if let Some(why) = twice::differ(body, settings, settings.seed) {
+    if let Some(why) = Logged::new(body, settings, settings.seed)?.differ(settings.seed)? {
         let failure = Some(Found::new(0, why));
         return Ok(Tally {
             failure,

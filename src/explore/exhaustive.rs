@@ -36,6 +36,9 @@ struct State {
     /// The most turns of a schedule.
     most: usize,
     decider: Decider,
+    /// The notes of the turn that has ended, and the ready tasks: kept to reuse their memory.
+    lines: Vec<Note>,
+    tasks: Vec<Tid>,
 }
 
 /// A part of the tree: the schedules that begin with these turns.
@@ -128,6 +131,8 @@ impl Tree {
             run: Run::default(),
             most: usize::try_from(settings.steps()).unwrap_or(usize::MAX),
             decider: Decider::Tree,
+            lines: Vec::new(),
+            tasks: Vec::new(),
         })))
     }
 
@@ -135,7 +140,12 @@ impl Tree {
     pub(super) fn begin(&self, footprints: Footprints, decider: Decider) {
         let this = &mut *self.0.borrow_mut();
         this.footprints = footprints;
-        this.run = Run::default();
+        // What leads to the node with the next choice is known.
+        let known = match decider {
+            Decider::Tree => std::mem::take(&mut this.turns),
+            _ => Vec::new(),
+        };
+        this.run.reset(known);
         this.decider = decider;
     }
 
@@ -198,6 +208,19 @@ impl Tree {
     }
 }
 
+impl Run {
+    /// Begins a schedule, in the same memory.
+    fn reset(&mut self, known: Vec<Turn>) {
+        self.ready.clear();
+        self.causality.reset(known);
+        self.current = None;
+        self.sleep.clear();
+        self.made.0.clear();
+        self.cut = None;
+        self.probed.clear();
+    }
+}
+
 impl Node {
     fn next(&self) -> Option<Tid> {
         let is_among = |all: &[(Tid, Foot)], task: Tid| all.iter().any(|(other, _)| *other == task);
@@ -209,25 +232,28 @@ impl Node {
 impl State {
     /// Adds what the turn under way has touched, and looks for races.
     fn end_turn(&mut self, is_last: bool) {
-        let mut lines = Vec::new();
+        let mut lines = std::mem::take(&mut self.lines);
         self.footprints.take(&mut lines);
         let shared = notes::take_shared();
         let barrier = lines.iter().position(|note| *note == Note::Barrier);
         let (mine, after) = lines.split_at(barrier.unwrap_or(lines.len()));
-        if let Some(task) = self.run.current.take() {
-            let mut foot = self.run.causality.foot(task, mine, &shared);
-            let is_cut = self.run.cut.is_some();
-            if !is_cut && (is_last || !after.is_empty()) {
-                self.end_pass(&mut foot, after);
+        match self.run.current.take() {
+            None => self.run.causality.wake(mine),
+            Some(task) if self.run.causality.repeat(task, mine) => {}
+            Some(task) => {
+                let mut foot = self.run.causality.foot(task, mine, &shared);
+                let is_cut = self.run.cut.is_some();
+                if !is_cut && (is_last || !after.is_empty()) {
+                    self.end_pass(&mut foot, after);
+                }
+                self.add(task, foot, mine);
             }
-            self.add(task, foot, mine);
-        } else {
-            self.run.causality.wake(mine);
         }
         if !after.is_empty() {
             self.run.causality.barrier();
             self.run.causality.wake(after);
         }
+        self.lines = lines;
     }
 
     /// The host or the world acts after the turn. The tasks that are ready could have run before:
@@ -241,13 +267,16 @@ impl State {
     }
 
     fn add(&mut self, task: Tid, foot: Foot, lines: &[Note]) {
+        if let Decider::Order(_) = self.decider {
+            // The audit compares the hashes alone.
+            return self.run.causality.add_to_hash(task, &foot);
+        }
         let depth = self.run.causality.len();
         let races = self.run.causality.add(task, foot, lines);
         if !matches!(self.decider, Decider::Tree) {
             return;
         }
-        let turns = self.run.causality.turns();
-        let turn = &turns[depth];
+        let turn = self.run.causality.turn(depth);
         for race in races {
             let initials = self.run.causality.initials(race, depth);
             let node = &mut self.nodes[race];
@@ -272,33 +301,44 @@ impl State {
         }
         let asleep = node.sleep.iter().chain(&node.done);
         let asleep = asleep.filter(|(other, foot)| *other != task && !conflict(foot, &turn.foot));
-        self.run.sleep = asleep.cloned().collect();
+        self.run.sleep.clear();
+        self.run.sleep.extend(asleep.cloned());
     }
 
     /// Chooses the next task.
     fn choose(&mut self) -> Result<Tid, Cut> {
-        let ready: Vec<Tid> = self.run.ready.iter().map(|task| task.tid).collect();
         let depth = self.run.causality.len();
+        let mut ready = self.run.ready.iter().map(|task| task.tid);
         let next = match &mut self.decider {
-            Decider::Tree => return self.choose_in_tree(ready),
+            Decider::Tree => return self.choose_in_tree(),
             Decider::Policy(policy) => policy.pop().map(|task| task.tid),
             Decider::Order(turns) => turns.pop_front(),
             Decider::Probe if depth == self.part.turns.len() => {
-                self.run.probed = ready;
+                self.run.probed = ready.collect();
                 return Err(Cut::Probed);
             }
             Decider::Probe => self.part.turns.get(depth).copied(),
         };
-        let next = next.filter(|next| ready.contains(next));
+        let next = next.filter(|next| ready.any(|ready| ready == *next));
         next.ok_or_else(|| Cut::Unrepeatable(self.unrepeatable()))
     }
 
-    fn choose_in_tree(&mut self, mut ready: Vec<Tid>) -> Result<Tid, Cut> {
+    fn choose_in_tree(&mut self) -> Result<Tid, Cut> {
+        let mut ready = std::mem::take(&mut self.tasks);
+        ready.clear();
+        ready.extend(self.run.ready.iter().map(|task| task.tid));
+        let chosen = self.choose_among(&mut ready);
+        self.tasks = ready;
+        chosen
+    }
+
+    /// Chooses one of the ready tasks, which are in order of arrival.
+    fn choose_among(&mut self, ready: &mut [Tid]) -> Result<Tid, Cut> {
         let depth = self.run.causality.len();
         let before = self.part.turns.len();
         if let Some(node) = self.nodes.get(depth) {
             ready.sort_unstable();
-            let is_same = node.ready == ready;
+            let is_same = node.ready == *ready;
             return is_same
                 .then_some(node.chosen)
                 .ok_or_else(|| Cut::Unrepeatable(self.unrepeatable()));
@@ -320,7 +360,7 @@ impl State {
         };
         ready.sort_unstable();
         self.nodes.push(Node {
-            ready,
+            ready: ready.to_vec(),
             chosen,
             sleep,
             backtrack: vec![chosen],
@@ -387,6 +427,10 @@ impl Policy for Tree {
         if let Decider::Policy(policy) = &mut this.decider {
             policy.remove(task);
         }
+    }
+
+    fn wants_facts(&self) -> bool {
+        false
     }
 
     fn len(&self) -> usize {

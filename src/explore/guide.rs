@@ -124,6 +124,10 @@ impl Policy for Guide {
         }
     }
 
+    fn wants_facts(&self) -> bool {
+        false
+    }
+
     fn len(&self) -> usize {
         self.0.borrow().ready.len()
     }

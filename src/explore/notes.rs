@@ -36,8 +36,15 @@ thread_local! {
 
 /// Begins the notes of a trial.
 pub(super) fn open() {
-    NOTES.take();
-    ACCESSES.take();
+    NOTES.with_borrow_mut(|notes| {
+        notes.outcomes.clear();
+        notes.held.clear();
+    });
+    ACCESSES.with_borrow_mut(|accesses| {
+        accesses.task = Tid::KERNEL;
+        accesses.made.clear();
+        accesses.touched.clear();
+    });
     IS_OPEN.set(true);
 }
 

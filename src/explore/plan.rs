@@ -101,27 +101,35 @@ impl fmt::Display for Replay {
     }
 }
 
+/// The digits of the hash.
+const HASH: usize = 8;
+
 impl FromStr for Replay {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut parts = text.split('.');
-        let mut replay = || {
-            let (seed, decisions, hash) = (parts.next()?, parts.next()?, parts.next()?);
-            let seed = seed.parse().ok()?;
-            let decisions = decisions.parse().ok()?;
-            let hash = u32::from_str_radix(hash, 16).ok()?;
-            parts.next().is_none().then_some(Self {
-                seed,
-                decisions,
-                hash,
-            })
-        };
-        replay().ok_or_else(|| {
+        let wrong = |what: String| {
             format!(
-                "{text:?} is no replay: copy SEED.DELAYS.HASH, such as 7.3-9x2.0123abcd, from a \
-                 report"
+                "{text:?} is no replay: {what}; copy SEED.DELAYS.HASH, such as 7.3-9x2.0123abcd, \
+                 from a report"
             )
+        };
+        let parts: Vec<&str> = text.split('.').collect();
+        let [seed, decisions, hash] = parts[..] else {
+            let count = parts.len();
+            return Err(wrong(format!("it has {count} of 3 parts")));
+        };
+        let is_hash = hash.len() == HASH && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let hash = u32::from_str_radix(hash, 16).ok().filter(|_| is_hash);
+        Ok(Self {
+            seed: seed
+                .parse()
+                .map_err(|_| wrong("its seed is no whole number".into()))?,
+            decisions: decisions
+                .parse()
+                .map_err(|()| wrong("its preemptions are no list such as 3-9x2".into()))?,
+            hash: hash
+                .ok_or_else(|| wrong(format!("its hash is not {HASH} hexadecimal digits")))?,
         })
     }
 }
@@ -157,11 +165,31 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Replay>().unwrap().to_string(), text);
         }
-        for text in [
-            "", "7", "7.3", "7.3.x", "7.0.0", "7.3-3.0", "7.3x0.0", "7.3.0.0", "-1..0", "7.a.0",
+        for (text, what) in [
+            ("", "it has 1 of 3 parts"),
+            ("7.3", "it has 2 of 3 parts"),
+            ("7.3.0123abcd.0", "it has 4 of 3 parts"),
+            ("7.3.0123abc", "its hash is not 8 hexadecimal digits"),
+            ("7.3.0123abcde", "its hash is not 8 hexadecimal digits"),
+            ("7.3.+123abcd", "its hash is not 8 hexadecimal digits"),
+            ("7.3.0123abcx", "its hash is not 8 hexadecimal digits"),
+            ("-1..0123abcd", "its seed is no whole number"),
+            ("7.0.0123abcd", "its preemptions are no list such as 3-9x2"),
+            (
+                "7.3-3.0123abcd",
+                "its preemptions are no list such as 3-9x2",
+            ),
+            (
+                "7.3x0.0123abcd",
+                "its preemptions are no list such as 3-9x2",
+            ),
+            ("7.a.0123abcd", "its preemptions are no list such as 3-9x2"),
         ] {
             let error = text.parse::<Replay>().unwrap_err();
-            assert!(error.contains("is no replay"), "{error}");
+            assert!(
+                error.starts_with(&format!("{text:?} is no replay: {what};")),
+                "{error}"
+            );
         }
     }
 }

@@ -12,7 +12,7 @@ use super::{
     settings::Settings,
     tally::{Found, Tally},
     trial::{self, Body},
-    twice,
+    twice::Logged,
 };
 use crate::{Error, Kernel};
 
@@ -70,6 +70,7 @@ impl<'a> Claims<'a> {
 fn work(body: Body<'_>, settings: &Settings, claims: &Claims<'_>) -> Result<Tally, Error> {
     let mut tally = Tally::default();
     let mut kernel = None;
+    let mut logged = None;
     let mut audited = settings.audits.then(|| Audited::new(body, settings));
     while let Some(schedule) = claims.take() {
         let seed = settings.seed_of(schedule);
@@ -84,11 +85,17 @@ fn work(body: Body<'_>, settings: &Settings, claims: &Claims<'_>) -> Result<Tall
         tally.add(&mut trial);
         claims.meter.count(false, || 0.0);
         let failure = trial.failure.map(|why| Found::new(schedule, why)).or(found);
-        let failure = failure.or_else(|| {
-            let is_repeated = schedule % REPEATED == 0;
-            let differs = is_repeated.then(|| twice::differ(body, settings, seed));
-            differs.flatten().map(|why| Found::new(schedule, why))
-        });
+        let is_repeated = failure.is_none() && schedule % REPEATED == 0;
+        let failure = if is_repeated {
+            let logged = match &mut logged {
+                Some(logged) => logged,
+                None => logged.insert(Logged::new(body, settings, seed)?),
+            };
+            let differs = logged.differ(seed)?;
+            differs.map(|why| Found::new(schedule, why))
+        } else {
+            failure
+        };
         if failure.is_some() {
             claims.end_at(schedule);
             tally.failure = failure;

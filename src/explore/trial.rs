@@ -28,7 +28,9 @@ pub(super) fn run(kernel: &mut Kernel, body: Body<'_>) -> Trial {
         Ok(Err(error)) => Some(error.to_string()),
         Err(panic) => Some(panic),
     };
-    if let Err(faults) = kernel.report().check_faults() {
+    if kernel.has_faults()
+        && let Err(faults) = kernel.report().check_faults()
+    {
         let faults = faults.to_string();
         failure = Some(match failure {
             Some(failure) if failure != faults => format!("{failure}\n{faults}"),

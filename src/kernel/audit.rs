@@ -30,7 +30,7 @@ impl Kernel {
             waiters.map(move |waiter| (queue.id(), waiter.tid))
         }));
         let joining = Waits::new(self.tasks.iter().flat_map(|target| {
-            let waiters = target.waiters.iter().flat_map(|waiters| &waiters.tasks);
+            let waiters = target.waiters.iter().flat_map(|waiters| waiters.iter());
             waiters.map(move |waiter| (target.tid, waiter.tid))
         }));
         for task in self.tasks.iter() {

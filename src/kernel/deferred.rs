@@ -1,7 +1,5 @@
 //! Deferred calls: tasks make them without a trap, mostly from destructors.
 
-use std::vec;
-
 use super::{Kernel, outcome::Outcome};
 use crate::{
     abi::{Exit, SystemCall},
@@ -32,7 +30,7 @@ impl Kernel {
         let mut under_way = Vec::new();
         let (mut owner, mut calls) = (me, self.open_deferred(me));
         loop {
-            if let Some(deferred) = calls.next() {
+            if let Some(deferred) = calls.pop() {
                 if let Some(victim) = self.handle_deferred(owner, deferred) {
                     self.teardown(victim, &Exit::Killed);
                     under_way.push((owner, calls));
@@ -46,19 +44,21 @@ impl Kernel {
                 self.reap_zombie(owner.tid);
                 (owner, calls) = outer;
             } else {
+                self.frame.reuse_deferred(calls);
                 return self.is_live(me);
             }
         }
     }
 
-    /// Prints the deferred text, and takes the calls.
-    fn open_deferred(&mut self, me: Runnable) -> vec::IntoIter<Deferred> {
-        let (text, calls) = self.frame.take_deferred();
+    /// Prints the deferred text, and takes the calls, the next of them at the end.
+    fn open_deferred(&mut self, me: Runnable) -> Vec<Deferred> {
+        let (text, mut calls) = self.frame.take_deferred();
         if !text.is_empty() {
             self.emit(me.tid, || Fact::Console { text: &text });
             self.print(&text);
         }
-        calls.into_iter()
+        calls.reverse();
+        calls
     }
 
     /// Handles a deferred call like any other, and undoes its answer. Returns the task that the

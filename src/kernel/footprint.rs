@@ -161,7 +161,7 @@ impl Kernel {
         } else if target
             .waiters
             .as_ref()
-            .is_some_and(|waiters| !waiters.tasks.is_empty())
+            .is_some_and(|waiters| !waiters.is_empty())
         {
             self.touch(Object::Exit(tid));
         }

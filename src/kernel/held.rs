@@ -36,6 +36,13 @@ struct Held {
 }
 
 impl HeldCalls {
+    /// Drops the calls of an earlier run.
+    pub(super) fn reset(&mut self) {
+        if !self.0.is_empty() {
+            self.0.clear();
+        }
+    }
+
     /// Holds the call under way back, with what travels beside it.
     pub(super) fn hold(
         &mut self,

@@ -27,6 +27,16 @@ pub(super) struct Restarts {
     is_booting: bool,
 }
 
+impl Restarts {
+    /// Forgets the closures of an earlier run.
+    pub(super) fn reset(&mut self) {
+        if !self.of.is_empty() {
+            self.of.clear();
+        }
+        self.is_booting = false;
+    }
+}
+
 impl Kernel {
     /// Starts a program as a task of the host that boots this kernel, as [`Kernel::spawn`] does, on
     /// a machine of the simulated network. The machine is made if there is none of that name.

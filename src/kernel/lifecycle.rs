@@ -7,7 +7,6 @@ use super::{
     answer::Answer,
     held::Ticket,
     task::{OnExit, State, WaitingOn},
-    waiters::Waiters,
 };
 use crate::{
     abi::{Errno, Exit, Tid},
@@ -100,7 +99,7 @@ impl Kernel {
         }
         let task = &mut self.tasks[me];
         task.state = State::zombie(&exit);
-        let waiters = task.waiters.take();
+        let mut waiters = task.waiters.take();
         let place = self.places.take_fault(me.tid);
         if let Exit::Failed(_) | Exit::Faulted(_) = exit {
             if !me.tid.is_daemon() {
@@ -109,11 +108,11 @@ impl Kernel {
             warn_of(me.tid, &task.name, &exit, place.as_ref());
         }
         self.emit_at(me.tid, Fact::Exited { exit: &exit }, place.as_ref());
-        let Waiters { tasks, keeper } = waiters.map_or_else(Default::default, |all| *all);
-        let answered = !tasks.is_empty();
-        for waiter in tasks {
+        let answered = waiters.as_ref().is_some_and(|all| !all.is_empty());
+        while let Some(waiter) = waiters.as_mut().and_then(|all| all.pop()) {
             self.wake(waiter, Wake::Exit(me.tid), Answer::exit(exit.clone()));
         }
+        let keeper = waiters.and_then(|all| all.keeper);
         if let Some((queue, message)) = keeper.and_then(|keeper| keeper.ended(me.tid, &exit)) {
             self.put_for_keeper(queue, message);
         }

@@ -30,6 +30,14 @@ struct Spot {
 }
 
 impl Places {
+    /// Forgets the tasks of an earlier run.
+    pub(super) fn reset(&mut self) {
+        self.slots.clear();
+        if !self.faults.is_empty() {
+            self.faults.clear();
+        }
+    }
+
     /// Notes the place at which a new task was made.
     pub(super) fn spawned(&mut self, task: Runnable, at: Caller) {
         let spot = Spot {

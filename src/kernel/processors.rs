@@ -82,7 +82,10 @@ impl Processors {
 
     /// Forgets the tasks of an earlier run.
     pub(super) fn reset(&mut self) {
-        *self = Self::new(self.count);
+        self.computing.clear();
+        self.done.clear();
+        self.left.clear();
+        self.in_pass = false;
     }
 
     /// Returns whether no task computes and none has just computed.
@@ -186,7 +189,7 @@ impl Kernel {
         if self.ready.is_plain() || task.tid.is_daemon() {
             return self.ready.push(task, cause);
         }
-        if self.processors.are_taken() && !self.processors.computing.is_empty() {
+        if !self.processors.computing.is_empty() && self.processors.are_taken() {
             self.preempt_for(task);
         }
         self.hand_over(task, cause, Nanos::ZERO, false);
@@ -215,6 +218,9 @@ impl Kernel {
     /// Gives a task to the policy.
     #[inline(never)]
     fn hand_over(&mut self, task: Runnable, cause: Cause, computed: Nanos, keeps_place: bool) {
+        if self.ready.push_bare(task, cause) {
+            return;
+        }
         let mut facts = shares::facts(&self.tasks, &self.shares, task, self.clock);
         (facts.computed, facts.keeps_place) = (computed, keeps_place);
         facts.priority = self.inherited(task, facts.priority);

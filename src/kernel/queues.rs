@@ -447,6 +447,9 @@ impl Kernel {
     /// two would keep each other alive.
     pub(super) fn clear_queues(&mut self) {
         for set in &mut self.queues.sets {
+            if set.slots.is_empty() {
+                continue;
+            }
             for queue in set.slots.drain() {
                 queue.store.clear();
             }

@@ -4,13 +4,12 @@ use std::{
     cell::OnceCell,
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
-    thread,
 };
 
 use super::{Kernel, report::Error};
 use crate::{
     abi::{Nanos, SystemCall},
-    panic::{contain, panic_message},
+    panic::{Panic, contain, panic_message},
     sched::{Cause, Facts, Fifo, Policy, Runnable},
 };
 
@@ -50,6 +49,8 @@ struct Turns {
     alarm: Nanos,
     /// Whether the policy inherits priorities.
     inherits: bool,
+    /// Whether the policy gets the facts of a task.
+    wants_facts: bool,
 }
 
 impl Ready {
@@ -66,8 +67,11 @@ impl Ready {
                 holder: None,
                 alarm: Nanos::ZERO,
                 inherits: false,
+                wants_facts: true,
             };
             turns.inherits = turns.view("inherits", |policy| policy.inherits()) == Some(true);
+            let wants = turns.view("wants_facts", |policy| policy.wants_facts());
+            turns.wants_facts = wants == Some(true);
             Box::new(turns)
         });
         Self {
@@ -85,6 +89,19 @@ impl Ready {
         }
         debug_assert!(self.turns.is_none(), "a policy gets the facts");
         self.plain.push(task, cause);
+    }
+
+    /// Gives the policy a task, if it wants no facts. Returns whether it did.
+    #[inline(always)]
+    pub(super) fn push_bare(&mut self, task: Runnable, cause: Cause) -> bool {
+        match &mut self.turns {
+            Some(turns) if !turns.wants_facts => {
+                turns.handed += 1;
+                turns.ask("push", |policy| policy.push(task, cause));
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Gives the policy a task, with what the kernel knows of it.
@@ -234,8 +251,8 @@ impl Ready {
 
     /// Removes all entries, which are of ended tasks, and reseeds the policy.
     pub(super) fn reset(&mut self, seed: u64) {
-        self.plain = Fifo::default();
-        self.daemons = Fifo::default();
+        self.plain.clear();
+        self.daemons.clear();
         if let Some(turns) = &mut self.turns {
             turns.reset(seed);
         }
@@ -260,7 +277,9 @@ impl Ready {
     /// Replaces a failed policy by an empty [`Fifo`], and returns why it failed.
     #[inline(always)]
     pub(super) fn take_failure(&mut self) -> Option<String> {
-        self.turns.as_mut()?.take_failure()
+        let turns = self.turns.as_mut()?;
+        turns.failure.get()?;
+        turns.take_failure()
     }
 }
 
@@ -325,8 +344,10 @@ impl Turns {
         if self.failure.get().is_some() {
             return None;
         }
-        let answer = catch_unwind(AssertUnwindSafe(|| view(&*self.policy)));
-        self.check(method, answer)
+        match catch_unwind(AssertUnwindSafe(|| view(&*self.policy))) {
+            Ok(answer) => Some(answer),
+            Err(panic) => self.panicked(method, panic),
+        }
     }
 
     fn push(&mut self, cause: Cause, facts: &Facts<'_>) {
@@ -350,23 +371,23 @@ impl Turns {
     }
 
     /// Calls a method of the policy; returns `None` if it has failed.
+    #[inline(always)]
     fn ask<T>(&mut self, method: &str, ask: impl FnOnce(&mut dyn Policy) -> T) -> Option<T> {
         if self.failure.get().is_some() {
             return None;
         }
-        let answer = catch_unwind(AssertUnwindSafe(|| ask(&mut *self.policy)));
-        self.check(method, answer)
+        match catch_unwind(AssertUnwindSafe(|| ask(&mut *self.policy))) {
+            Ok(answer) => Some(answer),
+            Err(panic) => self.panicked(method, panic),
+        }
     }
 
-    /// Returns what the policy returned. Marks the policy as failed if it panicked.
-    fn check<T>(&self, method: &str, answer: thread::Result<T>) -> Option<T> {
-        match answer {
-            Ok(answer) => Some(answer),
-            Err(panic) => {
-                self.fail(&format!("panicked in `{method}`: {}", panic_message(panic)));
-                None
-            }
-        }
+    /// Marks the policy as failed.
+    #[cold]
+    #[inline(never)]
+    fn panicked<T>(&self, method: &str, panic: Panic) -> Option<T> {
+        self.fail(&format!("panicked in `{method}`: {}", panic_message(panic)));
+        None
     }
 
     #[cold]
@@ -375,6 +396,7 @@ impl Turns {
         let _ = self.failure.set(format!("the policy {} {why}", self.name));
     }
 
+    #[cold]
     fn take_failure(&mut self) -> Option<String> {
         let failure = self.failure.take()?;
         (self.handed, self.left, self.holder) = (0, 0, None);
@@ -387,6 +409,7 @@ impl Turns {
         let (name, policy) = fifo();
         self.name = name;
         (self.alarm, self.inherits) = (Nanos::FOREVER, false);
+        self.wants_facts = true;
         let old = std::mem::replace(&mut self.policy, policy);
         contain(|| drop(old));
     }

@@ -83,6 +83,22 @@ impl Report {
         }))
     }
 
+    /// Forgets an earlier run.
+    pub(super) fn reset(&mut self) {
+        let Self { failed, exits, .. } = self;
+        failed.clear();
+        match Arc::get_mut(exits) {
+            // One by one, which keeps the memory of the last.
+            Some(exits) => while exits.pop_first().is_some() {},
+            // The host has kept a report.
+            None => *exits = Arc::default(),
+        }
+        (self.ticks, self.traps, self.finished) = (0, 0, 0);
+        self.elapsed = Duration::ZERO;
+        self.peak_tasks = 0;
+        (self.failures, self.faults, self.lost) = (0, 0, 0);
+    }
+
     /// Counts a task that failed or faulted.
     pub(super) fn note_failure(&mut self, tid: Tid, name: &str, exit: &Exit) {
         let (name, exit) = (name.to_string(), exit.clone());
@@ -270,6 +286,12 @@ impl Kernel {
     pub(super) fn blocked(&self) -> Vec<TaskInfo> {
         let is_blocked = |task: &TaskInfo| matches!(task.state, TaskState::Blocked { .. });
         self.tasks().filter(is_blocked).collect()
+    }
+
+    /// Returns whether any task has faulted since boot, as [`Report::check_faults`] does.
+    #[must_use]
+    pub fn has_faults(&self) -> bool {
+        self.stats.faults > 0
     }
 
     /// Returns the account since boot, as [`Kernel::run`] does at the end of a run.

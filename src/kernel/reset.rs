@@ -2,10 +2,7 @@
 
 use std::{io, rc::Rc};
 
-use super::{
-    Kernel,
-    report::{Error, Report},
-};
+use super::{Kernel, report::Error};
 use crate::{abi::Nanos, trap::TrapFrame};
 
 impl Kernel {
@@ -41,7 +38,7 @@ impl Kernel {
     /// # Ok::<(), trapline::Error>(())
     /// ```
     pub fn reset(&mut self, seed: u64) -> Result<(), Error> {
-        self.restarts = Default::default();
+        self.restarts.reset();
         self.end_everything();
         if !self.world.reset(seed) {
             let error = io::Error::new(
@@ -50,32 +47,18 @@ impl Kernel {
             );
             return Err(Error::Io(error));
         }
-        self.remote = self.world.remote();
-        let footprints = self.frame.footprints();
-        // A handle that outlives its run must not name what this run makes.
-        self.frame = Rc::new(TrapFrame::new(self.remote.clone()));
-        if let Some(footprints) = footprints {
-            footprints.reset();
-            self.frame.set_footprints(footprints);
-        }
-        if self.injection.is_some() {
-            self.frame.set_injected();
-        }
-        if let Some(net) = self.world.net() {
-            net.bind(&self.frame);
-        }
+        self.reset_frame();
         self.tasks.reset();
         self.ready.reset(seed);
         self.processors.reset();
         self.shares.reset();
-        self.timers = Default::default();
+        self.timers.reset();
         self.devices = Default::default();
         self.console = Default::default();
         self.queues.reset();
         self.holders.reset();
-        self.held = Default::default();
-        self.places = Default::default();
-        self.restarts = Default::default();
+        self.held.reset();
+        self.places.reset();
         if let Some(injection) = &mut self.injection {
             injection.reset();
         }
@@ -92,7 +75,30 @@ impl Kernel {
             captured.clear();
         }
         self.trouble = None;
-        self.stats = Report::default();
+        self.stats.reset();
         Ok(())
+    }
+
+    /// Makes the frame as new. A handle that outlives its run must not name what this run makes: it
+    /// keeps the frame of its run.
+    fn reset_frame(&mut self) {
+        let footprints = self.frame.footprints();
+        let remote = self.world.remote();
+        if Rc::strong_count(&self.frame) == 1 && remote.is_same(&self.remote) {
+            self.frame.reset();
+        } else {
+            self.remote = remote;
+            self.frame = Rc::new(TrapFrame::new(self.remote.clone()));
+        }
+        if let Some(net) = self.world.net() {
+            net.bind(&self.frame);
+        }
+        if let Some(footprints) = footprints {
+            footprints.reset();
+            self.frame.set_footprints(footprints);
+        }
+        if self.injection.is_some() {
+            self.frame.set_injected();
+        }
     }
 }

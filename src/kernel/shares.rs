@@ -195,11 +195,17 @@ impl Kernel {
 
     /// Returns the priority of a task: its own, or the highest of those that wait for its locks if
     /// the policy inherits priorities.
-    #[inline]
+    #[inline(always)]
     pub(super) fn inherited(&self, task: Runnable, own: i32) -> i32 {
         if self.shares.lock_waits.is_empty() {
             return own;
         }
+        self.lent(task, own)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lent(&self, task: Runnable, own: i32) -> i32 {
         let waits = self.shares.lock_waits.iter();
         let waits = waits.filter(|waiter| self.leads_to(**waiter, task));
         let lent = waits.map(|waiter| self.shares.get(*waiter).priority).max();

@@ -15,6 +15,9 @@ impl Kernel {
 
     /// Ends every task, the youngest first.
     pub(super) fn end_all(&mut self) {
+        if self.tasks.is_empty() {
+            return;
+        }
         for task in self.tasks.youngest_first() {
             // The destructors of another task may have ended this one.
             if self.is_live(task) {

@@ -165,7 +165,7 @@ impl Kernel {
             Some(target) if target == me => Errno::WouldDeadlock.into(),
             Some(target) if self.tasks[target].is_live() => {
                 let waiters = self.tasks[target].waiters.get_or_insert_default();
-                waiters.tasks.push_back(me);
+                waiters.push(me);
                 self.block_on_task(me, WaitingOn::Exit(target))
             }
             Some(zombie) => Answer::exit(self.reap(zombie)).into(),

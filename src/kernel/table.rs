@@ -129,7 +129,7 @@ impl Tasks {
 
     /// Forgets the numbers of tasks. All tasks have ended and are reaped.
     pub(super) fn reset(&mut self) {
-        debug_assert_eq!(self.free.len() + 1, self.slots.len());
+        debug_assert!(self.is_empty());
         // In the order of a new table, so that a run finds its tasks in the same slots.
         self.free.sort_unstable_by_key(|slot| Reverse(slot.index()));
         self.by_tid.clear();
@@ -148,6 +148,11 @@ impl Tasks {
     /// Returns the number of live tasks, daemons apart.
     pub(super) fn live(&self) -> usize {
         self.live
+    }
+
+    /// Returns whether no task is left, zombies and daemons included.
+    pub(super) fn is_empty(&self) -> bool {
+        self.free.len() + 1 == self.slots.len()
     }
 
     /// Returns whether any task is ready, daemons apart.

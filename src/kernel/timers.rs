@@ -77,6 +77,12 @@ impl TimerSets {
         let due = self.tasks.pop_due(now);
         due.or_else(|| self.daemons.pop_due(now))
     }
+
+    /// Forgets the timers of an earlier run.
+    pub(crate) fn reset(&mut self) {
+        self.tasks.reset();
+        self.daemons.reset();
+    }
 }
 
 impl Timers {
@@ -163,6 +169,13 @@ impl Timers {
         let mut all: Vec<_> = self.foot.iter().chain(rungs).map(|armed| armed.0).collect();
         all.sort_unstable();
         all
+    }
+
+    fn reset(&mut self) {
+        self.foot.clear();
+        self.rungs.clear();
+        self.disarmed.clear();
+        (self.len, self.count) = (0, 0);
     }
 
     /// Returns the rung of a timer; `None` if it belongs into the foot.

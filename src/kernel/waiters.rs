@@ -7,16 +7,42 @@ use crate::{sched::Runnable, trap::Keeper};
 /// What waits for the end of a task.
 #[derive(Default)]
 pub(super) struct Waiters {
-    /// In order of arrival.
-    pub(super) tasks: VecDeque<Runnable>,
+    /// The first of the tasks, apart: most tasks have one waiter, which needs no memory of its own.
+    first: Option<Runnable>,
+    /// The others, in order of arrival.
+    others: VecDeque<Runnable>,
     pub(super) keeper: Option<Rc<dyn Keeper>>,
 }
 
 impl Waiters {
-    pub(super) fn remove(&mut self, waiter: Runnable) {
-        if let Some(at) = position(&self.tasks, |other| *other == waiter) {
-            self.tasks.remove(at);
+    pub(super) fn push(&mut self, waiter: Runnable) {
+        match self.first {
+            None => self.first = Some(waiter),
+            Some(_) => self.others.push_back(waiter),
         }
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Runnable> {
+        let first = self.first.take();
+        self.first = self.others.pop_front();
+        first
+    }
+
+    pub(super) fn remove(&mut self, waiter: Runnable) {
+        if self.first == Some(waiter) {
+            self.pop();
+        } else if let Some(at) = position(&self.others, |other| *other == waiter) {
+            self.others.remove(at);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    /// Iterates in order of arrival.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Runnable> {
+        self.first.iter().chain(&self.others)
     }
 }
 

@@ -95,6 +95,12 @@ impl Fifo {
         self.list.len() > len
     }
 
+    /// Removes all entries.
+    pub(crate) fn clear(&mut self) {
+        self.list.clear();
+        (self.kept, self.next) = (0, 0);
+    }
+
     /// Returns the memory of a crowd that has left.
     pub(crate) fn shrink(&mut self) {
         let room = self.list.capacity();

@@ -108,6 +108,10 @@ impl Policy for Pct {
         self.ready.remove(&(self.priority(task.tid), task.tid));
     }
 
+    fn wants_facts(&self) -> bool {
+        false
+    }
+
     fn len(&self) -> usize {
         self.ready.len()
     }

@@ -70,6 +70,10 @@ impl Policy for Random {
         self.ready.len()
     }
 
+    fn wants_facts(&self) -> bool {
+        false
+    }
+
     fn reseed(&mut self, seed: u64) {
         self.draws = Draws::new(seed);
     }

@@ -187,6 +187,56 @@ fn producers_and_consumers_meet_in_each_order_once() {
     assert_eq!(explored.outcomes.len(), 2);
 }
 
+/// Two producers with two messages each, and two consumers that take until the queue is closed. Their
+/// parent closes it when the producers have ended.
+fn producers_until_closed(room: usize) -> impl Fn(&mut Kernel) -> Result<(), Error> {
+    move |kernel| {
+        kernel.spawn("main", async move |os: &mut Os| {
+            let queue = Queue::bounded(os, room).await;
+            let (mut producers, mut consumers) = (Vec::new(), Vec::new());
+            for _ in 0..2 {
+                let queue = queue.clone();
+                let produce = async move |os: &mut Os| {
+                    for n in 0..2 {
+                        queue.put(os, n).await.expect("it is open");
+                    }
+                };
+                producers.push(os.spawn("producer", produce).await?);
+            }
+            for _ in 0..2 {
+                let queue = queue.clone();
+                let consume = async move |os: &mut Os| while queue.get(os).await.is_ok() {};
+                consumers.push(os.spawn("consumer", consume).await?);
+            }
+            for task in producers {
+                os.wait(task).await?;
+            }
+            queue.close(os).await;
+            for task in consumers {
+                os.wait(task).await?;
+            }
+            Ok::<(), Errno>(())
+        })?;
+        kernel.run()?.check()
+    }
+}
+
+#[test]
+fn consumers_until_the_close_meet_in_each_order_once() {
+    // Six orders of the puts. Each of the four messages goes to either consumer. The last gets of the
+    // consumers come before the close or after it, in either order; with more room, so may the gets
+    // of the messages that are still in the queue.
+    for room in 0..=4 {
+        let closes = 6 + 2 * room;
+        let explored = exhaustive(producers_until_closed(room));
+        assert_eq!(
+            explored.schedules,
+            6 * 16 * closes as u64,
+            "room for {room}"
+        );
+    }
+}
+
 /// Small programs of every kind, with all outcomes.
 const PROGRAMS: &[(&str, Body)] = &[
     ("waits for one end", |kernel| {

@@ -2,7 +2,8 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io,
+    io::{self, Write},
+    ops::Deref,
     os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::Path,
 };
@@ -15,22 +16,52 @@ use rustix::{
 /// How often a file is opened again that was replaced meanwhile.
 const ATTEMPTS: usize = 8;
 
+/// A file that stays locked until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Locked(File);
+
+impl Deref for Locked {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.0
+    }
+}
+
+impl Write for Locked {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // A process that another thread has just forked has the descriptor until its exec. If the
+        // file were only closed, that process would keep the lock until then.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
 /// Opens a file and locks it, with what is in it, or creates it. What is no file is opened alone;
 /// a pipe is waited for until it has a reader.
 ///
 /// *Errors:* `ResourceBusy` while another recorder writes to it; the operating system's.
-pub(crate) fn open(path: &Path) -> io::Result<File> {
-    let mut file = create(path)?;
+pub(crate) fn open(path: &Path) -> io::Result<Locked> {
+    let mut file = Locked(create(path)?);
     for _ in 0..ATTEMPTS {
         let found = file.metadata()?;
         if !found.is_file() {
             break;
         }
-        lock(&file)?;
+        try_lock(&file)?;
         // The recorder that had the lock may have put another file in its place.
         match fs::metadata(path) {
             Ok(now) if (now.dev(), now.ino()) == (found.dev(), found.ino()) => break,
-            Ok(_) | Err(_) => file = create(path)?,
+            Ok(_) | Err(_) => file = Locked(create(path)?),
         }
     }
     Ok(file)
@@ -48,8 +79,15 @@ pub(super) fn options() -> OpenOptions {
     options
 }
 
-/// Locks a file for as long as it is open.
-pub(super) fn lock(file: &File) -> io::Result<()> {
+/// Locks a file.
+///
+/// *Errors:* `ResourceBusy` while another recorder writes to it.
+pub(super) fn lock(file: File) -> io::Result<Locked> {
+    try_lock(&file)?;
+    Ok(Locked(file))
+}
+
+fn try_lock(file: &File) -> io::Result<()> {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => Err(io::Error::new(
             io::ErrorKind::ResourceBusy,
@@ -57,5 +95,23 @@ pub(super) fn lock(file: &File) -> io::Result<()> {
         )),
         // A file system without locks is no reason not to record.
         Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_of_the_descriptor_does_not_keep_the_lock() {
+        let path = std::env::temp_dir().join(format!("trapline-lock-{}", std::process::id()));
+        let first = open(&path).unwrap();
+        let copy = first.try_clone().unwrap();
+        assert_eq!(open(&path).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+        drop(first);
+        let second = open(&path).map(drop);
+        drop(copy);
+        fs::remove_file(&path).unwrap();
+        second.unwrap();
     }
 }

@@ -6,7 +6,6 @@
 //! same.
 
 use std::{
-    fs::File,
     io::{self, Write},
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -76,7 +75,7 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     /// All of them, until there is an error.
-    file: Option<File>,
+    file: Option<place::Locked>,
     /// The last ones.
     ring: Option<Ring>,
     /// How much of the buffer has been put to its place.
@@ -151,7 +150,7 @@ impl Recorder {
         Ok(self)
     }
 
-    fn new(file: Option<File>, ring: Option<Ring>) -> Self {
+    fn new(file: Option<place::Locked>, ring: Option<Ring>) -> Self {
         let is_ring = ring.is_some();
         let shared = Shared {
             buffer: Buffer::new(BUFFER),

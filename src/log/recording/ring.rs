@@ -53,10 +53,10 @@ pub(super) enum Target {
     File {
         path: PathBuf,
         /// The file that is there now.
-        lock: File,
+        lock: place::Locked,
     },
     /// Something that takes bytes once, such as a pipe.
-    Stream(File),
+    Stream(place::Locked),
 }
 
 /// Records, and what they leave out.
@@ -191,7 +191,7 @@ impl Ring {
     /// Writes it for the last time.
     pub(super) fn write_last(&mut self) -> io::Result<()> {
         if let Some(Target::Stream(stream)) = &self.target {
-            let mut stream = stream;
+            let mut stream: &File = stream;
             stream.write_all(&self.head)?;
             return stream.write_all(&self.window_and_end());
         }
@@ -321,7 +321,7 @@ impl Target {
 
 /// Makes a new file, locked and with the permissions of the old one. Its name is random: a link
 /// that another process made under a known name would redirect the writes.
-fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
+fn create_beside(path: &Path) -> io::Result<(PathBuf, place::Locked)> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{:016x}", RandomState::new().hash_one(path)));
     let beside = PathBuf::from(beside);
@@ -330,11 +330,13 @@ fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
         Ok(old) => file.set_permissions(old.permissions()),
         Err(_) => Ok(()),
     };
-    if let Err(error) = as_old.and_then(|()| place::lock(&file)) {
-        let _ = fs::remove_file(&beside);
-        return Err(error);
+    match as_old.and_then(|()| place::lock(file)) {
+        Ok(file) => Ok((beside, file)),
+        Err(error) => {
+            let _ = fs::remove_file(&beside);
+            Err(error)
+        }
     }
-    Ok((beside, file))
 }
 
 /// Events on their way into chunks.

@@ -2,6 +2,7 @@
 //! kept, and a simulated network.
 
 mod net;
+mod sequence;
 
 use std::{
     fmt,
@@ -11,12 +12,11 @@ use std::{
     time::Duration,
 };
 
-use rand_pcg::{
-    Pcg64,
-    rand_core::{Rng, SeedableRng},
-};
+use rand_pcg::rand_core::Rng;
 
 pub use net::{BadFault, Fault, SimNet};
+
+use sequence::Sequence;
 
 use super::{Answer, Happening, Request, World, hand_on};
 use crate::{
@@ -31,7 +31,7 @@ use crate::{
 pub struct SimWorld {
     now: Duration,
     seed: u64,
-    random: Pcg64,
+    random: Sequence,
     console: Console,
     bell: Arc<Bell>,
     interrupts: Interrupts,
@@ -74,12 +74,11 @@ impl SimWorld {
     /// A world at time zero.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        let random = Pcg64::seed_from_u64(seed);
         let bell = Arc::<Bell>::default();
         Self {
             now: Duration::ZERO,
             seed,
-            random,
+            random: Sequence::new(seed),
             console: Console::Kept(Vec::new()),
             interrupts: Interrupts::new(Waker::from(Arc::clone(&bell))),
             bell,
@@ -121,12 +120,12 @@ impl World for SimWorld {
     }
 
     fn random(&mut self) -> u64 {
-        self.random.next_u64()
+        self.random.generator().next_u64()
     }
 
     fn reseed(&mut self, seed: u64) {
         self.seed = seed;
-        self.random = Pcg64::seed_from_u64(seed);
+        self.random = Sequence::new(seed);
         self.net.reseed(seed);
     }
 
@@ -136,7 +135,8 @@ impl World for SimWorld {
 
     fn reset(&mut self, seed: u64) -> bool {
         self.now = Duration::ZERO;
-        self.reseed(seed);
+        self.seed = seed;
+        self.random = Sequence::new(seed);
         self.net.renew(seed);
         if let Console::Kept(kept) = &mut self.console {
             kept.clear();

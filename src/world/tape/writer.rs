@@ -5,7 +5,6 @@
 //! leaves whole passes.
 
 use std::{
-    fs::File,
     io::{self, Write},
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -46,7 +45,7 @@ struct Kept {
 #[derive(Debug)]
 struct Target {
     /// `None` after the end.
-    file: Option<File>,
+    file: Option<place::Locked>,
     size: u64,
     max: u64,
     is_full: bool,

@@ -127,8 +127,10 @@ impl Net {
     fn answer_for_nobody(&mut self, client: EndId) {
         // A packet from the host to itself takes the default latency.
         let way = self.way(client);
-        let there = self.links.arrival(way, 0, self.now, &mut self.random);
-        let at = self.links.arrival(way, 0, there, &mut self.random);
+        let there = self
+            .links
+            .arrival(way, 0, self.now, self.random.generator());
+        let at = self.links.arrival(way, 0, there, self.random.generator());
         let packet = Packet {
             from: client.peer(),
             epoch: 0,
@@ -256,13 +258,13 @@ impl Net {
     /// A number of bytes from one to `n`, small ones more often.
     fn piece(&mut self, n: usize) -> usize {
         let most = n as u64;
-        let most = match below(&mut self.random, 2) {
+        let most = match below(self.random.generator(), 2) {
             0 => most.min(SMALL),
             _ => most,
         };
         match most {
             0 => 0,
-            most => 1 + below(&mut self.random, most) as usize,
+            most => 1 + below(self.random.generator(), most) as usize,
         }
     }
 

@@ -51,7 +51,9 @@ impl Net {
             Signal::Bytes(n) => n as usize,
             _ => 0,
         };
-        let at = self.links.arrival(way, len, self.now, &mut self.random);
+        let at = self
+            .links
+            .arrival(way, len, self.now, self.random.generator());
         let pipe = &mut self.connections[from.slot as usize].pipes[from.side];
         pipe.is_reset_under_way |= signal == Signal::Reset;
         let at = at.max(pipe.last_arrival);

@@ -2,7 +2,6 @@
 
 use std::{collections::VecDeque, net::SocketAddr, rc::Weak};
 
-use rand_pcg::{Pcg64, rand_core::SeedableRng};
 use slab::Slab;
 
 use super::{
@@ -16,7 +15,7 @@ use super::{
 use crate::{
     abi::{DeviceId, Direction, HostId, Nanos},
     trap::TrapFrame,
-    world::{DeviceMap, Happening},
+    world::{DeviceMap, Happening, sim::sequence::Sequence},
 };
 
 /// The random numbers of the net are a sequence apart from those of the programs.
@@ -33,7 +32,7 @@ pub(super) struct Net {
     pub(super) listeners: Slab<Listener>,
     pub(super) devices: DeviceMap<Socket>,
     pub(super) agenda: Agenda<Packet, Timer>,
-    pub(super) random: Pcg64,
+    pub(super) random: Sequence,
     pub(super) limits: Limits,
     pub(super) now: Nanos,
     /// The reports that the kernel has not taken.
@@ -126,7 +125,7 @@ impl Net {
             listeners: Slab::new(),
             devices: DeviceMap::default(),
             agenda: Agenda::new(),
-            random: Pcg64::seed_from_u64(OF_THE_NET),
+            random: Sequence::new(OF_THE_NET),
             limits: Limits {
                 buffer: 64 * 1024,
                 fragments: false,
@@ -183,7 +182,7 @@ impl Net {
 
     pub(super) fn reseed(&mut self, seed: u64) {
         self.seed = seed;
-        self.random = Pcg64::seed_from_u64(seed ^ OF_THE_NET);
+        self.random = Sequence::new(seed ^ OF_THE_NET);
         self.chaos = Chaos::new(self.limits.chaos, seed, self.now);
     }
 
