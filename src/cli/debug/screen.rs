@@ -25,7 +25,7 @@ use crate::cli::{
     live::{
         Taken,
         draw::{counts, draw_console, draw_details, draw_tasks, halves},
-        model::{self, Snapshot, Totals},
+        model::{self, Snapshot},
         terminal::{self, Terminal},
         view::View,
     },
@@ -170,7 +170,7 @@ impl Desk {
             _ => {
                 self.view.press(key);
                 self.answer = None;
-                self.look_closely();
+                self.look();
             }
         }
         None
@@ -178,7 +178,7 @@ impl Desk {
 
     /// The command of a key. Those about a task are about the chosen one.
     fn about_chosen(&mut self, command: &str) -> String {
-        let chosen = self.view.select().map(|(_, tid)| tid);
+        let chosen = self.view.selected_task();
         match (command, chosen) {
             ("next", Some(tid)) => format!("{command} {tid}"),
             ("back wake" | "back spawn", Some(tid)) => format!("{command} tid {tid}"),
@@ -212,12 +212,8 @@ impl Desk {
 
     /// Takes a snapshot of the run.
     fn look(&mut self) {
-        let now = self.engine.now();
-        let tasks: Vec<_> = self.engine.kernel().tasks().collect();
-        self.view.update(Snapshot {
-            tasks: rows(&self.engine),
-            totals: Totals::of(&tasks, now),
-        });
+        let (tasks, totals) = rows(&mut self.engine, &self.view.query);
+        self.view.update(Snapshot { tasks, totals });
         let printed = self.engine.console().lines().rev().take(LINES);
         self.printed = printed.map(str::to_string).collect();
         self.printed.reverse();
@@ -226,7 +222,7 @@ impl Desk {
 
     /// Takes the details of the chosen task.
     fn look_closely(&mut self) {
-        let chosen = self.view.select().map(|(_, tid)| tid);
+        let chosen = self.view.selected_task();
         let tasks: Vec<_> = self.engine.kernel().tasks().collect();
         let recent = &self.engine.witness().recent;
         self.view.whereabouts = chosen.and_then(|tid| model::whereabouts(&tasks, recent, tid));

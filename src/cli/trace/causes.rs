@@ -45,6 +45,8 @@ pub(super) struct History {
     started: BTreeMap<SocketAddr, Vec<DeviceId>>,
     accepted: BTreeMap<DeviceId, (SocketAddr, Vec<DeviceId>)>,
     begin: Option<Moment>,
+    /// Whether the recording goes on after its end.
+    is_cut: bool,
 }
 
 /// A task.
@@ -53,6 +55,7 @@ pub(super) struct Life {
     name: String,
     parent: Tid,
     spawned: Moment,
+    traps: u64,
     /// In order.
     pieces: Vec<Piece>,
     /// When it ended, and how.
@@ -110,15 +113,17 @@ pub(super) struct Amount {
 type Part = (String, Amount);
 
 /// A task that is alive, and what it does.
-pub(super) struct Standing {
+pub(super) struct Standing<'a> {
     pub(super) tid: Tid,
-    pub(super) name: String,
+    pub(super) name: &'a str,
     pub(super) parent: Tid,
-    /// Its state, in words.
-    pub(super) state: String,
+    pub(super) doing: Doing,
+    /// What it waits for, or the call that it is in.
+    pub(super) what: Option<String>,
+    /// The object of the queue at which it waits.
+    pub(super) object: Option<&'a str>,
     pub(super) since: Duration,
-    /// The call that it is in.
-    pub(super) call: String,
+    pub(super) traps: u64,
 }
 
 impl History {
@@ -127,6 +132,7 @@ impl History {
         let mut history = Self::default();
         while let Some(event) = source.next() {
             if to.is_some_and(|to| event.at > to) {
+                history.is_cut = true;
                 break;
             }
             if source.gap().is_some() {
@@ -139,20 +145,30 @@ impl History {
     }
 
     /// The tasks that are alive at its end, by tid.
-    pub(super) fn standing(&self) -> Vec<Standing> {
+    pub(super) fn standing(&self) -> Vec<Standing<'_>> {
         let alive = self.tasks.iter().filter(|(_, life)| life.exit.is_none());
         let standing = alive.filter_map(|(tid, life)| {
             let last = life.pieces.last()?;
             Some(Standing {
                 tid: *tid,
-                name: clean(&life.name),
+                name: &life.name,
                 parent: life.parent,
-                state: self.state(last),
-                since: last.from.at,
-                call: match last.doing {
-                    Doing::Running => String::new(),
-                    _ => last.call.clone(),
+                doing: last.doing,
+                what: match last.doing {
+                    Doing::Blocked(on @ On::Timer(_)) => Some(on.to_string()),
+                    Doing::Blocked(on) => Some(self.thing(on)),
+                    Doing::InCall => Some(last.call.clone()),
+                    Doing::Running | Doing::Ready | Doing::Idle => None,
                 },
+                object: match last.doing {
+                    Doing::Blocked(On::Queue(queue, _)) => {
+                        let queue = self.queues.get(&queue);
+                        queue.and_then(|queue| queue.object.as_deref())
+                    }
+                    _ => None,
+                },
+                since: last.from.at,
+                traps: life.traps,
             })
         });
         standing.collect()
@@ -210,6 +226,11 @@ impl History {
 
     pub(super) fn end(&self) -> Moment {
         self.spans.now()
+    }
+
+    /// Whether the recording goes on after its end.
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     /// The tasks of that number or of that whole name.
@@ -286,6 +307,7 @@ impl History {
         }
         let call = self.follower.last(tid).map(|call| call.call);
         match &event.fact {
+            Fact::Trapped { .. } => self.life(tid).traps += 1,
             Fact::Spawned { parent, .. } => {
                 let life = self.life(tid);
                 (life.parent, life.spawned) = (*parent, now);

@@ -34,7 +34,7 @@ use std::{
 use clap::Subcommand;
 
 use super::{
-    live::{self, TraceLive},
+    live::{self, Dump, TraceLive},
     output::{self, FAILURE, Log, USAGE, Verbosity, unwritten},
 };
 use source::Failure;
@@ -53,6 +53,7 @@ pub(super) enum TraceCommand {
     Why(why::WhyCommand),
     Path(why::PathCommand),
     Live(TraceLive),
+    Dump(Dump),
 }
 
 /// Runs one of the commands.
@@ -71,6 +72,7 @@ pub(super) fn run(command: &TraceCommand, verbosity: &Verbosity) -> ExitCode {
         TraceCommand::Why(command) => command.run(log, &mut out),
         TraceCommand::Path(command) => command.run(log, &mut out),
         TraceCommand::Live(command) => return live::trace(command, verbosity),
+        TraceCommand::Dump(command) => return live::dump(command, verbosity),
     };
     let message = match done.and_then(|code| Ok(out.flush().map(|()| code)?)) {
         Ok(code) => return code,

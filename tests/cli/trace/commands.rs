@@ -529,19 +529,57 @@ fn ps_and_tree_show_the_tasks_at_an_instant() {
     let ps = place.print(&["trace", "ps", "--at", "8ms", "run.trap"]);
     assert_eq!(
         ps,
-        "\u{20}tid  task      parent  is                                since         call
-   1  convoy         0  waiting for a message of group 2  00:00.000000  get(2)
-   2  worker-1       1  waiting for mutex 1               00:00.007000  get(1)
-   3  worker-2       1  asleep                            00:00.005000  sleep(5ms)
-   4  worker-3       1  waiting for mutex 1               00:00.000000  get(1)
-   5  worker-4       1  waiting for mutex 1               00:00.000000  get(1)
+        "\u{20}tid  task      parent  state    blocked on              since      traps
+   1  convoy         0  blocked  a message of group 2    00:00.000      8
+   2  worker-1       1  blocked  mutex 1                 00:00.007      4
+   3  worker-2       1  blocked  the timer at 00:00.010  00:00.005      2
+   4  worker-3       1  blocked  mutex 1                 00:00.000      1
+   5  worker-4       1  blocked  mutex 1                 00:00.000      1
+"
+    );
+    let sorted = [
+        "--sort",
+        "since",
+        "--reverse",
+        "--filter",
+        "mutex",
+        "--most",
+        "1",
+    ];
+    let ps = ["trace", "ps", "--at", "8ms", "run.trap"];
+    assert_eq!(
+        place.print(&[&ps[..], &sorted].concat()),
+        "\u{20}tid  task      parent  state    blocked on  since      traps
+   2  worker-1       1  blocked  mutex 1     00:00.007      4
+and 2 more rows
+3 of 5 match
 "
     );
     place.record("many.trap", &["sleepers", "--count", "40"]);
     let tree = place.print(&["trace", "tree", "--at", "300ms", "many.trap"]);
-    assert!(tree.starts_with("1 sleepers: "), "{tree}");
-    assert!(tree.contains("\n  sleeper x "), "{tree}");
-    assert_eq!(place.print(&["trace", "tree", "run.trap"]), "");
+    assert_eq!(
+        tree,
+        "1 sleepers: waits for the end of 2 \"sleeper\", since 00:00.000
+└─ sleeper x30: 30 timer
+"
+    );
+    let all = place.print(&["trace", "tree", "--all", "--at", "300ms", "many.trap"]);
+    assert_eq!(all.lines().count(), 31, "{all}");
+}
+
+#[test]
+fn ps_after_the_end_says_when_that_was() {
+    let place = Place::with("ps-end", &["convoy"]);
+    for args in [&["--at", "1h"][..], &[]] {
+        let (code, out, err) = place.run(&[&["trace", "ps", "run.trap"], args].concat());
+        assert_eq!((code, &*out), (0, ""));
+        let ended = "no task was alive: the last one ended at 00:00.062000\n";
+        assert_eq!(err, ended, "{args:?}");
+    }
+    place.record("cut.trap", &["--max-time", "8ms", "convoy"]);
+    let (code, out, err) = place.run(&["trace", "ps", "--at", "1h", "cut.trap"]);
+    assert_eq!((code, out.is_empty()), (0, false));
+    assert!(err.starts_with("the recording ends at 00:00.0"), "{err}");
 }
 
 // ---- files of all kinds
