@@ -220,8 +220,9 @@ fn name(_: &View, row: &Row) -> Cell<'static> {
 }
 
 fn state(view: &View, row: &Row) -> Cell<'static> {
-    if row.group.is_some() {
-        return Cell::from("");
+    if let Some(group) = &row.group {
+        // The column with the others may have no room.
+        return Cell::from(clean(group.most()));
     }
     let color = match row.state {
         State::Ready | State::Running | State::InCall => Color::Green,

@@ -1,7 +1,9 @@
 //! The model of a running kernel: a [`Snapshot`], the same for the screen, the socket and the
 //! commands.
 
-use std::{cell::RefCell, collections::BTreeMap, fmt, iter, rc::Rc, time::Duration, vec};
+use std::{
+    cell::RefCell, cmp::Reverse, collections::BTreeMap, fmt, iter, rc::Rc, time::Duration, vec,
+};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
@@ -73,10 +75,23 @@ pub(in crate::cli) struct Group {
     pub(super) kinds: BTreeMap<String, usize>,
 }
 
+impl Group {
+    /// The number of tasks in each state, the largest first.
+    fn sorted(&self) -> Vec<(&String, &usize)> {
+        let mut kinds: Vec<_> = self.kinds.iter().collect();
+        kinds.sort_by_key(|(_, count)| Reverse(**count));
+        kinds
+    }
+
+    /// What most of the tasks wait for, or their state.
+    pub(super) fn most(&self) -> &str {
+        self.sorted().first().map_or("", |(kind, _)| kind)
+    }
+}
+
 impl fmt::Display for Group {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut kinds: Vec<_> = self.kinds.iter().collect();
-        kinds.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        let kinds = self.sorted();
         let kind = |(kind, count): &(&String, &usize)| format!("{} {kind}", separated(**count));
         let kinds: Vec<String> = kinds.iter().map(kind).collect();
         f.write_str(&kinds.join(", "))
