@@ -528,6 +528,19 @@ fn waits_are_shown_at_an_instant() {
 }
 
 #[test]
+fn a_picture_of_many_waits_fits_a_page() {
+    let place = Place::with("page", &["sleepers", "--count", "40"]);
+    let dot = [
+        "trace", "waits", "--format", "dot", "--at", "300ms", "run.trap",
+    ];
+    let dot = place.print(&dot);
+    assert!(dot.contains("label=\"3 sleeper x29\\nsince"), "{dot}");
+    // The task that another waits for has a node of its own.
+    assert!(dot.contains("label=\"2 sleeper\\nsince"), "{dot}");
+    assert_eq!(dot.matches("shape=box").count(), 3, "{dot}");
+}
+
+#[test]
 fn ps_and_tree_show_the_tasks_at_an_instant() {
     let place = Place::with("ps-at", &["convoy"]);
     let ps = place.print(&["trace", "ps", "--at", "8ms", "run.trap"]);
