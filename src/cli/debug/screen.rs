@@ -10,10 +10,10 @@ use ratatui::{
     Frame, TerminalOptions, Viewport,
     backend::CrosstermBackend,
     crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers},
-    layout::{Constraint, Layout, Rect},
+    layout::Rect,
     style::{Modifier, Style},
     text::Line,
-    widgets::{Block, Borders, Paragraph},
+    widgets::Paragraph,
 };
 
 use super::{
@@ -24,7 +24,7 @@ use crate::cli::{
     interrupts,
     live::{
         Taken,
-        draw::{counts, draw_console, draw_details, draw_tasks, halves},
+        draw::{areas, counts, draw_console, draw_details, draw_tasks, halves, pane},
         model::{self, Snapshot},
         terminal::{self, Terminal},
         view::View,
@@ -232,17 +232,7 @@ impl Desk {
         let area = frame.area();
         let moved: Vec<Line> = self.moved.lines().map(|line| clean(line).into()).collect();
         let head = 1 + moved.len().clamp(1, 3) as u16;
-        let console = match area.height {
-            16.. if !self.printed.is_empty() => (area.height / 4).clamp(3, 10),
-            _ => 0,
-        };
-        let [header, body, console, footer] = Layout::vertical([
-            Constraint::Length(head),
-            Constraint::Min(1),
-            Constraint::Length(console),
-            Constraint::Length(1),
-        ])
-        .areas(area);
+        let [header, body, console, footer] = areas(area, head, !self.printed.is_empty());
         let lines: Vec<Line> = [counts(&self.view)].into_iter().chain(moved).collect();
         frame.render_widget(Paragraph::new(lines), header);
         let (tasks, details) = halves(body);
@@ -266,14 +256,7 @@ impl Desk {
 }
 
 fn draw_answer(frame: &mut Frame, answer: &str, area: Rect) {
-    let borders = if area.width < frame.area().width {
-        Borders::LEFT
-    } else {
-        Borders::TOP
-    };
-    let block = Block::new().borders(borders).title("answer (esc)");
-    let inner = block.inner(area);
-    frame.render_widget(block, area);
+    let inner = pane(frame, area, "answer (esc)");
     let lines: Vec<Line> = answer.lines().map(|line| clean(line).into()).collect();
     frame.render_widget(Paragraph::new(lines), inner);
 }

@@ -37,17 +37,8 @@ const HELP: &[(&str, &str)] = &[
 pub(super) fn draw(frame: &mut Frame, view: &mut View, printed: &[String]) {
     let area = frame.area();
     let head = if area.height >= 6 { 2 } else { 0 };
-    let console = match area.height {
-        12.. if view.console && !printed.is_empty() => (area.height / 4).clamp(3, 10),
-        _ => 0,
-    };
-    let [header, body, console, footer] = Layout::vertical([
-        Constraint::Length(head),
-        Constraint::Min(1),
-        Constraint::Length(console),
-        Constraint::Length(1),
-    ])
-    .areas(area);
+    let has_console = view.console && !printed.is_empty();
+    let [header, body, console, footer] = areas(area, head, has_console);
     frame.render_widget(Paragraph::new(heading(view, header.width)), header);
     let tasks = if view.details {
         let (tasks, details) = halves(body);
@@ -64,6 +55,22 @@ pub(super) fn draw(frame: &mut Frame, view: &mut View, printed: &[String]) {
     }
 }
 
+/// The areas of a screen: a header of so many lines, the tasks, what was printed, and a line below.
+pub(in crate::cli) fn areas(area: Rect, head: u16, has_console: bool) -> [Rect; 4] {
+    let console = match area.height {
+        height if has_console && height >= 12 + head => (height / 4).clamp(3, 10),
+        _ => 0,
+    };
+    let rows = [
+        Constraint::Length(head),
+        Constraint::Min(1),
+        Constraint::Length(console),
+        Constraint::Length(1),
+    ];
+    Layout::vertical(rows).areas(area)
+}
+
+/// The areas of the tasks and of a pane beside or below them.
 pub(in crate::cli) fn halves(body: Rect) -> (Rect, Rect) {
     let [tasks, details] = if body.width >= 110 {
         Layout::horizontal([Constraint::Percentage(55), Constraint::Percentage(45)]).areas(body)
@@ -305,15 +312,21 @@ pub(in crate::cli) fn draw_tasks(frame: &mut Frame, view: &mut View, area: Rect)
     frame.render_stateful_widget(table, area, &mut state);
 }
 
-pub(in crate::cli) fn draw_details(frame: &mut Frame, view: &View, area: Rect) {
+/// Draws a pane's border and title, and returns the area within.
+pub(in crate::cli) fn pane(frame: &mut Frame, area: Rect, title: &'static str) -> Rect {
     let borders = if area.width < frame.area().width {
         Borders::LEFT
     } else {
         Borders::TOP
     };
-    let block = Block::new().borders(borders).title("details");
+    let block = Block::new().borders(borders).title(title);
     let inner = block.inner(area);
     frame.render_widget(block, area);
+    inner
+}
+
+pub(in crate::cli) fn draw_details(frame: &mut Frame, view: &View, area: Rect) {
+    let inner = pane(frame, area, "details");
     let lines = match &view.whereabouts {
         None => vec!["...".to_string()],
         Some((chain, traps)) => {
@@ -337,15 +350,13 @@ pub(in crate::cli) fn draw_console(frame: &mut Frame, printed: &[String], area: 
     if area.height == 0 {
         return;
     }
-    let block = Block::new().borders(Borders::TOP).title("printed");
-    let inner = block.inner(area);
+    let inner = pane(frame, area, "printed");
     let from = printed.len().saturating_sub(inner.height.into());
     let plain = |line: &String| clean(&anstream::adapter::strip_str(line).to_string());
     let lines: Vec<Line> = printed[from..]
         .iter()
         .map(|line| Line::from(plain(line)))
         .collect();
-    frame.render_widget(block, area);
     frame.render_widget(Paragraph::new(lines), inner);
 }
 

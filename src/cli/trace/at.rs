@@ -6,7 +6,7 @@ use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 use clap::{Args, ValueHint};
 
 use super::{
-    causes::{History, Standing},
+    history::{History, Standing},
     source::{Failure, Source},
     spans::Doing,
 };

@@ -6,7 +6,9 @@
 //! | `spans.rs` | what each task did at every moment |
 //! | `waits.rs`, `graph.rs` | the wait-for graph at the end; `trace waits` |
 //! | `show.rs`, `summary.rs`, `timeline/`, `export.rs`, `diff.rs` | `trace show`, ... |
-//! | `causes.rs`, `why.rs` | why a task waited, and the critical path; `trace why`, `trace path` |
+//! | `history.rs` | all that happened, by task, queue and device |
+//! | `causes.rs`, `why.rs` | why a task waited; `trace why` |
+//! | `path.rs` | the critical path; `trace path` |
 //! | `at.rs` | the tasks at an instant; `trace ps`, `trace tree` |
 //! | `chrome.rs` | Chrome's trace events |
 //! | `post_mortem.rs` | the last traps before a deadlock or a fault |
@@ -17,6 +19,8 @@ mod chrome;
 mod diff;
 mod export;
 mod graph;
+mod history;
+mod path;
 pub(super) mod post_mortem;
 mod show;
 mod source;
@@ -51,7 +55,7 @@ pub(super) enum TraceCommand {
     Ps(at::PsCommand),
     Tree(at::TreeCommand),
     Why(why::WhyCommand),
-    Path(why::PathCommand),
+    Path(path::PathCommand),
     Live(TraceLive),
     Dump(Dump),
 }
