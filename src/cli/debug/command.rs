@@ -12,7 +12,8 @@ use crate::{
     Deadlock, QueueInfo, TaskInfo, Tid,
     cli::{
         live::{
-            model::{self, Row},
+            model::{self, Row, Rows, Totals},
+            query::{Entry, Query},
             text,
         },
         output::{Log, clean},
@@ -223,8 +224,8 @@ pub(super) fn perform(engine: &mut Engine, line: &str) -> Result<Answer, String>
         Verb::Where => whereabouts(engine, rest)?,
         Verb::Console => console(engine, rest)?,
         Verb::Here => none(rest).map(|()| here(engine))?,
-        Verb::Ps => none(rest).map(|()| text::ps(&rows(engine), ""))?,
-        Verb::Tree => none(rest).map(|()| text::tree(&rows(engine)))?,
+        Verb::Ps => none(rest).map(|()| ps(engine))?,
+        Verb::Tree => none(rest).map(|()| tree(engine))?,
         Verb::Waits => none(rest).map(|()| waits(engine))?,
         Verb::Queues => none(rest).map(|()| queues(engine))?,
         Verb::Help => none(rest).map(|()| help())?,
@@ -339,8 +340,29 @@ fn delete(engine: &mut Engine, rest: &[&str]) -> Result<String, String> {
 
 // ---- views
 
-pub(super) fn rows(engine: &Engine) -> Vec<Row> {
-    engine.kernel().tasks().map(|task| Row::of(&task)).collect()
+/// The tasks that a query lists.
+pub(super) fn rows(engine: &mut Engine, query: &Query) -> (Vec<Row>, Totals) {
+    let now = engine.now();
+    let tasks: Vec<TaskInfo> = engine.kernel().tasks().collect();
+    let mut totals = Totals::of(&tasks, now);
+    let entries = tasks.iter().map(Entry::of).collect();
+    let recent = &engine.witness().recent;
+    let rows = Rows::of(query, &tasks, entries, recent, &mut totals);
+    (rows.collect(recent), totals)
+}
+
+fn ps(engine: &mut Engine) -> String {
+    let (rows, totals) = rows(engine, &Query::default());
+    text::ps(&rows, &totals, "")
+}
+
+fn tree(engine: &mut Engine) -> String {
+    let query = Query {
+        tree: true,
+        ..Query::default()
+    };
+    let (rows, totals) = rows(engine, &query);
+    text::tree(&rows, &totals)
 }
 
 fn waits(engine: &Engine) -> String {
@@ -351,7 +373,9 @@ fn waits(engine: &Engine) -> String {
         ..
     } = Deadlock::among(engine.kernel().tasks());
     let numbers = |tids: &Vec<Tid>| tids.iter().copied().map(u64::from).collect::<Vec<_>>();
-    let lines = blocked.iter().map(|task| text::waits_line(&Row::of(task)));
+    let recent = &engine.witness().recent;
+    let line = |task| text::waits_line(&Row::of(task, recent));
+    let lines = blocked.iter().map(line);
     let cycles = cycles.iter().map(|tids| text::cycle(&numbers(tids)));
     let tails = tails.iter().map(|tids| text::behind(&numbers(tids)));
     lines.chain(cycles).chain(tails).collect()

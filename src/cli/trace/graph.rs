@@ -1,6 +1,12 @@
 //! `trace waits`: the wait-for graph at the end of a recording, as text and for Graphviz.
 
-use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::Write,
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
 
 use clap::{Args, ValueEnum, ValueHint};
 
@@ -9,8 +15,9 @@ use super::{
     waits::{Waiting, Waits, Watch},
 };
 use crate::{
-    Deadlock, Nanos, On, TaskInfo, TaskState, Wait,
+    Deadlock, Nanos, On, TaskInfo, TaskState, Tid, Wait,
     cli::{
+        live::query::CROWD,
         output::{Log, clean},
         values::instant,
     },
@@ -20,6 +27,7 @@ use crate::{
 #[derive(Args)]
 #[command(after_help = "\
 The others may wait for the task that got a queue's last message: a lock's holder is that task.
+A graph fits a page: more than ten tasks of a name that wait for the same are one node.
 
 Examples:
   trace waits run.trap
@@ -131,11 +139,45 @@ fn info(waiting: &Waiting) -> TaskInfo {
     }
 }
 
+/// The nodes of a picture that fits a page: many tasks of a name that wait for the same, and that no
+/// task waits for, are one. All devices are the same here, since a server has one for each client.
+fn nodes(waits: &Waits) -> Vec<TaskInfo> {
+    let mut is_needed: BTreeSet<Tid> = waits.cycles.iter().flatten().copied().collect();
+    is_needed.extend(waits.blocked.iter().filter_map(|waiting| waiting.target));
+    let mut crowds: BTreeMap<(&str, String), Vec<Tid>> = BTreeMap::new();
+    let spare = |waiting: &&Waiting| !is_needed.contains(&waiting.tid);
+    for waiting in waits.blocked.iter().filter(spare) {
+        let on = match waiting.on {
+            On::Device(_, direction) => direction.to_string(),
+            On::Timer(_) => "timer".to_string(),
+            on @ (On::Queue(..) | On::Exit(_)) => on.to_string(),
+        };
+        let crowd = crowds.entry((&waiting.name, on)).or_default();
+        crowd.push(waiting.tid);
+    }
+    let mut sizes: BTreeMap<Tid, usize> = BTreeMap::new();
+    for crowd in crowds.into_values().filter(|crowd| crowd.len() > CROWD) {
+        sizes.extend(crowd.iter().map(|tid| (*tid, 0)));
+        sizes.insert(crowd[0], crowd.len());
+    }
+    let blocked = waits.blocked.iter();
+    let nodes = blocked.filter_map(|waiting| {
+        let mut node = info(waiting);
+        match sizes.get(&waiting.tid) {
+            Some(0) => return None,
+            Some(size) => node.name += &format!(" x{size}"),
+            None => {}
+        }
+        Some(node)
+    });
+    nodes.collect()
+}
+
 /// The kernel's picture of a deadlock, and the task that got the last message of each queue.
 fn dot(waits: &Waits) -> String {
     let deadlock = Deadlock {
         is_partial: false,
-        blocked: waits.blocked.iter().map(info).collect(),
+        blocked: nodes(waits),
         cycles: waits.cycles.clone(),
         tails: Vec::new(),
     };

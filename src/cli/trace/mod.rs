@@ -6,7 +6,9 @@
 //! | `spans.rs` | what each task did at every moment |
 //! | `waits.rs`, `graph.rs` | the wait-for graph at the end; `trace waits` |
 //! | `show.rs`, `summary.rs`, `timeline/`, `export.rs`, `diff.rs` | `trace show`, ... |
-//! | `causes.rs`, `why.rs` | why a task waited, and the critical path; `trace why`, `trace path` |
+//! | `history.rs` | all that happened, by task, queue and device |
+//! | `causes.rs`, `why.rs` | why a task waited; `trace why` |
+//! | `path.rs` | the critical path; `trace path` |
 //! | `at.rs` | the tasks at an instant; `trace ps`, `trace tree` |
 //! | `chrome.rs` | Chrome's trace events |
 //! | `post_mortem.rs` | the last traps before a deadlock or a fault |
@@ -17,6 +19,8 @@ mod chrome;
 mod diff;
 mod export;
 mod graph;
+mod history;
+mod path;
 pub(super) mod post_mortem;
 mod show;
 mod source;
@@ -34,7 +38,7 @@ use std::{
 use clap::Subcommand;
 
 use super::{
-    live::{self, TraceLive},
+    live::{self, Dump, TraceLive},
     output::{self, FAILURE, Log, USAGE, Verbosity, unwritten},
 };
 use source::Failure;
@@ -51,8 +55,9 @@ pub(super) enum TraceCommand {
     Ps(at::PsCommand),
     Tree(at::TreeCommand),
     Why(why::WhyCommand),
-    Path(why::PathCommand),
+    Path(path::PathCommand),
     Live(TraceLive),
+    Dump(Dump),
 }
 
 /// Runs one of the commands.
@@ -71,6 +76,7 @@ pub(super) fn run(command: &TraceCommand, verbosity: &Verbosity) -> ExitCode {
         TraceCommand::Why(command) => command.run(log, &mut out),
         TraceCommand::Path(command) => command.run(log, &mut out),
         TraceCommand::Live(command) => return live::trace(command, verbosity),
+        TraceCommand::Dump(command) => return live::dump(command, verbosity),
     };
     let message = match done.and_then(|code| Ok(out.flush().map(|()| code)?)) {
         Ok(code) => return code,
