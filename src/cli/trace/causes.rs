@@ -5,8 +5,7 @@
 //! ended it, or that still holds what the wait is for, and on to what that task did meanwhile.
 //!
 //! A message queue has no owner. A mutex and a semaphore are queues whose messages are permits: the
-//! task that got one holds it until it puts one back. The two ends of a connection are linked by
-//! their order: the first connection to an address is the first that its listener accepts.
+//! task that got one holds it until it puts one back. `peers.rs` links the two ends of a connection.
 
 use std::{
     cmp::Reverse,
@@ -19,6 +18,7 @@ use std::{
 use rustc_hash::FxHashMap;
 
 use super::{
+    peers::Peers,
     source::Source,
     spans::{Doing, Ending, Moment, Shares, Span, Spans},
     timeline::{count, rounded},
@@ -41,9 +41,7 @@ pub(super) struct History {
     tasks: BTreeMap<Tid, Life>,
     queues: BTreeMap<QueueId, QueueLife>,
     devices: FxHashMap<DeviceId, DeviceLife>,
-    /// The connections that were made to an address, and those that a listener accepted; in order.
-    started: BTreeMap<SocketAddr, Vec<DeviceId>>,
-    accepted: BTreeMap<DeviceId, (SocketAddr, Vec<DeviceId>)>,
+    peers: Peers,
     begin: Option<Moment>,
 }
 
@@ -91,8 +89,6 @@ struct Move {
 struct DeviceLife {
     /// What it is connected to, or listens on.
     addr: Option<SocketAddr>,
-    /// The other end of the connection, if that is in the same run.
-    peer: Option<DeviceId>,
     /// The task that opened it.
     owner: Tid,
     uses: Vec<(Moment, Tid, Direction)>,
@@ -129,10 +125,8 @@ impl History {
             if to.is_some_and(|to| event.at > to) {
                 break;
             }
-            if source.gap().is_some() {
-                history.spans.gap();
-            }
-            history.event(&event);
+            let has_gap = source.gap().is_some();
+            history.event(&event, has_gap);
         }
         history.finish();
         history
@@ -158,8 +152,11 @@ impl History {
         standing.collect()
     }
 
-    /// Takes the next event.
-    fn event(&mut self, owned: &OwnedEvent) {
+    /// Takes the next event, and whether events are missing before it.
+    pub(super) fn event(&mut self, owned: &OwnedEvent, has_gap: bool) {
+        if has_gap {
+            self.spans.gap();
+        }
         let event = &owned.borrow();
         let before = self.spans.now();
         let spans = self.spans.event(event);
@@ -183,24 +180,11 @@ impl History {
     }
 
     /// Takes what was under way at the end, and links the ends of connections.
-    fn finish(&mut self) {
+    pub(super) fn finish(&mut self) {
         for span in self.spans.finish() {
             self.piece(&span);
         }
-        for (addr, started) in &self.started {
-            let listens = |at: &SocketAddr| {
-                at == addr || (at.port() == addr.port() && at.ip().is_unspecified())
-            };
-            let mut listeners = self.accepted.values().filter(|(at, _)| listens(at));
-            // With two listeners, on two hosts, the order would tell nothing.
-            let (Some((_, accepted)), None) = (listeners.next(), listeners.next()) else {
-                continue;
-            };
-            for (&a, &b) in started.iter().zip(accepted) {
-                self.devices.entry(a).or_default().peer = Some(b);
-                self.devices.entry(b).or_default().peer = Some(a);
-            }
-        }
+        self.peers.finish();
     }
 
     /// How the time of the run was used.
@@ -284,6 +268,7 @@ impl History {
         if tid == Tid::KERNEL {
             return;
         }
+        self.peers.event(event, &self.follower);
         let call = self.follower.last(tid).map(|call| call.call);
         match &event.fact {
             Fact::Spawned { parent, .. } => {
@@ -315,8 +300,7 @@ impl History {
                 (Some(SystemCall::Get(queue) | SystemCall::TryGet(queue)), Reply::Message(_)) => {
                     self.moved(queue, tid, End::Get, now);
                 }
-                (Some(call), Reply::Device(device)) => self.opened(call, *device, tid),
-                (Some(SystemCall::Connected(device)), Reply::Done) => self.connected(device),
+                (_, Reply::Device(device)) => self.opened(*device, tid),
                 (Some(SystemCall::NewQueue(_)), Reply::Queue(queue)) => {
                     let object = self.follower.object(*queue);
                     let is_lock = object.as_ref().is_some_and(|object| {
@@ -345,29 +329,15 @@ impl History {
     }
 
     /// Notes a device that a call has opened.
-    fn opened(&mut self, call: SystemCall, device: DeviceId, tid: Tid) {
+    fn opened(&mut self, device: DeviceId, tid: Tid) {
         let addr = self.follower.last(tid).and_then(CallInfo::addr);
-        match (call, call.device()) {
-            (SystemCall::Accept(_), Some(listener)) => {
-                if let Some((_, ends)) = self.accepted.get_mut(&listener) {
-                    ends.push(device);
-                }
-            }
-            (SystemCall::Listen, _) => {
-                if let Some(addr) = addr {
-                    self.accepted.insert(device, (addr, Vec::new()));
-                }
-            }
-            _ => {}
-        }
         let life = self.devices.entry(device).or_default();
         (life.addr, life.owner) = (addr, tid);
     }
 
-    fn connected(&mut self, device: DeviceId) {
-        if let Some(addr) = self.devices.get(&device).and_then(|device| device.addr) {
-            self.started.entry(addr).or_default().push(device);
-        }
+    /// The other end of a connection, if that is in the same run.
+    pub(super) fn peer(&self, device: DeviceId) -> Option<DeviceId> {
+        self.peers.of(device)
     }
 }
 
@@ -591,10 +561,10 @@ impl History {
         device: DeviceId,
         direction: Direction,
     ) -> (Vec<String>, Option<Step>) {
-        let peer = self.devices.get(&device).and_then(|life| life.peer);
+        let peer = self.peer(device);
         let Some(peer) = peer else {
             let said = "The other end is outside of this run, or was never connected.";
-            let is_listener = self.accepted.contains_key(&device);
+            let is_listener = self.peers.is_listener(device);
             let said = if is_listener {
                 "No task connected meanwhile."
             } else {
@@ -868,7 +838,7 @@ impl History {
             On::Device(device, direction) => {
                 let addr = self.devices.get(&device).and_then(|life| life.addr);
                 let addr = addr.map_or_else(String::new, |addr| format!(" ({addr})"));
-                match (direction, self.accepted.contains_key(&device)) {
+                match (direction, self.peers.is_listener(device)) {
                     (_, true) => format!("a connection to device {device}{addr}"),
                     (Direction::Read, _) => format!("bytes from device {device}{addr}"),
                     (Direction::Write, _) => format!("device {device}{addr} to take bytes"),
@@ -1097,7 +1067,7 @@ impl History {
                 _,
             ) => Some(waker),
             (Ending::Woken { .. }, Doing::Blocked(On::Device(device, Direction::Read))) => {
-                let peer = self.devices.get(&device)?.peer?;
+                let peer = self.peer(device)?;
                 let sender = self.user_of(peer, Direction::Write, piece.to);
                 (sender != tid).then_some(sender)
             }

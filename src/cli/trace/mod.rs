@@ -7,6 +7,7 @@
 //! | `waits.rs`, `graph.rs` | the wait-for graph at the end; `trace waits` |
 //! | `show.rs`, `summary.rs`, `timeline/`, `export.rs`, `diff.rs` | `trace show`, ... |
 //! | `causes.rs`, `why.rs` | why a task waited, and the critical path; `trace why`, `trace path` |
+//! | `peers.rs` | the two ends of each connection |
 //! | `at.rs` | the tasks at an instant; `trace ps`, `trace tree` |
 //! | `chrome.rs` | Chrome's trace events |
 //! | `post_mortem.rs` | the last traps before a deadlock or a fault |
@@ -17,6 +18,7 @@ mod chrome;
 mod diff;
 mod export;
 mod graph;
+mod peers;
 pub(super) mod post_mortem;
 mod show;
 mod source;

@@ -233,6 +233,7 @@ fn the_page_has_every_call_and_span() {
     let wait = (1, "wait".to_string(), [4, 4, 1]);
     let foo = (2, "foo".to_string(), [7, 7, 0]);
     assert_eq!(lanes, [wait, foo]);
+    assert_eq!(packed.number(), 0, "no bytes went from task to task");
     assert_eq!(packed.bytes.next(), None, "and nothing else");
 }
 

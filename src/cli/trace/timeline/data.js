@@ -10,6 +10,7 @@ const NEXT = 0;
 const WOKEN = 1;
 const ENDED = 2;
 const CALL = 0;
+const FAULT = 6;
 const SCALES = ['time', 'turns'];
 
 /** Texts, each as the number of its template and the number to insert. */
@@ -82,7 +83,8 @@ function unpack(facts) {
   const idle = unpackIdle(input, limits);
   const rows = unpackRows(input, limits);
   const { lanes, bars } = unpackLanes(input, limits);
-  return { templates, limits, idle, rows, lanes, bars };
+  const messages = unpackMessages(input);
+  return { templates, limits, idle, rows, lanes, bars, messages };
 }
 
 function unpackIdle(input, limits) {
@@ -111,6 +113,7 @@ function unpackRows(input, limits) {
     result: new Texts(input.templates, length),
     took: new Float64Array(length),
     isPlaced: new Uint8Array(length),
+    isError: new Uint8Array(length),
     places: new Texts(input.templates, length),
   };
   let lane = 0;
@@ -119,6 +122,7 @@ function unpackRows(input, limits) {
     const flags = input.number();
     if (!(flags & 16)) lane = input.number();
     rows.kind[at] = flags & 7;
+    rows.isError[at] = (flags >> 6) & 1;
     rows.lane[at] = lane;
     input.moment(rows.at, at, time, turns);
     time = rows.at.time[at];
@@ -202,6 +206,19 @@ function unpackBars(input, limits, lane, bar, bars) {
     }
   }
   return bar;
+}
+
+/** The bytes that went from the row of one transfer to that of another, in order of the first. */
+function unpackMessages(input) {
+  const length = input.number();
+  const messages = { length, from: new Int32Array(length), to: new Int32Array(length), bytes: new Float64Array(length) };
+  let from = 0;
+  for (let at = 0; at < length; at++) {
+    messages.from[at] = from += input.number();
+    messages.to[at] = from + input.number();
+    messages.bytes[at] = input.number();
+  }
+  return messages;
 }
 
 /** The first place from `low` up to `high` whose value is at least `value`; `high` if there is

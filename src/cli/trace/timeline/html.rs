@@ -20,10 +20,13 @@ use crate::{
 };
 
 /// In the order of their dependencies.
-const SCRIPTS: [&str; 6] = [
+const SCRIPTS: [&str; 9] = [
     include_str!("data.js"),
     include_str!("view.js"),
+    include_str!("groups.js"),
     include_str!("lanes.js"),
+    include_str!("crowd.js"),
+    include_str!("arrows.js"),
     include_str!("table.js"),
     include_str!("input.js"),
     include_str!("page.js"),
@@ -188,8 +191,22 @@ fn stage() -> Markup {
             label class="group" { "Width is "
                 select id="scale" { option value="time" { "time" } option value="turns" { "turns" } }
             }
+            label class="group" { "Groups "
+                select id="groups" aria-keyshortcuts="f" {
+                    option value="none" { "none" } option value="host" { "by host" }
+                    option value="name" { "by name" } option value="parent" { "by parent" }
+                }
+            }
+            label class="group" { "Order "
+                select id="order" {
+                    option value="number" { "by number" }
+                    option value="activity" { "by activity in view" }
+                }
+            }
             label class="group" { input id="arrows" type="checkbox" checked; "Wake-ups" }
+            label class="group" { input id="messages" type="checkbox" checked; "Messages" }
             label class="group" { input id="present" type="checkbox"; "Only tasks in view" }
+            label class="group" { input id="errors" type="checkbox"; "Errors only" }
             button id="theme" title="Light or dark (T)" { "Theme" }
             button id="help" title="Keys (?)" aria-haspopup="dialog" { "?" span class="hide" { " keys" } }
         }
@@ -198,6 +215,7 @@ fn stage() -> Markup {
             canvas id="lanes" tabindex="0" role="application" aria-roledescription="timeline"
                 aria-label="Lanes of the tasks; arrow keys move from span to span, ? lists the keys"
                 aria-describedby="details" {}
+            div id="scroller" tabindex="-1" aria-hidden="true" { div {} }
             div id="tip" hidden {}
         }
         ul id="legend" aria-label="Legend: press to highlight" {
@@ -239,6 +257,10 @@ fn keys() -> Markup {
         ("/", "search"),
         ("N Shift+N", "the next match, the previous match"),
         ("Enter", "to the call in the table; there: to the lanes"),
+        ("Enter, ← →, click on a group", "fold it, unfold it"),
+        ("F", "fold all groups, unfold them"),
+        ("P, click on a name", "pin a lane at the top, release it"),
+        ("E", "only errors"),
         ("S", "width is time or turns"),
         ("T", "light or dark"),
         ("Esc", "select nothing"),

@@ -37,14 +37,23 @@ canvas.addEventListener('pointerup', (event) => {
     const [begin, end] = [toValue(drag.ruler), toValue(point.x)].sort((a, b) => a - b);
     show(begin, end);
   } else if (drag.moved < 6 && down.size === 1) {
-    const bar = barUnder(point);
-    const lane = laneAt(point.y);
-    if (lane >= 0) view.lane = lane;
-    if (bar >= 0) selectBar(bar);
-    else select(-1);
+    click(point);
   }
   release(event);
 });
+function click(point) {
+  const group = groupAt(point.y);
+  if (group) {
+    fold(group);
+    return focusGroup(group);
+  }
+  const [bar, lane] = [barUnder(point), laneAt(point.y)];
+  if (lane >= 0) view.lane = lane;
+  if (bar >= 0) selectBar(bar);
+  else select(-1);
+  if (lane >= 0 && point.x < view.gutter) togglePin(lane);
+}
+
 canvas.addEventListener('pointercancel', release);
 canvas.addEventListener('pointerleave', hideTip);
 
@@ -88,9 +97,19 @@ function pinch(moving, before, point) {
   else pan(before.x - point.x);
 }
 
-function laneAt(y) {
-  const place = Math.floor((y - RULER + view.top) / LANE);
-  return y < RULER || place < 0 || place >= view.shown.length ? -1 : view.shown[place];
+/** The place at a height, or -1. */
+function placeAt(y) {
+  const isPinned = y < RULER + view.pinned * LANE;
+  const place = Math.floor((y - RULER + (isPinned ? 0 : view.top)) / LANE);
+  return y < RULER || place < 0 || place >= view.shown.length ? -1 : place;
+}
+
+/** The lane at a height; -1 for none, and for a group. */
+const laneAt = (y) => Math.max(-1, view.shown[placeAt(y)] ?? -1);
+
+function groupAt(y) {
+  const entry = view.shown[placeAt(y)] ?? 0;
+  return entry < 0 ? groups.list[~entry] : undefined;
 }
 
 /** The bar at a point. A turn of zero length has a margin around it. */
@@ -110,8 +129,10 @@ function barUnder({ x, y }) {
 
 function showTip(point) {
   const bar = barUnder(point);
-  if (bar < 0) return hideTip();
-  tip.replaceChildren(...tipLines(bar, point).map((line) => Object.assign(document.createElement('div'), { textContent: line })));
+  const group = point.x > view.gutter ? groupAt(point.y) : undefined;
+  if (bar < 0 && !group) return hideTip();
+  const lines = group ? crowdLines(group, toValue(point.x)) : tipLines(bar, point);
+  tip.replaceChildren(...lines.map((line) => Object.assign(document.createElement('div'), { textContent: line })));
   tip.hidden = false;
   const [width, height] = [tip.offsetWidth, tip.offsetHeight];
   const x = point.x + 14 + width > view.width ? Math.max(0, point.x - width - 10) : point.x + 14;
@@ -154,15 +175,22 @@ function current() {
 
 function move(by) {
   const lane = view.lane;
+  if (view.group >= 0) {
+    const group = groups.list[view.group];
+    fold(group, by < 0);
+    return focusGroup(group);
+  }
   const next = view.bar < 0 ? current() : view.bar + by;
   if (next >= lanes.first[lane] && next < lanes.first[lane + 1]) selectBar(next);
 }
 
 /** Moves to the lane above or below, at the same instant. */
 function moveLane(by) {
-  const place = Math.min(Math.max(view.placeOf[view.lane] + by, 0), view.shown.length - 1);
+  const here = view.group >= 0 ? focusedPlace() : placeShown(view.lane);
+  const place = Math.min(Math.max(here + by, 0), view.shown.length - 1);
   const lane = view.shown[place];
   if (lane === undefined) return;
+  if (lane < 0) return focusGroup(groups.list[~lane]);
   const { from, to } = columns();
   const old = current();
   const value = old >= 0 && old < bars.length ? Math.min(Math.max((from[old] + to[old]) / 2, view.begin), view.end) : view.begin;
@@ -208,7 +236,8 @@ const KEYS = {
   d: () => pan((view.width - view.gutter) / 4),
   z: () => view.bar >= 0 && zoomTo(view.bar),
   w: toWaker,
-  Enter: () => page('table').focus(),
+  p: () => view.group < 0 && togglePin(view.lane),
+  Enter: () => (view.group >= 0 ? click({ x: 0, y: toY(focusedPlace()) + 1 }) : page('table').focus()),
   Escape: () => select(-1),
 };
 
@@ -223,6 +252,8 @@ const EVERYWHERE = {
   N: () => goToMatch(-1),
   s: () => setScale(view.scale === 'time' ? 'turns' : 'time'),
   t: () => toggleTheme(),
+  f: foldAll,
+  e: () => page('errors').click(),
   '?': () => page('keys').showModal(),
 };
 

@@ -98,7 +98,7 @@ impl TimelineCommand {
             to: self.to,
             tasks: self.tasks.clone(),
         };
-        let timeline = Timeline::read(&mut source, &window)?;
+        let timeline = Timeline::read(&mut source, &window, format == Format::Html)?;
         let scale = self.scale.unwrap_or(if timeline.header.is_simulated {
             Scale::Turns
         } else {

@@ -5,7 +5,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::model::{Kind, Lane, Timeline};
+use super::model::{Kind, Lane, Message, Timeline};
 use crate::{
     On, Tid,
     cli::trace::spans::{Doing, Ending, Moment},
@@ -40,6 +40,7 @@ pub(super) fn pack(timeline: &Timeline) -> (Vec<u8>, Vec<String>) {
     for lane in &timeline.lanes {
         pack.lane(lane, timeline.begin);
     }
+    pack.messages(&timeline.messages);
     (pack.bytes, pack.templates)
 }
 
@@ -65,10 +66,12 @@ impl Pack {
                 Kind::Device => 3,
                 Kind::Exited => 4,
                 Kind::Injected => 5,
+                Kind::Fault => 6,
             };
             let is_answered = u64::from(row.result.is_some());
             let is_placed = u64::from(row.places.is_some());
-            self.number(kind | is_answered << 3 | is_same << 4 | is_placed << 5);
+            let is_error = u64::from(row.is_error);
+            self.number(kind | is_answered << 3 | is_same << 4 | is_placed << 5 | is_error << 6);
             if place != lane {
                 self.number(place as u64);
                 lane = place;
@@ -83,6 +86,17 @@ impl Pack {
                 self.text(places);
             }
             last = row.at;
+        }
+    }
+
+    fn messages(&mut self, messages: &[Message]) {
+        self.number(messages.len() as u64);
+        let mut last = 0;
+        for &Message { from, to, bytes } in messages {
+            self.number((from - last) as u64);
+            self.number((to - from) as u64);
+            self.number(bytes as u64);
+            last = from;
         }
     }
 

@@ -200,12 +200,22 @@ onClick('theme', toggleTheme);
 onClick('help', () => page('keys').showModal());
 
 page('scale').addEventListener('change', (event) => setScale(event.target.value));
-page('arrows').addEventListener('change', (event) => {
-  view.arrows = event.target.checked;
-  changed();
-});
-page('present').addEventListener('change', (event) => {
-  view.onlyPresent = event.target.checked;
+for (const id of ['arrows', 'messages']) {
+  page(id).addEventListener('change', (event) => {
+    view[id] = event.target.checked;
+    changed();
+  });
+}
+for (const [id, what] of [['present', 'onlyPresent'], ['errors', 'onlyErrors']]) {
+  page(id).addEventListener('change', (event) => {
+    view[what] = event.target.checked;
+    chooseLanes();
+    changed();
+  });
+}
+page('groups').addEventListener('change', (event) => groupBy(event.target.value));
+page('order').addEventListener('change', (event) => {
+  view.order = event.target.value;
   chooseLanes();
   changed();
 });
@@ -281,7 +291,9 @@ function start() {
   page('present').checked = view.onlyPresent;
   [view.begin, view.end] = limits();
   readColors();
-  chooseLanes();
+  groupBy(hasHosts ? 'host' : lanes.length > MOST_UNFOLDED ? 'name' : 'none');
+  page('groups').value = groups.by;
+  page('groups').querySelector('[value=host]').disabled = !hasHosts;
   repaint();
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', repaint);
   new ResizeObserver(() => {
