@@ -135,8 +135,12 @@ async function zooms(page) {
   await page.mouse.move(box.x + 500, box.y + 8, { steps: 4 });
   await page.mouse.up();
   await frame(page);
-  assert.ok((await width(page)) < all * 0.2, 'a drag along the ruler zooms to it');
+  assert.equal(await width(page), all, 'a drag along the ruler selects a range');
+  await page.locator('#tab-range button', { hasText: 'Zoom to it' }).click();
+  await frame(page);
+  assert.ok((await width(page)) < all * 0.2);
   await page.locator('#fit').click();
+  await page.locator('#show-calls').click();
 }
 
 async function hovers(page) {
@@ -650,6 +654,204 @@ async function hasVisibleErrors(page) {
   }
 }
 
+// ---- why, and the critical path
+
+const CASES = [['convoy'], ['slow-upstream'], ['stuck-server'], ['starved'], ['network', ...NETWORK]];
+
+/** A click on a bar says what `trace why --at` says, and draws the chain. */
+async function saysWhy() {
+  let compared = 0;
+  for (const [name, ...args] of CASES) {
+    const html = pageOf(name, ...(args.length ? args : [name]));
+    const { page } = await open(html);
+    await page.evaluate(() => setScale('time'));
+    const chosen = await page.evaluate(() => {
+      const long = Array.from(bars.lane.keys()).filter((bar) => bars.to.time[bar] - bars.from.time[bar] > 2 && lanes.tid[bars.lane[bar]] > 0);
+      const step = Math.max(1, Math.floor(long.length / 12));
+      return long.filter((_, at) => at % step === 0).map((bar) => ({ bar, tid: lanes.tid[bars.lane[bar]], at: Math.floor((bars.from.time[bar] + bars.to.time[bar]) / 2) }));
+    });
+    for (const { bar, tid, at } of chosen) {
+      await page.evaluate((bar) => selectBar(bar), bar);
+      const args = ['trace', 'why', `${tid}`, '--at', `${at}ns`, join(dir, `${name}.trap`)];
+      const said = execFileSync(trapline, args, { encoding: 'utf8' }).trim().replaceAll('\n', ' ');
+      assert.equal(await text(page, '#why'), said, `${name}: ${args.join(' ')}`);
+      compared++;
+    }
+  }
+  assert.ok(compared > 30, `${compared} texts are compared`);
+}
+
+/** The chain of a wait that others explain is drawn from lane to lane. */
+async function drawsChains() {
+  const { page } = await open(pageOf('slow-upstream', 'slow-upstream'));
+  await page.evaluate(() => setScale('time'));
+  const point = await page.evaluate(() => {
+    const bar = Array.from(bars.lane.keys()).find((bar) => lanes.name.get(bars.lane[bar]) === 'client' && bars.to.time[bar] - bars.from.time[bar] > 3e7);
+    return { x: toX((columns().from[bar] + columns().to[bar]) / 2) + 40, y: toY(view.placeOf[bars.lane[bar]]) + 20 };
+  });
+  const before = await paintedIn(page, 'found');
+  const box = await page.locator('#lanes').boundingBox();
+  await page.mouse.click(box.x + point.x, box.y + point.y);
+  await frame(page);
+  assert.match(await text(page, '#why'), /^4 "client" waited 40ms for bytes .* Meanwhile 2 "upstream" was asleep\.$/);
+  const chain = await page.evaluate(() => Array.from(reasons.of.get(view.bar).steps, (bar) => lanes.tid[bars.lane[bar]]));
+  assert.deepEqual(chain, [4, 3]);
+  await shot(page, 'why');
+  assert.ok((await paintedIn(page, 'found')) > before + 100);
+}
+
+/** The critical path has the rows of `trace path`, and lies under the lanes without gaps. */
+async function showsThePath() {
+  for (const [name, ...args] of CASES) {
+    const { page } = await open(pageOf(name, ...(args.length ? args : [name])));
+    const told = execFileSync(trapline, ['trace', 'path', join(dir, `${name}.trap`)], { encoding: 'utf8' });
+    const lines = told.split('\n').map((line) => line.trim());
+    const first = lines.findIndex((line) => line.startsWith('critical path of'));
+    const rows = lines.slice(first + 2, lines.indexOf('', first + 2)).filter((line) => !/^[─-]+/.test(line));
+    await page.locator('#path').click();
+    await frame(page);
+    assert.equal(await page.locator('#tab-path p').textContent(), lines[first]);
+    assert.ok(!(await page.locator('#tab-calls').isVisible()));
+    const cells = await page.locator('#tab-path tr').evaluateAll((rows) => rows.map((row) => [...row.cells].map((cell) => cell.textContent)));
+    assert.deepEqual(cells, rows.map((row) => row.split(/ {2,}/)), name);
+    if (name !== 'convoy') continue;
+    const gaps = await page.evaluate(() => Array.from(path.from.time).slice(1).map((from, at) => from - path.to.time[at]));
+    assert.ok(gaps.every((gap) => gap === 0), gaps.join());
+    assert.ok((await paintedIn(page, 'found')) > 500);
+    await shot(page, 'path');
+    await page.locator('#path').click();
+    assert.equal(await paintedIn(page, 'found'), 0);
+  }
+}
+
+// ---- a range, and an instant
+
+const printed = (...args) => execFileSync(trapline, ['trace', ...args], { encoding: 'utf8' }).split('\n');
+const cellsOf = (page, selector) =>
+  page.locator(`${selector} tr`).evaluateAll((rows) => rows.map((row) => [...row.cells].map((cell) => cell.textContent)));
+
+/** A range has the shares of each name and the latency of each call, and its slowest calls can be pressed. */
+async function selectsRanges() {
+  const { page } = await open(pageOf('network', ...NETWORK));
+  await page.evaluate(() => setScale('time'));
+  await page.locator('#lanes').focus();
+  await press(page, 'r');
+  const [, ...shares] = await cellsOf(page, '#tab-range table:nth-of-type(1)');
+  const calls = await page.evaluate(() =>
+    callsIn(view.range).map(({ name, took }) => [name, took.length, ...[50, 99, 100].map((percent) => quantile(took, percent))]),
+  );
+  sameAsTheLog(calls, join(dir, 'network.trap'));
+  // All tasks together, against the pieces of `trace export`.
+  assert.deepEqual(shares.map(([name, tasks]) => [name, tasks]).sort(), [['client@clients', '4'], ['client@server', '4'], ['echo@server', '1'], ['faults', '1'], ['swarm@clients', '1']]);
+  const echo = shares.find(([name]) => name === 'echo@server');
+  assert.deepEqual(echo.slice(2), ['0 % 0 ns', '0 % 0 ns', '0 % 0 ns', '100 % 182 ms']);
+  const bars = await page.locator('#tab-range .bars').allTextContents();
+  assert.match(bars[0], /█/);
+  await shot(page, 'range');
+  await page.locator('#tab-range table:last-of-type tbody tr').first().click();
+  await frame(page);
+  const most = await page.evaluate(() => [rows.took[view.row], rows.took.reduce((most, took) => Math.max(most, took), 0)]);
+  assert.equal(most[0], most[1], 'the first of the slowest calls is the longest');
+  await selectsPart(page);
+}
+
+/** The same numbers, computed from the lines of the log. */
+function sameAsTheLog(calls, tape) {
+  const lines = printed('export', '--format', 'csv', tape).slice(1);
+  const [open, took] = [new Map(), new Map()];
+  for (const line of lines) {
+    const [seconds, tid, , event, call] = line.split(',');
+    const nanos = Math.round(Number(seconds) * 1e9);
+    if (event === 'trapped') open.set(tid, [call.split('(')[0].replace('"', ''), nanos]);
+    if (event !== 'replied' || !open.has(tid)) continue;
+    const [name, since] = open.get(tid);
+    open.delete(tid);
+    took.set(name, [...(took.get(name) ?? []), nanos - since]);
+  }
+  const rank = (sorted, percent) => sorted[Math.ceil((sorted.length * percent) / 100) - 1];
+  const expected = Array.from(took, ([name, its]) => {
+    its.sort((a, b) => a - b);
+    return [name, its.length, ...[50, 99, 100].map((percent) => rank(its, percent))];
+  });
+  assert.deepEqual(calls.map(String).sort(), expected.map(String).sort());
+}
+
+/** A drag with Shift over the lanes selects that part; its shares add up. */
+async function selectsPart(page) {
+  const box = await page.locator('#lanes').boundingBox();
+  const [x, end] = await page.evaluate(() => [toX(2e7), toX(4e7)]);
+  await page.keyboard.down('Shift');
+  await page.mouse.move(box.x + x, box.y + 100);
+  await page.mouse.down();
+  await page.mouse.move(box.x + end, box.y + 100, { steps: 4 });
+  await page.mouse.up();
+  await page.keyboard.up('Shift');
+  await frame(page);
+  const { range, sums } = await page.evaluate(() => ({
+    range: view.range,
+    sums: sharesIn(view.range).map(({ times, tasks }) => times.reduce((sum, time) => sum + time, 0) / tasks),
+  }));
+  assert.ok(Math.abs(range.begin - 2e7) < 3e5 && Math.abs(range.end - 4e7) < 3e5, JSON.stringify(range));
+  const whole = sums.filter((sum) => Math.abs(sum - (range.end - range.begin)) < 1);
+  assert.ok(whole.length >= 3, `tasks that lived all along: ${sums.join()}`);
+}
+
+/** An instant has the table of `trace ps`, the lines of `trace tree`, and the waits of `trace waits`. */
+async function showsInstants() {
+  let compared = 0;
+  for (const [name, ...args] of [...CASES, ['deadlock']]) {
+    const { page } = await open(pageOf(name, ...(args.length ? args : [name])));
+    await page.evaluate(() => setScale('time'));
+    const last = await page.evaluate(() => limits()[1]);
+    for (const share of [0, 0.1, 0.35, 0.62, 0.9]) {
+      const at = Math.floor(last * share);
+      await page.evaluate((at) => showInstant(at), at);
+      assert.equal(await page.evaluate(() => view.at), at);
+      const tape = join(dir, `${name}.trap`);
+      const [titles, ...ps] = printed('ps', '--at', `${at}ns`, tape).filter(Boolean);
+      const columns = [...titles.matchAll(/\S+/g)].map(([title, ...rest]) => title);
+      assert.deepEqual(columns, ['tid', 'task', 'parent', 'is', 'since', 'call']);
+      const cells = (await cellsOf(page, '#ps')).slice(1).map((row) => row.join(' ').replaceAll(/ +/g, ' ').trim());
+      assert.deepEqual(cells, ps.map((line) => line.replaceAll(/ +/g, ' ').trim()), `${name} at ${at} ns`);
+      assert.equal(await text(page, '#tree'), printed('tree', '--at', `${at}ns`, tape).join('\n').trimEnd(), `${name} at ${at} ns`);
+      const waits = printed('waits', '--at', `${at}ns`, tape);
+      const [, ...waiting] = await cellsOf(page, '#waits');
+      const told = waits.filter((line) => /^  tid /.test(line)).map((line) => [line.match(/tid (\d+)/)[1], line.match(/; task (\d+) got/)?.[1]]);
+      const holders = waiting.map(([tid, , on, holder]) => [tid, on.startsWith('queue') && holder ? holder.split(' ')[0] : undefined]);
+      assert.deepEqual(holders, told, `${name} at ${at} ns`);
+      const cycles = await page.locator('.cycle').allTextContents();
+      assert.deepEqual(cycles, waits.filter((line) => line.startsWith('  cycle')).map((line) => line.trim()));
+      compared += ps.length;
+    }
+    await shot(page, `instant-${name}`);
+  }
+  assert.ok(compared > 60, `${compared} tasks are compared`);
+}
+
+/** The keys , and . step from event to event; the slider moves the instant. */
+async function stepsThroughEvents() {
+  const { page } = await open(pageOf('convoy', 'convoy'));
+  await page.locator('#lanes').focus();
+  await press(page, '0', 'i');
+  await page.evaluate(() => showInstant(limits()[0]));
+  const ticks = [];
+  for (let step = 0; step < 5; step++) {
+    await press(page, '.');
+    ticks.push(await page.evaluate(() => view.at));
+  }
+  assert.deepEqual(ticks, [1, 2, 3, 4, 5], 'each turn');
+  await press(page, ',', ',');
+  assert.equal(await page.evaluate(() => view.at), 3);
+  await page.locator('#instant').fill('5000');
+  await frame(page);
+  const [at, middle] = await page.evaluate(() => [view.at, Math.floor((limits()[0] + limits()[1]) / 2)]);
+  assert.equal(at, middle);
+  await page.evaluate(() => setScale('time'));
+  await page.evaluate(() => showInstant(0));
+  await press(page, '.');
+  assert.equal(await page.evaluate(() => view.at), 5e6, 'the first sleep is over');
+}
+
 /** A recording by hand, whose task has a name that would do harm. */
 async function isSafe() {
   const name = '</script><script>window.harm = 1</script><img src=x onerror="window.harm = 2">\u202e&"\'\u0001';
@@ -785,7 +987,9 @@ for (const test of [hasThemes, hasTouch].filter(isWanted)) {
   log('ok', test.name);
 }
 const network = [groupsByHost, foldsMany, drawsMessages, marksErrors];
-for (const test of [...network, paintsTime, showsTheKernel, showsDeadlocks, isSafe, isQuick].filter(isWanted)) {
+const causes = [saysWhy, drawsChains, showsThePath];
+const parts = [selectsRanges, showsInstants, stepsThroughEvents];
+for (const test of [...network, ...causes, ...parts, paintsTime, showsTheKernel, showsDeadlocks, isSafe, isQuick].filter(isWanted)) {
   await test();
   log('ok', test.name);
 }

@@ -41,6 +41,8 @@ pub(super) struct History {
     tasks: BTreeMap<Tid, Life>,
     queues: BTreeMap<QueueId, QueueLife>,
     devices: FxHashMap<DeviceId, DeviceLife>,
+    /// The turns of all tasks: when each began, and its piece. In order, once all events are in.
+    turns: Vec<(Moment, Step)>,
     peers: Peers,
     begin: Option<Moment>,
 }
@@ -152,6 +154,32 @@ impl History {
         standing.collect()
     }
 
+    /// What tasks were blocked on, apart from timers, with the words for that state.
+    pub(super) fn words(&self) -> BTreeMap<String, String> {
+        let pieces = self.tasks.values().flat_map(|life| &life.pieces);
+        let mut words = BTreeMap::new();
+        for piece in pieces {
+            if let Doing::Blocked(on) = piece.doing
+                && !matches!(on, On::Timer(_))
+            {
+                let of = words.entry(on.to_string());
+                of.or_insert_with(|| self.state(piece));
+            }
+        }
+        words
+    }
+
+    /// When which task got a message from each queue, by the queue's number.
+    pub(super) fn takes(&self) -> BTreeMap<u64, Vec<(Moment, Tid)>> {
+        let mut takes: BTreeMap<u64, Vec<(Moment, Tid)>> = BTreeMap::new();
+        for (queue, life) in &self.queues {
+            let gets = life.moves.iter().filter(|one| one.end == End::Get);
+            let of = takes.entry(queue.number()).or_default();
+            of.extend(gets.map(|one| (one.at, one.tid)));
+        }
+        takes
+    }
+
     /// Takes the next event, and whether events are missing before it.
     pub(super) fn event(&mut self, owned: &OwnedEvent, has_gap: bool) {
         if has_gap {
@@ -185,6 +213,7 @@ impl History {
             self.piece(&span);
         }
         self.peers.finish();
+        self.turns.sort();
     }
 
     /// How the time of the run was used.
@@ -252,7 +281,10 @@ impl History {
             end,
             ..
         } = *span;
-        self.life(span.tid).pieces.push(Piece {
+        let tid = span.tid;
+        let life = self.life(tid);
+        let index = life.pieces.len();
+        life.pieces.push(Piece {
             doing,
             from,
             to,
@@ -260,6 +292,9 @@ impl History {
             call,
             place: place.filter(|_| matches!(doing, Doing::Blocked(_))),
         });
+        if doing == Doing::Running {
+            self.turns.push((from, (tid, index)));
+        }
     }
 
     /// Notes what an event says about tasks, queues and devices.
@@ -344,7 +379,7 @@ impl History {
 // ---- why a task waited
 
 /// A piece of a task's life: the task, and the index of the piece.
-type Step = (Tid, usize);
+pub(super) type Step = (Tid, usize);
 
 /// An explanation, and the pieces that it is about.
 pub(super) struct Why {
@@ -376,6 +411,17 @@ impl History {
         }
     }
 
+    /// Says why a task was in a state for a span, as [`History::why`] does at an instant within it.
+    /// `None` for a span that took no time and no turn.
+    pub(super) fn why_span(&self, tid: Tid, doing: Doing, to: Moment) -> Option<Why> {
+        let pieces = &self.tasks.get(&tid)?.pieces;
+        let first = pieces.partition_point(|piece| piece.to < to);
+        let its = pieces[first..]
+            .iter()
+            .position(|piece| piece.doing == doing)?;
+        (pieces[first + its].to == to).then(|| self.chain((tid, first + its)))
+    }
+
     /// Walks from wait to wait.
     fn chain(&self, first: Step) -> Why {
         let mut why = Why {
@@ -402,7 +448,7 @@ impl History {
 
     /// The sentences about a piece, and the piece that explains it.
     fn step(&self, (tid, index): Step) -> (Vec<String>, Option<Step>) {
-        let Some(piece) = self.tasks.get(&tid).and_then(|life| life.pieces.get(index)) else {
+        let Some(piece) = self.piece_at_step((tid, index)) else {
             return (Vec::new(), None);
         };
         match piece.doing {
@@ -596,9 +642,9 @@ impl History {
         let Some(life) = self.devices.get(&device) else {
             return Tid::KERNEL;
         };
-        let mut uses = life.uses.iter().filter(|(at, ..)| *at <= before);
-        let same = uses.clone().rfind(|(.., way)| *way == side);
-        let user = same.or_else(|| uses.next_back());
+        let uses = &life.uses[..life.uses.partition_point(|(at, ..)| *at <= before)];
+        let same = uses.iter().rfind(|(.., way)| *way == side);
+        let user = same.or(uses.last());
         // A task that waits for the device may never have used it.
         let waits = || {
             let (tid, _) = self.tasks.iter().find(|(_, life)| {
@@ -624,19 +670,10 @@ impl History {
         let mut by_task: BTreeMap<Tid, Amount> = BTreeMap::new();
         let mut by_call: BTreeMap<String, u64> = BTreeMap::new();
         let mut turns = 0;
-        for (other, life) in self.tasks.iter().filter(|(other, _)| **other != tid) {
-            let runs = |piece: &&Piece| piece.doing == Doing::Running;
-            for piece in life.pieces.iter().filter(runs) {
-                // The last window that begins before the turn.
-                let windows = ready.partition_point(|window| window.from <= piece.from);
-                if ready[..windows]
-                    .last()
-                    .is_none_or(|window| piece.from >= window.to)
-                {
-                    continue;
-                }
+        for window in ready {
+            for (other, piece) in self.turns_in(window).filter(|(other, _)| *other != tid) {
                 turns += 1;
-                *by_task.entry(*other).or_default() += Amount::of(piece.from, piece.to);
+                *by_task.entry(other).or_default() += Amount::of(piece.from, piece.to);
                 let call = piece.call.split('(').next().unwrap_or_default();
                 *by_call.entry(call.to_string()).or_default() += 1;
             }
@@ -669,6 +706,18 @@ impl History {
             };
         }
         said
+    }
+
+    /// The turns that began within a piece, in order.
+    fn turns_in(&self, piece: &Piece) -> impl Iterator<Item = (Tid, &Piece)> {
+        let before = |at: Moment| self.turns.partition_point(|(from, _)| *from < at);
+        let turns = &self.turns[before(piece.from)..before(piece.to).max(before(piece.from))];
+        let turns = turns.iter().map(|(_, step)| *step);
+        turns.filter_map(|step| Some((step.0, self.piece_at_step(step)?)))
+    }
+
+    pub(super) fn piece_at_step(&self, (tid, index): Step) -> Option<&Piece> {
+        self.tasks.get(&tid)?.pieces.get(index)
     }
 
     /// What a task did during a piece of another, unless the next step says so.
@@ -704,20 +753,12 @@ impl History {
             .iter()
             .rposition(|piece| piece.doing == Doing::Ready)?;
         let (gap, before) = (&pieces[ready], pieces[..ready].last()?);
-        let mut others = Vec::new();
-        for (other, life) in self.tasks.iter().filter(|(other, _)| **other != tid) {
-            let within = |piece: &&Piece| {
-                piece.doing == Doing::Running && gap.from <= piece.from && piece.from < gap.to
-            };
-            let turns: Vec<&Piece> = life.pieces.iter().filter(within).collect();
-            if let Some(last) = turns.last() {
-                others.push(format!(
-                    "{} had a turn, up to {}",
-                    self.task(*other),
-                    last.call
-                ));
-            }
-        }
+        let mut last: BTreeMap<Tid, &Piece> = BTreeMap::new();
+        last.extend(self.turns_in(gap).filter(|(other, _)| *other != tid));
+        let mut others: Vec<String> = last
+            .into_iter()
+            .map(|(other, turn)| format!("{} had a turn, up to {}", self.task(other), turn.call))
+            .collect();
         others.truncate(NAMED);
         let others = others.join(", ");
         (!others.is_empty()).then(|| {
@@ -758,13 +799,10 @@ impl History {
 
     /// The piece of a task that a wait in this window was mostly spent on, if that was a wait itself.
     fn longest_wait(&self, tid: Tid, from: Moment, to: Moment) -> Option<Step> {
-        let pieces = &self.tasks.get(&tid)?.pieces;
+        let (before, pieces) = self.tasks.get(&tid)?.touching(from, to);
         let overlap = |piece: &Piece| Amount::of(piece.from.max(from), piece.to.min(to));
-        let touches = |piece: &Piece| piece.from <= to && piece.to >= from;
-        let (index, piece) = pieces
-            .iter()
-            .enumerate()
-            .filter(|(_, piece)| touches(piece))
+        let (index, piece) = (before..)
+            .zip(pieces)
             .max_by_key(|(_, piece)| (overlap(piece), piece.end == Ending::Open))?;
         let is_wait = matches!(piece.doing, Doing::Blocked(on) if !matches!(on, On::Timer(_)));
         is_wait.then_some((tid, index))
@@ -779,10 +817,8 @@ impl History {
     /// The shares of a task's states in a window, in words; the longest first.
     fn activity(&self, tid: Tid, from: Moment, to: Moment) -> String {
         let mut parts: Vec<Part> = Vec::new();
-        for piece in self.tasks.get(&tid).map_or(&[][..], |life| &life.pieces) {
-            if piece.to < from || piece.from > to {
-                continue;
-            }
+        let life = self.tasks.get(&tid);
+        for piece in life.map_or(&[][..], |life| life.touching(from, to).1) {
             let (state, amount) = (
                 self.state(piece),
                 Amount::of(piece.from.max(from), piece.to.min(to)),
@@ -866,6 +902,13 @@ impl Why {
 }
 
 impl Life {
+    /// The pieces that overlap a window or touch it, and the index of the first.
+    fn touching(&self, from: Moment, to: Moment) -> (usize, &[Piece]) {
+        let first = self.pieces.partition_point(|piece| piece.to < from);
+        let last = self.pieces.partition_point(|piece| piece.from <= to);
+        (first, &self.pieces[first..last.max(first)])
+    }
+
     fn waits_at_end(&self) -> bool {
         self.pieces.last().is_some_and(Piece::is_endless)
     }
@@ -1022,8 +1065,8 @@ impl History {
             let Some(life) = self.tasks.get(&tid) else {
                 break;
             };
-            let piece = life.pieces.iter().rev().find(|piece| piece.from < to);
-            let Some(piece) = piece else {
+            let before = life.pieces.partition_point(|piece| piece.from < to);
+            let Some(piece) = life.pieces[..before].last() else {
                 // From its spawn on: its parent's doing.
                 at = (life.parent, to);
                 jumps += 1;

@@ -137,6 +137,15 @@ fn unknown(history: &History, wanted: &str) -> String {
 
 /// The path by name and state.
 fn shares(history: &History, path: &[Segment], total: Amount) -> String {
+    let rows = path_shares(history, path, total);
+    let rows: Vec<_> = rows.into_iter().map(|row| row.map(Value::from)).collect();
+    table(PATH_COLUMNS, &rows)
+}
+
+pub(super) const PATH_COLUMNS: [&str; 4] = ["share", "time", "task", "was"];
+
+/// The rows of that table, the largest share first.
+pub(super) fn path_shares(history: &History, path: &[Segment], total: Amount) -> Vec<[String; 4]> {
     let mut sums: BTreeMap<(&str, &str), Amount> = BTreeMap::new();
     for segment in path {
         *sums
@@ -145,16 +154,11 @@ fn shares(history: &History, path: &[Segment], total: Amount) -> String {
     }
     let mut sums: Vec<_> = sums.into_iter().collect();
     sums.sort_by_key(|(_, amount)| Reverse(*amount));
-    let row = |((name, what), amount): ((&str, &str), Amount)| -> [Value; 4] {
-        [
-            amount.share_of(total).into(),
-            amount.to_string().into(),
-            clean(name).into(),
-            what.into(),
-        ]
+    let row = |((name, what), amount): ((&str, &str), Amount)| {
+        let (share, what) = (amount.share_of(total), what.to_string());
+        [share, amount.to_string(), clean(name), what]
     };
-    let rows: Vec<_> = sums.into_iter().map(row).collect();
-    table(["share", "time", "task", "was"], &rows)
+    sums.into_iter().map(row).collect()
 }
 
 /// The path in order of time: its longest parts.

@@ -84,7 +84,11 @@ function unpack(facts) {
   const rows = unpackRows(input, limits);
   const { lanes, bars } = unpackLanes(input, limits);
   const messages = unpackMessages(input);
-  return { templates, limits, idle, rows, lanes, bars, messages };
+  const reasons = unpackReasons(input);
+  const path = unpackPath(input, limits);
+  const words = unpackWords(input);
+  const takes = unpackTakes(input, limits);
+  return { templates, limits, idle, rows, lanes, bars, messages, reasons, path, words, takes };
 }
 
 function unpackIdle(input, limits) {
@@ -219,6 +223,61 @@ function unpackMessages(input) {
     messages.bytes[at] = input.number();
   }
   return messages;
+}
+
+/** Why bars are there, by bar: where its sentences begin and end, and the bars that they are about. */
+function unpackReasons(input) {
+  const [length, total] = [input.number(), input.number()];
+  const reasons = { of: new Map(), sentences: new Texts(input.templates, total) };
+  let [bar, at] = [0, 0];
+  for (let index = 0; index < length; index++) {
+    bar += input.number();
+    const first = at;
+    for (const last = at + input.number(); at < last; at++) input.text(reasons.sentences, at);
+    const steps = Int32Array.from({ length: input.number() }, () => input.number());
+    reasons.of.set(bar, { first, last: at, steps });
+  }
+  return reasons;
+}
+
+/** The parts of the critical path, in order. */
+function unpackPath(input, limits) {
+  const length = input.number();
+  const path = { length, lane: new Int32Array(length), from: moments(length), to: moments(length), what: new Texts(input.templates, length) };
+  let [time, turns] = [limits.time[0], limits.turns[0]];
+  for (let at = 0; at < length; at++) {
+    path.lane[at] = input.number();
+    input.moment(path.from, at, time, turns);
+    [time, turns] = [path.from.time[at], path.from.turns[at]];
+    input.moment(path.to, at, time, turns);
+    input.text(path.what, at);
+  }
+  return path;
+}
+
+/** What tasks are blocked on, and the words of `trace ps` for it. */
+function unpackWords(input) {
+  const length = input.number();
+  const texts = new Texts(input.templates, 2 * length);
+  for (let at = 0; at < 2 * length; at++) input.text(texts, at);
+  return Array.from({ length }, (_, at) => [texts.get(2 * at), texts.get(2 * at + 1)]);
+}
+
+/** For each queue, by its number: which task got a message from it, and when. */
+function unpackTakes(input, limits) {
+  const takes = new Map();
+  for (let queues = input.number(); queues > 0; queues--) {
+    const [queue, length] = [input.number(), input.number()];
+    const its = { length, at: moments(length), tid: new Float64Array(length) };
+    let [time, turns] = [limits.time[0], limits.turns[0]];
+    for (let at = 0; at < length; at++) {
+      input.moment(its.at, at, time, turns);
+      [time, turns] = [its.at.time[at], its.at.turns[at]];
+      its.tid[at] = input.number();
+    }
+    takes.set(queue, its);
+  }
+  return takes;
 }
 
 /** The first place from `low` up to `high` whose value is at least `value`; `high` if there is

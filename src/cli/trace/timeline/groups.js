@@ -115,12 +115,11 @@ function sorted(entries) {
  * time at all, as on a virtual clock, the number of its bars in view. */
 function activity(entry) {
   if (typeof entry !== 'number') return entry.lanes.reduce((sum, lane) => sum + activity(lane), 0);
-  const { from, to, sums } = columns();
+  const times = timeIn(entry, view.begin, view.end);
+  const { from, to } = columns();
   const begin = lowerBound(to, view.begin, lanes.first[entry], lanes.first[entry + 1]);
   const end = upperBound(from, view.end, begin, lanes.first[entry + 1]);
-  let active = 0;
-  for (const state of [RUNNING, CALLING]) active += sums[state][end] - sums[state][begin];
-  return active + (end - begin) * 1e-6;
+  return times[RUNNING] + times[CALLING] + (end - begin) * 1e-6;
 }
 
 /** The place of a lane, or of the folded group that holds it; -1 if neither is shown. */

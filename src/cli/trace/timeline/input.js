@@ -6,14 +6,16 @@ const tip = page('tip');
 
 /** The pointers that are down, by number. */
 const down = new Map();
-const drag = { x: 0, y: 0, moved: 0, ruler: -1 };
+const drag = { x: 0, y: 0, moved: 0, range: 0 };
 
 canvas.addEventListener('pointerdown', (event) => {
   canvas.setPointerCapture(event.pointerId);
   const point = at(event);
   down.set(event.pointerId, point);
   [drag.x, drag.y, drag.moved] = [point.x, point.y, 0];
-  drag.ruler = down.size === 1 && point.y < RULER && point.x > view.gutter ? point.x : -1;
+  // Along the ruler, or with Shift: where the range begins.
+  const isRange = down.size === 1 && point.x > view.gutter && (point.y < RULER || event.shiftKey);
+  drag.range = isRange ? point.x : 0;
   hideTip();
 });
 
@@ -24,8 +26,10 @@ canvas.addEventListener('pointermove', (event) => {
   down.set(event.pointerId, point);
   drag.moved += Math.abs(point.x - before.x) + Math.abs(point.y - before.y);
   if (down.size > 1) pinch(event.pointerId, before, point);
-  else if (drag.ruler >= 0) changed();
-  else {
+  else if (drag.range) {
+    drag.x = point.x;
+    changed();
+  } else {
     pan(before.x - point.x);
     scroll(before.y - point.y);
   }
@@ -33,14 +37,14 @@ canvas.addEventListener('pointermove', (event) => {
 
 canvas.addEventListener('pointerup', (event) => {
   const point = at(event);
-  if (drag.ruler >= 0 && Math.abs(point.x - drag.ruler) > 5) {
-    const [begin, end] = [toValue(drag.ruler), toValue(point.x)].sort((a, b) => a - b);
-    show(begin, end);
+  if (drag.range && Math.abs(point.x - drag.range) > 5) {
+    selectRange(toValue(drag.range), toValue(point.x));
   } else if (drag.moved < 6 && down.size === 1) {
     click(point);
   }
   release(event);
 });
+
 function click(point) {
   const group = groupAt(point.y);
   if (group) {
@@ -59,7 +63,7 @@ canvas.addEventListener('pointerleave', hideTip);
 
 function release(event) {
   down.delete(event.pointerId);
-  drag.ruler = -1;
+  drag.range = 0;
   changed();
 }
 
@@ -234,7 +238,7 @@ const KEYS = {
   End: () => lanes.first[view.lane] < lanes.first[view.lane + 1] && selectBar(lanes.first[view.lane + 1] - 1),
   a: () => pan(-(view.width - view.gutter) / 4),
   d: () => pan((view.width - view.gutter) / 4),
-  z: () => view.bar >= 0 && zoomTo(view.bar),
+  z: () => (view.bar >= 0 ? zoomTo(view.bar) : view.range && show(view.range.begin, view.range.end)),
   w: toWaker,
   p: () => view.group < 0 && togglePin(view.lane),
   Enter: () => (view.group >= 0 ? click({ x: 0, y: toY(focusedPlace()) + 1 }) : page('table').focus()),
@@ -252,6 +256,11 @@ const EVERYWHERE = {
   N: () => goToMatch(-1),
   s: () => setScale(view.scale === 'time' ? 'turns' : 'time'),
   t: () => toggleTheme(),
+  c: () => showPath(),
+  r: () => selectRange(view.begin, view.end),
+  i: () => showInstant(),
+  ',': () => stepInstant(-1),
+  '.': () => stepInstant(1),
   f: foldAll,
   e: () => page('errors').click(),
   '?': () => page('keys').showModal(),

@@ -115,8 +115,12 @@ function draw() {
   within(RULER, view.height, () => {
     drawFaults();
     drawArrows();
+    drawPath();
     drawSelection();
+    drawChain();
   });
+  drawRange();
+  drawInstant();
   paper.fillStyle = colors.paper;
   paper.fillRect(0, 0, view.gutter, view.height);
   for (const part of parts()) within(part.top, part.bottom, () => drawGutter(part.first, part.last));
@@ -379,7 +383,8 @@ function drawSelection() {
   const x = Math.max(toX(from[view.bar]), view.gutter);
   const right = Math.min(Math.max(toX(to[view.bar]), x + 2), view.width);
   if (right < view.gutter || x > view.width) return;
-  const top = TOPS[bars.doing[view.bar]];
+  // Around the label too, which is above a bar that is low.
+  const top = TOPS[bars.doing[view.bar]] > 9 ? 2 : TOPS[bars.doing[view.bar]];
   paper.strokeStyle = colors.focus;
   paper.lineWidth = 2.5;
   paper.strokeRect(x - 1, toY(its) + top - 1.5, right - x + 2, BOTTOM - top + 3);

@@ -156,6 +156,8 @@ function setScale(scale) {
   const last = upperBound(from, bounds[1], first, rows.length) - 1;
   view.scale = scale;
   page('scale').value = scale;
+  clearRange();
+  view.at = null;
   if (isAll || last <= first) show(...limits());
   else show(to[first], Math.max(to[last], to[first] + 1));
   chooseLanes();
@@ -197,6 +199,7 @@ onClick('fit', () => show(...limits()));
 onClick('previous', () => goToMatch(-1));
 onClick('next', () => goToMatch(1));
 onClick('theme', toggleTheme);
+onClick('path', () => showPath());
 onClick('help', () => page('keys').showModal());
 
 page('scale').addEventListener('change', (event) => setScale(event.target.value));
@@ -285,6 +288,8 @@ grip.addEventListener('keydown', (event) => {
 
 function start() {
   page('main').hidden = false;
+  fillPath();
+  fillRange();
   page('scale').value = view.scale;
   // Too many lanes to show all at first.
   view.onlyPresent = lanes.length > 300;

@@ -40,6 +40,12 @@ const view = {
   arrows: true,
   messages: true,
   onlyErrors: false,
+  // The selected part of the run, on the present scale, if any.
+  range: null,
+  // The instant that is looked at, on the present scale, if any.
+  at: null,
+  // Whether the critical path is drawn.
+  path: false,
   onlyPresent: false,
 };
 
@@ -168,6 +174,7 @@ function select(bar, row = bar < 0 ? -1 : bars.row[bar]) {
   view.group = -1;
   if (bar >= 0) view.lane = bars.lane[bar];
   page('details').textContent = bar < 0 ? HINT : sentences(bar).join(' · ');
+  tellWhy();
   changed();
 }
 
