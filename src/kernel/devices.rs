@@ -156,7 +156,11 @@ impl Kernel {
     pub(super) fn connected(&mut self, device: DeviceId) -> Outcome {
         match self.devices.check(device, Direction::Write) {
             Err(errno) => errno.into(),
-            Ok(()) => self.done(device, Request::Connected).into(),
+            Ok(()) => match self.world.io(device, Request::Connected) {
+                Ok(world::Answer::Addr(own)) => Answer::with(Reply::Done, Payload::Addr(own)),
+                other => done(other),
+            }
+            .into(),
         }
     }
 
@@ -187,9 +191,7 @@ impl Kernel {
 
     /// Asks the world for something that has no result.
     fn done(&mut self, device: DeviceId, request: Request<'_>) -> Answer {
-        let result = self.world.io(device, request);
-        let result = result.and_then(world::Answer::done);
-        result.map_or_else(failed, |()| Reply::Done.into())
+        done(self.world.io(device, request))
     }
 
     fn wait_for(
@@ -381,6 +383,11 @@ impl Kernel {
         });
         Some(result.map_or_else(failed, |n| Reply::Bytes(n as u64).into()))
     }
+}
+
+fn done(result: io::Result<world::Answer>) -> Answer {
+    let result = result.and_then(world::Answer::done);
+    result.map_or_else(failed, |()| Reply::Done.into())
 }
 
 fn failed(error: io::Error) -> Answer {

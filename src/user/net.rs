@@ -215,7 +215,7 @@ impl TcpStream {
         let id = stream.id();
         os.frame().set_place(place);
         os.write_wait_noted(id).await?;
-        os.call(move |_| SystemCall::Connected(id), io_checked)
+        os.call(move |_| SystemCall::Connected(id), connected)
             .await?;
         Ok(stream)
     }
@@ -231,6 +231,16 @@ impl TcpStream {
 }
 
 /// Decodes the reply of a look-up; `None` if a thread has to do it.
+/// Decodes the reply of the call that asks how a connection came out. The address beside it is for
+/// the log.
+fn connected(reply: Reply, frame: &Rc<TrapFrame>) -> io::Result<()> {
+    if reply == Reply::Done {
+        drop(frame.take());
+        return Ok(());
+    }
+    Err(io_error(reply, frame))
+}
+
 fn resolved(reply: Reply, frame: &Rc<TrapFrame>) -> Option<io::Result<Vec<IpAddr>>> {
     match reply {
         Reply::Again => None,

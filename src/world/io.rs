@@ -47,6 +47,8 @@ pub enum Request<'a> {
         addr: SocketAddr,
     },
     /// How a begun connection came out. Answered by [`Answer::Done`], or by the error of the attempt.
+    /// A simulated network answers [`Answer::Addr`], the connection's own address: the log shows it,
+    /// so that traces can match the two ends.
     Connected,
     /// Takes a connection off this listener. Answered by [`Answer::Addr`], with the peer's address.
     Accept {
@@ -99,7 +101,7 @@ pub enum Answer {
     Bytes(usize),
     /// Yes or no.
     Ready(bool),
-    /// An address: the listener's own, or that of an accepted peer.
+    /// An address: the listener's own, that of an accepted peer, or a connection's own.
     Addr(SocketAddr),
 }
 

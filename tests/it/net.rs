@@ -9,7 +9,8 @@ use std::{
 };
 
 use trapline::{
-    Endpoint, Errno, Error, Exit, Fault, IntoExit, Kernel, Os, SimNet, SimWorld, TcpStream,
+    Detail, Endpoint, Errno, Error, Event, Exit, Fact, Fault, IntoExit, Kernel, Os, Reply, SimNet,
+    SimWorld, TcpStream,
 };
 
 use crate::support::*;
@@ -106,6 +107,46 @@ fn run<T: IntoExit>(
 }
 
 // ---- hosts
+
+#[test]
+fn the_log_has_the_own_address_of_a_connection() {
+    let (_, net) = world();
+    let own = Rc::new(RefCell::new(Vec::new()));
+    let seen = Rc::clone(&own);
+    let tracer = move |event: &Event<'_>| {
+        if let Fact::Replied {
+            reply: Reply::Done,
+            detail: Detail::Addr(addr),
+        } = event.fact
+        {
+            seen.borrow_mut().push(addr.to_string());
+        }
+    };
+    let world = SimWorld::new(1).net(&net);
+    let mut kernel = Kernel::builder()
+        .world(world)
+        .tracer(tracer)
+        .build()
+        .unwrap();
+    kernel
+        .spawn_on("a", "server", async |os: &mut Os| {
+            let listener = os.listen(any(PORT)).await?;
+            let (stream, peer) = listener.accept(os).await?;
+            assert_eq!(peer.to_string(), "10.0.0.2:49152");
+            recv_all(os, &stream).await.map(drop)
+        })
+        .unwrap();
+    kernel
+        .spawn_on("b", "client", async |os: &mut Os| {
+            let stream = os.connect(("a", PORT)).await?;
+            // The address does not travel with the next call.
+            os.yield_now().await;
+            stream.send(os, b"x").await.map(drop)
+        })
+        .unwrap();
+    kernel.run().unwrap();
+    assert_eq!(*own.borrow(), ["10.0.0.2:49152"]);
+}
 
 #[test]
 fn tasks_are_on_the_host_of_their_parent() {

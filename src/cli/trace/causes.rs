@@ -4,7 +4,7 @@
 use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 
 use super::{
-    history::{Amount, History, Life, Piece, QueueLife},
+    history::{Amount, History, Life, Piece, QueueLife, Step},
     spans::{Doing, Ending, Moment},
 };
 use crate::{DeviceId, Direction, End, Nanos, On, QueueId, Tid, cli::output::clean};
@@ -13,9 +13,6 @@ use crate::{DeviceId, Direction, End, Nanos, On, QueueId, Tid, cli::output::clea
 const STEPS: usize = 12;
 /// The number of tasks named in a sentence.
 const NAMED: usize = 4;
-
-/// A piece of a task's life: the task, and the index of the piece.
-type Step = (Tid, usize);
 
 /// An explanation, and the pieces that it is about.
 pub(super) struct Why {
@@ -47,6 +44,17 @@ impl History {
         }
     }
 
+    /// Says why a task was in a state for a span, as [`History::why`] does at an instant within it.
+    /// `None` for a span that took no time and no turn.
+    pub(super) fn why_span(&self, tid: Tid, doing: Doing, to: Moment) -> Option<Why> {
+        let pieces = &self.tasks.get(&tid)?.pieces;
+        let first = pieces.partition_point(|piece| piece.to < to);
+        let its = pieces[first..]
+            .iter()
+            .position(|piece| piece.doing == doing)?;
+        (pieces[first + its].to == to).then(|| self.chain((tid, first + its)))
+    }
+
     /// Walks from wait to wait.
     fn chain(&self, first: Step) -> Why {
         let mut why = Why {
@@ -73,7 +81,7 @@ impl History {
 
     /// The sentences about a piece, and the piece that explains it.
     fn step(&self, (tid, index): Step) -> (Vec<String>, Option<Step>) {
-        let Some(piece) = self.tasks.get(&tid).and_then(|life| life.pieces.get(index)) else {
+        let Some(piece) = self.piece_at_step((tid, index)) else {
             return (Vec::new(), None);
         };
         match piece.doing {
@@ -232,10 +240,10 @@ impl History {
         device: DeviceId,
         direction: Direction,
     ) -> (Vec<String>, Option<Step>) {
-        let peer = self.devices.get(&device).and_then(|life| life.peer);
+        let peer = self.peer(device);
         let Some(peer) = peer else {
             let said = "The other end is outside of this run, or was never connected.";
-            let is_listener = self.accepted.contains_key(&device);
+            let is_listener = self.peers.is_listener(device);
             let said = if is_listener {
                 "No task connected meanwhile."
             } else {
@@ -273,19 +281,10 @@ impl History {
         let mut by_task: BTreeMap<Tid, Amount> = BTreeMap::new();
         let mut by_call: BTreeMap<String, u64> = BTreeMap::new();
         let mut turns = 0;
-        for (other, life) in self.tasks.iter().filter(|(other, _)| **other != tid) {
-            let runs = |piece: &&Piece| piece.doing == Doing::Running;
-            for piece in life.pieces.iter().filter(runs) {
-                // The last window that begins before the turn.
-                let windows = ready.partition_point(|window| window.from <= piece.from);
-                if ready[..windows]
-                    .last()
-                    .is_none_or(|window| piece.from >= window.to)
-                {
-                    continue;
-                }
+        for window in ready {
+            for (other, piece) in self.turns_in(window).filter(|(other, _)| *other != tid) {
                 turns += 1;
-                *by_task.entry(*other).or_default() += Amount::of(piece.from, piece.to);
+                *by_task.entry(other).or_default() += Amount::of(piece.from, piece.to);
                 let call = piece.call.split('(').next().unwrap_or_default();
                 *by_call.entry(call.to_string()).or_default() += 1;
             }
@@ -353,20 +352,12 @@ impl History {
             .iter()
             .rposition(|piece| piece.doing == Doing::Ready)?;
         let (gap, before) = (&pieces[ready], pieces[..ready].last()?);
-        let mut others = Vec::new();
-        for (other, life) in self.tasks.iter().filter(|(other, _)| **other != tid) {
-            let within = |piece: &&Piece| {
-                piece.doing == Doing::Running && gap.from <= piece.from && piece.from < gap.to
-            };
-            let turns: Vec<&Piece> = life.pieces.iter().filter(within).collect();
-            if let Some(last) = turns.last() {
-                others.push(format!(
-                    "{} had a turn, up to {}",
-                    self.task(*other),
-                    last.call
-                ));
-            }
-        }
+        let mut last: BTreeMap<Tid, &Piece> = BTreeMap::new();
+        last.extend(self.turns_in(gap).filter(|(other, _)| *other != tid));
+        let mut others: Vec<String> = last
+            .into_iter()
+            .map(|(other, turn)| format!("{} had a turn, up to {}", self.task(other), turn.call))
+            .collect();
         others.truncate(NAMED);
         let others = others.join(", ");
         (!others.is_empty()).then(|| {
@@ -407,13 +398,10 @@ impl History {
 
     /// The piece of a task that a wait in this window was mostly spent on, if that was a wait itself.
     fn longest_wait(&self, tid: Tid, from: Moment, to: Moment) -> Option<Step> {
-        let pieces = &self.tasks.get(&tid)?.pieces;
+        let (before, pieces) = self.tasks.get(&tid)?.touching(from, to);
         let overlap = |piece: &Piece| Amount::of(piece.from.max(from), piece.to.min(to));
-        let touches = |piece: &Piece| piece.from <= to && piece.to >= from;
-        let (index, piece) = pieces
-            .iter()
-            .enumerate()
-            .filter(|(_, piece)| touches(piece))
+        let (index, piece) = (before..)
+            .zip(pieces)
             .max_by_key(|(_, piece)| (overlap(piece), piece.end == Ending::Open))?;
         let is_wait = matches!(piece.doing, Doing::Blocked(on) if !matches!(on, On::Timer(_)));
         is_wait.then_some((tid, index))

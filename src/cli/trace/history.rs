@@ -5,8 +5,7 @@
 //! `at.rs` shows its end.
 //!
 //! A message queue has no owner. A mutex and a semaphore are queues whose messages are permits: the
-//! task that got one holds it until it puts one back. The two ends of a connection are linked by
-//! their order: the first connection to an address is the first that its listener accepts.
+//! task that got one holds it until it puts one back. `peers.rs` links the two ends of a connection.
 
 use std::{
     cmp::Reverse,
@@ -20,6 +19,7 @@ use std::{
 use rustc_hash::FxHashMap;
 
 use super::{
+    peers::Peers,
     source::{Failure, Source},
     spans::{Doing, Ending, Moment, Shares, Span, Spans},
     timeline::{count, rounded},
@@ -29,6 +29,9 @@ use crate::{
     SystemCall, Tid, Tracer, cli::output::clean, record::OwnedEvent,
 };
 
+/// A piece of a task's life: the task, and the index of the piece.
+pub(super) type Step = (Tid, usize);
+
 /// All that happened, by task, queue and device.
 #[derive(Default)]
 pub(super) struct History {
@@ -37,9 +40,9 @@ pub(super) struct History {
     pub(super) tasks: BTreeMap<Tid, Life>,
     pub(super) queues: BTreeMap<QueueId, QueueLife>,
     pub(super) devices: FxHashMap<DeviceId, DeviceLife>,
-    /// The connections that were made to an address, and those that a listener accepted; in order.
-    started: BTreeMap<SocketAddr, Vec<DeviceId>>,
-    pub(super) accepted: BTreeMap<DeviceId, (SocketAddr, Vec<DeviceId>)>,
+    /// The turns of all tasks: when each began, and its piece. In order, once all events are in.
+    pub(super) turns: Vec<(Moment, Step)>,
+    pub(super) peers: Peers,
     pub(super) begin: Option<Moment>,
     /// Whether the recording goes on after its end.
     is_cut: bool,
@@ -90,8 +93,6 @@ pub(super) struct Move {
 pub(super) struct DeviceLife {
     /// What it is connected to, or listens on.
     pub(super) addr: Option<SocketAddr>,
-    /// The other end of the connection, if that is in the same run.
-    pub(super) peer: Option<DeviceId>,
     /// The task that opened it.
     pub(super) owner: Tid,
     pub(super) uses: Vec<(Moment, Tid, Direction)>,
@@ -137,10 +138,8 @@ impl History {
                 history.is_cut = true;
                 break;
             }
-            if source.gap().is_some() {
-                history.spans.gap();
-            }
-            history.event(&event);
+            let has_gap = source.gap().is_some();
+            history.event(&event, has_gap);
         }
         history.finish();
         history
@@ -176,8 +175,37 @@ impl History {
         standing.collect()
     }
 
-    /// Takes the next event.
-    fn event(&mut self, owned: &OwnedEvent) {
+    /// What tasks were blocked on, apart from timers, with the words for that state.
+    pub(super) fn words(&self) -> BTreeMap<String, String> {
+        let pieces = self.tasks.values().flat_map(|life| &life.pieces);
+        let mut words = BTreeMap::new();
+        for piece in pieces {
+            if let Doing::Blocked(on) = piece.doing
+                && !matches!(on, On::Timer(_))
+            {
+                let of = words.entry(on.to_string());
+                of.or_insert_with(|| self.state(piece));
+            }
+        }
+        words
+    }
+
+    /// When which task got a message from each queue, by the queue's number.
+    pub(super) fn takes(&self) -> BTreeMap<u64, Vec<(Moment, Tid)>> {
+        let mut takes: BTreeMap<u64, Vec<(Moment, Tid)>> = BTreeMap::new();
+        for (queue, life) in &self.queues {
+            let gets = life.moves.iter().filter(|one| one.end == End::Get);
+            let of = takes.entry(queue.number()).or_default();
+            of.extend(gets.map(|one| (one.at, one.tid)));
+        }
+        takes
+    }
+
+    /// Takes the next event, and whether events are missing before it.
+    pub(super) fn event(&mut self, owned: &OwnedEvent, has_gap: bool) {
+        if has_gap {
+            self.spans.gap();
+        }
         let event = &owned.borrow();
         let before = self.spans.now();
         let spans = self.spans.event(event);
@@ -201,24 +229,12 @@ impl History {
     }
 
     /// Takes what was under way at the end, and links the ends of connections.
-    fn finish(&mut self) {
+    pub(super) fn finish(&mut self) {
         for span in self.spans.finish() {
             self.piece(&span);
         }
-        for (addr, started) in &self.started {
-            let listens = |at: &SocketAddr| {
-                at == addr || (at.port() == addr.port() && at.ip().is_unspecified())
-            };
-            let mut listeners = self.accepted.values().filter(|(at, _)| listens(at));
-            // With two listeners, on two hosts, the order would tell nothing.
-            let (Some((_, accepted)), None) = (listeners.next(), listeners.next()) else {
-                continue;
-            };
-            for (&a, &b) in started.iter().zip(accepted) {
-                self.devices.entry(a).or_default().peer = Some(b);
-                self.devices.entry(b).or_default().peer = Some(a);
-            }
-        }
+        self.peers.finish();
+        self.turns.sort();
     }
 
     /// How the time of the run was used.
@@ -291,7 +307,10 @@ impl History {
             end,
             ..
         } = *span;
-        self.life(span.tid).pieces.push(Piece {
+        let tid = span.tid;
+        let life = self.life(tid);
+        let index = life.pieces.len();
+        life.pieces.push(Piece {
             doing,
             from,
             to,
@@ -299,6 +318,9 @@ impl History {
             call,
             place: place.filter(|_| matches!(doing, Doing::Blocked(_))),
         });
+        if doing == Doing::Running {
+            self.turns.push((from, (tid, index)));
+        }
     }
 
     /// Notes what an event says about tasks, queues and devices.
@@ -307,6 +329,7 @@ impl History {
         if tid == Tid::KERNEL {
             return;
         }
+        self.peers.event(event, &self.follower);
         let call = self.follower.last(tid).map(|call| call.call);
         match &event.fact {
             Fact::Trapped { .. } => self.life(tid).traps += 1,
@@ -339,8 +362,7 @@ impl History {
                 (Some(SystemCall::Get(queue) | SystemCall::TryGet(queue)), Reply::Message(_)) => {
                     self.moved(queue, tid, End::Get, now);
                 }
-                (Some(call), Reply::Device(device)) => self.opened(call, *device, tid),
-                (Some(SystemCall::Connected(device)), Reply::Done) => self.connected(device),
+                (_, Reply::Device(device)) => self.opened(*device, tid),
                 (Some(SystemCall::NewQueue(_)), Reply::Queue(queue)) => {
                     let object = self.follower.object(*queue);
                     let is_lock = object.as_ref().is_some_and(|object| {
@@ -369,42 +391,40 @@ impl History {
     }
 
     /// Notes a device that a call has opened.
-    fn opened(&mut self, call: SystemCall, device: DeviceId, tid: Tid) {
+    fn opened(&mut self, device: DeviceId, tid: Tid) {
         let addr = self.follower.last(tid).and_then(CallInfo::addr);
-        match (call, call.device()) {
-            (SystemCall::Accept(_), Some(listener)) => {
-                if let Some((_, ends)) = self.accepted.get_mut(&listener) {
-                    ends.push(device);
-                }
-            }
-            (SystemCall::Listen, _) => {
-                if let Some(addr) = addr {
-                    self.accepted.insert(device, (addr, Vec::new()));
-                }
-            }
-            _ => {}
-        }
         let life = self.devices.entry(device).or_default();
         (life.addr, life.owner) = (addr, tid);
     }
 
-    fn connected(&mut self, device: DeviceId) {
-        if let Some(addr) = self.devices.get(&device).and_then(|device| device.addr) {
-            self.started.entry(addr).or_default().push(device);
-        }
+    /// The other end of a connection, if that is in the same run.
+    pub(super) fn peer(&self, device: DeviceId) -> Option<DeviceId> {
+        self.peers.of(device)
     }
 }
 
 impl History {
+    /// The turns that began within a piece, in order.
+    pub(super) fn turns_in(&self, piece: &Piece) -> impl Iterator<Item = (Tid, &Piece)> {
+        let before = |at: Moment| self.turns.partition_point(|(from, _)| *from < at);
+        let turns = &self.turns[before(piece.from)..before(piece.to).max(before(piece.from))];
+        let turns = turns.iter().map(|(_, step)| *step);
+        turns.filter_map(|step| Some((step.0, self.piece_at_step(step)?)))
+    }
+
+    pub(super) fn piece_at_step(&self, (tid, index): Step) -> Option<&Piece> {
+        self.tasks.get(&tid)?.pieces.get(index)
+    }
+
     /// The task that last used a side of a device before a moment; otherwise the one that last used
     /// its other side, and otherwise the one that opened it.
     pub(super) fn user_of(&self, device: DeviceId, side: Direction, before: Moment) -> Tid {
         let Some(life) = self.devices.get(&device) else {
             return Tid::KERNEL;
         };
-        let mut uses = life.uses.iter().filter(|(at, ..)| *at <= before);
-        let same = uses.clone().rfind(|(.., way)| *way == side);
-        let user = same.or_else(|| uses.next_back());
+        let uses = &life.uses[..life.uses.partition_point(|(at, ..)| *at <= before)];
+        let same = uses.iter().rfind(|(.., way)| *way == side);
+        let user = same.or(uses.last());
         // A task that waits for the device may never have used it.
         let waits = || {
             let (tid, _) = self.tasks.iter().find(|(_, life)| {
@@ -421,10 +441,8 @@ impl History {
     /// The shares of a task's states in a window, in words; the longest first.
     pub(super) fn activity(&self, tid: Tid, from: Moment, to: Moment) -> String {
         let mut parts: Vec<Part> = Vec::new();
-        for piece in self.tasks.get(&tid).map_or(&[][..], |life| &life.pieces) {
-            if piece.to < from || piece.from > to {
-                continue;
-            }
+        let life = self.tasks.get(&tid);
+        for piece in life.map_or(&[][..], |life| life.touching(from, to).1) {
             let (state, amount) = (
                 self.state(piece),
                 Amount::of(piece.from.max(from), piece.to.min(to)),
@@ -480,7 +498,7 @@ impl History {
             On::Device(device, direction) => {
                 let addr = self.devices.get(&device).and_then(|life| life.addr);
                 let addr = addr.map_or_else(String::new, |addr| format!(" ({addr})"));
-                match (direction, self.accepted.contains_key(&device)) {
+                match (direction, self.peers.is_listener(device)) {
                     (_, true) => format!("a connection to device {device}{addr}"),
                     (Direction::Read, _) => format!("bytes from device {device}{addr}"),
                     (Direction::Write, _) => format!("device {device}{addr} to take bytes"),
@@ -499,6 +517,13 @@ impl History {
 }
 
 impl Life {
+    /// The pieces that overlap a window or touch it, and the index of the first.
+    pub(super) fn touching(&self, from: Moment, to: Moment) -> (usize, &[Piece]) {
+        let first = self.pieces.partition_point(|piece| piece.to < from);
+        let last = self.pieces.partition_point(|piece| piece.from <= to);
+        (first, &self.pieces[first..last.max(first)])
+    }
+
     pub(super) fn waits_at_end(&self) -> bool {
         self.pieces.last().is_some_and(Piece::is_endless)
     }

@@ -9,6 +9,7 @@
 //! | `history.rs` | all that happened, by task, queue and device |
 //! | `causes.rs`, `why.rs` | why a task waited; `trace why` |
 //! | `path.rs` | the critical path; `trace path` |
+//! | `peers.rs` | the two ends of each connection |
 //! | `at.rs` | the tasks at an instant; `trace ps`, `trace tree` |
 //! | `chrome.rs` | Chrome's trace events |
 //! | `post_mortem.rs` | the last traps before a deadlock or a fault |
@@ -21,6 +22,7 @@ mod export;
 mod graph;
 mod history;
 mod path;
+mod peers;
 pub(super) mod post_mortem;
 mod show;
 mod source;

@@ -55,6 +55,15 @@ impl PathCommand {
 
 /// The path by name and state.
 fn shares(history: &History, path: &[Segment], total: Amount) -> String {
+    let rows = path_shares(history, path, total);
+    let rows: Vec<_> = rows.into_iter().map(|row| row.map(Value::from)).collect();
+    table(PATH_COLUMNS, &rows)
+}
+
+pub(super) const PATH_COLUMNS: [&str; 4] = ["share", "time", "task", "was"];
+
+/// The rows of that table, the largest share first.
+pub(super) fn path_shares(history: &History, path: &[Segment], total: Amount) -> Vec<[String; 4]> {
     let mut sums: BTreeMap<(&str, &str), Amount> = BTreeMap::new();
     for segment in path {
         *sums
@@ -63,16 +72,11 @@ fn shares(history: &History, path: &[Segment], total: Amount) -> String {
     }
     let mut sums: Vec<_> = sums.into_iter().collect();
     sums.sort_by_key(|(_, amount)| Reverse(*amount));
-    let row = |((name, what), amount): ((&str, &str), Amount)| -> [Value; 4] {
-        [
-            amount.share_of(total).into(),
-            amount.to_string().into(),
-            clean(name).into(),
-            what.into(),
-        ]
+    let row = |((name, what), amount): ((&str, &str), Amount)| {
+        let (share, what) = (amount.share_of(total), what.to_string());
+        [share, amount.to_string(), clean(name), what]
     };
-    let rows: Vec<_> = sums.into_iter().map(row).collect();
-    table(["share", "time", "task", "was"], &rows)
+    sums.into_iter().map(row).collect()
 }
 
 /// The path in order of time: its longest parts.
@@ -126,8 +130,8 @@ impl History {
             let Some(life) = self.tasks.get(&tid) else {
                 break;
             };
-            let piece = life.pieces.iter().rev().find(|piece| piece.from < to);
-            let Some(piece) = piece else {
+            let before = life.pieces.partition_point(|piece| piece.from < to);
+            let Some(piece) = life.pieces[..before].last() else {
                 // From its spawn on: its parent's doing.
                 at = (life.parent, to);
                 jumps += 1;
@@ -171,7 +175,7 @@ impl History {
                 _,
             ) => Some(waker),
             (Ending::Woken { .. }, Doing::Blocked(On::Device(device, Direction::Read))) => {
-                let peer = self.devices.get(&device)?.peer?;
+                let peer = self.peer(device)?;
                 let sender = self.user_of(peer, Direction::Write, piece.to);
                 (sender != tid).then_some(sender)
             }

@@ -99,6 +99,11 @@ impl Watch {
         self.blocked.entry(tid).or_default();
     }
 
+    /// Whether an event is a failure, as [`Follower::is_error`] has it.
+    pub(super) fn is_error(&self, event: &Event<'_>) -> bool {
+        self.tasks.is_error(event)
+    }
+
     /// The text of a task's last call.
     pub(super) fn call(&self, tid: Tid) -> String {
         let call = self.tasks.last(tid);

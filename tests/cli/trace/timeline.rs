@@ -152,6 +152,36 @@ impl Packed {
         assert_eq!(bars.sum::<u64>(), total);
         list
     }
+
+    /// Why bars are there.
+    fn reasons(&mut self) -> Vec<String> {
+        let (count, sentences) = (self.number(), self.number());
+        let mut seen = 0;
+        let reasons = iter::repeat_with(|| {
+            let sentences = self.numbers(2)[1];
+            seen += sentences;
+            let said: Vec<String> = (0..sentences).map(|_| self.text()).collect();
+            let steps = self.number() as usize;
+            self.numbers(steps);
+            said.join(" ")
+        });
+        let reasons = reasons.take(count as usize).collect();
+        assert_eq!(seen, sentences);
+        reasons
+    }
+
+    /// The critical path: the lane of each part, and what its task did.
+    fn path(&mut self) -> Vec<String> {
+        let part = |packed: &mut Self| format!("{} {}", packed.numbers(5)[0], packed.text());
+        (0..self.number()).map(|_| part(self)).collect()
+    }
+
+    /// What tasks were blocked on, with the words of `trace ps` for that.
+    fn words(&mut self) -> Vec<[String; 2]> {
+        (0..self.number())
+            .map(|_| [self.text(), self.text()])
+            .collect()
+    }
 }
 
 fn base64(text: &str) -> Vec<u8> {
@@ -233,7 +263,64 @@ fn the_page_has_every_call_and_span() {
     let wait = (1, "wait".to_string(), [4, 4, 1]);
     let foo = (2, "foo".to_string(), [7, 7, 0]);
     assert_eq!(lanes, [wait, foo]);
+    assert_eq!(packed.number(), 0, "no bytes went from task to task");
+    let reasons = packed.reasons();
+    assert_eq!(reasons[0], "1 \"wait\" ran for 1 turn, up to get_tid().");
+    let path = [
+        "0 running",
+        "1 running",
+        "1 ready",
+        "1 running",
+        "0 running",
+    ];
+    assert_eq!(packed.path(), path);
+    let words = packed.words();
+    assert_eq!(
+        words,
+        [["the end of task 2", "waiting for the end of 2 \"foo\""]]
+    );
+    assert_eq!(packed.number(), 0, "no queue");
     assert_eq!(packed.bytes.next(), None, "and nothing else");
+}
+
+#[test]
+fn the_page_says_what_why_and_path_say() {
+    let place = Place::with("explained", &["convoy"]);
+    let (_, facts) = page(&place, &[]);
+    let mut packed = Packed::of(&facts);
+    packed.numbers(4);
+    let idle = packed.number() as usize;
+    packed.numbers(4 * idle);
+    packed.rows();
+    let bars = packed.lanes();
+    assert_eq!(packed.number(), 0);
+    let reasons = packed.reasons();
+    assert!(reasons.len() > bars.len(), "{reasons:#?}");
+    for at in ["1ms", "10ms", "33ms"] {
+        for task in ["1", "3", "5"] {
+            let said = place.print(&["trace", "why", task, "--at", at, "run.trap"]);
+            let said = said.trim().replace('\n', " ");
+            assert!(reasons.contains(&said), "{said} is not in {reasons:#?}");
+        }
+    }
+    let told = place.print(&["trace", "path", "run.trap"]);
+    let title = facts["path"]["title"].as_str().unwrap();
+    assert!(told.contains(title), "{told} has no {title}");
+    let rows = facts["path"]["rows"].as_array().unwrap();
+    assert!(!rows.is_empty());
+    for row in rows {
+        let cells = row.as_array().unwrap();
+        let mut line = told.lines().filter(|line| {
+            let words: Vec<&str> = line
+                .split("  ")
+                .map(str::trim)
+                .filter(|word| !word.is_empty())
+                .collect();
+            words == *cells
+        });
+        assert!(line.next().is_some(), "{row} is no line of {told}");
+    }
+    assert!(!packed.path().is_empty());
 }
 
 #[test]

@@ -108,6 +108,22 @@ Meanwhile 2 \"upstream\" was asleep.
 }
 
 #[test]
+fn the_other_end_is_found_where_connections_overtake_each_other() {
+    let swarm = "clients:swarm --addr server:45000 --clients 3 --requests 1 --keep-alive";
+    let echo = "server:echo --addr 0.0.0.0:45000";
+    let net = ["--on", echo, "--on", swarm, "--net", "latency=1ms..10ms"];
+    let place = Place::with("why-net", &net);
+    // The second client is connected before the first, and is accepted after it.
+    let show = place.print(&["trace", "show", "run.trap"]);
+    let order = |texts: [&str; 2]| show.find(texts[0]).unwrap() < show.find(texts[1]).unwrap();
+    assert!(order(["connected(3)", "connected(2)"]), "{show}");
+    assert!(order(["(10.0.0.2:49152)", "(10.0.0.2:49153)"]), "{show}");
+    let said = place.print(&["trace", "why", "3", "run.trap"]);
+    let peer = "6 \"client@server\" has the other end, device 5.";
+    assert!(said.contains(peer), "{said}");
+}
+
+#[test]
 fn why_looks_at_an_instant_and_refuses_what_is_not_there() {
     let place = Place::with("why-at", &["convoy"]);
     let at = |at: &str| place.run(&["trace", "why", "5", "--at", at, "run.trap"]);

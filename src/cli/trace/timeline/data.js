@@ -10,6 +10,7 @@ const NEXT = 0;
 const WOKEN = 1;
 const ENDED = 2;
 const CALL = 0;
+const FAULT = 6;
 const SCALES = ['time', 'turns'];
 
 /** Texts, each as the number of its template and the number to insert. */
@@ -82,7 +83,12 @@ function unpack(facts) {
   const idle = unpackIdle(input, limits);
   const rows = unpackRows(input, limits);
   const { lanes, bars } = unpackLanes(input, limits);
-  return { templates, limits, idle, rows, lanes, bars };
+  const messages = unpackMessages(input);
+  const reasons = unpackReasons(input);
+  const path = unpackPath(input, limits);
+  const words = unpackWords(input);
+  const takes = unpackTakes(input, limits);
+  return { templates, limits, idle, rows, lanes, bars, messages, reasons, path, words, takes };
 }
 
 function unpackIdle(input, limits) {
@@ -111,6 +117,7 @@ function unpackRows(input, limits) {
     result: new Texts(input.templates, length),
     took: new Float64Array(length),
     isPlaced: new Uint8Array(length),
+    isError: new Uint8Array(length),
     places: new Texts(input.templates, length),
   };
   let lane = 0;
@@ -119,6 +126,7 @@ function unpackRows(input, limits) {
     const flags = input.number();
     if (!(flags & 16)) lane = input.number();
     rows.kind[at] = flags & 7;
+    rows.isError[at] = (flags >> 6) & 1;
     rows.lane[at] = lane;
     input.moment(rows.at, at, time, turns);
     time = rows.at.time[at];
@@ -202,6 +210,74 @@ function unpackBars(input, limits, lane, bar, bars) {
     }
   }
   return bar;
+}
+
+/** The bytes that went from the row of one transfer to that of another, in order of the first. */
+function unpackMessages(input) {
+  const length = input.number();
+  const messages = { length, from: new Int32Array(length), to: new Int32Array(length), bytes: new Float64Array(length) };
+  let from = 0;
+  for (let at = 0; at < length; at++) {
+    messages.from[at] = from += input.number();
+    messages.to[at] = from + input.number();
+    messages.bytes[at] = input.number();
+  }
+  return messages;
+}
+
+/** Why bars are there, by bar: where its sentences begin and end, and the bars that they are about. */
+function unpackReasons(input) {
+  const [length, total] = [input.number(), input.number()];
+  const reasons = { of: new Map(), sentences: new Texts(input.templates, total) };
+  let [bar, at] = [0, 0];
+  for (let index = 0; index < length; index++) {
+    bar += input.number();
+    const first = at;
+    for (const last = at + input.number(); at < last; at++) input.text(reasons.sentences, at);
+    const steps = Int32Array.from({ length: input.number() }, () => input.number());
+    reasons.of.set(bar, { first, last: at, steps });
+  }
+  return reasons;
+}
+
+/** The parts of the critical path, in order. */
+function unpackPath(input, limits) {
+  const length = input.number();
+  const path = { length, lane: new Int32Array(length), from: moments(length), to: moments(length), what: new Texts(input.templates, length) };
+  let [time, turns] = [limits.time[0], limits.turns[0]];
+  for (let at = 0; at < length; at++) {
+    path.lane[at] = input.number();
+    input.moment(path.from, at, time, turns);
+    [time, turns] = [path.from.time[at], path.from.turns[at]];
+    input.moment(path.to, at, time, turns);
+    input.text(path.what, at);
+  }
+  return path;
+}
+
+/** What tasks are blocked on, and the words of `trace ps` for it. */
+function unpackWords(input) {
+  const length = input.number();
+  const texts = new Texts(input.templates, 2 * length);
+  for (let at = 0; at < 2 * length; at++) input.text(texts, at);
+  return Array.from({ length }, (_, at) => [texts.get(2 * at), texts.get(2 * at + 1)]);
+}
+
+/** For each queue, by its number: which task got a message from it, and when. */
+function unpackTakes(input, limits) {
+  const takes = new Map();
+  for (let queues = input.number(); queues > 0; queues--) {
+    const [queue, length] = [input.number(), input.number()];
+    const its = { length, at: moments(length), tid: new Float64Array(length) };
+    let [time, turns] = [limits.time[0], limits.turns[0]];
+    for (let at = 0; at < length; at++) {
+      input.moment(its.at, at, time, turns);
+      [time, turns] = [its.at.time[at], its.at.turns[at]];
+      its.tid[at] = input.number();
+    }
+    takes.set(queue, its);
+  }
+  return takes;
 }
 
 /** The first place from `low` up to `high` whose value is at least `value`; `high` if there is

@@ -7,7 +7,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::{Value, json};
 
 use super::{
-    graph,
+    explain, graph,
     model::{Lane, Timeline},
     pack::pack,
     scale::{Scale, count},
@@ -20,10 +20,16 @@ use crate::{
 };
 
 /// In the order of their dependencies.
-const SCRIPTS: [&str; 6] = [
+const SCRIPTS: [&str; 12] = [
     include_str!("data.js"),
     include_str!("view.js"),
+    include_str!("groups.js"),
     include_str!("lanes.js"),
+    include_str!("crowd.js"),
+    include_str!("arrows.js"),
+    include_str!("why.js"),
+    include_str!("range.js"),
+    include_str!("instant.js"),
     include_str!("table.js"),
     include_str!("input.js"),
     include_str!("page.js"),
@@ -32,12 +38,16 @@ const SCRIPTS: [&str; 6] = [
 /// The number of tasks in the summary's table.
 const TASKS: usize = 200;
 
-pub(super) fn page(timeline: &Timeline, scale: Scale) -> String {
-    let (bytes, templates) = pack(timeline);
+pub(super) fn page(timeline: &Timeline, scale: Scale, file: &str) -> String {
+    let (path, table) = explain::path(timeline);
+    let (bytes, templates) = pack(timeline, &explain::reasons(timeline), &path);
     let facts = json!({
         "scale": match scale { Scale::Time => "time", Scale::Turns => "turns" },
         "isVirtual": timeline.header.is_simulated,
         "events": timeline.events,
+        "file": clean(file),
+        "isExplained": timeline.history.is_some(),
+        "path": table,
         "templates": templates,
         "data": BASE64_STANDARD.encode(bytes),
     });
@@ -171,6 +181,12 @@ fn stage() -> Markup {
         ("exit", "Task’s end"),
         ("rest", "Idle"),
     ];
+    let tabs = [
+        ("calls", "Calls"),
+        ("range", "Range"),
+        ("instant", "Instant"),
+        ("path", "Critical path"),
+    ];
     html! {
         div id="tools" role="toolbar" aria-label="Timeline" {
             span class="group" {
@@ -188,8 +204,23 @@ fn stage() -> Markup {
             label class="group" { "Width is "
                 select id="scale" { option value="time" { "time" } option value="turns" { "turns" } }
             }
+            label class="group" { "Groups "
+                select id="groups" aria-keyshortcuts="f" {
+                    option value="none" { "none" } option value="host" { "by host" }
+                    option value="name" { "by name" } option value="parent" { "by parent" }
+                }
+            }
+            label class="group" { "Order "
+                select id="order" {
+                    option value="number" { "by number" }
+                    option value="activity" { "by activity in view" }
+                }
+            }
             label class="group" { input id="arrows" type="checkbox" checked; "Wake-ups" }
+            label class="group" { input id="messages" type="checkbox" checked; "Messages" }
             label class="group" { input id="present" type="checkbox"; "Only tasks in view" }
+            label class="group" { input id="errors" type="checkbox"; "Errors only" }
+            button id="path" aria-pressed="false" title="The chain of work and waits that decided when the run ended (C)" { "Critical path" }
             button id="theme" title="Light or dark (T)" { "Theme" }
             button id="help" title="Keys (?)" aria-haspopup="dialog" { "?" span class="hide" { " keys" } }
         }
@@ -198,6 +229,7 @@ fn stage() -> Markup {
             canvas id="lanes" tabindex="0" role="application" aria-roledescription="timeline"
                 aria-label="Lanes of the tasks; arrow keys move from span to span, ? lists the keys"
                 aria-describedby="details" {}
+            div id="scroller" tabindex="-1" aria-hidden="true" { div {} }
             div id="tip" hidden {}
         }
         ul id="legend" aria-label="Legend: press to highlight" {
@@ -207,11 +239,29 @@ fn stage() -> Markup {
                 } }
             }
         }
-        p id="details" aria-live="polite" {}
+        div id="told" aria-live="polite" { p id="details" {} p id="why" {} }
         div id="grip" role="separator" aria-orientation="horizontal" tabindex="0"
             aria-label="Height of the lanes in pixels" aria-controls="stage"
             aria-valuemin="80" aria-valuenow="80" {}
-        section id="calls" aria-label="Calls" {
+        div id="tabs" role="tablist" aria-label="Below the lanes" {
+            @for (name, word) in tabs {
+                button role="tab" id={ "show-" (name) } data-tab=(name) aria-controls={ "tab-" (name) }
+                    aria-selected=(if name == "calls" { "true" } else { "false" })
+                    tabindex=(if name == "calls" { "0" } else { "-1" }) { (word) }
+            }
+        }
+        section id="tab-range" role="tabpanel" aria-labelledby="show-range" class="panel" hidden {}
+        section id="tab-instant" role="tabpanel" aria-labelledby="show-instant" class="panel" hidden {
+            p {
+                button id="before" title="The event before (,)" { "◀" span class="hide" { " the event before" } }
+                input id="instant" type="range" aria-label="Instant" aria-describedby="instant-text";
+                button id="after" title="The event after (.)" { "▶" span class="hide" { " the event after" } }
+                output id="instant-text" for="instant" {}
+            }
+            div id="standing" {}
+        }
+        section id="tab-path" role="tabpanel" aria-labelledby="show-path" class="panel" hidden {}
+        section id="tab-calls" role="tabpanel" aria-labelledby="show-calls" {
             div id="head" {
                 label { input id="follow" type="checkbox" checked; "Only what is in view" }
                 label { input id="mine" type="checkbox"; "Only the selected task" }
@@ -234,17 +284,25 @@ fn keys() -> Markup {
         ("A D, Shift+← Shift+→", "pan"),
         ("Home End", "the first span, the last span of the lane"),
         ("0", "all of it"),
-        ("Z", "zoom to the selected span"),
+        ("Z", "zoom to the selected span or range"),
         ("W", "to the task that woke this one"),
         ("/", "search"),
         ("N Shift+N", "the next match, the previous match"),
         ("Enter", "to the call in the table; there: to the lanes"),
+        ("Enter, ← →, click on a group", "fold it, unfold it"),
+        ("F", "fold all groups, unfold them"),
+        ("P, click on a name", "pin a lane at the top, release it"),
+        ("E", "only errors"),
+        ("C", "the critical path"),
+        ("R", "select what is in view as a range"),
+        ("I", "the tasks at an instant"),
+        (", .", "the event before, the event after"),
         ("S", "width is time or turns"),
         ("T", "light or dark"),
         ("Esc", "select nothing"),
         (
             "drag, one finger",
-            "pan; along the ruler: zoom to what is dragged over",
+            "pan; along the ruler, or with Shift: select a range",
         ),
         ("Ctrl+wheel, two fingers", "zoom"),
         ("double click", "zoom to a span"),

@@ -6,14 +6,16 @@ const tip = page('tip');
 
 /** The pointers that are down, by number. */
 const down = new Map();
-const drag = { x: 0, y: 0, moved: 0, ruler: -1 };
+const drag = { x: 0, y: 0, moved: 0, range: 0 };
 
 canvas.addEventListener('pointerdown', (event) => {
   canvas.setPointerCapture(event.pointerId);
   const point = at(event);
   down.set(event.pointerId, point);
   [drag.x, drag.y, drag.moved] = [point.x, point.y, 0];
-  drag.ruler = down.size === 1 && point.y < RULER && point.x > view.gutter ? point.x : -1;
+  // Along the ruler, or with Shift: where the range begins.
+  const isRange = down.size === 1 && point.x > view.gutter && (point.y < RULER || event.shiftKey);
+  drag.range = isRange ? point.x : 0;
   hideTip();
 });
 
@@ -24,8 +26,10 @@ canvas.addEventListener('pointermove', (event) => {
   down.set(event.pointerId, point);
   drag.moved += Math.abs(point.x - before.x) + Math.abs(point.y - before.y);
   if (down.size > 1) pinch(event.pointerId, before, point);
-  else if (drag.ruler >= 0) changed();
-  else {
+  else if (drag.range) {
+    drag.x = point.x;
+    changed();
+  } else {
     pan(before.x - point.x);
     scroll(before.y - point.y);
   }
@@ -33,24 +37,33 @@ canvas.addEventListener('pointermove', (event) => {
 
 canvas.addEventListener('pointerup', (event) => {
   const point = at(event);
-  if (drag.ruler >= 0 && Math.abs(point.x - drag.ruler) > 5) {
-    const [begin, end] = [toValue(drag.ruler), toValue(point.x)].sort((a, b) => a - b);
-    show(begin, end);
+  if (drag.range && Math.abs(point.x - drag.range) > 5) {
+    selectRange(toValue(drag.range), toValue(point.x));
   } else if (drag.moved < 6 && down.size === 1) {
-    const bar = barUnder(point);
-    const lane = laneAt(point.y);
-    if (lane >= 0) view.lane = lane;
-    if (bar >= 0) selectBar(bar);
-    else select(-1);
+    click(point);
   }
   release(event);
 });
+
+function click(point) {
+  const group = groupAt(point.y);
+  if (group) {
+    fold(group);
+    return focusGroup(group);
+  }
+  const [bar, lane] = [barUnder(point), laneAt(point.y)];
+  if (lane >= 0) view.lane = lane;
+  if (bar >= 0) selectBar(bar);
+  else select(-1);
+  if (lane >= 0 && point.x < view.gutter) togglePin(lane);
+}
+
 canvas.addEventListener('pointercancel', release);
 canvas.addEventListener('pointerleave', hideTip);
 
 function release(event) {
   down.delete(event.pointerId);
-  drag.ruler = -1;
+  drag.range = 0;
   changed();
 }
 
@@ -88,9 +101,19 @@ function pinch(moving, before, point) {
   else pan(before.x - point.x);
 }
 
-function laneAt(y) {
-  const place = Math.floor((y - RULER + view.top) / LANE);
-  return y < RULER || place < 0 || place >= view.shown.length ? -1 : view.shown[place];
+/** The place at a height, or -1. */
+function placeAt(y) {
+  const isPinned = y < RULER + view.pinned * LANE;
+  const place = Math.floor((y - RULER + (isPinned ? 0 : view.top)) / LANE);
+  return y < RULER || place < 0 || place >= view.shown.length ? -1 : place;
+}
+
+/** The lane at a height; -1 for none, and for a group. */
+const laneAt = (y) => Math.max(-1, view.shown[placeAt(y)] ?? -1);
+
+function groupAt(y) {
+  const entry = view.shown[placeAt(y)] ?? 0;
+  return entry < 0 ? groups.list[~entry] : undefined;
 }
 
 /** The bar at a point. A turn of zero length has a margin around it. */
@@ -110,8 +133,10 @@ function barUnder({ x, y }) {
 
 function showTip(point) {
   const bar = barUnder(point);
-  if (bar < 0) return hideTip();
-  tip.replaceChildren(...tipLines(bar, point).map((line) => Object.assign(document.createElement('div'), { textContent: line })));
+  const group = point.x > view.gutter ? groupAt(point.y) : undefined;
+  if (bar < 0 && !group) return hideTip();
+  const lines = group ? crowdLines(group, toValue(point.x)) : tipLines(bar, point);
+  tip.replaceChildren(...lines.map((line) => Object.assign(document.createElement('div'), { textContent: line })));
   tip.hidden = false;
   const [width, height] = [tip.offsetWidth, tip.offsetHeight];
   const x = point.x + 14 + width > view.width ? Math.max(0, point.x - width - 10) : point.x + 14;
@@ -154,15 +179,22 @@ function current() {
 
 function move(by) {
   const lane = view.lane;
+  if (view.group >= 0) {
+    const group = groups.list[view.group];
+    fold(group, by < 0);
+    return focusGroup(group);
+  }
   const next = view.bar < 0 ? current() : view.bar + by;
   if (next >= lanes.first[lane] && next < lanes.first[lane + 1]) selectBar(next);
 }
 
 /** Moves to the lane above or below, at the same instant. */
 function moveLane(by) {
-  const place = Math.min(Math.max(view.placeOf[view.lane] + by, 0), view.shown.length - 1);
+  const here = view.group >= 0 ? focusedPlace() : placeShown(view.lane);
+  const place = Math.min(Math.max(here + by, 0), view.shown.length - 1);
   const lane = view.shown[place];
   if (lane === undefined) return;
+  if (lane < 0) return focusGroup(groups.list[~lane]);
   const { from, to } = columns();
   const old = current();
   const value = old >= 0 && old < bars.length ? Math.min(Math.max((from[old] + to[old]) / 2, view.begin), view.end) : view.begin;
@@ -206,9 +238,10 @@ const KEYS = {
   End: () => lanes.first[view.lane] < lanes.first[view.lane + 1] && selectBar(lanes.first[view.lane + 1] - 1),
   a: () => pan(-(view.width - view.gutter) / 4),
   d: () => pan((view.width - view.gutter) / 4),
-  z: () => view.bar >= 0 && zoomTo(view.bar),
+  z: () => (view.bar >= 0 ? zoomTo(view.bar) : view.range && show(view.range.begin, view.range.end)),
   w: toWaker,
-  Enter: () => page('table').focus(),
+  p: () => view.group < 0 && togglePin(view.lane),
+  Enter: () => (view.group >= 0 ? click({ x: 0, y: toY(focusedPlace()) + 1 }) : page('table').focus()),
   Escape: () => select(-1),
 };
 
@@ -223,6 +256,13 @@ const EVERYWHERE = {
   N: () => goToMatch(-1),
   s: () => setScale(view.scale === 'time' ? 'turns' : 'time'),
   t: () => toggleTheme(),
+  c: () => showPath(),
+  r: () => selectRange(view.begin, view.end),
+  i: () => showInstant(),
+  ',': () => stepInstant(-1),
+  '.': () => stepInstant(1),
+  f: foldAll,
+  e: () => page('errors').click(),
   '?': () => page('keys').showModal(),
 };
 

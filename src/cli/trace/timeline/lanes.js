@@ -15,7 +15,6 @@ const BOTTOM = LANE - 4;
 const MOST_BARS = 400;
 /** How much of a lane's width may be painted as running only so that short turns are seen. */
 const MOST_WIDENED = 0.02;
-const MOST_ARROWS = 2000;
 /** The width and height of a pattern's tile. */
 const TILE = 6;
 const FONT = '11px system-ui, "Segoe UI", "DejaVu Sans", sans-serif';
@@ -26,7 +25,7 @@ function readColors() {
   const style = getComputedStyle(document.documentElement);
   const get = (name) => style.getPropertyValue(`--${name}`).trim();
   colors = Object.fromEntries(
-    ['paper', 'ink', 'dim', 'rule', 'idle', 'on', 'found', 'focus', 'wait'].map((name) => [name, get(name)]),
+    ['paper', 'ink', 'dim', 'rule', 'idle', 'on', 'found', 'focus', 'error', 'message'].map((name) => [name, get(name)]),
   );
   colors.kinds = KINDS.map((kind) => ({ paper: get(`${kind}-paper`), ink: get(kind) }));
   const tiles = KINDS.map(tile);
@@ -106,16 +105,52 @@ function draw() {
   paper.textBaseline = 'middle';
   drawIdle();
   drawGrid();
-  const first = Math.max(0, Math.floor(view.top / LANE));
-  const last = Math.min(view.shown.length, Math.ceil((view.top + view.height - RULER) / LANE));
-  drawBars(first, last, ratio);
-  drawFound(first, last);
-  if (view.arrows) drawArrows();
-  drawSelection();
-  drawGutter(first, last);
+  for (const part of parts()) {
+    within(part.top, part.bottom, () => {
+      drawBars(part.first, part.last, ratio);
+      drawFound(part.first, part.last);
+      drawErrors(part.first, part.last);
+    });
+  }
+  within(RULER, view.height, () => {
+    drawFaults();
+    drawArrows();
+    drawPath();
+    drawSelection();
+    drawChain();
+  });
+  drawRange();
+  drawInstant();
+  paper.fillStyle = colors.paper;
+  paper.fillRect(0, 0, view.gutter, view.height);
+  for (const part of parts()) within(part.top, part.bottom, () => drawGutter(part.first, part.last));
+  drawEdges();
   drawRuler();
   drawOverview();
+  moveScroller();
   fillTable();
+}
+
+/** The lanes that are pinned, and those that scroll below them: the places in view, and the part of the
+ * canvas. */
+function parts() {
+  const edge = RULER + view.pinned * LANE;
+  const first = view.pinned + Math.max(0, Math.floor(view.top / LANE));
+  const last = Math.min(view.shown.length, view.pinned + Math.ceil((view.top + view.height - edge) / LANE));
+  return [
+    { first, last, top: edge, bottom: Math.max(view.height, edge) },
+    { first: 0, last: view.pinned, top: RULER, bottom: edge },
+  ];
+}
+
+/** Draws in a part of the canvas only. */
+function within(top, bottom, draw) {
+  paper.save();
+  paper.beginPath();
+  paper.rect(0, top, view.width, bottom - top);
+  paper.clip();
+  draw();
+  paper.restore();
 }
 
 /** Bands where no task was ready. */
@@ -144,6 +179,12 @@ function drawBars(first, last, ratio) {
   let isDense = false;
   for (let place = first; place < last; place++) {
     const lane = view.shown[place];
+    if (lane < 0) {
+      if (!isDense) beginDense();
+      isDense = true;
+      drawCrowd(groups.list[~lane], Math.round((toY(place) + BOTTOM) * ratio), ratio);
+      continue;
+    }
     const [low, high] = [lanes.first[lane], lanes.first[lane + 1]];
     const begin = lowerBound(to, view.begin, low, high);
     const end = upperBound(from, view.end, begin, high);
@@ -157,7 +198,11 @@ function drawBars(first, last, ratio) {
   }
   if (!isDense) return;
   densePaper.putImageData(pixels.image, 0, 0);
-  paper.drawImage(dense, 0, 0, view.width, view.height);
+  // Pixel for pixel: the box may have a fraction of a pixel more.
+  paper.save();
+  paper.setTransform(1, 0, 0, 1, 0, 0);
+  paper.drawImage(dense, 0, 0);
+  paper.restore();
 }
 
 /** Whether bars drawn one by one would paint more than their share of time. */
@@ -293,51 +338,6 @@ function after(to, value, bar, end) {
   return upperBound(to, value, bar, Math.min(bar + step + 1, end));
 }
 
-/** The bars that end with a wake-up by a task, in order. */
-function wakes() {
-  const known = columns();
-  if (known.wakes) return known.wakes;
-  const woken = [];
-  for (let bar = 0; bar < bars.length; bar++) {
-    if (bars.end[bar] === WOKEN && lanes.place.has(bars.waker[bar])) woken.push(bar);
-  }
-  const order = Int32Array.from(woken).sort((a, b) => known.to[a] - known.to[b]);
-  known.wakes = { bars: order, at: Float64Array.from(order, (bar) => known.to[bar]) };
-  return known.wakes;
-}
-
-function drawArrows() {
-  const { bars: woken, at } = wakes();
-  const first = lowerBound(at, view.begin, 0, at.length);
-  const last = upperBound(at, view.end, first, at.length);
-  paper.strokeStyle = paper.fillStyle = colors.ink;
-  paper.lineWidth = 0.8;
-  if (last - first > MOST_ARROWS) {
-    page('shown').dataset.arrows = `${count(last - first, 'wake-up')}: zoom in to see them`;
-    return;
-  }
-  delete page('shown').dataset.arrows;
-  paper.beginPath();
-  for (let index = first; index < last; index++) arrow(woken[index]);
-  paper.stroke();
-}
-
-/** Draws arrows from the waking task to the woken task. */
-function arrow(bar) {
-  const from = view.placeOf[lanes.place.get(bars.waker[bar])];
-  const to = view.placeOf[bars.lane[bar]];
-  if (from < 0 || to < 0 || from === to) return;
-  const [y, end] = [toY(from), toY(to)];
-  if (Math.max(y, end) < 0 || Math.min(y, end) > view.height) return;
-  const x = toX(columns().to[bar]);
-  const [start, stop, tip] = from < to ? [y + BOTTOM, end + 8, -4] : [y + 3, end + BOTTOM, 4];
-  paper.moveTo(x, start);
-  paper.lineTo(x, stop);
-  paper.moveTo(x - 2.5, stop + tip);
-  paper.lineTo(x, stop);
-  paper.lineTo(x + 2.5, stop + tip);
-}
-
 /** Marks the calls that the search has found. */
 function drawFound(first, last) {
   if (!search.found) return;
@@ -368,7 +368,7 @@ function lowerBoundBy(list, holds) {
 }
 
 function drawSelection() {
-  const place = view.placeOf[view.lane];
+  const place = focusedPlace();
   if (document.activeElement === canvas && place >= 0) {
     paper.strokeStyle = colors.focus;
     paper.lineWidth = 1;
@@ -383,43 +383,64 @@ function drawSelection() {
   const x = Math.max(toX(from[view.bar]), view.gutter);
   const right = Math.min(Math.max(toX(to[view.bar]), x + 2), view.width);
   if (right < view.gutter || x > view.width) return;
-  const top = TOPS[bars.doing[view.bar]];
+  // Around the label too, which is above a bar that is low.
+  const top = TOPS[bars.doing[view.bar]] > 9 ? 2 : TOPS[bars.doing[view.bar]];
   paper.strokeStyle = colors.focus;
   paper.lineWidth = 2.5;
   paper.strokeRect(x - 1, toY(its) + top - 1.5, right - x + 2, BOTTOM - top + 3);
   if (bars.end[view.bar] === WOKEN && lanes.place.has(bars.waker[view.bar])) {
     paper.lineWidth = 2;
     paper.beginPath();
-    arrow(view.bar);
+    wakeUp(view.bar);
     paper.stroke();
   }
 }
 
 /** Draws the names of the tasks, and their exits. */
 function drawGutter(first, last) {
-  paper.fillStyle = colors.paper;
-  paper.fillRect(0, 0, view.gutter, view.height);
   paper.strokeStyle = colors.rule;
   paper.lineWidth = 1;
   paper.beginPath();
   for (let place = first; place < last; place++) {
     const lane = view.shown[place];
     const y = toY(place);
-    const end = fate(lane);
+    const [name, end, isBad] = lane < 0 ? groupLabel(groups.list[~lane]) : [task(lane), fate(lane), hasFailed(lane)];
     paper.font = SMALL;
     paper.textAlign = 'right';
-    paper.fillStyle = colors.dim;
+    paper.fillStyle = isBad ? colors.error : colors.dim;
     paper.fillText(end, view.gutter - 6, y + 15);
-    const room = view.gutter - 22 - paper.measureText(end).width;
-    paper.font = lane === view.lane ? `bold ${FONT}` : FONT;
+    const indent = lane < 0 ? 8 : indentOf(lane);
+    const room = view.gutter - 14 - indent - paper.measureText(end).width;
+    paper.font = isFocused(place) || lane < 0 ? `bold ${FONT}` : FONT;
     paper.textAlign = 'left';
     paper.fillStyle = colors.ink;
-    paper.fillText(shortened(task(lane), room), 8, y + 15);
+    paper.fillText(shortened(name, room), indent, y + 15);
+    if (view.pins.has(lane)) drawPin(y);
     paper.moveTo(0, y + LANE - 0.5);
     paper.lineTo(view.width, y + LANE - 0.5);
   }
+  paper.stroke();
+}
+
+/** A mark before the name of a pinned lane. */
+function drawPin(y) {
+  paper.fillStyle = colors.dim;
+  paper.fillRect(1, y + 8, 3, 11);
+}
+
+/** The edges of the gutter, and of the pinned lanes. */
+function drawEdges() {
+  paper.strokeStyle = colors.rule;
+  paper.lineWidth = 1;
+  paper.beginPath();
   paper.moveTo(view.gutter - 0.5, 0);
   paper.lineTo(view.gutter - 0.5, view.height);
+  paper.stroke();
+  if (!view.pinned) return;
+  paper.strokeStyle = colors.dim;
+  paper.beginPath();
+  paper.moveTo(0, RULER + view.pinned * LANE - 0.5);
+  paper.lineTo(view.width, RULER + view.pinned * LANE - 0.5);
   paper.stroke();
 }
 
@@ -427,6 +448,8 @@ function drawGutter(first, last) {
 function fate(lane) {
   return lanes.exit.get(lane).split(':')[0] || (isKernel(lane) ? '' : 'alive');
 }
+
+const hasFailed = (lane) => /^(failed|faulted)/.test(lanes.exit.get(lane));
 
 /** Draws guide lines below the ticks. */
 function drawGrid() {

@@ -7,11 +7,13 @@
 //! | `words.rs` | the texts about it |
 //! | `svg.rs`, `picture.css` | the picture |
 //! | `graph.rs` | the wait-for graph, as a picture on the page |
+//! | `explain.rs` | why tasks waited, and the critical path, for the page |
 //! | `html.rs`, `page.css` | the page |
 //! | `light.css`, `dark.css` | the colours of both |
 //! | `pack.rs` | the contents, as bytes for the page's script |
 //! | `*.js` | that script; `data.js` unpacks the bytes |
 
+mod explain;
 mod graph;
 mod html;
 mod model;
@@ -98,14 +100,14 @@ impl TimelineCommand {
             to: self.to,
             tasks: self.tasks.clone(),
         };
-        let timeline = Timeline::read(&mut source, &window)?;
+        let timeline = Timeline::read(&mut source, &window, format == Format::Html)?;
         let scale = self.scale.unwrap_or(if timeline.header.is_simulated {
             Scale::Turns
         } else {
             Scale::Time
         });
         let drawn = match format {
-            Format::Html => html::page(&timeline, scale),
+            Format::Html => html::page(&timeline, scale, source.name()),
             Format::Svg => svg::draw(&timeline, scale, self.width)?,
         };
         match &self.output {

@@ -1,14 +1,15 @@
 //! The contents of a timeline, collected from the events of a recording.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use rustc_hash::FxHashMap;
 
 use crate::{
-    Answered, Event, Exit, Fact, Tid,
+    Answered, DeviceId, Direction, Event, Exit, Fact, Reply, Tid,
     cli::{
         output::clean,
         trace::{
+            history::History,
             source::{Failure, Source},
             spans::{Doing, Moment, Shares, Span, Spans},
             waits::{Waits, Watch},
@@ -57,6 +58,10 @@ pub(super) struct Timeline {
     /// Whether the recording has no end, since its writer was killed.
     pub(super) is_torn: bool,
     pub(super) waits: Waits,
+    /// Why tasks waited. `None` for a picture, and for a recording that is too long.
+    pub(super) history: Option<History>,
+    /// The bytes that went from one row to another, in the order of the first.
+    pub(super) messages: Vec<Message>,
     /// How the time up to the end of the window was used.
     pub(super) shares: Shares,
 }
@@ -103,6 +108,15 @@ pub(super) struct Row {
     pub(super) places: Option<String>,
     /// The answer to a call, once it exists, and the time that it took.
     pub(super) result: Option<(String, Duration)>,
+    /// Whether it is a failure, or a fault.
+    pub(super) is_error: bool,
+}
+
+/// Bytes that a task sent and another received: the rows of both transfers, and how many.
+pub(super) struct Message {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) bytes: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,6 +127,8 @@ pub(super) enum Kind {
     Device,
     Exited,
     Injected,
+    /// A fault of the network.
+    Fault,
 }
 
 impl Bound {
@@ -143,14 +159,29 @@ impl Bound {
 }
 
 impl Timeline {
-    /// Reads a recording up to the end of the window.
-    pub(super) fn read(source: &mut Source, window: &Window) -> Result<Self, Failure> {
+    /// Reads a recording up to the end of the window. Explanations are of the whole recording.
+    pub(super) fn read(
+        source: &mut Source,
+        window: &Window,
+        is_explained: bool,
+    ) -> Result<Self, Failure> {
         let mut gather = Gather::new(source.header().clone(), window);
+        let mut history = is_explained.then(History::default);
+        let (mut events, mut is_done) = (0, false);
         while let Some(event) = source.next() {
-            if let Some(missing) = source.gap() {
+            let gap = source.gap();
+            events += 1;
+            if events > MOST {
+                history = None;
+            }
+            if let Some(history) = &mut history {
+                history.event(&event, gap.is_some());
+            }
+            if let Some(missing) = gap.filter(|_| !is_done) {
                 gather.gap(missing);
             }
-            if !gather.event(&event) {
+            is_done = is_done || !gather.event(&event);
+            if is_done && history.is_none() {
                 break;
             }
             if gather.timeline.events > MOST {
@@ -162,7 +193,10 @@ impl Timeline {
             }
         }
         let is_torn = source.is_torn();
-        let timeline = gather.finish(is_torn);
+        if let Some(history) = &mut history {
+            history.finish();
+        }
+        let timeline = gather.finish(is_torn, history);
         if timeline.lanes.iter().all(|lane| lane.tid == 0) {
             return Err(
                 "there is nothing to show: no selected task was alive in this window"
@@ -187,8 +221,13 @@ struct Gather<'a> {
     /// The indices of the lanes, by task.
     places: FxHashMap<Tid, usize>,
     timeline: Timeline,
+    /// What went through each device that was opened since the last gap.
+    transfers: BTreeMap<DeviceId, Transfers>,
     has_begun: bool,
 }
+
+/// How many bytes a device received and sent, and the rows of the transfers, if they have any.
+type Transfers = [Vec<(Option<usize>, usize)>; 2];
 
 impl<'a> Gather<'a> {
     fn new(header: Header, window: &'a Window) -> Self {
@@ -209,8 +248,11 @@ impl<'a> Gather<'a> {
                 is_cut: false,
                 is_torn: false,
                 waits: Waits::default(),
+                history: None,
+                messages: Vec::new(),
                 shares: Shares::default(),
             },
+            transfers: BTreeMap::new(),
             has_begun: false,
         }
     }
@@ -218,6 +260,7 @@ impl<'a> Gather<'a> {
     fn gap(&mut self, missing: u64) {
         self.timeline.missing += missing;
         self.spans.gap();
+        self.transfers.clear();
     }
 
     /// Takes the next event. Returns whether more are needed.
@@ -272,10 +315,64 @@ impl<'a> Gather<'a> {
             let is_end = matches!(event.fact, Fact::Trapped { .. } | Fact::Exited { .. });
             self.span(span, is_end);
         }
+        let row = self.timeline.rows.len();
         if let Some(place) = place {
             self.note(place, event);
         }
+        let is_row = self.timeline.rows.len() > row;
+        self.transfer(event, is_row.then_some(row));
         true
+    }
+
+    /// Notes what went through a device.
+    fn transfer(&mut self, event: &Event<'_>, row: Option<usize>) {
+        match event.fact {
+            Fact::Replied {
+                reply: Reply::Device(device),
+                ..
+            } => drop(self.transfers.insert(device, Transfers::default())),
+            Fact::DeviceIo {
+                device,
+                direction,
+                result: Ok(bytes),
+            } if bytes > 0 => {
+                if let Some(transfers) = self.transfers.get_mut(&device) {
+                    transfers[direction as usize].push((row, bytes));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Matches what went into one end of a connection with what came out of the other.
+    fn messages(&self, history: &History) -> Vec<Message> {
+        let mut messages = Vec::new();
+        for (device, transfers) in &self.transfers {
+            let peer = history.peer(*device);
+            let Some(others) = peer.and_then(|peer| self.transfers.get(&peer)) else {
+                continue;
+            };
+            let sent = &transfers[Direction::Write as usize];
+            let mut received = others[Direction::Read as usize].iter().copied();
+            let mut now = received.next();
+            for &(from, mut left) in sent {
+                while let Some((to, room)) = now.filter(|_| left > 0) {
+                    let bytes = left.min(room);
+                    if let (Some(from), Some(to)) = (from, to) {
+                        messages.push(Message { from, to, bytes });
+                    }
+                    left -= bytes;
+                    now = match room - bytes {
+                        0 => received.next(),
+                        rest => Some((to, rest)),
+                    };
+                }
+            }
+        }
+        // A pair of ends that is not one would show bytes before they were sent.
+        messages.retain(|message| message.from < message.to);
+        messages.sort_by_key(|message| (message.from, message.to));
+        messages
     }
 
     /// Adds a span to the lane of its task, or of the kernel.
@@ -345,6 +442,7 @@ impl<'a> Gather<'a> {
             what,
             places: event.place.map(|place| clean(&format!("at {place:#}"))),
             result: None,
+            is_error: matches!(event.fact, Fact::Fault { .. }) || event.fact.is_error(),
         };
         let row = match &event.fact {
             Fact::Blocked { .. } => {
@@ -354,7 +452,7 @@ impl<'a> Gather<'a> {
             Fact::Trapped { .. } => row(Kind::Call, clean(&self.watch.call(event.tid))),
             Fact::Replied { reply, detail } => {
                 let answer = clean(&Answered(*reply, *detail).to_string());
-                return self.answer(place, answer);
+                return self.answer(place, answer, self.watch.is_error(event));
             }
             Fact::Spawned { parent, .. } => row(
                 Kind::Spawned,
@@ -365,7 +463,7 @@ impl<'a> Gather<'a> {
             ),
             Fact::Console { text } => row(Kind::Console, clean(text.trim_end_matches('\n'))),
             Fact::DeviceIo { .. } => row(Kind::Device, event.fact.to_string()),
-            Fact::Fault { .. } => row(Kind::Injected, event.fact.to_string()),
+            Fact::Fault { .. } => row(Kind::Fault, event.fact.to_string()),
             Fact::Injected { .. } => row(Kind::Injected, event.fact.to_string()),
             Fact::Exited { exit } => {
                 self.timeline.lanes[place].exit = Some((*exit).clone());
@@ -402,13 +500,14 @@ impl<'a> Gather<'a> {
         }
     }
 
-    fn answer(&mut self, place: usize, answer: String) {
+    fn answer(&mut self, place: usize, answer: String, is_error: bool) {
         let now = self.spans.now();
         let row = self.timeline.lanes[place].row;
         if let Some(row) = row.and_then(|row| self.timeline.rows.get_mut(row))
             && row.kind == Kind::Call
         {
             row.result = Some((answer, now.at.saturating_sub(row.at.at)));
+            row.is_error = is_error;
         }
     }
 
@@ -428,7 +527,7 @@ impl<'a> Gather<'a> {
         self.timeline.lanes[place].bars.push(Bar { span, row });
     }
 
-    fn finish(mut self, is_torn: bool) -> Timeline {
+    fn finish(mut self, is_torn: bool, history: Option<History>) -> Timeline {
         let mut waits = std::mem::take(&mut self.watch).finish();
         // A span that the window cuts might have continued.
         waits.is_deadlock &= !self.timeline.is_cut && !is_torn;
@@ -443,7 +542,10 @@ impl<'a> Gather<'a> {
             self.timeline.end.turn += 1;
             self.timeline.idle.push((now, self.timeline.end));
         }
+        let messages = history.as_ref().map(|history| self.messages(history));
         let mut timeline = self.timeline;
+        timeline.messages = messages.unwrap_or_default();
+        timeline.history = history;
         timeline
             .lanes
             .retain(|lane| lane.has_rows || !lane.bars.is_empty());

@@ -5,10 +5,16 @@
 
 use rustc_hash::FxHashMap;
 
-use super::model::{Kind, Lane, Timeline};
+use super::{
+    explain::{Part, Reason},
+    model::{Kind, Lane, Message, Timeline},
+};
 use crate::{
     On, Tid,
-    cli::trace::spans::{Doing, Ending, Moment},
+    cli::trace::{
+        history::History,
+        spans::{Doing, Ending, Moment},
+    },
 };
 
 /// The place of a number in a template. The next character is its least number of digits, counted
@@ -22,7 +28,11 @@ const GAP: u64 = 1 << 5;
 const ROW: u64 = 1 << 6;
 
 /// The bytes, and the templates of the texts.
-pub(super) fn pack(timeline: &Timeline) -> (Vec<u8>, Vec<String>) {
+pub(super) fn pack(
+    timeline: &Timeline,
+    reasons: &[Reason],
+    path: &[Part],
+) -> (Vec<u8>, Vec<String>) {
     let mut pack = Pack::default();
     pack.moment(timeline.begin, Moment::default());
     pack.moment(timeline.end, timeline.begin);
@@ -40,6 +50,10 @@ pub(super) fn pack(timeline: &Timeline) -> (Vec<u8>, Vec<String>) {
     for lane in &timeline.lanes {
         pack.lane(lane, timeline.begin);
     }
+    pack.messages(&timeline.messages);
+    pack.reasons(reasons);
+    pack.path(path, timeline.begin);
+    pack.states(timeline);
     (pack.bytes, pack.templates)
 }
 
@@ -65,10 +79,12 @@ impl Pack {
                 Kind::Device => 3,
                 Kind::Exited => 4,
                 Kind::Injected => 5,
+                Kind::Fault => 6,
             };
             let is_answered = u64::from(row.result.is_some());
             let is_placed = u64::from(row.places.is_some());
-            self.number(kind | is_answered << 3 | is_same << 4 | is_placed << 5);
+            let is_error = u64::from(row.is_error);
+            self.number(kind | is_answered << 3 | is_same << 4 | is_placed << 5 | is_error << 6);
             if place != lane {
                 self.number(place as u64);
                 lane = place;
@@ -83,6 +99,73 @@ impl Pack {
                 self.text(places);
             }
             last = row.at;
+        }
+    }
+
+    fn messages(&mut self, messages: &[Message]) {
+        self.number(messages.len() as u64);
+        let mut last = 0;
+        for &Message { from, to, bytes } in messages {
+            self.number((from - last) as u64);
+            self.number((to - from) as u64);
+            self.number(bytes as u64);
+            last = from;
+        }
+    }
+
+    fn reasons(&mut self, reasons: &[Reason]) {
+        self.number(reasons.len() as u64);
+        let sentences: usize = reasons.iter().map(|reason| reason.sentences.len()).sum();
+        self.number(sentences as u64);
+        let mut last = 0;
+        for reason in reasons {
+            self.number((reason.bar - last) as u64);
+            self.number(reason.sentences.len() as u64);
+            for sentence in &reason.sentences {
+                self.text(sentence);
+            }
+            self.number(reason.steps.len() as u64);
+            for step in &reason.steps {
+                self.number(*step as u64);
+            }
+            last = reason.bar;
+        }
+    }
+
+    /// The parts of the critical path, which follow each other in time, if not without gaps.
+    fn path(&mut self, parts: &[Part], begin: Moment) {
+        self.number(parts.len() as u64);
+        let mut last = begin;
+        for part in parts {
+            self.number(part.lane as u64);
+            self.moment(part.from, last);
+            self.moment(part.to, part.from);
+            self.text(&part.what);
+            last = part.from;
+        }
+    }
+
+    /// What `trace ps` and `trace waits` know of an instant: words, and the last takers of queues.
+    fn states(&mut self, timeline: &Timeline) {
+        let history = timeline.history.as_ref();
+        let words = history.map(History::words).unwrap_or_default();
+        self.number(words.len() as u64);
+        for (on, words) in &words {
+            self.text(on);
+            self.text(words);
+        }
+        let takes = history.map(History::takes).unwrap_or_default();
+        self.number(takes.len() as u64);
+        for (queue, takes) in takes {
+            self.number(queue);
+            self.number(takes.len() as u64);
+            let mut last = timeline.begin;
+            for (at, tid) in takes {
+                let at = at.max(last);
+                self.moment(at, last);
+                self.number(tid.into());
+                last = at;
+            }
         }
     }
 

@@ -156,6 +156,8 @@ function setScale(scale) {
   const last = upperBound(from, bounds[1], first, rows.length) - 1;
   view.scale = scale;
   page('scale').value = scale;
+  clearRange();
+  view.at = null;
   if (isAll || last <= first) show(...limits());
   else show(to[first], Math.max(to[last], to[first] + 1));
   chooseLanes();
@@ -197,15 +199,26 @@ onClick('fit', () => show(...limits()));
 onClick('previous', () => goToMatch(-1));
 onClick('next', () => goToMatch(1));
 onClick('theme', toggleTheme);
+onClick('path', () => showPath());
 onClick('help', () => page('keys').showModal());
 
 page('scale').addEventListener('change', (event) => setScale(event.target.value));
-page('arrows').addEventListener('change', (event) => {
-  view.arrows = event.target.checked;
-  changed();
-});
-page('present').addEventListener('change', (event) => {
-  view.onlyPresent = event.target.checked;
+for (const id of ['arrows', 'messages']) {
+  page(id).addEventListener('change', (event) => {
+    view[id] = event.target.checked;
+    changed();
+  });
+}
+for (const [id, what] of [['present', 'onlyPresent'], ['errors', 'onlyErrors']]) {
+  page(id).addEventListener('change', (event) => {
+    view[what] = event.target.checked;
+    chooseLanes();
+    changed();
+  });
+}
+page('groups').addEventListener('change', (event) => groupBy(event.target.value));
+page('order').addEventListener('change', (event) => {
+  view.order = event.target.value;
   chooseLanes();
   changed();
 });
@@ -275,13 +288,17 @@ grip.addEventListener('keydown', (event) => {
 
 function start() {
   page('main').hidden = false;
+  fillPath();
+  fillRange();
   page('scale').value = view.scale;
   // Too many lanes to show all at first.
   view.onlyPresent = lanes.length > 300;
   page('present').checked = view.onlyPresent;
   [view.begin, view.end] = limits();
   readColors();
-  chooseLanes();
+  groupBy(hasHosts ? 'host' : lanes.length > MOST_UNFOLDED ? 'name' : 'none');
+  page('groups').value = groups.by;
+  page('groups').querySelector('[value=host]').disabled = !hasHosts;
   repaint();
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', repaint);
   new ResizeObserver(() => {

@@ -2,8 +2,6 @@
 
 const table = page('table');
 const ROW = 24;
-/** A height that is within the limit of every browser. */
-const TALLEST = 8e6;
 
 const search = {
   text: '',
@@ -61,21 +59,33 @@ function rowsOfLane(lane) {
   return rowsOf.rows;
 }
 
+let listedOf = { found: null, rows: null };
+
+/** The rows that the search and the switch for errors leave, in order; null for all. */
+function listed() {
+  if (!view.onlyErrors) return search.found;
+  if (!search.found) return errors;
+  if (listedOf.found !== search.found) {
+    listedOf = { found: search.found, rows: search.found.filter((row) => rows.isError[row]) };
+  }
+  return listedOf.rows;
+}
+
 let foundOf = { lane: -1, found: null, rows: null };
 
-/** The matching rows of a lane. Each drawing calls this. */
+/** Those of a lane. Each drawing calls this. */
 function foundOfLane(lane) {
-  if (foundOf.lane !== lane || foundOf.found !== search.found) {
-    const found = search.found.filter((row) => rows.lane[row] === lane);
-    foundOf = { lane, found: search.found, rows: found };
+  const found = listed();
+  if (foundOf.lane !== lane || foundOf.found !== found) {
+    foundOf = { lane, found, rows: found.filter((row) => rows.lane[row] === lane) };
   }
   return foundOf.rows;
 }
 
 /** Decides which rows the list has. */
 function choose() {
-  list.of = search.found;
-  if (list.mine) list.of = search.found ? foundOfLane(view.lane) : rowsOfLane(view.lane);
+  list.of = listed();
+  if (list.mine) list.of = list.of ? foundOfLane(view.lane) : rowsOfLane(view.lane);
   [list.first, list.length] = [0, list.of ? list.of.length : rows.length];
   if (!list.follow) return;
   const at = rows.at[view.scale];
@@ -128,7 +138,7 @@ function firstRow(room) {
 
 function tableRow(row, place) {
   const element = document.createElement('div');
-  element.className = row === view.row ? 'row selected' : 'row';
+  element.className = `row${row === view.row ? ' selected' : ''}${rows.isError[row] ? ' error' : ''}`;
   element.id = `row-${row}`;
   element.dataset.row = row;
   element.setAttribute('role', 'row');
@@ -141,7 +151,7 @@ function tableRow(row, place) {
     cell(rows.at.turns[row].toLocaleString('en')),
     cell(task(rows.lane[row])),
     cell(rows.what.get(row)),
-    cell(answered ? rows.result.get(row) : isCall ? '…' : ''),
+    cell(answered ? rows.result.get(row) : isCall ? '…' : route(row)),
     cell(answered && rows.took[row] > 0 ? span(rows.took[row]) : ''),
   );
   return element;

@@ -3,11 +3,13 @@
 const GUTTER_MOST = 220;
 const RULER = 26;
 const LANE = 28;
+/** A height that is within the limit of every browser. */
+const TALLEST = 8e6;
 
 const page = (id) => document.getElementById(id);
 const facts = JSON.parse(page('recording').textContent);
 const run = unpack(facts);
-const { lanes, bars, rows, idle } = run;
+const { lanes, bars, rows, idle, messages } = run;
 
 const view = {
   scale: facts.scale,
@@ -19,7 +21,7 @@ const view = {
   width: 0,
   height: 0,
   gutter: 80,
-  // The visible lanes, and the place of each among them.
+  // The visible lanes, and the place of each among them. A group is the complement of its index.
   shown: new Int32Array(0),
   placeOf: new Int32Array(lanes.length).fill(-1),
   // A bar and its row; -1 is none.
@@ -27,9 +29,23 @@ const view = {
   row: -1,
   // The lane that has the keyboard focus.
   lane: 0,
+  // The group that has it instead, or -1.
+  group: -1,
+  // The lanes that do not scroll, and how many of those are shown.
+  pins: new Set(),
+  pinned: 0,
+  order: 'number',
   // The highlighted kind of bars, if any.
   kind: -1,
   arrows: true,
+  messages: true,
+  onlyErrors: false,
+  // The selected part of the run, on the present scale, if any.
+  range: null,
+  // The instant that is looked at, on the present scale, if any.
+  at: null,
+  // Whether the critical path is drawn.
+  path: false,
   onlyPresent: false,
 };
 
@@ -53,7 +69,7 @@ function derive(from, to) {
     for (const sum of sums) sum[bar + 1] = sum[bar];
     sums[stateOf(bar)][bar + 1] += to[bar] - from[bar];
   }
-  return { from, to, sums, wakes: null, overview: null };
+  return { from, to, sums, wakes: null, deliveries: null, overview: null };
 }
 
 /** The number of states: running, ready, in call, blocked. */
@@ -67,7 +83,7 @@ const isKernel = (lane) => lanes.tid[lane] === 0;
 const unitsPerPixel = () => (view.end - view.begin) / Math.max(1, view.width - view.gutter);
 const toX = (value) => view.gutter + (value - view.begin) / unitsPerPixel();
 const toValue = (x) => view.begin + (x - view.gutter) * unitsPerPixel();
-const toY = (place) => RULER + place * LANE - view.top;
+const toY = (place) => RULER + place * LANE - (place < view.pinned ? 0 : view.top);
 
 /** Shows a part of the run, clamped to the run. */
 function show(begin, end) {
@@ -77,7 +93,7 @@ function show(begin, end) {
   const middle = (begin + end) / 2;
   view.begin = Math.min(Math.max(middle - span / 2, first), last - span);
   view.end = view.begin + span;
-  if (view.onlyPresent) chooseLanes();
+  if (view.onlyPresent || view.order === 'activity') chooseLanes();
   changed();
 }
 
@@ -101,6 +117,29 @@ function scroll(pixels) {
   return true;
 }
 
+/** The scrollbar beside the lanes. */
+const scroller = page('scroller');
+
+/** The height of what scrolls and of its part in view. A scrollbar has the limit of a table. */
+function scrollRange() {
+  const most = Math.max(0, view.shown.length * LANE + RULER - view.height);
+  return { most, tall: Math.min(most, TALLEST) };
+}
+
+function moveScroller() {
+  const { most, tall } = scrollRange();
+  scroller.firstElementChild.style.height = `${scroller.clientHeight + tall}px`;
+  const top = Math.round(most ? (view.top / most) * tall : 0);
+  if (Math.abs(scroller.scrollTop - top) >= 1) scroller.scrollTop = top;
+}
+
+scroller.addEventListener('scroll', () => {
+  const { most, tall } = scrollRange();
+  const top = tall ? (scroller.scrollTop / tall) * most : 0;
+  // What the script has set itself is as near as a pixel of the bar.
+  if (Math.abs(top - view.top) > most / Math.max(1, tall)) scroll(top - view.top);
+});
+
 /** Scrolls a bar into view, if needed. */
 function reveal(bar) {
   const { from, to } = columns();
@@ -115,26 +154,16 @@ function reveal(bar) {
 
 function revealLane(lane) {
   if (view.placeOf[lane] < 0) chooseLanes(lane);
-  const y = toY(view.placeOf[lane]);
-  if (y < RULER) scroll(y - RULER);
-  else if (y + LANE > view.height) scroll(y + LANE - view.height);
-  changed();
+  revealPlace(view.placeOf[lane]);
 }
 
-/** Decides which lanes are shown: all, or those with tasks alive in the visible part. */
-function chooseLanes(wanted = -1) {
-  const { from, to } = columns();
-  const shown = [];
-  view.placeOf.fill(-1);
-  for (let lane = 0; lane < lanes.length; lane++) {
-    const [first, last] = [lanes.first[lane], lanes.first[lane + 1] - 1];
-    const isPresent = first <= last && from[first] <= view.end && to[last] >= view.begin;
-    if (view.onlyPresent && !isPresent && lane !== wanted) continue;
-    view.placeOf[lane] = shown.length;
-    shown.push(lane);
+function revealPlace(place) {
+  if (place >= view.pinned) {
+    const [y, edge] = [toY(place), RULER + view.pinned * LANE];
+    if (y < edge) scroll(y - edge);
+    else if (y + LANE > view.height) scroll(y + LANE - view.height);
   }
-  view.shown = Int32Array.from(shown);
-  scroll(0);
+  changed();
 }
 
 const HINT = 'Press a span to read about it, or go to the lanes and use the arrow keys. The key ? lists all keys.';
@@ -142,8 +171,10 @@ const HINT = 'Press a span to read about it, or go to the lanes and use the arro
 function select(bar, row = bar < 0 ? -1 : bars.row[bar]) {
   view.bar = bar;
   view.row = row;
+  view.group = -1;
   if (bar >= 0) view.lane = bars.lane[bar];
   page('details').textContent = bar < 0 ? HINT : sentences(bar).join(' · ');
+  tellWhy();
   changed();
 }
 

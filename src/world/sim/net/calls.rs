@@ -44,7 +44,7 @@ impl Net {
             )),
             Request::Listen { host, addr } => self.listen(device, host, addr).map(Answer::Addr),
             Request::Connect { host, addr } => self.connect(device, host, addr).map(done),
-            Request::Connected => self.connected(device).map(done),
+            Request::Connected => self.connected(device).map(Answer::Addr),
             Request::Shutdown => self.shutdown(device).map(done),
             Request::Resolve { name, addresses } => {
                 self.resolve(name, addresses)?;
@@ -164,11 +164,12 @@ impl Net {
         Ok(connected.ends[CLIENT].addr)
     }
 
-    fn connected(&mut self, device: DeviceId) -> Result<()> {
+    fn connected(&mut self, device: DeviceId) -> Result<SocketAddr> {
         let (_, connection, side) = self.stream(device)?;
-        match connection.ends[side].error.take() {
+        let end = &mut connection.ends[side];
+        match end.error.take() {
             Some(error) => Err(error.into()),
-            None => Ok(()),
+            None => Ok(end.addr),
         }
     }
 

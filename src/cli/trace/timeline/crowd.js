@@ -1,0 +1,116 @@
+// The lane of a group: how many of its tasks run, are ready and are blocked at each pixel. Area is time.
+
+/** The bands of such a lane: the states, the space in pixels from the bottom, and what they share. */
+const BANDS = [
+  { name: 'running', kind: RUNNING, has: (kind) => kind === RUNNING || kind === CALLING },
+  { name: 'ready', kind: READY, has: (kind) => kind === READY },
+  { name: 'blocked', kind: KINDS.indexOf('timer'), has: (kind) => kind > RESTING },
+];
+/** The height of the part for tasks that run or are ready; blocked ones, of which there are many more,
+ * have a scale and a part of their own above. */
+const ACTIVE_HEIGHT = 12;
+const WAITING_HEIGHT = 7;
+
+/** When tasks of a group enter and leave each band, in order, and the most at once in each part. */
+function crowdOf(group) {
+  return (group.crowds[view.scale] ??= makeCrowd(group));
+}
+
+function makeCrowd(group) {
+  const { from, to } = columns();
+  const steps = BANDS.map(() => ({ begins: [], ends: [] }));
+  for (const lane of group.lanes) {
+    for (let bar = lanes.first[lane]; bar < lanes.first[lane + 1]; bar++) {
+      const band = BANDS.findIndex(({ has }) => has(bars.doing[bar]));
+      if (band < 0) continue;
+      steps[band].begins.push(from[bar]);
+      steps[band].ends.push(to[bar]);
+    }
+  }
+  const bands = steps.map(({ begins, ends }) => ({
+    begins: Float64Array.from(begins).sort(),
+    ends: Float64Array.from(ends).sort(),
+  }));
+  return { bands, active: Math.max(1, mostAtOnce(bands.slice(0, 2))), waiting: Math.max(1, mostAtOnce(bands.slice(2))) };
+}
+
+/** The largest number at one time, summed over bands; those of no length count for nothing. */
+function mostAtOnce(bands) {
+  const begins = Float64Array.from(bands.flatMap((band) => [...band.begins])).sort();
+  const ends = Float64Array.from(bands.flatMap((band) => [...band.ends])).sort();
+  let [most, ended] = [0, 0];
+  for (let begun = 0; begun < begins.length; begun++) {
+    while (ended < ends.length && ends[ended] <= begins[begun]) ended++;
+    // Only the last of those that begin at once counts.
+    if (begins[begun + 1] !== begins[begun]) most = Math.max(most, begun + 1 - ended);
+  }
+  return most;
+}
+
+/** Walks over parts of the run in order, and tells how many there are on average in each. */
+class Walk {
+  constructor({ begins, ends }, at) {
+    [this.begins, this.ends] = [begins, ends];
+    this.begun = upperBound(begins, at, 0, begins.length);
+    this.ended = upperBound(ends, at, 0, ends.length);
+  }
+
+  average(low, high) {
+    let area = (this.begun - this.ended) * (high - low);
+    for (; this.begins[this.begun] < high; this.begun++) area += high - this.begins[this.begun];
+    for (; this.ends[this.ended] < high; this.ended++) area -= high - this.ends[this.ended];
+    return area / (high - low);
+  }
+
+  /** Whether any began since the last call. */
+  hasBegun(high) {
+    return this.begins[this.begun - 1] >= high;
+  }
+}
+
+/** How many tasks of a group run, are ready and are blocked on average in a part of the run. */
+function crowdIn(group, low, high) {
+  return crowdOf(group).bands.map((band) => Math.max(0, new Walk(band, low).average(low, high)));
+}
+
+/** Paints the lane of a group. What rounding takes from a column is added to the next. A line of one
+ * pixel below shows where a task had turns. */
+function drawCrowd(group, bottom, ratio) {
+  const { bands, active, waiting } = crowdOf(group);
+  const unit = unitsPerPixel() / ratio;
+  const left = Math.round(view.gutter * ratio);
+  const walks = bands.map((band) => new Walk(band, view.begin));
+  const [tall, short] = [ACTIVE_HEIGHT * ratio, WAITING_HEIGHT * ratio];
+  const carries = [0, 0, 0];
+  const inks = BANDS.map(({ kind }) => toNumber(colors.kinds[kind].ink));
+  const split = bottom - Math.round(tall + 2 * ratio);
+  for (let x = left; x < dense.width; x++) {
+    const low = view.begin + (x - left) * unit;
+    const heights = walks.map((walk, band) => {
+      const share = walk.average(low, low + unit) / (band < 2 ? active : waiting);
+      const exact = share * (band < 2 ? tall : short) + carries[band];
+      const height = Math.max(0, Math.round(exact));
+      carries[band] = exact - height;
+      return height;
+    });
+    const [running, ready, blocked] = heights;
+    fillColumn(x, bottom, running, inks[0]);
+    fillColumn(x, bottom - running, ready, inks[1]);
+    fillColumn(x, split, blocked, inks[2]);
+    if (walks[0].hasBegun(low)) fillColumn(x, bottom + 1, 1, inks[0]);
+  }
+}
+
+/** Paints so many pixels upwards. */
+function fillColumn(x, bottom, height, ink) {
+  for (let y = bottom - 1; y >= bottom - height; y--) {
+    if (y >= 0 && y < dense.height) pixels.words[y * dense.width + x] = ink;
+  }
+}
+
+function crowdLines(group, value) {
+  const half = unitsPerPixel() / 2;
+  const number = (value) => Number(value.toPrecision(3)).toLocaleString('en', { maximumFractionDigits: 6 });
+  const [running, ready, blocked] = crowdIn(group, value - half, value + half).map(number);
+  return [`group ${group.name}: ${count(group.lanes.length, 'task')}`, `${running} running, ${ready} ready, ${blocked} blocked on average in this pixel`];
+}
