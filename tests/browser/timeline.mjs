@@ -852,6 +852,65 @@ async function stepsThroughEvents() {
   assert.equal(await page.evaluate(() => view.at), 5e6, 'the first sleep is over');
 }
 
+// ---- looks
+
+/** A selection is around a bar's label, and does not cut it. */
+async function keepsLabels() {
+  const { page } = await open(pageOf('convoy', 'convoy'));
+  const same = await page.evaluate(() => {
+    view.arrows = view.messages = false;
+    const ink = (bar) => {
+      draw();
+      const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', { willReadFrequently: true });
+      copy.drawImage(canvas, 0, 0);
+      const y = toY(view.placeOf[bars.lane[bar]]);
+      return copy.getImageData(Math.ceil(toX(columns().from[bar])) + 3, y + 4, 24, 10).data.join();
+    };
+    const labelled = Array.from(bars.lane.keys()).filter((bar) => bars.doing[bar] > RESTING && toX(columns().to[bar]) - toX(columns().from[bar]) > 80);
+    return labelled.map((bar) => {
+      select(-1);
+      const before = ink(bar);
+      select(bar);
+      return new Set(before.split(',')).size > 4 && ink(bar) === before;
+    });
+  });
+  assert.ok(same.length > 5 && same.every(Boolean), same.join());
+}
+
+/** At 400 pixels nothing but tables is wider than the page. */
+async function fitsNarrowPages() {
+  const { page } = await open(pageOf('network', ...NETWORK), { width: 400, height: 800 });
+  const wide = () => page.evaluate(() => document.documentElement.scrollWidth);
+  assert.equal(await wide(), 400);
+  for (const tab of ['range', 'instant', 'path', 'calls']) {
+    await page.locator(`#show-${tab}`).click();
+    if (tab === 'range') await page.locator('#tab-range button').click();
+    await frame(page);
+    assert.equal(await wide(), 400, tab);
+  }
+  await page.locator('#lanes').scrollIntoViewIfNeeded();
+  const box = await page.locator('#lanes').boundingBox();
+  for (const x of [box.width - 5, box.width / 2 + 60]) {
+    await page.mouse.move(box.x + x, box.y + 26 + 20);
+    await frame(page);
+    const tip = await page.locator('#tip').boundingBox();
+    assert.ok(tip && tip.x >= 0 && tip.x + tip.width <= 400, JSON.stringify(tip));
+  }
+  await page.evaluate(() => page('keys').showModal());
+  const cut = await page.evaluate(() => [...document.querySelectorAll('#keys, #keys *')].filter((one) => one.getBoundingClientRect().right > 400 || one.scrollWidth > one.clientWidth + 1 && one.clientWidth > 0).map((one) => one.textContent));
+  assert.deepEqual(cut, []);
+  await shot(page, 'narrow');
+}
+
+/** The summary is open when a task failed, and closed when all went well. */
+async function opensFailures() {
+  const { page: failed } = await open(pageOf('failed', ...NETWORK, '--inject', 'recv:error=ConnectionReset:when=30'));
+  assert.ok(await failed.evaluate(() => page('summary').open));
+  assert.match(await text(failed, '#summary'), /\d failed/);
+  const { page: well } = await open(pageOf('network', ...NETWORK));
+  assert.ok(!(await well.evaluate(() => page('summary').open)));
+}
+
 /** A recording by hand, whose task has a name that would do harm. */
 async function isSafe() {
   const name = '</script><script>window.harm = 1</script><img src=x onerror="window.harm = 2">\u202e&"\'\u0001';
@@ -989,7 +1048,8 @@ for (const test of [hasThemes, hasTouch].filter(isWanted)) {
 const network = [groupsByHost, foldsMany, drawsMessages, marksErrors];
 const causes = [saysWhy, drawsChains, showsThePath];
 const parts = [selectsRanges, showsInstants, stepsThroughEvents];
-for (const test of [...network, ...causes, ...parts, paintsTime, showsTheKernel, showsDeadlocks, isSafe, isQuick].filter(isWanted)) {
+const looks = [keepsLabels, fitsNarrowPages, opensFailures];
+for (const test of [...network, ...causes, ...parts, ...looks, paintsTime, showsTheKernel, showsDeadlocks, isSafe, isQuick].filter(isWanted)) {
   await test();
   log('ok', test.name);
 }
