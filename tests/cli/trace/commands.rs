@@ -485,6 +485,33 @@ fn diff_can_leave_times_aside() {
 }
 
 #[test]
+fn diff_writes_a_page_with_both_runs_on_one_axis() {
+    let place = Place::with("diff-page", &["convoy"]);
+    place.record("cured.trap", &["convoy", "--cured"]);
+    let diff = ["trace", "diff", "run.trap", "cured.trap"];
+    let (code, text, _) = place.run(&diff);
+    let (same, out, err) = place.run(&[&diff[..], &["--html", "both.html"]].concat());
+    assert_eq!((same, &*out, &*err), (code, &*text, ""));
+    let page = fs::read_to_string(place.0.join("both.html")).unwrap();
+    assert_eq!(page.matches("<iframe ").count(), 2);
+    let axis = "&quot;axis&quot;:{&quot;time&quot;:[0.0,62000000.0],";
+    assert_eq!(page.matches(axis).count(), 2, "the axis of the longer run");
+    for (letter, file) in [("A", "run.trap"), ("B", "cured.trap")] {
+        assert!(page.contains(&format!("<h2>{letter}: {file} · ")), "{file}");
+    }
+    assert!(page.contains("B - A\n"), "the text about the differences");
+    let (code, _, err) = place.run(&["trace", "diff", "--html", "both.html", "-", "run.trap"]);
+    let expected = "error: --html reads both recordings twice: name files\n";
+    assert_eq!((code, &*err), (2, expected));
+    let (code, _, err) = place.run(&[&diff[..], &["--html", "no/where.html"]].concat());
+    assert_eq!(code, 2);
+    assert!(
+        err.starts_with("error: cannot write no/where.html: "),
+        "{err}"
+    );
+}
+
+#[test]
 fn diff_shows_where_one_run_ends() {
     let place = Place::with("diff-end", &["alive", "--count", "2"]);
     place.record("limit.trap", &["--max-ticks", "2", "alive", "--count", "2"]);
