@@ -8,7 +8,8 @@ use super::{
     exhaustive::{Cut, Decider, Part, Ran, Tree},
     settings::Settings,
     tally::Found,
-    trial::{self, Body, Trial},
+    timed::{Timed, Watch},
+    trial::{self, Body, THREADS, Trial},
 };
 use crate::{Error, Kernel};
 
@@ -18,15 +19,17 @@ pub(super) struct Runs<'a> {
     settings: &'a Settings,
     pub(super) tree: Tree,
     kernel: Option<Kernel>,
+    pub(super) watch: Watch,
 }
 
 impl<'a> Runs<'a> {
-    pub(super) fn new(body: Body<'a>, settings: &'a Settings, tree: Tree) -> Self {
+    pub(super) fn new(body: Body<'a>, settings: &'a Settings, tree: Tree, watch: &Watch) -> Self {
         Self {
             body,
             settings,
             tree,
             kernel: None,
+            watch: watch.clone(),
         }
     }
 
@@ -39,13 +42,14 @@ impl<'a> Runs<'a> {
             Some(kernel) => kernel,
             None => {
                 let builder = self.settings.builder(seed);
-                builder.policy(self.tree.clone()).build()?
+                let policy = Timed::new(self.tree.clone(), &self.watch);
+                builder.policy(policy).build()?
             }
         };
         self.tree.begin(kernel.footprints(), decider);
         let trial = trial::run(&mut kernel, self.body);
         let ran = self.tree.end();
-        if ran.cut.is_none() {
+        if ran.cut.is_none() && !self.watch.has_cut() {
             self.kernel = Some(kernel);
         }
         Ok((trial, ran))
@@ -64,6 +68,9 @@ impl<'a> Runs<'a> {
         };
         let one = outcome(trial);
         let (trial, again) = self.run(seed, Decider::Order(turns.into()))?;
+        if self.watch.has_cut() {
+            return Ok(None);
+        }
         let other = match &again.cut {
             Some(Cut::Unrepeatable(why)) => why.clone(),
             _ if again.class != ran.class => "its turns touch other objects".to_string(),
@@ -72,11 +79,15 @@ impl<'a> Runs<'a> {
         if other == one {
             return Ok(None);
         }
-        let why = format!(
-            "the tasks share something that the search does not see: two orders of turns that \
-             touch nothing in common differ\n  one:   {one}\n  other: {other}\n\
-             Use trapline::Shared, or a call, for what the tasks share."
-        );
+        let why = if trial.counts_on_threads {
+            format!("{THREADS}\n  one run:      {one}\n  another run:  {other}")
+        } else {
+            format!(
+                "the tasks share something that the search does not see: two orders of turns that \
+                 touch nothing in common differ\n  one:   {one}\n  other: {other}\n\
+                 Use trapline::Shared, or a call, for what the tasks share."
+            )
+        };
         let found = Found::new(schedule, why).with(again.plan);
         Ok(Some(found.beside(ran.plan.clone())))
     }
@@ -86,9 +97,9 @@ impl<'a> Runs<'a> {
 pub(super) struct Audited<'a>(Runs<'a>);
 
 impl<'a> Audited<'a> {
-    pub(super) fn new(body: Body<'a>, settings: &'a Settings) -> Self {
+    pub(super) fn new(body: Body<'a>, settings: &'a Settings, watch: &Watch) -> Self {
         let tree = Tree::new(settings, Part::default());
-        Self(Runs::new(body, settings, tree))
+        Self(Runs::new(body, settings, tree, watch))
     }
 
     /// Runs a schedule. Returns the hash of its causal order if it ran to its end, and what the

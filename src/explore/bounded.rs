@@ -27,10 +27,11 @@ pub(super) fn search(
     settings: &Settings,
     most: usize,
 ) -> Result<Tally, Error> {
+    let watch = settings.watch();
     let mut parts = vec![Part::default()];
     if settings.is_divided() && most > 0 {
         // The others begin with each preemption of the schedule without any.
-        let mut runs = Planned::new(body, settings, settings.seed)?;
+        let mut runs = Planned::new(body, settings, settings.seed, &watch)?;
         runs.run(&Plan::default())?;
         parts[0].is_alone = true;
         parts.extend(runs.longer(&Plan::default()).map(|plan| Part {
@@ -50,7 +51,8 @@ fn explore(
     part: &Part,
     meter: &Meter<'_>,
 ) -> Result<Tally, Error> {
-    let mut runs = Planned::new(body, settings, settings.seed)?;
+    let watch = settings.watch();
+    let mut runs = Planned::new(body, settings, settings.seed, &watch)?;
     let mut tally = Tally::default();
     let mut ahead = vec![part.plan.clone()];
     let mut widest = 1;
@@ -60,6 +62,11 @@ fn explore(
             return Ok(tally);
         }
         let mut trial = runs.run(&plan)?;
+        if let Some(cut) = meter.cut(&watch) {
+            meter.unclaim();
+            tally.bound = Some(cut);
+            return Ok(tally);
+        }
         let schedule = tally.schedules;
         if runs.is_cut() {
             meter.unclaim();

@@ -5,6 +5,7 @@ use std::{fmt, path::PathBuf, sync::Arc, thread, time::Duration};
 use super::{
     bounded, complete,
     crew::{self, Job},
+    deadline::Deadline,
     explored::{Explored, Progress},
     lab::Lab,
     search,
@@ -131,7 +132,8 @@ where
     /// The search sees what tasks share through the kernel, its types such as
     /// [`Queue`](crate::Queue) and [`sync`](crate::sync), and [`Shared`](crate::Shared). Memory that
     /// they share otherwise, such as an `Rc<Cell>`, is not seen. Each causal order therefore runs
-    /// twice, in two orders of its turns. If these differ, the check fails.
+    /// twice, in two orders of its turns. If these differ, the check fails. A program with a
+    /// [`RemoteSetter`](crate::RemoteSetter) counts on another thread: its search is never complete.
     ///
     /// ```
     /// use trapline::{Os, Shared};
@@ -186,7 +188,8 @@ where
         self
     }
 
-    /// Ends the search after this time. Default: no limit.
+    /// Ends the search after this time. A schedule that is under way then is cut, and does not count.
+    /// Default: no limit.
     pub fn time(mut self, time: Duration) -> Self {
         self.settings.time = Some(time);
         self
@@ -358,6 +361,7 @@ where
         if let Err(error) = self.settings.read_environment() {
             panic!("{error}");
         }
+        self.settings.deadline = Deadline::after(self.settings.time);
         match self.search() {
             Ok(explored) => explored,
             Err(error) => panic!("the search cannot begin: {error}"),

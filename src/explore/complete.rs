@@ -8,14 +8,16 @@ use super::{
     meter::Meter,
     settings::Settings,
     tally::{Found, Tally},
-    trial::Body,
+    trial::{Body, THREADS},
     twice::Logged,
 };
 use crate::Error;
 
 /// Searches until every causal order has been run, or a schedule fails.
 pub(super) fn search(crew: Crew<'_>, body: Body<'_>, settings: &Settings) -> Result<Tally, Error> {
-    if let Some(why) = Logged::new(body, settings, settings.seed)?.differ(settings.seed)? {
+    if let Some(why) =
+        Logged::new(body, settings, settings.seed, &settings.watch())?.differ(settings.seed)?
+    {
         let failure = Some(Found::new(0, why));
         return Ok(Tally {
             failure,
@@ -39,14 +41,22 @@ fn explore(
     part: &Part,
     meter: &Meter<'_>,
 ) -> Result<Tally, Error> {
-    let mut runs = Runs::new(body, settings, Tree::new(settings, part.clone()));
+    let watch = settings.watch();
+    let mut runs = Runs::new(body, settings, Tree::new(settings, part.clone()), &watch);
     let mut tally = Tally::default();
+    let mut counts_on_threads = false;
     loop {
         if let Err(limit) = meter.claim() {
             tally.bound = Some(limit);
             break;
         }
         let (mut trial, ran) = runs.run(settings.seed, Decider::Tree)?;
+        if let Some(cut) = meter.cut(&watch) {
+            meter.unclaim();
+            tally.bound = Some(cut);
+            break;
+        }
+        counts_on_threads |= trial.counts_on_threads;
         match &ran.cut {
             None => {
                 let schedule = tally.schedules;
@@ -63,7 +73,12 @@ fn explore(
                 tally.bound = Some(settings.cut());
             }
             Some(Cut::Unrepeatable(why)) => {
-                let why = format!("hidden nondeterminism: {why}");
+                let threads = if trial.counts_on_threads {
+                    format!("\n{THREADS}")
+                } else {
+                    String::new()
+                };
+                let why = format!("hidden nondeterminism: {why}{threads}");
                 tally.failure = Some(Found::new(tally.schedules, why).with(ran.plan));
             }
         }
@@ -71,6 +86,9 @@ fn explore(
             break;
         }
         if !runs.tree.advance() {
+            if counts_on_threads {
+                tally.bound.get_or_insert_with(|| THREADS.to_string());
+            }
             tally.complete = tally.bound.is_none();
             break;
         }

@@ -5,8 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rustix::time::{ClockId, clock_gettime};
+
 /// An instant of the machine's clock; none lies for ever ahead.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Deadline(Option<Instant>);
 
 impl Deadline {
@@ -15,9 +17,42 @@ impl Deadline {
         Self(time.and_then(|time| Instant::now().checked_add(time)))
     }
 
+    pub(super) fn is_set(self) -> bool {
+        self.0.is_some()
+    }
+
     pub(super) fn is_over(self) -> bool {
         self.0.is_some_and(|deadline| Instant::now() >= deadline)
     }
+}
+
+/// An amount of the thread's CPU time. A machine that does other work, too, changes nothing then.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Budget {
+    spent: Duration,
+    /// For runs that wait for other threads.
+    deadline: Deadline,
+}
+
+impl Budget {
+    /// The most time on the machine's clock, as a multiple of the CPU time.
+    const PATIENCE: u32 = 10;
+
+    pub(super) fn of(time: Duration) -> Self {
+        Self {
+            spent: cpu_time() + time,
+            deadline: Deadline::after(Some(time * Self::PATIENCE)),
+        }
+    }
+
+    pub(super) fn is_spent(self) -> bool {
+        cpu_time() >= self.spent || self.deadline.is_over()
+    }
+}
+
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 /// Tells when the next report of a search's progress is due.

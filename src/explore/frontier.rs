@@ -21,6 +21,7 @@ const EACH: u64 = 8;
 /// Divides the tree, from its root, breadth first.
 pub(super) fn divide(body: Body<'_>, settings: &Settings) -> Result<Vec<Part>, Error> {
     let most = PARTS.max(EACH.saturating_mul(settings.shard.of));
+    let watch = settings.watch();
     let probe = |turns: &[Tid]| {
         let turns = turns.to_vec();
         let part = Part {
@@ -28,7 +29,7 @@ pub(super) fn divide(body: Body<'_>, settings: &Settings) -> Result<Vec<Part>, E
             ..Part::default()
         };
         let tree = Tree::new(settings, part);
-        Runs::new(body, settings, tree.clone()).run(settings.seed, Decider::Probe)?;
+        Runs::new(body, settings, tree.clone(), &watch).run(settings.seed, Decider::Probe)?;
         Ok::<_, Error>(tree.probed())
     };
     let mut ended = Vec::new();

@@ -5,11 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::{
-    deadline::{Deadline, Ticker},
-    explored::Progress,
-    settings::Settings,
-};
+use super::{deadline::Ticker, explored::Progress, settings::Settings, timed::Watch};
 
 /// The counts of a search, over all its threads.
 #[derive(Debug)]
@@ -17,7 +13,6 @@ pub(super) struct Meter<'a> {
     settings: &'a Settings,
     /// The most schedules of this shard.
     most: u64,
-    deadline: Deadline,
     ticker: Ticker,
     /// The schedules that a thread runs or has run.
     claimed: AtomicU64,
@@ -39,7 +34,6 @@ impl<'a> Meter<'a> {
         Self {
             settings,
             most,
-            deadline: Deadline::after(settings.time),
             ticker: Ticker::new(),
             claimed: AtomicU64::new(0),
             schedules: AtomicU64::new(0),
@@ -67,7 +61,13 @@ impl<'a> Meter<'a> {
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.deadline.is_over()
+        self.settings.deadline.is_over()
+    }
+
+    /// Says that the time has cut the schedule under way, which counts nowhere.
+    pub(super) fn cut(&self, watch: &Watch) -> Option<String> {
+        let time = self.settings.time.filter(|_| watch.has_cut())?;
+        Some(format!("it ended after {time:?}, within a schedule"))
     }
 
     pub(super) fn end_part(&self) {

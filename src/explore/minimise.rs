@@ -7,10 +7,12 @@
 
 use std::time::Duration;
 
-use super::{deadline::Deadline, plan::Plan, planned::Planned, settings::Settings, trial::Body};
+use super::{
+    deadline::Budget, plan::Plan, planned::Planned, settings::Settings, timed::Watch, trial::Body,
+};
 use crate::Error;
 
-/// The time for all schedules with few departures, and again for delta debugging.
+/// The CPU time for all schedules with few departures, and again for delta debugging.
 const TIME: Duration = Duration::from_millis(450);
 
 /// The most departures of the schedules that are all tried.
@@ -31,11 +33,11 @@ pub(super) fn minimise(
     seed: u64,
     found: &Plan,
 ) -> Result<Fewest, Error> {
-    let mut runs = Runs(Planned::new(body, settings, seed)?);
-    let deadline = Deadline::after(Some(TIME));
+    let mut runs = Runs(Planned::new(body, settings, seed, &Watch::default())?);
+    let budget = Budget::of(TIME);
     for departures in 0..=MOST.min(found.0.len()) {
         let mut plan = Plan::default();
-        match runs.try_all(&mut plan, departures, deadline)? {
+        match runs.try_all(&mut plan, departures, budget)? {
             Tried::Fails => {
                 let is_least = true;
                 return Ok(Fewest { plan, is_least });
@@ -61,8 +63,8 @@ pub(super) fn nearest_passing(
     seed: u64,
     failing: &Plan,
 ) -> Result<Option<Plan>, Error> {
-    let mut runs = Planned::new(body, settings, seed)?;
-    let deadline = Deadline::after(Some(TIME));
+    let mut runs = Planned::new(body, settings, seed, &Watch::default())?;
+    let budget = Budget::of(TIME);
     for at in (0..failing.0.len()).rev() {
         let mut plan = failing.clone();
         plan.0.remove(at);
@@ -85,7 +87,7 @@ pub(super) fn nearest_passing(
         if !runs.fails(&plan)? {
             return Ok(Some(plan));
         }
-        if deadline.is_over() {
+        if budget.is_spent() {
             break;
         }
     }
@@ -109,9 +111,9 @@ impl Runs<'_> {
         &mut self,
         plan: &mut Plan,
         departures: usize,
-        deadline: Deadline,
+        budget: Budget,
     ) -> Result<Tried, Error> {
-        if deadline.is_over() {
+        if budget.is_spent() {
             return Ok(Tried::NoTime);
         }
         // Also for the number of ready tasks at each turn.
@@ -122,7 +124,7 @@ impl Runs<'_> {
             return Ok(Tried::Passes);
         }
         for mut longer in self.0.longer(plan) {
-            match self.try_all(&mut longer, departures - 1, deadline)? {
+            match self.try_all(&mut longer, departures - 1, budget)? {
                 Tried::Passes => {}
                 other => {
                     *plan = longer;
@@ -135,10 +137,10 @@ impl Runs<'_> {
 
     /// Removes departures as long as the schedule fails without them.
     fn reduce(&mut self, found: &Plan) -> Result<Plan, Error> {
-        let deadline = Deadline::after(Some(TIME));
+        let budget = Budget::of(TIME);
         let mut plan = found.clone();
         let mut parts = 2;
-        while !plan.0.is_empty() && !deadline.is_over() {
+        while !plan.0.is_empty() && !budget.is_spent() {
             let size = plan.0.len().div_ceil(parts);
             let mut is_reduced = false;
             for at in (0..plan.0.len()).step_by(size) {
@@ -150,7 +152,7 @@ impl Runs<'_> {
                     is_reduced = true;
                     break;
                 }
-                if deadline.is_over() {
+                if budget.is_spent() {
                     break;
                 }
             }

@@ -21,7 +21,7 @@
 //! | `lab.rs` | a failing schedule, recorded, replayed and explained |
 //! | `explored.rs` | what a search returns |
 //! | `shared.rs`, `sometimes.rs` | [`Shared`]; [`sometimes!`](crate::sometimes) |
-//! | `deadline.rs` | the end of a search's time |
+//! | `deadline.rs`, `timed.rs` | the end of a search's time, between schedules and within them |
 //! | `notes.rs` | what the trial under way has noted, per thread |
 //! | `quiet.rs` | panics of a trial, which print nothing |
 //!
@@ -53,6 +53,7 @@ mod sometimes;
 mod story;
 mod strategy;
 mod tally;
+mod timed;
 mod trial;
 mod twice;
 

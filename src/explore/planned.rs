@@ -4,6 +4,7 @@ use super::{
     guide::Guide,
     plan::{Delay, Plan},
     settings::Settings,
+    timed::{Timed, Watch},
     trial::{self, Body, Trial},
 };
 use crate::{Error, Kernel};
@@ -19,9 +20,15 @@ pub(super) struct Planned<'a> {
 }
 
 impl<'a> Planned<'a> {
-    pub(super) fn new(body: Body<'a>, settings: &Settings, seed: u64) -> Result<Self, Error> {
+    pub(super) fn new(
+        body: Body<'a>,
+        settings: &Settings,
+        seed: u64,
+        watch: &Watch,
+    ) -> Result<Self, Error> {
         let guide = Guide::default();
-        let kernel = settings.builder(seed).policy(guide.clone()).build()?;
+        let policy = Timed::new(guide.clone(), watch);
+        let kernel = settings.builder(seed).policy(policy).build()?;
         Ok(Self {
             body,
             seed,

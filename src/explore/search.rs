@@ -11,6 +11,7 @@ use super::{
     meter::Meter,
     settings::Settings,
     tally::{Found, Tally},
+    timed::Watch,
     trial::{self, Body},
     twice::Logged,
 };
@@ -70,8 +71,11 @@ impl<'a> Claims<'a> {
 fn work(body: Body<'_>, settings: &Settings, claims: &Claims<'_>) -> Result<Tally, Error> {
     let mut tally = Tally::default();
     let mut kernel = None;
+    let watch = settings.watch();
     let mut logged = None;
-    let mut audited = settings.audits.then(|| Audited::new(body, settings));
+    let mut audited = settings
+        .audits
+        .then(|| Audited::new(body, settings, &watch));
     while let Some(schedule) = claims.take() {
         let seed = settings.seed_of(schedule);
         let (mut trial, found) = match &mut audited {
@@ -80,8 +84,15 @@ fn work(body: Body<'_>, settings: &Settings, claims: &Claims<'_>) -> Result<Tall
                 tally.classes.extend(class);
                 (trial, found)
             }
-            None => (trial::run(fresh(&mut kernel, settings, seed)?, body), None),
+            None => (
+                trial::run(fresh(&mut kernel, settings, seed, &watch)?, body),
+                None,
+            ),
         };
+        if let Some(cut) = claims.meter.cut(&watch) {
+            tally.bound = Some(cut);
+            break;
+        }
         tally.add(&mut trial);
         claims.meter.count(false, || 0.0);
         let failure = trial.failure.map(|why| Found::new(schedule, why)).or(found);
@@ -89,7 +100,7 @@ fn work(body: Body<'_>, settings: &Settings, claims: &Claims<'_>) -> Result<Tall
         let failure = if is_repeated {
             let logged = match &mut logged {
                 Some(logged) => logged,
-                None => logged.insert(Logged::new(body, settings, seed)?),
+                None => logged.insert(Logged::new(body, settings, seed, &watch)?),
             };
             let differs = logged.differ(seed)?;
             differs.map(|why| Found::new(schedule, why))
@@ -110,12 +121,13 @@ fn fresh<'a>(
     kernel: &'a mut Option<Kernel>,
     settings: &Settings,
     seed: u64,
+    watch: &Watch,
 ) -> Result<&'a mut Kernel, Error> {
     let is_reset = kernel
         .as_mut()
         .is_some_and(|kernel| kernel.reset(seed).is_ok());
     if !is_reset {
-        let builder = settings.strategy.set(settings.builder(seed), seed);
+        let builder = settings.strategy.set(settings.builder(seed), seed, watch);
         *kernel = Some(builder.build()?);
     }
     Ok(kernel.as_mut().expect("it was just made"))

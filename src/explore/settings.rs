@@ -2,7 +2,9 @@
 
 use std::{env, fmt, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
 
-use super::{explored::Progress, plan::Replay, strategy::Strategy};
+use super::{
+    deadline::Deadline, explored::Progress, plan::Replay, strategy::Strategy, timed::Watch,
+};
 use crate::{Builder, Inject, Kernel, OnDeadlock, SimNet, SimWorld, SystemCall, Tid};
 
 /// The settings of a search.
@@ -19,6 +21,8 @@ pub(super) struct Settings {
     pub(super) preemptions: Option<usize>,
     /// The time of the search.
     pub(super) time: Option<Duration>,
+    /// The end of that time. Set when the search begins.
+    pub(super) deadline: Deadline,
     pub(super) threads: Option<usize>,
     pub(super) shard: Shard,
     /// Runs this schedule, and no other.
@@ -79,6 +83,7 @@ impl Default for Settings {
             steps: None,
             preemptions: None,
             time: None,
+            deadline: Deadline::default(),
             threads: None,
             shard: Shard { number: 0, of: 1 },
             replay: None,
@@ -122,6 +127,11 @@ impl Settings {
             read("THREADS", count, &mut self.threads)?;
         }
         Ok(())
+    }
+
+    /// Returns what ends a schedule when the time is over, on one thread.
+    pub(super) fn watch(&self) -> Watch {
+        Watch::new(self.deadline)
     }
 
     /// Returns the settings of the kernel of a trial.

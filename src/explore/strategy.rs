@@ -2,6 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
+use super::timed::{Timed, Watch};
 use crate::{
     Builder, Fifo, Policy,
     sched::{Pct, Random},
@@ -21,12 +22,15 @@ pub(crate) enum Strategy {
 }
 
 impl Strategy {
-    /// Sets the policy of a kernel, without indirection.
-    pub(super) fn set(self, builder: Builder, seed: u64) -> Builder {
+    /// Sets the policy of a kernel, without indirection. The watch ends a schedule.
+    pub(super) fn set(self, builder: Builder, seed: u64, watch: &Watch) -> Builder {
         match self {
-            Self::RoundRobin | Self::Exhaustive => builder,
-            Self::Random => builder.policy(Random::new(seed)),
-            Self::Pct(changes) => builder.policy(Pct::new(changes, seed)),
+            Self::RoundRobin | Self::Exhaustive if !watch.is_set() => builder,
+            Self::RoundRobin | Self::Exhaustive => {
+                builder.policy(Timed::new(Fifo::default(), watch))
+            }
+            Self::Random => builder.policy(Timed::new(Random::new(seed), watch)),
+            Self::Pct(changes) => builder.policy(Timed::new(Pct::new(changes, seed), watch)),
         }
     }
 

@@ -15,7 +15,14 @@ pub(super) struct Trial {
     /// Why it failed.
     pub(super) failure: Option<String>,
     pub(super) notes: Notes,
+    /// Whether another thread may have decided what happened.
+    pub(super) counts_on_threads: bool,
 }
+
+/// What a search says of a program that another thread may decide.
+pub(super) const THREADS: &str = "the program counts on threads of the operating system \
+     (Setter::remote): no schedule decides when these run, and no search can repeat it. A test that \
+     is searched sets its promises in tasks.";
 
 /// Runs the body on a kernel that is as new. A trial fails if the body returns an error or panics,
 /// or if one of its tasks faults.
@@ -37,5 +44,9 @@ pub(super) fn run(kernel: &mut Kernel, body: Body<'_>) -> Trial {
             _ => faults,
         });
     }
-    Trial { failure, notes }
+    Trial {
+        failure,
+        notes,
+        counts_on_threads: kernel.counts_on_threads(),
+    }
 }

@@ -5,25 +5,36 @@ use std::{cell::RefCell, rc::Rc};
 
 use super::{
     settings::Settings,
-    trial::{self, Body},
+    timed::Watch,
+    trial::{self, Body, THREADS},
 };
 use crate::{Error, Event, Kernel, record::OwnedEvent};
 
 /// Longer logs are compared up to here.
 const MOST: usize = 100_000;
 
+/// What may have made two runs differ.
+const HIDDEN: &str = "Something besides the world decides what the program does: the order of a \
+     hash map, a static, a clock, a thread.";
+
 /// Runs that are logged.
 pub(super) struct Logged<'a> {
     body: Body<'a>,
     kernel: Kernel,
     log: Rc<RefCell<Vec<OwnedEvent>>>,
+    watch: Watch,
 }
 
 impl<'a> Logged<'a> {
-    pub(super) fn new(body: Body<'a>, settings: &Settings, seed: u64) -> Result<Self, Error> {
+    pub(super) fn new(
+        body: Body<'a>,
+        settings: &Settings,
+        seed: u64,
+        watch: &Watch,
+    ) -> Result<Self, Error> {
         let log: Rc<RefCell<Vec<OwnedEvent>>> = Rc::default();
         let events = Rc::clone(&log);
-        let builder = settings.strategy.set(settings.builder(seed), seed);
+        let builder = settings.strategy.set(settings.builder(seed), seed, watch);
         let builder = builder.tracer(move |event: &Event<'_>| {
             let mut events = events.borrow_mut();
             if events.len() < MOST {
@@ -31,33 +42,44 @@ impl<'a> Logged<'a> {
             }
         });
         let kernel = builder.build()?;
-        Ok(Self { body, kernel, log })
+        Ok(Self {
+            body,
+            kernel,
+            log,
+            watch: watch.clone(),
+        })
     }
 
     /// Runs the schedule of a seed twice. Returns the first events that differ, in words.
     pub(super) fn differ(&mut self, seed: u64) -> Result<Option<String>, Error> {
-        let first = self.run(seed)?;
-        let second = self.run(seed)?;
-        Ok(difference(&first, &second))
+        let (first, counts_on_threads) = self.run(seed)?;
+        if self.watch.has_cut() {
+            // The kernel has lost its policy, and nothing would cut the second run.
+            return Ok(None);
+        }
+        let (second, _) = self.run(seed)?;
+        if self.watch.has_cut() {
+            return Ok(None);
+        }
+        let why = if counts_on_threads { THREADS } else { HIDDEN };
+        Ok(difference(&first, &second, why))
     }
 
-    fn run(&mut self, seed: u64) -> Result<Vec<OwnedEvent>, Error> {
+    fn run(&mut self, seed: u64) -> Result<(Vec<OwnedEvent>, bool), Error> {
         self.kernel.reset(seed)?;
-        trial::run(&mut self.kernel, self.body);
+        let trial = trial::run(&mut self.kernel, self.body);
         // The tasks that are left end.
         self.kernel.reset(seed)?;
-        Ok(self.log.take())
+        Ok((self.log.take(), trial.counts_on_threads))
     }
 }
 
-fn difference(first: &[OwnedEvent], second: &[OwnedEvent]) -> Option<String> {
+fn difference(first: &[OwnedEvent], second: &[OwnedEvent], why: &str) -> Option<String> {
     let at = (0..first.len().max(second.len())).find(|at| first.get(*at) != second.get(*at))?;
     let line = |log: &[OwnedEvent]| log.get(at).map_or("the end".into(), ToString::to_string);
     Some(format!(
         "hidden nondeterminism: the same schedule ran twice, and event {} differs\n  \
-         first:  {}\n  second: {}\n\
-         Something besides the world decides what the program does: the order of a hash map, a \
-         static, a clock, a thread.",
+         first:  {}\n  second: {}\n{why}",
         at + 1,
         line(first),
         line(second),

@@ -5,7 +5,7 @@ use std::{panic::Location, rc::Rc, time::Duration};
 use super::{Kernel, task::OnExit};
 use crate::{
     abi::{Errno, Place, QueueInfo, TaskInfo, Tid},
-    interrupt::Remote,
+    interrupt::{External, Remote},
     trap::Start,
     user::{
         os::Os,
@@ -111,6 +111,13 @@ impl Kernel {
             Some(kept) => std::mem::take(kept),
             None => self.world.take_console(),
         }
+    }
+
+    /// Returns whether any task has made a [`RemoteSetter`](crate::RemoteSetter) since boot. Then
+    /// another thread may decide what happens, which no seed and no policy can repeat.
+    #[must_use]
+    pub fn counts_on_threads(&self) -> bool {
+        self.remote.started(External::Setter) > 0
     }
 
     /// Returns a handle through which other threads and signal handlers interrupt this kernel.

@@ -13,6 +13,8 @@ use trapline::{
     sync::{Barrier, Condition, Flag, Group, Mutex, Semaphore},
 };
 
+use crate::support::two_counters;
+
 type Body = fn(&mut Kernel) -> Result<(), Error>;
 
 fn exhaustive(body: impl Fn(&mut Kernel) -> Result<(), Error>) -> Explored {
@@ -641,20 +643,7 @@ fn a_long_search_reports_causal_orders_and_what_is_left() {
 
 #[test]
 fn the_audit_finds_memory_that_the_search_does_not_see() {
-    let hidden = check(|kernel| {
-        let sum = Rc::new(Cell::new(0));
-        for name in ["left", "right"] {
-            let sum = Rc::clone(&sum);
-            kernel.spawn(name, async move |os: &mut Os| {
-                let read = sum.get();
-                os.yield_now().await;
-                sum.set(read + 1);
-            })?;
-        }
-        kernel.run()?;
-        kernel.outcome(sum.get().to_string());
-        Ok(())
-    });
+    let hidden = check(|kernel| two_counters::<Rc<Cell<u32>>>(kernel).map(drop));
     let explored = hidden.exhaustive().explore();
     let failure = explored.failure.expect("two orders differ");
     assert!(

@@ -11,31 +11,24 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    thread,
     time::Duration,
 };
 
 use trapline::{
-    Check, Error, Event, Exit, Fact, Inject, Kernel, Os, Queue, Shared, SimNet, SimWorld,
+    Check, Error, Event, Exit, Fact, Inject, Kernel, Os, Promise, Queue, Shared, SimNet, SimWorld,
     SystemCall, check,
     record::{OwnedEvent, Recording},
     sched::{Pct, Random},
     sometimes,
 };
 
+use crate::support::two_counters;
+
 /// Two tasks that read, trap and write: an increment may be lost.
 fn lost_update(kernel: &mut Kernel) -> Result<(), Error> {
-    let sum = Shared::new(0);
-    for name in ["left", "right"] {
-        let sum = sum.clone();
-        kernel.spawn(name, async move |os: &mut Os| {
-            let read = sum.get();
-            os.yield_now().await;
-            sum.set(read + 1);
-        })?;
-    }
-    kernel.run()?;
-    kernel.outcome(sum.get().to_string());
-    assert_eq!(sum.get(), 2, "an increment is lost");
+    let sum = two_counters::<Shared<u32>>(kernel)?;
+    assert_eq!(sum, 2, "an increment is lost");
     Ok(())
 }
 
@@ -252,6 +245,68 @@ fn a_search_ends_when_its_time_is_over() {
         .time(Duration::ZERO)
         .explore();
     assert_eq!((explored.schedules, explored.failure), (0, None));
+}
+
+#[test]
+fn the_time_ends_a_schedule_that_never_ends() {
+    let endless = || {
+        let endless = check(|kernel: &mut Kernel| {
+            for name in ["a", "b"] {
+                kernel.spawn(name, async |os: &mut Os| -> ! {
+                    loop {
+                        os.yield_now().await;
+                    }
+                })?;
+            }
+            kernel.run().map(drop)
+        });
+        endless.steps(u64::MAX).time(Duration::from_millis(1))
+    };
+    let searches = [
+        endless().random(),
+        endless().pct(2),
+        endless().round_robin(),
+        endless().audit(),
+        endless().exhaustive(),
+        endless().preemptions(1),
+    ];
+    for search in searches {
+        let explored = search.explore();
+        assert_eq!((explored.schedules, &explored.failure), (0, &None));
+        assert!(!explored.complete);
+        let bound = explored.bound.expect("the time has ended it");
+        assert!(bound.starts_with("it ended after 1ms"), "{bound}");
+    }
+}
+
+#[test]
+fn a_program_that_counts_on_threads_is_named() {
+    let runs = Cell::new(0);
+    let order = |kernel: &mut Kernel| {
+        // What a thread that is late would change.
+        runs.set(runs.get() + 1);
+        let is_late = runs.get() > 3 && runs.get() % 2 == 1;
+        let value = Rc::new(Cell::new(0));
+        let read = Rc::clone(&value);
+        kernel.spawn("main", async move |os: &mut Os| {
+            let (setter, promise) = Promise::<u32>::new(os).await;
+            let setter = setter.remote();
+            let thread = thread::spawn(move || setter.set(u32::from(is_late)));
+            value.set(promise.wait(os).await.expect("the thread sets it"));
+            let _ = thread.join();
+        })?;
+        kernel.spawn("other", async |os: &mut Os| os.yield_now().await)?;
+        kernel.run()?;
+        kernel.outcome(read.get().to_string());
+        Ok(())
+    };
+    let explored = check(order).exhaustive().explore();
+    assert!(!explored.complete);
+    let failure = explored.failure.map(|failure| failure.why);
+    let text = failure.or(explored.bound).unwrap_or_default();
+    let named = "the program counts on threads of the operating system (Setter::remote)";
+    assert!(text.contains(named), "{text}");
+    assert!(!text.contains("share something"), "{text}");
 }
 
 #[test]
@@ -767,20 +822,7 @@ fn progress_is_reported() {
 
 #[test]
 fn an_audit_finds_memory_that_is_not_seen() {
-    let hidden = |kernel: &mut Kernel| {
-        let sum = Rc::new(Cell::new(0));
-        for name in ["left", "right"] {
-            let sum = Rc::clone(&sum);
-            kernel.spawn(name, async move |os: &mut Os| {
-                let read = sum.get();
-                os.yield_now().await;
-                sum.set(read + 1);
-            })?;
-        }
-        kernel.run()?;
-        kernel.outcome(sum.get().to_string());
-        Ok(())
-    };
+    let hidden = |kernel: &mut Kernel| two_counters::<Rc<Cell<u32>>>(kernel).map(drop);
     type Search = fn(
         Check<fn(&mut Kernel) -> Result<(), Error>>,
     ) -> Check<fn(&mut Kernel) -> Result<(), Error>>;
@@ -803,20 +845,9 @@ fn an_audit_finds_memory_that_is_not_seen() {
     assert_eq!(threads.classes, alone.classes);
 }
 
-/// The same with a number that the search sees.
+/// Two counters with a number that the search sees.
 fn seen_sum(kernel: &mut Kernel) -> Result<(), Error> {
-    let sum = Shared::new(0);
-    for name in ["left", "right"] {
-        let sum = sum.clone();
-        kernel.spawn(name, async move |os: &mut Os| {
-            let read = sum.get();
-            os.yield_now().await;
-            sum.set(read + 1);
-        })?;
-    }
-    kernel.run()?;
-    kernel.outcome(sum.get().to_string());
-    Ok(())
+    two_counters::<Shared<u32>>(kernel).map(drop)
 }
 
 /// Asks a server ten times, a second apart. The outcome is the number of answers and the time of

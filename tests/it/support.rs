@@ -1,7 +1,7 @@
 //! What every topic uses: kernels that keep their event log, and programs with their transcript.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     future::{pending, poll_fn},
     path::PathBuf,
     pin::Pin,
@@ -14,7 +14,9 @@ use std::{
 mod modes;
 
 pub(crate) use modes::*;
-use trapline::{Builder, Event, Exit, IntoExit, Kernel, Os, Report, SimWorld, SystemCall, Tid};
+use trapline::{
+    Builder, Error, Event, Exit, IntoExit, Kernel, Os, Report, Shared, SimWorld, SystemCall, Tid,
+};
 
 /// Lines that several tasks, destructors or tracers write to and a test reads.
 #[derive(Clone, Default)]
@@ -255,4 +257,47 @@ pub(crate) fn in_own_process(
         "no test is called {test}:\n{stdout}"
     );
     stdout
+}
+
+/// A number that tasks share: one that a search sees, or not.
+pub(crate) trait Number: Clone + Default + 'static {
+    fn read(&self) -> u32;
+    fn write(&self, value: u32);
+}
+
+impl Number for Shared<u32> {
+    fn read(&self) -> u32 {
+        self.get()
+    }
+
+    fn write(&self, value: u32) {
+        self.set(value);
+    }
+}
+
+impl Number for Rc<Cell<u32>> {
+    fn read(&self) -> u32 {
+        self.get()
+    }
+
+    fn write(&self, value: u32) {
+        self.set(value);
+    }
+}
+
+/// Two tasks that read a number, trap and write it: an increment may be lost. The outcome is the sum,
+/// which is returned.
+pub(crate) fn two_counters<N: Number>(kernel: &mut Kernel) -> Result<u32, Error> {
+    let sum = N::default();
+    for name in ["left", "right"] {
+        let sum = sum.clone();
+        kernel.spawn(name, async move |os: &mut Os| {
+            let read = sum.read();
+            os.yield_now().await;
+            sum.write(read + 1);
+        })?;
+    }
+    kernel.run()?;
+    kernel.outcome(sum.read().to_string());
+    Ok(sum.read())
 }
