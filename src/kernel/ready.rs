@@ -275,7 +275,6 @@ impl Ready {
     }
 
     /// Replaces a failed policy by an empty [`Fifo`], and returns why it failed.
-    #[inline(always)]
     pub(super) fn take_failure(&mut self) -> Option<String> {
         let turns = self.turns.as_mut()?;
         turns.failure.get()?;
@@ -445,7 +444,16 @@ impl Kernel {
     }
 
     /// Returns the failure of the policy, if it has failed. Its tasks go to the new policy.
+    #[inline(always)]
     pub(super) fn check_policy(&mut self) -> Result<(), Error> {
+        if self.ready.is_plain() {
+            return Ok(());
+        }
+        self.check_own_policy()
+    }
+
+    #[inline(never)]
+    fn check_own_policy(&mut self) -> Result<(), Error> {
         let Some(why) = self.ready.take_failure() else {
             return Ok(());
         };

@@ -167,9 +167,9 @@ impl Context {
         let device = u64::from(device);
         let is_other = device != self.device;
         self.device = device;
-        let flags = [(is_other, kind::FIRST_FLAG), (!usual, kind::SECOND_FLAG)];
-        let flags = flags.into_iter().filter(|(is_set, _)| *is_set);
-        out.push(flags.fold(asked.kind(), |byte, (_, flag)| byte | flag));
+        let other = u8::from(is_other) * kind::FIRST_FLAG;
+        let unusual = u8::from(!usual) * kind::SECOND_FLAG;
+        out.push(asked.kind() | other | unusual);
         if is_other {
             number(out, device);
         }
@@ -222,13 +222,20 @@ pub(super) fn wait(
         Err(_) => kind::WAIT_FAILED,
     };
     // What daemons wait for is no part of the run.
-    let reports = happened.iter().filter(|report| !is_of_daemon(report));
-    let count = reports.clone().count();
+    let of_daemons = happened
+        .iter()
+        .filter(|report| is_of_daemon(report))
+        .count();
+    let count = happened.len() - of_daemons;
     out.push(kind | (count.min(3) as u8) << 5);
     if count >= 3 {
         number(out, count as u64);
     }
-    reports.for_each(|report| put_report(out, *report));
+    for report in happened {
+        if of_daemons == 0 || !is_of_daemon(report) {
+            put_report(out, *report);
+        }
+    }
     match &result {
         Ok(None) => {}
         Ok(Some(waited)) => number(out, nanos(*waited)),

@@ -50,6 +50,8 @@ struct Target {
     max: u64,
     is_full: bool,
     error: Option<(io::ErrorKind, String)>,
+    /// The memory of the entries that were written last, for those to come.
+    spare: Vec<u8>,
 }
 
 impl Writer {
@@ -72,6 +74,7 @@ impl Writer {
                 max: max.unwrap_or(u64::MAX),
                 is_full: false,
                 error: None,
+                spare: Vec::new(),
             }),
             kept: Mutex::default(),
         });
@@ -131,26 +134,30 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Kept {
-    /// Takes everything.
-    fn take(&mut self) -> Vec<u8> {
+    /// Takes everything. What comes next goes to `empty`.
+    fn take(&mut self, empty: Vec<u8>) -> Vec<u8> {
         self.passed = 0;
-        std::mem::take(&mut self.entries)
+        std::mem::replace(&mut self.entries, empty)
     }
 
-    /// Takes what comes before the last wait.
-    fn take_passed(&mut self) -> Vec<u8> {
-        let rest = self.entries.split_off(self.passed);
-        self.passed = 0;
-        std::mem::replace(&mut self.entries, rest)
+    /// Takes what comes before the last wait. The rest goes to `empty`.
+    fn take_passed(&mut self, mut empty: Vec<u8>) -> Vec<u8> {
+        empty.extend_from_slice(&self.entries[self.passed..]);
+        self.entries.truncate(self.passed);
+        self.take(empty)
     }
 }
 
 impl Shared {
     /// Writes the entries that `take` takes.
-    fn write(&self, take: fn(&mut Kept) -> Vec<u8>) -> MutexGuard<'_, Target> {
+    fn write(&self, take: fn(&mut Kept, Vec<u8>) -> Vec<u8>) -> MutexGuard<'_, Target> {
         let mut target = lock(&self.target);
-        let entries = take(&mut lock(&self.kept));
+        let spare = std::mem::take(&mut target.spare);
+        let mut entries = take(&mut lock(&self.kept), spare);
         target.write(&entries);
+        entries.clear();
+        entries.shrink_to(KEPT);
+        target.spare = entries;
         target
     }
 }
