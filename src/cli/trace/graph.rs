@@ -131,29 +131,21 @@ fn info(waiting: &Waiting) -> TaskInfo {
     }
 }
 
-/// The kernel's picture of a deadlock, and the task that got the last message of each queue.
+/// The kernel's picture of a deadlock. The holder of a queue is the task that got its last message.
 fn dot(waits: &Waits) -> String {
+    let held = |waiting: &Waiting| {
+        let mut info = info(waiting);
+        info.wait.holder = match waiting.on {
+            On::Queue(..) => waiting.target,
+            On::Exit(_) | On::Timer(_) | On::Device(..) => None,
+        };
+        info
+    };
     let deadlock = Deadlock {
         is_partial: false,
-        blocked: waits.blocked.iter().map(info).collect(),
+        blocked: waits.blocked.iter().map(held).collect(),
         cycles: waits.cycles.clone(),
         tails: Vec::new(),
     };
-    let dot = deadlock.dot();
-    let mut dot = dot.trim_end().trim_end_matches('}').to_string();
-    let mut holders: Vec<_> = waits
-        .blocked
-        .iter()
-        .filter_map(|waiting| match (waiting.on, waiting.target) {
-            (On::Queue(queue, _), Some(holder)) => Some((queue, holder)),
-            _ => None,
-        })
-        .collect();
-    holders.sort_unstable();
-    holders.dedup();
-    for (queue, tid) in holders {
-        let name = "got its last message";
-        dot += &format!("  queue{queue} -> task{tid} [label=\"{name}\", style=dashed]\n");
-    }
-    dot + "}\n"
+    deadlock.dot()
 }

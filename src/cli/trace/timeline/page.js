@@ -95,7 +95,8 @@ function drawOverview() {
     hill(colors.kinds[READY].ink, (bin) => (running[bin] + ready[bin]) / most, box.height, height);
     hill(colors.kinds[RUNNING].ink, (bin) => running[bin] / most, box.height, height);
   }
-  if (search.found) drawFoundOverview(brush, left, width);
+  drawRowsOverview(brush, errors, colors.error, left, width, box.height - 6);
+  if (search.found) drawRowsOverview(brush, search.found, colors.found, left, width, 0);
   const [first, last] = limits();
   const toOverview = (value) => left + ((value - first) / (last - first)) * width;
   const [x, right] = [toOverview(view.begin), toOverview(view.end)];
@@ -114,16 +115,17 @@ function drawOverview() {
   brush.fillText(shortened(`active: ${most.toLocaleString('en')} at most`, left - 10), 8, (top + box.height) / 2);
 }
 
-function drawFoundOverview(brush, left, width) {
+/** Marks rows in the overview: what was found, and failures. */
+function drawRowsOverview(brush, marked, color, left, width, y) {
   const [first, last] = limits();
   const at = rows.at[view.scale];
-  brush.fillStyle = colors.found;
+  brush.fillStyle = color;
   let done = -1;
-  for (const row of search.found) {
+  for (const row of marked) {
     const x = left + ((at[row] - first) / (last - first)) * width;
     if (x - done < 1) continue;
     done = x;
-    brush.fillRect(x - 0.5, 0, 1.5, 5);
+    brush.fillRect(x - 0.5, y, 1.5, 6);
   }
 }
 
@@ -296,7 +298,7 @@ function start() {
   page('present').checked = view.onlyPresent;
   [view.begin, view.end] = limits();
   readColors();
-  groupBy(hasHosts ? 'host' : lanes.length > MOST_UNFOLDED ? 'name' : 'none');
+  chooseGroups();
   page('groups').value = groups.by;
   page('groups').querySelector('[value=host]').disabled = !hasHosts;
   repaint();
