@@ -472,6 +472,7 @@ async function foldsMany() {
   await page.locator('#lanes').focus();
   await press(page, 'f');
   assert.equal(await page.evaluate(() => view.shown.length), 603);
+  assert.ok((await page.evaluate(() => page('stage').clientHeight)) > 250, 'the lanes take the room that they need');
   await scrollsByBar(page);
   await sortsAndPins(page);
 }

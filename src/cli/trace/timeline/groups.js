@@ -50,6 +50,7 @@ function groupBy(by) {
   });
   view.group = -1;
   chooseLanes();
+  fitHeight();
   changed();
 }
 
@@ -68,6 +69,7 @@ function fold(group, isFolded = !group.isFolded) {
   if (group.isFolded === isFolded) return;
   group.isFolded = isFolded;
   chooseLanes();
+  fitHeight();
   changed();
 }
 
@@ -75,6 +77,7 @@ function foldAll() {
   const isFolded = groups.list.some((group) => !group.isFolded);
   for (const group of groups.list) group.isFolded = isFolded;
   chooseLanes();
+  fitHeight();
   changed();
 }
 

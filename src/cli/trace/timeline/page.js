@@ -269,6 +269,22 @@ const mostHeight = () => Math.max(120, window.innerHeight - 160);
 function setHeight(pixels) {
   page('stage').style.flex = `0 0 ${Math.min(Math.max(pixels, leastHeight), mostHeight())}px`;
 }
+
+/** Whether the grip was moved. */
+let isGripped = false;
+
+/** Gives the lanes their share of the page, and at most their height. */
+function fitHeight() {
+  if (isGripped) return;
+  page('stage').style.flex = '';
+  const needed = RULER + Math.max(3, view.shown.length) * LANE + 12;
+  if (needed < page('stage').clientHeight) setHeight(needed);
+}
+
+function grips(pixels) {
+  isGripped = true;
+  setHeight(pixels);
+}
 new ResizeObserver(() => {
   grip.setAttribute('aria-valuemax', mostHeight());
   grip.setAttribute('aria-valuenow', Math.min(page('stage').clientHeight, mostHeight()));
@@ -277,13 +293,13 @@ grip.addEventListener('pointerdown', (event) => grip.setPointerCapture(event.poi
 grip.addEventListener('pointermove', (event) => {
   if (!grip.hasPointerCapture(event.pointerId)) return;
   const box = page('stage').getBoundingClientRect();
-  setHeight(event.clientY - box.top - (grip.getBoundingClientRect().top - box.bottom));
+  grips(event.clientY - box.top - (grip.getBoundingClientRect().top - box.bottom));
 });
 grip.addEventListener('keydown', (event) => {
   const by = { ArrowUp: -20, ArrowDown: 20 }[event.key];
   if (!by) return;
   event.preventDefault();
-  setHeight(page('stage').clientHeight + by);
+  grips(page('stage').clientHeight + by);
 });
 
 // ---- start
@@ -309,9 +325,7 @@ function start() {
     changed();
   }).observe(page('stage'));
   new ResizeObserver(changed).observe(table);
-  // At most the height of the lanes.
-  const needed = RULER + Math.max(3, view.shown.length) * LANE + 12;
-  if (needed < page('stage').clientHeight) setHeight(needed);
+  fitHeight();
   measure();
   select(-1);
 }
