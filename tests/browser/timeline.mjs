@@ -361,6 +361,10 @@ async function showsTheKernel() {
     return [task(0), idle / (run.limits.time[1] - run.limits.time[0]), blocked / (row.length / 4)];
   });
   assert.equal(name, 'kernel');
+  // The two ends of a real connection are paired by their order.
+  const pairs = await page.evaluate(() => Array.from(messages.from, (row, at) => [row, messages.to[at]].map((row) => lanes.tid[rows.lane[row]]).sort().join()));
+  assert.equal(pairs.length, 4 * 20 * 2, 'a request and a reply each');
+  assert.equal(new Set(pairs).size, 4, 'of four pairs of tasks');
   assert.ok(idle > 0.5, `idle for ${idle} of the time`);
   assert.ok(blocked > 0.5, `blocked tasks in ${blocked} of the overview`);
   await shot(page, 'waiting');
@@ -468,6 +472,7 @@ async function foldsMany() {
   await page.locator('#lanes').focus();
   await press(page, 'f');
   assert.equal(await page.evaluate(() => view.shown.length), 603);
+  assert.ok((await page.evaluate(() => page('stage').clientHeight)) > 250, 'the lanes take the room that they need');
   await scrollsByBar(page);
   await sortsAndPins(page);
 }

@@ -25,7 +25,7 @@ use super::{
     output::{FAILURE, Log, Verbosity, json, print, tell},
     program::{Entry, Named},
 };
-use crate::{Error, Kernel, Progress};
+use crate::{Error, Explored, Kernel, Progress};
 use options::{Options, takes_options};
 use results::Merge;
 

@@ -139,6 +139,16 @@ fn info(waiting: &Waiting) -> TaskInfo {
     }
 }
 
+/// A blocked task. The holder of a queue is the task that got its last message.
+fn held(waiting: &Waiting) -> TaskInfo {
+    let mut info = info(waiting);
+    info.wait.holder = match waiting.on {
+        On::Queue(..) => waiting.target,
+        On::Exit(_) | On::Timer(_) | On::Device(..) => None,
+    };
+    info
+}
+
 /// The nodes of a picture that fits a page: many tasks of a name that wait for the same, and that no
 /// task waits for, are one. All devices are the same here, since a server has one for each client.
 fn nodes(waits: &Waits) -> Vec<TaskInfo> {
@@ -162,7 +172,7 @@ fn nodes(waits: &Waits) -> Vec<TaskInfo> {
     }
     let blocked = waits.blocked.iter();
     let nodes = blocked.filter_map(|waiting| {
-        let mut node = info(waiting);
+        let mut node = held(waiting);
         match sizes.get(&waiting.tid) {
             Some(0) => return None,
             Some(size) => node.name += &format!(" x{size}"),
@@ -173,7 +183,7 @@ fn nodes(waits: &Waits) -> Vec<TaskInfo> {
     nodes.collect()
 }
 
-/// The kernel's picture of a deadlock, and the task that got the last message of each queue.
+/// The kernel's picture of a deadlock.
 fn dot(waits: &Waits) -> String {
     let deadlock = Deadlock {
         is_partial: false,
@@ -181,21 +191,5 @@ fn dot(waits: &Waits) -> String {
         cycles: waits.cycles.clone(),
         tails: Vec::new(),
     };
-    let dot = deadlock.dot();
-    let mut dot = dot.trim_end().trim_end_matches('}').to_string();
-    let mut holders: Vec<_> = waits
-        .blocked
-        .iter()
-        .filter_map(|waiting| match (waiting.on, waiting.target) {
-            (On::Queue(queue, _), Some(holder)) => Some((queue, holder)),
-            _ => None,
-        })
-        .collect();
-    holders.sort_unstable();
-    holders.dedup();
-    for (queue, tid) in holders {
-        let name = "got its last message";
-        dot += &format!("  queue{queue} -> task{tid} [label=\"{name}\", style=dashed]\n");
-    }
-    dot + "}\n"
+    deadlock.dot()
 }

@@ -64,6 +64,7 @@ canvas.addEventListener('pointerleave', hideTip);
 function release(event) {
   down.delete(event.pointerId);
   drag.range = 0;
+  if (isSortedNow()) chooseLanes();
   changed();
 }
 
