@@ -189,6 +189,31 @@ fn connections_within_the_program_need_no_peer() {
 }
 
 #[test]
+fn a_device_that_is_no_socket_cannot_be_scripted() {
+    let upstream = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", upstream.local_addr().unwrap());
+    let serves = thread::spawn(move || {
+        let (mut stream, _) = upstream.accept().unwrap();
+        let mut lines = BufReader::new(&stream).lines();
+        while lines.next().is_some_and(|line| !line.unwrap().is_empty()) {}
+        let page = "HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+        stream.write_all(page.as_bytes()).unwrap();
+    });
+    let folder = Folder::new("no-socket");
+    let tape = folder.path("run.tape");
+    // It attaches standard output.
+    let (code, out, err) = run(&["boot", "-q", "--tape", &tape, "http-get", &url]);
+    assert_eq!((code, &*out), (0, "hello"), "{err}");
+    serves.join().unwrap();
+    let (code, _, err) = run(&["replay", "--explore", "10", &tape]);
+    assert_eq!(code, 1);
+    assert!(
+        err.contains("is no socket, and a simulated run has no other"),
+        "{err}"
+    );
+}
+
+#[test]
 fn what_cannot_be_scripted_is_said() {
     let folder = Folder::new("no-script");
     let tape = folder.path("run.tape");
@@ -198,6 +223,12 @@ fn what_cannot_be_scripted_is_said() {
     assert_eq!((code, &*out), (1, ""));
     let why = "error: this tape has no script: it has no connection, so no peers";
     assert!(err.starts_with(why), "{err}");
+    let (code, _, err) = run(&["boot", "-q", "--tape", &tape, "promise"]);
+    assert_eq!(code, 0, "{err}");
+    let (code, _, err) = run(&["replay", "--explore", "10", &tape]);
+    assert_eq!(code, 1);
+    let why = "error: this tape has no script: a thread of the program set a promise\n";
+    assert_eq!(err, why);
     for (args, expected) in [
         (&["--explore", "0"][..], "a whole number from 1"),
         (&["--explore", "5", "--trace"], "--explore shows no run"),

@@ -719,6 +719,35 @@ proptest! {
 }
 
 #[test]
+fn a_replay_computes_as_the_world_of_the_tape() {
+    let spawn = |kernel: &mut Kernel| {
+        for name in ["one", "two"] {
+            let task = async move |os: &mut Os| {
+                os.sleep(Duration::from_millis(1)).await;
+                for _ in 0..2 {
+                    os.compute(Duration::from_millis(3)).await;
+                    let now = os.now().await;
+                    writeln!(os, "{name} {now:?}");
+                }
+            };
+            kernel.spawn(name, task).unwrap();
+        }
+    };
+    let worlds: [Box<dyn World>; 2] = [
+        Box::new(SimWorld::new(1)),
+        Box::new(RealWorld::new().unwrap()),
+    ];
+    for world in worlds {
+        let (told, error, tape) = tape(world, None, spawn);
+        assert!(error.is_none());
+        let (again, error, used) = play(&tape, spawn).unwrap();
+        assert!(error.is_none(), "{error:?}");
+        assert_eq!(again, told);
+        used.unwrap();
+    }
+}
+
+#[test]
 fn no_mutation_confuses_a_replay_under_the_fuzzer() {
     let spawn_sim = |kernel: &mut Kernel| {
         let main = async |os: &mut Os| everything(os).await;

@@ -38,6 +38,7 @@ use crate::{
     tape::{self, Playing},
 };
 use noting::Noting;
+use peers::Tally;
 
 /// What the peers of a run did.
 #[derive(Default, Debug)]
@@ -239,13 +240,16 @@ fn trial(
     programs: &[(String, Named)],
     script: &Arc<Script>,
 ) -> Result<(), Error> {
-    peers::listen(kernel, script)?;
+    let tally = Tally::new(script);
+    peers::listen(kernel, script, &tally)?;
     for (host, named) in programs {
         named.image()(kernel, host)?;
     }
-    peers::connect(kernel, script)?;
+    peers::connect(kernel, script, &tally)?;
     let report = match kernel.run() {
-        Err(Error::Deadlock(deadlock)) if deadlock.is_at_rest() => kernel.report(),
+        Err(Error::Deadlock(deadlock)) if deadlock.is_at_rest() && tally.is_over() => {
+            kernel.report()
+        }
         ran => ran?,
     };
     let text = kernel.take_console();

@@ -1,7 +1,7 @@
 //! The peers of a script, as tasks of the simulated world.
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::{Cell, OnceCell, RefCell},
     collections::{BTreeMap, VecDeque},
     io,
     net::{IpAddr, SocketAddr},
@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{Act, Mark, Peer, Script, Way};
-use crate::{Error, Kernel, Os, Queue, SimNet, TcpStream, Tid, cli::net::LOCALHOST};
+use crate::{Error, Exit, Kernel, Os, Queue, SimNet, TcpStream, Tid, cli::net::LOCALHOST};
 
 /// How much longer than the run on the tape a peer waits for bytes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -21,23 +21,31 @@ const REST: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(1);
 
 /// How far the peers are.
-struct Tally {
+pub(super) struct Tally {
     peers: RefCell<Vec<(usize, u64)>>,
     /// Whether a peer has found another behaviour than that on the tape.
     has_failed: Cell<bool>,
-    /// Whether the next progress is awaited, and the queue for it.
+    /// Whether the next progress is awaited.
     is_watched: Cell<bool>,
-    news: Queue<()>,
+    /// The queue for it, made by the task that awaits it.
+    news: OnceCell<Queue<()>>,
+    is_over: Cell<bool>,
 }
 
 impl Tally {
-    async fn new(os: &mut Os, peers: usize) -> Rc<Self> {
+    pub(super) fn new(script: &Script) -> Rc<Self> {
         Rc::new(Self {
-            peers: RefCell::new(vec![(0, 0); peers]),
+            peers: RefCell::new(vec![(0, 0); script.peers.len()]),
             has_failed: Cell::new(false),
             is_watched: Cell::new(false),
-            news: Queue::unbounded(os).await,
+            news: OnceCell::new(),
+            is_over: Cell::new(false),
         })
+    }
+
+    /// Whether every peer that connects has done its part.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.get()
     }
 
     /// Notes that a peer has made a step, or has got bytes.
@@ -47,9 +55,11 @@ impl Tally {
     }
 
     async fn tell(&self, os: &mut Os) {
-        if self.is_watched.replace(false) {
+        if self.is_watched.replace(false)
+            && let Some(news) = self.news.get()
+        {
             // It is never closed.
-            let _ = self.news.put(os, ()).await;
+            let _ = news.put(os, ()).await;
         }
     }
 
@@ -59,12 +69,17 @@ impl Tally {
             let (steps, bytes) = self.peers.borrow()[mark.peer];
             steps >= mark.steps && bytes >= mark.bytes
         };
+        let news = match self.news.get() {
+            Some(news) => news.clone(),
+            None => Queue::unbounded(os).await,
+        };
+        let news = self.news.get_or_init(|| news);
         while !self.has_failed.get() {
             if marks.iter().all(is_met) {
                 return true;
             }
             self.is_watched.set(true);
-            let _ = self.news.get(os).await;
+            let _ = news.get(os).await;
         }
         false
     }
@@ -82,14 +97,18 @@ fn servers(script: &Script) -> BTreeMap<SocketAddr, VecDeque<usize>> {
 }
 
 /// Has the peers listen to which the program connects. Runs the kernel until they do.
-pub(super) fn listen(kernel: &mut Kernel, script: &Arc<Script>) -> Result<(), Error> {
+pub(super) fn listen(
+    kernel: &mut Kernel,
+    script: &Arc<Script>,
+    tally: &Rc<Tally>,
+) -> Result<(), Error> {
     let mut begun = Vec::new();
     for (addr, places) in servers(script) {
-        let (host, script) = (script.host_of(addr.ip()), Arc::clone(script));
+        let (host, tally) = (script.host_of(addr.ip()), Rc::clone(tally));
+        let script = Arc::clone(script);
         let listens = async move |os: &mut Os| {
             let listener = os.listen(addr).await?;
             let accepts = async move |os: &mut Os| -> io::Result<()> {
-                let tally = Tally::new(os, script.peers.len()).await;
                 for place in places {
                     let (stream, _) = listener.accept(os).await?;
                     let (script, tally) = (Arc::clone(&script), Rc::clone(&tally));
@@ -111,35 +130,54 @@ pub(super) fn listen(kernel: &mut Kernel, script: &Arc<Script>) -> Result<(), Er
     Ok(())
 }
 
-/// Starts the task that has the other peers connect, in the order of the tape.
-pub(super) fn connect(kernel: &mut Kernel, script: &Arc<Script>) -> Result<(), Error> {
-    let (net, script) = (kernel.net(), Arc::clone(script));
-    let door = async move |os: &mut Os| -> Result<(), String> {
-        let tally = Tally::new(os, script.peers.len()).await;
-        let mut begun = Vec::new();
-        for (place, peer) in script.scripted() {
-            let Way::ToListener { number, .. } = peer.way else {
-                continue;
-            };
-            if !tally.reach(os, &peer.before).await {
-                break;
-            }
-            begun.push(enter(os, &script, place, number, &net, &tally).await?);
-        }
-        for peer in begun {
-            // It may have ended.
-            let _ = os.wait(peer).await;
-        }
-        if tally.has_failed.get() {
-            os.shutdown().await;
-        }
-        if script.is_stopped {
+/// Starts the task that has the other peers connect, in the order of the tape, and the task that ends
+/// the run after them.
+pub(super) fn connect(
+    kernel: &mut Kernel,
+    script: &Arc<Script>,
+    tally: &Rc<Tally>,
+) -> Result<(), Error> {
+    let (net, script, is_stopped) = (kernel.net(), Arc::clone(script), script.is_stopped);
+    let tally = Rc::clone(tally);
+    let shared = Rc::clone(&tally);
+    let enters = async move |os: &mut Os| enter_all(os, &script, &net, &shared).await;
+    let peers = kernel.spawn("peers", enters)?;
+    let ends = async move |os: &mut Os| {
+        let exit = os.wait(peers).await;
+        tally.is_over.set(true);
+        let is_good = exit == Ok(Exit::Done) && !tally.has_failed.get();
+        if is_good && is_stopped {
             os.sleep(REST).await;
+        }
+        if is_stopped || !is_good {
             os.shutdown().await;
         }
-        Ok(())
     };
-    kernel.spawn("peers", door)?;
+    kernel.spawn("end", ends)?;
+    Ok(())
+}
+
+/// Has the peers connect, and waits for their ends.
+async fn enter_all(
+    os: &mut Os,
+    script: &Arc<Script>,
+    net: &SimNet,
+    tally: &Rc<Tally>,
+) -> Result<(), String> {
+    let mut begun = Vec::new();
+    for (place, peer) in script.scripted() {
+        let Way::ToListener { number, .. } = peer.way else {
+            continue;
+        };
+        if !tally.reach(os, &peer.before).await {
+            break;
+        }
+        begun.push(enter(os, script, place, number, net, tally).await?);
+    }
+    for peer in begun {
+        // It may have ended.
+        let _ = os.wait(peer).await;
+    }
     Ok(())
 }
 

@@ -63,7 +63,7 @@ fn a_convoy_is_shown_in_its_order() {
     assert_eq!(
         why(&["convoy"], "worker-1"),
         "\
-2 \"worker-1\" waited 13ms for mutex 1, from 00:00.007 (programs/cases/convoy.rs:57).
+2 \"worker-1\" waited 13ms for mutex 1, from 00:00.007 (programs/cases/convoy.rs:56).
 Meanwhile 3 \"worker-2\" held it for 3ms (asleep), then 4 \"worker-3\" held it for 5ms (asleep), \
 then 5 \"worker-4\" held it for 5ms (asleep).
 "
