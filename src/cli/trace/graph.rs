@@ -120,19 +120,21 @@ fn write_text(
 }
 
 fn info(waiting: &Waiting) -> TaskInfo {
+    let on = waiting.on;
+    let device = waiting.addr.map(|addr| format!("{on}, {addr}"));
     TaskInfo {
         tid: waiting.tid,
         name: waiting.name.clone(),
         parent: 0.into(),
         state: TaskState::Blocked {
-            on: waiting.on,
+            on,
             since: waiting.since,
         },
         traps: 0,
         wait: Wait {
             call: waiting.method,
             place: waiting.place.clone(),
-            thing: waiting.object.clone(),
+            thing: waiting.object.clone().or(device),
             ..Wait::default()
         },
         spawned: waiting.spawned.clone(),
