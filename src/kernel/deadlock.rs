@@ -116,7 +116,8 @@ impl Deadlock {
     }
 
     /// Returns the report as a graph for Graphviz. Tasks are boxes, what they wait for are
-    /// ellipses, and the cycles are red.
+    /// ellipses, and the cycles are red. Graphviz makes it fit a page. More than four tasks of one
+    /// name that wait for the same, or for devices, are one box, unless other tasks wait for them.
     ///
     /// ```
     /// # use trapline::{Deadlock, Error, Kernel, Os};
@@ -129,10 +130,16 @@ impl Deadlock {
     /// ```
     #[must_use]
     pub fn dot(&self) -> String {
-        let mut dot = "digraph waits {\n  rankdir=LR\n".to_string();
+        let mut dot = "digraph waits {\n  rankdir=LR\n  size=\"7.5,10\"\n".to_string();
         let (mut things, mut held) = (BTreeMap::new(), BTreeSet::new());
         let on_cycle = self.on_cycle();
-        for task in &self.blocked {
+        let crowds = self.crowds();
+        let folded: BTreeSet<Tid> = crowds.values().flatten().map(|task| task.tid).collect();
+        for task in self
+            .blocked
+            .iter()
+            .filter(|task| !folded.contains(&task.tid))
+        {
             let TaskState::Blocked { on, since } = task.state else {
                 continue;
             };
@@ -143,21 +150,19 @@ impl Deadlock {
                 "black"
             };
             let label = quoted(&format!("{tid} {}\nsince {since}", task.name));
-            let (thing, how, mut name) = thing(on);
-            if let Some(holder) = task.wait.holder {
-                let how = if task.wait.is_lock {
-                    "held by"
-                } else {
-                    "last taken by"
-                };
-                held.insert((thing.clone(), holder, how));
-            }
-            if let (Some(name), Some(words)) = (&mut name, &task.wait.thing) {
-                name.clone_from(words);
-            }
+            let (thing, how, name) = thing_of(task, on);
+            held.extend(holding(task, &thing));
             dot += &format!("  task{tid} [shape=box, label={label}, color={color}]\n");
             dot += &format!("  task{tid} -> {thing} [label=\"{how}\", color={color}]\n");
             things.extend(name.map(|name| (thing, name)));
+        }
+        for (at, ((name, thing, how), tasks)) in crowds.iter().enumerate() {
+            let label = quoted(&format!("{} x {name}", tasks.len()));
+            dot += &format!("  crowd{at} [shape=box, peripheries=2, label={label}]\n");
+            dot += &format!("  crowd{at} -> {thing} [label=\"{how}\"]\n");
+            held.extend(tasks.iter().filter_map(|task| holding(task, thing)));
+            let named = tasks.first().and_then(|task| kind_of(task)?.2);
+            things.extend(named.map(|name| (thing.clone(), name)));
         }
         for (thing, name) in things {
             dot += &format!("  {thing} [label={}]\n", quoted(&name));
@@ -168,9 +173,79 @@ impl Deadlock {
         dot + "}\n"
     }
 
+    /// The tasks that are one box of the graph: by their name, and by what they wait for.
+    fn crowds(&self) -> BTreeMap<(&str, String, String), Vec<&TaskInfo>> {
+        let awaited = self.blocked.iter().flat_map(|task| {
+            let target = match task.state {
+                TaskState::Blocked {
+                    on: On::Exit(target),
+                    ..
+                } => Some(target),
+                _ => None,
+            };
+            [target, task.wait.holder].into_iter().flatten()
+        });
+        let mut apart: BTreeSet<Tid> = awaited.collect();
+        apart.extend(self.on_cycle());
+        let mut crowds: BTreeMap<_, Vec<&TaskInfo>> = BTreeMap::new();
+        for task in self
+            .blocked
+            .iter()
+            .filter(|task| !apart.contains(&task.tid))
+        {
+            if let Some((thing, how, _)) = kind_of(task) {
+                crowds
+                    .entry((&*task.name, thing, how))
+                    .or_default()
+                    .push(task);
+            }
+        }
+        crowds.retain(|_, tasks| tasks.len() > FEW);
+        crowds
+    }
+
     fn on_cycle(&self) -> BTreeSet<&Tid> {
         self.cycles.iter().flatten().collect()
     }
+}
+
+/// More tasks of one kind are one box of a graph.
+const FEW: usize = 4;
+
+/// What a task waits for, as [`thing`] describes it, with the words of the report for it.
+fn thing_of(task: &TaskInfo, on: On) -> (String, String, Option<String>) {
+    let (thing, how, mut name) = thing(on);
+    if let (Some(name), Some(words)) = (&mut name, &task.wait.thing) {
+        name.clone_from(words);
+    }
+    (thing, how, name)
+}
+
+/// The edge to the task that holds what another waits for.
+fn holding(task: &TaskInfo, thing: &str) -> Option<(String, Tid, &'static str)> {
+    let how = match task.wait.is_lock {
+        true => "held by",
+        false => "last taken by",
+    };
+    Some((thing.to_string(), task.wait.holder?, how))
+}
+
+/// The same for a crowd of tasks: which device, or which instant, makes no difference.
+fn kind_of(task: &TaskInfo) -> Option<(String, String, Option<String>)> {
+    let TaskState::Blocked { on, .. } = task.state else {
+        return None;
+    };
+    Some(match on {
+        On::Device(_, direction) => {
+            let name = "devices".to_string();
+            (name.clone(), direction.to_string(), Some(name))
+        }
+        On::Timer(instant) if instant != Nanos::FOREVER => {
+            let (thing, _, name) = thing(on);
+            (thing, String::new(), name)
+        }
+        On::Exit(_) | On::Timer(_) | On::Queue(..) => thing_of(task, on),
+    })
 }
 
 /// The node of what a task waits for, the label of the edge, and the name of the node unless it is

@@ -361,6 +361,10 @@ async function showsTheKernel() {
     return [task(0), idle / (run.limits.time[1] - run.limits.time[0]), blocked / (row.length / 4)];
   });
   assert.equal(name, 'kernel');
+  // The two ends of a real connection are paired by their order.
+  const pairs = await page.evaluate(() => Array.from(messages.from, (row, at) => [row, messages.to[at]].map((row) => lanes.tid[rows.lane[row]]).sort().join()));
+  assert.equal(pairs.length, 4 * 20 * 2, 'a request and a reply each');
+  assert.equal(new Set(pairs).size, 4, 'of four pairs of tasks');
   assert.ok(idle > 0.5, `idle for ${idle} of the time`);
   assert.ok(blocked > 0.5, `blocked tasks in ${blocked} of the overview`);
   await shot(page, 'waiting');
@@ -468,6 +472,7 @@ async function foldsMany() {
   await page.locator('#lanes').focus();
   await press(page, 'f');
   assert.equal(await page.evaluate(() => view.shown.length), 603);
+  assert.ok((await page.evaluate(() => page('stage').clientHeight)) > 250, 'the lanes take the room that they need');
   await scrollsByBar(page);
   await sortsAndPins(page);
 }
@@ -741,7 +746,14 @@ async function selectsRanges() {
     callsIn(view.range).map(({ name, took }) => [name, took.length, ...[50, 99, 100].map((percent) => quantile(took, percent))]),
   );
   sameAsTheLog(calls, join(dir, 'network.trap'));
-  // All tasks together, against the pieces of `trace export`.
+  const blocked = new Map();
+  for (const line of printed('summary', join(dir, 'network.trap'))) {
+    const [, name, seconds] = line.match(/^ +\d+  (\S+) +\d+ +\d+ +[\d.]+s +[\d.]+s +[\d.]+s +([\d.]+)s /) ?? [];
+    if (name) blocked.set(name, (blocked.get(name) ?? 0) + Math.round(seconds * 1e6));
+  }
+  const summed = await page.evaluate(() => sharesIn(view.range).map(({ name, times }) => [name, Math.round(times[RESTING] / 1000)]));
+  for (const [name, micros] of summed) assert.ok(Math.abs(micros - blocked.get(name)) < 10, `${name}: ${micros}, ${blocked.get(name)}`);
+  assert.equal(summed.length, blocked.size);
   assert.deepEqual(shares.map(([name, tasks]) => [name, tasks]).sort(), [['client@clients', '4'], ['client@server', '4'], ['echo@server', '1'], ['faults', '1'], ['swarm@clients', '1']]);
   const echo = shares.find(([name]) => name === 'echo@server');
   assert.deepEqual(echo.slice(2), ['0 % 0 ns', '0 % 0 ns', '0 % 0 ns', '100 % 182 ms']);
@@ -852,6 +864,65 @@ async function stepsThroughEvents() {
   assert.equal(await page.evaluate(() => view.at), 5e6, 'the first sleep is over');
 }
 
+// ---- looks
+
+/** A selection is around a bar's label, and does not cut it. */
+async function keepsLabels() {
+  const { page } = await open(pageOf('convoy', 'convoy'));
+  const same = await page.evaluate(() => {
+    view.arrows = view.messages = false;
+    const ink = (bar) => {
+      draw();
+      const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', { willReadFrequently: true });
+      copy.drawImage(canvas, 0, 0);
+      const y = toY(view.placeOf[bars.lane[bar]]);
+      return copy.getImageData(Math.ceil(toX(columns().from[bar])) + 3, y + 4, 24, 10).data.join();
+    };
+    const labelled = Array.from(bars.lane.keys()).filter((bar) => bars.doing[bar] > RESTING && toX(columns().to[bar]) - toX(columns().from[bar]) > 80);
+    return labelled.map((bar) => {
+      select(-1);
+      const before = ink(bar);
+      select(bar);
+      return new Set(before.split(',')).size > 4 && ink(bar) === before;
+    });
+  });
+  assert.ok(same.length > 5 && same.every(Boolean), same.join());
+}
+
+/** At 400 pixels nothing but tables is wider than the page. */
+async function fitsNarrowPages() {
+  const { page } = await open(pageOf('network', ...NETWORK), { width: 400, height: 800 });
+  const wide = () => page.evaluate(() => document.documentElement.scrollWidth);
+  assert.equal(await wide(), 400);
+  for (const tab of ['range', 'instant', 'path', 'calls']) {
+    await page.locator(`#show-${tab}`).click();
+    if (tab === 'range') await page.locator('#tab-range button').click();
+    await frame(page);
+    assert.equal(await wide(), 400, tab);
+  }
+  await page.locator('#lanes').scrollIntoViewIfNeeded();
+  const box = await page.locator('#lanes').boundingBox();
+  for (const x of [box.width - 5, box.width / 2 + 60]) {
+    await page.mouse.move(box.x + x, box.y + 26 + 20);
+    await frame(page);
+    const tip = await page.locator('#tip').boundingBox();
+    assert.ok(tip && tip.x >= 0 && tip.x + tip.width <= 400, JSON.stringify(tip));
+  }
+  await page.evaluate(() => page('keys').showModal());
+  const cut = await page.evaluate(() => [...document.querySelectorAll('#keys, #keys *')].filter((one) => one.getBoundingClientRect().right > 400 || one.scrollWidth > one.clientWidth + 1 && one.clientWidth > 0).map((one) => one.textContent));
+  assert.deepEqual(cut, []);
+  await shot(page, 'narrow');
+}
+
+/** The summary is open when a task failed, and closed when all went well. */
+async function opensFailures() {
+  const { page: failed } = await open(pageOf('failed', ...NETWORK, '--inject', 'recv:error=ConnectionReset:when=30'));
+  assert.ok(await failed.evaluate(() => page('summary').open));
+  assert.match(await text(failed, '#summary'), /\d failed/);
+  const { page: well } = await open(pageOf('network', ...NETWORK));
+  assert.ok(!(await well.evaluate(() => page('summary').open)));
+}
+
 /** A recording by hand, whose task has a name that would do harm. */
 async function isSafe() {
   const name = '</script><script>window.harm = 1</script><img src=x onerror="window.harm = 2">\u202e&"\'\u0001';
@@ -900,6 +971,7 @@ async function isQuick() {
     log(`  search for ${query}: ${found} found in ${ms.toFixed(0)} ms`);
     assert.ok(found > 0);
   }
+  await findsNumbers(page);
   await keepsFilter(page);
   await page.evaluate(() => {
     setScale('turns');
@@ -926,6 +998,20 @@ async function seesInstants(page) {
   });
   await shot(page, 'million-time');
   assert.ok((await painted(page, lane)) > 0, 'multitask is seen, though all of it is at one instant');
+}
+
+/** That a search finds what its words and numbers are in, wherever in them it begins. */
+async function findsNumbers(page) {
+  for (const query of ['message 1234', 'sage 12', '123', '34', ') = ', 'get(1', 'consumer']) {
+    const [found, expected] = await page.evaluate((query) => {
+      find(query);
+      const texts = (row) => [task(rows.lane[row]), rows.what.get(row), rows.isAnswered[row] ? rows.result.get(row) : ''];
+      const some = Array.from({ length: 20000 }, (_, at) => Math.floor((at * rows.length) / 20000));
+      const expected = some.filter((row) => texts(row).some((text) => text.toLowerCase().includes(query)));
+      return [some.filter((row) => search.found[lowerBound(search.found, row, 0, search.found.length)] === row), expected];
+    }, query);
+    assert.deepEqual(found, expected, query);
+  }
 }
 
 /** That what is searched for in one lane is not searched for again each time something is drawn. */
@@ -989,7 +1075,8 @@ for (const test of [hasThemes, hasTouch].filter(isWanted)) {
 const network = [groupsByHost, foldsMany, drawsMessages, marksErrors];
 const causes = [saysWhy, drawsChains, showsThePath];
 const parts = [selectsRanges, showsInstants, stepsThroughEvents];
-for (const test of [...network, ...causes, ...parts, paintsTime, showsTheKernel, showsDeadlocks, isSafe, isQuick].filter(isWanted)) {
+const looks = [keepsLabels, fitsNarrowPages, opensFailures];
+for (const test of [...network, ...causes, ...parts, ...looks, paintsTime, showsTheKernel, showsDeadlocks, isSafe, isQuick].filter(isWanted)) {
   await test();
   log('ok', test.name);
 }

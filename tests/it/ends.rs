@@ -133,6 +133,23 @@ fn s46_a_picture_of_a_great_ring_is_drawn_at_no_great_price() {
 }
 
 #[test]
+fn s46_a_picture_has_one_box_for_tasks_that_wait_alike() {
+    let mut kernel = Kernel::simulated(0);
+    spawn_waiter(&mut kernel, "server", 0, 2);
+    for _ in 0..3000 {
+        spawn_waiter(&mut kernel, "client", 0, 1);
+    }
+    let dot = deadlock(&mut kernel).dot();
+    assert!(dot.contains("\n  size=\"7.5,10\"\n"), "{dot}");
+    assert!(
+        dot.contains("label=\"2 client\\n"),
+        "the one on the cycle: {dot}"
+    );
+    assert!(dot.contains("label=\"2999 x client\""), "{dot}");
+    assert_eq!(dot.lines().count(), 10, "{dot}");
+}
+
+#[test]
 fn s46_zombies_are_not_in_the_report() {
     let mut kernel = Kernel::simulated(0);
     kernel

@@ -18,33 +18,43 @@ function crowdOf(group) {
 
 function makeCrowd(group) {
   const { from, to } = columns();
-  const steps = BANDS.map(() => ({ begins: [], ends: [] }));
-  for (const lane of group.lanes) {
-    for (let bar = lanes.first[lane]; bar < lanes.first[lane + 1]; bar++) {
-      const band = BANDS.findIndex(({ has }) => has(bars.doing[bar]));
-      if (band < 0) continue;
-      steps[band].begins.push(from[bar]);
-      steps[band].ends.push(to[bar]);
+  const bandOf = KINDS.map((_, kind) => BANDS.findIndex(({ has }) => has(kind)));
+  const lengths = new Array(BANDS.length).fill(0);
+  const each = (take) => {
+    for (const lane of group.lanes) {
+      for (let bar = lanes.first[lane]; bar < lanes.first[lane + 1]; bar++) {
+        if (bandOf[bars.doing[bar]] >= 0) take(bandOf[bars.doing[bar]], bar);
+      }
     }
+  };
+  each((band) => lengths[band]++);
+  const bands = lengths.map((length) => ({ begins: new Float64Array(length), ends: new Float64Array(length) }));
+  lengths.fill(0);
+  each((band, bar) => {
+    const at = lengths[band]++;
+    [bands[band].begins[at], bands[band].ends[at]] = [from[bar], to[bar]];
+  });
+  for (const { begins, ends } of bands) {
+    begins.sort();
+    ends.sort();
   }
-  const bands = steps.map(({ begins, ends }) => ({
-    begins: Float64Array.from(begins).sort(),
-    ends: Float64Array.from(ends).sort(),
-  }));
   return { bands, active: Math.max(1, mostAtOnce(bands.slice(0, 2))), waiting: Math.max(1, mostAtOnce(bands.slice(2))) };
 }
 
 /** The largest number at one time, summed over bands; those of no length count for nothing. */
 function mostAtOnce(bands) {
-  const begins = Float64Array.from(bands.flatMap((band) => [...band.begins])).sort();
-  const ends = Float64Array.from(bands.flatMap((band) => [...band.ends])).sort();
-  let [most, ended] = [0, 0];
-  for (let begun = 0; begun < begins.length; begun++) {
-    while (ended < ends.length && ends[ended] <= begins[begun]) ended++;
-    // Only the last of those that begin at once counts.
-    if (begins[begun + 1] !== begins[begun]) most = Math.max(most, begun + 1 - ended);
+  const next = { begins: bands.map(() => 0), ends: bands.map(() => 0) };
+  let [most, now] = [0, 0];
+  for (;;) {
+    let at = Infinity;
+    bands.forEach(({ begins }, band) => (at = Math.min(at, begins[next.begins[band]] ?? Infinity)));
+    if (at === Infinity) return most;
+    bands.forEach((band, index) => {
+      for (; band.begins[next.begins[index]] === at; next.begins[index]++) now++;
+      for (; band.ends[next.ends[index]] <= at; next.ends[index]++) now--;
+    });
+    most = Math.max(most, now);
   }
-  return most;
 }
 
 /** Walks over parts of the run in order, and tells how many there are on average in each. */

@@ -50,20 +50,41 @@ function groupBy(by) {
   });
   view.group = -1;
   chooseLanes();
+  fitHeight();
   changed();
 }
 
+/** The groups to begin with: hosts; of many lanes, names or else parents; otherwise none. */
+function chooseGroups() {
+  if (hasHosts) return groupBy('host');
+  if (lanes.length <= MOST_UNFOLDED) return groupBy('none');
+  groupBy('name');
+  const places = view.shown.length;
+  if (places <= MOST_UNFOLDED) return;
+  groupBy('parent');
+  if (view.shown.length >= places) groupBy('name');
+}
+
+/** Folds a group, or unfolds it; by default whichever it is not. */
 function fold(group, isFolded = !group.isFolded) {
   if (group.isFolded === isFolded) return;
   group.isFolded = isFolded;
   chooseLanes();
+  fitHeight();
   changed();
+}
+
+/** The same, and the group gets the keyboard focus. */
+function toggle(group, isFolded) {
+  fold(group, isFolded);
+  focusGroup(group);
 }
 
 function foldAll() {
   const isFolded = groups.list.some((group) => !group.isFolded);
   for (const group of groups.list) group.isFolded = isFolded;
   chooseLanes();
+  fitHeight();
   changed();
 }
 
@@ -101,6 +122,9 @@ function chooseLanes(wanted = -1) {
   view.shown = Int32Array.from(shown);
   scroll(0);
 }
+
+/** Whether lanes are sorted anew when the view moves: not below a pointer that moves it. */
+const isSortedNow = () => view.order === 'activity' && down.size === 0;
 
 /** Lanes and groups in the chosen order. The kernel comes first. */
 function sorted(entries) {

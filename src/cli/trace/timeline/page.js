@@ -95,7 +95,8 @@ function drawOverview() {
     hill(colors.kinds[READY].ink, (bin) => (running[bin] + ready[bin]) / most, box.height, height);
     hill(colors.kinds[RUNNING].ink, (bin) => running[bin] / most, box.height, height);
   }
-  if (search.found) drawFoundOverview(brush, left, width);
+  drawRowsOverview(brush, errors, colors.error, left, width, box.height - 6);
+  if (search.found) drawRowsOverview(brush, search.found, colors.found, left, width, 0);
   const [first, last] = limits();
   const toOverview = (value) => left + ((value - first) / (last - first)) * width;
   const [x, right] = [toOverview(view.begin), toOverview(view.end)];
@@ -114,16 +115,17 @@ function drawOverview() {
   brush.fillText(shortened(`active: ${most.toLocaleString('en')} at most`, left - 10), 8, (top + box.height) / 2);
 }
 
-function drawFoundOverview(brush, left, width) {
+/** Marks rows in the overview: what was found, and failures. */
+function drawRowsOverview(brush, marked, color, left, width, y) {
   const [first, last] = limits();
   const at = rows.at[view.scale];
-  brush.fillStyle = colors.found;
+  brush.fillStyle = color;
   let done = -1;
-  for (const row of search.found) {
+  for (const row of marked) {
     const x = left + ((at[row] - first) / (last - first)) * width;
     if (x - done < 1) continue;
     done = x;
-    brush.fillRect(x - 0.5, 0, 1.5, 5);
+    brush.fillRect(x - 0.5, y, 1.5, 6);
   }
 }
 
@@ -267,6 +269,22 @@ const mostHeight = () => Math.max(120, window.innerHeight - 160);
 function setHeight(pixels) {
   page('stage').style.flex = `0 0 ${Math.min(Math.max(pixels, leastHeight), mostHeight())}px`;
 }
+
+/** Whether the grip was moved. */
+let isGripped = false;
+
+/** Gives the lanes their share of the page, and at most their height. */
+function fitHeight() {
+  if (isGripped) return;
+  page('stage').style.flex = '';
+  const needed = RULER + Math.max(3, view.shown.length) * LANE + 12;
+  if (needed < page('stage').clientHeight) setHeight(needed);
+}
+
+function grips(pixels) {
+  isGripped = true;
+  setHeight(pixels);
+}
 new ResizeObserver(() => {
   grip.setAttribute('aria-valuemax', mostHeight());
   grip.setAttribute('aria-valuenow', Math.min(page('stage').clientHeight, mostHeight()));
@@ -275,13 +293,13 @@ grip.addEventListener('pointerdown', (event) => grip.setPointerCapture(event.poi
 grip.addEventListener('pointermove', (event) => {
   if (!grip.hasPointerCapture(event.pointerId)) return;
   const box = page('stage').getBoundingClientRect();
-  setHeight(event.clientY - box.top - (grip.getBoundingClientRect().top - box.bottom));
+  grips(event.clientY - box.top - (grip.getBoundingClientRect().top - box.bottom));
 });
 grip.addEventListener('keydown', (event) => {
   const by = { ArrowUp: -20, ArrowDown: 20 }[event.key];
   if (!by) return;
   event.preventDefault();
-  setHeight(page('stage').clientHeight + by);
+  grips(page('stage').clientHeight + by);
 });
 
 // ---- start
@@ -296,7 +314,7 @@ function start() {
   page('present').checked = view.onlyPresent;
   [view.begin, view.end] = limits();
   readColors();
-  groupBy(hasHosts ? 'host' : lanes.length > MOST_UNFOLDED ? 'name' : 'none');
+  chooseGroups();
   page('groups').value = groups.by;
   page('groups').querySelector('[value=host]').disabled = !hasHosts;
   repaint();
@@ -307,9 +325,7 @@ function start() {
     changed();
   }).observe(page('stage'));
   new ResizeObserver(changed).observe(table);
-  // At most the height of the lanes.
-  const needed = RULER + Math.max(3, view.shown.length) * LANE + 12;
-  if (needed < page('stage').clientHeight) setHeight(needed);
+  fitHeight();
   measure();
   select(-1);
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use maud::{Markup, PreEscaped, html};
 
 use super::{
-    model::{Bar, Lane, Timeline},
+    model::{Bar, Kind, Lane, Timeline},
     scale::{self, Scale, count},
     words,
 };
@@ -117,6 +117,7 @@ impl<'a> Picture<'a> {
                 (self.ruler())
                 @for (lane, place) in timeline.lanes.iter().zip(0..) { (self.lane(lane, place)) }
                 (self.arrows())
+                (self.marks())
                 @for &(from, to) in &arcs(timeline) { (self.arc(from, to)) }
                 (self.legend())
             }
@@ -238,6 +239,29 @@ impl<'a> Picture<'a> {
         html! { @if !path.is_empty() { path class="arrow" d=(path) {} } }
     }
 
+    /// A cross where a call failed, and a line across the lanes for a fault of the network.
+    fn marks(&self) -> Markup {
+        let rows = || self.timeline.rows.iter().filter(|row| row.is_error);
+        let mut crosses = String::new();
+        for row in rows().filter(|row| row.kind != Kind::Fault) {
+            let x = self.x(row.at);
+            if let Some(place) = self.timeline.lane(row.tid.into()) {
+                let y = Self::y(place) + 4.0;
+                let _ = write!(crosses, "M{:.1} {y:.1}l6 6m0 -6l-6 6", x - 3.0);
+            }
+        }
+        let bottom = Self::y(self.timeline.lanes.len());
+        html! {
+            @if !crosses.is_empty() { path class="error" d=(crosses) {} }
+            @for row in rows().filter(|row| row.kind == Kind::Fault) {
+                @let x = px(self.x(row.at));
+                line class="fault" x1=(x) x2=(x) y1=(px(TOP - 10.0)) y2=(px(bottom)) {
+                    title { (row.what) }
+                }
+            }
+        }
+    }
+
     /// The task that a lane waits for at the end, on the right of the lanes.
     fn arc(&self, from: usize, to: usize) -> Markup {
         let (x, y1, y2) = (self.right + 2.0, Self::y(from) + 18.0, Self::y(to) + 12.0);
@@ -263,6 +287,11 @@ impl<'a> Picture<'a> {
                     "wait" => path class="wait" d={
                         "M" (px(x)) " " (px(y + 2.0)) "c16 0 16 9 0 9m5 -3.5l-5 3.5l5 3.5"
                     } {},
+                    "error" => path class="error" d={
+                        "M" (px(x + 3.0)) " " (px(y + 3.0)) "l8 8m0 -8l-8 8"
+                    } {},
+                    "fault" => line class="fault" x1=(px(x + 7.0)) x2=(px(x + 7.0)) y1=(px(y))
+                        y2=(px(y + 14.0)) {},
                     _ => rect class=(class) x=(px(x)) y=(px(y + top)) width="14"
                         height=(px(14.0 - top)) {},
                 }

@@ -93,7 +93,7 @@ function show(begin, end) {
   const middle = (begin + end) / 2;
   view.begin = Math.min(Math.max(middle - span / 2, first), last - span);
   view.end = view.begin + span;
-  if (view.onlyPresent || view.order === 'activity') chooseLanes();
+  if (view.onlyPresent || isSortedNow()) chooseLanes();
   changed();
 }
 

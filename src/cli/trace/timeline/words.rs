@@ -2,7 +2,7 @@
 //! picture.
 
 use super::{
-    model::{Bar, Lane, Timeline},
+    model::{Bar, Kind, Lane, Timeline},
     scale::{Scale, count, span},
 };
 use crate::{
@@ -212,6 +212,10 @@ pub(super) fn legend(timeline: &Timeline) -> Vec<(&'static str, &'static str)> {
     };
     let in_call = |bar: &Bar| bar.span.doing == Doing::InCall && bar.span.from.at < bar.span.to.at;
     let is_woken = |bar: &Bar| matches!(bar.span.end, Ending::Woken { waker: Some(_), .. });
+    let fails = |by_net: bool| {
+        let mut rows = timeline.rows.iter().filter(|row| row.is_error);
+        rows.any(|row| (row.kind == Kind::Fault) == by_net)
+    };
     let entries = [
         (true, "running", "running"),
         (bars().any(in_call), "call", "in call: the kernel works"),
@@ -235,6 +239,8 @@ pub(super) fn legend(timeline: &Timeline) -> Vec<(&'static str, &'static str)> {
         (!timeline.idle.is_empty(), "idle", "no task is ready"),
         (bars().any(is_woken), "arrow", "wakes"),
         (timeline.waits.is_deadlock, "wait", "waits for"),
+        (fails(false), "error", "fails"),
+        (fails(true), "fault", "a fault of the network"),
     ];
     let entries = entries.into_iter().filter(|(occurs, ..)| *occurs);
     entries.map(|(_, class, word)| (class, word)).collect()
