@@ -746,7 +746,14 @@ async function selectsRanges() {
     callsIn(view.range).map(({ name, took }) => [name, took.length, ...[50, 99, 100].map((percent) => quantile(took, percent))]),
   );
   sameAsTheLog(calls, join(dir, 'network.trap'));
-  // All tasks together, against the pieces of `trace export`.
+  const blocked = new Map();
+  for (const line of printed('summary', join(dir, 'network.trap'))) {
+    const [, name, seconds] = line.match(/^ +\d+  (\S+) +\d+ +\d+ +[\d.]+s +[\d.]+s +[\d.]+s +([\d.]+)s /) ?? [];
+    if (name) blocked.set(name, (blocked.get(name) ?? 0) + Math.round(seconds * 1e6));
+  }
+  const summed = await page.evaluate(() => sharesIn(view.range).map(({ name, times }) => [name, Math.round(times[RESTING] / 1000)]));
+  for (const [name, micros] of summed) assert.ok(Math.abs(micros - blocked.get(name)) < 10, `${name}: ${micros}, ${blocked.get(name)}`);
+  assert.equal(summed.length, blocked.size);
   assert.deepEqual(shares.map(([name, tasks]) => [name, tasks]).sort(), [['client@clients', '4'], ['client@server', '4'], ['echo@server', '1'], ['faults', '1'], ['swarm@clients', '1']]);
   const echo = shares.find(([name]) => name === 'echo@server');
   assert.deepEqual(echo.slice(2), ['0 % 0 ns', '0 % 0 ns', '0 % 0 ns', '100 % 182 ms']);
@@ -964,6 +971,7 @@ async function isQuick() {
     log(`  search for ${query}: ${found} found in ${ms.toFixed(0)} ms`);
     assert.ok(found > 0);
   }
+  await findsNumbers(page);
   await keepsFilter(page);
   await page.evaluate(() => {
     setScale('turns');
@@ -990,6 +998,20 @@ async function seesInstants(page) {
   });
   await shot(page, 'million-time');
   assert.ok((await painted(page, lane)) > 0, 'multitask is seen, though all of it is at one instant');
+}
+
+/** That a search finds what its words and numbers are in, wherever in them it begins. */
+async function findsNumbers(page) {
+  for (const query of ['message 1234', 'sage 12', '123', '34', ') = ', 'get(1', 'consumer']) {
+    const [found, expected] = await page.evaluate((query) => {
+      find(query);
+      const texts = (row) => [task(rows.lane[row]), rows.what.get(row), rows.isAnswered[row] ? rows.result.get(row) : ''];
+      const some = Array.from({ length: 20000 }, (_, at) => Math.floor((at * rows.length) / 20000));
+      const expected = some.filter((row) => texts(row).some((text) => text.toLowerCase().includes(query)));
+      return [some.filter((row) => search.found[lowerBound(search.found, row, 0, search.found.length)] === row), expected];
+    }, query);
+    assert.deepEqual(found, expected, query);
+  }
 }
 
 /** That what is searched for in one lane is not searched for again each time something is drawn. */

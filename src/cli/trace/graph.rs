@@ -1,12 +1,6 @@
 //! `trace waits`: the wait-for graph at the end of a recording, as text and for Graphviz.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    io::Write,
-    path::PathBuf,
-    process::ExitCode,
-    time::Duration,
-};
+use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Args, ValueEnum, ValueHint};
 
@@ -15,9 +9,8 @@ use super::{
     waits::{Waiting, Waits, Watch},
 };
 use crate::{
-    Deadlock, Nanos, On, TaskInfo, TaskState, Tid, Wait,
+    Deadlock, Nanos, On, TaskInfo, TaskState, Wait,
     cli::{
-        live::query::CROWD,
         output::{Log, clean},
         values::instant,
     },
@@ -27,7 +20,7 @@ use crate::{
 #[derive(Args)]
 #[command(after_help = "\
 The others may wait for the task that got a queue's last message: a lock's holder is that task.
-A graph fits a page: more than ten tasks of a name that wait for the same are one node.
+A graph fits a page: more than four tasks of a name that wait for the same are one box.
 
 Examples:
   trace waits run.trap
@@ -120,74 +113,40 @@ fn write_text(
 }
 
 fn info(waiting: &Waiting) -> TaskInfo {
+    let on = waiting.on;
+    let device = waiting.addr.map(|addr| format!("{on}, {addr}"));
     TaskInfo {
         tid: waiting.tid,
         name: waiting.name.clone(),
         parent: 0.into(),
         state: TaskState::Blocked {
-            on: waiting.on,
+            on,
             since: waiting.since,
         },
         traps: 0,
         wait: Wait {
             call: waiting.method,
             place: waiting.place.clone(),
-            thing: waiting.object.clone(),
+            thing: waiting.object.clone().or(device),
             ..Wait::default()
         },
         spawned: waiting.spawned.clone(),
     }
 }
 
-/// A blocked task. The holder of a queue is the task that got its last message.
-fn held(waiting: &Waiting) -> TaskInfo {
-    let mut info = info(waiting);
-    info.wait.holder = match waiting.on {
-        On::Queue(..) => waiting.target,
-        On::Exit(_) | On::Timer(_) | On::Device(..) => None,
-    };
-    info
-}
-
-/// The nodes of a picture that fits a page: many tasks of a name that wait for the same, and that no
-/// task waits for, are one. All devices are the same here, since a server has one for each client.
-fn nodes(waits: &Waits) -> Vec<TaskInfo> {
-    let mut is_needed: BTreeSet<Tid> = waits.cycles.iter().flatten().copied().collect();
-    is_needed.extend(waits.blocked.iter().filter_map(|waiting| waiting.target));
-    let mut crowds: BTreeMap<(&str, String), Vec<Tid>> = BTreeMap::new();
-    let spare = |waiting: &&Waiting| !is_needed.contains(&waiting.tid);
-    for waiting in waits.blocked.iter().filter(spare) {
-        let on = match waiting.on {
-            On::Device(_, direction) => direction.to_string(),
-            On::Timer(_) => "timer".to_string(),
-            on @ (On::Queue(..) | On::Exit(_)) => on.to_string(),
-        };
-        let crowd = crowds.entry((&waiting.name, on)).or_default();
-        crowd.push(waiting.tid);
-    }
-    let mut sizes: BTreeMap<Tid, usize> = BTreeMap::new();
-    for crowd in crowds.into_values().filter(|crowd| crowd.len() > CROWD) {
-        sizes.extend(crowd.iter().map(|tid| (*tid, 0)));
-        sizes.insert(crowd[0], crowd.len());
-    }
-    let blocked = waits.blocked.iter();
-    let nodes = blocked.filter_map(|waiting| {
-        let mut node = held(waiting);
-        match sizes.get(&waiting.tid) {
-            Some(0) => return None,
-            Some(size) => node.name += &format!(" x{size}"),
-            None => {}
-        }
-        Some(node)
-    });
-    nodes.collect()
-}
-
-/// The kernel's picture of a deadlock.
+/// The kernel's picture of a deadlock. The holder of a queue is the task that got its last message.
 fn dot(waits: &Waits) -> String {
+    let held = |waiting: &Waiting| {
+        let mut info = info(waiting);
+        info.wait.holder = match waiting.on {
+            On::Queue(..) => waiting.target,
+            On::Exit(_) | On::Timer(_) | On::Device(..) => None,
+        };
+        info
+    };
     let deadlock = Deadlock {
         is_partial: false,
-        blocked: nodes(waits),
+        blocked: waits.blocked.iter().map(held).collect(),
         cycles: waits.cycles.clone(),
         tails: Vec::new(),
     };

@@ -18,6 +18,10 @@ use crate::{
 /// The largest number of bars that are explained: the longest waits. `trace why` explains all.
 const MOST: usize = 5000;
 
+/// The largest number of turns in all waits that are explained, since each explanation looks at what
+/// other tasks did meanwhile. Otherwise thousands of waits for one busy task would take minutes.
+const MOST_TURNS: u64 = 10_000_000;
+
 /// Why a bar is there.
 pub(super) struct Reason {
     /// Counted over all lanes.
@@ -50,6 +54,14 @@ pub(super) fn reasons(timeline: &Timeline) -> Vec<Reason> {
         }
     }
     chosen.sort_by_key(|(index, bar)| Reverse((weight(bar), Reverse(*index))));
+    let mut turns = 0;
+    chosen.retain(|(_, bar)| {
+        let (from, to) = (bar.span.from, bar.span.to);
+        let its = to.turn.saturating_sub(from.turn);
+        let has_room = turns + its <= MOST_TURNS;
+        turns += if has_room { its } else { 0 };
+        has_room
+    });
     chosen.truncate(MOST);
     chosen.sort_by_key(|(index, _)| *index);
     let place = |step: Step| {

@@ -65,12 +65,19 @@ function chooseGroups() {
   if (view.shown.length >= places) groupBy('name');
 }
 
+/** Folds a group, or unfolds it; by default whichever it is not. */
 function fold(group, isFolded = !group.isFolded) {
   if (group.isFolded === isFolded) return;
   group.isFolded = isFolded;
   chooseLanes();
   fitHeight();
   changed();
+}
+
+/** The same, and the group gets the keyboard focus. */
+function toggle(group, isFolded) {
+  fold(group, isFolded);
+  focusGroup(group);
 }
 
 function foldAll() {

@@ -47,10 +47,7 @@ canvas.addEventListener('pointerup', (event) => {
 
 function click(point) {
   const group = groupAt(point.y);
-  if (group) {
-    fold(group);
-    return focusGroup(group);
-  }
+  if (group) return toggle(group);
   const [bar, lane] = [barUnder(point), laneAt(point.y)];
   if (lane >= 0) view.lane = lane;
   if (bar >= 0) selectBar(bar);
@@ -182,8 +179,7 @@ function move(by) {
   const lane = view.lane;
   if (view.group >= 0) {
     const group = groups.list[view.group];
-    fold(group, by < 0);
-    return focusGroup(group);
+    return toggle(group, by < 0);
   }
   const next = view.bar < 0 ? current() : view.bar + by;
   if (next >= lanes.first[lane] && next < lanes.first[lane + 1]) selectBar(next);
@@ -242,7 +238,7 @@ const KEYS = {
   z: () => (view.bar >= 0 ? zoomTo(view.bar) : view.range && show(view.range.begin, view.range.end)),
   w: toWaker,
   p: () => view.group < 0 && togglePin(view.lane),
-  Enter: () => (view.group >= 0 ? click({ x: 0, y: toY(focusedPlace()) + 1 }) : page('table').focus()),
+  Enter: () => (view.group >= 0 ? toggle(groups.list[view.group]) : page('table').focus()),
   Escape: () => select(-1),
 };
 

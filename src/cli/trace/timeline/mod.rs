@@ -12,7 +12,7 @@
 //! | `pair.rs`, `pair.css`, `pair.js` | the page of two runs |
 //! | `light.css`, `dark.css` | the colours of both |
 //! | `pack.rs` | the contents, as bytes for the page's script |
-//! | `*.js` | that script; `data.js` unpacks the bytes |
+//! | `*.js` | that script, a file for each idea; `data.js` unpacks the bytes |
 
 mod explain;
 mod graph;

@@ -209,12 +209,14 @@ function find(text) {
 function matches(text) {
   const found = [];
   const byTask = Array.from({ length: lanes.length }, (_, lane) => task(lane).toLowerCase().includes(text));
-  // A search without digits needs the templates only, and they are few.
-  const hasDigit = /[0-9]/.test(text);
+  // Templates are few: only those are filled whose number a match can touch. Its part before the
+  // number is then the end of the template's.
+  const starts = Array.from(text, (_, at) => at).filter((at) => /[0-9]/.test(text[at]));
   const parts = run.templates.map(({ before, after }) => [before.toLowerCase(), after.toLowerCase()]);
   const known = parts.map(([before, after]) => before.includes(text) || after.includes(text));
+  const touched = parts.map(([before]) => starts.some((at) => before.endsWith(text.slice(0, at))));
   const has = (texts, row) =>
-    known[texts.template[row]] || (hasDigit && texts.get(row).toLowerCase().includes(text));
+    known[texts.template[row]] || (touched[texts.template[row]] && texts.get(row).toLowerCase().includes(text));
   for (let row = 0; row < rows.length; row++) {
     if (byTask[rows.lane[row]] || has(rows.what, row) || (rows.isAnswered[row] && has(rows.result, row))) found.push(row);
   }

@@ -11,7 +11,7 @@ function whyOf(bar) {
   if (isNone || to <= from) return [];
   const at = `${Math.floor((from + to) / 2)}ns`;
   const command = `trapline trace why ${lanes.tid[bars.lane[bar]]} --at ${at} ${facts.file}`;
-  return [`The page explains the ${reasons.of.size.toLocaleString('en')} longest waits. For this: ${command}`];
+  return [`The page explains ${count(reasons.of.size, 'wait')}, and not this one. Its explanation: ${command}`];
 }
 
 function tellWhy() {
