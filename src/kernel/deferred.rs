@@ -77,15 +77,26 @@ impl Kernel {
             SystemCall::TryPut(queue) => self.queues.arrived(queue),
             _ => {}
         }
-        // The arguments of the trap under way are saved meanwhile.
-        let trap = self.frame.take_parcel();
-        self.frame.put_parcel(beside);
+        // The arguments of the trap under way are saved meanwhile. Word and payload apart: a parcel
+        // would be moved as a whole.
+        let (word, payload) = (self.frame.take_word(), self.frame.take());
+        if let Some(payload) = beside.payload {
+            self.frame.put(payload);
+        }
+        if let Some(word) = beside.word {
+            self.frame.put_word(word);
+        }
         if self.frame.is_noted() {
             self.note_call(me, call);
         }
         let outcome = self.handle(me, call);
         self.frame.clear();
-        self.frame.put_parcel(trap);
+        if let Some(payload) = payload {
+            self.frame.put(payload);
+        }
+        if let Some(word) = word {
+            self.frame.put_word(word);
+        }
         if let Outcome::Ready(state) = outcome {
             self.take_back(state);
         }

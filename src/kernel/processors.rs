@@ -192,7 +192,9 @@ impl Kernel {
         if !self.processors.computing.is_empty() && self.processors.are_taken() {
             self.preempt_for(task);
         }
-        self.hand_over(task, cause, Nanos::ZERO, false);
+        if !self.ready.push_bare(task, cause) {
+            self.hand_over(task, cause, Nanos::ZERO, false);
+        }
     }
 
     /// Puts the caller back after a call that does not block, or gives it a processor.
@@ -210,7 +212,9 @@ impl Kernel {
         if self.ready.is_plain() || me.tid.is_daemon() {
             return self.ready.push(me, Cause::Preempted);
         }
-        if let Some(cause) = self.ready.requeue(me, call) {
+        if let Some(cause) = self.ready.requeue(me, call)
+            && !self.ready.push_bare(me, cause)
+        {
             self.hand_over(me, cause, Nanos::ZERO, false);
         }
     }
