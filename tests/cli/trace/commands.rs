@@ -575,10 +575,10 @@ fn ps_and_tree_show_the_tasks_at_an_instant() {
         ps,
         "\u{20}tid  task      parent  state    blocked on              since      traps
    1  convoy         0  blocked  a message of group 2    00:00.000      8
-   2  worker-1       1  blocked  mutex 1                 00:00.007      4
-   3  worker-2       1  blocked  the timer at 00:00.010  00:00.005      2
-   4  worker-3       1  blocked  mutex 1                 00:00.000      1
-   5  worker-4       1  blocked  mutex 1                 00:00.000      1
+   2  worker-1       1  blocked  mutex 1                 00:00.007      8
+   3  worker-2       1  blocked  the timer at 00:00.010  00:00.005      3
+   4  worker-3       1  blocked  mutex 1                 00:00.000      2
+   5  worker-4       1  blocked  mutex 1                 00:00.000      2
 "
     );
     let sorted = [
@@ -594,7 +594,7 @@ fn ps_and_tree_show_the_tasks_at_an_instant() {
     assert_eq!(
         place.print(&[&ps[..], &sorted].concat()),
         "\u{20}tid  task      parent  state    blocked on  since      traps
-   2  worker-1       1  blocked  mutex 1     00:00.007      4
+   2  worker-1       1  blocked  mutex 1     00:00.007      8
 and 2 more rows
 3 of 5 match
 "
@@ -779,7 +779,7 @@ impl Sums {
             end = at;
             let state = match event {
                 "spawned" | "woken" | "replied" => "ready",
-                "resumed" => "running",
+                "resumed" | "computing" => "running",
                 "trapped" => "in_call",
                 "blocked" => "blocked",
                 "exited" => "over",
