@@ -133,12 +133,13 @@ impl Notes {
         changed.into_iter().map(mark).collect()
     }
 
-    /// Removes the last connection, which did not come about.
+    /// Notes that a connection did not come about: nothing listens there in the search either.
     fn fail_to_connect(&mut self, device: DeviceId) {
         if let Some(Device::Connection(connection)) = self.devices.remove(&device)
             && let Some(peer) = self.script.peers.get_mut(connection.peer)
             && let Way::ToPeer(addr) = peer.way
         {
+            peer.is_scripted = false;
             self.refused.insert(addr);
         }
     }
@@ -249,20 +250,27 @@ impl Script {
                 own.insert(number);
             }
         }
-        let listeners = self.listeners.clone();
         let is_own = |way: Way| match way {
             Way::ToListener { number, .. } => own.contains(&number),
-            Way::ToPeer(to) => {
-                let mut numbers = own.iter();
-                refused.contains(&to) || numbers.any(|number| reaches(to, listeners[*number]))
-            }
+            Way::ToPeer(to) => own
+                .iter()
+                .any(|number| reaches(to, self.listeners[*number])),
         };
-        let kept: Vec<bool> = self.peers.iter().map(|peer| !is_own(peer.way)).collect();
-        for peer in &mut self.peers {
+        let peers = self.peers.iter();
+        let kept: Vec<bool> = peers
+            .map(|peer| peer.is_scripted && !is_own(peer.way))
+            .collect();
+        for (peer, is_kept) in self.peers.iter_mut().zip(&kept) {
+            peer.is_scripted = *is_kept;
             peer.before.retain(|mark| kept[mark.peer]);
-        }
-        for (peer, kept) in self.peers.iter_mut().zip(kept) {
-            peer.is_scripted = kept;
+            if let Way::ToPeer(to) = peer.way
+                && *is_kept
+                && refused.contains(&to)
+            {
+                return Err(format!(
+                    "this tape has no script: some connections to {to} failed, and others did not"
+                ));
+            }
         }
         Ok(self)
     }
@@ -416,5 +424,59 @@ impl World for Noting {
 
     fn submit(&mut self, task: Tid, job: Box<dyn FnOnce() + Send>) {
         self.inner.submit(task, job);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addr(port: u16) -> SocketAddr {
+        ([127, 0, 0, 1], port).into()
+    }
+
+    /// A script with a listener at port 80, and these connections.
+    fn script(ways: &[Way]) -> Script {
+        let peer = |way: &Way| Peer {
+            way: *way,
+            steps: Vec::new(),
+            gets: 0,
+            is_closed: false,
+            before: vec![Mark {
+                peer: 0,
+                steps: 0,
+                bytes: 0,
+            }],
+            is_scripted: true,
+        };
+        Script {
+            listeners: vec![addr(80)],
+            peers: ways.iter().map(peer).collect(),
+            ..Script::default()
+        }
+    }
+
+    #[test]
+    fn connections_of_the_program_to_itself_are_left_out() {
+        let accepted = Way::ToListener {
+            number: 0,
+            from: addr(5000),
+        };
+        let refused = BTreeSet::from([addr(90)]);
+        let kept = |ways: &[Way]| {
+            let script = script(ways).without_own(&refused)?;
+            let kept: Vec<bool> = script.peers.iter().map(|peer| peer.is_scripted).collect();
+            let marks = script.peers.iter().map(|peer| peer.before.len());
+            assert!(kept[0] || marks.sum::<usize>() == 0, "none waits for it");
+            Ok::<_, String>(kept)
+        };
+        let own = Way::ToPeer(addr(80));
+        assert_eq!(kept(&[accepted, accepted]), Ok(vec![true; 2]));
+        assert_eq!(kept(&[own, accepted]), Ok(vec![false; 2]));
+        assert_eq!(kept(&[accepted, Way::ToPeer(addr(81))]), Ok(vec![true; 2]));
+        let why = |ways: &[Way]| kept(ways).unwrap_err();
+        assert!(why(&[own, accepted, accepted]).contains("1 of 2 connections to 127.0.0.1:80"));
+        assert!(why(&[Way::ToPeer(addr(90))]).contains("some connections to 127.0.0.1:90 failed"));
+        assert!(why(&[]).contains("it has no connection"));
     }
 }
