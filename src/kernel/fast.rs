@@ -4,30 +4,14 @@
 //! `docs/price.md` has the figures.
 
 use super::{
-    Kernel,
     answer::Answer,
     queues::Queues,
     task::{State, Task},
 };
 use crate::{
     abi::{Reply, SystemCall},
-    sched::Runnable,
     trap::TrapFrame,
 };
-
-impl Kernel {
-    /// Answers such a call of a task that goes back to a policy, or to the queue of daemons. The task
-    /// has no place to leave. Returns whether it did.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn answer_and_requeue(&mut self, me: Runnable, call: SystemCall) -> bool {
-        let is_answered = answer(&mut self.queues, &self.frame, &mut self.tasks[me], call);
-        if is_answered {
-            self.requeue(me, call);
-        }
-        is_answered
-    }
-}
 
 /// Answers a call that comes with nothing but its word, and that no tracer observes. Returns
 /// whether it did. Otherwise nothing has happened, and the plain lane handles the call.

@@ -4,6 +4,8 @@
 //! holder only when a task blocks, because a cycle closes at no other moment. So a lock that no
 //! task waits for costs nothing here.
 
+use std::iter;
+
 use super::{
     Kernel,
     deadlock::Deadlock,
@@ -107,20 +109,15 @@ impl Kernel {
     /// Follows the waits, beginning with the caller's. They lead back to the caller, or to a task
     /// that waits for no other.
     fn follow(&mut self, me: Runnable) -> Outcome {
-        let mut cycle = vec![me.tid];
-        let mut next = self.blocker(me);
-        while let Some(task) = next.filter(|task| *task != me) {
-            if cycle.len() == LONGEST {
-                return Outcome::Blocked;
-            }
-            cycle.push(task.tid);
-            next = self.blocker(task);
+        let waits = || iter::successors(self.blocker(me), |task| self.blocker(*task));
+        let last = waits().take(LONGEST).find(|task| *task == me);
+        if last.is_none() || me.tid.is_daemon() {
+            return Outcome::Blocked;
         }
-        if next.is_some() && !me.tid.is_daemon() {
-            self.deadlocked(me, &cycle)
-        } else {
-            Outcome::Blocked
-        }
+        // Collected only now: few waits close a cycle.
+        let others = waits().take_while(|task| *task != me);
+        let cycle: Vec<Tid> = iter::once(me).chain(others).map(|task| task.tid).collect();
+        self.deadlocked(me, &cycle)
     }
 
     /// Returns the task that alone can end the wait of a task.

@@ -122,14 +122,10 @@ impl MessageQueue {
         next
     }
 
-    /// Closes the queue. Returns the waiting getters, and the waiting putters with their messages.
-    fn close(&mut self) -> (VecDeque<Runnable>, VecDeque<(Runnable, u64)>) {
+    /// Closes the queue. The waiting tasks are still to be woken.
+    fn close(&mut self) {
         self.closed = true;
         self.status.closed.set(true);
-        (
-            std::mem::take(&mut self.getters),
-            std::mem::take(&mut self.putters),
-        )
     }
 
     /// Removes a task that waits to put, and returns its message.
@@ -202,7 +198,17 @@ impl MessageQueue {
 #[derive(Default)]
 pub(super) struct Queues {
     sets: [QueueSet; 2],
+    /// The lists of queues that are gone, at most [`SPARE`]: the next queues use their memory.
+    spare: Vec<Lists>,
 }
+
+/// The messages of a queue, and the tasks that wait for one.
+type Lists = (VecDeque<u64>, VecDeque<Runnable>);
+
+const SPARE: usize = 16;
+
+/// The most entries of a list that is kept.
+const SMALL: usize = 64;
 
 #[derive(Default)]
 struct QueueSet {
@@ -224,12 +230,13 @@ impl Queues {
         let first = if of_daemon { QueueId::DAEMONS } else { 0 };
         let id = QueueId::new(first + set.last + 1, entry.key())?;
         set.last += 1;
+        let (available, getters) = self.spare.pop().unwrap_or_default();
         entry.insert(MessageQueue {
             id,
             capacity,
             closed: false,
-            available: VecDeque::new(),
-            getters: VecDeque::new(),
+            available,
+            getters,
             putters: VecDeque::new(),
             store,
             status,
@@ -269,10 +276,32 @@ impl Queues {
         self.sets[usize::from(of_daemon)].slots.len()
     }
 
-    pub(super) fn remove(&mut self, id: QueueId) -> Option<MessageQueue> {
-        self.get_mut(id)?;
+    pub(super) fn remove(&mut self, id: QueueId) {
+        if self.get_mut(id).is_none() {
+            return;
+        }
         let set = &mut self.sets[usize::from(id.is_of_daemon())];
-        set.slots.try_remove(id.slot())
+        let MessageQueue {
+            mut available,
+            mut getters,
+            ..
+        } = set.slots.remove(id.slot());
+        let is_small = available.capacity() <= SMALL && getters.capacity() <= SMALL;
+        let has_room = self.spare.len() < SPARE;
+        if is_small && has_room {
+            available.clear();
+            getters.clear();
+            self.spare.push((available, getters));
+        }
+    }
+
+    /// Takes the first entry of one of a queue's lists.
+    fn next_of<T>(
+        &mut self,
+        id: QueueId,
+        list: impl Fn(&mut MessageQueue) -> &mut VecDeque<T>,
+    ) -> Option<T> {
+        list(self.get_mut(id)?).pop_front()
     }
 
     /// Marks that a deferred put has arrived.
@@ -425,11 +454,12 @@ impl Kernel {
         let Some(found) = self.queues.get_mut(queue).filter(|queue| !queue.closed) else {
             return false;
         };
-        let (getters, putters) = found.close();
-        for getter in getters {
+        found.close();
+        // One by one, which keeps the memory of the lists.
+        while let Some(getter) = self.queues.next_of(queue, |found| &mut found.getters) {
             self.wake(getter, Wake::Queue(queue), Errno::Closed);
         }
-        for (putter, message) in putters {
+        while let Some((putter, message)) = self.queues.next_of(queue, |found| &mut found.putters) {
             let refused = Answer::message(Reply::Refused(message), queue);
             self.wake(putter, Wake::Queue(queue), refused);
         }

@@ -50,7 +50,6 @@ impl Kernel {
             Ok(Some(call))
                 if self.frame.is_plain()
                     && fast::answer(&mut self.queues, &self.frame, task, call) => {}
-            Ok(Some(call)) if self.frame.is_requeued() && self.answer_and_requeue(me, call) => {}
             Ok(Some(call)) => self.dispatch(me, call),
             Ok(None) => self.finish(me, None),
             Err(panic) => self.finish(me, Some(panic)),
@@ -99,7 +98,11 @@ impl Kernel {
     #[inline(never)]
     fn dispatch(&mut self, me: Runnable, call: SystemCall) {
         self.ready.leave();
-        self.tasks[me].change(State::Running);
+        let task = &mut self.tasks[me];
+        if self.frame.is_requeued() && fast::answer(&mut self.queues, &self.frame, task, call) {
+            return self.requeue(me, call);
+        }
+        task.change(State::Running);
         self.places.called(me, self.frame.place());
         let is_late = self.frame.take_due();
         if self.frame.has_payload() && !call.has_payload() {
