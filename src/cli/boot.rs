@@ -22,7 +22,7 @@ use super::{
     net::{Placed, hosts},
     output::{DEADLOCK, FAILURE, LIMIT, Log, Verbosity},
     policy::NamedShare,
-    record,
+    record::{self, Recorded},
     replay::Outside,
     stdio,
     summary::Summary,
@@ -133,7 +133,7 @@ pub(super) fn boot<'a>(
         return Ok(ExitCode::from(LIMIT));
     }
     if let Some(watch) = watch {
-        watch.start(&mut kernel);
+        watch.start(&mut kernel, recorded.as_ref().map(Recorded::tape));
     }
     let result = kernel.run();
     live::leave();

@@ -105,7 +105,15 @@ const TARGETS: [&str; 4] = ["kernel", "sched", "device", "console"];
 
 /// Shows `tracing` events from now on, as the options and `RUST_LOG` select them.
 pub(super) fn install(log: Log, filter: Option<&str>) -> Result<(), String> {
+    let environment = env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default();
+    let trace = filter.map_or("", |filter| match filter {
+        "" => TRACE,
+        filter => filter,
+    });
+    let has_whole = |filter: &str| filter.split(',').map(target_of).any(|of| of == "trapline");
     let level = match (log.quiet, log.verbose) {
+        // A directive for the kernel alone would win over that for all of them.
+        (true, _) if has_whole(&environment) || has_whole(trace) => "error",
         // The reason of a failed run is always shown.
         (true, _) => "error,trapline::kernel=warn",
         (_, 0) if filter.is_none() => "warn",
@@ -113,11 +121,6 @@ pub(super) fn install(log: Log, filter: Option<&str>) -> Result<(), String> {
         (_, 0 | 1) => "info",
         _ => "debug",
     };
-    let environment = env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default();
-    let trace = filter.map_or("", |filter| match filter {
-        "" => TRACE,
-        filter => filter,
-    });
     for (origin, filter) in [("RUST_LOG", &*environment), ("--trace", trace)] {
         if let Err(error) = EnvFilter::builder().with_regex(false).parse(filter) {
             return Err(format!(
@@ -139,25 +142,39 @@ pub(super) fn install(log: Log, filter: Option<&str>) -> Result<(), String> {
     let _ = tracing::subscriber::set_global_default(
         tracing_subscriber::registry().with(filter).with(lines),
     );
-    for directive in trace.split(',') {
-        let target = directive.split(['=', '[']).next().unwrap_or(directive);
+    warn_of_unknown("RUST_LOG", &environment);
+    warn_of_unknown("--trace", trace);
+    Ok(())
+}
+
+/// The target of a directive in a filter.
+fn target_of(directive: &str) -> &str {
+    directive
+        .split(['=', '['])
+        .next()
+        .unwrap_or(directive)
+        .trim()
+}
+
+/// Warns of directives that select nothing of the kernel's.
+fn warn_of_unknown(origin: &str, filter: &str) {
+    for target in filter.split(',').map(target_of) {
         let unknown = target.strip_prefix("trapline::");
         if let Some(unknown) = unknown.filter(|name| !TARGETS.contains(name) && *name != "cli") {
             let known = TARGETS.map(|name| format!("trapline::{name}")).join(", ");
             warn!(
                 target: "trapline::cli",
-                "--trace={trace} selects nothing by trapline::{unknown}: the targets are {known}"
+                "{origin}={filter} selects nothing by trapline::{unknown}: the targets are {known}"
             );
         }
         // The target may be a crate of the user's.
         if TARGETS.contains(&target) {
             warn!(
                 target: "trapline::cli",
-                "--trace={trace} selects nothing of the kernel's: did you mean trapline::{target}?"
+                "{origin}={filter} selects nothing of the kernel's: did you mean trapline::{target}?"
             );
         }
     }
-    Ok(())
 }
 
 /// The layer that formats each event as a line.

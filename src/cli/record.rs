@@ -110,6 +110,11 @@ pub(super) fn survive_panics(flush: impl Fn() + Send + Sync + 'static) {
 }
 
 impl Recorded {
+    /// The tape that it writes to.
+    pub(super) fn tape(&self) -> &Tape {
+        &self.tape
+    }
+
     /// Writes the remaining events and reports the result. Returns the exit code of a run that
     /// would have ended with `code`.
     pub(super) fn end(&self, log: Log, code: u8) -> u8 {

@@ -12,7 +12,14 @@ pub(super) fn table<const N: usize>(columns: [&str; N], rows: &[[Value; N]]) -> 
     for row in rows {
         table.add_row(row.iter().map(cell));
     }
-    for (at, value) in rows.first().into_iter().flatten().enumerate() {
+    for at in 0..N {
+        let first = rows
+            .iter()
+            .map(|row| &row[at])
+            .find(|value| !value.is_null());
+        let Some(value) = first else {
+            continue;
+        };
         let is_number = value.as_str().map_or(value.is_number(), |text| {
             text.trim_end_matches('s').parse::<f64>().is_ok()
         });

@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 use super::{
     Answered, Call, Detail, Event, Fact, Tracer, recording::OwnedDetail, text::write_call,
 };
-use crate::abi::{Argument, Errno, Nanos, On, Place, QueueId, Reply, SystemCall, Tid};
+use crate::abi::{Argument, DeviceId, Errno, Nanos, On, Place, QueueId, Reply, SystemCall, Tid};
 
 /// Follows the tasks of a log: their names and their last calls.
 ///
@@ -43,6 +43,8 @@ pub struct Follower {
     tasks: FxHashMap<Tid, Task>,
     /// The queues of objects, and those with a name.
     objects: FxHashMap<QueueId, Object>,
+    /// The addresses of open devices.
+    addrs: FxHashMap<DeviceId, SocketAddr>,
     /// The task that was reaped last.
     reaped: Option<(Tid, Task)>,
     calls: usize,
@@ -98,6 +100,7 @@ impl Follower {
         Self {
             tasks: FxHashMap::default(),
             objects: FxHashMap::default(),
+            addrs: FxHashMap::default(),
             reaped: None,
             calls: calls.max(1),
             most: usize::MAX,
@@ -147,6 +150,13 @@ impl Follower {
             "" => format!("{kind} {queue}"),
             name => format!("{kind} {queue} {name:?}"),
         })
+    }
+
+    /// The address of an open device: of the peer of a connection, or a listener's own. `None` for
+    /// other devices, and for those that were opened before.
+    #[must_use]
+    pub fn addr(&self, device: DeviceId) -> Option<SocketAddr> {
+        self.addrs.get(&device).copied()
     }
 
     /// The calls of a task that are kept, the oldest first.
@@ -313,6 +323,12 @@ impl Tracer for Follower {
                     call.is_late = call.reply.is_some();
                     call.reply = Some((*reply, detail.into()));
                 }
+                if let Reply::Device(device) = reply
+                    && self.addrs.len() < self.most
+                    && let Some(addr) = self.last(tid).and_then(CallInfo::addr)
+                {
+                    self.addrs.insert(*device, addr);
+                }
             }
             Fact::Reaped => {
                 let task = self.tasks.remove(&tid);
@@ -321,6 +337,9 @@ impl Tracer for Follower {
             Fact::Deferred {
                 call: SystemCall::FreeQueue(queue),
             } => drop(self.objects.remove(queue)),
+            Fact::Deferred {
+                call: SystemCall::Close(device),
+            } => drop(self.addrs.remove(device)),
             Fact::Resumed
             | Fact::Fault { .. }
             | Fact::Deferred { .. }

@@ -11,9 +11,10 @@
 //! Fields: `at` (seconds since boot), `tid`, `comm` (the task's name; a field called `name` would
 //! be a second key of that name in JSON), `call` (with its arguments), `op` (its name), `device`,
 //! `queue` (their numbers), `bytes`, `reply`, `blocked_on`, `woken_by`, `parent`, `exit`, and the
-//! message. Each task has a span `task` with `tid` and `comm`, which follows from its parent's, and
-//! is entered while the task runs: a program's own `tracing` events are between its traps. The
-//! kernel has a span of tid 0. A task that fails or faults is also a WARN, even without a tracer.
+//! message. Each task has a span `task` with `tid` and `comm`, which follows from its parent's. It is
+//! entered once a turn, from the turn's first event to its last: a program's own `tracing` events are
+//! between its traps. It is also entered for events about the task in turns of others, since filters
+//! by span look at the span that is entered. The kernel has a span of tid 0. A task that fails or faults is also a WARN, even without a tracer.
 //! `docs/tracing.md` is the page for readers.
 
 use std::{collections::BTreeMap, fmt::Display};
@@ -61,6 +62,7 @@ impl Log {
                 spans: BTreeMap::new(),
                 kernel,
                 entered: None,
+                has_turn: false,
             }));
         }
     }
@@ -71,8 +73,10 @@ struct Bridge {
     spans: BTreeMap<Tid, Span>,
     /// The kernel's own span.
     kernel: Span,
-    /// The span that is entered: of the task that runs.
-    entered: Option<Id>,
+    /// The task whose span is entered.
+    entered: Option<(Tid, Id)>,
+    /// Whether that task has had a turn since.
+    has_turn: bool,
 }
 
 fn span(tid: Tid, comm: &str) -> Span {
@@ -97,9 +101,13 @@ macro_rules! tell {
 
 impl Tracer for Bridge {
     fn event(&mut self, event: &Event<'_>) {
-        self.leave();
-        self.tasks.event(event);
         let (tid, fact) = (event.tid, &event.fact);
+        let is_entered = self.entered.as_ref().is_some_and(|(of, _)| *of == tid);
+        let is_next_turn = matches!(fact, Fact::Resumed) && self.has_turn;
+        if !is_entered || is_next_turn {
+            self.leave();
+        }
+        self.tasks.event(event);
         let told = self.tasks.line(fact, tid);
         if let Fact::ClockJumped { .. } = fact {
             let at = event.at.as_secs_f64();
@@ -119,7 +127,12 @@ impl Tracer for Bridge {
         }
         let span = self.spans.entry(tid).or_insert_with(|| span(tid, comm));
         // Filters by span look at the span that is entered, not at that which is named.
-        let entered = span.clone().entered();
+        if self.entered.is_none()
+            && let Some(id) = span.id()
+        {
+            dispatcher::get_default(|dispatch| dispatch.enter(&id));
+            self.entered = Some((tid, id));
+        }
         let last = self.tasks.last(tid);
         let call = last.map(|last| last.call);
         let op = call.map(SystemCall::name);
@@ -174,26 +187,24 @@ impl Tracer for Bridge {
             }
             Fact::Console { .. } => tell!("trapline::console", event, &*span, comm, {}, "{told}"),
         }
-        drop(entered);
         match fact {
-            Fact::Resumed => self.enter(tid),
-            Fact::Reaped => drop(self.spans.remove(&tid)),
+            Fact::Resumed => self.has_turn = true,
+            // The next event may be long after.
+            Fact::Blocked { .. } | Fact::Exited { .. } => self.leave(),
+            Fact::Reaped => {
+                self.leave();
+                self.spans.remove(&tid);
+            }
             _ => {}
         }
     }
 }
 
 impl Bridge {
-    fn enter(&mut self, tid: Tid) {
-        self.entered = self.spans.get(&tid).and_then(Span::id);
-        if let Some(id) = &self.entered {
-            dispatcher::get_default(|dispatch| dispatch.enter(id));
-        }
-    }
-
-    /// Leaves the span of the task: its turn ends with the next event of the kernel.
+    /// Leaves the span that is entered.
     fn leave(&mut self) {
-        if let Some(id) = self.entered.take() {
+        self.has_turn = false;
+        if let Some((_, id)) = self.entered.take() {
             dispatcher::get_default(|dispatch| dispatch.exit(&id));
         }
     }

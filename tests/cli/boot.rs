@@ -464,6 +464,27 @@ fn a_target_without_its_crate_is_a_warning() {
     let (_, _, err) = run(&["boot", "--virtual", "--trace=trapline::shed=trace", "parts"]);
     let told = "nothing by trapline::shed: the targets are trapline::kernel, trapline::sched,";
     assert!(err.contains(told), "{err}");
+    let mut command = trapline(&["boot", "--virtual", "parts"]);
+    let output = command
+        .env("RUST_LOG", "info,trapline::shed=trace")
+        .output();
+    let (_, _, err) = texts(output.unwrap());
+    assert!(
+        err.contains("RUST_LOG=info,trapline::shed=trace selects"),
+        "{err}"
+    );
+    assert!(err.contains(told), "{err}");
+}
+
+#[test]
+fn a_filter_for_the_crate_shows_all_targets_also_to_the_quiet() {
+    for quiet in [&["-q"][..], &[]] {
+        let boot = ["boot", "--virtual", "--seed", "1", "--trace=trapline=trace"];
+        let (_, _, err) = run(&[&boot[..], quiet, &["parts"]].concat());
+        for what in ["resumed\n", "console \"Part 1\\n\"\n", "exited: done\n"] {
+            assert!(err.contains(what), "{quiet:?}: no {what} in {err}");
+        }
+    }
 }
 
 #[test]

@@ -235,13 +235,13 @@ fn steady(text: &str) -> String {
 #[test]
 fn ps_lists_the_tasks_and_not_the_monitor() {
     let kernel = Kernel::echo("ps");
-    let _client = kernel.tcp();
+    let client = kernel.tcp();
     let out = show(&kernel.socket, &["ps"]);
     assert_eq!(
         steady(&out),
         "tid task parent state blocked on since traps\n\
-         1 echo 0 blocked device 1 (read) TIME 4\n\
-         2 client 1 blocked device 2 (read) TIME 3\n"
+         1 echo 0 blocked device 1 (read), TIME TIME 4\n\
+         2 client 1 blocked device 2 (read), TIME TIME 3\n"
     );
     let json = show(&kernel.socket, &["ps", "--json"]);
     let lines: Vec<Value> = json
@@ -250,6 +250,12 @@ fn ps_lists_the_tasks_and_not_the_monitor() {
         .collect();
     assert_eq!(lines.len(), 3);
     assert_eq!(lines[1]["comm"], "client");
+    let peer = client.local_addr().unwrap();
+    assert_eq!(
+        lines[1]["blocked_on"],
+        format!("device 2 (read), {peer}"),
+        "the address of the peer"
+    );
     assert_eq!(
         (&lines[2]["is"], &lines[2]["tasks"]),
         (&"end".into(), &2.into())
@@ -263,9 +269,55 @@ fn tree_shows_parents() {
     let out = steady(&show(&kernel.socket, &["tree"]));
     assert_eq!(
         out,
-        "1 echo: waits for device 1 (read), since TIME\n\
-         ├─ 2 client: waits for device 2 (read), since TIME\n\
-         └─ 3 client: waits for device 3 (read), since TIME\n"
+        "1 echo: waits for device 1 (read), TIME, since TIME\n\
+         ├─ 2 client: waits for device 2 (read), TIME, since TIME\n\
+         └─ 3 client: waits for device 3 (read), TIME, since TIME\n"
+    );
+}
+
+#[test]
+fn many_tasks_of_a_name_are_sorted_filtered_and_folded() {
+    let kernel = Kernel::echo("many");
+    let clients: Vec<TcpStream> = (0..12).map(|_| kernel.tcp()).collect();
+    for _ in 0..3 {
+        echo(&clients[4]);
+    }
+    let tree = steady(&show(&kernel.socket, &["tree"]));
+    assert_eq!(
+        tree,
+        "1 echo: waits for device 1 (read), TIME, since TIME\n\
+         └─ client x12: 12 device\n"
+    );
+    let all = show(&kernel.socket, &["tree", "--all"]);
+    assert_eq!(all.lines().count(), 13, "{all}");
+    let busiest = ["ps", "--sort", "traps", "--most", "2"];
+    let out = show(&kernel.socket, &busiest);
+    let tids: Vec<_> = out
+        .lines()
+        .map(|line| line.split_whitespace().next())
+        .collect();
+    assert_eq!(
+        tids,
+        [Some("tid"), Some("1"), Some("6"), Some("and")],
+        "{out}"
+    );
+    let out = steady(&show(&kernel.socket, &["ps", "--by-name", "--reverse"]));
+    assert!(out.contains("\nclient x12 1 12 device TIME "), "{out}");
+    // A task is found by its peer.
+    let peer = clients[9].local_addr().unwrap().to_string();
+    let out = show(&kernel.socket, &["ps", "--filter", &peer]);
+    assert!(out.ends_with("\n1 of 13 match\n"), "{out}");
+    assert!(
+        out.lines().nth(1).unwrap().trim_start().starts_with("11 "),
+        "{out}"
+    );
+    let out = show(&kernel.socket, &["ps", "--filter", "nothing"]);
+    assert!(out.ends_with("\n0 of 13 match\n"), "{out}");
+    let (code, _, err) = ask(&kernel.socket, &["ps", "--sort", "age"]);
+    assert_eq!(code, 2);
+    assert!(
+        err.contains("possible values: tid, name, state, since, traps"),
+        "{err}"
     );
 }
 
@@ -277,7 +329,7 @@ fn where_shows_what_a_task_waits_for_in_turn_and_its_last_traps() {
     let (first, rest) = out.split_once('\n').unwrap();
     let (places, traps) = rest.split_once('\n').unwrap();
     assert!(
-        first.starts_with("task 2 \"client\" waits for device 2 (read), since TIME (for "),
+        first.starts_with("task 2 \"client\" waits for device 2 (read), TIME, since TIME (for "),
         "{out}"
     );
     assert!(first.ends_with(" s), parent 1, 3 traps"), "{out}");
@@ -315,7 +367,7 @@ fn waits_shows_a_cycle_in_a_server_that_waits_for_clients() {
     assert_eq!(
         out,
         format!(
-            "task 1 \"echo\" waits for device 1 (read), since TIME\n\
+            "task 1 \"echo\" waits for device 1 (read), TIME, since TIME\n\
              accept at {accept}\n\
              task 2 \"deadlock\" waits for the end of task 3, since TIME\n\
              wait at {locks}:28\n\
@@ -884,14 +936,6 @@ fn what_a_hostile_socket_answers_is_cleaned() {
     let (code, out, err) = ask(&impostor("hostile", [error.into()]), &["ps"]);
     let expected = "error: \\u{1b}[2Jgone\\u{9b}\\u{202e}\n";
     assert_eq!((code, &*out, &*err), (1, "", expected));
-    let lines = [HOSTILE.into(), parent, end.into()];
-    let tree = show(&impostor("cycle", lines), &["tree"]);
-    let tids: Vec<_> = tree.lines().map(|line| line.split(' ').nth(1)).collect();
-    assert_eq!(
-        tids,
-        [Some("2"), Some("3")],
-        "a cycle of parents is shown: {tree}"
-    );
 }
 
 #[test]
@@ -913,6 +957,80 @@ fn a_table_of_many_tasks_ends_with_their_number() {
     let out = show(&impostor("many", lines), &["ps"]);
     assert!(out.ends_with("\nand 3 more tasks: --json lists all\n"));
     assert_eq!(out.lines().count(), 1 + 10_000 + 1);
+}
+
+#[test]
+fn dump_writes_the_last_events_of_a_kernel_that_runs_on() {
+    let files = place("files");
+    let (end, now) = (files.with_extension("end"), files.with_extension("now"));
+    let last = ["--record", text(&end), "--record-last", "100"];
+    let echo_at = ["echo", "--addr", "127.0.0.1:0"];
+    let kernel = Kernel::boot("dump", &[&last[..], &echo_at].concat());
+    let client = kernel.tcp();
+    for _ in 0..500 {
+        echo(&client);
+    }
+    let dump = ["trace", "dump", "-o", text(&now)];
+    let (code, out, err) = ask(&kernel.socket, &dump);
+    let written = format!("written to {}\n", now.display());
+    assert_eq!((code, &*out, &*err), (0, "", &*written));
+    let mode = fs::metadata(&now).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "for its owner alone");
+    let events = trapline::record::Recording::open(&now).unwrap();
+    let events: Vec<_> = events.collect::<Result<_, _>>().unwrap();
+    let lately = events.iter().filter(|event| event.at > Duration::ZERO);
+    assert!((100..110).contains(&events.len()), "{}", events.len());
+    assert!(lately.count() >= 100);
+    let (code, shown, err) = run(&["trace", "ps", text(&now)]);
+    assert_eq!((code, &*err), (0, ""));
+    assert!(shown.contains(" client  "), "{shown}");
+    // It is not replaced.
+    let (code, out, err) = ask(&kernel.socket, &dump);
+    assert_eq!((code, &*out), (1, ""));
+    assert!(
+        err.contains("it exists already: give another file"),
+        "{err}"
+    );
+    let piped = trapline(&["trace", "dump", "-o", "-", "--attach"])
+        .arg(&*kernel.socket)
+        .output();
+    assert!(
+        piped
+            .unwrap()
+            .stdout
+            .starts_with(&fs::read(&now).unwrap()[..8])
+    );
+    // The run goes on, and its own recording has no event yet.
+    echo(&client);
+    let own = trapline::record::Recording::open(&end).unwrap();
+    assert_eq!(own.filter(Result::is_ok).count(), 0);
+}
+
+#[test]
+fn dump_says_what_a_kernel_without_last_events_needs() {
+    let files = place("undumped");
+    let now = files.with_extension("now");
+    let dump = ["trace", "dump", "-o", text(&now)];
+    let kernel = Kernel::echo("unrecorded");
+    let (code, out, err) = ask(&kernel.socket, &dump);
+    let expected =
+        "error: the kernel keeps no events: boot it with --record FILE --record-last N\n";
+    assert_eq!((code, &*out, &*err), (1, "", expected));
+    assert!(!now.exists(), "nothing is left");
+    let all = files.with_extension("all");
+    let args = ["--record", text(&all), "echo", "--addr", "127.0.0.1:0"];
+    let kernel = Kernel::boot("recorded", &args);
+    let (code, _, err) = ask(&kernel.socket, &dump);
+    let expected = "error: the kernel records all events to a file: \
+                    read that, or boot with --record-last N\n";
+    assert_eq!((code, &*err), (1, expected));
+    let nowhere = ["trace", "dump", "-o", "/nowhere/now.trap"];
+    let (code, _, err) = ask(&kernel.socket, &nowhere);
+    assert_eq!(code, 1);
+    assert!(
+        err.starts_with("error: cannot write /nowhere/now.trap: "),
+        "{err}"
+    );
 }
 
 #[test]

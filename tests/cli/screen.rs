@@ -287,12 +287,11 @@ fn tasks_are_sorted_and_filtered() {
     );
     screen.shows("1 echo");
     screen.press("/echo");
-    screen.until(|text| text.contains("filter: echo_") && !text.contains("2 alive"));
+    screen.until(|text| text.contains("filter: echo_  1 of ") && !text.contains("2 alive"));
     screen.press("\r");
-    screen.shows("filter \"echo\"");
-    screen.shows("(1 of ");
+    screen.shows("filter \"echo\"  1 of ");
     screen.press("/zzz\r");
-    screen.shows("(0 of ");
+    screen.shows("filter \"echozzz\"  0 of ");
     screen.press("\x1b");
     screen.until(|text| !text.contains("filter \""));
     screen.press("sss");
@@ -309,6 +308,46 @@ fn tasks_are_sorted_and_filtered() {
     });
     screen.press("q");
     assert_eq!(screen.end().0, Some(130));
+}
+
+#[test]
+fn thousands_of_tasks_are_a_row_that_unfolds() {
+    for (width, height) in [(80, 24), (200, 50), (40, 20)] {
+        let mut command = clean(crate::support::rude(&[]));
+        command.args(["boot", "--top=100ms", "rings", "--tasks", "3000"]);
+        let mut screen = Screen::start(command, width, height);
+        let text = screen.until(|text| {
+            text.contains("waits x3000") && (width < 64 || text.contains("3,000 task"))
+        });
+        assert_eq!(text.matches(" waits ").count(), 1, "one row:\n{text}");
+        // Some of the tasks are not among the first thousand in any order.
+        screen.press("/1500\r");
+        // One of them waits for the other.
+        let text = screen.shows("filter \"1500\"  2 of 3,001 match");
+        for tid in ["1499", "1500"] {
+            assert!(line(&text, tid).contains("waits"), "{text}");
+        }
+        screen.press("\x1b");
+        screen.shows("waits x3000");
+        screen.press("ss");
+        screen.shows("sort: tid");
+        screen.press("\x1b[F\r");
+        screen.until(|text| {
+            let tasks = text.lines().filter(|line| line.contains("   waits "));
+            text.contains("waits x3000") && tasks.count() > 4
+        });
+        screen.press("r");
+        screen.shows("3001 ");
+        screen.press("r\x1b[H");
+        screen.press("n");
+        screen.until(|text| !text.contains("waits x3000") && text.contains(" waits "));
+        screen.press("t");
+        screen.until(|text| text.contains("├─ waits"));
+        screen.press("n");
+        screen.shows("└─ waits x3000");
+        screen.press("q");
+        assert_eq!(screen.end().0, Some(130));
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! stand among the kernel's.
 
 use std::{
+    collections::BTreeMap,
     fmt::{Debug, Write},
     sync::{Arc, Mutex},
     time::Duration,
@@ -207,4 +208,59 @@ fn who_wants_nothing_of_the_kernel_gets_no_spans_either() {
     let lines = lines(|lines| registry().with(EnvFilter::new("info")).with(lines));
     assert_eq!(lines[0], "own: before count=1");
     assert_eq!(lines[2], "[work n=3] own: at work");
+}
+
+/// Counts how often the span of each task is entered.
+#[derive(Clone, Default)]
+struct Entries(Arc<Mutex<BTreeMap<String, u32>>>);
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Entries {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let mut fields = Text::default();
+        attributes.record(&mut fields);
+        let span = context.span(id).expect("it is new");
+        span.extensions_mut().insert(fields);
+    }
+
+    fn on_enter(&self, id: &Id, context: Context<'_, S>) {
+        let span = context.span(id).expect("it is entered");
+        let extensions = span.extensions();
+        let Text(fields) = extensions.get().expect("it has fields");
+        *self.0.lock().unwrap().entry(fields.clone()).or_default() += 1;
+    }
+}
+
+#[test]
+fn the_span_of_a_task_is_entered_once_a_turn() {
+    for names in [&["ann"][..], &["ann", "bob"]] {
+        let entries = Entries::default();
+        let _second = tracing::Dispatch::new(NoSubscriber::default());
+        let filtered = registry()
+            .with(EnvFilter::new("trapline=trace"))
+            .with(entries.clone());
+        tracing::subscriber::with_default(filtered, || {
+            let mut kernel = Kernel::simulated(1);
+            for &name in names {
+                let program = async |os: &mut Os| {
+                    for _ in 0..10 {
+                        os.yield_now().await;
+                    }
+                    for _ in 0..5 {
+                        os.sleep(Duration::from_secs(1)).await;
+                    }
+                };
+                kernel.spawn(name, program).unwrap();
+            }
+            kernel.run().unwrap();
+        });
+        let entries = entries.0.lock().unwrap();
+        let of_tasks = entries.iter().filter(|(task, _)| !task.contains("kernel"));
+        for (task, count) in of_tasks {
+            // Sixteen turns, and the reaping. The spawn and a wake-up are entered with the turn after
+            // it, unless another task comes between.
+            let before = if names.len() > 1 { 1 + 5 } else { 0 };
+            assert_eq!(*count, 16 + 1 + before, "{task} of {names:?}");
+        }
+        assert_eq!(entries.len(), names.len() + 1, "{entries:?}");
+    }
 }

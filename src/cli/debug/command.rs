@@ -12,7 +12,8 @@ use crate::{
     Deadlock, QueueInfo, TaskInfo, Tid,
     cli::{
         live::{
-            model::{self, Row},
+            model::{self, Row, Rows, Totals},
+            query::{Entry, Query},
             text,
         },
         output::{Log, clean},
@@ -116,8 +117,19 @@ pub(super) fn perform(engine: &mut Engine, line: &str) -> Result<Answer, String>
             none(rest)?;
             match name {
                 "here" => here(engine),
-                "ps" => text::ps(&rows(engine), ""),
-                "tree" => text::tree(&rows(engine)),
+                "ps" => {
+                    let (rows, totals) = rows(engine, &Query::default());
+                    text::ps(&rows, &totals, "")
+                }
+                "tree" => {
+                    let tree = true;
+                    let query = Query {
+                        tree,
+                        ..Query::default()
+                    };
+                    let (rows, totals) = rows(engine, &query);
+                    text::tree(&rows, &totals)
+                }
                 "waits" => waits(engine),
                 "queues" => queues(engine),
                 "help" => help(),
@@ -225,8 +237,15 @@ fn set_break(engine: &mut Engine, rest: &[&str]) -> Result<String, String> {
 
 // ---- views
 
-pub(super) fn rows(engine: &Engine) -> Vec<Row> {
-    engine.kernel().tasks().map(|task| Row::of(&task)).collect()
+/// The tasks that a query lists.
+pub(super) fn rows(engine: &mut Engine, query: &Query) -> (Vec<Row>, Totals) {
+    let now = engine.now();
+    let tasks: Vec<TaskInfo> = engine.kernel().tasks().collect();
+    let mut totals = Totals::of(&tasks, now);
+    let entries = tasks.iter().map(Entry::of).collect();
+    let recent = &engine.witness().recent;
+    let rows = Rows::of(query, &tasks, entries, recent, &mut totals);
+    (rows.collect(recent), totals)
 }
 
 fn waits(engine: &Engine) -> String {
@@ -237,7 +256,9 @@ fn waits(engine: &Engine) -> String {
         ..
     } = Deadlock::among(engine.kernel().tasks());
     let numbers = |tids: &Vec<Tid>| tids.iter().copied().map(u64::from).collect::<Vec<_>>();
-    let lines = blocked.iter().map(|task| text::waits_line(&Row::of(task)));
+    let recent = &engine.witness().recent;
+    let line = |task| text::waits_line(&Row::of(task, recent));
+    let lines = blocked.iter().map(line);
     let cycles = cycles.iter().map(|tids| text::cycle(&numbers(tids)));
     let tails = tails.iter().map(|tids| text::behind(&numbers(tids)));
     lines.chain(cycles).chain(tails).collect()

@@ -10,10 +10,10 @@ use ratatui::{
     Frame, TerminalOptions, Viewport,
     backend::CrosstermBackend,
     crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers},
-    layout::{Constraint, Layout, Rect},
+    layout::Rect,
     style::{Modifier, Style},
     text::Line,
-    widgets::{Block, Borders, Paragraph},
+    widgets::Paragraph,
 };
 
 use super::{
@@ -24,8 +24,8 @@ use crate::cli::{
     interrupts,
     live::{
         Taken,
-        draw::{counts, draw_console, draw_details, draw_tasks, halves},
-        model::{self, Snapshot, Totals},
+        draw::{areas, counts, draw_console, draw_details, draw_tasks, halves, pane},
+        model::{self, Snapshot},
         terminal::{self, Terminal},
         view::View,
     },
@@ -170,7 +170,7 @@ impl Desk {
             _ => {
                 self.view.press(key);
                 self.answer = None;
-                self.look_closely();
+                self.look();
             }
         }
         None
@@ -178,7 +178,7 @@ impl Desk {
 
     /// The command of a key. Those about a task are about the chosen one.
     fn about_chosen(&mut self, command: &str) -> String {
-        let chosen = self.view.select().map(|(_, tid)| tid);
+        let chosen = self.view.selected_task();
         match (command, chosen) {
             ("next", Some(tid)) => format!("{command} {tid}"),
             ("back wake" | "back spawn", Some(tid)) => format!("{command} tid {tid}"),
@@ -212,12 +212,8 @@ impl Desk {
 
     /// Takes a snapshot of the run.
     fn look(&mut self) {
-        let now = self.engine.now();
-        let tasks: Vec<_> = self.engine.kernel().tasks().collect();
-        self.view.update(Snapshot {
-            tasks: rows(&self.engine),
-            totals: Totals::of(&tasks, now),
-        });
+        let (tasks, totals) = rows(&mut self.engine, &self.view.query);
+        self.view.update(Snapshot { tasks, totals });
         let printed = self.engine.console().lines().rev().take(LINES);
         self.printed = printed.map(str::to_string).collect();
         self.printed.reverse();
@@ -226,7 +222,7 @@ impl Desk {
 
     /// Takes the details of the chosen task.
     fn look_closely(&mut self) {
-        let chosen = self.view.select().map(|(_, tid)| tid);
+        let chosen = self.view.selected_task();
         let tasks: Vec<_> = self.engine.kernel().tasks().collect();
         let recent = &self.engine.witness().recent;
         self.view.whereabouts = chosen.and_then(|tid| model::whereabouts(&tasks, recent, tid));
@@ -236,17 +232,7 @@ impl Desk {
         let area = frame.area();
         let moved: Vec<Line> = self.moved.lines().map(|line| clean(line).into()).collect();
         let head = 1 + moved.len().clamp(1, 3) as u16;
-        let console = match area.height {
-            16.. if !self.printed.is_empty() => (area.height / 4).clamp(3, 10),
-            _ => 0,
-        };
-        let [header, body, console, footer] = Layout::vertical([
-            Constraint::Length(head),
-            Constraint::Min(1),
-            Constraint::Length(console),
-            Constraint::Length(1),
-        ])
-        .areas(area);
+        let [header, body, console, footer] = areas(area, head, !self.printed.is_empty());
         let lines: Vec<Line> = [counts(&self.view)].into_iter().chain(moved).collect();
         frame.render_widget(Paragraph::new(lines), header);
         let (tasks, details) = halves(body);
@@ -270,14 +256,7 @@ impl Desk {
 }
 
 fn draw_answer(frame: &mut Frame, answer: &str, area: Rect) {
-    let borders = if area.width < frame.area().width {
-        Borders::LEFT
-    } else {
-        Borders::TOP
-    };
-    let block = Block::new().borders(borders).title("answer (esc)");
-    let inner = block.inner(area);
-    frame.render_widget(block, area);
+    let inner = pane(frame, area, "answer (esc)");
     let lines: Vec<Line> = answer.lines().map(|line| clean(line).into()).collect();
     frame.render_widget(Paragraph::new(lines), inner);
 }

@@ -10,6 +10,7 @@ use std::{
 use super::{
     model::{Row, Totals},
     protocol::{ANSWER, Answer, Request},
+    query::Query,
     text,
 };
 use crate::cli::output::{Log, clean, is_plain, unwritten};
@@ -72,7 +73,7 @@ impl Connection {
         })
     }
 
-    fn ask(&mut self, request: &Request) -> Result<(), Failure> {
+    pub(super) fn ask(&mut self, request: &Request) -> Result<(), Failure> {
         let mut line = serde_json::to_vec(request).expect("plain values are JSON");
         line.push(b'\n');
         match self.stream.get_mut().write_all(&line) {
@@ -83,7 +84,7 @@ impl Connection {
     }
 
     /// Returns the next object, or `None` at the end.
-    fn next(&mut self) -> Result<Option<Answer>, Failure> {
+    pub(super) fn next(&mut self) -> Result<Option<Answer>, Failure> {
         let mut line = Vec::new();
         let read = (&mut self.stream).take(LINE).read_until(b'\n', &mut line);
         read.map_err(|error| broken(&error))?;
@@ -132,32 +133,30 @@ impl Connection {
         }
     }
 
-    fn tasks(&mut self) -> Result<(Vec<Row>, Totals), Failure> {
+    fn tasks(&mut self, query: Query) -> Result<(Vec<Row>, Totals), Failure> {
         let mut tasks = Vec::new();
-        let totals = self.each(&Request::Ps {}, |answer| {
+        let totals = self.each(&Request::Ps(query), |answer| {
             if let Answer::Task(row) = answer {
                 tasks.push(row);
             }
         })?;
-        // A monitor sends them sorted; another server may not.
-        tasks.sort_by_key(|row: &Row| row.tid);
         Ok((tasks, totals))
     }
 
-    pub(super) fn ps(&mut self) -> Result<(), Failure> {
-        let (tasks, _) = self.tasks()?;
+    pub(super) fn ps(&mut self, query: Query) -> Result<(), Failure> {
+        let (tasks, totals) = self.tasks(query)?;
         if self.json {
             return Ok(());
         }
-        output(text::ps(&tasks, ": --json lists all").as_bytes())
+        output(text::ps(&tasks, &totals, ": --json lists all").as_bytes())
     }
 
-    pub(super) fn tree(&mut self) -> Result<(), Failure> {
-        let (tasks, _) = self.tasks()?;
+    pub(super) fn tree(&mut self, query: Query) -> Result<(), Failure> {
+        let (tasks, totals) = self.tasks(query)?;
         if self.json {
             return Ok(());
         }
-        output(text::tree(&tasks).as_bytes())
+        output(text::tree(&tasks, &totals).as_bytes())
     }
 
     pub(super) fn waits(&mut self) -> Result<(), Failure> {

@@ -11,20 +11,22 @@ use ratatui::{
 };
 
 use super::{
-    model::{Row, State},
-    text,
-    view::{Mode, Sort, View},
+    model::{Row, State, Totals},
+    query::Sort,
+    text::{self, separated},
+    view::{Mode, View},
 };
 use crate::cli::output::{Log, clean};
 
 const HELP: &[(&str, &str)] = &[
     ("up down pgup pgdn home end", "choose a task"),
-    ("enter", "its details and last traps"),
+    ("enter", "its details and last traps; unfold a name"),
     ("k", "kill it"),
     ("s", "sort by another column"),
     ("r", "reverse the order"),
     ("/", "filter by tid, name, state or cause"),
     ("t", "tree of parents"),
+    ("n", "fold names of many tasks, or not"),
     ("c", "show or hide the output"),
     ("esc", "no filter, no details"),
     ("^L", "repaint"),
@@ -35,17 +37,8 @@ const HELP: &[(&str, &str)] = &[
 pub(super) fn draw(frame: &mut Frame, view: &mut View, printed: &[String]) {
     let area = frame.area();
     let head = if area.height >= 6 { 2 } else { 0 };
-    let console = match area.height {
-        12.. if view.console && !printed.is_empty() => (area.height / 4).clamp(3, 10),
-        _ => 0,
-    };
-    let [header, body, console, footer] = Layout::vertical([
-        Constraint::Length(head),
-        Constraint::Min(1),
-        Constraint::Length(console),
-        Constraint::Length(1),
-    ])
-    .areas(area);
+    let has_console = view.console && !printed.is_empty();
+    let [header, body, console, footer] = areas(area, head, has_console);
     frame.render_widget(Paragraph::new(heading(view, header.width)), header);
     let tasks = if view.details {
         let (tasks, details) = halves(body);
@@ -62,6 +55,22 @@ pub(super) fn draw(frame: &mut Frame, view: &mut View, printed: &[String]) {
     }
 }
 
+/// The areas of a screen: a header of so many lines, the tasks, what was printed, and a line below.
+pub(in crate::cli) fn areas(area: Rect, head: u16, has_console: bool) -> [Rect; 4] {
+    let console = match area.height {
+        height if has_console && height >= 12 + head => (height / 4).clamp(3, 10),
+        _ => 0,
+    };
+    let rows = [
+        Constraint::Length(head),
+        Constraint::Min(1),
+        Constraint::Length(console),
+        Constraint::Length(1),
+    ];
+    Layout::vertical(rows).areas(area)
+}
+
+/// The areas of the tasks and of a pane beside or below them.
 pub(in crate::cli) fn halves(body: Rect) -> (Rect, Rect) {
     let [tasks, details] = if body.width >= 110 {
         Layout::horizontal([Constraint::Percentage(55), Constraint::Percentage(45)]).areas(body)
@@ -74,7 +83,7 @@ pub(in crate::cli) fn halves(body: Rect) -> (Rect, Rect) {
 /// The instant, and how many tasks are in which state.
 pub(in crate::cli) fn counts(view: &View) -> Line<'static> {
     let totals = &view.snapshot.totals;
-    let count = |n: usize, what: &str| format!("  {n} {what}");
+    let count = |n: usize, what: &str| format!("  {} {what}", separated(n));
     let mut tasks = count(
         totals.tasks,
         if totals.tasks == 1 { "task" } else { "tasks" },
@@ -85,12 +94,8 @@ pub(in crate::cli) fn counts(view: &View) -> Line<'static> {
         let one = totals.zombies == 1;
         tasks += &count(totals.zombies, if one { "zombie" } else { "zombies" });
     }
-    let shown = view.snapshot.tasks.len();
-    if let Some(matching) = totals.matching {
-        tasks += &format!("  ({matching} of {} match)", totals.tasks);
-    }
-    if shown < totals.matching.unwrap_or(totals.tasks) {
-        tasks += &format!("  (the busiest {shown} are here)");
+    if let Some(left_out) = totals.left_out {
+        tasks += &format!("  ({} more rows)", separated(left_out));
     }
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let at = text::instant(totals.at);
@@ -115,7 +120,10 @@ fn heading(view: &View, width: u16) -> Text<'static> {
 fn foot(view: &View, width: u16) -> Line<'static> {
     let strong = Style::new().add_modifier(Modifier::REVERSED);
     match view.mode {
-        Mode::Filter => return Line::from(format!("filter: {}_  (enter, esc)", view.filter)),
+        Mode::Filter => {
+            let filter = &view.query.filter;
+            return Line::from(format!("filter: {filter}_{}  (enter, esc)", matching(view)));
+        }
         Mode::Kill(tid) => {
             let question = format!("kill task {}? y/n", view.name(tid));
             return Line::from(Span::styled(question, strong));
@@ -125,15 +133,17 @@ fn foot(view: &View, width: u16) -> Line<'static> {
     if !view.notice.is_empty() {
         return Line::from(Span::styled(clean(&view.notice), strong));
     }
-    let mut words = vec!["q quit".to_string(), "? help".to_string()];
-    if !view.filter.is_empty() {
-        words.push(format!("filter {:?}", view.filter));
+    let query = &view.query;
+    let mut words = Vec::new();
+    if !query.filter.is_empty() {
+        words.push(format!("filter {:?}{}", query.filter, matching(view)));
     }
-    if view.tree {
+    words.extend(["q quit", "? help"].map(str::to_string));
+    if query.tree {
         words.push("tree".into());
     } else {
-        let back = if view.reversed { " reversed" } else { "" };
-        words.push(format!("s sort: {}{back}", view.sort.name()));
+        let back = if query.reversed { " reversed" } else { "" };
+        words.push(format!("s sort: {}{back}", query.sort.name()));
     }
     let mut line = words.join("  ");
     for more in ["enter details", "k kill", "/ filter", "t tree"] {
@@ -145,6 +155,16 @@ fn foot(view: &View, width: u16) -> Line<'static> {
     Line::from(line)
 }
 
+/// How many tasks the filter lets through.
+fn matching(view: &View) -> String {
+    let Totals {
+        matching, tasks, ..
+    } = view.snapshot.totals;
+    matching.map_or_else(String::new, |matching| {
+        format!("  {} of {} match", separated(matching), separated(tasks))
+    })
+}
+
 /// The columns that a halted run has nothing for.
 const OF_A_RUN: [&str; 3] = ["traps/s", "time", "history"];
 
@@ -153,7 +173,7 @@ struct Column {
     title: &'static str,
     width: Constraint,
     sort: Option<Sort>,
-    cell: fn(&View, &Row, &str) -> Cell<'static>,
+    cell: fn(&View, &Row) -> Cell<'static>,
 }
 
 fn columns(width: u16) -> Vec<Column> {
@@ -163,14 +183,20 @@ fn columns(width: u16) -> Vec<Column> {
             "tid",
             Constraint::Length(6),
             Some(Sort::Tid),
-            tid as fn(&View, &Row, &str) -> _,
+            tid as fn(&View, &Row) -> _,
         ),
         (0, "task", Constraint::Fill(2), Some(Sort::Name), name),
         (0, "state", Constraint::Length(7), Some(Sort::State), state),
         (64, "blocked on", Constraint::Fill(3), None, cause),
         (84, "since", Constraint::Length(9), Some(Sort::Since), since),
-        (100, "traps", Constraint::Length(9), None, traps),
-        (0, "traps/s", Constraint::Length(7), Some(Sort::Rate), rate),
+        (
+            100,
+            "traps",
+            Constraint::Length(9),
+            Some(Sort::Traps),
+            traps,
+        ),
+        (48, "traps/s", Constraint::Length(7), Some(Sort::Rate), rate),
         (0, "time", Constraint::Length(6), Some(Sort::Share), share),
         (90, "history", Constraint::Length(12), None, short_history),
     ];
@@ -189,17 +215,24 @@ fn right(text: String) -> Cell<'static> {
     Cell::from(Text::from(text).alignment(Alignment::Right))
 }
 
-fn tid(_: &View, row: &Row, _: &str) -> Cell<'static> {
-    right(row.tid.to_string())
+fn tid(_: &View, row: &Row) -> Cell<'static> {
+    right(match row.group {
+        Some(_) => String::new(),
+        None => row.tid.to_string(),
+    })
 }
 
-fn name(_: &View, row: &Row, branch: &str) -> Cell<'static> {
-    Cell::from(format!("{branch}{}", clean(&row.comm)))
+fn name(_: &View, row: &Row) -> Cell<'static> {
+    Cell::from(format!("{}{}", clean(&row.branch), text::name(row)))
 }
 
-fn state(view: &View, row: &Row, _: &str) -> Cell<'static> {
+fn state(view: &View, row: &Row) -> Cell<'static> {
+    if let Some(group) = &row.group {
+        // The column with the others may have no room.
+        return Cell::from(clean(group.most()));
+    }
     let color = match row.state {
-        State::Ready | State::Running => Color::Green,
+        State::Ready | State::Running | State::InCall => Color::Green,
         State::Blocked => Color::Reset,
         State::Zombie => Color::Red,
     };
@@ -211,32 +244,28 @@ fn state(view: &View, row: &Row, _: &str) -> Cell<'static> {
     Cell::from(Span::styled(row.state.name(), style))
 }
 
-fn cause(_: &View, row: &Row, _: &str) -> Cell<'static> {
-    Cell::from(match (&row.blocked_on, &row.exit) {
-        (Some(on), _) => clean(on),
-        (None, Some(exit)) => clean(exit),
-        (None, None) => String::new(),
-    })
+fn cause(_: &View, row: &Row) -> Cell<'static> {
+    Cell::from(text::cause(row))
 }
 
-fn since(_: &View, row: &Row, _: &str) -> Cell<'static> {
+fn since(_: &View, row: &Row) -> Cell<'static> {
     right(row.since.map_or_else(String::new, text::instant))
 }
 
-fn traps(_: &View, row: &Row, _: &str) -> Cell<'static> {
+fn traps(_: &View, row: &Row) -> Cell<'static> {
     right(row.traps.to_string())
 }
 
-fn rate(_: &View, row: &Row, _: &str) -> Cell<'static> {
+fn rate(_: &View, row: &Row) -> Cell<'static> {
     right(human(row.rate))
 }
 
-fn share(_: &View, row: &Row, _: &str) -> Cell<'static> {
+fn share(_: &View, row: &Row) -> Cell<'static> {
     right(percent(row.share))
 }
 
-fn short_history(view: &View, row: &Row, _: &str) -> Cell<'static> {
-    Cell::from(sparks(view.history(row.tid), 12))
+fn short_history(view: &View, row: &Row) -> Cell<'static> {
+    Cell::from(sparks(view.history(row), 12))
 }
 
 pub(in crate::cli) fn draw_tasks(frame: &mut Frame, view: &mut View, area: Rect) {
@@ -247,7 +276,7 @@ pub(in crate::cli) fn draw_tasks(frame: &mut Frame, view: &mut View, area: Rect)
         columns.retain(|column| !OF_A_RUN.contains(&column.title));
     }
     let titles = columns.iter().map(|column| {
-        let sorted = !view.tree && column.sort == Some(view.sort);
+        let sorted = !view.query.tree && column.sort == Some(view.query.sort);
         let line = if sorted {
             Modifier::BOLD | Modifier::UNDERLINED
         } else {
@@ -263,36 +292,41 @@ pub(in crate::cli) fn draw_tasks(frame: &mut Frame, view: &mut View, area: Rect)
         Cell::from(Text::from(title).alignment(side))
     });
     // Only the visible lines are made, since there may be many.
-    let rows = view.rows();
+    let rows = &view.snapshot.tasks;
     let page = view.page.max(1);
-    let line = selected.map_or(0, |(line, _)| line);
+    let line = selected.unwrap_or(0);
     let first = line
         .saturating_sub(page / 2)
         .min(rows.len().saturating_sub(page));
-    let seen = rows.iter().skip(first).take(page).map(|(row, branch)| {
-        Cells::new(
-            columns
-                .iter()
-                .map(|column| (column.cell)(view, row, branch)),
-        )
-    });
+    let view = &*view;
+    let seen = rows
+        .iter()
+        .skip(first)
+        .take(page)
+        .map(|row| Cells::new(columns.iter().map(|column| (column.cell)(view, row))));
     let table = Table::new(seen, columns.iter().map(|column| column.width))
         .header(Cells::new(titles))
         .column_spacing(1)
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
-    let mut state = TableState::new().with_selected(selected.map(|(line, _)| line - first));
+    let mut state = TableState::new().with_selected(selected.map(|line| line - first));
     frame.render_stateful_widget(table, area, &mut state);
 }
 
-pub(in crate::cli) fn draw_details(frame: &mut Frame, view: &View, area: Rect) {
+/// Draws a pane's border and title, and returns the area within.
+pub(in crate::cli) fn pane(frame: &mut Frame, area: Rect, title: &'static str) -> Rect {
     let borders = if area.width < frame.area().width {
         Borders::LEFT
     } else {
         Borders::TOP
     };
-    let block = Block::new().borders(borders).title("details");
+    let block = Block::new().borders(borders).title(title);
     let inner = block.inner(area);
     frame.render_widget(block, area);
+    inner
+}
+
+pub(in crate::cli) fn draw_details(frame: &mut Frame, view: &View, area: Rect) {
+    let inner = pane(frame, area, "details");
     let lines = match &view.whereabouts {
         None => vec!["...".to_string()],
         Some((chain, traps)) => {
@@ -316,15 +350,13 @@ pub(in crate::cli) fn draw_console(frame: &mut Frame, printed: &[String], area: 
     if area.height == 0 {
         return;
     }
-    let block = Block::new().borders(Borders::TOP).title("printed");
-    let inner = block.inner(area);
+    let inner = pane(frame, area, "printed");
     let from = printed.len().saturating_sub(inner.height.into());
     let plain = |line: &String| clean(&anstream::adapter::strip_str(line).to_string());
     let lines: Vec<Line> = printed[from..]
         .iter()
         .map(|line| Line::from(plain(line)))
         .collect();
-    frame.render_widget(block, area);
     frame.render_widget(Paragraph::new(lines), inner);
 }
 

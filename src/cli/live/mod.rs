@@ -9,13 +9,14 @@
 //! | `brief.rs` | truncated texts |
 //! | `shared.rs` | what the daemons share |
 //! | `model.rs` | the model: a snapshot of the tasks |
+//! | `query.rs` | which tasks are listed, in which order, and which of them are one row |
 //! | `recent.rs` | the last calls of each task |
 //! | `sampler.rs` | the tasks' shares of the time |
 //! | `feed.rs` | the live trace |
 //! | `protocol.rs` | the messages on the socket |
 //! | `socket.rs` | the socket's file |
 //! | `monitor.rs` | the task behind the socket |
-//! | `client.rs` | the commands |
+//! | `client.rs`, `dump.rs` | the commands |
 //! | `text.rs` | tasks as tables, trees and lines |
 //! | `screen.rs` | the screen: its tasks |
 //! | `view.rs`, `draw.rs` | its contents, its keys, its layout |
@@ -24,10 +25,12 @@
 mod brief;
 mod client;
 pub(super) mod draw;
+mod dump;
 mod feed;
 pub(super) mod model;
 mod monitor;
 mod protocol;
+pub(super) mod query;
 pub(super) mod recent;
 mod sampler;
 mod screen;
@@ -56,10 +59,12 @@ use super::{
     output::{self, FAILURE, Log, Verbosity, clean},
     values::{calls, duration, whole},
 };
-use crate::{Exit, Follower, Kernel, Os, Tracer};
+use crate::{Exit, Follower, Kernel, Os, Tracer, record::Tape};
 use client::{Connection, Failure};
+pub(super) use dump::Dump;
 use model::{LONGEST, Model};
 use protocol::{Filter, Request};
+use query::{CROWD, Query, Sort};
 use screen::{Link, Source};
 use shared::Shared;
 use socket::SocketFile;
@@ -112,14 +117,27 @@ pub(super) enum LiveCommand {
 Examples:
   boot --monitor run.sock echo                  a kernel with a monitor
   ps --attach run.sock                          its tasks
+  ps --attach run.sock --sort since --most 10   those that have waited longest
+  ps --attach run.sock --by-name                a row per name
   ps --attach run.sock --json | jq .blocked_on")]
-    Ps(Attach),
-    /// Show the tasks of a running kernel as a tree of parents
+    Ps {
+        #[command(flatten)]
+        list: List,
+        #[command(flatten)]
+        attach: Attach,
+    },
+    /// Show the tasks of a running kernel as a tree of parents; many siblings of a name are one line
     #[command(after_help = "\
 Examples:
   boot --monitor run.sock echo   a kernel with a monitor
-  tree --attach run.sock         the parents and their children; ↻ marks a cycle, which no kernel has")]
-    Tree(Attach),
+  tree --attach run.sock         the parents and their children
+  tree --attach run.sock --all   a line for each task")]
+    Tree {
+        #[command(flatten)]
+        tree: TreeList,
+        #[command(flatten)]
+        attach: Attach,
+    },
     /// Show what the tasks of a running kernel wait for, and their cycles
     #[command(after_help = "\
 A cycle is of tasks that wait for mutexes and for each other's exits: only a kill can end it. For
@@ -187,6 +205,71 @@ Examples:
     },
 }
 
+/// What a table of tasks lists.
+#[derive(Args)]
+pub(super) struct List {
+    /// Only tasks whose number, name, state or wait contains TEXT
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
+    filter: String,
+    /// Sort by this; the most traps come first
+    #[arg(long, value_name = "COLUMN", default_value = "tid")]
+    sort: Sort,
+    /// Reverse the order
+    #[arg(long)]
+    reverse: bool,
+    /// A row per name, with the number of its tasks in each state
+    #[arg(long)]
+    by_name: bool,
+    /// Only the first N rows
+    #[arg(long, value_name = "N", value_parser = whole::<usize>, allow_negative_numbers = true)]
+    most: Option<usize>,
+}
+
+impl List {
+    pub(super) fn query(&self) -> Query {
+        Query {
+            most: self.most,
+            filter: self.filter.clone(),
+            sort: self.sort,
+            reversed: self.reverse,
+            fold: self.by_name.then_some(1),
+            ..Query::default()
+        }
+    }
+}
+
+/// What a tree of tasks lists.
+#[derive(Args)]
+pub(super) struct TreeList {
+    /// Only tasks whose number, name, state or wait contains TEXT
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
+    filter: String,
+    /// A line for each task, also for many siblings of a name
+    #[arg(long)]
+    all: bool,
+}
+
+impl TreeList {
+    pub(super) fn query(&self) -> Query {
+        Query {
+            filter: self.filter.clone(),
+            fold: (!self.all).then_some(CROWD),
+            tree: true,
+            ..Query::default()
+        }
+    }
+}
+
 /// The kernel to attach to.
 #[derive(Args)]
 pub(super) struct Attach {
@@ -250,6 +333,12 @@ pub(super) fn trace(command: &TraceLive, verbosity: &Verbosity) -> ExitCode {
     exit_code(done.map(|()| ExitCode::SUCCESS))
 }
 
+/// Writes the last events of a running kernel to a file.
+pub(super) fn dump(command: &Dump, verbosity: &Verbosity) -> ExitCode {
+    let log = Log::of_output(verbosity);
+    exit_code(command.run(log).map(|()| ExitCode::SUCCESS))
+}
+
 fn exit_code(done: Result<ExitCode, Failure>) -> ExitCode {
     match done {
         Ok(code) => code,
@@ -264,9 +353,9 @@ fn exit_code(done: Result<ExitCode, Failure>) -> ExitCode {
 fn ask(command: &LiveCommand, log: Log) -> Result<(), Failure> {
     let open = |attach: &Attach| Connection::open(&attach.socket, attach.json);
     match command {
-        LiveCommand::Ps(attach) => open(attach)?.ps(),
+        LiveCommand::Ps { list, attach } => open(attach)?.ps(list.query()),
         LiveCommand::Waits(attach) => open(attach)?.waits(),
-        LiveCommand::Tree(attach) => open(attach)?.tree(),
+        LiveCommand::Tree { tree, attach } => open(attach)?.tree(tree.query()),
         LiveCommand::Where { tid, attach } => open(attach)?.whereabouts(*tid, log),
         LiveCommand::Why { tid, attach } => open(attach)?.why(*tid),
         LiveCommand::Kill { tid, attach } => open(attach)?.kill(*tid),
@@ -352,8 +441,8 @@ impl Watch {
     }
 
     /// Starts the observation.
-    pub(super) fn start(self, kernel: &mut Kernel) {
-        let shared = Shared::new(self.recent, kernel.remote());
+    pub(super) fn start(self, kernel: &mut Kernel, tape: Option<&Tape>) {
+        let shared = Shared::new(self.recent, kernel.remote(), tape);
         if let Some((terminal, every)) = self.screen {
             let shared = shared.clone();
             let colored = self.colored;

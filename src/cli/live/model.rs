@@ -1,7 +1,9 @@
 //! The model of a running kernel: a [`Snapshot`], the same for the screen, the socket and the
 //! commands.
 
-use std::{rc::Rc, time::Duration};
+use std::{
+    cell::RefCell, cmp::Reverse, collections::BTreeMap, fmt, iter, rc::Rc, time::Duration, vec,
+};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
@@ -9,11 +11,13 @@ use serde_json::{Map, Value};
 
 use super::{
     brief::brief,
+    query::{Entry, Line, Listing, Query},
     recent,
     sampler::{Sampler, Shares},
     shared::Shared,
+    text::separated,
 };
-use crate::{Follower, Os, TaskInfo, TaskState, Tid};
+use crate::{Follower, On, Os, TaskInfo, TaskState, Tid};
 
 /// The longest time between two snapshots.
 pub(super) const LONGEST: Duration = Duration::from_secs(30);
@@ -21,39 +25,77 @@ pub(super) const LONGEST: Duration = Duration::from_secs(30);
 /// The tasks of a kernel at one instant.
 #[derive(Clone, Debug, Default)]
 pub(in crate::cli) struct Snapshot {
+    /// In the order in which they are shown.
     pub(in crate::cli) tasks: Vec<Row>,
     pub(in crate::cli) totals: Totals,
 }
 
-/// One task.
+/// One task; or all tasks of a name, of which `tid` is the first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(in crate::cli) struct Row {
-    pub(super) tid: u64,
-    pub(super) comm: String,
+    pub(in crate::cli) tid: u64,
+    pub(in crate::cli) comm: String,
     /// 0 for the host's tasks and for orphans.
-    pub(super) parent: u64,
-    pub(super) state: State,
+    pub(in crate::cli) parent: u64,
+    pub(in crate::cli) state: State,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) blocked_on: Option<String>,
+    pub(in crate::cli) blocked_on: Option<String>,
     /// The task that it waits for in `wait_task`, or the holder of the lock that it waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) waits_for: Option<u64>,
+    pub(in crate::cli) waits_for: Option<u64>,
     /// The places in the source of its call, if it is blocked, and of its spawn.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) places: Option<String>,
+    pub(in crate::cli) places: Option<String>,
     /// The instant at which it blocked, in seconds since boot.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) since: Option<f64>,
+    pub(in crate::cli) since: Option<f64>,
     /// Its exit, if it is a zombie.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) exit: Option<String>,
-    pub(super) traps: u64,
+    pub(in crate::cli) exit: Option<String>,
+    pub(in crate::cli) traps: u64,
     /// Traps per second, since the last snapshot.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) rate: Option<f64>,
+    pub(in crate::cli) rate: Option<f64>,
     /// Its share of the time.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) share: Option<f64>,
+    pub(in crate::cli) share: Option<f64>,
+    /// The branch of a tree before it, or the indent below the row of a name.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(in crate::cli) branch: String,
+    /// The tasks of the name, if this is no single task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::cli) group: Option<Group>,
+}
+
+/// The tasks of a name. Its `Display` is how many are in which state.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(in crate::cli) struct Group {
+    pub(in crate::cli) tasks: usize,
+    /// The number of tasks by what they wait for, in a word, or by their state.
+    pub(super) kinds: BTreeMap<String, usize>,
+}
+
+impl Group {
+    /// The number of tasks in each state, the largest first.
+    fn sorted(&self) -> Vec<(&String, &usize)> {
+        let mut kinds: Vec<_> = self.kinds.iter().collect();
+        kinds.sort_by_key(|(_, count)| Reverse(**count));
+        kinds
+    }
+
+    /// What most of the tasks wait for, or their state.
+    pub(super) fn most(&self) -> &str {
+        self.sorted().first().map_or("", |(kind, _)| kind)
+    }
+}
+
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kinds = self.sorted();
+        let kind = |(kind, count): &(&String, &usize)| format!("{} {kind}", separated(**count));
+        let kinds: Vec<String> = kinds.iter().map(kind).collect();
+        f.write_str(&kinds.join(", "))
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -64,6 +106,9 @@ pub(in crate::cli) enum State {
     Running,
     Blocked,
     Zombie,
+    /// The kernel works for it. Only recordings tell.
+    #[serde(rename = "in call")]
+    InCall,
 }
 
 /// The totals of all tasks, listed or not.
@@ -71,7 +116,7 @@ pub(in crate::cli) enum State {
 pub(in crate::cli) struct Totals {
     /// The instant, in seconds since boot.
     pub(super) at: f64,
-    pub(super) tasks: usize,
+    pub(in crate::cli) tasks: usize,
     pub(super) ready: usize,
     pub(super) blocked: usize,
     pub(super) zombies: usize,
@@ -86,24 +131,29 @@ pub(in crate::cli) struct Totals {
     /// The number of tasks that the filter lets through, if there is a filter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) matching: Option<usize>,
+    /// The number of rows for which the query has no room, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) left_out: Option<usize>,
     /// The number of seconds until the monitor reads the client's next request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) pause: Option<f64>,
 }
 
 impl State {
-    pub(super) fn name(self) -> &'static str {
+    pub(in crate::cli) fn name(self) -> &'static str {
         match self {
             Self::Ready => "ready",
             Self::Running => "running",
             Self::Blocked => "blocked",
             Self::Zombie => "zombie",
+            Self::InCall => "in call",
         }
     }
 }
 
 impl Row {
-    pub(in crate::cli) fn of(task: &TaskInfo) -> Self {
+    /// The follower has the addresses of devices.
+    pub(in crate::cli) fn of(task: &TaskInfo, recent: &Follower) -> Self {
         let mut row = Self {
             tid: task.tid.into(),
             comm: brief(task.name.clone()),
@@ -115,9 +165,15 @@ impl Row {
         match &task.state {
             TaskState::Ready => {}
             TaskState::Running => row.state = State::Running,
-            TaskState::Blocked { since, .. } => {
+            TaskState::Blocked { since, on } => {
+                let addr = match on {
+                    // A simulated network has described the connection.
+                    On::Device(device, _) if task.wait.thing.is_none() => recent.addr(*device),
+                    _ => None,
+                };
+                let addr = addr.map_or_else(String::new, |addr| format!(", {addr}"));
                 row.state = State::Blocked;
-                row.blocked_on = task.blocked_on().map(brief);
+                row.blocked_on = task.blocked_on().map(|on| brief(on + &addr));
                 row.since = Some(since.as_secs_f64());
                 row.waits_for = task.waits_for().map(u64::from);
             }
@@ -154,10 +210,18 @@ impl Totals {
         }
         totals
     }
+
+    /// Notes how many tasks a listing has, and returns its lines.
+    pub(in crate::cli) fn note(&mut self, listing: Listing) -> Vec<Line> {
+        self.matching = listing.matching;
+        self.left_out = Some(listing.left_out).filter(|rows| *rows > 0);
+        listing.lines
+    }
 }
 
 /// Takes snapshots. Each has the changes since the previous one.
 pub(super) struct Model {
+    recent: Rc<RefCell<Follower>>,
     sampler: Option<Rc<Sampler>>,
     before: Option<(Duration, FxHashMap<Tid, u64>)>,
 }
@@ -165,54 +229,89 @@ pub(super) struct Model {
 impl Model {
     pub(super) fn new(live: &Shared) -> Self {
         Self {
+            recent: Rc::clone(&live.recent),
             sampler: live.sampler(),
             before: None,
         }
     }
 
-    /// The tasks as they are now that a filter lets through. Above `most` tasks, it lists those with
-    /// the most recent traps.
-    pub(super) async fn snapshot(&mut self, os: &mut Os, most: usize, filter: &str) -> Snapshot {
+    /// The tasks as they are now that a query lists.
+    pub(super) async fn snapshot(&mut self, os: &mut Os, query: &Query) -> Snapshot {
         let now = os.now().await;
         let tasks = os.tasks().await;
         let mut totals = Totals::of(&tasks, now);
-        let mut order: Vec<(u64, &TaskInfo)> = tasks.iter().map(|task| (0, task)).collect();
-        let mut seconds = None;
-        if let Some((then, traps)) = &self.before {
-            for (done, task) in &mut order {
-                *done = task
-                    .traps
-                    .saturating_sub(traps.get(&task.tid).copied().unwrap_or(0));
+        let mut entries: Vec<Entry<'_>> = tasks.iter().map(Entry::of).collect();
+        if let Some((then, before)) = &self.before {
+            let seconds = now.saturating_sub(*then).as_secs_f64().max(1e-9);
+            for (entry, task) in entries.iter_mut().zip(&tasks) {
+                let done = task.traps
+                    - before
+                        .get(&task.tid)
+                        .map_or(0, |before| *before.min(&task.traps));
+                entry.rate = Some(done as f64 / seconds);
             }
-            seconds = Some(now.saturating_sub(*then).as_secs_f64().max(1e-9));
+            totals.rate = Some(entries.iter().filter_map(|entry| entry.rate).sum());
         }
-        let all: u64 = order.iter().map(|(done, _)| done).sum();
-        if !filter.is_empty() {
-            order.retain(|(_, task)| Row::of(task).lets_through(filter));
-            totals.matching = Some(order.len());
-        }
-        if order.len() > most {
-            order.sort_by_key(|(done, task)| (u64::MAX - done, task.tid));
-            order.truncate(most);
-            order.sort_by_key(|(_, task)| task.tid);
-        }
-        let rate = |done: u64| seconds.map(|seconds| done as f64 / seconds);
         let shares = self.sampler.as_ref().and_then(|sampler| sampler.shares());
-        let row = |(done, task): &(u64, &TaskInfo)| Row {
-            rate: rate(*done),
-            share: shares.as_ref().map(|shares| shares.of(task.tid)),
-            ..Row::of(task)
-        };
-        let rows = order.iter().map(row).collect();
-        totals.rate = rate(all);
+        if let Some(shares) = &shares {
+            for (entry, task) in entries.iter_mut().zip(&tasks) {
+                entry.share = Some(shares.of(task.tid));
+            }
+        }
         totals.idle = shares.as_ref().map(Shares::idle);
         totals.watching = shares.as_ref().map(Shares::daemons);
+        let recent = self.recent.borrow();
+        let rows = Rows::of(query, &tasks, entries, &recent, &mut totals);
+        let rows = rows.collect(&recent);
         let traps = tasks.iter().map(|task| (task.tid, task.traps));
         self.before = Some((now, traps.collect()));
         Snapshot {
             tasks: rows,
             totals,
         }
+    }
+}
+
+/// The rows that a query lists of a kernel's tasks. Each is made when it is asked for, since there
+/// may be many.
+pub(in crate::cli) struct Rows<'a> {
+    tasks: &'a [TaskInfo],
+    entries: Vec<Entry<'a>>,
+    lines: vec::IntoIter<Line>,
+}
+
+impl<'a> Rows<'a> {
+    /// Arranges the tasks, and notes in the totals how many match.
+    pub(in crate::cli) fn of(
+        query: &Query,
+        tasks: &'a [TaskInfo],
+        entries: Vec<Entry<'a>>,
+        recent: &Follower,
+        totals: &mut Totals,
+    ) -> Self {
+        let row = |at: usize| Row::of(&tasks[at], recent);
+        let lines = totals.note(query.arrange(&entries, row));
+        Self {
+            tasks,
+            entries,
+            lines: lines.into_iter(),
+        }
+    }
+
+    pub(super) fn next(&mut self, recent: &Follower) -> Option<Row> {
+        Some(match self.lines.next()? {
+            Line::Crowd(row) => *row,
+            Line::Task(at, branch) => Row {
+                branch,
+                rate: self.entries[at].rate,
+                share: self.entries[at].share,
+                ..Row::of(&self.tasks[at], recent)
+            },
+        })
+    }
+
+    pub(in crate::cli) fn collect(mut self, recent: &Follower) -> Vec<Row> {
+        iter::from_fn(|| self.next(recent)).collect()
     }
 }
 
@@ -247,39 +346,61 @@ pub(in crate::cli) fn whereabouts(
     tid: u64,
 ) -> Option<Whereabouts> {
     let chain = chain(tasks, tid);
-    let rows: Vec<Row> = chain.iter().map(|&at| Row::of(&tasks[at])).collect();
+    let row = |&at: &usize| Row::of(&tasks[at], calls);
+    let rows: Vec<Row> = chain.iter().map(row).collect();
     (!rows.is_empty()).then(|| (rows, recent::lines(calls, tid.into())))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Kernel;
+    use crate::{Kernel, cli::live::query::Sort};
 
     #[test]
-    fn a_filter_finds_a_stuck_task_among_thousands() {
+    fn a_query_lists_all_tasks_and_not_the_first_thousand() {
         let mut kernel = Kernel::simulated(1);
         let main = kernel.spawn("main", async |os: &mut Os| {
             for n in 0..3000 {
                 let name = if n == 1234 { "stuck" } else { "client" };
-                os.spawn(name, async |os: &mut Os| os.sleep(Duration::MAX).await)
-                    .await?;
+                let span = Duration::from_secs(9000 - n);
+                os.spawn(name, async move |os: &mut Os| {
+                    os.sleep(span).await;
+                })
+                .await?;
             }
             os.yield_now().await;
             let mut model = Model {
+                recent: Rc::new(RefCell::new(recent::follower())),
                 sampler: None,
                 before: None,
             };
-            let found = model.snapshot(os, 10, "stuck").await;
+            let mut query = Query {
+                most: Some(10),
+                filter: "stuck".to_string(),
+                ..Query::default()
+            };
+            let found = model.snapshot(os, &query).await;
             assert_eq!(found.totals.matching, Some(1));
-            assert_eq!(found.totals.tasks, 3001);
+            assert_eq!((found.totals.tasks, found.totals.left_out), (3001, None));
             assert_eq!(found.tasks.len(), 1);
             assert_eq!(found.tasks[0].comm, "stuck");
-            let many = model.snapshot(os, 10, "client").await;
+            query.filter = "client".to_string();
+            let many = model.snapshot(os, &query).await;
             assert_eq!((many.totals.matching, many.tasks.len()), (Some(2999), 10));
-            let none = model.snapshot(os, 10, "zzz").await;
+            assert_eq!(many.totals.left_out, Some(2989));
+            query.filter = "zzz".to_string();
+            let none = model.snapshot(os, &query).await;
             assert_eq!((none.totals.matching, none.tasks.len()), (Some(0), 0));
-            assert_eq!(model.snapshot(os, 10, "").await.totals.matching, None);
+            query.filter.clear();
+            (query.sort, query.reversed) = (Sort::Tid, true);
+            let last = model.snapshot(os, &query).await;
+            assert_eq!((last.totals.matching, last.tasks[0].tid), (None, 3001));
+            query.fold = Some(1);
+            let folded = model.snapshot(os, &query).await;
+            let texts: Vec<_> = folded.tasks.iter().map(|row| &*row.comm).collect();
+            assert_eq!(texts, ["stuck", "client", "main"]);
+            let clients = folded.tasks[1].group.as_ref().map(ToString::to_string);
+            assert_eq!(clients.as_deref(), Some("2,999 timer"));
             Ok::<(), crate::Errno>(())
         });
         let main = main.expect("there is room");

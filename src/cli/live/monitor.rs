@@ -11,15 +11,18 @@ use std::{
     time::{Duration, Instant},
 };
 
+use base64::{Engine, prelude::BASE64_STANDARD};
+
 use super::{
     feed::{Feed, Outbox},
-    model::{self, Model, Row, Totals},
+    model::{self, Model, Row, Rows, Totals},
     protocol::{Answer, Filter, Request},
+    query::{Entry, Query},
     recent,
     shared::Shared,
     socket::SocketFile,
 };
-use crate::{Deadlock, Device, Os, Tid};
+use crate::{Deadlock, Device, Os, TaskInfo, Tid};
 
 /// The largest number of clients at once.
 const CLIENTS: u32 = 64;
@@ -33,6 +36,14 @@ const STALL: Duration = Duration::from_secs(10);
 /// The period for sending a trace. It also bounds the cost of tracing: once the tracer's buffer is
 /// full, events are only counted.
 const BEAT: Duration = Duration::from_millis(50);
+/// The number of bytes in a piece of a recording.
+const PIECE: usize = 3 << 14;
+/// The number of bytes of an event in a recording, about.
+const EVENT: usize = 8;
+/// Why there is nothing to dump.
+const NOT_RECORDED: &str = "the kernel keeps no events: boot it with --record FILE --record-last N";
+const RECORDED_WHOLE: &str =
+    "the kernel records all events to a file: read that, or boot with --record-last N";
 /// The longest time that a kernel's end waits for clients to read the last lines.
 const PARTING: Duration = Duration::from_millis(500);
 
@@ -230,15 +241,16 @@ impl Client {
 
     async fn answer(&mut self, os: &mut Os, request: Request) -> io::Result<()> {
         match request {
-            Request::Ps {} => self.ps(os).await,
+            Request::Ps(query) => self.ps(os, &query).await,
             Request::Waits {} => self.waits(os).await,
-            Request::Top { most, filter } => self.top(os, most, &filter).await,
+            Request::Top(query) => self.top(os, &query).await,
             Request::Where { tid } => self.whereabouts(os, tid).await,
             Request::Kill { tid } => {
                 self.kill(os, tid).await;
                 Ok(())
             }
             Request::Trace(filter) => self.trace(os, filter).await,
+            Request::Dump {} => self.dump(os).await,
         }
     }
 
@@ -252,15 +264,28 @@ impl Client {
         self.output.push(&Answer::error(message));
     }
 
-    async fn ps(&mut self, os: &mut Os) -> io::Result<()> {
+    async fn ps(&mut self, os: &mut Os, query: &Query) -> io::Result<()> {
         let (now, tasks) = (os.now().await, os.tasks().await);
         self.look_at(tasks.len());
-        for task in &tasks {
-            self.output.push(&Answer::Task(Row::of(task)));
+        let mut totals = Totals::of(&tasks, now);
+        let entries = tasks.iter().map(Entry::of).collect();
+        let recent = Rc::clone(&self.live.recent);
+        let mut rows = Rows::of(query, &tasks, entries, &recent.borrow(), &mut totals);
+        loop {
+            // The follower is the tracer's again while this task waits.
+            let row = rows.next(&recent.borrow());
+            let Some(row) = row else {
+                break;
+            };
+            self.output.push(&Answer::Task(row));
             self.output.flush_chunk(os).await?;
         }
-        self.end(Totals::of(&tasks, now));
+        self.end(totals);
         Ok(())
+    }
+
+    fn row(&self, task: &TaskInfo) -> Answer {
+        Answer::Task(Row::of(task, &self.live.recent.borrow()))
     }
 
     async fn waits(&mut self, os: &mut Os) -> io::Result<()> {
@@ -274,7 +299,7 @@ impl Client {
             ..
         } = Deadlock::among(tasks);
         for task in &blocked {
-            self.output.push(&Answer::Task(Row::of(task)));
+            self.output.push(&self.row(task));
             self.output.flush_chunk(os).await?;
         }
         let numbers = |tids: Vec<Tid>| tids.into_iter().map(u64::from).collect();
@@ -292,10 +317,10 @@ impl Client {
         Ok(())
     }
 
-    async fn top(&mut self, os: &mut Os, most: usize, filter: &str) -> io::Result<()> {
+    async fn top(&mut self, os: &mut Os, query: &Query) -> io::Result<()> {
         let live = &self.live;
         let model = self.model.get_or_insert_with(|| Model::new(live));
-        let snapshot = model.snapshot(os, most, filter).await;
+        let snapshot = model.snapshot(os, query).await;
         self.look_at(snapshot.totals.tasks);
         for row in snapshot.tasks {
             self.output.push(&Answer::Task(row));
@@ -315,7 +340,7 @@ impl Client {
         }
         let traps = recent::lines(&self.live.recent.borrow(), tid.into());
         for at in chain {
-            self.output.push(&Answer::Task(Row::of(&tasks[at])));
+            self.output.push(&self.row(&tasks[at]));
             self.output.flush_chunk(os).await?;
         }
         for trap in traps {
@@ -333,6 +358,27 @@ impl Client {
         let (now, tasks) = (os.now().await, os.tasks().await);
         self.look_at(tasks.len());
         self.end(Totals::of(&tasks, now));
+    }
+
+    /// Sends a recording of the last events.
+    async fn dump(&mut self, os: &mut Os) -> io::Result<()> {
+        let Some(tape) = &self.live.tape else {
+            self.output.push(&Answer::error(NOT_RECORDED));
+            return Ok(());
+        };
+        let Some(bytes) = tape.dump() else {
+            self.output.push(&Answer::error(RECORDED_WHOLE));
+            return Ok(());
+        };
+        for piece in bytes.chunks(PIECE) {
+            let base64 = BASE64_STANDARD.encode(piece);
+            self.output.push(&Answer::Piece { base64 });
+            self.output.flush_chunk(os).await?;
+        }
+        let (now, tasks) = (os.now().await, os.tasks().await);
+        self.look_at(tasks.len() + bytes.len() / EVENT);
+        self.end(Totals::of(&tasks, now));
+        Ok(())
     }
 
     /// Sends events until the client sends another request.

@@ -4,21 +4,19 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::model::{Row, Totals};
+use super::{
+    model::{Row, Totals},
+    query::Query,
+};
 
 /// A request to a kernel.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "lowercase", deny_unknown_fields)]
 pub(super) enum Request {
     /// List the tasks.
-    Ps {},
-    /// List the tasks with their rates: at most so many, the busiest of those that the filter lets
-    /// through.
-    Top {
-        most: usize,
-        #[serde(default, skip_serializing_if = "String::is_empty")]
-        filter: String,
-    },
+    Ps(Query),
+    /// List the tasks with their rates.
+    Top(Query),
     /// List the blocked tasks, and the cycles of those that wait for one another.
     Waits {},
     /// Show a task, the chain of tasks that it waits for, and its last traps.
@@ -27,6 +25,8 @@ pub(super) enum Request {
     Kill { tid: u64 },
     /// Send events from now on, until the next request.
     Trace(Filter),
+    /// Send a recording of the last events, as far as they are kept.
+    Dump {},
 }
 
 /// Which events are shown. An event passes if each list is empty or has a matching entry.
@@ -60,6 +60,10 @@ pub(super) enum Answer {
     Trap(Map<String, Value>),
     /// An event of a trace, likewise.
     Event(Map<String, Value>),
+    /// A piece of a recording.
+    Piece {
+        base64: String,
+    },
     /// The trace has begun.
     Tracing,
     /// This many events are missing here, since the reader was too slow for them.

@@ -23,8 +23,9 @@ use ratatui::{
 
 use super::{
     draw::draw,
-    model::{self, Model, Row, Snapshot, Totals, Whereabouts},
+    model::{self, Model, Snapshot, Totals, Whereabouts},
     protocol::{ANSWER, Answer, Request},
+    query::Query,
     shared::Shared,
     terminal::{self, Taken, Terminal},
     view::{View, Wish},
@@ -34,8 +35,7 @@ use crate::{
     cli::{output, stdio},
 };
 
-/// The largest number of tasks shown, and of lines of output.
-const TASKS: usize = 1000;
+/// The largest number of lines of output.
 const LINES: usize = 16;
 /// The period for checking the size of the terminal and redrawing.
 const BEAT: Duration = Duration::from_millis(100);
@@ -183,7 +183,9 @@ async fn follow(
     pokes: &Queue<()>,
     every: Duration,
 ) -> io::Result<Infallible> {
-    let mut due = Duration::ZERO;
+    // When the next snapshot is due, and when it may be taken if the query has changed.
+    let (mut due, mut free) = (Duration::ZERO, Duration::ZERO);
+    let mut shown = Query::default();
     loop {
         let now = os.now().await;
         let victims = std::mem::take(&mut desk.borrow_mut().view.victims);
@@ -192,12 +194,13 @@ async fn follow(
             let notice = source.kill(os, tid).await?;
             desk.borrow_mut().view.notice = notice;
         }
-        if now >= due || !victims.is_empty() {
+        let query = desk.borrow().view.query.clone();
+        let is_new = query != shown && now >= free;
+        if now >= due || is_new || !victims.is_empty() {
             source.hurry(os, desk).await;
-            let filter = desk.borrow().view.filter.clone();
-            let snapshot = source.snapshot(os, filter).await?;
+            let snapshot = source.snapshot(os, &query).await?;
             let pause = model::pause(snapshot.totals.tasks).max(source.pause());
-            due = now + every.max(pause);
+            (due, free, shown) = (now + every.max(pause), now + pause, query);
             desk.borrow_mut().view.update(snapshot);
         }
         let subject = desk.borrow_mut().view.subject();
@@ -207,13 +210,14 @@ async fn follow(
             desk.borrow_mut().view.whereabouts = found;
         }
         let now = os.now().await;
-        {
+        let next = {
             let mut desk = desk.borrow_mut();
             desk.late = None;
             desk.dirty = true;
-        }
+            if desk.view.query == shown { due } else { free }
+        };
         let _ = os
-            .timeout(due.saturating_sub(now), async |os| pokes.get(os).await)
+            .timeout(next.saturating_sub(now), async |os| pokes.get(os).await)
             .await;
     }
 }
@@ -233,23 +237,19 @@ impl Source {
         desk.borrow_mut().late = Some(late);
     }
 
-    /// A snapshot of the tasks that a filter lets through.
-    async fn snapshot(&mut self, os: &mut Os, filter: String) -> io::Result<Snapshot> {
+    /// A snapshot of the tasks that a query lists.
+    async fn snapshot(&mut self, os: &mut Os, query: &Query) -> io::Result<Snapshot> {
         match self {
-            Self::Here { model, .. } => Ok(model.snapshot(os, TASKS, &filter).await),
+            Self::Here { model, .. } => Ok(model.snapshot(os, query).await),
             Self::There(link) => {
                 let mut tasks = Vec::new();
-                let request = Request::Top {
-                    most: TASKS,
-                    filter,
-                };
+                let request = Request::Top(query.clone());
                 let answer = link.ask(os, &request, |answer| {
                     if let Answer::Task(row) = answer {
                         tasks.push(row);
                     }
                 });
                 let totals = answer.await?.map_err(io::Error::other)?;
-                tasks.sort_by_key(|row: &Row| row.tid);
                 Ok(Snapshot { tasks, totals })
             }
         }

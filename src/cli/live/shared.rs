@@ -6,12 +6,14 @@ use std::{
 };
 
 use super::sampler::Sampler;
-use crate::{Event, Follower, Remote, Tracer};
+use crate::{Event, Follower, Remote, Tracer, record::Tape};
 
 /// What the daemons share.
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) recent: Rc<RefCell<Follower>>,
+    /// Where the run is recorded, if it is.
+    pub(super) tape: Option<Tape>,
     kernel: Remote,
     sampler: Rc<RefCell<Weak<Sampler>>>,
 }
@@ -22,9 +24,10 @@ pub(super) fn tracer(recent: &Rc<RefCell<Follower>>) -> impl Tracer + use<> {
 }
 
 impl Shared {
-    pub(super) fn new(recent: Rc<RefCell<Follower>>, kernel: Remote) -> Self {
+    pub(super) fn new(recent: Rc<RefCell<Follower>>, kernel: Remote, tape: Option<&Tape>) -> Self {
         Self {
             recent,
+            tape: tape.cloned(),
             kernel,
             sampler: Rc::default(),
         }

@@ -1,14 +1,11 @@
 //! The tables, trees and lines that show the tasks of a kernel.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 use tracing::Level;
 
-use super::model::{Row, State};
+use super::model::{Row, State, Totals};
 use crate::{
     Nanos,
     cli::{
@@ -20,8 +17,8 @@ use crate::{
 /// The largest number of tasks in a table. A row takes kilobytes until it is shown.
 pub(super) const ROWS: usize = 10_000;
 
-/// A table of the tasks. `all` says how to see those that it has no room for.
-pub(in crate::cli) fn ps(tasks: &[Row], all: &str) -> String {
+/// A table of the tasks, and how many match. `all` says how to see those that it has no room for.
+pub(in crate::cli) fn ps(tasks: &[Row], totals: &Totals, all: &str) -> String {
     let columns = [
         "tid",
         "task",
@@ -37,15 +34,60 @@ pub(in crate::cli) fn ps(tasks: &[Row], all: &str) -> String {
     if more > 0 {
         text += &format!("and {more} more tasks{all}\n");
     }
-    text
+    text + &counted(totals)
 }
 
-/// The tasks as a tree of parents. The input is sorted by tid.
-pub(in crate::cli) fn tree(tasks: &[Row]) -> String {
+/// The tasks as a tree of parents, and how many match.
+pub(in crate::cli) fn tree(tasks: &[Row], totals: &Totals) -> String {
+    let line = |row: &Row| {
+        let (branch, doing) = (clean(&row.branch), doing(row));
+        match row.group {
+            Some(_) => format!("{branch}{}: {doing}\n", name(row)),
+            None => format!("{branch}{} {}: {doing}\n", row.tid, name(row)),
+        }
+    };
+    tasks.iter().map(line).collect::<String>() + &counted(totals)
+}
+
+/// What of a listing is not shown.
+fn counted(totals: &Totals) -> String {
+    let left_out = totals
+        .left_out
+        .map(|rows| format!("and {} more rows\n", separated(rows)));
+    let matching = totals.matching.map(|matching| {
+        let (matching, tasks) = (separated(matching), separated(totals.tasks));
+        format!("{matching} of {tasks} match\n")
+    });
+    left_out.unwrap_or_default() + &matching.unwrap_or_default()
+}
+
+/// The name of a task, or that of many with their number.
+pub(super) fn name(row: &Row) -> String {
+    let comm = clean(&row.comm);
+    match &row.group {
+        Some(group) => format!("{comm} x{}", group.tasks),
+        None => comm,
+    }
+}
+
+/// What a task waits for, or how it ended; what the tasks of a name do.
+pub(super) fn cause(row: &Row) -> String {
+    match (&row.group, &row.exit, &row.blocked_on) {
+        (Some(group), ..) => clean(&group.to_string()),
+        (None, Some(text), _) | (None, None, Some(text)) => clean(text),
+        (None, None, None) => String::new(),
+    }
+}
+
+/// A number with a comma after each three digits.
+pub(in crate::cli) fn separated(number: usize) -> String {
+    let digits = number.to_string();
     let mut text = String::new();
-    for (row, branch) in branches(&tasks.iter().collect::<Vec<_>>()) {
-        let (comm, doing) = (clean(&row.comm), doing(row));
-        text += &format!("{branch}{} {comm}: {doing}\n", row.tid);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
     }
     text
 }
@@ -75,16 +117,19 @@ pub(in crate::cli) fn event(log: Log, line: &Map<String, Value>) -> String {
 
 fn ps_row(row: &Row) -> [Value; 7] {
     let since = row.since.map_or_else(String::new, instant);
-    let on = match &row.exit {
-        Some(exit) => clean(exit),
-        None => clean(row.blocked_on.as_deref().unwrap_or_default()),
+    let of_one = |value: Value| {
+        if row.group.is_some() {
+            Value::Null
+        } else {
+            value
+        }
     };
     [
-        row.tid.into(),
-        clean(&row.comm).into(),
+        of_one(row.tid.into()),
+        format!("{}{}", clean(&row.branch), name(row)).into(),
         row.parent.into(),
-        row.state.name().into(),
-        on.into(),
+        of_one(row.state.name().into()),
+        cause(row).into(),
         since.into(),
         row.traps.into(),
     ]
@@ -108,11 +153,15 @@ pub(in crate::cli) fn instant(seconds: f64) -> String {
 
 /// The state of a task, in words.
 fn doing(row: &Row) -> String {
+    if row.group.is_some() {
+        return cause(row);
+    }
     match (row.state, &row.blocked_on, &row.exit) {
         (State::Blocked, Some(on), _) => {
             let since = row.since.map_or_else(String::new, instant);
             format!("waits for {}, since {since}", clean(on))
         }
+        (State::InCall, Some(call), _) => format!("in {}", clean(call)),
         (State::Zombie, _, Some(exit)) => format!("a zombie: {}", clean(exit)),
         (state, ..) => state.name().to_string(),
     }
@@ -185,87 +234,13 @@ pub(super) fn why_lines(chain: &[Row], now: f64) -> String {
     text
 }
 
-/// The tasks in the order of a tree of parents, with the branch before each. The input is sorted by
-/// tid.
-///
-/// A cycle of parents does not occur in a kernel. If one is received, one of its tasks is shown as
-/// a marked root.
-pub(super) fn branches<'a>(tasks: &[&'a Row]) -> Vec<(&'a Row, String)> {
-    let find = |tid: u64| tasks.binary_search_by_key(&tid, |row| row.tid).ok();
-    let mut children: BTreeMap<u64, Vec<&Row>> = BTreeMap::new();
-    for &row in tasks {
-        let parent = find(row.parent).map_or(0, |_| row.parent);
-        children.entry(parent).or_default().push(row);
-    }
-    let mut lines = Vec::with_capacity(tasks.len());
-    for root in children.remove(&0).into_iter().flatten() {
-        grow(&mut lines, &mut children, root, "");
-    }
-    // The remaining tasks are on a cycle or below one.
-    for &row in tasks {
-        if !children.contains_key(&row.parent) {
-            continue;
-        }
-        let (mut root, mut seen) = (row, BTreeSet::new());
-        while seen.insert(root.tid)
-            && let Some(parent) = find(root.parent)
-        {
-            root = tasks[parent];
-        }
-        if let Some(family) = children.get_mut(&root.parent) {
-            family.retain(|other| other.tid != root.tid);
-        }
-        grow(&mut lines, &mut children, root, "↻ ");
-    }
-    lines
-}
-
-/// Appends a task and its descendants.
-fn grow<'a>(
-    lines: &mut Vec<(&'a Row, String)>,
-    children: &mut BTreeMap<u64, Vec<&'a Row>>,
-    root: &'a Row,
-    mark: &str,
-) {
-    // The work list: a deep tree must not need a deep stack.
-    let mut ahead = vec![(root, mark.to_string(), String::new())];
-    while let Some((row, branch, below)) = ahead.pop() {
-        lines.push((row, branch));
-        let family = children.remove(&row.tid).unwrap_or_default();
-        for (at, child) in family.iter().enumerate().rev() {
-            let (branch, bar) = if at + 1 == family.len() {
-                ("└─ ", "   ")
-            } else {
-                ("├─ ", "│  ")
-            };
-            // At greater depth the lines are unreadable.
-            let bar = if below.len() < 256 { bar } else { "" };
-            ahead.push((child, format!("{below}{branch}"), format!("{below}{bar}")));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn shown(tasks: &[(u64, u64)]) -> String {
-        let row = |&(tid, parent): &(u64, u64)| Row {
-            tid,
-            parent,
-            ..Row::default()
-        };
-        let rows: Vec<Row> = tasks.iter().map(row).collect();
-        let lines = branches(&rows.iter().collect::<Vec<_>>());
-        let line = |(row, branch): &(&Row, String)| format!("{branch}{}", row.tid);
-        lines.iter().map(line).collect::<Vec<_>>().join("\n")
-    }
-
     #[test]
-    fn cycles_of_parents_are_shown() {
-        assert_eq!(shown(&[(1, 0), (2, 1), (9, 7)]), "1\n└─ 2\n9");
-        assert_eq!(shown(&[(1, 0), (2, 2)]), "1\n↻ 2");
-        let below = shown(&[(1, 5), (5, 6), (6, 5), (7, 6), (8, 1)]);
-        assert_eq!(below, "↻ 5\n├─ 1\n│  └─ 8\n└─ 6\n   └─ 7");
+    fn digits_are_separated_in_threes() {
+        let texts = [0, 999, 1000, 3041, 12_345_678].map(separated);
+        assert_eq!(texts, ["0", "999", "1,000", "3,041", "12,345,678"]);
     }
 }

@@ -1,15 +1,12 @@
 //! What the screen shows, apart from drawing it: the state that keys change.
 
-use std::{
-    cmp::Ordering,
-    collections::{BTreeMap, VecDeque},
-};
+use std::collections::{BTreeMap, VecDeque};
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::{
     model::{Row, Snapshot, Whereabouts},
-    text,
+    query::{CROWD, Query, Sort},
 };
 use crate::cli::output::clean;
 
@@ -17,18 +14,21 @@ use crate::cli::output::clean;
 const HISTORY: usize = 64;
 /// The longest filter, in characters.
 const FILTER: usize = 64;
+/// The largest number of rows that are fetched.
+const ROWS: usize = 1000;
+/// The largest number of names unfolded, and their length in bytes: a request has room for them.
+const OPEN: usize = 8;
+const NAME: usize = 60;
 
 #[derive(Default)]
 pub(in crate::cli) struct View {
     pub(in crate::cli) snapshot: Snapshot,
-    /// Traps per second of each listed task, the newest last.
-    history: BTreeMap<u64, VecDeque<f64>>,
+    /// Traps per second of each listed row, the newest last.
+    history: BTreeMap<Id, VecDeque<f64>>,
     /// The same for all tasks together.
     pub(super) all: VecDeque<f64>,
-    pub(super) sort: Sort,
-    pub(super) reversed: bool,
-    pub(super) tree: bool,
-    pub(super) filter: String,
+    /// What the next snapshot lists.
+    pub(in crate::cli) query: Query,
     pub(super) mode: Mode,
     /// Whether the details of the selected task are shown.
     pub(super) details: bool,
@@ -39,9 +39,9 @@ pub(in crate::cli) struct View {
     pub(super) notice: String,
     /// The tasks to kill.
     pub(super) victims: Vec<u64>,
-    /// The task that the user has chosen, wherever it moves.
-    chosen: Option<u64>,
-    /// The selected line: the place of the chosen task, or its last place.
+    /// The row that the user has chosen, wherever it moves.
+    chosen: Option<Id>,
+    /// The selected line: the place of the chosen row, or its last place.
     line: usize,
     /// The number of lines that fitted.
     pub(super) page: usize,
@@ -50,15 +50,20 @@ pub(in crate::cli) struct View {
     pub(super) is_halted: bool,
 }
 
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub(super) enum Sort {
-    #[default]
-    Share,
-    Rate,
-    Tid,
-    Name,
-    State,
-    Since,
+/// A row, wherever it is: that of a task, or that of a name below a parent.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Id {
+    Task(u64),
+    Name(u64, String),
+}
+
+impl Id {
+    fn of(row: &Row) -> Self {
+        match row.group {
+            None => Self::Task(row.tid),
+            Some(_) => Self::Name(row.parent, row.comm.clone()),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -84,131 +89,87 @@ pub(in crate::cli) enum Wish {
     Quit,
 }
 
-impl Sort {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Share => "time",
-            Self::Rate => "traps/s",
-            Self::Tid => "tid",
-            Self::Name => "name",
-            Self::State => "state",
-            Self::Since => "since",
-        }
-    }
-
-    fn next(self) -> Self {
-        match self {
-            Self::Share => Self::Rate,
-            Self::Rate => Self::Tid,
-            Self::Tid => Self::Name,
-            Self::Name => Self::State,
-            Self::State => Self::Since,
-            Self::Since => Self::Share,
-        }
-    }
-
-    /// The busiest first.
-    fn compare(self, a: &Row, b: &Row) -> Ordering {
-        let rate = || b.rate.unwrap_or(0.0).total_cmp(&a.rate.unwrap_or(0.0));
-        let first = match self {
-            Self::Share => {
-                let share = b.share.unwrap_or(0.0).total_cmp(&a.share.unwrap_or(0.0));
-                share.then_with(rate)
-            }
-            Self::Rate => rate(),
-            Self::Tid => Ordering::Equal,
-            Self::Name => a.comm.cmp(&b.comm),
-            Self::State => a.state.cmp(&b.state),
-            Self::Since => {
-                let since = |row: &Row| row.since.unwrap_or(f64::INFINITY);
-                since(a).total_cmp(&since(b))
-            }
-        };
-        first.then(a.tid.cmp(&b.tid))
-    }
-}
-
 impl View {
     pub(super) fn new(colored: bool) -> Self {
+        let query = Query {
+            most: Some(ROWS),
+            sort: Sort::Share,
+            fold: Some(CROWD),
+            ..Query::default()
+        };
         Self {
             console: true,
             colored,
+            query,
             ..Self::default()
         }
     }
 
     /// A view of a run that a debugger has halted.
     pub(in crate::cli) fn halted(colored: bool) -> Self {
-        Self {
-            sort: Sort::Tid,
-            is_halted: true,
-            ..Self::new(colored)
-        }
+        let mut view = Self::new(colored);
+        view.is_halted = true;
+        view.query.sort = Sort::Tid;
+        view
     }
 
     /// Takes a new snapshot.
     pub(in crate::cli) fn update(&mut self, snapshot: Snapshot) {
         let mut history = std::mem::take(&mut self.history);
         for row in &snapshot.tasks {
-            let mut rates = history.remove(&row.tid).unwrap_or_default();
+            let id = Id::of(row);
+            let mut rates = history.remove(&id).unwrap_or_default();
             push(&mut rates, row.rate);
-            self.history.insert(row.tid, rates);
+            self.history.insert(id, rates);
         }
         push(&mut self.all, snapshot.totals.rate);
         self.snapshot = snapshot;
     }
 
-    pub(super) fn history(&self, tid: u64) -> &VecDeque<f64> {
+    pub(super) fn history(&self, row: &Row) -> &VecDeque<f64> {
         static NONE: VecDeque<f64> = VecDeque::new();
-        self.history.get(&tid).unwrap_or(&NONE)
+        self.history.get(&Id::of(row)).unwrap_or(&NONE)
     }
 
-    /// The listed tasks, in order, with the branch before each.
-    pub(super) fn rows(&self) -> Vec<(&Row, String)> {
-        let mut rows: Vec<&Row> = self
-            .snapshot
-            .tasks
-            .iter()
-            .filter(|row| row.lets_through(&self.filter))
-            .collect();
-        if self.tree {
-            return text::branches(&rows);
+    /// The selected line among those listed.
+    pub(in crate::cli) fn select(&mut self) -> Option<usize> {
+        let rows = &self.snapshot.tasks;
+        let chosen = self.chosen.as_ref();
+        let found = chosen.and_then(|id| rows.iter().position(|row| Id::of(row) == *id));
+        self.line = found.unwrap_or(self.line.min(rows.len().saturating_sub(1)));
+        if found.is_none() {
+            self.chosen = None;
         }
-        rows.sort_by(|a, b| self.sort.compare(a, b));
-        if self.reversed {
-            rows.reverse();
-        }
-        rows.into_iter().map(|row| (row, String::new())).collect()
+        (!rows.is_empty()).then_some(self.line)
     }
 
-    /// The selected line among those listed, with its task.
-    pub(in crate::cli) fn select(&mut self) -> Option<(usize, u64)> {
-        let rows = self.rows();
-        let tids: Vec<u64> = rows.iter().map(|(row, _)| row.tid).collect();
-        let chosen = self.chosen;
-        let found = chosen.and_then(|tid| tids.iter().position(|other| *other == tid));
-        self.line = found.unwrap_or(self.line.min(tids.len().saturating_sub(1)));
-        self.chosen = found.and(self.chosen);
-        tids.get(self.line).map(|tid| (self.line, *tid))
+    /// The selected row.
+    pub(super) fn selected(&mut self) -> Option<&Row> {
+        let line = self.select()?;
+        self.snapshot.tasks.get(line)
+    }
+
+    /// The selected task, if the row is no name's.
+    pub(in crate::cli) fn selected_task(&mut self) -> Option<u64> {
+        let task = self.selected().filter(|row| row.group.is_none());
+        task.map(|row| row.tid)
     }
 
     /// The task whose details are shown, if any.
     pub(super) fn subject(&mut self) -> Option<u64> {
-        let selected = self.select().filter(|_| self.details);
-        selected.map(|(_, tid)| tid)
+        self.selected_task().filter(|_| self.details)
     }
 
     /// Chooses a task.
     pub(in crate::cli) fn choose_task(&mut self, tid: u64) {
-        self.chosen = Some(tid);
+        self.chosen = Some(Id::Task(tid));
     }
 
-    /// Chooses the task in that line.
-    fn choose(&mut self, line: usize) -> Option<u64> {
+    /// Chooses the row in that line.
+    fn choose(&mut self, line: usize) {
         self.chosen = None;
         self.line = line;
-        self.chosen = self.select().map(|(_, tid)| tid);
-        self.chosen
+        self.chosen = self.selected().map(Id::of);
     }
 
     pub(in crate::cli) fn press(&mut self, key: KeyEvent) -> Wish {
@@ -247,27 +208,45 @@ impl View {
             KeyCode::Char('q') => return Wish::Quit,
             KeyCode::Char('?' | 'h') => self.mode = Mode::Help,
             KeyCode::Char('s') => {
-                self.tree = false;
-                self.sort = self.sort.next();
+                self.query.tree = false;
+                self.query.sort = self.query.sort.next();
+                return Wish::Ask;
             }
-            KeyCode::Char('r') => self.reversed ^= true,
-            KeyCode::Char('t') => self.tree ^= true,
+            KeyCode::Char('r') => {
+                self.query.reversed ^= true;
+                return Wish::Ask;
+            }
+            KeyCode::Char('t') => {
+                self.query.tree ^= true;
+                return Wish::Ask;
+            }
+            KeyCode::Char('n') => {
+                self.query.fold = self.query.fold.xor(Some(CROWD));
+                return Wish::Ask;
+            }
             KeyCode::Char('c') => self.console ^= true,
             KeyCode::Char('/') => self.mode = Mode::Filter,
             KeyCode::Char('k') => {
-                if let Some(tid) = self.choose(self.line) {
-                    self.mode = Mode::Kill(tid);
+                self.choose(self.line);
+                match self.selected_task() {
+                    Some(tid) => self.mode = Mode::Kill(tid),
+                    None if self.snapshot.tasks.is_empty() => {}
+                    None => self.notice = "this row is many tasks: enter unfolds it".into(),
                 }
             }
             KeyCode::Enter => {
-                self.details ^= true;
                 self.choose(self.line);
                 self.whereabouts = None;
+                match self.selected().cloned() {
+                    Some(Row { comm, group, .. }) if group.is_some() => self.unfold(comm),
+                    _ => self.details ^= true,
+                }
                 return Wish::Ask;
             }
             KeyCode::Esc => {
                 self.details = false;
-                self.filter.clear();
+                self.query.filter.clear();
+                return Wish::Ask;
             }
             KeyCode::Up => return self.walk(self.line.saturating_sub(1)),
             KeyCode::Down => return self.walk(self.line + 1),
@@ -278,6 +257,21 @@ impl View {
             _ => {}
         }
         Wish::Redraw
+    }
+
+    /// Unfolds a name, or folds it again.
+    fn unfold(&mut self, comm: String) {
+        let open = &mut self.query.open;
+        if let Some(at) = open.iter().position(|name| *name == comm) {
+            open.remove(at);
+        } else if comm.len() > NAME {
+            self.notice = "the name is too long to unfold: n unfolds all".into();
+        } else {
+            open.push(comm);
+            if open.len() > OPEN {
+                open.remove(0);
+            }
+        }
     }
 
     fn walk(&mut self, line: usize) -> Wish {
@@ -294,22 +288,24 @@ impl View {
         match key.code {
             KeyCode::Enter => self.mode = Mode::Look,
             KeyCode::Esc => {
-                self.filter.clear();
+                self.query.filter.clear();
                 self.mode = Mode::Look;
             }
             KeyCode::Backspace => {
-                self.filter.pop();
+                self.query.filter.pop();
             }
-            KeyCode::Char(letter) if self.filter.len() < FILTER => self.filter.push(letter),
+            KeyCode::Char(letter) if self.query.filter.len() < FILTER => {
+                self.query.filter.push(letter);
+            }
             _ => {}
         }
-        Wish::Redraw
+        Wish::Ask
     }
 
     /// A task, as the question before a kill names it.
     pub(super) fn name(&self, tid: u64) -> String {
         let mut tasks = self.snapshot.tasks.iter();
-        let found = tasks.find(|row| row.tid == tid);
+        let found = tasks.find(|row| Id::of(row) == Id::Task(tid));
         let comm = found.map_or_else(String::new, |row| clean(&row.comm));
         format!("{tid} {comm}")
     }

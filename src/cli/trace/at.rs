@@ -1,17 +1,27 @@
-//! `trace ps` and `trace tree`: the tasks at an instant of a recording.
+//! `trace ps` and `trace tree`: the tasks at an instant of a recording, as `ps` and `tree` show those
+//! of a running kernel.
 
-use std::{collections::BTreeMap, io::Write, path::PathBuf, process::ExitCode, time::Duration};
+use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Args, ValueHint};
-use serde_json::Value;
 
 use super::{
-    causes::{History, Standing},
+    history::{History, Standing},
     source::{Failure, Source},
+    spans::Doing,
 };
 use crate::{
-    Nanos, Tid,
-    cli::{output::Log, table::table, values::instant},
+    Nanos,
+    cli::{
+        live::{
+            List, TreeList,
+            model::{Row, State, Totals},
+            query::{Entry, Line, Query, kind},
+            text,
+        },
+        output::Log,
+        values::instant,
+    },
 };
 
 /// List the tasks at an instant of a recording, as `ps` lists those of a running kernel
@@ -19,21 +29,28 @@ use crate::{
 #[command(after_help = "\
 Examples:
   trace ps --at 00:00.010 run.trap
-  trace ps run.trap                  those that were alive at the end")]
+  trace ps run.trap                  those that were alive at the end
+  trace ps --sort since run.trap     those that had waited longest come first
+  trace ps --by-name run.trap        a row per name")]
 pub(in crate::cli) struct PsCommand {
     #[command(flatten)]
     at: At,
+    #[command(flatten)]
+    list: List,
 }
 
-/// Show the tasks at an instant of a recording as a tree of parents; equal siblings are one line
+/// Show the tasks at an instant of a recording as a tree of parents
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   trace tree --at 00:00.010 run.trap
-  trace tree run.trap                those that were alive at the end")]
+  trace tree run.trap                those that were alive at the end
+  trace tree --all run.trap          a line for each task")]
 pub(in crate::cli) struct TreeCommand {
     #[command(flatten)]
     at: At,
+    #[command(flatten)]
+    tree: TreeList,
 }
 
 #[derive(Args)]
@@ -48,27 +65,14 @@ struct At {
 
 impl PsCommand {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
-        self.at.show(log, out, |tasks| {
-            let row = |task: &Standing| -> [Value; 6] {
-                [
-                    u64::from(task.tid).into(),
-                    task.name.clone().into(),
-                    u64::from(task.parent).into(),
-                    task.state.clone().into(),
-                    format!("{:.6}", Nanos::from(task.since)).into(),
-                    task.call.clone().into(),
-                ]
-            };
-            let rows: Vec<_> = tasks.iter().map(row).collect();
-            let columns = ["tid", "task", "parent", "is", "since", "call"];
-            table(columns, &rows) + "\n"
-        })
+        let ps = |rows: &[Row], totals: &Totals| text::ps(rows, totals, ": --most lists fewer");
+        self.at.show(log, out, &self.list.query(), ps)
     }
 }
 
 impl TreeCommand {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
-        self.at.show(log, out, tree)
+        self.at.show(log, out, &self.tree.query(), text::tree)
     }
 }
 
@@ -77,57 +81,83 @@ impl At {
         &self,
         log: Log,
         out: &mut impl Write,
-        text: impl Fn(&[Standing]) -> String,
+        query: &Query,
+        text: impl Fn(&[Row], &Totals) -> String,
     ) -> Result<ExitCode, Failure> {
         let mut source = Source::open(&self.file)?;
         let history = History::read(&mut source, self.at);
-        out.write_all(text(&history.standing()).as_bytes())?;
-        out.flush()?;
+        let tasks = history.standing();
+        let (rows, totals) = rows(&tasks, query);
+        let end = Nanos::from(history.end().at);
+        if tasks.is_empty() && history.names().is_empty() {
+            log.note("no task was alive yet");
+        } else if tasks.is_empty() {
+            log.note(&format!(
+                "no task was alive: the last one ended at {end:.6}"
+            ));
+        } else {
+            if self.at.is_some() && !history.is_cut() {
+                log.note(&format!("the recording ends at {end:.6}"));
+            }
+            out.write_all(text(&rows, &totals).as_bytes())?;
+            out.flush()?;
+        }
         source.end(log)?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// The tasks below their parents. Siblings of one name and state that have no children are one line.
-fn tree(tasks: &[Standing]) -> String {
-    let mut children: BTreeMap<Tid, Vec<&Standing>> = BTreeMap::new();
-    for task in tasks {
-        let is_alive = tasks
-            .binary_search_by_key(&task.parent, |task| task.tid)
-            .is_ok();
-        let parent = if is_alive { task.parent } else { Tid::KERNEL };
-        children.entry(parent).or_default().push(task);
-    }
-    let mut text = String::new();
-    // The work list: a deep tree must not need a deep stack.
-    let mut ahead: Vec<(&Standing, usize, usize)> = Vec::new();
-    let mut below = |parent: Tid, depth: usize, ahead: &mut Vec<_>| {
-        let siblings = children.remove(&parent).unwrap_or_default();
-        let mut groups: Vec<(&Standing, usize, usize)> = Vec::new();
-        for task in siblings {
-            let is_leaf = !children.contains_key(&task.tid);
-            let equal = groups.iter_mut().find(|(other, ..)| {
-                let is_same = other.name == task.name && other.state == task.state;
-                is_leaf && is_same && !children.contains_key(&other.tid)
-            });
-            match equal {
-                Some((.., count)) => *count += 1,
-                None => groups.push((task, depth, 1)),
-            }
-        }
-        ahead.extend(groups.into_iter().rev());
+/// The tasks that a query lists.
+fn rows(tasks: &[Standing<'_>], query: &Query) -> (Vec<Row>, Totals) {
+    let entries: Vec<Entry<'_>> = tasks.iter().map(Standing::entry).collect();
+    let mut totals = Totals::default();
+    totals.tasks = tasks.len();
+    let lines = totals.note(query.arrange(&entries, |at| tasks[at].row(String::new())));
+    let row = |line| match line {
+        Line::Crowd(row) => *row,
+        Line::Task(at, branch) => tasks[at].row(branch),
     };
-    below(Tid::KERNEL, 0, &mut ahead);
-    while let Some((task, depth, count)) = ahead.pop() {
-        let indent = "  ".repeat(depth.min(40));
-        let Standing {
-            tid, name, state, ..
-        } = task;
-        text += &match count {
-            1 => format!("{indent}{tid} {name}: {state}\n"),
-            _ => format!("{indent}{name} x {count}: {state}\n"),
-        };
-        below(*tid, depth + 1, &mut ahead);
+    (lines.into_iter().map(row).collect(), totals)
+}
+
+impl Standing<'_> {
+    fn state(&self) -> State {
+        match self.doing {
+            Doing::Running => State::Running,
+            Doing::InCall => State::InCall,
+            Doing::Ready | Doing::Idle => State::Ready,
+            Doing::Blocked(_) => State::Blocked,
+        }
     }
-    text
+
+    fn entry(&self) -> Entry<'_> {
+        Entry {
+            tid: self.tid.into(),
+            parent: self.parent.into(),
+            comm: self.name,
+            state: self.state(),
+            kind: match self.doing {
+                Doing::Blocked(on) => kind(on, self.object),
+                _ => self.state().name(),
+            },
+            since: Some(self.since.as_secs_f64()),
+            traps: self.traps,
+            rate: None,
+            share: None,
+        }
+    }
+
+    fn row(&self, branch: String) -> Row {
+        Row {
+            tid: self.tid.into(),
+            comm: self.name.to_string(),
+            parent: self.parent.into(),
+            state: self.state(),
+            blocked_on: self.what.clone(),
+            since: Some(self.since.as_secs_f64()),
+            traps: self.traps,
+            branch,
+            ..Row::default()
+        }
+    }
 }

@@ -1,8 +1,11 @@
 //! Chrome's trace events, the format that Perfetto and speedscope open.
 //!
 //! The format is described in "Trace Event Format" by the Chromium project. Times are in
-//! microseconds; a task is a thread of one process, and the kernel is its thread 0, which comes last.
-//! Viewers sum up slices of the same name, so the arguments of a call are not part of it.
+//! microseconds; a task is a thread of one process. The kernel is a process of its own, which viewers
+//! put last.
+//!
+//! Viewers sum up events of the same name, so the arguments of a call are not part of it. Speedscope
+//! takes the arguments of a slice's begin event for a part of its name, so its end event has them.
 
 use std::{collections::BTreeMap, io::Write};
 
@@ -12,7 +15,11 @@ use super::{
     source::{Failure, Source, world},
     spans::{Doing, Ending, Moment, Span, Spans, What},
 };
-use crate::{CallInfo, Event, Fact, Follower, Tid, Tracer};
+use crate::{CallInfo, Direction, Event, Fact, Follower, Tid, Tracer};
+
+/// The process of the tasks, and that of the kernel.
+const TASKS: u64 = 1;
+const KERNEL: u64 = 2;
 
 /// The meaning of a microsecond of a trace.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -96,10 +103,21 @@ pub(super) fn write(
         chrome.span(&span)?;
     }
     chrome.name_thread(Tid::KERNEL, "kernel")?;
-    let label =
-        json!({ "ph": "M", "pid": 1, "name": "process_labels", "args": { "labels": labels } });
-    let process = json!({ "ph": "M", "pid": 1, "name": "process_name", "args": { "name": name } });
-    writeln!(out, "{label},\n{process}\n]}}")?;
+    let about = [
+        (TASKS, "process_labels", json!({ "labels": labels })),
+        (TASKS, "process_name", json!({ "name": name })),
+        (TASKS, "process_sort_index", json!({ "sort_index": TASKS })),
+        (KERNEL, "process_name", json!({ "name": "trapline" })),
+        (
+            KERNEL,
+            "process_sort_index",
+            json!({ "sort_index": KERNEL }),
+        ),
+    ];
+    let about = about.map(|(pid, name, args)| {
+        json!({ "ph": "M", "pid": pid, "name": name, "args": args }).to_string()
+    });
+    writeln!(out, "{}\n]}}", about.join(",\n"))?;
     Ok(())
 }
 
@@ -166,13 +184,13 @@ impl<W: Write> Chrome<'_, W> {
         category: &str,
         args: Map<String, Value>,
     ) -> Result<(), Failure> {
-        let args = Value::from(args);
-        for (phase, at) in ["B", "E"].into_iter().zip(ends) {
-            let mut end = line(phase, tid, at, name, category);
-            end.insert("args".into(), args.clone());
-            self.put(&end)?;
+        let [from, to] = ends;
+        self.put(&line("B", tid, from, name, category))?;
+        let mut end = line("E", tid, to, name, category);
+        if !args.is_empty() {
+            end.insert("args".into(), args.into());
         }
-        Ok(())
+        self.put(&end)
     }
 
     /// Draws the arrow that leads to a turn.
@@ -220,30 +238,33 @@ impl<W: Write> Chrome<'_, W> {
             | Fact::Deadlocked { .. }
             | Fact::Exited { .. } => {}
         }
-        let category = match event.fact {
-            Fact::Replied { .. } | Fact::Deferred { .. } | Fact::Injected { .. } => "call",
-            Fact::DeviceIo { .. } => "device",
-            Fact::Fault { .. } => "net",
-            Fact::Console { .. } => "console",
-            _ => "life",
+        let last = self.tasks.last(tid).map(|call| call.call.name());
+        let (name, category) = match event.fact {
+            Fact::Replied { .. } => (last.unwrap_or("?"), "call"),
+            Fact::Deferred { call } => (call.name(), "call"),
+            Fact::Injected { .. } => ("injected", "call"),
+            Fact::DeviceIo {
+                direction: Direction::Read,
+                ..
+            } => ("read", "device"),
+            Fact::DeviceIo { .. } => ("write", "device"),
+            Fact::Fault { .. } => ("fault", "net"),
+            Fact::Console { .. } => ("console", "console"),
+            Fact::Deadlocked { .. } => ("deadlocked", "life"),
+            Fact::Spawned { .. } => ("spawned", "life"),
+            Fact::Exited { .. } => ("exited", "life"),
+            _ => ("reaped", "life"),
         };
-        let mut instant = line(
-            "i",
-            tid,
-            self.clock.micros(now),
-            &self.tasks.line(&event.fact, tid).to_string(),
-            category,
-        );
+        let mut instant = line("i", tid, self.clock.micros(now), name, category);
+        let text = self.tasks.line(&event.fact, tid).to_string();
+        instant.insert("args".into(), json!({ "text": text }));
         instant.insert("s".into(), "t".into());
         self.put(&instant)
     }
 
-    /// Names a track, and sets its place to its number; the kernel's is the last.
+    /// Names a track, and sets its place to its number.
     fn name_thread(&mut self, tid: Tid, name: &str) -> Result<(), Failure> {
-        let place = match tid {
-            Tid::KERNEL => i32::MAX as u64,
-            tid => tid.into(),
-        };
+        let place = u64::from(tid);
         for (what, args) in [
             ("thread_name", json!({ "name": name })),
             ("thread_sort_index", json!({ "sort_index": place })),
@@ -266,7 +287,8 @@ impl<W: Write> Chrome<'_, W> {
 fn line(phase: &str, tid: Tid, at: f64, name: &str, category: &str) -> Map<String, Value> {
     let mut line = Map::new();
     line.insert("ph".into(), phase.into());
-    line.insert("pid".into(), 1.into());
+    let pid = if tid == Tid::KERNEL { KERNEL } else { TASKS };
+    line.insert("pid".into(), pid.into());
     line.insert("tid".into(), u64::from(tid).into());
     line.insert("ts".into(), at.into());
     line.insert("name".into(), name.into());

@@ -4,8 +4,9 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     fmt::Display,
+    fs,
     io::Write,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
 };
@@ -16,6 +17,7 @@ use serde_json::Value;
 use super::{
     source::{Failure, Source, world},
     summary::{CallTimes, Summary, Times},
+    timeline::pair,
 };
 use crate::{
     Event, Fact, Follower, Nanos, On, Reply, SystemCall, Tid, Tracer,
@@ -41,6 +43,7 @@ of that name in B, and so on. --ignore-times leaves the tables of times out.
 
 Examples:
   trace diff before.trap after.trap
+  trace diff --html both.html before.trap after.trap
   trace diff --ignore-times seed-1.trap seed-2.trap")]
 pub(in crate::cli) struct DiffCommand {
     /// A recording, as `boot --record` makes it; - for standard input
@@ -52,6 +55,9 @@ pub(in crate::cli) struct DiffCommand {
     /// Compare the events and ignore their times
     #[arg(long)]
     ignore_times: bool,
+    /// Write a page to FILE, too: both runs above each other, on one axis
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    html: Option<PathBuf>,
 }
 
 /// A task that both runs may have: its name, and how many tasks of that name came before it.
@@ -91,6 +97,12 @@ struct Parting {
 
 impl DiffCommand {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
+        let files = [&*self.a, &*self.b];
+        if self.html.is_some() && files.contains(&Path::new("-")) {
+            return Err("--html reads both recordings twice: name files"
+                .to_string()
+                .into());
+        }
         let (a, b) = (Source::open(&self.a)?, Source::open(&self.b)?);
         let is_simulated = a.header().is_simulated && b.header().is_simulated;
         let is_timed = is_simulated && !self.ignore_times;
@@ -113,15 +125,22 @@ impl DiffCommand {
             side.summary.finish(&side.tasks);
         }
         let differ = parting.after.is_some();
+        let mut text = Vec::new();
         if differ {
-            show(out, &sides, &parting)?;
+            show(&mut text, &sides, &parting)?;
         } else {
             log.note(&format!("the runs are the same: {} events", parting.same));
         }
         if !self.ignore_times {
-            show_times(out, &sides)?;
+            show_times(&mut text, &sides)?;
         }
+        out.write_all(&text)?;
         out.flush()?;
+        if let Some(path) = &self.html {
+            let page = pair(files, &String::from_utf8_lossy(&text))?;
+            fs::write(path, page)
+                .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        }
         for side in sides {
             side.source.end(log)?;
         }

@@ -20,6 +20,7 @@ use crate::{
 #[derive(Args)]
 #[command(after_help = "\
 The others may wait for the task that got a queue's last message: a lock's holder is that task.
+A graph fits a page: more than ten tasks of a name that wait for the same are one node.
 
 Examples:
   trace waits run.trap

@@ -6,7 +6,9 @@
 //! | `spans.rs` | what each task did at every moment |
 //! | `waits.rs`, `graph.rs` | the wait-for graph at the end; `trace waits` |
 //! | `show.rs`, `summary.rs`, `timeline/`, `export.rs`, `diff.rs` | `trace show`, ... |
-//! | `causes.rs`, `why.rs` | why a task waited, and the critical path; `trace why`, `trace path` |
+//! | `history.rs` | all that happened, by task, queue and device |
+//! | `causes.rs`, `why.rs` | why a task waited; `trace why` |
+//! | `path.rs` | the critical path; `trace path` |
 //! | `peers.rs` | the two ends of each connection |
 //! | `at.rs` | the tasks at an instant; `trace ps`, `trace tree` |
 //! | `chrome.rs` | Chrome's trace events |
@@ -18,6 +20,8 @@ mod chrome;
 mod diff;
 mod export;
 mod graph;
+mod history;
+mod path;
 mod peers;
 pub(super) mod post_mortem;
 mod show;
@@ -36,7 +40,7 @@ use std::{
 use clap::Subcommand;
 
 use super::{
-    live::{self, TraceLive},
+    live::{self, Dump, TraceLive},
     output::{self, FAILURE, Log, USAGE, Verbosity, unwritten},
 };
 use source::Failure;
@@ -53,8 +57,9 @@ pub(super) enum TraceCommand {
     Ps(at::PsCommand),
     Tree(at::TreeCommand),
     Why(why::WhyCommand),
-    Path(why::PathCommand),
+    Path(path::PathCommand),
     Live(TraceLive),
+    Dump(Dump),
 }
 
 /// Runs one of the commands.
@@ -73,6 +78,7 @@ pub(super) fn run(command: &TraceCommand, verbosity: &Verbosity) -> ExitCode {
         TraceCommand::Why(command) => command.run(log, &mut out),
         TraceCommand::Path(command) => command.run(log, &mut out),
         TraceCommand::Live(command) => return live::trace(command, verbosity),
+        TraceCommand::Dump(command) => return live::dump(command, verbosity),
     };
     let message = match done.and_then(|code| Ok(out.flush().map(|()| code)?)) {
         Ok(code) => return code,

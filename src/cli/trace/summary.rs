@@ -366,12 +366,12 @@ impl Summary {
         missing: u64,
         now: Duration,
     ) -> Result<(), Failure> {
-        let world = if header.is_simulated {
-            " of virtual time"
-        } else {
-            ""
-        };
-        writeln!(out, "{}{world}", self.shares())?;
+        let shares = self.shares();
+        match header.is_simulated {
+            true if shares.total().is_zero() => writeln!(out, "the run took no virtual time")?,
+            true => writeln!(out, "{shares} of virtual time")?,
+            false => writeln!(out, "{shares}")?,
+        }
         writeln!(out, "{}", Run(header))?;
         if missing > 0 {
             writeln!(

@@ -1,34 +1,20 @@
-//! `trace why` and `trace path`: why a task waited, and what decided when a run ended.
+//! `trace why`: why a task waited.
 
-use std::{
-    cmp::Reverse,
-    collections::BTreeMap,
-    io::Write,
-    path::{Path, PathBuf},
-    process::ExitCode,
-    time::Duration,
-};
+use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Args, ValueHint};
-use serde_json::Value;
 
-use super::{
-    causes::{Amount, History, Segment},
-    source::{Failure, Source},
-};
+use super::{history::History, source::Failure};
 use crate::{
     Nanos,
     cli::{
         output::{Log, clean},
-        table::table,
         values::instant,
     },
 };
 
 /// The number of tasks of a name that are explained.
 const MOST: usize = 10;
-/// The number of parts of a path that are listed; the longest.
-const PARTS: usize = 30;
 
 /// Say why a task waited, from wait to wait: the holder of a lock, the silent peer, the tasks that ran
 #[derive(Args)]
@@ -51,23 +37,9 @@ pub(in crate::cli) struct WhyCommand {
     at: Option<Duration>,
 }
 
-/// Show the critical path: the chain of work and waits that decided when a run ended
-#[derive(Args)]
-#[command(after_help = "\
-The path is followed backwards, from the task that ended last: from each wait that a task ended to
-that task. To make the run shorter, make a part of this path shorter.
-
-Examples:
-  trace path run.trap")]
-pub(in crate::cli) struct PathCommand {
-    /// The recording, as `boot --record` makes it; - for standard input
-    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
-    file: PathBuf,
-}
-
 impl WhyCommand {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
-        let (history, source) = read(&self.file)?;
+        let (history, source) = History::open(&self.file)?;
         let tasks = history.find(&self.task);
         if tasks.is_empty() {
             source.end(log)?;
@@ -99,30 +71,6 @@ impl WhyCommand {
     }
 }
 
-impl PathCommand {
-    pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
-        let (history, source) = read(&self.file)?;
-        writeln!(out, "{}", history.shares())?;
-        let path = history.path();
-        let total = history.total();
-        writeln!(
-            out,
-            "critical path of {total}\n\n{}",
-            shares(&history, &path, total)
-        )?;
-        writeln!(out, "\n{}", parts(&history, &path))?;
-        out.flush()?;
-        source.end(log)?;
-        Ok(ExitCode::SUCCESS)
-    }
-}
-
-/// Reads a whole recording.
-fn read(file: &Path) -> Result<(History, Source), Failure> {
-    let mut source = Source::open(file)?;
-    Ok((History::read(&mut source, None), source))
-}
-
 /// The message for a task that is not in the recording, with the names that are.
 fn unknown(history: &History, wanted: &str) -> String {
     let names = history.names();
@@ -133,48 +81,4 @@ fn unknown(history: &History, wanted: &str) -> String {
         clean(wanted),
         few.join(", ")
     )
-}
-
-/// The path by name and state.
-fn shares(history: &History, path: &[Segment], total: Amount) -> String {
-    let rows = path_shares(history, path, total);
-    let rows: Vec<_> = rows.into_iter().map(|row| row.map(Value::from)).collect();
-    table(PATH_COLUMNS, &rows)
-}
-
-pub(super) const PATH_COLUMNS: [&str; 4] = ["share", "time", "task", "was"];
-
-/// The rows of that table, the largest share first.
-pub(super) fn path_shares(history: &History, path: &[Segment], total: Amount) -> Vec<[String; 4]> {
-    let mut sums: BTreeMap<(&str, &str), Amount> = BTreeMap::new();
-    for segment in path {
-        *sums
-            .entry((history.name(segment.tid), &segment.what))
-            .or_default() += segment.amount();
-    }
-    let mut sums: Vec<_> = sums.into_iter().collect();
-    sums.sort_by_key(|(_, amount)| Reverse(*amount));
-    let row = |((name, what), amount): ((&str, &str), Amount)| {
-        let (share, what) = (amount.share_of(total), what.to_string());
-        [share, amount.to_string(), clean(name), what]
-    };
-    sums.into_iter().map(row).collect()
-}
-
-/// The path in order of time: its longest parts.
-fn parts(history: &History, path: &[Segment]) -> String {
-    let mut longest: Vec<&Segment> = path.iter().collect();
-    longest.sort_by_key(|segment| Reverse(segment.amount()));
-    longest.truncate(PARTS);
-    longest.sort_by_key(|segment| segment.from);
-    let row = |segment: &Segment| -> [Value; 4] {
-        [
-            format!("{:.6}", Nanos::from(segment.from.at)).into(),
-            segment.amount().to_string().into(),
-            history.task(segment.tid).into(),
-            segment.what.clone().into(),
-        ]
-    };
-    let rows: Vec<_> = longest.into_iter().map(row).collect();
-    table(["from", "time", "task", "was"], &rows)
 }

@@ -334,6 +334,35 @@ impl Tape {
         state.ring.as_ref().map(Ring::recording)
     }
 
+    /// The bytes of a recording of the last events that the recorder keeps at this moment: what
+    /// [`Recording::from_reader`] reads. The recorder goes on. `None` if it writes all events to a
+    /// file.
+    ///
+    /// Each event is decoded and encoded again, so the time grows with their number.
+    ///
+    /// ```
+    /// use std::io::Cursor;
+    ///
+    /// use trapline::{Kernel, Os, record::{Header, Recorder, Recording}};
+    ///
+    /// let recorder = Recorder::in_memory(100, &Header::default())?;
+    /// let tape = recorder.tape();
+    /// let mut kernel = Kernel::builder().tracer(recorder).build()?;
+    /// kernel.spawn("busy", async |os: &mut Os| loop { os.yield_now().await })?;
+    /// for _ in 0..1000 {
+    ///     kernel.step()?;
+    /// }
+    /// let dump = tape.dump().expect("it keeps events");
+    /// assert_eq!(Recording::from_reader(Cursor::new(dump))?.count(), 101); // with the task's spawn
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn dump(&self) -> Option<Vec<u8>> {
+        let mut state = self.0.lock();
+        state.save(&self.0);
+        state.ring.as_ref().map(Ring::bytes)
+    }
+
     /// Ends the recording: nothing that happens later is in it.
     ///
     /// *Errors:* the first that has befallen it.

@@ -203,10 +203,15 @@ impl Ring {
         self.target = None;
     }
 
-    /// All that would be written, to be read.
+    /// All that would be written.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        [self.head.clone(), self.window_and_end()].concat()
+    }
+
+    /// The same, to be read.
     pub(super) fn recording(&self) -> Recording {
-        let bytes = [self.head.clone(), self.window_and_end()].concat();
-        Recording::from_reader(Cursor::new(bytes)).expect("what begins with a header can be read")
+        let bytes = Cursor::new(self.bytes());
+        Recording::from_reader(bytes).expect("what begins with a header can be read")
     }
 
     fn window_and_end(&self) -> Vec<u8> {

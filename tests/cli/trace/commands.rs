@@ -369,10 +369,14 @@ fn assert_chrome(text: &str) {
             event["ph"].as_str().unwrap(),
             event["name"].as_str().unwrap(),
         );
-        assert_eq!(event["pid"], 1);
         if name.starts_with("process_") {
             continue;
         }
+        // The kernel is last: a process of its own.
+        assert_eq!(event["pid"], if event["tid"] == 0 { 2 } else { 1 });
+        assert!(!name.contains(['(', '"']), "no arguments: {name}");
+        // Speedscope takes these for a part of the name.
+        assert!(phase != "B" || event["args"].is_null());
         let (tid, at) = (
             event["tid"].as_u64().unwrap(),
             event["ts"].as_f64().unwrap(),
@@ -481,6 +485,33 @@ fn diff_can_leave_times_aside() {
 }
 
 #[test]
+fn diff_writes_a_page_with_both_runs_on_one_axis() {
+    let place = Place::with("diff-page", &["convoy"]);
+    place.record("cured.trap", &["convoy", "--cured"]);
+    let diff = ["trace", "diff", "run.trap", "cured.trap"];
+    let (code, text, _) = place.run(&diff);
+    let (same, out, err) = place.run(&[&diff[..], &["--html", "both.html"]].concat());
+    assert_eq!((same, &*out, &*err), (code, &*text, ""));
+    let page = fs::read_to_string(place.0.join("both.html")).unwrap();
+    assert_eq!(page.matches("<iframe ").count(), 2);
+    let axis = "&quot;axis&quot;:{&quot;time&quot;:[0.0,62000000.0],";
+    assert_eq!(page.matches(axis).count(), 2, "the axis of the longer run");
+    for (letter, file) in [("A", "run.trap"), ("B", "cured.trap")] {
+        assert!(page.contains(&format!("<h2>{letter}: {file} · ")), "{file}");
+    }
+    assert!(page.contains("B - A\n"), "the text about the differences");
+    let (code, _, err) = place.run(&["trace", "diff", "--html", "both.html", "-", "run.trap"]);
+    let expected = "error: --html reads both recordings twice: name files\n";
+    assert_eq!((code, &*err), (2, expected));
+    let (code, _, err) = place.run(&[&diff[..], &["--html", "no/where.html"]].concat());
+    assert_eq!(code, 2);
+    assert!(
+        err.starts_with("error: cannot write no/where.html: "),
+        "{err}"
+    );
+}
+
+#[test]
 fn diff_shows_where_one_run_ends() {
     let place = Place::with("diff-end", &["alive", "--count", "2"]);
     place.record("limit.trap", &["--max-ticks", "2", "alive", "--count", "2"]);
@@ -524,24 +555,75 @@ fn waits_are_shown_at_an_instant() {
 }
 
 #[test]
+fn a_picture_of_many_waits_fits_a_page() {
+    let place = Place::with("page", &["sleepers", "--count", "40"]);
+    let dot = [
+        "trace", "waits", "--format", "dot", "--at", "300ms", "run.trap",
+    ];
+    let dot = place.print(&dot);
+    assert!(dot.contains("label=\"29 x sleeper\""), "{dot}");
+    // The task that another waits for has a node of its own.
+    assert!(dot.contains("label=\"2 sleeper\\nsince"), "{dot}");
+    assert_eq!(dot.matches("shape=box").count(), 3, "{dot}");
+}
+
+#[test]
 fn ps_and_tree_show_the_tasks_at_an_instant() {
     let place = Place::with("ps-at", &["convoy"]);
     let ps = place.print(&["trace", "ps", "--at", "8ms", "run.trap"]);
     assert_eq!(
         ps,
-        "\u{20}tid  task      parent  is                                since         call
-   1  convoy         0  waiting for a message of group 2  00:00.000000  get(2)
-   2  worker-1       1  waiting for mutex 1               00:00.007000  get(1)
-   3  worker-2       1  asleep                            00:00.005000  sleep(5ms)
-   4  worker-3       1  waiting for mutex 1               00:00.000000  get(1)
-   5  worker-4       1  waiting for mutex 1               00:00.000000  get(1)
+        "\u{20}tid  task      parent  state    blocked on              since      traps
+   1  convoy         0  blocked  a message of group 2    00:00.000      8
+   2  worker-1       1  blocked  mutex 1                 00:00.007      4
+   3  worker-2       1  blocked  the timer at 00:00.010  00:00.005      2
+   4  worker-3       1  blocked  mutex 1                 00:00.000      1
+   5  worker-4       1  blocked  mutex 1                 00:00.000      1
+"
+    );
+    let sorted = [
+        "--sort",
+        "since",
+        "--reverse",
+        "--filter",
+        "mutex",
+        "--most",
+        "1",
+    ];
+    let ps = ["trace", "ps", "--at", "8ms", "run.trap"];
+    assert_eq!(
+        place.print(&[&ps[..], &sorted].concat()),
+        "\u{20}tid  task      parent  state    blocked on  since      traps
+   2  worker-1       1  blocked  mutex 1     00:00.007      4
+and 2 more rows
+3 of 5 match
 "
     );
     place.record("many.trap", &["sleepers", "--count", "40"]);
     let tree = place.print(&["trace", "tree", "--at", "300ms", "many.trap"]);
-    assert!(tree.starts_with("1 sleepers: "), "{tree}");
-    assert!(tree.contains("\n  sleeper x "), "{tree}");
-    assert_eq!(place.print(&["trace", "tree", "run.trap"]), "");
+    assert_eq!(
+        tree,
+        "1 sleepers: waits for the end of 2 \"sleeper\", since 00:00.000
+└─ sleeper x30: 30 timer
+"
+    );
+    let all = place.print(&["trace", "tree", "--all", "--at", "300ms", "many.trap"]);
+    assert_eq!(all.lines().count(), 31, "{all}");
+}
+
+#[test]
+fn ps_after_the_end_says_when_that_was() {
+    let place = Place::with("ps-end", &["convoy"]);
+    for args in [&["--at", "1h"][..], &[]] {
+        let (code, out, err) = place.run(&[&["trace", "ps", "run.trap"], args].concat());
+        assert_eq!((code, &*out), (0, ""));
+        let ended = "no task was alive: the last one ended at 00:00.062000\n";
+        assert_eq!(err, ended, "{args:?}");
+    }
+    place.record("cut.trap", &["--max-time", "8ms", "convoy"]);
+    let (code, out, err) = place.run(&["trace", "ps", "--at", "1h", "cut.trap"]);
+    assert_eq!((code, out.is_empty()), (0, false));
+    assert!(err.starts_with("the recording ends at 00:00.0"), "{err}");
 }
 
 // ---- files of all kinds
@@ -672,4 +754,129 @@ fn every_command_has_help_with_examples() {
         assert_eq!(code, 0);
         assert!(out.contains("Examples:"), "{out}");
     }
+}
+
+/// What the events of a table come to, computed without the code of the summary.
+#[derive(Default)]
+struct Sums {
+    /// By task: the seconds in each state, turns, and traps.
+    tasks: BTreeMap<u64, (BTreeMap<&'static str, f64>, u64, u64)>,
+    /// By call: its number, its errors, and the seconds from trap to answer.
+    calls: BTreeMap<String, (u64, u64, f64)>,
+}
+
+impl Sums {
+    fn of(csv: &str) -> Self {
+        let mut sums = Self::default();
+        // By task: its state and when that began; its call, and when that trapped.
+        let mut states: BTreeMap<u64, (&'static str, f64)> = BTreeMap::new();
+        let mut calls: BTreeMap<u64, (String, f64)> = BTreeMap::new();
+        let mut end = 0.0;
+        for line in csv.lines().skip(1) {
+            let cells: Vec<&str> = line.split(',').collect();
+            let (at, tid): (f64, u64) = (cells[0].parse().unwrap(), cells[1].parse().unwrap());
+            let (event, call) = (cells[3], cells[4]);
+            end = at;
+            let state = match event {
+                "spawned" | "woken" | "replied" => "ready",
+                "resumed" => "running",
+                "trapped" => "in_call",
+                "blocked" => "blocked",
+                "exited" => "over",
+                _ => continue,
+            };
+            if tid == 0 {
+                continue;
+            }
+            let (_, turns, traps) = sums.tasks.entry(tid).or_default();
+            *turns += u64::from(event == "resumed");
+            *traps += u64::from(event == "trapped");
+            match event {
+                "trapped" => {
+                    calls.insert(tid, (call.to_string(), at));
+                    sums.calls.entry(call.to_string()).or_default().0 += 1;
+                }
+                "replied" => {
+                    let (name, from) = calls.remove(&tid).expect("a call that is answered");
+                    let (_, errors, total) = sums.calls.entry(name).or_default();
+                    *errors += u64::from(line.ends_with(",1"));
+                    *total += at - from;
+                }
+                _ => {}
+            }
+            if let Some((before, from)) = states.insert(tid, (state, at)) {
+                sums.add(tid, before, at - from);
+            }
+        }
+        for (tid, (state, from)) in states {
+            sums.add(tid, state, end - from);
+        }
+        sums
+    }
+
+    fn add(&mut self, tid: u64, state: &'static str, seconds: f64) {
+        let (states, ..) = self.tasks.entry(tid).or_default();
+        *states.entry(state).or_default() += seconds;
+    }
+}
+
+#[test]
+fn the_summary_agrees_with_sums_over_the_events() {
+    let place = Place::with("sums", &["convoy"]);
+    place.record("upstream.trap", &["slow-upstream"]);
+    let (code, ..) = place.run(&["boot", "-q", "--record", "real.trap", "lists"]);
+    assert_eq!(code, 0);
+    for file in ["run.trap", "upstream.trap", "real.trap"] {
+        let sums = Sums::of(&place.print(&["trace", "export", "--format", "csv", file]));
+        let summary = place.print(&["trace", "summary", "--json", file]);
+        let (mut tasks, mut calls) = (0, 0);
+        for line in summary.lines() {
+            let row: Value = serde_json::from_str(line).unwrap();
+            let near = |key: &str, sum: f64| {
+                let told = row[key]
+                    .as_f64()
+                    .unwrap_or_else(|| panic!("no {key} in {line}"));
+                assert!(
+                    (told - sum).abs() < 1e-6,
+                    "{file}: {key} is {sum} in {line}"
+                );
+            };
+            if row["summary"] == "task" {
+                let (states, turns, traps) = &sums.tasks[&row["tid"].as_u64().unwrap()];
+                for state in ["running", "in_call", "ready", "blocked"] {
+                    near(state, states.get(state).copied().unwrap_or(0.0));
+                }
+                near("turns", *turns as f64);
+                near("traps", *traps as f64);
+                tasks += 1;
+            } else if row["summary"] == "call" {
+                let (count, errors, total) = sums.calls[row["call"].as_str().unwrap()];
+                near("count", count as f64);
+                near("errors", errors as f64);
+                near("total", total);
+                calls += 1;
+            } else {
+                let running = sums
+                    .tasks
+                    .values()
+                    .map(|(states, ..)| states.get("running").copied().unwrap_or(0.0));
+                near("tasks", running.sum());
+            }
+        }
+        assert_eq!(
+            (tasks, calls),
+            (sums.tasks.len(), sums.calls.len()),
+            "{file}"
+        );
+    }
+}
+
+#[test]
+fn a_summary_of_a_run_without_time_says_so() {
+    let place = Place::with("timeless", &["parts"]);
+    let summary = place.print(&["trace", "summary", "run.trap"]);
+    assert!(
+        summary.starts_with("the run took no virtual time\n"),
+        "{summary}"
+    );
 }

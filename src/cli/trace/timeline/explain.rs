@@ -9,9 +9,9 @@ use super::model::{Bar, Timeline};
 use crate::{
     On,
     cli::trace::{
-        causes::{History, Segment, Step},
+        history::{History, Step},
+        path::{PATH_COLUMNS, Segment, path_shares},
         spans::{Doing, Ending, Moment},
-        why::{PATH_COLUMNS, path_shares},
     },
 };
 

@@ -20,9 +20,10 @@ use crate::{
 };
 
 /// In the order of their dependencies.
-const SCRIPTS: [&str; 12] = [
+const SCRIPTS: [&str; 13] = [
     include_str!("data.js"),
     include_str!("view.js"),
+    include_str!("twin.js"),
     include_str!("groups.js"),
     include_str!("lanes.js"),
     include_str!("crowd.js"),
@@ -38,7 +39,15 @@ const SCRIPTS: [&str; 12] = [
 /// The number of tasks in the summary's table.
 const TASKS: usize = 200;
 
-pub(super) fn page(timeline: &Timeline, scale: Scale, file: &str) -> String {
+/// What two pages share that are above each other.
+pub(super) struct Twins {
+    /// The key of their scripts.
+    pub(super) key: String,
+    /// The part of both scales that they show.
+    pub(super) axis: Value,
+}
+
+pub(super) fn page(timeline: &Timeline, scale: Scale, file: &str, twins: Option<&Twins>) -> String {
     let (path, table) = explain::path(timeline);
     let (bytes, templates) = pack(timeline, &explain::reasons(timeline), &path);
     let facts = json!({
@@ -48,28 +57,16 @@ pub(super) fn page(timeline: &Timeline, scale: Scale, file: &str) -> String {
         "file": clean(file),
         "isExplained": timeline.history.is_some(),
         "path": table,
+        "axis": twins.map(|twins| &twins.axis),
         "templates": templates,
         "data": BASE64_STANDARD.encode(bytes),
     });
-    // The policy allows the page's own scripts and no network, so a script in a name cannot run.
-    // The recording cannot predict the key.
-    let key = random_key();
-    let policy = format!(
-        "default-src 'none'; style-src 'unsafe-inline'; script-src 'nonce-{key}'; \
-         base-uri 'none'; form-action 'none'"
-    );
+    let key = twins.map_or_else(random_key, |twins| twins.key.clone());
     let title = words::title(timeline);
     let page = html! {
         (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta http-equiv="Content-Security-Policy" content=(policy);
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                title { (title) " · trapline" }
-                style { (PreEscaped(style())) }
-            }
+        html lang="en" class=[twins.map(|_| "twin")] {
+            (head(&title, &key, &style()))
             body {
                 header {
                     h1 { (title) }
@@ -86,14 +83,34 @@ pub(super) fn page(timeline: &Timeline, scale: Scale, file: &str) -> String {
     page.into_string() + "\n"
 }
 
-/// 128 bits that depend on the operating system's random numbers alone.
-fn random_key() -> String {
+/// The head of a page. Its policy allows the page's own scripts and no network, so a script in a name
+/// cannot run.
+pub(super) fn head(title: &str, key: &str, style: &str) -> Markup {
+    let policy = format!(
+        "default-src 'none'; style-src 'unsafe-inline'; script-src 'nonce-{key}'; \
+         base-uri 'none'; form-action 'none'"
+    );
+    html! {
+        head {
+            meta charset="utf-8";
+            meta http-equiv="Content-Security-Policy" content=(policy);
+            meta name="viewport" content="width=device-width, initial-scale=1";
+            meta name="color-scheme" content="light dark";
+            title { (title) " · trapline" }
+            style { (PreEscaped(style)) }
+        }
+    }
+}
+
+/// 128 bits that depend on the operating system's random numbers alone. The recording cannot predict
+/// them.
+pub(super) fn random_key() -> String {
     let secret = RandomState::new();
     format!("{:016x}{:016x}", secret.hash_one(0), secret.hash_one(1))
 }
 
 /// The styles of the page and of its picture. A chosen theme wins over the system's.
-fn style() -> String {
+pub(super) fn style() -> String {
     let (light, dark) = (svg::LIGHT, svg::DARK);
     format!(
         ":root {{\n{light}}}\n@media (prefers-color-scheme: dark) {{ :root {{\n{dark}}} }}\n\

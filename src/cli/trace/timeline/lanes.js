@@ -85,7 +85,7 @@ function measure() {
     target.height = Math.max(1, Math.round(box.height * ratio));
   }
   pixels = null;
-  view.gutter = gutter();
+  view.gutter = Math.max(gutter(), twin.gutter);
 }
 
 function gutter() {

@@ -9,6 +9,7 @@
 //! | `graph.rs` | the wait-for graph, as a picture on the page |
 //! | `explain.rs` | why tasks waited, and the critical path, for the page |
 //! | `html.rs`, `page.css` | the page |
+//! | `pair.rs`, `pair.css`, `pair.js` | the page of two runs |
 //! | `light.css`, `dark.css` | the colours of both |
 //! | `pack.rs` | the contents, as bytes for the page's script |
 //! | `*.js` | that script, a file for each idea; `data.js` unpacks the bytes |
@@ -18,6 +19,7 @@ mod graph;
 mod html;
 mod model;
 mod pack;
+mod pair;
 mod scale;
 mod svg;
 mod words;
@@ -37,6 +39,7 @@ use crate::cli::{
     trace::source::{Failure, Source},
 };
 use model::{Bound, Timeline, Window};
+pub(super) use pair::pair;
 use scale::Scale;
 pub(super) use scale::{count, rounded};
 
@@ -107,7 +110,7 @@ impl TimelineCommand {
             Scale::Time
         });
         let drawn = match format {
-            Format::Html => html::page(&timeline, scale, source.name()),
+            Format::Html => html::page(&timeline, scale, source.name(), None),
             Format::Svg => svg::draw(&timeline, scale, self.width)?,
         };
         match &self.output {

@@ -9,7 +9,7 @@ use crate::{
     cli::{
         output::clean,
         trace::{
-            causes::History,
+            history::History,
             source::{Failure, Source},
             spans::{Doing, Moment, Shares, Span, Spans},
             waits::{Waits, Watch},

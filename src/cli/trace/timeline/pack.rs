@@ -12,7 +12,7 @@ use super::{
 use crate::{
     On, Tid,
     cli::trace::{
-        causes::History,
+        history::History,
         spans::{Doing, Ending, Moment},
     },
 };

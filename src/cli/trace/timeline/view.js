@@ -53,7 +53,7 @@ const view = {
 const derived = {};
 
 function limits() {
-  const values = run.limits[view.scale];
+  const values = (facts.axis ?? run.limits)[view.scale];
   // A run of zero length still has a width.
   return [values[0], Math.max(values[1], values[0] + 1)];
 }
@@ -265,5 +265,6 @@ function changed() {
   requestAnimationFrame(() => {
     isDue = false;
     draw();
+    tellTwin();
   });
 }

@@ -1,0 +1,544 @@
+//! What a view lists: which tasks, in which order, and which of them are one row.
+
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet},
+};
+
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use super::model::{Group, Row, State};
+use crate::{On, TaskInfo, TaskState};
+
+/// More tasks of a name than this are one row, where a view folds names.
+pub(in crate::cli) const CROWD: usize = 10;
+
+/// What a view lists.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::cli) struct Query {
+    /// The largest number of rows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::cli) most: Option<usize>,
+    /// Only tasks whose number, name, state or cause contains this text.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(in crate::cli) filter: String,
+    pub(in crate::cli) sort: Sort,
+    pub(in crate::cli) reversed: bool,
+    /// More tasks of a name than this are one row. In a tree, siblings without children are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::cli) fold: Option<usize>,
+    /// The names whose tasks have a row each all the same, below that of the name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(in crate::cli) open: Vec<String>,
+    /// A tree of parents, which has an order of its own.
+    pub(in crate::cli) tree: bool,
+}
+
+/// The order of the rows. Those of largest rates, shares and numbers of traps come first.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(in crate::cli) enum Sort {
+    #[default]
+    Tid,
+    Name,
+    State,
+    Since,
+    Traps,
+    #[value(skip)]
+    Rate,
+    #[value(skip)]
+    Share,
+}
+
+/// What the order of a row depends on: of a task, or of all tasks of a name.
+#[derive(Clone, Debug, Default)]
+pub(in crate::cli) struct Entry<'a> {
+    pub(in crate::cli) tid: u64,
+    pub(in crate::cli) parent: u64,
+    pub(in crate::cli) comm: &'a str,
+    pub(in crate::cli) state: State,
+    /// What it waits for, in a word; or its state.
+    pub(in crate::cli) kind: &'a str,
+    /// In seconds since boot.
+    pub(in crate::cli) since: Option<f64>,
+    pub(in crate::cli) traps: u64,
+    pub(in crate::cli) rate: Option<f64>,
+    pub(in crate::cli) share: Option<f64>,
+}
+
+/// A row before it is made.
+pub(in crate::cli) enum Line {
+    /// The task of this index, after its branch.
+    Task(usize, String),
+    Crowd(Box<Row>),
+}
+
+/// The rows of a view.
+pub(in crate::cli) struct Listing {
+    pub(in crate::cli) lines: Vec<Line>,
+    /// The number of tasks that the filter lets through, if there is a filter.
+    pub(in crate::cli) matching: Option<usize>,
+    /// The number of rows for which there was no room.
+    pub(in crate::cli) left_out: usize,
+}
+
+impl Query {
+    /// Arranges tasks, which are sorted by tid.
+    pub(in crate::cli) fn arrange(
+        &self,
+        tasks: &[Entry<'_>],
+        row: impl Fn(usize) -> Row,
+    ) -> Listing {
+        let all = 0..tasks.len();
+        let (chosen, matching): (Vec<usize>, _) = if self.filter.is_empty() {
+            (all.collect(), None)
+        } else {
+            let lets_through = |at: &usize| row(*at).lets_through(&self.filter);
+            let chosen: Vec<usize> = all.filter(lets_through).collect();
+            let matching = chosen.len();
+            (chosen, Some(matching))
+        };
+        let room = self.most.unwrap_or(usize::MAX);
+        let (lines, left_out) = if self.tree {
+            let mut lines = Tree::new(self, tasks, chosen).lines();
+            let left_out = lines.len().saturating_sub(room);
+            lines.truncate(room);
+            (lines, left_out)
+        } else {
+            self.list(tasks, chosen, room)
+        };
+        Listing {
+            lines,
+            matching,
+            left_out,
+        }
+    }
+
+    /// The rows of a list. Those of an unfolded name have the room that the others leave.
+    fn list(&self, tasks: &[Entry<'_>], chosen: Vec<usize>, room: usize) -> (Vec<Line>, usize) {
+        let crowds = crowds(tasks, chosen, |_| true, self.fold);
+        let mut items: Vec<(Entry<'_>, Vec<usize>)> = crowds
+            .into_iter()
+            .map(|crowd| (Entry::of_all(tasks, &crowd), crowd))
+            .collect();
+        self.sort(&mut items, |(entry, _)| entry);
+        let mut left_out = items.len().saturating_sub(room);
+        items.truncate(room);
+        let mut spare = room - items.len();
+        let mut lines = Vec::with_capacity(items.len());
+        for (entry, mut crowd) in items {
+            if let [task] = crowd[..] {
+                lines.push(Line::Task(task, String::new()));
+                continue;
+            }
+            lines.push(entry.line(tasks, &crowd, ""));
+            if self.is_open(entry.comm) {
+                self.sort(&mut crowd, |at| &tasks[*at]);
+                let shown = crowd.len().min(spare);
+                left_out += crowd.len() - shown;
+                spare -= shown;
+                let member = |at: &usize| Line::Task(*at, "  ".to_string());
+                lines.extend(crowd[..shown].iter().map(member));
+            }
+        }
+        (lines, left_out)
+    }
+
+    fn sort<'a, T>(&self, items: &mut [T], entry: impl Fn(&T) -> &Entry<'a>) {
+        items.sort_by(|a, b| self.sort.compare(entry(a), entry(b)));
+        if self.reversed {
+            items.reverse();
+        }
+    }
+
+    fn is_open(&self, comm: &str) -> bool {
+        self.open.iter().any(|open| open == comm)
+    }
+}
+
+/// Tasks as groups: those of a name that is to be folded, or one task each. A group is where its
+/// first task was.
+fn crowds(
+    tasks: &[Entry<'_>],
+    chosen: Vec<usize>,
+    may_fold: impl Fn(usize) -> bool,
+    fold: Option<usize>,
+) -> Vec<Vec<usize>> {
+    let Some(most) = fold else {
+        return chosen.into_iter().map(|task| vec![task]).collect();
+    };
+    let mut by_name: FxHashMap<&str, Vec<usize>> = FxHashMap::default();
+    for &task in chosen.iter().filter(|task| may_fold(**task)) {
+        by_name.entry(tasks[task].comm).or_default().push(task);
+    }
+    let group = |task: usize| {
+        let is_crowd = |crowd: &&Vec<usize>| may_fold(task) && crowd.len() > most.max(1);
+        match by_name.get(tasks[task].comm).filter(is_crowd) {
+            Some(crowd) if crowd[0] == task => Some(crowd.clone()),
+            Some(_) => None,
+            None => Some(vec![task]),
+        }
+    };
+    chosen.into_iter().filter_map(group).collect()
+}
+
+impl Sort {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Share => "time",
+            Self::Rate => "traps/s",
+            Self::Traps => "traps",
+            Self::Tid => "tid",
+            Self::Name => "name",
+            Self::State => "state",
+            Self::Since => "since",
+        }
+    }
+
+    pub(super) fn next(self) -> Self {
+        match self {
+            Self::Share => Self::Rate,
+            Self::Rate => Self::Tid,
+            Self::Tid => Self::Name,
+            Self::Name => Self::State,
+            Self::State => Self::Since,
+            Self::Since => Self::Traps,
+            Self::Traps => Self::Share,
+        }
+    }
+
+    fn compare(self, a: &Entry<'_>, b: &Entry<'_>) -> Ordering {
+        let rate = || b.rate.unwrap_or(0.0).total_cmp(&a.rate.unwrap_or(0.0));
+        let first = match self {
+            Self::Share => {
+                let share = b.share.unwrap_or(0.0).total_cmp(&a.share.unwrap_or(0.0));
+                share.then_with(rate)
+            }
+            Self::Rate => rate(),
+            Self::Traps => b.traps.cmp(&a.traps),
+            Self::Tid => Ordering::Equal,
+            Self::Name => a.comm.cmp(b.comm),
+            Self::State => a.state.cmp(&b.state),
+            Self::Since => {
+                let since = |entry: &Entry<'_>| entry.since.unwrap_or(f64::INFINITY);
+                since(a).total_cmp(&since(b))
+            }
+        };
+        first.then(a.tid.cmp(&b.tid))
+    }
+}
+
+impl<'a> Entry<'a> {
+    pub(in crate::cli) fn of(task: &'a TaskInfo) -> Self {
+        let (mut state, mut since) = (State::Ready, None);
+        let kind = match &task.state {
+            TaskState::Ready => "ready",
+            TaskState::Running => {
+                state = State::Running;
+                "running"
+            }
+            TaskState::Zombie(_) => {
+                state = State::Zombie;
+                "zombie"
+            }
+            TaskState::Blocked { on, since: then } => {
+                (state, since) = (State::Blocked, Some(then.as_secs_f64()));
+                kind(*on, task.wait.thing.as_deref())
+            }
+        };
+        Self {
+            tid: task.tid.into(),
+            parent: task.parent.into(),
+            comm: &task.name,
+            state,
+            kind,
+            since,
+            traps: task.traps,
+            rate: None,
+            share: None,
+        }
+    }
+
+    /// What all tasks of a crowd come to. It is in the state that comes first, since the longest time.
+    fn of_all(tasks: &[Self], crowd: &[usize]) -> Self {
+        let mut members = crowd.iter().map(|&at| &tasks[at]);
+        let mut all = members.next().cloned().unwrap_or_default();
+        let add = |a: Option<f64>, b: Option<f64>| a.map(|a| a + b.unwrap_or(0.0)).or(b);
+        for task in members {
+            all.state = all.state.min(task.state);
+            all.since = match (all.since, task.since) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            };
+            all.traps += task.traps;
+            all.rate = add(all.rate, task.rate);
+            all.share = add(all.share, task.share);
+            if all.parent != task.parent {
+                all.parent = 0;
+            }
+        }
+        all
+    }
+
+    /// The row of a crowd.
+    fn line(&self, tasks: &[Self], crowd: &[usize], branch: &str) -> Line {
+        let mut kinds = BTreeMap::new();
+        for &task in crowd {
+            *kinds.entry(tasks[task].kind.to_string()).or_default() += 1;
+        }
+        Line::Crowd(Box::new(Row {
+            tid: self.tid,
+            comm: self.comm.to_string(),
+            parent: self.parent,
+            state: self.state,
+            since: self.since,
+            traps: self.traps,
+            rate: self.rate,
+            share: self.share,
+            branch: branch.to_string(),
+            group: Some(Group {
+                tasks: crowd.len(),
+                kinds,
+            }),
+            ..Row::default()
+        }))
+    }
+}
+
+/// What a wait is for, in a word. `thing` describes a queue.
+pub(in crate::cli) fn kind(on: On, thing: Option<&str>) -> &str {
+    match on {
+        On::Exit(_) => "task",
+        On::Timer(_) => "timer",
+        On::Device(..) => "device",
+        On::Queue(..) => thing
+            .and_then(|thing| thing.split(' ').next())
+            .unwrap_or("queue"),
+    }
+}
+
+/// Tasks below their parents.
+struct Tree<'a> {
+    query: &'a Query,
+    tasks: &'a [Entry<'a>],
+    /// By tid.
+    chosen: Vec<usize>,
+    /// By the parent's tid; 0 is the parent of roots.
+    children: BTreeMap<u64, Vec<usize>>,
+}
+
+/// Tasks that are to be shown: a task, or a crowd of siblings.
+struct Ahead {
+    crowd: Vec<usize>,
+    /// The branch before it, and that before its children.
+    branch: String,
+    below: String,
+}
+
+impl<'a> Tree<'a> {
+    fn new(query: &'a Query, tasks: &'a [Entry<'a>], chosen: Vec<usize>) -> Self {
+        let mut tree = Self {
+            query,
+            tasks,
+            chosen,
+            children: BTreeMap::new(),
+        };
+        for &task in &tree.chosen {
+            let parent = tree.find(tasks[task].parent);
+            let parent = parent.map_or(0, |parent| tasks[parent].tid);
+            tree.children.entry(parent).or_default().push(task);
+        }
+        tree
+    }
+
+    fn find(&self, tid: u64) -> Option<usize> {
+        let chosen = &self.chosen;
+        let found = chosen.binary_search_by_key(&tid, |task| self.tasks[*task].tid);
+        found.ok().map(|at| chosen[at])
+    }
+
+    /// The lines of the tree.
+    ///
+    /// A cycle of parents does not occur in a kernel. If one is received, one of its tasks is shown
+    /// as a marked root.
+    fn lines(mut self) -> Vec<Line> {
+        let mut lines = Vec::with_capacity(self.chosen.len());
+        let roots = self.children.remove(&0).unwrap_or_default();
+        self.grow(&mut lines, roots, "");
+        // The remaining tasks are on a cycle or below one.
+        for at in 0..self.chosen.len() {
+            let task = self.chosen[at];
+            if !self.children.contains_key(&self.tasks[task].parent) {
+                continue;
+            }
+            let (mut root, mut seen) = (task, BTreeSet::new());
+            while seen.insert(root)
+                && let Some(parent) = self.find(self.tasks[root].parent)
+            {
+                root = parent;
+            }
+            if let Some(family) = self.children.get_mut(&self.tasks[root].parent) {
+                family.retain(|other| *other != root);
+            }
+            self.grow(&mut lines, vec![root], "↻ ");
+        }
+        lines
+    }
+
+    /// Appends tasks and their descendants.
+    fn grow(&mut self, lines: &mut Vec<Line>, roots: Vec<usize>, mark: &str) {
+        // The work list: a deep tree must not need a deep stack.
+        let mut ahead: Vec<Ahead> = Vec::new();
+        for crowd in self.fold(roots).into_iter().rev() {
+            ahead.push(Ahead {
+                crowd,
+                branch: mark.to_string(),
+                below: String::new(),
+            });
+        }
+        while let Some(Ahead {
+            crowd,
+            branch,
+            below,
+        }) = ahead.pop()
+        {
+            let family = match crowd[..] {
+                [task] => {
+                    lines.push(Line::Task(task, branch));
+                    let family = self.children.remove(&self.tasks[task].tid);
+                    self.fold(family.unwrap_or_default())
+                }
+                _ => {
+                    let entry = Entry::of_all(self.tasks, &crowd);
+                    lines.push(entry.line(self.tasks, &crowd, &branch));
+                    let is_open = self.query.is_open(entry.comm);
+                    let members = crowd.into_iter().filter(|_| is_open);
+                    members.map(|task| vec![task]).collect()
+                }
+            };
+            for (at, crowd) in family.into_iter().rev().enumerate() {
+                let (branch, bar) = match at {
+                    0 => ("└─ ", "   "),
+                    _ => ("├─ ", "│  "),
+                };
+                // At greater depth the lines are unreadable.
+                let bar = if below.len() < 256 { bar } else { "" };
+                ahead.push(Ahead {
+                    crowd,
+                    branch: format!("{below}{branch}"),
+                    below: format!("{below}{bar}"),
+                });
+            }
+        }
+    }
+
+    /// Siblings, of which those without children may be crowds.
+    fn fold(&self, siblings: Vec<usize>) -> Vec<Vec<usize>> {
+        let is_leaf = |task: usize| !self.children.contains_key(&self.tasks[task].tid);
+        crowds(self.tasks, siblings, is_leaf, self.query.fold)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(tasks: &[(u64, u64)]) -> String {
+        let entry = |&(tid, parent): &(u64, u64)| Entry {
+            tid,
+            parent,
+            ..Entry::default()
+        };
+        let entries: Vec<Entry<'_>> = tasks.iter().map(entry).collect();
+        let query = Query {
+            tree: true,
+            ..Query::default()
+        };
+        shown(&entries, &query)
+    }
+
+    fn shown(entries: &[Entry<'_>], query: &Query) -> String {
+        let row = |at: usize| Row {
+            tid: entries[at].tid,
+            comm: entries[at].comm.to_string(),
+            ..Row::default()
+        };
+        let listing = query.arrange(entries, row);
+        let line = |line: &Line| match line {
+            Line::Task(at, branch) => format!("{branch}{}", entries[*at].tid),
+            Line::Crowd(row) => {
+                let group = row.group.as_ref().expect("it is a crowd");
+                format!("{}{} x{}: {group}", row.branch, row.comm, group.tasks)
+            }
+        };
+        let lines: Vec<String> = listing.lines.iter().map(line).collect();
+        lines.join("\n")
+    }
+
+    #[test]
+    fn cycles_of_parents_are_shown() {
+        assert_eq!(tree(&[(1, 0), (2, 1), (9, 7)]), "1\n└─ 2\n9");
+        assert_eq!(tree(&[(1, 0), (2, 2)]), "1\n↻ 2");
+        let below = tree(&[(1, 5), (5, 6), (6, 5), (7, 6), (8, 1)]);
+        assert_eq!(below, "↻ 5\n├─ 1\n│  └─ 8\n└─ 6\n   └─ 7");
+    }
+
+    /// A server with clients, of which one is ready, and a task below another client.
+    fn server() -> Vec<Entry<'static>> {
+        let entry = |(tid, parent, comm, kind, traps)| Entry {
+            tid,
+            parent,
+            comm,
+            kind,
+            traps,
+            ..Entry::default()
+        };
+        let mut tasks = vec![(1, 0, "server", "device", 9)];
+        tasks.extend((2..=5).map(|tid| (tid, 1, "client", "device", tid)));
+        tasks[2].3 = "ready";
+        tasks.push((6, 5, "helper", "timer", 20));
+        tasks.into_iter().map(entry).collect()
+    }
+
+    #[test]
+    fn tasks_of_a_name_are_a_row_that_unfolds() {
+        let mut query = Query {
+            fold: Some(1),
+            sort: Sort::Traps,
+            ..Query::default()
+        };
+        let crowd = "client x4: 3 device, 1 ready";
+        assert_eq!(shown(&server(), &query), format!("6\n{crowd}\n1"));
+        query.open = vec!["client".to_string()];
+        let open = shown(&server(), &query);
+        assert_eq!(open, format!("6\n{crowd}\n  5\n  4\n  3\n  2\n1"));
+        query.most = Some(5);
+        let cut = shown(&server(), &query);
+        assert_eq!(cut, format!("6\n{crowd}\n  5\n  4\n1"));
+        query.fold = Some(4);
+        query.reversed = true;
+        assert_eq!(shown(&server(), &query), "2\n3\n4\n5\n1");
+    }
+
+    #[test]
+    fn siblings_without_children_are_a_line_that_unfolds() {
+        let mut query = Query {
+            fold: Some(1),
+            tree: true,
+            ..Query::default()
+        };
+        let crowd = "client x3: 2 device, 1 ready";
+        let folded = shown(&server(), &query);
+        assert_eq!(folded, format!("1\n├─ {crowd}\n└─ 5\n   └─ 6"));
+        query.open = vec!["client".to_string()];
+        assert_eq!(
+            shown(&server(), &query),
+            format!("1\n├─ {crowd}\n│  ├─ 2\n│  ├─ 3\n│  └─ 4\n└─ 5\n   └─ 6")
+        );
+        query.filter = "client".to_string();
+        query.fold = Some(5);
+        assert_eq!(shown(&server(), &query), "2\n3\n4\n5");
+    }
+}

@@ -1,0 +1,196 @@
+//! `trace path`: the critical path, which decided when a run ended.
+
+use std::{cmp::Reverse, collections::BTreeMap, io::Write, path::PathBuf, process::ExitCode};
+
+use clap::{Args, ValueHint};
+use serde_json::Value;
+
+use super::{
+    history::{Amount, History, Life, Piece},
+    source::Failure,
+    spans::{Doing, Ending, Moment},
+};
+use crate::{
+    Direction, Nanos, On, Tid,
+    cli::{
+        output::{Log, clean},
+        table::table,
+    },
+};
+
+/// The number of parts of a path that are listed; the longest.
+const PARTS: usize = 30;
+
+/// Show the critical path: the chain of work and waits that decided when a run ended
+#[derive(Args)]
+#[command(after_help = "\
+The path is followed backwards, from the task that ended last: from each wait that a task ended to
+that task. To make the run shorter, make a part of this path shorter.
+
+Examples:
+  trace path run.trap")]
+pub(in crate::cli) struct PathCommand {
+    /// The recording, as `boot --record` makes it; - for standard input
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+}
+
+impl PathCommand {
+    pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
+        let (history, source) = History::open(&self.file)?;
+        writeln!(out, "{}", history.shares())?;
+        let path = history.path();
+        let total = history.total();
+        writeln!(
+            out,
+            "critical path of {total}\n\n{}",
+            shares(&history, &path, total)
+        )?;
+        writeln!(out, "\n{}", parts(&history, &path))?;
+        out.flush()?;
+        source.end(log)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The path by name and state.
+fn shares(history: &History, path: &[Segment], total: Amount) -> String {
+    let rows = path_shares(history, path, total);
+    let rows: Vec<_> = rows.into_iter().map(|row| row.map(Value::from)).collect();
+    table(PATH_COLUMNS, &rows)
+}
+
+pub(super) const PATH_COLUMNS: [&str; 4] = ["share", "time", "task", "was"];
+
+/// The rows of that table, the largest share first.
+pub(super) fn path_shares(history: &History, path: &[Segment], total: Amount) -> Vec<[String; 4]> {
+    let mut sums: BTreeMap<(&str, &str), Amount> = BTreeMap::new();
+    for segment in path {
+        *sums
+            .entry((history.name(segment.tid), &segment.what))
+            .or_default() += segment.amount();
+    }
+    let mut sums: Vec<_> = sums.into_iter().collect();
+    sums.sort_by_key(|(_, amount)| Reverse(*amount));
+    let row = |((name, what), amount): ((&str, &str), Amount)| {
+        let (share, what) = (amount.share_of(total), what.to_string());
+        [share, amount.to_string(), clean(name), what]
+    };
+    sums.into_iter().map(row).collect()
+}
+
+/// The path in order of time: its longest parts.
+fn parts(history: &History, path: &[Segment]) -> String {
+    let mut longest: Vec<&Segment> = path.iter().collect();
+    longest.sort_by_key(|segment| Reverse(segment.amount()));
+    longest.truncate(PARTS);
+    longest.sort_by_key(|segment| segment.from);
+    let row = |segment: &Segment| -> [Value; 4] {
+        [
+            format!("{:.6}", Nanos::from(segment.from.at)).into(),
+            segment.amount().to_string().into(),
+            history.task(segment.tid).into(),
+            segment.what.clone().into(),
+        ]
+    };
+    let rows: Vec<_> = longest.into_iter().map(row).collect();
+    table(["from", "time", "task", "was"], &rows)
+}
+
+/// A part of the critical path: a task, what it did, and for how long.
+pub(super) struct Segment {
+    pub(super) tid: Tid,
+    pub(super) what: String,
+    pub(super) from: Moment,
+    pub(super) to: Moment,
+}
+
+impl History {
+    /// The chain of work and waits that decided when the run ended, in order of time. It is followed
+    /// backwards from the task that ended last: from each wait that a task ended to that task.
+    pub(super) fn path(&self) -> Vec<Segment> {
+        // The task that was the last to do anything: its end, if it ended.
+        let active = |life: &Life| {
+            let active = |piece: &&Piece| !matches!(piece.doing, Doing::Blocked(_));
+            life.pieces.iter().rev().find(active).map(|piece| piece.to)
+        };
+        let tasks = self.tasks.iter();
+        let last = tasks.max_by_key(|(tid, life)| (active(life), Reverse(**tid)));
+        let Some((&tid, life)) = last else {
+            return Vec::new();
+        };
+        let end = life.pieces.last().map_or(self.end(), |piece| piece.to);
+        let has_time = !self.total().time.is_zero();
+        let mut segments: Vec<Segment> = Vec::new();
+        let mut at = (tid, end);
+        // Each step goes back in time, or to another task at the same moment.
+        let mut jumps = 0;
+        while jumps <= self.tasks.len() {
+            let (tid, to) = at;
+            let Some(life) = self.tasks.get(&tid) else {
+                break;
+            };
+            let before = life.pieces.partition_point(|piece| piece.from < to);
+            let Some(piece) = life.pieces[..before].last() else {
+                // From its spawn on: its parent's doing.
+                at = (life.parent, to);
+                jumps += 1;
+                continue;
+            };
+            if let (Doing::Blocked(_), Some(waker)) = (piece.doing, self.ender(tid, piece))
+                && piece.to <= to
+                && jumps < self.tasks.len()
+            {
+                at = (waker, piece.to);
+                jumps += 1;
+                continue;
+            }
+            jumps = 0;
+            let (from, what) = (piece.from, self.state(piece));
+            let is_short = has_time && to.at == from.at;
+            match segments.last_mut() {
+                // On a virtual clock, turns take no time.
+                _ if is_short => {}
+                Some(next) if next.tid == tid && next.what == what => next.from = from,
+                _ => segments.push(Segment {
+                    tid,
+                    what,
+                    from,
+                    to,
+                }),
+            }
+            at = (tid, from);
+        }
+        segments.reverse();
+        segments
+    }
+
+    /// The task that ended a wait.
+    fn ender(&self, tid: Tid, piece: &Piece) -> Option<Tid> {
+        match (piece.end, piece.doing) {
+            (
+                Ending::Woken {
+                    waker: Some(waker), ..
+                },
+                _,
+            ) => Some(waker),
+            (Ending::Woken { .. }, Doing::Blocked(On::Device(device, Direction::Read))) => {
+                let peer = self.peer(device)?;
+                let sender = self.user_of(peer, Direction::Write, piece.to);
+                (sender != tid).then_some(sender)
+            }
+            _ => None,
+        }
+    }
+
+    /// The length of the whole run.
+    pub(super) fn total(&self) -> Amount {
+        Amount::of(self.begin.unwrap_or_default(), self.end())
+    }
+}
+
+impl Segment {
+    pub(super) fn amount(&self) -> Amount {
+        Amount::of(self.from, self.to)
+    }
+}
