@@ -116,7 +116,7 @@ impl Deadlock {
     }
 
     /// Returns the report as a graph for Graphviz. Tasks are boxes, what they wait for are
-    /// ellipses, and the cycles are red. Graphviz makes it fit a page. More than four tasks of one
+    /// ellipses, and the cycles are red. Graphviz makes it fit a page. More than ten tasks of one
     /// name that wait for the same, or for devices, are one box, unless other tasks wait for them.
     ///
     /// ```
@@ -210,7 +210,7 @@ impl Deadlock {
 }
 
 /// More tasks of one kind are one box of a graph.
-const FEW: usize = 4;
+const FEW: usize = 10;
 
 /// What a task waits for, as [`thing`] describes it, with the words of the report for it.
 fn thing_of(task: &TaskInfo, on: On) -> (String, String, Option<String>) {

@@ -622,6 +622,7 @@ async function marksErrors() {
   await shot(page, 'errors');
   await hasVisibleErrors(page);
   await page.emulateMedia({ colorScheme: 'dark' });
+  await page.waitForFunction(() => colors.paper !== '#ffffff');
   await hasVisibleErrors(page);
 }
 
@@ -811,7 +812,7 @@ async function selectsPart(page) {
 /** An instant has the table of `trace ps`, the lines of `trace tree`, and the waits of `trace waits`. */
 async function showsInstants() {
   let compared = 0;
-  for (const [name, ...args] of [...CASES, ['deadlock']]) {
+  for (const [name, ...args] of [...CASES, ['deadlock'], ['crowd', 'sleepers', '--count', '40']]) {
     const { page } = await open(pageOf(name, ...(args.length ? args : [name])));
     await page.evaluate(() => setScale('time'));
     const last = await page.evaluate(() => limits()[1]);
@@ -821,10 +822,9 @@ async function showsInstants() {
       assert.equal(await page.evaluate(() => view.at), at);
       const tape = join(dir, `${name}.trap`);
       const [titles, ...ps] = printed('ps', '--at', `${at}ns`, tape).filter(Boolean);
-      const columns = [...titles.matchAll(/\S+/g)].map(([title, ...rest]) => title);
-      assert.deepEqual(columns, ['tid', 'task', 'parent', 'is', 'since', 'call']);
-      const cells = (await cellsOf(page, '#ps')).slice(1).map((row) => row.join(' ').replaceAll(/ +/g, ' ').trim());
-      assert.deepEqual(cells, ps.map((line) => line.replaceAll(/ +/g, ' ').trim()), `${name} at ${at} ns`);
+      const cells = (await cellsOf(page, '#ps')).map((row) => row.join(' ').replaceAll(/ +/g, ' ').trim());
+      // Without a task the command prints no table.
+      assert.deepEqual(titles ? cells : cells.slice(1), [titles, ...ps].filter(Boolean).map((line) => line.replaceAll(/ +/g, ' ').trim()), `${name} at ${at} ns`);
       assert.equal(await text(page, '#tree'), printed('tree', '--at', `${at}ns`, tape).join('\n').trimEnd(), `${name} at ${at} ns`);
       const waits = printed('waits', '--at', `${at}ns`, tape);
       const [, ...waiting] = await cellsOf(page, '#waits');

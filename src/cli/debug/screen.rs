@@ -244,7 +244,10 @@ impl Desk {
         let moved: Vec<Line> = self.moved.lines().map(|line| clean(line).into()).collect();
         let head = 1 + moved.len().clamp(1, 3) as u16;
         let [header, body, console, footer] = areas(area, head, !self.printed.is_empty());
-        let lines: Vec<Line> = [counts(&self.view)].into_iter().chain(moved).collect();
+        let lines: Vec<Line> = [counts(&self.view, header.width)]
+            .into_iter()
+            .chain(moved)
+            .collect();
         frame.render_widget(Paragraph::new(lines), header);
         let (tasks, details) = halves(body);
         draw_tasks(frame, &mut self.view, tasks);

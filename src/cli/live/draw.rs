@@ -80,26 +80,29 @@ pub(in crate::cli) fn halves(body: Rect) -> (Rect, Rect) {
     (tasks, details)
 }
 
-/// The instant, and how many tasks are in which state.
-pub(in crate::cli) fn counts(view: &View) -> Line<'static> {
+/// The instant, and how many tasks are in which state, as far as there is room.
+pub(in crate::cli) fn counts(view: &View, width: u16) -> Line<'static> {
     let totals = &view.snapshot.totals;
-    let count = |n: usize, what: &str| format!("  {} {what}", separated(n));
-    let mut tasks = count(
-        totals.tasks,
-        if totals.tasks == 1 { "task" } else { "tasks" },
-    );
-    tasks += &count(totals.ready, "ready");
-    tasks += &count(totals.blocked, "blocked");
+    let count = |n: usize, one: &str, many: &str| {
+        let what = if n == 1 { one } else { many };
+        format!("{} {what}", separated(n))
+    };
+    let mut parts = vec![
+        count(totals.tasks, "task", "tasks"),
+        count(totals.ready, "ready", "ready"),
+        count(totals.blocked, "blocked", "blocked"),
+    ];
     if totals.zombies > 0 {
-        let one = totals.zombies == 1;
-        tasks += &count(totals.zombies, if one { "zombie" } else { "zombies" });
+        parts.push(count(totals.zombies, "zombie", "zombies"));
     }
     if let Some(left_out) = totals.left_out {
-        tasks += &format!("  ({} more rows)", separated(left_out));
+        parts.push(format!("({} more rows)", separated(left_out)));
     }
-    let bold = Style::new().add_modifier(Modifier::BOLD);
+    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     let at = text::instant(totals.at);
-    Line::from(vec![Span::styled(at, bold), Span::raw(tasks)])
+    let rest = hints(at.clone(), &parts, width).split_off(at.len());
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    Line::from(vec![Span::styled(at, bold), Span::raw(rest)])
 }
 
 fn heading(view: &View, width: u16) -> Text<'static> {
@@ -114,7 +117,7 @@ fn heading(view: &View, width: u16) -> Text<'static> {
     let room = usize::from(width).saturating_sub(second.chars().count() + 2);
     second += "  ";
     second += &sparks(&view.all, room.min(64));
-    Text::from(vec![counts(view), Line::from(second)])
+    Text::from(vec![counts(view, width), Line::from(second)])
 }
 
 fn foot(view: &View, width: u16) -> Line<'static> {

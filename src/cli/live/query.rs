@@ -3,6 +3,7 @@
 use std::{
     cmp::Ordering,
     collections::{BTreeMap, BTreeSet},
+    iter,
 };
 
 use rustc_hash::FxHashMap;
@@ -119,7 +120,7 @@ impl Query {
     /// The rows of a list. Those of an unfolded name have the room that the others leave.
     fn list(&self, tasks: &[Entry<'_>], chosen: Vec<usize>, room: usize) -> (Vec<Line>, usize) {
         let crowds = crowds(tasks, chosen, |_| true, self.fold);
-        let mut items: Vec<(Entry<'_>, Vec<usize>)> = crowds
+        let mut items: Vec<(Entry<'_>, Crowd)> = crowds
             .into_iter()
             .map(|crowd| (Entry::of_all(tasks, &crowd), crowd))
             .collect();
@@ -128,19 +129,20 @@ impl Query {
         items.truncate(room);
         let mut spare = room - items.len();
         let mut lines = Vec::with_capacity(items.len());
-        for (entry, mut crowd) in items {
-            if let [task] = crowd[..] {
-                lines.push(Line::Task(task, String::new()));
+        for (entry, crowd) in items {
+            if crowd.rest.is_empty() {
+                lines.push(Line::Task(crowd.first, String::new()));
                 continue;
             }
             lines.push(entry.line(tasks, &crowd, ""));
             if self.is_open(entry.comm) {
-                self.sort(&mut crowd, |at| &tasks[*at]);
-                let shown = crowd.len().min(spare);
-                left_out += crowd.len() - shown;
+                let mut members: Vec<usize> = crowd.iter().collect();
+                self.sort(&mut members, |at| &tasks[*at]);
+                let shown = members.len().min(spare);
+                left_out += members.len() - shown;
                 spare -= shown;
                 let member = |at: &usize| Line::Task(*at, "  ".to_string());
-                lines.extend(crowd[..shown].iter().map(member));
+                lines.extend(members[..shown].iter().map(member));
             }
         }
         (lines, left_out)
@@ -158,27 +160,55 @@ impl Query {
     }
 }
 
-/// Tasks as groups: those of a name that is to be folded, or one task each. A group is where its
+/// Tasks that are one row: many of a name, or one.
+#[derive(Clone)]
+struct Crowd {
+    first: usize,
+    /// Takes no memory of its own if it is empty, as it mostly is.
+    rest: Vec<usize>,
+}
+
+impl Crowd {
+    fn one(task: usize) -> Self {
+        Self {
+            first: task,
+            rest: Vec::new(),
+        }
+    }
+
+    fn len(&self) -> usize {
+        1 + self.rest.len()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = usize> {
+        iter::once(self.first).chain(self.rest.iter().copied())
+    }
+}
+
+/// Tasks as crowds: those of a name that is to be folded, or one task each. A crowd is where its
 /// first task was.
 fn crowds(
     tasks: &[Entry<'_>],
     chosen: Vec<usize>,
     may_fold: impl Fn(usize) -> bool,
     fold: Option<usize>,
-) -> Vec<Vec<usize>> {
+) -> Vec<Crowd> {
     let Some(most) = fold else {
-        return chosen.into_iter().map(|task| vec![task]).collect();
+        return chosen.into_iter().map(Crowd::one).collect();
     };
-    let mut by_name: FxHashMap<&str, Vec<usize>> = FxHashMap::default();
+    let mut by_name: FxHashMap<&str, Crowd> = FxHashMap::default();
     for &task in chosen.iter().filter(|task| may_fold(**task)) {
-        by_name.entry(tasks[task].comm).or_default().push(task);
+        let crowd = by_name.entry(tasks[task].comm);
+        crowd
+            .and_modify(|crowd| crowd.rest.push(task))
+            .or_insert_with(|| Crowd::one(task));
     }
     let group = |task: usize| {
-        let is_crowd = |crowd: &&Vec<usize>| may_fold(task) && crowd.len() > most.max(1);
+        let is_crowd = |crowd: &&Crowd| may_fold(task) && crowd.len() > most.max(1);
         match by_name.get(tasks[task].comm).filter(is_crowd) {
-            Some(crowd) if crowd[0] == task => Some(crowd.clone()),
+            Some(crowd) if crowd.first == task => Some(crowd.clone()),
             Some(_) => None,
-            None => Some(vec![task]),
+            None => Some(Crowd::one(task)),
         }
     };
     chosen.into_iter().filter_map(group).collect()
@@ -262,11 +292,10 @@ impl<'a> Entry<'a> {
     }
 
     /// What all tasks of a crowd come to. It is in the state that comes first, since the longest time.
-    fn of_all(tasks: &[Self], crowd: &[usize]) -> Self {
-        let mut members = crowd.iter().map(|&at| &tasks[at]);
-        let mut all = members.next().cloned().unwrap_or_default();
+    fn of_all(tasks: &[Self], crowd: &Crowd) -> Self {
+        let mut all = tasks[crowd.first].clone();
         let add = |a: Option<f64>, b: Option<f64>| a.map(|a| a + b.unwrap_or(0.0)).or(b);
-        for task in members {
+        for task in crowd.rest.iter().map(|&at| &tasks[at]) {
             all.state = all.state.min(task.state);
             all.since = match (all.since, task.since) {
                 (Some(a), Some(b)) => Some(a.min(b)),
@@ -283,9 +312,9 @@ impl<'a> Entry<'a> {
     }
 
     /// The row of a crowd.
-    fn line(&self, tasks: &[Self], crowd: &[usize], branch: &str) -> Line {
+    fn line(&self, tasks: &[Self], crowd: &Crowd, branch: &str) -> Line {
         let mut kinds = BTreeMap::new();
-        for &task in crowd {
+        for task in crowd.iter() {
             *kinds.entry(tasks[task].kind.to_string()).or_default() += 1;
         }
         Line::Crowd(Box::new(Row {
@@ -331,7 +360,7 @@ struct Tree<'a> {
 
 /// Tasks that are to be shown: a task, or a crowd of siblings.
 struct Ahead {
-    crowd: Vec<usize>,
+    crowd: Crowd,
     /// The branch before it, and that before its children.
     branch: String,
     below: String,
@@ -404,19 +433,16 @@ impl<'a> Tree<'a> {
             below,
         }) = ahead.pop()
         {
-            let family = match crowd[..] {
-                [task] => {
-                    lines.push(Line::Task(task, branch));
-                    let family = self.children.remove(&self.tasks[task].tid);
-                    self.fold(family.unwrap_or_default())
-                }
-                _ => {
-                    let entry = Entry::of_all(self.tasks, &crowd);
-                    lines.push(entry.line(self.tasks, &crowd, &branch));
-                    let is_open = self.query.is_open(entry.comm);
-                    let members = crowd.into_iter().filter(|_| is_open);
-                    members.map(|task| vec![task]).collect()
-                }
+            let family = if crowd.rest.is_empty() {
+                lines.push(Line::Task(crowd.first, branch));
+                let family = self.children.remove(&self.tasks[crowd.first].tid);
+                self.fold(family.unwrap_or_default())
+            } else {
+                let entry = Entry::of_all(self.tasks, &crowd);
+                lines.push(entry.line(self.tasks, &crowd, &branch));
+                let is_open = self.query.is_open(entry.comm);
+                let members = crowd.iter().filter(|_| is_open);
+                members.map(Crowd::one).collect()
             };
             for (at, crowd) in family.into_iter().rev().enumerate() {
                 let (branch, bar) = match at {
@@ -435,7 +461,7 @@ impl<'a> Tree<'a> {
     }
 
     /// Siblings, of which those without children may be crowds.
-    fn fold(&self, siblings: Vec<usize>) -> Vec<Vec<usize>> {
+    fn fold(&self, siblings: Vec<usize>) -> Vec<Crowd> {
         let is_leaf = |task: usize| !self.children.contains_key(&self.tasks[task].tid);
         crowds(self.tasks, siblings, is_leaf, self.query.fold)
     }

@@ -175,7 +175,7 @@ impl History {
         standing.collect()
     }
 
-    /// What tasks were blocked on, apart from timers, with the words for that state.
+    /// What tasks were blocked on, apart from timers, with the words for it.
     pub(super) fn words(&self) -> BTreeMap<String, String> {
         let pieces = self.tasks.values().flat_map(|life| &life.pieces);
         let mut words = BTreeMap::new();
@@ -184,7 +184,7 @@ impl History {
                 && !matches!(on, On::Timer(_))
             {
                 let of = words.entry(on.to_string());
-                of.or_insert_with(|| self.state(piece));
+                of.or_insert_with(|| self.thing(on));
             }
         }
         words

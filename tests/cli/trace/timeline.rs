@@ -275,10 +275,7 @@ fn the_page_has_every_call_and_span() {
     ];
     assert_eq!(packed.path(), path);
     let words = packed.words();
-    assert_eq!(
-        words,
-        [["the end of task 2", "waiting for the end of 2 \"foo\""]]
-    );
+    assert_eq!(words, [["the end of task 2", "the end of 2 \"foo\""]]);
     assert_eq!(packed.number(), 0, "no queue");
     assert_eq!(packed.bytes.next(), None, "and nothing else");
 }

@@ -48,31 +48,41 @@ function barAfter(lane, value) {
 /** The tasks that are alive at an instant, by number. */
 function standingAt(value) {
   const tasks = [];
+  const at = rows.at[view.scale];
+  const traps = new Int32Array(lanes.length);
+  for (let row = 0; row < rows.length && at[row] <= value; row++) traps[rows.lane[row]] += rows.kind[row] === CALL;
   for (let lane = 0; lane < lanes.length; lane++) {
     const bar = isKernel(lane) ? -1 : barAfter(lane, value);
-    if (bar >= 0) tasks.push({ lane, bar, tid: lanes.tid[lane], name: lanes.name.get(lane), parent: lanes.parent[lane], state: stateWords(bar) });
+    if (bar < 0) continue;
+    const since = instant(bars.from.time[bar]).slice(0, -3);
+    tasks.push({ lane, bar, tid: lanes.tid[lane], name: lanes.name.get(lane), parent: lanes.parent[lane], since, traps: traps[lane], ...stateAt(bar) });
   }
   return tasks;
 }
 
-const wordsOf = new Map();
+const wordsOf = new Map(run.words);
 
-/** The state of a task in a bar, in the words of `trace ps`. */
-function stateWords(bar) {
+/** The state of a task in a bar, and what it is blocked on, in the words of `trace ps`. */
+function stateAt(bar) {
   const kind = bars.doing[bar];
-  if (kind < RESTING) return ['running', 'ready', 'in calls'][kind];
-  if (KINDS[kind] === 'timer') return 'asleep';
-  if (!wordsOf.size) for (const [on, words] of run.words) wordsOf.set(on, words);
-  return wordsOf.get(bars.on.get(bar)) ?? `blocked on ${bars.on.get(bar)}`;
+  if (kind === CALLING) return { state: 'in call', on: callOf(bar), sort: 'in call' };
+  if (kind < RESTING) return { state: KINDS[kind], on: '', sort: KINDS[kind] };
+  const text = bars.on.get(bar);
+  const on = wordsOf.get(text) ?? text;
+  const sorts = { timer: 'timer', device: 'device', exit: 'task', queue: on.replace(/^(a message of|room in) /, '').split(' ')[0] };
+  return { state: 'blocked', on, sort: sorts[KINDS[kind]] };
 }
 
-/** The call that a task is in, or was in before it became ready. */
+/** The call that a task is in. */
 function callOf(bar) {
   const row = bars.row[bar];
-  return bars.doing[bar] === RUNNING || row < 0 || rows.kind[row] !== CALL ? '' : rows.what.get(row);
+  return row < 0 || rows.kind[row] !== CALL ? '' : rows.what.get(row);
 }
 
-/** The tasks below their parents, as lines. Siblings of one name and state without children are one. */
+/** More siblings of a name than these are one line, as in `trace tree`. */
+const MOST_SIBLINGS = 10;
+
+/** The tasks below their parents, as lines. */
 function treeLines(tasks) {
   const alive = new Set(tasks.map(({ tid }) => tid));
   const children = new Map();
@@ -81,24 +91,46 @@ function treeLines(tasks) {
     if (!children.has(parent)) children.set(parent, []);
     children.get(parent).push(task);
   }
-  const groupsBelow = (parent, depth) => {
-    const groups = new Map();
-    for (const task of children.get(parent) ?? []) {
-      const key = children.has(task.tid) ? task.tid : `${task.name}\n${task.state}`;
-      if (groups.has(key)) groups.get(key).number++;
-      else groups.set(key, { task, depth, number: 1 });
-    }
-    return [...groups.values()].reverse();
-  };
   const lines = [];
-  const ahead = groupsBelow(0, 0);
+  const ahead = crowdsAmong(children.get(0) ?? [], children).map((crowd) => ({ crowd, branch: '', below: '' })).reverse();
   while (ahead.length) {
-    const { task, depth, number } = ahead.pop();
-    const what = number > 1 ? `${task.name} x ${number}` : `${task.tid} ${task.name}`;
-    lines.push(`${'  '.repeat(Math.min(depth, 40))}${what}: ${task.state}`);
-    ahead.push(...groupsBelow(task.tid, depth + 1));
+    const { crowd, branch, below } = ahead.pop();
+    lines.push(branch + treeLine(crowd));
+    const its = crowd.length > 1 ? [] : crowdsAmong(children.get(crowd[0].tid) ?? [], children);
+    const next = its.map((crowd, at) => {
+      const isLast = at === its.length - 1;
+      return { crowd, branch: below + (isLast ? '└─ ' : '├─ '), below: below + (isLast ? '   ' : '│  ') };
+    });
+    ahead.push(...next.reverse());
   }
   return lines;
+}
+
+/** Siblings one by one, except for many of a name without children, which are together. */
+function crowdsAmong(siblings, children) {
+  const leaves = new Map();
+  for (const task of siblings) {
+    if (children.has(task.tid)) continue;
+    if (!leaves.has(task.name)) leaves.set(task.name, []);
+    leaves.get(task.name).push(task);
+  }
+  return siblings.flatMap((task) => {
+    const crowd = children.has(task.tid) ? [] : leaves.get(task.name);
+    if (crowd.length <= MOST_SIBLINGS) return [[task]];
+    return crowd[0] === task ? [crowd] : [];
+  });
+}
+
+function treeLine(crowd) {
+  const [{ tid, name, state, on, since }] = crowd;
+  if (crowd.length > 1) {
+    const sorts = new Map();
+    for (const { sort } of crowd) sorts.set(sort, (sorts.get(sort) ?? 0) + 1);
+    const parts = [...sorts].sort((a, b) => b[1] - a[1]).map(([sort, number]) => `${number.toLocaleString('en')} ${sort}`);
+    return `${name} x${crowd.length}: ${parts.join(', ')}`;
+  }
+  const doing = { blocked: `waits for ${on}, since ${since}`, 'in call': `in ${on}` }[state] ?? state;
+  return `${tid} ${name}: ${doing}`;
 }
 
 /** The live task that a bar waits for: one whose end it waits for, or that got the queue's last message. */
@@ -139,9 +171,9 @@ function fillInstant() {
   page('instant-text').textContent = view.scale === 'time' ? instantExact(view.at) : where(view.at);
   const tasks = standingAt(view.at);
   const few = tasks.slice(0, MOST_STANDING);
-  const lines = few.map(({ tid, name, parent, bar, state }) => [tid, name, parent, state, instant(bars.from.time[bar]), callOf(bar)]);
+  const lines = few.map(({ tid, name, parent, state, on, since, traps }) => [tid, name, parent, state, on, since, traps]);
   const press = (cells) => selectBar(tasks.find(({ tid }) => tid === cells[0]).bar);
-  const ps = listOf(['tid', 'task', 'parent', 'is', 'since', 'call'], lines, press);
+  const ps = listOf(['tid', 'task', 'parent', 'state', 'blocked on', 'since', 'traps'], lines, press);
   ps.id = 'ps';
   const tree = text('pre', treeLines(tasks).slice(0, MOST_STANDING).join('\n'));
   tree.id = 'tree';
