@@ -35,6 +35,7 @@
 //!
 //! | file | owns |
 //! |---|---|
+//! | `amounts.rs` | percentiles of many amounts |
 //! | `args.rs` | the commands and options, and the messages about wrong ones |
 //! | `as_test.rs` | `replay --as-test`: a taped run as a test |
 //! | `boot.rs` | `boot`: the kernel's settings, exit codes |
@@ -65,6 +66,7 @@
 //! A file in `live/`, `trace/` or `debug/` uses files below it and never its folder's `mod.rs`;
 //! `trace/` and `debug/` use `live/`, and not the other way round.
 
+mod amounts;
 mod args;
 mod as_test;
 mod boot;

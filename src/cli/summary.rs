@@ -5,6 +5,7 @@ use std::{cell::RefCell, cmp::Reverse, collections::BTreeMap, rc::Rc, time::Dura
 use serde_json::{Map, Value};
 
 use super::{
+    amounts::{Amounts, Bucket, quantiles},
     measures::Measured,
     output::{self, Log},
     table::table,
@@ -60,6 +61,8 @@ struct Call {
     count: u64,
     errors: u64,
     blocked: Duration,
+    /// The nanoseconds of each wait, all at place 0.
+    spans: Amounts,
 }
 
 /// A table, formatted later for people or as JSON.
@@ -156,7 +159,10 @@ impl Summary {
             task.blocked += span;
             // A task that prints and ends may wait for the console before its first call.
             if let Some(last) = self.follower.last(tid) {
-                self.calls.entry(last.call.name()).or_default().blocked += span;
+                let call = self.calls.entry(last.call.name()).or_default();
+                call.blocked += span;
+                call.spans
+                    .add(0, span.as_nanos().try_into().unwrap_or(u64::MAX));
             }
         }
     }
@@ -215,20 +221,23 @@ impl Summary {
         }
     }
 
-    fn calls(&self) -> Report<4> {
+    fn calls(&self) -> Report<6> {
         let mut calls: Vec<_> = self.calls.iter().collect();
         calls.sort_by_key(|(_, call)| Reverse(call.blocked));
         let row = |(name, call): (&&'static str, &Call)| {
+            let [median, high] = call.quantiles();
             [
                 (*name).into(),
                 call.count.into(),
                 call.errors.into(),
                 seconds(call.blocked),
+                seconds(median),
+                seconds(high),
             ]
         };
         Report {
             of: "call",
-            columns: ["call", "count", "errors", "blocked"],
+            columns: ["call", "count", "errors", "blocked", "median", "99th"],
             rows: calls.into_iter().map(row).collect(),
         }
     }
@@ -294,6 +303,18 @@ fn by_name(names: &BTreeMap<String, Names>) -> Report<6> {
 
 fn exit_of(exit: Option<String>) -> String {
     exit.unwrap_or_else(|| "none: it was alive".to_string())
+}
+
+impl Call {
+    /// How long a call was blocked: the median and the 99th percentile of all calls.
+    fn quantiles(&self) -> [Duration; 2] {
+        let mut spans = self.spans.of(0);
+        let blocked: u64 = spans.iter().map(|bucket| bucket.count).sum();
+        let count = self.count.saturating_sub(blocked);
+        spans.insert(0, Bucket { count, most: 0 });
+        let [median, high, _] = quantiles(&spans);
+        [median, high].map(Duration::from_nanos)
+    }
 }
 
 impl Summary {

@@ -794,7 +794,7 @@ fn json_is_an_object_a_line() {
     assert_eq!(of_two, 9, "{err}");
     assert!(err.contains(r#""call":"wait_task(2)","#), "{err}");
     assert!(
-        err.contains(r#""call":"yield","count":5,"errors":0,"summary":"call""#),
+        err.contains(r#""call":"yield","count":5,"errors":0,"median":0.0,"summary":"call""#),
         "{err}"
     );
 }
@@ -821,9 +821,9 @@ fn summary_is_a_table_of_tasks_and_one_of_calls() {
     let calls = "\
 tasks 0 %, kernel 0 %, idle 100 % of 20.0 s
 
- call      count  errors     blocked
- sleep        25       0  40.000000s
- new_task      2       0   0.000000s
+ call      count  errors     blocked     median       99th
+ sleep        25       0  40.000000s  1.000000s  4.000000s
+ new_task      2       0   0.000000s  0.000000s  0.000000s
 ";
     let expected = "
  tid  task       ticks  traps     blocked  exit

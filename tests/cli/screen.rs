@@ -336,6 +336,9 @@ fn thousands_of_tasks_are_a_row_that_unfolds() {
             let tasks = text.lines().filter(|line| line.contains("   waits "));
             text.contains("waits x3000") && tasks.count() > 4
         });
+        screen.press("\x1b[A\r\x1b[B");
+        screen.shows("enter shows or hides");
+        screen.press("\r\r\x1b");
         screen.press("r");
         screen.shows("3001 ");
         screen.press("r\x1b[H");

@@ -1,8 +1,10 @@
 //! The follower: which call each task is at.
 
-use std::time::Duration;
+use std::{cell::RefCell, rc::Rc, time::Duration};
 
-use trapline::{Detail, Event, Fact, Follower, On, Reply, SystemCall, Tid, Tracer};
+use trapline::{Detail, Event, Fact, Follower, On, Os, Reply, SystemCall, Tid, Tracer};
+
+use crate::support::*;
 
 /// Hands facts about a task to a follower.
 fn follow(follower: &mut Follower, tid: u64, facts: impl IntoIterator<Item = Fact<'static>>) {
@@ -80,4 +82,43 @@ fn a_follower_keeps_as_many_calls_and_tasks_as_it_is_told_to() {
     assert_eq!(kept(1), ["yield()", "random()"]);
     assert!(kept(2).is_empty(), "there was no room");
     assert_eq!(follower.comm(1.into()), "?", "its name was not told");
+}
+
+#[test]
+fn a_follower_knows_the_addresses_of_open_devices() {
+    let follower = Rc::new(RefCell::new(Follower::new()));
+    let opened = Rc::new(RefCell::new(Vec::new()));
+    let (tracer, devices) = (Rc::clone(&follower), Rc::clone(&opened));
+    let builder = unscripted().tracer(move |event: &Event<'_>| {
+        tracer.borrow_mut().event(event);
+        if let Fact::Replied {
+            reply: Reply::Device(device),
+            ..
+        } = event.fact
+        {
+            devices.borrow_mut().push(device);
+        }
+    });
+    let mut kernel = builder.build().unwrap();
+    let addrs = move || -> Vec<_> {
+        let opened = opened.borrow();
+        let addrs = opened.iter().map(|device| follower.borrow().addr(*device));
+        addrs.collect()
+    };
+    let seen = addrs.clone();
+    let main = async move |os: &mut Os| {
+        let listener = os.listen("127.0.0.1:80".parse().unwrap()).await?;
+        let here = listener.local_addr()?;
+        let client = os.connect(here).await?;
+        let (server, peer) = listener.accept(os).await?;
+        os.yield_now().await;
+        assert_eq!(seen(), [Some(here), Some(here), Some(peer)]);
+        drop((client, server));
+        os.yield_now().await;
+        assert_eq!(seen(), [Some(here), None, None]);
+        Ok::<(), std::io::Error>(())
+    };
+    kernel.spawn("main", main).unwrap();
+    kernel.run().unwrap().check().unwrap();
+    assert_eq!(addrs(), [None; 3], "all are closed");
 }

@@ -24,7 +24,7 @@ use crate::cli::{
     interrupts,
     live::{
         Taken,
-        draw::{areas, counts, draw_console, draw_details, draw_tasks, halves, pane},
+        draw::{areas, counts, draw_console, draw_details, draw_tasks, halves, hints, pane},
         model::{self, Snapshot},
         terminal::{self, Terminal},
         view::View,
@@ -52,8 +52,17 @@ const KEYS: &[(char, &str)] = &[
     ('?', "help"),
 ];
 
-const HINTS: &str = "s step  n next  c continue  b back  w to wake-up  o to spawn  q queues  \
-                     : command  ? help  ^C leave";
+const HINTS: &[&str] = &[
+    "n next",
+    "c continue",
+    "b back",
+    "? help",
+    ": command",
+    "^C leave",
+    "w to wake-up",
+    "o to spawn",
+    "q queues",
+];
 
 /// What the screen shows.
 struct Desk {
@@ -242,15 +251,15 @@ impl Desk {
             Some(answer) => draw_answer(frame, answer, details),
         }
         draw_console(frame, &self.printed, console);
-        frame.render_widget(Paragraph::new(self.foot()), footer);
+        frame.render_widget(Paragraph::new(self.foot(footer.width)), footer);
     }
 
-    fn foot(&self) -> Line<'static> {
+    fn foot(&self, width: u16) -> Line<'static> {
         let strong = Style::new().add_modifier(Modifier::REVERSED);
         match (&self.typed, &self.wrong) {
             (Some(typed), _) => Line::from(format!(":{typed}_")),
             (None, Some(wrong)) => Line::styled(clean(wrong), strong),
-            (None, None) => Line::from(HINTS),
+            (None, None) => Line::from(hints("s step".into(), HINTS, width)),
         }
     }
 }

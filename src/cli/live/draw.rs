@@ -11,7 +11,7 @@ use ratatui::{
 };
 
 use super::{
-    model::{Row, State, Totals},
+    model::{Group, Row, State, Totals},
     query::Sort,
     text::{self, separated},
     view::{Mode, View},
@@ -145,14 +145,21 @@ fn foot(view: &View, width: u16) -> Line<'static> {
         let back = if query.reversed { " reversed" } else { "" };
         words.push(format!("s sort: {}{back}", query.sort.name()));
     }
-    let mut line = words.join("  ");
-    for more in ["enter details", "k kill", "/ filter", "t tree"] {
-        // A partial hint is left out.
-        if line.chars().count() + 2 + more.len() <= usize::from(width) {
-            line += &format!("  {more}");
+    Line::from(hints(
+        words.join("  "),
+        &["enter details", "k kill", "/ filter", "t tree"],
+        width,
+    ))
+}
+
+/// A line of hints. Those for which there is no room are left out.
+pub(in crate::cli) fn hints(mut line: String, more: &[&str], width: u16) -> String {
+    for hint in more {
+        if line.chars().count() + 2 + hint.len() <= usize::from(width) {
+            line += &format!("  {hint}");
         }
     }
-    Line::from(line)
+    line
 }
 
 /// How many tasks the filter lets through.
@@ -328,7 +335,10 @@ pub(in crate::cli) fn pane(frame: &mut Frame, area: Rect, title: &'static str) -
 pub(in crate::cli) fn draw_details(frame: &mut Frame, view: &View, area: Rect) {
     let inner = pane(frame, area, "details");
     let lines = match &view.whereabouts {
-        None => vec!["...".to_string()],
+        None => match view.group() {
+            Some((row, group)) => group_lines(row, group),
+            None => vec!["...".to_string()],
+        },
         Some((chain, traps)) => {
             let mut lines = text::where_lines(chain, view.snapshot.totals.at);
             lines.push(match traps.len() {
@@ -344,6 +354,15 @@ pub(in crate::cli) fn draw_details(frame: &mut Frame, view: &View, area: Rect) {
     };
     let lines: Vec<Line> = lines.into_iter().map(Line::from).collect();
     frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: false }), inner);
+}
+
+/// What the tasks of a name do.
+fn group_lines(row: &Row, group: &Group) -> Vec<String> {
+    let mut lines = vec![text::name(row)];
+    let kinds = group.sorted().into_iter();
+    lines.extend(kinds.map(|(kind, count)| format!("  {} {}", separated(*count), clean(kind))));
+    lines.push("enter shows or hides a row for each".to_string());
+    lines
 }
 
 pub(in crate::cli) fn draw_console(frame: &mut Frame, printed: &[String], area: Rect) {

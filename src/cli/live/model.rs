@@ -77,7 +77,7 @@ pub(in crate::cli) struct Group {
 
 impl Group {
     /// The number of tasks in each state, the largest first.
-    fn sorted(&self) -> Vec<(&String, &usize)> {
+    pub(super) fn sorted(&self) -> Vec<(&String, &usize)> {
         let mut kinds: Vec<_> = self.kinds.iter().collect();
         kinds.sort_by_key(|(_, count)| Reverse(**count));
         kinds

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::{
-    model::{Row, Snapshot, Whereabouts},
+    model::{Group, Row, Snapshot, Whereabouts},
     query::{CROWD, Query, Sort},
 };
 use crate::cli::output::clean;
@@ -153,6 +153,12 @@ impl View {
     pub(in crate::cli) fn selected_task(&mut self) -> Option<u64> {
         let task = self.selected().filter(|row| row.group.is_none());
         task.map(|row| row.tid)
+    }
+
+    /// The selected row, if it is a name's.
+    pub(super) fn group(&self) -> Option<(&Row, &Group)> {
+        let row = self.snapshot.tasks.get(self.line)?;
+        Some((row, row.group.as_ref()?))
     }
 
     /// The task whose details are shown, if any.

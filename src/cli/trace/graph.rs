@@ -20,7 +20,7 @@ use crate::{
 #[derive(Args)]
 #[command(after_help = "\
 The others may wait for the task that got a queue's last message: a lock's holder is that task.
-A graph fits a page: more than ten tasks of a name that wait for the same are one node.
+A graph fits a page: more than four tasks of a name that wait for the same are one box.
 
 Examples:
   trace waits run.trap
@@ -113,19 +113,21 @@ fn write_text(
 }
 
 fn info(waiting: &Waiting) -> TaskInfo {
+    let on = waiting.on;
+    let device = waiting.addr.map(|addr| format!("{on}, {addr}"));
     TaskInfo {
         tid: waiting.tid,
         name: waiting.name.clone(),
         parent: 0.into(),
         state: TaskState::Blocked {
-            on: waiting.on,
+            on,
             since: waiting.since,
         },
         traps: 0,
         wait: Wait {
             call: waiting.method,
             place: waiting.place.clone(),
-            thing: waiting.object.clone(),
+            thing: waiting.object.clone().or(device),
             ..Wait::default()
         },
         spawned: waiting.spawned.clone(),

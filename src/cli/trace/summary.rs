@@ -17,6 +17,7 @@ use super::{
 use crate::{
     CallInfo, Event, Fact, Follower, Nanos, Tid, Tracer,
     cli::{
+        amounts::{Amounts, Bucket, quantiles},
         output::{Log, clean},
         table::table,
     },
@@ -102,17 +103,6 @@ pub(super) struct Times {
     pub(super) in_call: Duration,
     pub(super) ready: Duration,
     pub(super) blocked: Duration,
-}
-
-/// Amounts by row. Above 2,047, amounts that are equal to a thousandth share a bucket, so that
-/// memory stays bounded in long runs. A bucket shows its largest amount.
-#[derive(Default)]
-struct Amounts(BTreeMap<(u32, u32), Bucket>);
-
-#[derive(Clone, Copy, Default)]
-struct Bucket {
-    count: u64,
-    most: u64,
 }
 
 #[derive(Default)]
@@ -654,48 +644,6 @@ impl Calls {
     }
 }
 
-impl Amounts {
-    fn add(&mut self, place: u32, amount: u64) {
-        // The eleven highest bits, and the number of lower bits.
-        let shift = 53u32.saturating_sub(amount.leading_zeros());
-        let bucket = shift * 1024 + (amount >> shift) as u32;
-        let bucket = self.0.entry((place, bucket)).or_default();
-        bucket.count += 1;
-        bucket.most = bucket.most.max(amount);
-    }
-
-    /// Those of a row, in order.
-    fn of(&self, place: u32) -> Vec<Bucket> {
-        let buckets = self.0.range((place, 0)..=(place, u32::MAX));
-        buckets.map(|(_, bucket)| *bucket).collect()
-    }
-
-    /// Those of all rows, in order.
-    fn all(&self) -> Vec<Bucket> {
-        let mut all: BTreeMap<u32, Bucket> = BTreeMap::new();
-        for ((_, number), bucket) in &self.0 {
-            let sum = all.entry(*number).or_default();
-            sum.count += bucket.count;
-            sum.most = sum.most.max(bucket.most);
-        }
-        all.into_values().collect()
-    }
-}
-
-/// The median, the 99th percentile and the largest amount; the buckets come in order.
-fn quantiles(buckets: &[Bucket]) -> [u64; 3] {
-    let count: u64 = buckets.iter().map(|bucket| bucket.count).sum();
-    [50, 99, 100].map(|percent| {
-        let rank = (u128::from(count) * percent).div_ceil(100) as u64;
-        let mut before = 0;
-        let found = buckets.iter().find(|bucket| {
-            before += bucket.count;
-            before >= rank
-        });
-        found.map_or(0, |bucket| bucket.most)
-    })
-}
-
 fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -764,27 +712,5 @@ mod tests {
         assert_eq!(refused(true, ["a", "b", "c"]), of("names would take"));
         let alive = of("tasks that live at once would take");
         assert_eq!(refused(true, ["a", "a", "a"]), alive);
-    }
-
-    #[test]
-    fn amounts_take_a_bounded_number_of_buckets_and_are_exact_to_a_thousandth() {
-        let mut amounts = Amounts::default();
-        let steps = (0..64).flat_map(|bit| (0..3000).map(move |low| (1 << bit) | low));
-        let mut all: Vec<u64> = steps.collect();
-        all.push(u64::MAX);
-        for &amount in &all {
-            amounts.add(0, amount);
-        }
-        assert!(amounts.0.len() <= 54 * 1024 + 1024, "{}", amounts.0.len());
-        all.sort_unstable();
-        let exact = [50, 99, 100].map(|percent| all[(all.len() * percent).div_ceil(100) - 1]);
-        for (found, exact) in quantiles(&amounts.of(0)).into_iter().zip(exact) {
-            assert!(
-                found >= exact && found - exact <= exact / 1024,
-                "{found} for {exact}"
-            );
-        }
-        assert_eq!(quantiles(&amounts.all())[2], u64::MAX);
-        assert_eq!(quantiles(&[]), [0; 3]);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
     time::Duration,
 };
 
@@ -41,6 +42,8 @@ pub(super) struct Waiting {
     pub(super) on: On,
     /// The object that the queue is part of, in words.
     pub(super) object: Option<String>,
+    /// The address of the device: of the peer of a connection, or a listener's own.
+    pub(super) addr: Option<SocketAddr>,
     pub(super) since: Duration,
     /// The live task that it waits for. It is the target of `wait_task`, or the task that got the
     /// queue's last message.
@@ -163,6 +166,10 @@ impl Watch {
             object: match on {
                 On::Queue(queue, _) => self.tasks.object(queue),
                 On::Exit(_) | On::Timer(_) | On::Device(..) => None,
+            },
+            addr: match on {
+                On::Device(device, _) => self.tasks.addr(device),
+                On::Exit(_) | On::Timer(_) | On::Queue(..) => None,
             },
             since,
             target: target.filter(|target| *target != tid && self.blocked.contains_key(target)),
