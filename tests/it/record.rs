@@ -653,6 +653,9 @@ fn owned(tid: u64, fact: Fact<'_>) -> OwnedEvent {
     })
 }
 
+/// The kind of the record that ends a recording.
+const END: u8 = 12;
+
 proptest! {
     #[test]
     fn whatever_can_happen_is_read_back_as_it_was(events in prop::collection::vec(anything::event(), 0..40)) {
@@ -669,8 +672,10 @@ proptest! {
             all.extend((bytes.len() as u32).to_le_bytes());
             all.extend(crc32fast::hash(&bytes).to_le_bytes());
         }
+        // Bytes with the right checksum may be a whole recording by chance: its end, and no more.
+        let may_end = is_framed && bytes.iter().any(|byte| byte & 0x1f == END);
         all.extend(bytes);
-        prop_assert!(read(all).2.is_some());
+        prop_assert!(read(all).2.is_some() || may_end);
     }
 
     /// Damage that the checksum does not show, as if somebody had meant it.
