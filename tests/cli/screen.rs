@@ -330,7 +330,11 @@ fn thousands_of_tasks_are_a_row_that_unfolds() {
         screen.press("\x1b");
         screen.shows("waits x3000");
         screen.press("ss");
-        screen.shows("sort: tid");
+        // The rows follow a moment after the words.
+        screen.until(|text| {
+            let rows = (text.find("1 rings"), text.find("waits x3000"));
+            text.contains("sort: tid") && rows.0.is_some() && rows.0 < rows.1
+        });
         screen.press("\x1b[F\r");
         screen.until(|text| {
             let tasks = text.lines().filter(|line| line.contains("   waits "));
