@@ -142,6 +142,10 @@ fn setting(text: &str) -> Result<Setting, String> {
     let wrong = |why: &str| format!("{why}, as in {}", example(word));
     let span = |text: &str| duration(text).map_err(|why| wrong(&why));
     let bytes = || wrong("it takes a number of bytes from 1 upward");
+    let limit = |text: &str| match span(text)? {
+        Duration::ZERO => Err(wrong("it takes a time above zero")),
+        limit => Ok(limit),
+    };
     match word {
         "latency" => {
             let (from, to) = value.split_once("..").unwrap_or((value, value));
@@ -151,8 +155,8 @@ fn setting(text: &str) -> Result<Setting, String> {
             }
             Ok(Setting::Latency(from..=to))
         }
-        "connect-timeout" => span(value).map(Setting::ConnectTimeout),
-        "retransmission-limit" => span(value).map(Setting::RetransmissionLimit),
+        "connect-timeout" => limit(value).map(Setting::ConnectTimeout),
+        "retransmission-limit" => limit(value).map(Setting::RetransmissionLimit),
         "fragment" => Err("'fragment' takes no value".into()),
         "buffer" => match value.parse() {
             Ok(0) | Err(_) => Err(bytes()),

@@ -370,7 +370,14 @@ fn wrong_options_are_explained() {
         ),
         (&["--shard", "9/8", "wait"], "it takes I/N, such as 3/8"),
         (&["--replay", "x", "wait"], "\"x\" is no replay"),
-        (&["--jobs", "0", "wait"], "it takes a whole number from 1"),
+        (
+            &["--jobs", "0", "wait"],
+            "it takes a whole number from 1 to 1024",
+        ),
+        (
+            &["--jobs", "1000000", "wait"],
+            "it takes a whole number from 1 to 1024",
+        ),
         (&["nothing"], "there is no program 'nothing'"),
         (&["nothing"], " explore [OPTIONS] PROGRAM"),
     ] {

@@ -215,6 +215,10 @@ fn what_cannot_be_is_an_error() {
         ),
         (&["--net", "buffer=x", "parts"], "as in buffer=65536"),
         (
+            &["--net", "connect-timeout=0s", "parts"],
+            "it takes a time above zero, as in connect-timeout=10s",
+        ),
+        (
             &["--net", "fragment=1", "parts"],
             "'fragment' takes no value",
         ),

@@ -633,7 +633,9 @@ fn a_long_search_reports_causal_orders_and_what_is_left() {
         *told.lock().expect("no thread panics") = progress.left;
     });
     let explored = search.time(Duration::from_millis(450)).explore();
-    assert_eq!(explored.bound.as_deref(), Some("it ended after 450ms"));
+    // The end may come within a schedule or after one.
+    let bound = explored.bound.expect("it did not end");
+    assert!(bound.starts_with("it ended after 450ms"), "{bound}");
     let left = last
         .lock()
         .expect("no thread panics")

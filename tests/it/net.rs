@@ -858,6 +858,9 @@ fn a_fault_that_names_what_does_not_exist_is_an_error() {
         assert_eq!(error.kind(), kind, "{fault}");
         assert!(error.to_string().starts_with(why), "{fault}: {error}");
     }
+    let error = net.slow("a", 0).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    assert!(error.to_string().contains("cannot be 0 times"), "{error}");
     net.crash("a").unwrap();
     let error = net.crash("a").unwrap_err();
     assert_eq!(
@@ -889,6 +892,7 @@ fn a_fault_is_written_as_a_command() {
         "cut a",
         "cut a b c",
         "slow a fast",
+        "slow a 0",
         "fragment",
         "burn a",
     ] {

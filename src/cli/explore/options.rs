@@ -23,6 +23,16 @@ use crate::{
     },
 };
 
+/// The most threads. Each takes a stack, and more would not be faster.
+const JOBS: usize = 1024;
+
+/// Parses a number of threads.
+fn jobs(text: &str) -> Result<NonZeroUsize, String> {
+    let jobs = text.parse().ok();
+    jobs.filter(|jobs: &NonZeroUsize| jobs.get() <= JOBS)
+        .ok_or_else(|| format!("it takes a whole number from 1 to {JOBS}"))
+}
+
 #[derive(Args)]
 pub(super) struct Options {
     /// How schedules are chosen: random draws each turn; pct:D gives tasks random priorities, of
@@ -47,8 +57,8 @@ pub(super) struct Options {
     /// End the search after this time, such as 30s or 2m
     #[arg(long, value_name = "TIME", value_parser = duration)]
     time: Option<Duration>,
-    /// How many threads search [default: one per processor]
-    #[arg(long, value_name = "N", value_parser = whole::<NonZeroUsize>)]
+    /// How many threads search, from 1 to 1024 [default: one per processor]
+    #[arg(long, value_name = "N", value_parser = jobs)]
     jobs: Option<NonZeroUsize>,
     /// Run part I of N, from 1/N to N/N; 0/N is the same as N/N. A Slurm array sets both by default
     #[arg(long, value_name = "I/N")]

@@ -62,8 +62,8 @@ impl FromStr for Fault {
             ["release", a, b] => Self::Release(own(a), own(b)),
             ["reset", a, b] => Self::Reset(own(a), own(b)),
             ["slow", host, factor] => {
-                let factor = factor.parse().map_err(|_| BadFault(text.into()))?;
-                Self::Slow(own(host), factor)
+                let factor = factor.parse().ok().filter(|factor| *factor > 0);
+                Self::Slow(own(host), factor.ok_or_else(|| BadFault(text.into()))?)
             }
             ["fragment", "on"] => Self::Fragment(true),
             ["fragment", "off"] => Self::Fragment(false),

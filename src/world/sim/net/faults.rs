@@ -183,6 +183,10 @@ impl Net {
                 self.unblock(ways);
             }
             Fault::Reset(a, b) => self.reset(self.ways(a, b)?),
+            Fault::Slow(host, 0) => {
+                let why = format!("{host:?} cannot be 0 times as slow: 1 ends it");
+                return Err(Error::new(ErrorKind::InvalidInput, why));
+            }
             Fault::Slow(host, factor) => {
                 let host = self.hosts.find(host)?;
                 self.links.set_slow(host, *factor);
