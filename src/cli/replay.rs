@@ -100,6 +100,13 @@ pub(super) fn run(
     if let Some(name) = &replay.as_test {
         return Ok(as_test::write(&replay.file, command.get_name(), name));
     }
+    if let Some(record) = &replay.watching.record
+        && let (Ok(from), Ok(to)) = (replay.file.canonicalize(), record.canonicalize())
+        && from == to
+    {
+        let why = format!("--record would replace the tape {}\n", from.display());
+        return Err(clap::Error::raw(ErrorKind::ValueValidation, why));
+    }
     let Run {
         playing,
         mut options,

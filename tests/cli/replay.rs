@@ -424,6 +424,9 @@ fn what_is_no_tape_is_refused_with_the_reason() {
     refused("this is no tape of trapline");
     fs::write(&file, b"\x89TTAPEN\n\x09\0").unwrap();
     refused("the tape has version 9 of the format");
+    let (code, _, err) = run(&["replay", "--record", &file, &file]);
+    assert_eq!(code, 2);
+    assert!(err.contains("--record would replace the tape"), "{err}");
     let (code, _, err) = run(&["boot", "--tape", "/dev/null", "alive"]);
     assert_eq!(code, 1);
     assert!(
