@@ -178,6 +178,25 @@ async fn enter_all(
         // It may have ended.
         let _ = os.wait(peer).await;
     }
+    finish_all(os, script, tally).await
+}
+
+/// Waits until the program has connected to each peer, and sent what it sent on the tape.
+async fn finish_all(os: &mut Os, script: &Script, tally: &Tally) -> Result<(), String> {
+    for (peer, scripted) in script.scripted() {
+        let Way::ToPeer(_) = scripted.way else {
+            continue;
+        };
+        let (steps, bytes) = (scripted.steps.len(), scripted.gets);
+        let mark = [Mark { peer, steps, bytes }];
+        let reached = os.timeout(script.patience(), async |os| tally.reach(os, &mark).await);
+        if reached.await.is_err() {
+            return Err(format!(
+                "the program does not do what it did on the tape ({})",
+                scripted.way
+            ));
+        }
+    }
     Ok(())
 }
 
