@@ -11,7 +11,7 @@ use std::{
 
 use super::script::{Act, Listener, Mark, Outcome, Peer, Script, Step, Way};
 use crate::{
-    Answer, DeviceId, Direction, External, Happening, Interrupt, Remote, Request, Tid, World,
+    Answer, DeviceId, Direction, External, Happening, Interrupt, Request, World, forward_world,
     tape::Playing,
 };
 
@@ -297,6 +297,9 @@ impl Noting {
 }
 
 impl World for Noting {
+    forward_world!(inner: now, now_for_log, random, reseed, seed, print, take_console);
+    forward_world!(inner: is_idle, remote, submit, spins, spin);
+
     fn io(&mut self, device: DeviceId, mut request: Request<'_>) -> io::Result<Answer> {
         let mut asked = Asked::of(&request);
         let (result, read) = match &mut request {
@@ -340,54 +343,5 @@ impl World for Noting {
         let result = self.inner.wait_for_threads(deadline, patience, happened);
         self.notes.borrow_mut().reported(&happened[before..]);
         result
-    }
-
-    // The rest is the replay's.
-    fn now(&mut self) -> Duration {
-        self.inner.now()
-    }
-
-    fn now_for_log(&mut self) -> Duration {
-        self.inner.now_for_log()
-    }
-
-    fn spins(&self) -> bool {
-        self.inner.spins()
-    }
-
-    fn spin(&mut self, until: Duration) {
-        self.inner.spin(until);
-    }
-
-    fn random(&mut self) -> u64 {
-        self.inner.random()
-    }
-
-    fn reseed(&mut self, seed: u64) {
-        self.inner.reseed(seed);
-    }
-
-    fn seed(&self) -> u64 {
-        self.inner.seed()
-    }
-
-    fn print(&mut self, text: &[u8]) -> io::Result<usize> {
-        self.inner.print(text)
-    }
-
-    fn take_console(&mut self) -> String {
-        self.inner.take_console()
-    }
-
-    fn is_idle(&self) -> bool {
-        self.inner.is_idle()
-    }
-
-    fn remote(&self) -> Remote {
-        self.inner.remote()
-    }
-
-    fn submit(&mut self, task: Tid, job: Box<dyn FnOnce() + Send>) {
-        self.inner.submit(task, job);
     }
 }
