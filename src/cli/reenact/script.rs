@@ -242,7 +242,7 @@ impl Script {
         Ok(())
     }
 
-    /// The connections that the programs made to others: with their outcomes.
+    /// The connections that the programs made to others, with their outcomes.
     fn attempts(&self) -> impl Iterator<Item = (SocketAddr, Outcome)> {
         self.peers.iter().filter_map(|peer| match peer.way {
             Way::ToPeer(to) if !peer.is_own => Some((to, peer.outcome)),
