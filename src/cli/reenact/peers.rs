@@ -2,7 +2,7 @@
 
 use std::{
     cell::{Cell, OnceCell, RefCell},
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     io,
     net::SocketAddr,
     rc::Rc,
@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use super::script::{Act, Mark, Peer, Script, Way};
+use super::script::{Act, Listener, Mark, Peer, Script, Way};
 use crate::{
     Detail, Error, Event, Exit, Fact, Kernel, Observer, Os, Queue, SimNet, SystemCall, TcpStream,
     Tid,
@@ -31,8 +31,8 @@ pub(super) struct Tally {
     /// The queue for it, made by the task that awaits it.
     news: OnceCell<Queue<()>>,
     is_over: Cell<bool>,
-    /// The ports that the world has chosen for listeners, in the order of their requests.
-    ports: Rc<RefCell<Vec<u16>>>,
+    /// The listeners so far, in the order of their requests.
+    opened: Rc<RefCell<Vec<Listener>>>,
     /// Notes them.
     observer: RefCell<Option<Observer>>,
 }
@@ -45,7 +45,7 @@ impl Tally {
             is_watched: Cell::new(false),
             news: OnceCell::new(),
             is_over: Cell::new(false),
-            ports: Rc::default(),
+            opened: Rc::default(),
             observer: RefCell::new(None),
         })
     }
@@ -61,20 +61,20 @@ impl Tally {
         self.tell(os).await;
     }
 
-    /// Notes from now on which ports the world chooses for listeners.
-    async fn watch_ports(&self, os: &mut Os) {
-        let ports = Rc::clone(&self.ports);
-        let mut asking = BTreeSet::new();
+    /// Notes the listeners from now on.
+    async fn watch_listeners(&self, os: &mut Os) {
+        let opened = Rc::clone(&self.opened);
+        let mut asking = BTreeMap::new();
         let observer = os.observe(move |event: &Event<'_>| match event.fact {
             Fact::Trapped {
                 call: SystemCall::Listen,
                 detail: Detail::Addr(addr),
-            } if addr.port() == 0 => drop(asking.insert(event.tid)),
+            } => drop(asking.insert(event.tid, addr.port() == 0)),
             Fact::Replied { detail, .. } => {
-                if asking.remove(&event.tid)
+                if let Some(has_any_port) = asking.remove(&event.tid)
                     && let Detail::Addr(addr) = detail
                 {
-                    ports.borrow_mut().push(addr.port());
+                    opened.borrow_mut().push(Listener { addr, has_any_port });
                 }
             }
             _ => {}
@@ -126,15 +126,15 @@ fn servers(script: &Script) -> BTreeMap<SocketAddr, VecDeque<usize>> {
     servers
 }
 
-/// Has the peers listen to which the program connects, and has their ports noted that the program
-/// does not choose. Runs the kernel until then.
+/// Has the peers listen to which the program connects, and has the program's listeners noted. Runs
+/// the kernel until then.
 pub(super) fn listen(
     kernel: &mut Kernel,
     script: &Arc<Script>,
     tally: &Rc<Tally>,
 ) -> Result<(), Error> {
     let watching = Rc::clone(tally);
-    let watches = async move |os: &mut Os| watching.watch_ports(os).await;
+    let watches = async move |os: &mut Os| watching.watch_listeners(os).await;
     let mut begun = vec![kernel.spawn("watch", watches)?];
     for (addr, places) in servers(script) {
         let (host, tally) = (script.host_of(addr.ip()), Rc::clone(tally));
@@ -243,7 +243,7 @@ async fn enter(
     let patience = script.patience();
     let found = os.timeout(patience, async |os| {
         loop {
-            let addr = script.address_now(listener, &tally.ports.borrow());
+            let addr = script.address_now(listener, &tally.opened.borrow());
             let listeners = net.listeners(script.home());
             if let Some(addr) = addr.filter(|addr| listeners.contains(addr)) {
                 return addr;

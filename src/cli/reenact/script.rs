@@ -302,21 +302,32 @@ impl Script {
         hosts.into_iter().map(host).collect()
     }
 
-    /// The address of a listener of the tape in a run in which the world has chosen these ports so
-    /// far: the same, except for a port that the world chose on the tape.
-    pub(super) fn address_now(&self, number: usize, chosen: &[u16]) -> Option<SocketAddr> {
+    /// The address of a listener of the tape in a run with these listeners so far: the same, except
+    /// for a port that the world chose. `None` if the run does not have the listener yet.
+    pub(super) fn address_now(&self, number: usize, opened: &[Listener]) -> Option<SocketAddr> {
         let listeners = &self.listeners[..=number];
         let then = listeners[number].addr;
         let is_choice = |other: &Listener| other.has_any_port && other.addr.port() == then.port();
         // A program may listen again at a port that was chosen for it before.
-        let Some(choice) = listeners.iter().rposition(is_choice) else {
-            return Some(then);
+        let choice = listeners.iter().rposition(is_choice);
+        let port = match choice {
+            None => then.port(),
+            Some(choice) => {
+                let nth = chosen(&listeners[..choice]).count();
+                chosen(opened).nth(nth)?.addr.port()
+            }
         };
-        let before = listeners[..choice].iter();
-        let nth = before.filter(|other| other.has_any_port).count();
-        let port = chosen.get(nth)?;
-        Some(SocketAddr::new(then.ip(), *port))
+        let now = SocketAddr::new(then.ip(), port);
+        // An earlier listener may have had the address.
+        let count = |addr, all: &[Listener]| all.iter().filter(|other| other.addr == addr).count();
+        let nth = count(then, &listeners[choice.unwrap_or(0)..]);
+        (count(now, opened) >= nth).then_some(now)
     }
+}
+
+/// The listeners with a port that the world chose.
+fn chosen(listeners: &[Listener]) -> impl Iterator<Item = &Listener> {
+    listeners.iter().filter(|listener| listener.has_any_port)
 }
 
 impl Peer {
@@ -404,6 +415,31 @@ mod tests {
         assert!(why(&[own, accepted, accepted]).contains("1 of 2 connections to 127.0.0.1:80"));
         assert!(why(&[left, accepted]).contains("1 of 1 connections to 127.0.0.1:80"));
         assert!(why(&[]).contains("it has no connection"));
+    }
+
+    #[test]
+    fn a_listener_keeps_its_number_at_another_port() {
+        let listener = |port, has_any_port| Listener {
+            addr: addr(port),
+            has_any_port,
+        };
+        let (given, any) = (|port| listener(port, false), |port| listener(port, true));
+        let script = Script {
+            // The third has the port that the world chose for the second.
+            listeners: vec![given(80), any(90), given(90), any(91), given(80), any(90)],
+            ..Script::default()
+        };
+        let now = |number, opened: &[Listener]| {
+            let addr = script.address_now(number, opened);
+            addr.map(|addr| addr.port())
+        };
+        let opened = [given(80), any(70), given(70), any(71), given(80), any(72)];
+        for (number, listener) in opened.iter().enumerate() {
+            assert_eq!(now(number, &opened[..number]), None, "{number}");
+            let port = listener.addr.port();
+            assert_eq!(now(number, &opened[..=number]), Some(port), "{number}");
+            assert_eq!(now(number, &opened), Some(port), "{number}");
+        }
     }
 
     #[test]
