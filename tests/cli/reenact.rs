@@ -179,6 +179,26 @@ fn the_program_connects_to_a_scripted_server() {
 }
 
 #[test]
+fn panics_of_a_taped_run_are_told_as_the_failure_of_a_schedule_alone() {
+    let args = [
+        "--with",
+        "panics --after 1ms",
+        "mishears",
+        "--addr",
+        "127.0.0.1:0",
+    ];
+    let server = Taped::start("panics", |args| example("rude", args), &args);
+    read(&mut server.connect(), "welcome\n");
+    let (tape, _folder) = server.end();
+    let (code, out, err) = explore(example("rude", &["replay", "--explore", "5", &tape]));
+    assert_eq!((code, &*err), (1, ""), "{out}");
+    assert!(
+        out.contains("\"child\" faulted: as it was told to"),
+        "{out}"
+    );
+}
+
+#[test]
 fn a_listener_can_close_and_open_again_at_another_port() {
     let folder = Folder::new("reopens");
     let tape = folder.path("run.tape");

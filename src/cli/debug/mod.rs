@@ -17,11 +17,8 @@ mod witness;
 use std::{
     ffi::OsString,
     io::{self, BufRead, IsTerminal, Write},
-    panic,
     path::{Path, PathBuf},
     process::ExitCode,
-    sync::{Mutex, PoisonError},
-    thread,
 };
 
 use clap::{
@@ -35,6 +32,7 @@ use super::{
     live::leave,
     net::hosts,
     output::{FAILURE, Format, Log, USAGE, Verbosity, tell, unwritten},
+    panics::Panics,
     program::Entry,
     replay::{self, Run},
 };
@@ -257,30 +255,4 @@ fn print(text: &str) -> Result<(), ExitCode> {
         None => ExitCode::SUCCESS,
         Some(message) => fail(&message),
     })
-}
-
-/// The text of the last panic. The hook belongs to the process, and so does this.
-static LAST: Mutex<Option<String>> = Mutex::new(None);
-
-/// Keeps panics of tasks silent, because a run is repeated: the engine shows how a task ended. A
-/// panic that ends the process is printed.
-struct Panics;
-
-impl Panics {
-    fn hide() -> Self {
-        panic::set_hook(Box::new(|panic| {
-            *LAST.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic.to_string());
-        }));
-        Self
-    }
-}
-
-impl Drop for Panics {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            leave();
-            let last = LAST.lock().unwrap_or_else(PoisonError::into_inner).take();
-            tell(&(last.unwrap_or_default() + "\n"));
-        }
-    }
 }

@@ -31,6 +31,7 @@ use super::{
     boot, explore,
     inject::Rules,
     output::{FAILURE, Log, print, tell},
+    panics::Panics,
     program::Named,
     replay::{self, Outside},
 };
@@ -61,6 +62,7 @@ pub(super) fn run(
     wanted: &Wanted<'_>,
     log: Log,
 ) -> Result<ExitCode, clap::Error> {
+    let _guard = Panics::hide();
     let script = match note(playing, options, programs, log) {
         Ok(script) => Arc::new(script),
         Err(error) => {

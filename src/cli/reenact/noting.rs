@@ -211,8 +211,9 @@ impl Notes {
     }
 
     fn closed(&mut self, device: DeviceId) {
+        let is_stopped = self.script.is_stopped;
         if let Some((_, peer)) = self.connection(device) {
-            peer.is_closed = true;
+            peer.is_closed = !is_stopped;
         }
         self.devices.remove(&device);
     }
@@ -343,5 +344,31 @@ impl World for Noting {
         let result = self.inner.wait_for_threads(deadline, patience, happened);
         self.notes.borrow_mut().reported(&happened[before..]);
         result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interrupt_closes_what_the_program_has_left_open() {
+        let mut notes = Notes::default();
+        let [listener, first, second] = [1, 2, 3].map(DeviceId::from_raw);
+        let addr = SocketAddr::from(([127, 0, 0, 1], 80));
+        let listen = Asked::Listen {
+            has_any_port: false,
+        };
+        notes.answered(listener, &listen, &Ok(Answer::Addr(addr)), &[]);
+        for client in [first, second] {
+            let accept = Asked::Accept(client);
+            notes.answered(listener, &accept, &Ok(Answer::Addr(addr)), &[]);
+        }
+        notes.answered(first, &Asked::Close, &Ok(Answer::Done), &[]);
+        notes.reported(&[Happening::Interrupt(Interrupt::Shutdown)]);
+        notes.answered(second, &Asked::Close, &Ok(Answer::Done), &[]);
+        let script = notes.script(Duration::ZERO).unwrap();
+        let closed: Vec<bool> = script.peers.iter().map(|peer| peer.is_closed).collect();
+        assert_eq!((closed, script.is_stopped), (vec![true, false], true));
     }
 }

@@ -31,6 +31,8 @@ pub(super) struct Tally {
     /// The queue for it, made by the task that awaits it.
     news: OnceCell<Queue<()>>,
     is_over: Cell<bool>,
+    /// The connections that stay open until the end of the run.
+    open: RefCell<Vec<TcpStream>>,
     /// The listeners so far, in the order of their requests.
     opened: Rc<RefCell<Vec<Listener>>>,
     /// Notes them.
@@ -45,6 +47,7 @@ impl Tally {
             is_watched: Cell::new(false),
             news: OnceCell::new(),
             is_over: Cell::new(false),
+            open: RefCell::default(),
             opened: Rc::default(),
             observer: RefCell::new(None),
         })
@@ -280,6 +283,7 @@ async fn play(
         stream,
         peer: &script.peers[place],
         patience: script.patience(),
+        is_open_at_end: script.is_stopped,
         place,
         steps: 0,
         got: 0,
@@ -300,6 +304,8 @@ struct Part<'a> {
     stream: &'a TcpStream,
     peer: &'a Peer,
     patience: Duration,
+    /// Whether a connection that the program does not close is open until the interrupt.
+    is_open_at_end: bool,
     place: usize,
     steps: usize,
     got: u64,
@@ -331,6 +337,8 @@ impl Part<'_> {
         self.receive(os, peer.gets).await?;
         if peer.is_closed {
             self.drain(os).await;
+        } else if self.is_open_at_end {
+            self.tally.open.borrow_mut().push(self.stream.clone());
         }
         Ok(())
     }

@@ -41,7 +41,7 @@ pub(super) struct Peer {
     pub(super) steps: Vec<Step>,
     /// How many bytes it got until it ended its part.
     pub(super) gets: u64,
-    /// Whether the program closed the connection.
+    /// Whether the program closed the connection, other than at the interrupt.
     pub(super) is_closed: bool,
     /// What came before it connected and after the connection before: other peers' steps and bytes.
     pub(super) before: Vec<Mark>,

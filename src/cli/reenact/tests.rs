@@ -206,6 +206,43 @@ fn a_run_goes_on_until_the_program_has_connected_to_each_server() {
     assert!(failure.why.contains(why), "{}", failure.why);
 }
 
+/// Fails when its client leaves, and when it is silent for long
+#[derive(clap::Args)]
+struct ServesAttentively {}
+
+impl Program for ServesAttentively {
+    async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+        let listener = os.listen(([127, 0, 0, 1], 80).into()).await?;
+        let (stream, _) = listener.accept(os).await?;
+        let heard = os.timeout(Duration::from_secs(10), async |os| {
+            stream.recv(os, &mut [0; 16]).await
+        });
+        match heard.await {
+            Ok(received) => Err(format!("{received:?}").into()),
+            Err(elapsed) => Err(elapsed.into()),
+        }
+    }
+}
+
+#[test]
+fn a_connection_that_was_open_at_the_interrupt_stays_open_until_then() {
+    let listener = Listener {
+        addr: ([127, 0, 0, 1], 80).into(),
+        has_any_port: false,
+    };
+    let silent = Peer {
+        is_closed: false,
+        ..client("", 0)
+    };
+    let script = Script {
+        listeners: vec![listener],
+        peers: vec![silent],
+        is_stopped: true,
+        ..Script::default()
+    };
+    passes(&searched::<ServesAttentively>(script.judged().unwrap()));
+}
+
 /// Gives up a connection that gets no answer
 #[derive(clap::Args)]
 struct GivesUp {}
