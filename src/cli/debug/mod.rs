@@ -195,7 +195,7 @@ fn misplaced(error: clap::Error, command: &Command) -> clap::Error {
 }
 
 /// After so many steps, some seconds, a motion says where it is.
-const LONG: u64 = 1 << 23;
+const LONG: u64 = 1 << 22;
 
 /// Performs the commands, or those on standard input.
 fn plain(mut engine: Engine, commands: &[String]) -> ExitCode {
