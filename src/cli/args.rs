@@ -541,6 +541,11 @@ fn explain(mut error: clap::Error, mut command: Command, programs: &[Entry]) -> 
                 None
             } else if has(&command) && !usage.contains(" boot ") {
                 Some(format!("{name} goes before the command"))
+            } else if has(&boot) && usage.contains(" replay ") {
+                Some(format!(
+                    "the tape holds the options of its run: boot with {name} and --tape FILE, and \
+                     replay that tape"
+                ))
             } else {
                 let tip = || format!("{name} is an option of boot, and goes before the program");
                 has(&boot).then(tip)

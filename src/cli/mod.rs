@@ -42,7 +42,7 @@
 //! | `debug/` | `debug`: a run forward and back |
 //! | `inject.rs` | `--inject` |
 //! | `exits.rs` | `--exits` |
-//! | `explore.rs`, `cluster.rs` | `explore`: the search for a schedule that breaks a program; its part in a cluster |
+//! | `explore/`, `cluster.rs` | `explore`: the search for a schedule that breaks a program; its part in a cluster |
 //! | `interrupts.rs` | signals that end a run |
 //! | `lab/` | `lab`: a program under several policies |
 //! | `live/` | looking at a kernel while it runs |
@@ -51,6 +51,7 @@
 //! | `net.rs` | the simulated network: `--on`, `--net`, `--fault` |
 //! | `new.rs`, `template/` | `new`: the crate that it makes |
 //! | `output.rs` | messages on standard error, data on standard output, exit codes |
+//! | `panics.rs` | panics of tasks whose run is repeated |
 //! | `policy.rs` | `--policy`: the policies by name |
 //! | `program.rs` | a program under its name |
 //! | `record.rs` | `--record` |
@@ -86,6 +87,7 @@ mod measures;
 mod net;
 mod new;
 mod output;
+mod panics;
 mod policy;
 mod program;
 mod record;
