@@ -243,7 +243,7 @@ fn state(view: &View, row: &Row) -> Cell<'static> {
     }
     let color = match row.state {
         State::Ready | State::Running | State::InCall => Color::Green,
-        State::Blocked => Color::Reset,
+        State::Blocked | State::Unknown => Color::Reset,
         State::Zombie => Color::Red,
     };
     let style = if view.colored {
