@@ -114,7 +114,7 @@ impl Packed {
             let mut what = self.text();
             if flags & 8 != 0 {
                 what += &format!(" = {}", self.text());
-                self.number();
+                self.numbers(2);
             }
             if flags & 32 != 0 {
                 self.text();

@@ -9,7 +9,7 @@ use crate::{
     cli::{
         output::clean,
         trace::{
-            history::History,
+            history::{Amount, History},
             source::{Failure, Source},
             spans::{Doing, Moment, Shares, Span, Spans},
             waits::{Waits, Watch},
@@ -109,7 +109,7 @@ pub(super) struct Row {
     /// place of a spawn or a fault.
     pub(super) places: Option<String>,
     /// The answer to a call, once it exists, and the time that it took.
-    pub(super) result: Option<(String, Duration)>,
+    pub(super) result: Option<(String, Amount)>,
     /// Whether it is a failure, or a fault.
     pub(super) is_error: bool,
 }
@@ -539,7 +539,7 @@ impl<'a> Gather<'a> {
         if let Some(row) = row.and_then(|row| self.timeline.rows.get_mut(row))
             && row.kind == Kind::Call
         {
-            row.result = Some((answer, now.at.saturating_sub(row.at.at)));
+            row.result = Some((answer, Amount::of(row.at, now)));
             row.is_error = is_error;
         }
     }
