@@ -22,7 +22,7 @@ async fn set_once(os: &mut Os) -> Result<(), Box<dyn Error>> {
         let callback = async move |os: &mut Os, value| writeln!(os, "callback {n}: {value:?}");
         promise.on_done(os, callback).await?;
     }
-    os.call_later(Duration::from_secs(1), async move |os: &mut Os| {
+    os.call_later(Duration::from_millis(200), async move |os: &mut Os| {
         for value in [42, 43] {
             match setter.set(os, value).await {
                 Ok(()) => writeln!(os, "set to {value}"),
@@ -57,7 +57,7 @@ async fn set_by_a_thread(os: &mut Os) -> Result<(), Box<dyn Error>> {
 }
 
 async fn a_task_is_a_promise(os: &mut Os) -> Result<(), Box<dyn Error>> {
-    let sleep = async |os: &mut Os| os.sleep(Duration::from_secs(1)).await;
+    let sleep = async |os: &mut Os| os.sleep(Duration::from_millis(200)).await;
     let task = os.spawn("sleeper", sleep).await?;
     let exit = os.wait(task).await?;
     writeln!(os, "a task promises its exit: {exit}");

@@ -240,11 +240,15 @@ fn timers_go_on_while_a_response_is_out() {
     let (mut child, mut out) = start(&["timers", "--url", &url]);
     assert_eq!(line(&mut out), "timer tick\n");
     answer.send(()).unwrap();
-    let rest: Vec<String> = out.lines().map(|line| line.expect("it is text")).collect();
-    let response = rest.iter().filter(|line| *line != "timer tick");
-    let expected = ["HTTP/1.1 200 OK", "A: b", "", "one", "two", "timer timeout"];
-    assert!(response.eq(expected), "{rest:?}");
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let response = out.lines().map(|line| line.expect("it is text"));
+    let response: Vec<String> = response
+        .filter(|line| line != "timer tick")
+        .take(5)
+        .collect();
+    assert_eq!(response, ["HTTP/1.1 200 OK", "A: b", "", "one", "two"]);
+    // Its timeout is seconds away.
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 #[test]

@@ -380,11 +380,10 @@ fn a_run_that_ends_by_itself_leaves_its_output_and_its_exit_code() {
     assert!(text.contains("I'm alive\nerror: deadlock"), "{text}");
     assert!(text.contains("ticks"), "{text}");
     let screen = Screen::boot(
-        &["--max-time", "3s", "echo", "--addr", "127.0.0.1:0"],
+        &["--max-time", "1s", "echo", "--addr", "127.0.0.1:0"],
         80,
         24,
     );
-    screen.shows("1 echo");
     let (code, text) = screen.end();
     assert_eq!(code, Some(4), "{text}");
 }
@@ -405,7 +404,7 @@ fn a_task_that_panics_is_told_of_on_the_screen_and_after_it() {
 #[test]
 fn a_panic_that_ends_the_process_gives_the_terminal_back_first() {
     let mut command = clean(crate::support::rude(&[]));
-    command.args(["boot", "--top", "panics", "--after", "3s", "--twice"]);
+    command.args(["boot", "--top", "panics", "--after", "2s", "--twice"]);
     let screen = Screen::start(command, 100, 30);
     screen.shows("1 panics");
     let (code, text) = screen.end();

@@ -9,9 +9,9 @@ use trapline::{
 
 use crate::support::*;
 
-/// How long a chain is. In slices of a few ticks each slice lists the tasks that are left.
+/// How long a chain is.
 fn links() -> usize {
-    if in_a_mode() { 1_000 } else { 10_000 }
+    tenth_in_a_mode(10_000)
 }
 
 /// Runs a test on a stack with room for 26 bytes a link.

@@ -6,7 +6,7 @@ use trapline::{Closed, Elapsed, Errno, Exit, Kernel, Os, Queue};
 
 use crate::{
     stepping::{A_LOOK, Dropped, Moving, Notes, boot, finish, printed, spin},
-    support::{about, console, cpu, logged, sim},
+    support::{about, console, cpu, logged, sim, tenth_in_a_mode},
 };
 
 const S: Duration = Duration::from_secs(1);
@@ -543,7 +543,7 @@ fn whatever_runs(program: impl AsyncFn(&mut Os) + Clone + 'static) {
     ] {
         let program = program.clone();
         console(async move |os| {
-            let _crowd = Crowd::spawn(os, crowd).await;
+            let _crowd = Crowd::spawn(os, tenth_in_a_mode(crowd)).await;
             spin(os, before).await;
             program(os).await;
         });

@@ -355,6 +355,17 @@ pub(crate) fn in_a_mode() -> bool {
     Mode::of_process().is_some()
 }
 
+/// How many of something a test takes, of `plain` when its process has no mode. In a mode a tenth is
+/// enough: each slice of a few ticks lists the tasks that are left, and the daemons run beside each
+/// kernel.
+pub(crate) fn tenth_in_a_mode(plain: usize) -> usize {
+    if in_a_mode() {
+        plain.div_ceil(10)
+    } else {
+        plain
+    }
+}
+
 /// The settings of a scripted program in the mode of this process, slices apart.
 pub(crate) fn scripted(builder: Builder) -> Builder {
     let Some(mode) = Mode::of_process() else {
