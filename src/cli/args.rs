@@ -203,7 +203,7 @@ pub(super) struct Watching {
     )]
     pub(super) log_format: Format,
     /// At the end, show on standard error how the time was used, and two tables: the calls, and the
-    /// tasks (the 1,000 with the most traps)
+    /// tasks (the 1,000 with the most traps). What took the most time comes first
     #[arg(long, help_heading = "Watching")]
     pub(super) summary: bool,
     /// Merge the tasks of a name in the summary
@@ -547,8 +547,14 @@ fn explain(mut error: clap::Error, mut command: Command, programs: &[Entry]) -> 
                      replay that tape"
                 ))
             } else {
-                let tip = || format!("{name} is an option of boot, and goes before the program");
-                has(&boot).then(tip)
+                let others = observers(&command).filter(|(_, other)| has(other));
+                let others: Vec<String> = others.map(|(name, _)| name).collect();
+                let of_boot =
+                    || format!("{name} is an option of boot, and goes before the program");
+                match others.is_empty() {
+                    true => has(&boot).then(of_boot),
+                    false => Some(format!("{name} is an option of {}", others.join(", "))),
+                }
             };
             if let Some(tip) = tip {
                 let tip = ContextValue::StyledStrs(vec![tip.into()]);
@@ -559,6 +565,19 @@ fn explain(mut error: clap::Error, mut command: Command, programs: &[Entry]) -> 
         _ => {}
     }
     error
+}
+
+/// The commands that look at a running kernel or a trace, by their whole names.
+fn observers(command: &Command) -> impl Iterator<Item = (String, &Command)> {
+    let is_live = |live: &&Command| {
+        let mut longs = live.get_arguments().filter_map(clap::Arg::get_long);
+        longs.any(|long| long == "attach")
+    };
+    let live = command.get_subcommands().filter(is_live);
+    let trace = command.find_subcommand("trace").into_iter();
+    let trace = trace.flat_map(Command::get_subcommands);
+    live.map(|live| (live.get_name().to_string(), live))
+        .chain(trace.map(|trace| (format!("trace {}", trace.get_name()), trace)))
 }
 
 /// The command of this name below another.

@@ -50,6 +50,7 @@
 //! | `measures.rs` | response, turnaround and waiting of a task |
 //! | `net.rs` | the simulated network: `--on`, `--net`, `--fault` |
 //! | `new.rs`, `template/` | `new`: the crate that it makes |
+//! | `outfile.rs` | a file that a command writes at its end |
 //! | `output.rs` | messages on standard error, data on standard output, exit codes |
 //! | `panics.rs` | panics of tasks whose run is repeated |
 //! | `policy.rs` | `--policy`: the policies by name |
@@ -86,6 +87,7 @@ mod log;
 mod measures;
 mod net;
 mod new;
+mod outfile;
 mod output;
 mod panics;
 mod policy;

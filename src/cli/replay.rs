@@ -17,6 +17,7 @@ use super::{
     args::{self, Boot, CliCommand, Watching},
     as_test, boot, interrupts,
     live::Watch,
+    outfile,
     output::{FAILURE, Log, Verbosity, tell},
     program::{Entry, Named},
     record,
@@ -104,10 +105,10 @@ pub(super) fn run(
         return Ok(as_test::write(&replay.file, command.get_name(), name));
     }
     if let Some(record) = &replay.watching.record
-        && let (Ok(from), Ok(to)) = (replay.file.canonicalize(), record.canonicalize())
-        && from == to
+        && outfile::is_same(&replay.file, record)
     {
-        let why = format!("--record would replace the tape {}\n", from.display());
+        let tape = replay.file.display();
+        let why = format!("--record would replace the tape {tape}\n");
         return Err(clap::Error::raw(ErrorKind::ValueValidation, why));
     }
     let Run {

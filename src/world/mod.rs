@@ -230,9 +230,14 @@ pub enum Happening {
 fn hand_on(interrupts: &Interrupts, happened: &mut Vec<Happening>) -> bool {
     let is_raised = interrupts.is_raised();
     if is_raised {
-        happened.extend(interrupts.take().map(Happening::Interrupt));
+        take_all(interrupts, happened);
     }
     is_raised
+}
+
+#[cold]
+fn take_all(interrupts: &Interrupts, happened: &mut Vec<Happening>) {
+    happened.extend(interrupts.take().map(Happening::Interrupt));
 }
 
 /// What is kept for each device. Those that were opened one after the other, and are likely to be

@@ -556,6 +556,15 @@ fn a_replay_runs_the_schedule_of_the_report() {
 }
 
 #[test]
+fn a_replay_that_is_cut_is_not_taken_for_a_changed_program() {
+    let failure = check(lost_update).explore().failure.unwrap();
+    let again = check(lost_update).steps(1).replay(&failure.replay);
+    let details = again.unwrap().explore().failure.unwrap().details;
+    assert!(details.contains("is cut at turn 1"), "{details}");
+    assert!(!details.contains("has changed"), "{details}");
+}
+
+#[test]
 fn the_environment_replaces_the_settings() {
     let (passes, text) = process("process_order", &[("SCHEDULES", "5000"), ("SHARD", "1/2")]);
     assert!(

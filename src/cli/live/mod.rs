@@ -74,7 +74,8 @@ pub(super) use terminal::{Taken, leave};
 /// The options of `boot` for observing it.
 #[derive(Args)]
 pub(super) struct Options {
-    /// Listen on this socket for the commands with --attach: ps, tree, where, kill, top, trace live
+    /// Listen on this socket for the commands with --attach: ps, tree, waits, where, why, kill, top,
+    /// trace live, trace dump
     #[arg(long, value_name = "SOCKET", help_heading = "Watching")]
     monitor: Option<PathBuf>,
     /// Show the tasks on a screen that refreshes itself every second, or every TIME. The screen

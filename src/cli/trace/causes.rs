@@ -340,8 +340,10 @@ impl History {
         match (&life.exit, life.pieces.last()) {
             (_, Some(piece)) if piece.is_endless() => format!("{who} is {}.", self.state(piece)),
             (Some((at, exit)), _) => format!("{who} ended at {}: {exit}.", Nanos::from(at.at)),
-            (None, Some(piece)) => format!("{who} is {}.", self.state(piece)),
-            (None, None) => format!("{who} is alive."),
+            (None, _) => match life.now() {
+                Some(piece) => format!("{who} is {}.", self.state(piece)),
+                None => format!("What {who} does is not known: events are missing."),
+            },
         }
     }
 
@@ -369,7 +371,13 @@ impl History {
     fn absent(&self, tid: Tid, life: &Life, at: Option<Duration>) -> String {
         let who = self.task(tid);
         let from = Nanos::from(life.spawned.at);
+        let to = life.exit.as_ref().map_or(self.end(), |(end, _)| *end);
+        let has_gap = self.has_gap(life.spawned, to);
         match (at, &life.exit) {
+            (Some(at), _) if has_gap && life.spawned.at <= at && at <= to.at => {
+                let at = Nanos::from(at);
+                format!("What {who} did at {at} is not known: events are missing.")
+            }
             (Some(at), Some((end, _))) => {
                 let (at, end) = (Nanos::from(at), Nanos::from(end.at));
                 format!("{who} did not live at {at}: it lived from {from} to {end}.")
@@ -378,6 +386,9 @@ impl History {
                 "{who} did not live at {}: it lived from {from}.",
                 Nanos::from(at)
             ),
+            (None, _) if has_gap => {
+                format!("No wait of {who} is recorded: events are missing.")
+            }
             (None, _) => format!("{who} never waited."),
         }
     }

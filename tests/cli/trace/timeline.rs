@@ -114,7 +114,7 @@ impl Packed {
             let mut what = self.text();
             if flags & 8 != 0 {
                 what += &format!(" = {}", self.text());
-                self.number();
+                self.numbers(2);
             }
             if flags & 32 != 0 {
                 self.text();
@@ -349,6 +349,39 @@ fn the_output_says_what_is_drawn() {
         err.starts_with("error: cannot write no/such/place.svg: "),
         "{err}"
     );
+    let same = ["--format", "html", "-o", "run.trap"];
+    let before = fs::read(place.0.join("run.trap")).unwrap();
+    let (code, _, err) = place.run(&[&DRAW, &same[..]].concat());
+    let expected = "error: --output would replace run.trap: name another file\n";
+    assert_eq!((code, &*err), (1, expected));
+    assert!(fs::read(place.0.join("run.trap")).unwrap() == before);
+}
+
+#[test]
+fn what_cannot_be_drawn_is_named() {
+    let place = Place::with("nothing", &["wait"]);
+    let (_, _, err) = place.run(&[&DRAW, &["--task", "nosuch"][..]].concat());
+    let expected = "error: there is nothing to show: no task is called nosuch\n";
+    assert_eq!(err, expected);
+    let some = ["--format", "svg", "--task", "wait", "--task", "nosuch"];
+    let (code, _, err) = place.run(&[&DRAW, &some[..]].concat());
+    let expected = "warning: there is no task nosuch (`trace summary run.trap` lists them)\n";
+    assert_eq!((code, &*err), (0, expected));
+    let path = place.0.join("run.trap");
+    let bytes = fs::read(&path).unwrap();
+    let is_read = |len: &usize| {
+        let begin = io::Cursor::new(bytes[..*len].to_vec());
+        Recording::from_reader(begin).is_ok()
+    };
+    let header = (0..bytes.len()).find(is_read).unwrap();
+    fs::write(&path, &bytes[..header]).unwrap();
+    let (_, _, err) = place.run(&DRAW);
+    assert!(
+        err.starts_with("warning: run.trap: the recording ends at byte "),
+        "{err}"
+    );
+    let nothing = "\nerror: there is nothing to show: the recording has no task\n";
+    assert!(err.ends_with(nothing), "{err}");
 }
 
 #[test]

@@ -26,7 +26,6 @@ mod words;
 
 use std::{
     ffi::OsStr,
-    fs,
     io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -35,8 +34,9 @@ use std::{
 use clap::{Args, ValueEnum, ValueHint};
 
 use crate::cli::{
-    output::Log,
-    trace::source::{Failure, Source},
+    outfile::OutFile,
+    output::{Log, clean},
+    trace::source::{Failure, Source, unknown},
 };
 use model::{Bound, Timeline, Window};
 pub(super) use pair::pair;
@@ -97,13 +97,32 @@ impl TimelineCommand {
                 .to_string()
                 .into());
         }
+        if let (Some(from), Some(to)) = (self.from, self.to)
+            && from.is_beyond(to)
+        {
+            return Err(format!("--from {from} is after --to {to}: nothing is in between").into());
+        }
         let mut source = Source::open(&self.file)?;
+        let open = |path: &PathBuf| OutFile::open("--output", path, &[&self.file]);
+        let output = self.output.as_ref().map(open).transpose()?;
         let window = Window {
             from: self.from,
             to: self.to,
             tasks: self.tasks.clone(),
         };
-        let timeline = Timeline::read(&mut source, &window, format == Format::Html)?;
+        let timeline = match Timeline::read(&mut source, &window, format == Format::Html) {
+            Ok(timeline) => timeline,
+            Err(error) => {
+                source.end(log)?;
+                return Err(error);
+            }
+        };
+        for task in &timeline.unknown {
+            log.warn(&match timeline.is_cut {
+                true => format!("no task {} was spawned up to --to", clean(task)),
+                false => unknown(task, &self.file),
+            });
+        }
         let scale = self.scale.unwrap_or(if timeline.header.is_simulated {
             Scale::Turns
         } else {
@@ -113,10 +132,9 @@ impl TimelineCommand {
             Format::Html => html::page(&timeline, scale, source.name(), None),
             Format::Svg => svg::draw(&timeline, scale, self.width)?,
         };
-        match &self.output {
+        match output {
             None => out.write_all(drawn.as_bytes())?,
-            Some(path) => fs::write(path, drawn)
-                .map_err(|error| format!("cannot write {}: {error}", path.display()))?,
+            Some(file) => file.write(drawn.as_bytes())?,
         }
         source.end(log)?;
         Ok(ExitCode::SUCCESS)

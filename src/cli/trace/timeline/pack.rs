@@ -93,7 +93,8 @@ impl Pack {
             self.text(&row.what);
             if let Some((result, took)) = &row.result {
                 self.text(result);
-                self.number(took.as_nanos() as u64);
+                self.number(took.time.as_nanos() as u64);
+                self.number(took.turns);
             }
             if let Some(places) = &row.places {
                 self.text(places);
