@@ -355,6 +355,11 @@ fn what_cannot_be_debugged_is_refused() {
     );
     refused(&["Cargo.toml"], 1, "this is no tape of trapline");
     refused(
+        &["/dev/null"],
+        1,
+        "it is no file, and each motion back reads",
+    );
+    refused(
         &["--seed", "1", "Cargo.toml"],
         2,
         "the tape Cargo.toml holds the options of its run: leave out the others",

@@ -130,6 +130,10 @@ fn source(
             let why = "there is neither a program nor a tape of this name";
             return Ok(Err(format!("{}: {why}", path.display())));
         }
+        if !path.is_file() {
+            let why = "it is no file, and each motion back reads the tape again";
+            return Ok(Err(format!("{}: {why}", path.display())));
+        }
         let run = replay::open(programs, command, &path)?;
         return Ok(run.map(|run| {
             let Run {
