@@ -176,8 +176,9 @@ impl Script {
             let (mut accepted, mut made, mut begun) = (0, 0, 0);
             for peer in &self.peers {
                 match (peer.way, peer.outcome) {
+                    // Another listener may have had the address before or later.
                     (Way::ToListener { number: other, .. }, _) => {
-                        accepted += usize::from(other == number);
+                        accepted += usize::from(self.listeners[other].addr == *addr);
                     }
                     (Way::ToPeer(to), _) if !reaches(to, *addr) => {}
                     (Way::ToPeer(_), Outcome::Established) => made += 1,
@@ -415,6 +416,33 @@ mod tests {
         assert!(why(&[own, accepted, accepted]).contains("1 of 2 connections to 127.0.0.1:80"));
         assert!(why(&[left, accepted]).contains("1 of 1 connections to 127.0.0.1:80"));
         assert!(why(&[]).contains("it has no connection"));
+    }
+
+    #[test]
+    fn a_client_of_a_later_listener_at_an_address_of_the_programs_own_is_not_hidden() {
+        let mut script = script(&[
+            (Way::ToPeer(addr(80)), Outcome::Established),
+            (
+                Way::ToListener {
+                    number: 1,
+                    from: addr(5000),
+                },
+                Outcome::Established,
+            ),
+            (
+                Way::ToListener {
+                    number: 0,
+                    from: addr(5001),
+                },
+                Outcome::Established,
+            ),
+        ]);
+        script.listeners.push(Listener {
+            addr: addr(80),
+            has_any_port: false,
+        });
+        let why = script.judged().unwrap_err();
+        assert!(why.contains("1 of 2 connections to 127.0.0.1:80"), "{why}");
     }
 
     #[test]
