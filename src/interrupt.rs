@@ -79,6 +79,12 @@ impl Interrupts {
         self.remote.line.raised.load(Ordering::Relaxed)
     }
 
+    /// Returns whether the kernel has counted on any thread.
+    pub(crate) fn has_started_any(&self) -> bool {
+        let external = [External::Setter, External::Job];
+        external.iter().any(|what| self.remote.started(*what) > 0)
+    }
+
     /// Takes the interrupts that were raised since the last call, in order.
     pub fn take(&self) -> impl Iterator<Item = Interrupt> + use<> {
         let line = &self.remote.line;

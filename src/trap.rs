@@ -38,15 +38,7 @@ pub(crate) const CONSOLE_ROOM: usize = 64 * 1024;
 
 /// An argument or an answer that does not fit in a word.
 pub(crate) enum Payload {
-    Program {
-        name: Rc<str>,
-        program: Program,
-        /// Receives the number and the exit of the new task.
-        keeper: Option<Rc<dyn Keeper>>,
-        start: Start,
-        /// The host of the new task, unless it is that of its parent.
-        host: Option<Rc<str>>,
-    },
+    Program(NewTask),
     Exit(Exit),
     Tasks(Vec<TaskInfo>),
     Addr(SocketAddr),
@@ -74,7 +66,7 @@ impl Payload {
     /// Returns what the log shows of it.
     pub(crate) fn detail(&self) -> Detail<'_> {
         match self {
-            Self::Program { name, .. } | Self::Name(name) => Detail::Name(name),
+            Self::Program(NewTask { name, .. }) | Self::Name(name) => Detail::Name(name),
             Self::Fault { text, .. } => Detail::Name(text),
             Self::Addresses(addresses) => Detail::Count(addresses.len()),
             Self::Exit(exit) => Detail::Exit(exit),
@@ -98,6 +90,24 @@ impl fmt::Debug for Payload {
     }
 }
 
+/// A task that is to be made.
+pub(crate) struct NewTask {
+    pub(crate) name: Rc<str>,
+    pub(crate) program: Program,
+    /// Apart: few tasks have any, and a payload is moved as a whole.
+    pub(crate) options: Option<Box<Options>>,
+}
+
+/// What a new task has besides a name and a program.
+#[derive(Default)]
+pub(crate) struct Options {
+    /// Receives the number and the exit of the task.
+    pub(crate) keeper: Option<Rc<dyn Keeper>>,
+    pub(crate) start: Start,
+    /// The host, unless it is that of the parent.
+    pub(crate) host: Option<Rc<str>>,
+}
+
 /// What becomes of a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fate {
@@ -118,9 +128,10 @@ pub(crate) trait Store {
 }
 
 /// The time of a new task's first turn.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) enum Start {
     /// Before its parent continues.
+    #[default]
     First,
     /// After its parent has continued.
     Behind,
@@ -241,7 +252,9 @@ impl QueueStatus {
 /// task stops, before the task's next call. The answer is dropped.
 pub(crate) struct Deferred {
     pub(crate) call: SystemCall,
-    pub(crate) beside: Parcel,
+    /// What travels beside it: a word, or seldom a payload.
+    pub(crate) word: Option<u64>,
+    pub(crate) payload: Option<Box<Payload>>,
 }
 
 /// What travels beside one call.
@@ -253,20 +266,6 @@ pub(crate) struct Parcel {
 }
 
 impl Parcel {
-    pub(crate) fn word(word: u64) -> Self {
-        Self {
-            word: Some(word),
-            payload: None,
-        }
-    }
-
-    pub(crate) fn payload(payload: Payload) -> Self {
-        Self {
-            word: None,
-            payload: Some(payload),
-        }
-    }
-
     /// Returns what the log shows of it.
     pub(crate) fn detail(&self, call: SystemCall) -> Detail<'_> {
         match &self.payload {
@@ -436,6 +435,14 @@ impl TrapFrame {
         }
         self.flag(PAYLOAD, false);
         self.payload.take()
+    }
+
+    /// Takes the exit of a program that has returned.
+    pub(crate) fn take_exit(&self) -> Exit {
+        match self.take() {
+            Some(Payload::Exit(exit)) => exit,
+            _ => unreachable!("a program that returns leaves its exit in the frame"),
+        }
     }
 
     pub(crate) fn put_word(&self, word: u64) {
@@ -632,12 +639,26 @@ impl TrapFrame {
 
     /// Defers a call.
     pub(crate) fn defer(&self, call: SystemCall) {
-        self.defer_with(call, Parcel::default());
+        self.defer_with(call, None, None);
     }
 
-    /// Defers a call, with what travels beside it.
-    pub(crate) fn defer_with(&self, call: SystemCall, beside: Parcel) {
-        self.deferred.borrow_mut().push(Deferred { call, beside });
+    /// Defers a call with a word beside it.
+    pub(crate) fn defer_word(&self, call: SystemCall, word: u64) {
+        self.defer_with(call, Some(word), None);
+    }
+
+    /// Defers a call with a payload beside it.
+    pub(crate) fn defer_payload(&self, call: SystemCall, payload: Payload) {
+        self.defer_with(call, None, Some(Box::new(payload)));
+    }
+
+    fn defer_with(&self, call: SystemCall, word: Option<u64>, payload: Option<Box<Payload>>) {
+        let deferred = Deferred {
+            call,
+            word,
+            payload,
+        };
+        self.deferred.borrow_mut().push(deferred);
         self.flag(DEFERRED, true);
     }
 
@@ -658,7 +679,12 @@ impl TrapFrame {
     /// Takes the deferred text and the deferred calls.
     pub(crate) fn take_deferred(&self) -> (String, Vec<Deferred>) {
         self.flag(DEFERRED, false);
-        (self.console.take(), self.deferred.take())
+        let text = if self.prints() {
+            self.console.take()
+        } else {
+            String::new()
+        };
+        (text, self.deferred.take())
     }
 
     /// Gives back the memory of deferred calls, all of which are handled.

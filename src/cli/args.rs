@@ -541,6 +541,11 @@ fn explain(mut error: clap::Error, mut command: Command, programs: &[Entry]) -> 
                 None
             } else if has(&command) && !usage.contains(" boot ") {
                 Some(format!("{name} goes before the command"))
+            } else if has(&boot) && usage.contains(" replay ") {
+                Some(format!(
+                    "the tape holds the options of its run: boot with {name} and --tape FILE, and \
+                     replay that tape"
+                ))
             } else {
                 let others = observers(&command).filter(|(_, other)| has(other));
                 let others: Vec<String> = others.map(|(name, _)| name).collect();

@@ -39,6 +39,8 @@ use crate::{
     arg_required_else_help = true,
     after_help = "\
 A tape holds no files, no environment and no clock of a program's own: run it in the same folder. \
+Events have the times at which the kernel last read its clock, a little earlier than those \
+that the run showed. \
 A tape whose process was killed runs to its end.
 
 Exit codes: as of `boot` without a signal, and 1 if the programs do something else than on \

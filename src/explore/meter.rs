@@ -77,10 +77,10 @@ impl<'a> Meter<'a> {
     /// Counts a schedule, of a new causal order or not, and reports the progress if that is due.
     /// `share` estimates how much of the part is done, from 0 to 1.
     pub(super) fn count(&self, is_new: bool, share: impl FnOnce() -> f64) {
-        let schedules = self.schedules.fetch_add(1, Ordering::Relaxed) + 1;
         if self.settings.progress.is_none() {
             return;
         }
+        let schedules = self.schedules.fetch_add(1, Ordering::Relaxed) + 1;
         let classes = self.classes.fetch_add(u64::from(is_new), Ordering::Relaxed);
         let classes = classes + u64::from(is_new);
         let (Some(report), Some(elapsed)) = (&self.settings.progress, self.ticker.due()) else {

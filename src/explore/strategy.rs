@@ -26,11 +26,9 @@ impl Strategy {
     pub(super) fn set(self, builder: Builder, seed: u64, watch: &Watch) -> Builder {
         match self {
             Self::RoundRobin | Self::Exhaustive if !watch.is_set() => builder,
-            Self::RoundRobin | Self::Exhaustive => {
-                builder.policy(Timed::new(Fifo::default(), watch))
-            }
-            Self::Random => builder.policy(Timed::new(Random::new(seed), watch)),
-            Self::Pct(changes) => builder.policy(Timed::new(Pct::new(changes, seed), watch)),
+            Self::RoundRobin | Self::Exhaustive => timed(builder, Fifo::default(), watch),
+            Self::Random => timed(builder, Random::new(seed), watch),
+            Self::Pct(changes) => timed(builder, Pct::new(changes, seed), watch),
         }
     }
 
@@ -41,6 +39,15 @@ impl Strategy {
             Self::Random => Box::new(Random::new(seed)),
             Self::Pct(changes) => Box::new(Pct::new(changes, seed)),
         }
+    }
+}
+
+/// Sets a policy, under a watch only if there is an end of the time: a turn takes less without.
+fn timed(builder: Builder, policy: impl Policy + 'static, watch: &Watch) -> Builder {
+    if watch.is_set() {
+        builder.policy(Timed::new(policy, watch))
+    } else {
+        builder.policy(policy)
     }
 }
 

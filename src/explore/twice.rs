@@ -22,6 +22,8 @@ pub(super) struct Logged<'a> {
     body: Body<'a>,
     kernel: Kernel,
     log: Rc<RefCell<Vec<OwnedEvent>>>,
+    /// The log of the first of two runs.
+    first: Vec<OwnedEvent>,
     watch: Watch,
 }
 
@@ -46,31 +48,37 @@ impl<'a> Logged<'a> {
             body,
             kernel,
             log,
+            first: Vec::new(),
             watch: watch.clone(),
         })
     }
 
     /// Runs the schedule of a seed twice. Returns the first events that differ, in words.
     pub(super) fn differ(&mut self, seed: u64) -> Result<Option<String>, Error> {
-        let (first, counts_on_threads) = self.run(seed)?;
+        self.kernel.reset(seed)?;
+        self.log.borrow_mut().clear();
+        let counts_on_threads = self.run(seed)?;
         if self.watch.has_cut() {
             // The kernel has lost its policy, and nothing would cut the second run.
             return Ok(None);
         }
-        let (second, _) = self.run(seed)?;
+        std::mem::swap(&mut self.first, &mut *self.log.borrow_mut());
+        self.log.borrow_mut().clear();
+        self.run(seed)?;
         if self.watch.has_cut() {
             return Ok(None);
         }
         let why = if counts_on_threads { THREADS } else { HIDDEN };
-        Ok(difference(&first, &second, why))
+        Ok(difference(&self.first, &self.log.borrow(), why))
     }
 
-    fn run(&mut self, seed: u64) -> Result<(Vec<OwnedEvent>, bool), Error> {
-        self.kernel.reset(seed)?;
+    /// Runs the schedule on a kernel that is as new, and makes it so again. Returns whether another
+    /// thread may have decided what happened.
+    fn run(&mut self, seed: u64) -> Result<bool, Error> {
         let trial = trial::run(&mut self.kernel, self.body);
-        // The tasks that are left end.
+        // The tasks that are left end, and the log has their ends.
         self.kernel.reset(seed)?;
-        Ok((self.log.take(), trial.counts_on_threads))
+        Ok(trial.counts_on_threads)
     }
 }
 

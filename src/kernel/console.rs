@@ -126,10 +126,7 @@ impl Kernel {
     pub(super) fn hold(&mut self, me: Runnable, call: Option<SystemCall>) {
         if call.is_none() {
             // No body is left that a timeout could cut.
-            let timeouts = self.tasks[me].timeouts.take();
-            for timer in timeouts.into_iter().flat_map(|timeouts| timeouts.armed) {
-                self.timers.of(me).disarm(timer);
-            }
+            self.disarm_all(me);
         }
         let number = self.console.next;
         self.console.next += 1;

@@ -64,37 +64,51 @@ impl Kernel {
     /// Handles a deferred call like any other, and undoes its answer. Returns the task that the
     /// call ends, if any: the caller ends it without recursion.
     fn handle_deferred(&mut self, me: Runnable, deferred: Deferred) -> Option<Runnable> {
-        let Deferred { call, beside } = deferred;
+        let Deferred {
+            call,
+            word,
+            payload,
+        } = deferred;
         self.emit(me.tid, || Fact::Deferred { call });
-        match call {
-            SystemCall::Release(tid) => {
-                self.frame.touch(Object::Life(tid), true);
-                self.frame.touch(Object::Waits(tid), true);
-                self.frame.touch(Object::Exit(tid), true);
-                self.reap_zombie(tid);
-                return self.find_live(tid);
-            }
-            SystemCall::TryPut(queue) => self.queues.arrived(queue),
-            _ => {}
-        }
-        // The arguments of the trap under way are saved meanwhile. Word and payload apart: a parcel
-        // would be moved as a whole.
-        let (word, payload) = (self.frame.take_word(), self.frame.take());
-        if let Some(payload) = beside.payload {
-            self.frame.put(payload);
-        }
-        if let Some(word) = beside.word {
-            self.frame.put_word(word);
+        if let SystemCall::Release(tid) = call {
+            self.frame.touch(Object::Life(tid), true);
+            self.frame.touch(Object::Waits(tid), true);
+            self.frame.touch(Object::Exit(tid), true);
+            self.reap_zombie(tid);
+            return self.find_live(tid);
         }
         if self.frame.is_noted() {
             self.note_call(me, call);
         }
-        let outcome = self.handle(me, call);
-        self.frame.clear();
+        // These two, the most frequent, need nothing of the frame.
+        match (call, word) {
+            (SystemCall::TryPut(queue), Some(message)) => {
+                self.queues.arrived(queue);
+                let answer = self.put_message(queue, message);
+                self.take_back(answer.into());
+                return None;
+            }
+            (SystemCall::FreeQueue(queue), _) => {
+                let _ = self.free_queue(queue);
+                return None;
+            }
+            _ => {}
+        }
+        // The arguments of the trap under way are saved meanwhile. Word and payload apart: a parcel
+        // would be moved as a whole.
+        let (outer_word, outer_payload) = (self.frame.take_word(), self.frame.take());
         if let Some(payload) = payload {
-            self.frame.put(payload);
+            self.frame.put(*payload);
         }
         if let Some(word) = word {
+            self.frame.put_word(word);
+        }
+        let outcome = self.handle(me, call);
+        self.frame.clear();
+        if let Some(payload) = outer_payload {
+            self.frame.put(payload);
+        }
+        if let Some(word) = outer_word {
             self.frame.put_word(word);
         }
         if let Outcome::Ready(state) = outcome {

@@ -31,6 +31,15 @@ pub(super) struct Devices {
 }
 
 impl Devices {
+    /// Forgets the devices of an earlier run.
+    pub(super) fn reset(&mut self) {
+        if !self.open.is_empty() {
+            self.open.clear();
+        }
+        self.last = [0; 2];
+        (self.waiting, self.daemons) = (0, 0);
+    }
+
     /// A token that no device has had before.
     fn next_id(&self, task: Runnable) -> DeviceId {
         let of_daemon = task.tid.is_daemon();

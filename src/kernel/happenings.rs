@@ -48,7 +48,9 @@ impl Kernel {
     /// daemons, and must not reach the next run.
     pub(super) fn wind_up(&mut self) -> Result<(), Error> {
         self.world.wait(Some(Duration::ZERO), &mut self.happened)?;
-        self.take_reports();
+        if !self.happened.is_empty() {
+            self.take_reports();
+        }
         self.check_console()?;
         Ok(())
     }

@@ -9,7 +9,7 @@ use super::Kernel;
 use crate::{
     abi::SystemCall,
     sched::Runnable,
-    trap::{Parcel, Payload, TrapFrame},
+    trap::{Parcel, TrapFrame},
 };
 
 /// The name of a call that is held back.
@@ -93,10 +93,8 @@ impl Kernel {
             .buffer(held.bytes.len())
             .copy_from_slice(&held.bytes);
         let Some(call) = held.call else {
-            return match self.frame.take() {
-                Some(Payload::Exit(exit)) => self.end(me, exit),
-                _ => unreachable!("a program that returns leaves its exit in the frame"),
-            };
+            let exit = self.frame.take_exit();
+            return self.end(me, exit);
         };
         if let Ticket::Delay(_) = ticket {
             self.pass_again(me, self.tasks[me].traps);

@@ -146,11 +146,12 @@ impl Kernel {
 
     /// Returns the name of a task on this host, as it is in logs and lists: `echo@server`.
     pub(super) fn name_on(&self, host: HostId, name: Rc<str>) -> Rc<str> {
+        if host == HostId::LOCAL {
+            return name;
+        }
         match self.world.net() {
-            Some(net) if host != HostId::LOCAL => {
-                self.frame.intern(&format!("{name}@{}", net.name_of(host)))
-            }
-            Some(_) | None => name,
+            Some(net) => self.frame.intern(&format!("{name}@{}", net.name_of(host))),
+            None => name,
         }
     }
 

@@ -77,13 +77,12 @@ impl Kernel {
         let task = &mut self.tasks[me];
         let state = std::mem::replace(&mut task.state, State::Ending);
         let program = std::mem::replace(&mut task.program, ended());
-        let timeouts = task.timeouts.take();
         self.tasks.ended(me);
-        self.unqueue(me, state);
-        self.ready.ended(me);
-        for timer in timeouts.into_iter().flat_map(|timeouts| timeouts.armed) {
-            self.timers.of(me).disarm(timer);
+        if !matches!(state, State::Running) {
+            self.unqueue(me, state);
         }
+        self.ready.ended(me);
+        self.disarm_all(me);
         // The drop poisons the locks that the task holds: their values may be half changed. A task
         // that returns or exits has chosen the moment, and poisons none.
         let dies = matches!(exit, Exit::Killed | Exit::Faulted(_));
@@ -98,7 +97,7 @@ impl Kernel {
             self.note_end(me, self.tasks[me].on_exit);
         }
         let task = &mut self.tasks[me];
-        task.state = State::zombie(&exit);
+        task.change(State::zombie(&exit));
         let mut waiters = task.waiters.take();
         let place = self.places.take_fault(me.tid);
         if let Exit::Failed(_) | Exit::Faulted(_) = exit {
@@ -112,7 +111,8 @@ impl Kernel {
         while let Some(waiter) = waiters.as_mut().and_then(|all| all.pop()) {
             self.wake(waiter, Wake::Exit(me.tid), Answer::exit(exit.clone()));
         }
-        let keeper = waiters.and_then(|all| all.keeper);
+        let keeper = waiters.as_mut().and_then(|all| all.keeper.take());
+        self.tasks.spare(waiters);
         if let Some((queue, message)) = keeper.and_then(|keeper| keeper.ended(me.tid, &exit)) {
             self.put_for_keeper(queue, message);
         }
@@ -181,7 +181,16 @@ impl Kernel {
 
     /// Drops a program. The arguments of the trap under way are saved meanwhile: destructors may
     /// begin traps of their own.
+    #[inline]
     pub(super) fn drop_apart(&mut self, program: Program) {
+        // A program that has returned is gone.
+        if size_of_val(&*program) > 0 {
+            self.drop_in_full(program);
+        }
+    }
+
+    #[inline(never)]
+    fn drop_in_full(&mut self, program: Program) {
         let trap = self.frame.take_parcel();
         // A reply that the last task has not taken must not reach a trap of this program.
         self.frame.forget_reply();

@@ -212,9 +212,7 @@ impl Kernel {
         if self.ready.is_plain() || me.tid.is_daemon() {
             return self.ready.push(me, Cause::Preempted);
         }
-        if let Some(cause) = self.ready.requeue(me, call)
-            && !self.ready.push_bare(me, cause)
-        {
+        if let Some(cause) = self.ready.requeue(me, call) {
             self.hand_over(me, cause, Nanos::ZERO, false);
         }
     }

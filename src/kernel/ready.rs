@@ -111,10 +111,12 @@ impl Ready {
         }
     }
 
-    /// Returns the cause with which a task goes back after a call that does not block; `None` if
-    /// its turn continues.
+    /// Puts a task back after a call that does not block, unless its turn continues. Returns the
+    /// cause with which it goes back to a policy that wants facts.
+    #[inline(always)]
     pub(super) fn requeue(&mut self, task: Runnable, call: SystemCall) -> Option<Cause> {
-        self.turns.as_mut()?.requeue(task, call)
+        let cause = self.turns.as_mut()?.requeue(task, call)?;
+        (!self.push_bare(task, cause)).then_some(cause)
     }
 
     /// Tells the policy that a task has left its processor.
@@ -275,6 +277,7 @@ impl Ready {
     }
 
     /// Replaces a failed policy by an empty [`Fifo`], and returns why it failed.
+    #[inline(always)]
     pub(super) fn take_failure(&mut self) -> Option<String> {
         let turns = self.turns.as_mut()?;
         turns.failure.get()?;
@@ -298,15 +301,12 @@ impl Turns {
 
     #[inline(never)]
     fn pop(&mut self) -> Option<Runnable> {
-        let task = match self.holder.take() {
-            Some(holder) => holder,
-            None => {
-                self.left = self.quantum;
-                self.choose()?
-            }
-        };
-        self.left -= 1;
-        Some(task)
+        if let Some(holder) = self.holder.take() {
+            self.left -= 1;
+            return Some(holder);
+        }
+        self.left = self.quantum - 1;
+        self.choose()
     }
 
     fn remove(&mut self, task: Runnable) {
@@ -446,21 +446,18 @@ impl Kernel {
     /// Returns the failure of the policy, if it has failed. Its tasks go to the new policy.
     #[inline(always)]
     pub(super) fn check_policy(&mut self) -> Result<(), Error> {
-        if self.ready.is_plain() {
-            return Ok(());
+        match self.ready.take_failure() {
+            None => Ok(()),
+            Some(why) => Err(self.leave_policy(why)),
         }
-        self.check_own_policy()
     }
 
-    #[inline(never)]
-    fn check_own_policy(&mut self) -> Result<(), Error> {
-        let Some(why) = self.ready.take_failure() else {
-            return Ok(());
-        };
+    #[cold]
+    fn leave_policy(&mut self, why: String) -> Error {
         self.forget_done();
         for task in self.tasks.all_ready() {
             self.enqueue(task, Cause::Woken);
         }
-        Err(Error::Policy(why))
+        Error::Policy(why)
     }
 }

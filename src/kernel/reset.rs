@@ -53,7 +53,7 @@ impl Kernel {
         self.processors.reset();
         self.shares.reset();
         self.timers.reset();
-        self.devices = Default::default();
+        self.devices.reset();
         self.console = Default::default();
         self.queues.reset();
         self.holders.reset();

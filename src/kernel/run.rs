@@ -99,8 +99,8 @@ impl Kernel {
             self.doubt_policy();
         }
         self.check_policy()?;
-        let on_threads = self.waits_on_threads();
-        let is_stuck = waits && on_threads && !self.awaits_threads() && !self.may_daemons_help();
+        let on_threads = waits && self.waits_on_threads();
+        let is_stuck = on_threads && !self.awaits_threads() && !self.may_daemons_help();
         self.check_cycles(is_stuck)?;
         let until = if !waits || is_stuck || self.do_daemons_hurry() {
             // An interrupt may have come already.

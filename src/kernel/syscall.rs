@@ -9,7 +9,7 @@ use super::{
 use crate::{
     abi::{Direction, Errno, Exit, Reply, SystemCall, Tid},
     sched::Runnable,
-    trap::{Payload, Start},
+    trap::{Options, Payload, Start},
 };
 
 impl Kernel {
@@ -75,32 +75,27 @@ impl Kernel {
     // ---- tasks
 
     fn new_task(&mut self, me: Runnable, on_exit: OnExit) -> Outcome {
-        let Some(Payload::Program {
-            name,
-            program,
-            keeper,
-            start,
-            host,
-        }) = self.frame.take()
-        else {
+        let Some(Payload::Program(new)) = self.frame.take() else {
             return Errno::Invalid.into();
         };
+        let options = new.options.map_or_else(Options::default, |all| *all);
+        let start = options.start;
         let is_daemon = me.tid.is_daemon();
-        let (host, name) = match self.host_of(me, host.as_deref(), name) {
+        let (host, name) = match self.host_of(me, options.host.as_deref(), new.name) {
             Ok(found) => found,
             Err(errno) => {
-                self.drop_apart(program);
+                self.drop_apart(new.program);
                 return errno.into();
             }
         };
-        let child = match self.admit(name, program, Some(me), on_exit, is_daemon, start) {
+        let child = match self.admit(name, new.program, Some(me), on_exit, is_daemon, start) {
             Ok(child) => child,
             Err(errno) => return errno.into(),
         };
         self.place(child, host);
-        if let Some(keeper) = keeper {
+        if let Some(keeper) = options.keeper {
             keeper.spawned(child.tid);
-            self.tasks[child].waiters.get_or_insert_default().keeper = Some(keeper);
+            self.tasks.waiters_of(child).keeper = Some(keeper);
         }
         let state = State::from(Reply::Tid(child.tid));
         match start {
@@ -164,8 +159,7 @@ impl Kernel {
             None => Errno::NoSuchTask.into(),
             Some(target) if target == me => Errno::WouldDeadlock.into(),
             Some(target) if self.tasks[target].is_live() => {
-                let waiters = self.tasks[target].waiters.get_or_insert_default();
-                waiters.push(me);
+                self.tasks.waiters_of(target).push(me);
                 self.block_on_task(me, WaitingOn::Exit(target))
             }
             Some(zombie) => Answer::exit(self.reap(zombie)).into(),

@@ -1,7 +1,6 @@
 //! The table of tasks: slots, the families in them, and the lists by tid.
 
 use std::{
-    cmp::Reverse,
     ops::{Index, IndexMut},
     ptr,
     rc::Rc,
@@ -10,6 +9,7 @@ use std::{
 use super::{
     answer::Answer,
     task::{Links, OnExit, State, Task},
+    waiters::Waiters,
 };
 use crate::{
     abi::{HostId, Nanos, TaskInfo, Tid},
@@ -30,7 +30,12 @@ pub(super) struct Tasks {
     /// The daemons, which count nowhere.
     daemons: ByTid,
     last_daemon: u64,
+    /// Empty lists of waiters, at most [`SPARE`]: the next tasks that are waited for use their memory.
+    #[expect(clippy::vec_box, reason = "a task takes the box as it is")]
+    spare: Vec<Box<Waiters>>,
 }
+
+const SPARE: usize = 16;
 
 impl Default for Tasks {
     fn default() -> Self {
@@ -56,6 +61,7 @@ impl Default for Tasks {
             live: 0,
             daemons: ByTid::default(),
             last_daemon: 0,
+            spare: Vec::new(),
         }
     }
 }
@@ -130,8 +136,9 @@ impl Tasks {
     /// Forgets the numbers of tasks. All tasks have ended and are reaped.
     pub(super) fn reset(&mut self) {
         debug_assert!(self.is_empty());
-        // In the order of a new table, so that a run finds its tasks in the same slots.
-        self.free.sort_unstable_by_key(|slot| Reverse(slot.index()));
+        // As in a new table, so that a run finds its tasks in the same slots.
+        self.slots.truncate(1);
+        self.free.clear();
         self.by_tid.clear();
         self.daemons.clear();
         (self.last, self.last_daemon) = (0, 0);
@@ -269,6 +276,20 @@ impl Tasks {
         match previous {
             Some(previous) => self.at(previous).links.next = next,
             None => self.at(parent).links.first_child = next,
+        }
+    }
+
+    /// Returns the list of what waits for the end of a task.
+    pub(super) fn waiters_of(&mut self, task: Runnable) -> &mut Waiters {
+        let waiters = &mut self.slots[task.slot.index()].waiters;
+        waiters.get_or_insert_with(|| self.spare.pop().unwrap_or_default())
+    }
+
+    /// Keeps an empty list of waiters, if it had no more than one.
+    pub(super) fn spare(&mut self, waiters: Option<Box<Waiters>>) {
+        if self.spare.len() < SPARE {
+            self.spare
+                .extend(waiters.filter(|waiters| waiters.is_small()));
         }
     }
 

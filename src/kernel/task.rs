@@ -52,8 +52,8 @@ impl State {
     }
 
     pub(super) fn zombie(exit: &Exit) -> Self {
-        let words = *exit != Exit::Done;
-        Self::Zombie(words.then(|| Box::new(exit.clone())))
+        let is_done = matches!(exit, Exit::Done);
+        Self::Zombie((!is_done).then(|| Box::new(exit.clone())))
     }
 
     /// Returns the reply of a ready task, unless its turn begins with other work.

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     abi::{Errno, Place, Reply, SystemCall, Tid},
-    log::{Detail, Fact, Log},
+    log::{Fact, Log},
     panic::contain,
     sched::Runnable,
     trap::{Parcel, Payload},
@@ -74,7 +74,8 @@ impl Kernel {
     /// Emits the last wait. It is emitted late, before the next fact of a task, because turns of
     /// daemons do not divide it in two.
     pub(super) fn tell_slept(&mut self) {
-        if let Some((from, to)) = self.slept.take() {
+        if let Some((from, to)) = self.slept {
+            self.slept = None;
             self.log.set_clock(to);
             self.log.emit(Tid::KERNEL, Fact::ClockJumped { from });
         }
@@ -111,16 +112,17 @@ impl Kernel {
 
     #[cold]
     fn tell_answer_in_full(&mut self, tid: Tid, state: &State) {
-        let (reply, detail) = match state {
-            State::Ready(answer) => (answer.reply, answer.detail()),
-            State::Late(answer) => (answer.reply, answer.detail()),
+        let answer = match state {
+            State::Ready(answer) => answer,
+            State::Late(answer) => answer,
             // It starts at the task's next turn, but its number is known.
-            State::Pending(Pending::StartTimeout((_, number))) => {
-                (Reply::Timeout(*number), Detail::None)
-            }
+            State::Pending(Pending::StartTimeout((_, number))) => &Reply::Timeout(*number).into(),
             _ => return,
         };
-        self.emit_at_once(tid, || Fact::Replied { reply, detail });
+        self.emit_at_once(tid, || Fact::Replied {
+            reply: answer.reply,
+            detail: answer.detail(),
+        });
     }
 
     pub(super) fn observe(&mut self, number: u64) -> Outcome {
@@ -144,7 +146,8 @@ impl Kernel {
 #[inline(never)]
 pub(super) fn tell_resumed(log: &mut Log, slept: &mut Option<(Duration, Duration)>, tid: Tid) {
     if !tid.is_daemon() {
-        if let Some((from, to)) = slept.take() {
+        if let Some((from, to)) = *slept {
+            *slept = None;
             log.set_clock(to);
             log.emit(Tid::KERNEL, Fact::ClockJumped { from });
         }

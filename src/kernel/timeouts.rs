@@ -244,4 +244,15 @@ impl Kernel {
         }
         Reply::Done.into()
     }
+
+    /// Disarms the timeouts around the calls of a task that makes no more.
+    #[inline]
+    pub(super) fn disarm_all(&mut self, me: Runnable) {
+        let Some(timeouts) = self.tasks[me].timeouts.take() else {
+            return;
+        };
+        for timer in timeouts.armed {
+            self.timers.of(me).disarm(timer);
+        }
+    }
 }

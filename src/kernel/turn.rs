@@ -15,7 +15,7 @@ use crate::{
     log::{Fact, Wake},
     panic::Panic,
     sched::{Cause, Runnable},
-    trap::{Payload, fault, resume},
+    trap::{Payload, ended, fault, resume},
 };
 
 impl Kernel {
@@ -96,13 +96,9 @@ impl Kernel {
     /// Handles a call in the plain lane.
     #[cold]
     #[inline(never)]
-    fn dispatch(&mut self, me: Runnable, call: SystemCall) {
+    pub(super) fn dispatch_plain(&mut self, me: Runnable, call: SystemCall) {
         self.ready.leave();
-        let task = &mut self.tasks[me];
-        if self.frame.is_requeued() && fast::answer(&mut self.queues, &self.frame, task, call) {
-            return self.requeue(me, call);
-        }
-        task.change(State::Running);
+        self.tasks[me].change(State::Running);
         self.places.called(me, self.frame.place());
         let is_late = self.frame.take_due();
         if self.frame.has_payload() && !call.has_payload() {
@@ -156,8 +152,9 @@ impl Kernel {
     #[inline(never)]
     fn finish(&mut self, me: Runnable, panic: Option<Panic>) {
         self.ready.leave();
-        self.tasks[me].change(State::Running);
-        self.tasks[me].traps -= 1;
+        let task = &mut self.tasks[me];
+        task.change(State::Running);
+        task.traps -= 1;
         self.stats.finished += u64::from(!me.tid.is_daemon());
         self.frame.take_due();
         let exit = match panic {
@@ -166,18 +163,21 @@ impl Kernel {
                 self.places.faulted(me.tid, place);
                 exit
             }
-            None => match self.frame.take() {
-                Some(Payload::Exit(exit)) => exit,
-                _ => unreachable!("a program that returns leaves its exit in the frame"),
-            },
+            None => {
+                // Its destructors have run: only memory is left.
+                task.program = ended();
+                self.frame.take_exit()
+            }
         };
-        let prints = self.frame.prints();
-        if self.frame.has_deferred() && !self.run_deferred(me) {
-            return;
-        }
-        if prints && self.console.is_full() {
-            self.frame.put(Payload::Exit(exit));
-            return self.hold(me, None);
+        if self.frame.has_deferred() {
+            let prints = self.frame.prints();
+            if !self.run_deferred(me) {
+                return;
+            }
+            if prints && self.console.is_full() {
+                self.frame.put(Payload::Exit(exit));
+                return self.hold(me, None);
+            }
         }
         self.end(me, exit);
     }

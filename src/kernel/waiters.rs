@@ -36,6 +36,11 @@ impl Waiters {
         }
     }
 
+    /// Returns whether there was never more than one waiter.
+    pub(super) fn is_small(&self) -> bool {
+        self.others.capacity() == 0
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.first.is_none()
     }

@@ -93,20 +93,24 @@ impl Log {
         self.emit_at(tid, fact, None);
     }
 
-    /// The same, with a place in the source.
-    #[cold]
+    /// The same, with a place in the source. The event is built by the caller, so that it is never
+    /// copied.
+    #[inline(always)]
     pub(crate) fn emit_at(&mut self, tid: Tid, fact: Fact<'_>, place: Option<&Place>) {
         let at = self.now;
-        let event = Event {
+        self.send(&Event {
             at,
             tid,
             fact,
             place,
-        };
+        });
+    }
+
+    #[cold]
+    fn send(&mut self, event: &Event<'_>) {
         let mut next = 0;
-        while next < self.tracers.len() {
-            let tracer = &mut self.tracers[next].tracer;
-            match catch_unwind(AssertUnwindSafe(|| tracer.event(&event))) {
+        while let Some(Attached { tracer, .. }) = self.tracers.get_mut(next) {
+            match catch_unwind(AssertUnwindSafe(|| tracer.event(event))) {
                 Ok(()) => next += 1,
                 Err(panic) => self.switch_off(next, panic),
             }

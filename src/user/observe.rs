@@ -6,7 +6,7 @@ use super::os::Os;
 use crate::{
     abi::SystemCall,
     log::Tracer,
-    trap::{Parcel, Payload, TrapFrame},
+    trap::{Payload, TrapFrame},
 };
 
 /// A tracer that a task has attached with [`Os::observe`]. Dropping this detaches the tracer.
@@ -47,8 +47,8 @@ impl Os {
     pub fn observe(&mut self, tracer: impl Tracer + 'static) -> Observer {
         let frame = Rc::clone(self.frame());
         let number = frame.next_observer();
-        let parcel = Parcel::payload(Payload::Tracer(Box::new(tracer)));
-        frame.defer_with(SystemCall::Observe(number), parcel);
+        let tracer = Payload::Tracer(Box::new(tracer));
+        frame.defer_payload(SystemCall::Observe(number), tracer);
         Observer { frame, number }
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     abi::{QueueId, Reply, SystemCall, Tid},
     footprint::Object,
     panic::contain,
-    trap::{Kind, Parcel, Payload, QueueStatus, Store, TrapFrame},
+    trap::{Kind, Payload, QueueStatus, Store, TrapFrame},
 };
 
 /// The queue is closed. Returns the message that was not put.
@@ -92,7 +92,7 @@ pub enum TryGetError {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Queue<T> {
-    shared: Rc<Shared<T>>,
+    side: Rc<Side<T>>,
 }
 
 impl<T: 'static> Queue<T> {
@@ -117,59 +117,72 @@ impl<T: 'static> Queue<T> {
     }
 
     /// Makes a queue for an owner of this kind. Faults the caller at the limit of queues.
-    pub(crate) async fn required(
-        os: &mut Os,
+    pub(crate) fn required<'a>(
+        os: &'a mut Os,
         capacity: u64,
         kind: Kind,
         name: Option<&str>,
-    ) -> Self {
-        let name = name.map(Rc::from);
-        let queue = Self::with_capacity(os, capacity, QueueStatus::new(kind, name)).await;
-        assert!(
-            queue.id() != QueueId::NONE,
-            "there is no room for a {}: the limit of message queues is reached; raise \
-             Builder::max_queues",
-            kind.name()
-        );
-        queue
+    ) -> impl Future<Output = Self> + use<'a, T> {
+        let status = QueueStatus::new(kind, name.map(Rc::from));
+        Self::make(os, capacity, status, |status| {
+            panic!(
+                "there is no room for a {}: the limit of message queues is reached; raise \
+                 Builder::max_queues",
+                status.kind.name()
+            )
+        })
     }
 
-    async fn with_capacity(os: &mut Os, capacity: u64, status: QueueStatus) -> Self {
-        let (messages, status) = (Rc::new(Messages::default()), Rc::new(status));
-        let argument = Payload::Queue(Rc::clone(&messages) as Rc<dyn Store>, Rc::clone(&status));
+    fn with_capacity(
+        os: &mut Os,
+        capacity: u64,
+        status: QueueStatus,
+    ) -> impl Future<Output = Self> {
+        Self::make(os, capacity, status, |_| ())
+    }
+
+    /// Makes a queue. At the limit of queues it calls `refused`. Not an `async fn`: a queue is made
+    /// in the place where it stays.
+    fn make<'a>(
+        os: &'a mut Os,
+        capacity: u64,
+        status: QueueStatus,
+        refused: impl Fn(&QueueStatus) + 'a,
+    ) -> impl Future<Output = Self> + 'a {
+        let status = Rc::new(status);
+        let side = Rc::new(Side {
+            id: Cell::new(QueueId::NONE),
+            handles: Cell::new(0),
+            frame: Rc::clone(os.frame()),
+            status: Rc::clone(&status),
+            messages: Messages::default(),
+            drop: |frame, messages| frame.drop_all_iteratively(in_order(messages)),
+        });
+        let argument = Payload::Queue(Rc::clone(&side) as Rc<dyn Store>, status);
         os.call(
             move |frame| {
                 frame.put(argument);
                 SystemCall::NewQueue(capacity)
             },
-            move |reply, frame| {
-                let id = match reply {
-                    Reply::Queue(id) => id,
-                    Reply::Err(_) => QueueId::NONE,
+            move |reply, _| {
+                match reply {
+                    Reply::Queue(id) => side.id.set(id),
+                    Reply::Err(_) => refused(&side.status),
                     other => mismatch(other),
-                };
-                let (frame, messages, status) =
-                    (Rc::clone(frame), Rc::clone(&messages), Rc::clone(&status));
-                Self {
-                    shared: Rc::new(Shared {
-                        id,
-                        frame,
-                        messages,
-                        status,
-                        drop: |frame, messages| {
-                            frame.drop_all_iteratively(in_order(messages));
-                        },
-                    }),
                 }
+                Self::handle(&side)
             },
         )
-        .await
     }
 
     /// Makes a queue that replaces this one in its owner.
-    pub(crate) async fn successor(&self, os: &mut Os, capacity: u64) -> Self {
-        let QueueStatus { kind, name, .. } = &*self.shared.status;
-        Self::required(os, capacity, *kind, name.as_deref()).await
+    pub(crate) fn successor<'a>(
+        &self,
+        os: &'a mut Os,
+        capacity: u64,
+    ) -> impl Future<Output = Self> + use<'a, T> {
+        let QueueStatus { kind, name, .. } = &*self.side.status;
+        Self::required(os, capacity, *kind, name.as_deref())
     }
 
     /// Puts a message at the end. *Blocks* while the queue is full.
@@ -185,13 +198,13 @@ impl<T: 'static> Queue<T> {
         let id = self.id_in(os);
         os.call(
             move |frame| {
-                let number = self.shared.messages.push(message);
+                let number = self.side.messages.push(message);
                 frame.put_word(number);
                 SystemCall::Put(id)
             },
             move |reply, _| match reply {
                 Reply::Done => Ok(()),
-                Reply::Refused(number) => Err(Closed(self.shared.messages.take(number))),
+                Reply::Refused(number) => Err(Closed(self.side.messages.take(number))),
                 other => mismatch(other),
             },
         )
@@ -206,10 +219,10 @@ impl<T: 'static> Queue<T> {
         message: T,
     ) -> impl Future<Output = Result<(), TryPutError<T>>> + 'a {
         let id = self.id_in(os);
-        let take = |number| self.shared.messages.take(number);
+        let take = |number| self.side.messages.take(number);
         os.call(
             move |frame| {
-                let number = self.shared.messages.push(message);
+                let number = self.side.messages.push(message);
                 frame.put_word(number);
                 SystemCall::TryPut(id)
             },
@@ -282,8 +295,8 @@ impl<T: 'static> Queue<T> {
     /// Returns the number of messages that can be taken at once.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.shared.frame.touch_queue(self.id(), false);
-        let status = &self.shared.status;
+        self.side.frame.touch_queue(self.id(), false);
+        let status = &*self.side.status;
         // Each waiting task takes one deferred put.
         let posted = status.posted.get().saturating_sub(status.waiting.get());
         status.len.get() + posted
@@ -291,29 +304,29 @@ impl<T: 'static> Queue<T> {
 
     /// Returns whether the kernel has closed the queue.
     pub(crate) fn is_closed(&self) -> bool {
-        self.shared.frame.touch_queue(self.id(), false);
-        self.shared.status.closed.get()
+        self.side.frame.touch_queue(self.id(), false);
+        self.side.status.closed.get()
     }
 
     /// Puts a message without a trap, for instance in a destructor. The kernel handles the put when
     /// the task stops. A full or closed queue drops the message.
     pub(crate) fn defer_put(&self, message: T) {
-        let number = self.shared.messages.push(message);
-        let posted = &self.shared.status.posted;
+        let number = self.side.messages.push(message);
+        let posted = &self.side.status.posted;
         posted.set(posted.get() + 1);
         let put = SystemCall::TryPut(self.id());
-        self.shared.frame.defer_with(put, Parcel::word(number));
+        self.side.frame.defer_word(put, number);
     }
 
     /// Notes that the running task holds the lock of this queue.
     pub(crate) fn set_held(&self) {
-        let holder = self.shared.frame.remote.running();
-        self.shared.status.holder.set(holder);
+        let holder = self.side.frame.remote.running();
+        self.side.status.holder.set(holder);
     }
 
     /// Notes that no task holds the lock of this queue.
     pub(crate) fn set_free(&self) {
-        self.shared.status.holder.set(Tid::KERNEL);
+        self.side.status.holder.set(Tid::KERNEL);
     }
 
     /// Returns whether no message can be taken at once.
@@ -325,26 +338,26 @@ impl<T: 'static> Queue<T> {
     /// Returns the name of the queue in traces and reports.
     #[must_use]
     pub fn id(&self) -> QueueId {
-        self.shared.id
+        self.side.id.get()
     }
 
     /// Returns the store of the messages, for messages that the kernel puts.
-    pub(crate) fn messages(&self) -> Rc<Messages<T>> {
-        Rc::clone(&self.shared.messages)
+    pub(crate) fn side(&self) -> Rc<Side<T>> {
+        Rc::clone(&self.side)
     }
 
     pub(crate) fn frame(&self) -> &TrapFrame {
-        &self.shared.frame
+        &self.side.frame
     }
 
     /// Notes for a search that the caller reads or changes what is kept beside the queue.
     pub(crate) fn touch_beside(&self, writes: bool) {
-        self.shared.frame.touch(Object::Beside(self.id()), writes);
+        self.side.frame.touch(Object::Beside(self.id()), writes);
     }
 
     /// Returns whether the queue belongs to the kernel of `os`.
     pub(crate) fn is_home(&self, os: &Os) -> bool {
-        Rc::ptr_eq(&self.shared.frame, os.frame())
+        Rc::ptr_eq(&self.side.frame, os.frame())
     }
 
     /// Faults the caller if the queue, and with it `owner`, belongs to another kernel.
@@ -365,17 +378,23 @@ impl<T: 'static> Queue<T> {
     }
 }
 
+impl<T> Queue<T> {
+    fn handle(side: &Rc<Side<T>>) -> Self {
+        side.handles.set(side.handles.get() + 1);
+        let side = Rc::clone(side);
+        Self { side }
+    }
+}
+
 impl<T> Clone for Queue<T> {
     fn clone(&self) -> Self {
-        Self {
-            shared: Rc::clone(&self.shared),
-        }
+        Self::handle(&self.side)
     }
 }
 
 impl<T> fmt::Debug for Queue<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Queue({})", self.shared.id)
+        write!(f, "Queue({})", self.side.id.get())
     }
 }
 
@@ -391,15 +410,14 @@ impl<T: 'static, E, R: Fn(Reply) -> E> Decode for Getting<'_, T, R> {
     #[inline(always)]
     fn decode(&mut self, reply: Reply, _: &Rc<TrapFrame>) -> Result<T, E> {
         match reply {
-            Reply::Message(number) => Ok(self.queue.shared.messages.take(number)),
+            Reply::Message(number) => Ok(self.queue.side.messages.take(number)),
             other => Err((self.refusal)(other)),
         }
     }
 
     fn undo(&mut self, reply: Reply, frame: &Rc<TrapFrame>) {
         if let Reply::Message(number) = reply {
-            let parcel = Parcel::word(number);
-            frame.defer_with(SystemCall::GiveBack(self.queue.id()), parcel);
+            frame.defer_word(SystemCall::GiveBack(self.queue.id()), number);
         }
     }
 }
@@ -411,23 +429,41 @@ fn in_order<T>((aside, kept): Untaken<T>) -> impl Iterator<Item = T> {
     aside.into_values().chain(kept.into_iter().flatten())
 }
 
-/// The state that the handles of a queue share.
-struct Shared<T> {
-    id: QueueId,
+/// The tasks' side of a queue.
+pub(crate) struct Side<T> {
+    /// [`QueueId::NONE`] until the kernel has made the queue.
+    id: Cell<QueueId>,
+    /// The number of handles. The kernel's reference is none.
+    handles: Cell<usize>,
     frame: Rc<TrapFrame>,
-    messages: Rc<Messages<T>>,
     status: Rc<QueueStatus>,
+    messages: Messages<T>,
     /// Drops the messages. `Drop` needs it, because there `T` is not known to be `'static`.
     drop: fn(&TrapFrame, Untaken<T>),
 }
 
-impl<T> Drop for Shared<T> {
-    fn drop(&mut self) {
-        self.frame.defer(SystemCall::FreeQueue(self.id));
+impl<T> Side<T> {
+    /// Stores a message that the kernel puts, and returns its number.
+    pub(crate) fn push(&self, message: T) -> u64 {
+        self.messages.push(message)
+    }
+
+    /// Frees the queue, after its last handle.
+    fn free(&self) {
+        self.frame.defer(SystemCall::FreeQueue(self.id.get()));
         // Dropped here, because these destructors belong to the task.
-        let messages = (self.messages.aside.take(), self.messages.kept.take());
-        if !messages.0.is_empty() || !messages.1.is_empty() {
-            (self.drop)(&self.frame, messages);
+        if !self.messages.is_empty() {
+            (self.drop)(&self.frame, self.messages.take_all());
+        }
+    }
+}
+
+impl<T> Drop for Queue<T> {
+    fn drop(&mut self) {
+        let side = &self.side;
+        side.handles.set(side.handles.get() - 1);
+        if side.handles.get() == 0 {
+            side.free();
         }
     }
 }
@@ -462,6 +498,14 @@ impl<T> Messages<T> {
         let mut kept = self.kept.borrow_mut();
         kept.push_back(Some(message));
         self.first.get() + kept.len() as u64 - 1
+    }
+
+    fn is_empty(&self) -> bool {
+        self.kept.borrow().is_empty() && self.aside.borrow().is_empty()
+    }
+
+    fn take_all(&self) -> Untaken<T> {
+        (self.aside.take(), self.kept.take())
     }
 
     fn take(&self, number: u64) -> T {
@@ -506,14 +550,14 @@ impl<T> Messages<T> {
     }
 }
 
-impl<T> Store for Messages<T> {
+impl<T> Store for Side<T> {
     fn discard(&self, number: u64) {
         // Dropped outside the borrow: its destructor may use the queue.
-        drop(self.remove(number));
+        drop(self.messages.remove(number));
     }
 
     fn clear(&self) {
-        for message in in_order((self.aside.take(), self.kept.take())) {
+        for message in in_order(self.messages.take_all()) {
             contain(|| drop(message));
         }
     }

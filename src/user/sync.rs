@@ -18,7 +18,7 @@ use std::{
 use super::{
     os::Os,
     program::IntoExit,
-    queue::{Closed, Messages, Queue},
+    queue::{Closed, Queue, Side},
     time::Elapsed,
 };
 use crate::{
@@ -163,7 +163,6 @@ pub struct Mutex<T> {
 
 struct Locked<T> {
     token: Queue<()>,
-    frame: Rc<TrapFrame>,
     poisoned: Cell<bool>,
     /// `None` while a guard has it.
     value: Cell<Option<Box<T>>>,
@@ -192,7 +191,7 @@ impl<T: 'static> Mutex<T> {
     /// Makes a mutex around a value. Never blocks.
     pub async fn new(os: &mut Os, value: T) -> Self {
         let token = Queue::required(os, u64::MAX, Kind::Mutex, None).await;
-        Self::around(os, token, value)
+        Self::around(token, value)
     }
 
     /// Makes a mutex with a name, which reports and traces show beside its number. Never blocks.
@@ -212,17 +211,16 @@ impl<T: 'static> Mutex<T> {
     /// ```
     pub async fn named(os: &mut Os, name: &str, value: T) -> Self {
         let token = Queue::required(os, u64::MAX, Kind::Mutex, Some(name)).await;
-        Self::around(os, token, value)
+        Self::around(token, value)
     }
 
     /// Returns a mutex whose lock is the message of this queue.
-    fn around(os: &Os, token: Queue<()>, value: T) -> Self {
+    fn around(token: Queue<()>, value: T) -> Self {
         token.defer_put(());
         let (poisoned, value) = (Cell::new(false), Cell::new(Some(Box::new(value))));
         Self {
             inner: Rc::new(Locked {
                 token,
-                frame: Rc::clone(os.frame()),
                 poisoned,
                 value,
                 drop: TrapFrame::drop_iteratively,
@@ -269,7 +267,7 @@ impl<T: 'static> Mutex<T> {
 impl<T> Drop for Locked<T> {
     fn drop(&mut self) {
         if let Some(value) = self.value.take() {
-            (self.drop)(&self.frame, value);
+            (self.drop)(self.token.frame(), value);
         }
     }
 }
@@ -320,7 +318,7 @@ impl<T> DerefMut for Guard<T> {
 impl<T> Drop for Guard<T> {
     fn drop(&mut self) {
         self.inner.value.set(self.value.take());
-        let is_cut = self.inner.frame.killing.get() || std::thread::panicking();
+        let is_cut = self.inner.token.frame().killing.get() || std::thread::panicking();
         if is_cut && !self.released {
             self.inner.token.touch_beside(true);
             self.inner.poisoned.set(true);
@@ -712,7 +710,7 @@ pub struct Group {
 /// The state that a group and the kernel share.
 struct Members {
     ended: QueueId,
-    exits: Rc<Messages<(Tid, Exit)>>,
+    exits: Rc<Side<(Tid, Exit)>>,
     /// Every member whose exit the group has not returned, by tid. The kernel adds a member when it
     /// makes the task: the owner may be killed before it receives the tid.
     left: RefCell<BTreeSet<Tid>>,
@@ -753,7 +751,7 @@ impl Group {
         let ended = Queue::required(os, u64::MAX, Kind::Group, name).await;
         let members = Rc::new(Members {
             ended: ended.id(),
-            exits: ended.messages(),
+            exits: ended.side(),
             left: RefCell::default(),
         });
         Self {

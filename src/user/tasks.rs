@@ -9,26 +9,8 @@ use super::{
 };
 use crate::{
     abi::{Errno, Exit, Nanos, Reply, SystemCall, TaskInfo, Tid},
-    trap::{Keeper, Payload, Program, Start, TrapFrame},
+    trap::{Keeper, NewTask, Options, Payload, Program, Start, TrapFrame},
 };
-
-/// What a new task has besides a name and a program.
-struct Options {
-    keeper: Option<Rc<dyn Keeper>>,
-    start: Start,
-    /// The host, unless it is that of the parent.
-    host: Option<Rc<str>>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            keeper: None,
-            start: Start::First,
-            host: None,
-        }
-    }
-}
 
 impl Os {
     /// Returns this task's own number. Never blocks. (Beazley's `GetTid`.)
@@ -78,7 +60,7 @@ impl Os {
         self.note_caller();
         let name = self.frame().intern(name.as_ref());
         let program = program::program(self.frame(), program);
-        self.new_task(SystemCall::NewTask, name, program, Options::default())
+        self.new_task(SystemCall::NewTask, name, program, None)
     }
 
     /// Like [`Os::spawn`], for a task that leaves no zombie, because no task will wait for it.
@@ -100,8 +82,7 @@ impl Os {
         program: impl AsyncFnOnce(&mut Self) -> T + 'static,
     ) -> impl Future<Output = Result<Tid, Errno>> {
         let program = program::program(self.frame(), program);
-        let options = Options::default();
-        self.new_task(SystemCall::NewDetachedTask, name, program, options)
+        self.new_task(SystemCall::NewDetachedTask, name, program, None)
     }
 
     /// Starts `program` as [`Os::spawn`] does, on a host of the simulated network. The host is made
@@ -122,7 +103,7 @@ impl Os {
             host: Some(host.as_ref().into()),
             ..Options::default()
         };
-        self.new_task(SystemCall::NewTask, name, program, options)
+        self.new_task(SystemCall::NewTask, name, program, Some(options))
     }
 
     /// Starts `program` as [`Os::spawn`] does, and returns a handle that waits for the program's
@@ -186,7 +167,7 @@ impl Os {
             start: Start::After(delay.into()),
             ..Options::default()
         };
-        self.new_task(SystemCall::NewTask, name, program, options)
+        self.new_task(SystemCall::NewTask, name, program, Some(options))
     }
 
     /// Like [`Os::spawn_detached`], for a callback: its first turn comes after the caller's next
@@ -207,7 +188,7 @@ impl Os {
             start,
             ..Options::default()
         };
-        self.new_task(SystemCall::NewDetachedTask, name, program, options)
+        self.new_task(SystemCall::NewDetachedTask, name, program, Some(options))
     }
 
     /// Like [`Os::spawn`]; `keeper` receives the number and the exit of the new task.
@@ -223,7 +204,7 @@ impl Os {
             keeper: Some(keeper),
             ..Options::default()
         };
-        self.new_task(SystemCall::NewTask, name, program, options)
+        self.new_task(SystemCall::NewTask, name, program, Some(options))
     }
 
     fn new_task(
@@ -231,22 +212,16 @@ impl Os {
         call: SystemCall,
         name: Rc<str>,
         program: Program,
-        options: Options,
+        options: Option<Options>,
     ) -> impl Future<Output = Result<Tid, Errno>> {
+        let options = options.map(Box::new);
         self.call(
             move |frame| {
-                let Options {
-                    keeper,
-                    start,
-                    host,
-                } = options;
-                frame.put(Payload::Program {
+                frame.put(Payload::Program(NewTask {
                     name,
                     program,
-                    keeper,
-                    start,
-                    host,
-                });
+                    options,
+                }));
                 call
             },
             |reply, _| match reply {

@@ -21,7 +21,7 @@ use sequence::Sequence;
 use super::{Answer, Happening, Request, World, hand_on};
 use crate::{
     abi::DeviceId,
-    interrupt::{External, Interrupts, Remote},
+    interrupt::{Interrupts, Remote},
 };
 
 /// The simulated world. Its clock stops until the kernel waits, and then jumps to the
@@ -141,10 +141,8 @@ impl World for SimWorld {
         if let Console::Kept(kept) = &mut self.console {
             kept.clear();
         }
-        let remote = self.interrupts.remote();
-        let external = [External::Setter, External::Job];
         // A thread of the last run may yet raise an interrupt, on a line of its own.
-        if self.interrupts.is_raised() || external.iter().any(|what| remote.started(*what) > 0) {
+        if self.interrupts.is_raised() || self.interrupts.has_started_any() {
             self.bell = Arc::default();
             self.interrupts = Interrupts::new(Waker::from(Arc::clone(&self.bell)));
         }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     abi::{HostId, SystemCall},
-    trap::{Fate, Parcel, Payload},
+    trap::{Fate, Payload},
 };
 
 impl SimNet {
@@ -142,7 +142,7 @@ impl SimNet {
         if let Some(frame) = kernel {
             let text = fault.to_string();
             let payload = Payload::Fault { text, fate };
-            frame.defer_with(SystemCall::Fault, Parcel::payload(payload));
+            frame.defer_payload(SystemCall::Fault, payload);
         }
     }
 }
