@@ -88,12 +88,6 @@ Examples:
 
 /// Boot a program and run until no task is left
 #[derive(Args)]
-#[command(
-    arg_required_else_help = true,
-    disable_help_subcommand = true,
-    subcommand_help_heading = "Programs",
-    subcommand_value_name = "PROGRAM"
-)]
 pub(super) struct Boot {
     #[command(flatten)]
     pub(super) verbosity: Verbosity,
@@ -298,7 +292,7 @@ pub(super) fn command(name: &str, app: &App) -> Command {
              {name} boot {first} --help              its options"
         ))
         .mut_subcommand("explore", |command| {
-            command
+            of_programs(command)
                 .subcommands(explore::subcommands(programs))
                 .override_usage(format!("{name} explore [OPTIONS] PROGRAM [ARGS]..."))
                 .after_help(format!(
@@ -322,7 +316,9 @@ pub(super) fn command(name: &str, app: &App) -> Command {
             ))
         })
         .mut_subcommand("lab", |lab| {
-            lab.mut_arg("policies", |arg| arg.value_parser(policy_of_lab))
+            of_programs(lab)
+                .subcommand_required(true)
+                .mut_arg("policies", |arg| arg.value_parser(policy_of_lab))
                 .subcommands(lab::subcommands(programs))
                 .override_usage(format!("{name} lab [OPTIONS] PROGRAM [ARGS]..."))
                 .after_help(format!(
@@ -330,8 +326,8 @@ pub(super) fn command(name: &str, app: &App) -> Command {
                      shows response, turnaround and waiting over the tasks that computed: the \
                      mean, the median and the 99th percentile; the switches between tasks; the part \
                      of their time in which the processors were busy; Jain's index of fairness; and \
-                     the end. A chart has a line for each task: █ is computing, · is waiting for a \
-                     processor.\n\n\
+                     the end. A chart has a line for each task: █ is computing, ▓, ▒ and ░ are \
+                     computing for a part of the column, and · is waiting for a processor.\n\n\
                      Exit codes: 0 all runs ended well, 1 one did not, 2 wrong command line.\n\n\
                      Examples:\n  \
                      {name} lab --policy fifo --policy rr:10ms --policy mlfq {first}\n  \
@@ -342,7 +338,7 @@ pub(super) fn command(name: &str, app: &App) -> Command {
         .mut_subcommand("boot", |boot| {
             let network = ["on", "net", "fault", "chaos"].into_iter();
             let simulated = |boot: Command, id| boot.mut_arg(id, |arg| arg.requires("simulated"));
-            let boot = network.fold(boot, simulated);
+            let boot = network.fold(of_programs(boot), simulated);
             boot.mut_arg("policy", |arg| arg.value_parser(policy))
                 .mut_arg("world", |arg| arg.value_parser(world).hide(!has_worlds))
                 .subcommands(programs.iter().map(Entry::command))
@@ -365,6 +361,15 @@ pub(super) fn command(name: &str, app: &App) -> Command {
                      {name} boot --trace --log-format json {first} 2>&1 >/dev/null | jq 'select(.tid==1)'"
                 ))
         })
+}
+
+/// A command that takes a program.
+fn of_programs(command: Command) -> Command {
+    command
+        .arg_required_else_help(true)
+        .disable_help_subcommand(true)
+        .subcommand_help_heading("Programs")
+        .subcommand_value_name("PROGRAM")
 }
 
 /// Parses a command line, or explains what is wrong with it.

@@ -34,12 +34,6 @@ const LONGEST: usize = 200;
 
 /// Run a program under many schedules, to find one that breaks it
 #[derive(Args)]
-#[command(
-    arg_required_else_help = true,
-    disable_help_subcommand = true,
-    subcommand_help_heading = "Programs",
-    subcommand_value_name = "PROGRAM"
-)]
 pub(super) struct Explore {
     #[command(flatten)]
     options: Options,

@@ -34,13 +34,6 @@ use trial::{Run, Settings, Trial};
 
 /// Run a program under several scheduling policies, and compare them
 #[derive(Args)]
-#[command(
-    arg_required_else_help = true,
-    disable_help_subcommand = true,
-    subcommand_required = true,
-    subcommand_help_heading = "Programs",
-    subcommand_value_name = "PROGRAM"
-)]
 pub(super) struct Lab {
     #[command(flatten)]
     options: Options,

@@ -206,17 +206,24 @@ Examples:
     },
 }
 
-/// What a table of tasks lists.
+/// The tasks that a view lists.
 #[derive(Args)]
-pub(super) struct List {
+struct Wanted {
     /// Only tasks whose number, name, state or wait contains TEXT
     #[arg(
-        long,
+        long = "filter",
         value_name = "TEXT",
         default_value = "",
         hide_default_value = true
     )]
-    filter: String,
+    text: String,
+}
+
+/// What a table of tasks lists.
+#[derive(Args)]
+pub(super) struct List {
+    #[command(flatten)]
+    filter: Wanted,
     /// Sort by this; the most traps come first
     #[arg(long, value_name = "COLUMN", default_value = "tid")]
     sort: Sort,
@@ -235,7 +242,7 @@ impl List {
     pub(super) fn query(&self) -> Query {
         Query {
             most: self.most,
-            filter: self.filter.clone(),
+            filter: self.filter.text.clone(),
             sort: self.sort,
             reversed: self.reverse,
             fold: self.by_name.then_some(1),
@@ -247,14 +254,8 @@ impl List {
 /// What a tree of tasks lists.
 #[derive(Args)]
 pub(super) struct TreeList {
-    /// Only tasks whose number, name, state or wait contains TEXT
-    #[arg(
-        long,
-        value_name = "TEXT",
-        default_value = "",
-        hide_default_value = true
-    )]
-    filter: String,
+    #[command(flatten)]
+    filter: Wanted,
     /// A line for each task, also for many siblings of a name
     #[arg(long)]
     all: bool,
@@ -263,7 +264,7 @@ pub(super) struct TreeList {
 impl TreeList {
     pub(super) fn query(&self) -> Query {
         Query {
-            filter: self.filter.clone(),
+            filter: self.filter.text.clone(),
             fold: (!self.all).then_some(CROWD),
             tree: true,
             ..Query::default()

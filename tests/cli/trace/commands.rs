@@ -714,7 +714,7 @@ fn what_is_no_recording_is_refused_with_the_reason() {
                  this trapline reads version 1: read it with a later one\n";
     let directory = "error: cannot read .: Is a directory (os error 21)\n";
     let empty = "error: cannot read standard input: the recording ends at byte 0, before its end: \
-                 whoever wrote it was killed, or is still at it\n";
+                 its process was killed, or still runs\n";
     let files = [
         ("no.trap", missing),
         ("text.trap", foreign),
@@ -746,8 +746,8 @@ fn a_recording_that_is_cut_off_is_shown_with_a_warning() {
         assert_eq!(
             err,
             format!(
-                "warning: run.trap: the recording ends at byte {at}, before its end: whoever \
-                 wrote it was killed, or is still at it\n"
+                "warning: run.trap: the recording ends at byte {at}, before its end: its \
+                 process was killed, or still runs\n"
             )
         );
     }

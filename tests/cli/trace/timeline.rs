@@ -430,15 +430,49 @@ fn a_part_can_be_taken() {
 
 #[test]
 fn a_picture_that_could_not_be_read_is_refused() {
-    let place = Place::with("large", &["sleepers"]);
+    let place = Place::new("large");
+    let mut recorder = Recorder::create(place.0.join("run.trap"), &Header::default()).unwrap();
+    for tid in 1..=101 {
+        let name = "x".repeat(tid);
+        let (at, tid, parent) = (Duration::ZERO, (tid as u64).into(), 0.into());
+        let fact = Fact::Spawned {
+            parent,
+            name: &name,
+        };
+        recorder.event(&Event {
+            at,
+            tid,
+            fact,
+            place: None,
+        });
+    }
+    drop(recorder);
     let (code, out, err) = place.run(&[&DRAW, &["--format", "svg"][..]].concat());
     assert_eq!((code, &*out), (1, ""));
-    assert!(err.contains("1001 tasks"), "{err}");
+    assert!(err.contains("101 lanes"), "{err}");
     assert!(
         err.contains("--from and --to, or with --task, or make it HTML"),
         "{err}"
     );
-    svg(&place, &["--task", "1", "--to", "500t"]);
+    svg(&place, &["--task", "1"]);
+}
+
+#[test]
+fn many_tasks_of_a_name_are_a_lane_of_a_picture() {
+    let place = Place::with("crowd", &["sleepers"]);
+    let all = svg(&place, &["--scale", "time"]);
+    assert!(all.contains("sleeper × 1000</text>"), "{all}");
+    assert!(
+        all.contains("at most 0 run or are ready, and 999 are blocked"),
+        "{all}"
+    );
+    assert!(all.contains("class=\"crowd area\"") && all.contains("blocked, in a lane of many"));
+    let place = Place::with("no-crowd", &["sleepers", "--count", "49"]);
+    let each = svg(&place, &["--scale", "time"]);
+    assert!(
+        !each.contains("crowd area") && each.contains("50 sleeper</text>"),
+        "{each}"
+    );
 }
 
 #[test]

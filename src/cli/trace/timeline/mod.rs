@@ -6,6 +6,7 @@
 //! | `scale.rs` | the meaning of the width |
 //! | `words.rs` | the texts about it |
 //! | `svg.rs`, `picture.css` | the picture |
+//! | `crowd.rs` | its lanes: many tasks of a name are one |
 //! | `graph.rs` | the wait-for graph, as a picture on the page |
 //! | `explain.rs` | why tasks waited, and the critical path, for the page |
 //! | `html.rs`, `page.css` | the page |
@@ -14,6 +15,7 @@
 //! | `pack.rs` | the contents, as bytes for the page's script |
 //! | `*.js` | that script, a file for each idea; `data.js` unpacks the bytes |
 
+mod crowd;
 mod explain;
 mod graph;
 mod html;
@@ -47,7 +49,8 @@ pub(super) use scale::{count, rounded};
 #[derive(Args)]
 #[command(after_help = "\
 The page needs no network: zoom, pan, search and follow wake-ups in any browser. The key `?` shows \
-its help. A picture is for documents and has to be small: select a part of a long run.
+its help. A picture is for documents and has to be small: select a part of a long run. Of more than 50 \
+tasks, those of a name are one lane, as on the page: how many run, are ready and are blocked.
 
 Examples:
   boot --record run.trap echo                    record a run

@@ -260,7 +260,7 @@ impl Pack {
 }
 
 /// The place of the longest number in a text, of those that are not too long; of equals, the last.
-fn longest_number(text: &str) -> std::ops::Range<usize> {
+pub(super) fn longest_number(text: &str) -> std::ops::Range<usize> {
     let mut longest = 0..0;
     let mut start = None;
     for (at, byte) in text.bytes().chain([b' ']).enumerate() {
