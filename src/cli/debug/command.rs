@@ -11,6 +11,7 @@ use super::{
 use crate::{
     Deadlock, Nanos, QueueInfo, TaskInfo, Tid,
     cli::{
+        interrupts,
         live::{
             model::{self, Row, Rows, Totals},
             query::{Entry, Query},
@@ -208,6 +209,13 @@ pub(super) enum Answer {
 
 /// Performs a command. An error says what is wrong with it.
 pub(super) fn perform(engine: &mut Engine, line: &str) -> Result<Answer, String> {
+    let answer = answer(engine, line);
+    // One that came too late to stop a motion is not for what follows.
+    interrupts::take();
+    answer
+}
+
+fn answer(engine: &mut Engine, line: &str) -> Result<Answer, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let Some((&name, rest)) = words.split_first() else {
         return Ok(Answer::Text(String::new()));

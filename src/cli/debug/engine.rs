@@ -453,7 +453,7 @@ impl Engine {
 mod tests {
     use std::{error::Error, ffi::OsString};
 
-    use super::*;
+    use super::{super::command, *};
     use crate::{
         Os,
         cli::{
@@ -504,13 +504,18 @@ mod tests {
         assert_eq!(*reports.borrow(), [63 + 64, 63 + 128, 63 + 256]);
     }
 
+    // One test for both, because signals belong to the process.
     #[test]
-    fn an_interrupt_between_the_command_and_its_first_step_stops_it() {
+    fn an_interrupt_stops_the_motion_during_which_it_comes_and_no_more() {
         let mut engine = engine();
         assert_eq!(engine.forward(2 * LOOK), Stop::There);
         interrupts::raise();
         assert_eq!(engine.forward(1 << 40), Stop::Interrupted);
         assert_eq!(engine.calls(), 3 * LOOK);
+        // A motion that is over before it looks.
+        interrupts::raise();
+        assert!(command::perform(&mut engine, "step").is_ok());
+        assert!(!interrupts::take());
         // A motion back has several runs.
         interrupts::raise();
         let stop = engine.go_to(LOOK + 1);
