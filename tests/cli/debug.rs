@@ -330,6 +330,12 @@ fn what_is_wrong_with_a_command_is_said() {
     assert_eq!(code, 2);
     let why = "it is 00:03.000000 already: back at 00:02.000 goes there";
     assert!(err.contains(why), "{err}");
+    for command in ["next 2", "until yield tid 2"] {
+        let (code, _, err) = try_debug(&["until end tid 2", command], &["--seed", "1", "kill"]);
+        assert_eq!(code, 2);
+        let why = "the task has ended (00:00.000000 2 foo: exited: killed): back ";
+        assert!(err.contains(why), "{err}");
+    }
     let (code, _, err) = try_debug(&["continue", "step"], &["tids"]);
     assert_eq!(code, 2);
     assert!(err.contains("the run is over: only back, goto"), "{err}");
@@ -348,6 +354,11 @@ fn what_cannot_be_debugged_is_refused() {
         "there is neither a program nor a tape of this name",
     );
     refused(&["Cargo.toml"], 1, "this is no tape of trapline");
+    refused(
+        &["/dev/null"],
+        1,
+        "it is no file, and each motion back reads",
+    );
     refused(
         &["--seed", "1", "Cargo.toml"],
         2,

@@ -268,8 +268,15 @@ fn forward(engine: &mut Engine, verb: Verb, rest: &[&str]) -> Result<String, Str
     Ok(moved(engine, stop))
 }
 
-/// Goes on to a condition, and says if the run ends without it.
+/// Goes on to a condition, and says if the run ends without it. An error says that it is behind.
 fn until(engine: &mut Engine, condition: &Condition) -> Result<String, String> {
+    if let Some(tid) = condition.task()
+        && let Some(end) = engine.witness().ended.get(&tid)
+    {
+        return Err(format!(
+            "the task has ended ({end}): back {condition} goes there"
+        ));
+    }
     let at = engine.witness().at;
     if condition.time().is_some_and(|time| time <= at) {
         let at = Nanos::from(at);

@@ -91,6 +91,11 @@ impl Condition {
         }
     }
 
+    /// The task that it is about, if it is about one.
+    pub(super) fn task(&self) -> Option<Tid> {
+        self.task
+    }
+
     /// The time that it waits for, if it is one.
     pub(super) fn time(&self) -> Option<Duration> {
         match self.what {

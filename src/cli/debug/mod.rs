@@ -130,6 +130,10 @@ fn source(
             let why = "there is neither a program nor a tape of this name";
             return Ok(Err(format!("{}: {why}", path.display())));
         }
+        if !path.is_file() {
+            let why = "it is no file, and each motion back reads the tape again";
+            return Ok(Err(format!("{}: {why}", path.display())));
+        }
         let run = replay::open(programs, command, &path)?;
         return Ok(run.map(|run| {
             let Run {
@@ -195,7 +199,7 @@ fn misplaced(error: clap::Error, command: &Command) -> clap::Error {
 }
 
 /// After so many steps, some seconds, a motion says where it is.
-const LONG: u64 = 1 << 23;
+const LONG: u64 = 1 << 22;
 
 /// Performs the commands, or those on standard input.
 fn plain(mut engine: Engine, commands: &[String]) -> ExitCode {

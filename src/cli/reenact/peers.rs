@@ -96,19 +96,32 @@ impl Tally {
         }
     }
 
+    fn is_met(&self, mark: &Mark) -> bool {
+        let (steps, bytes) = self.peers.borrow()[mark.peer];
+        steps >= mark.steps && bytes >= mark.bytes
+    }
+
+    /// Waits until the peers are so far, or one has failed. Returns whether they are. An error names
+    /// the connection on which the program keeps them waiting.
+    async fn reach(&self, os: &mut Os, script: &Script, marks: &[Mark]) -> Result<bool, String> {
+        let reached = os.timeout(script.patience(), async |os| self.follow(os, marks).await);
+        reached.await.map_err(|_| {
+            let late = marks.iter().find(|mark| !self.is_met(mark));
+            let way = late.map(|mark| script.peers[mark.peer].way.to_string());
+            let way = way.unwrap_or_default();
+            format!("the program does not do what it did on the tape ({way})")
+        })
+    }
+
     /// Waits until the peers are so far, or one has failed. Returns whether they are.
-    async fn reach(&self, os: &mut Os, marks: &[Mark]) -> bool {
-        let is_met = |mark: &Mark| {
-            let (steps, bytes) = self.peers.borrow()[mark.peer];
-            steps >= mark.steps && bytes >= mark.bytes
-        };
+    async fn follow(&self, os: &mut Os, marks: &[Mark]) -> bool {
         let news = match self.news.get() {
             Some(news) => news.clone(),
             None => Queue::unbounded(os).await,
         };
         let news = self.news.get_or_init(|| news);
         while !self.has_failed.get() {
-            if marks.iter().all(is_met) {
+            if marks.iter().all(|mark| self.is_met(mark)) {
                 return true;
             }
             self.is_watched.set(true);
@@ -203,7 +216,7 @@ async fn enter_all(
         let Way::ToListener { number, .. } = peer.way else {
             continue;
         };
-        if !tally.reach(os, &peer.before).await {
+        if !tally.reach(os, script, &peer.before).await? {
             break;
         }
         begun.push(enter(os, script, place, number, net, tally).await?);
@@ -217,21 +230,13 @@ async fn enter_all(
 
 /// Waits until the program has connected to each peer, and sent what it sent on the tape.
 async fn finish_all(os: &mut Os, script: &Script, tally: &Tally) -> Result<(), String> {
-    for (peer, scripted) in script.scripted() {
-        let Way::ToPeer(_) = scripted.way else {
-            continue;
-        };
-        let (steps, bytes) = (scripted.steps.len(), scripted.gets);
-        let mark = [Mark { peer, steps, bytes }];
-        let reached = os.timeout(script.patience(), async |os| tally.reach(os, &mark).await);
-        if reached.await.is_err() {
-            return Err(format!(
-                "the program does not do what it did on the tape ({})",
-                scripted.way
-            ));
-        }
-    }
-    Ok(())
+    let all = |(peer, scripted): (usize, &Peer)| Mark {
+        peer,
+        steps: scripted.steps.len(),
+        bytes: scripted.gets,
+    };
+    let marks: Vec<Mark> = script.scripted().map(all).collect();
+    tally.reach(os, script, &marks).await.map(drop)
 }
 
 /// Has a peer connect to a listener of the program. Returns its task.

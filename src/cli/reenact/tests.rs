@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::{
-    script::{Act, Listener, Outcome, Peer, Step, Way},
+    script::{Act, Listener, Mark, Outcome, Peer, Step, Way},
     *,
 };
 use crate::{
@@ -204,6 +204,45 @@ fn a_run_goes_on_until_the_program_has_connected_to_each_server() {
         .expect("it misses the server");
     let why = "the program does not do what it did on the tape (to 192.0.2.7:80)";
     assert!(failure.why.contains(why), "{}", failure.why);
+}
+
+/// Accepts connections, and makes none
+#[derive(clap::Args)]
+struct OnlyAccepts {}
+
+impl Program for OnlyAccepts {
+    async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+        let listener = os.listen(([127, 0, 0, 1], 80).into()).await?;
+        let mut streams = Vec::new();
+        loop {
+            streams.push(listener.accept(os).await?);
+        }
+    }
+}
+
+#[test]
+fn a_client_that_came_after_a_connection_of_the_program_waits_for_it_within_limits() {
+    let listener = Listener {
+        addr: ([127, 0, 0, 1], 80).into(),
+        has_any_port: false,
+    };
+    let late = Peer {
+        before: vec![Mark {
+            peer: 1,
+            steps: 0,
+            bytes: 7,
+        }],
+        ..client("", 0)
+    };
+    let script = Script {
+        listeners: vec![listener],
+        peers: vec![client("", 0), peer(Way::ToPeer(machine(80)), "", 7), late],
+        ..Script::default()
+    };
+    let failure = searched::<OnlyAccepts>(script.judged().unwrap()).failure;
+    let why = failure.expect("it does not connect").why;
+    let expected = "the program does not do what it did on the tape (to 192.0.2.7:80)";
+    assert!(why.contains(expected), "{why}");
 }
 
 /// Fails when its client leaves, and when it is silent for long

@@ -63,7 +63,7 @@ impl Writer {
         if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                "a tape is a file: a pipe or a device cannot hold it",
+                "a tape is a file: a folder, a pipe or a device cannot hold it",
             ));
         }
         let mut file = place::open(path)?;
