@@ -197,7 +197,8 @@ pub(super) struct Watching {
     )]
     pub(super) log_format: Format,
     /// At the end, show on standard error how the time was used, and two tables: the calls, and the
-    /// tasks (the 1,000 with the most traps). What took the most time comes first
+    /// tasks (the 1,000 with the most traps). A task is busy in its program and in its calls. What took
+    /// the most time comes first
     #[arg(long, help_heading = "Watching")]
     pub(super) summary: bool,
     /// Merge the tasks of a name in the summary
@@ -299,7 +300,8 @@ pub(super) fn command(name: &str, app: &App) -> Command {
                     "The program runs in the simulated world. A schedule fails with a deadlock, or if a \
                      task fails or faults. Schedule i has the seed N + i of --seed N, as in \
                      `boot --virtual --policy random --seed`.\n\n\
-                     Exit codes: 0 all schedules pass, 1 one fails, 2 wrong command line.\n\n\
+                     Exit codes: 0 all schedules pass, 1 one fails or --time is over before one has run, \
+                     2 wrong command line.\n\n\
                      Examples:\n  \
                      {name} explore {first}\n  \
                      {name} explore --strategy pct:3 --schedules 100000 {first}\n  \

@@ -601,6 +601,16 @@ fn a_wrong_variable_is_explained() {
             "30",
             "TRAPLINE_TIME=30: it takes a number and a unit: 500ms, 30s, 2m or 1h",
         ),
+        (
+            "SCHEDULES",
+            "0",
+            "TRAPLINE_SCHEDULES=0: it takes a whole number above zero",
+        ),
+        (
+            "TIME",
+            "0s",
+            "TRAPLINE_TIME=0s: no schedule runs in no time",
+        ),
         ("SHARD", "9/8", "TRAPLINE_SHARD=9/8: it takes I/N"),
         ("REPLAY", "7", "TRAPLINE_REPLAY=7: \"7\" is no replay"),
     ] {

@@ -186,6 +186,10 @@ impl History {
             .rev()
             .find(|one| one.end == moved && one.tid != tid);
         let Some(last) = last else {
+            if self.has_gaps() {
+                let said = format!("No task {did} in what is recorded: events are missing.");
+                return (vec![said], None);
+            }
             let mut said = vec![format!(
                 "No other task has ever {}.",
                 did.replacen("got", "gotten", 1)
@@ -210,7 +214,11 @@ impl History {
             .iter()
             .max_by_key(|(_, from, to)| Amount::of(*from, *to))
         else {
-            return (vec!["No other task held it.".to_string()], None);
+            let said = match self.has_gaps() {
+                true => "Which task held it is not known: events are missing.",
+                false => "No other task held it.",
+            };
+            return (vec![said.to_string()], None);
         };
         let (is_open, is_alone) = (piece.is_endless(), held.len() == 1);
         let mut parts: Vec<String> = Vec::new();
@@ -242,12 +250,10 @@ impl History {
     ) -> (Vec<String>, Option<Step>) {
         let peer = self.peer(device);
         let Some(peer) = peer else {
-            let said = "The other end is outside of this run, or was never connected.";
-            let is_listener = self.peers.is_listener(device);
-            let said = if is_listener {
-                "No task connected meanwhile."
-            } else {
-                said
+            let said = match self.peers.is_listener(device) {
+                true => "No task connected meanwhile.",
+                false if self.has_gaps() => "Its other end is not known: events are missing.",
+                false => "The other end is outside of this run, or was never connected.",
             };
             return (vec![said.to_string()], None);
         };

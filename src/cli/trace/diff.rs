@@ -124,6 +124,7 @@ impl DiffCommand {
             }
         }
         for side in &mut sides {
+            side.source.warn_of_gaps(log);
             side.summary.finish(&side.tasks);
         }
         let differ = parting.after.is_some();

@@ -219,6 +219,7 @@ impl History {
         let now = self.spans.now();
         if has_gap {
             self.gaps.push((before, now));
+            self.peers.gap();
         }
         self.begin.get_or_insert(Moment {
             at: now.at,
@@ -254,6 +255,11 @@ impl History {
 
     pub(super) fn end(&self) -> Moment {
         self.spans.now()
+    }
+
+    /// Whether events are missing anywhere.
+    pub(super) fn has_gaps(&self) -> bool {
+        !self.gaps.is_empty()
     }
 
     /// Whether events are missing between two moments.

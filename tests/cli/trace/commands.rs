@@ -241,7 +241,16 @@ fn show_says_where_events_are_missing() {
 fn all_commands_say_that_events_are_missing() {
     let place = Place::with("missing", &["--record-last", "4", "countdown"]);
     let warning = "warning: run.trap: 181 events missing: what is shown is about the others\n";
-    for command in [&["why", "2"][..], &["path"], &["ps"], &["tree"], &["waits"]] {
+    for command in [
+        &["why", "2"][..],
+        &["path"],
+        &["ps"],
+        &["tree"],
+        &["waits"],
+        &["diff", "run.trap"],
+        &["export", "--format", "csv"],
+        &["export", "--format", "folded"],
+    ] {
         let (code, _, err) = place.run(&[&["trace"], command, &["run.trap"]].concat());
         assert_eq!(code, 0);
         assert!(err.starts_with(warning), "{command:?}: {err}");

@@ -349,6 +349,8 @@ fn the_output_says_what_is_drawn() {
         err.starts_with("error: cannot write no/such/place.svg: "),
         "{err}"
     );
+    let dash = place.print(&[&DRAW, &["--format", "svg", "-o", "-"][..]].concat());
+    assert!(dash.starts_with("<svg ") && !place.0.join("-").exists());
     let same = ["--format", "html", "-o", "run.trap"];
     let before = fs::read(place.0.join("run.trap")).unwrap();
     let (code, _, err) = place.run(&[&DRAW, &same[..]].concat());

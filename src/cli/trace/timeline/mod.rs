@@ -62,7 +62,7 @@ pub(in crate::cli) struct TimelineCommand {
     /// The recording, as `boot --record` makes it; - for standard input
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
-    /// The output file; by default standard output
+    /// The output file; by default, and for -, standard output
     #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     output: Option<PathBuf>,
     /// A page or a picture; by default the output's suffix decides
@@ -95,7 +95,8 @@ enum Format {
 impl TimelineCommand {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
         let format = self.format()?;
-        if self.output.is_none() && format == Format::Html && io::stdout().is_terminal() {
+        let output = self.file_of_output();
+        if output.is_none() && format == Format::Html && io::stdout().is_terminal() {
             return Err("a terminal cannot show a page: name a file with --output"
                 .to_string()
                 .into());
@@ -106,8 +107,8 @@ impl TimelineCommand {
             return Err(format!("--from {from} is after --to {to}: nothing is in between").into());
         }
         let mut source = Source::open(&self.file)?;
-        let open = |path: &PathBuf| OutFile::open("--output", path, &[&self.file]);
-        let output = self.output.as_ref().map(open).transpose()?;
+        let open = |path: &Path| OutFile::open("--output", path, &[&self.file]);
+        let output = output.map(open).transpose()?;
         let window = Window {
             from: self.from,
             to: self.to,
@@ -143,8 +144,13 @@ impl TimelineCommand {
         Ok(ExitCode::SUCCESS)
     }
 
+    fn file_of_output(&self) -> Option<&Path> {
+        let output = self.output.as_deref();
+        output.filter(|path| *path != Path::new("-"))
+    }
+
     fn format(&self) -> Result<Format, Failure> {
-        let kind = self.output.as_deref().map(Path::extension);
+        let kind = self.file_of_output().map(Path::extension);
         match (self.format, kind) {
             (Some(format), _) => Ok(format),
             (None, None) => Ok(Format::Html),
