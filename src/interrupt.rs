@@ -79,6 +79,11 @@ impl Interrupts {
         self.remote.line.raised.load(Ordering::Relaxed)
     }
 
+    /// Returns whether this is the other end.
+    pub(crate) fn is_of(&self, remote: &Remote) -> bool {
+        self.remote.is_same(remote)
+    }
+
     /// Returns whether the kernel has counted on any thread.
     pub(crate) fn has_started_any(&self) -> bool {
         let external = [External::Setter, External::Job];

@@ -189,6 +189,12 @@ pub trait World {
     /// [`Interrupts`](crate::Interrupts), of which a world owns one; a wrapper forwards this call.
     fn remote(&self) -> Remote;
 
+    /// Whether this is the world's line. [`World::remote`] says it, too, and counts a reference.
+    #[doc(hidden)]
+    fn has_line(&self, remote: &Remote) -> bool {
+        self.remote().is_same(remote)
+    }
+
     /// Has a piece of a task's work done: on another thread, or here and now. A
     /// [`pause`](crate::pause()) of the latter delays its result on this world's clock. A world may
     /// bound how many pieces of one task are under way at once; the others wait.
@@ -279,6 +285,10 @@ impl<W: World + ?Sized> World for Box<W> {
 
     fn is_idle(&self) -> bool {
         (**self).is_idle()
+    }
+
+    fn has_line(&self, remote: &Remote) -> bool {
+        (**self).has_line(remote)
     }
 
     fn remote(&self) -> Remote {

@@ -226,4 +226,8 @@ impl World for SimWorld {
     fn remote(&self) -> Remote {
         self.interrupts.remote()
     }
+
+    fn has_line(&self, remote: &Remote) -> bool {
+        self.interrupts.is_of(remote)
+    }
 }
