@@ -8,9 +8,9 @@
 use std::{error::Error, io, process::ExitCode, time::Duration};
 
 use trapline::{
-    Answer, Cause, DeviceId, Event, Fact, Happening, Os, Policy, Program, RealWorld, Remote,
-    Request, Runnable, Tid, World,
+    Cause, Event, Fact, Happening, Os, Policy, Program, RealWorld, Runnable, World,
     cli::{self, program},
+    forward_world,
 };
 
 /// Two tasks that greet each second
@@ -78,6 +78,9 @@ impl Lapse {
 }
 
 impl World for Lapse {
+    forward_world!(inner: random, reseed, seed, print, take_console);
+    forward_world!(inner: is_idle, remote, submit, io, spins);
+
     fn now(&mut self) -> Duration {
         self.inner.now().saturating_mul(self.factor)
     }
@@ -99,47 +102,6 @@ impl World for Lapse {
     ) -> io::Result<Duration> {
         let deadline = deadline.map(|deadline| deadline / self.factor);
         self.inner.wait_for_threads(deadline, patience, happened)
-    }
-
-    // The rest is the real world's.
-    fn random(&mut self) -> u64 {
-        self.inner.random()
-    }
-
-    fn reseed(&mut self, seed: u64) {
-        self.inner.reseed(seed);
-    }
-
-    fn seed(&self) -> u64 {
-        self.inner.seed()
-    }
-
-    fn print(&mut self, text: &[u8]) -> io::Result<usize> {
-        self.inner.print(text)
-    }
-
-    fn take_console(&mut self) -> String {
-        self.inner.take_console()
-    }
-
-    fn is_idle(&self) -> bool {
-        self.inner.is_idle()
-    }
-
-    fn remote(&self) -> Remote {
-        self.inner.remote()
-    }
-
-    fn submit(&mut self, task: Tid, job: Box<dyn FnOnce() + Send>) {
-        self.inner.submit(task, job);
-    }
-
-    fn io(&mut self, device: DeviceId, request: Request<'_>) -> io::Result<Answer> {
-        self.inner.io(device, request)
-    }
-
-    fn spins(&self) -> bool {
-        self.inner.spins()
     }
 }
 

@@ -179,6 +179,26 @@ impl Program for Mishears {
     }
 }
 
+/// A server that closes its listener after each client, and opens another
+#[derive(clap::Args)]
+struct Reopens {
+    /// How many clients it serves
+    #[arg(long, default_value_t = 3)]
+    clients: u32,
+}
+
+impl Program for Reopens {
+    async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+        for _ in 0..self.clients {
+            let listener = os.listen(([127, 0, 0, 1], 0).into()).await?;
+            writeln!(os, "listening on {}", listener.local_addr()?);
+            let (client, _) = listener.accept(os).await?;
+            client.send_all(os, b"welcome\n").await?;
+        }
+        Ok(())
+    }
+}
+
 fn main() -> ExitCode {
     cli::main([
         program::<Panics>("panics"),
@@ -188,5 +208,6 @@ fn main() -> ExitCode {
         program::<Rings>("rings"),
         program::<Floods>("floods"),
         program::<Mishears>("mishears"),
+        program::<Reopens>("reopens"),
     ])
 }

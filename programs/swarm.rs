@@ -8,8 +8,9 @@ use trapline::{Elapsed, Endpoint, Os, Program, TcpStream, cli};
 /// A load generator: clients that ask an echo server and measure its answers
 ///
 /// A request is a number of bytes, and the answer must be the same bytes: `echo` answers so. No two
-/// requests are alike, so that a wrong answer is noticed. A client makes its requests one after the
-/// other. At the end the rate and the latencies are printed. The program fails if a request has.
+/// requests of 8 bytes or more are alike, so that a wrong answer is noticed. A client makes its
+/// requests one after the other. At the end the rate and the latencies are printed. The program fails
+/// if a request has.
 #[derive(clap::Args)]
 pub(crate) struct Swarm {
     /// The server: an address or a host's name, and a port

@@ -31,7 +31,7 @@ impl Listing {
             is_over: false,
         };
         let mut names = Vec::new();
-        while names.len() < SORTED && !listing.is_over {
+        while names.len() <= SORTED && !listing.is_over {
             names.extend(listing.name()?);
         }
         if listing.is_over {
@@ -117,4 +117,31 @@ impl Listing {
 fn escape(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;");
     text.replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+
+    use super::*;
+
+    #[test]
+    fn a_list_is_sorted_up_to_its_limit() {
+        let process = std::process::id();
+        let directory = std::env::temp_dir().join(format!("trapline-listing-{process}"));
+        fs::create_dir(&directory).unwrap();
+        let read = || {
+            let opened = OwnedFd::from(File::open(&directory).unwrap());
+            Listing::new(opened, Path::new("")).unwrap().whole()
+        };
+        for number in 0..SORTED {
+            File::create(directory.join(format!("{number:04}"))).unwrap();
+        }
+        let page = String::from_utf8(read().expect("it is whole")).unwrap();
+        let names: Vec<&str> = page.split("href=").skip(1).collect();
+        assert!(names.len() == SORTED && names.is_sorted(), "{page}");
+        File::create(directory.join("more")).unwrap();
+        assert!(read().is_none(), "it is sent in pieces");
+        fs::remove_dir_all(directory).unwrap();
+    }
 }

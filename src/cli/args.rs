@@ -88,12 +88,6 @@ Examples:
 
 /// Boot a program and run until no task is left
 #[derive(Args)]
-#[command(
-    arg_required_else_help = true,
-    disable_help_subcommand = true,
-    subcommand_help_heading = "Programs",
-    subcommand_value_name = "PROGRAM"
-)]
 pub(super) struct Boot {
     #[command(flatten)]
     pub(super) verbosity: Verbosity,
@@ -203,7 +197,8 @@ pub(super) struct Watching {
     )]
     pub(super) log_format: Format,
     /// At the end, show on standard error how the time was used, and two tables: the calls, and the
-    /// tasks (the 1,000 with the most traps)
+    /// tasks (the 1,000 with the most traps). A task is busy in its program and in its calls. What took
+    /// the most time comes first
     #[arg(long, help_heading = "Watching")]
     pub(super) summary: bool,
     /// Merge the tasks of a name in the summary
@@ -298,14 +293,15 @@ pub(super) fn command(name: &str, app: &App) -> Command {
              {name} boot {first} --help              its options"
         ))
         .mut_subcommand("explore", |command| {
-            command
+            of_programs(command)
                 .subcommands(explore::subcommands(programs))
                 .override_usage(format!("{name} explore [OPTIONS] PROGRAM [ARGS]..."))
                 .after_help(format!(
                     "The program runs in the simulated world. A schedule fails with a deadlock, or if a \
                      task fails or faults. Schedule i has the seed N + i of --seed N, as in \
                      `boot --virtual --policy random --seed`.\n\n\
-                     Exit codes: 0 all schedules pass, 1 one fails, 2 wrong command line.\n\n\
+                     Exit codes: 0 all schedules pass, 1 one fails or --time is over before one has run, \
+                     2 wrong command line.\n\n\
                      Examples:\n  \
                      {name} explore {first}\n  \
                      {name} explore --strategy pct:3 --schedules 100000 {first}\n  \
@@ -322,7 +318,9 @@ pub(super) fn command(name: &str, app: &App) -> Command {
             ))
         })
         .mut_subcommand("lab", |lab| {
-            lab.mut_arg("policies", |arg| arg.value_parser(policy_of_lab))
+            of_programs(lab)
+                .subcommand_required(true)
+                .mut_arg("policies", |arg| arg.value_parser(policy_of_lab))
                 .subcommands(lab::subcommands(programs))
                 .override_usage(format!("{name} lab [OPTIONS] PROGRAM [ARGS]..."))
                 .after_help(format!(
@@ -330,8 +328,8 @@ pub(super) fn command(name: &str, app: &App) -> Command {
                      shows response, turnaround and waiting over the tasks that computed: the \
                      mean, the median and the 99th percentile; the switches between tasks; the part \
                      of their time in which the processors were busy; Jain's index of fairness; and \
-                     the end. A chart has a line for each task: █ is computing, · is waiting for a \
-                     processor.\n\n\
+                     the end. A chart has a line for each task: █ is computing, ▓, ▒ and ░ are \
+                     computing for a part of the column, and · is waiting for a processor.\n\n\
                      Exit codes: 0 all runs ended well, 1 one did not, 2 wrong command line.\n\n\
                      Examples:\n  \
                      {name} lab --policy fifo --policy rr:10ms --policy mlfq {first}\n  \
@@ -342,7 +340,7 @@ pub(super) fn command(name: &str, app: &App) -> Command {
         .mut_subcommand("boot", |boot| {
             let network = ["on", "net", "fault", "chaos"].into_iter();
             let simulated = |boot: Command, id| boot.mut_arg(id, |arg| arg.requires("simulated"));
-            let boot = network.fold(boot, simulated);
+            let boot = network.fold(of_programs(boot), simulated);
             boot.mut_arg("policy", |arg| arg.value_parser(policy))
                 .mut_arg("world", |arg| arg.value_parser(world).hide(!has_worlds))
                 .subcommands(programs.iter().map(Entry::command))
@@ -365,6 +363,15 @@ pub(super) fn command(name: &str, app: &App) -> Command {
                      {name} boot --trace --log-format json {first} 2>&1 >/dev/null | jq 'select(.tid==1)'"
                 ))
         })
+}
+
+/// A command that takes a program.
+fn of_programs(command: Command) -> Command {
+    command
+        .arg_required_else_help(true)
+        .disable_help_subcommand(true)
+        .subcommand_help_heading("Programs")
+        .subcommand_value_name("PROGRAM")
 }
 
 /// Parses a command line, or explains what is wrong with it.
@@ -541,9 +548,20 @@ fn explain(mut error: clap::Error, mut command: Command, programs: &[Entry]) -> 
                 None
             } else if has(&command) && !usage.contains(" boot ") {
                 Some(format!("{name} goes before the command"))
+            } else if has(&boot) && usage.contains(" replay ") {
+                Some(format!(
+                    "the tape holds the options of its run: boot with {name} and --tape FILE, and \
+                     replay that tape"
+                ))
             } else {
-                let tip = || format!("{name} is an option of boot, and goes before the program");
-                has(&boot).then(tip)
+                let others = observers(&command).filter(|(_, other)| has(other));
+                let others: Vec<String> = others.map(|(name, _)| name).collect();
+                let of_boot =
+                    || format!("{name} is an option of boot, and goes before the program");
+                match others.is_empty() {
+                    true => has(&boot).then(of_boot),
+                    false => Some(format!("{name} is an option of {}", others.join(", "))),
+                }
             };
             if let Some(tip) = tip {
                 let tip = ContextValue::StyledStrs(vec![tip.into()]);
@@ -554,6 +572,19 @@ fn explain(mut error: clap::Error, mut command: Command, programs: &[Entry]) -> 
         _ => {}
     }
     error
+}
+
+/// The commands that look at a running kernel or a trace, by their whole names.
+fn observers(command: &Command) -> impl Iterator<Item = (String, &Command)> {
+    let is_live = |live: &&Command| {
+        let mut longs = live.get_arguments().filter_map(clap::Arg::get_long);
+        longs.any(|long| long == "attach")
+    };
+    let live = command.get_subcommands().filter(is_live);
+    let trace = command.find_subcommand("trace").into_iter();
+    let trace = trace.flat_map(Command::get_subcommands);
+    live.map(|live| (live.get_name().to_string(), live))
+        .chain(trace.map(|trace| (format!("trace {}", trace.get_name()), trace)))
 }
 
 /// The command of this name below another.

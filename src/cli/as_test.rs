@@ -53,6 +53,12 @@ fn try_write(tape: &Path, binary: &str, name: &str) -> Result<PathBuf, String> {
             "--as-test writes into the folder tests of a crate: there is no Cargo.toml here".into(),
         );
     }
+    if fs::metadata(tape).is_ok_and(|found| !found.is_file()) {
+        let tape = tape.display();
+        return Err(format!(
+            "{tape} is no file, and the test takes a copy of it"
+        ));
+    }
     let [test, copy] = ["rs", "tape"].map(|kind| Path::new("tests").join(format!("{name}.{kind}")));
     for path in [&test, &copy] {
         if path.exists() {

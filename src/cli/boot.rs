@@ -28,7 +28,7 @@ use super::{
     summary::Summary,
     world::NamedWorld,
 };
-use crate::{Builder, Deadlock, Error, Kernel, Limit, Report, TaskInfo, tape::Playing};
+use crate::{Blocked, Builder, Deadlock, Error, Kernel, Limit, Report, TaskInfo, tape::Playing};
 
 /// Boots the programs and runs them to their end: in the world that the options ask for, or again
 /// from a tape. An error is a usage error.
@@ -238,6 +238,18 @@ pub(super) fn at_rest(deadlock: &Deadlock, now: Duration) -> String {
     )
 }
 
+/// Says that a limit is reached, and which tasks are blocked.
+pub(super) fn at_limit(limit: &Limit, blocked: &Blocked) -> String {
+    match limit {
+        Limit::Ticks(_) => format!("{limit}: raise --max-ticks{blocked}"),
+        // In the unit of the option.
+        Limit::Time(span) => {
+            let span = humantime::format_duration(*span);
+            format!("the limit of {span} is reached: raise --max-time{blocked}")
+        }
+    }
+}
+
 /// Says why the kernel stopped, if needed, and returns the exit code.
 fn explain(log: Log, result: &Result<Report, Error>) -> u8 {
     match result {
@@ -249,14 +261,7 @@ fn explain(log: Log, result: &Result<Report, Error>) -> u8 {
             DEADLOCK
         }
         Err(Error::Limit(limit, blocked)) => {
-            log.error(&match limit {
-                Limit::Ticks(_) => format!("{limit}: raise --max-ticks{blocked}"),
-                // In the unit of the option.
-                Limit::Time(span) => {
-                    let span = humantime::format_duration(*span);
-                    format!("the limit of {span} is reached: raise --max-time{blocked}")
-                }
-            });
+            log.error(&at_limit(limit, blocked));
             LIMIT
         }
         Err(Error::Stalled(stalled)) => {

@@ -42,7 +42,7 @@
 //! | `debug/` | `debug`: a run forward and back |
 //! | `inject.rs` | `--inject` |
 //! | `exits.rs` | `--exits` |
-//! | `explore.rs`, `cluster.rs` | `explore`: the search for a schedule that breaks a program; its part in a cluster |
+//! | `explore/`, `cluster.rs` | `explore`: the search for a schedule that breaks a program; its part in a cluster |
 //! | `interrupts.rs` | signals that end a run |
 //! | `lab/` | `lab`: a program under several policies |
 //! | `live/` | looking at a kernel while it runs |
@@ -50,7 +50,9 @@
 //! | `measures.rs` | response, turnaround and waiting of a task |
 //! | `net.rs` | the simulated network: `--on`, `--net`, `--fault` |
 //! | `new.rs`, `template/` | `new`: the crate that it makes |
+//! | `outfile.rs` | a file that a command writes at its end |
 //! | `output.rs` | messages on standard error, data on standard output, exit codes |
+//! | `panics.rs` | panics of tasks whose run is repeated |
 //! | `policy.rs` | `--policy`: the policies by name |
 //! | `program.rs` | a program under its name |
 //! | `record.rs` | `--record` |
@@ -85,7 +87,9 @@ mod log;
 mod measures;
 mod net;
 mod new;
+mod outfile;
 mod output;
+mod panics;
 mod policy;
 mod program;
 mod record;

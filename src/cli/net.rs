@@ -13,7 +13,7 @@ use super::{
 use crate::{Errno, Fault, Kernel, Os, SimNet};
 
 /// The host of programs that name none, if others do.
-const MAIN: &str = "main";
+pub(super) const MAIN: &str = "main";
 
 /// When chaos is over.
 const CHAOS: Duration = Duration::from_secs(60);

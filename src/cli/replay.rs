@@ -17,6 +17,7 @@ use super::{
     args::{self, Boot, CliCommand, Watching},
     as_test, boot, interrupts,
     live::Watch,
+    outfile,
     output::{FAILURE, Log, Verbosity, tell},
     program::{Entry, Named},
     record,
@@ -38,6 +39,8 @@ use crate::{
     arg_required_else_help = true,
     after_help = "\
 A tape holds no files, no environment and no clock of a program's own: run it in the same folder. \
+Events have the times at which the kernel last read its clock, a little earlier than those \
+that the run showed. \
 A tape whose process was killed runs to its end.
 
 Exit codes: as of `boot` without a signal, and 1 if the programs do something else than on \
@@ -72,8 +75,9 @@ pub(super) struct Replay {
           conflicts_with_all = ["at_speed", "only"])]
     as_test: Option<String>,
     /// Run the programs under N other schedules, in the simulated world. Each connection of the tape
-    /// has a peer there. It sends what came over the connection, after as many bytes as then. A
-    /// schedule fails if a task fails, or if a peer gets fewer bytes. --record DIR records it
+    /// has a peer there. It sends what came over the connection, after as many bytes as then, whatever
+    /// those are. A schedule fails if a task fails, or if a peer gets fewer bytes. --record DIR records
+    /// it
     #[arg(long, value_name = "N", value_parser = whole::<NonZeroU64>, allow_negative_numbers = true,
           conflicts_with_all = ["at_speed", "only", "as_test"], help_heading = "Search")]
     explore: Option<NonZeroU64>,
@@ -101,10 +105,10 @@ pub(super) fn run(
         return Ok(as_test::write(&replay.file, command.get_name(), name));
     }
     if let Some(record) = &replay.watching.record
-        && let (Ok(from), Ok(to)) = (replay.file.canonicalize(), record.canonicalize())
-        && from == to
+        && outfile::is_same(&replay.file, record)
     {
-        let why = format!("--record would replace the tape {}\n", from.display());
+        let tape = replay.file.display();
+        let why = format!("--record would replace the tape {tape}\n");
         return Err(clap::Error::raw(ErrorKind::ValueValidation, why));
     }
     let Run {

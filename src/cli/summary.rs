@@ -9,7 +9,7 @@ use super::{
     measures::Measured,
     output::{self, Log},
     table::table,
-    trace::spans::Spans,
+    trace::spans::{Span, Spans},
 };
 use crate::{Event, Fact, Follower, Nanos, Tid, Tracer};
 
@@ -39,6 +39,7 @@ struct Names {
     tasks: u64,
     ticks: u64,
     traps: u64,
+    busy: Duration,
     blocked: Duration,
     /// The number of tasks that ended so.
     exits: BTreeMap<String, u64>,
@@ -50,6 +51,8 @@ struct Task {
     exit: Option<String>,
     traps: u64,
     ticks: u64,
+    /// The time in which it ran, or the kernel worked at its calls.
+    busy: Duration,
     blocked: Duration,
     /// The instant since which the task is blocked.
     since: Option<Duration>,
@@ -88,8 +91,8 @@ impl Summary {
     }
 
     fn count(&mut self, event: &Event<'_>) {
-        // Only the shares of the time are of interest.
-        self.spans.event(event).for_each(drop);
+        let ended = self.spans.event(event);
+        let busy: Duration = ended.filter(Span::is_busy).map(|span| span.time()).sum();
         if event.tid == Tid::KERNEL {
             return;
         }
@@ -107,6 +110,7 @@ impl Summary {
             return;
         };
         task.measured.event(event);
+        task.busy += busy;
         match event.fact {
             Fact::Resumed => {
                 task.ticks += 1;
@@ -179,6 +183,7 @@ impl Summary {
         row.tasks += 1;
         row.ticks += task.ticks;
         row.traps += task.traps;
+        row.busy += task.busy;
         row.blocked += task.blocked;
         *row.exits.entry(exit_of(task.exit)).or_default() += 1;
     }
@@ -197,12 +202,16 @@ impl Summary {
 
     /// Prints the tables, as of `now`.
     pub(super) fn show(&mut self, log: Log, now: Duration) {
+        for span in self.spans.finish().iter().filter(|span| span.is_busy()) {
+            if let Some(task) = self.tasks.get_mut(&span.tid) {
+                task.busy += span.time();
+            }
+        }
         let alive: Vec<Tid> = self.tasks.keys().copied().collect();
         for tid in alive {
             self.unblock(tid, now);
             self.merge(tid);
         }
-        self.spans.finish();
         if !log.is_json() {
             output::tell(&format!("{}\n", self.spans.shares()));
         }
@@ -245,20 +254,23 @@ impl Summary {
     fn show_tasks(&mut self, log: Log, now: Duration) {
         self.forget(|_| true);
         let left_out = self.spawned - self.tasks.len();
+        let mut shown: Vec<_> = self.tasks.iter().collect();
+        shown.sort_by_key(|(_, task)| Reverse(task.busy));
         let row = |(tid, task): (&Tid, &Task)| {
             [
                 u64::from(*tid).into(),
                 task.name.clone().into(),
                 task.ticks.into(),
                 task.traps.into(),
+                seconds(task.busy),
                 seconds(task.blocked),
                 exit_of(task.exit.clone()).into(),
             ]
         };
         let tasks = Report {
             of: "task",
-            columns: ["tid", "task", "ticks", "traps", "blocked", "exit"],
-            rows: self.tasks.iter().map(row).collect(),
+            columns: ["tid", "task", "ticks", "traps", "busy", "blocked", "exit"],
+            rows: shown.into_iter().map(row).collect(),
         };
         tasks.show(log);
         if left_out > 0 && log.is_json() {
@@ -278,10 +290,10 @@ impl Summary {
     }
 }
 
-/// A row per name; those with the most ticks come first.
-fn by_name(names: &BTreeMap<String, Names>) -> Report<6> {
+/// A row per name; those with the most time come first, and of equals those with the most ticks.
+fn by_name(names: &BTreeMap<String, Names>) -> Report<7> {
     let mut names: Vec<_> = names.iter().collect();
-    names.sort_by_key(|(_, row)| Reverse(row.ticks));
+    names.sort_by_key(|(_, row)| Reverse((row.busy, row.ticks)));
     let row = |(name, row): (&String, &Names)| {
         let exits = row.exits.iter();
         let exits: Vec<String> = exits.map(|(exit, n)| format!("{n} {exit}")).collect();
@@ -290,13 +302,14 @@ fn by_name(names: &BTreeMap<String, Names>) -> Report<6> {
             name.clone().into(),
             row.ticks.into(),
             row.traps.into(),
+            seconds(row.busy),
             seconds(row.blocked),
             exits.join(", ").into(),
         ]
     };
     Report {
         of: "name",
-        columns: ["tasks", "task", "ticks", "traps", "blocked", "exit"],
+        columns: ["tasks", "task", "ticks", "traps", "busy", "blocked", "exit"],
         rows: names.into_iter().map(row).collect(),
     }
 }

@@ -89,7 +89,8 @@ fn explore(
             ahead.extend(more.into_iter().rev());
             widest = widest.max(ahead.len());
         } else if more.peek().is_some() {
-            let only = || format!("only schedules with at most {most} preemptions ran");
+            let plural = if most == 1 { "" } else { "s" };
+            let only = || format!("only schedules with at most {most} preemption{plural} ran");
             tally.bound.get_or_insert_with(only);
         }
     }

@@ -449,29 +449,49 @@ impl Causality {
     /// Returns an order of the same turns with the same causal order: the latest possible turn
     /// first. `None` if there is no other.
     pub(super) fn other_order(&self) -> Option<Vec<Tid>> {
-        let tasks = self.turns.iter().map(|turn| index(turn.task)).max()? + 1;
+        let turns = self.turns.get(..self.ran)?;
+        let tasks = turns.iter().map(|turn| index(turn.task)).max()? + 1;
         let mut left: Vec<std::collections::VecDeque<usize>> = vec![Default::default(); tasks];
-        for (at, turn) in self.turns.iter().enumerate() {
+        for (at, turn) in turns.iter().enumerate() {
             left[index(turn.task)].push_back(at);
         }
         let mut done = Clock::default();
         let mut order = Vec::new();
-        for _ in &self.turns {
+        for _ in turns {
             let firsts = left.iter().filter_map(|turns| turns.front().copied());
             let is_free = |at: &usize| {
-                let turn = &self.turns[*at];
+                let turn = &turns[*at];
                 let before = turn.clock.0.iter().enumerate();
                 before
                     .filter(|(task, _)| *task != index(turn.task))
                     .all(|(task, turns)| *turns <= done.0.get(task).copied().unwrap_or(0))
             };
             let next = firsts.filter(is_free).max()?;
-            let turn = &self.turns[next];
+            let turn = &turns[next];
             left[index(turn.task)].pop_front();
             done.set(turn.task, turn.number);
             order.push(turn.task);
         }
-        let is_same = order.iter().eq(self.turns.iter().map(|turn| &turn.task));
+        let is_same = order.iter().eq(turns.iter().map(|turn| &turn.task));
         (!is_same).then_some(order)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_order_has_only_the_turns_that_have_run() {
+        let [one, two] = [1, 2].map(Tid::from);
+        let mut causality = Causality::default();
+        for task in [one, two] {
+            causality.add(task, Foot::default(), &[]);
+        }
+        assert_eq!(causality.other_order(), Some(vec![two, one]));
+        let known = causality.take_turns();
+        causality.reset(known);
+        assert!(causality.repeat(one, &[]));
+        assert_eq!(causality.other_order(), None);
     }
 }

@@ -76,10 +76,13 @@ impl<'a> Lab<'a> {
     /// Runs the schedule of an earlier report.
     pub(super) fn replay(&self, replay: &Replay) -> Result<Explored, Error> {
         let run = self.run(replay.seed, &replay.decisions, true)?;
-        let changed = (run.hash != replay.hash).then(|| {
-            format!(
+        let steps = self.settings.steps();
+        let is_cut = run.trial.failure.is_some() && u64::from(run.turns) >= steps;
+        let changed = (run.hash != replay.hash).then(|| match is_cut {
+            true => format!("{replay} is cut at turn {steps}: a higher limit shows its end\n"),
+            false => format!(
                 "the program has changed since {replay}: its traps are others in this schedule\n"
-            )
+            ),
         });
         let changed = changed.unwrap_or_default();
         let failure = match run.trial.failure.clone() {

@@ -1,6 +1,13 @@
 //! The settings of a search: their values, and those of the environment.
 
-use std::{env, fmt, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
+use std::{
+    env, fmt,
+    num::{NonZeroU64, NonZeroUsize},
+    path::PathBuf,
+    str::FromStr,
+    sync::Arc,
+    time::Duration,
+};
 
 use super::{
     deadline::Deadline, explored::Progress, plan::Replay, strategy::Strategy, timed::Watch,
@@ -107,21 +114,15 @@ impl Settings {
         if !self.reads_environment {
             return Ok(());
         }
-        read(
-            "SCHEDULES",
-            |text| whole(text).map(Some),
-            &mut self.schedules,
-        )?;
+        let schedules = |text: &str| Ok(Some(whole::<NonZeroU64>(text)?.get()));
+        read("SCHEDULES", schedules, &mut self.schedules)?;
         read("SEED", whole, &mut self.seed)?;
         read("STRATEGY", str::parse, &mut self.strategy)?;
         read("TIME", |text| span(text).map(Some), &mut self.time)?;
         read("SHARD", str::parse, &mut self.shard)?;
         read("REPLAY", |text| text.parse().map(Some), &mut self.replay)?;
         read("RECORD", |text| Ok(Some(text.into())), &mut self.record)?;
-        let count = |text: &str| match whole(text)? {
-            0 => Err("it takes a whole number above zero".to_string()),
-            count => Ok(Some(count)),
-        };
+        let count = |text: &str| Ok(Some(whole::<NonZeroUsize>(text)?.get()));
         // Without threads, the body need not be `Sync`.
         if self.threads.is_some() {
             read("THREADS", count, &mut self.threads)?;
@@ -243,8 +244,12 @@ fn read<T>(
 }
 
 fn whole<T: FromStr>(text: &str) -> Result<T, String> {
+    let above = match "0".parse::<T>() {
+        Ok(_) => "",
+        Err(_) => " above zero",
+    };
     text.parse()
-        .map_err(|_| "it takes a whole number".to_string())
+        .map_err(|_| format!("it takes a whole number{above}"))
 }
 
 /// Reads a time such as `500ms`, `30s`, `2m` or `1h`.
@@ -263,8 +268,11 @@ fn span(text: &str) -> Result<Duration, String> {
     let millis = number
         .zip(millis)
         .and_then(|(number, unit)| number.checked_mul(unit));
-    let millis = millis.ok_or("it takes a number and a unit: 500ms, 30s, 2m or 1h")?;
-    Ok(Duration::from_millis(millis))
+    match millis {
+        None => Err("it takes a number and a unit: 500ms, 30s, 2m or 1h".into()),
+        Some(0) => Err("no schedule runs in no time: it takes a time above zero".into()),
+        Some(millis) => Ok(Duration::from_millis(millis)),
+    }
 }
 
 #[cfg(test)]
@@ -281,6 +289,7 @@ mod tests {
             "s",
             "5 days",
             "-1s",
+            "0s",
             "99999999999999999999h",
             "999999999999999999h",
         ] {

@@ -207,6 +207,7 @@ impl Kernel {
         };
         self.remote.runs(Tid::KERNEL);
         self.finish_printing(time);
+        self.log.leave_span();
         ended?;
         self.wind_up()?;
         Ok(self.report())

@@ -83,7 +83,8 @@ impl Kernel {
     /// keeps the frame of its run.
     fn reset_frame(&mut self) {
         let footprints = self.frame.footprints();
-        if Rc::strong_count(&self.frame) == 1 && self.world.has_line(&self.remote) {
+        // The world has another line only if a thread may yet use that of the last run.
+        if Rc::strong_count(&self.frame) == 1 && !self.remote.is_used() {
             self.frame.reset();
         } else {
             self.remote = self.world.remote();

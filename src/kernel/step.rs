@@ -39,6 +39,7 @@ impl Kernel {
         };
         self.is_stepping = matches!(step, Ok(Step::Ran(_) | Step::Idle));
         self.remote.runs(Tid::KERNEL);
+        self.log.leave_span();
         step
     }
 }

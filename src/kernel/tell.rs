@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     abi::{Errno, Place, Reply, SystemCall, Tid},
-    log::{Detail, Fact, Log},
+    log::{Fact, Log},
     panic::contain,
     sched::Runnable,
     trap::{Parcel, Payload},
@@ -108,16 +108,15 @@ impl Kernel {
 
     #[cold]
     fn tell_answer_in_full(&mut self, task: Runnable) {
-        let (reply, detail) = match &self.tasks[task].state {
-            State::Ready(answer) => (answer.reply, answer.detail()),
-            State::Late(answer) => (answer.reply, answer.detail()),
+        let answer = match &self.tasks[task].state {
+            State::Ready(answer) => answer,
+            State::Late(answer) => answer,
             // It starts at the task's next turn, but its number is known.
-            State::Pending(Pending::StartTimeout((_, number))) => {
-                (Reply::Timeout(*number), Detail::None)
-            }
+            State::Pending(Pending::StartTimeout((_, number))) => &Reply::Timeout(*number).into(),
             _ => return,
         };
         tell_slept(&mut self.log, &mut self.slept);
+        let (reply, detail) = (answer.reply, answer.detail());
         self.log.emit(task.tid, Fact::Replied { reply, detail });
     }
 
@@ -149,7 +148,8 @@ pub(super) fn tell_resumed(log: &mut Log, slept: &mut Option<(Duration, Duration
 
 #[inline(always)]
 fn tell_slept(log: &mut Log, slept: &mut Option<(Duration, Duration)>) {
-    if let Some((from, to)) = slept.take() {
+    if let Some((from, to)) = *slept {
+        *slept = None;
         log.set_clock(to);
         log.emit(Tid::KERNEL, Fact::ClockJumped { from });
     }

@@ -2,10 +2,11 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
+    rc::Rc,
     time::Duration,
 };
 
-use super::{Event, Fact, Tracer};
+use super::{Event, Fact, Tracer, entered::Entered};
 use crate::{
     abi::{Place, Tid},
     panic::{Panic, contain, panic_message},
@@ -15,8 +16,8 @@ use crate::{
 #[derive(Default)]
 pub(crate) struct Log {
     tracers: Vec<Attached>,
-    /// True if one of them leads, or led, to `tracing`.
-    is_bridged: bool,
+    /// Set if one of them leads, or led, to `tracing`.
+    bridge: Option<Rc<Entered>>,
     /// True if one of them asks for exact times.
     is_exact: bool,
     /// The last time that was read for the log.
@@ -60,13 +61,20 @@ impl Log {
         self.is_exact = self.tracers.iter().any(|tracer| tracer.is_exact);
     }
 
-    pub(crate) fn add_bridge(&mut self, bridge: Box<dyn Tracer>) {
-        self.is_bridged = true;
+    pub(crate) fn add_bridge(&mut self, bridge: Box<dyn Tracer>, entered: Rc<Entered>) {
+        self.bridge = Some(entered);
         self.add(bridge);
     }
 
     pub(crate) fn is_bridged(&self) -> bool {
-        self.is_bridged
+        self.bridge.is_some()
+    }
+
+    /// Leaves the span of the task that had the last turn: the host's code follows.
+    pub(crate) fn leave_span(&self) {
+        if let Some(entered) = &self.bridge {
+            entered.leave();
+        }
     }
 
     #[inline(always)]
@@ -85,20 +93,24 @@ impl Log {
         self.emit_at(tid, fact, None);
     }
 
-    /// The same, with a place in the source.
-    #[cold]
+    /// The same, with a place in the source. The event is built by the caller, so that it is never
+    /// copied.
+    #[inline(always)]
     pub(crate) fn emit_at(&mut self, tid: Tid, fact: Fact<'_>, place: Option<&Place>) {
         let at = self.now;
-        let event = Event {
+        self.send(&Event {
             at,
             tid,
             fact,
             place,
-        };
+        });
+    }
+
+    #[cold]
+    fn send(&mut self, event: &Event<'_>) {
         let mut next = 0;
-        while next < self.tracers.len() {
-            let tracer = &mut self.tracers[next].tracer;
-            match catch_unwind(AssertUnwindSafe(|| tracer.event(&event))) {
+        while let Some(Attached { tracer, .. }) = self.tracers.get_mut(next) {
+            match catch_unwind(AssertUnwindSafe(|| tracer.event(event))) {
                 Ok(()) => next += 1,
                 Err(panic) => self.switch_off(next, panic),
             }

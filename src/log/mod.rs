@@ -8,10 +8,12 @@
 //! | `text.rs` | their text: [`Call`], [`Answered`], the lines of the canonical log |
 //! | `follow.rs` | [`Follower`]: the current call of each task |
 //! | `dispatch.rs` | the tracers of a kernel |
+//! | `entered.rs` | the span of `tracing` that is entered |
 //! | `tracing.rs` | the bridge to `tracing` |
 //! | `recording/` | the event log in a file |
 
 mod dispatch;
+mod entered;
 mod event;
 mod follow;
 pub mod recording;

@@ -14,17 +14,17 @@
 //! message. Each task has a span `task` with `tid` and `comm`, which follows from its parent's. It is
 //! entered once a turn, from the turn's first event to its last: a program's own `tracing` events are
 //! between its traps. It is also entered for events about the task in turns of others, since filters
-//! by span look at the span that is entered. The kernel has a span of tid 0. A task that fails or faults is also a WARN, even without a tracer.
+//! by span look at the span that is entered. No task's span is entered while the host runs. The
+//! kernel has a span of tid 0. A task that fails or faults is also a WARN, even without a tracer.
 //! `docs/tracing.md` is the page for readers.
 
-use std::{collections::BTreeMap, fmt::Display};
+use std::{collections::BTreeMap, fmt::Display, rc::Rc};
 
 use tracing::{
-    Dispatch, Level, Span, dispatcher, enabled, span::Id, subscriber::NoSubscriber, trace,
-    trace_span, warn,
+    Dispatch, Level, Span, dispatcher, enabled, subscriber::NoSubscriber, trace, trace_span, warn,
 };
 
-use super::{Answered, Event, Fact, Log, Tracer, follow::Follower};
+use super::{Answered, Event, Fact, Log, Tracer, entered::Entered, follow::Follower};
 use crate::abi::{Exit, Place, QueueId, Reply, SystemCall, Tid};
 
 /// Warns through `tracing` of a task that failed or faulted.
@@ -57,13 +57,15 @@ impl Log {
             || enabled!(target: "trapline::device", Level::TRACE)
             || enabled!(target: "trapline::console", Level::TRACE);
         if wanted {
-            self.add_bridge(Box::new(Bridge {
+            let entered = Rc::new(Entered::default());
+            let bridge = Bridge {
                 tasks: Follower::new(),
                 spans: BTreeMap::new(),
                 kernel,
-                entered: None,
+                entered: Rc::clone(&entered),
                 has_turn: false,
-            }));
+            };
+            self.add_bridge(Box::new(bridge), entered);
         }
     }
 }
@@ -73,9 +75,8 @@ struct Bridge {
     spans: BTreeMap<Tid, Span>,
     /// The kernel's own span.
     kernel: Span,
-    /// The task whose span is entered.
-    entered: Option<(Tid, Id)>,
-    /// Whether that task has had a turn since.
+    entered: Rc<Entered>,
+    /// Whether the task whose span is entered has had a turn since.
     has_turn: bool,
 }
 
@@ -102,9 +103,8 @@ macro_rules! tell {
 impl Tracer for Bridge {
     fn event(&mut self, event: &Event<'_>) {
         let (tid, fact) = (event.tid, &event.fact);
-        let is_entered = self.entered.as_ref().is_some_and(|(of, _)| *of == tid);
         let is_next_turn = matches!(fact, Fact::Resumed) && self.has_turn;
-        if !is_entered || is_next_turn {
+        if !self.entered.is(tid) || is_next_turn {
             self.leave();
         }
         self.tasks.event(event);
@@ -127,12 +127,7 @@ impl Tracer for Bridge {
         }
         let span = self.spans.entry(tid).or_insert_with(|| span(tid, comm));
         // Filters by span look at the span that is entered, not at that which is named.
-        if self.entered.is_none()
-            && let Some(id) = span.id()
-        {
-            dispatcher::get_default(|dispatch| dispatch.enter(&id));
-            self.entered = Some((tid, id));
-        }
+        self.entered.enter(tid, span);
         let last = self.tasks.last(tid);
         let call = last.map(|last| last.call);
         let op = call.map(SystemCall::name);
@@ -201,12 +196,9 @@ impl Tracer for Bridge {
 }
 
 impl Bridge {
-    /// Leaves the span that is entered.
     fn leave(&mut self) {
         self.has_turn = false;
-        if let Some((_, id)) = self.entered.take() {
-            dispatcher::get_default(|dispatch| dispatch.exit(&id));
-        }
+        self.entered.leave();
     }
 }
 

@@ -230,7 +230,6 @@ impl TcpStream {
     }
 }
 
-/// Decodes the reply of a look-up; `None` if a thread has to do it.
 /// Decodes the reply of the call that asks how a connection came out. The address beside it is for
 /// the log.
 fn connected(reply: Reply, frame: &Rc<TrapFrame>) -> io::Result<()> {
@@ -241,6 +240,7 @@ fn connected(reply: Reply, frame: &Rc<TrapFrame>) -> io::Result<()> {
     Err(io_error(reply, frame))
 }
 
+/// Decodes the reply of a look-up; `None` if a thread has to do it.
 fn resolved(reply: Reply, frame: &Rc<TrapFrame>) -> Option<io::Result<Vec<IpAddr>>> {
     match reply {
         Reply::Again => None,

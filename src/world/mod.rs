@@ -4,6 +4,7 @@
 //! | file | owns |
 //! |---|---|
 //! | `mod.rs` | [`World`]: the boundary; [`Happening`]: what comes out of a wait |
+//! | `forward.rs` | [`forward_world!`](crate::forward_world): what a wrapper leaves to the world within |
 //! | `io.rs` | [`Request`] and [`Answer`]: what the kernel asks of a device |
 //! | `real/` | [`RealWorld`]: the operating system |
 //! | `sim/` | [`SimWorld`]: a virtual clock, a seed and a [`SimNet`] |
@@ -11,6 +12,7 @@
 //!
 //! Uses the ABI, the interrupts, and what travels beside a call.
 
+mod forward;
 mod io;
 mod real;
 mod sim;
@@ -29,6 +31,7 @@ pub use sim::{BadFault, Fault, SimNet, SimWorld};
 
 use crate::{
     abi::{DeviceId, Direction, Tid},
+    forward_world,
     interrupt::{Interrupt, Interrupts, Remote},
     pause::in_place,
 };
@@ -43,13 +46,13 @@ use crate::{
 ///
 /// # A wrapper
 ///
-/// A world around another one forwards what it does not change. This one refuses connections to a
+/// A world around another one forwards what it does not change, with [`forward_world!`]. This one refuses connections to a
 /// port. [`Request`] has a kind for each thing a device can do, so a wrapper that records, delays or
 /// fails requests changes one method.
 ///
 /// ```
-/// use std::{io, net::SocketAddr, time::Duration};
-/// use trapline::{Answer, DeviceId, Happening, Kernel, Os, RealWorld, Remote, Request, Tid, World};
+/// use std::{io, net::SocketAddr};
+/// use trapline::{Answer, DeviceId, Kernel, Os, RealWorld, Request, World, forward_world};
 ///
 /// struct Firewall<W> {
 ///     inner: W,
@@ -66,33 +69,8 @@ use crate::{
 ///         }
 ///     }
 ///
-///     // The rest is the other world's.
-///     fn now(&mut self) -> Duration { self.inner.now() }
-///     fn random(&mut self) -> u64 { self.inner.random() }
-///     fn reseed(&mut self, seed: u64) { self.inner.reseed(seed) }
-///     fn seed(&self) -> u64 { self.inner.seed() }
-///     fn print(&mut self, text: &[u8]) -> io::Result<usize> { self.inner.print(text) }
-///     fn take_console(&mut self) -> String { self.inner.take_console() }
-///     fn remote(&self) -> Remote { self.inner.remote() }
-///     fn is_idle(&self) -> bool { self.inner.is_idle() }
-///     fn submit(&mut self, task: Tid, job: Box<dyn FnOnce() + Send>) {
-///         self.inner.submit(task, job);
-///     }
-///     fn wait(
-///         &mut self,
-///         deadline: Option<Duration>,
-///         happened: &mut Vec<Happening>,
-///     ) -> io::Result<()> {
-///         self.inner.wait(deadline, happened)
-///     }
-///     fn wait_for_threads(
-///         &mut self,
-///         deadline: Option<Duration>,
-///         patience: Duration,
-///         happened: &mut Vec<Happening>,
-///     ) -> io::Result<Duration> {
-///         self.inner.wait_for_threads(deadline, patience, happened)
-///     }
+///     forward_world!(inner: now, now_for_log, random, reseed, seed, reset, print, take_console);
+///     forward_world!(inner: wait, wait_for_threads, is_idle, remote, submit, spins, spin, net);
 /// }
 ///
 /// let world = Firewall { inner: RealWorld::new()?, closed: 6000 };
@@ -189,12 +167,6 @@ pub trait World {
     /// [`Interrupts`](crate::Interrupts), of which a world owns one; a wrapper forwards this call.
     fn remote(&self) -> Remote;
 
-    /// Whether this is the world's line. [`World::remote`] says it, too, and counts a reference.
-    #[doc(hidden)]
-    fn has_line(&self, remote: &Remote) -> bool {
-        self.remote().is_same(remote)
-    }
-
     /// Has a piece of a task's work done: on another thread, or here and now. A
     /// [`pause`](crate::pause()) of the latter delays its result on this world's clock. A world may
     /// bound how many pieces of one task are under way at once; the others wait.
@@ -238,82 +210,8 @@ pub trait World {
 }
 
 impl<W: World + ?Sized> World for Box<W> {
-    fn now(&mut self) -> Duration {
-        (**self).now()
-    }
-
-    fn now_for_log(&mut self) -> Duration {
-        (**self).now_for_log()
-    }
-
-    fn random(&mut self) -> u64 {
-        (**self).random()
-    }
-
-    fn reseed(&mut self, seed: u64) {
-        (**self).reseed(seed);
-    }
-
-    fn seed(&self) -> u64 {
-        (**self).seed()
-    }
-
-    fn reset(&mut self, seed: u64) -> bool {
-        (**self).reset(seed)
-    }
-
-    fn print(&mut self, text: &[u8]) -> Result<usize> {
-        (**self).print(text)
-    }
-
-    fn take_console(&mut self) -> String {
-        (**self).take_console()
-    }
-
-    fn wait(&mut self, deadline: Option<Duration>, happened: &mut Vec<Happening>) -> Result<()> {
-        (**self).wait(deadline, happened)
-    }
-
-    fn wait_for_threads(
-        &mut self,
-        deadline: Option<Duration>,
-        patience: Duration,
-        happened: &mut Vec<Happening>,
-    ) -> Result<Duration> {
-        (**self).wait_for_threads(deadline, patience, happened)
-    }
-
-    fn is_idle(&self) -> bool {
-        (**self).is_idle()
-    }
-
-    fn has_line(&self, remote: &Remote) -> bool {
-        (**self).has_line(remote)
-    }
-
-    fn remote(&self) -> Remote {
-        (**self).remote()
-    }
-
-    fn submit(&mut self, task: Tid, job: Box<dyn FnOnce() + Send>) {
-        (**self).submit(task, job);
-    }
-
-    fn io(&mut self, device: DeviceId, request: Request<'_>) -> Result<Answer> {
-        (**self).io(device, request)
-    }
-
-    fn spins(&self) -> bool {
-        (**self).spins()
-    }
-
-    fn spin(&mut self, until: Duration) {
-        (**self).spin(until);
-    }
-
-    fn net(&self) -> Option<SimNet> {
-        (**self).net()
-    }
+    forward_world!(@all this, **this; now, now_for_log, random, reseed, seed, reset, print, take_console,
+        wait, wait_for_threads, is_idle, remote, submit, io, spins, spin, net);
 }
 
 /// What a world reports, unasked, from [`World::wait`].

@@ -763,9 +763,40 @@ async function selectsRanges() {
   await shot(page, 'range');
   await page.locator('#tab-range table:last-of-type tbody tr').first().click();
   await frame(page);
-  const most = await page.evaluate(() => [rows.took[view.row], rows.took.reduce((most, took) => Math.max(most, took), 0)]);
+  const most = await page.evaluate(() => [rows.took.time[view.row], rows.took.time.reduce((most, took) => Math.max(most, took), 0)]);
   assert.equal(most[0], most[1], 'the first of the slowest calls is the longest');
   await selectsPart(page);
+}
+
+/** Where the clock never moves, the length of a call is its number of turns. */
+async function measuresTurns() {
+  const { page } = await open(pageOf('wait', 'wait'));
+  assert.equal(await page.evaluate(() => run.limits.time[1]), 0);
+  await page.locator('#lanes').focus();
+  await press(page, 'r');
+  const [, ...calls] = await cellsOf(page, '#tab-range table:nth-of-type(2)');
+  const waits = calls.filter(([, , , , , , most]) => most !== '0 turns');
+  assert.ok(waits.length > 0, JSON.stringify(calls));
+  for (const [name, , , ...spans] of waits) {
+    const numbers = spans.slice(0, 4).map((text) => Number(text.match(/^(\d+) turns?$/)[1]));
+    assert.deepEqual(numbers, [...numbers].sort((a, b) => a - b), name);
+    assert.match(spans[4], /█/);
+  }
+}
+
+/** A task that the recording has only rows of: its rows select no bar of another lane. */
+async function selectsRowsWithoutBars() {
+  const { page } = await open(pageOf('missing', '--record-last', '4', 'countdown'));
+  const selections = await page.evaluate(() => {
+    const selected = () => [view.bar, view.lane, page('details').textContent];
+    selectRow(Array.from(rows.lane).findIndex((lane) => lanes.first[lane] === lanes.first[lane + 1]));
+    const pressed = selected();
+    select(-1);
+    find('spawned');
+    goToMatch(1);
+    return [pressed, selected()];
+  });
+  for (const selection of selections) assert.deepEqual(selection, [-1, 0, 'task 2 down · spawned by 1']);
 }
 
 /** The same numbers, computed from the lines of the log. */
@@ -1074,7 +1105,7 @@ for (const test of [hasThemes, hasTouch].filter(isWanted)) {
 }
 const network = [groupsByHost, foldsMany, drawsMessages, marksErrors];
 const causes = [saysWhy, drawsChains, showsThePath];
-const parts = [selectsRanges, showsInstants, stepsThroughEvents];
+const parts = [selectsRanges, measuresTurns, selectsRowsWithoutBars, showsInstants, stepsThroughEvents];
 const looks = [keepsLabels, fitsNarrowPages, opensFailures];
 for (const test of [...network, ...causes, ...parts, ...looks, paintsTime, showsTheKernel, showsDeadlocks, isSafe, isQuick].filter(isWanted)) {
   await test();

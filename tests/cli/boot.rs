@@ -377,6 +377,18 @@ fn usage_is_exit_code_2_and_says_what_to_do() {
             &["trace", "show", "--max-ticks", "3", "x"],
             "--max-ticks is an option of boot, and goes before the program",
         ),
+        (
+            &["tree", "--by-name"],
+            "tip: --by-name is an option of ps, trace summary, trace ps\n",
+        ),
+        (
+            &["explore", "--time", "0s", "parts"],
+            "'0s' for '--time <TIME>': no schedule runs in no time",
+        ),
+        (
+            &["explore", "--schedules", "0", "parts"],
+            "'0' for '--schedules <N>': it takes a whole number from 1 to",
+        ),
         (&["boot", "multitask", "--fo", "3"], "'--foo'"),
         (
             &["boot", "--seed", "abc", "parts"],
@@ -826,10 +838,10 @@ tasks 0 %, kernel 0 %, idle 100 % of 20.0 s
  new_task      2       0   0.000000s  0.000000s  0.000000s
 ";
     let expected = "
- tid  task       ticks  traps     blocked  exit
-   1  countdown      3      2   0.000000s  done
-   2  down           6      5  20.000000s  done
-   3  up            21     20  20.000000s  done
+ tid  task       ticks  traps       busy     blocked  exit
+   1  countdown      3      2  0.000000s   0.000000s  done
+   2  down           6      5  0.000000s  20.000000s  done
+   3  up            21     20  0.000000s  20.000000s  done
 
 tasks 3, ticks 30, traps 27, time 00:20.000000
 ";

@@ -152,6 +152,8 @@ fn a_task_that_has_ended_is_shown_with_its_end() {
             "{out}"
         );
         assert!(said.ends_with("back end tid 1 goes there\n"), "{out}");
+        let there = debug(&["continue", "back end tid 1"], &["--seed", "1", program]);
+        assert!(place(&there).contains(" exited: done"), "{there}");
     }
     // While others go on, as well.
     let commands = [
@@ -264,6 +266,33 @@ fn commands_come_from_standard_input_too() {
 }
 
 #[test]
+fn a_motion_to_what_never_comes_says_so() {
+    for (command, missed) in [
+        ("next 99", "call tid 99"),
+        ("until get tid 99", "get tid 99"),
+        ("until at 1h", "at 60:00.000"),
+    ] {
+        let out = debug(&[command], &["--seed", "1", "tids"]);
+        let text = format!("> {command}\n{missed} was not met\n#");
+        assert!(out.starts_with(&text), "{out}");
+        assert!(out.contains("the run is over"), "{out}");
+    }
+}
+
+#[test]
+fn a_limit_names_the_blocked_tasks() {
+    let of = ["--max-ticks", "20", "--seed", "1", "producer-consumer"];
+    let out = debug(&["continue"], &of);
+    let (_, over) = out
+        .split_once("the run is over: the limit of 20 ticks is reached: ")
+        .unwrap();
+    assert!(over.starts_with("raise --max-ticks\n  tid "), "{out}");
+    assert!(over.contains("producer"), "{out}");
+    let (_, help, _) = run(&["debug", "--help"]);
+    assert!(help.contains("--max-ticks and --max-time"), "{help}");
+}
+
+#[test]
 fn what_is_wrong_with_a_command_is_said() {
     let cases = [
         ("bakc", "there is no command 'bakc': did you mean 'back'?"),
@@ -279,6 +308,11 @@ fn what_is_wrong_with_a_command_is_said() {
         ("delete 7", "there is no breakpoint 7"),
         ("where", "no task has made a call: give a TID"),
         ("where 99", "there is no task 99"),
+        ("where 0", "0 is the kernel"),
+        ("next 0", "0 is the kernel"),
+        ("until get tid 0", "0 is the kernel"),
+        ("until at 0s", "the run begins at 0s: goto 0 goes there"),
+        ("back at 0s", "the run begins at 0s: goto 0 goes there"),
         ("ps all", "it takes no 'all'"),
         ("goto here", "it takes a whole number"),
     ];
@@ -290,6 +324,17 @@ fn what_is_wrong_with_a_command_is_said() {
             "{err}"
         );
         assert!(err.contains(expected), "{err}");
+    }
+    let of = ["--seed", "1", "producer-consumer"];
+    let (code, _, err) = try_debug(&["until at 3s", "until at 2s"], &of);
+    assert_eq!(code, 2);
+    let why = "it is 00:03.000000 already: back at 00:02.000 goes there";
+    assert!(err.contains(why), "{err}");
+    for command in ["next 2", "until yield tid 2"] {
+        let (code, _, err) = try_debug(&["until end tid 2", command], &["--seed", "1", "kill"]);
+        assert_eq!(code, 2);
+        let why = "the task has ended (00:00.000000 2 foo: exited: killed): back ";
+        assert!(err.contains(why), "{err}");
     }
     let (code, _, err) = try_debug(&["continue", "step"], &["tids"]);
     assert_eq!(code, 2);
@@ -309,6 +354,16 @@ fn what_cannot_be_debugged_is_refused() {
         "there is neither a program nor a tape of this name",
     );
     refused(&["Cargo.toml"], 1, "this is no tape of trapline");
+    refused(
+        &["/dev/null"],
+        1,
+        "it is no file, and each motion back reads",
+    );
+    refused(
+        &["--seed", "1", "Cargo.toml"],
+        2,
+        "the tape Cargo.toml holds the options of its run: leave out the others",
+    );
     refused(
         &["--trace", "tids"],
         2,

@@ -52,6 +52,14 @@ fn the_planted_bugs_are_found() {
 }
 
 #[test]
+fn a_search_of_nothing_fails() {
+    let (code, out, err) = run(&["--time", "1ns", "parts"], &[]);
+    assert_eq!((code, &*out), (1, "0 schedules pass\n"));
+    let why = "error: no schedule ran to its end within --time: give the search more time\n";
+    assert_eq!(err, why);
+}
+
+#[test]
 fn the_command_of_a_report_repeats_the_schedule() {
     let (_, out, _) = run(&["--seed", "7", "deadlock"], &[]);
     let (_, again) = out
@@ -323,7 +331,7 @@ fn a_search_says_why_it_is_not_complete() {
     for (args, why) in [
         (
             &["--preemptions", "1", "wait"][..],
-            "only schedules with at most 1 preemptions ran",
+            "only schedules with at most 1 preemption ran",
         ),
         (
             &["--strategy", "exhaustive", "--steps", "3", "wait"],

@@ -1,6 +1,6 @@
 //! `lab`, the programs that it is for, and the options of `boot` about scheduling.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use serde_json::Value;
 
@@ -301,6 +301,54 @@ fn the_classics_run_under_every_policy() {
             ]);
             assert_eq!((code, err.as_str()), (0, ""), "{program} under {policy}");
         }
+    }
+}
+
+#[test]
+fn a_summary_begins_with_the_task_that_took_the_most_time() {
+    let boot = ["boot", "-q", "--virtual", "--seed", "1", "--summary"];
+    let jobs = ["jobs", "--job", "0,10ms", "--job", "0,30ms"];
+    for (by_name, expected) in [(false, ["3", "2", "1"]), (true, ["1 B", "1 A", "1 jobs"])] {
+        let option: &[&str] = if by_name { &["--by-name"] } else { &[] };
+        let (_, _, err) = run(&[&boot[..], option, &jobs].concat());
+        let rows = err.lines().filter(|line| line.ends_with("done"));
+        let rows: Vec<String> = rows
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect();
+        assert_eq!(rows.len(), 3, "{err}");
+        for (row, begin) in rows.iter().zip(expected) {
+            assert!(row.starts_with(&format!("{begin} ")), "{err}");
+        }
+        assert!(rows[0].contains(" 0.030000s "), "{err}");
+    }
+}
+
+#[test]
+fn the_page_and_the_picture_are_two_files_that_can_be_written() {
+    let file = format!("{}-both", tempfile());
+    let lab = ["lab", "--policy", "fifo", "--html", &file, "--svg"];
+    let jobs = ["jobs", "--job", "0,10ms"];
+    let (code, out, err) = run(&[&lab[..], &[&file], &jobs].concat());
+    let said = format!("error: --svg would replace {file}: name another file\n");
+    assert_eq!((code, &*out, err), (2, "", said));
+    let (code, out, err) = run(&[&lab[..], &["/nowhere/a.svg"], &jobs].concat());
+    assert_eq!((code, &*out), (2, ""));
+    assert!(
+        err.starts_with("error: cannot write /nowhere/a.svg: "),
+        "{err}"
+    );
+    assert!(!Path::new(&file).exists(), "nothing is left");
+}
+
+#[test]
+fn no_default_in_the_help_is_on_a_line_of_its_own() {
+    for command in ["lab", "boot", "explore"] {
+        let (_, help, _) = run(&[command, "--help"]);
+        let broken: Vec<&str> = help
+            .lines()
+            .filter(|line| line.ends_with("[default:"))
+            .collect();
+        assert!(broken.is_empty(), "{command}: {broken:#?}");
     }
 }
 

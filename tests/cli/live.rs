@@ -982,7 +982,8 @@ fn dump_writes_the_last_events_of_a_kernel_that_runs_on() {
     assert!((100..110).contains(&events.len()), "{}", events.len());
     assert!(lately.count() >= 100);
     let (code, shown, err) = run(&["trace", "ps", text(&now)]);
-    assert_eq!((code, &*err), (0, ""));
+    assert_eq!(code, 0);
+    assert!(err.contains(" events missing: "), "{err}");
     assert!(shown.contains(" client  "), "{shown}");
     // It is not replaced.
     let (code, out, err) = ask(&kernel.socket, &dump);
@@ -1056,7 +1057,8 @@ fn a_monitor_hides_no_deadlock_and_changes_no_run() {
         &asleep[..],
         &["wait"],
         &["--max-tasks", "2", "wait"],
-        &["--summary", "--trace", "tids"],
+        &["--trace", "tids"],
+        &["--summary", "tids"],
     ] {
         let (code, out, err) = run(true, args);
         let other = run(false, args);
@@ -1064,9 +1066,17 @@ fn a_monitor_hides_no_deadlock_and_changes_no_run() {
         let without_times = |text: &str| {
             // The shares of the time are measured, too.
             let lines = text.lines().filter(|line| !line.contains(" %, kernel "));
-            let words = lines.flat_map(str::split_whitespace);
-            let words = words.filter(|word| !word.contains('.'));
-            words.collect::<Vec<_>>().join(" ")
+            let words = |line: &str| {
+                let words = line.split_whitespace();
+                let words = words.filter(|word| !word.contains('.'));
+                words.collect::<Vec<_>>().join(" ")
+            };
+            let mut lines: Vec<_> = lines.map(words).collect();
+            if args.contains(&"--summary") {
+                // Its rows are sorted by their times.
+                lines.sort();
+            }
+            lines
         };
         assert_eq!(without_times(&err), without_times(&other.2));
     }

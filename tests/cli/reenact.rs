@@ -179,6 +179,43 @@ fn the_program_connects_to_a_scripted_server() {
 }
 
 #[test]
+fn panics_of_a_taped_run_are_told_as_the_failure_of_a_schedule_alone() {
+    let args = [
+        "--with",
+        "panics --after 1ms",
+        "mishears",
+        "--addr",
+        "127.0.0.1:0",
+    ];
+    let server = Taped::start("panics", |args| example("rude", args), &args);
+    read(&mut server.connect(), "welcome\n");
+    let (tape, _folder) = server.end();
+    let (code, out, err) = explore(example("rude", &["replay", "--explore", "5", &tape]));
+    assert_eq!((code, &*err), (1, ""), "{out}");
+    assert!(
+        out.contains("\"child\" faulted: as it was told to"),
+        "{out}"
+    );
+}
+
+#[test]
+fn a_listener_can_close_and_open_again_at_another_port() {
+    let folder = Folder::new("reopens");
+    let tape = folder.path("run.tape");
+    let mut command = example("rude", &["boot", "-q", "--tape", &tape, "reopens"]);
+    let mut server = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    for _ in 0..3 {
+        let line = server.out_line();
+        let addr = line.trim().rsplit(' ').next().unwrap();
+        read(&mut TcpStream::connect(addr).unwrap(), "welcome\n");
+    }
+    let (code, err) = server.end();
+    assert_eq!(code, Some(0), "{err}");
+    let (code, out, err) = explore(example("rude", &["replay", "--explore", "50", &tape]));
+    assert_eq!((code, &*err), (0, ""), "{out}");
+}
+
+#[test]
 fn connections_within_the_program_need_no_peer() {
     let folder = Folder::new("within");
     let tape = folder.path("run.tape");
@@ -234,6 +271,10 @@ fn what_cannot_be_scripted_is_said() {
         (&["--explore", "5", "--trace"], "--explore shows no run"),
         (&["--explore", "5", "--at-speed"], "cannot be used with"),
         (&["--schedule", "1.2.3"], "--explore <N>"),
+        (
+            &["--explore", "5", "--inject", "recv:kill"],
+            "the tape holds the options of its run: boot with --inject and --tape FILE",
+        ),
     ] {
         let (code, _, err) = run(&[&["replay"], args, &[&tape]].concat());
         assert_eq!(code, 2, "{args:?}");

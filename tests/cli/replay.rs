@@ -467,10 +467,11 @@ fn a_tape_becomes_a_test_that_holds_on_to_its_run() {
     let boot = ["boot", "--tape", &tape, "--with", "kill", "promise"];
     let (code, out, _) = run(&boot);
     assert_eq!(code, 0);
-    let write = |name: &str| {
-        let mut command = trapline(&["replay", "--as-test", name, "run.tape"]);
+    let write_from = |tape: &str, name: &str| {
+        let mut command = trapline(&["replay", "--as-test", name, tape]);
         texts(command.current_dir(folder.path("")).output().unwrap())
     };
+    let write = |name: &str| write_from("run.tape", name);
     let (code, _, err) = write("it_keeps_its_promise");
     assert_eq!(code, 1);
     assert!(err.contains("there is no Cargo.toml here"), "{err}");
@@ -484,6 +485,10 @@ fn a_tape_becomes_a_test_that_holds_on_to_its_run() {
     let (code, _, err) = write("it_keeps_its_promise");
     assert_eq!(code, 1);
     assert!(err.contains("exists: give another name"), "{err}");
+    let (code, _, err) = write_from("/dev/null", "it_has_no_tape");
+    assert_eq!(code, 1);
+    let why = "/dev/null is no file, and the test takes a copy of it";
+    assert!(err.contains(why), "{err}");
     // It is formatted, it passes, and it fails if the program does something else.
     let test = "tests/it_keeps_its_promise.rs";
     let text = fs::read_to_string(folder.path(test)).unwrap();

@@ -11,12 +11,12 @@ use std::{
 
 use trapline::{
     Answer, DeviceId, Direction, Elapsed, Error, Happening, HostId, Interrupt, Kernel, Os, Promise,
-    RealWorld, Request, SimWorld, TaskState, World,
+    RealWorld, Request, SimWorld, TaskState, World, forward_world,
 };
 
 use crate::{
     support::{Diary, run_main, unplaced},
-    worlds::{Bells, forward},
+    worlds::Bells,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -33,7 +33,7 @@ struct Answering<F> {
 }
 
 impl<F: FnMut(DeviceId, Request<'_>) -> io::Result<Answer>> World for Answering<F> {
-    forward!(sim: now, random, seeds, print, take_console, remote, wait);
+    forward_world!(sim: now, random, reseed, seed, print, take_console, remote, wait);
 
     fn is_idle(&self) -> bool {
         self.is_idle

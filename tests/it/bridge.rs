@@ -210,6 +210,29 @@ fn who_wants_nothing_of_the_kernel_gets_no_spans_either() {
     assert_eq!(lines[2], "[work n=3] own: at work");
 }
 
+#[test]
+fn the_host_is_in_no_tasks_span() {
+    let lines = lines_of(
+        |lines| registry().with(EnvFilter::new("trace")).with(lines),
+        || {
+            let mut kernel = Kernel::builder().max_ticks(2).build().unwrap();
+            let busy = async |os: &mut Os| {
+                for _ in 0..10 {
+                    os.yield_now().await;
+                }
+            };
+            kernel.spawn("ann", busy).unwrap();
+            kernel.step().unwrap();
+            info!("after a step");
+            kernel.run().unwrap_err();
+            info!("after a limit");
+        },
+    );
+    for said in ["own: after a step", "own: after a limit"] {
+        assert!(lines.iter().any(|line| line == said), "{said}: {lines:#?}");
+    }
+}
+
 /// Counts how often the span of each task is entered.
 #[derive(Clone, Default)]
 struct Entries(Arc<Mutex<BTreeMap<String, u32>>>);

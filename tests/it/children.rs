@@ -253,7 +253,8 @@ fn a_chain_of_values_that_hold_children_is_dropped_flat() {
     }
     boot(async |os| {
         let mut head = None;
-        for _ in 0..100_000 {
+        // A hundred bytes of stack for each are what a test's thread has.
+        for _ in 0..20_000 {
             let next = head.take();
             let link = async move |_: &mut Os| Link { _next: next };
             head = Some(os.spawn_child("link", link).await.unwrap());

@@ -9,14 +9,11 @@ use std::{
 
 use trapline::{
     DeviceId, Direction, Elapsed, Exit, Happening, Kernel, On, Os, Queue, Report, SimWorld,
-    TaskInfo, TaskState, World,
+    TaskInfo, TaskState, World, forward_world,
     sync::{Condition, Mutex, Semaphore},
 };
 
-use crate::{
-    support::{Diary, about, logged, passes, tid},
-    worlds::forward,
-};
+use crate::support::{Diary, about, logged, passes, tid};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// More than a kernel keeps.
@@ -44,7 +41,7 @@ struct Plumbed {
 }
 
 impl World for Plumbed {
-    forward!(sim: now, random, seeds, remote);
+    forward_world!(sim: now, random, reseed, seed, remote);
 
     fn print(&mut self, text: &[u8]) -> io::Result<usize> {
         if let Some(kind) = self.tap.fails.get() {

@@ -699,7 +699,7 @@ fn a_bounded_search_is_not_complete() {
     let explored = check(counter(2, 1)).preemptions(1).explore();
     assert!(!explored.complete);
     let bound = explored.bound.expect("there are others");
-    assert_eq!(bound, "only schedules with at most 1 preemptions ran");
+    assert_eq!(bound, "only schedules with at most 1 preemption ran");
     let endless = check(|kernel| {
         let is_set = Shared::new(false);
         let flag = is_set.clone();

@@ -556,6 +556,15 @@ fn a_replay_runs_the_schedule_of_the_report() {
 }
 
 #[test]
+fn a_replay_that_is_cut_is_not_taken_for_a_changed_program() {
+    let failure = check(lost_update).explore().failure.unwrap();
+    let again = check(lost_update).steps(1).replay(&failure.replay);
+    let details = again.unwrap().explore().failure.unwrap().details;
+    assert!(details.contains("is cut at turn 1"), "{details}");
+    assert!(!details.contains("has changed"), "{details}");
+}
+
+#[test]
 fn the_environment_replaces_the_settings() {
     let (passes, text) = process("process_order", &[("SCHEDULES", "5000"), ("SHARD", "1/2")]);
     assert!(
@@ -591,6 +600,16 @@ fn a_wrong_variable_is_explained() {
             "TIME",
             "30",
             "TRAPLINE_TIME=30: it takes a number and a unit: 500ms, 30s, 2m or 1h",
+        ),
+        (
+            "SCHEDULES",
+            "0",
+            "TRAPLINE_SCHEDULES=0: it takes a whole number above zero",
+        ),
+        (
+            "TIME",
+            "0s",
+            "TRAPLINE_TIME=0s: no schedule runs in no time",
         ),
         ("SHARD", "9/8", "TRAPLINE_SHARD=9/8: it takes I/N"),
         ("REPLAY", "7", "TRAPLINE_REPLAY=7: \"7\" is no replay"),

@@ -13,9 +13,11 @@ use tracing::{
     field::{Field, Visit},
     span,
 };
-use trapline::{Errno, Error, Event, Exit, Happening, Kernel, Os, Promise, SimWorld, World};
+use trapline::{
+    Errno, Error, Event, Exit, Happening, Kernel, Os, Promise, SimWorld, World, forward_world,
+};
 
-use crate::{support::*, worlds::forward};
+use crate::support::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -295,7 +297,7 @@ fn bad_ends_and_bad_destructors_are_warnings() {
 struct Patient(SimWorld);
 
 impl World for Patient {
-    forward!(0: now, random, seeds, print, remote, wait);
+    forward_world!(0: now, random, reseed, seed, print, remote, wait);
 
     fn wait_for_threads(
         &mut self,

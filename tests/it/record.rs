@@ -230,6 +230,23 @@ fn a_ring_keeps_the_last_events_and_who_they_are_about() {
 }
 
 #[test]
+fn a_ring_says_where_events_are_missing() {
+    for size in [0, 1, 7, 500] {
+        let file = Scratch::new("ring-gaps");
+        let recorder = Recorder::last(size, &file.0, &Header::default()).unwrap();
+        let program = async |os: &mut trapline::Os| chaos(os).await.unwrap();
+        let log = recorded(recorder, program).lines();
+        let mut recording = Recording::from_reader(Cursor::new(file.bytes())).unwrap();
+        let mut read = 0;
+        while let Some(event) = recording.next() {
+            let place = read + recording.missing() as usize;
+            assert_eq!(event.unwrap().to_string(), log[place], "{size}");
+            read += 1;
+        }
+    }
+}
+
+#[test]
 fn a_ring_forgets_by_and_by_and_is_right_at_every_size() {
     let program = async |os: &mut trapline::Os| {
         for n in 0..20_000 {

@@ -8,12 +8,11 @@ use std::{
     time::Duration,
 };
 
-use trapline::{Exit, Happening, IntoExit, Kernel, Os, Report, SimWorld, Step, World};
-
-use crate::{
-    support::{run_scripted, scripted_in_slices, tell, unscripted},
-    worlds::forward,
+use trapline::{
+    Exit, Happening, IntoExit, Kernel, Os, Report, SimWorld, Step, World, forward_world,
 };
+
+use crate::support::{run_scripted, scripted_in_slices, tell, unscripted};
 
 /// Runs a kernel to its end, step by step, with an audit after each.
 pub(crate) fn finish(kernel: &mut Kernel) -> Report {
@@ -127,7 +126,7 @@ impl Moving {
 }
 
 impl World for Moving {
-    forward!(sim: random, seeds, print, take_console, remote);
+    forward_world!(sim: random, reseed, seed, print, take_console, remote);
 
     fn now(&mut self) -> Duration {
         self.sim.now() + self.passed.get()

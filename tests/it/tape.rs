@@ -692,10 +692,19 @@ fn a_tape_is_a_file_that_one_process_writes() {
     assert_eq!(busy.kind(), ErrorKind::ResourceBusy);
     drop(first);
     create().unwrap();
-    let world = RealWorld::new().unwrap();
-    let device = Taping::create(world, "/dev/null", &Header::default(), None);
-    let device = device.map(drop).unwrap_err();
-    assert!(device.to_string().contains("a tape is a file"), "{device}");
+    // A pipe is not waited for.
+    let pipe = Scratch::new("tape-pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe.0).status();
+    assert!(made.unwrap().success());
+    for other in ["/dev/null".as_ref(), &*pipe.0] {
+        let world = RealWorld::new().unwrap();
+        let refused = Taping::create(world, other, &Header::default(), None);
+        let refused = refused.map(drop).unwrap_err();
+        assert!(
+            refused.to_string().contains("a tape is a file"),
+            "{refused}"
+        );
+    }
 }
 
 proptest! {

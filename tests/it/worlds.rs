@@ -8,76 +8,7 @@ use std::{
     time::Duration,
 };
 
-use trapline::{Answer, DeviceId, Direction, Happening, Request, SimWorld, World};
-
-/// Passes the named methods of a [`World`] on to the world in a field.
-macro_rules! forward {
-    ($to:tt: $($method:ident),+) => {
-        $($crate::worlds::forward!(@ $method $to);)+
-    };
-    (@ now $to:tt) => {
-        fn now(&mut self) -> std::time::Duration {
-            self.$to.now()
-        }
-    };
-    (@ random $to:tt) => {
-        fn random(&mut self) -> u64 {
-            self.$to.random()
-        }
-    };
-    (@ seeds $to:tt) => {
-        fn reseed(&mut self, seed: u64) {
-            self.$to.reseed(seed);
-        }
-        fn seed(&self) -> u64 {
-            self.$to.seed()
-        }
-    };
-    (@ print $to:tt) => {
-        fn print(&mut self, text: &[u8]) -> std::io::Result<usize> {
-            self.$to.print(text)
-        }
-    };
-    (@ take_console $to:tt) => {
-        fn take_console(&mut self) -> String {
-            self.$to.take_console()
-        }
-    };
-    (@ remote $to:tt) => {
-        fn remote(&self) -> trapline::Remote {
-            self.$to.remote()
-        }
-    };
-    (@ wait $to:tt) => {
-        fn wait(
-            &mut self,
-            deadline: Option<std::time::Duration>,
-            happened: &mut Vec<trapline::Happening>,
-        ) -> std::io::Result<()> {
-            self.$to.wait(deadline, happened)
-        }
-    };
-    (@ is_idle $to:tt) => {
-        fn is_idle(&self) -> bool {
-            self.$to.is_idle()
-        }
-    };
-    (@ submit $to:tt) => {
-        fn submit(&mut self, task: trapline::Tid, job: Box<dyn FnOnce() + Send>) {
-            self.$to.submit(task, job);
-        }
-    };
-    (@ io $to:tt) => {
-        fn io(
-            &mut self,
-            device: trapline::DeviceId,
-            request: trapline::Request<'_>,
-        ) -> std::io::Result<trapline::Answer> {
-            self.$to.io(device, request)
-        }
-    };
-}
-pub(crate) use forward;
+use trapline::{Answer, DeviceId, Direction, Happening, Request, SimWorld, World, forward_world};
 
 /// Any world, with a count of the looks and waits of the kernel.
 pub(crate) struct Counted<W> {
@@ -94,7 +25,7 @@ impl<W> Counted<W> {
 }
 
 impl<W: World> World for Counted<W> {
-    forward!(inner: now, random, seeds, print, remote, is_idle, submit, io);
+    forward_world!(inner: now, random, reseed, seed, print, remote, is_idle, submit, io);
 
     fn wait(
         &mut self,
@@ -128,7 +59,7 @@ impl Bells {
 }
 
 impl World for Bells {
-    forward!(sim: now, random, seeds, print, take_console, remote);
+    forward_world!(sim: now, random, reseed, seed, print, take_console, remote);
 
     fn wait(
         &mut self,
@@ -156,7 +87,7 @@ impl World for Bells {
 pub(crate) struct Bare(pub(crate) SimWorld);
 
 impl World for Bare {
-    forward!(0: now, random, seeds, print, remote, wait);
+    forward_world!(0: now, random, reseed, seed, print, remote, wait);
 }
 
 fn ready((device, direction): (DeviceId, Direction)) -> Happening {

@@ -5,12 +5,13 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use super::{
-    condition::Condition,
+    condition::{self, Condition},
     engine::{Engine, Stop},
 };
 use crate::{
-    Deadlock, QueueInfo, TaskInfo, Tid,
+    Deadlock, Nanos, QueueInfo, TaskInfo, Tid,
     cli::{
+        interrupts,
         live::{
             model::{self, Row, Rows, Totals},
             query::{Entry, Query},
@@ -208,6 +209,13 @@ pub(super) enum Answer {
 
 /// Performs a command. An error says what is wrong with it.
 pub(super) fn perform(engine: &mut Engine, line: &str) -> Result<Answer, String> {
+    let answer = answer(engine, line);
+    // One that came too late to stop a motion is not for what follows.
+    interrupts::take();
+    answer
+}
+
+fn answer(engine: &mut Engine, line: &str) -> Result<Answer, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let Some((&name, rest)) = words.split_first() else {
         return Ok(Answer::Text(String::new()));
@@ -257,15 +265,40 @@ fn forward(engine: &mut Engine, verb: Verb, rest: &[&str]) -> Result<String, Str
         Verb::Turn => engine.forward_turns(count(rest)?),
         Verb::Next => {
             let task = task(engine, rest)?;
-            engine.forward_to(Some(Condition::call_of(task)))
+            return until(engine, &Condition::call_of(task));
         }
-        Verb::Until => engine.forward_to(Some(Condition::parse(rest)?)),
+        Verb::Until => return until(engine, &Condition::parse(rest)?),
         _ => {
             none(rest)?;
             engine.forward_to(None)
         }
     };
     Ok(moved(engine, stop))
+}
+
+/// Goes on to a condition, and says if the run ends without it. An error says that it is behind.
+fn until(engine: &mut Engine, condition: &Condition) -> Result<String, String> {
+    if let Some(tid) = condition.task()
+        && let Some(end) = engine.witness().ended.get(&tid)
+    {
+        return Err(format!(
+            "the task has ended ({end}): back {condition} goes there"
+        ));
+    }
+    let at = engine.witness().at;
+    if condition.time().is_some_and(|time| time <= at) {
+        let at = Nanos::from(at);
+        return Err(format!(
+            "it is {at:.6} already: back {condition} goes there"
+        ));
+    }
+    let stop = engine.forward_to(Some(condition));
+    let has_missed = stop == Stop::Over;
+    let text = moved(engine, stop);
+    Ok(match has_missed {
+        true => format!("{condition} was not met\n{text}"),
+        false => text,
+    })
 }
 
 fn back(engine: &mut Engine, rest: &[&str]) -> Result<String, String> {
@@ -486,6 +519,6 @@ fn task(engine: &Engine, rest: &[&str]) -> Result<Tid, String> {
         [] => engine
             .subject()
             .ok_or_else(|| "no task has made a call: give a TID".into()),
-        rest => whole::<u64>(one(rest, "the number of a task")?).map(Tid::from),
+        rest => condition::tid(one(rest, "the number of a task")?),
     }
 }

@@ -56,11 +56,14 @@ impl Condition {
     /// Reads a condition such as `recv tid 3`, `at 3.2s` or `fault`. An error says what is wrong.
     pub(super) fn parse(words: &[&str]) -> Result<Self, String> {
         let (words, task) = match words {
-            [rest @ .., "tid", tid] => (rest, Some(whole::<u64>(tid)?.into())),
+            [rest @ .., "tid", number] => (rest, Some(tid(number)?)),
             rest => (rest, None),
         };
         let what = match words {
-            ["at", time] => What::At(instant(time)?),
+            ["at", time] => match instant(time)? {
+                Duration::ZERO => return Err("the run begins at 0s: goto 0 goes there".into()),
+                time => What::At(time),
+            },
             ["end"] => What::End,
             ["fault"] => What::Fault,
             ["wake"] => What::Wake,
@@ -88,6 +91,19 @@ impl Condition {
         }
     }
 
+    /// The task that it is about, if it is about one.
+    pub(super) fn task(&self) -> Option<Tid> {
+        self.task
+    }
+
+    /// The time that it waits for, if it is one.
+    pub(super) fn time(&self) -> Option<Duration> {
+        match self.what {
+            What::At(time) => Some(time),
+            _ => None,
+        }
+    }
+
     /// Whether an event is what it waits for. The event before was at `before`.
     pub(super) fn is_met(&self, event: &Event<'_>, before: Duration) -> bool {
         if self.task.is_some_and(|task| task != event.tid) {
@@ -106,6 +122,14 @@ impl Condition {
             (What::Print(wanted), Fact::Console { text }) => text.contains(wanted),
             _ => false,
         }
+    }
+}
+
+/// The number of a task.
+pub(super) fn tid(text: &str) -> Result<Tid, String> {
+    match whole::<u64>(text)?.into() {
+        Tid::KERNEL => Err("0 is the kernel, which makes no calls: tasks count from 1".into()),
+        tid => Ok(tid),
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
     witness::{Shared, Witness},
 };
 use crate::{
-    Error, Kernel, SimWorld, Step, SystemCall, Tid,
+    Blocked, Error, Kernel, Limit, SimWorld, Step, SystemCall, Tid,
     cli::{
         args::Boot,
         boot,
@@ -45,10 +45,10 @@ pub(super) struct Engine {
     /// The breakpoints, by number.
     breaks: Vec<(usize, Condition)>,
     next_break: usize,
-    /// How many steps the run has made: resumes of tasks, and waits for the world.
-    steps: u64,
-    /// How many of them resumed a task.
+    /// How many steps have resumed a task.
     calls: u64,
+    /// How many steps have waited for the world since then.
+    waits: u64,
     /// The task that was resumed last.
     last: Option<Tid>,
     /// The task that the last motion was about.
@@ -60,7 +60,12 @@ pub(super) struct Engine {
     console: String,
     /// How the run ended, if it has.
     over: Option<String>,
+    /// The first report of a motion, after so many steps, and where it goes.
+    reports: Option<(u64, Report)>,
 }
+
+/// Receives the place in a run, and its time, while a motion takes long.
+type Report = Box<dyn Fn(u64, Duration)>;
 
 /// Why a motion has ended.
 #[derive(PartialEq, Eq, Debug)]
@@ -121,15 +126,22 @@ impl Engine {
             witness,
             breaks: Vec::new(),
             next_break: OWN + 1,
-            steps: 0,
             calls: 0,
+            waits: 0,
             last: None,
             subject: None,
             in_turn: 0,
             begun: None,
             console: String::new(),
             over: None,
+            reports: None,
         })
+    }
+
+    /// Has each motion report after so many steps, a power of two, and then whenever their number has
+    /// doubled.
+    pub(super) fn report_from(&mut self, steps: u64, report: impl Fn(u64, Duration) + 'static) {
+        self.reports = Some((steps, Box::new(report)));
     }
 
     // ---- where the run is
@@ -235,8 +247,8 @@ impl Engine {
     }
 
     /// Goes on to a breakpoint, to this condition or to the end.
-    pub(super) fn forward_to(&mut self, condition: Option<Condition>) -> Stop {
-        let own = condition.map(|condition| (OWN, condition));
+    pub(super) fn forward_to(&mut self, condition: Option<&Condition>) -> Stop {
+        let own = condition.map(|condition| (OWN, condition.clone()));
         self.watch(own.into_iter().chain(self.breaks.clone()).collect());
         self.run(|_| false)
     }
@@ -255,28 +267,30 @@ impl Engine {
     /// Goes back to the last step before this one at which the condition was met. Stays, and returns
     /// [`Stop::Over`], if there is none.
     pub(super) fn back_to(&mut self, condition: &Condition) -> Result<Stop, String> {
-        let here = self.steps;
+        let mut here = self.step_number();
+        // The end of a run is behind its last step.
+        here.1 += u64::from(self.over.is_some());
         self.restart(vec![(OWN, condition.clone())])?;
         let mut met = None;
         // The first may be met while the run boots.
         let mut stop = self.found().unwrap_or(Stop::There);
-        while self.steps < here {
+        while self.step_number() < here {
             match stop {
-                Stop::Met(line) => met = Some((self.steps, line, self.subject)),
+                Stop::Met(line) => met = Some((self.step_number(), line, self.subject)),
                 Stop::Interrupted | Stop::Over => break,
                 Stop::There => {}
             }
-            stop = self.run(|engine| engine.steps >= here);
+            stop = self.run(|engine| engine.step_number() >= here);
         }
         if stop == Stop::Interrupted {
             return Ok(stop);
         }
-        let (steps, end) = match &met {
-            Some((steps, line, _)) => (*steps, Stop::Met(line.clone())),
+        let (there, end) = match &met {
+            Some((there, line, _)) => (*there, Stop::Met(line.clone())),
             None => (here, Stop::Over),
         };
         self.restart(Vec::new())?;
-        Ok(match self.run(|engine| engine.steps >= steps) {
+        Ok(match self.run(|engine| engine.step_number() >= there) {
             Stop::Interrupted => Stop::Interrupted,
             _ => {
                 self.subject = met.map_or(self.subject, |(_, _, subject)| subject);
@@ -291,7 +305,7 @@ impl Engine {
         witness.borrow_mut().watched = watched;
         let (kernel, progress) = self.source.boot(&witness)?;
         (self.kernel, self.progress, self.witness) = (kernel, progress, witness);
-        (self.steps, self.calls, self.in_turn) = (0, 0, 0);
+        (self.calls, self.waits, self.in_turn) = (0, 0, 0);
         (self.last, self.subject) = (None, None);
         (self.begun, self.over) = (None, None);
         self.console.clear();
@@ -300,6 +314,12 @@ impl Engine {
 
     // ---- steps
 
+    /// The number of the last step: of the call, and of the wait behind it. The waits of a run with
+    /// threads of its own differ from time to time, and each call has the same number.
+    fn step_number(&self) -> (u64, u64) {
+        (self.calls, self.waits)
+    }
+
     fn watch(&mut self, conditions: Vec<(usize, Condition)>) {
         self.witness.borrow_mut().watched = conditions;
     }
@@ -307,6 +327,7 @@ impl Engine {
     /// Makes steps until it is `there`, a condition is met or the run is over. An interrupt since the
     /// command was given stops it.
     fn run(&mut self, mut there: impl FnMut(&Self) -> bool) -> Stop {
+        let mut made = 0_u64;
         while !there(self) {
             if !self.step() {
                 return Stop::Over;
@@ -314,8 +335,15 @@ impl Engine {
             if let Some(met) = self.found() {
                 return met;
             }
-            if self.steps.is_multiple_of(LOOK) && interrupts::take() {
+            made += 1;
+            if made.is_multiple_of(LOOK) && interrupts::take() {
                 return Stop::Interrupted;
+            }
+            if made.is_power_of_two()
+                && let Some((from, report)) = &self.reports
+                && made >= *from
+            {
+                report(self.calls, self.kernel.now());
             }
         }
         Stop::There
@@ -340,7 +368,7 @@ impl Engine {
         }
         match self.kernel.step() {
             Ok(Step::Ran(tid)) => self.ran(tid),
-            Ok(Step::Idle) => {}
+            Ok(Step::Idle) => self.waits += 1,
             Ok(Step::Finished) => {
                 self.over = Some(self.finished());
                 return false;
@@ -350,13 +378,19 @@ impl Engine {
                 return false;
             }
         }
-        self.steps += 1;
-        self.over = self.limit();
+        self.over = self.limit().map(|limit| {
+            let blocked = self
+                .kernel
+                .tasks()
+                .filter(|task| task.blocked_on().is_some());
+            boot::at_limit(&limit, &Blocked(blocked.collect()))
+        });
         true
     }
 
     fn ran(&mut self, tid: Tid) {
         self.calls += 1;
+        self.waits = 0;
         self.in_turn = match self.last == Some(tid) {
             true => self.in_turn + 1,
             false => 1,
@@ -373,24 +407,19 @@ impl Engine {
         }
     }
 
-    /// The limits of the options. A step has none of its own.
-    fn limit(&mut self) -> Option<String> {
+    /// The limit of the options that is reached, if one is. A step has none of its own.
+    fn limit(&mut self) -> Option<Limit> {
         let options = &self.source.options;
         if let Some(ticks) = options.max_ticks
             && self.calls >= ticks
         {
-            return Some(format!("the limit of {ticks} ticks is reached"));
+            return Some(Limit::Ticks(ticks));
         }
         let span = options.max_time?;
         let now = self.kernel.now();
         let begun = *self.begun.get_or_insert(now);
         let is_reached = now.saturating_sub(begun) >= span;
-        is_reached.then(|| {
-            format!(
-                "the limit of {} is reached",
-                humantime::format_duration(span)
-            )
-        })
+        is_reached.then_some(Limit::Time(span))
     }
 
     fn finished(&mut self) -> String {
@@ -424,7 +453,7 @@ impl Engine {
 mod tests {
     use std::{error::Error, ffi::OsString};
 
-    use super::*;
+    use super::{super::command, *};
     use crate::{
         Os,
         cli::{
@@ -465,12 +494,28 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupt_between_the_command_and_its_first_step_stops_it() {
+    fn a_long_motion_reports_where_it_is() {
+        let mut engine = engine();
+        let reports = Rc::<RefCell<Vec<u64>>>::default();
+        let told = Rc::clone(&reports);
+        engine.report_from(64, move |calls, _| told.borrow_mut().push(calls));
+        engine.forward(63);
+        engine.forward(300);
+        assert_eq!(*reports.borrow(), [63 + 64, 63 + 128, 63 + 256]);
+    }
+
+    // One test for both, because signals belong to the process.
+    #[test]
+    fn an_interrupt_stops_the_motion_during_which_it_comes_and_no_more() {
         let mut engine = engine();
         assert_eq!(engine.forward(2 * LOOK), Stop::There);
         interrupts::raise();
         assert_eq!(engine.forward(1 << 40), Stop::Interrupted);
         assert_eq!(engine.calls(), 3 * LOOK);
+        // A motion that is over before it looks.
+        interrupts::raise();
+        assert!(command::perform(&mut engine, "step").is_ok());
+        assert!(!interrupts::take());
         // A motion back has several runs.
         interrupts::raise();
         let stop = engine.go_to(LOOK + 1);

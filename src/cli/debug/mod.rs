@@ -17,11 +17,8 @@ mod witness;
 use std::{
     ffi::OsString,
     io::{self, BufRead, IsTerminal, Write},
-    panic,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
-    sync::{Mutex, PoisonError},
-    thread,
 };
 
 use clap::{
@@ -35,9 +32,11 @@ use super::{
     live::leave,
     net::hosts,
     output::{FAILURE, Format, Log, USAGE, Verbosity, tell, unwritten},
+    panics::Panics,
     program::Entry,
     replay::{self, Run},
 };
+use crate::Nanos;
 use command::{Answer, perform};
 use engine::{Engine, Source};
 
@@ -53,6 +52,9 @@ use engine::{Engine, Source};
     arg_required_else_help = true,
     after_help = "\
 The command `help` of the debugger lists its commands.
+
+A run may have no end: then `continue` goes on until ^C. The options --max-ticks and --max-time of \
+`boot` bound a run. A motion that takes long says where it is.
 
 Exit codes: 0, 1 if the run cannot be booted, and 2 if a command of a script is wrong. A wrong \
 command ends the script.
@@ -128,6 +130,10 @@ fn source(
             let why = "there is neither a program nor a tape of this name";
             return Ok(Err(format!("{}: {why}", path.display())));
         }
+        if !path.is_file() {
+            let why = "it is no file, and each motion back reads the tape again";
+            return Ok(Err(format!("{}: {why}", path.display())));
+        }
         let run = replay::open(programs, command, &path)?;
         return Ok(run.map(|run| {
             let Run {
@@ -140,6 +146,15 @@ fn source(
                 tape: Some(path),
             }
         }));
+    }
+    if let [option, .., file] = what
+        && option.to_string_lossy().starts_with('-')
+        && !what.iter().any(is_program)
+        && Path::new(file).is_file()
+    {
+        let file = Path::new(file).display();
+        let why = format!("the tape {file} holds the options of its run: leave out the others\n");
+        return Err(clap::Error::raw(ErrorKind::ArgumentConflict, why));
     }
     let words = [command.get_name(), "boot", "--virtual"].map(OsString::from);
     let words: Vec<OsString> = words.into_iter().chain(what.iter().cloned()).collect();
@@ -183,10 +198,19 @@ fn misplaced(error: clap::Error, command: &Command) -> clap::Error {
     clap::Error::raw(ErrorKind::UnknownArgument, why)
 }
 
+/// After so many steps, some seconds, a motion says where it is.
+const LONG: u64 = 1 << 22;
+
 /// Performs the commands, or those on standard input.
 fn plain(mut engine: Engine, commands: &[String]) -> ExitCode {
     let stdin = io::stdin();
     let is_typed = commands.is_empty() && stdin.is_terminal();
+    engine.report_from(LONG, |calls, now| {
+        let now = Nanos::from(now);
+        tell(&format!(
+            "note: at #{calls}, {now:.6}, and going on: ^C ends it, as --max-ticks and --max-time do\n"
+        ));
+    });
     if is_typed && let Err(error) = interrupts::note() {
         return fail(&format!("cannot listen for interrupts: {error}"));
     }
@@ -235,30 +259,4 @@ fn print(text: &str) -> Result<(), ExitCode> {
         None => ExitCode::SUCCESS,
         Some(message) => fail(&message),
     })
-}
-
-/// The text of the last panic. The hook belongs to the process, and so does this.
-static LAST: Mutex<Option<String>> = Mutex::new(None);
-
-/// Keeps panics of tasks silent, because a run is repeated: the engine shows how a task ended. A
-/// panic that ends the process is printed.
-struct Panics;
-
-impl Panics {
-    fn hide() -> Self {
-        panic::set_hook(Box::new(|panic| {
-            *LAST.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic.to_string());
-        }));
-        Self
-    }
-}
-
-impl Drop for Panics {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            leave();
-            let last = LAST.lock().unwrap_or_else(PoisonError::into_inner).take();
-            tell(&(last.unwrap_or_default() + "\n"));
-        }
-    }
 }

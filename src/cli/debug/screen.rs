@@ -158,6 +158,9 @@ impl Desk {
     /// Returns the command that a key completes.
     fn press(&mut self, key: KeyEvent) -> Option<String> {
         self.wrong = None;
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            return None;
+        }
         if let Some(typed) = &mut self.typed {
             match key.code {
                 KeyCode::Enter => return self.typed.take(),
@@ -166,9 +169,6 @@ impl Desk {
                 KeyCode::Char(letter) if typed.len() < COMMAND => typed.push(letter),
                 _ => {}
             }
-            return None;
-        }
-        if key.modifiers.contains(KeyModifiers::CONTROL) {
             return None;
         }
         match key.code {

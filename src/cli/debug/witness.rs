@@ -18,7 +18,7 @@ pub(super) struct Witness {
     /// The task that was spawned last.
     pub(super) newest: Tid,
     /// The time of the last event.
-    at: Duration,
+    pub(super) at: Duration,
 }
 
 /// A condition that is met.

@@ -34,12 +34,6 @@ const LONGEST: usize = 200;
 
 /// Run a program under many schedules, to find one that breaks it
 #[derive(Args)]
-#[command(
-    arg_required_else_help = true,
-    disable_help_subcommand = true,
-    subcommand_help_heading = "Programs",
-    subcommand_value_name = "PROGRAM"
-)]
 pub(super) struct Explore {
     #[command(flatten)]
     options: Options,
@@ -119,7 +113,13 @@ pub(super) fn run(
         report(&explored)
     };
     print(text.as_bytes());
-    let is_good = explored.failure.is_none() && explored.never.is_empty();
+    let is_empty = explored.schedules == 0 && explored.failure.is_none();
+    let was_short = is_empty && options.time.is_some();
+    if was_short {
+        let why = "no schedule ran to its end within --time: give the search more time";
+        Log::of_output(verbosity).error(why);
+    }
+    let is_good = explored.failure.is_none() && explored.never.is_empty() && !was_short;
     Ok(if is_good {
         ExitCode::SUCCESS
     } else {

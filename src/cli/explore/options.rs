@@ -3,7 +3,7 @@
 use std::{
     env, fmt,
     io::{self, IsTerminal},
-    num::NonZeroUsize,
+    num::{NonZeroU64, NonZeroUsize},
     path::PathBuf,
     str::FromStr,
     time::Duration,
@@ -33,6 +33,14 @@ fn jobs(text: &str) -> Result<NonZeroUsize, String> {
         .ok_or_else(|| format!("it takes a whole number from 1 to {JOBS}"))
 }
 
+/// Parses the time of a search.
+fn span(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("no schedule runs in no time: it takes a time above zero".into()),
+        span => Ok(span),
+    }
+}
+
 #[derive(Args)]
 pub(super) struct Options {
     /// How schedules are chosen: random draws each turn; pct:D gives tasks random priorities, of
@@ -41,8 +49,8 @@ pub(super) struct Options {
     #[arg(long, value_name = "NAME")]
     strategy: Option<Strategy>,
     /// How many schedules [default: 1000; no limit for exhaustive]
-    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
-    schedules: Option<u64>,
+    #[arg(long, value_name = "N", value_parser = whole::<NonZeroU64>)]
+    schedules: Option<NonZeroU64>,
     /// The seed of the first schedule; the next has the next seed [default: 0]
     #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     pub(super) seed: Option<u64>,
@@ -55,8 +63,8 @@ pub(super) struct Options {
     #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     steps: Option<u64>,
     /// End the search after this time, such as 30s or 2m
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    time: Option<Duration>,
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    pub(super) time: Option<Duration>,
     /// How many threads search, from 1 to 1024 [default: one per processor]
     #[arg(long, value_name = "N", value_parser = jobs)]
     jobs: Option<NonZeroUsize>,
@@ -207,7 +215,7 @@ impl Options {
         }
         search = search.threads(self.jobs.map_or(0, usize::from));
         if let Some(schedules) = self.schedules {
-            search = search.schedules(schedules);
+            search = search.schedules(schedules.get());
         }
         if let Some(seed) = self.seed {
             search = search.seed(seed);

@@ -11,13 +11,19 @@ mod chart;
 mod page;
 mod trial;
 
-use std::{fs, io, path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
 
-use clap::{ArgMatches, Args, Command, FromArgMatches, ValueHint};
+use clap::{ArgMatches, Args, Command, FromArgMatches, ValueHint, error::ErrorKind};
 use rustix::termios::tcgetwinsize;
 use serde_json::{Map, Value, json};
 
 use super::{
+    outfile::OutFile,
     output::{FAILURE, Log, Verbosity, json, print},
     policy::{NamedShare, Policy, named_share, warn_of_unused},
     program::{Entry, Named},
@@ -28,13 +34,6 @@ use trial::{Run, Settings, Trial};
 
 /// Run a program under several scheduling policies, and compare them
 #[derive(Args)]
-#[command(
-    arg_required_else_help = true,
-    disable_help_subcommand = true,
-    subcommand_required = true,
-    subcommand_help_heading = "Programs",
-    subcommand_value_name = "PROGRAM"
-)]
 pub(super) struct Lab {
     #[command(flatten)]
     options: Options,
@@ -42,15 +41,15 @@ pub(super) struct Lab {
 
 #[derive(Args)]
 struct Options {
-    /// A policy to compare, as of `boot --policy`. Can be repeated [default: fifo, rr, sjf, stcf,
-    /// mlfq, stride, fair]
+    /// A policy, as of `boot --policy`; can be repeated [default: fifo, rr, sjf, stcf, mlfq, stride,
+    /// fair]
     #[arg(long = "policy", value_name = "NAME[:PARAMS]")]
     policies: Vec<Policy>,
     /// How many tasks compute at once, from 1 to 1024
     #[arg(long, value_name = "N", value_parser = processors, default_value = "1",
           allow_negative_numbers = true)]
     processors: usize,
-    /// Run under each policy with K seeds, and pool the measures
+    /// Run each policy with K seeds, and pool the measures
     #[arg(long, value_name = "K", value_parser = seeds, default_value = "1",
           allow_negative_numbers = true)]
     seeds: u64,
@@ -108,6 +107,7 @@ pub(super) fn run(
         shares: &options.share,
         max_time: options.max_time,
     };
+    let [page, picture] = options.files()?;
     let log = Log::of_output(verbosity);
     let usual = || {
         USUAL
@@ -134,7 +134,16 @@ pub(super) fn run(
         let is_unused = |name: &&str| trials.iter().all(|trial| trial.has_unused(name));
         warn_of_unused(log, names.filter(is_unused));
     }
-    let is_written = options.write(&trials, name, log);
+    let written = [
+        page.map(|file| file.write(page::page(&trials, name).as_bytes())),
+        picture.map(|file| file.write(chart::picture(&trials).as_bytes())),
+    ];
+    let failures: Vec<String> = written
+        .into_iter()
+        .flatten()
+        .filter_map(Result::err)
+        .collect();
+    failures.iter().for_each(|error| log.error(error));
     let text = if options.json {
         let line = |trial: &Trial| json(&object(trial, &options)) + "\n";
         trials.iter().map(line).collect()
@@ -142,7 +151,7 @@ pub(super) fn run(
         text(&trials)
     };
     let code = print(text.as_bytes());
-    Ok(if is_complete && is_written {
+    Ok(if is_complete && failures.is_empty() {
         code
     } else {
         ExitCode::from(FAILURE)
@@ -150,21 +159,20 @@ pub(super) fn run(
 }
 
 impl Options {
-    /// Writes the page and the picture. Returns whether it could.
-    fn write(&self, trials: &[Trial], program: &str, log: Log) -> bool {
-        let page = self
-            .html
-            .iter()
-            .map(|file| (file, page::page(trials, program)));
-        let picture = self.svg.iter().map(|file| (file, chart::picture(trials)));
-        let mut is_written = true;
-        for (file, text) in page.chain(picture) {
-            if let Err(error) = fs::write(file, text) {
-                log.error(&format!("cannot write {}: {error}", file.display()));
-                is_written = false;
-            }
-        }
-        is_written
+    /// Opens the page and the picture.
+    fn files(&self) -> Result<[Option<OutFile>; 2], clap::Error> {
+        let open = |option, file: &Option<PathBuf>, others: &[&Path]| {
+            let open = |file: &PathBuf| OutFile::open(option, file, others);
+            file.as_ref().map(open).transpose()
+        };
+        let html: Vec<&Path> = self.html.iter().map(PathBuf::as_path).collect();
+        let files = || {
+            Ok([
+                open("--html", &self.html, &[])?,
+                open("--svg", &self.svg, &html)?,
+            ])
+        };
+        files().map_err(|why: String| clap::Error::raw(ErrorKind::ValueValidation, why + "\n"))
     }
 }
 

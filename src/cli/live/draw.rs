@@ -96,7 +96,9 @@ pub(in crate::cli) fn counts(view: &View, width: u16) -> Line<'static> {
         parts.push(count(totals.zombies, "zombie", "zombies"));
     }
     if let Some(left_out) = totals.left_out {
-        parts.push(format!("({} more rows)", separated(left_out)));
+        let rows = view.snapshot.tasks.len();
+        let all = rows + left_out;
+        parts.push(format!("{} of {} rows", separated(rows), separated(all)));
     }
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     let at = text::instant(totals.at);
@@ -243,7 +245,7 @@ fn state(view: &View, row: &Row) -> Cell<'static> {
     }
     let color = match row.state {
         State::Ready | State::Running | State::InCall => Color::Green,
-        State::Blocked => Color::Reset,
+        State::Blocked | State::Unknown => Color::Reset,
         State::Zombie => Color::Red,
     };
     let style = if view.colored {

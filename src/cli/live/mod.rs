@@ -74,7 +74,8 @@ pub(super) use terminal::{Taken, leave};
 /// The options of `boot` for observing it.
 #[derive(Args)]
 pub(super) struct Options {
-    /// Listen on this socket for the commands with --attach: ps, tree, where, kill, top, trace live
+    /// Listen on this socket for the commands with --attach: ps, tree, waits, where, why, kill, top,
+    /// trace live, trace dump
     #[arg(long, value_name = "SOCKET", help_heading = "Watching")]
     monitor: Option<PathBuf>,
     /// Show the tasks on a screen that refreshes itself every second, or every TIME. The screen
@@ -205,17 +206,24 @@ Examples:
     },
 }
 
-/// What a table of tasks lists.
+/// The tasks that a view lists.
 #[derive(Args)]
-pub(super) struct List {
+struct Wanted {
     /// Only tasks whose number, name, state or wait contains TEXT
     #[arg(
-        long,
+        long = "filter",
         value_name = "TEXT",
         default_value = "",
         hide_default_value = true
     )]
-    filter: String,
+    text: String,
+}
+
+/// What a table of tasks lists.
+#[derive(Args)]
+pub(super) struct List {
+    #[command(flatten)]
+    filter: Wanted,
     /// Sort by this; the most traps come first
     #[arg(long, value_name = "COLUMN", default_value = "tid")]
     sort: Sort,
@@ -234,7 +242,7 @@ impl List {
     pub(super) fn query(&self) -> Query {
         Query {
             most: self.most,
-            filter: self.filter.clone(),
+            filter: self.filter.text.clone(),
             sort: self.sort,
             reversed: self.reverse,
             fold: self.by_name.then_some(1),
@@ -246,14 +254,8 @@ impl List {
 /// What a tree of tasks lists.
 #[derive(Args)]
 pub(super) struct TreeList {
-    /// Only tasks whose number, name, state or wait contains TEXT
-    #[arg(
-        long,
-        value_name = "TEXT",
-        default_value = "",
-        hide_default_value = true
-    )]
-    filter: String,
+    #[command(flatten)]
+    filter: Wanted,
     /// A line for each task, also for many siblings of a name
     #[arg(long)]
     all: bool,
@@ -262,7 +264,7 @@ pub(super) struct TreeList {
 impl TreeList {
     pub(super) fn query(&self) -> Query {
         Query {
-            filter: self.filter.clone(),
+            filter: self.filter.text.clone(),
             fold: (!self.all).then_some(CROWD),
             tree: true,
             ..Query::default()

@@ -71,6 +71,9 @@ pub(in crate::cli) struct Row {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(in crate::cli) struct Group {
     pub(in crate::cli) tasks: usize,
+    /// Whether their parents differ. The parent of their row is 0 then.
+    #[serde(default)]
+    pub(super) has_parents: bool,
     /// The number of tasks by what they wait for, in a word, or by their state.
     pub(super) kinds: BTreeMap<String, usize>,
 }
@@ -109,6 +112,8 @@ pub(in crate::cli) enum State {
     /// The kernel works for it. Only recordings tell.
     #[serde(rename = "in call")]
     InCall,
+    /// Events of it are missing. Only recordings tell.
+    Unknown,
 }
 
 /// The totals of all tasks, listed or not.
@@ -147,6 +152,7 @@ impl State {
             Self::Blocked => "blocked",
             Self::Zombie => "zombie",
             Self::InCall => "in call",
+            Self::Unknown => "unknown",
         }
     }
 }

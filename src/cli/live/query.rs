@@ -314,6 +314,8 @@ impl<'a> Entry<'a> {
     /// The row of a crowd.
     fn line(&self, tasks: &[Self], crowd: &Crowd, branch: &str) -> Line {
         let mut kinds = BTreeMap::new();
+        let parent = tasks[crowd.first].parent;
+        let has_parents = crowd.iter().any(|task| tasks[task].parent != parent);
         for task in crowd.iter() {
             *kinds.entry(tasks[task].kind.to_string()).or_default() += 1;
         }
@@ -329,6 +331,7 @@ impl<'a> Entry<'a> {
             branch: branch.to_string(),
             group: Some(Group {
                 tasks: crowd.len(),
+                has_parents,
                 kinds,
             }),
             ..Row::default()
@@ -470,6 +473,7 @@ impl<'a> Tree<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::live::{model::Totals, text};
 
     fn tree(tasks: &[(u64, u64)]) -> String {
         let entry = |&(tid, parent): &(u64, u64)| Entry {
@@ -546,6 +550,29 @@ mod tests {
         query.fold = Some(4);
         query.reversed = true;
         assert_eq!(shown(&server(), &query), "2\n3\n4\n5\n1");
+    }
+
+    #[test]
+    fn a_row_of_several_parents_names_none() {
+        let parent = |parents: [u64; 2]| {
+            let mut tasks = server();
+            (tasks[1].parent, tasks[2].parent) = parents.into();
+            let query = Query {
+                fold: Some(1),
+                ..Query::default()
+            };
+            let listing = query.arrange(&tasks[1..3], |_| Row::default());
+            let [Line::Crowd(row)] = &listing.lines[..] else {
+                panic!("they are one row");
+            };
+            let shown = text::ps(&[(**row).clone()], &Totals::default(), "");
+            let line = shown.lines().nth(1).map(str::to_string);
+            let mut words = line.as_deref().unwrap_or("").split_whitespace();
+            words.nth(2).map(str::to_string)
+        };
+        assert_eq!(parent([1, 1]).as_deref(), Some("1"));
+        assert_eq!(parent([0, 0]).as_deref(), Some("0"));
+        assert_eq!(parent([1, 5]).as_deref(), Some("-"));
     }
 
     #[test]

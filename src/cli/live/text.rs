@@ -124,10 +124,14 @@ fn ps_row(row: &Row) -> [Value; 7] {
             value
         }
     };
+    let parent = match &row.group {
+        Some(group) if group.has_parents => "-".into(),
+        _ => row.parent.into(),
+    };
     [
         of_one(row.tid.into()),
         format!("{}{}", clean(&row.branch), name(row)).into(),
-        row.parent.into(),
+        parent,
         of_one(row.state.name().into()),
         cause(row).into(),
         since.into(),

@@ -7,6 +7,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use super::{
     model::{Group, Row, Snapshot, Whereabouts},
     query::{CROWD, Query, Sort},
+    text::separated,
 };
 use crate::cli::output::clean;
 
@@ -281,6 +282,12 @@ impl View {
     }
 
     fn walk(&mut self, line: usize) -> Wish {
+        if line >= self.snapshot.tasks.len()
+            && let Some(left_out) = self.snapshot.totals.left_out
+        {
+            let rows = separated(left_out);
+            self.notice = format!("{rows} more rows are not listed: filter, or sort otherwise");
+        }
         self.choose(line);
         if self.details {
             self.whereabouts = None;
@@ -322,4 +329,36 @@ fn push(rates: &mut VecDeque<f64>, rate: Option<f64>) {
         rates.pop_front();
     }
     rates.extend(rate);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::live::{draw, model::Totals};
+
+    #[test]
+    fn rows_that_are_not_listed_are_told_of() {
+        let row = |tid| Row {
+            tid,
+            ..Row::default()
+        };
+        let mut view = View::new(false);
+        view.update(Snapshot {
+            tasks: (1..=2).map(row).collect(),
+            totals: Totals {
+                left_out: Some(3039),
+                ..Totals::default()
+            },
+        });
+        let heading = draw::counts(&view, 80).to_string();
+        assert!(heading.ends_with("  2 of 3,041 rows"), "{heading}");
+        let down = KeyEvent::from(KeyCode::Down);
+        view.press(down);
+        assert_eq!(view.notice, "");
+        view.press(down);
+        let notice = "3,039 more rows are not listed: filter, or sort otherwise";
+        assert_eq!(view.notice, notice);
+        view.press(KeyEvent::from(KeyCode::Up));
+        assert_eq!(view.notice, "");
+    }
 }

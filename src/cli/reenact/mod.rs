@@ -5,22 +5,23 @@
 //!
 //! | file | owns |
 //! |---|---|
-//! | `mod.rs` | the command; [`Script`]: what the peers did |
+//! | `mod.rs` | the command, and a run of the programs with their peers |
+//! | `script.rs` | [`Script`]: what the peers did, and the hosts that they need |
 //! | `noting.rs` | the world that notes it during a replay |
 //! | `peers.rs` | the peers, as tasks |
 
 mod noting;
 mod peers;
+mod script;
+#[cfg(test)]
+mod tests;
 
 use std::{
-    fmt,
     io::{self, IsTerminal},
-    net::{IpAddr, SocketAddr},
     path::Path,
     process::ExitCode,
     rc::Rc,
     sync::Arc,
-    time::Duration,
 };
 
 use clap::error::ErrorKind;
@@ -30,6 +31,7 @@ use super::{
     boot, explore,
     inject::Rules,
     output::{FAILURE, Log, print, tell},
+    panics::Panics,
     program::Named,
     replay::{self, Outside},
 };
@@ -39,78 +41,7 @@ use crate::{
 };
 use noting::Noting;
 use peers::Tally;
-
-/// What the peers of a run did.
-#[derive(Default, Debug)]
-struct Script {
-    /// The addresses of the program's listeners, in the order of their requests.
-    listeners: Vec<SocketAddr>,
-    /// The connections, in the order in which they began.
-    peers: Vec<Peer>,
-    /// The names that the program looked up, with their first addresses.
-    names: Vec<(String, IpAddr)>,
-    /// Whether an interrupt ended the run.
-    is_stopped: bool,
-    /// How long the run took.
-    took: Duration,
-}
-
-/// The other end of a connection.
-#[derive(Debug)]
-struct Peer {
-    way: Way,
-    steps: Vec<Step>,
-    /// How many bytes it got until it ended its part.
-    gets: u64,
-    /// Whether the program closed the connection.
-    is_closed: bool,
-    /// What came before it connected and after the connection before: other peers' steps and bytes.
-    before: Vec<Mark>,
-    /// Whether it is not the program itself.
-    is_scripted: bool,
-}
-
-/// How a connection began.
-#[derive(Clone, Copy, Debug)]
-enum Way {
-    /// The peer connected to a listener of the program.
-    ToListener { number: usize, from: SocketAddr },
-    /// The program connected to this address.
-    ToPeer(SocketAddr),
-}
-
-impl fmt::Display for Way {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::ToListener { from, .. } => write!(f, "from {from} then"),
-            Self::ToPeer(to) => write!(f, "to {to}"),
-        }
-    }
-}
-
-/// What a peer did after it had got so many bytes.
-#[derive(Debug)]
-struct Step {
-    after: u64,
-    act: Act,
-}
-
-#[derive(Debug)]
-enum Act {
-    Send(Vec<u8>),
-    /// The end of what the peer sends.
-    Finish,
-    /// The connection broke.
-    Break,
-}
-
-/// How far a peer was: its steps, and the bytes that it got.
-#[derive(Clone, Copy, Debug)]
-struct Mark {
-    peer: usize,
-    steps: usize,
-    bytes: u64,
-}
+use script::{Host, Script};
 
 /// What the command asks for.
 pub(super) struct Wanted<'a> {
@@ -131,6 +62,7 @@ pub(super) fn run(
     wanted: &Wanted<'_>,
     log: Log,
 ) -> Result<ExitCode, clap::Error> {
+    let _guard = Panics::hide();
     let script = match note(playing, options, programs, log) {
         Ok(script) => Arc::new(script),
         Err(error) => {
@@ -185,28 +117,29 @@ fn note(
     let took = kernel.now();
     drop(kernel);
     let notes = Rc::into_inner(notes).expect("the kernel is gone");
-    notes.into_inner().script(took)
+    let script = notes.into_inner().script(took);
+    script.map_err(|why| format!("this tape has no script: {why}"))
 }
 
 fn search<F>(
     body: F,
-    script: &Script,
+    script: &Arc<Script>,
     options: &Boot,
     wanted: &Wanted<'_>,
 ) -> Result<Check<F>, String>
 where
     F: Fn(&mut Kernel) -> Result<(), Error> + Sync,
 {
-    let hosts = script.hosts();
     // For its errors.
-    network(&hosts)?;
+    network(script)?;
+    let shared = Arc::clone(script);
     let mut search = check(body)
         .without_environment()
         .random()
         .schedules(wanted.schedules)
         .threads(0)
         .command(wanted.again.clone())
-        .net(move || network(&hosts).expect("it was right before"));
+        .net(move || network(&shared).expect("it was right before"));
     if !options.inject.is_empty() {
         let rules = options.inject.clone();
         search =
@@ -224,12 +157,20 @@ where
     }
 }
 
-/// A network with these hosts.
-fn network(hosts: &[(String, IpAddr)]) -> Result<SimNet, String> {
+/// A network with the hosts of the script.
+fn network(script: &Script) -> Result<SimNet, String> {
     let net = SimNet::new();
-    for (host, address) in hosts {
-        net.host_at(host, *address)
-            .map_err(|error| format!("cannot place a peer at {address}: {error}"))?;
+    for Host {
+        name,
+        address,
+        is_cut,
+    } in script.hosts()
+    {
+        let mut placed = net.host_at(&name, address);
+        if is_cut {
+            placed = placed.and_then(|()| net.cut(script.home(), &name));
+        }
+        placed.map_err(|error| format!("cannot place a host at {address}: {error}"))?;
     }
     Ok(net)
 }
@@ -242,8 +183,8 @@ fn trial(
 ) -> Result<(), Error> {
     let tally = Tally::new(script);
     peers::listen(kernel, script, &tally)?;
-    for (host, named) in programs {
-        named.image()(kernel, host)?;
+    for (_, named) in programs {
+        named.image()(kernel, script.home())?;
     }
     peers::connect(kernel, script, &tally)?;
     let report = match kernel.run() {

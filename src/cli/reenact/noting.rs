@@ -9,9 +9,9 @@ use std::{
     time::Duration,
 };
 
-use super::{Act, Mark, Peer, Script, Step, Way};
+use super::script::{Act, Listener, Mark, Outcome, Peer, Script, Step, Way};
 use crate::{
-    Answer, DeviceId, Direction, External, Happening, Interrupt, Remote, Request, Tid, World,
+    Answer, DeviceId, Direction, External, Happening, Interrupt, Request, World, forward_world,
     tape::Playing,
 };
 
@@ -22,8 +22,6 @@ pub(super) struct Notes {
     devices: BTreeMap<DeviceId, Device>,
     /// The peers with something new since the last connection.
     changed: BTreeSet<usize>,
-    /// The addresses to which no connection came about.
-    refused: BTreeSet<SocketAddr>,
     /// Why there is no script for this tape.
     wrong: Option<String>,
 }
@@ -64,20 +62,31 @@ impl Notes {
                     "device {device} is no socket, and a simulated run has no other"
                 ));
             }
-            (Asked::Listen, Ok(Answer::Addr(addr))) => {
+            (Asked::Listen { has_any_port }, Ok(Answer::Addr(addr))) => {
                 let number = self.script.listeners.len();
-                self.script.listeners.push(*addr);
                 self.devices.insert(device, Device::Listener(number));
+                self.script.listeners.push(Listener {
+                    addr: *addr,
+                    has_any_port: *has_any_port,
+                });
             }
-            (Asked::Connect(addr), Ok(_)) => self.begin(device, Way::ToPeer(*addr)),
-            (Asked::Connect(addr), Err(_)) => drop(self.refused.insert(*addr)),
+            // Until the tape says otherwise.
+            (Asked::Connect(addr), Ok(_)) => {
+                self.begin(device, Way::ToPeer(*addr), Outcome::Unanswered);
+            }
+            (Asked::Connect(addr), Err(error)) => {
+                self.begin(device, Way::ToPeer(*addr), Outcome::Unanswered);
+                self.fail_to_connect(device, error);
+            }
+            (Asked::Connected, Ok(_)) => self.connected(device),
             (Asked::Connected, Err(error)) if error.kind() != io::ErrorKind::WouldBlock => {
-                self.fail_to_connect(device);
+                self.fail_to_connect(device, error);
             }
             (Asked::Accept(connection), Ok(Answer::Addr(from))) => {
                 if let Some(Device::Listener(number)) = self.devices.get(&device) {
                     let (number, from) = (*number, *from);
-                    self.begin(*connection, Way::ToListener { number, from });
+                    let way = Way::ToListener { number, from };
+                    self.begin(*connection, way, Outcome::Established);
                 }
             }
             (Asked::Recv(room), Ok(_)) if *room > 0 => self.received(device, read, *room),
@@ -98,7 +107,7 @@ impl Notes {
         }
     }
 
-    fn begin(&mut self, device: DeviceId, way: Way) {
+    fn begin(&mut self, device: DeviceId, way: Way, outcome: Outcome) {
         let before = match way {
             Way::ToListener { .. } => self.marks(),
             // The program connects of its own accord.
@@ -116,7 +125,8 @@ impl Notes {
             gets: 0,
             is_closed: false,
             before,
-            is_scripted: true,
+            outcome,
+            is_own: false,
         });
         self.devices.insert(device, Device::Connection(connection));
     }
@@ -133,14 +143,24 @@ impl Notes {
         changed.into_iter().map(mark).collect()
     }
 
-    /// Notes that a connection did not come about: nothing listens there in the search either.
-    fn fail_to_connect(&mut self, device: DeviceId) {
-        if let Some(Device::Connection(connection)) = self.devices.remove(&device)
-            && let Some(peer) = self.script.peers.get_mut(connection.peer)
-            && let Way::ToPeer(addr) = peer.way
-        {
-            peer.is_scripted = false;
-            self.refused.insert(addr);
+    /// Notes that a connection is established.
+    fn connected(&mut self, device: DeviceId) {
+        if let Some(Device::Connection(connection)) = self.devices.get(&device) {
+            self.script.peers[connection.peer].outcome = Outcome::Established;
+        }
+    }
+
+    fn fail_to_connect(&mut self, device: DeviceId, error: &io::Error) {
+        let Some(Device::Connection(connection)) = self.devices.remove(&device) else {
+            return;
+        };
+        let peer = &mut self.script.peers[connection.peer];
+        let way = peer.way;
+        match Outcome::of(error) {
+            Some(outcome) => peer.outcome = outcome,
+            None => self.refuse(format!(
+                "the connection {way} failed as none does in a simulated network: {error}"
+            )),
         }
     }
 
@@ -191,8 +211,9 @@ impl Notes {
     }
 
     fn closed(&mut self, device: DeviceId) {
+        let is_stopped = self.script.is_stopped;
         if let Some((_, peer)) = self.connection(device) {
-            peer.is_closed = true;
+            peer.is_closed = !is_stopped;
         }
         self.devices.remove(&device);
     }
@@ -217,77 +238,20 @@ impl Notes {
     /// The script of the run, which took so long. An error says what cannot be scripted.
     pub(super) fn script(mut self, took: Duration) -> Result<Script, String> {
         if let Some(wrong) = self.wrong {
-            return Err(format!("this tape has no script: {wrong}"));
+            return Err(wrong);
         }
         self.script.took = took;
-        self.script.without_own(&self.refused)
+        self.script.judged()
     }
-}
-
-impl Script {
-    /// Leaves out the connections between two ends in the program.
-    fn without_own(mut self, refused: &BTreeSet<SocketAddr>) -> Result<Self, String> {
-        if self.peers.is_empty() {
-            let why = "it has no connection, so no peers: `explore` searches such a program";
-            return Err(format!("this tape has no script: {why}"));
-        }
-        let mut own = BTreeSet::new();
-        for (number, addr) in self.listeners.iter().enumerate() {
-            let is_to = |peer: &&Peer| match peer.way {
-                Way::ToListener { number: other, .. } => other == number,
-                Way::ToPeer(_) => false,
-            };
-            let is_from = |peer: &&Peer| matches!(peer.way, Way::ToPeer(to) if reaches(to, *addr));
-            let accepted = self.peers.iter().filter(is_to).count();
-            let made = self.peers.iter().filter(is_from).count();
-            if made > 0 && accepted > made {
-                return Err(format!(
-                    "this tape has no script: {made} of {accepted} connections to {addr} are the \
-                     program's own, and it does not say which"
-                ));
-            }
-            if made > 0 {
-                own.insert(number);
-            }
-        }
-        let is_own = |way: Way| match way {
-            Way::ToListener { number, .. } => own.contains(&number),
-            Way::ToPeer(to) => own
-                .iter()
-                .any(|number| reaches(to, self.listeners[*number])),
-        };
-        let peers = self.peers.iter();
-        let kept: Vec<bool> = peers
-            .map(|peer| peer.is_scripted && !is_own(peer.way))
-            .collect();
-        for (peer, is_kept) in self.peers.iter_mut().zip(&kept) {
-            peer.is_scripted = *is_kept;
-            peer.before.retain(|mark| kept[mark.peer]);
-            if let Way::ToPeer(to) = peer.way
-                && *is_kept
-                && refused.contains(&to)
-            {
-                return Err(format!(
-                    "this tape has no script: some connections to {to} failed, and others did not"
-                ));
-            }
-        }
-        Ok(self)
-    }
-}
-
-/// Whether a connection to this address reaches a listener.
-fn reaches(to: SocketAddr, listener: SocketAddr) -> bool {
-    let (ip, other) = (to.ip(), listener.ip());
-    let is_here = ip.is_loopback() || ip.is_unspecified();
-    let is_same = ip == other || other.is_unspecified() && is_here;
-    to.port() == listener.port() && is_same
 }
 
 /// A request without what it lends.
 enum Asked {
     Attach,
-    Listen,
+    /// With whether the world chooses the port.
+    Listen {
+        has_any_port: bool,
+    },
     Connect(SocketAddr),
     Connected,
     Accept(DeviceId),
@@ -304,7 +268,9 @@ impl Asked {
     fn of(request: &Request<'_>) -> Self {
         match request {
             Request::Attach { .. } => Self::Attach,
-            Request::Listen { .. } => Self::Listen,
+            Request::Listen { addr, .. } => Self::Listen {
+                has_any_port: addr.port() == 0,
+            },
             Request::Connect { addr, .. } => Self::Connect(*addr),
             Request::Connected => Self::Connected,
             Request::Accept { connection, .. } => Self::Accept(*connection),
@@ -332,6 +298,9 @@ impl Noting {
 }
 
 impl World for Noting {
+    forward_world!(inner: now, now_for_log, random, reseed, seed, print, take_console);
+    forward_world!(inner: is_idle, remote, submit, spins, spin);
+
     fn io(&mut self, device: DeviceId, mut request: Request<'_>) -> io::Result<Answer> {
         let mut asked = Asked::of(&request);
         let (result, read) = match &mut request {
@@ -376,107 +345,30 @@ impl World for Noting {
         self.notes.borrow_mut().reported(&happened[before..]);
         result
     }
-
-    // The rest is the replay's.
-    fn now(&mut self) -> Duration {
-        self.inner.now()
-    }
-
-    fn now_for_log(&mut self) -> Duration {
-        self.inner.now_for_log()
-    }
-
-    fn spins(&self) -> bool {
-        self.inner.spins()
-    }
-
-    fn spin(&mut self, until: Duration) {
-        self.inner.spin(until);
-    }
-
-    fn random(&mut self) -> u64 {
-        self.inner.random()
-    }
-
-    fn reseed(&mut self, seed: u64) {
-        self.inner.reseed(seed);
-    }
-
-    fn seed(&self) -> u64 {
-        self.inner.seed()
-    }
-
-    fn print(&mut self, text: &[u8]) -> io::Result<usize> {
-        self.inner.print(text)
-    }
-
-    fn take_console(&mut self) -> String {
-        self.inner.take_console()
-    }
-
-    fn is_idle(&self) -> bool {
-        self.inner.is_idle()
-    }
-
-    fn remote(&self) -> Remote {
-        self.inner.remote()
-    }
-
-    fn submit(&mut self, task: Tid, job: Box<dyn FnOnce() + Send>) {
-        self.inner.submit(task, job);
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn addr(port: u16) -> SocketAddr {
-        ([127, 0, 0, 1], port).into()
-    }
-
-    /// A script with a listener at port 80, and these connections.
-    fn script(ways: &[Way]) -> Script {
-        let peer = |way: &Way| Peer {
-            way: *way,
-            steps: Vec::new(),
-            gets: 0,
-            is_closed: false,
-            before: vec![Mark {
-                peer: 0,
-                steps: 0,
-                bytes: 0,
-            }],
-            is_scripted: true,
-        };
-        Script {
-            listeners: vec![addr(80)],
-            peers: ways.iter().map(peer).collect(),
-            ..Script::default()
-        }
-    }
-
     #[test]
-    fn connections_of_the_program_to_itself_are_left_out() {
-        let accepted = Way::ToListener {
-            number: 0,
-            from: addr(5000),
+    fn the_interrupt_closes_what_the_program_has_left_open() {
+        let mut notes = Notes::default();
+        let [listener, first, second] = [1, 2, 3].map(DeviceId::from_raw);
+        let addr = SocketAddr::from(([127, 0, 0, 1], 80));
+        let listen = Asked::Listen {
+            has_any_port: false,
         };
-        let refused = BTreeSet::from([addr(90)]);
-        let kept = |ways: &[Way]| {
-            let script = script(ways).without_own(&refused)?;
-            let kept: Vec<bool> = script.peers.iter().map(|peer| peer.is_scripted).collect();
-            let marks = script.peers.iter().map(|peer| peer.before.len());
-            assert!(kept[0] || marks.sum::<usize>() == 0, "none waits for it");
-            Ok::<_, String>(kept)
-        };
-        let own = Way::ToPeer(addr(80));
-        assert_eq!(kept(&[accepted, accepted]), Ok(vec![true; 2]));
-        assert_eq!(kept(&[own, accepted]), Ok(vec![false; 2]));
-        assert_eq!(kept(&[accepted, Way::ToPeer(addr(81))]), Ok(vec![true; 2]));
-        let why = |ways: &[Way]| kept(ways).unwrap_err();
-        assert!(why(&[own, accepted, accepted]).contains("1 of 2 connections to 127.0.0.1:80"));
-        assert!(why(&[Way::ToPeer(addr(90))]).contains("some connections to 127.0.0.1:90 failed"));
-        assert!(why(&[]).contains("it has no connection"));
+        notes.answered(listener, &listen, &Ok(Answer::Addr(addr)), &[]);
+        for client in [first, second] {
+            let accept = Asked::Accept(client);
+            notes.answered(listener, &accept, &Ok(Answer::Addr(addr)), &[]);
+        }
+        notes.answered(first, &Asked::Close, &Ok(Answer::Done), &[]);
+        notes.reported(&[Happening::Interrupt(Interrupt::Shutdown)]);
+        notes.answered(second, &Asked::Close, &Ok(Answer::Done), &[]);
+        let script = notes.script(Duration::ZERO).unwrap();
+        let closed: Vec<bool> = script.peers.iter().map(|peer| peer.is_closed).collect();
+        assert_eq!((closed, script.is_stopped), (vec![true, false], true));
     }
 }

@@ -4,17 +4,18 @@ use std::{
     cell::{Cell, OnceCell, RefCell},
     collections::{BTreeMap, VecDeque},
     io,
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     rc::Rc,
     sync::Arc,
     time::Duration,
 };
 
-use super::{Act, Mark, Peer, Script, Way};
-use crate::{Error, Exit, Kernel, Os, Queue, SimNet, TcpStream, Tid, cli::net::LOCALHOST};
+use super::script::{Act, Listener, Mark, Peer, Script, Way};
+use crate::{
+    Detail, Error, Event, Exit, Fact, Kernel, Observer, Os, Queue, SimNet, SystemCall, TcpStream,
+    Tid,
+};
 
-/// How much longer than the run on the tape a peer waits for bytes.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// How long the programs go on after the last peer, before they are shut down as on the tape.
 const REST: Duration = Duration::from_secs(1);
 /// The time between two looks for a listener.
@@ -30,6 +31,12 @@ pub(super) struct Tally {
     /// The queue for it, made by the task that awaits it.
     news: OnceCell<Queue<()>>,
     is_over: Cell<bool>,
+    /// The connections that stay open until the end of the run.
+    open: RefCell<Vec<TcpStream>>,
+    /// The listeners so far, in the order of their requests.
+    opened: Rc<RefCell<Vec<Listener>>>,
+    /// Notes them.
+    observer: RefCell<Option<Observer>>,
 }
 
 impl Tally {
@@ -40,6 +47,9 @@ impl Tally {
             is_watched: Cell::new(false),
             news: OnceCell::new(),
             is_over: Cell::new(false),
+            open: RefCell::default(),
+            opened: Rc::default(),
+            observer: RefCell::new(None),
         })
     }
 
@@ -54,6 +64,29 @@ impl Tally {
         self.tell(os).await;
     }
 
+    /// Notes the listeners from now on.
+    async fn watch_listeners(&self, os: &mut Os) {
+        let opened = Rc::clone(&self.opened);
+        let mut asking = BTreeMap::new();
+        let observer = os.observe(move |event: &Event<'_>| match event.fact {
+            Fact::Trapped {
+                call: SystemCall::Listen,
+                detail: Detail::Addr(addr),
+            } => drop(asking.insert(event.tid, addr.port() == 0)),
+            Fact::Replied { detail, .. } => {
+                if let Some(has_any_port) = asking.remove(&event.tid)
+                    && let Detail::Addr(addr) = detail
+                {
+                    opened.borrow_mut().push(Listener { addr, has_any_port });
+                }
+            }
+            _ => {}
+        });
+        self.observer.replace(Some(observer));
+        // It observes from the next trap on.
+        os.yield_now().await;
+    }
+
     async fn tell(&self, os: &mut Os) {
         if self.is_watched.replace(false)
             && let Some(news) = self.news.get()
@@ -63,19 +96,32 @@ impl Tally {
         }
     }
 
+    fn is_met(&self, mark: &Mark) -> bool {
+        let (steps, bytes) = self.peers.borrow()[mark.peer];
+        steps >= mark.steps && bytes >= mark.bytes
+    }
+
+    /// Waits until the peers are so far, or one has failed. Returns whether they are. An error names
+    /// the connection on which the program keeps them waiting.
+    async fn reach(&self, os: &mut Os, script: &Script, marks: &[Mark]) -> Result<bool, String> {
+        let reached = os.timeout(script.patience(), async |os| self.follow(os, marks).await);
+        reached.await.map_err(|_| {
+            let late = marks.iter().find(|mark| !self.is_met(mark));
+            let way = late.map(|mark| script.peers[mark.peer].way.to_string());
+            let way = way.unwrap_or_default();
+            format!("the program does not do what it did on the tape ({way})")
+        })
+    }
+
     /// Waits until the peers are so far, or one has failed. Returns whether they are.
-    async fn reach(&self, os: &mut Os, marks: &[Mark]) -> bool {
-        let is_met = |mark: &Mark| {
-            let (steps, bytes) = self.peers.borrow()[mark.peer];
-            steps >= mark.steps && bytes >= mark.bytes
-        };
+    async fn follow(&self, os: &mut Os, marks: &[Mark]) -> bool {
         let news = match self.news.get() {
             Some(news) => news.clone(),
             None => Queue::unbounded(os).await,
         };
         let news = self.news.get_or_init(|| news);
         while !self.has_failed.get() {
-            if marks.iter().all(is_met) {
+            if marks.iter().all(|mark| self.is_met(mark)) {
                 return true;
             }
             self.is_watched.set(true);
@@ -96,7 +142,8 @@ fn servers(script: &Script) -> BTreeMap<SocketAddr, VecDeque<usize>> {
     servers
 }
 
-/// Has the peers listen to which the program connects. Runs the kernel until they do.
+/// Has the peers listen to which the program connects, and has the program's listeners noted. Runs
+/// the kernel until then.
 pub(super) fn listen(
     kernel: &mut Kernel,
     script: &Arc<Script>,
@@ -124,10 +171,11 @@ pub(super) fn listen(
         };
         begun.push(kernel.spawn_on(&host, format!("listen at {addr}"), listens)?);
     }
-    if !begun.is_empty() {
-        kernel.run_until(&begun)?.check()?;
-    }
-    Ok(())
+    kernel.run_until(&begun)?.check()?;
+    let tally = Rc::clone(tally);
+    let watches = async move |os: &mut Os| tally.watch_listeners(os).await;
+    let watch = kernel.spawn("watch", watches)?;
+    kernel.run_until(&[watch])?.check()
 }
 
 /// Starts the task that has the other peers connect, in the order of the tape, and the task that ends
@@ -137,11 +185,12 @@ pub(super) fn connect(
     script: &Arc<Script>,
     tally: &Rc<Tally>,
 ) -> Result<(), Error> {
-    let (net, script, is_stopped) = (kernel.net(), Arc::clone(script), script.is_stopped);
+    let (net, home, is_stopped) = (kernel.net(), script.home(), script.is_stopped);
+    let script = Arc::clone(script);
     let tally = Rc::clone(tally);
     let shared = Rc::clone(&tally);
     let enters = async move |os: &mut Os| enter_all(os, &script, &net, &shared).await;
-    let peers = kernel.spawn("peers", enters)?;
+    let peers = kernel.spawn_on(home, "peers", enters)?;
     let ends = async move |os: &mut Os| {
         let exit = os.wait(peers).await;
         tally.is_over.set(true);
@@ -169,7 +218,7 @@ async fn enter_all(
         let Way::ToListener { number, .. } = peer.way else {
             continue;
         };
-        if !tally.reach(os, &peer.before).await {
+        if !tally.reach(os, script, &peer.before).await? {
             break;
         }
         begun.push(enter(os, script, place, number, net, tally).await?);
@@ -183,21 +232,13 @@ async fn enter_all(
 
 /// Waits until the program has connected to each peer, and sent what it sent on the tape.
 async fn finish_all(os: &mut Os, script: &Script, tally: &Tally) -> Result<(), String> {
-    for (peer, scripted) in script.scripted() {
-        let Way::ToPeer(_) = scripted.way else {
-            continue;
-        };
-        let (steps, bytes) = (scripted.steps.len(), scripted.gets);
-        let mark = [Mark { peer, steps, bytes }];
-        let reached = os.timeout(script.patience(), async |os| tally.reach(os, &mark).await);
-        if reached.await.is_err() {
-            return Err(format!(
-                "the program does not do what it did on the tape ({})",
-                scripted.way
-            ));
-        }
-    }
-    Ok(())
+    let all = |(peer, scripted): (usize, &Peer)| Mark {
+        peer,
+        steps: scripted.steps.len(),
+        bytes: scripted.gets,
+    };
+    let marks: Vec<Mark> = script.scripted().map(all).collect();
+    tally.reach(os, script, &marks).await.map(drop)
 }
 
 /// Has a peer connect to a listener of the program. Returns its task.
@@ -212,16 +253,22 @@ async fn enter(
     let patience = script.patience();
     let found = os.timeout(patience, async |os| {
         loop {
-            if let Some(addr) = script.listener_now(listener, &net.listeners(LOCALHOST)) {
+            let addr = script.address_now(listener, &tally.opened.borrow());
+            let listeners = net.listeners(script.home());
+            if let Some(addr) = addr.filter(|addr| listeners.contains(addr)) {
                 return addr;
             }
             os.sleep(LOOK).await;
         }
     });
-    let then = script.listeners[listener];
+    let then = script.listeners[listener].addr;
     let addr = found
         .await
         .map_err(|_| format!("the program does not listen, as on the tape at {then}"))?;
+    if tally.opened.borrow().len() >= script.listeners.len() {
+        // There are no more on the tape. A search takes a seventh less time without the observer.
+        tally.observer.replace(None);
+    }
     let stream = os.connect(addr).await;
     let stream = stream.map_err(|error| format!("{}: cannot connect: {error}", name(place)))?;
     let (script, tally) = (Arc::clone(script), Rc::clone(tally));
@@ -247,6 +294,7 @@ async fn play(
         stream,
         peer: &script.peers[place],
         patience: script.patience(),
+        is_open_at_end: script.is_stopped,
         place,
         steps: 0,
         got: 0,
@@ -267,6 +315,8 @@ struct Part<'a> {
     stream: &'a TcpStream,
     peer: &'a Peer,
     patience: Duration,
+    /// Whether a connection that the program does not close is open until the interrupt.
+    is_open_at_end: bool,
     place: usize,
     steps: usize,
     got: u64,
@@ -298,6 +348,8 @@ impl Part<'_> {
         self.receive(os, peer.gets).await?;
         if peer.is_closed {
             self.drain(os).await;
+        } else if self.is_open_at_end {
+            self.tally.open.borrow_mut().push(self.stream.clone());
         }
         Ok(())
     }
@@ -335,49 +387,5 @@ impl Part<'_> {
         });
         // Where it stays open, nothing is missing.
         let _ = drained.await;
-    }
-}
-
-impl Script {
-    /// The peers that are not the program itself, with their places.
-    fn scripted(&self) -> impl Iterator<Item = (usize, &Peer)> {
-        let peers = self.peers.iter().enumerate();
-        peers.filter(|(_, peer)| peer.is_scripted)
-    }
-
-    fn patience(&self) -> Duration {
-        2 * self.took + PATIENCE
-    }
-
-    /// The host of a peer with this address, to which the program connects.
-    fn host_of(&self, ip: IpAddr) -> String {
-        if ip.is_loopback() || ip.is_unspecified() {
-            return LOCALHOST.into();
-        }
-        let name = self.names.iter().find(|(_, address)| *address == ip);
-        let unnamed = || format!("peer-{ip}").replace(':', "_");
-        name.map_or_else(unnamed, |(name, _)| name.clone())
-    }
-
-    /// The hosts of all such peers.
-    pub(super) fn hosts(&self) -> Vec<(String, IpAddr)> {
-        let addrs = servers(self).into_keys().map(|addr| addr.ip());
-        let mut hosts: Vec<_> = addrs.map(|ip| (self.host_of(ip), ip)).collect();
-        hosts.retain(|(host, _)| host != LOCALHOST);
-        hosts.dedup();
-        hosts
-    }
-
-    /// The address of a listener of the tape in this run, once the program listens: the same, or the
-    /// one in the same order if the world chose the port.
-    fn listener_now(&self, number: usize, now: &[SocketAddr]) -> Option<SocketAddr> {
-        let then = self.listeners[number];
-        let same = now.iter().find(|addr| **addr == then);
-        same.or_else(|| {
-            let mut others = now.iter().filter(|addr| !self.listeners.contains(addr));
-            let before = self.listeners[..number].iter();
-            others.nth(before.filter(|addr| !now.contains(addr)).count())
-        })
-        .copied()
     }
 }

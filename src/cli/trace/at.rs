@@ -86,6 +86,7 @@ impl At {
     ) -> Result<ExitCode, Failure> {
         let mut source = Source::open(&self.file)?;
         let history = History::read(&mut source, self.at);
+        source.warn_of_gaps(log);
         let tasks = history.standing();
         let (rows, totals) = rows(&tasks, query);
         let end = Nanos::from(history.end().at);
@@ -123,10 +124,11 @@ fn rows(tasks: &[Standing<'_>], query: &Query) -> (Vec<Row>, Totals) {
 impl Standing<'_> {
     fn state(&self) -> State {
         match self.doing {
-            Doing::Running => State::Running,
-            Doing::InCall => State::InCall,
-            Doing::Ready | Doing::Idle => State::Ready,
-            Doing::Blocked(_) => State::Blocked,
+            None => State::Unknown,
+            Some(Doing::Running) => State::Running,
+            Some(Doing::InCall) => State::InCall,
+            Some(Doing::Ready | Doing::Idle) => State::Ready,
+            Some(Doing::Blocked(_)) => State::Blocked,
         }
     }
 
@@ -137,10 +139,10 @@ impl Standing<'_> {
             comm: self.name,
             state: self.state(),
             kind: match self.doing {
-                Doing::Blocked(on) => kind(on, self.object),
+                Some(Doing::Blocked(on)) => kind(on, self.object),
                 _ => self.state().name(),
             },
-            since: Some(self.since.as_secs_f64()),
+            since: self.since.map(|since| since.as_secs_f64()),
             traps: self.traps,
             rate: None,
             share: None,
@@ -154,7 +156,7 @@ impl Standing<'_> {
             parent: self.parent.into(),
             state: self.state(),
             blocked_on: self.what.clone(),
-            since: Some(self.since.as_secs_f64()),
+            since: self.since.map(|since| since.as_secs_f64()),
             traps: self.traps,
             branch,
             ..Row::default()

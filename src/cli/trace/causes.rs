@@ -186,6 +186,10 @@ impl History {
             .rev()
             .find(|one| one.end == moved && one.tid != tid);
         let Some(last) = last else {
+            if self.has_gaps() {
+                let said = format!("No task {did} in what is recorded: events are missing.");
+                return (vec![said], None);
+            }
             let mut said = vec![format!(
                 "No other task has ever {}.",
                 did.replacen("got", "gotten", 1)
@@ -210,7 +214,11 @@ impl History {
             .iter()
             .max_by_key(|(_, from, to)| Amount::of(*from, *to))
         else {
-            return (vec!["No other task held it.".to_string()], None);
+            let said = match self.has_gaps() {
+                true => "Which task held it is not known: events are missing.",
+                false => "No other task held it.",
+            };
+            return (vec![said.to_string()], None);
         };
         let (is_open, is_alone) = (piece.is_endless(), held.len() == 1);
         let mut parts: Vec<String> = Vec::new();
@@ -242,12 +250,10 @@ impl History {
     ) -> (Vec<String>, Option<Step>) {
         let peer = self.peer(device);
         let Some(peer) = peer else {
-            let said = "The other end is outside of this run, or was never connected.";
-            let is_listener = self.peers.is_listener(device);
-            let said = if is_listener {
-                "No task connected meanwhile."
-            } else {
-                said
+            let said = match self.peers.is_listener(device) {
+                true => "No task connected meanwhile.",
+                false if self.has_gaps() => "Its other end is not known: events are missing.",
+                false => "The other end is outside of this run, or was never connected.",
             };
             return (vec![said.to_string()], None);
         };
@@ -340,8 +346,10 @@ impl History {
         match (&life.exit, life.pieces.last()) {
             (_, Some(piece)) if piece.is_endless() => format!("{who} is {}.", self.state(piece)),
             (Some((at, exit)), _) => format!("{who} ended at {}: {exit}.", Nanos::from(at.at)),
-            (None, Some(piece)) => format!("{who} is {}.", self.state(piece)),
-            (None, None) => format!("{who} is alive."),
+            (None, _) => match life.now() {
+                Some(piece) => format!("{who} is {}.", self.state(piece)),
+                None => format!("What {who} does is not known: events are missing."),
+            },
         }
     }
 
@@ -369,7 +377,13 @@ impl History {
     fn absent(&self, tid: Tid, life: &Life, at: Option<Duration>) -> String {
         let who = self.task(tid);
         let from = Nanos::from(life.spawned.at);
+        let to = life.exit.as_ref().map_or(self.end(), |(end, _)| *end);
+        let has_gap = self.has_gap(life.spawned, to);
         match (at, &life.exit) {
+            (Some(at), _) if has_gap && life.spawned.at <= at && at <= to.at => {
+                let at = Nanos::from(at);
+                format!("What {who} did at {at} is not known: events are missing.")
+            }
             (Some(at), Some((end, _))) => {
                 let (at, end) = (Nanos::from(at), Nanos::from(end.at));
                 format!("{who} did not live at {at}: it lived from {from} to {end}.")
@@ -378,6 +392,9 @@ impl History {
                 "{who} did not live at {}: it lived from {from}.",
                 Nanos::from(at)
             ),
+            (None, _) if has_gap => {
+                format!("No wait of {who} is recorded: events are missing.")
+            }
             (None, _) => format!("{who} never waited."),
         }
     }

@@ -4,7 +4,6 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     fmt::Display,
-    fs,
     io::Write,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -22,6 +21,7 @@ use super::{
 use crate::{
     Event, Fact, Follower, Nanos, On, Reply, SystemCall, Tid, Tracer,
     cli::{
+        outfile::OutFile,
         output::{Log, clean},
         table::table,
     },
@@ -103,6 +103,8 @@ impl DiffCommand {
                 .to_string()
                 .into());
         }
+        let open = |path: &PathBuf| OutFile::open("--html", path, &files);
+        let page = self.html.as_ref().map(open).transpose()?;
         let (a, b) = (Source::open(&self.a)?, Source::open(&self.b)?);
         let is_simulated = a.header().is_simulated && b.header().is_simulated;
         let is_timed = is_simulated && !self.ignore_times;
@@ -122,6 +124,7 @@ impl DiffCommand {
             }
         }
         for side in &mut sides {
+            side.source.warn_of_gaps(log);
             side.summary.finish(&side.tasks);
         }
         let differ = parting.after.is_some();
@@ -136,10 +139,8 @@ impl DiffCommand {
         }
         out.write_all(&text)?;
         out.flush()?;
-        if let Some(path) = &self.html {
-            let page = pair(files, &String::from_utf8_lossy(&text))?;
-            fs::write(path, page)
-                .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        if let Some(page) = page {
+            page.write(pair(files, &String::from_utf8_lossy(&text))?.as_bytes())?;
         }
         for side in sides {
             side.source.end(log)?;

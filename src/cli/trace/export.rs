@@ -80,6 +80,7 @@ impl ExportCommand {
         }
         // The readable events come before the error message.
         out.flush()?;
+        source.warn_of_gaps(log);
         source.end(log)?;
         Ok(ExitCode::SUCCESS)
     }

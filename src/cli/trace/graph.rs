@@ -58,6 +58,7 @@ impl WaitsCommand {
             now = event.at.into();
             watch.event(&event);
         }
+        source.warn_of_gaps(log);
         let mut waits = watch.finish();
         if let Some(at) = self.at.filter(|_| is_cut) {
             now = at.into();

@@ -44,6 +44,8 @@ pub(super) struct History {
     pub(super) turns: Vec<(Moment, Step)>,
     pub(super) peers: Peers,
     pub(super) begin: Option<Moment>,
+    /// Where events are missing: the moments of the events before and after, in order.
+    gaps: Vec<(Moment, Moment)>,
     /// Whether the recording goes on after its end.
     is_cut: bool,
 }
@@ -114,12 +116,13 @@ pub(super) struct Standing<'a> {
     pub(super) tid: Tid,
     pub(super) name: &'a str,
     pub(super) parent: Tid,
-    pub(super) doing: Doing,
+    /// `None` where events are missing.
+    pub(super) doing: Option<Doing>,
     /// What it waits for, or the call that it is in.
     pub(super) what: Option<String>,
     /// The object of the queue at which it waits.
     pub(super) object: Option<&'a str>,
-    pub(super) since: Duration,
+    pub(super) since: Option<Duration>,
     pub(super) traps: u64,
 }
 
@@ -134,11 +137,14 @@ impl History {
     pub(super) fn read(source: &mut Source, to: Option<Duration>) -> Self {
         let mut history = Self::default();
         while let Some(event) = source.next() {
+            let has_gap = source.gap().is_some();
             if to.is_some_and(|to| event.at > to) {
                 history.is_cut = true;
+                if has_gap {
+                    history.spans.gap();
+                }
                 break;
             }
-            let has_gap = source.gap().is_some();
             history.event(&event, has_gap);
         }
         history.finish();
@@ -148,29 +154,30 @@ impl History {
     /// The tasks that are alive at its end, by tid.
     pub(super) fn standing(&self) -> Vec<Standing<'_>> {
         let alive = self.tasks.iter().filter(|(_, life)| life.exit.is_none());
-        let standing = alive.filter_map(|(tid, life)| {
-            let last = life.pieces.last()?;
-            Some(Standing {
+        let standing = alive.map(|(tid, life)| {
+            let now = life.now();
+            let doing = now.map(|piece| piece.doing);
+            Standing {
                 tid: *tid,
                 name: &life.name,
                 parent: life.parent,
-                doing: last.doing,
-                what: match last.doing {
-                    Doing::Blocked(on @ On::Timer(_)) => Some(on.to_string()),
-                    Doing::Blocked(on) => Some(self.thing(on)),
-                    Doing::InCall => Some(last.call.clone()),
-                    Doing::Running | Doing::Ready | Doing::Idle => None,
+                doing,
+                what: match doing {
+                    Some(Doing::Blocked(on @ On::Timer(_))) => Some(on.to_string()),
+                    Some(Doing::Blocked(on)) => Some(self.thing(on)),
+                    Some(Doing::InCall) => now.map(|piece| piece.call.clone()),
+                    _ => None,
                 },
-                object: match last.doing {
-                    Doing::Blocked(On::Queue(queue, _)) => {
+                object: match doing {
+                    Some(Doing::Blocked(On::Queue(queue, _))) => {
                         let queue = self.queues.get(&queue);
                         queue.and_then(|queue| queue.object.as_deref())
                     }
                     _ => None,
                 },
-                since: last.from.at,
+                since: now.map(|piece| piece.from.at),
                 traps: life.traps,
-            })
+            }
         });
         standing.collect()
     }
@@ -203,13 +210,17 @@ impl History {
 
     /// Takes the next event, and whether events are missing before it.
     pub(super) fn event(&mut self, owned: &OwnedEvent, has_gap: bool) {
+        let event = &owned.borrow();
+        let before = self.spans.now();
         if has_gap {
             self.spans.gap();
         }
-        let event = &owned.borrow();
-        let before = self.spans.now();
         let spans = self.spans.event(event);
         let now = self.spans.now();
+        if has_gap {
+            self.gaps.push((before, now));
+            self.peers.gap();
+        }
         self.begin.get_or_insert(Moment {
             at: now.at,
             ..before
@@ -244,6 +255,19 @@ impl History {
 
     pub(super) fn end(&self) -> Moment {
         self.spans.now()
+    }
+
+    /// Whether events are missing anywhere.
+    pub(super) fn has_gaps(&self) -> bool {
+        !self.gaps.is_empty()
+    }
+
+    /// Whether events are missing between two moments.
+    pub(super) fn has_gap(&self, from: Moment, to: Moment) -> bool {
+        let first = self.gaps.partition_point(|(_, after)| *after < from);
+        self.gaps
+            .get(first)
+            .is_some_and(|(before, _)| *before <= to)
     }
 
     /// Whether the recording goes on after its end.
@@ -522,6 +546,11 @@ impl Life {
         let first = self.pieces.partition_point(|piece| piece.to < from);
         let last = self.pieces.partition_point(|piece| piece.from <= to);
         (first, &self.pieces[first..last.max(first)])
+    }
+
+    /// What the task does at the end, unless events are missing.
+    pub(super) fn now(&self) -> Option<&Piece> {
+        self.pieces.last().filter(|piece| piece.end == Ending::Open)
     }
 
     pub(super) fn waits_at_end(&self) -> bool {

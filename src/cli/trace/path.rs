@@ -20,6 +20,8 @@ use crate::{
 
 /// The number of parts of a path that are listed; the longest.
 const PARTS: usize = 30;
+/// What a task did while the recording has no events.
+const MISSING: &str = "unknown: events are missing";
 
 /// Show the critical path: the chain of work and waits that decided when a run ended
 #[derive(Args)]
@@ -38,6 +40,7 @@ pub(in crate::cli) struct PathCommand {
 impl PathCommand {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
         let (history, source) = History::open(&self.file)?;
+        source.warn_of_gaps(log);
         writeln!(out, "{}", history.shares())?;
         let path = history.path();
         let total = history.total();
@@ -122,6 +125,14 @@ impl History {
         let end = life.pieces.last().map_or(self.end(), |piece| piece.to);
         let has_time = !self.total().time.is_zero();
         let mut segments: Vec<Segment> = Vec::new();
+        let mut add = |segment: Segment| match segments.last_mut() {
+            // On a virtual clock, turns take no time.
+            _ if has_time && segment.amount().time.is_zero() => {}
+            Some(next) if next.tid == segment.tid && next.what == segment.what => {
+                next.from = segment.from;
+            }
+            _ => segments.push(segment),
+        };
         let mut at = (tid, end);
         // Each step goes back in time, or to another task at the same moment.
         let mut jumps = 0;
@@ -131,7 +142,21 @@ impl History {
                 break;
             };
             let before = life.pieces.partition_point(|piece| piece.from < to);
-            let Some(piece) = life.pieces[..before].last() else {
+            let piece = life.pieces[..before].last();
+            let known = piece.map_or(life.spawned, |piece| piece.to);
+            if known < to && self.has_gap(known, to) {
+                let (from, what) = (known, MISSING.to_string());
+                add(Segment {
+                    tid,
+                    what,
+                    from,
+                    to,
+                });
+                at = (tid, from);
+                jumps = 0;
+                continue;
+            }
+            let Some(piece) = piece else {
                 // From its spawn on: its parent's doing.
                 at = (life.parent, to);
                 jumps += 1;
@@ -147,18 +172,12 @@ impl History {
             }
             jumps = 0;
             let (from, what) = (piece.from, self.state(piece));
-            let is_short = has_time && to.at == from.at;
-            match segments.last_mut() {
-                // On a virtual clock, turns take no time.
-                _ if is_short => {}
-                Some(next) if next.tid == tid && next.what == what => next.from = from,
-                _ => segments.push(Segment {
-                    tid,
-                    what,
-                    from,
-                    to,
-                }),
-            }
+            add(Segment {
+                tid,
+                what,
+                from,
+                to,
+            });
             at = (tid, from);
         }
         segments.reverse();

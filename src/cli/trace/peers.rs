@@ -26,9 +26,16 @@ pub(super) struct Peers {
     started: BTreeMap<SocketAddr, Vec<DeviceId>>,
     /// The connections that each listener accepted, in order.
     accepted: BTreeMap<DeviceId, (SocketAddr, Vec<DeviceId>)>,
+    /// Whether events are missing, so that no order tells.
+    has_gap: bool,
 }
 
 impl Peers {
+    /// Notes that events are missing.
+    pub(super) fn gap(&mut self) {
+        self.has_gap = true;
+    }
+
     /// Takes the next event, after the follower.
     pub(super) fn event(&mut self, event: &Event<'_>, follower: &Follower) {
         let (tid, Fact::Replied { reply, .. }) = (event.tid, &event.fact) else {
@@ -92,6 +99,9 @@ impl Peers {
 
     /// Links the ends whose order tells. Call it after the last event.
     pub(super) fn finish(&mut self) {
+        if self.has_gap {
+            return;
+        }
         for (addr, started) in std::mem::take(&mut self.started) {
             let listens = |at: &SocketAddr| {
                 *at == addr || (at.port() == addr.port() && at.ip().is_unspecified())

@@ -4,7 +4,7 @@ use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Args, ValueHint};
 
-use super::source::{Failure, Source};
+use super::source::{Failure, Source, unknown};
 use crate::{
     Answered, DeviceId, Event, Fact, Follower, Nanos, On, Reply, SystemCall, Tid, Tracer, Wake,
     cli::{
@@ -63,6 +63,12 @@ pub(in crate::cli) struct ShowCommand {
 
 impl ShowCommand {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
+        if let (Some(from), Some(to)) = (self.from, self.to)
+            && from > to
+        {
+            let (from, to) = (Nanos::from(from), Nanos::from(to));
+            return Err(format!("--from {from} is after --to {to}: nothing is in between").into());
+        }
         let mut source = Source::open(&self.file)?;
         let mut tasks = Follower::new();
         let mut unseen: Vec<&String> = self.tasks.iter().collect();
@@ -70,10 +76,9 @@ impl ShowCommand {
             log,
             before: self.relative.then_some(Duration::ZERO),
         };
+        let mut missing = 0;
         while let Some(owned) = source.next() {
-            if let Some(missing) = source.gap() {
-                writeln!(out, "... {missing} events are missing here ...")?;
-            }
+            missing += source.gap().unwrap_or_default();
             let event = owned.borrow();
             tasks.event(&event);
             unseen.retain(|task| !is_task(task, event.tid, &tasks));
@@ -82,15 +87,14 @@ impl ShowCommand {
                 break;
             }
             if self.selects(&event, &tasks) {
+                gap(out, &mut missing)?;
                 lines.write(out, &event, &tasks)?;
             }
         }
+        gap(out, &mut missing)?;
         source.end(log)?;
         for task in unseen {
-            let file = self.file.display();
-            log.warn(&format!(
-                "there is no task {task} (`trace summary {file}` lists them)"
-            ));
+            log.warn(&unknown(task, &self.file));
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -121,6 +125,15 @@ impl ShowCommand {
     fn has_call(&self, call: SystemCall) -> bool {
         self.calls.iter().any(|name| name == call.name())
     }
+}
+
+/// Says how many events are missing between two lines.
+fn gap(out: &mut impl Write, missing: &mut u64) -> Result<(), Failure> {
+    if *missing > 0 {
+        writeln!(out, "... {missing} events are missing here ...")?;
+    }
+    *missing = 0;
+    Ok(())
 }
 
 fn is_about_device(fact: &Fact<'_>, call: Option<SystemCall>, wanted: DeviceId) -> bool {

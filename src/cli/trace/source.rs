@@ -5,8 +5,9 @@ use std::{
     path::Path,
 };
 
+use super::timeline::count;
 use crate::{
-    cli::output::Log,
+    cli::output::{Log, clean},
     record::{Error, Header, OwnedEvent, Recording},
 };
 
@@ -95,6 +96,17 @@ impl Source {
         (missing > before).then(|| missing - before)
     }
 
+    /// Says how many events are missing from what was read, if any are.
+    pub(super) fn warn_of_gaps(&self, log: Log) {
+        let missing = self.recording.missing();
+        if missing > 0 {
+            let (name, missing) = (&self.name, count(missing, "event"));
+            log.warn(&format!(
+                "{name}: {missing} missing: what is shown is about the others"
+            ));
+        }
+    }
+
     /// Whether it ended before its end.
     pub(super) fn is_torn(&self) -> bool {
         self.error.is_some()
@@ -128,6 +140,12 @@ impl Iterator for Source {
             }
         }
     }
+}
+
+/// The message for a task that is not in the recording.
+pub(super) fn unknown(task: &str, file: &Path) -> String {
+    let (task, file) = (clean(task), file.display());
+    format!("there is no task {task} (`trace summary {file}` lists them)")
 }
 
 /// The world of the run.

@@ -101,6 +101,8 @@ pub(in crate::cli) struct Shares {
     pub(in crate::cli) kernel: Duration,
     /// No task was ready.
     pub(in crate::cli) idle: Duration,
+    /// Whether events are missing, so that a part of the time is not known.
+    pub(in crate::cli) is_partial: bool,
 }
 
 impl Shares {
@@ -115,13 +117,17 @@ impl fmt::Display for Shares {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let total = self.total();
         if total.is_zero() {
-            return f.write_str("the run took no time");
+            return f.write_str(match self.is_partial {
+                true => "events are missing, and the others took no time",
+                false => "the run took no time",
+            });
         }
+        let known = if self.is_partial { "the known " } else { "" };
         let [tasks, kernel, idle] =
             [self.tasks, self.kernel, self.idle].map(|part| share(part, total));
         write!(
             f,
-            "tasks {tasks}, kernel {kernel}, idle {idle} of {}",
+            "tasks {tasks}, kernel {kernel}, idle {idle} of {known}{}",
             seconds(total)
         )
     }
@@ -279,6 +285,7 @@ impl Spans {
     /// Notes a gap: a task that was not blocked may have done anything since.
     pub(in crate::cli) fn gap(&mut self) {
         self.gaps += 1;
+        self.shares.is_partial = true;
         self.running = None;
         self.working = None;
         self.computing.clear();
@@ -349,6 +356,11 @@ impl Span {
     /// How long it took.
     pub(in crate::cli) fn time(&self) -> Duration {
         self.to.at.saturating_sub(self.from.at)
+    }
+
+    /// Whether a task ran, or the kernel worked at its call.
+    pub(in crate::cli) fn is_busy(&self) -> bool {
+        self.tid != Tid::KERNEL && matches!(self.doing, Doing::Running | Doing::InCall)
     }
 
     fn has_length(&self) -> bool {

@@ -358,6 +358,7 @@ impl Summary {
     ) -> Result<(), Failure> {
         let shares = self.shares();
         match header.is_simulated {
+            true if shares.is_partial && shares.total().is_zero() => writeln!(out, "{shares}")?,
             true if shares.total().is_zero() => writeln!(out, "the run took no virtual time")?,
             true => writeln!(out, "{shares} of virtual time")?,
             false => writeln!(out, "{shares}")?,

@@ -40,6 +40,7 @@ pub(in crate::cli) struct WhyCommand {
 impl WhyCommand {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
         let (history, source) = History::open(&self.file)?;
+        source.warn_of_gaps(log);
         let tasks = history.find(&self.task);
         if tasks.is_empty() {
             source.end(log)?;

@@ -28,21 +28,22 @@ pub(super) struct End {
 #[derive(Default)]
 pub(super) struct Word {
     bytes: u64,
-    len: usize,
+    /// The length in bits.
+    bits: usize,
 }
 
 impl Out for Word {
     #[inline(always)]
     fn push(&mut self, byte: u8) {
-        self.bytes |= u64::from(byte).wrapping_shl(8 * self.len as u32);
-        self.len += 1;
+        self.bytes |= u64::from(byte).wrapping_shl(self.bits as u32);
+        self.bits += 8;
     }
 
     fn put(&mut self, bytes: &[u8]) {
         for byte in bytes.iter().take(WORD) {
             self.push(*byte);
         }
-        self.len += bytes.len().saturating_sub(WORD);
+        self.bits += 8 * bytes.len().saturating_sub(WORD);
     }
 }
 
@@ -55,18 +56,14 @@ impl Buffer {
         }
     }
 
-    /// Appends short records. Returns whether they are short and there was room.
+    /// Appends a short record. Returns whether it is short and there was room.
     #[inline(always)]
-    pub(super) fn append_words<const N: usize>(&self, end: &mut End, records: [Word; N]) -> bool {
-        let mut next = *end;
-        for record in records {
-            if record.len > WORD || !self.append(&mut next, record.bytes, record.len) {
-                return false;
-            }
+    pub(super) fn append_word(&self, end: &mut End, record: &Word) -> bool {
+        let is_put = record.bits <= 8 * WORD && self.append(end, record.bytes, record.bits);
+        if is_put {
+            self.len.store(end.len, Ordering::Release);
         }
-        *end = next;
-        self.len.store(end.len, Ordering::Release);
-        true
+        is_put
     }
 
     /// Appends a record. Returns whether there was room.
@@ -75,7 +72,7 @@ impl Buffer {
         for part in record.chunks(WORD) {
             let mut word = [0; WORD];
             word[..part.len()].copy_from_slice(part);
-            if !self.append(&mut next, u64::from_le_bytes(word), part.len()) {
+            if !self.append(&mut next, u64::from_le_bytes(word), 8 * part.len()) {
                 return false;
             }
         }
@@ -86,15 +83,15 @@ impl Buffer {
 
     /// Writes up to eight bytes beyond what may be read. Returns whether there is room.
     #[inline(always)]
-    fn append(&self, end: &mut End, bytes: u64, len: usize) -> bool {
+    fn append(&self, end: &mut End, bytes: u64, bits: usize) -> bool {
         let (at, shift) = (end.len / WORD, end.len % WORD * 8);
         let Some([this, next, ..]) = self.words.get(at..) else {
             return false;
         };
-        end.len += len;
+        end.len += bits / 8;
         end.word |= bytes << shift;
         this.store(end.word, Ordering::Relaxed);
-        if shift + 8 * len >= u64::BITS as usize {
+        if shift + bits >= u64::BITS as usize {
             // In two steps: all 64 bits at once are no shift at all.
             end.word = bytes >> 1 >> (63 - shift);
             next.store(end.word, Ordering::Relaxed);
@@ -137,7 +134,7 @@ mod tests {
             let record: Vec<u8> = (0..n % 21).map(|byte| byte ^ n).collect();
             let mut word = Word::default();
             word.put(&record);
-            if !buffer.append_words(&mut end, [word]) && !buffer.append_all(&mut end, &record) {
+            if !buffer.append_word(&mut end, &word) && !buffer.append_all(&mut end, &record) {
                 break;
             }
             all.extend_from_slice(&record);

@@ -230,7 +230,9 @@ pub(super) fn gap(out: &mut impl Out, missing: u64) {
 }
 
 /// A call or a reply: its number, its argument, and what travelled beside it.
-#[inline]
+///
+/// Inlined, so that a record of a few bytes is built in registers.
+#[inline(always)]
 fn words(out: &mut impl Out, place: u8, argument: Argument, beside: &Detail<'_>) {
     out.push(place | detail_bit(beside));
     match argument {
@@ -380,6 +382,7 @@ fn exit(out: &mut impl Out, exit: &Exit) {
     }
 }
 
+#[inline(always)]
 fn queue(out: &mut impl Out, queue: QueueId) {
     number(out, queue.number());
     number(out, queue.slot() as u64);

@@ -1,7 +1,7 @@
 //! The file of a recording: readable by its owner alone, and written by one recorder at a time.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File, Metadata, OpenOptions},
     io::{self, Write},
     ops::Deref,
     os::unix::fs::{MetadataExt, OpenOptionsExt},
@@ -49,22 +49,33 @@ impl Drop for Locked {
 /// Opens a file and locks it, with what is in it, or creates it. What is no file is opened alone;
 /// a pipe is waited for until it has a reader.
 ///
-/// *Errors:* `ResourceBusy` while another recorder writes to it; the operating system's.
+/// *Errors:* `ResourceBusy` while another recorder writes to it, or replaces it again and again; the
+/// operating system's.
 pub(crate) fn open(path: &Path) -> io::Result<Locked> {
-    let mut file = Locked(create(path)?);
+    open_current(path, |found| {
+        let now = fs::metadata(path);
+        now.is_ok_and(|now| (now.dev(), now.ino()) == (found.dev(), found.ino()))
+    })
+}
+
+/// Opens a file as [`open`] does. `is_current` returns whether the locked file is still at the path:
+/// the recorder that had the lock may have put another file in its place.
+fn open_current(path: &Path, is_current: impl Fn(&Metadata) -> bool) -> io::Result<Locked> {
     for _ in 0..ATTEMPTS {
+        let file = Locked(create(path)?);
         let found = file.metadata()?;
         if !found.is_file() {
-            break;
+            return Ok(file);
         }
         try_lock(&file)?;
-        // The recorder that had the lock may have put another file in its place.
-        match fs::metadata(path) {
-            Ok(now) if (now.dev(), now.ino()) == (found.dev(), found.ino()) => break,
-            Ok(_) | Err(_) => file = Locked(create(path)?),
+        if is_current(&found) {
+            return Ok(file);
         }
     }
-    Ok(file)
+    Err(io::Error::new(
+        io::ErrorKind::ResourceBusy,
+        "another process replaces it again and again: give another file",
+    ))
 }
 
 /// Opens a file as it is, or creates it.
@@ -100,7 +111,29 @@ fn try_lock(file: &File) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    #[test]
+    fn a_file_that_is_always_replaced_is_not_returned_without_a_lock() {
+        let path = std::env::temp_dir().join(format!("trapline-place-{}", std::process::id()));
+        let left = Cell::new(ATTEMPTS);
+        let replaced = |times: usize| {
+            left.set(times);
+            open_current(&path, |_| left.replace(left.get().saturating_sub(1)) == 0)
+        };
+        let late = replaced(ATTEMPTS - 1).unwrap();
+        assert_eq!(
+            open(&path).unwrap_err().kind(),
+            io::ErrorKind::ResourceBusy,
+            "it is locked"
+        );
+        drop(late);
+        let never = replaced(ATTEMPTS).map(drop).unwrap_err();
+        fs::remove_file(&path).unwrap();
+        assert!(never.to_string().contains("again and again"), "{never}");
+    }
 
     #[test]
     fn a_copy_of_the_descriptor_does_not_keep_the_lock() {

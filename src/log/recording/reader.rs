@@ -43,8 +43,7 @@ pub enum Error {
     TooNew(u16),
     /// The rest was never written: the process that wrote it was killed, or still runs.
     #[error(
-        "the recording ends at byte {offset}, before its end: whoever wrote it was killed, or is \
-         still at it"
+        "the recording ends at byte {offset}, before its end: its process was killed, or still runs"
     )]
     Truncated {
         /// The first byte of what is not complete.

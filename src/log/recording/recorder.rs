@@ -263,7 +263,7 @@ impl Tracer for Recorder {
     fn event(&mut self, event: &Event<'_>) {
         let (mut record, mut context) = (Word::default(), self.context);
         if context.common_event(&mut record, event)
-            && self.tape.0.buffer.append_words(&mut self.end, [record])
+            && self.tape.0.buffer.append_word(&mut self.end, &record)
         {
             self.context = context;
             if self.is_ring {

@@ -233,13 +233,13 @@ impl Ring {
             records: Vec::new(),
             out: Vec::new(),
         };
-        let missing = start - self.since - past.len() as u64;
-        if missing > 0 {
-            encode::gap(&mut chunks.records, missing);
-        }
-        for (_, event) in past {
+        let mut after = self.since;
+        for &(number, ref event) in past {
+            chunks.skip(number - after);
             chunks.put(event);
+            after = number + 1;
         }
+        chunks.skip(start - after);
         for event in self.events().skip((start - first) as usize) {
             chunks.put(&event);
         }
@@ -352,6 +352,13 @@ struct Chunks {
 }
 
 impl Chunks {
+    /// Notes that events are missing here, if any are.
+    fn skip(&mut self, missing: u64) {
+        if missing > 0 {
+            encode::gap(&mut self.records, missing);
+        }
+    }
+
     fn put(&mut self, event: &OwnedEvent) {
         self.context.event(&mut self.records, &event.borrow());
         if self.records.len() >= CHUNK {

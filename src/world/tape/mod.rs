@@ -58,6 +58,9 @@
 //!   time. With the feature `serde`, `Os::run_recorded` puts the value of the work on the tape
 //!   instead.
 //! - What the host does between two runs, and the readings of [`Kernel::now`](crate::Kernel::now).
+//! - The exact times of events, which a tracer can ask for
+//!   ([`Tracer::is_exact`](crate::Tracer::is_exact)). In a replay an event has the time at which
+//!   the kernel last read the clock.
 //! - Daemons and tracers. They may differ between the two runs. A daemon of a replay reaches the
 //!   real world.
 //!

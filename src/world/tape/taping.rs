@@ -23,6 +23,7 @@ use super::{
 };
 use crate::{
     abi::{DeviceId, Tid},
+    forward_world,
     interrupt::Remote,
     pause::paused,
     world::{Answer, Happening, Request, World},
@@ -98,6 +99,8 @@ impl<W: World> Taping<W> {
 }
 
 impl<W: World> World for Taping<W> {
+    forward_world!(inner: now_for_log, seed, take_console, remote, spins, spin);
+
     fn now(&mut self) -> Duration {
         let now = self.inner.now();
         if !self.remote.running().is_daemon() {
@@ -105,18 +108,6 @@ impl<W: World> World for Taping<W> {
             self.writer.put(|out| context.now(out, now));
         }
         now
-    }
-
-    fn now_for_log(&mut self) -> Duration {
-        self.inner.now_for_log()
-    }
-
-    fn spins(&self) -> bool {
-        self.inner.spins()
-    }
-
-    fn spin(&mut self, until: Duration) {
-        self.inner.spin(until);
     }
 
     fn random(&mut self) -> u64 {
@@ -133,19 +124,11 @@ impl<W: World> World for Taping<W> {
         self.writer.put(|out| entry::seed(out, seed));
     }
 
-    fn seed(&self) -> u64 {
-        self.inner.seed()
-    }
-
     fn print(&mut self, text: &[u8]) -> io::Result<usize> {
         let result = self.inner.print(text);
         self.writer
             .put(|out| entry::print(out, text.len(), &result));
         result
-    }
-
-    fn take_console(&mut self) -> String {
-        self.inner.take_console()
     }
 
     fn wait(
@@ -181,10 +164,6 @@ impl<W: World> World for Taping<W> {
             self.writer.put(|out| entry::flag(out, kind::IDLE, is_idle));
         }
         is_idle
-    }
-
-    fn remote(&self) -> Remote {
-        self.inner.remote()
     }
 
     fn submit(&mut self, task: Tid, job: Box<dyn FnOnce() + Send>) {

@@ -5,6 +5,7 @@
 //! leaves whole passes.
 
 use std::{
+    fs,
     io::{self, Write},
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -58,13 +59,14 @@ impl Writer {
     /// Begins a file.
     pub(super) fn create(path: &Path, header: &Header, max: Option<u64>) -> io::Result<Self> {
         let head = encode::framed(MAGIC, VERSION, &encode::body(header))?;
-        let mut file = place::open(path)?;
-        if !file.metadata()?.is_file() {
+        // Before it is opened: that waits for the reader of a pipe.
+        if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                "a tape is a file: a pipe or a device cannot hold it",
+                "a tape is a file: a folder, a pipe or a device cannot hold it",
             ));
         }
+        let mut file = place::open(path)?;
         file.set_len(0)?;
         file.write_all(&head)?;
         let shared = Arc::new(Shared {

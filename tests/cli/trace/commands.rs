@@ -238,6 +238,60 @@ fn show_says_where_events_are_missing() {
 }
 
 #[test]
+fn all_commands_say_that_events_are_missing() {
+    let place = Place::with("missing", &["--record-last", "4", "countdown"]);
+    let warning = "warning: run.trap: 181 events missing: what is shown is about the others\n";
+    for command in [
+        &["why", "2"][..],
+        &["path"],
+        &["ps"],
+        &["tree"],
+        &["waits"],
+        &["diff", "run.trap"],
+        &["export", "--format", "csv"],
+        &["export", "--format", "folded"],
+    ] {
+        let (code, _, err) = place.run(&[&["trace"], command, &["run.trap"]].concat());
+        assert_eq!(code, 0);
+        assert!(err.starts_with(warning), "{command:?}: {err}");
+    }
+    let why = |at: &[&str]| {
+        place
+            .run(&[&["trace", "why", "2", "run.trap"], at].concat())
+            .1
+    };
+    let never = "No wait of 2 \"down\" is recorded: events are missing.\n";
+    assert_eq!(why(&[]), never);
+    let then = "What 2 \"down\" did at 00:03.000 is not known: events are missing.\n";
+    assert_eq!(why(&["--at", "3s"]), then);
+    let (_, out, _) = place.run(&["trace", "ps", "--at", "19s", "run.trap"]);
+    let rows: Vec<&str> = out.lines().skip(1).map(str::trim_end).collect();
+    let expected = [
+        "   2  down       1  unknown                         0",
+        "   3  up         1  unknown                         0",
+    ];
+    assert_eq!(rows, expected, "{out}");
+    let summary = place.print(&["trace", "summary", "run.trap"]);
+    assert!(
+        summary.starts_with("events are missing, and the others took no time\n"),
+        "{summary}"
+    );
+}
+
+#[test]
+fn a_window_that_ends_before_it_begins_is_refused() {
+    let place = Place::with("window", &["wait"]);
+    let show = ["trace", "show", "--from", "5s", "--to", "4s", "run.trap"];
+    let expected = "error: --from 00:05.000 is after --to 00:04.000: nothing is in between\n";
+    assert_eq!(place.run(&show), (1, String::new(), expected.to_string()));
+    let draw = [
+        "trace", "timeline", "--from", "5t", "--to", "4t", "run.trap",
+    ];
+    let expected = "error: --from 5t is after --to 4t: nothing is in between\n";
+    assert_eq!(place.run(&draw), (1, String::new(), expected.to_string()));
+}
+
+#[test]
 fn colours_are_for_those_who_want_them() {
     let place = Place::with("show-colour", &["wait"]);
     let plain = place.print(&["trace", "show", "run.trap"]);
@@ -509,6 +563,23 @@ fn diff_writes_a_page_with_both_runs_on_one_axis() {
         err.starts_with("error: cannot write no/where.html: "),
         "{err}"
     );
+    let before = fs::read(place.0.join("run.trap")).unwrap();
+    let (code, out, err) = place.run(&[&diff[..], &["--html", "./run.trap"]].concat());
+    let expected = "error: --html would replace run.trap: name another file\n";
+    assert_eq!((code, &*out, &*err), (2, "", expected));
+    assert!(fs::read(place.0.join("run.trap")).unwrap() == before);
+    let (_, out, _) = place.run(&[&diff[..], &["--html", "no/where.html"]].concat());
+    assert_eq!(out, "", "a bad path is found before the work");
+    let absent = [
+        "trace",
+        "diff",
+        "run.trap",
+        "none.trap",
+        "--html",
+        "new.html",
+    ];
+    assert_eq!(place.run(&absent).0, 2);
+    assert!(!place.0.join("new.html").exists(), "nothing is left");
 }
 
 #[test]
@@ -652,7 +723,7 @@ fn what_is_no_recording_is_refused_with_the_reason() {
                  this trapline reads version 1: read it with a later one\n";
     let directory = "error: cannot read .: Is a directory (os error 21)\n";
     let empty = "error: cannot read standard input: the recording ends at byte 0, before its end: \
-                 whoever wrote it was killed, or is still at it\n";
+                 its process was killed, or still runs\n";
     let files = [
         ("no.trap", missing),
         ("text.trap", foreign),
@@ -684,8 +755,8 @@ fn a_recording_that_is_cut_off_is_shown_with_a_warning() {
         assert_eq!(
             err,
             format!(
-                "warning: run.trap: the recording ends at byte {at}, before its end: whoever \
-                 wrote it was killed, or is still at it\n"
+                "warning: run.trap: the recording ends at byte {at}, before its end: its \
+                 process was killed, or still runs\n"
             )
         );
     }

@@ -229,7 +229,7 @@ fn waits_knows_of_long_waits_from_a_ring() {
 at 00:01.000000, the end of the recording: these tasks waited
   tid 2 \"down\" waits for the timer at 00:04.000, since 00:00.000, in sleep(4s)
 ";
-    let shown = place.print(&["trace", "waits", "run.trap"]);
+    let (_, shown, _) = place.run(&["trace", "waits", "run.trap"]);
     assert!(shown.starts_with(expected), "{shown}");
     place.record("done.trap", &["parts"]);
     assert_eq!(

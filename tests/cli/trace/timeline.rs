@@ -114,7 +114,7 @@ impl Packed {
             let mut what = self.text();
             if flags & 8 != 0 {
                 what += &format!(" = {}", self.text());
-                self.number();
+                self.numbers(2);
             }
             if flags & 32 != 0 {
                 self.text();
@@ -349,6 +349,41 @@ fn the_output_says_what_is_drawn() {
         err.starts_with("error: cannot write no/such/place.svg: "),
         "{err}"
     );
+    let dash = place.print(&[&DRAW, &["--format", "svg", "-o", "-"][..]].concat());
+    assert!(dash.starts_with("<svg ") && !place.0.join("-").exists());
+    let same = ["--format", "html", "-o", "run.trap"];
+    let before = fs::read(place.0.join("run.trap")).unwrap();
+    let (code, _, err) = place.run(&[&DRAW, &same[..]].concat());
+    let expected = "error: --output would replace run.trap: name another file\n";
+    assert_eq!((code, &*err), (1, expected));
+    assert!(fs::read(place.0.join("run.trap")).unwrap() == before);
+}
+
+#[test]
+fn what_cannot_be_drawn_is_named() {
+    let place = Place::with("nothing", &["wait"]);
+    let (_, _, err) = place.run(&[&DRAW, &["--task", "nosuch"][..]].concat());
+    let expected = "error: there is nothing to show: no task is called nosuch\n";
+    assert_eq!(err, expected);
+    let some = ["--format", "svg", "--task", "wait", "--task", "nosuch"];
+    let (code, _, err) = place.run(&[&DRAW, &some[..]].concat());
+    let expected = "warning: there is no task nosuch (`trace summary run.trap` lists them)\n";
+    assert_eq!((code, &*err), (0, expected));
+    let path = place.0.join("run.trap");
+    let bytes = fs::read(&path).unwrap();
+    let is_read = |len: &usize| {
+        let begin = io::Cursor::new(bytes[..*len].to_vec());
+        Recording::from_reader(begin).is_ok()
+    };
+    let header = (0..bytes.len()).find(is_read).unwrap();
+    fs::write(&path, &bytes[..header]).unwrap();
+    let (_, _, err) = place.run(&DRAW);
+    assert!(
+        err.starts_with("warning: run.trap: the recording ends at byte "),
+        "{err}"
+    );
+    let nothing = "\nerror: there is nothing to show: the recording has no task\n";
+    assert!(err.ends_with(nothing), "{err}");
 }
 
 #[test]
@@ -397,15 +432,49 @@ fn a_part_can_be_taken() {
 
 #[test]
 fn a_picture_that_could_not_be_read_is_refused() {
-    let place = Place::with("large", &["sleepers"]);
+    let place = Place::new("large");
+    let mut recorder = Recorder::create(place.0.join("run.trap"), &Header::default()).unwrap();
+    for tid in 1..=101 {
+        let name = "x".repeat(tid);
+        let (at, tid, parent) = (Duration::ZERO, (tid as u64).into(), 0.into());
+        let fact = Fact::Spawned {
+            parent,
+            name: &name,
+        };
+        recorder.event(&Event {
+            at,
+            tid,
+            fact,
+            place: None,
+        });
+    }
+    drop(recorder);
     let (code, out, err) = place.run(&[&DRAW, &["--format", "svg"][..]].concat());
     assert_eq!((code, &*out), (1, ""));
-    assert!(err.contains("1001 tasks"), "{err}");
+    assert!(err.contains("101 lanes"), "{err}");
     assert!(
         err.contains("--from and --to, or with --task, or make it HTML"),
         "{err}"
     );
-    svg(&place, &["--task", "1", "--to", "500t"]);
+    svg(&place, &["--task", "1"]);
+}
+
+#[test]
+fn many_tasks_of_a_name_are_a_lane_of_a_picture() {
+    let place = Place::with("crowd", &["sleepers"]);
+    let all = svg(&place, &["--scale", "time"]);
+    assert!(all.contains("sleeper × 1000</text>"), "{all}");
+    assert!(
+        all.contains("at most 0 run or are ready, and 999 are blocked"),
+        "{all}"
+    );
+    assert!(all.contains("class=\"crowd area\"") && all.contains("blocked, in a lane of many"));
+    let place = Place::with("no-crowd", &["sleepers", "--count", "49"]);
+    let each = svg(&place, &["--scale", "time"]);
+    assert!(
+        !each.contains("crowd area") && each.contains("50 sleeper</text>"),
+        "{each}"
+    );
 }
 
 #[test]

@@ -154,6 +154,53 @@ fn why_looks_at_an_instant_and_refuses_what_is_not_there() {
 }
 
 #[test]
+fn what_missing_events_hide_is_not_claimed() {
+    let why = |last: &str, program: &[&str], task: &str| {
+        let place = Place::with("why-gap", &[&["--record-last", last], program].concat());
+        let (code, said, _) = place.run(&["trace", "why", task, "run.trap"]);
+        assert_eq!(code, 0);
+        said.lines().last().map(str::to_string).unwrap_or_default()
+    };
+    assert_eq!(
+        why("4", &["stuck-server"], "payer"),
+        "Its other end is not known: events are missing."
+    );
+    assert_eq!(
+        why("1", &["lost-wakeup"], "reader"),
+        "No task put a message into it in what is recorded: events are missing."
+    );
+    // The events that made the queue a lock are missing, too.
+    assert_eq!(
+        why("1", &["deadlock"], "save"),
+        "No task put a message into it in what is recorded: events are missing."
+    );
+}
+
+#[test]
+fn missing_events_are_a_share_of_the_critical_path() {
+    let place = Place::with("path-gap", &["--record-last", "40", "convoy"]);
+    let (code, out, _) = place.run(&["trace", "path", "run.trap"]);
+    assert_eq!(code, 0);
+    assert_eq!(
+        out,
+        "\
+tasks 10 %, kernel 0 %, idle 90 % of the known 0.00500 s
+critical path of 62ms
+
+ share   time   task      was
+ 96.8 %  60ms   worker-4  unknown: events are missing
+ 2.4 %   1.5ms  worker-4  asleep
+ 0.8 %   500µs  worker-4  running
+
+ from          time   task          was
+ 00:00.000000  60ms   5 \"worker-4\"  unknown: events are missing
+ 00:00.060000  500µs  5 \"worker-4\"  running
+ 00:00.060500  1.5ms  5 \"worker-4\"  asleep
+"
+    );
+}
+
+#[test]
 fn the_critical_path_is_what_decided_the_end() {
     let place = Place::with("path", &["slow-reader"]);
     assert_eq!(

@@ -72,9 +72,9 @@ class Walk {
     return area / (high - low);
   }
 
-  /** Whether any began since the last call. */
-  hasBegun(high) {
-    return this.begins[this.begun - 1] >= high;
+  /** Whether any has begun at `low` or later. */
+  hasBegun(low) {
+    return this.begins[this.begun - 1] >= low;
   }
 }
 

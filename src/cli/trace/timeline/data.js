@@ -115,7 +115,7 @@ function unpackRows(input, limits) {
     what: new Texts(input.templates, length),
     isAnswered: new Uint8Array(length),
     result: new Texts(input.templates, length),
-    took: new Float64Array(length),
+    took: moments(length),
     isPlaced: new Uint8Array(length),
     isError: new Uint8Array(length),
     places: new Texts(input.templates, length),
@@ -135,7 +135,7 @@ function unpackRows(input, limits) {
     if (flags & 8) {
       rows.isAnswered[at] = 1;
       input.text(rows.result, at);
-      rows.took[at] = input.number();
+      input.moment(rows.took, at, 0, 0);
     }
     if (flags & 32) {
       rows.isPlaced[at] = 1;

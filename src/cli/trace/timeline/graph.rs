@@ -18,7 +18,7 @@ const WIDTH: f64 = 340.0;
 const HEIGHT: f64 = 40.0;
 const STEP: f64 = 52.0;
 
-/// Draws the tasks that are on a cycle or wait for one, and as many others as there is room for.
+/// Draws the tasks that are on cycles, and as many others as there is room for.
 pub(super) fn draw(waits: &Waits) -> Markup {
     let tasks = chosen(waits);
     let place = |tid: Tid| tasks.iter().position(|waiting| waiting.tid == tid);

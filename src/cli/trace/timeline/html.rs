@@ -36,7 +36,7 @@ const SCRIPTS: [&str; 13] = [
     include_str!("page.js"),
 ];
 
-/// The number of tasks in the summary's table.
+/// The number of tasks in the summary's table: those that took the most time.
 const TASKS: usize = 200;
 
 /// What two pages share that are above each other.
@@ -144,6 +144,9 @@ fn summary(timeline: &Timeline, scale: Scale) -> Markup {
     let is_deadlock = timeline.waits.is_deadlock;
     let tasks = || timeline.lanes.iter().filter(|lane| !lane.is_kernel());
     let has_failed = |lane: &Lane| matches!(lane.exit, Some(Exit::Failed(_) | Exit::Faulted(_)));
+    let mut rows: Vec<(&Lane, Sums)> = tasks().map(|lane| (lane, Sums::of(lane, scale))).collect();
+    // What took the most time comes first.
+    rows.sort_by(|(_, a), (_, b)| (b.running + b.in_call).total_cmp(&(a.running + a.in_call)));
     html! {
         details id="summary" open[is_deadlock || tasks().any(has_failed)] {
             summary { "Summary" }
@@ -159,8 +162,7 @@ fn summary(timeline: &Timeline, scale: Scale) -> Markup {
                         th class="n" { "ready" } th class="n" { "blocked" } th { "longest wait" } th { "end" }
                     } }
                     tbody {
-                        @for lane in tasks().take(TASKS) {
-                            @let sums = Sums::of(lane, scale);
+                        @for (lane, sums) in rows.iter().take(TASKS) {
                             tr {
                                 td { (lane.tid) } td { (lane.name) }
                                 td class="n" { (lane.traps) } td class="n" { (sums.turns) }
@@ -180,7 +182,7 @@ fn summary(timeline: &Timeline, scale: Scale) -> Markup {
                     }
                 }
             }
-            @let more = tasks().count().saturating_sub(TASKS);
+            @let more = rows.len().saturating_sub(TASKS);
             @if more > 0 { p { "And " (count(more as u64, "task")) " more." } }
         }
     }

@@ -321,7 +321,8 @@ page('table').addEventListener('click', (event) => {
 
 page('table').addEventListener('dblclick', (event) => {
   const row = event.target.closest('.row')?.dataset.row;
-  if (row !== undefined) zoomTo(barOfRow(Number(row)));
+  const bar = row === undefined ? -1 : barOfRow(Number(row));
+  if (bar >= 0) zoomTo(bar);
 });
 
 page('table').addEventListener('scroll', changed);

@@ -13,7 +13,7 @@ function showInstant(value = view.bar >= 0 ? columns().from[view.bar] : (view.be
     const half = (view.end - view.begin) / 2;
     show(view.at - half, view.at + half);
   }
-  page('instant').value = Math.round(((view.at - first) / (last - first)) * SLIDER);
+  page('instant').value = last > first ? Math.round(((view.at - first) / (last - first)) * SLIDER) : 0;
   showTab('instant');
   fillInstant();
   changed();

@@ -6,6 +6,7 @@
 //! | `scale.rs` | the meaning of the width |
 //! | `words.rs` | the texts about it |
 //! | `svg.rs`, `picture.css` | the picture |
+//! | `crowd.rs` | its lanes: many tasks of a name are one |
 //! | `graph.rs` | the wait-for graph, as a picture on the page |
 //! | `explain.rs` | why tasks waited, and the critical path, for the page |
 //! | `html.rs`, `page.css` | the page |
@@ -14,6 +15,7 @@
 //! | `pack.rs` | the contents, as bytes for the page's script |
 //! | `*.js` | that script, a file for each idea; `data.js` unpacks the bytes |
 
+mod crowd;
 mod explain;
 mod graph;
 mod html;
@@ -26,7 +28,6 @@ mod words;
 
 use std::{
     ffi::OsStr,
-    fs,
     io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -35,8 +36,9 @@ use std::{
 use clap::{Args, ValueEnum, ValueHint};
 
 use crate::cli::{
-    output::Log,
-    trace::source::{Failure, Source},
+    outfile::OutFile,
+    output::{Log, clean},
+    trace::source::{Failure, Source, unknown},
 };
 use model::{Bound, Timeline, Window};
 pub(super) use pair::pair;
@@ -47,7 +49,8 @@ pub(super) use scale::{count, rounded};
 #[derive(Args)]
 #[command(after_help = "\
 The page needs no network: zoom, pan, search and follow wake-ups in any browser. The key `?` shows \
-its help. A picture is for documents and has to be small: select a part of a long run.
+its help. A picture is for documents and has to be small: select a part of a long run. Of more than 50 \
+tasks, those of a name are one lane, as on the page: how many run, are ready and are blocked.
 
 Examples:
   boot --record run.trap echo                    record a run
@@ -59,7 +62,7 @@ pub(in crate::cli) struct TimelineCommand {
     /// The recording, as `boot --record` makes it; - for standard input
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
-    /// The output file; by default standard output
+    /// The output file; by default, and for -, standard output
     #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     output: Option<PathBuf>,
     /// A page or a picture; by default the output's suffix decides
@@ -92,18 +95,38 @@ enum Format {
 impl TimelineCommand {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
         let format = self.format()?;
-        if self.output.is_none() && format == Format::Html && io::stdout().is_terminal() {
+        let output = self.file_of_output();
+        if output.is_none() && format == Format::Html && io::stdout().is_terminal() {
             return Err("a terminal cannot show a page: name a file with --output"
                 .to_string()
                 .into());
         }
+        if let (Some(from), Some(to)) = (self.from, self.to)
+            && from.is_beyond(to)
+        {
+            return Err(format!("--from {from} is after --to {to}: nothing is in between").into());
+        }
         let mut source = Source::open(&self.file)?;
+        let open = |path: &Path| OutFile::open("--output", path, &[&self.file]);
+        let output = output.map(open).transpose()?;
         let window = Window {
             from: self.from,
             to: self.to,
             tasks: self.tasks.clone(),
         };
-        let timeline = Timeline::read(&mut source, &window, format == Format::Html)?;
+        let timeline = match Timeline::read(&mut source, &window, format == Format::Html) {
+            Ok(timeline) => timeline,
+            Err(error) => {
+                source.end(log)?;
+                return Err(error);
+            }
+        };
+        for task in &timeline.unknown {
+            log.warn(&match timeline.is_cut {
+                true => format!("no task {} was spawned up to --to", clean(task)),
+                false => unknown(task, &self.file),
+            });
+        }
         let scale = self.scale.unwrap_or(if timeline.header.is_simulated {
             Scale::Turns
         } else {
@@ -113,17 +136,21 @@ impl TimelineCommand {
             Format::Html => html::page(&timeline, scale, source.name(), None),
             Format::Svg => svg::draw(&timeline, scale, self.width)?,
         };
-        match &self.output {
+        match output {
             None => out.write_all(drawn.as_bytes())?,
-            Some(path) => fs::write(path, drawn)
-                .map_err(|error| format!("cannot write {}: {error}", path.display()))?,
+            Some(file) => file.write(drawn.as_bytes())?,
         }
         source.end(log)?;
         Ok(ExitCode::SUCCESS)
     }
 
+    fn file_of_output(&self) -> Option<&Path> {
+        let output = self.output.as_deref();
+        output.filter(|path| *path != Path::new("-"))
+    }
+
     fn format(&self) -> Result<Format, Failure> {
-        let kind = self.output.as_deref().map(Path::extension);
+        let kind = self.file_of_output().map(Path::extension);
         match (self.format, kind) {
             (Some(format), _) => Ok(format),
             (None, None) => Ok(Format::Html),

@@ -1,15 +1,15 @@
 //! The contents of a timeline, collected from the events of a recording.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use rustc_hash::FxHashMap;
 
 use crate::{
-    Answered, DeviceId, Direction, Event, Exit, Fact, Reply, Tid,
+    Answered, DeviceId, Direction, Event, Exit, Fact, Nanos, Reply, Tid,
     cli::{
         output::clean,
         trace::{
-            history::History,
+            history::{Amount, History},
             source::{Failure, Source},
             spans::{Doing, Moment, Shares, Span, Spans},
             waits::{Waits, Watch},
@@ -64,6 +64,8 @@ pub(super) struct Timeline {
     pub(super) messages: Vec<Message>,
     /// How the time up to the end of the window was used.
     pub(super) shares: Shares,
+    /// The selected tasks that were not found up to the end of the window.
+    pub(super) unknown: Vec<String>,
 }
 
 /// A task and its spans.
@@ -107,7 +109,7 @@ pub(super) struct Row {
     /// place of a spawn or a fault.
     pub(super) places: Option<String>,
     /// The answer to a call, once it exists, and the time that it took.
-    pub(super) result: Option<(String, Duration)>,
+    pub(super) result: Option<(String, Amount)>,
     /// Whether it is a failure, or a fault.
     pub(super) is_error: bool,
 }
@@ -143,6 +145,15 @@ impl Bound {
         }
     }
 
+    /// Whether it is after another bound of its kind.
+    pub(super) fn is_beyond(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Time(one), Self::Time(other)) => one > other,
+            (Self::Turn(one), Self::Turn(other)) => one > other,
+            _ => false,
+        }
+    }
+
     fn is_before(self, moment: Moment) -> bool {
         match self {
             Self::Time(at) => at < moment.at,
@@ -154,6 +165,15 @@ impl Bound {
         match self {
             Self::Time(at) => at > moment.at,
             Self::Turn(turn) => turn > moment.turn,
+        }
+    }
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Time(at) => Nanos::from(*at).fmt(f),
+            Self::Turn(turn) => write!(f, "{turn}t"),
         }
     }
 }
@@ -198,13 +218,24 @@ impl Timeline {
         }
         let timeline = gather.finish(is_torn, history);
         if timeline.lanes.iter().all(|lane| lane.tid == 0) {
-            return Err(
-                "there is nothing to show: no selected task was alive in this window"
-                    .to_string()
-                    .into(),
-            );
+            return Err(timeline.nothing(window).into());
         }
         Ok(timeline)
+    }
+
+    /// Says why there is no lane.
+    fn nothing(&self, window: &Window) -> String {
+        let is_all = window.from.is_none() && window.to.is_none();
+        let why = match (&*window.tasks, &*self.unknown) {
+            ([], _) if is_all => "the recording has no task".to_string(),
+            ([], _) => "no task was alive in this window".to_string(),
+            (wanted, unknown) if wanted.len() == unknown.len() && !self.is_cut => {
+                let names: Vec<String> = unknown.iter().map(|task| clean(task)).collect();
+                format!("no task is called {}", names.join(" or "))
+            }
+            _ => "no selected task was alive in this window".to_string(),
+        };
+        format!("there is nothing to show: {why}")
     }
 
     pub(super) fn lane(&self, tid: Tid) -> Option<usize> {
@@ -251,6 +282,7 @@ impl<'a> Gather<'a> {
                 history: None,
                 messages: Vec::new(),
                 shares: Shares::default(),
+                unknown: window.tasks.clone(),
             },
             transfers: BTreeMap::new(),
             has_begun: false,
@@ -421,6 +453,7 @@ impl<'a> Gather<'a> {
         if !tasks.is_empty() && !tasks.iter().any(is_wanted) {
             return None;
         }
+        self.timeline.unknown.retain(|task| !is_wanted(task));
         let place = self.timeline.lanes.len();
         self.places.insert(event.tid, place);
         self.timeline.lanes.push(Lane {
@@ -506,7 +539,7 @@ impl<'a> Gather<'a> {
         if let Some(row) = row.and_then(|row| self.timeline.rows.get_mut(row))
             && row.kind == Kind::Call
         {
-            row.result = Some((answer, now.at.saturating_sub(row.at.at)));
+            row.result = Some((answer, Amount::of(row.at, now)));
             row.is_error = is_error;
         }
     }

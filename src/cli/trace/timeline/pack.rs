@@ -93,7 +93,8 @@ impl Pack {
             self.text(&row.what);
             if let Some((result, took)) = &row.result {
                 self.text(result);
-                self.number(took.as_nanos() as u64);
+                self.number(took.time.as_nanos() as u64);
+                self.number(took.turns);
             }
             if let Some(places) = &row.places {
                 self.text(places);
@@ -259,7 +260,7 @@ impl Pack {
 }
 
 /// The place of the longest number in a text, of those that are not too long; of equals, the last.
-fn longest_number(text: &str) -> std::ops::Range<usize> {
+pub(super) fn longest_number(text: &str) -> std::ops::Range<usize> {
     let mut longest = 0..0;
     let mut start = None;
     for (at, byte) in text.bytes().chain([b' ']).enumerate() {

@@ -3,6 +3,11 @@
 /** The number of names and of slow calls that are listed. */
 const MOST_LISTED = 40;
 
+/** What the length of a call is measured in: turns, where a virtual clock never moves. */
+const UNIT = run.limits.time[1] > run.limits.time[0] ? 'time' : 'turns';
+const tookOf = (row) => rows.took[UNIT][row];
+const long = (value) => (UNIT === 'time' ? span(value) : count(Math.round(value), 'turn'));
+
 /** Selects a part of the run, on the present scale. */
 function selectRange(begin, end) {
   const [first, last] = limits();
@@ -61,7 +66,7 @@ function callsIn({ begin, end }) {
     names.get(name).push(row);
   }
   const calls = Array.from(names, ([name, its]) => {
-    const took = Float64Array.from(its, (row) => rows.took[row]).sort();
+    const took = Float64Array.from(its, tookOf).sort();
     return { name, rows: its, took, total: took.reduce((sum, one) => sum + one, 0) };
   });
   return calls.sort((a, b) => b.total - a.total || b.took.length - a.took.length);
@@ -81,7 +86,7 @@ function histogram(took) {
   const most = Math.max(...counts);
   while (counts[counts.length - 1] === 0) counts.pop();
   const levels = counts.map((count) => (count ? Math.ceil((count / most) * 8) : 0));
-  const words = counts.map((count, at) => `${count} from ${span(2 ** (low + at * width))}`).filter((_, at) => counts[at]);
+  const words = counts.map((count, at) => `${count} from ${long(2 ** (low + at * width))}`).filter((_, at) => counts[at]);
   return { bars: levels.map((level) => ' ▁▂▃▄▅▆▇█'[level]).join(''), words: words.join(', ') };
 }
 
@@ -120,15 +125,16 @@ function shareTable(shares) {
 function callTables(calls) {
   const lines = calls.slice(0, MOST_LISTED).map(({ name, took, rows: its }) => {
     const failed = its.reduce((sum, row) => sum + rows.isError[row], 0);
-    return [name, took.length.toLocaleString('en'), failed || '', ...[50, 90, 99, 100].map((percent) => span(quantile(took, percent))), histogram(took).bars];
+    return [name, took.length.toLocaleString('en'), failed || '', ...[50, 90, 99, 100].map((percent) => long(quantile(took, percent))), histogram(took).bars];
   });
   const table = listOf(['call', 'count', 'errors', 'p50', 'p90', 'p99', 'most', 'how many took how long'], lines);
   [...table.tBodies[0].rows].forEach((row, at) => {
     Object.assign(row.lastElementChild, { className: 'bars', title: histogram(calls[at].took).words });
   });
-  const slowest = calls.flatMap(({ rows: its }) => its).sort((a, b) => rows.took[b] - rows.took[a]).slice(0, MOST_LISTED / 2);
+  const slowest = calls.flatMap(({ rows: its }) => its).sort((a, b) => tookOf(b) - tookOf(a)).slice(0, MOST_LISTED / 2);
   const title = Object.assign(document.createElement('p'), { textContent: 'The slowest calls: press one to see it.' });
-  const texts = slowest.map((row) => [span(rows.took[row]), instant(rows.at.time[row]), task(rows.lane[row]), call(row)]);
+  const at = (row) => (UNIT === 'time' ? instant(rows.at.time[row]) : `turn ${rows.at.turns[row].toLocaleString('en')}`);
+  const texts = slowest.map((row) => [long(tookOf(row)), at(row), task(rows.lane[row]), call(row)]);
   const list = listOf(['took', 'at', 'task', 'call'], texts, (cells) => selectRow(slowest[texts.indexOf(cells)]));
   return [table, title, list];
 }

@@ -1,10 +1,11 @@
 //! A timeline as a picture for documents. It cannot be zoomed, so it has to be small.
 
-use std::fmt::Write;
+use std::{collections::BTreeSet, fmt::Write};
 
 use maud::{Markup, PreEscaped, html};
 
 use super::{
+    crowd::{self, Crowd, Group},
     model::{Bar, Kind, Lane, Timeline},
     scale::{self, Scale, count},
     words,
@@ -17,9 +18,13 @@ use crate::{
 /// The largest numbers that are still distinguishable in a picture.
 const MOST_LANES: usize = 100;
 const MOST_BARS: usize = 5000;
+/// A lane with more bars than this shows them as areas, since they are narrower than a pixel.
+const MOST_BARS_OF_LANE: usize = 2000;
 
 const LANE: f64 = 28.0;
 const TOP: f64 = 62.0;
+/// The height of a row of the legend.
+const LEGEND: f64 = 18.0;
 /// The scale of small letters.
 const SMALL: f64 = 0.84;
 /// The picture's colours are the page's named colours.
@@ -29,17 +34,18 @@ pub(super) const DARK: &str = include_str!("dark.css");
 
 /// Draws the picture, or explains why it would be unreadable.
 pub(super) fn draw(timeline: &Timeline, scale: Scale, width: u32) -> Result<String, String> {
-    let bars: usize = timeline.lanes.iter().map(|lane| lane.bars.len()).sum();
-    let lanes = timeline.lanes.len();
+    let picture = Picture::new(timeline, scale, f64::from(width));
+    let bars: usize = picture.alone().map(|(lane, _)| lane.bars.len()).sum();
+    let lanes = picture.groups.len();
     if lanes > MOST_LANES || bars > MOST_BARS {
         return Err(format!(
             "a picture of {} and {} could not be read (the most is {MOST_LANES} and \
              {MOST_BARS}): take a part with --from and --to, or with --task, or make it HTML",
-            count(lanes as u64, "task"),
+            count(lanes as u64, "lane"),
             count(bars as u64, "span"),
         ));
     }
-    let picture = Picture::new(timeline, scale, f64::from(width)).draw();
+    let picture = picture.draw();
     // XML cannot contain them.
     Ok(picture
         .into_string()
@@ -49,6 +55,9 @@ pub(super) fn draw(timeline: &Timeline, scale: Scale, width: u32) -> Result<Stri
 
 struct Picture<'a> {
     timeline: &'a Timeline,
+    groups: Vec<Group>,
+    /// The place of each lane of the timeline among the groups.
+    places: Vec<usize>,
     scale: Scale,
     width: f64,
     height: f64,
@@ -61,8 +70,16 @@ struct Picture<'a> {
 
 impl<'a> Picture<'a> {
     fn new(timeline: &'a Timeline, scale: Scale, width: f64) -> Self {
-        let name = |lane: &Lane| text_width(&label(lane)) + text_width(fate(lane)) + 24.0;
-        let gutter = timeline.lanes.iter().map(name).fold(60.0, f64::max);
+        let groups = crowd::groups(timeline);
+        let mut places = vec![0; timeline.lanes.len()];
+        for (place, group) in groups.iter().enumerate() {
+            group.lanes.iter().for_each(|lane| places[*lane] = place);
+        }
+        let name = |group: &Group| {
+            let [label, fate] = labels(timeline, group);
+            text_width(&label) + text_width(&fate) + 24.0
+        };
+        let gutter = groups.iter().map(name).fold(60.0, f64::max);
         let margin = if arcs(timeline).is_empty() {
             14.0
         } else {
@@ -74,11 +91,12 @@ impl<'a> Picture<'a> {
         } else {
             0.0
         };
-        Self {
+        let mut picture = Self {
             timeline,
+            places,
             scale,
             width,
-            height: TOP + LANE * timeline.lanes.len() as f64 + 36.0 + deadlock,
+            height: TOP + LANE * groups.len() as f64 + 36.0 + deadlock,
             left: gutter.min(width / 3.0).ceil(),
             right: width - margin,
             begin,
@@ -87,7 +105,30 @@ impl<'a> Picture<'a> {
                 .of(timeline.end)
                 .max(begin + 1.0)
                 .max(begin * 1.000_001),
-        }
+            groups,
+        };
+        let rows = picture.legend_entries();
+        let rows = rows.first().zip(rows.last());
+        picture.height += rows.map_or(0.0, |((.., first), (.., last))| last - first);
+        picture
+    }
+
+    /// The lane of a group of one, unless it has too many bars.
+    fn lane_of(&self, group: &Group) -> Option<&Lane> {
+        let lane = &self.timeline.lanes[group.alone()?];
+        (lane.bars.len() <= MOST_BARS_OF_LANE).then_some(lane)
+    }
+
+    /// The lanes that are drawn bar by bar, with their places.
+    fn alone(&self) -> impl Iterator<Item = (&Lane, usize)> {
+        let groups = self.groups.iter().enumerate();
+        groups.filter_map(|(place, group)| Some((self.lane_of(group)?, place)))
+    }
+
+    /// The place of a task's lane, if that is drawn bar by bar.
+    fn place_alone(&self, tid: Tid) -> Option<usize> {
+        let place = self.places[self.timeline.lane(tid)?];
+        self.lane_of(&self.groups[place]).map(|_| place)
     }
 
     fn x(&self, moment: Moment) -> f64 {
@@ -115,10 +156,10 @@ impl<'a> Picture<'a> {
                     (shortened(&words::title(timeline), width * 0.9 - 24.0))
                 }
                 (self.ruler())
-                @for (lane, place) in timeline.lanes.iter().zip(0..) { (self.lane(lane, place)) }
+                @for (group, place) in self.groups.iter().zip(0..) { (self.lane(group, place)) }
                 (self.arrows())
                 (self.marks())
-                @for &(from, to) in &arcs(timeline) { (self.arc(from, to)) }
+                @for (from, to) in self.arcs() { (self.arc(from, to)) }
                 (self.legend())
             }
         }
@@ -126,7 +167,7 @@ impl<'a> Picture<'a> {
 
     /// The ticks above the lanes, and the bands where no task was ready.
     fn ruler(&self) -> Markup {
-        let bottom = Self::y(self.timeline.lanes.len());
+        let bottom = Self::y(self.groups.len());
         let ticks = ticks(self.begin, self.end, (self.right - self.left) / 90.0);
         let at = |value: f64| {
             let share = (value - self.begin) / (self.end - self.begin);
@@ -159,20 +200,48 @@ impl<'a> Picture<'a> {
         self.scale == Scale::Time && self.timeline.header.is_simulated
     }
 
-    fn lane(&self, lane: &Lane, place: usize) -> Markup {
+    fn lane(&self, group: &Group, place: usize) -> Markup {
         let y = Self::y(place);
-        let fate = fate(lane);
-        let room = self.left - 24.0 - text_width(fate);
+        let [label, fate] = labels(self.timeline, group);
+        let room = self.left - 24.0 - text_width(&fate);
+        let about = group
+            .alone()
+            .map(|lane| words::lane(&self.timeline.lanes[lane], self.scale));
         html! {
             line class="rule" x1="0" x2=(px(self.width)) y1=(px(y + LANE)) y2=(px(y + LANE)) {}
             g {
-                title { (words::lane(lane, self.scale)) }
-                text x="12" y=(px(y + 19.0)) { (shortened(&label(lane), room)) }
+                @if let Some(about) = about { title { (about) } }
+                text x="12" y=(px(y + 19.0)) { (shortened(&label, room)) }
                 text class="small" x=(px(self.left - 6.0)) y=(px(y + 19.0)) text-anchor="end" {
                     (fate)
                 }
             }
-            @for bar in &lane.bars { (self.bar(bar, y)) }
+            @match self.lane_of(group) {
+                Some(lane) => @for bar in &lane.bars { (self.bar(bar, y)) },
+                None => (self.crowd(group, y)),
+            }
+        }
+    }
+
+    /// The lane of many tasks, or of many bars.
+    fn crowd(&self, group: &Group, y: f64) -> Markup {
+        let lanes = group.lanes.iter().map(|lane| &self.timeline.lanes[*lane]);
+        let columns = (self.right - self.left).max(1.0) as usize;
+        let range = (self.begin, self.end);
+        let crowd = Crowd::of(
+            lanes.flat_map(|lane| &lane.bars),
+            self.scale,
+            range,
+            columns,
+        );
+        let [active, waiting] = crowd.most().map(f64::ceil);
+        html! {
+            g {
+                title { "at most " (active) " run or are ready, and " (waiting) " are blocked" }
+                @for (class, area) in crowd.areas(self.left, y + LANE - 4.0) {
+                    @if !area.is_empty() { path class={ (class) " area" } d=(area) {} }
+                }
+            }
         }
     }
 
@@ -215,12 +284,12 @@ impl<'a> Picture<'a> {
     /// Arrows from the waking tasks to the woken tasks.
     fn arrows(&self) -> Markup {
         let mut path = String::new();
-        for (lane, place) in self.timeline.lanes.iter().zip(0..) {
+        for (lane, place) in self.alone() {
             for bar in &lane.bars {
                 if let Ending::Woken {
                     waker: Some(waker), ..
                 } = bar.span.end
-                    && let Some(waker) = self.timeline.lane(waker)
+                    && let Some(waker) = self.place_alone(waker)
                     && waker != place
                 {
                     let (x, down) = (self.x(bar.span.to), waker < place);
@@ -245,12 +314,12 @@ impl<'a> Picture<'a> {
         let mut crosses = String::new();
         for row in rows().filter(|row| row.kind != Kind::Fault) {
             let x = self.x(row.at);
-            if let Some(place) = self.timeline.lane(row.tid.into()) {
+            if let Some(place) = self.place_alone(row.tid.into()) {
                 let y = Self::y(place) + 4.0;
                 let _ = write!(crosses, "M{:.1} {y:.1}l6 6m0 -6l-6 6", x - 3.0);
             }
         }
-        let bottom = Self::y(self.timeline.lanes.len());
+        let bottom = Self::y(self.groups.len());
         html! {
             @if !crosses.is_empty() { path class="error" d=(crosses) {} }
             @for row in rows().filter(|row| row.kind == Kind::Fault) {
@@ -260,6 +329,13 @@ impl<'a> Picture<'a> {
                 }
             }
         }
+    }
+
+    /// The wait-for arcs at the end of a deadlocked run, between the lanes.
+    fn arcs(&self) -> BTreeSet<(usize, usize)> {
+        let places = arcs(self.timeline).into_iter();
+        let places = places.map(|(from, to)| (self.places[from], self.places[to]));
+        places.filter(|(from, to)| from != to).collect()
     }
 
     /// The task that a lane waits for at the end, on the right of the lanes.
@@ -272,13 +348,32 @@ impl<'a> Picture<'a> {
         html! { path class="wait" d=(d) {} }
     }
 
-    fn legend(&self) -> Markup {
-        let mut entries = words::legend(self.timeline);
+    /// The entries of the legend, with their positions.
+    fn legend_entries(&self) -> Vec<(&'static str, &'static str, f64, f64)> {
+        let alone: Vec<&Lane> = self.alone().map(|(lane, _)| lane).collect();
+        let mut entries = words::legend(self.timeline, &alone);
+        if alone.len() < self.groups.len() {
+            entries.push(("crowd", "blocked, in a lane of many"));
+        }
         entries.retain(|(class, _)| *class != "idle" || !self.is_clock_virtual());
-        let mut x = 12.0;
-        let y = Self::y(self.timeline.lanes.len()) + 14.0;
+        let (mut x, mut y) = (12.0, Self::y(self.groups.len()) + 14.0);
+        let place = |(class, word): (&'static str, &'static str)| {
+            let width = 19.0 + text_width(word) * SMALL;
+            if x > 12.0 && x + width > self.width {
+                (x, y) = (12.0, y + LEGEND);
+            }
+            let here = x;
+            x += width + 16.0;
+            (class, word, here, y)
+        };
+        entries.into_iter().map(place).collect()
+    }
+
+    fn legend(&self) -> Markup {
+        let entries = self.legend_entries();
+        let bottom = entries.last().map_or(0.0, |(.., y)| *y);
         html! {
-            @for (class, word) in entries {
+            @for (class, word, x, y) in entries {
                 @let top = match class { "running" => 0.0, "call" => 0.0, "ready" => 3.0, _ => 6.0 };
                 @match class {
                     "arrow" => path class="arrow" d={
@@ -296,10 +391,9 @@ impl<'a> Picture<'a> {
                         height=(px(14.0 - top)) {},
                 }
                 text class="small" x=(px(x + 19.0)) y=(px(y + 11.0)) { (word) }
-                @let () = x += 19.0 + text_width(word) * SMALL + 16.0;
             }
             @if self.timeline.waits.is_deadlock {
-                text class="alarm" x="12" y=(px(y + 34.0)) { (words::deadlock(self.timeline)) }
+                text class="alarm" x="12" y=(px(bottom + 34.0)) { (words::deadlock(self.timeline)) }
             }
         }
     }
@@ -349,7 +443,7 @@ pub(super) fn patterns() -> Markup {
     }
 }
 
-/// The wait-for arcs at the end of a deadlocked run, between the lanes.
+/// The waits at the end of a deadlocked run, between the lanes of the timeline.
 fn arcs(timeline: &Timeline) -> Vec<(usize, usize)> {
     if !timeline.waits.is_deadlock {
         return Vec::new();
@@ -376,6 +470,23 @@ fn fitting(call: &str, room: f64) -> &str {
         .into_iter()
         .find(|text| text_width(text) <= room)
         .unwrap_or_default()
+}
+
+/// What is written beside a lane, and at its right end.
+fn labels(timeline: &Timeline, group: &Group) -> [String; 2] {
+    if let Some(lane) = group.alone() {
+        let lane = &timeline.lanes[lane];
+        return [label(lane), fate(lane).to_string()];
+    }
+    let has_failed = |lane: &&usize| {
+        let exit = &timeline.lanes[**lane].exit;
+        matches!(exit, Some(Exit::Failed(_) | Exit::Faulted(_)))
+    };
+    let failed = match group.lanes.iter().filter(has_failed).count() {
+        0 => String::new(),
+        failed => format!("{failed} failed"),
+    };
+    [format!("{} × {}", group.name, group.lanes.len()), failed]
 }
 
 fn label(lane: &Lane) -> String {

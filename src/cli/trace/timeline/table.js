@@ -152,7 +152,7 @@ function tableRow(row, place) {
     cell(task(rows.lane[row])),
     cell(rows.what.get(row)),
     cell(answered ? rows.result.get(row) : isCall ? '…' : route(row)),
-    cell(answered && rows.took[row] > 0 ? span(rows.took[row]) : ''),
+    cell(answered && tookOf(row) > 0 ? long(tookOf(row)) : ''),
   );
   return element;
 }
@@ -231,8 +231,9 @@ function goToMatch(direction) {
   let place = direction > 0 ? upperBound(found, from, 0, found.length) : lowerBound(found, from, 0, found.length) - 1;
   place = (place + found.length) % found.length;
   const bar = barOfRow(found[place]);
-  reveal(bar);
   select(bar, found[place]);
+  if (bar >= 0) reveal(bar);
+  else revealLane(view.lane);
   choose();
   scrollTo(placeOf(found[place]));
   page('found').textContent = `${(place + 1).toLocaleString('en')} of ${found.length.toLocaleString('en')}`;

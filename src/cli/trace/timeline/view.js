@@ -173,7 +173,9 @@ function select(bar, row = bar < 0 ? -1 : bars.row[bar]) {
   view.row = row;
   view.group = -1;
   if (bar >= 0) view.lane = bars.lane[bar];
-  page('details').textContent = bar < 0 ? HINT : sentences(bar).join(' · ');
+  else if (row >= 0) view.lane = rows.lane[row];
+  const ofRow = () => (row < 0 ? [HINT] : [`task ${task(view.lane)}`, call(row)]);
+  page('details').textContent = (bar < 0 ? ofRow() : sentences(bar)).join(' · ');
   tellWhy();
   changed();
 }
@@ -186,7 +188,8 @@ function barAt(lane, value) {
   return bar < last && from[bar] <= value ? bar : -1;
 }
 
-/** The bar of a row: the turn that ended with it, or the state that it began. */
+/** The bar of a row: the turn that ended with it, or the state that it began; -1 if its lane has no bars,
+ * since events are missing. */
 function barOfRow(row) {
   const lane = rows.lane[row];
   const [first, last] = [lanes.first[lane], lanes.first[lane + 1]];
@@ -195,7 +198,7 @@ function barOfRow(row) {
   for (let next = bar; next < last && bars.from.turns[next] <= rows.at.turns[row]; next++) {
     if (bars.row[next] === row) return next;
   }
-  return Math.min(bar, last - 1);
+  return first < last ? Math.min(bar, last - 1) : -1;
 }
 
 // ---- texts

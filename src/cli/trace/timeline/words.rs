@@ -27,6 +27,8 @@ pub(super) struct Sums {
     pub(super) running: f64,
     pub(super) in_call: f64,
     pub(super) ready: f64,
+    /// Of the kernel: no task was ready.
+    pub(super) idle: f64,
     pub(super) blocked: f64,
     /// Its longest wait, with its reason.
     pub(super) longest: Option<(f64, On)>,
@@ -145,8 +147,11 @@ pub(super) fn waiting(waiting: &Waiting) -> String {
 /// A lane, in a sentence.
 pub(super) fn lane(lane: &Lane, scale: Scale) -> String {
     let sums = Sums::of(lane, scale);
+    if lane.is_kernel() {
+        let [work, idle] = [sums.in_call, sums.idle].map(|sum| scale.amount(sum));
+        return format!("the kernel: works for {work}, idle for {idle}");
+    }
     let exit = match &lane.exit {
-        None if lane.is_kernel() => "the kernel".to_string(),
         None => "alive at the end".to_string(),
         Some(exit) => clean(&exit.to_string()),
     };
@@ -204,9 +209,9 @@ pub(super) fn bar(bar: &Bar, timeline: &Timeline, scale: Scale) -> String {
     text
 }
 
-/// The legend: the kinds that occur in a timeline, with their style's class.
-pub(super) fn legend(timeline: &Timeline) -> Vec<(&'static str, &'static str)> {
-    let bars = || timeline.lanes.iter().flat_map(|lane| &lane.bars);
+/// The legend: the kinds that occur in these lanes of a timeline, with their style's class.
+pub(super) fn legend(timeline: &Timeline, lanes: &[&Lane]) -> Vec<(&'static str, &'static str)> {
+    let bars = || lanes.iter().flat_map(|lane| &lane.bars);
     let has = |is: fn(On) -> bool| {
         bars().any(|bar| matches!(bar.span.doing, Doing::Blocked(on) if is(on)))
     };
@@ -257,7 +262,7 @@ impl Sums {
                     sums.running += length;
                 }
                 Doing::InCall => sums.in_call += length,
-                Doing::Idle => {}
+                Doing::Idle => sums.idle += length,
                 Doing::Ready => sums.ready += length,
                 Doing::Blocked(on) => {
                     sums.blocked += length;

@@ -1,0 +1,88 @@
+//! A file that a command writes at its end. It is opened at the start, so that a bad path is found
+//! before the work.
+
+use std::{
+    ffi::OsString,
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+/// A file to write. One that did not exist goes again if nothing is written.
+pub(super) struct OutFile {
+    path: PathBuf,
+    file: Option<File>,
+    is_new: bool,
+}
+
+impl OutFile {
+    /// Opens the file of an option, and leaves what it contains.
+    ///
+    /// *Errors:* the file is also one of `others`, which it would replace; or it cannot be written.
+    pub(super) fn open(option: &str, path: &Path, others: &[&Path]) -> Result<Self, String> {
+        if let Some(other) = others.iter().find(|other| is_same(path, other)) {
+            return Err(format!(
+                "{option} would replace {}: name another file",
+                other.display()
+            ));
+        }
+        let mut options = OpenOptions::new();
+        let new = options.write(true).create_new(true).open(path);
+        let is_new = new.is_ok();
+        let file = new.or_else(|_| options.create_new(false).create(true).open(path));
+        match file {
+            Ok(file) => Ok(Self {
+                path: path.to_path_buf(),
+                file: Some(file),
+                is_new,
+            }),
+            Err(error) => Err(cannot_write(path, &error)),
+        }
+    }
+
+    /// Replaces what the file contains.
+    pub(super) fn write(mut self, text: &[u8]) -> Result<(), String> {
+        let Some(mut file) = self.file.take() else {
+            return Ok(());
+        };
+        let mut put = || {
+            // A pipe and a device have no length.
+            if file.metadata()?.is_file() {
+                file.set_len(0)?;
+            }
+            file.write_all(text)
+        };
+        put().map_err(|error| cannot_write(&self.path, &error))
+    }
+}
+
+impl Drop for OutFile {
+    fn drop(&mut self) {
+        if self.is_new && self.file.is_some() {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> String {
+    format!("cannot write {}: {error}", path.display())
+}
+
+/// Whether two names are of one file, which may not exist yet.
+pub(super) fn is_same(a: &Path, b: &Path) -> bool {
+    match (place(a), place(b)) {
+        (Some(a), Some(b)) => a == b,
+        _ => false,
+    }
+}
+
+/// The folder of a file, without links, and its name there.
+fn place(path: &Path) -> Option<(PathBuf, OsString)> {
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    let name = real.file_name()?.to_os_string();
+    let folder = match real.parent()? {
+        folder if folder == Path::new("") => Path::new("."),
+        folder => folder,
+    };
+    Some((folder.canonicalize().ok()?, name))
+}

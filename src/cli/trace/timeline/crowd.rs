@@ -1,0 +1,221 @@
+//! The lanes of a picture: of many tasks, those of a name are one lane, which shows how many of them
+//! run, are ready and are blocked. The page's `crowd.js` does the same.
+
+use std::{collections::BTreeMap, fmt::Write};
+
+use super::{
+    model::{Bar, Timeline},
+    pack::longest_number,
+    scale::Scale,
+};
+use crate::cli::trace::spans::Doing;
+
+/// More lanes than these are folded, as on the page at first.
+const MOST_UNFOLDED: usize = 50;
+
+/// The heights of the part for tasks that run or are ready, and of that for blocked ones, which are
+/// many more.
+pub(super) const ACTIVE: f64 = 12.0;
+pub(super) const WAITING: f64 = 7.0;
+
+/// A lane of a picture: a lane of the timeline, or all those of a name.
+pub(super) struct Group {
+    pub(super) name: String,
+    /// Their places among the lanes of the timeline.
+    pub(super) lanes: Vec<usize>,
+}
+
+impl Group {
+    /// The place of its only lane.
+    pub(super) fn alone(&self) -> Option<usize> {
+        let [lane] = self.lanes[..] else { return None };
+        Some(lane)
+    }
+}
+
+/// The lanes of a picture, in the order of their first tasks.
+pub(super) fn groups(timeline: &Timeline) -> Vec<Group> {
+    let is_folded = timeline.lanes.len() > MOST_UNFOLDED;
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
+    let mut groups: Vec<Group> = Vec::new();
+    for (place, lane) in timeline.lanes.iter().enumerate() {
+        let name = pattern(&lane.name);
+        let known = places.get(&name).filter(|_| is_folded && !lane.is_kernel());
+        if let Some(known) = known {
+            groups[*known].lanes.push(place);
+            continue;
+        }
+        if !lane.is_kernel() {
+            places.insert(name.clone(), groups.len());
+        }
+        groups.push(Group {
+            name,
+            lanes: vec![place],
+        });
+    }
+    groups
+}
+
+/// The names of workers differ in their numbers.
+fn pattern(name: &str) -> String {
+    let digits = longest_number(name);
+    let number = if digits.is_empty() { "" } else { "#" };
+    format!("{}{number}{}", &name[..digits.start], &name[digits.end..])
+}
+
+/// How many tasks run, are ready and are blocked: on average in each of some columns of equal width.
+pub(super) struct Crowd([Vec<f64>; 3]);
+
+impl Crowd {
+    /// The bars between two points of the scale.
+    pub(super) fn of<'a>(
+        bars: impl Iterator<Item = &'a Bar>,
+        scale: Scale,
+        (begin, end): (f64, f64),
+        columns: usize,
+    ) -> Self {
+        let mut bands = [(); 3].map(|()| (vec![0.0; columns + 1], vec![0.0; columns + 2]));
+        let place = |value: f64| {
+            let place = (value - begin) / (end - begin) * columns as f64;
+            place.clamp(0.0, columns as f64)
+        };
+        for bar in bars {
+            let (parts, steps) = match bar.span.doing {
+                Doing::Running | Doing::InCall => &mut bands[0],
+                Doing::Ready => &mut bands[1],
+                Doing::Blocked(_) => &mut bands[2],
+                Doing::Idle => continue,
+            };
+            let [from, to] = [bar.span.from, bar.span.to].map(|at| place(scale.of(at)));
+            let (first, last) = (from as usize, to as usize);
+            if first == last {
+                parts[first] += to - from;
+            } else {
+                parts[first] += (first + 1) as f64 - from;
+                parts[last] += to - last as f64;
+                steps[first + 1] += 1.0;
+                steps[last] -= 1.0;
+            }
+        }
+        Self(bands.map(|(parts, steps)| {
+            let mut level = 0.0;
+            let column = |(part, step): (&f64, &f64)| {
+                level += step;
+                part + level
+            };
+            parts[..columns].iter().zip(&steps).map(column).collect()
+        }))
+    }
+
+    /// The most at once of those that run or are ready, and of those that are blocked: on average in a
+    /// column.
+    pub(super) fn most(&self) -> [f64; 2] {
+        let most = |numbers: &mut dyn Iterator<Item = f64>| numbers.fold(0.0, f64::max);
+        let [_, _, blocked] = &self.0;
+        [most(&mut self.active()), most(&mut blocked.iter().copied())]
+    }
+
+    fn active(&self) -> impl Iterator<Item = f64> {
+        let [running, ready, _] = &self.0;
+        running
+            .iter()
+            .zip(ready)
+            .map(|(running, ready)| running + ready)
+    }
+
+    /// The areas from the left, on a bottom, each with its class: area is time. Later ones cover
+    /// earlier ones.
+    pub(super) fn areas(&self, left: f64, bottom: f64) -> [(&'static str, String); 3] {
+        let [running, _, blocked] = &self.0;
+        let [active, waiting] = self.most().map(|most| most.max(1.0));
+        let [above, high] = [bottom - ACTIVE - 2.0, WAITING / waiting];
+        let tall = ACTIVE / active;
+        [
+            ("crowd", area(blocked.iter().map(|n| n * high), left, above)),
+            ("ready", area(self.active().map(|n| n * tall), left, bottom)),
+            (
+                "running",
+                area(running.iter().map(|n| n * tall), left, bottom),
+            ),
+        ]
+    }
+}
+
+/// The outline of columns of a pixel, with these heights.
+fn area(heights: impl Iterator<Item = f64>, left: f64, bottom: f64) -> String {
+    let mut path = String::new();
+    let mut before = 0;
+    let mut x = left;
+    // In tenths of a pixel. Writing to a string does not fail.
+    let mut go = |x: f64, height: i64| {
+        if path.is_empty() && height != 0 {
+            let _ = write!(path, "M{left:.1} {bottom:.1}");
+        }
+        if height != before {
+            let _ = write!(path, "H{x:.1}V{:.1}", bottom - height as f64 / 10.0);
+            before = height;
+        }
+    };
+    for height in heights {
+        go(x, (height * 10.0).round() as i64);
+        x += 1.0;
+    }
+    go(x, 0);
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        Nanos, On, Tid,
+        cli::trace::spans::{Ending, Moment, Span},
+    };
+
+    fn bar(doing: Doing, [from, to]: [u64; 2]) -> Bar {
+        let moment = |at| Moment {
+            at: Duration::from_nanos(at),
+            turn: 0,
+        };
+        let span = Span {
+            tid: Tid::from(1),
+            doing,
+            from: moment(from),
+            to: moment(to),
+            end: Ending::Next,
+        };
+        Bar { span, row: None }
+    }
+
+    #[test]
+    fn the_area_of_a_band_is_its_time() {
+        let asleep = Doing::Blocked(On::Timer(Nanos::FOREVER));
+        let bars = [
+            bar(Doing::Running, [0, 25]),
+            bar(Doing::InCall, [25, 30]),
+            bar(Doing::Ready, [10, 60]),
+            bar(asleep, [30, 100]),
+            bar(asleep, [55, 95]),
+        ];
+        let crowd = Crowd::of(bars.iter(), Scale::Time, (0.0, 100.0), 10);
+        let sums = crowd
+            .0
+            .each_ref()
+            .map(|band| band.iter().sum::<f64>() * 10.0);
+        for (sum, time) in sums.into_iter().zip([30.0, 50.0, 110.0]) {
+            assert!((sum - time).abs() < 1e-6, "{sum} is not {time}");
+        }
+        assert_eq!(crowd.most(), [2.0, 2.0]);
+        let [.., (_, running)] = crowd.areas(0.0, 20.0);
+        assert_eq!(running, "M0.0 20.0H0.0V14.0H3.0V20.0");
+    }
+
+    #[test]
+    fn names_differ_in_their_numbers() {
+        let names = ["worker-9", "worker-10", "client", "v2 of 10"];
+        let patterns = names.map(pattern);
+        assert_eq!(patterns, ["worker-#", "worker-#", "client", "v2 of #"]);
+    }
+}
