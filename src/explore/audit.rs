@@ -119,7 +119,7 @@ impl<'a> Audited<'a> {
 
 /// What a trial came to, in a line.
 fn outcome(trial: &Trial) -> String {
-    let outcomes = trial.notes.outcomes.join(", ");
+    let outcomes = trial.outcomes().join(", ");
     match &trial.failure {
         None if outcomes.is_empty() => "passes".to_string(),
         None => format!("passes: {outcomes}"),

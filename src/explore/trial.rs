@@ -16,9 +16,17 @@ pub(super) struct Trial {
     pub(super) failure: Option<String>,
     /// The deadlock after which it ran on until the search cut it.
     pub(super) deadlock: Option<String>,
-    pub(super) notes: Notes,
+    /// `None` if there are none.
+    pub(super) notes: Option<Box<Notes>>,
     /// Whether another thread may have decided what happened.
     pub(super) counts_on_threads: bool,
+}
+
+impl Trial {
+    /// Returns what the schedule came to.
+    pub(super) fn outcomes(&self) -> &[String] {
+        self.notes.as_ref().map_or(&[], |notes| &notes.outcomes)
+    }
 }
 
 /// What a search says of a program that another thread may decide.

@@ -58,7 +58,10 @@ impl Policy for Random {
             return self.ready.pop();
         }
         let at = self.draws.below(self.ready.len() as u64);
-        Some(self.ready.swap_remove(at as usize))
+        // `swap_remove` moves the last as a whole, and waits for the stores of its parts.
+        let last = self.ready.pop()?;
+        let place = self.ready.get_mut(at as usize);
+        Some(place.map_or(last, |place| std::mem::replace(place, last)))
     }
 
     fn remove(&mut self, task: Runnable) {

@@ -142,7 +142,7 @@ impl World for SimWorld {
             kept.clear();
         }
         // A thread of the last run may yet raise an interrupt, on a line of its own.
-        if self.interrupts.is_raised() || self.interrupts.has_started_any() {
+        if self.interrupts.line().is_used() {
             self.bell = Arc::default();
             self.interrupts = Interrupts::new(Waker::from(Arc::clone(&self.bell)));
         }
