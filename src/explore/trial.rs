@@ -14,8 +14,8 @@ pub(super) type Body<'a> = &'a dyn Fn(&mut Kernel) -> Result<(), Error>;
 pub(super) struct Trial {
     /// Why it failed.
     pub(super) failure: Option<String>,
-    /// The deadlock after which it ran on until the search cut it.
-    pub(super) deadlock: Option<String>,
+    /// Whether it ran on after a deadlock.
+    pub(super) is_late: bool,
     /// `None` if there are none.
     pub(super) notes: Option<Box<Notes>>,
     /// Whether another thread may have decided what happened.
@@ -54,10 +54,15 @@ pub(super) fn run(kernel: &mut Kernel, body: Body<'_>) -> Trial {
             _ => faults,
         });
     }
-    let deadlock = kernel.check_late_deadlock().err();
+    let late = kernel.take_late_deadlock();
+    let is_late = late.is_some();
+    if let Some((deadlock, false)) = late {
+        // A limit that it met later is not the reason.
+        failure = Some(Error::Deadlock(deadlock).to_string());
+    }
     Trial {
         failure,
-        deadlock: deadlock.map(|error| error.to_string()),
+        is_late,
         notes,
         counts_on_threads: kernel.counts_on_threads(),
     }
