@@ -71,6 +71,8 @@ fn explore(
             Some(Cut::TooLong) => {
                 meter.unclaim();
                 tally.bound = Some(settings.cut());
+                let failure = trial.deadlock.map(|why| Found::new(tally.schedules, why));
+                tally.failure = failure.map(|found| found.with(ran.plan));
             }
             Some(Cut::Unrepeatable(why)) => {
                 let threads = if trial.counts_on_threads {

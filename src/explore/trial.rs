@@ -14,6 +14,8 @@ pub(super) type Body<'a> = &'a dyn Fn(&mut Kernel) -> Result<(), Error>;
 pub(super) struct Trial {
     /// Why it failed.
     pub(super) failure: Option<String>,
+    /// The deadlock after which it ran on until the search cut it.
+    pub(super) deadlock: Option<String>,
     /// `None` if there are none.
     pub(super) notes: Option<Box<Notes>>,
     /// Whether another thread may have decided what happened.
@@ -52,8 +54,10 @@ pub(super) fn run(kernel: &mut Kernel, body: Body<'_>) -> Trial {
             _ => faults,
         });
     }
+    let deadlock = kernel.check_late_deadlock().err();
     Trial {
         failure,
+        deadlock: deadlock.map(|error| error.to_string()),
         notes,
         counts_on_threads: kernel.counts_on_threads(),
     }

@@ -67,6 +67,10 @@ pub enum OnDeadlock {
 #[derive(Debug)]
 pub(super) struct Holders {
     action: OnDeadlock,
+    /// Whether a run that is to stop goes on to its end first, and fails then.
+    stops_late: bool,
+    /// The first deadlock after which the run went on.
+    found: Option<Deadlock>,
     /// Whether a task has blocked on a lock yet.
     is_contended: bool,
     /// The tasks whose calls closed a cycle since the last poll. That poll warns, or ends the run.
@@ -74,9 +78,11 @@ pub(super) struct Holders {
 }
 
 impl Holders {
-    pub(super) fn new(action: OnDeadlock) -> Self {
+    pub(super) fn new(action: OnDeadlock, stops_late: bool) -> Self {
         Self {
             action,
+            stops_late,
+            found: None,
             is_contended: false,
             closed: Vec::new(),
         }
@@ -84,7 +90,7 @@ impl Holders {
 
     /// Forgets the tasks of an earlier run.
     pub(super) fn reset(&mut self) {
-        *self = Self::new(self.action);
+        *self = Self::new(self.action, self.stops_late);
     }
 }
 
@@ -174,11 +180,20 @@ impl Kernel {
             if deadlock.cycles.is_empty() {
                 continue;
             }
-            if !is_warned {
+            if is_warned {
+                warn_report(&deadlock);
+            } else if self.holders.stops_late {
+                self.holders.found.get_or_insert(deadlock);
+            } else {
                 return Err(Error::Deadlock(deadlock));
             }
-            warn_report(&deadlock);
         }
         Ok(())
+    }
+
+    /// Fails at the end of a run that went on after a deadlock.
+    pub(crate) fn check_late_deadlock(&mut self) -> Result<(), Error> {
+        let found = self.holders.found.take();
+        found.map_or(Ok(()), |deadlock| Err(Error::Deadlock(deadlock)))
     }
 }
