@@ -179,8 +179,11 @@ impl World for SimWorld {
         if hand_on(&self.interrupts, happened) {
             return Ok(());
         }
-        let next = self.net.next();
-        match deadline.into_iter().chain(next).min() {
+        let until = match (deadline, self.net.next()) {
+            (Some(deadline), Some(next)) => Some(deadline.min(next)),
+            (deadline, next) => deadline.or(next),
+        };
+        match until {
             Some(until) => self.now = self.now.max(until),
             // Only a thread can end this wait: real time, of which the virtual clock knows nothing.
             None => {
