@@ -209,6 +209,19 @@ fn a_turn_has_as_many_calls_as_the_quantum() {
 }
 
 #[test]
+fn a_panic_that_ends_the_process_is_printed() {
+    let mut command = rude(&["debug", "-c", "continue", "panics", "--twice"]);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), None, "a signal has ended it");
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert!(err.contains("and again"), "{err}");
+    assert!(
+        err.contains("panic in a destructor during cleanup"),
+        "{err}"
+    );
+}
+
+#[test]
 fn a_fault_of_a_task_is_silent_and_stopped_at() {
     let args = ["debug", "-c", "break fault", "-c", "continue", "panics"];
     let (code, out, err) = texts(rude(&args).output().unwrap());
