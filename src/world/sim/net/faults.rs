@@ -22,7 +22,7 @@ impl SimNet {
     /// not.
     pub fn apply(&self, fault: &Fault) -> Result<()> {
         let fate = self.change().apply(fault)?;
-        self.tell(fault, fate);
+        self.tell(fault.to_string(), fate);
         Ok(())
     }
 
@@ -104,7 +104,9 @@ impl SimNet {
     /// *Errors:* `NotFound` if the network has no such device, or it is closed; `NotConnected` if it is
     /// a listener.
     pub fn abort(&self, connection: DeviceId) -> Result<()> {
-        self.change().abort(connection)
+        self.change().abort(connection)?;
+        self.tell(format!("abort device {connection}"), None);
+        Ok(())
     }
 
     /// Makes packets from and to a host take so many times as long. 1 ends it.
@@ -171,10 +173,9 @@ impl SimNet {
     }
 
     /// Tells the kernel of a fault. It handles that like a call of the running task.
-    fn tell(&self, fault: &Fault, fate: Option<(HostId, Fate)>) {
+    fn tell(&self, text: String, fate: Option<(HostId, Fate)>) {
         let kernel = self.state().kernel.upgrade();
         if let Some(frame) = kernel {
-            let text = fault.to_string();
             let payload = Payload::Fault { text, fate };
             frame.defer_payload(SystemCall::Fault, payload);
         }
