@@ -5,6 +5,7 @@ use std::{
     ffi::OsString,
     fs::{self, File, OpenOptions},
     io::{self, Write},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -70,6 +71,10 @@ fn cannot_write(path: &Path, error: &io::Error) -> String {
 
 /// Whether two names are of one file, which may not exist yet.
 pub(super) fn is_same(a: &Path, b: &Path) -> bool {
+    if let (Ok(a), Ok(b)) = (fs::metadata(a), fs::metadata(b)) {
+        // Its names may be hard links.
+        return (a.dev(), a.ino()) == (b.dev(), b.ino());
+    }
     match (place(a), place(b)) {
         (Some(a), Some(b)) => a == b,
         _ => false,

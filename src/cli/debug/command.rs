@@ -486,7 +486,8 @@ fn help() -> String {
     text + "\
 A CONDITION is a call such as recv, call for any, at TIME, end, fault, wake, spawn or print TEXT.
 After each but a time, tid N selects one task. Without a TID, a command is about the task of the last
-motion.
+motion. A call with ... blocks. One with = ? has no reply yet, or never gets
+one.
 "
 }
 

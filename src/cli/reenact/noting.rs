@@ -229,13 +229,18 @@ impl Notes {
                         connection.sent_at_report = Some(connection.sent);
                     }
                 }
-                Happening::Interrupt(Interrupt::Shutdown) => self.script.is_stopped = true,
+                Happening::Interrupt(Interrupt::Shutdown) => self.stop(),
                 Happening::Interrupt(Interrupt::Over(External::Setter)) => {
                     self.refuse("a thread of the program set a promise".into());
                 }
                 _ => {}
             }
         }
+    }
+
+    /// Notes that the run ended before its programs.
+    pub(super) fn stop(&mut self) {
+        self.script.is_stopped = true;
     }
 
     /// The script of the run, which took so long. An error says what cannot be scripted.

@@ -21,7 +21,7 @@ pub(super) struct Script {
     pub(super) peers: Vec<Peer>,
     /// The names that the program looked up, with their first addresses.
     pub(super) names: Vec<(String, IpAddr)>,
-    /// Whether an interrupt ended the run.
+    /// Whether the run ended before its programs: by an interrupt, or where the tape was cut.
     pub(super) is_stopped: bool,
     /// How long the run took.
     pub(super) took: Duration,
@@ -125,7 +125,7 @@ pub(super) enum Act {
     Send(Vec<u8>),
     /// The end of what the peer sends.
     Finish,
-    /// The connection broke.
+    /// The connection broke: the peer resets it.
     Break,
 }
 
