@@ -129,6 +129,11 @@ impl QueueId {
         self.0 >> 63 != 0
     }
 
+    /// Returns a name that no queue in this slot has: it is of another slot.
+    pub(crate) fn of_none_in(slot: usize) -> Self {
+        Self(slot as u64 ^ 1)
+    }
+
     pub(crate) fn new(number: u64, slot: usize) -> Option<Self> {
         let slot = slot as u64;
         (slot >> Self::SLOT_BITS == 0).then_some(Self(number << Self::SLOT_BITS | slot))

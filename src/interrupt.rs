@@ -79,10 +79,9 @@ impl Interrupts {
         self.remote.line.raised.load(Ordering::Relaxed)
     }
 
-    /// Returns whether the kernel has counted on any thread.
-    pub(crate) fn has_started_any(&self) -> bool {
-        let external = [External::Setter, External::Job];
-        external.iter().any(|what| self.remote.started(*what) > 0)
+    /// The same as [`Interrupts::remote`], without a reference that is counted.
+    pub(crate) fn line(&self) -> &Remote {
+        &self.remote
     }
 
     /// Takes the interrupts that were raised since the last call, in order.
@@ -140,9 +139,11 @@ impl Remote {
         self.line.running.load(Ordering::Relaxed).into()
     }
 
-    /// Returns whether both are of one line.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.line, &other.line)
+    /// Returns whether an interrupt is waiting, or the kernel has counted on a thread.
+    pub(crate) fn is_used(&self) -> bool {
+        let external = [External::Setter, External::Job];
+        let has_started = external.iter().any(|what| self.started(*what) > 0);
+        has_started || self.line.raised.load(Ordering::Relaxed)
     }
 
     /// Publishes which task runs.

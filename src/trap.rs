@@ -20,6 +20,7 @@ use std::{
 };
 
 use genawaiter::{Coroutine, GeneratorState};
+use slab::Slab;
 
 use crate::{
     abi::{DeviceId, End, Exit, HostId, Nanos, Place, QueueId, Reply, SystemCall, TaskInfo, Tid},
@@ -250,11 +251,12 @@ impl QueueStatus {
 
 /// A call that a task makes without a trap, mostly in a destructor. The kernel handles it when the
 /// task stops, before the task's next call. The answer is dropped.
+#[derive(Clone, Copy)]
 pub(crate) struct Deferred {
     pub(crate) call: SystemCall,
-    /// What travels beside it: a word, or seldom a payload.
+    /// A word beside it. If the call has a payload, the number of this in
+    /// [`TrapFrame::take_deferred_payload`].
     pub(crate) word: Option<u64>,
-    pub(crate) payload: Option<Box<Payload>>,
 }
 
 /// What travels beside one call.
@@ -344,6 +346,8 @@ pub(crate) struct TrapFrame {
     console: RefCell<String>,
     /// Deferred: the calls.
     deferred: RefCell<Vec<Deferred>>,
+    /// The payloads of deferred calls. Few calls have one.
+    payloads: RefCell<Slab<Payload>>,
     /// The names of the last new tasks, at most [`NAMES`]. Tasks with the same name share its memory.
     names: RefCell<Vec<Rc<str>>>,
     /// The caller of the last stub that may block, or makes a task. A stub borrows its `Os`, so no
@@ -372,6 +376,7 @@ impl TrapFrame {
             footprints: RefCell::default(),
             console: RefCell::default(),
             deferred: RefCell::default(),
+            payloads: RefCell::default(),
             names: RefCell::default(),
             place: Cell::default(),
         }
@@ -391,6 +396,8 @@ impl TrapFrame {
         self.footprints.take();
         self.console.borrow_mut().clear();
         self.deferred.borrow_mut().clear();
+        let payloads = self.payloads.take();
+        drop(payloads);
         self.flags.take();
         self.forget_place();
     }
@@ -639,26 +646,27 @@ impl TrapFrame {
 
     /// Defers a call.
     pub(crate) fn defer(&self, call: SystemCall) {
-        self.defer_with(call, None, None);
+        self.defer_with(call, None);
     }
 
     /// Defers a call with a word beside it.
     pub(crate) fn defer_word(&self, call: SystemCall, word: u64) {
-        self.defer_with(call, Some(word), None);
+        self.defer_with(call, Some(word));
     }
 
     /// Defers a call with a payload beside it.
     pub(crate) fn defer_payload(&self, call: SystemCall, payload: Payload) {
-        self.defer_with(call, None, Some(Box::new(payload)));
+        let number = self.payloads.borrow_mut().insert(payload);
+        self.defer_with(call, Some(number as u64));
     }
 
-    fn defer_with(&self, call: SystemCall, word: Option<u64>, payload: Option<Box<Payload>>) {
-        let deferred = Deferred {
-            call,
-            word,
-            payload,
-        };
-        self.deferred.borrow_mut().push(deferred);
+    /// Takes the payload of a deferred call.
+    pub(crate) fn take_deferred_payload(&self, number: u64) -> Option<Payload> {
+        self.payloads.borrow_mut().try_remove(number as usize)
+    }
+
+    fn defer_with(&self, call: SystemCall, word: Option<u64>) {
+        self.deferred.borrow_mut().push(Deferred { call, word });
         self.flag(DEFERRED, true);
     }
 

@@ -11,7 +11,7 @@ use super::{
     timed::{Timed, Watch},
     trial::{self, Body, THREADS, Trial},
 };
-use crate::{Error, Kernel};
+use crate::{Error, Kernel, Tid};
 
 /// Runs of a body on a kernel whose turns are noted.
 pub(super) struct Runs<'a> {
@@ -63,9 +63,40 @@ impl<'a> Runs<'a> {
         trial: &Trial,
         ran: &Ran,
     ) -> Result<Option<Found>, Error> {
-        let Some(turns) = ran.other.clone().filter(|_| trial.failure.is_none()) else {
-            return Ok(None);
-        };
+        match &ran.other {
+            Some(turns) if trial.failure.is_none() => {
+                self.compare(seed, schedule, trial, ran, turns.clone())
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Runs the orders that were drawn for the first schedule, and returns the first failure. A
+    /// program whose tasks share memory that the search does not see has few causal orders, perhaps
+    /// one. Each is run in one other order, which may not tell the difference.
+    pub(super) fn audit_again(
+        &mut self,
+        seed: u64,
+        trial: &Trial,
+        ran: &Ran,
+    ) -> Result<Option<Found>, Error> {
+        for turns in &ran.drawn {
+            let found = self.compare(seed, 0, trial, ran, turns.clone())?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    fn compare(
+        &mut self,
+        seed: u64,
+        schedule: u64,
+        trial: &Trial,
+        ran: &Ran,
+        turns: Vec<Tid>,
+    ) -> Result<Option<Found>, Error> {
         let one = outcome(trial);
         let (trial, again) = self.run(seed, Decider::Order(turns.into()))?;
         if self.watch.has_cut() {
@@ -119,7 +150,7 @@ impl<'a> Audited<'a> {
 
 /// What a trial came to, in a line.
 fn outcome(trial: &Trial) -> String {
-    let outcomes = trial.notes.outcomes.join(", ");
+    let outcomes = trial.outcomes().join(", ");
     match &trial.failure {
         None if outcomes.is_empty() => "passes".to_string(),
         None => format!("passes: {outcomes}"),

@@ -71,7 +71,7 @@ fn explore(
         if runs.is_cut() {
             meter.unclaim();
             tally.bound = Some(settings.cut());
-            trial.failure = None;
+            trial.failure = trial.failure.filter(|_| trial.is_late);
         } else {
             tally.add(&mut trial);
             meter.count(false, || 1.0 - ahead.len() as f64 / widest as f64);

@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use rustc_hash::{FxHashMap, FxHasher};
 
 use super::notes::Made;
-use crate::{Note, Object, QueueId, Tid};
+use crate::{Note, Object, QueueId, Tid, sched::Draws};
 
 /// The name of an object, the same in every schedule. Queues and shared values are named by their
 /// maker and its count of them.
@@ -449,6 +449,15 @@ impl Causality {
     /// Returns an order of the same turns with the same causal order: the latest possible turn
     /// first. `None` if there is no other.
     pub(super) fn other_order(&self) -> Option<Vec<Tid>> {
+        self.order_by(|free| free.iter().copied().max())
+    }
+
+    /// The same, with each turn drawn from those that are possible.
+    pub(super) fn drawn_order(&self, draws: &mut Draws) -> Option<Vec<Tid>> {
+        self.order_by(|free| free.get(draws.below(free.len() as u64) as usize).copied())
+    }
+
+    fn order_by(&self, mut pick: impl FnMut(&[usize]) -> Option<usize>) -> Option<Vec<Tid>> {
         let turns = self.turns.get(..self.ran)?;
         let tasks = turns.iter().map(|turn| index(turn.task)).max()? + 1;
         let mut left: Vec<std::collections::VecDeque<usize>> = vec![Default::default(); tasks];
@@ -456,7 +465,7 @@ impl Causality {
             left[index(turn.task)].push_back(at);
         }
         let mut done = Clock::default();
-        let mut order = Vec::new();
+        let (mut order, mut free) = (Vec::new(), Vec::new());
         for _ in turns {
             let firsts = left.iter().filter_map(|turns| turns.front().copied());
             let is_free = |at: &usize| {
@@ -466,7 +475,9 @@ impl Causality {
                     .filter(|(task, _)| *task != index(turn.task))
                     .all(|(task, turns)| *turns <= done.0.get(task).copied().unwrap_or(0))
             };
-            let next = firsts.filter(is_free).max()?;
+            free.clear();
+            free.extend(firsts.filter(is_free));
+            let next = pick(&free)?;
             let turn = &turns[next];
             left[index(turn.task)].pop_front();
             done.set(turn.task, turn.number);

@@ -61,7 +61,12 @@ fn explore(
             None => {
                 let schedule = tally.schedules;
                 let is_new = tally.classes.insert(ran.class);
-                let audited = runs.audit(settings.seed, schedule, &trial, &ran)?;
+                let audited = match runs.audit(settings.seed, schedule, &trial, &ran)? {
+                    None if trial.failure.is_none() => {
+                        runs.audit_again(settings.seed, &trial, &ran)?
+                    }
+                    found => found,
+                };
                 tally.add(&mut trial);
                 meter.count(is_new, || runs.tree.share());
                 let failure = trial.failure.map(|why| Found::new(schedule, why));
@@ -71,6 +76,9 @@ fn explore(
             Some(Cut::TooLong) => {
                 meter.unclaim();
                 tally.bound = Some(settings.cut());
+                let failure = trial.failure.filter(|_| trial.is_late);
+                let failure = failure.map(|why| Found::new(tally.schedules, why));
+                tally.failure = failure.map(|found| found.with(ran.plan));
             }
             Some(Cut::Unrepeatable(why)) => {
                 let threads = if trial.counts_on_threads {

@@ -18,7 +18,7 @@ use super::{
     plan::{Delay, Plan},
     settings::Settings,
 };
-use crate::{Cause, Footprints, Note, Policy, Runnable, Tid};
+use crate::{Cause, Footprints, Note, Policy, Runnable, Tid, sched::Draws};
 
 /// The tree of schedules, and the policy that goes through it. Clones are handles to the same tree.
 #[derive(Clone)]
@@ -36,6 +36,8 @@ struct State {
     /// The most turns of a schedule.
     most: usize,
     decider: Decider,
+    /// Whether orders were drawn.
+    has_drawn: bool,
     /// The notes of the turn that has ended, and the ready tasks: kept to reuse their memory.
     lines: Vec<Note>,
     tasks: Vec<Tid>,
@@ -119,7 +121,12 @@ pub(super) struct Ran {
     pub(super) class: u64,
     /// Another order of the same turns that only independent turns tell apart.
     pub(super) other: Option<Vec<Tid>>,
+    /// More of them, drawn, if it was the first schedule.
+    pub(super) drawn: Vec<Vec<Tid>>,
 }
+
+/// The orders that are drawn.
+const DRAWN: usize = 6;
 
 impl Tree {
     pub(super) fn new(settings: &Settings, part: Part) -> Self {
@@ -131,6 +138,7 @@ impl Tree {
             run: Run::default(),
             most: usize::try_from(settings.steps()).unwrap_or(usize::MAX),
             decider: Decider::Tree,
+            has_drawn: false,
             lines: Vec::new(),
             tasks: Vec::new(),
         })))
@@ -155,12 +163,19 @@ impl Tree {
         this.end_turn(true);
         let run = &mut this.run;
         let has_other = run.cut.is_none() && !matches!(this.decider, Decider::Order(_));
-        let ran = Ran {
+        let mut ran = Ran {
             plan: run.made.clone(),
             cut: run.cut.clone(),
             class: run.causality.class(),
             other: has_other.then(|| run.causality.other_order()).flatten(),
+            drawn: Vec::new(),
         };
+        if ran.other.is_some() && matches!(this.decider, Decider::Tree) && !this.has_drawn {
+            this.has_drawn = true;
+            let mut draws = Draws::new(0);
+            let orders = (0..DRAWN).filter_map(|_| run.causality.drawn_order(&mut draws));
+            ran.drawn.extend(orders);
+        }
         if matches!(this.decider, Decider::Tree | Decider::Probe) {
             this.turns = run.causality.take_turns();
         }

@@ -99,7 +99,7 @@ impl<'a> Lab<'a> {
         };
         Ok(Explored {
             schedules: 1,
-            outcomes: run.trial.notes.outcomes.into_iter().collect(),
+            outcomes: run.trial.outcomes().iter().cloned().collect(),
             failure,
             ..Explored::default()
         })

@@ -48,10 +48,13 @@ pub(super) fn open() {
     IS_OPEN.set(true);
 }
 
-/// Ends the notes of a trial.
-pub(super) fn close() -> Notes {
+/// Ends the notes of a trial. Returns them, if there are any.
+pub(super) fn close() -> Option<Box<Notes>> {
     IS_OPEN.set(false);
-    NOTES.take()
+    NOTES.with_borrow_mut(|notes| {
+        let is_empty = notes.outcomes.is_empty() && notes.held.is_empty();
+        (!is_empty).then(|| Box::new(std::mem::take(notes)))
+    })
 }
 
 /// Notes something, if a trial is under way on this thread.

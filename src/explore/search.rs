@@ -78,16 +78,15 @@ fn work(body: Body<'_>, settings: &Settings, claims: &Claims<'_>) -> Result<Tall
         .then(|| Audited::new(body, settings, &watch));
     while let Some(schedule) = claims.take() {
         let seed = settings.seed_of(schedule);
-        let (mut trial, found) = match &mut audited {
+        let mut found = None;
+        let mut trial = match &mut audited {
             Some(audited) => {
-                let (trial, class, found) = audited.run(seed, schedule)?;
+                let (trial, class, differs) = audited.run(seed, schedule)?;
                 tally.classes.extend(class);
-                (trial, found)
+                found = differs;
+                trial
             }
-            None => (
-                trial::run(fresh(&mut kernel, settings, seed, &watch)?, body),
-                None,
-            ),
+            None => trial::run(fresh(&mut kernel, settings, seed, &watch)?, body),
         };
         if let Some(cut) = claims.meter.cut(&watch) {
             tally.bound = Some(cut);
@@ -95,9 +94,12 @@ fn work(body: Body<'_>, settings: &Settings, claims: &Claims<'_>) -> Result<Tall
         }
         tally.add(&mut trial);
         claims.meter.count(false, || 0.0);
-        let failure = trial.failure.map(|why| Found::new(schedule, why)).or(found);
-        let is_repeated = failure.is_none() && schedule % REPEATED == 0;
-        let failure = if is_repeated {
+        let has_passed = trial.failure.is_none() && found.is_none();
+        let is_repeated = schedule % REPEATED == 0;
+        if has_passed && !is_repeated {
+            continue;
+        }
+        let failure = if has_passed {
             let logged = match &mut logged {
                 Some(logged) => logged,
                 None => logged.insert(Logged::new(body, settings, seed, &watch)?),
@@ -105,7 +107,7 @@ fn work(body: Body<'_>, settings: &Settings, claims: &Claims<'_>) -> Result<Tall
             let differs = logged.differ(seed)?;
             differs.map(|why| Found::new(schedule, why))
         } else {
-            failure
+            trial.failure.map(|why| Found::new(schedule, why)).or(found)
         };
         if failure.is_some() {
             claims.end_at(schedule);

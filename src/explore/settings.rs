@@ -146,6 +146,7 @@ impl Settings {
         // the cut. It ends the runs that the search's tree does not decide.
         if self.is_exhaustive() {
             builder = builder.max_ticks(self.steps().saturating_add(1));
+            builder = builder.fail_late_on_deadlock();
         } else {
             builder = builder.max_ticks(self.steps());
             // A task that lives on must not hide that others lock each other out.

@@ -59,8 +59,10 @@ impl Tally {
     /// Adds what a trial has noted, apart from its failure.
     pub(super) fn add(&mut self, trial: &mut Trial) {
         self.schedules += 1;
-        self.outcomes.extend(trial.notes.outcomes.drain(..));
-        self.held.append(&mut trial.notes.held);
+        if let Some(notes) = &mut trial.notes {
+            self.outcomes.extend(notes.outcomes.drain(..));
+            self.held.append(&mut notes.held);
+        }
     }
 
     /// Appends what the next part of the search has found.

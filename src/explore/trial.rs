@@ -14,9 +14,19 @@ pub(super) type Body<'a> = &'a dyn Fn(&mut Kernel) -> Result<(), Error>;
 pub(super) struct Trial {
     /// Why it failed.
     pub(super) failure: Option<String>,
-    pub(super) notes: Notes,
+    /// Whether it ran on after a deadlock.
+    pub(super) is_late: bool,
+    /// `None` if there are none.
+    pub(super) notes: Option<Box<Notes>>,
     /// Whether another thread may have decided what happened.
     pub(super) counts_on_threads: bool,
+}
+
+impl Trial {
+    /// Returns what the schedule came to.
+    pub(super) fn outcomes(&self) -> &[String] {
+        self.notes.as_ref().map_or(&[], |notes| &notes.outcomes)
+    }
 }
 
 /// What a search says of a program that another thread may decide.
@@ -44,8 +54,15 @@ pub(super) fn run(kernel: &mut Kernel, body: Body<'_>) -> Trial {
             _ => faults,
         });
     }
+    let late = kernel.take_late_deadlock();
+    let is_late = late.is_some();
+    if let Some((deadlock, false)) = late {
+        // A limit that it met later is not the reason.
+        failure = Some(Error::Deadlock(deadlock).to_string());
+    }
     Trial {
         failure,
+        is_late,
         notes,
         counts_on_threads: kernel.counts_on_threads(),
     }

@@ -56,6 +56,7 @@ impl Answer {
     }
 
     /// What travels beside the reply, for the log.
+    #[inline(always)]
     pub(super) fn detail(&self) -> Detail<'_> {
         match &self.beside {
             Beside::Payload(payload) => payload.detail(),

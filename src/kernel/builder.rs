@@ -68,6 +68,7 @@ pub struct Builder {
     captures: bool,
     injection: Option<Injection>,
     on_deadlock: OnDeadlock,
+    stops_late: bool,
 }
 
 impl Default for Builder {
@@ -90,6 +91,7 @@ impl Default for Builder {
             captures: false,
             injection: None,
             on_deadlock: OnDeadlock::default(),
+            stops_late: false,
         }
     }
 }
@@ -207,6 +209,12 @@ impl Builder {
         self
     }
 
+    /// Has a deadlock fail a run at its end. A run that stops hides what its other tasks do.
+    pub(crate) fn fail_late_on_deadlock(mut self) -> Self {
+        (self.on_deadlock, self.stops_late) = (OnDeadlock::Stop, true);
+        self
+    }
+
     /// Keeps the text that tasks print for [`Kernel::take_console`], in every world. Nothing
     /// reaches standard output.
     ///
@@ -305,7 +313,7 @@ impl Builder {
             held: HeldCalls::default(),
             injection: self.injection,
             queues: Queues::default(),
-            holders: Holders::new(self.on_deadlock),
+            holders: Holders::new(self.on_deadlock, self.stops_late),
             places: Places::default(),
             world,
             frame,

@@ -64,11 +64,7 @@ impl Kernel {
     /// Handles a deferred call like any other, and undoes its answer. Returns the task that the
     /// call ends, if any: the caller ends it without recursion.
     fn handle_deferred(&mut self, me: Runnable, deferred: Deferred) -> Option<Runnable> {
-        let Deferred {
-            call,
-            word,
-            payload,
-        } = deferred;
+        let Deferred { call, word } = deferred;
         self.emit(me.tid, || Fact::Deferred { call });
         if let SystemCall::Release(tid) = call {
             self.frame.touch(Object::Life(tid), true);
@@ -97,11 +93,14 @@ impl Kernel {
         // The arguments of the trap under way are saved meanwhile. Word and payload apart: a parcel
         // would be moved as a whole.
         let (outer_word, outer_payload) = (self.frame.take_word(), self.frame.take());
-        if let Some(payload) = payload {
-            self.frame.put(*payload);
-        }
-        if let Some(word) = word {
-            self.frame.put_word(word);
+        match word {
+            Some(number) if call.has_payload() => {
+                let payload = self.frame.take_deferred_payload(number);
+                self.frame
+                    .put(payload.expect("a payload stays until its call is handled"));
+            }
+            Some(word) => self.frame.put_word(word),
+            None => {}
         }
         let outcome = self.handle(me, call);
         self.frame.clear();

@@ -310,8 +310,8 @@ impl Kernel {
         for task in claims.into_iter().flatten() {
             if self.tasks[task].state.is_ready() {
                 let closed = self.late(task, Errno::Closed);
-                self.tell_answer(task.tid, &closed);
                 self.tasks[task].change(closed);
+                self.tell_answer(task);
             } else {
                 *self.devices.waiting_like(task) -= 1;
                 self.wake(task, Wake::Closed(device), Errno::Closed);

@@ -52,6 +52,6 @@ impl Kernel {
             self.take_reports();
         }
         self.check_console()?;
-        Ok(())
+        self.check_late_deadlock()
     }
 }

@@ -67,6 +67,12 @@ pub enum OnDeadlock {
 #[derive(Debug)]
 pub(super) struct Holders {
     action: OnDeadlock,
+    /// Whether a run that is to stop goes on to its end first, and fails then.
+    stops_late: bool,
+    /// The first deadlock after which the run went on.
+    found: Option<Deadlock>,
+    /// Whether the run was stuck later.
+    is_told: bool,
     /// Whether a task has blocked on a lock yet.
     is_contended: bool,
     /// The tasks whose calls closed a cycle since the last poll. That poll warns, or ends the run.
@@ -74,9 +80,12 @@ pub(super) struct Holders {
 }
 
 impl Holders {
-    pub(super) fn new(action: OnDeadlock) -> Self {
+    pub(super) fn new(action: OnDeadlock, stops_late: bool) -> Self {
         Self {
             action,
+            stops_late,
+            found: None,
+            is_told: false,
             is_contended: false,
             closed: Vec::new(),
         }
@@ -84,7 +93,7 @@ impl Holders {
 
     /// Forgets the tasks of an earlier run.
     pub(super) fn reset(&mut self) {
-        *self = Self::new(self.action);
+        *self = Self::new(self.action, self.stops_late);
     }
 }
 
@@ -166,7 +175,7 @@ impl Kernel {
     #[cold]
     fn report_cycles(&mut self, is_stuck: bool) -> Result<(), Error> {
         let is_warned = self.holders.action == OnDeadlock::Warn;
-        if is_stuck && is_warned {
+        if is_stuck && (is_warned || self.holders.stops_late) {
             return Ok(());
         }
         for tid in std::mem::take(&mut self.holders.closed) {
@@ -174,11 +183,35 @@ impl Kernel {
             if deadlock.cycles.is_empty() {
                 continue;
             }
-            if !is_warned {
+            if is_warned {
+                warn_report(&deadlock);
+            } else if self.holders.stops_late {
+                self.holders.found.get_or_insert(deadlock);
+            } else {
                 return Err(Error::Deadlock(deadlock));
             }
-            warn_report(&deadlock);
         }
         Ok(())
+    }
+
+    /// Returns the error of a run in which nothing can happen any more. It names every cycle.
+    pub(super) fn stuck(&mut self) -> Error {
+        self.holders.is_told = true;
+        Error::Deadlock(Deadlock::of(self.tasks()))
+    }
+
+    /// Fails at the end of a run that went on after a deadlock.
+    pub(super) fn check_late_deadlock(&mut self) -> Result<(), Error> {
+        match self.take_late_deadlock() {
+            Some((deadlock, false)) => Err(Error::Deadlock(deadlock)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes the first deadlock after which the run went on, and whether the run has failed with
+    /// one since.
+    pub(crate) fn take_late_deadlock(&mut self) -> Option<(Deadlock, bool)> {
+        let is_told = std::mem::take(&mut self.holders.is_told);
+        self.holders.found.take().map(|found| (found, is_told))
     }
 }

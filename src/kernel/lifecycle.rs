@@ -1,6 +1,6 @@
 //! Birth and end of a task.
 
-use std::{rc::Rc, sync::Arc};
+use std::rc::Rc;
 
 use super::{
     Kernel,
@@ -127,7 +127,7 @@ impl Kernel {
             OnExit::Zombie if !answered => {}
             OnExit::Zombie | OnExit::Nothing => drop(self.reap(me)),
             OnExit::Report => {
-                Arc::make_mut(&mut self.stats.exits).insert(me.tid, exit);
+                self.stats.exits.insert(me.tid, exit);
                 self.reap(me);
             }
         }

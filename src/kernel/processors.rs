@@ -15,8 +15,8 @@ use super::{
 };
 use crate::{
     abi::{Nanos, Reply, SystemCall, Tid},
-    footprint::Object,
-    log::Fact,
+    footprint::{Note, Object},
+    log::{Fact, Wake},
     sched::{Cause, Runnable},
 };
 
@@ -195,6 +195,15 @@ impl Kernel {
         if !self.ready.push_bare(task, cause) {
             self.hand_over(task, cause, Nanos::ZERO, false);
         }
+    }
+
+    /// Puts a task on the ready queue that was blocked. Its answer is known.
+    #[inline(never)]
+    pub(super) fn woken(&mut self, task: Runnable, by: Wake) {
+        self.emit(task.tid, || Fact::Woken { by });
+        self.frame.note(Note::Woken(task.tid));
+        self.tell_answer(task);
+        self.enqueue(task, Cause::Woken);
     }
 
     /// Puts the caller back after a call that does not block, or gives it a processor.
@@ -416,8 +425,8 @@ impl Kernel {
 
     /// Answers a computation that is over or cut. Its task has the next turn.
     fn finish_computing(&mut self, task: Runnable, ran: Nanos, state: State) {
-        self.tell_answer(task.tid, &state);
         self.tasks[task].change(state);
+        self.tell_answer(task);
         self.charge(task, ran);
         self.processors.done.push_back(task);
     }
@@ -454,8 +463,8 @@ impl Kernel {
             let ran = self.stop_computing(me);
             return self.finish_computing(me, ran, cut);
         }
-        self.tell_answer(me.tid, &cut);
         self.tasks[me].change(cut);
+        self.tell_answer(me);
         self.tell_change(me);
     }
 

@@ -5,8 +5,6 @@
 
 use std::{collections::VecDeque, rc::Rc};
 
-use slab::Slab;
-
 use super::{
     Kernel,
     answer::Answer,
@@ -33,7 +31,8 @@ pub(super) struct MessageQueue {
     getters: VecDeque<Runnable>,
     /// The tasks that wait for room, with their messages.
     putters: VecDeque<(Runnable, u64)>,
-    store: Rc<dyn Store>,
+    /// `None` in a free slot.
+    store: Option<Rc<dyn Store>>,
     status: Rc<QueueStatus>,
 }
 
@@ -198,22 +197,42 @@ impl MessageQueue {
 #[derive(Default)]
 pub(super) struct Queues {
     sets: [QueueSet; 2],
-    /// The lists of queues that are gone, at most [`SPARE`]: the next queues use their memory.
-    spare: Vec<Lists>,
+    /// The status of all queues in free slots.
+    gone: Rc<QueueStatus>,
 }
 
-/// The messages of a queue, and the tasks that wait for one.
-type Lists = (VecDeque<u64>, VecDeque<Runnable>);
-
-const SPARE: usize = 16;
+/// The number of slots that keep the memory of their lists for the next queue.
+const KEEPING: usize = 16;
 
 /// The most entries of a list that is kept.
 const SMALL: usize = 64;
 
 #[derive(Default)]
 struct QueueSet {
-    slots: Slab<MessageQueue>,
+    slots: Vec<MessageQueue>,
+    /// The free slots.
+    free: Vec<usize>,
     last: u64,
+}
+
+impl QueueSet {
+    /// Frees the slot of a queue. Returns the store of its messages.
+    fn vacate(&mut self, slot: usize, gone: &Rc<QueueStatus>) -> Option<Rc<dyn Store>> {
+        let queue = &mut self.slots[slot];
+        let store = queue.store.take()?;
+        queue.id = QueueId::of_none_in(slot);
+        queue.status = Rc::clone(gone);
+        queue.available.clear();
+        queue.getters.clear();
+        queue.putters.clear();
+        let is_small = queue.available.capacity().max(queue.getters.capacity()) <= SMALL;
+        if slot >= KEEPING || !is_small || queue.putters.capacity() > SMALL {
+            (queue.available, queue.getters) = Default::default();
+            queue.putters = VecDeque::new();
+        }
+        self.free.push(slot);
+        Some(store)
+    }
 }
 
 impl Queues {
@@ -226,28 +245,37 @@ impl Queues {
         status: Rc<QueueStatus>,
     ) -> Option<QueueId> {
         let set = &mut self.sets[usize::from(of_daemon)];
-        let entry = set.slots.vacant_entry();
+        let slot = set.free.last().copied().unwrap_or(set.slots.len());
         let first = if of_daemon { QueueId::DAEMONS } else { 0 };
-        let id = QueueId::new(first + set.last + 1, entry.key())?;
+        let id = QueueId::new(first + set.last + 1, slot)?;
         set.last += 1;
-        let (available, getters) = self.spare.pop().unwrap_or_default();
-        entry.insert(MessageQueue {
-            id,
-            capacity,
-            closed: false,
-            available,
-            getters,
-            putters: VecDeque::new(),
-            store,
-            status,
-        });
+        if set.free.pop().is_none() {
+            set.slots.push(MessageQueue {
+                id,
+                capacity,
+                closed: false,
+                available: VecDeque::new(),
+                getters: VecDeque::new(),
+                putters: VecDeque::new(),
+                store: Some(store),
+                status,
+            });
+            return Some(id);
+        }
+        let queue = &mut set.slots[slot];
+        queue.id = id;
+        queue.capacity = capacity;
+        queue.closed = false;
+        queue.store = Some(store);
+        queue.status = status;
         Some(id)
     }
 
     /// Describes the queues of tasks, in order of their numbers.
     pub(super) fn infos(&self) -> Vec<QueueInfo> {
         let queues = self.sets[0].slots.iter();
-        let mut infos: Vec<QueueInfo> = queues.map(|(_, queue)| queue.info()).collect();
+        let queues = queues.filter(|queue| queue.store.is_some());
+        let mut infos: Vec<QueueInfo> = queues.map(MessageQueue::info).collect();
         infos.sort_unstable_by_key(|info| info.id);
         infos
     }
@@ -255,7 +283,9 @@ impl Queues {
     /// Forgets the numbers of queues. All queues are gone.
     pub(super) fn reset(&mut self) {
         for set in &mut self.sets {
-            set.slots.clear();
+            // In the order of a new table.
+            set.free.clear();
+            set.free.extend((0..set.slots.len()).rev());
             set.last = 0;
         }
     }
@@ -273,25 +303,14 @@ impl Queues {
 
     /// Returns the number of queues of tasks, or of daemons.
     fn len(&self, of_daemon: bool) -> usize {
-        self.sets[usize::from(of_daemon)].slots.len()
+        let set = &self.sets[usize::from(of_daemon)];
+        set.slots.len() - set.free.len()
     }
 
     pub(super) fn remove(&mut self, id: QueueId) {
-        if self.get_mut(id).is_none() {
-            return;
-        }
-        let set = &mut self.sets[usize::from(id.is_of_daemon())];
-        let MessageQueue {
-            mut available,
-            mut getters,
-            ..
-        } = set.slots.remove(id.slot());
-        let is_small = available.capacity() <= SMALL && getters.capacity() <= SMALL;
-        let has_room = self.spare.len() < SPARE;
-        if is_small && has_room {
-            available.clear();
-            getters.clear();
-            self.spare.push((available, getters));
+        if self.get_mut(id).is_some() {
+            let set = &mut self.sets[usize::from(id.is_of_daemon())];
+            drop(set.vacate(id.slot(), &self.gone));
         }
     }
 
@@ -314,7 +333,7 @@ impl Queues {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &MessageQueue> {
         let all = self.sets.iter().flat_map(|set| &set.slots);
-        all.map(|(_, queue)| queue)
+        all.filter(|queue| queue.store.is_some())
     }
 }
 
@@ -395,8 +414,8 @@ impl Kernel {
 
     /// Drops a message that no task receives.
     pub(super) fn discard(&mut self, queue: QueueId, message: u64) {
-        if let Some(found) = self.queues.get_mut(queue) {
-            let store = Rc::clone(&found.store);
+        let found = self.queues.get(queue);
+        if let Some(store) = found.and_then(|queue| queue.store.clone()) {
             contain(|| store.discard(message));
         }
     }
@@ -476,12 +495,15 @@ impl Kernel {
     /// Drops the messages left in the queues. A message may hold a handle of its own queue, and the
     /// two would keep each other alive.
     pub(super) fn clear_queues(&mut self) {
-        for set in &mut self.queues.sets {
-            if set.slots.is_empty() {
+        let Queues { sets, gone } = &mut self.queues;
+        for set in sets {
+            if set.free.len() == set.slots.len() {
                 continue;
             }
-            for queue in set.slots.drain() {
-                queue.store.clear();
+            for slot in 0..set.slots.len() {
+                if let Some(store) = set.vacate(slot, gone) {
+                    store.clear();
+                }
             }
         }
     }

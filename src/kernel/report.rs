@@ -1,6 +1,11 @@
 //! What a run returns to the host: a [`Report`] or an [`Error`].
 
-use std::{collections::BTreeMap, fmt, io, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt, io,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use super::{
     Kernel,
@@ -30,15 +35,60 @@ pub struct Report {
     pub(super) failed: Vec<Failed>,
     /// The number of tasks that faulted.
     pub(super) faults: u64,
-    /// Shared; copied if more tasks end while the host keeps a report.
-    pub(super) exits: Arc<BTreeMap<Tid, Exit>>,
+    pub(super) exits: Exits,
+}
+
+/// The exits of the host's tasks.
+#[derive(Clone, Default)]
+pub(super) struct Exits {
+    /// The first, if there is no other: many runs have one, which needs no memory of its own.
+    first: Option<(Tid, Exit)>,
+    /// All of several, or of one that the host has looked at. Shared; copied if more tasks end while
+    /// the host keeps a report.
+    all: OnceLock<Arc<BTreeMap<Tid, Exit>>>,
+}
+
+impl Exits {
+    pub(super) fn insert(&mut self, tid: Tid, exit: Exit) {
+        if self.first.is_none() && self.all.get().is_none() {
+            self.first = Some((tid, exit));
+            return;
+        }
+        self.all();
+        self.first = None;
+        if let Some(all) = self.all.get_mut() {
+            Arc::make_mut(all).insert(tid, exit);
+        }
+    }
+
+    fn all(&self) -> &BTreeMap<Tid, Exit> {
+        let all = || Arc::new(self.first.clone().into_iter().collect());
+        self.all.get_or_init(all)
+    }
+
+    fn reset(&mut self) {
+        self.first = None;
+        match self.all.get_mut().map(Arc::get_mut) {
+            // One by one, which keeps the memory of the last.
+            Some(Some(all)) => while all.pop_first().is_some() {},
+            // The host has kept a report.
+            Some(None) => self.all = OnceLock::new(),
+            None => {}
+        }
+    }
+}
+
+impl fmt::Debug for Exits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.all().fmt(f)
+    }
 }
 
 impl Report {
     /// Returns the exits of the tasks that the host has spawned. These leave no zombies.
     #[must_use]
     pub fn exits(&self) -> &BTreeMap<Tid, Exit> {
-        &self.exits
+        self.exits.all()
     }
 
     /// Fails if any task has failed or faulted since boot. A killed task is no failure. A test can
@@ -87,12 +137,7 @@ impl Report {
     pub(super) fn reset(&mut self) {
         let Self { failed, exits, .. } = self;
         failed.clear();
-        match Arc::get_mut(exits) {
-            // One by one, which keeps the memory of the last.
-            Some(exits) => while exits.pop_first().is_some() {},
-            // The host has kept a report.
-            None => *exits = Arc::default(),
-        }
+        exits.reset();
         (self.ticks, self.traps, self.finished) = (0, 0, 0);
         self.elapsed = Duration::ZERO;
         self.peak_tasks = 0;

@@ -83,11 +83,11 @@ impl Kernel {
     /// keeps the frame of its run.
     fn reset_frame(&mut self) {
         let footprints = self.frame.footprints();
-        let remote = self.world.remote();
-        if Rc::strong_count(&self.frame) == 1 && remote.is_same(&self.remote) {
+        // The world has another line only if a thread may yet use that of the last run.
+        if Rc::strong_count(&self.frame) == 1 && !self.remote.is_used() {
             self.frame.reset();
         } else {
-            self.remote = remote;
+            self.remote = self.world.remote();
             self.frame = Rc::new(TrapFrame::new(self.remote.clone()));
         }
         if let Some(net) = self.world.net() {

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::{
     Kernel,
-    deadlock::Deadlock,
     report::{Error, Limit},
 };
 use crate::{
@@ -115,7 +114,7 @@ impl Kernel {
             return Ok(());
         }
         if is_stuck && self.is_waiting() {
-            return Err(Error::Deadlock(Deadlock::of(self.tasks())));
+            return Err(self.stuck());
         }
         self.ready.shrink();
         let pass = POLL_AFTER.max(self.ready.len() as u64);

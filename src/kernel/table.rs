@@ -39,22 +39,8 @@ const SPARE: usize = 16;
 
 impl Default for Tasks {
     fn default() -> Self {
-        let vacant = Task {
-            tid: Tid::KERNEL,
-            program: ended(),
-            traps: 0,
-            state: State::Ending,
-            since: Nanos::ZERO,
-            name: Rc::default(),
-            waiters: None,
-            timeouts: None,
-            parent: None,
-            links: Links::default(),
-            on_exit: OnExit::Nothing,
-            host: HostId::LOCAL,
-        };
         Self {
-            slots: vec![vacant],
+            slots: vec![Task::vacant(Rc::default())],
             free: Vec::new(),
             by_tid: ByTid::default(),
             last: 0,
@@ -79,34 +65,23 @@ impl Tasks {
     ) -> Runnable {
         let tid = self.next_tid(is_daemon);
         let next = parent.and_then(|parent| self[parent].links.first_child);
-        let newborn = Task {
-            tid,
-            program,
-            traps: 0,
-            state: State::Ready(Answer::SLEPT),
-            since: Nanos::ZERO,
-            on_exit,
-            host: parent.map_or(HostId::LOCAL, |parent| self[parent].host),
-            name,
-            parent: parent.map(|parent| parent.slot),
-            waiters: None,
-            timeouts: None,
-            links: Links {
-                first_child: None,
-                next,
-                previous: None,
-            },
-        };
-        let slot = match self.free.pop() {
-            Some(slot) => {
-                self.slots[slot.index()] = newborn;
-                slot
-            }
-            None => {
-                self.slots.push(newborn);
-                Slot::new(self.slots.len() - 1)
-            }
-        };
+        let host = parent.map_or(HostId::LOCAL, |parent| self[parent].host);
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Task::vacant(Rc::clone(&name)));
+            Slot::new(self.slots.len() - 1)
+        });
+        // Field by field: a copy of the whole would wait for the stores of its parts.
+        let newborn = self.at(slot);
+        newborn.tid = tid;
+        newborn.program = program;
+        newborn.traps = 0;
+        newborn.change(State::Ready(Answer::SLEPT));
+        newborn.since = Nanos::ZERO;
+        newborn.name = name;
+        newborn.parent = parent.map(|parent| parent.slot);
+        newborn.links.next = next;
+        newborn.on_exit = on_exit;
+        newborn.host = host;
         if let Some(next) = next {
             self.at(next).links.previous = Some(slot);
         }
@@ -136,9 +111,9 @@ impl Tasks {
     /// Forgets the numbers of tasks. All tasks have ended and are reaped.
     pub(super) fn reset(&mut self) {
         debug_assert!(self.is_empty());
-        // As in a new table, so that a run finds its tasks in the same slots.
-        self.slots.truncate(1);
+        // In the order of a new table, so that a run finds its tasks in the same slots.
         self.free.clear();
+        self.free.extend((1..self.slots.len()).rev().map(Slot::new));
         self.by_tid.clear();
         self.daemons.clear();
         (self.last, self.last_daemon) = (0, 0);
@@ -351,6 +326,26 @@ fn is_there(slots: &[Task], task: Runnable) -> bool {
     slots
         .get(task.slot.index())
         .is_some_and(|found| found.tid == task.tid)
+}
+
+impl Task {
+    /// Returns the task of a slot that is free. It owns nothing but a name.
+    fn vacant(name: Rc<str>) -> Self {
+        Self {
+            tid: Tid::KERNEL,
+            program: ended(),
+            traps: 0,
+            state: State::Ending,
+            since: Nanos::ZERO,
+            name,
+            waiters: None,
+            timeouts: None,
+            parent: None,
+            links: Links::default(),
+            on_exit: OnExit::Nothing,
+            host: HostId::LOCAL,
+        }
+    }
 }
 
 impl Index<Runnable> for Tasks {

@@ -74,11 +74,7 @@ impl Kernel {
     /// Emits the last wait. It is emitted late, before the next fact of a task, because turns of
     /// daemons do not divide it in two.
     pub(super) fn tell_slept(&mut self) {
-        if let Some((from, to)) = self.slept {
-            self.slept = None;
-            self.log.set_clock(to);
-            self.log.emit(Tid::KERNEL, Fact::ClockJumped { from });
-        }
+        tell_slept(&mut self.log, &mut self.slept);
     }
 
     /// Emits a call and what travels beside it.
@@ -102,27 +98,26 @@ impl Kernel {
         self.frame.put_parcel(beside);
     }
 
-    /// Emits the answer of a task, if it is known by now.
+    /// Emits the answer of a task that is ready, if it is known by now.
     #[inline(always)]
-    pub(super) fn tell_answer(&mut self, tid: Tid, state: &State) {
-        if self.log.is_observed() {
-            self.tell_answer_in_full(tid, state);
+    pub(super) fn tell_answer(&mut self, task: Runnable) {
+        if self.log.is_observed() && !task.tid.is_daemon() {
+            self.tell_answer_in_full(task);
         }
     }
 
     #[cold]
-    fn tell_answer_in_full(&mut self, tid: Tid, state: &State) {
-        let answer = match state {
+    fn tell_answer_in_full(&mut self, task: Runnable) {
+        let answer = match &self.tasks[task].state {
             State::Ready(answer) => answer,
             State::Late(answer) => answer,
             // It starts at the task's next turn, but its number is known.
             State::Pending(Pending::StartTimeout((_, number))) => &Reply::Timeout(*number).into(),
             _ => return,
         };
-        self.emit_at_once(tid, || Fact::Replied {
-            reply: answer.reply,
-            detail: answer.detail(),
-        });
+        tell_slept(&mut self.log, &mut self.slept);
+        let (reply, detail) = (answer.reply, answer.detail());
+        self.log.emit(task.tid, Fact::Replied { reply, detail });
     }
 
     pub(super) fn observe(&mut self, number: u64) -> Outcome {
@@ -146,11 +141,16 @@ impl Kernel {
 #[inline(never)]
 pub(super) fn tell_resumed(log: &mut Log, slept: &mut Option<(Duration, Duration)>, tid: Tid) {
     if !tid.is_daemon() {
-        if let Some((from, to)) = *slept {
-            *slept = None;
-            log.set_clock(to);
-            log.emit(Tid::KERNEL, Fact::ClockJumped { from });
-        }
+        tell_slept(log, slept);
         log.emit(tid, Fact::Resumed);
+    }
+}
+
+#[inline(always)]
+fn tell_slept(log: &mut Log, slept: &mut Option<(Duration, Duration)>) {
+    if let Some((from, to)) = *slept {
+        *slept = None;
+        log.set_clock(to);
+        log.emit(Tid::KERNEL, Fact::ClockJumped { from });
     }
 }

@@ -146,9 +146,8 @@ impl Kernel {
                 return self.cut_blocked(me, on, number);
             }
             State::Ready(answer) if answer.is_slept() => {
-                let cut = State::from(Reply::Elapsed(number));
-                self.tell_answer(me.tid, &cut);
-                return self.tasks[me].change(cut);
+                task.change(Reply::Elapsed(number).into());
+                return self.tell_answer(me);
             }
             State::Ready(answer) => {
                 let answer = std::mem::replace(answer, Reply::Done.into());

@@ -11,8 +11,7 @@ use super::{
 };
 use crate::{
     abi::{Reply, SystemCall},
-    footprint::Note,
-    log::{Fact, Wake},
+    log::Wake,
     panic::Panic,
     sched::{Cause, Runnable},
     trap::{Payload, ended, fault, resume},
@@ -132,13 +131,13 @@ impl Kernel {
     pub(super) fn settle(&mut self, me: Runnable, call: SystemCall, outcome: Outcome) {
         match outcome {
             Outcome::Ready(state) => {
-                self.tell_answer(me.tid, &state);
                 self.tasks[me].change(state);
+                self.tell_answer(me);
                 self.requeue(me, call);
             }
             Outcome::Parent(state, child) => {
-                self.tell_answer(me.tid, &state);
                 self.tasks[me].change(state);
+                self.tell_answer(me);
                 self.requeue(me, call);
                 self.enqueue(child, Cause::Spawned);
             }
@@ -183,6 +182,7 @@ impl Kernel {
     }
 
     /// Marks the caller as blocked. A handler has put it into the queue where it waits.
+    #[inline(always)]
     pub(super) fn block(&mut self, me: Runnable, on: WaitingOn) -> Outcome {
         self.tell_blocked(me, on);
         let task = &mut self.tasks[me];
@@ -191,19 +191,17 @@ impl Kernel {
         Outcome::Blocked
     }
 
-    /// Makes a blocked task ready. It has left the queue where it waited.
+    /// Makes a blocked task ready. It has left the queue where it waited. The state is written where
+    /// it is made: a copy would wait for the stores of its parts.
+    #[inline(always)]
     pub(super) fn wake(&mut self, task: Runnable, by: Wake, state: impl Into<State>) {
-        let state = state.into();
-        self.emit(task.tid, || Fact::Woken { by });
-        self.frame.note(Note::Woken(task.tid));
-        self.tell_answer(task.tid, &state);
         let woken = &mut self.tasks[task];
         debug_assert!(
             matches!(woken.state, State::Blocked(_)),
             "only a blocked task is in a queue of waiters"
         );
-        woken.change(state);
-        self.enqueue(task, Cause::Woken);
+        woken.change(state.into());
+        self.woken(task, by);
     }
 
     /// Returns whether a task has not ended.

@@ -36,6 +36,7 @@ pub use lottery::Lottery;
 pub use mlfq::{Allotment, Mlfq};
 pub use pct::Pct;
 pub use priority::Priority;
+pub(crate) use random::Draws;
 pub use random::Random;
 pub use round_robin::RoundRobin;
 pub use shortest::{Sjf, Stcf};

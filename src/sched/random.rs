@@ -58,7 +58,10 @@ impl Policy for Random {
             return self.ready.pop();
         }
         let at = self.draws.below(self.ready.len() as u64);
-        Some(self.ready.swap_remove(at as usize))
+        // `swap_remove` moves the last as a whole, and waits for the stores of its parts.
+        let last = self.ready.pop()?;
+        let place = self.ready.get_mut(at as usize);
+        Some(place.map_or(last, |place| std::mem::replace(place, last)))
     }
 
     fn remove(&mut self, task: Runnable) {
@@ -81,19 +84,19 @@ impl Policy for Random {
 
 /// The random numbers of a policy: a sequence apart from that of the world with the same seed.
 #[derive(Clone, Debug)]
-pub(super) struct Draws(Pcg64Mcg);
+pub(crate) struct Draws(Pcg64Mcg);
 
 impl Draws {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(Pcg64Mcg::seed_from_u64(!seed))
     }
 
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0.next_u64()
     }
 
     /// Returns a number below `end`. (Lemire's multiplication; its bias is below `end` / 2^64.)
-    pub(super) fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
 }

@@ -117,6 +117,7 @@ impl<T: 'static> Queue<T> {
     }
 
     /// Makes a queue for an owner of this kind. Faults the caller at the limit of queues.
+    #[inline(always)]
     pub(crate) fn required<'a>(
         os: &'a mut Os,
         capacity: u64,
@@ -143,6 +144,7 @@ impl<T: 'static> Queue<T> {
 
     /// Makes a queue. At the limit of queues it calls `refused`. Not an `async fn`: a queue is made
     /// in the place where it stays.
+    #[inline(always)]
     fn make<'a>(
         os: &'a mut Os,
         capacity: u64,
@@ -479,6 +481,8 @@ pub(crate) struct Messages<T> {
     gaps: Cell<usize>,
     /// Older messages. Kept in order, they would leave too many gaps behind them.
     aside: RefCell<BTreeMap<u64, T>>,
+    /// The messages of a type without content, of which each is like the others. They take no memory.
+    units: RefCell<VecDeque<T>>,
 }
 
 impl<T> Default for Messages<T> {
@@ -488,13 +492,20 @@ impl<T> Default for Messages<T> {
             first: Cell::default(),
             gaps: Cell::default(),
             aside: RefCell::default(),
+            units: RefCell::default(),
         }
     }
 }
 
 impl<T> Messages<T> {
+    const ARE_UNITS: bool = size_of::<T>() == 0 && !std::mem::needs_drop::<T>();
+
     /// Stores a message, and returns its number, which is never reused.
     pub(crate) fn push(&self, message: T) -> u64 {
+        if Self::ARE_UNITS {
+            self.units.borrow_mut().push_back(message);
+            return self.first.replace(self.first.get() + 1);
+        }
         let mut kept = self.kept.borrow_mut();
         kept.push_back(Some(message));
         self.first.get() + kept.len() as u64 - 1
@@ -514,6 +525,9 @@ impl<T> Messages<T> {
     }
 
     fn remove(&self, number: u64) -> Option<T> {
+        if Self::ARE_UNITS {
+            return self.units.borrow_mut().pop_front();
+        }
         if number != self.first.get() {
             return self.remove_other(number);
         }

@@ -207,6 +207,7 @@ impl Os {
         self.new_task(SystemCall::NewTask, name, program, Some(options))
     }
 
+    #[inline(always)]
     fn new_task(
         &mut self,
         call: SystemCall,

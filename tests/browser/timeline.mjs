@@ -49,6 +49,29 @@ function pageOfTape(name, tape) {
   return html;
 }
 
+const textOf = (value) => [Buffer.byteLength(value), ...Buffer.from(value)];
+
+function varint(value) {
+  const bytes = [];
+  for (; value > 127; value = Math.floor(value / 128)) bytes.push((value % 128) | 128);
+  return [...bytes, value];
+}
+
+/** Makes the page of a recording that is written by hand. */
+function pageOfRecords(name, records, { word = name, isVirtual = true } = {}) {
+  const chunk = (payload) => {
+    const frame = Buffer.alloc(8);
+    frame.writeUInt32LE(payload.length);
+    frame.writeUInt32LE(crc32(payload), 4);
+    return Buffer.concat([frame, payload]);
+  };
+  const header = [1, ...textOf(word), 1, ...textOf('fifo'), 1, Number(isVirtual), ...textOf('0.1.0')];
+  const start = Buffer.from('\x89TRAPLN\n\x01\x00', 'latin1');
+  const tape = join(dir, `${name}.trap`);
+  writeFileSync(tape, Buffer.concat([start, chunk(Buffer.from(header)), chunk(Buffer.from(records))]));
+  return pageOfTape(name, tape);
+}
+
 /** Opens a page, which may ask the network for nothing and complain about nothing. */
 async function open(html, { scheme = 'light', width = 1280, height = 900, touch = false } = {}) {
   const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, hasTouch: touch });
@@ -290,7 +313,53 @@ async function showsDeadlocks() {
 /** That the painted area of each state is its share of time, in every lane, at every width. */
 async function paintsTime() {
   const clients = 'swarm --addr 127.0.0.1:45931 --clients 8 --requests 150 --think 5ms --keep-alive';
-  const html = pageOfRun('server', '--max-time', '1500ms', '--with', clients, 'echo', '--addr', '127.0.0.1:45931');
+  const server = ['--max-time', '1500ms', '--with', clients, 'echo', '--addr', '127.0.0.1:45931'];
+  await paintsTimeOf('server', pageOfRun('server', ...server));
+  await paintsTimeOf('bursts', pageOfRecords('bursts', bursts(), { isVirtual: false }));
+}
+
+/** Records of a run on the real clock: ten tasks take turns, eight each, and sleep, again and again. They
+ * end in the middle of the run, and it is idle from there on. */
+function bursts() {
+  const [SPAWNED, RESUMED, TRAPPED, REPLIED, BLOCKED, WOKEN, EXITED, JUMPED, END] = [0, 1, 2, 3, 4, 5, 8, 10, 12];
+  const [YIELD, SLEEP, DONE, TIMER] = [1, 8, 0, 1];
+  const [turn, period, times, last] = [10e3, 2e6, 100, 400e6];
+  const tasks = Array.from({ length: 10 }, (_, at) => at + 2);
+  const records = [];
+  let now = 0;
+  const record = (kind, tid, at, ...content) => {
+    records.push(kind | 0xc0, ...varint(tid), ...varint(at - now), ...content);
+    now = at;
+  };
+  const sleep = (tid, from, until) => {
+    record(RESUMED, tid, from);
+    record(TRAPPED, tid, from + turn, SLEEP, ...varint(until - now));
+    record(BLOCKED, tid, now, TIMER, ...varint(until));
+  };
+  const jump = (until, ...woken) => {
+    record(JUMPED, 0, until, ...varint(now));
+    for (const tid of woken) record(WOKEN, tid, now, TIMER);
+  };
+  for (const tid of [1, ...tasks]) record(SPAWNED, tid, 0, 0, ...textOf(tid === 1 ? 'idler' : 'burst'));
+  sleep(1, 0, last);
+  for (let next = period; next <= times * period; next += period) {
+    for (let round = 0; round < 7; round++) {
+      for (const tid of tasks) {
+        record(RESUMED, tid, now);
+        record(TRAPPED, tid, now + turn, YIELD);
+        record(REPLIED, tid, now, DONE);
+      }
+    }
+    for (const tid of tasks) sleep(tid, now, next);
+    jump(next, ...tasks);
+  }
+  for (const tid of tasks) record(EXITED, tid, now, 0);
+  jump(last, 1);
+  record(EXITED, 1, last, 0);
+  return [...records, END];
+}
+
+async function paintsTimeOf(name, html) {
   for (const width of [400, 700, 1000, 1440, 2560]) {
     for (const scheme of ['light', 'dark']) {
       const { page } = await open(html, { width, height: 1200, scheme });
@@ -301,21 +370,25 @@ async function paintsTime() {
       await frame(page);
       const checked = await page.evaluate(sharesOfLanes);
       assert.ok(checked.length >= 10, `${checked.length} lanes are dense at ${width} pixels`);
-      for (const { lane, truth, area } of checked) {
+      for (const { lane, truth, area, columns, columnsPainted } of checked) {
+        const where = `${name}, ${width} pixels, ${scheme}, ${lane}`;
         truth.forEach((share, state) => {
           const off = Math.abs(share - area[state]);
           const what = ['running', 'ready', 'in call', 'blocked'][state];
           const told = `${(100 * share).toFixed(2)} % is ${(100 * area[state]).toFixed(2)} % of the area`;
-          assert.ok(off < 0.03, `${width} pixels, ${scheme}, ${lane}: ${what} ${told}`);
+          assert.ok(off < 0.03, `${where}: ${what} ${told}`);
         });
+        const isWhole = Math.abs(columns - columnsPainted) < 1;
+        assert.ok(isWhole, `${where}: a life of ${columns} columns is painted as ${columnsPainted}`);
       }
-      if (scheme === 'light') await shot(page, `server-${width}`);
+      if (scheme === 'light') await shot(page, `${name}-${width}`);
       await page.context().close();
     }
   }
 }
 
-/** Runs in the page: for each dense lane, the shares of the states in time and in painted area. */
+/** Runs in the page: for each dense lane of a task, the shares of the states in time and in painted area,
+ * and how many columns of pixels both are. What is painted as idle is the background of such a lane. */
 function sharesOfLanes() {
   const { data, width } = paper.getImageData(0, 0, canvas.width, canvas.height);
   const words = new Uint32Array(data.buffer);
@@ -331,11 +404,18 @@ function sharesOfLanes() {
       for (let x = Math.round(view.gutter); x < width; x++) {
         const at = (y % TILE) * TILE + (x % TILE);
         const kind = colors.pixels.findIndex((texture) => texture[at] === words[y * width + x]);
-        if (kind >= 0) painted[Math.min(kind, RESTING)]++;
+        if (kind >= 0 && kind !== RESTING) painted[Math.min(kind, RESTING)]++;
       }
     }
-    const share = (values) => Array.from(values, (value) => value / values.reduce((sum, value) => sum + value, 0));
-    checked.push({ lane: task(lane), truth: share(time), area: share(painted) });
+    const sum = (values) => values.reduce((sum, value) => sum + value, 0);
+    const share = (values) => Array.from(values, (value) => value / sum(values));
+    checked.push({
+      lane: task(lane),
+      truth: share(time),
+      area: share(painted),
+      columns: sum(time) / unitsPerPixel(),
+      columnsPainted: sum(painted) / (BOTTOM - 3),
+    });
   }
   return checked;
 }
@@ -957,20 +1037,8 @@ async function opensFailures() {
 /** A recording by hand, whose task has a name that would do harm. */
 async function isSafe() {
   const name = '</script><script>window.harm = 1</script><img src=x onerror="window.harm = 2">\u202e&"\'\u0001';
-  const bytes = (value) => [value.length, ...Buffer.from(value)];
-  const text = (value) => bytes(Buffer.from(value));
-  const chunk = (payload) => {
-    const frame = Buffer.alloc(8);
-    frame.writeUInt32LE(payload.length);
-    frame.writeUInt32LE(crc32(payload), 4);
-    return Buffer.concat([frame, payload]);
-  };
-  const header = Buffer.from([1, ...text(name), 1, ...text('fifo'), 1, 1, ...text('0.1.0')]);
-  const records = Buffer.from([0x40, 1, 0, ...text(name), 1, 7, ...text(name), 2, 1, 3, 0, 12]);
-  const start = Buffer.from('\x89TRAPLN\n\x01\x00', 'latin1');
-  const tape = join(dir, 'hostile.trap');
-  writeFileSync(tape, Buffer.concat([start, chunk(header), chunk(records)]));
-  const { page } = await open(pageOfTape('hostile', tape));
+  const records = [0x40, 1, 0, ...textOf(name), 1, 7, ...textOf(name), 2, 1, 3, 0, 12];
+  const { page } = await open(pageOfRecords('hostile', records, { word: name }));
   assert.equal(await page.evaluate(() => window.harm), undefined, 'a name is no script');
   assert.equal(await page.locator('img').count(), 0);
   const cell = await page.locator('#table .rows .row > :nth-child(3)').first().textContent();

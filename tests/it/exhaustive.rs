@@ -663,6 +663,35 @@ fn the_audit_finds_memory_that_the_search_does_not_see() {
 }
 
 #[test]
+fn the_audit_finds_memory_that_few_orders_show() {
+    // No turn touches what another does, so there is one causal order. In it, and with the latest
+    // turn first, no increment is lost.
+    let hidden = check(|kernel| {
+        let sum = Rc::new(Cell::new(0));
+        for (name, rest) in [("left", 0), ("right", 2)] {
+            let sum = Rc::clone(&sum);
+            kernel.spawn(name, async move |os: &mut Os| {
+                for _ in 0..rest {
+                    os.yield_now().await;
+                }
+                let read = sum.get();
+                os.yield_now().await;
+                sum.set(read + 1);
+            })?;
+        }
+        kernel.run()?;
+        kernel.outcome(sum.get().to_string());
+        Ok(())
+    });
+    let failure = hidden.exhaustive().explore().failure;
+    let why = failure.expect("two orders differ").why;
+    assert!(
+        why.contains("one:   passes: 2\n  other: passes: 1"),
+        "{why}"
+    );
+}
+
+#[test]
 fn an_exhaustive_search_finds_the_failing_schedule() {
     let failing = check(|kernel| {
         counter(2, 1)(kernel)?;

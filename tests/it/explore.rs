@@ -21,6 +21,7 @@ use trapline::{
     record::{OwnedEvent, Recording},
     sched::{Pct, Random},
     sometimes,
+    sync::Mutex,
 };
 
 use crate::support::two_counters;
@@ -135,9 +136,34 @@ fn a_deadlock_a_fault_and_a_failure_fail_a_schedule() {
     assert_eq!(why, "task 1 \"poor\" failed: no luck");
 }
 
+/// Asserts that every kind of search finds a deadlock.
+fn is_found_by_all(body: fn(&mut Kernel) -> Result<(), Error>) {
+    for search in [
+        check(body).schedules(100),
+        check(body).exhaustive().steps(50),
+        check(body).preemptions(1).steps(50),
+    ] {
+        let failure = search.explore().failure.expect("two are stuck");
+        assert!(failure.why.contains("deadlock"), "{failure}");
+    }
+}
+
+/// Two tasks that may lock each other out.
+async fn lock_crosswise(os: &mut Os) {
+    let (a, b) = (Mutex::new(os, ()).await, Mutex::new(os, ()).await);
+    for (a, b) in [(a.clone(), b.clone()), (b, a)] {
+        let lock = async move |os: &mut Os| {
+            let _a = a.lock(os).await;
+            let _b = b.lock(os).await;
+        };
+        let locker = os.spawn_detached("locker", lock).await;
+        locker.expect("there is room");
+    }
+}
+
 #[test]
 fn a_cycle_beside_a_task_that_lives_on_fails_a_schedule() {
-    let cycle = check(|kernel| {
+    is_found_by_all(|kernel| {
         kernel.spawn("one", async |os: &mut Os| os.wait(2.into()).await.map(drop))?;
         kernel.spawn("two", async |os: &mut Os| os.wait(1.into()).await.map(drop))?;
         kernel.spawn("server", async |os: &mut Os| {
@@ -147,13 +173,29 @@ fn a_cycle_beside_a_task_that_lives_on_fails_a_schedule() {
         })?;
         kernel.run().map(drop)
     });
-    let why = cycle
-        .schedules(1)
-        .explore()
-        .failure
-        .expect("two are stuck")
-        .why;
-    assert!(why.contains("deadlock"), "{why}");
+}
+
+#[test]
+fn a_cycle_fails_a_schedule_whose_end_is_a_shutdown() {
+    is_found_by_all(|kernel| {
+        kernel.spawn("main", lock_crosswise)?;
+        kernel.spawn("end", async |os: &mut Os| {
+            os.sleep(Duration::from_millis(5)).await;
+            os.shutdown().await;
+        })?;
+        kernel.run().map(drop)
+    });
+}
+
+#[test]
+fn a_cycle_fails_a_schedule_that_runs_until_others_end() {
+    is_found_by_all(|kernel| {
+        kernel.spawn("main", lock_crosswise)?;
+        let nap = kernel.spawn("nap", async |os: &mut Os| {
+            os.sleep(Duration::from_millis(5)).await;
+        })?;
+        kernel.run_until(&[nap]).map(drop)
+    });
 }
 
 #[test]

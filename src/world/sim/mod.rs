@@ -142,7 +142,7 @@ impl World for SimWorld {
             kept.clear();
         }
         // A thread of the last run may yet raise an interrupt, on a line of its own.
-        if self.interrupts.is_raised() || self.interrupts.has_started_any() {
+        if self.interrupts.line().is_used() {
             self.bell = Arc::default();
             self.interrupts = Interrupts::new(Waker::from(Arc::clone(&self.bell)));
         }
@@ -179,8 +179,11 @@ impl World for SimWorld {
         if hand_on(&self.interrupts, happened) {
             return Ok(());
         }
-        let next = self.net.next();
-        match deadline.into_iter().chain(next).min() {
+        let until = match (deadline, self.net.next()) {
+            (Some(deadline), Some(next)) => Some(deadline.min(next)),
+            (deadline, next) => deadline.or(next),
+        };
+        match until {
             Some(until) => self.now = self.now.max(until),
             // Only a thread can end this wait: real time, of which the virtual clock knows nothing.
             None => {

@@ -285,6 +285,7 @@ function drawDense(begin, end, bottom, ratio) {
   const left = Math.round(view.gutter * ratio);
   const shares = new Float64Array(STATES);
   const errors = new Float64Array(STATES);
+  let kind = RESTING;
   let bar = begin;
   for (let x = left; x < dense.width; x++) {
     const low = view.begin + (x - left) * unit;
@@ -300,17 +301,20 @@ function drawDense(begin, end, bottom, ratio) {
     shares[stateOf(bar)] -= Math.max(0, low - from[bar]);
     shares[stateOf(last)] -= Math.min(Math.max(0, to[last] - high), to[last] - from[last]);
     const hasTurn = last - bar > 3 || bars.doing[bar] === RUNNING || bars.doing[last] === RUNNING;
-    paintColumn(x, bottom, height, shares, (high - low) / height, errors, blockedKind(bar, last));
+    kind = blockedKind(bar, last, kind);
+    paintColumn(x, bottom, height, shares, (high - low) / height, errors, kind);
     if (hasTurn && bottom >= 0 && bottom < dense.height) {
       pixels.words[bottom * dense.width + x] = colors.pixels[RUNNING][0];
     }
   }
 }
 
-/** What a task is blocked on among these bars, if it is. */
-function blockedKind(bar, last) {
-  for (let at = bar; at <= Math.min(last, bar + 4); at++) if (bars.doing[at] >= RESTING) return bars.doing[at];
-  return RESTING;
+/** What a task is blocked on first among these bars, however many come before. Without such a bar it is
+ * the kind before: rounding may move a pixel from one column to a later one. */
+function blockedKind(bar, last, before) {
+  const rested = columns().sums[RESTING];
+  const at = upperBound(rested, rested[bar], bar + 1, last + 2) - 1;
+  return at <= last ? bars.doing[at] : before;
 }
 
 /** Paints a column. A pixel of it is worth so many units of time. */

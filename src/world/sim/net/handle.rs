@@ -279,10 +279,13 @@ impl SimNet {
     /// Moves the clock, and appends all that happens until then.
     #[inline]
     pub(in super::super) fn advance(&self, now: Duration, happened: &mut Vec<Happening>) {
-        if self.state().advance(now.into()) {
+        let mut net = self.state();
+        if net.advance(now.into()) {
+            drop(net);
             self.break_things();
+            net = self.state();
         }
-        self.state().take_reports(happened);
+        net.take_reports(happened);
     }
 
     /// Whether nothing will happen by itself.

@@ -183,7 +183,9 @@ impl Net {
     pub(super) fn reseed(&mut self, seed: u64) {
         self.seed = seed;
         self.random = Sequence::new(seed ^ OF_THE_NET);
-        self.chaos = Chaos::new(self.limits.chaos, seed, self.now);
+        if self.limits.chaos > 0 || self.chaos.is_some() {
+            self.chaos = Chaos::new(self.limits.chaos, seed, self.now);
+        }
     }
 
     /// The connection of an end, unless it is no more.
