@@ -9,7 +9,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A file to write. One that did not exist goes again if nothing is written.
+use super::output::unwritten;
+
+/// A file to write, or standard output for `-`. A file that did not exist goes again if nothing is
+/// written.
 pub(super) struct OutFile {
     path: PathBuf,
     file: Option<File>,
@@ -26,6 +29,13 @@ impl OutFile {
                 "{option} would replace {}: name another file",
                 other.display()
             ));
+        }
+        if is_stdout(path) {
+            return Ok(Self {
+                path: path.to_path_buf(),
+                file: None,
+                is_new: false,
+            });
         }
         let mut options = OpenOptions::new();
         let new = options.write(true).create_new(true).open(path);
@@ -44,7 +54,12 @@ impl OutFile {
     /// Replaces what the file contains.
     pub(super) fn write(mut self, text: &[u8]) -> Result<(), String> {
         let Some(mut file) = self.file.take() else {
-            return Ok(());
+            let mut out = io::stdout().lock();
+            let written = out.write_all(text).and_then(|()| out.flush());
+            return match written.err().and_then(|error| unwritten(&error)) {
+                Some(message) => Err(message),
+                None => Ok(()),
+            };
         };
         let mut put = || {
             // A pipe and a device have no length.
@@ -63,6 +78,11 @@ impl Drop for OutFile {
             let _ = fs::remove_file(&self.path);
         }
     }
+}
+
+/// Whether a name is that of standard output.
+pub(super) fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> String {

@@ -305,6 +305,7 @@ impl Outside {
         let Some(path) = &options.tape else {
             return Ok((Self::of(world), Tape::No));
         };
+        record::refuse_output("--tape", path)?;
         let world = Taping::create(world, path, header, options.tape_max)
             .map_err(|error| format!("cannot tape to {}: {error}", path.display()))?;
         let writer = world.writer();
