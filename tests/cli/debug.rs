@@ -446,7 +446,7 @@ fn a_small_screen_scrolls_a_long_answer() {
     screen.press("\x1b[6~");
     screen.until(|text| text.contains("scroll it") && !text.contains("step [N]"));
     screen.press("\x1b[F");
-    screen.shows("or never gets");
+    screen.shows("has no reply so far");
     screen.press("\x1b[H");
     screen.shows("step [N]");
     screen.press("\x1b[B");
