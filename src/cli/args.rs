@@ -307,8 +307,8 @@ pub(super) fn command(name: &str, app: &App) -> Command {
                      {name} explore --strategy pct:3 --schedules 100000 {first}\n  \
                      {name} explore --strategy exhaustive {first}\n  \
                      {name} explore --on server:{first} --chaos 1 {last}\n  \
-                     {name} explore --shard 3/8 --json {first} > 3.json\n  \
-                     {name} explore merge *.json"
+                     {name} explore --shard 3/8 --json {first} > part-3.json\n  \
+                     {name} explore merge part-*.json"
                 ))
         })
         .mut_subcommand("debug", |debug| {
