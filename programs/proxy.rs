@@ -17,8 +17,8 @@ use crate::serve::{accept, listen};
 /// ends both.
 #[derive(clap::Args)]
 pub(crate) struct Proxy {
-    /// The address to listen on; port 0 is any free one
-    #[arg(long, value_name = "IP:PORT", value_parser = cli::addr, default_value = "127.0.0.1:45001")]
+    /// The address to listen on; port 0 is any free one. --addr is another name of the option
+    #[arg(long, alias = "addr", value_name = "IP:PORT", value_parser = cli::addr, default_value = "127.0.0.1:45001")]
     listen: SocketAddr,
     /// The server to connect to
     #[arg(long, value_name = "IP:PORT", value_parser = cli::addr)]

@@ -4,10 +4,12 @@
 
 use std::{
     any::Any,
-    fmt,
+    fmt, io,
     os::fd::{AsFd, AsRawFd, BorrowedFd},
     rc::Rc,
 };
+
+use rustix::fs::OFlags;
 
 /// A descriptor and the value that keeps it open. [`Os::attach`](crate::Os::attach) makes it, and
 /// [`Request::Attach`](crate::Request::Attach) carries it to the world.
@@ -46,6 +48,21 @@ impl Descriptor {
         // Each descriptor that `as_fd` returns is bound to a borrow of this structure.
         let fd = unsafe { BorrowedFd::borrow_raw(fd) };
         Self { fd, _owner: owner }
+    }
+
+    /// Whether it is one of the three standard streams, which other processes may share.
+    pub(crate) fn is_standard(&self) -> bool {
+        self.fd.as_raw_fd() <= 2
+    }
+
+    /// Has calls on the value fail with `WouldBlock` rather than block. Leaves a standard stream as it
+    /// is.
+    pub(crate) fn set_nonblocking(&self) -> io::Result<()> {
+        if !self.is_standard() {
+            let flags = rustix::fs::fcntl_getfl(self.fd)?;
+            rustix::fs::fcntl_setfl(self.fd, flags | OFlags::NONBLOCK)?;
+        }
+        Ok(())
     }
 }
 

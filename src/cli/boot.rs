@@ -20,6 +20,7 @@ use super::{
     live::{self, Watch},
     log,
     net::{Placed, hosts},
+    outfile,
     output::{DEADLOCK, FAILURE, LIMIT, Log, Verbosity},
     policy::{NamedShare, warn_of_unused},
     record::{self, Recorded},
@@ -45,6 +46,13 @@ pub(super) fn boot<'a>(
     let is_virtual = options.simulated || own.as_ref().is_some_and(|world| !world.spins());
     if options.processors > 1 && !is_virtual && playing.is_none() {
         let why = "--processors needs --virtual: in the real world there is one processor\n";
+        return Err(clap::Error::raw(ErrorKind::ArgumentConflict, why));
+    }
+    if let (Some(tape), Some(record)) = (&options.tape, &options.watching.record)
+        && outfile::is_same(tape, record)
+    {
+        let tape = tape.display();
+        let why = format!("--record would replace the tape {tape}: name another file\n");
         return Err(clap::Error::raw(ErrorKind::ArgumentConflict, why));
     }
     let net = options.net.network(&hosts(programs), options.max_time)?;
@@ -76,7 +84,7 @@ pub(super) fn boot<'a>(
     };
     let rules = Rules::new(&options.inject);
     let header = record::header(options, command, seed);
-    let outside = Outside::new(options, &header, &net, watch.as_ref(), own, playing);
+    let outside = Outside::new(options, &header, &net, watch.as_ref(), own, playing, log);
     let (world, tape) = match outside {
         Ok(outside) => outside,
         Err(error) => {

@@ -22,6 +22,7 @@ use tracing_subscriber::{
 use super::{
     interrupts,
     output::{Format, KERNEL, Log, json, tell},
+    panics::ends_the_process,
     stdio::{self, Stream},
 };
 use crate::Fact;
@@ -85,9 +86,7 @@ pub(super) fn hook_panics(log: Log, leave: fn()) {
         if file.contains("genawaiter") {
             return;
         }
-        // This panic ends the process, so the terminal is given back here.
-        let text = panic.payload().downcast_ref::<&str>();
-        if text.is_some_and(|text| text.starts_with("panic in a destructor")) {
+        if ends_the_process(panic) {
             leave();
         }
         if log.is_json() {

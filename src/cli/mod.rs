@@ -38,6 +38,7 @@
 //! | `amounts.rs` | percentiles of many amounts |
 //! | `args.rs` | the commands and options, and the messages about wrong ones |
 //! | `as_test.rs` | `replay --as-test`: a taped run as a test |
+//! | `attached.rs` | descriptors that programs attach, in a run with a tape |
 //! | `boot.rs` | `boot`: the kernel's settings, exit codes |
 //! | `debug/` | `debug`: a run forward and back |
 //! | `inject.rs` | `--inject` |
@@ -74,6 +75,7 @@
 mod amounts;
 mod args;
 mod as_test;
+mod attached;
 mod boot;
 mod cluster;
 mod debug;

@@ -5,13 +5,16 @@ use std::{
     ffi::OsString,
     fs::{self, File, OpenOptions},
     io::{self, Write},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
-/// A file to write.
+use super::output::unwritten;
+
+/// A file to write, or standard output for `-`.
 pub(super) struct OutFile {
     path: PathBuf,
-    /// `None` for a file that did not exist: it appears when it is written.
+    /// `None` for standard output, and for a file that did not exist: it appears when it is written.
     file: Option<File>,
 }
 
@@ -25,6 +28,12 @@ impl OutFile {
                 "{option} would replace {}: name another file",
                 other.display()
             ));
+        }
+        if is_stdout(path) {
+            return Ok(Self {
+                path: path.to_path_buf(),
+                file: None,
+            });
         }
         let mut options = OpenOptions::new();
         let file = match options.write(true).create_new(true).open(path) {
@@ -42,6 +51,14 @@ impl OutFile {
 
     /// Replaces what the file contains.
     pub(super) fn write(self, text: &[u8]) -> Result<(), String> {
+        if is_stdout(&self.path) {
+            let mut out = io::stdout().lock();
+            let written = out.write_all(text).and_then(|()| out.flush());
+            return match written.err().and_then(|error| unwritten(&error)) {
+                Some(message) => Err(message),
+                None => Ok(()),
+            };
+        }
         let put = || {
             let mut file = match self.file {
                 Some(file) => file,
@@ -57,12 +74,21 @@ impl OutFile {
     }
 }
 
+/// Whether a name is that of standard output.
+pub(super) fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
 fn cannot_write(path: &Path, error: &io::Error) -> String {
     format!("cannot write {}: {error}", path.display())
 }
 
 /// Whether two names are of one file, which may not exist yet.
 pub(super) fn is_same(a: &Path, b: &Path) -> bool {
+    if let (Ok(a), Ok(b)) = (fs::metadata(a), fs::metadata(b)) {
+        // Its names may be hard links.
+        return (a.dev(), a.ino()) == (b.dev(), b.ino());
+    }
     match (place(a), place(b)) {
         (Some(a), Some(b)) => a == b,
         _ => false,

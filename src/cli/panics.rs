@@ -1,7 +1,7 @@
 //! Panics of tasks whose run is repeated.
 
 use std::{
-    panic,
+    panic::{self, PanicHookInfo},
     sync::{Mutex, PoisonError},
     thread,
 };
@@ -18,18 +18,38 @@ pub(super) struct Panics;
 impl Panics {
     pub(super) fn hide() -> Self {
         panic::set_hook(Box::new(|panic| {
-            *LAST.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic.to_string());
+            let text = panic.to_string();
+            if ends_the_process(panic) {
+                tell_last();
+                tell(&(text + "\n"));
+            } else {
+                *LAST.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+            }
         }));
         Self
+    }
+}
+
+/// Whether nothing runs after this panic, not even destructors: it left one that ran because of a
+/// panic.
+pub(super) fn ends_the_process(panic: &PanicHookInfo<'_>) -> bool {
+    let text = panic.payload().downcast_ref::<&str>();
+    text.is_some_and(|text| text.starts_with("panic in a destructor"))
+}
+
+/// Gives the terminal back, and prints the panic before.
+fn tell_last() {
+    leave();
+    let last = LAST.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(last) = last {
+        tell(&(last + "\n"));
     }
 }
 
 impl Drop for Panics {
     fn drop(&mut self) {
         if thread::panicking() {
-            leave();
-            let last = LAST.lock().unwrap_or_else(PoisonError::into_inner).take();
-            tell(&(last.unwrap_or_default() + "\n"));
+            tell_last();
         }
     }
 }

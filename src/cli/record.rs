@@ -2,13 +2,16 @@
 
 use std::{
     fs, io,
-    os::{fd::OwnedFd, unix::fs::FileTypeExt},
+    os::{
+        fd::OwnedFd,
+        unix::fs::{FileTypeExt, MetadataExt},
+    },
     panic,
     path::{Path, PathBuf},
 };
 
 use rustix::{
-    fs::{Mode, OFlags},
+    fs::{Mode, OFlags, Stat, fstat},
     io::Errno,
 };
 
@@ -48,6 +51,9 @@ pub(super) fn begin(
     }
     let header = header(options, command, seed);
     let path = options.watching.record.clone();
+    if let Some(path) = &path {
+        refuse_output("--record", path)?;
+    }
     // Kept open until the recorder has opened the pipe; otherwise its reader would see the end.
     let _pipe = path.as_deref().and_then(|path| find_reader(path, log));
     let recorder = match (&path, options.watching.record_last) {
@@ -81,6 +87,29 @@ pub(super) fn header(options: &Boot, command: &[String], seed: u64) -> Header {
         is_simulated: options.simulated,
         ..Header::default()
     }
+}
+
+/// Refuses a file that the run prints to: the text would be amid the bytes.
+pub(super) fn refuse_output(option: &str, path: &Path) -> Result<(), String> {
+    let Ok(found) = fs::metadata(path) else {
+        return Ok(());
+    };
+    let is_null = fs::metadata("/dev/null").is_ok_and(|null| null.rdev() == found.rdev());
+    if found.file_type().is_char_device() && is_null {
+        return Ok(());
+    }
+    let is_same = |stat: rustix::io::Result<Stat>| {
+        stat.is_ok_and(|stat| (stat.st_dev, stat.st_ino) == (found.dev(), found.ino()))
+    };
+    let output = match () {
+        () if is_same(fstat(io::stdout())) => "standard output",
+        () if is_same(fstat(io::stderr())) => "standard error",
+        () => return Ok(()),
+    };
+    Err(format!(
+        "{option} {} is {output}, which the run prints to: name another file",
+        path.display()
+    ))
 }
 
 /// Prints a note if a pipe without a reader has to be waited for. A pipe with a reader is opened.

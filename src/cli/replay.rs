@@ -15,7 +15,9 @@ use clap::{Args, Command, ValueHint, error::ErrorKind};
 use super::{
     Extend,
     args::{self, Boot, CliCommand, Watching},
-    as_test, boot, interrupts,
+    as_test,
+    attached::Attached,
+    boot, interrupts,
     live::Watch,
     outfile,
     output::{FAILURE, Log, Verbosity, tell},
@@ -39,6 +41,8 @@ use crate::{
     arg_required_else_help = true,
     after_help = "\
 A tape holds no files, no environment and no clock of a program's own: run it in the same folder. \
+A program's own I/O on an attached value (`echo --ready`) is not on it and happens again; a warning \
+says so. What was sent to an attached standard output (`http-get`) is written again. \
 Events have the times at which the kernel last read its clock, a little earlier than those \
 that the run showed. \
 A tape whose process was killed runs to its end.
@@ -264,13 +268,14 @@ impl Outside {
         watch: Option<&Watch>,
         own: Option<Box<dyn World>>,
         playing: Option<Playing>,
+        log: Log,
     ) -> Result<(Self, Tape), String> {
         if let Some(playing) = playing {
             let tape = Tape::From(playing.progress());
             let playing = playing
                 .print_to(stdio::Console::default())
                 .stop_when(interrupts::is_raised);
-            return Ok((Self::of(playing), tape));
+            return Ok((Self::of(Attached::replayed(playing, log)), tape));
         }
         if options.simulated {
             let world = SimWorld::new(header.seed).net(net);
@@ -278,14 +283,14 @@ impl Outside {
             return Ok((Self::of(world), Tape::No));
         }
         if let Some(own) = own {
-            return Self::maybe_taped(own, options, header);
+            return Self::maybe_taped(own, options, header, log);
         }
         let world = RealWorld::new().map_err(|error| format!("cannot boot: {error}"))?;
         let world = match has_screen(watch) && io::stdout().is_terminal() {
             true => world.print_to(stdio::Console::default()),
             false => world,
         };
-        let (mut outside, tape) = Self::maybe_taped(world, options, header)?;
+        let (mut outside, tape) = Self::maybe_taped(world, options, header, log)?;
         outside.is_real = true;
         Ok((outside, tape))
     }
@@ -295,16 +300,19 @@ impl Outside {
         world: impl World + 'static,
         options: &Boot,
         header: &Header,
+        log: Log,
     ) -> Result<(Self, Tape), String> {
         let Some(path) = &options.tape else {
             return Ok((Self::of(world), Tape::No));
         };
+        record::refuse_output("--tape", path)?;
         let world = Taping::create(world, path, header, options.tape_max)
             .map_err(|error| format!("cannot tape to {}: {error}", path.display()))?;
         let writer = world.writer();
         let flushed = writer.clone();
         record::survive_panics(move || drop(flushed.flush()));
         let path = path.clone();
+        let world = Attached::taped(world, log);
         Ok((Self::of(world), Tape::To { writer, path }))
     }
 

@@ -54,8 +54,11 @@ pub(super) fn among<T: Copy>(
     let likeness = |value: &T| (strsim::jaro(&name_of(value), name), name_of(value));
     let near = values.iter().map(likeness);
     let near = near.max_by(|one, other| one.0.total_cmp(&other.0));
-    // The threshold of clap.
-    Err(match near.filter(|(likeness, _)| *likeness > 0.7) {
+    // The threshold of clap. Long words reach it with half of their letters.
+    let is_near = |(likeness, near): &(f64, String)| {
+        *likeness > 0.7 && strsim::normalized_damerau_levenshtein(near, name) > 0.6
+    };
+    Err(match near.filter(is_near) {
         Some((_, near)) => format!("there is no {what} '{name}': did you mean '{near}'?"),
         None => format!("there is no {what} '{name}'"),
     })

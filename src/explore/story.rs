@@ -151,7 +151,11 @@ impl Told {
             }
             Fact::Blocked { .. } => "...".into(),
             Fact::Woken { by } => format!("[{} {}: {by}]", self.name(event.tid), event.tid),
-            Fact::Exited { exit } => format!("exits: {exit}"),
+            Fact::Exited { exit } if self.is_turn_of(event.tid) => format!("exits: {exit}"),
+            // One that the task of the turn has ended.
+            Fact::Exited { exit } => {
+                format!("[{} {} exits: {exit}]", self.name(event.tid), event.tid)
+            }
             Fact::ClockJumped { .. } => {
                 self.end_turn();
                 let text = format!("{:>5}  the clock jumps to {:?}", "", event.at);

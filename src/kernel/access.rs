@@ -52,6 +52,7 @@ impl Kernel {
         if let Some(host) = host {
             self.place(task, host);
         }
+        self.log.leave_span();
         Ok(task.tid)
     }
 

@@ -76,7 +76,8 @@ impl Kernel {
         if self.frame.is_noted() {
             self.note_call(me, call);
         }
-        // These two, the most frequent, need nothing of the frame.
+        // These two, the most frequent, need nothing of the frame. A message that is dropped holds no
+        // `Os`, and begins no trap.
         match (call, word) {
             (SystemCall::TryPut(queue), Some(message)) => {
                 self.queues.arrived(queue);

@@ -207,10 +207,9 @@ impl Kernel {
         };
         self.remote.runs(Tid::KERNEL);
         self.finish_printing(time);
+        let ended = ended.and_then(|()| self.wind_up());
         self.log.leave_span();
-        ended?;
-        self.wind_up()?;
-        Ok(self.report())
+        ended.map(|()| self.report())
     }
 
     /// Begins a run or a sequence of steps. Returns the time.

@@ -329,14 +329,17 @@ impl Kernel {
         deadlines.into_iter().flatten().min()
     }
 
-    /// Returns whether computations will end, or slices of them.
+    /// Returns whether computations will end, or slices of them, or go on until the run is ended: by
+    /// its limit of time, or by an interrupt in the real world.
     #[inline(always)]
     pub(super) fn will_compute(&self) -> bool {
         !self.processors.are_idle() && self.has_ends()
     }
 
     fn has_ends(&self) -> bool {
-        !self.processors.done.is_empty() || self.processors.next().is_some()
+        let is_limited = self.limits.time < Nanos::FOREVER;
+        let has_end = || !self.processors.done.is_empty() || self.processors.next().is_some();
+        is_limited || self.world.spins() || has_end()
     }
 
     /// Prepares for a wait until this instant, and returns the instant until which the kernel waits.

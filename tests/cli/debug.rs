@@ -209,6 +209,19 @@ fn a_turn_has_as_many_calls_as_the_quantum() {
 }
 
 #[test]
+fn a_panic_that_ends_the_process_is_printed() {
+    let mut command = rude(&["debug", "-c", "continue", "panics", "--twice"]);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), None, "a signal has ended it");
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert!(err.contains("and again"), "{err}");
+    assert!(
+        err.contains("panic in a destructor during cleanup"),
+        "{err}"
+    );
+}
+
+#[test]
 fn a_fault_of_a_task_is_silent_and_stopped_at() {
     let args = ["debug", "-c", "break fault", "-c", "continue", "panics"];
     let (code, out, err) = texts(rude(&args).output().unwrap());
@@ -303,6 +316,10 @@ fn what_is_wrong_with_a_command_is_said() {
         ("break at", "it takes one time"),
         ("break at 1s tid 2", "leave out tid"),
         ("break recvv", "did you mean 'recv'?"),
+        (
+            "break nonsense",
+            "there is no call or condition 'nonsense'\n",
+        ),
         ("break recv 3", "only tid N can follow"),
         ("until print", "it takes a text"),
         ("delete 7", "there is no breakpoint 7"),
@@ -365,6 +382,11 @@ fn what_cannot_be_debugged_is_refused() {
         "the tape Cargo.toml holds the options of its run: leave out the others",
     );
     refused(
+        &["Cargo.toml", "--plain", "-c", "next"],
+        2,
+        "nothing follows the tape Cargo.toml: options of debug go before it",
+    );
+    refused(
         &["--trace", "tids"],
         2,
         "leave out the options for watching one",
@@ -407,6 +429,30 @@ fn the_screen_shows_a_run_that_keys_move() {
     // An interrupt before the motion is over would only stop that.
     let is_still = |text: &str| text.contains('#') && !text.contains("(^C stops it)");
     screen.until(|text| is_still(text) && !text.contains("the run is over"));
+    screen.signal(Signal::INT);
+    let (code, text) = screen.end();
+    assert_eq!((code, text.trim()), (Some(0), ""));
+}
+
+#[test]
+fn a_small_screen_scrolls_a_long_answer() {
+    let mut command = screen::trapline();
+    command.args(["debug", "--seed", "1", "tids"]);
+    let mut screen = Screen::start(command, 80, 24);
+    let text = screen.shows("#0 before the first call");
+    assert!(text.contains("? help  ^C end"), "{text}");
+    screen.press("?");
+    screen.until(|text| text.contains("scroll it") && text.contains("step [N]"));
+    screen.press("\x1b[6~");
+    screen.until(|text| text.contains("scroll it") && !text.contains("step [N]"));
+    screen.press("\x1b[F");
+    screen.shows("has no reply so far");
+    screen.press("\x1b[H");
+    screen.shows("step [N]");
+    screen.press("\x1b[B");
+    screen.until(|text| text.contains("turn [N]") && !text.contains("step [N]"));
+    screen.press("\x1b");
+    screen.until(|text| text.contains("details"));
     screen.signal(Signal::INT);
     let (code, text) = screen.end();
     assert_eq!((code, text.trim()), (Some(0), ""));

@@ -202,6 +202,40 @@ fn parts_that_do_not_fit_are_not_joined() {
 }
 
 #[test]
+fn the_result_of_a_merge_is_no_part() {
+    let folder = folder("merged");
+    let file = |name: &str, text: &str| {
+        let path = folder.join(name);
+        fs::write(&path, text).expect("it can be written");
+        path.to_str().expect("it is text").to_string()
+    };
+    let part = |shard: &str| {
+        run(
+            &["--json", "--schedules", "4", "--shard", shard, "wait"],
+            &[],
+        )
+        .1
+    };
+    let parts = [file("1.json", &part("1/2")), file("2.json", &part("2/2"))];
+    let (code, all, err) = merge(&parts);
+    assert_eq!((code, &*err), (0, ""));
+    let all = file("all.json", &all);
+    let [first, second] = parts;
+    for files in [
+        [first, second, all.clone()].to_vec(),
+        vec![all.clone(), all.clone()],
+    ] {
+        let (code, out, err) = merge(&files);
+        assert_eq!((code, &*out), (2, ""));
+        assert!(err.contains("all.json is no part of a search"), "{err}");
+    }
+    let (code, out, _) = merge(&[all]);
+    assert_eq!(code, 0);
+    assert!(out.contains("\"schedules\":4"), "{out}");
+    fs::remove_dir_all(folder).expect("it is there");
+}
+
+#[test]
 fn parts_of_different_searches_are_not_joined() {
     let folder = folder("searches");
     let part = |number: u64, options: &[&str]| {

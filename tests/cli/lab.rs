@@ -324,6 +324,49 @@ fn a_summary_begins_with_the_task_that_took_the_most_time() {
 }
 
 #[test]
+fn a_page_goes_to_standard_output_instead_of_the_tables() {
+    let lab = |options: &[&str]| {
+        run(&[
+            &["lab", "--policy", "fifo"],
+            options,
+            &["jobs", "--job", "0,10ms"],
+        ]
+        .concat())
+    };
+    let (code, page, err) = lab(&["--html", "-"]);
+    assert_eq!((code, &*err), (0, ""));
+    assert!(
+        page.starts_with("<!DOCTYPE html>") && page.trim_end().ends_with("</html>"),
+        "{page}"
+    );
+    let (code, picture, err) = lab(&["--svg", "-"]);
+    assert_eq!((code, &*err), (0, ""));
+    assert!(
+        picture.starts_with("<svg") && picture.trim_end().ends_with("</svg>"),
+        "{picture}"
+    );
+    let (code, _, err) = lab(&["--svg", "-", "--html", "-"]);
+    assert_eq!(code, 2);
+    assert!(
+        err.contains("--svg would replace -: name another file"),
+        "{err}"
+    );
+    let (code, _, err) = lab(&["--json", "--html", "-"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("--json prints to standard output"), "{err}");
+    assert!(!Path::new("-").exists());
+}
+
+#[test]
+fn a_job_beyond_the_range_of_the_clock_reaches_the_limit_of_time() {
+    let jobs = ["jobs", "--job", "0,99999999d", "--job", "1ms,1ms"];
+    let (code, _, err) = run(&[&["lab", "--policy", "fifo"][..], &jobs].concat());
+    assert_eq!(code, 1);
+    let limit = "error: under fifo: the limit of 3600s is reached\n";
+    assert!(err.starts_with(limit), "{err}");
+}
+
+#[test]
 fn the_page_and_the_picture_are_two_files_that_can_be_written() {
     let file = format!("{}-both", tempfile());
     let lab = ["lab", "--policy", "fifo", "--html", &file, "--svg"];

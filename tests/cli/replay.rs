@@ -427,6 +427,17 @@ fn what_is_no_tape_is_refused_with_the_reason() {
     let (code, _, err) = run(&["replay", "--record", &file, &file]);
     assert_eq!(code, 2);
     assert!(err.contains("--record would replace the tape"), "{err}");
+    let link = folder.path("link");
+    fs::hard_link(&file, &link).unwrap();
+    let (code, _, err) = run(&["replay", "--record", &link, &file]);
+    assert_eq!(code, 2);
+    assert!(err.contains("--record would replace the tape"), "{err}");
+    let before = fs::read(&file).unwrap();
+    let both = ["boot", "--tape", &file, "--record", &link, "wait"];
+    let (code, _, err) = run(&both);
+    assert_eq!(code, 2);
+    assert!(err.contains("--record would replace the tape"), "{err}");
+    assert_eq!(fs::read(&file).unwrap(), before);
     let (code, _, err) = run(&["boot", "--tape", "/dev/null", "alive"]);
     assert_eq!(code, 1);
     assert!(
@@ -439,6 +450,58 @@ fn what_is_no_tape_is_refused_with_the_reason() {
     let (code, _, err) = run(&["boot", "--tape", &file, "--tape-max", "9x", "alive"]);
     assert_eq!(code, 2);
     assert!(err.contains("such as 64M"), "{err}");
+}
+
+/// Answers one request of HTTP at the address that it returns.
+fn serve_once() -> (SocketAddr, thread::JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    let server = thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        assert!(client.read(&mut [0; 4096]).unwrap() > 0);
+        client
+            .write_all(b"HTTP/1.1 200 OK\r\n\r\nthe body\n")
+            .unwrap();
+    });
+    (addr, server)
+}
+
+#[test]
+fn a_replay_writes_what_was_sent_to_standard_output() {
+    let folder = Folder::new("stdout");
+    let tape = folder.path("run.tape");
+    let (addr, server) = serve_once();
+    let url = format!("http://{addr}/");
+    let boot = ["boot", "-q", "--seed", "1", "--tape", &tape];
+    let done = (0, "the body\n".to_string(), String::new());
+    assert_eq!(run(&[&boot[..], &["http-get", &url]].concat()), done);
+    server.join().unwrap();
+    assert_eq!(run(&["replay", &tape]), done);
+}
+
+#[test]
+fn a_program_that_does_io_of_its_own_is_warned_of_and_does_not_hang() {
+    let server = Taped::start("own", &[], &["echo", "--ready", "--addr", "127.0.0.1:0"]);
+    let mut client = server.connect();
+    send_and_read(&mut client, b"hello");
+    drop(client);
+    let Taped { server, folder, .. } = server;
+    server.signal(Signal::INT);
+    assert_eq!(server.end().0, Some(130));
+    let tape = folder.path("run.tape");
+    let (code, _, err) = run(&["replay", &tape]);
+    assert_eq!(code, 1);
+    assert!(err.contains("happens again now"), "{err}");
+    assert!(err.contains("the replay leaves its tape"), "{err}");
+
+    // It attaches two values.
+    let kills = ["--seed", "1", "--inject", "read_wait:kill"];
+    let ready = ["echo", "--ready", "--addr", "127.0.0.1:0"];
+    let boot = ["boot", "--tape", &tape];
+    let (_, _, err) = run(&[&boot[..], &kills, &ready].concat());
+    let warned = err.matches("a task attaches a descriptor").count();
+    assert_eq!(warned, 1, "{err}");
+    assert!(err.contains("which a replay does again"), "{err}");
 }
 
 // ---- a test

@@ -997,7 +997,7 @@ fn proxy_says_that_it_cannot_connect_and_goes_on() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = closed.local_addr().unwrap();
     drop(closed);
-    let proxy = Server::start(&["proxy", "--listen", "127.0.0.1:0", "--to", &to.to_string()]);
+    let proxy = Server::start(&["proxy", "--addr", "127.0.0.1:0", "--to", &to.to_string()]);
     for _ in 0..3 {
         let mut client = proxy.connect();
         assert!(is_over(client.read(&mut [0])));

@@ -79,6 +79,22 @@ fn s60_ready_tasks_wait_while_every_processor_computes() {
 }
 
 #[test]
+fn s23_a_computation_for_ever_ends_at_the_limit_of_time() {
+    let builders = [
+        plain(),
+        plain().policy(RoundRobin::new(S)),
+        plain().policy(Sjf::default()),
+        plain().policy(Stcf::default()),
+    ];
+    for builder in builders {
+        let mut kernel = builder.max_time(seconds(5)).build().unwrap();
+        computes(&mut kernel, "long", Duration::MAX);
+        let error = kernel.run().expect_err("it has a limit");
+        assert!(matches!(error, Error::Limit(Limit::Time(_), _)), "{error}");
+    }
+}
+
+#[test]
 fn s60_several_processors_compute_at_once() {
     let (mut kernel, log) = logged_processors(plain().processors(2));
     for (name, span) in [("a", 3), ("b", 1), ("c", 1), ("d", 2)] {

@@ -484,9 +484,10 @@ fn help() -> String {
         let _ = writeln!(text, "{usage:<21} {short:<3} {meaning}");
     }
     text + "\
-A CONDITION is a call such as recv, call for any, at TIME, end, fault, wake, spawn or print TEXT.
-After each but a time, tid N selects one task. Without a TID, a command is about the task of the last
-motion.
+A CONDITION is a call such as recv, call for any, at TIME, end, fault, wake,
+spawn or print TEXT. After each but a time, tid N selects one task. Without a
+TID, a command is about the task of the last motion. A call with ... blocks.
+One with = ? has no reply so far.
 "
 }
 

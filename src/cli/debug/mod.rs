@@ -147,6 +147,14 @@ fn source(
             }
         }));
     }
+    if let [file, _, ..] = what
+        && !is_program(file)
+        && Path::new(file).is_file()
+    {
+        let file = Path::new(file).display();
+        let why = format!("nothing follows the tape {file}: options of debug go before it\n");
+        return Err(clap::Error::raw(ErrorKind::ArgumentConflict, why));
+    }
     if let [option, .., file] = what
         && option.to_string_lossy().starts_with('-')
         && !what.iter().any(is_program)

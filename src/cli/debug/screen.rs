@@ -53,15 +53,7 @@ const KEYS: &[(char, &str)] = &[
 ];
 
 const HINTS: &[&str] = &[
-    "n next",
-    "c continue",
-    "b back",
-    "? help",
-    ": command",
-    "^C leave",
-    "w to wake-up",
-    "o to spawn",
-    "q queues",
+    "n next", "c go", "b back", "w wake", "o spawn", "q queues", ": type", "? help", "^C end",
 ];
 
 /// What the screen shows.
@@ -71,13 +63,22 @@ struct Desk {
     /// The answer of the last motion.
     moved: String,
     /// The answer of the last view, until a key removes it.
-    answer: Option<String>,
+    answer: Option<Shown>,
     /// The command that is typed, if one is.
     typed: Option<String>,
     /// What is wrong with the last command.
     wrong: Option<String>,
     /// The last lines that were printed.
     printed: Vec<String>,
+}
+
+/// An answer in its pane.
+struct Shown {
+    text: String,
+    /// The first line in the pane.
+    top: usize,
+    /// How many lines had room when it was drawn.
+    room: usize,
 }
 
 /// Shows the screen until the user leaves it. An error says why it cannot.
@@ -178,6 +179,7 @@ impl Desk {
                 return short.map(|(_, command)| self.about_chosen(command));
             }
             KeyCode::Esc => self.answer = None,
+            code if self.answer.as_mut().is_some_and(|shown| shown.scroll(code)) => {}
             _ => {
                 self.view.press(key);
                 self.answer = None;
@@ -210,7 +212,11 @@ impl Desk {
             }
             Ok(Answer::Text(text)) => {
                 self.moved = command::here(&self.engine);
-                self.answer = Some(text);
+                self.answer = Some(Shown {
+                    text,
+                    top: 0,
+                    room: 0,
+                });
             }
             Err(why) => {
                 self.moved = command::here(&self.engine);
@@ -251,9 +257,9 @@ impl Desk {
         frame.render_widget(Paragraph::new(lines), header);
         let (tasks, details) = halves(body);
         draw_tasks(frame, &mut self.view, tasks);
-        match &self.answer {
+        match &mut self.answer {
             None => draw_details(frame, &self.view, details),
-            Some(answer) => draw_answer(frame, answer, details),
+            Some(shown) => shown.draw(frame, details),
         }
         draw_console(frame, &self.printed, console);
         frame.render_widget(Paragraph::new(self.foot(footer.width)), footer);
@@ -269,8 +275,40 @@ impl Desk {
     }
 }
 
-fn draw_answer(frame: &mut Frame, answer: &str, area: Rect) {
-    let inner = pane(frame, area, "answer (esc)");
-    let lines: Vec<Line> = answer.lines().map(|line| clean(line).into()).collect();
-    frame.render_widget(Paragraph::new(lines), inner);
+impl Shown {
+    /// The last line that can be the first one in the pane.
+    fn last_top(&self) -> usize {
+        self.text.lines().count().saturating_sub(self.room)
+    }
+
+    /// Scrolls the text, if it is longer than its pane and this is a key for that.
+    fn scroll(&mut self, key: KeyCode) -> bool {
+        let last = self.last_top();
+        let top = match key {
+            _ if last == 0 => return false,
+            KeyCode::Up => self.top.saturating_sub(1),
+            KeyCode::Down => self.top + 1,
+            KeyCode::PageUp => self.top.saturating_sub(self.room),
+            KeyCode::PageDown => self.top + self.room,
+            KeyCode::Home => 0,
+            KeyCode::End => last,
+            _ => return false,
+        };
+        self.top = top.min(last);
+        true
+    }
+
+    fn draw(&mut self, frame: &mut Frame, area: Rect) {
+        let borders = pane(frame, area, "");
+        self.room = usize::from(borders.height);
+        self.top = self.top.min(self.last_top());
+        let title = match self.last_top() {
+            0 => "answer (esc)",
+            _ => "answer (arrows and pages scroll it, esc)",
+        };
+        let inner = pane(frame, area, title);
+        let lines = self.text.lines().skip(self.top).take(self.room);
+        let lines: Vec<Line> = lines.map(|line| clean(line).into()).collect();
+        frame.render_widget(Paragraph::new(lines), inner);
+    }
 }

@@ -20,6 +20,8 @@ use crate::{
 };
 
 /// Join the results of several parts of a search, printed by --json
+///
+/// A file is the result of one part. The result of a merge is no part, and is refused among others.
 #[derive(Args)]
 pub(super) struct Merge {
     /// Files with a JSON object each
@@ -152,6 +154,12 @@ fn union(parts: &[Value], files: &[PathBuf]) -> Result<Value, String> {
             let first = files[0].display();
             return Err(format!(
                 "{name} is of another search than {first}: {difference}"
+            ));
+        }
+        if parts.len() > 1 && part["shard"].is_null() {
+            return Err(format!(
+                "{name} is no part of a search: it is a whole search, or the result of a merge. \
+                 Name the files of --shard only"
             ));
         }
         let shard = part["shard"].as_str().map(str::parse::<Shard>);

@@ -23,7 +23,7 @@ use rustix::termios::tcgetwinsize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    outfile::OutFile,
+    outfile::{OutFile, is_stdout},
     output::{FAILURE, Log, Verbosity, json, print},
     policy::{NamedShare, Policy, named_share, warn_of_unused},
     program::{Entry, Named},
@@ -66,10 +66,10 @@ struct Options {
     /// Print a JSON object per policy, a line each
     #[arg(long)]
     json: bool,
-    /// Write the charts and tables to a page
+    /// Write the charts and tables to a page; - for standard output, instead of the tables
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     html: Option<PathBuf>,
-    /// Write the charts to a picture
+    /// Write the charts to a picture; - for standard output, instead of the tables
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     svg: Option<PathBuf>,
 }
@@ -144,7 +144,9 @@ pub(super) fn run(
         .filter_map(Result::err)
         .collect();
     failures.iter().for_each(|error| log.error(error));
-    let text = if options.json {
+    let text = if options.has_stdout() {
+        String::new()
+    } else if options.json {
         let line = |trial: &Trial| json(&object(trial, &options)) + "\n";
         trials.iter().map(line).collect()
     } else {
@@ -159,6 +161,12 @@ pub(super) fn run(
 }
 
 impl Options {
+    /// Whether the page or the picture goes to standard output.
+    fn has_stdout(&self) -> bool {
+        let mut files = self.html.iter().chain(&self.svg);
+        files.any(|file| is_stdout(file))
+    }
+
     /// Opens the page and the picture.
     fn files(&self) -> Result<[Option<OutFile>; 2], clap::Error> {
         let open = |option, file: &Option<PathBuf>, others: &[&Path]| {
@@ -167,6 +175,9 @@ impl Options {
         };
         let html: Vec<&Path> = self.html.iter().map(PathBuf::as_path).collect();
         let files = || {
+            if self.json && self.has_stdout() {
+                return Err("--json prints to standard output: name a file instead of -".into());
+            }
             Ok([
                 open("--html", &self.html, &[])?,
                 open("--svg", &self.svg, &html)?,

@@ -17,6 +17,7 @@ mod script;
 mod tests;
 
 use std::{
+    cell::RefCell,
     io::{self, IsTerminal},
     path::Path,
     process::ExitCode,
@@ -39,7 +40,7 @@ use crate::{
     Check, Error, Kernel, SimNet, check,
     tape::{self, Playing},
 };
-use noting::Noting;
+use noting::{Notes, Noting};
 use peers::Tally;
 use script::{Host, Script};
 
@@ -92,7 +93,7 @@ fn note(
     log: Log,
 ) -> Result<Script, String> {
     let seed = playing.header().seed;
-    let notes = Rc::default();
+    let notes: Rc<RefCell<Notes>> = Rc::default();
     let world = Noting::new(playing, Rc::clone(&notes));
     let rules = Rules::new(&options.inject);
     let builder = boot::settings(options, seed, &rules, Outside::of(world));
@@ -108,8 +109,11 @@ fn note(
             }
             Some(ended @ (tape::Error::Truncated { .. } | tape::Error::Full { .. })) => {
                 log.warn(&ended.to_string());
+                // The programs had not ended, and what is open now was open then.
+                notes.borrow_mut().stop();
             }
             Some(other) => return Err(other.to_string()),
+            None if matches!(error, Error::Limit(..)) => notes.borrow_mut().stop(),
             // So ended the run.
             None => {}
         }
@@ -181,7 +185,7 @@ fn trial(
     programs: &[(String, Named)],
     script: &Arc<Script>,
 ) -> Result<(), Error> {
-    let tally = Tally::new(script);
+    let tally = Tally::new(script, kernel.net());
     peers::listen(kernel, script, &tally)?;
     for (_, named) in programs {
         named.image()(kernel, script.home())?;

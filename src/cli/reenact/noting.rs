@@ -72,10 +72,10 @@ impl Notes {
             }
             // Until the tape says otherwise.
             (Asked::Connect(addr), Ok(_)) => {
-                self.begin(device, Way::ToPeer(*addr), Outcome::Unanswered);
+                self.begin(device, Way::ToPeer(*addr), Outcome::Pending);
             }
             (Asked::Connect(addr), Err(error)) => {
-                self.begin(device, Way::ToPeer(*addr), Outcome::Unanswered);
+                self.begin(device, Way::ToPeer(*addr), Outcome::Pending);
                 self.fail_to_connect(device, error);
             }
             (Asked::Connected, Ok(_)) => self.connected(device),
@@ -214,6 +214,9 @@ impl Notes {
         let is_stopped = self.script.is_stopped;
         if let Some((_, peer)) = self.connection(device) {
             peer.is_closed = !is_stopped;
+            if peer.outcome == Outcome::Pending && !is_stopped {
+                peer.outcome = Outcome::Unanswered;
+            }
         }
         self.devices.remove(&device);
     }
@@ -226,13 +229,18 @@ impl Notes {
                         connection.sent_at_report = Some(connection.sent);
                     }
                 }
-                Happening::Interrupt(Interrupt::Shutdown) => self.script.is_stopped = true,
+                Happening::Interrupt(Interrupt::Shutdown) => self.stop(),
                 Happening::Interrupt(Interrupt::Over(External::Setter)) => {
                     self.refuse("a thread of the program set a promise".into());
                 }
                 _ => {}
             }
         }
+    }
+
+    /// Notes that the run ended before its programs.
+    pub(super) fn stop(&mut self) {
+        self.script.is_stopped = true;
     }
 
     /// The script of the run, which took so long. An error says what cannot be scripted.

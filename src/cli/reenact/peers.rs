@@ -12,8 +12,8 @@ use std::{
 
 use super::script::{Act, Listener, Mark, Peer, Script, Way};
 use crate::{
-    Detail, Error, Event, Exit, Fact, Kernel, Observer, Os, Queue, SimNet, SystemCall, TcpStream,
-    Tid,
+    Detail, Errno, Error, Event, Exit, Fact, Kernel, Observer, Os, Queue, SimNet, SystemCall,
+    TcpStream, Tid,
 };
 
 /// How long the programs go on after the last peer, before they are shut down as on the tape.
@@ -23,6 +23,7 @@ const LOOK: Duration = Duration::from_millis(1);
 
 /// How far the peers are.
 pub(super) struct Tally {
+    net: SimNet,
     peers: RefCell<Vec<(usize, u64)>>,
     /// Whether a peer has found another behaviour than that on the tape.
     has_failed: Cell<bool>,
@@ -40,8 +41,9 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub(super) fn new(script: &Script) -> Rc<Self> {
+    pub(super) fn new(script: &Script, net: SimNet) -> Rc<Self> {
         Rc::new(Self {
+            net,
             peers: RefCell::new(vec![(0, 0); script.peers.len()]),
             has_failed: Cell::new(false),
             is_watched: Cell::new(false),
@@ -185,34 +187,30 @@ pub(super) fn connect(
     script: &Arc<Script>,
     tally: &Rc<Tally>,
 ) -> Result<(), Error> {
-    let (net, home, is_stopped) = (kernel.net(), script.home(), script.is_stopped);
+    let (home, is_stopped) = (script.home(), script.is_stopped);
     let script = Arc::clone(script);
     let tally = Rc::clone(tally);
-    let shared = Rc::clone(&tally);
-    let enters = async move |os: &mut Os| enter_all(os, &script, &net, &shared).await;
-    let peers = kernel.spawn_on(home, "peers", enters)?;
     let ends = async move |os: &mut Os| {
-        let exit = os.wait(peers).await;
+        let shared = Rc::clone(&tally);
+        let enters = async move |os: &mut Os| enter_all(os, &script, &shared).await;
+        // A child stays until it is waited for: without peers it ends at once.
+        let peers = os.spawn("peers", enters).await?;
+        let is_good = os.wait(peers).await? == Exit::Done && !tally.has_failed.get();
         tally.is_over.set(true);
-        let is_good = exit == Ok(Exit::Done) && !tally.has_failed.get();
         if is_good && is_stopped {
             os.sleep(REST).await;
         }
         if is_stopped || !is_good {
             os.shutdown().await;
         }
+        Ok::<_, Errno>(())
     };
-    kernel.spawn("end", ends)?;
+    kernel.spawn_on(home, "end", ends)?;
     Ok(())
 }
 
 /// Has the peers connect, and waits for their ends.
-async fn enter_all(
-    os: &mut Os,
-    script: &Arc<Script>,
-    net: &SimNet,
-    tally: &Rc<Tally>,
-) -> Result<(), String> {
+async fn enter_all(os: &mut Os, script: &Arc<Script>, tally: &Rc<Tally>) -> Result<(), String> {
     let mut begun = Vec::new();
     for (place, peer) in script.scripted() {
         let Way::ToListener { number, .. } = peer.way else {
@@ -221,7 +219,7 @@ async fn enter_all(
         if !tally.reach(os, script, &peer.before).await? {
             break;
         }
-        begun.push(enter(os, script, place, number, net, tally).await?);
+        begun.push(enter(os, script, place, number, tally).await?);
     }
     for peer in begun {
         // It may have ended.
@@ -247,14 +245,13 @@ async fn enter(
     script: &Arc<Script>,
     place: usize,
     listener: usize,
-    net: &SimNet,
     tally: &Rc<Tally>,
 ) -> Result<Tid, String> {
     let patience = script.patience();
     let found = os.timeout(patience, async |os| {
         loop {
             let addr = script.address_now(listener, &tally.opened.borrow());
-            let listeners = net.listeners(script.home());
+            let listeners = tally.net.listeners(script.home());
             if let Some(addr) = addr.filter(|addr| listeners.contains(addr)) {
                 return addr;
             }
@@ -340,7 +337,11 @@ impl Part<'_> {
                 }
                 // The program may have closed the connection at the same time.
                 Act::Finish => drop(self.stream.shutdown_write(os).await),
-                Act::Break => return Ok(()),
+                Act::Break => {
+                    // So may it here.
+                    let _ = self.tally.net.abort(self.stream.id());
+                    return Ok(());
+                }
             }
             self.steps += 1;
             self.tell(os).await;

@@ -21,7 +21,7 @@ pub(super) struct Script {
     pub(super) peers: Vec<Peer>,
     /// The names that the program looked up, with their first addresses.
     pub(super) names: Vec<(String, IpAddr)>,
-    /// Whether an interrupt ended the run.
+    /// Whether the run ended before its programs: by an interrupt, or where the tape was cut.
     pub(super) is_stopped: bool,
     /// How long the run took.
     pub(super) took: Duration,
@@ -78,6 +78,8 @@ pub(super) enum Outcome {
     Unreachable,
     /// No answer came until the attempt timed out or was given up.
     Unanswered,
+    /// No answer had come at the interrupt, or where the tape ends.
+    Pending,
 }
 
 impl Outcome {
@@ -106,6 +108,7 @@ impl fmt::Display for Outcome {
             Self::Refused => "was refused",
             Self::Unreachable => "reached no host",
             Self::Unanswered => "got no answer",
+            Self::Pending => "got no answer before the end",
         })
     }
 }
@@ -122,7 +125,7 @@ pub(super) enum Act {
     Send(Vec<u8>),
     /// The end of what the peer sends.
     Finish,
-    /// The connection broke.
+    /// The connection broke: the peer resets it.
     Break,
 }
 
@@ -183,7 +186,7 @@ impl Script {
                     (Way::ToPeer(to), _) if !reaches(to, *addr) => {}
                     (Way::ToPeer(_), Outcome::Established) => made += 1,
                     // The program gave up: the listener may have accepted it all the same.
-                    (Way::ToPeer(_), Outcome::Unanswered) => begun += 1,
+                    (Way::ToPeer(_), Outcome::Unanswered | Outcome::Pending) => begun += 1,
                     (Way::ToPeer(_), Outcome::Refused | Outcome::Unreachable) => {}
                 }
             }
@@ -220,7 +223,8 @@ impl Script {
     fn check_outcomes(&self) -> Result<(), String> {
         let mut by_addr = BTreeMap::new();
         let mut by_ip = BTreeMap::new();
-        for (to, outcome) in self.attempts() {
+        let known = |(_, outcome): &(_, Outcome)| *outcome != Outcome::Pending;
+        for (to, outcome) in self.attempts().filter(known) {
             let first = *by_addr.entry(to).or_insert(outcome);
             if first != outcome {
                 return Err(format!(
@@ -291,8 +295,14 @@ impl Script {
         let mut hosts = BTreeMap::new();
         hosts.extend(self.own_address().map(|own| (own, false)));
         for (to, outcome) in self.attempts() {
-            if outcome != Outcome::Unreachable && is_of_machine(to.ip()) {
-                hosts.insert(to.ip(), outcome == Outcome::Unanswered);
+            if !is_of_machine(to.ip()) {
+                continue;
+            }
+            match outcome {
+                Outcome::Unreachable => {}
+                // Other attempts tell whether the host can be reached.
+                Outcome::Pending => drop(hosts.entry(to.ip()).or_insert(true)),
+                outcome => drop(hosts.insert(to.ip(), outcome == Outcome::Unanswered)),
             }
         }
         let host = |(address, is_cut)| Host {
@@ -485,6 +495,7 @@ mod tests {
             to(1, 81, refused),
             to(2, 80, silent),
             to(2, 81, silent),
+            to(1, 80, Outcome::Pending),
             to(3, 80, none),
             to(4, 80, refused),
         ];

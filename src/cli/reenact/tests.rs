@@ -53,7 +53,16 @@ fn searched<P: Program>(script: Script) -> Explored {
 
 /// Tapes a program in a world, and reads the script off the tape.
 fn noted<P: Program>(test: &str, world: impl World + 'static) -> Result<Script, String> {
-    let (options, programs) = parsed::<P>();
+    noted_within::<P>(test, world, None)
+}
+
+/// The same, where the replay ends at this time.
+fn noted_within<P: Program>(
+    test: &str,
+    world: impl World + 'static,
+    max_time: Option<Duration>,
+) -> Result<Script, String> {
+    let (mut options, programs) = parsed::<P>();
     let name = format!("trapline-reenact-{test}-{}", process::id());
     let path = env::temp_dir().join(name);
     let seed = world.seed();
@@ -73,6 +82,7 @@ fn noted<P: Program>(test: &str, world: impl World + 'static) -> Result<Script, 
         .expect("all goes well");
     drop(kernel);
     let playing = Playing::open(&path).expect("it is a tape");
+    options.max_time = max_time;
     let script = note(playing, &options, &programs, Log::SILENT);
     fs::remove_file(path).expect("it is there");
     script
@@ -199,9 +209,10 @@ fn a_run_goes_on_until_the_program_has_connected_to_each_server() {
         script.judged().unwrap()
     };
     passes(&searched::<ConnectsLate>(script()));
-    let failure = searched::<NeverConnects>(script())
-        .failure
-        .expect("it misses the server");
+    let explored = searched::<NeverConnects>(script());
+    let report = explored.to_string();
+    assert!(report.contains("[program 4 exits: killed]"), "{report}");
+    let failure = explored.failure.expect("it misses the server");
     let why = "the program does not do what it did on the tape (to 192.0.2.7:80)";
     assert!(failure.why.contains(why), "{}", failure.why);
 }
@@ -334,4 +345,113 @@ fn a_connection_that_failed_on_the_tape_fails_in_the_same_way() {
         noted::<GivesUp>("gives-up", net()).unwrap(),
     ));
     passes(&searched::<Fails>(noted::<Fails>("fails", net()).unwrap()));
+}
+
+/// Connects to itself, and fails long after that
+#[derive(clap::Args)]
+struct FailsLate {}
+
+impl Program for FailsLate {
+    async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+        let listener = os.listen(([127, 0, 0, 1], 80).into()).await?;
+        let _own = os.connect(listener.local_addr()?).await?;
+        let _other = listener.accept(os).await?;
+        os.sleep(Duration::from_secs(3600)).await;
+        Err("as on the tape".into())
+    }
+}
+
+/// Fails long after its connection was refused
+#[derive(clap::Args)]
+struct FailsRefused {}
+
+impl Program for FailsRefused {
+    async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+        let refused = os.connect(beside(8)).await.unwrap_err();
+        os.sleep(Duration::from_secs(3600)).await;
+        Err(refused.into())
+    }
+}
+
+#[test]
+fn programs_without_peers_run_to_their_own_end() {
+    let why = |explored: Explored| explored.failure.expect("it fails").why;
+    let listener = Listener {
+        addr: ([127, 0, 0, 1], 80).into(),
+        has_any_port: false,
+    };
+    let own = Script {
+        peers: vec![peer(Way::ToPeer(listener.addr), "", 0), client("", 0)],
+        listeners: vec![listener],
+        ..Script::default()
+    };
+    let failed = why(searched::<FailsLate>(own.judged().unwrap()));
+    assert!(failed.contains("as on the tape"), "{failed}");
+    let refused = Peer {
+        outcome: Outcome::Refused,
+        ..peer(Way::ToPeer(beside(8)), "", 0)
+    };
+    let refused = Script {
+        peers: vec![refused],
+        ..Script::default()
+    };
+    let failed = why(searched::<FailsRefused>(refused.judged().unwrap()));
+    assert!(failed.contains("refused"), "{failed}");
+}
+
+/// Connects to itself, and then sleeps a thousand times
+#[derive(clap::Args)]
+struct GoesOn {}
+
+impl Program for GoesOn {
+    async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+        let listener = os.listen(([127, 0, 0, 1], 80).into()).await?;
+        let _own = os.connect(listener.local_addr()?).await?;
+        let _other = listener.accept(os).await?;
+        for _ in 0..1000 {
+            os.sleep(Duration::from_secs(1)).await;
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_run_that_ended_before_its_programs_shuts_them_down() {
+    let script = |max| noted_within::<GoesOn>("goes-on", SimWorld::new(1), max).unwrap();
+    assert!(!script(None).is_stopped);
+    assert!(script(Some(Duration::from_secs(500))).is_stopped);
+}
+
+/// Is content with a client that resets its connection after a word
+#[derive(clap::Args)]
+struct ExpectsReset {}
+
+impl Program for ExpectsReset {
+    async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+        let listener = os.listen(([127, 0, 0, 1], 80).into()).await?;
+        let (stream, _) = listener.accept(os).await?;
+        let mut buf = [0; 16];
+        assert_eq!(stream.recv(os, &mut buf).await?, 4);
+        match stream.recv(os, &mut buf).await {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(()),
+            other => Err(format!("{other:?}").into()),
+        }
+    }
+}
+
+#[test]
+fn a_peer_resets_a_connection_that_broke_on_the_tape() {
+    let listener = Listener {
+        addr: ([127, 0, 0, 1], 80).into(),
+        has_any_port: false,
+    };
+    let mut resets = client("word", 0);
+    let act = Act::Break;
+    resets.steps.push(Step { after: 0, act });
+    let script = Script {
+        listeners: vec![listener],
+        peers: vec![resets],
+        ..Script::default()
+    };
+    passes(&searched::<ExpectsReset>(script.judged().unwrap()));
 }

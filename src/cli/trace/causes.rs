@@ -4,7 +4,7 @@
 use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 
 use super::{
-    history::{Amount, History, Life, Piece, QueueLife, Step},
+    history::{Accepted, Amount, History, Life, Piece, QueueLife, Step},
     spans::{Doing, Ending, Moment},
 };
 use crate::{DeviceId, Direction, End, Nanos, On, QueueId, Tid, cli::output::clean};
@@ -248,6 +248,9 @@ impl History {
         device: DeviceId,
         direction: Direction,
     ) -> (Vec<String>, Option<Step>) {
+        if let Some(accepted) = self.accepted(tid, piece) {
+            return self.connection_cause(tid, piece, accepted);
+        }
         let peer = self.peer(device);
         let Some(peer) = peer else {
             let said = match self.peers.is_listener(device) {
@@ -272,6 +275,35 @@ impl History {
         let next = self.next(other, piece, piece.from, piece.to);
         let mut said = vec![format!("{who} has the other end, device {peer}.")];
         said.extend(self.meanwhile(other, piece, next));
+        (said, next)
+    }
+
+    /// Which task made the connection that a listener waited for.
+    fn connection_cause(
+        &self,
+        tid: Tid,
+        piece: &Piece,
+        accepted: &Accepted,
+    ) -> (Vec<String>, Option<Step>) {
+        let Some(sent) = self.connected(accepted) else {
+            let from = accepted
+                .from
+                .map_or_else(String::new, |from| format!(" from {from}"));
+            let said = match self.has_gaps() {
+                true => format!("Which task connected{from} is not known: events are missing."),
+                false => format!("A connection{from} ended the wait, from outside of this run."),
+            };
+            return (vec![said], None);
+        };
+        let when = Nanos::from(sent.at.at);
+        if sent.tid == tid {
+            let said = format!("It connected itself, at {when}.");
+            return (vec![said], None);
+        }
+        let who = self.task(sent.tid);
+        let next = self.longest_wait(sent.tid, piece.from, sent.at.max(piece.from));
+        let mut said = vec![format!("{who} connected at {when}, which ended the wait.")];
+        said.extend(self.meanwhile(sent.tid, piece, next));
         (said, next)
     }
 

@@ -21,7 +21,7 @@ use super::{
 use crate::{
     Event, Fact, Follower, Nanos, On, Reply, SystemCall, Tid, Tracer,
     cli::{
-        outfile::OutFile,
+        outfile::{OutFile, is_stdout},
         output::{Log, clean},
         table::table,
     },
@@ -55,7 +55,8 @@ pub(in crate::cli) struct DiffCommand {
     /// Compare the events and ignore their times
     #[arg(long)]
     ignore_times: bool,
-    /// Write a page to FILE, too: both runs above each other, on one axis
+    /// Write a page to FILE, too: both runs above each other, on one axis; - for standard output,
+    /// instead of the text
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     html: Option<PathBuf>,
 }
@@ -137,8 +138,10 @@ impl DiffCommand {
         if !self.ignore_times {
             show_times(&mut text, &sides)?;
         }
-        out.write_all(&text)?;
-        out.flush()?;
+        if !self.html.as_deref().is_some_and(is_stdout) {
+            out.write_all(&text)?;
+            out.flush()?;
+        }
         if let Some(page) = page {
             page.write(pair(files, &String::from_utf8_lossy(&text))?.as_bytes())?;
         }

@@ -95,9 +95,32 @@ pub(super) struct Move {
 pub(super) struct DeviceLife {
     /// What it is connected to, or listens on.
     pub(super) addr: Option<SocketAddr>,
-    /// The task that opened it.
+    /// The task that opened it, and when.
     pub(super) owner: Tid,
-    pub(super) uses: Vec<(Moment, Tid, Direction)>,
+    pub(super) opened: Moment,
+    /// The task that closed it or its sending side first, and when.
+    pub(super) closed: Option<(Moment, Tid)>,
+    /// The connections that a listener accepted.
+    pub(super) accepted: Vec<Accepted>,
+    reads: Vec<Use>,
+    writes: Vec<Use>,
+}
+
+/// Bytes that a task read from a device or wrote to it.
+pub(super) struct Use {
+    pub(super) at: Moment,
+    pub(super) tid: Tid,
+    /// The bytes that went this way so far, with these.
+    pub(super) bytes: u64,
+}
+
+/// A connection that a task accepted.
+pub(super) struct Accepted {
+    pub(super) at: Moment,
+    pub(super) tid: Tid,
+    pub(super) device: DeviceId,
+    /// The address of the other end.
+    pub(super) from: Option<SocketAddr>,
 }
 
 /// How much time something took, and how many turns of all tasks. Turns count where a virtual clock
@@ -297,7 +320,11 @@ impl History {
 
     /// The name of a task.
     pub(super) fn name(&self, tid: Tid) -> &str {
-        self.tasks.get(&tid).map_or("?", |life| &life.name)
+        match self.tasks.get(&tid) {
+            Some(life) => &life.name,
+            None if tid == Tid::KERNEL => "kernel",
+            None => "?",
+        }
     }
 
     /// The names of all tasks, each once.
@@ -356,7 +383,12 @@ impl History {
         self.peers.event(event, &self.follower);
         let call = self.follower.last(tid).map(|call| call.call);
         match &event.fact {
-            Fact::Trapped { .. } => self.life(tid).traps += 1,
+            Fact::Trapped { call, .. } => {
+                self.life(tid).traps += 1;
+                if let SystemCall::ShutdownWrite(device) | SystemCall::Close(device) = call {
+                    self.closed(*device, tid, now);
+                }
+            }
             Fact::Spawned { parent, .. } => {
                 let life = self.life(tid);
                 (life.parent, life.spawned) = (*parent, now);
@@ -379,6 +411,9 @@ impl History {
             } => {
                 self.moved(*queue, tid, End::Put, now);
             }
+            Fact::Deferred {
+                call: SystemCall::Close(device),
+            } => self.closed(*device, tid, now),
             Fact::Replied { reply, .. } => match (call, reply) {
                 (Some(SystemCall::Put(queue) | SystemCall::TryPut(queue)), Reply::Done) => {
                     self.moved(queue, tid, End::Put, now);
@@ -386,7 +421,19 @@ impl History {
                 (Some(SystemCall::Get(queue) | SystemCall::TryGet(queue)), Reply::Message(_)) => {
                     self.moved(queue, tid, End::Get, now);
                 }
-                (_, Reply::Device(device)) => self.opened(*device, tid),
+                (call, Reply::Device(device)) => {
+                    self.opened(*device, tid, now);
+                    if let Some(SystemCall::Accept(listener)) = call {
+                        let from = self.devices.get(device).and_then(|life| life.addr);
+                        let listener = self.devices.entry(listener).or_default();
+                        listener.accepted.push(Accepted {
+                            at: now,
+                            tid,
+                            device: *device,
+                            from,
+                        });
+                    }
+                }
                 (Some(SystemCall::NewQueue(_)), Reply::Queue(queue)) => {
                     let object = self.follower.object(*queue);
                     let is_lock = object.as_ref().is_some_and(|object| {
@@ -400,10 +447,10 @@ impl History {
             Fact::DeviceIo {
                 device,
                 direction,
-                result: Ok(_),
+                result: Ok(bytes),
             } => {
                 let device = self.devices.entry(*device).or_default();
-                device.uses.push((now, tid, *direction));
+                device.used(now, tid, *direction, *bytes as u64);
             }
             _ => {}
         }
@@ -415,10 +462,16 @@ impl History {
     }
 
     /// Notes a device that a call has opened.
-    fn opened(&mut self, device: DeviceId, tid: Tid) {
+    fn opened(&mut self, device: DeviceId, tid: Tid, now: Moment) {
         let addr = self.follower.last(tid).and_then(CallInfo::addr);
         let life = self.devices.entry(device).or_default();
-        (life.addr, life.owner) = (addr, tid);
+        (life.addr, life.owner, life.opened) = (addr, tid, now);
+    }
+
+    /// Notes that a device sends nothing more.
+    fn closed(&mut self, device: DeviceId, tid: Tid, now: Moment) {
+        let life = self.devices.entry(device).or_default();
+        life.closed.get_or_insert((now, tid));
     }
 
     /// The other end of a connection, if that is in the same run.
@@ -446,9 +499,16 @@ impl History {
         let Some(life) = self.devices.get(&device) else {
             return Tid::KERNEL;
         };
-        let uses = &life.uses[..life.uses.partition_point(|(at, ..)| *at <= before)];
-        let same = uses.iter().rfind(|(.., way)| *way == side);
-        let user = same.or(uses.last());
+        let last = |side| {
+            let uses = life.uses(side);
+            let before = uses.partition_point(|one: &Use| one.at <= before);
+            uses[..before].last()
+        };
+        let other = match side {
+            Direction::Read => Direction::Write,
+            Direction::Write => Direction::Read,
+        };
+        let user = last(side).or_else(|| last(other));
         // A task that waits for the device may never have used it.
         let waits = || {
             let (tid, _) = self.tasks.iter().find(|(_, life)| {
@@ -457,9 +517,7 @@ impl History {
             })?;
             Some(*tid)
         };
-        user.map(|(_, tid, _)| *tid)
-            .or_else(waits)
-            .unwrap_or(life.owner)
+        user.map(|one| one.tid).or_else(waits).unwrap_or(life.owner)
     }
 
     /// The shares of a task's states in a window, in words; the longest first.
@@ -535,7 +593,31 @@ impl History {
     pub(super) fn task(&self, tid: Tid) -> String {
         match self.tasks.get(&tid) {
             Some(life) => format!("{tid} {:?}", clean(&life.name)),
+            None if tid == Tid::KERNEL => "kernel".to_string(),
             None => tid.to_string(),
+        }
+    }
+}
+
+impl DeviceLife {
+    fn used(&mut self, at: Moment, tid: Tid, direction: Direction, bytes: u64) {
+        let uses = match direction {
+            Direction::Read => &mut self.reads,
+            Direction::Write => &mut self.writes,
+        };
+        let before = uses.last().map_or(0, |one| one.bytes);
+        uses.push(Use {
+            at,
+            tid,
+            bytes: before + bytes,
+        });
+    }
+
+    /// The bytes that went this way, in order.
+    pub(super) fn uses(&self, direction: Direction) -> &[Use] {
+        match direction {
+            Direction::Read => &self.reads,
+            Direction::Write => &self.writes,
         }
     }
 }

@@ -10,6 +10,7 @@
 //! | `causes.rs`, `why.rs` | why a task waited; `trace why` |
 //! | `path.rs` | the critical path; `trace path` |
 //! | `peers.rs` | the two ends of each connection |
+//! | `senders.rs` | the task that ended a wait for a device |
 //! | `at.rs` | the tasks at an instant; `trace ps`, `trace tree` |
 //! | `chrome.rs` | Chrome's trace events |
 //! | `post_mortem.rs` | the last traps before a deadlock or a fault |
@@ -24,6 +25,7 @@ mod history;
 mod path;
 mod peers;
 pub(super) mod post_mortem;
+mod senders;
 mod show;
 mod source;
 pub(super) mod spans;

@@ -7,11 +7,12 @@ use serde_json::Value;
 
 use super::{
     history::{Amount, History, Life, Piece},
+    senders::Sent,
     source::Failure,
     spans::{Doing, Ending, Moment},
 };
 use crate::{
-    Direction, Nanos, On, Tid,
+    Nanos, Tid,
     cli::{
         output::{Log, clean},
         table::table,
@@ -22,6 +23,12 @@ use crate::{
 const PARTS: usize = 30;
 /// What a task did while the recording has no events.
 const MISSING: &str = "unknown: events are missing";
+/// What a task did while the packet that ended its wait was under way.
+const NETWORK: &str = "waiting for the network";
+/// What the kernel did while no task of the path was alive or did anything.
+const WORLD: &str = "waiting for the world";
+/// What the kernel did between the end of a task and the end of the wait for it.
+const WORK: &str = "in calls";
 
 /// Show the critical path: the chain of work and waits that decided when a run ended
 #[derive(Args)]
@@ -110,7 +117,8 @@ pub(super) struct Segment {
 
 impl History {
     /// The chain of work and waits that decided when the run ended, in order of time. It is followed
-    /// backwards from the task that ended last: from each wait that a task ended to that task.
+    /// backwards from the task that ended last: from each wait that a task ended to that task. Its
+    /// segments follow each other without a gap from the begin of the run to its end.
     pub(super) fn path(&self) -> Vec<Segment> {
         // The task that was the last to do anything: its end, if it ended.
         let active = |life: &Life| {
@@ -127,12 +135,19 @@ impl History {
         let mut segments: Vec<Segment> = Vec::new();
         let mut add = |segment: Segment| match segments.last_mut() {
             // On a virtual clock, turns take no time.
+            _ if segment.from >= segment.to => {}
             _ if has_time && segment.amount().time.is_zero() => {}
             Some(next) if next.tid == segment.tid && next.what == segment.what => {
                 next.from = segment.from;
             }
             _ => segments.push(segment),
         };
+        add(Segment {
+            tid: Tid::KERNEL,
+            what: WORLD.to_string(),
+            from: end,
+            to: self.end(),
+        });
         let mut at = (tid, end);
         // Each step goes back in time, or to another task at the same moment.
         let mut jumps = 0;
@@ -144,16 +159,18 @@ impl History {
             let before = life.pieces.partition_point(|piece| piece.from < to);
             let piece = life.pieces[..before].last();
             let known = piece.map_or(life.spawned, |piece| piece.to);
-            if known < to && self.has_gap(known, to) {
-                let (from, what) = (known, MISSING.to_string());
+            if known < to {
+                let (by, what) = match self.has_gap(known, to) {
+                    true => (tid, MISSING),
+                    false => (Tid::KERNEL, WORK),
+                };
                 add(Segment {
-                    tid,
-                    what,
-                    from,
+                    tid: by,
+                    what: what.to_string(),
+                    from: known,
                     to,
                 });
-                at = (tid, from);
-                jumps = 0;
+                (at, jumps) = ((tid, known), 0);
                 continue;
             }
             let Some(piece) = piece else {
@@ -162,12 +179,22 @@ impl History {
                 jumps += 1;
                 continue;
             };
-            if let (Doing::Blocked(_), Some(waker)) = (piece.doing, self.ender(tid, piece))
-                && piece.to <= to
+            if piece.to == to
+                && let Some(cause) = self.ender(tid, piece)
                 && jumps < self.tasks.len()
             {
-                at = (waker, piece.to);
-                jumps += 1;
+                let is_latency = cause.at.at < to.at;
+                add(Segment {
+                    tid,
+                    what: match is_latency {
+                        true => NETWORK.to_string(),
+                        false => self.state(piece),
+                    },
+                    from: cause.at,
+                    to,
+                });
+                jumps = if cause.at < to { 0 } else { jumps + 1 };
+                at = (cause.tid, cause.at);
                 continue;
             }
             jumps = 0;
@@ -180,25 +207,26 @@ impl History {
             });
             at = (tid, from);
         }
+        add(Segment {
+            tid: Tid::KERNEL,
+            what: WORLD.to_string(),
+            from: self.begin.unwrap_or_default(),
+            to: at.1,
+        });
         segments.reverse();
         segments
     }
 
-    /// The task that ended a wait.
-    fn ender(&self, tid: Tid, piece: &Piece) -> Option<Tid> {
+    /// The task that ended a wait, and when it did what ended it.
+    fn ender(&self, tid: Tid, piece: &Piece) -> Option<Sent> {
         match (piece.end, piece.doing) {
             (
                 Ending::Woken {
-                    waker: Some(waker), ..
+                    waker: Some(tid), ..
                 },
-                _,
-            ) => Some(waker),
-            (Ending::Woken { .. }, Doing::Blocked(On::Device(device, Direction::Read))) => {
-                let peer = self.peer(device)?;
-                let sender = self.user_of(peer, Direction::Write, piece.to);
-                (sender != tid).then_some(sender)
-            }
-            _ => None,
+                Doing::Blocked(_),
+            ) => Some(Sent { tid, at: piece.to }),
+            _ => self.sent(tid, piece),
         }
     }
 

@@ -59,7 +59,7 @@ use rand_pcg::{
     Pcg64,
     rand_core::{Rng, SeedableRng},
 };
-use rustix::fs::{FileType, OFlags};
+use rustix::fs::FileType;
 use rustix::net::{RecvFlags, SendFlags};
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -205,16 +205,13 @@ impl RealWorld {
     }
 
     fn attach(&mut self, id: DeviceId, descriptor: Descriptor) -> io::Result<()> {
-        let fd = Fd::Attached(descriptor);
-        let mode = rustix::fs::fstat(fd.as_fd())?.st_mode;
+        let mode = rustix::fs::fstat(descriptor.as_fd())?.st_mode;
         let kind = match FileType::from_raw_mode(mode) {
             FileType::Socket => Kind::Socket,
             _ => Kind::File,
         };
-        if !fd.is_shared() {
-            let flags = rustix::fs::fcntl_getfl(&fd)?;
-            rustix::fs::fcntl_setfl(&fd, flags | OFlags::NONBLOCK)?;
-        }
+        descriptor.set_nonblocking()?;
+        let fd = Fd::Attached(descriptor);
         self.register(id, fd, kind)
     }
 

@@ -5,7 +5,7 @@
 
 use std::{
     fmt, io,
-    os::fd::{AsFd, AsRawFd, BorrowedFd},
+    os::fd::{AsFd, BorrowedFd},
 };
 
 use socket2::Socket;
@@ -192,7 +192,7 @@ impl Fd {
     /// Whether it is one of the three standard streams. What is opened here is not, even if it has
     /// the number of one that was closed.
     pub(super) fn is_shared(&self) -> bool {
-        matches!(self, Self::Attached(_)) && self.as_fd().as_raw_fd() <= 2
+        matches!(self, Self::Attached(descriptor) if descriptor.is_standard())
     }
 }
 

@@ -330,6 +330,10 @@ impl World for Playing {
         if device.is_of_daemon() {
             return self.beneath.io(device, request);
         }
+        if let Request::Attach { descriptor, .. } = &request {
+            // As in the run: the program's own I/O would block for ever on what does not come again.
+            let _ = descriptor.set_nonblocking();
+        }
         let task = self.remote.running();
         let answer = self.reel.get_mut().io(task, device, &mut request);
         answer.unwrap_or_else(|Over| refuse(Asked::of(&request).0))

@@ -20,6 +20,38 @@ fn lines(events: &[OwnedEvent]) -> Vec<String> {
 }
 
 #[test]
+fn a_file_that_the_run_prints_to_is_refused() {
+    for option in ["--record", "--tape"] {
+        for (file, output) in [("stdout", "output"), ("stderr", "error")] {
+            let file = format!("/dev/{file}");
+            let (code, out, err) = run(&["boot", "-q", option, &file, "parts"]);
+            assert_eq!((code, &*out), (1, ""), "{err}");
+            let why = format!(
+                "error: {option} {file} is standard {output}, which the run prints to: name \
+                 another file\n"
+            );
+            assert_eq!(err, why);
+        }
+    }
+    // A file by its own name, too.
+    let scratch = Scratch::new("record-to-output");
+    let to = fs::File::create(&scratch.0).expect("it can be made");
+    let mut boot = trapline(&[
+        "boot",
+        "-q",
+        "--virtual",
+        "--record",
+        scratch.path(),
+        "parts",
+    ]);
+    let output = boot.stdout(to).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(fs::read(&scratch.0).expect("it is there"), b"");
+    let (code, _, err) = run(&["boot", "-q", "--virtual", "--record", "/dev/null", "parts"]);
+    assert_eq!((code, &*err), (0, ""));
+}
+
+#[test]
 fn a_recording_says_what_ran_and_what_happened() {
     let file = Scratch::new("wait");
     let args = ["--virtual", "--seed", "7", "--quantum", "2", "--record"];

@@ -108,6 +108,89 @@ Meanwhile 2 \"upstream\" was asleep.
 }
 
 #[test]
+fn a_wait_for_a_connection_is_ended_by_the_task_that_connects() {
+    let place = Place::with("why-accept", &["slow-upstream"]);
+    let at = |task: &str| place.print(&["trace", "why", task, "--at", "0", "run.trap"]);
+    let said = at("upstream");
+    assert!(
+        said.contains("3 \"proxy\" connected at 00:00.000, which ended the wait.\n")
+            && said.contains("4 \"client\" connected at 00:00.000, which ended the wait.\n"),
+        "{said}"
+    );
+    assert!(!said.contains("No task connected"), "{said}");
+}
+
+#[test]
+fn the_critical_path_leads_from_a_server_to_the_client_that_connects_late() {
+    let swarm = "clients:swarm --addr server:45000 --clients 1 --requests 3 --think 50ms";
+    let echo = "server:echo --addr 0.0.0.0:45000";
+    let place = Place::with("path-accept", &["--on", echo, "--on", swarm]);
+    let path = place.print(&["trace", "path", "run.trap"]);
+    assert!(!path.contains("waiting for a connection"), "{path}");
+    assert!(path.contains("client@clients  asleep"), "{path}");
+    assert!((sum_of_shares(&path) - 100.0).abs() < 0.3, "{path}");
+}
+
+#[test]
+fn the_latency_of_a_packet_is_no_work() {
+    let swarm = "clients:swarm --addr server:45000 --clients 2 --requests 3 --keep-alive";
+    let echo = "server:echo --addr 0.0.0.0:45000";
+    let net = ["--on", echo, "--on", swarm, "--net", "latency=10ms"];
+    let place = Place::with("path-latency", &net);
+    let path = place.print(&["trace", "path", "run.trap"]);
+    assert!(path.contains("waiting for the network"), "{path}");
+    assert!(!path.contains("running"), "{path}");
+    assert!((sum_of_shares(&path) - 100.0).abs() < 0.3, "{path}");
+}
+
+#[test]
+fn the_shares_of_a_path_add_up_to_all_of_a_run() {
+    let place = Place::new("path-sums");
+    // A server of the real world that is interrupted after its only client has left.
+    let file = place.0.join("echo.trap");
+    let mut server = Running::with_stdout(&[
+        "boot",
+        "--record",
+        file.to_str().expect("it is text"),
+        "echo",
+        "--addr",
+        "127.0.0.1:0",
+    ]);
+    let line = server.out_line();
+    let addr = line.trim().rsplit(' ').next().expect("it ends with it");
+    let client = std::net::TcpStream::connect(addr).expect("it listens");
+    server.out_line();
+    drop(client);
+    server.out_line();
+    server.signal(Signal::INT);
+    server.end();
+    let runs = [
+        vec!["deadlock"],
+        vec!["lost-wakeup"],
+        vec!["starved"],
+        vec!["slow-upstream"],
+        vec!["stuck-server"],
+        vec!["--record-last", "40", "convoy"],
+    ];
+    let mut files = vec!["echo.trap".to_string()];
+    for (at, run) in runs.iter().enumerate() {
+        files.push(format!("{at}.trap"));
+        place.record(&files[at + 1], run);
+    }
+    for file in files {
+        let (_, path, _) = place.run(&["trace", "path", &file]);
+        assert!((sum_of_shares(&path) - 100.0).abs() < 0.5, "{file}: {path}");
+    }
+}
+
+/// The sum of the shares of a critical path, in percent.
+fn sum_of_shares(path: &str) -> f64 {
+    path.lines()
+        .filter_map(|line| line.split_once(" %  ")?.0.trim().parse::<f64>().ok())
+        .sum()
+}
+
+#[test]
 fn the_other_end_is_found_where_connections_overtake_each_other() {
     let swarm = "clients:swarm --addr server:45000 --clients 3 --requests 1 --keep-alive";
     let echo = "server:echo --addr 0.0.0.0:45000";
@@ -220,10 +303,7 @@ critical path of 122ms
     );
     place.record("convoy.trap", &["convoy"]);
     let path = place.print(&["trace", "path", "convoy.trap"]);
-    let total: f64 = path
-        .lines()
-        .filter_map(|line| line.split_once(" %  ")?.0.trim().parse::<f64>().ok())
-        .sum();
+    let total = sum_of_shares(&path);
     assert!((total - 100.0).abs() < 0.3, "{path}");
     assert!(
         !path.contains("waiting"),

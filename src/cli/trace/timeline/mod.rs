@@ -36,7 +36,7 @@ use std::{
 use clap::{Args, ValueEnum, ValueHint};
 
 use crate::cli::{
-    outfile::OutFile,
+    outfile::{OutFile, is_stdout},
     output::Log,
     trace::source::{Failure, Source, unknown},
 };
@@ -143,7 +143,7 @@ impl TimelineCommand {
 
     fn file_of_output(&self) -> Option<&Path> {
         let output = self.output.as_deref();
-        output.filter(|path| *path != Path::new("-"))
+        output.filter(|path| !is_stdout(path))
     }
 
     fn format(&self) -> Result<Format, Failure> {

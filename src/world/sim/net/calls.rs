@@ -392,6 +392,20 @@ impl Net {
         self.sweep(end);
     }
 
+    /// Resets a connection from this end. What the end has sent arrives before.
+    pub(super) fn abort(&mut self, device: DeviceId) -> Result<()> {
+        let (end, connection, side) = self.stream(device)?;
+        let this = &mut connection.ends[side];
+        if this.stage == Stage::Open {
+            this.stage = Stage::Gone;
+            this.error = Some(ErrorKind::ConnectionAborted);
+            self.send_packet(end, Signal::Reset);
+            self.notify(end, Direction::Read);
+            self.notify(end, Direction::Write);
+        }
+        Ok(())
+    }
+
     // ---- look-ups
 
     #[inline]

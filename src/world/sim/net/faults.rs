@@ -10,7 +10,7 @@ use super::{
     state::{Net, Socket},
 };
 use crate::{
-    abi::{HostId, SystemCall},
+    abi::{DeviceId, HostId, SystemCall},
     trap::{Fate, Payload},
 };
 
@@ -22,7 +22,7 @@ impl SimNet {
     /// not.
     pub fn apply(&self, fault: &Fault) -> Result<()> {
         let fate = self.change().apply(fault)?;
-        self.tell(fault, fate);
+        self.tell(fault.to_string(), fate);
         Ok(())
     }
 
@@ -71,6 +71,42 @@ impl SimNet {
     /// *Errors:* as [`SimNet::apply`].
     pub fn reset(&self, a: impl Into<String>, b: impl Into<String>) -> Result<()> {
         self.apply(&Fault::Reset(a.into(), b.into()))
+    }
+
+    /// Resets one connection from this end, as a close with a linger time of 0 does. What the end has
+    /// sent arrives first; then calls of the peer fail with `ConnectionReset`. Calls on the device
+    /// itself fail with `ConnectionAborted`.
+    ///
+    /// ```
+    /// use std::io;
+    /// use trapline::{Kernel, Os};
+    ///
+    /// let mut kernel = Kernel::simulated(1);
+    /// let net = kernel.net();
+    /// kernel.spawn("main", async move |os: &mut Os| {
+    ///     let listener = os.listen("127.0.0.1:80".parse().unwrap()).await?;
+    ///     let client = os.connect(listener.local_addr()?).await?;
+    ///     let (server, _) = listener.accept(os).await?;
+    ///     client.send_all(os, b"bye").await?;
+    ///     net.abort(client.id())?;
+    ///     let mut buf = [0; 8];
+    ///     assert_eq!(server.recv(os, &mut buf).await?, 3);
+    ///     let error = server.recv(os, &mut buf).await.unwrap_err();
+    ///     assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+    ///     let error = client.recv(os, &mut buf).await.unwrap_err();
+    ///     assert_eq!(error.kind(), io::ErrorKind::ConnectionAborted);
+    ///     io::Result::Ok(())
+    /// })?;
+    /// kernel.run()?.check()?;
+    /// # Ok::<(), trapline::Error>(())
+    /// ```
+    ///
+    /// *Errors:* `NotFound` if the network has no such device, or it is closed; `NotConnected` if it is
+    /// a listener.
+    pub fn abort(&self, connection: DeviceId) -> Result<()> {
+        self.change().abort(connection)?;
+        self.tell(format!("abort device {connection}"), None);
+        Ok(())
     }
 
     /// Makes packets from and to a host take so many times as long. 1 ends it.
@@ -137,10 +173,9 @@ impl SimNet {
     }
 
     /// Tells the kernel of a fault. It handles that like a call of the running task.
-    fn tell(&self, fault: &Fault, fate: Option<(HostId, Fate)>) {
+    fn tell(&self, text: String, fate: Option<(HostId, Fate)>) {
         let kernel = self.state().kernel.upgrade();
         if let Some(frame) = kernel {
-            let text = fault.to_string();
             let payload = Payload::Fault { text, fate };
             frame.defer_payload(SystemCall::Fault, payload);
         }

@@ -1,0 +1,111 @@
+//! Descriptors that programs attach, in a run with a tape.
+//!
+//! The kernel's I/O on them is on the tape. What a program does to the value itself is not.
+
+use std::{
+    collections::BTreeSet,
+    io::{self, Write},
+    os::fd::{AsFd, AsRawFd, RawFd},
+};
+
+use super::{output::Log, stdio};
+use crate::{Answer, DeviceId, Request, World, forward_world};
+
+/// A world around one with a tape. It warns of the first descriptor that is attached, unless that is a
+/// standard stream.
+pub(super) struct Attached<W> {
+    inner: W,
+    log: Log,
+    has_warned: bool,
+    /// How the replay writes what a program sends to standard output; `None` in a run that does so.
+    replayed: Option<Replayed>,
+}
+
+#[derive(Default)]
+struct Replayed {
+    console: stdio::Console,
+    /// The devices that are standard output.
+    outputs: BTreeSet<DeviceId>,
+}
+
+impl<W> Attached<W> {
+    /// Around the world of a run that is taped.
+    pub(super) fn taped(inner: W, log: Log) -> Self {
+        Self {
+            inner,
+            log,
+            has_warned: false,
+            replayed: None,
+        }
+    }
+
+    /// Around the world that answers from a tape.
+    pub(super) fn replayed(inner: W, log: Log) -> Self {
+        Self {
+            replayed: Some(Replayed::default()),
+            ..Self::taped(inner, log)
+        }
+    }
+
+    /// Notes that a program attaches this descriptor.
+    fn attached(&mut self, device: DeviceId, fd: RawFd) {
+        if let Some(replayed) = &mut self.replayed
+            && fd == io::stdout().as_raw_fd()
+        {
+            replayed.outputs.insert(device);
+        }
+        if fd <= io::stderr().as_raw_fd() || std::mem::replace(&mut self.has_warned, true) {
+            return;
+        }
+        self.log.warn(match self.replayed {
+            None => {
+                "a task attaches a descriptor: the tape holds the kernel's I/O on it, not the \
+                 program's own, which a replay does again"
+            }
+            Some(_) => {
+                "a task attaches a descriptor: the program's own I/O on it is not on the tape, and \
+                 happens again now"
+            }
+        });
+    }
+}
+
+impl Replayed {
+    /// Writes what was sent to standard output. The task gets the answer of the tape, whatever
+    /// happens to the bytes now.
+    fn sent(&mut self, device: DeviceId, bytes: &[u8], result: &io::Result<Answer>) {
+        if let Ok(Answer::Bytes(n)) = result
+            && self.outputs.contains(&device)
+        {
+            let _ = self.console.write_all(&bytes[..bytes.len().min(*n)]);
+        }
+    }
+}
+
+impl<W: World> World for Attached<W> {
+    forward_world!(inner: now, now_for_log, random, reseed, seed, print, take_console, wait);
+    forward_world!(inner: wait_for_threads, is_idle, remote, submit, spins, spin);
+
+    fn io(&mut self, device: DeviceId, request: Request<'_>) -> io::Result<Answer> {
+        match request {
+            Request::Attach { host, descriptor } => {
+                let fd = descriptor.as_fd().as_raw_fd();
+                let answer = self
+                    .inner
+                    .io(device, Request::Attach { host, descriptor })?;
+                if !self.inner.remote().running().is_daemon() {
+                    self.attached(device, fd);
+                }
+                Ok(answer)
+            }
+            Request::Send(bytes) => {
+                let result = self.inner.io(device, Request::Send(bytes));
+                if let Some(replayed) = &mut self.replayed {
+                    replayed.sent(device, bytes, &result);
+                }
+                result
+            }
+            request => self.inner.io(device, request),
+        }
+    }
+}
