@@ -1,5 +1,5 @@
 //! A file that a command writes at its end. It is opened at the start, so that a bad path is found
-//! before the work.
+//! before the work. A new file goes again at once, so that an interrupt leaves none.
 
 use std::{
     ffi::OsString,
@@ -11,12 +11,11 @@ use std::{
 
 use super::output::unwritten;
 
-/// A file to write, or standard output for `-`. A file that did not exist goes again if nothing is
-/// written.
+/// A file to write, or standard output for `-`.
 pub(super) struct OutFile {
     path: PathBuf,
+    /// `None` for standard output, and for a file that did not exist: it appears when it is written.
     file: Option<File>,
-    is_new: bool,
 }
 
 impl OutFile {
@@ -34,34 +33,37 @@ impl OutFile {
             return Ok(Self {
                 path: path.to_path_buf(),
                 file: None,
-                is_new: false,
             });
         }
         let mut options = OpenOptions::new();
-        let new = options.write(true).create_new(true).open(path);
-        let is_new = new.is_ok();
-        let file = new.or_else(|_| options.create_new(false).create(true).open(path));
-        match file {
-            Ok(file) => Ok(Self {
-                path: path.to_path_buf(),
-                file: Some(file),
-                is_new,
-            }),
-            Err(error) => Err(cannot_write(path, &error)),
-        }
+        let file = match options.write(true).create_new(true).open(path) {
+            Ok(_) => fs::remove_file(path).map(|()| None),
+            Err(_) => {
+                let old = options.create_new(false).create(true).open(path);
+                old.map(Some)
+            }
+        };
+        Ok(Self {
+            file: file.map_err(|error| cannot_write(path, &error))?,
+            path: path.to_path_buf(),
+        })
     }
 
     /// Replaces what the file contains.
-    pub(super) fn write(mut self, text: &[u8]) -> Result<(), String> {
-        let Some(mut file) = self.file.take() else {
+    pub(super) fn write(self, text: &[u8]) -> Result<(), String> {
+        if is_stdout(&self.path) {
             let mut out = io::stdout().lock();
             let written = out.write_all(text).and_then(|()| out.flush());
             return match written.err().and_then(|error| unwritten(&error)) {
                 Some(message) => Err(message),
                 None => Ok(()),
             };
-        };
-        let mut put = || {
+        }
+        let put = || {
+            let mut file = match self.file {
+                Some(file) => file,
+                None => File::create(&self.path)?,
+            };
             // A pipe and a device have no length.
             if file.metadata()?.is_file() {
                 file.set_len(0)?;
@@ -69,14 +71,6 @@ impl OutFile {
             file.write_all(text)
         };
         put().map_err(|error| cannot_write(&self.path, &error))
-    }
-}
-
-impl Drop for OutFile {
-    fn drop(&mut self) {
-        if self.is_new && self.file.is_some() {
-            let _ = fs::remove_file(&self.path);
-        }
     }
 }
 
@@ -110,4 +104,23 @@ fn place(path: &Path) -> Option<(PathBuf, OsString)> {
         folder => folder,
     };
     Some((folder.canonicalize().ok()?, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_file_appears_when_it_is_written() {
+        let path = std::env::temp_dir().join(format!("trapline-outfile-{}", std::process::id()));
+        let new = OutFile::open("--output", &path, &[]).unwrap();
+        assert!(!path.exists(), "an interrupt would leave it empty");
+        new.write(b"a long text").unwrap();
+        let old = OutFile::open("--output", &path, &[]).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"a long text");
+        old.write(b"a text").unwrap();
+        let text = fs::read(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        assert_eq!(text, b"a text");
+    }
 }

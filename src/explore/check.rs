@@ -344,20 +344,38 @@ where
 
     /// Searches, and panics with the report if a schedule fails, or if a claim of
     /// [`sometimes!`](crate::sometimes) held in none.
+    ///
+    /// *Panics* also if no schedule ran to its end, since such a search proves nothing: the limit is
+    /// [0 schedules](Self::schedules), or the [time](Self::time) was too short. A
+    /// [shard](Self::shard) without a schedule of its own passes.
     #[track_caller]
-    pub fn run(self) {
-        let explored = self.explore();
+    pub fn run(mut self) {
+        let explored = self.found();
         if explored.failure.is_some() || !explored.never.is_empty() {
             panic!("{explored}");
         }
+        if explored.schedules == 0 {
+            let settings = &self.settings;
+            if settings.deadline.is_over() {
+                let time = settings.time.unwrap_or_default();
+                panic!("no schedule ran to its end within {time:?}: give the search more time");
+            }
+            if explored.part.is_none() {
+                panic!("the search proves nothing with 0 schedules: raise their limit");
+            }
+        }
     }
 
-    /// Searches, and returns what was found.
+    /// Searches, and returns what was found. It may be nothing, where [`Check::run`] panics.
     ///
-    /// *Panics* if a variable of the environment has a wrong value. A search without a schedule
-    /// would prove nothing.
+    /// *Panics* if a variable of the environment has a wrong value.
     #[track_caller]
     pub fn explore(mut self) -> Explored {
+        self.found()
+    }
+
+    #[track_caller]
+    fn found(&mut self) -> Explored {
         if let Err(error) = self.settings.read_environment() {
             panic!("{error}");
         }

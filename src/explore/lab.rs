@@ -76,15 +76,10 @@ impl<'a> Lab<'a> {
     /// Runs the schedule of an earlier report.
     pub(super) fn replay(&self, replay: &Replay) -> Result<Explored, Error> {
         let run = self.run(replay.seed, &replay.decisions, true)?;
-        let steps = self.settings.steps();
-        let is_cut = run.trial.failure.is_some() && u64::from(run.turns) >= steps;
-        let changed = (run.hash != replay.hash).then(|| match is_cut {
-            true => format!("{replay} is cut at turn {steps}: a higher limit shows its end\n"),
-            false => format!(
-                "the program has changed since {replay}: its traps are others in this schedule\n"
-            ),
-        });
-        let changed = changed.unwrap_or_default();
+        let changed = match run.hash == replay.hash {
+            true => String::new(),
+            false => self.difference(&run, replay),
+        };
         let failure = match run.trial.failure.clone() {
             Some(why) => {
                 let preempted = run.preempted();
@@ -103,6 +98,20 @@ impl<'a> Lab<'a> {
             failure,
             ..Explored::default()
         })
+    }
+
+    /// Says why a replay makes other traps than the schedule of the report.
+    fn difference(&self, run: &Recorded, replay: &Replay) -> String {
+        let steps = self.settings.steps();
+        let reaches_limit = run.trial.failure.is_some() && u64::from(run.turns) >= steps;
+        let cut = format!("{replay} is cut at turn {steps}: a higher limit shows its end\n");
+        match &replay.decisions {
+            _ if !reaches_limit => format!(
+                "the program has changed since {replay}: its traps are others in this schedule\n"
+            ),
+            Decisions::Plan(plan) if plan.last_turn() > run.turns => cut,
+            _ => format!("the program has changed since {replay}, or {cut}"),
+        }
     }
 
     /// Describes a schedule that has failed: minimised, and with its turns.

@@ -17,6 +17,13 @@ pub(super) struct Delay {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Plan(pub(super) Vec<Delay>);
 
+impl Plan {
+    /// Returns the turn of the last departure, or 0.
+    pub(super) fn last_turn(&self) -> u32 {
+        self.0.last().map_or(0, |delay| delay.turn)
+    }
+}
+
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, Delay { turn, by }) in self.0.iter().enumerate() {

@@ -441,6 +441,10 @@ async function showsTheKernel() {
     return [task(0), idle / (run.limits.time[1] - run.limits.time[0]), blocked / (row.length / 4)];
   });
   assert.equal(name, 'kernel');
+  // Those of a task that meet at an instant count once, and those of the kernel do not count.
+  const [active, tasks] = await page.evaluate(() => [summed().most, lanes.length - kernelLanes]);
+  assert.ok(active > 0 && active <= tasks, `${active} of ${tasks} tasks are active`);
+  assert.deepEqual(await page.evaluate(() => [50, 51, 52].map(areMany)), [false, false, true]);
   // The two ends of a real connection are paired by their order.
   const pairs = await page.evaluate(() => Array.from(messages.from, (row, at) => [row, messages.to[at]].map((row) => lanes.tid[rows.lane[row]]).sort().join()));
   assert.equal(pairs.length, 4 * 20 * 2, 'a request and a reply each');

@@ -57,7 +57,13 @@ where
 {
     let check = std::panic::AssertUnwindSafe(check);
     let panic = catch_unwind(|| { check }.0.run()).expect_err("a schedule fails");
-    *panic.downcast::<String>().expect("the report is text")
+    match panic.downcast::<String>() {
+        Ok(report) => *report,
+        Err(panic) => panic
+            .downcast::<&str>()
+            .expect("the report is text")
+            .to_string(),
+    }
 }
 
 #[test]
@@ -599,11 +605,37 @@ fn a_replay_runs_the_schedule_of_the_report() {
 
 #[test]
 fn a_replay_that_is_cut_is_not_taken_for_a_changed_program() {
-    let failure = check(lost_update).explore().failure.unwrap();
-    let again = check(lost_update).steps(1).replay(&failure.replay);
-    let details = again.unwrap().explore().failure.unwrap().details;
-    assert!(details.contains("is cut at turn 1"), "{details}");
-    assert!(!details.contains("has changed"), "{details}");
+    let replayed = |replay: &str, steps| {
+        let again = check(lost_update).steps(steps).replay(replay).unwrap();
+        again.explore().failure.unwrap().details
+    };
+    let cut = "is cut at turn 1: a higher limit shows its end\n";
+    // A decision after the limit is not reached.
+    let details = replayed("0.2.00000000", 1);
+    assert!(
+        details.starts_with(&format!("0.2.00000000 {cut}")),
+        "{details}"
+    );
+    // Without one, each may be the reason.
+    let both = format!("the program has changed since 0.1.00000000, or 0.1.00000000 {cut}");
+    let details = replayed("0.1.00000000", 1);
+    assert!(details.starts_with(&both), "{details}");
+    let details = replayed("0..00000000", 1_000);
+    let changed = "the program has changed since 0..00000000: its traps";
+    assert!(details.starts_with(changed), "{details}");
+}
+
+#[test]
+fn a_check_without_a_schedule_panics() {
+    let none = report(check(order).schedules(0));
+    assert!(none.contains("proves nothing with 0 schedules"), "{none}");
+    let short = check(order).time(Duration::from_nanos(1));
+    let expected = "no schedule ran to its end within 1ns: give the search more time";
+    assert_eq!(report(short), expected);
+    let short = check(order).exhaustive().time(Duration::from_nanos(1));
+    assert_eq!(report(short), expected);
+    // The other shard has the only schedule.
+    check(order).schedules(1).shard(1, 2).run();
 }
 
 #[test]

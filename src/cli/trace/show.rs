@@ -77,15 +77,21 @@ impl ShowCommand {
             before: self.relative.then_some(Duration::ZERO),
         };
         let mut missing = 0;
+        let mut is_cut = false;
         while let Some(owned) = source.next() {
-            missing += source.gap().unwrap_or_default();
             let event = owned.borrow();
+            // A gap lasts until the event after it.
+            let gap_before = source.gap().unwrap_or_default();
+            if self.from.is_none_or(|from| event.at >= from) {
+                missing += gap_before;
+            }
             tasks.event(&event);
-            unseen.retain(|task| !is_task(task, event.tid, &tasks));
-            if self.to.is_some_and(|to| event.at > to) {
+            is_cut = self.to.is_some_and(|to| event.at > to);
+            if is_cut {
                 // Later events cannot match.
                 break;
             }
+            unseen.retain(|task| !is_task(task, event.tid, &tasks));
             if self.selects(&event, &tasks) {
                 gap(out, &mut missing)?;
                 lines.write(out, &event, &tasks)?;
@@ -94,7 +100,7 @@ impl ShowCommand {
         gap(out, &mut missing)?;
         source.end(log)?;
         for task in unseen {
-            log.warn(&unknown(task, &self.file));
+            log.warn(&unknown(task, &self.file, is_cut));
         }
         Ok(ExitCode::SUCCESS)
     }

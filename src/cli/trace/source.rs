@@ -142,10 +142,14 @@ impl Iterator for Source {
     }
 }
 
-/// The message for a task that is not in the recording.
-pub(super) fn unknown(task: &str, file: &Path) -> String {
+/// The message for a task that is not in what was read: the recording, or its part up to `--to` if it
+/// `is_cut`.
+pub(super) fn unknown(task: &str, file: &Path, is_cut: bool) -> String {
     let (task, file) = (clean(task), file.display());
-    format!("there is no task {task} (`trace summary {file}` lists them)")
+    match is_cut {
+        true => format!("no task {task} was spawned up to --to"),
+        false => format!("there is no task {task} (`trace summary {file}` lists them)"),
+    }
 }
 
 /// The world of the run.

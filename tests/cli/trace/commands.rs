@@ -83,6 +83,10 @@ fn show_selects_by_task_time_and_kind() {
         err,
         "warning: there is no task nobody (`trace summary run.trap` lists them)\n"
     );
+    let early = ["--task", "nobody", "--to", "0s"];
+    let (code, out, err) = place.run(&[&["trace", "show", "run.trap"], &early[..]].concat());
+    let expected = "warning: no task nobody was spawned up to --to\n";
+    assert_eq!((code, &*out, &*err), (0, "", expected));
     let two = [
         "trace", "show", "--task", "1", "--task", "down", "--call", "new_task", "run.trap",
     ];
@@ -235,6 +239,12 @@ fn show_says_where_events_are_missing() {
     let shown = place.print(&["trace", "show", "run.trap"]);
     assert_golden("show-gap.txt", &shown);
     assert!(!shown.contains(expected), "it is long gone");
+    let gap = "... 171 events are missing here ...\n";
+    let (before, last) = shown.split_once(gap).expect("it is the last gap");
+    let show = |window: &[&str]| place.print(&[&["trace", "show", "run.trap"], window].concat());
+    assert_eq!(show(&["--from", "1ns"]), format!("{gap}{last}"));
+    assert_eq!(show(&["--to", "19s"]), format!("{before}{gap}"));
+    assert_eq!(show(&["--from", "21s"]), "", "all gaps are before");
 }
 
 #[test]

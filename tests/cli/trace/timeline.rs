@@ -478,6 +478,33 @@ fn many_tasks_of_a_name_are_a_lane_of_a_picture() {
 }
 
 #[test]
+fn the_lane_of_the_kernel_is_no_task() {
+    let picture = |tasks: u64| {
+        let place = Place::new(&format!("kernel-and-{tasks}"));
+        let mut recorder = Recorder::create(place.0.join("run.trap"), &Header::default()).unwrap();
+        let mut note = |tid: u64, fact| {
+            recorder.event(&Event {
+                at: Duration::ZERO,
+                tid: tid.into(),
+                fact,
+                place: None,
+            });
+        };
+        note(0, Fact::Fault { text: "heal" });
+        for tid in 1..=tasks {
+            let (parent, name) = (0.into(), "worker");
+            note(tid, Fact::Spawned { parent, name });
+        }
+        drop(recorder);
+        svg(&place, &[])
+    };
+    let most = picture(50);
+    assert!(most.contains("kernel</text>"), "{most}");
+    assert!(most.contains("50 worker</text>"), "{most}");
+    assert!(picture(51).contains("worker × 51</text>"));
+}
+
+#[test]
 fn a_deadlock_shows_who_waits_for_whom() {
     let place = Place::with("stuck", &["deadlock"]);
     let said = "Cycle: 2 → 3 → 2.";

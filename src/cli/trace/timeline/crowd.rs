@@ -10,7 +10,7 @@ use super::{
 };
 use crate::cli::trace::spans::Doing;
 
-/// More lanes than these are folded, as on the page at first.
+/// The lanes of more tasks than these are folded, as on the page at first.
 const MOST_UNFOLDED: usize = 50;
 
 /// The heights of the part for tasks that run or are ready, and of that for blocked ones, which are
@@ -35,7 +35,8 @@ impl Group {
 
 /// The lanes of a picture, in the order of their first tasks.
 pub(super) fn groups(timeline: &Timeline) -> Vec<Group> {
-    let is_folded = timeline.lanes.len() > MOST_UNFOLDED;
+    let tasks = timeline.lanes.iter().filter(|lane| !lane.is_kernel());
+    let is_folded = tasks.count() > MOST_UNFOLDED;
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
     let mut groups: Vec<Group> = Vec::new();
     for (place, lane) in timeline.lanes.iter().enumerate() {
@@ -113,6 +114,12 @@ impl Crowd {
         let most = |numbers: &mut dyn Iterator<Item = f64>| numbers.fold(0.0, f64::max);
         let [_, _, blocked] = &self.0;
         [most(&mut self.active()), most(&mut blocked.iter().copied())]
+    }
+
+    /// The same as whole numbers of tasks.
+    pub(super) fn most_tasks(&self) -> [f64; 2] {
+        // A sum of parts may be off in its last digits.
+        self.most().map(|most| (most - 1e-6).max(0.0).ceil())
     }
 
     fn active(&self) -> impl Iterator<Item = f64> {
@@ -210,6 +217,21 @@ mod tests {
         assert_eq!(crowd.most(), [2.0, 2.0]);
         let [.., (_, running)] = crowd.areas(0.0, 20.0);
         assert_eq!(running, "M0.0 20.0H0.0V14.0H3.0V20.0");
+    }
+
+    #[test]
+    fn a_crowd_has_no_more_tasks_than_there_are() {
+        let first = [0, 14, 23, 31, 36, 48, 79, 100];
+        let second = [0, 3, 15, 23, 68, 81, 98, 100];
+        let bars = [first, second].map(|at| {
+            let spans = at.windows(2).map(|span| [span[0], span[1]]);
+            spans
+                .map(|span| bar(Doing::Ready, span))
+                .collect::<Vec<_>>()
+        });
+        let crowd = Crowd::of(bars.iter().flatten(), Scale::Time, (0.0, 100.0), 3);
+        assert!(crowd.most()[0] > 2.0, "the sum is rounded");
+        assert_eq!(crowd.most_tasks(), [2.0, 0.0]);
     }
 
     #[test]

@@ -1,7 +1,12 @@
 // Which lanes are shown, in which order: groups that fold, pinned lanes, those with failures.
 
-/** More lanes than these are folded at first. */
+/** The lanes of more tasks than these are folded at first. */
 const MOST_UNFOLDED = 50;
+
+const kernelLanes = lanes.tid.filter((tid) => tid === 0).length;
+
+/** Whether so many lanes are folded at first. The kernel's does not count. */
+const areMany = (count) => count - kernelLanes > MOST_UNFOLDED;
 
 const hostOf = (lane) => lanes.name.get(lane).match(/@([^@]+)$/)?.[1];
 const hasHosts = facts.isVirtual && Array.from(lanes.tid.keys()).some(hostOf);
@@ -42,7 +47,7 @@ function groupBy(by) {
   }
   groups.by = by;
   groups.of.fill(-1);
-  const isFolded = lanes.length > MOST_UNFOLDED;
+  const isFolded = areMany(lanes.length);
   const kept = [...found].filter(([, its]) => its.length > 1 || by === 'host');
   groups.list = kept.map(([name, its], index) => {
     for (const lane of its) groups.of[lane] = index;
@@ -57,10 +62,10 @@ function groupBy(by) {
 /** The groups to begin with: hosts; of many lanes, names or else parents; otherwise none. */
 function chooseGroups() {
   if (hasHosts) return groupBy('host');
-  if (lanes.length <= MOST_UNFOLDED) return groupBy('none');
+  if (!areMany(lanes.length)) return groupBy('none');
   groupBy('name');
   const places = view.shown.length;
-  if (places <= MOST_UNFOLDED) return;
+  if (!areMany(places)) return;
   groupBy('parent');
   if (view.shown.length >= places) groupBy('name');
 }

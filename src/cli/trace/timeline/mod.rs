@@ -37,7 +37,7 @@ use clap::{Args, ValueEnum, ValueHint};
 
 use crate::cli::{
     outfile::{OutFile, is_stdout},
-    output::{Log, clean},
+    output::Log,
     trace::source::{Failure, Source, unknown},
 };
 use model::{Bound, Timeline, Window};
@@ -122,10 +122,7 @@ impl TimelineCommand {
             }
         };
         for task in &timeline.unknown {
-            log.warn(&match timeline.is_cut {
-                true => format!("no task {} was spawned up to --to", clean(task)),
-                false => unknown(task, &self.file),
-            });
+            log.warn(&unknown(task, &self.file, timeline.is_cut));
         }
         let scale = self.scale.unwrap_or(if timeline.header.is_simulated {
             Scale::Turns

@@ -7,7 +7,7 @@ const overviewPaper = overview.getContext('2d');
 const BINS = 600;
 
 /** For each part of the run: the average numbers of tasks that run, are ready and are blocked, and
- * the largest number of those that run or are ready. */
+ * the largest number of those that run or are ready at one instant. */
 function summed() {
   const known = columns();
   if (known.overview) return known.overview;
@@ -15,12 +15,18 @@ function summed() {
   const unit = (last - first) / BINS;
   const sums = Array.from({ length: 3 }, () => ({ parts: new Float64Array(BINS + 1), steps: new Float64Array(BINS + 2) }));
   const [begins, ends] = [[], []];
+  let active = -1;
   for (let bar = 0; bar < bars.length; bar++) {
     if (isKernel(bars.lane[bar])) continue;
     const kind = bars.doing[bar];
     if (kind < RESTING) {
-      begins.push(known.from[bar]);
-      ends.push(known.to[bar]);
+      // Bars of a task that meet at an instant are one task then.
+      if (bars.lane[bar] === active && known.from[bar] <= ends.at(-1)) ends[ends.length - 1] = known.to[bar];
+      else {
+        begins.push(known.from[bar]);
+        ends.push(known.to[bar]);
+      }
+      active = bars.lane[bar];
     }
     const [from, to] = [(known.from[bar] - first) / unit, (known.to[bar] - first) / unit];
     const [low, high] = [Math.floor(from), Math.floor(to)];
@@ -43,7 +49,7 @@ function summed() {
 
 const mostOf = (values) => values.reduce((most, value) => Math.max(most, value), 0);
 
-/** The largest number of bars at one instant, in each part of the run. */
+/** The largest number of spans at one instant, in each part of the run. */
 function peaksOf(begins, ends, first, unit) {
   const peaks = new Float64Array(BINS);
   let [begun, ended] = [0, 0];
@@ -111,7 +117,7 @@ function drawOverview() {
   brush.font = SMALL;
   brush.fillStyle = colors.dim;
   brush.textBaseline = 'middle';
-  brush.fillText(shortened(`blocked: ${Math.ceil(mostBlocked).toLocaleString('en')} at most`, left - 10), 8, top / 2);
+  brush.fillText(shortened(`blocked: ${Math.ceil(Math.max(0, mostBlocked - 1e-6)).toLocaleString('en')} at most`, left - 10), 8, top / 2);
   brush.fillText(shortened(`active: ${most.toLocaleString('en')} at most`, left - 10), 8, (top + box.height) / 2);
 }
 

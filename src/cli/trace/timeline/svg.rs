@@ -234,7 +234,7 @@ impl<'a> Picture<'a> {
             range,
             columns,
         );
-        let [active, waiting] = crowd.most().map(f64::ceil);
+        let [active, waiting] = crowd.most_tasks();
         html! {
             g {
                 title { "at most " (active) " run or are ready, and " (waiting) " are blocked" }
