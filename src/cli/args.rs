@@ -197,7 +197,7 @@ pub(super) struct Watching {
     )]
     pub(super) log_format: Format,
     /// At the end, show on standard error how the time was used, and two tables: the calls, and the
-    /// tasks (the 1,000 with the most traps). A task is busy in its program and in its calls. What took
+    /// tasks (the 1,000 with the most time). A task is busy in its program and in its calls. What took
     /// the most time comes first
     #[arg(long, help_heading = "Watching")]
     pub(super) summary: bool,

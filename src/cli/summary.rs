@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{Event, Fact, Follower, Nanos, Tid, Tracer};
 
-/// The largest number of tasks in the table, which shows those with the most traps.
+/// The largest number of tasks in the table, which shows those with the most time.
 const ROWS: usize = 1000;
 
 /// Counts events. A tracer and the command line share it.
@@ -188,14 +188,13 @@ impl Summary {
         *row.exits.entry(exit_of(task.exit)).or_default() += 1;
     }
 
-    /// Of the tasks of that kind, keeps those with the most traps; of equals, the oldest.
+    /// Of the tasks of that kind, keeps those with the most time; of equals, those with the most traps,
+    /// and then the oldest.
     fn forget(&mut self, kind: impl Fn(&Task) -> bool) {
-        let tasks = self.tasks.iter().filter(|(_, task)| kind(task));
-        let mut order: Vec<_> = tasks
-            .map(|(tid, task)| (Reverse(task.traps), *tid))
-            .collect();
-        order.sort_unstable();
-        for (_, tid) in order.into_iter().skip(ROWS) {
+        let mut tasks: Vec<_> = self.tasks.iter().filter(|(_, task)| kind(task)).collect();
+        tasks.sort_by_key(|(_, task)| Reverse((task.busy, task.traps)));
+        let others: Vec<_> = tasks.into_iter().skip(ROWS).map(|(tid, _)| *tid).collect();
+        for tid in others {
             self.tasks.remove(&tid);
         }
     }
@@ -280,7 +279,7 @@ impl Summary {
             ));
         } else if left_out > 0 {
             output::tell(&format!(
-                "and {left_out} more tasks, none with more traps: --by-name takes them together\n"
+                "and {left_out} more tasks: --by-name takes them together\n"
             ));
         }
         let schedule = self.schedule(now);
@@ -384,5 +383,34 @@ impl<const N: usize> Report<N> {
             return;
         }
         output::tell(&format!("\n{}\n", table(self.columns, &self.rows)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Kernel, Os, SimWorld};
+
+    #[test]
+    fn the_table_keeps_a_task_of_few_traps_that_took_the_most_time() {
+        let summary = Rc::new(RefCell::new(Summary::default()));
+        let tracer = Summary::tracer(&summary);
+        let builder = Kernel::builder().world(SimWorld::new(1)).tracer(tracer);
+        let mut kernel = builder.build().unwrap();
+        for _ in 0..3 * ROWS {
+            let lively = async |os: &mut Os| {
+                for _ in 0..3 {
+                    os.yield_now().await;
+                }
+            };
+            kernel.spawn("lively", lively).unwrap();
+        }
+        let hard = async |os: &mut Os| os.compute(Duration::from_secs(1)).await;
+        let busy = kernel.spawn("hard", hard).unwrap();
+        kernel.run().unwrap();
+        let mut summary = summary.borrow_mut();
+        summary.forget(|_| true);
+        assert_eq!(summary.tasks.len(), ROWS);
+        assert!(summary.tasks.contains_key(&busy));
     }
 }

@@ -874,10 +874,7 @@ fn summary_has_a_thousand_tasks_at_most() {
     // The one with the most traps ends last, and the others have as many as each other.
     assert!(rows[0].starts_with("    1  sleepers  "), "{}", rows[0]);
     assert!(rows[999].starts_with(" 1000  sleeper   "), "{}", rows[999]);
-    assert!(
-        err.contains("\nand 4001 more tasks, none with more traps: --by-name"),
-        "{err}"
-    );
+    assert!(err.contains("\nand 4001 more tasks: --by-name"), "{err}");
     assert!(err.contains("\ntasks 5001, ticks 25003, "), "{err}");
     let (_, _, err) = run(&[&boot[..], &["--log-format", "json"], &sleepers].concat());
     assert!(

@@ -38,7 +38,7 @@ A task is running in its program, in a call while the kernel works for it, ready
 its turn, or blocked. What took the most time comes first. \
 The time of a call is from its trap to its answer, or to the end of its task or of the recording. \
 The wait for a turn starts when a task is ready. \
-The tables show the 1,000 tasks with the most traps; --by-name and --json show all. \
+The tables show the 1,000 tasks with the most time; --by-name and --json show all. \
 A summary has at most 1,048,576 tasks. The median and the 99th percentile are exact to 0.1 %.
 
 Examples:
@@ -103,6 +103,12 @@ pub(super) struct Times {
     pub(super) in_call: Duration,
     pub(super) ready: Duration,
     pub(super) blocked: Duration,
+}
+
+impl Times {
+    fn busy(&self) -> Duration {
+        self.running + self.in_call
+    }
 }
 
 #[derive(Default)]
@@ -340,8 +346,7 @@ impl Summary {
         }
         let by_name = self.by_name;
         self.rows.sort_by(|a, b| {
-            let busy = |row: &Row| Reverse(row.times.running + row.times.in_call);
-            let order = busy(a).cmp(&busy(b));
+            let order = b.times.busy().cmp(&a.times.busy());
             order.then_with(|| match by_name {
                 true => a.comm.cmp(&b.comm),
                 false => a.tid.cmp(&b.tid),
@@ -392,7 +397,7 @@ impl Summary {
         if left_out > 0 {
             writeln!(
                 out,
-                "and {left_out} tasks with fewer traps: --by-name takes them together, \
+                "and {left_out} more tasks: --by-name takes them together, \
                  --json has all"
             )?;
         }
@@ -419,12 +424,12 @@ impl Summary {
         table(columns, &rows)
     }
 
-    /// The rows of the tables: those with the most traps; of equals, the oldest. They keep their
-    /// order.
+    /// The rows of the tables: those with the most time; of equals, those with the most traps, and
+    /// then the oldest. They keep their order.
     fn shown(&self) -> Vec<&Row> {
         let mut rows: Vec<_> = self.rows.iter().enumerate().collect();
         if !self.by_name && rows.len() > ROWS {
-            rows.sort_by_key(|(_, row)| (Reverse(row.traps), row.tid));
+            rows.sort_by_key(|(_, row)| Reverse((row.times.busy(), row.traps)));
             rows.truncate(ROWS);
             rows.sort_by_key(|(place, _)| *place);
         }
@@ -674,7 +679,10 @@ impl fmt::Display for Run<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::{cell::RefCell, rc::Rc};
+
     use super::*;
+    use crate::{Kernel, Os, SimWorld};
 
     /// What a summary of at most two rows returns for three spawned tasks.
     fn refused(by_name: bool, names: [&str; 3]) -> Option<String> {
@@ -713,5 +721,32 @@ mod tests {
         assert_eq!(refused(true, ["a", "b", "c"]), of("names would take"));
         let alive = of("tasks that live at once would take");
         assert_eq!(refused(true, ["a", "a", "a"]), alive);
+    }
+
+    #[test]
+    fn the_table_has_a_task_of_few_traps_that_took_the_most_time() {
+        let counted = Rc::new(RefCell::new((Summary::new(false), Follower::new())));
+        let shared = Rc::clone(&counted);
+        let tracer = move |event: &Event<'_>| {
+            let (summary, tasks) = &mut *shared.borrow_mut();
+            tasks.event(event);
+            summary.event(event, tasks);
+        };
+        let builder = Kernel::builder().world(SimWorld::new(1)).tracer(tracer);
+        let mut kernel = builder.build().unwrap();
+        for _ in 0..ROWS {
+            let lively = async |os: &mut Os| {
+                os.yield_now().await;
+                os.yield_now().await;
+            };
+            kernel.spawn("lively", lively).unwrap();
+        }
+        let hard = async |os: &mut Os| os.compute(Duration::from_secs(1)).await;
+        let busy = kernel.spawn("hard", hard).unwrap();
+        kernel.run().unwrap();
+        let (summary, tasks) = &mut *counted.borrow_mut();
+        summary.finish(tasks);
+        let shown = summary.shown();
+        assert_eq!((shown.len(), shown[0].tid), (ROWS, busy));
     }
 }
