@@ -9,7 +9,7 @@ use std::{
 
 use ratatui::crossterm::{
     QueueableCommand, cursor,
-    terminal::{EnterAlternateScreen, LeaveAlternateScreen},
+    terminal::{EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen},
 };
 use rustix::termios::{
     LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr,
@@ -98,7 +98,8 @@ pub(in crate::cli) fn leave() {
     if let Some(before) = before {
         let mut sequence = Vec::new();
         let queued = sequence
-            .queue(LeaveAlternateScreen)
+            .queue(EndSynchronizedUpdate)
+            .and_then(|sequence| sequence.queue(LeaveAlternateScreen))
             .and_then(|sequence| sequence.queue(cursor::Show));
         // A terminal that has gone needs no more cleanup.
         let _ = queued.map(drop).and_then(|()| write(before.out, &sequence));
