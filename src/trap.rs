@@ -396,8 +396,11 @@ impl TrapFrame {
         self.footprints.take();
         self.console.borrow_mut().clear();
         self.deferred.borrow_mut().clear();
-        let payloads = self.payloads.take();
-        drop(payloads);
+        if !self.payloads.borrow().is_empty() {
+            // Their destructors may defer calls.
+            let payloads = self.payloads.take();
+            drop(payloads);
+        }
         self.flags.take();
         self.forget_place();
     }
@@ -444,11 +447,20 @@ impl TrapFrame {
         self.payload.take()
     }
 
+    /// Puts the exit of a program that returns. [`Exit::Done`] needs no payload.
+    pub(crate) fn put_exit(&self, exit: Exit) {
+        match exit {
+            Exit::Done => drop(self.take()),
+            other => self.put(Payload::Exit(other)),
+        }
+    }
+
     /// Takes the exit of a program that has returned.
     pub(crate) fn take_exit(&self) -> Exit {
         match self.take() {
+            None => Exit::Done,
             Some(Payload::Exit(exit)) => exit,
-            _ => unreachable!("a program that returns leaves its exit in the frame"),
+            Some(_) => unreachable!("a program that returns leaves its exit in the frame"),
         }
     }
 
@@ -499,16 +511,11 @@ impl TrapFrame {
         self.flags.get() & PAYLOAD != 0
     }
 
-    /// Returns whether no flag is set: the fast lane may answer the call, and the task keeps its
-    /// place on the ready queue.
+    /// Returns whether the fast lane may answer the call: no flag is set, or only that of tasks that
+    /// are put back.
     #[inline(always)]
-    pub(crate) fn is_plain(&self) -> bool {
-        self.flags.get() == 0
-    }
-
-    /// Returns whether the fast lane may answer the call, and the task is put back.
-    pub(crate) fn is_requeued(&self) -> bool {
-        self.flags.get() == REQUEUED
+    pub(crate) fn is_in_lane<const REQUEUES: bool>(&self) -> bool {
+        self.flags.get() == if REQUEUES { REQUEUED } else { 0 }
     }
 
     /// Makes tasks that stay ready leave their places, to be put back.
@@ -684,15 +691,20 @@ impl TrapFrame {
         self.flags.get() & DEFERRED != 0
     }
 
-    /// Takes the deferred text and the deferred calls.
-    pub(crate) fn take_deferred(&self) -> (String, Vec<Deferred>) {
+    /// Takes the deferred text.
+    pub(crate) fn take_text(&self) -> String {
+        self.console.take()
+    }
+
+    /// Takes the deferred calls, the next of them at the end.
+    #[inline(always)]
+    pub(crate) fn take_deferred(&self) -> Vec<Deferred> {
         self.flag(DEFERRED, false);
-        let text = if self.prints() {
-            self.console.take()
-        } else {
-            String::new()
-        };
-        (text, self.deferred.take())
+        let mut calls = self.deferred.take();
+        if calls.len() > 1 {
+            calls.reverse();
+        }
+        calls
     }
 
     /// Gives back the memory of deferred calls, all of which are handled.

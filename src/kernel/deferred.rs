@@ -2,7 +2,7 @@
 
 use super::{Kernel, outcome::Outcome};
 use crate::{
-    abi::{Exit, SystemCall},
+    abi::{Exit, Reply, SystemCall},
     footprint::Object,
     log::Fact,
     sched::Runnable,
@@ -51,13 +51,14 @@ impl Kernel {
     }
 
     /// Prints the deferred text, and takes the calls, the next of them at the end.
+    #[inline(always)]
     fn open_deferred(&mut self, me: Runnable) -> Vec<Deferred> {
-        let (text, mut calls) = self.frame.take_deferred();
-        if !text.is_empty() {
+        let text = self.frame.prints().then(|| self.frame.take_text());
+        let calls = self.frame.take_deferred();
+        if let Some(text) = text {
             self.emit(me.tid, || Fact::Console { text: &text });
             self.print(&text);
         }
-        calls.reverse();
         calls
     }
 
@@ -82,7 +83,9 @@ impl Kernel {
             (SystemCall::TryPut(queue), Some(message)) => {
                 self.queues.arrived(queue);
                 let answer = self.put_message(queue, message);
-                self.take_back(answer.into());
+                if answer.reply != Reply::Done {
+                    self.take_back(answer.into());
+                }
                 return None;
             }
             (SystemCall::FreeQueue(queue), _) => {
