@@ -259,6 +259,18 @@ pub(crate) struct Deferred {
     pub(crate) word: Option<u64>,
 }
 
+impl Deferred {
+    /// Returns whether it is a put, or the end of a queue: the most frequent calls, which need
+    /// nothing of the frame and end no task.
+    pub(crate) fn is_of_queue(&self) -> bool {
+        match self.call {
+            SystemCall::TryPut(_) => self.word.is_some(),
+            SystemCall::FreeQueue(_) => true,
+            _ => false,
+        }
+    }
+}
+
 /// What travels beside one call.
 #[derive(Default)]
 pub(crate) struct Parcel {
@@ -345,7 +357,7 @@ pub(crate) struct TrapFrame {
     /// Deferred: the printed text.
     console: RefCell<String>,
     /// Deferred: the calls.
-    deferred: RefCell<Vec<Deferred>>,
+    deferred: RefCell<VecDeque<Deferred>>,
     /// The payloads of deferred calls. Few calls have one.
     payloads: RefCell<Slab<Payload>>,
     /// The names of the last new tasks, at most [`NAMES`]. Tasks with the same name share its memory.
@@ -673,7 +685,9 @@ impl TrapFrame {
     }
 
     fn defer_with(&self, call: SystemCall, word: Option<u64>) {
-        self.deferred.borrow_mut().push(Deferred { call, word });
+        self.deferred
+            .borrow_mut()
+            .push_back(Deferred { call, word });
         self.flag(DEFERRED, true);
     }
 
@@ -696,19 +710,32 @@ impl TrapFrame {
         self.console.take()
     }
 
-    /// Takes the deferred calls, the next of them at the end.
+    /// Takes the next deferred call if it is one of a queue, and no text comes before it.
     #[inline(always)]
-    pub(crate) fn take_deferred(&self) -> Vec<Deferred> {
-        self.flag(DEFERRED, false);
-        let mut calls = self.deferred.take();
-        if calls.len() > 1 {
-            calls.reverse();
+    pub(crate) fn next_deferred_of_queue(&self) -> Option<Deferred> {
+        if self.prints() {
+            return None;
         }
-        calls
+        let mut calls = self.deferred.borrow_mut();
+        let next = calls.front().copied().filter(Deferred::is_of_queue)?;
+        calls.pop_front();
+        if calls.is_empty() {
+            self.flag(DEFERRED, false);
+            if calls.capacity() > REUSED {
+                *calls = VecDeque::new();
+            }
+        }
+        Some(next)
+    }
+
+    /// Takes all deferred calls.
+    pub(crate) fn take_deferred(&self) -> VecDeque<Deferred> {
+        self.flag(DEFERRED, false);
+        self.deferred.take()
     }
 
     /// Gives back the memory of deferred calls, all of which are handled.
-    pub(crate) fn reuse_deferred(&self, handled: Vec<Deferred>) {
+    pub(crate) fn reuse_deferred(&self, handled: VecDeque<Deferred>) {
         debug_assert!(handled.is_empty(), "the calls that are left would be lost");
         if handled.capacity() <= REUSED {
             self.deferred.replace(handled);

@@ -481,6 +481,9 @@ impl Kernel {
             return false;
         };
         found.close();
+        if found.waiters().next().is_none() {
+            return true;
+        }
         // One by one, which keeps the memory of the lists.
         while let Some(getter) = self.queues.next_of(queue, |found| &mut found.getters) {
             self.wake(getter, Wake::Queue(queue), Errno::Closed);
