@@ -1008,6 +1008,34 @@ fn fill(writer: &PipeWriter) {
 }
 
 #[test]
+fn a_slow_reader_of_a_pipe_that_does_not_block_gets_the_whole_help() {
+    let expected = run(&["boot", "--help"]).1;
+    let (mut reader, writer) = pipe(false);
+    let room = rustix::pipe::fcntl_setpipe_size(&writer, 1).unwrap();
+    assert!(room < expected.len());
+    let mut command = trapline(&["boot", "--help"]);
+    command.stdout(writer.try_clone().unwrap());
+    let run = Running::start(&mut command);
+    drop(command);
+    fill(&writer);
+    drop(writer);
+    assert_eq!(io::read_to_string(&mut reader).unwrap(), expected);
+    assert_eq!(run.end().0, Some(0));
+}
+
+#[test]
+fn a_help_that_cannot_be_written_is_a_failure() {
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let output = trapline(&["--help"]).stdout(full).output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        err.starts_with("error: cannot write to standard output: "),
+        "{err}"
+    );
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
 fn a_slow_reader_gets_everything() {
     for blocks in [true, false] {
         for world in [&[][..], &["--virtual"]] {
