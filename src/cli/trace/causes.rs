@@ -224,8 +224,8 @@ impl History {
 
     /// The tasks that held a lock during a wait.
     fn holders(&self, tid: Tid, piece: &Piece, lock: &QueueLife) -> (Vec<String>, Option<Step>) {
-        let mut held = lock.held(piece, self.end());
-        held.retain(|(holder, ..)| *holder != tid);
+        let held = lock.held(piece).filter(|(holder, ..)| *holder != tid);
+        let held: Vec<_> = held.collect();
         let Some(&(longest, from, to)) = held
             .iter()
             .max_by_key(|(_, from, to)| Amount::of(*from, *to))

@@ -19,7 +19,7 @@ use rustc_hash::FxHashMap;
 
 use super::{
     peers::Peers,
-    queues::{Content, Move, QueueLife},
+    queues::{Content, QueueLife},
     source::{Failure, Source},
     spans::{Doing, Ending, Moment, Shares, Span, Spans},
     timeline::{count, rounded},
@@ -439,8 +439,7 @@ impl History {
     }
 
     fn moved(&mut self, queue: QueueId, tid: Tid, end: End, at: Moment) {
-        let moves = &mut self.queues.entry(queue).or_default().moves;
-        moves.push(Move { at, tid, end });
+        self.queues.entry(queue).or_default().moved(at, tid, end);
     }
 
     /// Notes a device that a call has opened.
