@@ -9,16 +9,14 @@ use super::{
     settings::Settings,
     tally::{Found, Tally},
     trial::{Body, THREADS},
-    twice::Logged,
+    twice,
 };
 use crate::Error;
 
 /// Searches until every causal order has been run, or a schedule fails.
 pub(super) fn search(crew: Crew<'_>, body: Body<'_>, settings: &Settings) -> Result<Tally, Error> {
-    if let Some(why) =
-        Logged::new(body, settings, settings.seed, &settings.watch())?.differ(settings.seed)?
-    {
-        let failure = Some(Found::new(0, why));
+    let failure = twice::differs(body, settings)?;
+    if failure.is_some() {
         return Ok(Tally {
             failure,
             ..Tally::default()

@@ -8,7 +8,7 @@ use std::{
 
 use super::{Kernel, report::Error};
 use crate::{
-    abi::{Nanos, SystemCall},
+    abi::{Nanos, SystemCall, Tid},
     panic::{Panic, contain, panic_message},
     sched::{Cause, Facts, Fifo, Policy, Runnable},
 };
@@ -37,6 +37,8 @@ struct Turns {
     /// The number of tasks that the policy has received and not returned. It may have dropped ended
     /// ones.
     handed: usize,
+    /// Whether it has claimed to have none of them, and the kernel has not looked yet.
+    is_doubted: bool,
     /// Why the policy failed. It is not called again.
     failure: OnceCell<String>,
     /// The ticks of a turn.
@@ -61,6 +63,7 @@ impl Ready {
                 name,
                 policy,
                 handed: 0,
+                is_doubted: false,
                 failure: OnceCell::new(),
                 quantum: quantum.max(1),
                 left: 0,
@@ -180,20 +183,24 @@ impl Ready {
         self.turns.as_ref().is_some_and(|turns| turns.inherits)
     }
 
-    /// Takes the next task. It keeps its place until [`Ready::leave`], and must leave before
-    /// another task becomes ready. A policy keeps no places.
+    /// Takes the next task, first in, first out. It keeps its place until [`Ready::leave`], and must
+    /// leave before another task becomes ready.
     #[inline(always)]
     pub(super) fn pop(&mut self) -> Option<Runnable> {
         loop {
             if let Some(task) = self.plain.take() {
                 return Some(task);
             }
-            match &mut self.turns {
-                None if self.plain.rewind() => {}
-                None => return None,
-                Some(turns) => return turns.pop(),
+            if !self.plain.rewind() {
+                return None;
             }
         }
+    }
+
+    /// Takes the task that the policy chooses. It keeps no place.
+    #[inline(always)]
+    pub(super) fn choose(&mut self) -> Option<Runnable> {
+        self.turns.as_mut()?.pop()
     }
 
     /// Removes the task that was popped last, if it keeps its place.
@@ -266,7 +273,9 @@ impl Ready {
 
     /// Returns whether the policy may withhold a task: it has not returned all.
     pub(super) fn is_doubtful(&self) -> bool {
-        self.turns.as_ref().is_some_and(|turns| turns.handed > 0)
+        self.turns
+            .as_ref()
+            .is_some_and(|turns| turns.is_doubted || turns.handed > 0)
     }
 
     /// Marks the policy as failed, for this reason.
@@ -299,7 +308,7 @@ impl Turns {
         }
     }
 
-    #[inline(never)]
+    #[inline(always)]
     fn pop(&mut self) -> Option<Runnable> {
         if let Some(holder) = self.holder.take() {
             self.left -= 1;
@@ -325,7 +334,7 @@ impl Turns {
                 break;
             }
         }
-        (self.handed, self.alarm) = (0, Nanos::ZERO);
+        (self.handed, self.is_doubted, self.alarm) = (0, false, Nanos::ZERO);
         self.ask("reseed", |policy| policy.reseed(seed));
     }
 
@@ -355,18 +364,29 @@ impl Turns {
     }
 
     /// Takes the next task from the policy.
+    #[inline(always)]
     fn choose(&mut self) -> Option<Runnable> {
         let task = self.ask("pop", |policy| policy.pop())?;
-        match task {
-            Some(_) if self.handed == 0 => {
-                self.fail("gives more tasks than it was handed");
-                return None;
-            }
-            Some(_) => self.handed -= 1,
-            None if self.len() > 0 => self.fail("gives no task, though its `len` counts some"),
-            None => self.handed = 0,
+        if task.is_none() || self.handed == 0 {
+            self.check_chosen(task);
+            return None;
         }
+        self.handed -= 1;
         task
+    }
+
+    /// Checks the answer of a policy that gives no task, or was handed none.
+    #[cold]
+    #[inline(never)]
+    fn check_chosen(&mut self, task: Option<Runnable>) {
+        match task {
+            Some(_) => self.fail("gives more tasks than it was handed"),
+            None if self.len() > 0 => self.fail("gives no task, though its `len` counts some"),
+            None => {
+                self.is_doubted = self.handed > 0;
+                self.handed = 0;
+            }
+        }
     }
 
     /// Calls a method of the policy; returns `None` if it has failed.
@@ -398,7 +418,8 @@ impl Turns {
     #[cold]
     fn take_failure(&mut self) -> Option<String> {
         let failure = self.failure.take()?;
-        (self.handed, self.left, self.holder) = (0, 0, None);
+        (self.handed, self.is_doubted) = (0, false);
+        (self.left, self.holder) = (0, None);
         self.replace();
         Some(failure)
     }
@@ -435,11 +456,29 @@ impl fmt::Debug for Turns {
 }
 
 impl Kernel {
+    /// A pass of the tasks that the policy chooses. Returns the task that was resumed last.
+    #[inline(never)]
+    pub(super) fn run_chosen(&mut self) -> Option<Tid> {
+        let mut last = None;
+        while self.stats.ticks < self.pass_ends
+            && let Some(me) = self.ready.choose()
+        {
+            if self.turn::<true>(me) {
+                last = Some(me.tid);
+            }
+        }
+        self.end_pass();
+        last
+    }
+
     /// Fails the policy if it claims to have no task while one is ready.
     #[cold]
     pub(super) fn doubt_policy(&mut self) {
         if self.tasks.is_any_ready() {
             self.ready.fail("withholds a task that is ready");
+        }
+        if let Some(turns) = &mut self.ready.turns {
+            turns.is_doubted = false;
         }
     }
 
