@@ -4,41 +4,14 @@
 //! `docs/price.md` has the figures.
 
 use super::{
-    Kernel,
     answer::Answer,
     queues::Queues,
     task::{State, Task},
 };
 use crate::{
     abi::{Reply, SystemCall},
-    sched::Runnable,
     trap::TrapFrame,
 };
-
-impl Kernel {
-    /// Handles a call of a task that cannot keep its place. Two jumps and no more: registers are
-    /// saved behind them.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn dispatch(&mut self, me: Runnable, call: SystemCall) {
-        if self.frame.is_requeued() {
-            self.answer_and_requeue(me, call);
-        } else {
-            self.dispatch_plain(me, call);
-        }
-    }
-
-    /// Answers a call in the fast lane, if possible, and puts the task back.
-    #[inline(never)]
-    fn answer_and_requeue(&mut self, me: Runnable, call: SystemCall) {
-        let task = &mut self.tasks[me];
-        if answer(&mut self.queues, &self.frame, task, call) {
-            self.requeue(me, call);
-        } else {
-            self.dispatch_plain(me, call);
-        }
-    }
-}
 
 /// Answers a call that comes with nothing but its word, and that no tracer observes. Returns
 /// whether it did. Otherwise nothing has happened, and the plain lane handles the call.
@@ -52,7 +25,10 @@ pub(super) fn answer(
     match call {
         SystemCall::GetTid => task.change(Reply::Tid(task.tid).into()),
         SystemCall::Yield => task.change(State::Ready(Answer::SLEPT)),
-        call => return answer_by_queue(queues, frame, task, call).is_some(),
+        SystemCall::Put(_) | SystemCall::TryPut(_) | SystemCall::Get(_) | SystemCall::TryGet(_) => {
+            return answer_by_queue(queues, frame, task, call).is_some();
+        }
+        _ => return false,
     }
     true
 }
