@@ -207,13 +207,4 @@ impl Kernel {
         self.log.leave_span();
         ended.map(|()| self.report())
     }
-
-    /// Begins a run or a sequence of steps. Returns the time, and where it ends.
-    fn begin(&mut self) -> (Duration, Ends) {
-        self.console.begin();
-        let now = self.world.now();
-        let ticks = self.stats.ticks.saturating_add(self.limits.ticks);
-        let time = Nanos::from(now).saturating_add(self.limits.time);
-        (now, Ends { ticks, time })
-    }
 }

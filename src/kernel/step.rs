@@ -1,4 +1,6 @@
-//! A run in single steps, for debuggers.
+//! A run in single steps, for debuggers; where runs and steps end.
+
+use std::time::Duration;
 
 use super::{
     Kernel,
@@ -55,5 +57,14 @@ impl Kernel {
         }
         self.log.leave_span();
         step
+    }
+
+    /// Begins a run or a sequence of steps. Returns the time, and where it ends.
+    pub(super) fn begin(&mut self) -> (Duration, Ends) {
+        self.console.begin();
+        let now = self.world.now();
+        let ticks = self.stats.ticks.saturating_add(self.limits.ticks);
+        let time = Nanos::from(now).saturating_add(self.limits.time);
+        (now, Ends { ticks, time })
     }
 }
