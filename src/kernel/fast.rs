@@ -16,13 +16,15 @@ use crate::{
 };
 
 impl Kernel {
-    /// Handles a call of a task that cannot keep its place. Two jumps and no more: registers are
-    /// saved behind them.
+    /// Handles a call that takes more than an answer. A few jumps and no more: registers are saved
+    /// behind them.
     #[cold]
     #[inline(never)]
     pub(super) fn dispatch(&mut self, me: Runnable, call: SystemCall) {
         if self.frame.is_requeued() {
             self.answer_and_requeue(me, call);
+        } else if self.frame.is_observed() {
+            self.answer_and_tell(me, call);
         } else {
             self.dispatch_plain(me, call);
         }
@@ -38,10 +40,22 @@ impl Kernel {
             self.dispatch_plain(me, call);
         }
     }
+
+    /// Answers a call in the fast lane, if possible, and emits it and its answer.
+    #[inline(never)]
+    fn answer_and_tell(&mut self, me: Runnable, call: SystemCall) {
+        let task = &mut self.tasks[me];
+        if answer(&mut self.queues, &self.frame, task, call) {
+            self.tell_call(me.tid, call);
+            self.tell_answer(me);
+        } else {
+            self.dispatch_plain(me, call);
+        }
+    }
 }
 
-/// Answers a call that comes with nothing but its word, and that no tracer observes. Returns
-/// whether it did. Otherwise nothing has happened, and the plain lane handles the call.
+/// Answers a call that comes with nothing but its word. Returns whether it did. Otherwise nothing
+/// has happened, and the plain lane handles the call.
 #[inline(always)]
 pub(super) fn answer(
     queues: &mut Queues,
