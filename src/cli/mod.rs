@@ -217,6 +217,7 @@ impl App {
         let args: Vec<OsString> = env::args_os().collect();
         match run(&self, &args) {
             Ok(code) => code,
+            Err(error) if !error.use_stderr() => output::print_help(&error.render()),
             Err(error) => {
                 // No stream is left on which this failure could be reported.
                 let _ = error.print();

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::output::unwritten;
+use super::{output::unwritten, stdio};
 
 /// A file to write, or standard output for `-`.
 pub(super) struct OutFile {
@@ -52,9 +52,7 @@ impl OutFile {
     /// Replaces what the file contains.
     pub(super) fn write(self, text: &[u8]) -> Result<(), String> {
         if is_stdout(&self.path) {
-            let mut out = io::stdout().lock();
-            let written = out.write_all(text).and_then(|()| out.flush());
-            return match written.err().and_then(|error| unwritten(&error)) {
+            return match stdio::print(text).err().and_then(|error| unwritten(&error)) {
                 Some(message) => Err(message),
                 None => Ok(()),
             };

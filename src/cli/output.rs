@@ -1,15 +1,11 @@
 //! Output of the command line: messages on standard error, as text or as JSON lines; data on
 //! standard output; exit codes.
 
-use std::{
-    io::{self, Write},
-    process::ExitCode,
-    time::Duration,
-};
+use std::{io, process::ExitCode, time::Duration};
 
 use anstream::stream::RawStream;
 use anstyle::{AnsiColor, Style};
-use clap::{ArgAction, Args, ColorChoice, ValueEnum};
+use clap::{ArgAction, Args, ColorChoice, ValueEnum, builder::StyledStr};
 use serde_json::{Map, Value};
 use tracing::Level;
 
@@ -278,10 +274,18 @@ fn field(line: &Map<String, Value>, name: &str) -> String {
     }
 }
 
+/// Writes a help, with the colours that the stream can show.
+pub(super) fn print_help(help: &StyledStr) -> ExitCode {
+    let text = match is_colored(None, &io::stdout()) {
+        true => help.ansi().to_string(),
+        false => help.to_string(),
+    };
+    print(text.as_bytes())
+}
+
 /// Writes data.
 pub(super) fn print(data: &[u8]) -> ExitCode {
-    let mut out = io::stdout().lock();
-    match out.write_all(data).and_then(|()| out.flush()) {
+    match stdio::print(data) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => match unwritten(&error) {
             None => ExitCode::SUCCESS,

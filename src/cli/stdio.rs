@@ -3,7 +3,7 @@
 
 use std::{
     collections::VecDeque,
-    io::{self, Write},
+    io::{self, ErrorKind, StdoutLock, Write},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -142,14 +142,53 @@ fn lock() -> MutexGuard<'static, Option<Held>> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn straight(stream: Stream, text: &[u8]) -> io::Result<()> {
+/// Writes to a stream at once.
+pub(super) fn straight(stream: Stream, text: &[u8]) -> io::Result<()> {
     match stream {
-        Stream::Out => {
-            let mut out = io::stdout().lock();
-            out.write_all(text)?;
-            out.flush()
-        }
+        Stream::Out => print(text),
         Stream::Err => io::stderr().write_all(text),
+    }
+}
+
+/// Standard output, for a command that has nothing else to do.
+pub(super) fn out() -> Patient {
+    Patient(io::stdout().lock())
+}
+
+/// Writes all of that to standard output.
+pub(super) fn print(text: &[u8]) -> io::Result<()> {
+    let mut out = out();
+    out.write_all(text)?;
+    out.flush()
+}
+
+/// Standard output whose writes wait for room, even if another process has made it non-blocking.
+pub(super) struct Patient(StdoutLock<'static>);
+
+impl Patient {
+    fn wait<T>(
+        &mut self,
+        write: impl Fn(&mut StdoutLock<'static>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        loop {
+            match write(&mut self.0) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    let mut asked = [PollFd::new(&self.0, PollFlags::OUT)];
+                    retry_on_intr(|| poll(&mut asked, None))?;
+                }
+                written => return written,
+            }
+        }
+    }
+}
+
+impl Write for Patient {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.wait(|out| out.write(text))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.wait(Write::flush)
     }
 }
 
@@ -210,7 +249,7 @@ impl Write for Console {
         let some = &text[..text.len().min(PROMISED)];
         match rustix::io::write(io::stdout(), some) {
             // `write_all` retries.
-            Err(Errno::AGAIN) => Err(io::ErrorKind::Interrupted.into()),
+            Err(Errno::AGAIN) => Err(ErrorKind::Interrupted.into()),
             written => Ok(written?),
         }
     }

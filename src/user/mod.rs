@@ -12,7 +12,7 @@
 //! | `device.rs`, `net.rs` | descriptors; TCP |
 //! | `queue.rs` | message queues |
 //! | `promise.rs` | values that are set once |
-//! | `sync.rs` | semaphore, mutex, flag, barrier, condition, group |
+//! | `sync/` | semaphore, mutex, flag, barrier, condition, group |
 //! | `callback.rs` | callbacks, each in a task |
 //! | `blocking.rs` | blocking work on threads |
 //! | `recorded.rs` | the same with a value that a tape holds: feature `serde` |

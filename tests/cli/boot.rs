@@ -8,12 +8,12 @@ use std::{
     process::{Command, Output, Stdio},
     sync::mpsc::{self, Receiver},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit},
+    process::{Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit},
 };
 use serde_json::Value;
 use socket2::SockRef;
@@ -953,24 +953,9 @@ fn s53_a_second_sigint_ends_what_nobody_reads() {
         command.stderr(writer.try_clone().unwrap());
         command.stdout(writer.try_clone().unwrap());
         let mut run = Running::start(&mut command);
-        let patience = Instant::now() + Duration::from_secs(60);
-        let pid = Pid::from_child(&run.child);
-        let mut has_ended = || {
-            if Instant::now() > patience {
-                run.child.kill().unwrap();
-            }
-            thread::sleep(Duration::from_millis(1));
-            run.child.try_wait().unwrap().is_some()
-        };
-        let mut pipe = [PollFd::new(&writer, PollFlags::OUT)];
-        while poll(&mut pipe, Some(&Timespec::default())).unwrap() > 0 {
-            assert!(!has_ended(), "it prints for ever");
-        }
-        // Two that come together are one.
-        while !has_ended() {
-            kill_process(pid, Signal::INT).unwrap();
-        }
-        assert_eq!(run.end().0, Some(130), "{options:?}");
+        fill(&writer);
+        let code = interrupt_to_the_end(&mut run.child);
+        assert_eq!(code, Some(130), "{options:?}");
         assert_eq!(
             fs::remove_file(&file).is_ok(),
             options.contains(&"--record")
@@ -1016,12 +1001,38 @@ fn pipe(blocks: bool) -> (PipeReader, PipeWriter) {
 
 /// Comes back once the pipe takes no more.
 fn fill(writer: &PipeWriter) {
-    let patience = Instant::now() + Duration::from_secs(60);
     let mut pipe = [PollFd::new(writer, PollFlags::OUT)];
-    while poll(&mut pipe, Some(&Timespec::default())).unwrap() > 0 {
-        assert!(Instant::now() < patience, "it is never full");
-        thread::sleep(Duration::from_millis(1));
-    }
+    eventually("a full pipe", || {
+        (poll(&mut pipe, Some(&Timespec::default())).unwrap() == 0).then_some(())
+    });
+}
+
+#[test]
+fn a_slow_reader_of_a_pipe_that_does_not_block_gets_the_whole_help() {
+    let expected = run(&["boot", "--help"]).1;
+    let (mut reader, writer) = pipe(false);
+    let room = rustix::pipe::fcntl_setpipe_size(&writer, 1).unwrap();
+    assert!(room < expected.len());
+    let mut command = trapline(&["boot", "--help"]);
+    command.stdout(writer.try_clone().unwrap());
+    let run = Running::start(&mut command);
+    drop(command);
+    fill(&writer);
+    drop(writer);
+    assert_eq!(io::read_to_string(&mut reader).unwrap(), expected);
+    assert_eq!(run.end().0, Some(0));
+}
+
+#[test]
+fn a_help_that_cannot_be_written_is_a_failure() {
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let output = trapline(&["--help"]).stdout(full).output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        err.starts_with("error: cannot write to standard output: "),
+        "{err}"
+    );
+    assert_eq!(output.status.code(), Some(1));
 }
 
 #[test]

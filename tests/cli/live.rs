@@ -101,10 +101,8 @@ impl Kernel {
             let line = out.next().expect("it says where it listens").unwrap();
             addr = line.split(' ').find_map(|word| word.parse().ok());
         }
-        let patience = Instant::now() + Duration::from_secs(60);
-        while addr.is_none() && UnixStream::connect(&*socket).is_err() {
-            assert!(Instant::now() < patience, "there is no monitor");
-            thread::sleep(Duration::from_millis(1));
+        if addr.is_none() {
+            eventually("a monitor", || UnixStream::connect(&*socket).ok());
         }
         let (sender, lines) = mpsc::channel();
         thread::spawn(move || {
@@ -353,15 +351,9 @@ fn where_shows_what_a_task_waits_for_in_turn_and_its_last_traps() {
 fn waits_shows_a_cycle_in_a_server_that_waits_for_clients() {
     let args = ["--with", "deadlock", "echo", "--addr", "127.0.0.1:0"];
     let kernel = Kernel::boot("waits", &args);
-    let patience = Instant::now() + Duration::from_secs(60);
-    let out = loop {
-        let out = steady(&show(&kernel.socket, &["waits"]));
-        if out.contains("cycle") {
-            break out;
-        }
-        assert!(Instant::now() < patience, "{out}");
-        thread::sleep(Duration::from_millis(5));
-    };
+    let out = eventually("a cycle", || {
+        Some(steady(&show(&kernel.socket, &["waits"]))).filter(|out| out.contains("cycle"))
+    });
     let locks = "programs/cases/deadlock.rs";
     let accept = place_of("programs/serve.rs", "listener.accept(os)");
     assert_eq!(
@@ -397,17 +389,11 @@ fn waits_shows_a_cycle_in_a_server_that_waits_for_clients() {
 #[test]
 fn where_follows_a_ring_of_waits_once_around() {
     let kernel = Kernel::boot_at(place("ring"), rude(&[]), &["rings", "--tasks", "2000"]);
-    let is_ring = |out: &str| out.contains(": a cycle");
     // They begin to wait for one another when all are there.
-    let patience = Instant::now() + Duration::from_secs(60);
-    let out = loop {
-        let (code, out, err) = ask(&kernel.socket, &["where", "2"]);
-        if code == 0 && is_ring(&out) {
-            break out;
-        }
-        assert!(Instant::now() < patience, "{out}{err}");
-        thread::sleep(Duration::from_millis(10));
-    };
+    let out = eventually("a ring", || {
+        let (code, out, _) = ask(&kernel.socket, &["where", "2"]);
+        (code == 0 && out.contains(": a cycle")).then_some(out)
+    });
     let (first, rest) = out.split_once('\n').unwrap();
     assert!(
         first.starts_with("task 2 \"waits\" waits for the end of task 3"),

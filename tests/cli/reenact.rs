@@ -6,7 +6,6 @@ use std::{
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     process::{Command, Stdio},
     thread,
-    time::Duration,
 };
 
 use rustix::process::Signal;
@@ -41,7 +40,7 @@ impl Taped {
 
     fn connect(&self) -> TcpStream {
         let client = TcpStream::connect(self.addr).unwrap();
-        let patience = Some(Duration::from_secs(60));
+        let patience = Some(PATIENCE);
         client.set_read_timeout(patience).unwrap();
         client
     }

@@ -88,7 +88,7 @@ impl Taped {
 
     fn connect(&self) -> TcpStream {
         let client = TcpStream::connect(self.addr).unwrap();
-        let patience = Some(Duration::from_secs(60));
+        let patience = Some(PATIENCE);
         client.set_read_timeout(patience).unwrap();
         client
     }

@@ -20,12 +20,9 @@ use std::{
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use socket2::{Domain, SockRef, Socket, Type};
 
-use crate::support::trapline;
+use crate::support::{PATIENCE, trapline};
 
 // ---- tools
-
-/// Nothing here takes that long: a test that would hang fails.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server that runs until it is dropped.
 struct Server {

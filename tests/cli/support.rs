@@ -2,15 +2,58 @@
 
 use std::{
     ffi::OsStr,
-    io::{self, BufRead, BufReader, Read},
+    io::{self, BufRead, BufReader},
     path::Path,
     process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio},
     sync::{Once, mpsc},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rustix::process::{Pid, Signal, kill_process};
+
+/// How long a test waits for what must come.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Asks again and again until there is an answer. Only for the state of another process, of which no
+/// descriptor tells a change.
+pub(crate) fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{what} takes too long");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The exit code of a process that is about to end. One that does not end is killed.
+pub(crate) fn exit_of(child: &mut Child) -> Option<i32> {
+    let (ended, end) = mpsc::channel::<()>();
+    let pid = Pid::from_child(child);
+    let watchdog = thread::spawn(move || {
+        if end.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    });
+    let code = child.wait().expect("it ends").code();
+    drop(ended);
+    watchdog.join().expect("the watchdog ends");
+    code
+}
+
+/// Interrupts a process until it ends, since two signals that come together are one. Returns its exit
+/// code.
+pub(crate) fn interrupt_to_the_end(child: &mut Child) -> Option<i32> {
+    eventually("the end", || {
+        let ended = child.try_wait().expect("it can be asked");
+        if ended.is_none() {
+            kill_process(Pid::from_child(child), Signal::INT).expect("it can be reached");
+        }
+        ended.map(|status| status.code())
+    })
+}
 
 /// A command that the environment of the tests does not change.
 pub(crate) fn command(program: impl AsRef<OsStr>, args: &[&str]) -> Command {
@@ -131,31 +174,23 @@ impl Running {
 
     /// Its exit code, and the rest of what it writes to standard error.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
-        let (ended, end) = mpsc::channel::<()>();
-        let pid = self.pid();
-        let watchdog = thread::spawn(move || {
-            if end.recv_timeout(Duration::from_secs(60)) == Err(mpsc::RecvTimeoutError::Timeout) {
-                let _ = kill_process(pid, Signal::KILL);
-            }
-        });
         let drain = self
             .out
             .take()
             .map(|mut out| thread::spawn(move || io::copy(&mut out, &mut io::sink())));
-        let mut rest = String::new();
-        if let Some(err) = &mut self.err {
-            err.read_to_string(&mut rest).expect("it is text");
-        }
-        let code = self.child.wait().expect("it ends").code();
-        drop(ended);
-        watchdog.join().expect("the watchdog ends");
+        let rest = self
+            .err
+            .take()
+            .map(|err| thread::spawn(move || io::read_to_string(err)));
+        let code = exit_of(&mut self.child);
+        let rest = rest.map(|rest| rest.join().expect("the pipe ends").expect("it is text"));
         if let Some(drain) = drain {
             drain
                 .join()
                 .expect("the pipe ends")
                 .expect("it can be read");
         }
-        (code, rest)
+        (code, rest.unwrap_or_default())
     }
 }
 

@@ -16,7 +16,7 @@ mod witness;
 
 use std::{
     ffi::OsString,
-    io::{self, BufRead, IsTerminal, Write},
+    io::{self, BufRead, IsTerminal},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -35,6 +35,7 @@ use super::{
     panics::Panics,
     program::Entry,
     replay::{self, Run},
+    stdio,
 };
 use crate::Nanos;
 use command::{Answer, perform};
@@ -261,9 +262,7 @@ fn plain(mut engine: Engine, commands: &[String]) -> ExitCode {
 
 /// Prints to standard output. An error is the exit code: its reader may have left.
 fn print(text: &str) -> Result<(), ExitCode> {
-    let mut out = io::stdout().lock();
-    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    written.map_err(|error| match unwritten(&error) {
+    stdio::print(text.as_bytes()).map_err(|error| match unwritten(&error) {
         None => ExitCode::SUCCESS,
         Some(message) => fail(&message),
     })

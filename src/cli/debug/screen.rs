@@ -9,7 +9,11 @@ use std::{
 use ratatui::{
     Frame, TerminalOptions, Viewport,
     backend::CrosstermBackend,
-    crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers},
+    crossterm::{
+        ExecutableCommand, QueueableCommand,
+        event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers},
+        terminal::{BeginSynchronizedUpdate, EndSynchronizedUpdate},
+    },
     layout::Rect,
     style::{Modifier, Style},
     text::Line,
@@ -91,6 +95,8 @@ pub(super) fn show(engine: Engine, colored: bool) -> Result<(), String> {
     shown.map_err(|error| format!("the screen cannot go on: {error}"))
 }
 
+type Pages = ratatui::Terminal<CrosstermBackend<BufWriter<Direct>>>;
+
 /// Writes to a terminal at once.
 struct Direct(Terminal);
 
@@ -124,13 +130,8 @@ impl Desk {
         let backend = CrosstermBackend::new(BufWriter::new(Direct(terminal)));
         let viewport = Viewport::Fixed(Rect::default());
         let mut pages = ratatui::Terminal::with_options(backend, TerminalOptions { viewport })?;
-        let mut size = (0, 0);
         loop {
-            if size != terminal.size() {
-                size = terminal.size();
-                pages.resize(Rect::new(0, 0, size.0, size.1))?;
-            }
-            pages.draw(|frame| self.draw(frame))?;
+            self.paint(&mut pages, terminal.size())?;
             if interrupts::take() {
                 return Ok(());
             }
@@ -149,11 +150,23 @@ impl Desk {
             // An older interrupt was not for this command.
             interrupts::take();
             self.moved = format!("{line} ... (^C stops it)");
-            pages.draw(|frame| self.draw(frame))?;
+            self.paint(&mut pages, terminal.size())?;
             if !self.perform(&line) {
                 return Ok(());
             }
         }
+    }
+
+    /// Draws on a terminal of that size, which shows the whole frame at once.
+    fn paint(&mut self, pages: &mut Pages, (width, height): (u16, u16)) -> io::Result<()> {
+        pages.backend_mut().queue(BeginSynchronizedUpdate)?;
+        let area = Rect::new(0, 0, width, height);
+        if pages.get_frame().area() != area {
+            pages.resize(area)?;
+        }
+        pages.draw(|frame| self.draw(frame))?;
+        pages.backend_mut().execute(EndSynchronizedUpdate)?;
+        Ok(())
     }
 
     /// Returns the command that a key completes.

@@ -13,7 +13,10 @@ use super::{
     query::Query,
     text,
 };
-use crate::cli::output::{Log, clean, is_plain, unwritten};
+use crate::cli::{
+    output::{Log, clean, is_plain, unwritten},
+    stdio,
+};
 
 /// The longest time for a kernel to answer. A task that makes no trap delays it.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -250,9 +253,7 @@ fn broken(error: &io::Error) -> String {
 }
 
 fn output(text: &[u8]) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    let written = out.write_all(text).and_then(|()| out.flush());
-    written.map_err(|error| unwritten(&error).map_or(Failure::Unread, Failure::Said))
+    stdio::print(text).map_err(|error| unwritten(&error).map_or(Failure::Unread, Failure::Said))
 }
 
 /// Makes a line of JSON safe for a terminal. Control characters occur only within texts or as white

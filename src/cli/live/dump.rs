@@ -14,7 +14,10 @@ use super::{
     client::{Connection, Failure},
     protocol::{Answer, Request},
 };
-use crate::cli::output::{Log, unwritten};
+use crate::cli::{
+    output::{Log, unwritten},
+    stdio,
+};
 
 /// Write the last events of a running kernel to a file, as a recording
 ///
@@ -39,7 +42,7 @@ impl Dump {
     pub(super) fn run(&self, log: Log) -> Result<(), Failure> {
         let mut connection = Connection::open(&self.socket, false)?;
         if self.output == Path::new("-") {
-            let mut out = io::stdout().lock();
+            let mut out = stdio::out();
             connection.dump(&mut out, unread)?;
             return out.flush().map_err(|error| unread(&error));
         }

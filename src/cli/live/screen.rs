@@ -17,6 +17,7 @@ use ratatui::{
     crossterm::{
         QueueableCommand, cursor,
         event::{self, Event, KeyEventKind},
+        terminal::{BeginSynchronizedUpdate, EndSynchronizedUpdate},
     },
     layout::Rect,
 };
@@ -204,11 +205,13 @@ async fn follow(
             desk.borrow_mut().view.update(snapshot);
         }
         let subject = desk.borrow_mut().view.subject();
-        if let Some(tid) = subject {
+        let found = if let Some(tid) = subject {
             source.hurry(os, desk).await;
-            let found = source.whereabouts(os, tid).await?;
-            desk.borrow_mut().view.whereabouts = found;
-        }
+            source.whereabouts(os, tid).await?
+        } else {
+            None
+        };
+        desk.borrow_mut().view.describe(subject, found);
         let now = os.now().await;
         let next = {
             let mut desk = desk.borrow_mut();
@@ -396,11 +399,13 @@ impl Paper {
     /// Draws what has changed, if anything.
     async fn draw(&mut self, os: &mut Os, desk: &RefCell<Desk>) -> io::Result<()> {
         let (size, printed) = (self.terminal.size(), stdio::count());
+        if size == self.size && printed == self.printed && !desk.borrow().dirty {
+            return Ok(());
+        }
+        self.ink.queue(BeginSynchronizedUpdate)?;
         if size != self.size {
             self.size = size;
             self.pages.resize(Rect::new(0, 0, size.0, size.1))?;
-        } else if printed == self.printed && !desk.borrow().dirty {
-            return Ok(());
         }
         self.printed = printed;
         {
@@ -411,7 +416,9 @@ impl Paper {
                 .draw(|frame| draw(frame, &mut desk.view, &lines))?;
         }
         // Output of other processes on the terminal must not scroll the screen away.
-        self.ink.queue(cursor::MoveTo(0, 0))?;
+        self.ink
+            .queue(cursor::MoveTo(0, 0))?
+            .queue(EndSynchronizedUpdate)?;
         let text = self.ink.0.take();
         match &self.out {
             Some(out) => out.send_all(os, &text).await,

@@ -2,20 +2,20 @@
 //! that of the screen's task, of the kernel or of the process.
 
 use std::{
-    io::{self, IsTerminal, Write},
+    io::{self, IsTerminal},
     os::fd::{AsFd, BorrowedFd},
     sync::{Mutex, PoisonError},
 };
 
 use ratatui::crossterm::{
     QueueableCommand, cursor,
-    terminal::{EnterAlternateScreen, LeaveAlternateScreen},
+    terminal::{EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen},
 };
 use rustix::termios::{
     LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr,
 };
 
-use crate::cli::stdio::{self, Stream};
+use crate::cli::stdio::{self, Stream, straight};
 
 /// The terminal's previous state. It belongs to the process, and so does this.
 static BEFORE: Mutex<Option<Before>> = Mutex::new(None);
@@ -68,7 +68,7 @@ impl Terminal {
         tcsetattr(io::stdin(), OptionalActions::Flush, &raw)?;
         let mut sequence = Vec::new();
         sequence.queue(EnterAlternateScreen)?.queue(cursor::Hide)?;
-        write(out, &sequence)
+        straight(out, &sequence)
     }
 
     pub(super) fn handle(self) -> Handle {
@@ -80,7 +80,7 @@ impl Terminal {
 
     /// Writes at once.
     pub(in crate::cli) fn write(self, text: &[u8]) -> io::Result<()> {
-        write(self.out, text)
+        straight(self.out, text)
     }
 
     /// The terminal's width and height.
@@ -98,10 +98,13 @@ pub(in crate::cli) fn leave() {
     if let Some(before) = before {
         let mut sequence = Vec::new();
         let queued = sequence
-            .queue(LeaveAlternateScreen)
+            .queue(EndSynchronizedUpdate)
+            .and_then(|sequence| sequence.queue(LeaveAlternateScreen))
             .and_then(|sequence| sequence.queue(cursor::Show));
         // A terminal that has gone needs no more cleanup.
-        let _ = queued.map(drop).and_then(|()| write(before.out, &sequence));
+        let _ = queued
+            .map(drop)
+            .and_then(|()| straight(before.out, &sequence));
         let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &before.termios);
     }
     stdio::end();
@@ -119,17 +122,6 @@ impl AsFd for Handle {
             Self::Out(out) => out.as_fd(),
             Self::Err(err) => err.as_fd(),
         }
-    }
-}
-
-fn write(out: Stream, text: &[u8]) -> io::Result<()> {
-    match out {
-        Stream::Out => {
-            let mut out = io::stdout().lock();
-            out.write_all(text)?;
-            out.flush()
-        }
-        Stream::Err => io::stderr().write_all(text),
     }
 }
 

@@ -167,6 +167,13 @@ impl View {
         self.selected_task().filter(|_| self.details)
     }
 
+    /// Takes the details of `subject`, unless the user has chosen another row in the meantime.
+    pub(super) fn describe(&mut self, subject: Option<u64>, details: Option<Whereabouts>) {
+        if self.subject() == subject {
+            self.whereabouts = details;
+        }
+    }
+
     /// Chooses a task.
     pub(in crate::cli) fn choose_task(&mut self, tid: u64) {
         self.chosen = Some(Id::Task(tid));
@@ -335,6 +342,49 @@ fn push(rates: &mut VecDeque<f64>, rate: Option<f64>) {
 mod tests {
     use super::*;
     use crate::cli::live::{draw, model::Totals};
+
+    #[test]
+    fn details_that_come_late_are_not_shown_for_another_row() {
+        let row = |tid, group| Row {
+            tid,
+            group,
+            ..Row::default()
+        };
+        let mut view = View::new(false);
+        view.update(Snapshot {
+            tasks: vec![row(1, None), row(2, Some(Group::default()))],
+            ..Snapshot::default()
+        });
+        view.press(KeyEvent::from(KeyCode::Enter));
+        let asked = view.subject();
+        assert_eq!(asked, Some(1));
+        view.describe(asked, Some(Whereabouts::default()));
+        assert!(view.whereabouts.is_some());
+        view.press(KeyEvent::from(KeyCode::Down));
+        view.describe(asked, Some(Whereabouts::default()));
+        assert!(view.whereabouts.is_none());
+    }
+
+    #[test]
+    fn a_row_that_becomes_a_group_has_no_details_of_a_task() {
+        let one = |tid, group| Snapshot {
+            tasks: vec![Row {
+                tid,
+                group,
+                ..Row::default()
+            }],
+            ..Snapshot::default()
+        };
+        let mut view = View::new(false);
+        view.update(one(1, None));
+        view.press(KeyEvent::from(KeyCode::Enter));
+        let asked = view.subject();
+        view.describe(asked, Some(Whereabouts::default()));
+        view.update(one(2, Some(Group::default())));
+        let asked = view.subject();
+        view.describe(asked, None);
+        assert!(view.whereabouts.is_none());
+    }
 
     #[test]
     fn rows_that_are_not_listed_are_told_of() {

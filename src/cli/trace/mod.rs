@@ -35,7 +35,7 @@ mod waits;
 mod why;
 
 use std::{
-    io::{self, BufWriter, Write},
+    io::{BufWriter, Write},
     process::ExitCode,
 };
 
@@ -44,6 +44,7 @@ use clap::Subcommand;
 use super::{
     live::{self, Dump, TraceLive},
     output::{self, FAILURE, Log, USAGE, Verbosity, unwritten},
+    stdio,
 };
 use source::Failure;
 
@@ -67,7 +68,7 @@ pub(super) enum TraceCommand {
 /// Runs one of the commands.
 pub(super) fn run(command: &TraceCommand, verbosity: &Verbosity) -> ExitCode {
     let log = Log::of_output(verbosity);
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(stdio::out());
     let done = match command {
         TraceCommand::Show(command) => command.run(log, &mut out),
         TraceCommand::Summary(command) => command.run(log, &mut out),

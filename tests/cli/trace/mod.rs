@@ -11,9 +11,9 @@ use std::{
     fs,
     io::{self, BufRead, BufReader},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -120,33 +120,4 @@ fn assert_golden(file: &str, text: &str) {
     }
     let expected = fs::read_to_string(&path).unwrap_or_default();
     assert_eq!(text, expected, "{file}");
-}
-
-/// For something to happen that does so at once but on a machine that is stuck.
-struct Patience(Instant);
-
-impl Patience {
-    fn new() -> Self {
-        Self(Instant::now() + Duration::from_secs(60))
-    }
-
-    /// Lets others run, and fails where it takes too long.
-    fn wait(&self, what: &str) {
-        assert!(Instant::now() < self.0, "{what} takes too long");
-        thread::sleep(Duration::from_millis(1));
-    }
-}
-
-/// The exit code of a process that is about to end.
-fn end_of(child: &mut Child) -> Option<i32> {
-    let patience = Patience::new();
-    loop {
-        if let Some(status) = child.try_wait().expect("it can be asked") {
-            return status.code();
-        }
-        if Instant::now() >= patience.0 {
-            let _ = child.kill();
-        }
-        patience.wait("the end of a process");
-    }
 }

@@ -176,14 +176,8 @@ fn a_task_that_makes_no_trap_is_seen_in_the_recording() {
         let mut out = BufReader::new(child.stdout.take().unwrap());
         out.read_line(&mut line).unwrap();
         assert_eq!(line, "hogging now\n");
-        let pid = Pid::from_child(&child);
-        // The second one ends it at once. Two that come together are one.
-        let patience = Patience::new();
-        while child.try_wait().unwrap().is_none() {
-            kill_process(pid, Signal::INT).unwrap();
-            patience.wait("the end");
-        }
-        assert_eq!(child.wait().unwrap().code(), Some(130));
+        // The second one ends it at once.
+        assert_eq!(interrupt_to_the_end(&mut child), Some(130));
         let (events, error) = file.read();
         assert!(error.is_none(), "{error:?}");
         let last = events.last().unwrap().to_string();

@@ -77,11 +77,10 @@ fn a_quiet_run_is_on_disk_though_it_never_ends() {
     let file = Scratch::new("quiet");
     let run = Running::with_stdout(&["boot", "--record", file.path(), "alive", "--every", "1day"]);
     // It is written within a tenth of a second.
-    let patience = Patience::new();
     let sleeps = |event: &OwnedEvent| matches!(event.borrow().fact, Fact::Blocked { .. });
-    while !file.read().0.iter().any(sleeps) {
-        patience.wait("the recording");
-    }
+    eventually("the recording", || {
+        file.read().0.iter().any(sleeps).then_some(())
+    });
     run.signal(Signal::KILL);
     assert_eq!(run.end().0, None);
     let (events, error) = file.read();
@@ -219,7 +218,7 @@ fn what_goes_into_a_pipe_is_whole_and_is_not_read_back() {
         let boot = ["boot", "--virtual", "--seed", "1", "--record", fifo.path()];
         let mut command = trapline(&[&boot, args, &["deadlock"]].concat());
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-        assert_eq!(end_of(&mut child), Some(3), "{args:?}");
+        assert_eq!(exit_of(&mut child), Some(3), "{args:?}");
         let err = io::read_to_string(child.stderr.take().unwrap()).unwrap();
         let hint = "the last traps of those concerned are not shown, since the recording is no \
                     file: --post-mortem keeps them\n";
@@ -249,16 +248,8 @@ fn s53_a_second_interrupt_ends_a_run_whose_recording_nobody_reads() {
         let mut err = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
         err.read_line(&mut line).unwrap();
-        let patience = Patience::new();
-        while has_room(&pipe) {
-            patience.wait("a full pipe");
-        }
-        // Two that come together are one.
-        while child.try_wait().unwrap().is_none() {
-            kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-            patience.wait("the end");
-        }
-        assert_eq!(child.wait().unwrap().code(), Some(130));
+        eventually("a full pipe", || (!has_room(&pipe)).then_some(()));
+        assert_eq!(interrupt_to_the_end(&mut child), Some(130));
         io::Read::read_to_string(&mut err, &mut line).unwrap();
         assert!(
             line.contains("is not complete: no process reads it"),
@@ -278,7 +269,7 @@ fn a_trace_that_nobody_reads_to_its_end_leaves_the_recording() {
         let mut err = BufReader::new(child.stderr.take().unwrap());
         err.read_line(&mut String::new()).unwrap();
         drop(err);
-        assert_eq!(end_of(&mut child), Some(0));
+        assert_eq!(exit_of(&mut child), Some(0));
         let (events, error) = file.read();
         assert!(error.is_none(), "{error:?}");
         assert!(!events.is_empty());
@@ -385,7 +376,7 @@ fn a_pipe_without_a_reader_is_waited_for_and_that_is_said() {
         let path = fifo.path();
         assert_eq!(line, format!("waiting for a reader of the pipe {path}\n"));
         let bytes = fs::read(&fifo.0).unwrap();
-        assert_eq!(end_of(&mut child), Some(0));
+        assert_eq!(exit_of(&mut child), Some(0));
         assert!(Recording::from_reader(io::Cursor::new(bytes)).is_ok());
     }
 }

@@ -1,0 +1,187 @@
+//! A condition variable.
+
+use std::{cell::RefCell, panic::Location, rc::Rc, time::Duration};
+
+use super::mutex::{Guard, Poisoned};
+use crate::{
+    trap::Kind,
+    user::{os::Os, queue::Queue, time::Elapsed},
+};
+
+/// The lock after a wait for a limited time, and whether the signal came in that time.
+type Waited<T> = Result<(Guard<T>, Result<(), Elapsed>), Poisoned<T>>;
+
+/// A condition variable: tasks wait for a change of what a [`Mutex`](super::Mutex) protects.
+///
+/// A signal goes to a waiting task. If that task is killed or cut by a timeout before it has the
+/// lock again, the signal goes to the next waiting task. Without one it is dropped.
+#[derive(Clone, Debug)]
+pub struct Condition {
+    /// A queue of capacity zero: a message passes only to a waiting task.
+    signals: Rc<RefCell<Queue<()>>>,
+}
+
+impl Condition {
+    /// Makes a condition. Never blocks.
+    pub async fn new(os: &mut Os) -> Self {
+        Self::maybe_named(os, None).await
+    }
+
+    /// Makes a condition with a name, which reports and traces show beside its number. Never
+    /// blocks.
+    pub async fn named(os: &mut Os, name: &str) -> Self {
+        Self::maybe_named(os, Some(name)).await
+    }
+
+    async fn maybe_named(os: &mut Os, name: Option<&str>) -> Self {
+        let signals = Queue::required(os, 0, Kind::Condition, name).await;
+        Self {
+            signals: Rc::new(RefCell::new(signals)),
+        }
+    }
+
+    /// Returns the signals. Faults a caller of another kernel.
+    fn signals_in(&self, os: &Os) -> Queue<()> {
+        let signals = self.signals.borrow().clone();
+        signals.require_home(os, "the condition");
+        signals.touch_beside(false);
+        signals
+    }
+
+    /// Releases the lock, waits for a signal, and takes the lock again. *Blocks* until it has the
+    /// lock. The caller must check its condition again: another task may have run first.
+    ///
+    /// A timeout that cuts the wait poisons nothing, because the wait has released the lock.
+    /// [`Condition::wait_for`] waits for a limited time and takes the lock again.
+    ///
+    /// *Errors:* as [`Mutex::lock`](super::Mutex::lock).
+    #[track_caller]
+    pub fn wait<T: 'static>(
+        &self,
+        os: &mut Os,
+        guard: Guard<T>,
+    ) -> impl Future<Output = Result<Guard<T>, Poisoned<T>>> {
+        let place = os.note_caller();
+        self.wait_at(place, os, guard)
+    }
+
+    async fn wait_at<T: 'static>(
+        &self,
+        place: &'static Location<'static>,
+        os: &mut Os,
+        guard: Guard<T>,
+    ) -> Result<Guard<T>, Poisoned<T>> {
+        let mutex = guard.mutex();
+        let signals = self.signals_in(os);
+        if os.frame().may_wait_to_print() {
+            // Otherwise a signal could come between the release of the lock and the wait.
+            os.yield_now().await;
+        }
+        drop_stale(os, &signals).await;
+        // The lock is released at the next trap, which is the one that waits.
+        drop(guard);
+        os.frame().set_place(place);
+        let signal = signals.take(os).await.map(|()| Signal(&signals));
+        os.frame().set_place(place);
+        let locked = mutex.lock_noted(os).await;
+        // The signal has arrived.
+        std::mem::forget(signal);
+        locked
+    }
+
+    /// Like [`Condition::wait`], but waits for a signal for at most `span`. Then it takes the lock
+    /// again, and returns `Err(Elapsed)` beside it. *Blocks* until it has the lock, which may be
+    /// later than `span`.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use trapline::{Elapsed, Kernel, Os, sync::{Condition, Mutex}};
+    /// # let mut kernel = Kernel::simulated(0);
+    /// kernel.spawn("main", async |os: &mut Os| {
+    ///     let jobs = Mutex::new(os, Vec::<u32>::new()).await;
+    ///     let changed = Condition::new(os).await;
+    ///     let guard = jobs.lock(os).await.unwrap();
+    ///     let span = Duration::from_secs(1);
+    ///     let (guard, signalled) = changed.wait_for(os, guard, span).await.unwrap();
+    ///     assert_eq!(signalled, Err(Elapsed));
+    ///     assert!(guard.is_empty()); // and it is locked
+    /// })?;
+    /// # assert_eq!(kernel.run()?.exits()[&1.into()], trapline::Exit::Done);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// *Errors:* as [`Mutex::lock`](super::Mutex::lock).
+    #[track_caller]
+    pub fn wait_for<T: 'static>(
+        &self,
+        os: &mut Os,
+        guard: Guard<T>,
+        span: Duration,
+    ) -> impl Future<Output = Waited<T>> {
+        let place = os.note_caller();
+        self.wait_for_at(place, os, guard, span)
+    }
+
+    async fn wait_for_at<T: 'static>(
+        &self,
+        place: &'static Location<'static>,
+        os: &mut Os,
+        mut guard: Guard<T>,
+        span: Duration,
+    ) -> Waited<T> {
+        let mutex = guard.mutex();
+        let signals = self.signals_in(os);
+        guard.released = true;
+        let signal = os.timeout(span, async |os: &mut Os| {
+            drop_stale(os, &signals).await;
+            // As above. After the timeout is armed, because arming is a trap too.
+            drop(guard);
+            os.frame().set_place(place);
+            signals.take(os).await
+        });
+        let (signal, signalled) = match signal.await {
+            Ok(signal) => (signal.ok().map(|()| Signal(&signals)), Ok(())),
+            Err(elapsed) => (None, Err(elapsed)),
+        };
+        os.frame().set_place(place);
+        let locked = mutex.lock_noted(os).await;
+        // The signal has arrived.
+        std::mem::forget(signal);
+        locked.map(|guard| (guard, signalled))
+    }
+
+    /// Wakes the task that has waited longest. Returns whether there was one. Never blocks.
+    pub async fn notify_one(&self, os: &mut Os) -> bool {
+        let signals = self.signals_in(os);
+        signals.try_put(os, ()).await.is_ok()
+    }
+
+    /// Wakes every task that waits. Never blocks.
+    pub async fn notify_all(&self, os: &mut Os) {
+        let signals = self.signals_in(os);
+        // A task that waits again before this is done waits for the next signal.
+        let next = signals.successor(os, 0).await;
+        next.touch_beside(true);
+        let all = self.signals.replace(next);
+        all.touch_beside(true);
+        all.close(os).await;
+    }
+}
+
+/// Drops stale signals: their tasks were killed or cut before their turn, and no other task waited.
+/// Returns in the turn in which it finds none.
+async fn drop_stale(os: &mut Os, signals: &Queue<()>) {
+    while !signals.is_empty() {
+        let _ = signals.try_get(os).await;
+    }
+}
+
+/// A signal of [`Condition::notify_one`] on its way. If its task is killed or cut before it has the
+/// lock again, the drop passes the signal to the next waiting task.
+struct Signal<'a>(&'a Queue<()>);
+
+impl Drop for Signal<'_> {
+    fn drop(&mut self) {
+        self.0.defer_put(());
+    }
+}

@@ -1,0 +1,91 @@
+//! A flag for which tasks wait.
+
+use std::{cell::RefCell, rc::Rc};
+
+use crate::{
+    trap::Kind,
+    user::{os::Os, queue::Queue},
+};
+
+/// A flag for which tasks wait. While it is set, no task waits; while it is clear, every task
+/// waits.
+///
+/// ```
+/// # use trapline::{Errno, Kernel, Os, sync::Flag};
+/// # let mut kernel = Kernel::simulated(0);
+/// kernel.spawn("main", async |os: &mut Os| {
+///     let open = Flag::new(os).await;
+///     let theirs = open.clone();
+///     let guest = os.spawn("guest", async move |os| theirs.wait(os).await).await?;
+///     open.set(os).await;
+///     os.wait(guest).await?;
+///     Ok::<(), Errno>(())
+/// })?;
+/// # assert_eq!(kernel.run()?.exits()[&1.into()], trapline::Exit::Done);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Flag {
+    /// Closed while the flag is set.
+    gate: Rc<RefCell<Queue<()>>>,
+}
+
+impl Flag {
+    /// Makes a flag that is not set. Never blocks.
+    pub async fn new(os: &mut Os) -> Self {
+        Self::maybe_named(os, None).await
+    }
+
+    /// Makes a flag with a name, which reports and traces show beside its number. Never blocks.
+    pub async fn named(os: &mut Os, name: &str) -> Self {
+        Self::maybe_named(os, Some(name)).await
+    }
+
+    async fn maybe_named(os: &mut Os, name: Option<&str>) -> Self {
+        let gate = Queue::required(os, u64::MAX, Kind::Flag, name).await;
+        Self {
+            gate: Rc::new(RefCell::new(gate)),
+        }
+    }
+
+    /// Returns the gate. Faults a caller of another kernel.
+    fn gate_in(&self, os: &Os) -> Queue<()> {
+        let gate = self.gate.borrow().clone();
+        gate.require_home(os, "the flag");
+        gate.touch_beside(false);
+        gate
+    }
+
+    /// Sets the flag, and wakes every waiting task. Never blocks.
+    pub async fn set(&self, os: &mut Os) {
+        let gate = self.gate_in(os);
+        gate.close(os).await;
+    }
+
+    /// Clears the flag. Never blocks.
+    pub async fn clear(&self, os: &mut Os) {
+        let gate = self.gate_in(os).successor(os, u64::MAX).await;
+        if self.is_set() {
+            gate.touch_beside(true);
+            self.gate.replace(gate).touch_beside(true);
+        }
+    }
+
+    /// Waits for the flag. *Blocks* while it is not set.
+    #[track_caller]
+    pub fn wait(&self, os: &mut Os) -> impl Future<Output = ()> {
+        os.note_caller();
+        async {
+            let gate = self.gate_in(os);
+            let _ = gate.take(os).await;
+        }
+    }
+
+    /// Returns whether the flag is set.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        let gate = self.gate.borrow();
+        gate.touch_beside(false);
+        gate.is_closed()
+    }
+}
