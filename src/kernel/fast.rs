@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     abi::{Reply, SystemCall},
+    log::{Detail, Fact},
     sched::Runnable,
     trap::TrapFrame,
 };
@@ -41,15 +42,19 @@ impl Kernel {
         }
     }
 
-    /// Answers a call in the fast lane, if possible, and emits it and its answer.
+    /// Answers a call in the fast lane, if possible, and emits it and its answer. The reply is read
+    /// first, while it is in registers.
     #[inline(never)]
     fn answer_and_tell(&mut self, me: Runnable, call: SystemCall) {
         let task = &mut self.tasks[me];
-        if answer(&mut self.queues, &self.frame, task, call) {
-            self.tell_call(me.tid, call);
-            self.tell_answer(me);
-        } else {
-            self.dispatch_plain(me, call);
+        if !answer(&mut self.queues, &self.frame, task, call) {
+            return self.dispatch_plain(me, call);
+        }
+        let reply = task.state.plain();
+        self.tell_call(me.tid, call);
+        if let Some(reply) = reply {
+            let detail = Detail::None;
+            self.emit_at_once(me.tid, || Fact::Replied { reply, detail });
         }
     }
 }
