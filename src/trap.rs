@@ -259,6 +259,18 @@ pub(crate) struct Deferred {
     pub(crate) word: Option<u64>,
 }
 
+impl Deferred {
+    /// Returns whether it is a put, or the end of a queue: the most frequent calls, which need
+    /// nothing of the frame and end no task.
+    pub(crate) fn is_of_queue(&self) -> bool {
+        match self.call {
+            SystemCall::TryPut(_) => self.word.is_some(),
+            SystemCall::FreeQueue(_) => true,
+            _ => false,
+        }
+    }
+}
+
 /// What travels beside one call.
 #[derive(Default)]
 pub(crate) struct Parcel {
@@ -346,7 +358,7 @@ pub(crate) struct TrapFrame {
     /// Deferred: the printed text.
     console: RefCell<String>,
     /// Deferred: the calls.
-    deferred: RefCell<Vec<Deferred>>,
+    deferred: RefCell<VecDeque<Deferred>>,
     /// The payloads of deferred calls. Few calls have one.
     payloads: RefCell<Slab<Payload>>,
     /// The names of the last new tasks, at most [`NAMES`]. Tasks with the same name share its memory.
@@ -397,8 +409,11 @@ impl TrapFrame {
         self.footprints.take();
         self.console.borrow_mut().clear();
         self.deferred.borrow_mut().clear();
-        let payloads = self.payloads.take();
-        drop(payloads);
+        if !self.payloads.borrow().is_empty() {
+            // Their destructors may defer calls.
+            let payloads = self.payloads.take();
+            drop(payloads);
+        }
         self.flags.take();
         self.forget_place();
     }
@@ -445,11 +460,20 @@ impl TrapFrame {
         self.payload.take()
     }
 
+    /// Puts the exit of a program that returns. [`Exit::Done`] needs no payload.
+    pub(crate) fn put_exit(&self, exit: Exit) {
+        match exit {
+            Exit::Done => drop(self.take()),
+            other => self.put(Payload::Exit(other)),
+        }
+    }
+
     /// Takes the exit of a program that has returned.
     pub(crate) fn take_exit(&self) -> Exit {
         match self.take() {
+            None => Exit::Done,
             Some(Payload::Exit(exit)) => exit,
-            _ => unreachable!("a program that returns leaves its exit in the frame"),
+            Some(_) => unreachable!("a program that returns leaves its exit in the frame"),
         }
     }
 
@@ -500,16 +524,11 @@ impl TrapFrame {
         self.flags.get() & PAYLOAD != 0
     }
 
-    /// Returns whether no flag is set: the fast lane may answer the call, and the task keeps its
-    /// place on the ready queue.
+    /// Returns whether the fast lane may answer the call: no flag is set, or only that of tasks that
+    /// are put back.
     #[inline(always)]
-    pub(crate) fn is_plain(&self) -> bool {
-        self.flags.get() == 0
-    }
-
-    /// Returns whether the fast lane may answer the call, and the task is put back.
-    pub(crate) fn is_requeued(&self) -> bool {
-        self.flags.get() == REQUEUED
+    pub(crate) fn is_in_lane<const REQUEUES: bool>(&self) -> bool {
+        self.flags.get() == if REQUEUES { REQUEUED } else { 0 }
     }
 
     /// Returns whether the fast lane may answer the call, the task keeps its place, and tracers get
@@ -673,7 +692,9 @@ impl TrapFrame {
     }
 
     fn defer_with(&self, call: SystemCall, word: Option<u64>) {
-        self.deferred.borrow_mut().push(Deferred { call, word });
+        self.deferred
+            .borrow_mut()
+            .push_back(Deferred { call, word });
         self.flag(DEFERRED, true);
     }
 
@@ -691,19 +712,37 @@ impl TrapFrame {
         self.flags.get() & DEFERRED != 0
     }
 
-    /// Takes the deferred text and the deferred calls.
-    pub(crate) fn take_deferred(&self) -> (String, Vec<Deferred>) {
+    /// Takes the deferred text.
+    pub(crate) fn take_text(&self) -> String {
+        self.console.take()
+    }
+
+    /// Takes the next deferred call if it is one of a queue, and no text comes before it.
+    #[inline(always)]
+    pub(crate) fn next_deferred_of_queue(&self) -> Option<Deferred> {
+        if self.prints() {
+            return None;
+        }
+        let mut calls = self.deferred.borrow_mut();
+        let next = calls.front().copied().filter(Deferred::is_of_queue)?;
+        calls.pop_front();
+        if calls.is_empty() {
+            self.flag(DEFERRED, false);
+            if calls.capacity() > REUSED {
+                *calls = VecDeque::new();
+            }
+        }
+        Some(next)
+    }
+
+    /// Takes all deferred calls.
+    pub(crate) fn take_deferred(&self) -> VecDeque<Deferred> {
         self.flag(DEFERRED, false);
-        let text = if self.prints() {
-            self.console.take()
-        } else {
-            String::new()
-        };
-        (text, self.deferred.take())
+        self.deferred.take()
     }
 
     /// Gives back the memory of deferred calls, all of which are handled.
-    pub(crate) fn reuse_deferred(&self, handled: Vec<Deferred>) {
+    pub(crate) fn reuse_deferred(&self, handled: VecDeque<Deferred>) {
         debug_assert!(handled.is_empty(), "the calls that are left would be lost");
         if handled.capacity() <= REUSED {
             self.deferred.replace(handled);

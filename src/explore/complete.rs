@@ -15,10 +15,10 @@ use crate::Error;
 
 /// Searches until every causal order has been run, or a schedule fails.
 pub(super) fn search(crew: Crew<'_>, body: Body<'_>, settings: &Settings) -> Result<Tally, Error> {
-    if let Some(why) =
-        Logged::new(body, settings, settings.seed, &settings.watch())?.differ(settings.seed)?
-    {
-        let failure = Some(Found::new(0, why));
+    let seed = settings.seed;
+    let mut logged = Logged::new(body, settings, seed, &settings.watch())?;
+    let (_, failure) = logged.run(seed, 0)?;
+    if failure.is_some() {
         return Ok(Tally {
             failure,
             ..Tally::default()

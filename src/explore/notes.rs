@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{Kernel, Tid};
 
 /// The notes of a trial.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Notes {
     /// What the schedule came to, by [`Kernel::outcome`].
     pub(super) outcomes: Vec<String>,
@@ -14,11 +14,24 @@ pub(super) struct Notes {
     pub(super) held: BTreeSet<&'static str>,
 }
 
+impl Notes {
+    const fn new() -> Self {
+        Self {
+            outcomes: Vec::new(),
+            held: BTreeSet::new(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.outcomes.is_empty() && self.held.is_empty()
+    }
+}
+
 /// What a task makes: the task, and its count.
 pub(super) type Made = (Tid, u64);
 
 /// The accesses to shared values of the turn under way.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Accesses {
     /// The task whose turn it is; the host before the first turn.
     task: Tid,
@@ -28,22 +41,35 @@ struct Accesses {
     touched: Vec<(Made, bool)>,
 }
 
+impl Accesses {
+    const fn new() -> Self {
+        Self {
+            task: Tid::KERNEL,
+            made: BTreeMap::new(),
+            touched: Vec::new(),
+        }
+    }
+}
+
 thread_local! {
-    static ACCESSES: RefCell<Accesses> = RefCell::default();
-    static NOTES: RefCell<Notes> = RefCell::default();
+    static ACCESSES: RefCell<Accesses> = const { RefCell::new(Accesses::new()) };
+    static NOTES: RefCell<Notes> = const { RefCell::new(Notes::new()) };
     static IS_OPEN: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Begins the notes of a trial.
 pub(super) fn open() {
     NOTES.with_borrow_mut(|notes| {
-        notes.outcomes.clear();
-        notes.held.clear();
+        if !notes.is_empty() {
+            *notes = Notes::new();
+        }
     });
     ACCESSES.with_borrow_mut(|accesses| {
         accesses.task = Tid::KERNEL;
-        accesses.made.clear();
         accesses.touched.clear();
+        if !accesses.made.is_empty() {
+            accesses.made.clear();
+        }
     });
     IS_OPEN.set(true);
 }
@@ -52,8 +78,7 @@ pub(super) fn open() {
 pub(super) fn close() -> Option<Box<Notes>> {
     IS_OPEN.set(false);
     NOTES.with_borrow_mut(|notes| {
-        let is_empty = notes.outcomes.is_empty() && notes.held.is_empty();
-        (!is_empty).then(|| Box::new(std::mem::take(notes)))
+        (!notes.is_empty()).then(|| Box::new(std::mem::replace(notes, Notes::new())))
     })
 }
 

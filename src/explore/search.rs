@@ -72,21 +72,33 @@ fn work(body: Body<'_>, settings: &Settings, claims: &Claims<'_>) -> Result<Tall
     let mut tally = Tally::default();
     let mut kernel = None;
     let watch = settings.watch();
-    let mut logged = None;
+    let mut logged = Logged::new(body, settings, settings.seed, &watch)?;
     let mut audited = settings
         .audits
         .then(|| Audited::new(body, settings, &watch));
     while let Some(schedule) = claims.take() {
         let seed = settings.seed_of(schedule);
-        let mut found = None;
+        let is_repeated = schedule % REPEATED == 0;
+        let found;
         let mut trial = match &mut audited {
             Some(audited) => {
-                let (trial, class, differs) = audited.run(seed, schedule)?;
+                let (trial, class, order) = audited.run(seed, schedule)?;
                 tally.classes.extend(class);
+                found = match order {
+                    None if is_repeated && !watch.has_cut() => logged.run(seed, schedule)?.1,
+                    order => order,
+                };
+                trial
+            }
+            None if is_repeated => {
+                let (trial, differs) = logged.run(seed, schedule)?;
                 found = differs;
                 trial
             }
-            None => trial::run(fresh(&mut kernel, settings, seed, &watch)?, body),
+            None => {
+                found = None;
+                trial::run(fresh(&mut kernel, settings, seed, &watch)?, body)
+            }
         };
         if let Some(cut) = claims.meter.cut(&watch) {
             tally.bound = Some(cut);
@@ -94,21 +106,7 @@ fn work(body: Body<'_>, settings: &Settings, claims: &Claims<'_>) -> Result<Tall
         }
         tally.add(&mut trial);
         claims.meter.count(false, || 0.0);
-        let has_passed = trial.failure.is_none() && found.is_none();
-        let is_repeated = schedule % REPEATED == 0;
-        if has_passed && !is_repeated {
-            continue;
-        }
-        let failure = if has_passed {
-            let logged = match &mut logged {
-                Some(logged) => logged,
-                None => logged.insert(Logged::new(body, settings, seed, &watch)?),
-            };
-            let differs = logged.differ(seed)?;
-            differs.map(|why| Found::new(schedule, why))
-        } else {
-            trial.failure.map(|why| Found::new(schedule, why)).or(found)
-        };
+        let failure = trial.failure.map(|why| Found::new(schedule, why)).or(found);
         if failure.is_some() {
             claims.end_at(schedule);
             tally.failure = failure;

@@ -5,8 +5,9 @@ use std::{cell::RefCell, rc::Rc};
 
 use super::{
     settings::Settings,
+    tally::Found,
     timed::Watch,
-    trial::{self, Body, THREADS},
+    trial::{self, Body, THREADS, Trial},
 };
 use crate::{Error, Event, Kernel, record::OwnedEvent};
 
@@ -53,32 +54,38 @@ impl<'a> Logged<'a> {
         })
     }
 
-    /// Runs the schedule of a seed twice. Returns the first events that differ, in words.
-    pub(super) fn differ(&mut self, seed: u64) -> Result<Option<String>, Error> {
+    /// Runs the schedule of a seed twice. Returns the first trial, and a failure if the two differ.
+    pub(super) fn run(
+        &mut self,
+        seed: u64,
+        schedule: u64,
+    ) -> Result<(Trial, Option<Found>), Error> {
         self.kernel.reset(seed)?;
-        self.log.borrow_mut().clear();
-        let counts_on_threads = self.run(seed)?;
+        let trial = self.run_once(seed)?;
         if self.watch.has_cut() {
             // The kernel has lost its policy, and nothing would cut the second run.
-            return Ok(None);
+            return Ok((trial, None));
         }
         std::mem::swap(&mut self.first, &mut *self.log.borrow_mut());
-        self.log.borrow_mut().clear();
-        self.run(seed)?;
+        self.run_once(seed)?;
         if self.watch.has_cut() {
-            return Ok(None);
+            return Ok((trial, None));
         }
-        let why = if counts_on_threads { THREADS } else { HIDDEN };
-        Ok(difference(&self.first, &self.log.borrow(), why))
+        let why = match trial.counts_on_threads {
+            true => THREADS,
+            false => HIDDEN,
+        };
+        let differs = difference(&self.first, &self.log.borrow(), why);
+        Ok((trial, differs.map(|why| Found::new(schedule, why))))
     }
 
-    /// Runs the schedule on a kernel that is as new, and makes it so again. Returns whether another
-    /// thread may have decided what happened.
-    fn run(&mut self, seed: u64) -> Result<bool, Error> {
+    /// Runs the schedule on a kernel that is as new, and makes it so again.
+    fn run_once(&mut self, seed: u64) -> Result<Trial, Error> {
+        self.log.borrow_mut().clear();
         let trial = trial::run(&mut self.kernel, self.body);
         // The tasks that are left end, and the log has their ends.
         self.kernel.reset(seed)?;
-        Ok(trial.counts_on_threads)
+        Ok(trial)
     }
 }
 

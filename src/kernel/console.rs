@@ -47,6 +47,15 @@ impl Console {
         self.text.len() >= CONSOLE_ROOM
     }
 
+    /// Drops the kept text, and forgets an earlier run.
+    pub(super) fn reset(&mut self) {
+        if !self.text.is_empty() {
+            self.text = VecDeque::new();
+        }
+        (self.next, self.waiting, self.reported_lost) = (0, 0, 0);
+        (self.hurries, self.is_reported) = (false, false);
+    }
+
     /// Prepares for a new run.
     pub(super) fn begin(&mut self) {
         self.hurries = false;

@@ -104,7 +104,7 @@ impl Kernel {
         while self.stats.ticks < ticks + turns
             && let Some(me) = self.ready.pop_daemon()
         {
-            self.turn(me);
+            self.turn::<true>(me);
         }
         self.remote.runs(Tid::KERNEL);
         self.frame.set_requeued(!self.ready.is_plain());

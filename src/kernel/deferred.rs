@@ -1,8 +1,10 @@
 //! Deferred calls: tasks make them without a trap, mostly from destructors.
 
+use std::collections::VecDeque;
+
 use super::{Kernel, outcome::Outcome};
 use crate::{
-    abi::{Exit, SystemCall},
+    abi::{Exit, Reply, SystemCall},
     footprint::Object,
     log::Fact,
     sched::Runnable,
@@ -20,17 +22,28 @@ impl Kernel {
 
     /// Handles the deferred calls of a task. Returns whether the task is still alive: a deferred
     /// call may kill it.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn run_deferred(&mut self, me: Runnable) -> bool {
+        while let Some(deferred) = self.frame.next_deferred_of_queue() {
+            self.tell_deferred(me, deferred.call);
+            self.handle_deferred_of_queue(deferred);
+        }
+        !self.frame.has_deferred() || self.run_other_deferred(me)
+    }
+
+    /// Handles deferred calls of any kind.
     ///
     /// A task that ends here may defer calls of its own. These are handled first and may end more
     /// tasks, in a chain of any length. The interrupted calls are therefore kept in a list, not on
     /// the stack.
     #[cold]
     #[inline(never)]
-    pub(super) fn run_deferred(&mut self, me: Runnable) -> bool {
+    fn run_other_deferred(&mut self, me: Runnable) -> bool {
         let mut under_way = Vec::new();
         let (mut owner, mut calls) = (me, self.open_deferred(me));
         loop {
-            if let Some(deferred) = calls.pop() {
+            if let Some(deferred) = calls.pop_front() {
                 if let Some(victim) = self.handle_deferred(owner, deferred) {
                     self.teardown(victim, &Exit::Killed);
                     under_way.push((owner, calls));
@@ -50,46 +63,56 @@ impl Kernel {
         }
     }
 
-    /// Prints the deferred text, and takes the calls, the next of them at the end.
-    fn open_deferred(&mut self, me: Runnable) -> Vec<Deferred> {
-        let (text, mut calls) = self.frame.take_deferred();
+    /// Prints the deferred text, and takes the calls.
+    fn open_deferred(&mut self, me: Runnable) -> VecDeque<Deferred> {
+        let text = self.frame.take_text();
+        let calls = self.frame.take_deferred();
         if !text.is_empty() {
             self.emit(me.tid, || Fact::Console { text: &text });
             self.print(&text);
         }
-        calls.reverse();
         calls
+    }
+
+    #[inline(always)]
+    fn tell_deferred(&mut self, me: Runnable, call: SystemCall) {
+        self.emit(me.tid, || Fact::Deferred { call });
+        if self.frame.is_noted() {
+            self.note_call(me, call);
+        }
+    }
+
+    #[inline(always)]
+    fn handle_deferred_of_queue(&mut self, deferred: Deferred) {
+        match (deferred.call, deferred.word) {
+            (SystemCall::TryPut(queue), Some(message)) => {
+                self.queues.arrived(queue);
+                let answer = self.put_message(queue, message);
+                if answer.reply != Reply::Done {
+                    self.take_back(answer.into());
+                }
+            }
+            (SystemCall::FreeQueue(queue), _) => drop(self.free_queue(queue)),
+            _ => unreachable!("it is a call of a queue"),
+        }
     }
 
     /// Handles a deferred call like any other, and undoes its answer. Returns the task that the
     /// call ends, if any: the caller ends it without recursion.
     fn handle_deferred(&mut self, me: Runnable, deferred: Deferred) -> Option<Runnable> {
         let Deferred { call, word } = deferred;
-        self.emit(me.tid, || Fact::Deferred { call });
         if let SystemCall::Release(tid) = call {
+            self.emit(me.tid, || Fact::Deferred { call });
             self.frame.touch(Object::Life(tid), true);
             self.frame.touch(Object::Waits(tid), true);
             self.frame.touch(Object::Exit(tid), true);
             self.reap_zombie(tid);
             return self.find_live(tid);
         }
-        if self.frame.is_noted() {
-            self.note_call(me, call);
-        }
-        // These two, the most frequent, need nothing of the frame. A message that is dropped holds no
-        // `Os`, and begins no trap.
-        match (call, word) {
-            (SystemCall::TryPut(queue), Some(message)) => {
-                self.queues.arrived(queue);
-                let answer = self.put_message(queue, message);
-                self.take_back(answer.into());
-                return None;
-            }
-            (SystemCall::FreeQueue(queue), _) => {
-                let _ = self.free_queue(queue);
-                return None;
-            }
-            _ => {}
+        self.tell_deferred(me, call);
+        if deferred.is_of_queue() {
+            self.handle_deferred_of_queue(deferred);
+            return None;
         }
         // The arguments of the trap under way are saved meanwhile. Word and payload apart: a parcel
         // would be moved as a whole.

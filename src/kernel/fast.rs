@@ -17,26 +17,13 @@ use crate::{
 };
 
 impl Kernel {
-    /// Handles a call that takes more than an answer. A few jumps and no more: registers are saved
+    /// Handles a call that takes more than an answer. Two jumps and no more: registers are saved
     /// behind them.
     #[cold]
     #[inline(never)]
     pub(super) fn dispatch(&mut self, me: Runnable, call: SystemCall) {
-        if self.frame.is_requeued() {
-            self.answer_and_requeue(me, call);
-        } else if self.frame.is_observed() {
+        if self.frame.is_observed() {
             self.answer_and_tell(me, call);
-        } else {
-            self.dispatch_plain(me, call);
-        }
-    }
-
-    /// Answers a call in the fast lane, if possible, and puts the task back.
-    #[inline(never)]
-    fn answer_and_requeue(&mut self, me: Runnable, call: SystemCall) {
-        let task = &mut self.tasks[me];
-        if answer(&mut self.queues, &self.frame, task, call) {
-            self.requeue(me, call);
         } else {
             self.dispatch_plain(me, call);
         }
@@ -71,7 +58,10 @@ pub(super) fn answer(
     match call {
         SystemCall::GetTid => task.change(Reply::Tid(task.tid).into()),
         SystemCall::Yield => task.change(State::Ready(Answer::SLEPT)),
-        call => return answer_by_queue(queues, frame, task, call).is_some(),
+        SystemCall::Put(_) | SystemCall::TryPut(_) | SystemCall::Get(_) | SystemCall::TryGet(_) => {
+            return answer_by_queue(queues, frame, task, call).is_some();
+        }
+        _ => return false,
     }
     true
 }

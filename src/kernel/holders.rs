@@ -93,7 +93,11 @@ impl Holders {
 
     /// Forgets the tasks of an earlier run.
     pub(super) fn reset(&mut self) {
-        *self = Self::new(self.action, self.stops_late);
+        (self.is_told, self.is_contended) = (false, false);
+        self.closed.clear();
+        if self.found.is_some() {
+            self.found = None;
+        }
     }
 }
 

@@ -221,9 +221,11 @@ impl Kernel {
             return;
         };
         let outer = std::mem::replace(&mut self.restarts.is_booting, true);
+        let place = self.frame.place();
         for boot in &mut boots {
             contain(|| boot(self));
         }
+        self.frame.set_place_of_spawn(place);
         self.restarts.is_booting = outer;
         let added = self.restarts.of.insert(host, boots);
         if let Some(added) = added {

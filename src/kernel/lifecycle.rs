@@ -62,6 +62,7 @@ impl Kernel {
     }
 
     /// Ends a live task, whatever its state.
+    #[inline(never)]
     pub(super) fn end(&mut self, me: Runnable, exit: Exit) {
         self.teardown(me, &exit);
         if self.frame.has_deferred() {
@@ -72,6 +73,7 @@ impl Kernel {
     }
 
     /// The first half of an end: the task leaves every queue, and its program is dropped.
+    #[inline(always)]
     pub(super) fn teardown(&mut self, me: Runnable, exit: &Exit) {
         self.frame.touch(Object::Life(me.tid), true);
         let task = &mut self.tasks[me];
@@ -92,13 +94,14 @@ impl Kernel {
     }
 
     /// The second half of an end: the waiters wake, and the children become orphans.
+    #[inline(always)]
     pub(super) fn publish_exit(&mut self, me: Runnable, exit: Exit) {
         if self.frame.is_noted() {
             self.note_end(me, self.tasks[me].on_exit);
         }
         let task = &mut self.tasks[me];
         task.change(State::zombie(&exit));
-        let mut waiters = task.waiters.take();
+        let waiters = task.waiters.take();
         let place = self.places.take_fault(me.tid);
         if let Exit::Failed(_) | Exit::Faulted(_) = exit {
             if !me.tid.is_daemon() {
@@ -108,13 +111,15 @@ impl Kernel {
         }
         self.emit_at(me.tid, Fact::Exited { exit: &exit }, place.as_ref());
         let answered = waiters.as_ref().is_some_and(|all| !all.is_empty());
-        while let Some(waiter) = waiters.as_mut().and_then(|all| all.pop()) {
-            self.wake(waiter, Wake::Exit(me.tid), Answer::exit(exit.clone()));
-        }
-        let keeper = waiters.as_mut().and_then(|all| all.keeper.take());
-        self.tasks.spare(waiters);
-        if let Some((queue, message)) = keeper.and_then(|keeper| keeper.ended(me.tid, &exit)) {
-            self.put_for_keeper(queue, message);
+        if let Some(mut waiters) = waiters {
+            while let Some(waiter) = waiters.pop() {
+                self.wake(waiter, Wake::Exit(me.tid), Answer::exit(exit.clone()));
+            }
+            let keeper = waiters.keeper.take();
+            self.tasks.spare(waiters);
+            if let Some((queue, message)) = keeper.and_then(|keeper| keeper.ended(me.tid, &exit)) {
+                self.put_for_keeper(queue, message);
+            }
         }
         while let Some(child) = self.tasks.release_child(me) {
             let orphan = &mut self.tasks[child];
@@ -124,13 +129,11 @@ impl Kernel {
             }
         }
         match self.tasks[me].on_exit {
-            OnExit::Zombie if !answered => {}
-            OnExit::Zombie | OnExit::Nothing => drop(self.reap(me)),
-            OnExit::Report => {
-                self.stats.exits.insert(me.tid, exit);
-                self.reap(me);
-            }
+            OnExit::Zombie if !answered => return,
+            OnExit::Zombie | OnExit::Nothing => {}
+            OnExit::Report => self.stats.exits.insert(me.tid, exit),
         }
+        self.reap(me);
     }
 
     /// Takes a task out of its queue. An answer that it has not received goes back to its source.

@@ -30,9 +30,8 @@ struct Spot {
 }
 
 impl Places {
-    /// Forgets the tasks of an earlier run.
+    /// Forgets the tasks of an earlier run. Their spots are overwritten by the next in their slots.
     pub(super) fn reset(&mut self) {
-        self.slots.clear();
         if !self.faults.is_empty() {
             self.faults.clear();
         }
@@ -62,7 +61,11 @@ impl Places {
         self.faults.extend(place.map(|place| (tid, place)));
     }
 
+    #[inline(always)]
     pub(super) fn take_fault(&mut self, tid: Tid) -> Option<Place> {
+        if self.faults.is_empty() {
+            return None;
+        }
         self.faults.remove(&tid)
     }
 

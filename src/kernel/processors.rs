@@ -147,7 +147,7 @@ impl Kernel {
         while self.stats.ticks < ticks
             && let Some(me) = self.processors.done.pop_front()
         {
-            if self.turn(me) {
+            if self.turn::<true>(me) {
                 last = Some(me.tid);
             }
         }

@@ -46,6 +46,7 @@ enum Put {
 }
 
 /// The result of a get.
+#[derive(Clone, Copy)]
 enum Got {
     Message(u64),
     /// The same; and the put of this task, which waited for room, is done.
@@ -421,37 +422,43 @@ impl Kernel {
     }
 
     pub(super) fn get(&mut self, me: Runnable, queue: QueueId) -> Outcome {
-        match self.try_get(queue) {
-            Outcome::Ready(State::Ready(Answer {
-                reply: Reply::Again,
-                ..
-            })) => {
-                let empty = self.queues.get_mut(queue).expect("an empty queue exists");
-                empty.add_getter(me);
-                let on = WaitingOn::Queue(queue, End::Get);
-                if empty.is_lock() {
-                    return self.block_on_task(me, on);
-                }
-                self.block(me, on)
+        let Some(found) = self.queues.get_mut(queue) else {
+            return Errno::Closed.into();
+        };
+        let got = found.get();
+        if let Got::Empty = got {
+            found.add_getter(me);
+            let on = WaitingOn::Queue(queue, End::Get);
+            if found.is_lock() {
+                return self.block_on_task(me, on);
             }
-            outcome => outcome,
+            return self.block(me, on);
         }
+        self.got(queue, got)
     }
 
     pub(super) fn try_get(&mut self, queue: QueueId) -> Outcome {
         match self.queues.get_mut(queue).map(MessageQueue::get) {
-            Some(Got::Message(message)) => {
+            Some(got) => self.got(queue, got),
+            None => Errno::Closed.into(),
+        }
+    }
+
+    /// Answers a get that does not block.
+    fn got(&mut self, queue: QueueId, got: Got) -> Outcome {
+        match got {
+            Got::Message(message) => {
                 self.note_taken(queue, message);
                 Answer::message(Reply::Message(message), queue).into()
             }
-            Some(Got::Admitted(message, putter)) => {
+            Got::Admitted(message, putter) => {
                 self.note_taken(queue, message);
                 self.frame.note(Note::Stored(queue));
                 self.wake(putter, Wake::Queue(queue), Reply::Done);
                 Answer::message(Reply::Message(message), queue).into()
             }
-            Some(Got::Empty) => Reply::Again.into(),
-            Some(Got::Closed) | None => Errno::Closed.into(),
+            Got::Empty => Reply::Again.into(),
+            Got::Closed => Errno::Closed.into(),
         }
     }
 
@@ -474,6 +481,9 @@ impl Kernel {
             return false;
         };
         found.close();
+        if found.waiters().next().is_none() {
+            return true;
+        }
         // One by one, which keeps the memory of the lists.
         while let Some(getter) = self.queues.next_of(queue, |found| &mut found.getters) {
             self.wake(getter, Wake::Queue(queue), Errno::Closed);

@@ -8,7 +8,7 @@ use std::{
 
 use super::{Kernel, report::Error};
 use crate::{
-    abi::{Nanos, SystemCall},
+    abi::{Nanos, SystemCall, Tid},
     panic::{Panic, contain, panic_message},
     sched::{Cause, Facts, Fifo, Policy, Runnable},
 };
@@ -180,20 +180,24 @@ impl Ready {
         self.turns.as_ref().is_some_and(|turns| turns.inherits)
     }
 
-    /// Takes the next task. It keeps its place until [`Ready::leave`], and must leave before
-    /// another task becomes ready. A policy keeps no places.
+    /// Takes the next task, first in, first out. It keeps its place until [`Ready::leave`], and must
+    /// leave before another task becomes ready.
     #[inline(always)]
     pub(super) fn pop(&mut self) -> Option<Runnable> {
         loop {
             if let Some(task) = self.plain.take() {
                 return Some(task);
             }
-            match &mut self.turns {
-                None if self.plain.rewind() => {}
-                None => return None,
-                Some(turns) => return turns.pop(),
+            if !self.plain.rewind() {
+                return None;
             }
         }
+    }
+
+    /// Takes the task that the policy chooses. It keeps no place.
+    #[inline(always)]
+    pub(super) fn choose(&mut self) -> Option<Runnable> {
+        self.turns.as_mut()?.pop()
     }
 
     /// Removes the task that was popped last, if it keeps its place.
@@ -299,7 +303,7 @@ impl Turns {
         }
     }
 
-    #[inline(never)]
+    #[inline(always)]
     fn pop(&mut self) -> Option<Runnable> {
         if let Some(holder) = self.holder.take() {
             self.left -= 1;
@@ -355,18 +359,26 @@ impl Turns {
     }
 
     /// Takes the next task from the policy.
+    #[inline(always)]
     fn choose(&mut self) -> Option<Runnable> {
         let task = self.ask("pop", |policy| policy.pop())?;
+        if task.is_none() || self.handed == 0 {
+            self.check_chosen(task);
+            return None;
+        }
+        self.handed -= 1;
+        task
+    }
+
+    /// Checks the answer of a policy that gives no task, or was handed none.
+    #[cold]
+    #[inline(never)]
+    fn check_chosen(&mut self, task: Option<Runnable>) {
         match task {
-            Some(_) if self.handed == 0 => {
-                self.fail("gives more tasks than it was handed");
-                return None;
-            }
-            Some(_) => self.handed -= 1,
+            Some(_) => self.fail("gives more tasks than it was handed"),
             None if self.len() > 0 => self.fail("gives no task, though its `len` counts some"),
             None => self.handed = 0,
         }
-        task
     }
 
     /// Calls a method of the policy; returns `None` if it has failed.
@@ -435,6 +447,21 @@ impl fmt::Debug for Turns {
 }
 
 impl Kernel {
+    /// A pass of the tasks that the policy chooses. Returns the task that was resumed last.
+    #[inline(never)]
+    pub(super) fn run_chosen(&mut self) -> Option<Tid> {
+        let mut last = None;
+        while self.stats.ticks < self.pass_ends
+            && let Some(me) = self.ready.choose()
+        {
+            if self.turn::<true>(me) {
+                last = Some(me.tid);
+            }
+        }
+        self.end_pass();
+        last
+    }
+
     /// Fails the policy if it claims to have no task while one is ready.
     #[cold]
     pub(super) fn doubt_policy(&mut self) {

@@ -54,7 +54,7 @@ impl Kernel {
         self.shares.reset();
         self.timers.reset();
         self.devices.reset();
-        self.console = Default::default();
+        self.console.reset();
         self.queues.reset();
         self.holders.reset();
         self.held.reset();

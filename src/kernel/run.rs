@@ -47,13 +47,16 @@ impl Kernel {
             return None;
         }
         self.pass_ends = self.next_poll.min(ticks);
+        if !self.ready.is_plain() {
+            return self.run_chosen();
+        }
         while self.stats.ticks < self.pass_ends
             && let Some(me) = self.ready.pop()
         {
             if self.ready.is_crowd() {
                 self.prefetch();
             }
-            if self.turn(me) {
+            if self.turn::<false>(me) {
                 last = Some(me.tid);
             } else {
                 self.ready.leave();
@@ -170,12 +173,7 @@ impl Kernel {
 
     /// Fails when the time of the run is used up. A task that is ready at the limit has its turn.
     fn check_time(&mut self, limit: Nanos) -> Result<(), Error> {
-        let is_over = if self.is_waiting() {
-            self.clock >= limit
-        } else {
-            self.clock > limit
-        };
-        if !is_over {
+        if self.clock < limit || self.clock == limit && !self.is_waiting() {
             return Ok(());
         }
         self.tell_slept();

@@ -116,10 +116,9 @@ impl Kernel {
             // A destructor of the victim has killed the caller.
             return Outcome::Gone;
         }
-        if victim.is_some() {
-            Reply::Yes.into()
-        } else {
-            Reply::No.into()
+        match victim {
+            Some(_) => Reply::Yes.into(),
+            None => Reply::No.into(),
         }
     }
 

@@ -261,10 +261,9 @@ impl Tasks {
     }
 
     /// Keeps an empty list of waiters, if it had no more than one.
-    pub(super) fn spare(&mut self, waiters: Option<Box<Waiters>>) {
-        if self.spare.len() < SPARE {
-            self.spare
-                .extend(waiters.filter(|waiters| waiters.is_small()));
+    pub(super) fn spare(&mut self, waiters: Box<Waiters>) {
+        if self.spare.len() < SPARE && waiters.is_small() {
+            self.spare.push(waiters);
         }
     }
 

@@ -21,10 +21,11 @@ impl Kernel {
     /// Gives a task its turn. Returns `false` if it had none: the task was killed on the ready
     /// queue, or blocks again because its device has nothing to read.
     ///
-    /// After the fast lane the task keeps its place on the ready queue. The plain lane removes it
-    /// first. The functions of the plain lane are marked as cold, so that no jump leads around them.
+    /// After the fast lane the task keeps its place on the ready queue, or is put back: `REQUEUES`.
+    /// The plain lane removes it first. The functions of the plain lane are marked as cold, so that
+    /// no jump leads around them.
     #[inline(always)]
-    pub(super) fn turn(&mut self, me: Runnable) -> bool {
+    pub(super) fn turn<const REQUEUES: bool>(&mut self, me: Runnable) -> bool {
         let Some(task) = self.tasks.get_mut(me) else {
             return false;
         };
@@ -47,8 +48,13 @@ impl Kernel {
         task.traps += 1;
         match resume(&self.frame, &mut task.program, reply) {
             Ok(Some(call))
-                if self.frame.is_plain()
-                    && fast::answer(&mut self.queues, &self.frame, task, call) => {}
+                if self.frame.is_in_lane::<REQUEUES>()
+                    && fast::answer(&mut self.queues, &self.frame, task, call) =>
+            {
+                if REQUEUES {
+                    self.requeue(me, call);
+                }
+            }
             Ok(Some(call)) => self.dispatch(me, call),
             Ok(None) => self.finish(me, None),
             Err(panic) => self.finish(me, Some(panic)),

@@ -7,7 +7,7 @@ use genawaiter::rc::{Co, Gen};
 use super::os::Os;
 use crate::{
     abi::{Exit, SystemCall},
-    trap::{Payload, Program, TrapFrame},
+    trap::{Program, TrapFrame},
 };
 
 /// A type that a program may return. These are `()`, `Result<(), E>` with an error that implements
@@ -75,5 +75,5 @@ pub(crate) fn program<T: IntoExit>(
 #[cold]
 #[inline(never)]
 fn leave_exit<T: IntoExit>(os: &Os, value: T) {
-    os.frame().put(Payload::Exit(value.into_exit()));
+    os.frame().put_exit(value.into_exit());
 }

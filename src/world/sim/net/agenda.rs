@@ -62,6 +62,9 @@ impl<P, T> Agenda<P, T> {
     /// When the next entry is due.
     #[inline]
     pub(super) fn next(&self) -> Option<Nanos> {
+        if self.is_empty() {
+            return None;
+        }
         let packet = self.next_packet();
         let timer = self.timers.first_key_value().map(|(place, _)| *place);
         packet.into_iter().chain(timer).min().map(|(at, _)| at)
@@ -69,6 +72,9 @@ impl<P, T> Agenda<P, T> {
 
     /// Takes the first entry that is due at `now`.
     pub(super) fn pop_due(&mut self, now: Nanos) -> Option<Due<P, T>> {
+        if self.is_empty() {
+            return None;
+        }
         let packet = self.next_packet();
         let timer = self.timers.first_key_value().map(|(place, _)| *place);
         let first = packet.into_iter().chain(timer).min()?;
@@ -88,6 +94,10 @@ impl<P, T> Agenda<P, T> {
             self.others.pop()
         };
         entry.map(|entry| Due::Packet(entry.packet))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.in_order.is_empty() && self.others.is_empty() && self.timers.is_empty()
     }
 
     fn next_packet(&self) -> Option<Place> {
