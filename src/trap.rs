@@ -260,14 +260,17 @@ pub(crate) struct Deferred {
 }
 
 impl Deferred {
-    /// Returns whether it is a put, or the end of a queue: the most frequent calls, which need
-    /// nothing of the frame and end no task.
-    pub(crate) fn is_of_queue(&self) -> bool {
-        match self.call {
-            SystemCall::TryPut(_) => self.word.is_some(),
-            SystemCall::FreeQueue(_) => true,
-            _ => false,
-        }
+    /// Returns whether it is one of the most frequent calls. These end no task.
+    fn is_frequent(&self) -> bool {
+        matches!(
+            self.call,
+            SystemCall::TryPut(_)
+                | SystemCall::FreeQueue(_)
+                | SystemCall::GiveBack(_)
+                | SystemCall::Disarm(_)
+                | SystemCall::Disown(_)
+                | SystemCall::Close(_)
+        )
     }
 }
 
@@ -710,14 +713,14 @@ impl TrapFrame {
         self.console.take()
     }
 
-    /// Takes the next deferred call if it is one of a queue, and no text comes before it.
+    /// Takes the next deferred call if it is a frequent one, and no text comes before it.
     #[inline(always)]
-    pub(crate) fn next_deferred_of_queue(&self) -> Option<Deferred> {
+    pub(crate) fn next_frequent_deferred(&self) -> Option<Deferred> {
         if self.prints() {
             return None;
         }
         let mut calls = self.deferred.borrow_mut();
-        let next = calls.front().copied().filter(Deferred::is_of_queue)?;
+        let next = calls.front().copied().filter(Deferred::is_frequent)?;
         calls.pop_front();
         if calls.is_empty() {
             self.flag(DEFERRED, false);

@@ -209,7 +209,8 @@ impl Kernel {
         self.finish_printing(time);
         let ended = ended.and_then(|()| self.wind_up());
         self.log.leave_span();
-        ended.map(|()| self.report())
+        ended?;
+        Ok(self.report())
     }
 
     /// Begins a run or a sequence of steps. Returns the time.
