@@ -94,7 +94,7 @@ impl Kernel {
             (Reply::Full(message) | Reply::Refused(message), Beside::Queue(queue)) => {
                 self.discard(queue, message);
             }
-            (Reply::Queue(queue), _) => self.queues.remove(queue),
+            (Reply::Queue(queue), _) => drop(self.queues.remove(queue)),
             _ => {}
         }
     }
