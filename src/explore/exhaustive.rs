@@ -10,7 +10,7 @@
 //! What a turn touches is known after it has run. A task that is killed has no next turn, which could
 //! race with the kill and with the turns after it. So every ready task is tried before such a kill.
 
-use std::{cell::RefCell, collections::VecDeque, fmt, rc::Rc};
+use std::{cell::RefCell, collections::VecDeque, fmt, iter, rc::Rc};
 
 use super::{
     causal::{Causality, Foot, Turn, conflict},
@@ -326,7 +326,10 @@ impl State {
         let mut ready = self.run.ready.iter().map(|task| task.tid);
         let next = match &mut self.decider {
             Decider::Tree => return self.choose_in_tree(),
-            Decider::Policy(policy) => policy.pop().map(|task| task.tid),
+            // A policy may return a task that has ended meanwhile.
+            Decider::Policy(policy) => iter::from_fn(|| policy.pop())
+                .map(|task| task.tid)
+                .find(|next| ready.clone().any(|ready| ready == *next)),
             Decider::Order(turns) => turns.pop_front(),
             Decider::Probe if depth == self.part.turns.len() => {
                 self.run.probed = ready.collect();

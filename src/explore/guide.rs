@@ -1,6 +1,6 @@
 //! The policy that follows a plan, or records the plan of another policy.
 
-use std::{cell::RefCell, collections::VecDeque, fmt, rc::Rc};
+use std::{cell::RefCell, collections::VecDeque, fmt, iter, rc::Rc};
 
 use super::plan::{Delay, Plan};
 use crate::{Cause, Policy, Runnable};
@@ -98,9 +98,9 @@ impl Policy for Guide {
         let turn = this.turn;
         let by = match &mut this.chooser {
             Some(chooser) => {
-                let chosen = chooser.pop()?;
-                let at = this.ready.iter().position(|task| *task == chosen);
-                at.expect("a policy chooses a ready task") as u32
+                // A policy may return a task that has ended meanwhile.
+                let mut chosen = iter::from_fn(|| chooser.pop());
+                chosen.find_map(|task| this.ready.iter().position(|ready| *ready == task))? as u32
             }
             // A program that has changed may have fewer tasks than the plan sends back.
             None => this

@@ -219,7 +219,7 @@ impl Kernel {
             return;
         }
         let mut waits = std::mem::take(&mut self.shares.lock_waits);
-        waits.retain(|waiter| self.holder_awaited_by(*waiter).is_some());
+        waits.retain(|waiter| *waiter != me && self.holder_awaited_by(*waiter).is_some());
         waits.push(me);
         self.shares.lock_waits = waits;
         let mut next = self.holder_awaited_by(me);
@@ -245,5 +245,38 @@ impl Kernel {
         };
         let lock = self.queues.get(queue).filter(|queue| queue.is_lock())?;
         self.find_live(lock.status().holder()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crate::{Kernel, Os, SimWorld, sched::Priority, sync::Mutex};
+
+    #[test]
+    fn a_task_that_waits_for_a_lock_again_and_again_is_listed_once() {
+        let ms = Duration::from_millis;
+        let policy = Priority::new(Duration::ZERO).inherit();
+        let builder = Kernel::builder().world(SimWorld::new(1)).policy(policy);
+        let mut kernel = builder.build().unwrap();
+        let main = async move |os: &mut Os| {
+            let lock = Mutex::new(os, ()).await;
+            for begin in 0..2 {
+                let lock = lock.clone();
+                let worker = async move |os: &mut Os| {
+                    os.sleep(ms(begin)).await;
+                    for _ in 0..50 {
+                        let _guard = lock.lock(os).await;
+                        os.sleep(ms(2)).await;
+                    }
+                };
+                os.spawn("worker", worker).await.unwrap();
+            }
+        };
+        kernel.spawn("main", main).unwrap();
+        kernel.run().unwrap();
+        let listed = kernel.shares.lock_waits.len();
+        assert!(listed <= 2, "{listed}");
     }
 }

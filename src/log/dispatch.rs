@@ -24,8 +24,11 @@ pub(crate) struct Log {
     now: Duration,
 }
 
+/// The number of the host's tracers.
+const HOST: u64 = 0;
+
 struct Attached {
-    /// The number of a tracer that a task has attached; 0 for tracers of the host.
+    /// The number of a tracer that a task has attached, or [`HOST`].
     number: u64,
     is_exact: bool,
     tracer: Box<dyn Tracer>,
@@ -33,7 +36,7 @@ struct Attached {
 
 impl Log {
     pub(crate) fn add(&mut self, tracer: Box<dyn Tracer>) {
-        self.attach(0, tracer);
+        self.attach(HOST, tracer);
     }
 
     pub(crate) fn attach(&mut self, number: u64, tracer: Box<dyn Tracer>) {
@@ -49,9 +52,10 @@ impl Log {
         }
     }
 
-    /// Drops a tracer that a task has attached.
+    /// Drops a tracer that a task has attached. Those of the host stay.
     pub(crate) fn detach(&mut self, number: u64) {
-        let place = self.tracers.iter().position(|at| at.number == number);
+        let mut tracers = self.tracers.iter();
+        let place = tracers.position(|at| at.number == number && number != HOST);
         let tracer = place.map(|place| self.tracers.remove(place));
         self.count_exact();
         drop(tracer);

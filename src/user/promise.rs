@@ -285,23 +285,45 @@ impl<T: Clone + 'static> Promise<T> {
 }
 
 impl<T: 'static> Setter<T> {
-    /// Sets the value, once for all setters. Never blocks.
+    /// Sets the value, once for all setters. Never blocks. The value stays set if a timeout cuts the
+    /// call.
     ///
     /// *Errors:* [`AlreadySet`], with the value.
     pub async fn set(&self, os: &mut Os, value: T) -> Result<(), AlreadySet<T>> {
         let refused = Cell::new(None);
+        let mut deciding = Deciding {
+            frame: &self.frame,
+            decided: Cell::new(None),
+        };
         let decide = |frame: &TrapFrame| {
             refused.set(self.slot.set(value));
             if std::ptr::eq(frame, &*self.frame) {
+                deciding.decided.set(Some(self.setters.decided));
                 return SystemCall::CloseQueue(self.setters.decided);
             }
             self.setters.remote.ring(self.setters.decided);
             SystemCall::Yield
         };
         os.call(decide, |_, _| ()).await;
+        *deciding.decided.get_mut() = None;
         refused
             .take()
             .map_or(Ok(()), |value| Err(AlreadySet(value)))
+    }
+}
+
+/// The call of a setter that has set the value. If it is cut, the waiting tasks wake without it.
+struct Deciding<'a> {
+    frame: &'a TrapFrame,
+    /// The queue to close, until it is closed.
+    decided: Cell<Option<QueueId>>,
+}
+
+impl Drop for Deciding<'_> {
+    fn drop(&mut self) {
+        if let Some(decided) = self.decided.take() {
+            self.frame.defer(SystemCall::CloseQueue(decided));
+        }
     }
 }
 

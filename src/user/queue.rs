@@ -149,7 +149,7 @@ impl<T: 'static> Queue<T> {
         os: &'a mut Os,
         capacity: u64,
         status: QueueStatus,
-        refused: impl Fn(&QueueStatus) + 'a,
+        refused: fn(&QueueStatus),
     ) -> impl Future<Output = Self> + 'a {
         let status = os.frame().share_status(status);
         let side = Rc::new(Side {
@@ -161,20 +161,11 @@ impl<T: 'static> Queue<T> {
             drop: |frame, messages| frame.drop_all_iteratively(in_order(messages)),
         });
         let argument = Payload::Queue(Rc::clone(&side) as Rc<dyn Store>, status);
-        os.call(
-            move |frame| {
-                frame.put(argument);
-                SystemCall::NewQueue(capacity)
-            },
-            move |reply, _| {
-                match reply {
-                    Reply::Queue(id) => side.id.set(id),
-                    Reply::Err(_) => refused(&side.status),
-                    other => mismatch(other),
-                }
-                Self::handle(&side)
-            },
-        )
+        let prepare = move |frame: &TrapFrame| {
+            frame.put(argument);
+            SystemCall::NewQueue(capacity)
+        };
+        os.call_undoing(prepare, Making { side, refused })
     }
 
     /// Makes a queue that replaces this one in its owner.
@@ -294,6 +285,13 @@ impl<T: 'static> Queue<T> {
         )
     }
 
+    /// Closes the queue, even if the call is cut: then without a trap. For an owner that has already
+    /// replaced the queue.
+    pub(crate) async fn close_replaced(&self, os: &mut Os) {
+        let _closing = Closing(self);
+        self.close(os).await;
+    }
+
     /// Returns the number of messages that can be taken at once.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -388,6 +386,18 @@ impl<T> Queue<T> {
     }
 }
 
+/// The close of a replaced queue under way.
+struct Closing<'a, T>(&'a Queue<T>);
+
+impl<T> Drop for Closing<'_, T> {
+    fn drop(&mut self) {
+        let side = &self.0.side;
+        if !side.status.closed.get() {
+            side.frame.defer(SystemCall::CloseQueue(side.id.get()));
+        }
+    }
+}
+
 impl<T> Clone for Queue<T> {
     fn clone(&self) -> Self {
         Self::handle(&self.side)
@@ -401,6 +411,34 @@ impl<T> fmt::Debug for Queue<T> {
 }
 
 /// Decodes the reply of a get.
+/// Takes the answer of a call that makes a queue.
+struct Making<T> {
+    side: Rc<Side<T>>,
+    /// What to do at the limit of queues.
+    refused: fn(&QueueStatus),
+}
+
+impl<T: 'static> Decode for Making<T> {
+    type Output = Queue<T>;
+
+    #[inline(always)]
+    fn decode(&mut self, reply: Reply, _: &Rc<TrapFrame>) -> Queue<T> {
+        match reply {
+            Reply::Queue(id) => self.side.id.set(id),
+            Reply::Err(_) => (self.refused)(&self.side.status),
+            other => mismatch(other),
+        }
+        Queue::handle(&self.side)
+    }
+
+    /// A caller that does not wait for the queue does not miss it.
+    fn undo(&mut self, reply: Reply, frame: &Rc<TrapFrame>) {
+        if let Reply::Queue(_) = reply {
+            drop(self.decode(reply, frame));
+        }
+    }
+}
+
 struct Getting<'a, T, R> {
     queue: &'a Queue<T>,
     refusal: R,

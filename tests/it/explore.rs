@@ -486,6 +486,12 @@ fn a_schedule_with_many_preemptions_is_replayed_by_its_strategy() {
         kernel.spawn("late", async move |_: &mut Os| {
             assert!(!is_over.get(), "too late");
         })?;
+        // Its preemptions can be left out, so that another schedule fails with fewer.
+        kernel.spawn("noise", async |os: &mut Os| {
+            for _ in 0..60 {
+                os.get_tid().await;
+            }
+        })?;
         kernel.run().map(drop)
     };
     let failure = check(late)
@@ -497,7 +503,10 @@ fn a_schedule_with_many_preemptions_is_replayed_by_its_strategy() {
     let replay = &failure.replay;
     assert!(replay.contains(".pct:0."), "{replay}");
     let again = check(late).replay(replay).expect("it is one").explore();
-    assert_eq!(again.failure.expect("it fails again").replay, *replay);
+    let again = again.failure.expect("it fails again");
+    assert_eq!(again.replay, *replay);
+    assert_eq!(again.preemptions, failure.preemptions);
+    assert!(!again.details.contains("has changed"), "{}", again.details);
 }
 
 #[test]
@@ -1058,4 +1067,60 @@ fn a_search_runs_inside_a_property_test() {
         Ok(())
     });
     property.expect("a queue keeps the order under every schedule");
+}
+
+#[test]
+fn an_audited_round_robin_may_kill_a_ready_task() {
+    let body = |kernel: &mut Kernel| {
+        let main = async |os: &mut Os| {
+            let forever = async |os: &mut Os| loop {
+                os.yield_now().await;
+            };
+            let victim = os.spawn("victim", forever).await.unwrap();
+            os.yield_now().await;
+            os.kill(victim).await;
+            os.yield_now().await;
+        };
+        kernel.spawn("main", main)?;
+        kernel.run().map(drop)
+    };
+    let audited = check(body).round_robin().audit().schedules(3);
+    let failure = audited.without_environment().explore().failure;
+    assert!(failure.is_none(), "{failure:?}");
+}
+
+#[test]
+fn a_search_sees_what_a_task_does_to_its_network() {
+    let body = |kernel: &mut Kernel| {
+        let net = kernel.net();
+        net.host("s")?;
+        let server = async |os: &mut Os| {
+            os.sleep(Duration::from_millis(10)).await;
+            let listener = os.listen(([0, 0, 0, 0], 80).into()).await?;
+            listener.accept(os).await.map(drop)
+        };
+        kernel.spawn_on("s", "server", server)?;
+        let looked = net.clone();
+        let look = async move |os: &mut Os| {
+            os.sleep(Duration::from_millis(10)).await;
+            writeln!(os, "{} listen", looked.listeners("s").len());
+            let latency = Duration::from_millis(50);
+            looked.latency(latency..=latency);
+        };
+        kernel.spawn_on("c", "look", look)?;
+        let client = async |os: &mut Os| {
+            os.sleep(Duration::from_millis(100)).await;
+            os.connect(("s", 80)).await.map(drop)
+        };
+        kernel.spawn_on("c", "client", client)?;
+        kernel.run()?;
+        let text = kernel.take_console();
+        kernel.outcome(text);
+        Ok(())
+    };
+    let found = check(body).exhaustive().without_environment().explore();
+    assert!(found.failure.is_none(), "{:?}", found.failure);
+    assert!(found.complete);
+    let outcomes = ["0 listen\n", "1 listen\n"].map(String::from);
+    assert_eq!(found.outcomes, BTreeSet::from(outcomes));
 }

@@ -388,3 +388,15 @@ impl Visit for Message<'_> {
         }
     }
 }
+
+#[test]
+fn a_task_cannot_detach_the_tracers_of_the_host() {
+    let (mut kernel, log) = logged(sim());
+    let program = async |os: &mut Os| {
+        os.trap(trapline::SystemCall::Unobserve(0)).await;
+        os.get_tid().await;
+    };
+    kernel.spawn("main", program).unwrap();
+    kernel.run().unwrap();
+    assert!(log.text().contains("get_tid"), "{}", log.text());
+}

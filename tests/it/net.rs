@@ -1602,3 +1602,64 @@ fn a_fault_is_an_event() {
         lines[0]
     );
 }
+
+#[test]
+fn s81_room_that_is_filled_again_before_it_is_told_is_told_again() {
+    let net = SimNet::new().buffer(8);
+    let mut kernel = Kernel::builder()
+        .world(SimWorld::new(1).net(&net))
+        .build()
+        .unwrap();
+    let server = async |os: &mut Os| {
+        let (stream, _) = os.listen(any(80)).await?.accept(os).await?;
+        let (mut buf, mut all) = ([0; 8], 0);
+        os.sleep_until(ms(20)).await;
+        all += stream.recv(os, &mut buf).await?;
+        os.sleep_until(ms(40)).await;
+        while let n @ 1.. = stream.recv(os, &mut buf).await? {
+            all += n;
+        }
+        writeln!(os, "{all} bytes");
+        io::Result::Ok(())
+    };
+    kernel.spawn_on("b", "server", server).unwrap();
+    let client = async |os: &mut Os| {
+        os.sleep(ms(1)).await;
+        let stream = os.connect(("b", 80)).await?;
+        stream.send_all(os, &[1; 8]).await?;
+        // The server has read, and the packet that tells of the room is on its way.
+        let left = Duration::from_micros(20_500) - os.now().await;
+        let send = async |os: &mut Os| stream.send(os, &[2]).await.is_ok();
+        let cut = os.timeout(left, send).await;
+        writeln!(os, "{cut:?}");
+        stream.send_all(os, &[3; 8]).await?;
+        stream.send_all(os, &[4; 8]).await
+    };
+    kernel.spawn_on("a", "client", client).unwrap();
+    kernel.run().unwrap().check().unwrap();
+    assert_eq!(kernel.take_console(), "Err(Elapsed)\n24 bytes\n");
+}
+
+#[test]
+fn a_spawn_after_a_restart_has_its_own_line() {
+    let mut kernel = Kernel::simulated(1);
+    let net = kernel.net();
+    let nap = async |os: &mut Os| os.sleep(ms(1000)).await;
+    kernel.spawn_on("s", "server", nap).unwrap();
+    let boot = move |kernel: &mut Kernel| {
+        kernel.spawn_on("s", "server", nap).unwrap();
+    };
+    kernel.on_restart("s", boot).unwrap();
+    let tester = async move |os: &mut Os| {
+        net.crash("s")?;
+        os.yield_now().await;
+        net.restart("s")?;
+        os.spawn("kid", nap).await?;
+        let tasks = os.tasks().await;
+        let kid = tasks.iter().find(|task| task.name == "kid").unwrap();
+        assert_eq!(kid.spawned.as_ref().unwrap().line, line!() - 3);
+        io::Result::Ok(())
+    };
+    kernel.spawn("tester", tester).unwrap();
+    kernel.run().unwrap().check().unwrap();
+}

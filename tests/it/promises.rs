@@ -472,3 +472,24 @@ fn a_promise_is_set_from_another_kernel() {
     });
     assert_eq!(one.run().unwrap().exits()[&main], Exit::Done);
 }
+
+#[test]
+fn s57_a_cut_set_leaves_the_value_and_wakes_its_waiters() {
+    let notes = Notes::default();
+    let seen = notes.clone();
+    boot(async move |os| {
+        let (setter, promise) = Promise::new(os).await;
+        let theirs = promise.clone();
+        let waiter = async move |os: &mut Os| notes.note(format!("{:?}", theirs.wait(os).await));
+        os.spawn("waiter", waiter).await.unwrap();
+        settle(os).await;
+        let cut = os.timeout(Duration::ZERO, async |os| {
+            os.get_tid().await;
+            setter.set(os, 1).await
+        });
+        assert_eq!(cut.await, Err(Elapsed));
+        settle(os).await;
+        assert_eq!(seen.take(), ["Ok(1)"]);
+        assert_eq!(setter.set(os, 2).await, Err(AlreadySet(2)));
+    });
+}

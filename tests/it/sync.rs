@@ -9,7 +9,7 @@ use trapline::{
 
 use crate::{
     stepping::{Dropped, Notes, Place, boot, finish, settle, spin},
-    support::{PanicOnDrop, leave_answer},
+    support::{PanicOnDrop, leave_answer, leave_answer_before},
 };
 
 const S: Duration = Duration::from_secs(1);
@@ -1378,4 +1378,68 @@ fn a_condition_that_is_never_met_does_not_hold_up_who_signals_it() {
         })
         .unwrap();
     assert!(kernel.run().unwrap().ticks < 100);
+}
+
+#[test]
+fn s57_a_barrier_whose_last_arrival_is_cut_lets_the_others_pass() {
+    let notes = Notes::default();
+    let seen = notes.clone();
+    boot(async move |os| {
+        let barrier = Barrier::new(os, 2).await;
+        let theirs = barrier.clone();
+        let first = async move |os: &mut Os| notes.note(format!("{}", theirs.wait(os).await));
+        os.spawn("first", first).await.unwrap();
+        settle(os).await;
+        let cut = os.timeout(Duration::ZERO, async |os| barrier.wait(os).await);
+        assert_eq!(cut.await, Err(Elapsed));
+        settle(os).await;
+        assert_eq!(seen.take(), ["false"]);
+        let next = os.timeout(S, async |os| barrier.wait(os).await).await;
+        assert_eq!(next, Err(Elapsed), "the next round waits for another");
+    });
+}
+
+#[test]
+fn s57_a_cut_notify_all_wakes_all() {
+    boot(async move |os| {
+        let (condition, mutex) = (Condition::new(os).await, Mutex::new(os, 0).await);
+        for _ in 0..2 {
+            let (condition, mutex) = (condition.clone(), mutex.clone());
+            let waiter = async move |os: &mut Os| {
+                let guard = mutex.lock(os).await.unwrap();
+                *condition.wait(os, guard).await.unwrap() += 1;
+            };
+            os.spawn("waiter", waiter).await.unwrap();
+        }
+        settle(os).await;
+        let cut = os.timeout(Duration::ZERO, async |os| condition.notify_all(os).await);
+        assert_eq!(cut.await, Err(Elapsed));
+        settle(os).await;
+        assert_eq!(*mutex.lock(os).await.unwrap(), 2);
+    });
+}
+
+#[test]
+fn what_finds_no_room_and_is_dropped_harms_nothing() {
+    let world = SimWorld::new(1);
+    let mut kernel = Kernel::builder()
+        .world(world)
+        .max_queues(0)
+        .build()
+        .unwrap();
+    let program = async |os: &mut Os| {
+        leave_answer(Mutex::new(os, 0)).await;
+        os.yield_now().await;
+    };
+    let main = kernel.spawn("main", program).unwrap();
+    let panics = async |os: &mut Os| {
+        leave_answer_before(Mutex::new(os, 0), || panic!("its own")).await;
+    };
+    let other = kernel.spawn("other", panics).unwrap();
+    let report = kernel.run().unwrap();
+    assert_eq!(report.exits()[&main], Exit::Done);
+    let Exit::Faulted(panic) = &report.exits()[&other] else {
+        panic!("{report:?}");
+    };
+    assert!(panic.starts_with("its own"), "{panic}");
 }

@@ -58,7 +58,7 @@ impl Barrier {
     }
 
     /// Waits for the others. *Blocks* until all have arrived. Returns whether this task was the
-    /// last.
+    /// last. The others pass even if a timeout cuts the last one's call.
     #[track_caller]
     pub fn wait(&self, os: &mut Os) -> impl Future<Output = bool> {
         let place = os.note_caller();
@@ -76,7 +76,7 @@ impl Barrier {
         if last {
             next.gate.touch_beside(true);
             self.round.replace(next);
-            round.gate.close(os).await;
+            round.gate.close_replaced(os).await;
         } else {
             round.arrived.set(round.arrived.get() + 1);
             let _arrival = Arrival(Rc::clone(&round));

@@ -156,7 +156,7 @@ impl Condition {
         signals.try_put(os, ()).await.is_ok()
     }
 
-    /// Wakes every task that waits. Never blocks.
+    /// Wakes every task that waits, even if a timeout cuts the call. Never blocks.
     pub async fn notify_all(&self, os: &mut Os) {
         let signals = self.signals_in(os);
         // A task that waits again before this is done waits for the next signal.
@@ -164,7 +164,7 @@ impl Condition {
         next.touch_beside(true);
         let all = self.signals.replace(next);
         all.touch_beside(true);
-        all.close(os).await;
+        all.close_replaced(os).await;
     }
 }
 

@@ -13,6 +13,7 @@ use std::{
 use super::state::Net;
 use crate::{
     abi::{DeviceId, HostId},
+    footprint::Object,
     trap::TrapFrame,
     world::{
         Happening,
@@ -75,8 +76,17 @@ impl SimNet {
 
     /// The state, to be changed by a test or a task.
     pub(super) fn change(&self) -> RefMut<'_, Net> {
-        let mut net = self.0.borrow_mut();
+        let mut net = self.touch(true);
         net.is_used = true;
+        net
+    }
+
+    /// The state, for a test or a task. A search over schedules is told of the access.
+    fn touch(&self, writes: bool) -> RefMut<'_, Net> {
+        let net = self.0.borrow_mut();
+        if let Some(frame) = net.kernel.upgrade() {
+            frame.touch(Object::World, writes);
+        }
         net
     }
 
@@ -111,7 +121,7 @@ impl SimNet {
     /// `localhost`.
     #[must_use]
     pub fn hosts(&self) -> Vec<String> {
-        let hosts = &self.state().hosts;
+        let hosts = &self.touch(false).hosts;
         let names = hosts.ids().map(|host| hosts.get(host).name.clone());
         names.collect()
     }
@@ -135,7 +145,7 @@ impl SimNet {
     /// ```
     #[must_use]
     pub fn listeners(&self, host: impl AsRef<str>) -> Vec<SocketAddr> {
-        let net = self.state();
+        let net = self.touch(false);
         let Ok(host) = net.hosts.find(host.as_ref()) else {
             return Vec::new();
         };

@@ -222,8 +222,11 @@ impl Net {
     fn arrive_room(&mut self, sender: EndId) {
         let pipe = &mut self.connections[sender.slot as usize].pipes[sender.side];
         pipe.is_room_under_way = false;
-        pipe.wants_room = false;
-        self.notify(sender, Direction::Write);
+        // Another send may have filled the room meanwhile. The next read tells again.
+        if pipe.bytes.len() < self.limits.buffer {
+            pipe.wants_room = false;
+            self.notify(sender, Direction::Write);
+        }
     }
 
     /// Ends a connection at this end, with an error for the calls on it. What has arrived can still
