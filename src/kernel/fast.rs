@@ -58,10 +58,7 @@ pub(super) fn answer(
     match call {
         SystemCall::GetTid => task.change(Reply::Tid(task.tid).into()),
         SystemCall::Yield => task.change(State::Ready(Answer::SLEPT)),
-        SystemCall::Put(_) | SystemCall::TryPut(_) | SystemCall::Get(_) | SystemCall::TryGet(_) => {
-            return answer_by_queue(queues, frame, task, call).is_some();
-        }
-        _ => return false,
+        call => return answer_by_queue(queues, frame, task, call).is_some(),
     }
     true
 }

@@ -205,6 +205,7 @@ impl Kernel {
         self.finish_printing(ends.time);
         let ended = ended.and_then(|()| self.wind_up());
         self.log.leave_span();
-        ended.map(|()| self.report())
+        ended?;
+        Ok(self.report())
     }
 }

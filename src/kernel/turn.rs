@@ -22,8 +22,8 @@ impl Kernel {
     /// queue, or blocks again because its device has nothing to read.
     ///
     /// After the fast lane the task keeps its place on the ready queue, or is put back: `REQUEUES`.
-    /// The plain lane removes it first. The functions of the plain lane are marked as cold, so that
-    /// no jump leads around them.
+    /// The plain lane removes it first. Its functions are marked as cold, so that no jump leads around
+    /// them.
     #[inline(always)]
     pub(super) fn turn<const REQUEUES: bool>(&mut self, me: Runnable) -> bool {
         let Some(task) = self.tasks.get_mut(me) else {
