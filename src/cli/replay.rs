@@ -275,7 +275,8 @@ impl Outside {
             let playing = playing
                 .print_to(stdio::Console::default())
                 .stop_when(interrupts::is_raised);
-            return Ok((Self::of(Attached::replayed(playing, log)), tape));
+            let console = stdio::Console::default();
+            return Ok((Self::of(Attached::replayed(playing, log, console)), tape));
         }
         if options.simulated {
             let world = SimWorld::new(header.seed).net(net);
