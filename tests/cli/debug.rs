@@ -326,6 +326,9 @@ fn a_limit_names_the_blocked_tasks() {
     assert!(over.contains("producer"), "{out}");
     let (_, help, _) = run(&["debug", "--help"]);
     assert!(help.contains("--max-ticks and --max-time"), "{help}");
+    let slow = "Without a screen, a motion that takes long says where it is";
+    let words: Vec<&str> = help.split_whitespace().collect();
+    assert!(words.join(" ").contains(slow), "{help}");
 }
 
 #[test]
