@@ -460,7 +460,7 @@ impl Engine {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::{error::Error, ffi::OsString};
 
     use super::{super::command, *};
@@ -485,10 +485,11 @@ mod tests {
         }
     }
 
-    fn engine() -> Engine {
-        let app = App::new([program::<Spins>("spins")]);
+    /// A debugger at the start of a program.
+    pub(in crate::cli::debug) fn engine<P: Program>() -> Engine {
+        let app = App::new([program::<P>("program")]);
         let command = args::command("test", &app);
-        let words = ["test", "boot", "--virtual", "spins"].map(OsString::from);
+        let words = ["test", "boot", "--virtual", "program"].map(OsString::from);
         let (cli, matches) = args::parse(&command, &app.programs, &words).expect("it is right");
         let CliCommand::Boot(options) = cli.command else {
             panic!("it is boot");
@@ -505,7 +506,7 @@ mod tests {
 
     #[test]
     fn a_long_motion_reports_where_it_is() {
-        let mut engine = engine();
+        let mut engine = engine::<Spins>();
         let reports = Rc::<RefCell<Vec<u64>>>::default();
         let told = Rc::clone(&reports);
         engine.report_from(64, move |calls, _| told.borrow_mut().push(calls));
@@ -517,7 +518,7 @@ mod tests {
     // One test for both, because signals belong to the process.
     #[test]
     fn an_interrupt_stops_the_motion_during_which_it_comes_and_no_more() {
-        let mut engine = engine();
+        let mut engine = engine::<Spins>();
         assert_eq!(engine.forward(2 * LOOK), Stop::There);
         interrupts::raise();
         assert_eq!(engine.forward(1 << 40), Stop::Interrupted);
