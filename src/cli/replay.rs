@@ -26,6 +26,7 @@ use super::{
     reenact::{self, Wanted},
     stdio,
     values::whole,
+    words::quoted,
 };
 use crate::{
     Builder, Error, Event, Kernel, RealWorld, Report, SimNet, SimWorld, Tid, World,
@@ -178,12 +179,15 @@ fn explore(
         return Err(clap::Error::raw(ErrorKind::ArgumentConflict, why));
     }
     let log = Log::new(verbosity, &replay.verbosity, replay.watching.log_format);
-    let (name, file) = (command.get_name(), replay.file.display());
+    let (name, file) = (command.get_name(), replay.file.to_string_lossy());
     let wanted = Wanted {
         schedules: schedules.get(),
         schedule: replay.schedule.as_deref(),
         record: replay.watching.record.as_deref(),
-        again: format!("{name} replay --explore 1 --schedule {{replay}} {file}"),
+        again: format!(
+            "{name} replay --explore 1 --schedule {{replay}} {}",
+            quoted(&file)
+        ),
     };
     reenact::run(playing, options, programs, &wanted, log)
 }
