@@ -455,3 +455,12 @@ fn a_peer_resets_a_connection_that_broke_on_the_tape() {
     };
     passes(&searched::<ExpectsReset>(script.judged().unwrap()));
 }
+
+#[test]
+fn the_limit_on_turns_follows_the_run() {
+    let script = noted::<GoesOn>("turns", SimWorld::new(1)).unwrap();
+    assert!((1000..2000).contains(&script.ticks), "{}", script.ticks);
+    assert_eq!(most_turns(script.ticks), 1_000_000);
+    assert_eq!(most_turns(10_000_000), 160_000_000);
+    assert_eq!(most_turns(u64::MAX), u64::MAX);
+}
