@@ -82,7 +82,8 @@ pub(super) struct Replay {
     /// Run the programs under N other schedules, in the simulated world. Each connection of the tape
     /// has a peer there. It sends what came over the connection, after as many bytes as then, whatever
     /// those are. A schedule fails if a task fails, or if a peer gets fewer bytes. --record DIR records
-    /// it
+    /// it. The run's --inject and --max-tasks apply. Its --policy, --quantum, --share and --processors do
+    /// not: the search chooses the schedule
     #[arg(long, value_name = "N", value_parser = whole::<NonZeroU64>, allow_negative_numbers = true,
           conflicts_with_all = ["at_speed", "only", "as_test"], help_heading = "Search")]
     explore: Option<NonZeroU64>,

@@ -156,6 +156,9 @@ where
         search =
             search.inject(move |_, call, nth| rules.iter().find_map(|rule| rule.apply(call, nth)));
     }
+    if let Some(tasks) = options.max_tasks {
+        search = search.max_tasks(tasks.saturating_add(peers::most_tasks(script)));
+    }
     if let Some(folder) = wanted.record {
         search = search.record(folder);
     }
