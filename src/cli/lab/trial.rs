@@ -222,7 +222,7 @@ mod tests {
     fn trial(seed: u64, seeds: u64) -> Trial {
         let image: Image = Rc::new(|kernel, _| {
             kernel.spawn("job", async |os: &mut Os| {
-                os.compute(Duration::from_millis(10)).await
+                os.compute(Duration::from_millis(10)).await;
             })
         });
         let settings = Settings {
