@@ -298,7 +298,8 @@ impl Parcel {
     }
 }
 
-/// The flags that send a trap to the plain lane. This one: deferred calls are pending.
+/// The flags that send a trap to the plain lane. Two of them leave it in the fast lane if they are
+/// alone: `REQUEUED` and `OBSERVED`. This one: deferred calls are pending.
 const DEFERRED: u8 = 1;
 /// A payload travels beside the call.
 const PAYLOAD: u8 = 2;
@@ -530,12 +531,18 @@ impl TrapFrame {
         self.flags.get() == if REQUEUES { REQUEUED } else { 0 }
     }
 
+    /// Returns whether the fast lane may answer the call, the task keeps its place, and tracers get
+    /// events.
+    pub(crate) fn is_observed(&self) -> bool {
+        self.flags.get() == OBSERVED
+    }
+
     /// Makes tasks that stay ready leave their places, to be put back.
     pub(crate) fn set_requeued(&self, requeued: bool) {
         self.flag(REQUEUED, requeued);
     }
 
-    /// Sends the traps of all tasks to the plain lane, which emits them to tracers.
+    /// Has the traps of all tasks emitted to tracers.
     pub(crate) fn set_observed(&self, observed: bool) {
         self.flag(OBSERVED, observed);
     }

@@ -7,7 +7,8 @@ use super::{
     planned::Planned,
     settings::Settings,
     tally::{Found, Tally},
-    trial::Body,
+    trial::{Body, THREADS},
+    twice,
 };
 use crate::Error;
 
@@ -27,6 +28,13 @@ pub(super) fn search(
     settings: &Settings,
     most: usize,
 ) -> Result<Tally, Error> {
+    let failure = twice::differs(body, settings)?;
+    if failure.is_some() {
+        return Ok(Tally {
+            failure,
+            ..Tally::default()
+        });
+    }
     let watch = settings.watch();
     let mut parts = vec![Part::default()];
     if settings.is_divided() && most > 0 {
@@ -55,7 +63,7 @@ fn explore(
     let mut runs = Planned::new(body, settings, settings.seed, &watch)?;
     let mut tally = Tally::default();
     let mut ahead = vec![part.plan.clone()];
-    let mut widest = 1;
+    let (mut widest, mut counts_on_threads) = (1, false);
     while let Some(plan) = ahead.pop() {
         if let Err(limit) = meter.claim() {
             tally.bound = Some(limit);
@@ -67,6 +75,7 @@ fn explore(
             tally.bound = Some(cut);
             return Ok(tally);
         }
+        counts_on_threads |= trial.counts_on_threads;
         let schedule = tally.schedules;
         if runs.is_cut() {
             meter.unclaim();
@@ -93,6 +102,9 @@ fn explore(
             let only = || format!("only schedules with at most {most} preemption{plural} ran");
             tally.bound.get_or_insert_with(only);
         }
+    }
+    if counts_on_threads {
+        tally.bound.get_or_insert_with(|| THREADS.to_string());
     }
     tally.complete = tally.bound.is_none();
     Ok(tally)

@@ -18,7 +18,7 @@ use crate::{
     record::{Header, Recorder},
 };
 
-/// The most departures in the text of a replay.
+/// The most departures in the text of a replay, where the name of a strategy can replace them.
 const LONGEST: usize = 100;
 
 /// The most turns of a schedule whose calls are all located in the source.
@@ -33,7 +33,8 @@ pub(super) struct Lab<'a> {
 pub(super) struct Recorded {
     trial: Trial,
     seed: u64,
-    strategy: Strategy,
+    /// The strategy, if it made the decisions.
+    strategy: Option<Strategy>,
     plan: Plan,
     hash: u32,
     /// The number of turns.
@@ -52,12 +53,16 @@ impl Recorded {
         }
     }
 
+    /// Whether the text of its replay has too many departures for a line.
+    fn is_long(&self) -> bool {
+        self.plan.0.len() > LONGEST
+    }
+
     /// Returns what runs the schedule again.
     fn replay(&self) -> Replay {
-        let decisions = if self.plan.0.len() > LONGEST {
-            Decisions::Strategy(self.strategy)
-        } else {
-            Decisions::Plan(self.plan.clone())
+        let decisions = match self.strategy {
+            Some(strategy) if self.is_long() => Decisions::Strategy(strategy),
+            _ => Decisions::Plan(self.plan.clone()),
         };
         let Self { seed, hash, .. } = *self;
         Replay {
@@ -145,6 +150,11 @@ impl<'a> Lab<'a> {
         let fewest = minimise(self.body, self.settings, seed, &found.plan)?;
         let locates = found.turns <= LOCATED;
         let run = self.run(seed, &Decisions::Plan(fewest.plan), locates)?;
+        if run.is_long() && found.strategy.is_some() {
+            // The text can name the strategy, whose schedule is the one that was found.
+            let first = format!("{first}; it fails with {}", found.preempted());
+            return self.describe(&found, why, &first);
+        }
         let Some(why) = run.trial.failure.clone() else {
             return self.describe(&found, why, &first);
         };
@@ -214,7 +224,7 @@ impl<'a> Lab<'a> {
         };
         let recorder = Recorder::create(path, &header)?;
         let tape = recorder.tape();
-        let (guide, _) = self.guide(seed, decisions);
+        let guide = Self::guide(seed, decisions);
         let builder = self.settings.builder(seed).policy(guide);
         let mut kernel = builder.tracer(recorder).build()?;
         trial::run(&mut kernel, self.body);
@@ -223,26 +233,21 @@ impl<'a> Lab<'a> {
         Ok(())
     }
 
-    /// Returns what decides as told, and the strategy.
-    fn guide(&self, seed: u64, decisions: &Decisions) -> (Guide, Strategy) {
+    /// Returns what decides as told.
+    fn guide(seed: u64, decisions: &Decisions) -> Guide {
         let guide = Guide::default();
         match decisions {
-            Decisions::Plan(plan) => {
-                guide.follow(plan);
-                (guide, self.settings.strategy)
-            }
-            Decisions::Strategy(strategy) => {
-                guide.record(strategy.policy(seed));
-                (guide, *strategy)
-            }
+            Decisions::Plan(plan) => guide.follow(plan),
+            Decisions::Strategy(strategy) => guide.record(strategy.policy(seed)),
         }
+        guide
     }
 
     /// Runs a schedule, and records its decisions, its traps and its turns.
     ///
     /// `locates` finds the source line of every call, which takes a backtrace for each turn.
     fn run(&self, seed: u64, decisions: &Decisions, locates: bool) -> Result<Recorded, Error> {
-        let (guide, strategy) = self.guide(seed, decisions);
+        let guide = Self::guide(seed, decisions);
         let hash = Rc::new(Cell::new(Fnv::default()));
         let traps = Rc::clone(&hash);
         let story = Story::of(&guide);
@@ -264,7 +269,10 @@ impl<'a> Lab<'a> {
         Ok(Recorded {
             trial,
             seed,
-            strategy,
+            strategy: match decisions {
+                Decisions::Strategy(strategy) => Some(*strategy),
+                Decisions::Plan(_) => None,
+            },
             plan: guide.made(),
             hash: hash.get().folded(),
             turns: guide.turns(),
@@ -292,5 +300,44 @@ impl Fnv {
 
     fn folded(self) -> u32 {
         (self.0 >> 32) as u32 ^ self.0 as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::plan::Delay, *};
+    use crate::{Kernel, Os, Shared};
+
+    /// A task that fails if it begins after the last of 150 calls of another task.
+    fn late(kernel: &mut Kernel) -> Result<(), Error> {
+        let is_over = Shared::new(false);
+        let flag = is_over.clone();
+        kernel.spawn("long", async move |os: &mut Os| {
+            for _ in 0..150 {
+                os.get_tid().await;
+            }
+            flag.set(true);
+        })?;
+        kernel.spawn("late", async move |_: &mut Os| {
+            assert!(!is_over.get(), "too late");
+        })?;
+        kernel.run().map(drop)
+    }
+
+    #[test]
+    fn a_long_plan_of_an_exhaustive_search_is_replayed_by_itself() {
+        let settings = Settings {
+            strategy: Strategy::Exhaustive,
+            ..Settings::default()
+        };
+        let lab = Lab::new(&late, &settings);
+        let delays = (2..=151).map(|turn| Delay { turn, by: 1 });
+        let decisions = Decisions::Plan(Plan(delays.collect()));
+        let run = lab.run(0, &decisions, false).unwrap();
+        assert!(run.trial.failure.is_some() && run.is_long());
+        let replay: Replay = run.replay().to_string().parse().unwrap();
+        assert_eq!(replay.decisions, decisions);
+        let again = lab.replay(&replay).unwrap().failure.unwrap();
+        assert!(!again.details.contains("has changed"), "{}", again.details);
     }
 }

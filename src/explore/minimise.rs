@@ -71,6 +71,9 @@ pub(super) fn nearest_passing(
         if !runs.fails(&plan)? {
             return Ok(Some(plan));
         }
+        if budget.is_spent() {
+            return Ok(None);
+        }
     }
     runs.fails(failing)?;
     for delay in runs.delays(0) {

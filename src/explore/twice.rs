@@ -28,6 +28,12 @@ pub(super) struct Logged<'a> {
     watch: Watch,
 }
 
+/// Runs the first schedule of a seed twice. Returns a failure if the two differ.
+pub(super) fn differs(body: Body<'_>, settings: &Settings) -> Result<Option<Found>, Error> {
+    let mut logged = Logged::new(body, settings, settings.seed, &settings.watch())?;
+    Ok(logged.run(settings.seed, 0)?.1)
+}
+
 impl<'a> Logged<'a> {
     pub(super) fn new(
         body: Body<'a>,

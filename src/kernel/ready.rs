@@ -37,6 +37,8 @@ struct Turns {
     /// The number of tasks that the policy has received and not returned. It may have dropped ended
     /// ones.
     handed: usize,
+    /// Whether it has claimed to have none of them, and the kernel has not looked yet.
+    is_doubted: bool,
     /// Why the policy failed. It is not called again.
     failure: OnceCell<String>,
     /// The ticks of a turn.
@@ -61,6 +63,7 @@ impl Ready {
                 name,
                 policy,
                 handed: 0,
+                is_doubted: false,
                 failure: OnceCell::new(),
                 quantum: quantum.max(1),
                 left: 0,
@@ -270,7 +273,9 @@ impl Ready {
 
     /// Returns whether the policy may withhold a task: it has not returned all.
     pub(super) fn is_doubtful(&self) -> bool {
-        self.turns.as_ref().is_some_and(|turns| turns.handed > 0)
+        self.turns
+            .as_ref()
+            .is_some_and(|turns| turns.is_doubted || turns.handed > 0)
     }
 
     /// Marks the policy as failed, for this reason.
@@ -329,7 +334,7 @@ impl Turns {
                 break;
             }
         }
-        (self.handed, self.alarm) = (0, Nanos::ZERO);
+        (self.handed, self.is_doubted, self.alarm) = (0, false, Nanos::ZERO);
         self.ask("reseed", |policy| policy.reseed(seed));
     }
 
@@ -377,7 +382,10 @@ impl Turns {
         match task {
             Some(_) => self.fail("gives more tasks than it was handed"),
             None if self.len() > 0 => self.fail("gives no task, though its `len` counts some"),
-            None => self.handed = 0,
+            None => {
+                self.is_doubted = self.handed > 0;
+                self.handed = 0;
+            }
         }
     }
 
@@ -410,7 +418,8 @@ impl Turns {
     #[cold]
     fn take_failure(&mut self) -> Option<String> {
         let failure = self.failure.take()?;
-        (self.handed, self.left, self.holder) = (0, 0, None);
+        (self.handed, self.is_doubted) = (0, false);
+        (self.left, self.holder) = (0, None);
         self.replace();
         Some(failure)
     }
@@ -467,6 +476,9 @@ impl Kernel {
     pub(super) fn doubt_policy(&mut self) {
         if self.tasks.is_any_ready() {
             self.ready.fail("withholds a task that is ready");
+        }
+        if let Some(turns) = &mut self.ready.turns {
+            turns.is_doubted = false;
         }
     }
 

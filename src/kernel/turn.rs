@@ -101,7 +101,7 @@ impl Kernel {
     /// Handles a call in the plain lane.
     #[cold]
     #[inline(never)]
-    fn dispatch(&mut self, me: Runnable, call: SystemCall) {
+    pub(super) fn dispatch_plain(&mut self, me: Runnable, call: SystemCall) {
         self.ready.leave();
         self.tasks[me].change(State::Running);
         self.places.called(me, self.frame.place());

@@ -1119,3 +1119,41 @@ fn random_programs_have_no_other_outcome() {
         assert_eq!(invented.count(), 0, "program {seed}: {tasks:?}");
     }
 }
+
+#[test]
+fn a_search_of_preemptions_notices_hidden_nondeterminism_and_threads() {
+    let runs = Cell::new(0);
+    let changes = |kernel: &mut Kernel| {
+        let traps = runs.replace(runs.get() + 1);
+        let program = async move |os: &mut Os| {
+            for _ in 0..traps {
+                os.get_tid().await;
+            }
+        };
+        kernel.spawn("main", program)?;
+        kernel.run().map(drop)
+    };
+    let found = check(changes)
+        .preemptions(2)
+        .without_environment()
+        .explore();
+    let why = found.failure.expect("two runs differ").why;
+    assert!(why.contains("nondeterminism"), "{why}");
+
+    let threaded = |kernel: &mut Kernel| {
+        let program = async |os: &mut Os| {
+            let (setter, promise) = Promise::new(os).await;
+            let remote = setter.remote();
+            let other = std::thread::spawn(move || remote.set(1));
+            let _ = promise.wait(os).await;
+            drop(other.join());
+        };
+        kernel.spawn("main", program)?;
+        kernel.run().map(drop)
+    };
+    let found = check(threaded)
+        .preemptions(2)
+        .without_environment()
+        .explore();
+    assert!(!found.complete, "{found}");
+}

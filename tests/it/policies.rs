@@ -5,7 +5,7 @@ use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 
 use proptest::prelude::*;
 use trapline::{
-    Errno, Event, Fact, Kernel, Os, Policy, SimWorld,
+    Cause, Errno, Event, Fact, Kernel, Os, Policy, Runnable, SimWorld,
     sched::{Allotment, Fair, Lottery, Mlfq, Priority, RoundRobin, Sjf, Stcf, Stride},
     sync::Mutex,
 };
@@ -581,4 +581,38 @@ fn whatever_happens_no_policy_loses_a_task_or_time() {
         );
         report.check_faults().unwrap();
     }
+}
+
+/// Returns no task after some turns, and says that it has none.
+struct Withholding(Vec<Runnable>, u32);
+
+impl Policy for Withholding {
+    fn push(&mut self, task: Runnable, _: Cause) {
+        self.0.push(task);
+    }
+
+    fn pop(&mut self) -> Option<Runnable> {
+        self.1 = self.1.checked_sub(1)?;
+        self.0.pop()
+    }
+
+    fn remove(&mut self, task: Runnable) {
+        self.0.retain(|other| *other != task);
+    }
+
+    fn len(&self) -> usize {
+        if self.1 == 0 { 0 } else { self.0.len() }
+    }
+}
+
+#[test]
+fn a_policy_that_withholds_a_task_after_some_turns_is_no_deadlock() {
+    let builder = sim().policy(Withholding(Vec::new(), 3));
+    let mut kernel = builder.build().unwrap();
+    let forever = async |os: &mut Os| loop {
+        os.yield_now().await;
+    };
+    kernel.spawn("forever", forever).unwrap();
+    let error = kernel.run().unwrap_err();
+    assert!(error.to_string().contains("withholds a task"), "{error}");
 }

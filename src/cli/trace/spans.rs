@@ -1,9 +1,9 @@
 //! What each task and the kernel did at every moment, derived from a log of events. The commands that
 //! show a whole recording use it.
 //!
-//! One processor is shared by all. At every instant a task runs its program, or the kernel works, or
-//! no task is ready and the kernel waits. So the spans of [`Tid::KERNEL`] and the tasks' spans of
-//! [`Doing::Running`] cover the whole time, and none of them overlap.
+//! At every instant tasks run their programs, or the kernel works, or no task is ready and the kernel
+//! waits. So the spans of [`Tid::KERNEL`] and the tasks' spans of [`Doing::Running`] cover the whole
+//! time. Only spans of tasks overlap, and only on several processors. [`Shares`] count such time once.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -85,6 +85,9 @@ pub(in crate::cli) struct Spans {
     working: Option<Moment>,
     /// The tasks that compute.
     computing: BTreeSet<Tid>,
+    /// The number of tasks that run their programs, and since when at least one does.
+    busy: usize,
+    busy_since: Duration,
     has_begun: bool,
     shares: Shares,
 }
@@ -95,7 +98,7 @@ pub(in crate::cli) type Ended = std::iter::Flatten<std::array::IntoIter<Option<S
 /// How the time of a run was used.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(in crate::cli) struct Shares {
-    /// Tasks ran their programs.
+    /// One task or more ran their programs.
     pub(in crate::cli) tasks: Duration,
     /// The kernel worked, for tasks or for itself.
     pub(in crate::cli) kernel: Duration,
@@ -289,6 +292,7 @@ impl Spans {
         self.running = None;
         self.working = None;
         self.computing.clear();
+        self.busy = 0;
     }
 
     /// The number of tasks known to be alive.
@@ -316,6 +320,12 @@ impl Spans {
     fn begin(&mut self, tid: Tid, doing: Doing, end: Ending) -> Option<Span> {
         let before = self.end(tid, end);
         let (from, gaps) = (self.now, self.gaps);
+        if doing == Doing::Running {
+            if self.busy == 0 {
+                self.busy_since = from.at;
+            }
+            self.busy += 1;
+        }
         self.open.insert(tid, Open { doing, from, gaps });
         before
     }
@@ -332,7 +342,10 @@ impl Spans {
             end,
         };
         if is_known && doing == Doing::Running {
-            self.shares.tasks += span.time();
+            self.busy -= 1;
+            if self.busy == 0 {
+                self.shares.tasks += self.now.at - self.busy_since;
+            }
         }
         is_known.then_some(span)
     }
@@ -412,5 +425,42 @@ impl fmt::Display for What {
             Self::Devices(direction) => write!(f, "devices ({direction})"),
             Self::Queue(queue, end) => write!(f, "queue {queue} ({end})"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::RefCell, rc::Rc};
+
+    use super::*;
+    use crate::{Kernel, Os, SimWorld};
+
+    #[test]
+    fn the_shares_of_several_processors_add_up_to_the_time_of_the_run() {
+        let spans = Rc::new(RefCell::new(Spans::default()));
+        let shared = Rc::clone(&spans);
+        let tracer = move |event: &Event<'_>| drop(shared.borrow_mut().event(event));
+        let builder = Kernel::builder().world(SimWorld::new(1)).tracer(tracer);
+        let mut kernel = builder.processors(2).build().unwrap();
+        let [half, second] = [500, 1000].map(Duration::from_millis);
+        for name in ["a", "b"] {
+            let task = async move |os: &mut Os| {
+                os.compute(second).await;
+                os.sleep(second + half).await;
+            };
+            kernel.spawn(name, task).unwrap();
+        }
+        let later = async move |os: &mut Os| {
+            os.sleep(half).await;
+            os.compute(second).await;
+        };
+        kernel.spawn("c", later).unwrap();
+        // The two compute for 1 s, then the third alone, and then all sleep.
+        let elapsed = kernel.run().unwrap().elapsed;
+        let mut spans = spans.borrow_mut();
+        spans.finish();
+        let shares = spans.shares();
+        assert_eq!((shares.tasks, shares.idle), (2 * second, half));
+        assert_eq!(shares.total(), elapsed);
     }
 }
