@@ -8,7 +8,7 @@ use std::{
     os::fd::{AsFd, AsRawFd, RawFd},
 };
 
-use super::{output::Log, stdio};
+use super::output::Log;
 use crate::{Answer, DeviceId, Request, World, forward_world};
 
 /// A world around one with a tape. It warns of the first descriptor that is attached, unless that is a
@@ -17,13 +17,12 @@ pub(super) struct Attached<W> {
     inner: W,
     log: Log,
     has_warned: bool,
-    /// How the replay writes what a program sends to standard output; `None` in a run that does so.
+    /// Where the replay writes what a program sends to standard output; `None` in a run that does so.
     replayed: Option<Replayed>,
 }
 
-#[derive(Default)]
 struct Replayed {
-    console: stdio::Console,
+    console: Box<dyn Write>,
     /// The devices that are standard output.
     outputs: BTreeSet<DeviceId>,
 }
@@ -39,10 +38,15 @@ impl<W> Attached<W> {
         }
     }
 
-    /// Around the world that answers from a tape.
-    pub(super) fn replayed(inner: W, log: Log) -> Self {
+    /// Around the world that answers from a tape. What a program sends to standard output goes to
+    /// the console.
+    pub(super) fn replayed(inner: W, log: Log, console: impl Write + 'static) -> Self {
+        let replayed = Replayed {
+            console: Box::new(console),
+            outputs: BTreeSet::new(),
+        };
         Self {
-            replayed: Some(Replayed::default()),
+            replayed: Some(replayed),
             ..Self::taped(inner, log)
         }
     }

@@ -26,6 +26,7 @@ use super::{
     reenact::{self, Wanted},
     stdio,
     values::whole,
+    words::quoted,
 };
 use crate::{
     Builder, Error, Event, Kernel, RealWorld, Report, SimNet, SimWorld, Tid, World,
@@ -81,7 +82,8 @@ pub(super) struct Replay {
     /// Run the programs under N other schedules, in the simulated world. Each connection of the tape
     /// has a peer there. It sends what came over the connection, after as many bytes as then, whatever
     /// those are. A schedule fails if a task fails, or if a peer gets fewer bytes. --record DIR records
-    /// it
+    /// it. The run's --inject and --max-tasks apply. Its --policy, --quantum, --share and --processors do
+    /// not: the search chooses the schedule
     #[arg(long, value_name = "N", value_parser = whole::<NonZeroU64>, allow_negative_numbers = true,
           conflicts_with_all = ["at_speed", "only", "as_test"], help_heading = "Search")]
     explore: Option<NonZeroU64>,
@@ -178,12 +180,15 @@ fn explore(
         return Err(clap::Error::raw(ErrorKind::ArgumentConflict, why));
     }
     let log = Log::new(verbosity, &replay.verbosity, replay.watching.log_format);
-    let (name, file) = (command.get_name(), replay.file.display());
+    let (name, file) = (command.get_name(), replay.file.to_string_lossy());
     let wanted = Wanted {
         schedules: schedules.get(),
         schedule: replay.schedule.as_deref(),
         record: replay.watching.record.as_deref(),
-        again: format!("{name} replay --explore 1 --schedule {{replay}} {file}"),
+        again: format!(
+            "{name} replay --explore 1 --schedule {{replay}} {}",
+            quoted(&file)
+        ),
     };
     reenact::run(playing, options, programs, &wanted, log)
 }
@@ -275,7 +280,8 @@ impl Outside {
             let playing = playing
                 .print_to(stdio::Console::default())
                 .stop_when(interrupts::is_raised);
-            return Ok((Self::of(Attached::replayed(playing, log)), tape));
+            let console = stdio::Console::default();
+            return Ok((Self::of(Attached::replayed(playing, log, console)), tape));
         }
         if options.simulated {
             let world = SimWorld::new(header.seed).net(net);

@@ -1,4 +1,7 @@
-//! Splits a line into words as a shell does, with quotes and backslashes and nothing else.
+//! Splits a line into words as a shell does, with quotes and backslashes and nothing else; quotes a
+//! word.
+
+use std::borrow::Cow;
 
 /// The words of `line`. Single quotes keep every character literally; elsewhere a backslash escapes
 /// the next character.
@@ -30,9 +33,42 @@ pub(super) fn split(line: &str) -> Result<Vec<String>, &'static str> {
     Ok(words)
 }
 
+/// The word for a line that a user pastes into a shell: in single quotes, unless every character is
+/// plain.
+pub(super) fn quoted(word: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,@%+=".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.into(),
+        false => format!("'{}'", word.replace('\'', r"'\''")).into(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::split;
+    use super::{quoted, split};
+
+    #[test]
+    fn a_quoted_word_is_one_word() {
+        let words = [
+            "",
+            "a b",
+            "it's",
+            "*",
+            "~",
+            "$HOME",
+            r"a\b",
+            "line\nline",
+            "b:jobs --job 0,5ms",
+        ];
+        for word in words {
+            let line = quoted(word);
+            assert!(line.starts_with('\''), "{line}");
+            assert_eq!(split(&line), Ok(vec![word.to_string()]), "{line}");
+        }
+        for word in ["--replay=7.1.0", "a@b:80/c_d.e", "1,2%+"] {
+            assert_eq!(quoted(word), word);
+        }
+    }
 
     #[test]
     fn words_are_split_as_by_a_shell() {

@@ -188,6 +188,25 @@ where
         self
     }
 
+    /// Limits the tasks that are alive at once in each schedule, as
+    /// [`Builder::max_tasks`](crate::Builder::max_tasks) does.
+    ///
+    /// ```
+    /// use trapline::{Os, check};
+    ///
+    /// let crowd = check(|kernel| {
+    ///     kernel.spawn("parent", async |os: &mut Os| {
+    ///         os.spawn("child", async |_| {}).await.map(drop)
+    ///     })?;
+    ///     kernel.run()?.check()
+    /// });
+    /// assert!(crowd.max_tasks(1).explore().failure.is_some());
+    /// ```
+    pub fn max_tasks(mut self, tasks: usize) -> Self {
+        self.settings.tasks = Some(tasks);
+        self
+    }
+
     /// Ends the search after this time. A schedule that is under way then is cut, and does not count.
     /// Default: no limit.
     pub fn time(mut self, time: Duration) -> Self {

@@ -24,6 +24,8 @@ pub(super) struct Settings {
     pub(super) strategy: Strategy,
     /// The turns of a schedule. Without a number, the strategy has its own.
     pub(super) steps: Option<u64>,
+    /// The tasks that may be alive at once.
+    pub(super) tasks: Option<usize>,
     /// The most preemptions of a schedule in an exhaustive search.
     pub(super) preemptions: Option<usize>,
     /// The time of the search.
@@ -88,6 +90,7 @@ impl Default for Settings {
             seed: 0,
             strategy: Strategy::Random,
             steps: None,
+            tasks: None,
             preemptions: None,
             time: None,
             deadline: Deadline::default(),
@@ -151,6 +154,9 @@ impl Settings {
             builder = builder.max_ticks(self.steps());
             // A task that lives on must not hide that others lock each other out.
             builder = builder.on_deadlock(OnDeadlock::Stop);
+        }
+        if let Some(tasks) = self.tasks {
+            builder = builder.max_tasks(tasks);
         }
         match self.inject.clone() {
             Some(Injector(ask)) => builder.inject(move |tid, call, nth| ask(tid, call, nth)),

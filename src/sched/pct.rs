@@ -108,6 +108,10 @@ impl Policy for Pct {
         self.ready.remove(&(self.priority(task.tid), task.tid));
     }
 
+    fn ended(&mut self, task: Runnable) {
+        self.fallen.remove(&task.tid);
+    }
+
     fn wants_facts(&self) -> bool {
         false
     }
@@ -136,4 +140,25 @@ fn mixed(seed: u64, task: Tid) -> u64 {
     z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ z >> 31
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sched::Slot;
+
+    #[test]
+    fn the_priorities_of_tasks_that_have_ended_are_forgotten() {
+        let mut pct = Pct::new(3, 1);
+        for number in 1..=100_u64 {
+            let task = Runnable {
+                tid: number.into(),
+                slot: Slot::new(1),
+            };
+            pct.push(task, Cause::Yielded);
+            assert_eq!(pct.pop(), Some(task));
+            pct.ended(task);
+        }
+        assert!(pct.fallen.is_empty());
+    }
 }

@@ -1,9 +1,10 @@
 //! `debug`: runs under a debugger that steps forward and back.
 
 use std::{
-    io::{Read, Write},
-    net::{Shutdown, TcpStream},
+    io::{BufRead, BufReader, Read, Write},
+    net::{Shutdown, TcpListener, TcpStream},
     process::Stdio,
+    thread,
 };
 
 use rustix::process::Signal;
@@ -261,6 +262,28 @@ fn a_tape_is_stepped_through_without_its_clients() {
 }
 
 #[test]
+fn what_is_sent_to_an_attached_standard_output_is_on_the_console() {
+    let folder = Folder::new("debug-attached");
+    let tape = folder.path("run.tape");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let server = thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        let mut request = BufReader::new(client.try_clone().unwrap()).lines();
+        while request.next().is_some_and(|line| !line.unwrap().is_empty()) {}
+        let page = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nthe page\n";
+        client.write_all(page).unwrap();
+    });
+    let (code, page, err) = run(&["boot", "-q", "--tape", &tape, "http-get", &url]);
+    server.join().unwrap();
+    assert_eq!((code, &*page), (0, "the page\n"), "{err}");
+    let out = debug(&["continue", "console", "goto 1", "console"], &[&tape]);
+    let (_, console) = out.split_once("> console\n").unwrap();
+    assert!(console.starts_with("the page\n> goto 1\n"), "{out}");
+    assert!(console.ends_with("> console\n"), "{out}");
+}
+
+#[test]
 fn commands_come_from_standard_input_too() {
     let mut child = trapline(&["debug", "--seed", "1", "tids"])
         .stdin(Stdio::piped())
@@ -303,6 +326,9 @@ fn a_limit_names_the_blocked_tasks() {
     assert!(over.contains("producer"), "{out}");
     let (_, help, _) = run(&["debug", "--help"]);
     assert!(help.contains("--max-ticks and --max-time"), "{help}");
+    let slow = "Without a screen, a motion that takes long says where it is";
+    let words: Vec<&str> = help.split_whitespace().collect();
+    assert!(words.join(" ").contains(slow), "{help}");
 }
 
 #[test]

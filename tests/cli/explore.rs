@@ -60,6 +60,24 @@ fn a_search_of_nothing_fails() {
 }
 
 #[test]
+fn the_command_of_a_report_can_be_pasted_into_a_shell() {
+    let options = ["--seed", "7", "--on", "b:jobs --job 0,5ms", "deadlock"];
+    let (code, out, err) = run(&options, &[]);
+    assert_eq!((code, &*err), (1, ""), "{out}");
+    let found = out.split_once("to see it again:  trapline ");
+    let again = found.expect("it has a command").1.trim_end();
+    let again = again.lines().next().expect("it is a line");
+    assert!(again.contains(" --on 'b:jobs --job 0,5ms' "), "{again}");
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(format!("\"$0\" {again}"));
+    shell.arg(env!("CARGO_BIN_EXE_trapline"));
+    let output = shell.output().expect("it runs");
+    let repeated = String::from_utf8(output.stdout).expect("it is text");
+    assert_eq!(output.status.code(), Some(1), "{again}: {repeated}");
+    assert!(repeated.contains("cycle: "), "{repeated}");
+}
+
+#[test]
 fn the_command_of_a_report_repeats_the_schedule() {
     let (_, out, _) = run(&["--seed", "7", "deadlock"], &[]);
     let (_, again) = out

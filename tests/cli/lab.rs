@@ -496,3 +496,14 @@ fn a_task_that_begins_later_waits_for_its_start() {
     let answered = "00:00.010000    2 A            ... start                    = ok\n";
     assert!(err.contains(answered), "{err}");
 }
+
+#[test]
+fn the_largest_seed_is_a_seed() {
+    let seeds = ["--seed", "18446744073709551615", "--seeds", "2"];
+    let of = ["--policy", "fifo", "jobs", "--job", "0,10ms"];
+    let [object] = &objects(&[&seeds[..], &of].concat())[..] else {
+        panic!("there is one policy");
+    };
+    assert_eq!(object["seeds"], 2);
+    assert_eq!(figures(object, "computed"), [10]);
+}

@@ -3,7 +3,13 @@
 //! A run is a function of its seed, or of its tape. So the state after a number of steps is the
 //! same each time, and a motion back is a run of fewer steps.
 
-use std::{cell::RefCell, path::PathBuf, rc::Rc, time::Duration};
+use std::{
+    cell::RefCell,
+    io::{self, Write},
+    path::PathBuf,
+    rc::Rc,
+    time::Duration,
+};
 
 use super::{
     condition::Condition,
@@ -13,6 +19,7 @@ use crate::{
     Error, Kernel, SimWorld, Step, SystemCall, Tid,
     cli::{
         args::Boot,
+        attached::Attached,
         boot,
         inject::Rules,
         interrupts,
@@ -55,6 +62,7 @@ pub(super) struct Engine {
     subject: Option<Tid>,
     /// How many resumes the turn under way has had.
     in_turn: u32,
+    printed: Printed,
     console: String,
     /// How the run ended, if it has.
     over: Option<String>,
@@ -81,9 +89,27 @@ pub(super) enum Stop {
 /// The number of the condition of a motion. Breakpoints have others.
 const OWN: usize = 0;
 
+/// What the programs have printed, or have sent to an attached standard output, since it was taken.
+#[derive(Clone, Default)]
+struct Printed(Rc<RefCell<Vec<u8>>>);
+
+impl Write for Printed {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().write(text)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 impl Source {
     /// Boots the run. An error says why it cannot.
-    fn boot(&self, witness: &Rc<RefCell<Witness>>) -> Result<(Kernel, Option<Progress>), String> {
+    fn boot(
+        &self,
+        witness: &Rc<RefCell<Witness>>,
+        printed: &Printed,
+    ) -> Result<(Kernel, Option<Progress>), String> {
         let Self {
             options,
             programs,
@@ -95,12 +121,15 @@ impl Source {
                 let playing =
                     Playing::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
                 let progress = playing.progress();
-                (Outside::of(playing), Some(progress))
+                let playing = playing.print_to(printed.clone());
+                let world = Attached::replayed(playing, Log::SILENT, printed.clone());
+                (Outside::of(world), Some(progress))
             }
             None => {
                 let net = options.net.network(&hosts(programs), options.max_time);
                 let net = net.map_err(|error| error.to_string())?;
-                (Outside::of(SimWorld::new(*seed).net(&net)), None)
+                let world = SimWorld::new(*seed).net(&net);
+                (Outside::of(world.print_to(printed.clone())), None)
             }
         };
         let rules = Rules::new(&options.inject);
@@ -116,7 +145,8 @@ impl Engine {
     /// Boots a run, and stops before its first step. An error says why it cannot.
     pub(super) fn new(source: Source) -> Result<Self, String> {
         let witness = Rc::default();
-        let (kernel, progress) = source.boot(&witness)?;
+        let printed = Printed::default();
+        let (kernel, progress) = source.boot(&witness, &printed)?;
         Ok(Self {
             source,
             kernel,
@@ -129,6 +159,7 @@ impl Engine {
             last: None,
             subject: None,
             in_turn: 0,
+            printed,
             console: String::new(),
             over: None,
             reports: None,
@@ -172,7 +203,8 @@ impl Engine {
 
     /// What the programs have printed so far.
     pub(super) fn console(&mut self) -> &str {
-        self.console += &self.kernel.take_console();
+        let printed = self.printed.0.take();
+        self.console += &String::from_utf8_lossy(&printed);
         &self.console
     }
 
@@ -300,8 +332,10 @@ impl Engine {
     fn restart(&mut self, watched: Vec<(usize, Condition)>) -> Result<(), String> {
         let witness = Rc::<RefCell<Witness>>::default();
         witness.borrow_mut().watched = watched;
-        let (kernel, progress) = self.source.boot(&witness)?;
+        let printed = Printed::default();
+        let (kernel, progress) = self.source.boot(&witness, &printed)?;
         (self.kernel, self.progress, self.witness) = (kernel, progress, witness);
+        self.printed = printed;
         (self.calls, self.waits, self.in_turn) = (0, 0, 0);
         (self.last, self.subject) = (None, None);
         self.over = None;
@@ -426,7 +460,7 @@ impl Engine {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::{error::Error, ffi::OsString};
 
     use super::{super::command, *};
@@ -451,10 +485,11 @@ mod tests {
         }
     }
 
-    fn engine() -> Engine {
-        let app = App::new([program::<Spins>("spins")]);
+    /// A debugger at the start of a program.
+    pub(in crate::cli::debug) fn engine<P: Program>() -> Engine {
+        let app = App::new([program::<P>("program")]);
         let command = args::command("test", &app);
-        let words = ["test", "boot", "--virtual", "spins"].map(OsString::from);
+        let words = ["test", "boot", "--virtual", "program"].map(OsString::from);
         let (cli, matches) = args::parse(&command, &app.programs, &words).expect("it is right");
         let CliCommand::Boot(options) = cli.command else {
             panic!("it is boot");
@@ -471,7 +506,7 @@ mod tests {
 
     #[test]
     fn a_long_motion_reports_where_it_is() {
-        let mut engine = engine();
+        let mut engine = engine::<Spins>();
         let reports = Rc::<RefCell<Vec<u64>>>::default();
         let told = Rc::clone(&reports);
         engine.report_from(64, move |calls, _| told.borrow_mut().push(calls));
@@ -483,7 +518,7 @@ mod tests {
     // One test for both, because signals belong to the process.
     #[test]
     fn an_interrupt_stops_the_motion_during_which_it_comes_and_no_more() {
-        let mut engine = engine();
+        let mut engine = engine::<Spins>();
         assert_eq!(engine.forward(2 * LOOK), Stop::There);
         interrupts::raise();
         assert_eq!(engine.forward(1 << 40), Stop::Interrupted);

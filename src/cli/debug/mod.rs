@@ -55,7 +55,7 @@ use engine::{Engine, Source};
 The command `help` of the debugger lists its commands.
 
 A run may have no end: then `continue` goes on until ^C. The options --max-ticks and --max-time of \
-`boot` bound a run. A motion that takes long says where it is.
+`boot` bound a run. Without a screen, a motion that takes long says where it is.
 
 Exit codes: 0, 1 if the run cannot be booted, and 2 if a command of a script is wrong. A wrong \
 command ends the script.

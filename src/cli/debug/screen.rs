@@ -17,7 +17,7 @@ use ratatui::{
     layout::Rect,
     style::{Modifier, Style},
     text::Line,
-    widgets::Paragraph,
+    widgets::{Paragraph, Wrap},
 };
 
 use super::{
@@ -66,6 +66,10 @@ struct Desk {
     view: View,
     /// The answer of the last motion.
     moved: String,
+    /// The task that the last motion was about, until the user chooses a row. It may have none.
+    subject: Option<u64>,
+    /// How the task of the details has ended, if it has.
+    end: Option<String>,
     /// The answer of the last view, until a key removes it.
     answer: Option<Shown>,
     /// The command that is typed, if one is.
@@ -116,6 +120,8 @@ impl Desk {
             engine,
             view: View::halted(colored),
             moved: "#0 before the first call".into(),
+            subject: None,
+            end: None,
             answer: None,
             typed: None,
             wrong: None,
@@ -196,16 +202,21 @@ impl Desk {
             _ => {
                 self.view.press(key);
                 self.answer = None;
+                self.subject = None;
                 self.look();
             }
         }
         None
     }
 
+    /// The task that the details and the keys are about.
+    fn chosen(&mut self) -> Option<u64> {
+        self.subject.or_else(|| self.view.selected_task())
+    }
+
     /// The command of a key. Those about a task are about the chosen one.
     fn about_chosen(&mut self, command: &str) -> String {
-        let chosen = self.view.selected_task();
-        match (command, chosen) {
+        match (command, self.chosen()) {
             ("next", Some(tid)) => format!("{command} {tid}"),
             ("back wake" | "back spawn", Some(tid)) => format!("{command} tid {tid}"),
             _ => command.to_string(),
@@ -219,8 +230,9 @@ impl Desk {
             Ok(Answer::Moved(text)) => {
                 self.moved = text;
                 self.answer = None;
-                if let Some(subject) = self.engine.subject() {
-                    self.view.choose_task(subject.into());
+                self.subject = self.engine.subject().map(u64::from);
+                if let Some(subject) = self.subject {
+                    self.view.choose_task(subject);
                 }
             }
             Ok(Answer::Text(text)) => {
@@ -252,10 +264,12 @@ impl Desk {
 
     /// Takes the details of the chosen task.
     fn look_closely(&mut self) {
-        let chosen = self.view.selected_task();
+        let chosen = self.chosen();
         let tasks: Vec<_> = self.engine.kernel().tasks().collect();
-        let recent = &self.engine.witness().recent;
-        self.view.whereabouts = chosen.and_then(|tid| model::whereabouts(&tasks, recent, tid));
+        let witness = self.engine.witness();
+        let details = |tid| model::whereabouts(&tasks, &witness.recent, tid);
+        self.view.whereabouts = chosen.and_then(details);
+        self.end = chosen.and_then(|tid| witness.ended.get(&tid.into()).cloned());
     }
 
     fn draw(&mut self, frame: &mut Frame) {
@@ -270,9 +284,14 @@ impl Desk {
         frame.render_widget(Paragraph::new(lines), header);
         let (tasks, details) = halves(body);
         draw_tasks(frame, &mut self.view, tasks);
-        match &mut self.answer {
-            None => draw_details(frame, &self.view, details),
-            Some(shown) => shown.draw(frame, details),
+        match (&mut self.answer, &self.end) {
+            (Some(shown), _) => shown.draw(frame, details),
+            (None, Some(end)) => {
+                let inner = pane(frame, details, "details");
+                let end = Paragraph::new(clean(end));
+                frame.render_widget(end.wrap(Wrap { trim: false }), inner);
+            }
+            (None, None) => draw_details(frame, &self.view, details),
         }
         draw_console(frame, &self.printed, console);
         frame.render_widget(Paragraph::new(self.foot(footer.width)), footer);
@@ -323,5 +342,60 @@ impl Shown {
         let lines = self.text.lines().skip(self.top).take(self.room);
         let lines: Vec<Line> = lines.map(|line| clean(line).into()).collect();
         frame.render_widget(Paragraph::new(lines), inner);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use super::{super::engine, *};
+    use crate::{Os, cli::Program};
+
+    /// Has so many tasks of one name that they share a row
+    #[derive(clap::Args)]
+    struct Crowd {}
+
+    impl Program for Crowd {
+        async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+            for number in 0..30 {
+                let naps = async move |os: &mut Os| {
+                    for _ in 0..10 + number {
+                        os.sleep(Duration::from_secs(1)).await;
+                    }
+                };
+                os.spawn_detached("napper", naps).await?;
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_keys_are_about_the_task_of_the_motion_if_no_row_is_its_own() {
+        let mut desk = Desk::new(engine::tests::engine::<Crowd>(), false);
+        assert!(desk.perform("goto 95"));
+        let subject = desk.engine.subject().expect("it has made a call");
+        assert_ne!(
+            desk.view.selected_task(),
+            Some(subject.into()),
+            "it has no row"
+        );
+        let (chain, _) = desk.view.whereabouts.as_ref().expect("it has details");
+        assert_eq!(chain[0].tid, u64::from(subject));
+        let woken = desk.about_chosen("back wake");
+        assert_eq!(woken, format!("back wake tid {subject}"));
+        assert!(desk.perform(&woken));
+        assert_eq!(desk.engine.subject(), Some(subject));
+        // The user chooses the row of the crowd.
+        desk.press(KeyCode::Down.into());
+        assert_eq!(desk.about_chosen("back wake"), "back wake");
+    }
+
+    #[test]
+    fn a_task_that_has_ended_is_shown_with_its_end() {
+        let mut desk = Desk::new(engine::tests::engine::<Crowd>(), false);
+        assert!(desk.perform("until end"));
+        let end = desk.end.as_ref().expect("it has ended");
+        assert!(end.ends_with(" 1 program: exited: done"), "{end}");
     }
 }

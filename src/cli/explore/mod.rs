@@ -24,6 +24,7 @@ use super::{
     net::Placed,
     output::{FAILURE, Log, Verbosity, json, print, tell},
     program::{Entry, Named},
+    words::quoted,
 };
 use crate::{Error, Explored, Kernel, Progress};
 use options::{Options, takes_options};
@@ -226,7 +227,7 @@ fn again(binary: &str, words: &[String]) -> String {
         if word == "--replay" {
             words.next();
         } else if !word.starts_with("--replay=") {
-            again += &format!(" {word}");
+            again += &format!(" {}", quoted(word));
         }
     }
     again

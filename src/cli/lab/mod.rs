@@ -103,7 +103,8 @@ pub(super) fn run(
     let image = Named::new(entry, matches)?.image();
     let settings = Settings {
         processors: options.processors,
-        seeds: options.seed..options.seed.saturating_add(options.seeds),
+        seed: options.seed,
+        seeds: options.seeds,
         shares: &options.share,
         max_time: options.max_time,
     };

@@ -1,6 +1,6 @@
 //! A program under one policy: its runs, and what was measured.
 
-use std::{cell::RefCell, collections::BTreeMap, ops::Range, rc::Rc, time::Duration};
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 
 use crate::{
     Error, Event, Fact, Kernel, SimWorld, Tid,
@@ -15,7 +15,10 @@ use crate::{
 /// The settings of all runs.
 pub(super) struct Settings<'a> {
     pub(super) processors: usize,
-    pub(super) seeds: Range<u64>,
+    /// The first seed.
+    pub(super) seed: u64,
+    /// How many seeds: at least one.
+    pub(super) seeds: u64,
     pub(super) shares: &'a [NamedShare],
     pub(super) max_time: Duration,
 }
@@ -43,6 +46,7 @@ pub(super) struct Run {
 #[derive(Default)]
 pub(super) struct TaskRun {
     pub(super) measured: Measured,
+    /// For the chart; of the first run alone.
     pub(super) stretches: Vec<Stretch>,
 }
 
@@ -83,11 +87,20 @@ impl Trial {
         image: &Image,
         settings: &Settings<'_>,
     ) -> Result<Self, Error> {
-        let seeds = settings.seeds.clone();
-        let runs = seeds.map(|seed| run(policy, image, settings, seed));
+        let mut runs = Vec::new();
+        for number in 0..settings.seeds {
+            // Behind the largest seed comes the smallest.
+            let mut run = run(policy, image, settings, settings.seed.wrapping_add(number))?;
+            if number > 0 {
+                for task in &mut run.tasks {
+                    task.stretches = Vec::new();
+                }
+            }
+            runs.push(run);
+        }
         Ok(Self {
             policy: policy.to_string(),
-            runs: runs.collect::<Result<_, _>>()?,
+            runs,
         })
     }
 
@@ -198,5 +211,41 @@ impl Run {
             return 1.0;
         }
         sum * sum / (self.tasks.len() as f64 * squares)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Os;
+
+    fn trial(seed: u64, seeds: u64) -> Trial {
+        let image: Image = Rc::new(|kernel, _| {
+            kernel.spawn("job", async |os: &mut Os| {
+                os.compute(Duration::from_millis(10)).await;
+            })
+        });
+        let settings = Settings {
+            processors: 1,
+            seed,
+            seeds,
+            shares: &[],
+            max_time: Duration::from_secs(60),
+        };
+        let policy = "fifo".parse().expect("it is a policy");
+        Trial::run(&policy, &image, &settings).expect("it ends")
+    }
+
+    #[test]
+    fn only_the_first_run_keeps_its_stretches() {
+        let kept = |run: &Run| run.tasks.iter().any(|task| !task.stretches.is_empty());
+        let runs: Vec<bool> = trial(1, 3).runs.iter().map(kept).collect();
+        assert_eq!(runs, [true, false, false]);
+    }
+
+    #[test]
+    fn as_many_seeds_run_as_asked_for_behind_the_largest_too() {
+        assert_eq!(trial(u64::MAX, 1).runs.len(), 1);
+        assert_eq!(trial(u64::MAX - 1, 4).runs.len(), 4);
     }
 }

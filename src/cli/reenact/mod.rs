@@ -118,11 +118,17 @@ fn note(
             None => {}
         }
     }
-    let took = kernel.now();
+    let report = kernel.report();
     drop(kernel);
     let notes = Rc::into_inner(notes).expect("the kernel is gone");
-    let script = notes.into_inner().script(took);
+    let script = notes.into_inner().script(&report);
     script.map_err(|why| format!("this tape has no script: {why}"))
+}
+
+/// The limit on the turns of a schedule, if the run had so many. The peers have turns too, and another
+/// schedule may need more; only a schedule that never ends reaches the limit.
+fn most_turns(ticks: u64) -> u64 {
+    ticks.saturating_mul(16).max(1_000_000)
 }
 
 fn search<F>(
@@ -141,6 +147,7 @@ where
         .without_environment()
         .random()
         .schedules(wanted.schedules)
+        .steps(most_turns(script.ticks))
         .threads(0)
         .command(wanted.again.clone())
         .net(move || network(&shared).expect("it was right before"));
@@ -148,6 +155,9 @@ where
         let rules = options.inject.clone();
         search =
             search.inject(move |_, call, nth| rules.iter().find_map(|rule| rule.apply(call, nth)));
+    }
+    if let Some(tasks) = options.max_tasks {
+        search = search.max_tasks(tasks.saturating_add(peers::most_tasks(script)));
     }
     if let Some(folder) = wanted.record {
         search = search.record(folder);

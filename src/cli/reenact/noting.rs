@@ -11,8 +11,8 @@ use std::{
 
 use super::script::{Act, Listener, Mark, Outcome, Peer, Script, Step, Way};
 use crate::{
-    Answer, DeviceId, Direction, External, Happening, Interrupt, Request, World, forward_world,
-    tape::Playing,
+    Answer, DeviceId, Direction, External, Happening, Interrupt, Report, Request, World,
+    forward_world, tape::Playing,
 };
 
 /// What is noted so far.
@@ -244,11 +244,11 @@ impl Notes {
     }
 
     /// The script of the run, which took so long. An error says what cannot be scripted.
-    pub(super) fn script(mut self, took: Duration) -> Result<Script, String> {
+    pub(super) fn script(mut self, report: &Report) -> Result<Script, String> {
         if let Some(wrong) = self.wrong {
             return Err(wrong);
         }
-        self.script.took = took;
+        (self.script.took, self.script.ticks) = (report.elapsed, report.ticks);
         self.script.judged()
     }
 }
@@ -375,7 +375,7 @@ mod tests {
         notes.answered(first, &Asked::Close, &Ok(Answer::Done), &[]);
         notes.reported(&[Happening::Interrupt(Interrupt::Shutdown)]);
         notes.answered(second, &Asked::Close, &Ok(Answer::Done), &[]);
-        let script = notes.script(Duration::ZERO).unwrap();
+        let script = notes.script(&Report::default()).unwrap();
         let closed: Vec<bool> = script.peers.iter().map(|peer| peer.is_closed).collect();
         assert_eq!((closed, script.is_stopped), (vec![true, false], true));
     }

@@ -144,6 +144,12 @@ fn servers(script: &Script) -> BTreeMap<SocketAddr, VecDeque<usize>> {
     servers
 }
 
+/// The most tasks of the search that live at once: one that listens and one that plays for each peer,
+/// and those that begin and end them.
+pub(super) fn most_tasks(script: &Script) -> usize {
+    2 * script.peers.len() + 3
+}
+
 /// Has the peers listen to which the program connects, and has the program's listeners noted. Runs
 /// the kernel until then.
 pub(super) fn listen(

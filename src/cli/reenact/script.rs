@@ -25,6 +25,8 @@ pub(super) struct Script {
     pub(super) is_stopped: bool,
     /// How long the run took.
     pub(super) took: Duration,
+    /// How many turns the run had.
+    pub(super) ticks: u64,
 }
 
 #[derive(Debug)]

@@ -38,7 +38,13 @@ fn parsed<P: Program>() -> (Box<Boot>, Vec<(String, Named)>) {
 
 /// Searches a few schedules of a program with these peers.
 fn searched<P: Program>(script: Script) -> Explored {
-    let (options, programs) = parsed::<P>();
+    searched_within::<P>(script, None)
+}
+
+/// The same, where no more tasks than so many of the run may live at once.
+fn searched_within<P: Program>(script: Script, max_tasks: Option<usize>) -> Explored {
+    let (mut options, programs) = parsed::<P>();
+    options.max_tasks = max_tasks;
     let script = Arc::new(script);
     let wanted = Wanted {
         schedules: 20,
@@ -454,4 +460,36 @@ fn a_peer_resets_a_connection_that_broke_on_the_tape() {
         ..Script::default()
     };
     passes(&searched::<ExpectsReset>(script.judged().unwrap()));
+}
+
+/// Starts ten tasks, and waits for the last
+#[derive(clap::Args)]
+struct StartsTen {}
+
+impl Program for StartsTen {
+    async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+        for _ in 0..10 {
+            let naps = async |os: &mut Os| os.sleep(Duration::from_secs(1)).await;
+            os.spawn_detached("child", naps).await?;
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn the_limit_on_tasks_is_that_of_the_run() {
+    passes(&searched_within::<StartsTen>(Script::default(), None));
+    passes(&searched_within::<StartsTen>(Script::default(), Some(11)));
+    let explored = searched_within::<StartsTen>(Script::default(), Some(5));
+    let why = explored.failure.expect("it starts too many").why;
+    assert!(why.contains("\"program\" failed: "), "{why}");
+}
+
+#[test]
+fn the_limit_on_turns_follows_the_run() {
+    let script = noted::<GoesOn>("turns", SimWorld::new(1)).unwrap();
+    assert!((1000..2000).contains(&script.ticks), "{}", script.ticks);
+    assert_eq!(most_turns(script.ticks), 1_000_000);
+    assert_eq!(most_turns(10_000_000), 160_000_000);
+    assert_eq!(most_turns(u64::MAX), u64::MAX);
 }
