@@ -63,6 +63,14 @@ pub(super) struct Link {
     pause: Duration,
 }
 
+/// How a screen ends without an error.
+pub(super) enum End {
+    /// The user quits, or the kernel that is shown has ended.
+    Quit,
+    /// The terminal has gone.
+    Gone,
+}
+
 /// The state that both tasks of a screen share.
 #[derive(Default)]
 struct Desk {
@@ -75,10 +83,26 @@ struct Desk {
     over: Option<io::Error>,
 }
 
-/// Shows the screen until the user quits.
+/// Shows the screen until the user quits, or the terminal goes.
 ///
 /// *Errors:* a text that says why the screen cannot continue.
 pub(super) async fn show(
+    os: &mut Os,
+    source: Source,
+    terminal: Terminal,
+    every: Duration,
+    colored: bool,
+) -> Result<End, Box<dyn Error>> {
+    let shown = show_on(os, source, terminal, every, colored).await;
+    if shown.is_err() && terminal::is_gone() {
+        // The signal of a hang-up, if this process gets it, comes before the caller raises one.
+        os.sleep(BEAT).await;
+        return Ok(End::Gone);
+    }
+    shown.map(|()| End::Quit)
+}
+
+async fn show_on(
     os: &mut Os,
     source: Source,
     terminal: Terminal,
@@ -109,7 +133,7 @@ pub(super) async fn show(
         if let Some(error) = desk.borrow_mut().over.take() {
             return farewell(error);
         }
-        while event::poll(Duration::ZERO)? {
+        while terminal::has_event()? {
             let Event::Key(key) = event::read()? else {
                 continue;
             };
@@ -148,8 +172,8 @@ async fn wait_for_keys(os: &mut Os, keyboard: Option<&Device<io::Stdin>>) {
         return os.sleep(BEAT / 2).await;
     };
     let ready = os.timeout(BEAT, async |os| os.read_wait(keyboard).await);
-    if ready.await == Ok(Ok(())) && !event::poll(Duration::ZERO).unwrap_or(true) {
-        // A terminal that has gone is ready for ever.
+    if ready.await == Ok(Ok(())) && !terminal::has_event().unwrap_or(true) {
+        // Input that is no event yet stays ready.
         os.sleep(BEAT / 2).await;
     }
 }
