@@ -146,7 +146,8 @@ pub(super) fn boot<'a>(
         return Ok(ExitCode::from(LIMIT));
     }
     if let Some(watch) = watch {
-        watch.start(&mut kernel, recorded.as_ref().map(Recorded::tape));
+        let recording = recorded.as_ref().map(Recorded::tape);
+        watch.start(&mut kernel, recording, tape.no_kill());
     }
     let result = kernel.run();
     live::leave();

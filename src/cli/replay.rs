@@ -332,6 +332,17 @@ fn has_screen(watch: Option<&Watch>) -> bool {
 }
 
 impl Tape {
+    /// Why a monitor and a screen may kill no task, if so.
+    pub(super) fn no_kill(&self) -> Option<&'static str> {
+        match self {
+            Self::No => None,
+            Self::To { .. } => {
+                Some("the tape would not hold the kill: boot without --tape to kill tasks")
+            }
+            Self::From(_) => Some("a replay repeats its tape, so it takes no other kill"),
+        }
+    }
+
     /// What is to be done where the process ends with the kernel still running.
     pub(super) fn last_words(&self) -> Option<impl Fn() + Send + use<>> {
         let Self::To { writer, .. } = self else {

@@ -431,6 +431,23 @@ fn kill_ends_a_task_at_once() {
     assert!(!kernel.socket.exists());
 }
 
+#[test]
+fn a_taped_run_refuses_a_kill_that_its_tape_would_not_hold() {
+    let files = place("taped");
+    let tape = files.with_extension("tape");
+    let args = ["--tape", text(&tape), "echo", "--addr", "127.0.0.1:0"];
+    let mut kernel = Kernel::boot("kill-taped", &args);
+    let client = kernel.tcp();
+    let (code, out, err) = ask(&kernel.socket, &["kill", "2"]);
+    let why = "error: the tape would not hold the kill: boot without --tape to kill tasks\n";
+    assert_eq!((code, &*out, &*err), (1, "", why));
+    echo(&client);
+    kernel.signal(Signal::INT);
+    assert_eq!(kernel.end(), Some(130));
+    let (_, _, err) = run(&["replay", text(&tape)]);
+    assert!(!err.contains("error:"), "{err}");
+}
+
 /// Starts a live trace, and waits until it has begun.
 fn live(kernel: &Kernel, args: &[&str]) -> (Child, BufReader<impl Read + use<>>) {
     let mut command = trapline(&["trace", "live", "--attach", text(&kernel.socket)]);

@@ -443,9 +443,14 @@ impl Watch {
         }
     }
 
-    /// Starts the observation.
-    pub(super) fn start(self, kernel: &mut Kernel, tape: Option<&Tape>) {
-        let shared = Shared::new(self.recent, kernel.remote(), tape);
+    /// Starts the observation. `no_kill` says why it may kill no task, if so.
+    pub(super) fn start(
+        self,
+        kernel: &mut Kernel,
+        tape: Option<&Tape>,
+        no_kill: Option<&'static str>,
+    ) {
+        let shared = Shared::new(self.recent, kernel.remote(), tape, no_kill);
         if let Some((terminal, every)) = self.screen {
             let shared = shared.clone();
             let colored = self.colored;

@@ -304,12 +304,7 @@ impl Source {
     /// Kills a task, and returns the message about it.
     async fn kill(&mut self, os: &mut Os, tid: u64) -> io::Result<String> {
         let outcome = match self {
-            Self::Here { .. } => {
-                let killed = os.kill(tid.into()).await;
-                killed
-                    .then_some(())
-                    .ok_or_else(|| format!("there is no live task {tid}"))
-            }
+            Self::Here { shared, .. } => shared.kill(os, tid).await,
             Self::There(link) => {
                 let answer = link.ask(os, &Request::Kill { tid }, drop).await?;
                 answer.map(drop)
