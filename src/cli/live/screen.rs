@@ -180,10 +180,9 @@ async fn wait_for_keys(os: &mut Os, keyboard: Option<&Device<io::Stdin>>) {
 
 impl Desk {
     fn look_at_the_clock(&mut self, now: Duration) {
-        if self.late.is_some_and(|late| now > late) {
-            self.view.notice = "no answer: does a task run without making a trap?".into();
-            self.dirty = true;
-        }
+        let is_late = self.late.is_some_and(|late| now > late);
+        self.dirty |= is_late != self.view.is_late;
+        self.view.is_late = is_late;
     }
 }
 
@@ -444,5 +443,26 @@ impl Paper {
             // A program has attached it as a device of its own.
             None => self.terminal.write(&text),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::live::draw::foot;
+
+    #[test]
+    fn a_late_answer_ends_the_note_that_there_is_none() {
+        let mut desk = Desk {
+            late: Some(Duration::from_secs(1)),
+            ..Desk::default()
+        };
+        desk.look_at_the_clock(Duration::from_secs(2));
+        assert!(desk.dirty);
+        assert!(foot(&desk.view, 80).to_string().starts_with("no answer"));
+        // The answer.
+        desk.late = None;
+        desk.look_at_the_clock(Duration::from_secs(3));
+        assert!(foot(&desk.view, 80).to_string().starts_with("q quit"));
     }
 }

@@ -38,6 +38,8 @@ pub(in crate::cli) struct View {
     pub(in crate::cli) whereabouts: Option<Whereabouts>,
     /// The result of the last command.
     pub(super) notice: String,
+    /// Whether the kernel takes long to answer.
+    pub(super) is_late: bool,
     /// The tasks to kill.
     pub(super) victims: Vec<u64>,
     /// The row that the user has chosen, wherever it moves.
