@@ -1011,6 +1011,22 @@ fn dump_writes_the_last_events_of_a_kernel_that_runs_on() {
 }
 
 #[test]
+fn dump_leaves_no_file_before_the_kernel_answers() {
+    let socket = place("mute");
+    let now = socket.with_extension("now");
+    let listener = UnixListener::bind(&*socket).unwrap();
+    let dump = ["trace", "dump", "-o", text(&now), "--attach", text(&socket)];
+    let mut child = trapline(&dump).spawn().unwrap();
+    let (stream, _) = listener.accept().unwrap();
+    let mut request = String::new();
+    BufReader::new(&stream).read_line(&mut request).unwrap();
+    let exists = now.exists();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!exists && !now.exists(), "{request}");
+}
+
+#[test]
 fn dump_says_what_a_kernel_without_last_events_needs() {
     let files = place("undumped");
     let now = files.with_extension("now");
