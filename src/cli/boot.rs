@@ -172,7 +172,7 @@ pub(super) fn boot<'a>(
         summary.borrow_mut().show(log, now);
     }
     if watching.exits && !has_left {
-        exits.borrow().show();
+        exits.borrow().show(log);
     }
     // Taken before the kernel is dropped: ending the last tasks is no part of the run.
     if let Some(recorded) = recorded {

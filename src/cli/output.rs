@@ -110,8 +110,12 @@ impl Log {
 
     /// Prints a warning.
     pub(super) fn warn(self, message: &str) {
-        if !self.quiet {
-            tell(&format!("warning: {message}\n"));
+        if self.quiet {
+            return;
+        }
+        match self.format {
+            Format::Json => self.json(&message_line(Level::WARN, message)),
+            Format::Text => tell(&format!("warning: {message}\n")),
         }
     }
 

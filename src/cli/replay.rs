@@ -20,7 +20,7 @@ use super::{
     boot, interrupts,
     live::Watch,
     outfile,
-    output::{FAILURE, Log, Verbosity, tell},
+    output::{FAILURE, Log, Verbosity},
     program::{Entry, Named},
     record,
     reenact::{self, Wanted},
@@ -115,6 +115,7 @@ pub(super) fn run(
         let why = format!("--record would replace the tape {tape}\n");
         return Err(clap::Error::raw(ErrorKind::ValueValidation, why));
     }
+    let log = Log::new(verbosity, &replay.verbosity, replay.watching.log_format);
     let Run {
         playing,
         mut options,
@@ -122,14 +123,12 @@ pub(super) fn run(
     } = match open(programs, command, &replay.file)? {
         Ok(run) => run,
         Err(error) => {
-            tell(&format!("error: {error}\n"));
+            log.error(&error);
             return Ok(ExitCode::from(FAILURE));
         }
     };
     if let Some(schedules) = replay.explore {
-        return explore(
-            &replay, schedules, playing, &options, &named, command, verbosity,
-        );
+        return explore(&replay, schedules, playing, &options, &named, command, log);
     }
     let header = playing.header();
     options.verbosity = replay.verbosity;
@@ -154,7 +153,6 @@ pub(super) fn run(
     if let Some(tid) = replay.only
         && !is_met.get()
     {
-        let log = Log::new(verbosity, &options.verbosity, options.watching.log_format);
         log.warn(&format!(
             "there was no task {tid}: replay --trace shows the tasks of the run"
         ));
@@ -170,14 +168,13 @@ fn explore(
     options: &Boot,
     programs: &[(String, Named)],
     command: &Command,
-    verbosity: &Verbosity,
+    log: Log,
 ) -> Result<ExitCode, clap::Error> {
     if replay.watching.is_any_but_record() {
         let why = "--explore shows no run, and --record takes a folder there: leave out the other \
                    options for watching\n";
         return Err(clap::Error::raw(ErrorKind::ArgumentConflict, why));
     }
-    let log = Log::new(verbosity, &replay.verbosity, replay.watching.log_format);
     let (name, file) = (command.get_name(), replay.file.display());
     let wanted = Wanted {
         schedules: schedules.get(),
