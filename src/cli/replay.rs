@@ -106,6 +106,10 @@ pub(super) fn run(
     tracers: &[Extend],
 ) -> Result<ExitCode, clap::Error> {
     if let Some(name) = &replay.as_test {
+        if replay.watching.is_any() {
+            let why = "--as-test shows no run: leave out the options for watching\n";
+            return Err(clap::Error::raw(ErrorKind::ArgumentConflict, why));
+        }
         return Ok(as_test::write(&replay.file, command.get_name(), name));
     }
     if let Some(record) = &replay.watching.record

@@ -548,6 +548,11 @@ fn a_tape_becomes_a_test_that_holds_on_to_its_run() {
     let (code, _, err) = write("it_keeps_its_promise");
     assert_eq!(code, 1);
     assert!(err.contains("exists: give another name"), "{err}");
+    let mut watched = trapline(&["replay", "--as-test", "it_is_seen", "--trace", "run.tape"]);
+    let (code, _, err) = texts(watched.current_dir(folder.path("")).output().unwrap());
+    assert_eq!(code, 2);
+    let why = "--as-test shows no run: leave out the options for watching";
+    assert!(err.contains(why), "{err}");
     let (code, _, err) = write_from("/dev/null", "it_has_no_tape");
     assert_eq!(code, 1);
     let why = "/dev/null is no file, and the test takes a copy of it";
