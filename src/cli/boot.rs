@@ -24,7 +24,7 @@ use super::{
     output::{DEADLOCK, FAILURE, LIMIT, Log, Verbosity},
     policy::{NamedShare, warn_of_unused},
     record::{self, Recorded},
-    replay::Outside,
+    replay::{Ending, Outside},
     stdio,
     summary::Summary,
     world::NamedWorld,
@@ -159,9 +159,12 @@ pub(super) fn boot<'a>(
         }
         result => result,
     };
-    let told = tape.explain(log, &kernel, &report);
-    let has_left = told == Some(FAILURE);
-    let mut code = told.unwrap_or_else(|| explain(log, &report));
+    let ending = tape.explain(log, &kernel, &report);
+    let mut code = match ending {
+        Some(Ending::Failed) => FAILURE,
+        Some(Ending::Short) => explain(log, &Ok(kernel.report())),
+        None => explain(log, &report),
+    };
     code = tape.end(log, code);
     if let Some(signal) = interrupts::signal() {
         code = signal;
@@ -171,7 +174,7 @@ pub(super) fn boot<'a>(
     if watching.summary {
         summary.borrow_mut().show(log, now);
     }
-    if watching.exits && !has_left {
+    if watching.exits && ending != Some(Ending::Failed) {
         exits.borrow().show(log);
     }
     // Taken before the kernel is dropped: ending the last tasks is no part of the run.

@@ -251,6 +251,15 @@ pub(super) enum Tape {
     From(Progress),
 }
 
+/// How a tape has ended its replay.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// With an error.
+    Failed,
+    /// It holds no more of the run.
+    Short,
+}
+
 impl Outside {
     /// This world, other than the real one.
     pub(super) fn of(world: impl World + 'static) -> Self {
@@ -353,13 +362,13 @@ impl Tape {
         Some(move || drop(writer.flush()))
     }
 
-    /// Says how a replay ended, if its tape has ended it. Returns the exit code.
+    /// Says how a replay ended, if its tape has ended it.
     pub(super) fn explain(
         &self,
         log: Log,
         kernel: &Kernel,
         result: &Result<Report, Error>,
-    ) -> Option<u8> {
+    ) -> Option<Ending> {
         let Self::From(progress) = self else {
             return None;
         };
@@ -372,7 +381,7 @@ impl Tape {
                 "the programs are others than those on the tape, or use what a tape does not hold, \
                  such as files and clocks",
             );
-            FAILURE
+            Ending::Failed
         };
         match result {
             Err(error) => match tape::Error::of(error)? {
@@ -380,11 +389,11 @@ impl Tape {
                 // As much as there is of it has run again.
                 ended @ (tape::Error::Truncated { .. } | tape::Error::Full { .. }) => {
                     log.warn(&ended.to_string());
-                    Some(0)
+                    Some(Ending::Short)
                 }
                 other => {
                     log.error(&other.to_string());
-                    Some(FAILURE)
+                    Some(Ending::Failed)
                 }
             },
             Ok(_) if interrupts::is_raised() => None,
