@@ -75,22 +75,40 @@ fn try_write(tape: &Path, binary: &str, name: &str) -> Result<PathBuf, String> {
             err.trim_end()
         ));
     };
-    let text = TEMPLATE
-        .replace(
-            "{{console}}",
-            &literal(&String::from_utf8_lossy(&output.stdout)),
-        )
-        .replace("{{exits}}", &literal(&(exits.join("\n") + "\n")))
-        .replace("{{code}}", &code.to_string())
-        .replace("{{mark}}", MARK)
-        .replace("{{binary}}", binary)
-        .replace("{{name}}", name);
+    let text = fill(
+        TEMPLATE,
+        &[
+            (
+                "console",
+                &literal(&String::from_utf8_lossy(&output.stdout)),
+            ),
+            ("exits", &literal(&(exits.join("\n") + "\n"))),
+            ("code", &code.to_string()),
+            ("mark", MARK),
+            ("binary", binary),
+            ("name", name),
+        ],
+    );
     let cannot =
         |path: &Path, error: io::Error| format!("cannot write {}: {error}", path.display());
     fs::create_dir_all("tests").map_err(|error| cannot(Path::new("tests"), error))?;
     fs::copy(tape, &copy).map_err(|error| cannot(&copy, error))?;
     fs::write(&test, text).map_err(|error| cannot(&test, error))?;
     Ok(test)
+}
+
+/// Fills the placeholders of a template, in one pass: a value may look like a placeholder.
+fn fill(template: &str, values: &[(&str, &str)]) -> String {
+    let mut parts = template.split("{{");
+    let mut text = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        let (name, rest) = part.split_once("}}").expect("a placeholder ends");
+        let value = values.iter().find(|(known, _)| *known == name);
+        let (_, value) = value.expect("a placeholder has a value");
+        text += value;
+        text += rest;
+    }
+    text
 }
 
 /// Runs the command of the test: this binary, on this tape.
@@ -109,5 +127,16 @@ fn literal(text: &str) -> String {
     match literal.is_empty() {
         true => "\"\"".into(),
         false => format!("concat!({literal}\n)"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_may_look_like_a_placeholder() {
+        let values = [("console", "{{code}}"), ("code", "0")];
+        assert_eq!(fill("a {{console}} {{code}} b", &values), "a {{code}} 0 b");
     }
 }
