@@ -40,7 +40,7 @@ use crate::cli::{
 const BEAT: Duration = Duration::from_millis(100);
 /// The largest number of lines of output.
 const LINES: usize = 16;
-/// The longest command, in letters.
+/// The longest command, in bytes.
 const COMMAND: usize = 200;
 
 /// The commands of keys.

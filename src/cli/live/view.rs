@@ -13,7 +13,7 @@ use crate::cli::output::clean;
 
 /// The number of snapshots in the history.
 const HISTORY: usize = 64;
-/// The longest filter, in characters.
+/// The longest filter, in bytes.
 const FILTER: usize = 64;
 /// The largest number of rows that are fetched.
 const ROWS: usize = 1000;
