@@ -84,6 +84,11 @@ impl Log {
         ..Self::PLAIN
     };
 
+    /// For messages on standard error.
+    pub(super) fn of_errors(verbosity: &Verbosity) -> Self {
+        Self::new(verbosity, verbosity, Format::Text)
+    }
+
     /// For lines on standard output.
     pub(super) fn of_output(verbosity: &Verbosity) -> Self {
         Self {

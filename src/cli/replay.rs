@@ -42,7 +42,8 @@ use crate::{
     after_help = "\
 A tape holds no files, no environment and no clock of a program's own: run it in the same folder. \
 A program's own I/O on an attached value (`echo --ready`) is not on it and happens again; a warning \
-says so. What was sent to an attached standard output (`http-get`) is written again. \
+says so. What was sent to an attached standard output (`http-get`) is written again, except for \
+`send_file`. \
 Events have the times at which the kernel last read its clock, a little earlier than those \
 that the run showed. \
 A tape whose process was killed runs to its end.

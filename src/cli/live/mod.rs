@@ -337,7 +337,7 @@ pub(super) fn trace(command: &TraceLive, verbosity: &Verbosity) -> ExitCode {
 
 /// Writes the last events of a running kernel to a file.
 pub(super) fn dump(command: &Dump, verbosity: &Verbosity) -> ExitCode {
-    let log = Log::of_output(verbosity);
+    let log = Log::of_errors(verbosity);
     exit_code(command.run(log).map(|()| ExitCode::SUCCESS))
 }
 
