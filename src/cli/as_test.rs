@@ -11,7 +11,7 @@ use std::{
 use super::{
     exits::MARK,
     new::no_keyword,
-    output::{FAILURE, tell},
+    output::{FAILURE, Log},
 };
 
 /// The test, with placeholders.
@@ -33,15 +33,15 @@ pub(super) fn test_name(text: &str) -> Result<String, String> {
 }
 
 /// Replays the tape as the test will, and writes the test beside a copy of the tape.
-pub(super) fn write(tape: &Path, binary: &str, name: &str) -> ExitCode {
+pub(super) fn write(tape: &Path, binary: &str, name: &str, log: Log) -> ExitCode {
     match try_write(tape, binary, name) {
         Ok(path) => {
             let path = path.display();
-            tell(&format!("wrote {path}; next: cargo test {name}\n"));
+            log.note(&format!("wrote {path}; next: cargo test {name}"));
             ExitCode::SUCCESS
         }
         Err(error) => {
-            tell(&format!("error: {error}\n"));
+            log.error(&error);
             ExitCode::from(FAILURE)
         }
     }

@@ -106,12 +106,13 @@ pub(super) fn run(
     verbosity: &Verbosity,
     tracers: &[Extend],
 ) -> Result<ExitCode, clap::Error> {
+    let log = Log::new(verbosity, &replay.verbosity, replay.watching.log_format);
     if let Some(name) = &replay.as_test {
         if replay.watching.is_any() {
             let why = "--as-test shows no run: leave out the options for watching\n";
             return Err(clap::Error::raw(ErrorKind::ArgumentConflict, why));
         }
-        return Ok(as_test::write(&replay.file, command.get_name(), name));
+        return Ok(as_test::write(&replay.file, command.get_name(), name, log));
     }
     if let Some(record) = &replay.watching.record
         && outfile::is_same(&replay.file, record)
@@ -120,7 +121,6 @@ pub(super) fn run(
         let why = format!("--record would replace the tape {tape}\n");
         return Err(clap::Error::raw(ErrorKind::ValueValidation, why));
     }
-    let log = Log::new(verbosity, &replay.verbosity, replay.watching.log_format);
     let Run {
         playing,
         mut options,
