@@ -52,6 +52,9 @@ impl Drop for Bomb {
 /// A task that makes no trap for a while
 #[derive(clap::Args)]
 struct Hogs {
+    /// The time until it begins
+    #[arg(long, value_parser = cli::duration, default_value = "500ms")]
+    after: Duration,
     /// How long
     #[arg(long, value_parser = cli::duration, default_value = "1m")]
     span: Duration,
@@ -59,7 +62,7 @@ struct Hogs {
 
 impl Program for Hogs {
     async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
-        os.sleep(Duration::from_millis(500)).await;
+        os.sleep(self.after).await;
         println!("hogging now");
         std::thread::sleep(self.span);
         Ok(())

@@ -260,14 +260,17 @@ pub(crate) struct Deferred {
 }
 
 impl Deferred {
-    /// Returns whether it is a put, or the end of a queue: the most frequent calls, which need
-    /// nothing of the frame and end no task.
-    pub(crate) fn is_of_queue(&self) -> bool {
-        match self.call {
-            SystemCall::TryPut(_) => self.word.is_some(),
-            SystemCall::FreeQueue(_) => true,
-            _ => false,
-        }
+    /// Returns whether it is one of the most frequent calls. These end no task.
+    fn is_frequent(&self) -> bool {
+        matches!(
+            self.call,
+            SystemCall::TryPut(_)
+                | SystemCall::FreeQueue(_)
+                | SystemCall::GiveBack(_)
+                | SystemCall::Disarm(_)
+                | SystemCall::Disown(_)
+                | SystemCall::Close(_)
+        )
     }
 }
 
@@ -298,7 +301,8 @@ impl Parcel {
     }
 }
 
-/// The flags that send a trap to the plain lane. This one: deferred calls are pending.
+/// The flags that send a trap to the plain lane. Two of them leave it in the fast lane if they are
+/// alone: `REQUEUED` and `OBSERVED`. This one: deferred calls are pending.
 const DEFERRED: u8 = 1;
 /// A payload travels beside the call.
 const PAYLOAD: u8 = 2;
@@ -315,6 +319,9 @@ const NOTED: u8 = 64;
 
 /// The most deferred calls whose memory is kept for the next.
 const REUSED: usize = 64;
+
+/// The number of queues whose memory a frame keeps.
+const STATUSES: usize = 16;
 
 /// The number of names that a frame keeps.
 const NAMES: usize = 4;
@@ -360,6 +367,8 @@ pub(crate) struct TrapFrame {
     deferred: RefCell<VecDeque<Deferred>>,
     /// The payloads of deferred calls. Few calls have one.
     payloads: RefCell<Slab<Payload>>,
+    /// The memory of queues that are gone, at most [`STATUSES`] of them, for the next ones.
+    statuses: RefCell<Vec<Rc<QueueStatus>>>,
     /// The names of the last new tasks, at most [`NAMES`]. Tasks with the same name share its memory.
     names: RefCell<Vec<Rc<str>>>,
     /// The caller of the last stub that may block, or makes a task. A stub borrows its `Os`, so no
@@ -389,6 +398,7 @@ impl TrapFrame {
             console: RefCell::default(),
             deferred: RefCell::default(),
             payloads: RefCell::default(),
+            statuses: RefCell::default(),
             names: RefCell::default(),
             place: Cell::default(),
         }
@@ -530,12 +540,18 @@ impl TrapFrame {
         self.flags.get() == if REQUEUES { REQUEUED } else { 0 }
     }
 
+    /// Returns whether the fast lane may answer the call, the task keeps its place, and tracers get
+    /// events.
+    pub(crate) fn is_observed(&self) -> bool {
+        self.flags.get() == OBSERVED
+    }
+
     /// Makes tasks that stay ready leave their places, to be put back.
     pub(crate) fn set_requeued(&self, requeued: bool) {
         self.flag(REQUEUED, requeued);
     }
 
-    /// Sends the traps of all tasks to the plain lane, which emits them to tracers.
+    /// Has the traps of all tasks emitted to tracers.
     pub(crate) fn set_observed(&self, observed: bool) {
         self.flag(OBSERVED, observed);
     }
@@ -710,14 +726,14 @@ impl TrapFrame {
         self.console.take()
     }
 
-    /// Takes the next deferred call if it is one of a queue, and no text comes before it.
+    /// Takes the next deferred call if it is a frequent one, and no text comes before it.
     #[inline(always)]
-    pub(crate) fn next_deferred_of_queue(&self) -> Option<Deferred> {
+    pub(crate) fn next_frequent_deferred(&self) -> Option<Deferred> {
         if self.prints() {
             return None;
         }
         let mut calls = self.deferred.borrow_mut();
-        let next = calls.front().copied().filter(Deferred::is_of_queue)?;
+        let next = calls.front().copied().filter(Deferred::is_frequent)?;
         calls.pop_front();
         if calls.is_empty() {
             self.flag(DEFERRED, false);
@@ -771,6 +787,26 @@ impl TrapFrame {
         let last = &self.observers[usize::from(is_daemon)];
         last.set(last.get() + 1);
         last.get()
+    }
+
+    /// Shares the status of a new queue.
+    pub(crate) fn share_status(&self, status: QueueStatus) -> Rc<QueueStatus> {
+        let Some(mut kept) = self.statuses.borrow_mut().pop() else {
+            return Rc::new(status);
+        };
+        match Rc::get_mut(&mut kept) {
+            Some(place) => *place = status,
+            None => return Rc::new(status),
+        }
+        kept
+    }
+
+    /// Keeps the memory of the status of a queue that is gone, if no handle looks at it.
+    pub(crate) fn keep_status(&self, status: Rc<QueueStatus>) {
+        let mut kept = self.statuses.borrow_mut();
+        if kept.len() < STATUSES && Rc::strong_count(&status) == 1 {
+            kept.push(status);
+        }
     }
 
     pub(crate) fn intern(&self, name: &str) -> Rc<str> {

@@ -5,6 +5,7 @@ use std::{
     env, fs,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
+    thread,
 };
 
 #[path = "../../tests/cli/book/pages.rs"]
@@ -59,14 +60,19 @@ fn as_main(out: &str) -> String {
 #[test]
 fn the_programs_of_the_book_print_what_it_says() {
     let mut checked = 0;
-    for (page, blocks) in book() {
-        for pages::Example { name, output, .. } in pages::examples(&page, &blocks) {
-            let mut program = Command::new(env!("CARGO_BIN_EXE_trapline-book"));
-            let (code, out, err) = texts(program.arg(&name));
-            assert_eq!((code, as_main(&out)), (0, output), "{name}:\n{err}");
-            checked += 1;
+    // Some of them sleep.
+    thread::scope(|scope| {
+        for (page, blocks) in book() {
+            for pages::Example { name, output, .. } in pages::examples(&page, &blocks) {
+                scope.spawn(move || {
+                    let mut program = Command::new(env!("CARGO_BIN_EXE_trapline-book"));
+                    let (code, out, err) = texts(program.arg(&name));
+                    assert_eq!((code, as_main(&out)), (0, output), "{name}:\n{err}");
+                });
+                checked += 1;
+            }
         }
-    }
+    });
     assert!(checked > 20, "the book has more programs than {checked}");
 }
 

@@ -163,13 +163,14 @@ impl Builder {
         self
     }
 
-    /// Limits the resumes of a run. Default: no limit.
+    /// Limits the resumes of a run, or of a sequence of [steps](Kernel::step). Default: no limit.
     pub fn max_ticks(mut self, ticks: u64) -> Self {
         self.limits.ticks = ticks;
         self
     }
 
-    /// Limits the time of a run on the world's clock. Default: no limit.
+    /// Limits the time of a run, or of a sequence of [steps](Kernel::step), on the world's clock.
+    /// Default: no limit.
     pub fn max_time(mut self, time: Duration) -> Self {
         self.limits.time = time.into();
         self
@@ -324,7 +325,7 @@ impl Builder {
             clock: Nanos::ZERO,
             next_poll: 0,
             pass_ends: 0,
-            is_stepping: false,
+            stepping: None,
             daemons: Daemons::default(),
             slept: None,
             happened: Vec::new(),

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::{Kernel, outcome::Outcome};
 use crate::{
-    abi::{Exit, Reply, SystemCall},
+    abi::{Exit, Reply, SystemCall, Tid},
     footprint::Object,
     log::Fact,
     sched::Runnable,
@@ -25,26 +25,30 @@ impl Kernel {
     #[cold]
     #[inline(never)]
     pub(super) fn run_deferred(&mut self, me: Runnable) -> bool {
-        while let Some(deferred) = self.frame.next_deferred_of_queue() {
-            self.tell_deferred(me, deferred.call);
-            self.handle_deferred_of_queue(deferred);
+        // The others stay in the frame, which needs no list of them: no task ends meanwhile.
+        while let Some(deferred) = self.frame.next_frequent_deferred() {
+            self.handle_deferred(me, deferred);
         }
-        !self.frame.has_deferred() || self.run_other_deferred(me)
+        !self.frame.has_deferred() || self.run_any_deferred(me)
     }
 
-    /// Handles deferred calls of any kind.
+    /// Handles deferred text, and deferred calls of any kind.
     ///
     /// A task that ends here may defer calls of its own. These are handled first and may end more
     /// tasks, in a chain of any length. The interrupted calls are therefore kept in a list, not on
     /// the stack.
     #[cold]
     #[inline(never)]
-    fn run_other_deferred(&mut self, me: Runnable) -> bool {
+    fn run_any_deferred(&mut self, me: Runnable) -> bool {
         let mut under_way = Vec::new();
         let (mut owner, mut calls) = (me, self.open_deferred(me));
         loop {
             if let Some(deferred) = calls.pop_front() {
-                if let Some(victim) = self.handle_deferred(owner, deferred) {
+                let SystemCall::Release(tid) = deferred.call else {
+                    self.handle_deferred(owner, deferred);
+                    continue;
+                };
+                if let Some(victim) = self.release_deferred(owner, tid) {
                     self.teardown(victim, &Exit::Killed);
                     under_way.push((owner, calls));
                     (owner, calls) = (victim, self.open_deferred(victim));
@@ -74,17 +78,29 @@ impl Kernel {
         calls
     }
 
+    /// Handles a deferred release. Returns the task that it ends, if any: the caller ends it without
+    /// recursion.
+    fn release_deferred(&mut self, me: Runnable, tid: Tid) -> Option<Runnable> {
+        let call = SystemCall::Release(tid);
+        self.emit(me.tid, || Fact::Deferred { call });
+        self.frame.touch(Object::Life(tid), true);
+        self.frame.touch(Object::Waits(tid), true);
+        self.frame.touch(Object::Exit(tid), true);
+        self.reap_zombie(tid);
+        self.find_live(tid)
+    }
+
+    /// Handles a deferred call like any other, and undoes its answer.
     #[inline(always)]
-    fn tell_deferred(&mut self, me: Runnable, call: SystemCall) {
+    fn handle_deferred(&mut self, me: Runnable, deferred: Deferred) {
+        let Deferred { call, word } = deferred;
         self.emit(me.tid, || Fact::Deferred { call });
         if self.frame.is_noted() {
             self.note_call(me, call);
         }
-    }
-
-    #[inline(always)]
-    fn handle_deferred_of_queue(&mut self, deferred: Deferred) {
-        match (deferred.call, deferred.word) {
+        // These two, the most frequent, need nothing of the frame. A message that is dropped holds no
+        // `Os`, and begins no trap.
+        match (call, word) {
             (SystemCall::TryPut(queue), Some(message)) => {
                 self.queues.arrived(queue);
                 let answer = self.put_message(queue, message);
@@ -93,27 +109,13 @@ impl Kernel {
                 }
             }
             (SystemCall::FreeQueue(queue), _) => drop(self.free_queue(queue)),
-            _ => unreachable!("it is a call of a queue"),
+            _ => self.handle_deferred_apart(me, deferred),
         }
     }
 
-    /// Handles a deferred call like any other, and undoes its answer. Returns the task that the
-    /// call ends, if any: the caller ends it without recursion.
-    fn handle_deferred(&mut self, me: Runnable, deferred: Deferred) -> Option<Runnable> {
+    #[inline(never)]
+    fn handle_deferred_apart(&mut self, me: Runnable, deferred: Deferred) {
         let Deferred { call, word } = deferred;
-        if let SystemCall::Release(tid) = call {
-            self.emit(me.tid, || Fact::Deferred { call });
-            self.frame.touch(Object::Life(tid), true);
-            self.frame.touch(Object::Waits(tid), true);
-            self.frame.touch(Object::Exit(tid), true);
-            self.reap_zombie(tid);
-            return self.find_live(tid);
-        }
-        self.tell_deferred(me, call);
-        if deferred.is_of_queue() {
-            self.handle_deferred_of_queue(deferred);
-            return None;
-        }
         // The arguments of the trap under way are saved meanwhile. Word and payload apart: a parcel
         // would be moved as a whole.
         let (outer_word, outer_payload) = (self.frame.take_word(), self.frame.take());
@@ -137,6 +139,5 @@ impl Kernel {
         if let Outcome::Ready(state) = outcome {
             self.take_back(state);
         }
-        None
     }
 }

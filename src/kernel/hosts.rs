@@ -1,6 +1,11 @@
 //! The hosts of tasks: the machines of a simulated network. A world without one has a single host.
 
-use std::{collections::BTreeMap, io, panic::Location, rc::Rc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io,
+    panic::Location,
+    rc::Rc,
+};
 
 use super::{Kernel, answer::Answer, outcome::Outcome, report::Error};
 use crate::{
@@ -25,6 +30,8 @@ pub(super) struct Restarts {
     of: BTreeMap<HostId, Vec<Boot>>,
     /// Whether one of them is being called.
     is_booting: bool,
+    /// The hosts that crash or restart, the first of them now.
+    fates: VecDeque<(HostId, Fate)>,
 }
 
 impl Restarts {
@@ -34,6 +41,7 @@ impl Restarts {
             self.of.clear();
         }
         self.is_booting = false;
+        self.fates.clear();
     }
 }
 
@@ -198,12 +206,26 @@ impl Kernel {
             return Errno::Invalid.into();
         };
         self.emit_at_once(me.tid, || Fact::Fault { text: &text });
-        match fate {
-            None => {}
-            Some((host, Fate::Crash)) => self.crash(host),
-            Some((host, Fate::Restart)) => self.restart(host),
+        if let Some(fate) = fate {
+            self.meet(fate);
         }
         Reply::Done.into()
+    }
+
+    /// Crashes or restarts a host. A destructor of a crash may crash the next host, in a chain of any
+    /// length. The hosts are therefore kept in a list, not on the stack.
+    fn meet(&mut self, fate: (HostId, Fate)) {
+        self.restarts.fates.push_back(fate);
+        if self.restarts.fates.len() > 1 {
+            return;
+        }
+        while let Some((host, fate)) = self.restarts.fates.front().copied() {
+            match fate {
+                Fate::Crash => self.crash(host),
+                Fate::Restart => self.restart(host),
+            }
+            self.restarts.fates.pop_front();
+        }
     }
 
     /// Ends the tasks of a host, the youngest first.

@@ -12,9 +12,8 @@ use crate::{
     abi::{Errno, Exit, Tid},
     footprint::Object,
     log::{Fact, Wake, tracing::warn_of},
-    panic::contain,
     sched::{Cause, Runnable},
-    trap::{Program, Start, ended},
+    trap::{Program, Start},
 };
 
 impl Kernel {
@@ -76,21 +75,14 @@ impl Kernel {
     #[inline(always)]
     pub(super) fn teardown(&mut self, me: Runnable, exit: &Exit) {
         self.frame.touch(Object::Life(me.tid), true);
-        let task = &mut self.tasks[me];
-        let state = std::mem::replace(&mut task.state, State::Ending);
-        let program = std::mem::replace(&mut task.program, ended());
         self.tasks.ended(me);
-        if !matches!(state, State::Running) {
-            self.unqueue(me, state);
+        match std::mem::replace(&mut self.tasks[me].state, State::Ending) {
+            State::Running => {}
+            state => self.unqueue(me, state),
         }
         self.ready.ended(me);
         self.disarm_all(me);
-        // The drop poisons the locks that the task holds: their values may be half changed. A task
-        // that returns or exits has chosen the moment, and poisons none.
-        let dies = matches!(exit, Exit::Killed | Exit::Faulted(_));
-        let outer = self.frame.killing.replace(dies);
-        self.drop_apart(program);
-        self.frame.killing.set(outer);
+        self.drop_program(me, exit);
     }
 
     /// The second half of an end: the waiters wake, and the children become orphans.
@@ -180,25 +172,5 @@ impl Kernel {
             State::Zombie(exit) => exit.map_or(Exit::Done, |exit| *exit),
             other => unreachable!("reaped a task that is {other:?}"),
         }
-    }
-
-    /// Drops a program. The arguments of the trap under way are saved meanwhile: destructors may
-    /// begin traps of their own.
-    #[inline]
-    pub(super) fn drop_apart(&mut self, program: Program) {
-        // A program that has returned is gone.
-        if size_of_val(&*program) > 0 {
-            self.drop_in_full(program);
-        }
-    }
-
-    #[inline(never)]
-    fn drop_in_full(&mut self, program: Program) {
-        let trap = self.frame.take_parcel();
-        // A reply that the last task has not taken must not reach a trap of this program.
-        self.frame.forget_reply();
-        contain(|| drop(program));
-        self.frame.clear();
-        self.frame.put_parcel(trap);
     }
 }

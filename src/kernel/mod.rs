@@ -106,6 +106,7 @@ use queues::Queues;
 use ready::Ready;
 use shares::Shares;
 use stall::Stall;
+use step::Ends;
 use table::Tasks;
 use timers::TimerSets;
 
@@ -145,8 +146,8 @@ pub struct Kernel {
     next_poll: u64,
     /// The tick at which the pass under way ends: at a poll, or at a limit of the run.
     pass_ends: u64,
-    /// Whether the last call of the host was a step after which the run goes on.
-    is_stepping: bool,
+    /// Where the steps end, if the last call of the host was a step after which the run goes on.
+    stepping: Option<Ends>,
     daemons: Daemons,
     /// A wait that the log has not recorded yet: its begin and its end.
     slept: Option<(Duration, Duration)>,
@@ -185,36 +186,26 @@ impl Kernel {
     }
 
     fn run_while(&mut self, goes_on: impl Fn(&Self) -> bool) -> Result<Report, Error> {
-        self.is_stepping = false;
-        let ticks = self.stats.ticks.saturating_add(self.limits.ticks);
-        let now = self.begin();
-        let time = Nanos::from(now).saturating_add(self.limits.time);
+        self.stepping = None;
+        let (now, ends) = self.begin();
         self.enter(now)?;
         let ended = loop {
-            self.run_pass(ticks);
+            self.run_pass(ends.ticks);
             if let Err(error) = self.check_policy() {
                 break Err(error);
             }
             if !goes_on(self) {
                 break Ok(());
             }
-            if self.stats.ticks >= ticks {
-                break Err(self.limit(Limit::Ticks(self.limits.ticks)));
-            }
-            if let Err(error) = self.poll_world(time) {
+            if let Err(error) = self.poll_world(ends) {
                 break Err(error);
             }
         };
         self.remote.runs(Tid::KERNEL);
-        self.finish_printing(time);
+        self.finish_printing(ends.time);
         let ended = ended.and_then(|()| self.wind_up());
         self.log.leave_span();
-        ended.map(|()| self.report())
-    }
-
-    /// Begins a run or a sequence of steps. Returns the time.
-    fn begin(&mut self) -> Duration {
-        self.console.begin();
-        self.world.now()
+        ended?;
+        Ok(self.report())
     }
 }

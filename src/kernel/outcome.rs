@@ -1,4 +1,4 @@
-//! The verdict of a handler, and the undoing of calls and answers.
+//! The verdict of a handler, and the undoing of calls, answers and programs.
 
 use super::{
     Kernel,
@@ -7,7 +7,9 @@ use super::{
 };
 use crate::{
     abi::{Direction, Exit, Reply, SystemCall},
+    panic::contain,
     sched::Runnable,
+    trap::{Program, ended},
 };
 
 /// The verdict of a handler. The loop acts on it: no handler touches the ready queue for its
@@ -45,6 +47,34 @@ impl Kernel {
         }
     }
 
+    /// Drops the program of a task that ends, unless it has returned and is gone.
+    #[inline(always)]
+    pub(super) fn drop_program(&mut self, me: Runnable, exit: &Exit) {
+        let program = &mut self.tasks[me].program;
+        if size_of_val(&**program) == 0 {
+            return;
+        }
+        let program = std::mem::replace(program, ended());
+        // The drop poisons the locks that the task holds: their values may be half changed. A task
+        // that returns or exits has chosen the moment, and poisons none.
+        let dies = matches!(exit, Exit::Killed | Exit::Faulted(_));
+        let outer = self.frame.killing.replace(dies);
+        self.drop_apart(program);
+        self.frame.killing.set(outer);
+    }
+
+    /// Drops a program. The arguments of the trap under way are saved meanwhile: destructors may
+    /// begin traps of their own.
+    #[inline(never)]
+    pub(super) fn drop_apart(&mut self, program: Program) {
+        let trap = self.frame.take_parcel();
+        // A reply that the last task has not taken must not reach a trap of this program.
+        self.frame.forget_reply();
+        contain(|| drop(program));
+        self.frame.clear();
+        self.frame.put_parcel(trap);
+    }
+
     /// Undoes an answer that no task receives. A payload undoes itself when it is dropped.
     pub(super) fn take_back(&mut self, state: State) {
         match state {
@@ -64,7 +94,7 @@ impl Kernel {
             (Reply::Full(message) | Reply::Refused(message), Beside::Queue(queue)) => {
                 self.discard(queue, message);
             }
-            (Reply::Queue(queue), _) => self.queues.remove(queue),
+            (Reply::Queue(queue), _) => drop(self.queues.remove(queue)),
             _ => {}
         }
     }

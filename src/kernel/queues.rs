@@ -208,6 +208,9 @@ const KEEPING: usize = 16;
 /// The most entries of a list that is kept.
 const SMALL: usize = 64;
 
+/// What a queue shares with its handles.
+type Shared = (Rc<dyn Store>, Rc<QueueStatus>);
+
 #[derive(Default)]
 struct QueueSet {
     slots: Vec<MessageQueue>,
@@ -217,12 +220,12 @@ struct QueueSet {
 }
 
 impl QueueSet {
-    /// Frees the slot of a queue. Returns the store of its messages.
-    fn vacate(&mut self, slot: usize, gone: &Rc<QueueStatus>) -> Option<Rc<dyn Store>> {
+    /// Frees the slot of a queue. Returns the store of its messages, and its status.
+    fn vacate(&mut self, slot: usize, gone: &Rc<QueueStatus>) -> Option<Shared> {
         let queue = &mut self.slots[slot];
         let store = queue.store.take()?;
         queue.id = QueueId::of_none_in(slot);
-        queue.status = Rc::clone(gone);
+        let status = std::mem::replace(&mut queue.status, Rc::clone(gone));
         queue.available.clear();
         queue.getters.clear();
         queue.putters.clear();
@@ -232,7 +235,7 @@ impl QueueSet {
             queue.putters = VecDeque::new();
         }
         self.free.push(slot);
-        Some(store)
+        Some((store, status))
     }
 }
 
@@ -308,11 +311,11 @@ impl Queues {
         set.slots.len() - set.free.len()
     }
 
-    pub(super) fn remove(&mut self, id: QueueId) {
-        if self.get_mut(id).is_some() {
-            let set = &mut self.sets[usize::from(id.is_of_daemon())];
-            drop(set.vacate(id.slot(), &self.gone));
-        }
+    /// Removes a queue. Returns what it shares with its handles.
+    pub(super) fn remove(&mut self, id: QueueId) -> Option<Shared> {
+        self.get_mut(id)?;
+        let set = &mut self.sets[usize::from(id.is_of_daemon())];
+        set.vacate(id.slot(), &self.gone)
     }
 
     /// Takes the first entry of one of a queue's lists.
@@ -498,7 +501,10 @@ impl Kernel {
     /// Frees a queue after its last handle. Only tasks with a raw number can still wait at it.
     pub(super) fn free_queue(&mut self, queue: QueueId) -> Outcome {
         self.close_queue(queue);
-        self.queues.remove(queue);
+        if let Some((store, status)) = self.queues.remove(queue) {
+            drop(store);
+            self.frame.keep_status(status);
+        }
         Reply::Done.into()
     }
 
@@ -511,7 +517,7 @@ impl Kernel {
                 continue;
             }
             for slot in 0..set.slots.len() {
-                if let Some(store) = set.vacate(slot, gone) {
+                if let Some((store, _)) = set.vacate(slot, gone) {
                     store.clear();
                 }
             }

@@ -340,6 +340,7 @@ impl Kernel {
     }
 
     /// Returns the account since boot, as [`Kernel::run`] does at the end of a run.
+    #[inline]
     #[must_use]
     pub fn report(&mut self) -> Report {
         let mut report = self.stats.clone();

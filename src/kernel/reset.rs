@@ -65,7 +65,7 @@ impl Kernel {
         self.clock = Nanos::ZERO;
         self.next_poll = 0;
         self.pass_ends = 0;
-        self.is_stepping = false;
+        self.stepping = None;
         self.daemons = Default::default();
         self.slept = None;
         self.happened.clear();

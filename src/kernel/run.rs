@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{
     Kernel,
     report::{Error, Limit},
+    step::Ends,
 };
 use crate::{
     abi::{Nanos, Tid},
@@ -85,8 +86,13 @@ impl Kernel {
     }
 
     /// Polls the world, and wakes the tasks that it has something for. Waits for the world when no
-    /// task is ready, until `limit` at the latest.
-    pub(super) fn poll_world(&mut self, limit: Nanos) -> Result<(), Error> {
+    /// task is ready, until the time at which the run ends at the latest.
+    ///
+    /// *Errors:* as [`Kernel::run`], at a limit too: tasks are left.
+    pub(super) fn poll_world(&mut self, ends: Ends) -> Result<(), Error> {
+        if self.stats.ticks >= ends.ticks {
+            return Err(self.limit(Limit::Ticks(self.limits.ticks)));
+        }
         if cfg!(debug_assertions) {
             self.audit();
         }
@@ -108,7 +114,9 @@ impl Kernel {
             // An interrupt may have come already.
             Nanos::ZERO
         } else {
-            self.next_deadline().unwrap_or(Nanos::FOREVER).min(limit)
+            self.next_deadline()
+                .unwrap_or(Nanos::FOREVER)
+                .min(ends.time)
         };
         self.wait_events(until, on_threads)?;
         // A host has crashed or restarted.
@@ -122,7 +130,7 @@ impl Kernel {
         self.ready.shrink();
         let pass = POLL_AFTER.max(self.ready.len() as u64);
         self.next_poll = self.stats.ticks.saturating_add(pass);
-        self.check_time(limit)
+        self.check_time(ends.time)
     }
 
     /// Waits for the world, no longer than until that instant, and handles what has happened:

@@ -1,4 +1,6 @@
-//! A run in single steps, for debuggers.
+//! A run in single steps, for debuggers; where runs and steps end.
+
+use std::time::Duration;
 
 use super::{
     Kernel,
@@ -6,40 +8,63 @@ use super::{
 };
 use crate::abi::{Nanos, Tid};
 
+/// Where a run or a sequence of steps ends, if tasks are left.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ends {
+    /// Counted from boot.
+    pub(super) ticks: u64,
+    /// On the world's clock.
+    pub(super) time: Nanos,
+}
+
 impl Kernel {
     /// Resumes one task. If no task is ready, waits for the world once.
     ///
     /// Steps up to [`Step::Finished`] or an error ask the world for the same answers as a run. So a
     /// run on a [tape](mod@crate::tape) can be replayed step by step.
     ///
-    /// *Errors:* as [`Kernel::run`], except for the limits on ticks and time: those apply to runs.
+    /// *Errors:* as [`Kernel::run`]. The limits on ticks and time count from the first step after
+    /// boot, a run, an error or [`Step::Finished`]. The step after the last tick fails.
     pub fn step(&mut self) -> Result<Step, Error> {
-        let now = match self.is_stepping {
-            true => self.world.now_for_log(),
-            false => self.begin(),
+        let (now, ends) = match self.stepping {
+            Some(ends) => (self.world.now_for_log(), ends),
+            None => self.begin(),
         };
         self.enter(now)?;
-        self.is_stepping = true;
-        let step = loop {
-            if let Some(tid) = self.run_pass(self.stats.ticks + 1) {
+        let mut step = loop {
+            let ticks = ends.ticks.min(self.stats.ticks + 1);
+            if let Some(tid) = self.run_pass(ticks) {
                 break Ok(Step::Ran(tid));
             }
             if let Err(error) = self.check_policy() {
                 break Err(error);
             }
             if self.tasks.live() == 0 {
-                self.finish_printing(Nanos::FOREVER);
-                break self.wind_up().map(|()| Step::Finished);
+                break Ok(Step::Finished);
             }
             let waits = self.is_waiting();
-            match self.poll_world(Nanos::FOREVER) {
+            match self.poll_world(ends) {
                 Ok(()) if !waits => {}
                 polled => break polled.map(|()| Step::Idle),
             }
         };
-        self.is_stepping = matches!(step, Ok(Step::Ran(_) | Step::Idle));
         self.remote.runs(Tid::KERNEL);
+        let goes_on = matches!(step, Ok(Step::Ran(_) | Step::Idle));
+        self.stepping = goes_on.then_some(ends);
+        if !goes_on {
+            self.finish_printing(ends.time);
+            step = step.and_then(|step| self.wind_up().map(|()| step));
+        }
         self.log.leave_span();
         step
+    }
+
+    /// Begins a run or a sequence of steps. Returns the time, and where it ends.
+    pub(super) fn begin(&mut self) -> (Duration, Ends) {
+        self.console.begin();
+        let now = self.world.now();
+        let ticks = self.stats.ticks.saturating_add(self.limits.ticks);
+        let time = Nanos::from(now).saturating_add(self.limits.time);
+        (now, Ends { ticks, time })
     }
 }

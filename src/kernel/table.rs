@@ -239,6 +239,7 @@ impl Tasks {
         Some(child)
     }
 
+    #[inline(always)]
     fn unlink(&mut self, task: Runnable) {
         let this = &mut self[task];
         let Some(parent) = this.parent.take() else {
@@ -261,6 +262,7 @@ impl Tasks {
     }
 
     /// Keeps an empty list of waiters, if it had no more than one.
+    #[inline]
     pub(super) fn spare(&mut self, waiters: Box<Waiters>) {
         if self.spare.len() < SPARE && waiters.is_small() {
             self.spare.push(waiters);

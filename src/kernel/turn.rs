@@ -22,8 +22,8 @@ impl Kernel {
     /// queue, or blocks again because its device has nothing to read.
     ///
     /// After the fast lane the task keeps its place on the ready queue, or is put back: `REQUEUES`.
-    /// The plain lane removes it first. The functions of the plain lane are marked as cold, so that
-    /// no jump leads around them.
+    /// The plain lane removes it first. Its functions are marked as cold, so that no jump leads around
+    /// them.
     #[inline(always)]
     pub(super) fn turn<const REQUEUES: bool>(&mut self, me: Runnable) -> bool {
         let Some(task) = self.tasks.get_mut(me) else {
@@ -101,7 +101,7 @@ impl Kernel {
     /// Handles a call in the plain lane.
     #[cold]
     #[inline(never)]
-    fn dispatch(&mut self, me: Runnable, call: SystemCall) {
+    pub(super) fn dispatch_plain(&mut self, me: Runnable, call: SystemCall) {
         self.ready.leave();
         self.tasks[me].change(State::Running);
         self.places.called(me, self.frame.place());

@@ -110,8 +110,19 @@ impl Log {
         });
     }
 
+    /// One tracer is the usual case. It needs neither a loop nor the registers of one.
     #[cold]
     fn send(&mut self, event: &Event<'_>) {
+        let [Attached { tracer, .. }] = &mut self.tracers[..] else {
+            return self.send_to_each(event);
+        };
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| tracer.event(event))) {
+            self.switch_off(0, panic);
+        }
+    }
+
+    #[inline(never)]
+    fn send_to_each(&mut self, event: &Event<'_>) {
         let mut next = 0;
         while let Some(Attached { tracer, .. }) = self.tracers.get_mut(next) {
             match catch_unwind(AssertUnwindSafe(|| tracer.event(event))) {

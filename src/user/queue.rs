@@ -151,7 +151,7 @@ impl<T: 'static> Queue<T> {
         status: QueueStatus,
         refused: fn(&QueueStatus),
     ) -> impl Future<Output = Self> + 'a {
-        let status = Rc::new(status);
+        let status = os.frame().share_status(status);
         let side = Rc::new(Side {
             id: Cell::new(QueueId::NONE),
             handles: Cell::new(0),
@@ -517,8 +517,8 @@ pub(crate) struct Messages<T> {
     first: Cell<u64>,
     /// The number of gaps in `kept`; never many more than messages.
     gaps: Cell<usize>,
-    /// Older messages. Kept in order, they would leave too many gaps behind them.
-    aside: RefCell<BTreeMap<u64, T>>,
+    /// Older messages. Kept in order, they would leave too many gaps behind them. Few queues have any.
+    aside: RefCell<Option<BTreeMap<u64, T>>>,
     /// The messages of a type without content, of which each is like the others. They take no memory.
     units: RefCell<VecDeque<T>>,
 }
@@ -550,11 +550,11 @@ impl<T> Messages<T> {
     }
 
     fn is_empty(&self) -> bool {
-        self.kept.borrow().is_empty() && self.aside.borrow().is_empty()
+        self.kept.borrow().is_empty() && self.aside.borrow().is_none()
     }
 
     fn take_all(&self) -> Untaken<T> {
-        (self.aside.take(), self.kept.take())
+        (self.aside.take().unwrap_or_default(), self.kept.take())
     }
 
     fn take(&self, number: u64) -> T {
@@ -585,7 +585,7 @@ impl<T> Messages<T> {
     #[inline(never)]
     fn remove_other(&self, number: u64) -> Option<T> {
         let Some(at) = number.checked_sub(self.first.get()) else {
-            return self.aside.borrow_mut().remove(&number);
+            return self.aside.borrow_mut().as_mut()?.remove(&number);
         };
         let mut kept = self.kept.borrow_mut();
         let message = kept.get_mut(usize::try_from(at).ok()?)?.take()?;
@@ -594,7 +594,8 @@ impl<T> Messages<T> {
             let (first, len) = (self.first.get(), kept.len() as u64);
             let numbered = (first..).zip(kept.drain(..));
             let messages = numbered.filter_map(|(number, message)| Some((number, message?)));
-            self.aside.borrow_mut().extend(messages);
+            let mut aside = self.aside.borrow_mut();
+            aside.get_or_insert_default().extend(messages);
             self.first.set(first + len);
             self.gaps.set(0);
         }
@@ -636,7 +637,9 @@ mod tests {
             assert_eq!(number, self.pushed);
             self.pushed += 1;
             self.live += 1;
-            let kept = self.messages.kept.borrow().len() + self.messages.aside.borrow().len();
+            let aside = self.messages.aside.borrow();
+            let aside = aside.as_ref().map_or(0, BTreeMap::len);
+            let kept = self.messages.kept.borrow().len() + aside;
             self.spare = self.spare.max(kept - self.live);
             number
         }
@@ -692,7 +695,8 @@ mod tests {
                 counted.remove(n * stride % 101);
             }
             assert_eq!(counted.messages.kept.borrow().len(), 0);
-            assert!(counted.messages.aside.borrow().is_empty());
+            let aside = counted.messages.aside.borrow();
+            assert!(aside.as_ref().is_none_or(BTreeMap::is_empty));
         }
     }
 }

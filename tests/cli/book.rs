@@ -19,7 +19,7 @@ use std::{
 
 mod pages;
 
-use crate::support::{command, trapline};
+use crate::support::{at_once, command, trapline};
 use pages::{Block, blocks, examples};
 
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
@@ -235,28 +235,17 @@ fn numberless(text: &str) -> String {
 
 #[test]
 fn the_sessions_of_the_book_go_as_it_says() {
-    let mut checked = 0;
-    for (page, blocks) in book() {
+    let pages = book().into_iter().filter(|(_, blocks)| {
+        let mut kinds = blocks.iter().map(|block| &block.kind);
+        kinds.any(|kind| kind == "session")
+    });
+    let pages: Vec<_> = pages.collect();
+    assert!(!pages.is_empty(), "the book shows sessions");
+    at_once(pages, |(page, blocks)| {
         // The sessions of a page go on from one another.
-        let folder = scratch("session");
+        let folder = scratch(&format!("session-{page}"));
         for block in blocks.iter().filter(|block| block.kind == "session") {
-            let mut script = String::new();
-            for line in block
-                .text
-                .lines()
-                .filter_map(|line| line.strip_prefix("$ "))
-            {
-                script += &format!("echo '$ {line}'\n{line}\n");
-                if let Some(place) = line.split("--monitor ").nth(1) {
-                    let socket = place.split(' ').next().expect("split gives one");
-                    // It takes a second until its tasks have done anything worth showing: until one of
-                    // them has been blocked since then.
-                    let ps = format!("trapline ps --attach {socket} 2>/dev/null");
-                    script +=
-                        &format!("until {ps} | grep -q '00:0[1-9][.0-9]* *[0-9]*$'; do :; done\n");
-                }
-            }
-            let mut command = shell(&script);
+            let mut command = shell(&script(&block.text));
             command.current_dir(&folder);
             let shown = terminal(command);
             let place = format!("{page}:{}", block.line);
@@ -265,10 +254,25 @@ fn the_sessions_of_the_book_go_as_it_says() {
                 numberless(&block.text),
                 "{place}:\n{shown}"
             );
-            checked += 1;
+        }
+    });
+}
+
+/// What a shell does in a session: it prints each command and runs it.
+fn script(session: &str) -> String {
+    let mut script = String::new();
+    for line in session.lines().filter_map(|line| line.strip_prefix("$ ")) {
+        script += &format!("echo '$ {line}'\n{line}\n");
+        if let Some(place) = line.split("--monitor ").nth(1) {
+            let socket = place.split(' ').next().expect("split gives one");
+            // It takes a second until its tasks have done anything worth showing: until one of
+            // them has been blocked since then.
+            let ps = format!("trapline ps --attach {socket} 2>/dev/null");
+            let since = "00:0[1-9][.0-9]* *[0-9]*$";
+            script += &format!("until {ps} | grep -q '{since}'; do sleep 0.02; done\n");
         }
     }
-    assert!(checked > 0, "the book shows sessions");
+    script
 }
 
 #[test]

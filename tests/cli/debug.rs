@@ -306,6 +306,43 @@ fn a_limit_names_the_blocked_tasks() {
 }
 
 #[test]
+fn a_run_ends_where_boot_ends_it() {
+    let cases: [(&[&str], i32); 5] = [
+        (&["--max-ticks", "15", "kill"], 0),
+        (&["--max-ticks", "0", "tids"], 4),
+        (&["--max-time", "1s", "alive"], 4),
+        (&["--max-time", "10ms", "jobs", "--job", "0,10ms"], 0),
+        (&["--max-time", "0s", "alive"], 4),
+    ];
+    for (run_of, ends) in cases {
+        let boot = [&["boot", "-q", "--virtual", "--seed", "1"], run_of].concat();
+        let (code, printed, err) = run(&boot);
+        assert_eq!(code, ends, "{run_of:?}: {err}");
+        let commands = ["continue", "console"];
+        let out = debug(&commands, &[&["--seed", "1"], run_of].concat());
+        let (over, console) = out.split_once("> console\n").unwrap();
+        assert_eq!(console, printed, "{run_of:?}");
+        let (_, over) = over.split_once("the run is over: ").unwrap();
+        match err.strip_prefix("error: ") {
+            Some(why) => assert_eq!(over, why, "{run_of:?}"),
+            None => assert_eq!(over, "all tasks have ended\n", "{run_of:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_tape_that_a_limit_has_ended_ends_with_it() {
+    let folder = Folder::new("debug-limit");
+    let tape = folder.path("run.tape");
+    let boot = ["boot", "-q", "--max-time", "30ms", "--tape", &tape];
+    let (code, _, err) = run(&[&boot[..], &["echo", "--addr", "127.0.0.1:0"]].concat());
+    assert_eq!(code, 4, "{err}");
+    let out = debug(&["continue"], &[&tape]);
+    let why = "the run is over: the limit of 30ms is reached: raise --max-time\n  tid 1";
+    assert!(out.contains(why), "{out}");
+}
+
+#[test]
 fn what_is_wrong_with_a_command_is_said() {
     let cases = [
         ("bakc", "there is no command 'bakc': did you mean 'back'?"),

@@ -2,8 +2,10 @@
 //! process. Most in the simulated world, where their output is exact.
 
 use std::{
+    fs,
     io::{BufRead, BufReader, Write},
     net::{SocketAddr, TcpListener},
+    path::Path,
     process::{Child, ChildStdout, Stdio},
     sync::mpsc::{self, Sender},
     thread,
@@ -235,20 +237,21 @@ fn timers() {
 
 #[test]
 fn timers_go_on_while_a_response_is_out() {
-    let (addr, answer) = serve("HTTP/1.1 200 OK\r\nA: b\r\n\r\none\ntwo\n");
-    let url = format!("http://{addr}/");
-    let (mut child, mut out) = start(&["timers", "--url", &url]);
-    assert_eq!(line(&mut out), "timer tick\n");
-    answer.send(()).unwrap();
-    let response = out.lines().map(|line| line.expect("it is text"));
-    let response: Vec<String> = response
-        .filter(|line| line != "timer tick")
-        .take(5)
-        .collect();
-    assert_eq!(response, ["HTTP/1.1 200 OK", "A: b", "", "one", "two"]);
-    // Its timeout is seconds away.
-    child.kill().unwrap();
-    child.wait().unwrap();
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli/trace/golden");
+    let page = fs::read_to_string(Path::new(root).join("waits.dot")).expect("it is there");
+    let server = format!("server:httpd --addr 0.0.0.0:8000 --root '{root}'");
+    let client = "client:timers --url http://server:8000/waits.dot";
+    // It takes 1.2 seconds to connect, and as many to get the response. A tick comes every two.
+    let slow = ["boot", "-q", "--virtual", "--net", "latency=600ms"];
+    let (code, out, err) = run(&[&slow[..], &["--on", &server, "--on", client]].concat());
+    assert_eq!((code, &*err), (0, ""));
+    let (_, out) = out.split_once("/\n").expect("it says where it listens");
+    assert!(
+        out.starts_with("timer tick\nHTTP/1.1 200 OK\nDate: "),
+        "{out}"
+    );
+    let end = format!("\nConnection: close\n\n{page}timer tick\ntimer timeout\n");
+    assert!(out.ends_with(&end), "{out}");
 }
 
 #[test]
@@ -294,7 +297,7 @@ fn http_get_keeps_no_more_than_it_can_write() {
     thread::spawn(move || {
         let (mut client, _) = listener.accept().unwrap();
         client
-            .set_write_timeout(Some(Duration::from_millis(500)))
+            .set_write_timeout(Some(Duration::from_millis(200)))
             .unwrap();
         client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
         // As long as it takes more, which ends with the buffers of sockets and of the pipe.

@@ -644,7 +644,7 @@ fn a_replay_can_be_watched_in_every_way() {
 fn a_replay_can_take_as_long_as_its_run() {
     let folder = Folder::new("at-speed");
     let tape = folder.path("run.tape");
-    let program = ["alive", "--count", "3", "--every", "100ms"];
+    let program = ["alive", "--count", "3", "--every", "50ms"];
     let (code, out, _) = run(&[&["boot", "--tape", &tape], &program[..]].concat());
     assert_eq!(code, 0);
     let begin = Instant::now();
@@ -652,7 +652,7 @@ fn a_replay_can_take_as_long_as_its_run() {
         run(&["replay", "--at-speed", &tape]),
         (0, out, String::new())
     );
-    assert!(begin.elapsed() >= Duration::from_millis(200));
+    assert!(begin.elapsed() >= Duration::from_millis(100));
 }
 
 #[test]

@@ -24,7 +24,7 @@ use rustix::{
     termios::{Termios, Winsize, tcgetattr, tcsetwinsize},
 };
 
-use crate::support::{PATIENCE, exit_of, interrupt_to_the_end};
+use crate::support::{PATIENCE, at_once, exit_of, interrupt_to_the_end};
 
 // ---- tools
 
@@ -343,7 +343,7 @@ fn tasks_are_sorted_and_filtered() {
 
 #[test]
 fn thousands_of_tasks_are_a_row_that_unfolds() {
-    for (width, height) in [(80, 24), (200, 50), (40, 20)] {
+    at_once([(80, 24), (200, 50), (40, 20)], |(width, height)| {
         let mut command = clean(crate::support::rude(&[]));
         command.args(["boot", "--top=100ms", "rings", "--tasks", "3000"]);
         let mut screen = Screen::start(command, width, height);
@@ -387,19 +387,20 @@ fn thousands_of_tasks_are_a_row_that_unfolds() {
         screen.shows("└─ waits x3000");
         screen.press("q");
         assert_eq!(screen.end().0, Some(130));
-    }
+    });
 }
 
 #[test]
 fn signals_leave_the_terminal_as_it_was() {
-    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+    let signals = [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)];
+    at_once(signals, |(signal, code)| {
         let screen = Screen::boot(&["echo", "--addr", "127.0.0.1:0"], 80, 24);
         screen.shows("1 echo");
         screen.signal(signal);
         let (end, text) = screen.end();
         assert_eq!(end, Some(code));
         assert!(text.contains("Server starting"), "{text}");
-    }
+    });
 }
 
 #[test]
@@ -420,7 +421,7 @@ fn a_run_that_ends_by_itself_leaves_its_output_and_its_exit_code() {
     assert!(text.contains("I'm alive\nerror: deadlock"), "{text}");
     assert!(text.contains("ticks"), "{text}");
     let screen = Screen::boot(
-        &["--max-time", "1s", "echo", "--addr", "127.0.0.1:0"],
+        &["--max-time", "300ms", "echo", "--addr", "127.0.0.1:0"],
         80,
         24,
     );
@@ -444,7 +445,7 @@ fn a_task_that_panics_is_told_of_on_the_screen_and_after_it() {
 #[test]
 fn a_panic_that_ends_the_process_gives_the_terminal_back_first() {
     let mut command = clean(crate::support::rude(&[]));
-    command.args(["boot", "--top", "panics", "--after", "2s", "--twice"]);
+    command.args(["boot", "--top", "panics", "--after", "1s", "--twice"]);
     let screen = Screen::start(command, 100, 30);
     screen.shows("1 panics");
     let (code, text) = screen.end();

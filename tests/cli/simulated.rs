@@ -112,6 +112,49 @@ fn proxy_passes_on() {
 }
 
 #[test]
+fn proxy_ends_connections_that_are_idle() {
+    let mut kernel = kernel();
+    let server = kernel.net().host("server").expect("it is a name");
+    let to = format!("{server}:45000");
+    let args = ["--listen", "0.0.0.0:45001", "--idle-timeout", "1500ms"];
+    boot::<Proxy>(&mut kernel, "proxy", &[&args[..], &["--to", &to]].concat());
+    let server = async |os: &mut Os| {
+        let listener = os.listen(([0, 0, 0, 0], 45000).into()).await?;
+        let (client, _) = listener.accept(os).await?;
+        // Lively in this direction only, while the other has nothing to say, and for longer than that.
+        for n in 0..8 {
+            client.send_all(os, &[n]).await?;
+            os.sleep(Duration::from_secs(1)).await;
+        }
+        os.sleep(Duration::from_secs(60)).await;
+        Ok::<(), io::Error>(())
+    };
+    kernel
+        .spawn_on("server", "server", server)
+        .expect("there is room");
+    let client = async |os: &mut Os| {
+        let stream = connect(os, "proxy:45001").await?;
+        let (mut got, mut buf) = (Vec::new(), [0; 64]);
+        while let n @ 1.. = stream.recv(os, &mut buf).await? {
+            got.extend_from_slice(&buf[..n]);
+        }
+        assert_eq!(got, (0..8).collect::<Vec<u8>>());
+        let idle = os.now().await - 7 * SECOND;
+        let late = Duration::from_millis(1500)..Duration::from_millis(1600);
+        assert!(late.contains(&idle), "{idle:?}");
+        Ok::<(), io::Error>(())
+    };
+    let client = kernel
+        .spawn_on("client", "client", client)
+        .expect("there is room");
+    let report = kernel.run_until(&[client]).expect("the run ends well");
+    assert_eq!(report.exits()[&client], Exit::Done);
+    let console = kernel.take_console();
+    let lost = " lost: failed: no byte has moved for 1.5s\n";
+    assert!(console.ends_with(lost), "{console}");
+}
+
+#[test]
 fn a_page_goes_from_httpd_to_http_get() {
     let folder = std::env::temp_dir().join(format!("trapline-simulated-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder can be made");

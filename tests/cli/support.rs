@@ -55,6 +55,16 @@ pub(crate) fn interrupt_to_the_end(child: &mut Child) -> Option<i32> {
     })
 }
 
+/// Checks all cases at the same time, each on a thread of its own: they wait more than they compute.
+pub(crate) fn at_once<T: Send>(cases: impl IntoIterator<Item = T>, check: impl Fn(T) + Sync) {
+    let check = &check;
+    thread::scope(|scope| {
+        for case in cases {
+            scope.spawn(move || check(case));
+        }
+    });
+}
+
 /// A command that the environment of the tests does not change.
 pub(crate) fn command(program: impl AsRef<OsStr>, args: &[&str]) -> Command {
     let mut command = Command::new(program);

@@ -3,7 +3,7 @@
 use std::{any::Any, cell::Cell, pin::Pin, rc::Rc, thread, time::Duration};
 
 use trapline::{
-    Errno, Exit, Kernel, Os, Promise, Queue, Setter,
+    Errno, Exit, Kernel, Os, Promise, Queue, Setter, SimNet,
     sync::{Group, Mutex},
 };
 
@@ -299,5 +299,42 @@ fn mutexes_within_mutexes_are_dropped() {
             drop(inner);
             assert_eq!(count.get(), links());
         });
+    });
+}
+
+/// Crashes a host when it is dropped.
+struct Crash(SimNet, String);
+
+impl Drop for Crash {
+    fn drop(&mut self) {
+        self.0.crash(&self.1).expect("there is such a host");
+    }
+}
+
+#[test]
+fn a_crash_goes_from_host_to_host() {
+    on_a_small_stack(|| {
+        let hosts = links() / 10;
+        let mut kernel = Kernel::simulated(1);
+        let net = kernel.net();
+        for host in 0..hosts {
+            let crash = Crash(net.clone(), format!("host{}", host + 1));
+            let program = async move |os: &mut Os| {
+                let _crash = crash;
+                os.sleep(Duration::MAX).await;
+            };
+            kernel
+                .spawn_on(format!("host{host}"), "task", program)
+                .unwrap();
+        }
+        net.host(format!("host{hosts}")).unwrap();
+        let first = async move |os: &mut Os| {
+            os.yield_now().await;
+            net.crash("host0").unwrap();
+            os.yield_now().await;
+            assert_eq!(os.tasks().await.len(), 1, "the others have crashed");
+        };
+        kernel.spawn("first", first).unwrap();
+        kernel.run().unwrap();
     });
 }

@@ -476,6 +476,64 @@ fn s49_the_limit_on_real_time_ends_sleepers_and_spinners() {
     assert!(kernel.now() < 60 * SECOND);
 }
 
+#[test]
+fn s49_steps_end_at_the_limits_of_a_run() {
+    let boot = |ticks, time| {
+        let builder = sim().max_ticks(ticks).max_time(time);
+        let mut kernel = builder.build().unwrap();
+        kernel
+            .spawn("spinner", async |os| passes(os, 299).await)
+            .unwrap();
+        let sleeper = async |os: &mut Os| {
+            for _ in 0..3 {
+                os.sleep(SECOND).await;
+                write!(os, "woken ");
+            }
+        };
+        kernel.spawn("sleeper", sleeper).unwrap();
+        kernel
+    };
+    let account = |mut kernel: Kernel, ended: Result<(), Error>| {
+        let ended = ended.map_err(|error| error.to_string());
+        let ticks = kernel.report().ticks;
+        (ended, ticks, kernel.now(), kernel.take_console())
+    };
+    let step_on = |kernel: &mut Kernel| {
+        while kernel.step()? != Step::Finished {}
+        Ok(())
+    };
+    for ticks in [0, 1, 2, 255, 256, 257, 303, 304, u64::MAX] {
+        for time in [0.0, 0.5, 1.0, 2.5, 3.0, 4.0].map(Duration::from_secs_f64) {
+            let (mut runs, mut steps) = (boot(ticks, time), boot(ticks, time));
+            let ran = runs.run().map(drop);
+            let stepped = step_on(&mut steps);
+            assert_eq!(
+                account(steps, stepped),
+                account(runs, ran),
+                "{ticks} ticks, {time:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn s49_steps_go_on_behind_a_limit_which_counts_anew() {
+    let mut kernel = sim().max_ticks(2).build().unwrap();
+    kernel
+        .spawn("spinner", async |os| passes(os, 4).await)
+        .unwrap();
+    for _ in 0..2 {
+        for _ in 0..2 {
+            assert_eq!(kernel.step().unwrap(), Step::Ran(tid(1)));
+        }
+        let error = kernel.step().unwrap_err();
+        assert!(matches!(error, Error::Limit(Limit::Ticks(2), _)), "{error}");
+        kernel.audit();
+    }
+    assert_eq!(kernel.step().unwrap(), Step::Ran(tid(1)));
+    assert_eq!(kernel.step().unwrap(), Step::Finished);
+}
+
 // ---- S50
 
 /// Spawns tasks that are ready, asleep, waiting and not yet begun, each with a destructor.

@@ -34,9 +34,16 @@ const TOPICS: [&str; 9] = [
     "timeouts::",
 ];
 
-/// The tests that are not run again: those with modes or policies of their own, long chains, figures,
-/// and those on the real clock.
-const APART: [&str; 5] = ["model", "every_policy", "dropped_flat", "price", "real"];
+/// The tests that are not run again: those with modes, policies or clocks of their own, long chains,
+/// figures, and those on the real clock.
+const APART: [&str; 6] = [
+    "model",
+    "every_policy",
+    "keeps_its_answer",
+    "dropped_flat",
+    "price",
+    "real",
+];
 
 /// Runs the tests of the topics in a process of its own, in that mode.
 fn rerun(mode: Mode) -> Output {

@@ -8,7 +8,7 @@ use std::{
     path::PathBuf,
     rc::Rc,
     sync::{
-        Arc,
+        Arc, LazyLock,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -28,10 +28,9 @@ use crate::{
 /// More than the buffers of a connection hold.
 const LEN: usize = 12_000_000;
 
-/// No piece of it is like another.
-fn bytes() -> Vec<u8> {
-    (0..LEN as u32 / 4).flat_map(u32::to_le_bytes).collect()
-}
+/// What is sent. No piece of it is like another.
+static CONTENT: LazyLock<Vec<u8>> =
+    LazyLock::new(|| (0..LEN as u32 / 4).flat_map(u32::to_le_bytes).collect());
 
 /// A file with this content, which is gone with its last descriptor; open for both.
 fn file(test: &str, content: &[u8]) -> Arc<File> {
@@ -88,8 +87,7 @@ fn s30_a_file_arrives_whole_by_any_device_while_its_reader_is_slow() {
         device: Device<S>,
         mut reader: impl Read + Send + 'static,
     ) -> io::Result<()> {
-        let content = bytes();
-        let source = file(name, &content);
+        let source = file(name, &CONTENT);
         fill(os, &device, &source).await;
         let reader = thread::spawn(move || {
             let mut got = Vec::new();
@@ -102,7 +100,7 @@ fn s30_a_file_arrives_whole_by_any_device_while_its_reader_is_slow() {
         drop(device);
         let got = os.run_blocking(|| reader.join().expect("it reads")).await;
         let got = got.expect("no panic")?;
-        assert!(got.ends_with(&content[7..]), "{name}: {} bytes", got.len());
+        assert!(got.ends_with(&CONTENT[7..]), "{name}: {} bytes", got.len());
         Ok(())
     }
     real(async |os| {
@@ -158,7 +156,7 @@ fn s30_a_part_is_sent_and_nothing_past_the_end() {
 fn s31_s33_a_second_writer_is_busy_and_a_close_wakes_the_first() {
     real(async |os| {
         let (ours, _theirs) = tcp(os).await?;
-        let source = file("busy", &bytes());
+        let source = file("busy", &CONTENT);
         fill(os, &ours, &source).await;
         let (ours, source) = (Rc::new(ours), Rc::new(source));
         let (device, content) = (Rc::clone(&ours), Rc::clone(&source));
@@ -239,7 +237,7 @@ fn send_to_the_reset() {
     real(async |os| {
         for has_ended in [false, true] {
             let (ours, theirs) = tcp(os).await?;
-            let source = file("reset", &bytes());
+            let source = file("reset", &CONTENT);
             fill(os, &ours, &source).await;
             if has_ended {
                 theirs.shutdown(net::Shutdown::Write)?;

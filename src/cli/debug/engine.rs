@@ -10,7 +10,7 @@ use super::{
     witness::{Shared, Witness},
 };
 use crate::{
-    Blocked, Error, Kernel, Limit, SimWorld, Step, SystemCall, Tid,
+    Error, Kernel, SimWorld, Step, SystemCall, Tid,
     cli::{
         args::Boot,
         boot,
@@ -55,8 +55,6 @@ pub(super) struct Engine {
     subject: Option<Tid>,
     /// How many resumes the turn under way has had.
     in_turn: u32,
-    /// When the first task was resumed.
-    begun: Option<Duration>,
     console: String,
     /// How the run ended, if it has.
     over: Option<String>,
@@ -131,7 +129,6 @@ impl Engine {
             last: None,
             subject: None,
             in_turn: 0,
-            begun: None,
             console: String::new(),
             over: None,
             reports: None,
@@ -307,7 +304,7 @@ impl Engine {
         (self.kernel, self.progress, self.witness) = (kernel, progress, witness);
         (self.calls, self.waits, self.in_turn) = (0, 0, 0);
         (self.last, self.subject) = (None, None);
-        (self.begun, self.over) = (None, None);
+        self.over = None;
         self.console.clear();
         Ok(())
     }
@@ -378,13 +375,6 @@ impl Engine {
                 return false;
             }
         }
-        self.over = self.limit().map(|limit| {
-            let blocked = self
-                .kernel
-                .tasks()
-                .filter(|task| task.blocked_on().is_some());
-            boot::at_limit(&limit, &Blocked(blocked.collect()))
-        });
         true
     }
 
@@ -407,21 +397,6 @@ impl Engine {
         }
     }
 
-    /// The limit of the options that is reached, if one is. A step has none of its own.
-    fn limit(&mut self) -> Option<Limit> {
-        let options = &self.source.options;
-        if let Some(ticks) = options.max_ticks
-            && self.calls >= ticks
-        {
-            return Some(Limit::Ticks(ticks));
-        }
-        let span = options.max_time?;
-        let now = self.kernel.now();
-        let begun = *self.begun.get_or_insert(now);
-        let is_reached = now.saturating_sub(begun) >= span;
-        is_reached.then_some(Limit::Time(span))
-    }
-
     fn finished(&mut self) -> String {
         let left = self.progress.as_ref().map(Progress::finish);
         if let Some(Err(error)) = left {
@@ -441,6 +416,7 @@ impl Engine {
                 None => left.to_string(),
             },
             (_, Some(error)) => error.to_string(),
+            (Error::Limit(limit, blocked), None) => boot::at_limit(limit, blocked),
             (Error::Deadlock(deadlock), None) if deadlock.is_at_rest() => {
                 boot::at_rest(deadlock, self.kernel.now())
             }

@@ -43,22 +43,25 @@ pub(super) struct Explore {
 /// the search may follow too, unless the program has an option of the same name.
 pub(super) fn subcommands(programs: &[Entry]) -> impl Iterator<Item = Command> {
     let merge = Merge::augment_args(Command::new("merge"));
-    let programs = programs.iter().map(|entry| {
-        let command = entry.command();
-        let options = options::all();
-        let is_free = |option: &clap::Arg| {
-            let mut others = command.get_arguments();
-            others.all(|other| {
-                other.get_long() != option.get_long() && other.get_id() != option.get_id()
-            })
-        };
-        if options.iter().all(is_free) {
-            command.args(options.into_iter().map(|option| option.hide(true)))
-        } else {
-            command
-        }
-    });
+    // Other commands do not need the options, which are the greater part of the command line.
+    let command = |entry: &Entry| entry.command().defer(with_options);
+    let programs = programs.iter().map(command);
     programs.chain([merge])
+}
+
+/// Adds the options of the search to the command of a program, if it has none of their names.
+fn with_options(command: Command) -> Command {
+    let options = options::all();
+    let is_free = |option: &clap::Arg| {
+        let mut others = command.get_arguments();
+        others
+            .all(|other| other.get_long() != option.get_long() && other.get_id() != option.get_id())
+    };
+    if options.iter().all(is_free) {
+        command.args(options.into_iter().map(|option| option.hide(true)))
+    } else {
+        command
+    }
 }
 
 /// Runs the command. An error is a usage error.

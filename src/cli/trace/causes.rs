@@ -4,10 +4,11 @@
 use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 
 use super::{
-    history::{Accepted, Amount, History, Life, Piece, QueueLife, Step},
+    history::{Accepted, Amount, History, Life, Piece, Step},
+    queues::{Content, QueueLife},
     spans::{Doing, Ending, Moment},
 };
-use crate::{DeviceId, Direction, End, Nanos, On, QueueId, Tid, cli::output::clean};
+use crate::{DeviceId, Direction, End, Nanos, On, QueueId, Tid, Wake, cli::output::clean};
 
 /// The longest chain of an explanation. Longer chains say so.
 const STEPS: usize = 12;
@@ -154,62 +155,77 @@ impl History {
         end: End,
     ) -> (Vec<String>, Option<Step>) {
         let life = self.queues.get(&queue);
-        if let Some(life) = life.filter(|life| life.is_lock && end == End::Get) {
-            return self.holders(tid, piece, life);
+        if let Some(lock) = life.filter(|life| life.content == Content::Lock && end == End::Get) {
+            return self.holders(tid, piece, lock);
         }
-        let (did, moved) = match end {
-            End::Get => ("put a message into it", End::Put),
-            End::Put => ("got a message from it", End::Get),
-        };
-        if let Ending::Woken {
-            waker: Some(waker), ..
-        } = piece.end
-        {
-            let who = self.task(waker);
-            let when = Nanos::from(piece.to.at);
-            let next = self.longest_wait(waker, piece.from, piece.to);
-            let mut said = vec![format!("{who} {did} at {when}, which ended the wait.")];
-            said.extend(self.meanwhile(waker, piece, next));
-            return (said, next);
-        }
-        if let Ending::Woken { by, .. } = piece.end {
-            return (
-                vec![format!(
-                    "It was woken by {by}: a thread, or the host, ended the wait."
-                )],
-                None,
-            );
-        }
-        let moves = life.map_or(&[][..], |life| &life.moves);
-        let last = moves
-            .iter()
-            .rev()
-            .find(|one| one.end == moved && one.tid != tid);
-        let Some(last) = last else {
-            if self.has_gaps() {
-                let said = format!("No task {did} in what is recorded: events are missing.");
-                return (vec![said], None);
+        let content = life.map_or(Content::default(), |life| life.content);
+        // What ends such a wait; and the deed to look for where nothing ended it, in words.
+        let (ends, deed, done, last) = match (end, content) {
+            (End::Get, Content::Permits) => {
+                let ends = "released a permit";
+                (ends, End::Get, "taken a permit", "The last to take one was")
             }
-            let mut said = vec![format!(
-                "No other task has ever {}.",
-                did.replacen("got", "gotten", 1)
-            )];
-            said.extend(self.before(tid, index));
+            (End::Get, _) => {
+                let ends = "put a message into it";
+                (ends, End::Put, ends, "The last to put one was")
+            }
+            (End::Put, _) => (
+                "got a message from it",
+                End::Get,
+                "gotten a message from it",
+                "The last to get one was",
+            ),
+        };
+        let mut said = Vec::new();
+        match piece.end {
+            Ending::Woken {
+                waker: Some(waker), ..
+            } => {
+                let who = self.task(waker);
+                let when = Nanos::from(piece.to.at);
+                let next = self.longest_wait(waker, piece.from, piece.to);
+                said.push(format!("{who} {ends} at {when}, which ended the wait."));
+                said.extend(self.meanwhile(waker, piece, next));
+                return (said, next);
+            }
+            Ending::Woken {
+                by: Wake::Timeout, ..
+            } => said.push("A timeout ended the wait.".to_string()),
+            Ending::Woken { by, .. } => {
+                said.push(format!(
+                    "It was woken by {by}: a thread, or the host, ended the wait."
+                ));
+                return (said, None);
+            }
+            Ending::Next | Ending::Exited | Ending::Open => {}
+        }
+        let Some(deed) = life.and_then(|life| life.last_move(deed, tid, piece.to)) else {
+            if self.has_gaps() {
+                said.push(format!(
+                    "No task has {done} in what is recorded: events are missing."
+                ));
+                return (said, None);
+            }
+            said.push(format!("No other task has ever {done}."));
+            // A permit that is released too early is kept.
+            let is_lost = content == Content::Messages && piece.is_endless();
+            said.extend(is_lost.then(|| self.before(tid, index)).flatten());
             return (said, None);
         };
-        let (who, when) = (self.task(last.tid), Nanos::from(last.at.at));
-        let next = self.last_wait(last.tid);
-        let mut said = vec![format!(
-            "No task {did} again. The last to do so was {who}, at {when}."
-        )];
-        said.extend(self.meanwhile(last.tid, piece, next));
+        if piece.is_endless() {
+            said.push(format!("No task {ends} again."));
+        }
+        let (who, when) = (self.task(deed.tid), Nanos::from(deed.at.at));
+        let next = self.next(deed.tid, piece, piece.from, piece.to);
+        said.push(format!("{last} {who}, at {when}."));
+        said.extend(self.meanwhile(deed.tid, piece, next));
         (said, next)
     }
 
     /// The tasks that held a lock during a wait.
     fn holders(&self, tid: Tid, piece: &Piece, lock: &QueueLife) -> (Vec<String>, Option<Step>) {
-        let mut held = lock.held(piece, self.end());
-        held.retain(|(holder, ..)| *holder != tid);
+        let held = lock.held(piece).filter(|(holder, ..)| *holder != tid);
+        let held: Vec<_> = held.collect();
         let Some(&(longest, from, to)) = held
             .iter()
             .max_by_key(|(_, from, to)| Amount::of(*from, *to))
@@ -469,5 +485,146 @@ impl Why {
             sentences: vec![sentence],
             steps: Vec::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::RefCell, rc::Rc};
+
+    use super::*;
+    use crate::{Event, Kernel, Os, SimWorld, record::OwnedEvent, sync::Semaphore};
+
+    /// What a run of a program leaves.
+    fn history(main: impl AsyncFnOnce(&mut Os) + 'static) -> History {
+        let history = Rc::new(RefCell::new(History::default()));
+        let shared = Rc::clone(&history);
+        let tracer = move |event: &Event<'_>| {
+            let mut history = shared.borrow_mut();
+            history.event(&OwnedEvent::from(event), false);
+        };
+        let builder = Kernel::builder().world(SimWorld::new(1)).tracer(tracer);
+        let mut kernel = builder.build().unwrap();
+        kernel.spawn("main", main).unwrap();
+        // It may end with a deadlock.
+        let _ = kernel.run();
+        let mut history = history.take();
+        history.finish();
+        history
+    }
+
+    /// Why the task of that name waited, and its place in the source left out.
+    fn why(history: &History, name: &str) -> Vec<String> {
+        let sentences = history.why(history.find(name)[0], None).sentences;
+        let without = |said: String| match (said.find(" (src/"), said.find(".rs:")) {
+            (Some(place), Some(_)) => format!("{}.", &said[..place]),
+            _ => said,
+        };
+        sentences.into_iter().map(without).collect()
+    }
+
+    /// Tasks that take permits of one semaphore, one after the other, and hold them for a time.
+    fn sharing(permits: usize, tasks: &'static [(&str, u64)]) -> History {
+        history(async move |os: &mut Os| {
+            let semaphore = Semaphore::new(os, permits).await;
+            for &(name, millis) in tasks {
+                let semaphore = semaphore.clone();
+                let task = async move |os: &mut Os| {
+                    let _permit = semaphore.acquire(os).await;
+                    os.sleep(Duration::from_millis(millis)).await;
+                };
+                os.spawn_detached(name, task).await.unwrap();
+            }
+        })
+    }
+
+    #[test]
+    fn the_permit_that_ends_a_wait_is_named_where_another_is_held_for_longer() {
+        let history = sharing(2, &[("short", 5), ("long", 100), ("waiter", 1)]);
+        assert_eq!(
+            why(&history, "waiter"),
+            [
+                "4 \"waiter\" waited 5ms for semaphore 1, from 00:00.000.",
+                "2 \"short\" released a permit at 00:00.005, which ended the wait.",
+                "Meanwhile 2 \"short\" was asleep.",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_semaphore_of_one_permit_is_explained_as_its_waits_end() {
+        let history = sharing(1, &[("one", 5), ("two", 3), ("three", 1)]);
+        assert_eq!(
+            why(&history, "three"),
+            [
+                "4 \"three\" waited 8ms for semaphore 1, from 00:00.000.",
+                "3 \"two\" released a permit at 00:00.008, which ended the wait.",
+                "Meanwhile 3 \"two\" was waiting for semaphore 1 for 5ms, asleep for 3ms.",
+                "3 \"two\" waited 5ms for semaphore 1, from 00:00.000.",
+                "2 \"one\" released a permit at 00:00.005, which ended the wait.",
+                "Meanwhile 2 \"one\" was asleep.",
+            ]
+        );
+        let path = history.path();
+        let path = path.iter().filter(|part| !part.amount().time.is_zero());
+        let path: Vec<(&str, &str)> = path
+            .map(|part| (history.name(part.tid), &*part.what))
+            .collect();
+        let asleep = ["one", "two", "three"].map(|name| (name, "asleep"));
+        assert_eq!(path, asleep);
+    }
+
+    #[test]
+    fn tasks_that_hold_permits_and_wait_for_more_are_followed_around_their_cycle() {
+        let history = history(async |os: &mut Os| {
+            let semaphore = Semaphore::new(os, 2).await;
+            for name in ["one", "two"] {
+                let semaphore = semaphore.clone();
+                let task = async move |os: &mut Os| {
+                    let _first = semaphore.acquire(os).await;
+                    os.sleep(Duration::from_millis(1)).await;
+                    let _second = semaphore.acquire(os).await;
+                };
+                os.spawn_detached(name, task).await.unwrap();
+            }
+        });
+        assert_eq!(
+            why(&history, "one"),
+            [
+                "2 \"one\" waits for semaphore 1 since 00:00.001, to its end.",
+                "No task released a permit again.",
+                "The last to take one was 3 \"two\", at 00:00.000.",
+                "3 \"two\" waits for semaphore 1 since 00:00.001, to its end.",
+                "No task released a permit again.",
+                "The last to take one was 2 \"one\", at 00:00.000.",
+                "So they wait for one another: 2 -> 3 -> 2.",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_wait_for_a_permit_that_a_timeout_ends_names_the_timeout() {
+        let history = history(async |os: &mut Os| {
+            let semaphore = Semaphore::new(os, 1).await;
+            let permits = semaphore.clone();
+            let holder = async move |os: &mut Os| {
+                let _permit = permits.acquire(os).await;
+                os.sleep(Duration::from_millis(9)).await;
+            };
+            os.spawn_detached("holder", holder).await.unwrap();
+            os.yield_now().await;
+            let wait = async |os: &mut Os| drop(semaphore.acquire(os).await);
+            let waited = os.timeout(Duration::from_millis(4), wait).await;
+            assert!(waited.is_err());
+        });
+        assert_eq!(
+            why(&history, "main"),
+            [
+                "1 \"main\" waited 4ms for semaphore 1, from 00:00.000.",
+                "A timeout ended the wait.",
+                "The last to take one was 2 \"holder\", at 00:00.000.",
+                "Meanwhile 2 \"holder\" was asleep.",
+            ]
+        );
     }
 }

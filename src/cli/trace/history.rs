@@ -4,8 +4,7 @@
 //! queue, and which task used which device. `causes.rs` and `path.rs` walk backwards over it, and
 //! `at.rs` shows its end.
 //!
-//! A message queue has no owner. A mutex and a semaphore are queues whose messages are permits: the
-//! task that got one holds it until it puts one back. `peers.rs` links the two ends of a connection.
+//! `queues.rs` keeps what went through a queue, and `peers.rs` links the two ends of a connection.
 
 use std::{
     cmp::Reverse,
@@ -20,6 +19,7 @@ use rustc_hash::FxHashMap;
 
 use super::{
     peers::Peers,
+    queues::{Content, QueueLife},
     source::{Failure, Source},
     spans::{Doing, Ending, Moment, Shares, Span, Spans},
     timeline::{count, rounded},
@@ -72,22 +72,6 @@ pub(super) struct Piece {
     /// The call that the task was in; of a turn, the call that ended it.
     pub(super) call: String,
     pub(super) place: Option<Place>,
-}
-
-/// A queue: the object that it is part of, and the messages that went through it.
-#[derive(Default)]
-pub(super) struct QueueLife {
-    pub(super) object: Option<String>,
-    /// True for a mutex and a semaphore.
-    pub(super) is_lock: bool,
-    pub(super) moves: Vec<Move>,
-}
-
-/// A message that a task put into a queue or got from it.
-pub(super) struct Move {
-    pub(super) at: Moment,
-    pub(super) tid: Tid,
-    pub(super) end: End,
 }
 
 /// A device, and the tasks that read from it and wrote to it.
@@ -436,11 +420,9 @@ impl History {
                 }
                 (Some(SystemCall::NewQueue(_)), Reply::Queue(queue)) => {
                     let object = self.follower.object(*queue);
-                    let is_lock = object.as_ref().is_some_and(|object| {
-                        object.starts_with("mutex") || object.starts_with("semaphore")
-                    });
+                    let content = Content::of(object.as_deref());
                     let life = self.queues.entry(*queue).or_default();
-                    (life.object, life.is_lock) = (object, is_lock);
+                    (life.object, life.content) = (object, content);
                 }
                 _ => {}
             },
@@ -457,8 +439,7 @@ impl History {
     }
 
     fn moved(&mut self, queue: QueueId, tid: Tid, end: End, at: Moment) {
-        let moves = &mut self.queues.entry(queue).or_default().moves;
-        moves.push(Move { at, tid, end });
+        self.queues.entry(queue).or_default().moved(at, tid, end);
     }
 
     /// Notes a device that a call has opened.
@@ -571,9 +552,10 @@ impl History {
                 let life = self.queues.get(&queue);
                 let object = life.and_then(|life| life.object.as_deref()).map(clean);
                 let object = object.unwrap_or_else(|| format!("queue {queue}"));
-                match (end, life.is_some_and(|life| life.is_lock)) {
-                    (End::Get, true) => object,
-                    (End::Get, false) => format!("a message of {object}"),
+                let content = life.map_or(Content::default(), |life| life.content);
+                match (end, content) {
+                    (End::Get, Content::Messages) => format!("a message of {object}"),
+                    (End::Get, Content::Lock | Content::Permits) => object,
                     (End::Put, _) => format!("room in {object}"),
                 }
             }
@@ -667,33 +649,6 @@ impl Piece {
     pub(super) fn is_endless(&self) -> bool {
         let is_cut = matches!(self.end, Ending::Open | Ending::Exited);
         is_cut && matches!(self.doing, Doing::Blocked(_))
-    }
-}
-
-impl QueueLife {
-    /// Which tasks held a lock within a piece, in order, from when to when.
-    pub(super) fn held(&self, piece: &Piece, end: Moment) -> Vec<(Tid, Moment, Moment)> {
-        let mut since: BTreeMap<Tid, Moment> = BTreeMap::new();
-        let mut held = Vec::new();
-        for Move { at, tid, end } in &self.moves {
-            match end {
-                End::Get => drop(since.insert(*tid, *at)),
-                End::Put => held.extend(since.remove(tid).map(|from| (*tid, from, *at))),
-            }
-        }
-        held.extend(since.into_iter().map(|(tid, from)| (tid, from, end)));
-        let clip =
-            |(tid, from, to): (Tid, Moment, Moment)| (tid, from.max(piece.from), to.min(piece.to));
-        let mut held: Vec<_> = held
-            .into_iter()
-            .map(clip)
-            .filter(|(_, from, to)| from <= to)
-            .collect();
-        if piece.from < piece.to {
-            held.retain(|(_, from, to)| from < to);
-        }
-        held.sort_by_key(|(_, from, _)| *from);
-        held
     }
 }
 

@@ -7,6 +7,7 @@
 //! | `waits.rs`, `graph.rs` | the wait-for graph at the end; `trace waits` |
 //! | `show.rs`, `summary.rs`, `timeline/`, `export.rs`, `diff.rs` | `trace show`, ... |
 //! | `history.rs` | all that happened, by task, queue and device |
+//! | `queues.rs` | what went through each queue, and which task held each lock |
 //! | `causes.rs`, `why.rs` | why a task waited; `trace why` |
 //! | `path.rs` | the critical path; `trace path` |
 //! | `peers.rs` | the two ends of each connection |
@@ -25,6 +26,7 @@ mod history;
 mod path;
 mod peers;
 pub(super) mod post_mortem;
+mod queues;
 mod senders;
 mod show;
 mod source;

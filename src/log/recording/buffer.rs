@@ -6,20 +6,25 @@ use super::encode::Out;
 
 /// The bytes in a word.
 const WORD: usize = size_of::<u64>();
+/// The bits in a word.
+const BITS: usize = 8 * WORD;
+/// The words in a buffer. A constant, so that one comparison checks both indices of an append.
+const WORDS: usize = 8 * 1024;
 
 /// The bytes that its one writer has appended. A word holds eight, the first one lowest, so that
 /// most records need one or two stores.
 #[derive(Debug)]
 pub(super) struct Buffer {
-    words: Box<[AtomicU64]>,
-    /// The bytes that may be read: whole records.
-    len: AtomicUsize,
+    words: Box<[AtomicU64; WORDS]>,
+    /// The bits that may be read: whole records.
+    bits: AtomicUsize,
 }
 
 /// The end of a buffer, where its writer goes on.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct End {
-    len: usize,
+    /// The length in bits.
+    bits: usize,
     /// The bytes of the last word, which is not full.
     word: u64,
 }
@@ -48,20 +53,22 @@ impl Out for Word {
 }
 
 impl Buffer {
-    /// An empty one, with room for almost so many bytes.
-    pub(super) fn new(bytes: usize) -> Self {
+    /// The size in bytes. There is room for almost as many.
+    pub(super) const BYTES: usize = WORDS * WORD;
+
+    pub(super) fn new() -> Self {
         Self {
-            words: (0..bytes / WORD).map(|_| AtomicU64::new(0)).collect(),
-            len: AtomicUsize::new(0),
+            words: Box::new([const { AtomicU64::new(0) }; WORDS]),
+            bits: AtomicUsize::new(0),
         }
     }
 
     /// Appends a short record. Returns whether it is short and there was room.
     #[inline(always)]
     pub(super) fn append_word(&self, end: &mut End, record: &Word) -> bool {
-        let is_put = record.bits <= 8 * WORD && self.append(end, record.bytes, record.bits);
+        let is_put = record.bits <= BITS && self.append(end, record.bytes, record.bits);
         if is_put {
-            self.len.store(end.len, Ordering::Release);
+            self.bits.store(end.bits, Ordering::Release);
         }
         is_put
     }
@@ -77,31 +84,33 @@ impl Buffer {
             }
         }
         *end = next;
-        self.len.store(end.len, Ordering::Release);
+        self.bits.store(end.bits, Ordering::Release);
         true
     }
 
     /// Writes up to eight bytes beyond what may be read. Returns whether there is room.
     #[inline(always)]
     fn append(&self, end: &mut End, bytes: u64, bits: usize) -> bool {
-        let (at, shift) = (end.len / WORD, end.len % WORD * 8);
-        let Some([this, next, ..]) = self.words.get(at..) else {
+        let (at, shift) = (end.bits / BITS, end.bits % BITS);
+        if at >= WORDS - 1 {
             return false;
-        };
-        end.len += bits / 8;
+        }
+        end.bits += bits;
         end.word |= bytes << shift;
-        this.store(end.word, Ordering::Relaxed);
-        if shift + bits >= u64::BITS as usize {
-            // In two steps: all 64 bits at once are no shift at all.
-            end.word = bytes >> 1 >> (63 - shift);
-            next.store(end.word, Ordering::Relaxed);
+        // In two steps: all 64 bits at once are no shift at all.
+        let rest = bytes >> 1 >> (BITS - 1 - shift);
+        // Both words, because a store costs less than a choice.
+        self.words[at].store(end.word, Ordering::Relaxed);
+        self.words[at + 1].store(rest, Ordering::Relaxed);
+        if shift + bits >= BITS {
+            end.word = rest;
         }
         true
     }
 
     /// The bytes that may be read.
     pub(super) fn len(&self) -> usize {
-        self.len.load(Ordering::Acquire)
+        self.bits.load(Ordering::Acquire) / 8
     }
 
     /// These bytes, which may be read.
@@ -118,7 +127,7 @@ impl Buffer {
 
     /// Empties it: its writer begins anew.
     pub(super) fn clear(&self) {
-        self.len.store(0, Ordering::Release);
+        self.bits.store(0, Ordering::Release);
     }
 }
 
@@ -126,24 +135,34 @@ impl Buffer {
 mod tests {
     use super::*;
 
+    /// Appends a record of so many bytes. Returns whether there was room.
+    fn append(buffer: &Buffer, end: &mut End, all: &mut Vec<u8>, len: u8) -> bool {
+        let record: Vec<u8> = (0..len).map(|byte| byte ^ len).collect();
+        let mut word = Word::default();
+        word.put(&record);
+        let is_put = buffer.append_word(end, &word) || buffer.append_all(end, &record);
+        if is_put {
+            all.extend_from_slice(&record);
+        }
+        assert_eq!(buffer.len(), all.len());
+        is_put
+    }
+
     #[test]
     fn what_is_appended_can_be_read_from_and_to_anywhere() {
-        let buffer = Buffer::new(256);
+        let buffer = Buffer::new();
         let (mut end, mut all) = (End::default(), Vec::new());
-        for n in 0u8.. {
-            let record: Vec<u8> = (0..n % 21).map(|byte| byte ^ n).collect();
-            let mut word = Word::default();
-            word.put(&record);
-            if !buffer.append_word(&mut end, &word) && !buffer.append_all(&mut end, &record) {
-                break;
-            }
-            all.extend_from_slice(&record);
-            assert_eq!(buffer.len(), all.len());
-            for from in all.len().saturating_sub(20)..=all.len() {
+        for n in 0u8..21 {
+            append(&buffer, &mut end, &mut all, n);
+            for from in 0..=all.len() {
                 assert_eq!(buffer.bytes(from, all.len()), all[from..]);
             }
         }
-        assert!(all.len() > 230, "{} bytes", all.len());
+        let rest = (0..21).cycle();
+        let count = rest.take_while(|n| append(&buffer, &mut end, &mut all, *n));
+        assert!(count.count() > 6000);
+        assert!(all.len() > Buffer::BYTES - 30, "{} bytes", all.len());
+        assert_eq!(buffer.bytes(3, all.len()), all[3..]);
         buffer.clear();
         assert!(buffer.append_all(&mut End::default(), b"anew"));
         assert_eq!(buffer.bytes(0, 4), b"anew");

@@ -25,8 +25,6 @@ use crate::{
     log::{Detail, Event, Fact, Tracer},
 };
 
-/// The buffer's size in bytes.
-const BUFFER: usize = 64 * 1024;
 /// The time between two writes to disk.
 const EVERY: Duration = Duration::from_millis(100);
 
@@ -153,7 +151,7 @@ impl Recorder {
     fn new(file: Option<place::Locked>, ring: Option<Ring>) -> Self {
         let is_ring = ring.is_some();
         let shared = Shared {
-            buffer: Buffer::new(BUFFER),
+            buffer: Buffer::new(),
             state: Mutex::new(State {
                 file,
                 ring,
@@ -206,7 +204,7 @@ impl Recorder {
         state.put(&self.long);
         drop(state);
         self.long.clear();
-        self.long.shrink_to(BUFFER);
+        self.long.shrink_to(Buffer::BYTES);
     }
 
     /// Sees to what an event is besides a record.

@@ -169,7 +169,8 @@ fn a_task_that_makes_no_trap_is_seen_in_the_recording() {
         let file = Scratch::new("hog");
         let last: &[&str] = if ring { &["--record-last", "50"] } else { &[] };
         let record = ["boot", "--record", file.path()];
-        let mut command = rude(&[&record, last, &["hogs", "--span", "1day"]].concat());
+        let hogs = ["hogs", "--after", "1ms", "--span", "1day"];
+        let mut command = rude(&[&record, last, &hogs].concat());
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();

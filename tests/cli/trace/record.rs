@@ -159,6 +159,8 @@ fn a_ring_is_written_at_a_second_interrupt_though_the_kernel_is_stuck() {
         "--record",
         file.path(),
         "hogs",
+        "--after",
+        "1ms",
     ]);
     let mut child = command
         .stdout(Stdio::piped())
@@ -233,8 +235,12 @@ fn what_goes_into_a_pipe_is_whole_and_is_not_read_back() {
 
 #[test]
 fn s53_a_second_interrupt_ends_a_run_whose_recording_nobody_reads() {
-    for last in [&[][..], &["--record-last", "100000"]] {
-        let fifo = fifo("stalled");
+    let kinds = [
+        ("stalled", &[][..]),
+        ("stalled-ring", &["--record-last", "100000"]),
+    ];
+    at_once(kinds, |(test, last)| {
+        let fifo = fifo(test);
         let open = fs::OpenOptions::new().read(true).write(true).open(&fifo.0);
         let mut pipe = open.unwrap();
         if !last.is_empty() {
@@ -255,7 +261,7 @@ fn s53_a_second_interrupt_ends_a_run_whose_recording_nobody_reads() {
             line.contains("is not complete: no process reads it"),
             "{line}"
         );
-    }
+    });
 }
 
 #[test]

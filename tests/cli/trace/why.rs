@@ -250,12 +250,12 @@ fn what_missing_events_hide_is_not_claimed() {
     );
     assert_eq!(
         why("1", &["lost-wakeup"], "reader"),
-        "No task put a message into it in what is recorded: events are missing."
+        "No task has put a message into it in what is recorded: events are missing."
     );
     // The events that made the queue a lock are missing, too.
     assert_eq!(
         why("1", &["deadlock"], "save"),
-        "No task put a message into it in what is recorded: events are missing."
+        "No task has put a message into it in what is recorded: events are missing."
     );
 }
 
