@@ -11,7 +11,7 @@ use std::{
 use super::{
     exits::MARK,
     new::no_keyword,
-    output::{FAILURE, tell},
+    output::{FAILURE, Log},
 };
 
 /// The test, with placeholders.
@@ -33,15 +33,15 @@ pub(super) fn test_name(text: &str) -> Result<String, String> {
 }
 
 /// Replays the tape as the test will, and writes the test beside a copy of the tape.
-pub(super) fn write(tape: &Path, binary: &str, name: &str) -> ExitCode {
+pub(super) fn write(tape: &Path, binary: &str, name: &str, log: Log) -> ExitCode {
     match try_write(tape, binary, name) {
         Ok(path) => {
             let path = path.display();
-            tell(&format!("wrote {path}; next: cargo test {name}\n"));
+            log.note(&format!("wrote {path}; next: cargo test {name}"));
             ExitCode::SUCCESS
         }
         Err(error) => {
-            tell(&format!("error: {error}\n"));
+            log.error(&error);
             ExitCode::from(FAILURE)
         }
     }
@@ -75,22 +75,40 @@ fn try_write(tape: &Path, binary: &str, name: &str) -> Result<PathBuf, String> {
             err.trim_end()
         ));
     };
-    let text = TEMPLATE
-        .replace(
-            "{{console}}",
-            &literal(&String::from_utf8_lossy(&output.stdout)),
-        )
-        .replace("{{exits}}", &literal(&(exits.join("\n") + "\n")))
-        .replace("{{code}}", &code.to_string())
-        .replace("{{mark}}", MARK)
-        .replace("{{binary}}", binary)
-        .replace("{{name}}", name);
+    let text = fill(
+        TEMPLATE,
+        &[
+            (
+                "console",
+                &literal(&String::from_utf8_lossy(&output.stdout)),
+            ),
+            ("exits", &literal(&(exits.join("\n") + "\n"))),
+            ("code", &code.to_string()),
+            ("mark", MARK),
+            ("binary", binary),
+            ("name", name),
+        ],
+    );
     let cannot =
         |path: &Path, error: io::Error| format!("cannot write {}: {error}", path.display());
     fs::create_dir_all("tests").map_err(|error| cannot(Path::new("tests"), error))?;
     fs::copy(tape, &copy).map_err(|error| cannot(&copy, error))?;
     fs::write(&test, text).map_err(|error| cannot(&test, error))?;
     Ok(test)
+}
+
+/// Fills the placeholders of a template, in one pass: a value may look like a placeholder.
+fn fill(template: &str, values: &[(&str, &str)]) -> String {
+    let mut parts = template.split("{{");
+    let mut text = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        let (name, rest) = part.split_once("}}").expect("a placeholder ends");
+        let value = values.iter().find(|(known, _)| *known == name);
+        let (_, value) = value.expect("a placeholder has a value");
+        text += value;
+        text += rest;
+    }
+    text
 }
 
 /// Runs the command of the test: this binary, on this tape.
@@ -109,5 +127,16 @@ fn literal(text: &str) -> String {
     match literal.is_empty() {
         true => "\"\"".into(),
         false => format!("concat!({literal}\n)"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_may_look_like_a_placeholder() {
+        let values = [("console", "{{code}}"), ("code", "0")];
+        assert_eq!(fill("a {{console}} {{code}} b", &values), "a {{code}} 0 b");
     }
 }

@@ -24,7 +24,7 @@ use super::{
     output::{DEADLOCK, FAILURE, LIMIT, Log, Verbosity},
     policy::{NamedShare, warn_of_unused},
     record::{self, Recorded},
-    replay::Outside,
+    replay::{Ending, Outside},
     stdio,
     summary::Summary,
     world::NamedWorld,
@@ -146,7 +146,8 @@ pub(super) fn boot<'a>(
         return Ok(ExitCode::from(LIMIT));
     }
     if let Some(watch) = watch {
-        watch.start(&mut kernel, recorded.as_ref().map(Recorded::tape));
+        let recording = recorded.as_ref().map(Recorded::tape);
+        watch.start(&mut kernel, recording, tape.no_kill());
     }
     let result = kernel.run();
     live::leave();
@@ -158,9 +159,12 @@ pub(super) fn boot<'a>(
         }
         result => result,
     };
-    let told = tape.explain(log, &kernel, &report);
-    let has_left = told == Some(FAILURE);
-    let mut code = told.unwrap_or_else(|| explain(log, &report));
+    let ending = tape.explain(log, &kernel, &report);
+    let mut code = match ending {
+        Some(Ending::Failed) => FAILURE,
+        Some(Ending::Short) => explain(log, &Ok(kernel.report())),
+        None => explain(log, &report),
+    };
     code = tape.end(log, code);
     if let Some(signal) = interrupts::signal() {
         code = signal;
@@ -170,8 +174,8 @@ pub(super) fn boot<'a>(
     if watching.summary {
         summary.borrow_mut().show(log, now);
     }
-    if watching.exits && !has_left {
-        exits.borrow().show();
+    if watching.exits && ending != Some(Ending::Failed) {
+        exits.borrow().show(log);
     }
     // Taken before the kernel is dropped: ending the last tasks is no part of the run.
     if let Some(recorded) = recorded {

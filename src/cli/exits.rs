@@ -2,7 +2,9 @@
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
-use super::output::{clean, tell};
+use serde_json::{Map, Value};
+
+use super::output::{Log, clean, tell};
 use crate::{Event, Exit, Fact, Tid};
 
 /// What each line begins with.
@@ -13,8 +15,15 @@ pub(super) const MARK: &str = "exit: ";
 pub(super) struct Exits {
     live: BTreeMap<Tid, Box<str>>,
     done: u64,
-    /// A line for each of the others, in the order of their ends.
-    lines: Vec<String>,
+    /// The others, in the order of their ends.
+    others: Vec<Ended>,
+}
+
+/// A task that did not end well.
+struct Ended {
+    tid: Tid,
+    name: Box<str>,
+    exit: String,
 }
 
 impl Exits {
@@ -32,7 +41,11 @@ impl Exits {
                 let name = self.live.remove(&tid).unwrap_or_default();
                 match exit {
                     Exit::Done => self.done += 1,
-                    exit => self.lines.push(format!("task {tid} {name:?}: {exit}")),
+                    exit => self.others.push(Ended {
+                        tid,
+                        name,
+                        exit: exit.to_string(),
+                    }),
                 }
             }
             _ => {}
@@ -41,13 +54,33 @@ impl Exits {
 
     /// Prints them on standard error: those that did not end well, then how many did and how many
     /// have not ended.
-    pub(super) fn show(&self) {
-        for line in &self.lines {
-            tell(&format!("{MARK}{}\n", clean(line)));
-        }
+    pub(super) fn show(&self, log: Log) {
         let (done, live) = (self.done, self.live.len());
+        if log.is_json() {
+            for Ended { tid, name, exit } in &self.others {
+                let tid = u64::from(*tid).into();
+                let (name, exit) = (Value::from(&**name), Value::from(&**exit));
+                log.json(&line(
+                    "task",
+                    [("tid", tid), ("task", name), ("exit", exit)],
+                ));
+            }
+            log.json(&line("all", [("done", done.into()), ("live", live.into())]));
+            return;
+        }
+        for Ended { tid, name, exit } in &self.others {
+            let line = format!("task {tid} {name:?}: {exit}");
+            tell(&format!("{MARK}{}\n", clean(&line)));
+        }
         tell(&format!(
             "{MARK}tasks done: {done}, live at the end: {live}\n"
         ));
     }
+}
+
+/// A line of JSON, as that of a summary.
+fn line<const N: usize>(of: &str, fields: [(&str, Value); N]) -> Map<String, Value> {
+    let fields = fields.map(|(key, value)| (key.to_string(), value));
+    let of = ("exits".to_string(), of.into());
+    fields.into_iter().chain([of]).collect()
 }

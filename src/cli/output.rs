@@ -84,6 +84,11 @@ impl Log {
         ..Self::PLAIN
     };
 
+    /// For messages on standard error.
+    pub(super) fn of_errors(verbosity: &Verbosity) -> Self {
+        Self::new(verbosity, verbosity, Format::Text)
+    }
+
     /// For lines on standard output.
     pub(super) fn of_output(verbosity: &Verbosity) -> Self {
         Self {
@@ -110,8 +115,12 @@ impl Log {
 
     /// Prints a warning.
     pub(super) fn warn(self, message: &str) {
-        if !self.quiet {
-            tell(&format!("warning: {message}\n"));
+        if self.quiet {
+            return;
+        }
+        match self.format {
+            Format::Json => self.json(&message_line(Level::WARN, message)),
+            Format::Text => tell(&format!("warning: {message}\n")),
         }
     }
 

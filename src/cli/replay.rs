@@ -20,7 +20,7 @@ use super::{
     boot, interrupts,
     live::Watch,
     outfile,
-    output::{FAILURE, Log, Verbosity, tell},
+    output::{FAILURE, Log, Verbosity},
     program::{Entry, Named},
     record,
     reenact::{self, Wanted},
@@ -43,7 +43,8 @@ use crate::{
     after_help = "\
 A tape holds no files, no environment and no clock of a program's own: run it in the same folder. \
 A program's own I/O on an attached value (`echo --ready`) is not on it and happens again; a warning \
-says so. What was sent to an attached standard output (`http-get`) is written again. \
+says so. What was sent to an attached standard output (`http-get`) is written again, except for \
+`send_file`. \
 Events have the times at which the kernel last read its clock, a little earlier than those \
 that the run showed. \
 A tape whose process was killed runs to its end.
@@ -107,8 +108,13 @@ pub(super) fn run(
     verbosity: &Verbosity,
     tracers: &[Extend],
 ) -> Result<ExitCode, clap::Error> {
+    let log = Log::new(verbosity, &replay.verbosity, replay.watching.log_format);
     if let Some(name) = &replay.as_test {
-        return Ok(as_test::write(&replay.file, command.get_name(), name));
+        if replay.watching.is_any() {
+            let why = "--as-test shows no run: leave out the options for watching\n";
+            return Err(clap::Error::raw(ErrorKind::ArgumentConflict, why));
+        }
+        return Ok(as_test::write(&replay.file, command.get_name(), name, log));
     }
     if let Some(record) = &replay.watching.record
         && outfile::is_same(&replay.file, record)
@@ -124,14 +130,12 @@ pub(super) fn run(
     } = match open(programs, command, &replay.file)? {
         Ok(run) => run,
         Err(error) => {
-            tell(&format!("error: {error}\n"));
+            log.error(&error);
             return Ok(ExitCode::from(FAILURE));
         }
     };
     if let Some(schedules) = replay.explore {
-        return explore(
-            &replay, schedules, playing, &options, &named, command, verbosity,
-        );
+        return explore(&replay, schedules, playing, &options, &named, command, log);
     }
     let header = playing.header();
     options.verbosity = replay.verbosity;
@@ -156,7 +160,6 @@ pub(super) fn run(
     if let Some(tid) = replay.only
         && !is_met.get()
     {
-        let log = Log::new(verbosity, &options.verbosity, options.watching.log_format);
         log.warn(&format!(
             "there was no task {tid}: replay --trace shows the tasks of the run"
         ));
@@ -172,14 +175,13 @@ fn explore(
     options: &Boot,
     programs: &[(String, Named)],
     command: &Command,
-    verbosity: &Verbosity,
+    log: Log,
 ) -> Result<ExitCode, clap::Error> {
     if replay.watching.is_any_but_record() {
         let why = "--explore shows no run, and --record takes a folder there: leave out the other \
                    options for watching\n";
         return Err(clap::Error::raw(ErrorKind::ArgumentConflict, why));
     }
-    let log = Log::new(verbosity, &replay.verbosity, replay.watching.log_format);
     let (name, file) = (command.get_name(), replay.file.to_string_lossy());
     let wanted = Wanted {
         schedules: schedules.get(),
@@ -253,6 +255,15 @@ pub(super) enum Tape {
     No,
     To { writer: Writer, path: PathBuf },
     From(Progress),
+}
+
+/// How a tape has ended its replay.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// With an error.
+    Failed,
+    /// It holds no more of the run.
+    Short,
 }
 
 impl Outside {
@@ -338,6 +349,17 @@ fn has_screen(watch: Option<&Watch>) -> bool {
 }
 
 impl Tape {
+    /// Why a monitor and a screen may kill no task, if so.
+    pub(super) fn no_kill(&self) -> Option<&'static str> {
+        match self {
+            Self::No => None,
+            Self::To { .. } => {
+                Some("the tape would not hold the kill: boot without --tape to kill tasks")
+            }
+            Self::From(_) => Some("a replay repeats its tape, so it takes no other kill"),
+        }
+    }
+
     /// What is to be done where the process ends with the kernel still running.
     pub(super) fn last_words(&self) -> Option<impl Fn() + Send + use<>> {
         let Self::To { writer, .. } = self else {
@@ -347,13 +369,13 @@ impl Tape {
         Some(move || drop(writer.flush()))
     }
 
-    /// Says how a replay ended, if its tape has ended it. Returns the exit code.
+    /// Says how a replay ended, if its tape has ended it.
     pub(super) fn explain(
         &self,
         log: Log,
         kernel: &Kernel,
         result: &Result<Report, Error>,
-    ) -> Option<u8> {
+    ) -> Option<Ending> {
         let Self::From(progress) = self else {
             return None;
         };
@@ -366,7 +388,7 @@ impl Tape {
                 "the programs are others than those on the tape, or use what a tape does not hold, \
                  such as files and clocks",
             );
-            FAILURE
+            Ending::Failed
         };
         match result {
             Err(error) => match tape::Error::of(error)? {
@@ -374,11 +396,11 @@ impl Tape {
                 // As much as there is of it has run again.
                 ended @ (tape::Error::Truncated { .. } | tape::Error::Full { .. }) => {
                     log.warn(&ended.to_string());
-                    Some(0)
+                    Some(Ending::Short)
                 }
                 other => {
                     log.error(&other.to_string());
-                    Some(FAILURE)
+                    Some(Ending::Failed)
                 }
             },
             Ok(_) if interrupts::is_raised() => None,

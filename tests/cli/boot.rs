@@ -884,6 +884,24 @@ fn summary_has_a_thousand_tasks_at_most() {
 }
 
 #[test]
+fn warnings_and_exits_are_json_too() {
+    let boot = ["boot", "--virtual", "--seed", "1", "--log-format", "json"];
+    let rules = ["--share", "nobody:nice=3", "--inject", "recv:kill"];
+    let (code, _, err) = run(&[&boot[..], &rules, &["--exits", "tids"]].concat());
+    assert_eq!(code, 0);
+    let line = |line| serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}"));
+    let lines: Vec<Value> = err.lines().map(line).collect();
+    let warnings = lines.iter().filter(|line| line["level"] == "WARN");
+    assert_eq!(warnings.count(), 2, "{err}");
+    let last = lines.last().unwrap();
+    assert_eq!((&last["exits"], &last["live"]), (&"all".into(), &0.into()));
+    let (_, _, err) = run(&[&boot[..], &["--exits", "kill"]].concat());
+    let line = err.lines().map(line).find(|line| line["exits"] == "task");
+    let line: Value = line.expect("a task is killed");
+    assert_eq!((&line["tid"], &line["exit"]), (&2.into(), &"killed".into()));
+}
+
+#[test]
 fn summary_is_shown_after_a_deadlock_and_a_limit() {
     let (code, _, err) = run(&["boot", "--summary", "alive", "--every", "1000years"]);
     assert_eq!(code, 3);

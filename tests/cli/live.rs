@@ -431,6 +431,23 @@ fn kill_ends_a_task_at_once() {
     assert!(!kernel.socket.exists());
 }
 
+#[test]
+fn a_taped_run_refuses_a_kill_that_its_tape_would_not_hold() {
+    let files = place("taped");
+    let tape = files.with_extension("tape");
+    let args = ["--tape", text(&tape), "echo", "--addr", "127.0.0.1:0"];
+    let mut kernel = Kernel::boot("kill-taped", &args);
+    let client = kernel.tcp();
+    let (code, out, err) = ask(&kernel.socket, &["kill", "2"]);
+    let why = "error: the tape would not hold the kill: boot without --tape to kill tasks\n";
+    assert_eq!((code, &*out, &*err), (1, "", why));
+    echo(&client);
+    kernel.signal(Signal::INT);
+    assert_eq!(kernel.end(), Some(130));
+    let (_, _, err) = run(&["replay", text(&tape)]);
+    assert!(!err.contains("error:"), "{err}");
+}
+
 /// Starts a live trace, and waits until it has begun.
 fn live(kernel: &Kernel, args: &[&str]) -> (Child, BufReader<impl Read + use<>>) {
     let mut command = trapline(&["trace", "live", "--attach", text(&kernel.socket)]);
@@ -991,6 +1008,22 @@ fn dump_writes_the_last_events_of_a_kernel_that_runs_on() {
     echo(&client);
     let own = trapline::record::Recording::open(&end).unwrap();
     assert_eq!(own.filter(Result::is_ok).count(), 0);
+}
+
+#[test]
+fn dump_leaves_no_file_before_the_kernel_answers() {
+    let socket = place("mute");
+    let now = socket.with_extension("now");
+    let listener = UnixListener::bind(&*socket).unwrap();
+    let dump = ["trace", "dump", "-o", text(&now), "--attach", text(&socket)];
+    let mut child = trapline(&dump).spawn().unwrap();
+    let (stream, _) = listener.accept().unwrap();
+    let mut request = String::new();
+    BufReader::new(&stream).read_line(&mut request).unwrap();
+    let exists = now.exists();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!exists && !now.exists(), "{request}");
 }
 
 #[test]

@@ -388,6 +388,25 @@ fn a_tape_that_reaches_its_limit_says_so() {
 }
 
 #[test]
+fn a_replay_of_a_part_of_a_run_fails_as_the_run_did() {
+    let folder = Folder::new("part");
+    let tape = folder.path("run.tape");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let refused = format!("http-get http://{}/", listener.local_addr().unwrap());
+    drop(listener);
+    let boot = ["boot", "--tape", &tape, "--with", &refused, "alive"];
+    let server = Running::with_pipes(&boot);
+    let (code, err) = eventually("a failed task on the tape", || {
+        let (code, _, err) = run(&["replay", &tape]);
+        err.contains(" failed: ").then_some((code, err))
+    });
+    server.signal(Signal::KILL);
+    assert_eq!(server.end().0, None);
+    assert!(err.contains("or still runs"), "{err}");
+    assert_eq!(code, 1, "{err}");
+}
+
+#[test]
 fn a_changed_program_is_told_at_the_first_difference() {
     let folder = Folder::new("changed");
     let tape = folder.path("run.tape");
@@ -548,6 +567,11 @@ fn a_tape_becomes_a_test_that_holds_on_to_its_run() {
     let (code, _, err) = write("it_keeps_its_promise");
     assert_eq!(code, 1);
     assert!(err.contains("exists: give another name"), "{err}");
+    let mut watched = trapline(&["replay", "--as-test", "it_is_seen", "--trace", "run.tape"]);
+    let (code, _, err) = texts(watched.current_dir(folder.path("")).output().unwrap());
+    assert_eq!(code, 2);
+    let why = "--as-test shows no run: leave out the options for watching";
+    assert!(err.contains(why), "{err}");
     let (code, _, err) = write_from("/dev/null", "it_has_no_tape");
     assert_eq!(code, 1);
     let why = "/dev/null is no file, and the test takes a copy of it";

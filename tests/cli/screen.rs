@@ -10,7 +10,10 @@ use std::{
     os::fd::OwnedFd,
     path::PathBuf,
     process::{Child, Command},
-    sync::{Arc, Condvar, Mutex},
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     thread::{self, JoinHandle},
 };
 
@@ -21,7 +24,7 @@ use rustix::{
     termios::{Termios, Winsize, tcgetattr, tcsetwinsize},
 };
 
-use crate::support::{PATIENCE, at_once, interrupt_to_the_end};
+use crate::support::{PATIENCE, at_once, exit_of, interrupt_to_the_end};
 
 // ---- tools
 
@@ -41,6 +44,8 @@ struct Emulator {
     parser: Mutex<vt100::Parser>,
     /// Something was drawn.
     drawn: Condvar,
+    /// Whether the terminal is to go.
+    is_closed: AtomicBool,
 }
 
 pub(crate) fn trapline() -> Command {
@@ -105,6 +110,7 @@ impl Screen {
         let emulator = Arc::new(Emulator {
             parser: Mutex::new(parser),
             drawn: Condvar::new(),
+            is_closed: AtomicBool::new(false),
         });
         let (mut drawn, shown) = (keys.try_clone().unwrap(), Arc::clone(&emulator));
         let reader = thread::spawn(move || {
@@ -115,6 +121,9 @@ impl Screen {
                 shown.parser.lock().unwrap().process(&rest[..whole]);
                 shown.drawn.notify_all();
                 rest.drain(..whole);
+                if shown.is_closed.load(Ordering::Relaxed) {
+                    break;
+                }
             }
         });
         Self {
@@ -151,7 +160,7 @@ impl Screen {
 
     /// Waits until the screen is such, and answers what it shows then.
     pub(crate) fn until(&self, what: impl Fn(&str) -> bool) -> String {
-        let Emulator { parser, drawn } = &*self.emulator;
+        let Emulator { parser, drawn, .. } = &*self.emulator;
         let is_other = |parser: &mut vt100::Parser| !what(&parser.screen().contents());
         let waited = drawn.wait_timeout_while(parser.lock().unwrap(), PATIENCE, is_other);
         let (parser, waited) = waited.unwrap();
@@ -166,6 +175,15 @@ impl Screen {
 
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Closes the terminal of a screen that redraws itself, and waits for the end. Answers the exit
+    /// code.
+    pub(crate) fn hang_up(mut self) -> Option<i32> {
+        self.emulator.is_closed.store(true, Ordering::Relaxed);
+        self.reader.take().unwrap().join().unwrap();
+        self.keys = File::open("/dev/null").unwrap();
+        exit_of(&mut self.child)
     }
 
     /// Waits for the end, after which the terminal must be as it was. Answers the exit code and what
@@ -386,6 +404,13 @@ fn signals_leave_the_terminal_as_it_was() {
 }
 
 #[test]
+fn a_terminal_that_goes_ends_the_run() {
+    let screen = Screen::boot(&["alive", "--every", "20ms"], 80, 24);
+    screen.shows("1 alive");
+    assert_eq!(screen.hang_up(), Some(129), "as SIGHUP does");
+}
+
+#[test]
 fn a_run_that_ends_by_itself_leaves_its_output_and_its_exit_code() {
     let screen = Screen::boot(&["parts"], 80, 24);
     let (code, text) = screen.end();
@@ -474,6 +499,9 @@ fn top_attaches_to_a_kernel_that_runs() {
     first.press("q");
     let (code, text) = first.end();
     assert_eq!((code, text.trim()), (Some(0), ""));
+    let closed = top();
+    closed.shows("1 echo");
+    assert_eq!(closed.hang_up(), Some(1));
     let second = top();
     second.shows("1 echo");
     kernel.signal(Signal::INT);

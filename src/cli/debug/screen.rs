@@ -40,7 +40,7 @@ use crate::cli::{
 const BEAT: Duration = Duration::from_millis(100);
 /// The largest number of lines of output.
 const LINES: usize = 16;
-/// The longest command, in letters.
+/// The longest command, in bytes.
 const COMMAND: usize = 200;
 
 /// The commands of keys.
@@ -106,7 +106,12 @@ struct Direct(Terminal);
 
 impl Write for Direct {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        self.0.write(text).map(|()| text.len())
+        match self.0.write(text) {
+            // Reading says so. `ratatui` prints the error of its last write to standard error, and
+            // panics if that is gone, too.
+            Err(_) if terminal::is_gone() => Ok(text.len()),
+            written => written.map(|()| text.len()),
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -141,7 +146,7 @@ impl Desk {
             if interrupts::take() {
                 return Ok(());
             }
-            if !event::poll(BEAT)? {
+            if !terminal::wait_for_event(BEAT)? {
                 continue;
             }
             let Event::Key(key) = event::read()? else {

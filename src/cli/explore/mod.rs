@@ -121,7 +121,7 @@ pub(super) fn run(
     let was_short = is_empty && options.time.is_some();
     if was_short {
         let why = "no schedule ran to its end within --time: give the search more time";
-        Log::of_output(verbosity).error(why);
+        Log::of_errors(verbosity).error(why);
     }
     let is_good = explored.failure.is_none() && explored.never.is_empty() && !was_short;
     Ok(if is_good {

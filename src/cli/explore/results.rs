@@ -108,7 +108,7 @@ pub(super) fn identity(
 
 /// Prints the union of several results.
 pub(super) fn merge(options: &Merge, verbosity: &Verbosity) -> ExitCode {
-    let log = Log::of_output(verbosity);
+    let log = Log::of_errors(verbosity);
     let parts: Result<Vec<Value>, String> = options.files.iter().map(|file| part(file)).collect();
     let all = match parts.and_then(|parts| union(&parts, &options.files)) {
         Ok(all) => all,

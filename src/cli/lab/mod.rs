@@ -109,7 +109,7 @@ pub(super) fn run(
         max_time: options.max_time,
     };
     let [page, picture] = options.files()?;
-    let log = Log::of_output(verbosity);
+    let log = Log::of_errors(verbosity);
     let usual = || {
         USUAL
             .map(|name| name.parse().expect("it is a policy"))

@@ -33,6 +33,9 @@ const HELP: &[(&str, &str)] = &[
     ("q", "quit"),
 ];
 
+/// What is said while the kernel takes long to answer.
+const LATE: &str = "no answer: does a task run without making a trap?";
+
 /// Draws the screen. `printed` is the programs' recent output.
 pub(super) fn draw(frame: &mut Frame, view: &mut View, printed: &[String]) {
     let area = frame.area();
@@ -122,7 +125,7 @@ fn heading(view: &View, width: u16) -> Text<'static> {
     Text::from(vec![counts(view, width), Line::from(second)])
 }
 
-fn foot(view: &View, width: u16) -> Line<'static> {
+pub(super) fn foot(view: &View, width: u16) -> Line<'static> {
     let strong = Style::new().add_modifier(Modifier::REVERSED);
     match view.mode {
         Mode::Filter => {
@@ -134,6 +137,9 @@ fn foot(view: &View, width: u16) -> Line<'static> {
             return Line::from(Span::styled(question, strong));
         }
         Mode::Look | Mode::Help => {}
+    }
+    if view.is_late {
+        return Line::from(Span::styled(LATE, strong));
     }
     if !view.notice.is_empty() {
         return Line::from(Span::styled(clean(&view.notice), strong));

@@ -47,12 +47,10 @@ impl Dump {
             return out.flush().map_err(|error| unread(&error));
         }
         let path = self.output.display();
-        let file = create(&self.output);
-        let mut file = file.map_err(|why| format!("cannot write {path}: {why}"))?;
-        let dumped = connection.dump(&mut file, |error| {
-            Failure::Said(format!("cannot write {path}: {error}"))
-        });
-        if dumped.is_err() {
+        let failure = |error: &io::Error| Failure::Said(format!("cannot write {path}: {error}"));
+        let mut file = NewFile::check(&self.output).map_err(|error| failure(&error))?;
+        let dumped = connection.dump(&mut file, failure);
+        if dumped.is_err() && file.file.is_some() {
             // Half of a recording is of no use.
             let _ = fs::remove_file(&self.output);
         }
@@ -62,15 +60,45 @@ impl Dump {
     }
 }
 
-fn create(path: &Path) -> Result<File, String> {
+/// A file that appears when something is written to it. So an interrupt before that leaves none.
+struct NewFile<'a> {
+    path: &'a Path,
+    file: Option<File>,
+}
+
+impl<'a> NewFile<'a> {
+    /// Checks that the file can be created.
+    fn check(path: &'a Path) -> io::Result<Self> {
+        create(path)?;
+        fs::remove_file(path)?;
+        Ok(Self { path, file: None })
+    }
+}
+
+impl Write for NewFile<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(create(self.path)?),
+        };
+        file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn create(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     // As other recordings: for its owner alone.
     options.write(true).create_new(true).mode(0o600);
     options.open(path).map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => {
-            "it exists already: give another file, or remove it".to_string()
+            let why = "it exists already: give another file, or remove it";
+            io::Error::new(ErrorKind::AlreadyExists, why)
         }
-        _ => error.to_string(),
+        _ => error,
     })
 }
 

@@ -52,7 +52,7 @@ use std::{
 };
 
 use clap::{Args, Subcommand};
-use signal_hook::consts::SIGINT;
+use signal_hook::consts::{SIGHUP, SIGINT};
 
 use super::{
     interrupts, log,
@@ -65,7 +65,7 @@ pub(super) use dump::Dump;
 use model::{LONGEST, Model};
 use protocol::{Filter, Request};
 use query::{CROWD, Query, Sort};
-use screen::{Link, Source};
+use screen::{End, Link, Source};
 use shared::Shared;
 use socket::SocketFile;
 use terminal::Terminal;
@@ -337,7 +337,7 @@ pub(super) fn trace(command: &TraceLive, verbosity: &Verbosity) -> ExitCode {
 
 /// Writes the last events of a running kernel to a file.
 pub(super) fn dump(command: &Dump, verbosity: &Verbosity) -> ExitCode {
-    let log = Log::of_output(verbosity);
+    let log = Log::of_errors(verbosity);
     exit_code(command.run(log).map(|()| ExitCode::SUCCESS))
 }
 
@@ -377,13 +377,14 @@ fn top(socket: &Path, every: Duration, log: Log) -> Result<ExitCode, Failure> {
     interrupts::listen(log, kernel.remote()).map_err(|error| error.to_string())?;
     let main = kernel.spawn("top", async move |os: &mut Os| {
         let source = Source::There(Link::new(os, stream).await?);
-        screen::show(os, source, terminal, every, log.is_colored()).await?;
-        os.shutdown().await;
-        #[expect(unreachable_code, reason = "it gives the errors above a type")]
-        Ok::<(), Box<dyn Error>>(())
+        match screen::show(os, source, terminal, every, log.is_colored()).await? {
+            End::Quit => Ok::<(), Box<dyn Error>>(()),
+            End::Gone => Err(terminal::GONE.into()),
+        }
     });
     let main = main.map_err(|errno| errno.to_string())?;
-    let report = kernel.run();
+    // Not for the task that fetches snapshots.
+    let report = kernel.run_until(&[main]);
     leave();
     let report = report.map_err(|error| error.to_string())?;
     match &report.exits()[&main] {
@@ -442,18 +443,28 @@ impl Watch {
         }
     }
 
-    /// Starts the observation.
-    pub(super) fn start(self, kernel: &mut Kernel, tape: Option<&Tape>) {
-        let shared = Shared::new(self.recent, kernel.remote(), tape);
+    /// Starts the observation. `no_kill` says why it may kill no task, if so.
+    pub(super) fn start(
+        self,
+        kernel: &mut Kernel,
+        tape: Option<&Tape>,
+        no_kill: Option<&'static str>,
+    ) {
+        let shared = Shared::new(self.recent, kernel.remote(), tape, no_kill);
         if let Some((terminal, every)) = self.screen {
             let shared = shared.clone();
             let colored = self.colored;
             kernel.spawn_daemon("top", async move |os: &mut Os| {
                 let model = Model::new(&shared);
                 let source = Source::Here { shared, model };
-                screen::show(os, source, terminal, every, colored).await?;
-                // As an interrupt does without a screen.
-                signal_hook::low_level::raise(SIGINT)?;
+                let signal = match screen::show(os, source, terminal, every, colored).await? {
+                    End::Quit => SIGINT,
+                    End::Gone => SIGHUP,
+                };
+                // As that signal does without a screen. A second one would end the process at once.
+                if !interrupts::is_raised() {
+                    signal_hook::low_level::raise(signal)?;
+                }
                 Ok::<(), Box<dyn Error>>(())
             });
         }

@@ -345,7 +345,7 @@ pub(super) fn chain(tasks: &[TaskInfo], tid: u64) -> Vec<usize> {
     chain
 }
 
-/// The index of a task, if it exists.
+/// A task with its chain and its last traps, if it exists.
 pub(in crate::cli) fn whereabouts(
     tasks: &[TaskInfo],
     calls: &Follower,

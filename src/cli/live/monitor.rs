@@ -19,7 +19,7 @@ use super::{
     protocol::{Answer, Filter, Request},
     query::{Entry, Query},
     recent,
-    shared::Shared,
+    shared::{Shared, missing},
     socket::SocketFile,
 };
 use crate::{Deadlock, Device, Os, TaskInfo, Tid};
@@ -260,8 +260,7 @@ impl Client {
     }
 
     fn miss(&mut self, tid: u64) {
-        let message = format!("there is no live task {tid}");
-        self.output.push(&Answer::error(message));
+        self.output.push(&Answer::error(missing(tid)));
     }
 
     async fn ps(&mut self, os: &mut Os, query: &Query) -> io::Result<()> {
@@ -351,9 +350,8 @@ impl Client {
     }
 
     async fn kill(&mut self, os: &mut Os, tid: u64) {
-        let victim = Tid::from(tid);
-        if victim.is_daemon() || !os.kill(victim).await {
-            return self.miss(tid);
+        if let Err(why) = self.live.kill(os, tid).await {
+            return self.output.push(&Answer::error(why));
         }
         let (now, tasks) = (os.now().await, os.tasks().await);
         self.look_at(tasks.len());

@@ -9,7 +9,10 @@ use std::{
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use super::model::{Group, Row, State};
+use super::{
+    brief::brief,
+    model::{Group, Row, State},
+};
 use crate::{On, TaskInfo, TaskState};
 
 /// More tasks of a name than this are one row, where a view folds names.
@@ -321,7 +324,7 @@ impl<'a> Entry<'a> {
         }
         Line::Crowd(Box::new(Row {
             tid: self.tid,
-            comm: self.comm.to_string(),
+            comm: brief(self.comm.to_string()),
             parent: self.parent,
             state: self.state,
             since: self.since,
@@ -573,6 +576,26 @@ mod tests {
         assert_eq!(parent([1, 1]).as_deref(), Some("1"));
         assert_eq!(parent([0, 0]).as_deref(), Some("0"));
         assert_eq!(parent([1, 5]).as_deref(), Some("-"));
+    }
+
+    #[test]
+    fn a_long_name_of_many_tasks_is_truncated() {
+        let name = "n".repeat(1 << 20);
+        let task = |tid| Entry {
+            tid,
+            comm: &name,
+            ..Entry::default()
+        };
+        let query = Query {
+            fold: Some(1),
+            ..Query::default()
+        };
+        let listing = query.arrange(&[task(1), task(2)], |_| Row::default());
+        let [Line::Crowd(row)] = &listing.lines[..] else {
+            panic!("they are one row");
+        };
+        assert!(row.comm.len() < 1 << 16, "{}", row.comm.len());
+        assert!(row.comm.ends_with("... (1048576 bytes)"));
     }
 
     #[test]

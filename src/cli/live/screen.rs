@@ -63,6 +63,14 @@ pub(super) struct Link {
     pause: Duration,
 }
 
+/// How a screen ends without an error.
+pub(super) enum End {
+    /// The user quits, or the kernel that is shown has ended.
+    Quit,
+    /// The terminal has gone.
+    Gone,
+}
+
 /// The state that both tasks of a screen share.
 #[derive(Default)]
 struct Desk {
@@ -75,10 +83,26 @@ struct Desk {
     over: Option<io::Error>,
 }
 
-/// Shows the screen until the user quits.
+/// Shows the screen until the user quits, or the terminal goes.
 ///
 /// *Errors:* a text that says why the screen cannot continue.
 pub(super) async fn show(
+    os: &mut Os,
+    source: Source,
+    terminal: Terminal,
+    every: Duration,
+    colored: bool,
+) -> Result<End, Box<dyn Error>> {
+    let shown = show_on(os, source, terminal, every, colored).await;
+    if shown.is_err() && terminal::is_gone() {
+        // The signal of a hang-up, if this process gets it, comes before the caller raises one.
+        os.sleep(BEAT).await;
+        return Ok(End::Gone);
+    }
+    shown.map(|()| End::Quit)
+}
+
+async fn show_on(
     os: &mut Os,
     source: Source,
     terminal: Terminal,
@@ -109,7 +133,7 @@ pub(super) async fn show(
         if let Some(error) = desk.borrow_mut().over.take() {
             return farewell(error);
         }
-        while event::poll(Duration::ZERO)? {
+        while terminal::has_event()? {
             let Event::Key(key) = event::read()? else {
                 continue;
             };
@@ -148,18 +172,17 @@ async fn wait_for_keys(os: &mut Os, keyboard: Option<&Device<io::Stdin>>) {
         return os.sleep(BEAT / 2).await;
     };
     let ready = os.timeout(BEAT, async |os| os.read_wait(keyboard).await);
-    if ready.await == Ok(Ok(())) && !event::poll(Duration::ZERO).unwrap_or(true) {
-        // A terminal that has gone is ready for ever.
+    if ready.await == Ok(Ok(())) && !terminal::has_event().unwrap_or(true) {
+        // Input that is no event yet stays ready.
         os.sleep(BEAT / 2).await;
     }
 }
 
 impl Desk {
     fn look_at_the_clock(&mut self, now: Duration) {
-        if self.late.is_some_and(|late| now > late) {
-            self.view.notice = "no answer: does a task run without making a trap?".into();
-            self.dirty = true;
-        }
+        let is_late = self.late.is_some_and(|late| now > late);
+        self.dirty |= is_late != self.view.is_late;
+        self.view.is_late = is_late;
     }
 }
 
@@ -280,12 +303,7 @@ impl Source {
     /// Kills a task, and returns the message about it.
     async fn kill(&mut self, os: &mut Os, tid: u64) -> io::Result<String> {
         let outcome = match self {
-            Self::Here { .. } => {
-                let killed = os.kill(tid.into()).await;
-                killed
-                    .then_some(())
-                    .ok_or_else(|| format!("there is no live task {tid}"))
-            }
+            Self::Here { shared, .. } => shared.kill(os, tid).await,
             Self::There(link) => {
                 let answer = link.ask(os, &Request::Kill { tid }, drop).await?;
                 answer.map(drop)
@@ -425,5 +443,26 @@ impl Paper {
             // A program has attached it as a device of its own.
             None => self.terminal.write(&text),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::live::draw::foot;
+
+    #[test]
+    fn a_late_answer_ends_the_note_that_there_is_none() {
+        let mut desk = Desk {
+            late: Some(Duration::from_secs(1)),
+            ..Desk::default()
+        };
+        desk.look_at_the_clock(Duration::from_secs(2));
+        assert!(desk.dirty);
+        assert!(foot(&desk.view, 80).to_string().starts_with("no answer"));
+        // The answer.
+        desk.late = None;
+        desk.look_at_the_clock(Duration::from_secs(3));
+        assert!(foot(&desk.view, 80).to_string().starts_with("q quit"));
     }
 }

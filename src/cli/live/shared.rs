@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::sampler::Sampler;
-use crate::{Event, Follower, Remote, Tracer, record::Tape};
+use crate::{Event, Follower, Os, Remote, Tid, Tracer, record::Tape};
 
 /// What the daemons share.
 #[derive(Clone)]
@@ -14,6 +14,8 @@ pub(super) struct Shared {
     pub(super) recent: Rc<RefCell<Follower>>,
     /// Where the run is recorded, if it is.
     pub(super) tape: Option<Tape>,
+    /// Why no task may be killed, if so.
+    no_kill: Option<&'static str>,
     kernel: Remote,
     sampler: Rc<RefCell<Weak<Sampler>>>,
 }
@@ -24,12 +26,32 @@ pub(super) fn tracer(recent: &Rc<RefCell<Follower>>) -> impl Tracer + use<> {
 }
 
 impl Shared {
-    pub(super) fn new(recent: Rc<RefCell<Follower>>, kernel: Remote, tape: Option<&Tape>) -> Self {
+    pub(super) fn new(
+        recent: Rc<RefCell<Follower>>,
+        kernel: Remote,
+        tape: Option<&Tape>,
+        no_kill: Option<&'static str>,
+    ) -> Self {
         Self {
             recent,
             tape: tape.cloned(),
+            no_kill,
             kernel,
             sampler: Rc::default(),
+        }
+    }
+
+    /// Kills a task.
+    ///
+    /// *Errors:* a text that says why the task is not killed.
+    pub(super) async fn kill(&self, os: &mut Os, tid: u64) -> Result<(), String> {
+        if let Some(why) = self.no_kill {
+            return Err(why.into());
+        }
+        let victim = Tid::from(tid);
+        match !victim.is_daemon() && os.kill(victim).await {
+            true => Ok(()),
+            false => Err(missing(tid)),
         }
     }
 
@@ -42,6 +64,11 @@ impl Shared {
         *self.sampler.borrow_mut() = Rc::downgrade(&sampler);
         Some(sampler)
     }
+}
+
+/// The error of a request about a task that does not exist.
+pub(super) fn missing(tid: u64) -> String {
+    format!("there is no live task {tid}")
 }
 
 struct Recording(Rc<RefCell<Follower>>);

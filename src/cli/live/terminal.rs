@@ -5,20 +5,27 @@ use std::{
     io::{self, IsTerminal},
     os::fd::{AsFd, BorrowedFd},
     sync::{Mutex, PoisonError},
+    time::Duration,
 };
 
 use ratatui::crossterm::{
-    QueueableCommand, cursor,
+    QueueableCommand, cursor, event,
     terminal::{EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen},
 };
-use rustix::termios::{
-    LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr,
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    termios::{
+        LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr,
+    },
 };
 
 use crate::cli::stdio::{self, Stream, straight};
 
 /// The terminal's previous state. It belongs to the process, and so does this.
 static BEFORE: Mutex<Option<Before>> = Mutex::new(None);
+
+/// What is said of a terminal that has gone.
+pub(super) const GONE: &str = "the terminal has gone";
 
 struct Before {
     termios: Termios,
@@ -108,6 +115,42 @@ pub(in crate::cli) fn leave() {
         let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &before.termios);
     }
     stdio::end();
+}
+
+/// Whether a key or another event can be read. The only way to poll for one: `crossterm` reads the
+/// end of a terminal again and again, and does not return.
+///
+/// *Errors:* the terminal has gone.
+pub(in crate::cli) fn has_event() -> io::Result<bool> {
+    if is_gone() {
+        return Err(io::Error::other(GONE));
+    }
+    event::poll(Duration::ZERO)
+}
+
+/// The same, after a wait of at most this time for an event.
+pub(in crate::cli) fn wait_for_event(longest: Duration) -> io::Result<bool> {
+    // An earlier read may have got more than one event.
+    if !has_event()? {
+        readiness(longest);
+    }
+    has_event()
+}
+
+/// Whether the terminal has gone: its window is closed, or its connection.
+pub(in crate::cli) fn is_gone() -> bool {
+    readiness(Duration::ZERO).intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
+}
+
+/// Waits for input for at most this time. A signal ends the wait.
+fn readiness(longest: Duration) -> PollFlags {
+    let stdin = io::stdin();
+    let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+    let longest = Timespec::try_from(longest).expect("it is a short time");
+    match poll(&mut fds, Some(&longest)) {
+        Ok(_) => fds[0].revents(),
+        Err(_) => PollFlags::empty(),
+    }
 }
 
 /// A standard stream as a descriptor that a task can write to.

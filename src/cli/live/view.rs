@@ -13,7 +13,7 @@ use crate::cli::output::clean;
 
 /// The number of snapshots in the history.
 const HISTORY: usize = 64;
-/// The longest filter, in characters.
+/// The longest filter, in bytes.
 const FILTER: usize = 64;
 /// The largest number of rows that are fetched.
 const ROWS: usize = 1000;
@@ -38,6 +38,8 @@ pub(in crate::cli) struct View {
     pub(in crate::cli) whereabouts: Option<Whereabouts>,
     /// The result of the last command.
     pub(super) notice: String,
+    /// Whether the kernel takes long to answer.
+    pub(super) is_late: bool,
     /// The tasks to kill.
     pub(super) victims: Vec<u64>,
     /// The row that the user has chosen, wherever it moves.

@@ -62,7 +62,8 @@
 //!   ([`Tracer::is_exact`](crate::Tracer::is_exact)). In a replay an event has the time at which
 //!   the kernel last read the clock.
 //! - Daemons and tracers. They may differ between the two runs. A daemon of a replay reaches the
-//!   real world.
+//!   real world. A daemon must not kill a task of a taped run: the tape does not hold the kill. So
+//!   `boot --tape` and `replay` refuse the kills of a monitor and of a screen.
 //!
 //! A replay whose program asks for something else than the tape has ends with [`Left`]. It says at
 //! which task and call that was.
