@@ -480,7 +480,7 @@ fn the_time_of_computations_is_that_of_tasks() {
     let two = ["2", "jobs", "--job", "10ms,60ms", "--job", "10ms,60ms"];
     for (jobs, shares) in [
         (one, "tasks 90 %, kernel 0 %, idle 10 % of 0.100 s\n"),
-        (two, "tasks 92 %, kernel 0 %, idle 7.7 % of 0.130 s\n"),
+        (two, "tasks 86 %, kernel 0 %, idle 14 % of 0.0700 s\n"),
     ] {
         let (code, _, err) = run(&[&boot[..], &["--processors"], &jobs].concat());
         assert_eq!(code, 0, "{err}");
