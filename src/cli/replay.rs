@@ -390,25 +390,27 @@ impl Tape {
             );
             Ending::Failed
         };
-        match result {
-            Err(error) => match tape::Error::of(error)? {
-                tape::Error::Left(at) => Some(left(at)),
-                // As much as there is of it has run again.
-                ended @ (tape::Error::Truncated { .. } | tape::Error::Full { .. }) => {
-                    log.warn(&ended.to_string());
-                    Some(Ending::Short)
-                }
-                other => {
-                    log.error(&other.to_string());
-                    Some(Ending::Failed)
-                }
-            },
-            Ok(_) if interrupts::is_raised() => None,
-            Ok(_) => match progress.finish() {
-                Err(tape::Error::Left(at)) => Some(left(&at)),
-                Err(_) | Ok(()) => None,
-            },
-        }
+        let unfinished;
+        let error = match result {
+            Err(error) => tape::Error::of(error)?,
+            Ok(_) if interrupts::is_raised() => return None,
+            Ok(_) => {
+                unfinished = progress.finish().err()?;
+                &unfinished
+            }
+        };
+        Some(match error {
+            tape::Error::Left(at) => left(at),
+            // As much as there is of it has run again.
+            ended @ (tape::Error::Truncated { .. } | tape::Error::Full { .. }) => {
+                log.warn(&ended.to_string());
+                Ending::Short
+            }
+            other => {
+                log.error(&other.to_string());
+                Ending::Failed
+            }
+        })
     }
 
     /// Ends the tape of a run that would have ended with `code`. Returns the exit code.

@@ -795,3 +795,33 @@ fn no_mutation_confuses_a_replay_under_the_fuzzer() {
         "the entries are reached"
     );
 }
+
+#[test]
+fn a_tape_whose_end_is_missing_is_truncated_and_not_left() {
+    let naps = |kernel: &mut Kernel| {
+        let program = async |os: &mut Os| os.sleep(Duration::from_secs(1)).await;
+        kernel.spawn("naps", program).unwrap();
+    };
+    let file = Scratch::new("tape-without-end");
+    let mut header = Header::default();
+    header.command = vec!["server".to_string()];
+    let world = Taping::create(SimWorld::new(1), &file.0, &header, None).unwrap();
+    let writer = world.writer();
+    run(Kernel::builder().world(world), |kernel| {
+        naps(kernel);
+        kernel.run().unwrap();
+        writer.flush().unwrap();
+    });
+    let whole = file.bytes();
+    for len in whole.len() - 3..whole.len() {
+        let (_, error, finished) = play(&whole[..len], naps).unwrap();
+        let error = error.as_ref().map(|error| tape::Error::of(error).unwrap());
+        let finished = finished.as_ref().err();
+        let truncated = error.or(finished).unwrap();
+        assert!(
+            matches!(truncated, tape::Error::Truncated { .. }),
+            "{truncated}"
+        );
+    }
+    assert!(play(&whole, naps).unwrap().2.is_ok());
+}

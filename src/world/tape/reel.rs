@@ -56,6 +56,8 @@ pub struct Progress(Rc<State>);
 struct State {
     offset: Cell<u64>,
     is_finished: Cell<bool>,
+    /// The next entry is not complete.
+    is_truncated: Cell<bool>,
 }
 
 impl Progress {
@@ -67,13 +69,17 @@ impl Progress {
 
     /// Checks, after a run, that the tape was used to its last byte.
     ///
-    /// *Errors:* [`Error::Left`] if the tape has more.
+    /// *Errors:* [`Error::Left`] if the tape has more, and [`Error::Truncated`] if its end is missing.
     pub fn finish(&self) -> Result<(), Error> {
         if self.0.is_finished.get() {
             return Ok(());
         }
+        let offset = self.offset();
+        if self.0.is_truncated.get() {
+            return Err(Error::Truncated { offset });
+        }
         Err(Error::Left(Box::new(Left {
-            offset: self.offset(),
+            offset,
             task: Tid::KERNEL,
             asked: "the end".to_string(),
             found: "more".to_string(),
@@ -283,6 +289,8 @@ impl Reel {
     fn look_ahead(&mut self) {
         while self.broken.is_none() {
             if let Err(broken) = self.chunks.fill() {
+                let is_truncated = matches!(broken, Broken::Truncated { .. });
+                self.progress.0.is_truncated.set(is_truncated);
                 self.broken = Some(broken);
                 break;
             }
