@@ -802,17 +802,7 @@ fn a_tape_whose_end_is_missing_is_truncated_and_not_left() {
         let program = async |os: &mut Os| os.sleep(Duration::from_secs(1)).await;
         kernel.spawn("naps", program).unwrap();
     };
-    let file = Scratch::new("tape-without-end");
-    let mut header = Header::default();
-    header.command = vec!["server".to_string()];
-    let world = Taping::create(SimWorld::new(1), &file.0, &header, None).unwrap();
-    let writer = world.writer();
-    run(Kernel::builder().world(world), |kernel| {
-        naps(kernel);
-        kernel.run().unwrap();
-        writer.flush().unwrap();
-    });
-    let whole = file.bytes();
+    let (_, _, whole) = tape(SimWorld::new(1), None, naps);
     for len in whole.len() - 3..whole.len() {
         let (_, error, finished) = play(&whole[..len], naps).unwrap();
         let error = error.as_ref().map(|error| tape::Error::of(error).unwrap());
