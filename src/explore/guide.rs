@@ -124,6 +124,12 @@ impl Policy for Guide {
         }
     }
 
+    fn ended(&mut self, task: Runnable) {
+        if let Some(chooser) = &mut self.0.borrow_mut().chooser {
+            chooser.ended(task);
+        }
+    }
+
     fn wants_facts(&self) -> bool {
         false
     }

@@ -79,30 +79,26 @@ fn work(body: Body<'_>, settings: &Settings, claims: &Claims<'_>) -> Result<Tall
     while let Some(schedule) = claims.take() {
         let seed = settings.seed_of(schedule);
         let is_repeated = schedule % REPEATED == 0;
-        let found;
+        let mut found = None;
         let mut trial = match &mut audited {
             Some(audited) => {
                 let (trial, class, order) = audited.run(seed, schedule)?;
                 tally.classes.extend(class);
-                found = match order {
-                    None if is_repeated && !watch.has_cut() => logged.run(seed, schedule)?.1,
-                    order => order,
-                };
+                found = order;
                 trial
             }
-            None if is_repeated => {
-                let (trial, differs) = logged.run(seed, schedule)?;
-                found = differs;
-                trial
-            }
-            None => {
-                found = None;
-                trial::run(fresh(&mut kernel, settings, seed, &watch)?, body)
-            }
+            None if is_repeated => logged.first(seed)?,
+            None => trial::run(fresh(&mut kernel, settings, seed, &watch)?, body),
         };
         if let Some(cut) = claims.meter.cut(&watch) {
             tally.bound = Some(cut);
             break;
+        }
+        if is_repeated && trial.failure.is_none() && found.is_none() {
+            if audited.is_some() {
+                logged.first(seed)?;
+            }
+            found = logged.repeat(seed, schedule, &trial)?;
         }
         tally.add(&mut trial);
         claims.meter.count(false, || 0.0);
@@ -110,6 +106,11 @@ fn work(body: Body<'_>, settings: &Settings, claims: &Claims<'_>) -> Result<Tall
         if failure.is_some() {
             claims.end_at(schedule);
             tally.failure = failure;
+            break;
+        }
+        // The time may end within the repetition.
+        if let Some(cut) = claims.meter.cut(&watch) {
+            tally.bound = Some(cut);
             break;
         }
     }

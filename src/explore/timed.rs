@@ -85,6 +85,10 @@ impl<P: Policy> Policy for Timed<P> {
         self.policy.remove(task);
     }
 
+    fn ended(&mut self, task: Runnable) {
+        self.policy.ended(task);
+    }
+
     fn len(&self) -> usize {
         self.policy.len()
     }

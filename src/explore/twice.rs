@@ -31,7 +31,8 @@ pub(super) struct Logged<'a> {
 /// Runs the first schedule of a seed twice. Returns a failure if the two differ.
 pub(super) fn differs(body: Body<'_>, settings: &Settings) -> Result<Option<Found>, Error> {
     let mut logged = Logged::new(body, settings, settings.seed, &settings.watch())?;
-    Ok(logged.run(settings.seed, 0)?.1)
+    let first = logged.first(settings.seed)?;
+    logged.repeat(settings.seed, 0, &first)
 }
 
 impl<'a> Logged<'a> {
@@ -60,29 +61,34 @@ impl<'a> Logged<'a> {
         })
     }
 
-    /// Runs the schedule of a seed twice. Returns the first trial, and a failure if the two differ.
-    pub(super) fn run(
+    /// Runs the schedule of a seed, to be repeated.
+    pub(super) fn first(&mut self, seed: u64) -> Result<Trial, Error> {
+        self.kernel.reset(seed)?;
+        self.run_once(seed)
+    }
+
+    /// Runs the schedule again. Returns a failure if the two differ.
+    pub(super) fn repeat(
         &mut self,
         seed: u64,
         schedule: u64,
-    ) -> Result<(Trial, Option<Found>), Error> {
-        self.kernel.reset(seed)?;
-        let trial = self.run_once(seed)?;
+        first: &Trial,
+    ) -> Result<Option<Found>, Error> {
         if self.watch.has_cut() {
             // The kernel has lost its policy, and nothing would cut the second run.
-            return Ok((trial, None));
+            return Ok(None);
         }
         std::mem::swap(&mut self.first, &mut *self.log.borrow_mut());
         self.run_once(seed)?;
         if self.watch.has_cut() {
-            return Ok((trial, None));
+            return Ok(None);
         }
-        let why = match trial.counts_on_threads {
+        let why = match first.counts_on_threads {
             true => THREADS,
             false => HIDDEN,
         };
         let differs = difference(&self.first, &self.log.borrow(), why);
-        Ok((trial, differs.map(|why| Found::new(schedule, why))))
+        Ok(differs.map(|why| Found::new(schedule, why)))
     }
 
     /// Runs the schedule on a kernel that is as new, and makes it so again.

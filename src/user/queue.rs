@@ -285,11 +285,10 @@ impl<T: 'static> Queue<T> {
         )
     }
 
-    /// Closes the queue, even if the call is cut: then without a trap. For an owner that has already
-    /// replaced the queue.
-    pub(crate) async fn close_replaced(&self, os: &mut Os) {
-        let _closing = Closing(self);
-        self.close(os).await;
+    /// Sees to it that the queue is closed: if [`Queue::close`] is cut, without a trap. For an owner
+    /// that has already replaced the queue.
+    pub(crate) fn closing(&self) -> Closing<'_, T> {
+        Closing(self)
     }
 
     /// Returns the number of messages that can be taken at once.
@@ -387,7 +386,7 @@ impl<T> Queue<T> {
 }
 
 /// The close of a replaced queue under way.
-struct Closing<'a, T>(&'a Queue<T>);
+pub(crate) struct Closing<'a, T>(&'a Queue<T>);
 
 impl<T> Drop for Closing<'_, T> {
     fn drop(&mut self) {
@@ -410,7 +409,6 @@ impl<T> fmt::Debug for Queue<T> {
     }
 }
 
-/// Decodes the reply of a get.
 /// Takes the answer of a call that makes a queue.
 struct Making<T> {
     side: Rc<Side<T>>,
@@ -439,6 +437,7 @@ impl<T: 'static> Decode for Making<T> {
     }
 }
 
+/// Decodes the reply of a get.
 struct Getting<'a, T, R> {
     queue: &'a Queue<T>,
     refusal: R,
@@ -550,7 +549,8 @@ impl<T> Messages<T> {
     }
 
     fn is_empty(&self) -> bool {
-        self.kept.borrow().is_empty() && self.aside.borrow().is_none()
+        let aside = self.aside.borrow();
+        self.kept.borrow().is_empty() && aside.as_ref().is_none_or(BTreeMap::is_empty)
     }
 
     fn take_all(&self) -> Untaken<T> {

@@ -76,7 +76,8 @@ impl Barrier {
         if last {
             next.gate.touch_beside(true);
             self.round.replace(next);
-            round.gate.close_replaced(os).await;
+            let _closing = round.gate.closing();
+            round.gate.close(os).await;
         } else {
             round.arrived.set(round.arrived.get() + 1);
             let _arrival = Arrival(Rc::clone(&round));

@@ -164,7 +164,8 @@ impl Condition {
         next.touch_beside(true);
         let all = self.signals.replace(next);
         all.touch_beside(true);
-        all.close_replaced(os).await;
+        let _closing = all.closing();
+        all.close(os).await;
     }
 }
 
