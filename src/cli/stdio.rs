@@ -2,8 +2,10 @@
 //! terminal, output is kept for its pane and shown after the terminal is given back.
 
 use std::{
+    cell::RefCell,
     collections::VecDeque,
     io::{self, ErrorKind, StdoutLock, Write},
+    rc::Rc,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -252,6 +254,27 @@ impl Write for Console {
             Err(Errno::AGAIN) => Err(ErrorKind::Interrupted.into()),
             written => Ok(written?),
         }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A stream that keeps in memory what is written to it. Its clones share it.
+#[derive(Clone, Default)]
+pub(super) struct Memory(Rc<RefCell<Vec<u8>>>);
+
+impl Memory {
+    /// Takes what has been written since the last time.
+    pub(super) fn take(&self) -> Vec<u8> {
+        self.0.take()
+    }
+}
+
+impl Write for Memory {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().write(text)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -3,13 +3,7 @@
 //! A run is a function of its seed, or of its tape. So the state after a number of steps is the
 //! same each time, and a motion back is a run of fewer steps.
 
-use std::{
-    cell::RefCell,
-    io::{self, Write},
-    path::PathBuf,
-    rc::Rc,
-    time::Duration,
-};
+use std::{cell::RefCell, path::PathBuf, rc::Rc, time::Duration};
 
 use super::{
     condition::Condition,
@@ -27,6 +21,7 @@ use crate::{
         net::{Placed, hosts},
         output::Log,
         replay::{self, Outside},
+        stdio::Memory,
     },
     tape::{self, Playing, Progress},
 };
@@ -62,7 +57,9 @@ pub(super) struct Engine {
     subject: Option<Tid>,
     /// How many resumes the turn under way has had.
     in_turn: u32,
-    printed: Printed,
+    /// What the programs have printed, or have sent to an attached standard output, since it was
+    /// taken.
+    printed: Memory,
     console: String,
     /// How the run ended, if it has.
     over: Option<String>,
@@ -89,26 +86,12 @@ pub(super) enum Stop {
 /// The number of the condition of a motion. Breakpoints have others.
 const OWN: usize = 0;
 
-/// What the programs have printed, or have sent to an attached standard output, since it was taken.
-#[derive(Clone, Default)]
-struct Printed(Rc<RefCell<Vec<u8>>>);
-
-impl Write for Printed {
-    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        self.0.borrow_mut().write(text)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 impl Source {
     /// Boots the run. An error says why it cannot.
     fn boot(
         &self,
         witness: &Rc<RefCell<Witness>>,
-        printed: &Printed,
+        printed: &Memory,
     ) -> Result<(Kernel, Option<Progress>), String> {
         let Self {
             options,
@@ -145,7 +128,7 @@ impl Engine {
     /// Boots a run, and stops before its first step. An error says why it cannot.
     pub(super) fn new(source: Source) -> Result<Self, String> {
         let witness = Rc::default();
-        let printed = Printed::default();
+        let printed = Memory::default();
         let (kernel, progress) = source.boot(&witness, &printed)?;
         Ok(Self {
             source,
@@ -203,7 +186,7 @@ impl Engine {
 
     /// What the programs have printed so far.
     pub(super) fn console(&mut self) -> &str {
-        let printed = self.printed.0.take();
+        let printed = self.printed.take();
         self.console += &String::from_utf8_lossy(&printed);
         &self.console
     }
@@ -332,7 +315,7 @@ impl Engine {
     fn restart(&mut self, watched: Vec<(usize, Condition)>) -> Result<(), String> {
         let witness = Rc::<RefCell<Witness>>::default();
         witness.borrow_mut().watched = watched;
-        let printed = Printed::default();
+        let printed = Memory::default();
         let (kernel, progress) = self.source.boot(&witness, &printed)?;
         (self.kernel, self.progress, self.witness) = (kernel, progress, witness);
         self.printed = printed;

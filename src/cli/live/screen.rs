@@ -5,7 +5,7 @@ use std::{
     cell::RefCell,
     convert::Infallible,
     error::Error,
-    io::{self, ErrorKind, Write},
+    io::{self, ErrorKind},
     os::unix::net::UnixStream,
     rc::Rc,
     time::Duration,
@@ -33,7 +33,10 @@ use super::{
 };
 use crate::{
     Device, Os, Queue,
-    cli::{output, stdio},
+    cli::{
+        output,
+        stdio::{self, Memory},
+    },
 };
 
 /// The largest number of lines of output.
@@ -380,27 +383,14 @@ struct Paper {
     size: (u16, u16),
     /// The amount of output at the last drawing.
     printed: u64,
-    ink: Ink,
-    pages: ratatui::Terminal<CrosstermBackend<Ink>>,
+    ink: Memory,
+    pages: ratatui::Terminal<CrosstermBackend<Memory>>,
     out: Option<Device<terminal::Handle>>,
-}
-
-#[derive(Clone, Default)]
-struct Ink(Rc<RefCell<Vec<u8>>>);
-
-impl Write for Ink {
-    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        self.0.borrow_mut().write(text)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 impl Paper {
     async fn new(os: &mut Os, terminal: Terminal) -> io::Result<Self> {
-        let ink = Ink::default();
+        let ink = Memory::default();
         let viewport = Viewport::Fixed(Rect::default());
         let backend = CrosstermBackend::new(ink.clone());
         let pages = ratatui::Terminal::with_options(backend, TerminalOptions { viewport })?;
@@ -437,7 +427,7 @@ impl Paper {
         self.ink
             .queue(cursor::MoveTo(0, 0))?
             .queue(EndSynchronizedUpdate)?;
-        let text = self.ink.0.take();
+        let text = self.ink.take();
         match &self.out {
             Some(out) => out.send_all(os, &text).await,
             // A program has attached it as a device of its own.
