@@ -153,8 +153,8 @@ pub(super) fn straight(stream: Stream, text: &[u8]) -> io::Result<()> {
 }
 
 /// Standard output, for a command that has nothing else to do.
-pub(super) fn out() -> Patient {
-    Patient(io::stdout().lock())
+pub(super) fn out() -> Blocking {
+    Blocking(io::stdout().lock())
 }
 
 /// Writes all of that to standard output.
@@ -164,10 +164,11 @@ pub(super) fn print(text: &[u8]) -> io::Result<()> {
     out.flush()
 }
 
-/// Standard output whose writes wait for room, even if another process has made it non-blocking.
-pub(super) struct Patient(StdoutLock<'static>);
+/// Standard output whose writes block until there is room, even if another process has made it
+/// non-blocking.
+pub(super) struct Blocking(StdoutLock<'static>);
 
-impl Patient {
+impl Blocking {
     fn wait<T>(
         &mut self,
         write: impl Fn(&mut StdoutLock<'static>) -> io::Result<T>,
@@ -184,7 +185,7 @@ impl Patient {
     }
 }
 
-impl Write for Patient {
+impl Write for Blocking {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
         self.wait(|out| out.write(text))
     }
