@@ -11,7 +11,7 @@ use ratatui::{
     backend::CrosstermBackend,
     crossterm::{
         ExecutableCommand, QueueableCommand,
-        event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers},
+        event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers},
         terminal::{BeginSynchronizedUpdate, EndSynchronizedUpdate},
     },
     layout::Rect,
@@ -146,24 +146,23 @@ impl Desk {
             if interrupts::take() {
                 return Ok(());
             }
-            if !terminal::wait_for_event(BEAT)? {
-                continue;
-            }
-            let Event::Key(key) = event::read()? else {
-                continue;
-            };
-            if key.kind == KeyEventKind::Release {
-                continue;
-            }
-            let Some(line) = self.press(key) else {
-                continue;
-            };
-            // An older interrupt was not for this command.
-            interrupts::take();
-            self.moved = format!("{line} ... (^C stops it)");
-            self.paint(&mut pages, terminal.size())?;
-            if !self.perform(&line) {
-                return Ok(());
+            for event in terminal::wait_for_events(BEAT)? {
+                let Event::Key(key) = event else {
+                    continue;
+                };
+                if key.kind == KeyEventKind::Release {
+                    continue;
+                }
+                let Some(line) = self.press(key) else {
+                    continue;
+                };
+                // An older interrupt was not for this command.
+                interrupts::take();
+                self.moved = format!("{line} ... (^C stops it)");
+                self.paint(&mut pages, terminal.size())?;
+                if !self.perform(&line) {
+                    return Ok(());
+                }
             }
         }
     }

@@ -9,7 +9,8 @@ use std::{
 };
 
 use ratatui::crossterm::{
-    QueueableCommand, cursor, event,
+    QueueableCommand, cursor,
+    event::{self, Event},
     terminal::{EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen},
 };
 use rustix::{
@@ -128,13 +129,18 @@ pub(in crate::cli) fn has_event() -> io::Result<bool> {
     event::poll(Duration::ZERO)
 }
 
-/// The same, after a wait of at most this time for an event.
-pub(in crate::cli) fn wait_for_event(longest: Duration) -> io::Result<bool> {
-    // An earlier read may have got more than one event.
-    if !has_event()? {
-        readiness(longest);
+/// Waits for at most this time, and returns the events that have come. All are read at once, and
+/// `crossterm` is asked for nothing before the next: the terminal may go at any time.
+///
+/// *Errors:* the terminal has gone.
+pub(in crate::cli) fn wait_for_events(longest: Duration) -> io::Result<Vec<Event>> {
+    let mut events = Vec::new();
+    if !readiness(longest).is_empty() {
+        while has_event()? {
+            events.push(event::read()?);
+        }
     }
-    has_event()
+    Ok(events)
 }
 
 /// Whether the terminal has gone: its window is closed, or its connection.
