@@ -16,7 +16,8 @@ use crate::{
     abi::{QueueId, Reply, SystemCall, Tid},
     footprint::Object,
     panic::contain,
-    trap::{Kind, Payload, QueueStatus, Store, TrapFrame},
+    status::{Kind, QueueStatus},
+    trap::{Payload, Store, TrapFrame},
 };
 
 /// The queue is closed. Returns the message that was not put.

@@ -4,7 +4,8 @@ use std::{cell::RefCell, collections::BTreeSet, fmt, panic::Location, rc::Rc};
 
 use crate::{
     abi::{Errno, Exit, QueueId, SystemCall, Tid},
-    trap::{Keeper, Kind, TrapFrame},
+    status::Kind,
+    trap::{Keeper, TrapFrame},
     user::{
         os::Os,
         program::IntoExit,
