@@ -6,11 +6,7 @@ use crate::{
     abi::{Errno, Exit, QueueId, SystemCall, Tid},
     status::Kind,
     trap::{Keeper, TrapFrame},
-    user::{
-        os::Os,
-        program::IntoExit,
-        queue::{Queue, Side},
-    },
+    user::{messages::Side, os::Os, program::IntoExit, queue::Queue},
 };
 
 /// A group of tasks. [`Group::join`] waits for all of them, and kills the rest when one fails.
