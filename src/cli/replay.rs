@@ -30,6 +30,7 @@ use super::{
 };
 use crate::{
     Builder, Error, Event, Kernel, RealWorld, Report, SimNet, SimWorld, Tid, World,
+    record::Recording,
     tape::{self, Header, Left, Playing, Progress, Taping, Writer},
 };
 
@@ -219,7 +220,18 @@ pub(super) fn open(
 ) -> Result<Result<Run, String>, clap::Error> {
     let playing = match Playing::open(file) {
         Ok(playing) => playing,
-        Err(error) => return Ok(Err(format!("{}: {error}", file.display()))),
+        Err(error) => {
+            let hint = match &error {
+                tape::Error::Io(error) if error.kind() == io::ErrorKind::NotFound => {
+                    " (`boot --tape FILE PROGRAM` makes one)"
+                }
+                tape::Error::Foreign if file.is_file() && Recording::open(file).is_ok() => {
+                    " (it is a recording, for `trace show`)"
+                }
+                _ => "",
+            };
+            return Ok(Err(format!("{}: {error}{hint}", file.display())));
+        }
     };
     let header = playing.header();
     let args: Vec<OsString> = header.command.iter().map(OsString::from).collect();

@@ -439,9 +439,11 @@ fn what_is_no_tape_is_refused_with_the_reason() {
         assert_eq!((code, &*out), (1, ""));
         assert!(err.contains(&file) && err.contains(expected), "{err}");
     };
-    refused("No such file");
+    refused("No such file or directory (os error 2) (`boot --tape FILE PROGRAM` makes one)");
     fs::write(&file, "GIF89a").unwrap();
     refused("this is no tape of trapline");
+    run(&["boot", "-q", "--virtual", "--record", &file, "parts"]);
+    refused("it does not begin like one (it is a recording, for `trace show`)");
     fs::write(&file, b"\x89TTAPEN\n\x09\0").unwrap();
     refused("the tape has version 9 of the format");
     let (code, _, err) = run(&["replay", "--record", &file, &file]);

@@ -9,6 +9,7 @@ use super::timeline::count;
 use crate::{
     cli::output::{Log, clean},
     record::{Error, Header, OwnedEvent, Recording},
+    tape::Playing,
 };
 
 /// Why a command failed.
@@ -71,6 +72,9 @@ impl Source {
                 let hint = match &error {
                     Error::Io(error) if error.kind() == io::ErrorKind::NotFound => {
                         " (`boot --record FILE PROGRAM` makes one)"
+                    }
+                    Error::Foreign if path.is_file() && Playing::open(path).is_ok() => {
+                        " (it is a tape, for `replay`)"
                     }
                     _ => "",
                 };
