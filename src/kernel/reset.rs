@@ -102,3 +102,24 @@ impl Kernel {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use allocation_counter::measure;
+
+    use super::*;
+    use crate::Os;
+
+    #[test]
+    fn a_task_of_a_kernel_that_is_as_new_takes_one_allocation() {
+        let mut kernel = Kernel::simulated(0);
+        let mut run = |seed| {
+            kernel.reset(seed).unwrap();
+            let yields = async |os: &mut Os| os.yield_now().await;
+            kernel.spawn("one", yields).unwrap();
+            kernel.run().unwrap();
+        };
+        run(1);
+        assert_eq!(measure(|| run(2)).count_total, 1);
+    }
+}

@@ -170,14 +170,13 @@ impl Tasks {
         }
     }
 
-    /// Prefetches the program of a task. What a generator owns was allocated just before it, and so
-    /// mostly lies before it in memory.
+    /// Prefetches the program of a task, from its start.
     pub(super) fn prefetch_program(&self, task: Runnable) {
         const LINE: usize = 64;
         if let Some(task) = self.slots.get(task.slot.index()) {
             let program = ptr::from_ref(&*task.program).cast::<u8>();
             for line in 0..3 {
-                prefetch(program.wrapping_sub(line * LINE));
+                prefetch(program.wrapping_add(line * LINE));
             }
         }
     }

@@ -10,7 +10,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use genawaiter::rc::Co;
+use genawaiter::stack::Co;
 
 use crate::{
     abi::{Errno, Reply, SystemCall},
@@ -42,12 +42,12 @@ use crate::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Os {
-    co: Co<SystemCall, ()>,
+    co: Co<'static, SystemCall, ()>,
     frame: Rc<TrapFrame>,
 }
 
 impl Os {
-    pub(crate) fn new(co: Co<SystemCall, ()>, frame: Rc<TrapFrame>) -> Self {
+    pub(crate) fn new(co: Co<'static, SystemCall, ()>, frame: Rc<TrapFrame>) -> Self {
         Self { co, frame }
     }
 

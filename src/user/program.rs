@@ -1,8 +1,11 @@
 //! A program: an async closure over [`Os`], made into a generator; and the types it may return.
 
-use std::rc::Rc;
+use std::{marker::PhantomPinned, pin::Pin, rc::Rc};
 
-use genawaiter::rc::{Co, Gen};
+use genawaiter::{
+    Coroutine, GeneratorState,
+    stack::{Co, Gen, Shelf},
+};
 
 use super::os::Os;
 use crate::{
@@ -56,19 +59,72 @@ impl<T> Returns for fn() -> T {
 }
 
 /// Makes a program from an async closure.
+#[expect(
+    unsafe_code,
+    reason = "a program takes one allocation instead of three"
+)]
 pub(crate) fn program<T: IntoExit>(
     frame: &Rc<TrapFrame>,
     body: impl AsyncFnOnce(&mut Os) -> T + 'static,
 ) -> Program {
     let frame = Rc::clone(frame);
-    Box::pin(Gen::new(move |co: Co<SystemCall, ()>| {
-        // Made outside the async block, which then stores the `Os` and not also its parts.
-        let mut os = Os::new(co, frame);
-        async move {
-            let value = body(&mut os).await;
-            leave_exit(&os, value);
+    // SAFETY: the `Co` is in the `Os`, which the future owns. The body has only a reference, whose
+    // lifetime is that of its own future.
+    unsafe {
+        Shelved::pin(move |co| {
+            // Made outside the async block, which then stores the `Os` and not also its parts.
+            let mut os = Os::new(co, frame);
+            async move {
+                let value = body(&mut os).await;
+                leave_exit(&os, value);
+            }
+        })
+    }
+}
+
+/// A generator, and the shelf with its airlock and its future: one allocation, where
+/// `genawaiter::rc` takes three. `docs/price.md` has the figures.
+struct Shelved<F: Future<Output = ()> + 'static> {
+    /// Refers to the shelf. It comes first, and so is dropped first.
+    generator: Gen<'static, SystemCall, (), F>,
+    shelf: Shelf<SystemCall, (), F>,
+    pinned: PhantomPinned,
+}
+
+#[expect(unsafe_code, reason = "the generator refers to the shelf beside it")]
+impl<F: Future<Output = ()>> Shelved<F> {
+    /// Makes a generator of the future that `producer` returns.
+    ///
+    /// # Safety
+    ///
+    /// The `Co` must not outlive this future.
+    unsafe fn pin(producer: impl FnOnce(Co<'static, SystemCall, ()>) -> F) -> Pin<Box<Self>> {
+        let mut memory = Box::<Self>::new_uninit();
+        let this = memory.as_mut_ptr();
+        // SAFETY: the shelf lives as long as the generator, and stays where it is: both are in one
+        // pinned allocation, and the generator is dropped first. All fields are written before
+        // `assume_init`.
+        unsafe {
+            (&raw mut (*this).shelf).write(Shelf::new());
+            let generator = Gen::new(&mut (*this).shelf, producer);
+            (&raw mut (*this).generator).write(generator);
+            (&raw mut (*this).pinned).write(PhantomPinned);
+            Box::into_pin(memory.assume_init())
         }
-    }))
+    }
+}
+
+impl<F: Future<Output = ()>> Coroutine for Shelved<F> {
+    type Yield = SystemCall;
+    type Resume = ();
+    type Return = ();
+
+    #[expect(unsafe_code, reason = "the generator refers to the shelf beside it")]
+    fn resume_with(self: Pin<&mut Self>, (): ()) -> GeneratorState<SystemCall, ()> {
+        // SAFETY: nothing is moved.
+        let this = unsafe { self.get_unchecked_mut() };
+        this.generator.resume_with(())
+    }
 }
 
 /// Leaves the exit in the frame. A function apart, so that a turn need not save registers for it.
