@@ -249,6 +249,7 @@ fn run(app: &App, args: &[OsString]) -> Result<ExitCode, clap::Error> {
     let (cli, matches) = args::parse(&command, programs, args)?;
     match cli.command {
         CliCommand::Boot(options) => {
+            replay::check_words(&options, args)?;
             let images = args::images(programs, &options, &matches, &command)?;
             let words = words(&name, args);
             let tracers = &app.tracers;

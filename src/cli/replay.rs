@@ -5,6 +5,7 @@ use std::{
     ffi::OsString,
     io::{self, IsTerminal},
     num::NonZeroU64,
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     process::ExitCode,
     rc::Rc,
@@ -99,6 +100,24 @@ pub(super) struct Replay {
     schedule: Option<String>,
     #[command(flatten)]
     watching: Watching,
+}
+
+/// Checks that a tape can hold the command line of its run, which is text there. The files that a
+/// replay has no use for need not be text.
+pub(super) fn check_words(options: &Boot, args: &[OsString]) -> Result<(), clap::Error> {
+    let files = [&options.tape, &options.watching.record];
+    let is_file = |word: &OsString| {
+        let ends = |file: &PathBuf| word.as_bytes().ends_with(file.as_os_str().as_bytes());
+        files.into_iter().flatten().any(ends)
+    };
+    let is_lost = |word: &&OsString| word.to_str().is_none() && !is_file(word);
+    match args.iter().skip(1).find(is_lost) {
+        Some(word) if options.tape.is_some() => {
+            let why = format!("--tape keeps the command line as UTF-8, which {word:?} is not\n");
+            Err(clap::Error::raw(ErrorKind::InvalidUtf8, why))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Replays a tape. An error is a usage error.

@@ -3,9 +3,11 @@
 mod as_test;
 
 use std::{
+    ffi::OsStr,
     fs,
     io::{self, BufRead, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
@@ -466,6 +468,17 @@ fn what_is_no_tape_is_refused_with_the_reason() {
         err.contains("cannot tape to /dev/null: a tape is a file"),
         "{err}"
     );
+    let root = OsStr::from_bytes(b"no\xfftext");
+    let mut command = trapline(&["boot", "--tape", &file, "httpd", "--root"]);
+    let (code, _, err) = texts(command.arg(root).output().unwrap());
+    assert_eq!(code, 2);
+    let expected = r#"--tape keeps the command line as UTF-8, which "no\xFFtext" is not"#;
+    assert!(err.contains(expected), "{err}");
+    // The name of the tape itself is not kept for a replay.
+    let mut command = trapline(&["boot", "-q", "--tape"]);
+    let named = folder.0.join(root);
+    let (code, _, err) = texts(command.arg(&named).arg("parts").output().unwrap());
+    assert_eq!((code, fs::exists(&named).unwrap()), (0, true), "{err}");
     let (code, _, err) = run(&["boot", "--virtual", "--tape", &file, "alive"]);
     assert_eq!(code, 2);
     assert!(err.contains("a virtual run needs no tape"), "{err}");
