@@ -98,6 +98,7 @@ mod record;
 mod reenact;
 mod replay;
 mod stdio;
+mod stuck;
 mod summary;
 mod table;
 mod trace;

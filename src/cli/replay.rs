@@ -45,7 +45,7 @@ use crate::{
     after_help = "\
 A tape holds no files, no environment and no clock of a program's own: run it in the same folder. \
 A program's own I/O on an attached value (`echo --ready`) is not on it and happens again; a warning \
-says so. What was sent to an attached standard output (`http-get`) is written again, except for \
+says so, and another one names a task that waits for it. What was sent to an attached standard output (`http-get`) is written again, except for \
 `send_file`. \
 Events have the times at which the kernel last read its clock, a little earlier than those \
 that the run showed. \
@@ -323,7 +323,9 @@ impl Outside {
                 .print_to(stdio::Console::default())
                 .stop_when(interrupts::is_raised);
             let console = stdio::Console::default();
-            return Ok((Self::of(Attached::replayed(playing, log, console)), tape));
+            let attached = Attached::replayed(playing, log, console).watched();
+            let attached = attached.map_err(|error| format!("cannot boot: {error}"))?;
+            return Ok((Self::of(attached), tape));
         }
         if options.simulated {
             let world = SimWorld::new(header.seed).net(net);
