@@ -592,6 +592,30 @@ fn a_replay_that_leaves_its_tape_says_where_and_what() {
 }
 
 #[test]
+fn a_send_of_another_length_or_on_another_device_leaves_the_tape() {
+    // Sends so many bytes on one of two pipes.
+    let sends = |pipe: usize, text: &'static [u8]| {
+        async move |os: &mut Os| {
+            let (_first, writer) = io::pipe()?;
+            let (_second, other) = io::pipe()?;
+            let writers = [os.attach(writer).await?, os.attach(other).await?];
+            writers[pipe].send(os, text).await.map(drop)
+        }
+    };
+    let (_, error, bytes) = tape(RealWorld::new().unwrap(), None, |kernel| {
+        kernel.spawn("main", sends(0, b"hello")).unwrap();
+    });
+    assert!(error.is_none(), "{error:?}");
+    let found = "send of 5 bytes on device 1";
+    let longer = left(&bytes, sends(0, b"hello!"));
+    let expected = ("send of 6 bytes on device 1", found);
+    assert_eq!((&*longer.asked, &*longer.found), expected);
+    let elsewhere = left(&bytes, sends(1, b"hello"));
+    let expected = ("send of 5 bytes on device 2", found);
+    assert_eq!((&*elsewhere.asked, &*elsewhere.found), expected);
+}
+
+#[test]
 fn a_program_that_ends_before_its_tape_is_told_so() {
     let (_, bytes) = taped_echo(&[(vec![Act::Send(5)], End::Close)], None);
     let (told, error, finished) = play(&bytes, |kernel| {
