@@ -158,24 +158,30 @@ fn s51_a_seed_of_the_builder_is_the_worlds() {
 
 #[test]
 fn s52_a_tracer_that_panics_is_switched_off_with_a_warning_and_the_kernel_goes_on() {
-    let warnings = Warnings::default();
-    let diary = Diary::default();
-    warnings.during(|| {
+    let faulty = |diary: &Diary| {
         let notes = diary.clone();
-        let faulty = move |_: &Event<'_>| {
+        move |_: &Event<'_>| {
             notes.note("called");
             assert!(notes.lines().len() < 3, "no more");
-        };
-        let (mut kernel, log) = logged(sim().tracer(faulty));
+        }
+    };
+    let warnings = Warnings::default();
+    let [alone, beside] = [Diary::default(), Diary::default()];
+    warnings.during(|| {
+        let mut kernel = sim().tracer(faulty(&alone)).build().unwrap();
         run_main(&mut kernel, async |os: &mut Os| passes(os, 5).await);
-        assert_eq!(diary.lines().len(), 3, "it is called no more");
+        let (mut kernel, log) = logged(sim().tracer(faulty(&beside)));
+        run_main(&mut kernel, async |os: &mut Os| passes(os, 5).await);
         assert_eq!(
             about(&log, 1).last().unwrap(),
             "reaped",
             "the others see everything"
         );
     });
-    let expected = ["a tracer panicked and is switched off: no more"];
+    for diary in [alone, beside] {
+        assert_eq!(diary.lines().len(), 3, "it is called no more");
+    }
+    let expected = ["a tracer panicked and is switched off: no more"; 2];
     assert_eq!(warnings.lines(), expected);
 }
 

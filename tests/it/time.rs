@@ -16,18 +16,22 @@ const AGES: Duration = Duration::from_nanos(u64::MAX - 1);
 fn s20_sleep_for_zero_is_a_yield() {
     for quantum in [1, 4] {
         let mut kernel = sim().quantum(quantum).build().unwrap();
-        for name in ["a", "b"] {
+        for name in ["a", "b", "yields"] {
             kernel
                 .spawn(name, async move |os| {
                     for _ in 0..3 {
                         write!(os, "{name} ");
-                        os.sleep(Duration::ZERO).await;
+                        match name {
+                            "yields" => os.yield_now().await,
+                            _ => os.sleep(Duration::ZERO).await,
+                        }
                     }
                 })
                 .unwrap();
         }
         let report = kernel.run().unwrap();
-        assert_eq!(kernel.take_console(), "a b a b a b ", "quantum {quantum}");
+        let turns = "a b yields ".repeat(3);
+        assert_eq!(kernel.take_console(), turns, "quantum {quantum}");
         assert_eq!(report.elapsed, Duration::ZERO);
     }
 }

@@ -658,6 +658,30 @@ fn s57_calls_that_would_block_and_yields_and_sleeps_are_cut_at_once() {
 }
 
 #[test]
+fn s57_a_sleep_that_is_over_when_its_timeout_comes_is_cut_at_once() {
+    let (world, passed) = Moving::new();
+    let mut kernel = Kernel::builder().world(world).build().unwrap();
+    let main = async move |os: &mut Os| {
+        let late = async move |os: &mut Os| {
+            // Until the sleep has begun.
+            spin(os, 8).await;
+            passed.set(3 * S);
+        };
+        os.spawn_detached("late", late).await?;
+        let goes_on = Cell::new(false);
+        let cut = os.timeout(2 * S, async |os| {
+            os.sleep(S).await;
+            goes_on.set(true);
+        });
+        // At 3 s the kernel looks at its timers again.
+        assert_eq!((cut.await, goes_on.get()), (Err(Elapsed), false));
+        Ok::<(), Errno>(())
+    };
+    let main = kernel.spawn("main", main).unwrap();
+    assert_eq!(finish(&mut kernel).exits()[&main], Exit::Done);
+}
+
+#[test]
 fn a_log_answers_a_timeout_before_its_number_is_used() {
     let (mut kernel, log) = logged(sim());
     kernel
