@@ -40,6 +40,7 @@
 //! | `panic.rs` | containment of panics | nothing |
 //! | `descriptor.rs` | [`Descriptor`]: an open descriptor and what keeps it open | nothing |
 //! | `footprint.rs` | what a turn touches: [`Footprints`] | `abi`, `panic` |
+//! | `status.rs` | the status of a queue | `abi` |
 //! | `pause.rs` | how blocking work pauses: [`pause()`] | nothing |
 //! | `sched/` | the order of turns, and slices of computations: [`Policy`], [`Fifo`], [`sched::Mlfq`] | `abi` |
 //! | `interrupt.rs` | interrupts from other threads: [`Remote`], [`Interrupts`] | `abi` |
@@ -99,6 +100,7 @@ mod log;
 mod panic;
 mod pause;
 pub mod sched;
+mod status;
 mod trap;
 mod user;
 mod world;

@@ -5,7 +5,10 @@ use super::{
     held::Ticket,
     task::{Pending, State, WaitingOn},
 };
-use crate::abi::{Direction, Nanos, Tid};
+use crate::{
+    abi::{Direction, Nanos, Tid},
+    sched::Runnable,
+};
 
 /// The most tasks that an audit at each step or poll checks.
 const MOST: usize = 512;
@@ -104,6 +107,10 @@ impl Kernel {
             self.devices.waiting() + self.devices.daemons(),
             "tasks that wait for devices"
         );
+        if let Some(injection) = &self.injection {
+            let is_live = |task: Runnable| self.tasks[task].is_live();
+            injection.audit(|tid| self.tasks.find(tid).is_some_and(is_live));
+        }
     }
 }
 

@@ -40,6 +40,18 @@ impl Injection {
         self.again.clear();
     }
 
+    /// Forgets the call that a task was to make again before its end.
+    #[cold]
+    pub(super) fn ended(&mut self, tid: Tid) {
+        self.again.remove(&tid);
+    }
+
+    /// Panics if it keeps a call of a task that has ended. For tests.
+    pub(super) fn audit(&self, is_live: impl Fn(Tid) -> bool) {
+        let stale: Vec<_> = self.again.keys().filter(|tid| !is_live(**tid)).collect();
+        assert!(stale.is_empty(), "calls of ended tasks: {stale:?}");
+    }
+
     /// Asks the injector. A panic becomes the message of the task's fault.
     fn ask(&mut self, tid: Tid, call: SystemCall) -> Result<Option<Inject>, String> {
         let nth = self.seen.entry(call.number()).or_default();

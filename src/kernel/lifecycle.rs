@@ -81,6 +81,9 @@ impl Kernel {
             state => self.unqueue(me, state),
         }
         self.ready.ended(me);
+        if let Some(injection) = &mut self.injection {
+            injection.ended(me.tid);
+        }
         self.disarm_all(me);
         self.drop_program(me, exit);
     }

@@ -12,6 +12,7 @@ use super::{
     outcome::Outcome,
     shares,
     task::{Pending, State},
+    turn::Turn,
 };
 use crate::{
     abi::{Nanos, Reply, SystemCall, Tid},
@@ -147,7 +148,7 @@ impl Kernel {
         while self.stats.ticks < ticks
             && let Some(me) = self.processors.done.pop_front()
         {
-            if self.turn::<true>(me) {
+            if self.turn::<true>(me) != Turn::Void {
                 last = Some(me.tid);
             }
         }

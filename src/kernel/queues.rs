@@ -18,7 +18,8 @@ use crate::{
     log::Wake,
     panic::contain,
     sched::Runnable,
-    trap::{Kind, Payload, QueueStatus, Store},
+    status::{Kind, QueueStatus},
+    trap::{Payload, Store},
 };
 
 pub(super) struct MessageQueue {

@@ -6,7 +6,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use super::{Kernel, report::Error};
+use super::{Kernel, report::Error, turn::Turn};
 use crate::{
     abi::{Nanos, SystemCall, Tid},
     panic::{Panic, contain, panic_message},
@@ -183,18 +183,26 @@ impl Ready {
         self.turns.as_ref().is_some_and(|turns| turns.inherits)
     }
 
-    /// Takes the next task, first in, first out. It keeps its place until [`Ready::leave`], and must
-    /// leave before another task becomes ready.
+    /// Returns the next task of this pass, first in, first out.
     #[inline(always)]
-    pub(super) fn pop(&mut self) -> Option<Runnable> {
-        loop {
-            if let Some(task) = self.plain.take() {
-                return Some(task);
-            }
-            if !self.plain.rewind() {
-                return None;
-            }
+    pub(super) fn peek(&self) -> Option<Runnable> {
+        self.plain.peek()
+    }
+
+    /// The same, or the first task of the next pass.
+    #[inline(always)]
+    pub(super) fn first(&mut self) -> Option<Runnable> {
+        match self.plain.peek() {
+            None if self.plain.rewind() => self.plain.peek(),
+            next => next,
         }
+    }
+
+    /// Takes the next task. It keeps its place until [`Ready::leave`], and must leave before another
+    /// task becomes ready.
+    #[inline(always)]
+    pub(super) fn take(&mut self) {
+        self.plain.take();
     }
 
     /// Takes the task that the policy chooses. It keeps no place.
@@ -463,7 +471,7 @@ impl Kernel {
         while self.stats.ticks < self.pass_ends
             && let Some(me) = self.ready.choose()
         {
-            if self.turn::<true>(me) {
+            if self.turn::<true>(me) != Turn::Void {
                 last = Some(me.tid);
             }
         }

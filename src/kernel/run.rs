@@ -6,6 +6,7 @@ use super::{
     Kernel,
     report::{Error, Limit},
     step::Ends,
+    turn::Turn,
 };
 use crate::{
     abi::{Nanos, Tid},
@@ -51,17 +52,26 @@ impl Kernel {
         if !self.ready.is_plain() {
             return self.run_chosen();
         }
+        let mut next = self.ready.first();
         while self.stats.ticks < self.pass_ends
-            && let Some(me) = self.ready.pop()
+            && let Some(me) = next
         {
+            self.ready.take();
+            // Read ahead: behind the turn, these loads would wait for its stores.
+            let following = self.ready.peek();
             if self.ready.is_crowd() {
                 self.prefetch();
             }
-            if self.turn::<false>(me) {
-                last = Some(me.tid);
-            } else {
+            let turn = self.turn::<false>(me);
+            if turn == Turn::Void {
                 self.ready.leave();
+            } else {
+                last = Some(me.tid);
             }
+            next = match following {
+                Some(_) if turn == Turn::Kept => following,
+                _ => self.ready.first(),
+            };
         }
         self.end_pass();
         last

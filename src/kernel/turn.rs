@@ -17,23 +17,34 @@ use crate::{
     trap::{Payload, ended, fault, resume},
 };
 
+/// What a turn has done to the ready queue.
+#[derive(PartialEq, Eq)]
+pub(super) enum Turn {
+    /// There was no turn: the task was killed on the ready queue, or blocks again because its device
+    /// has nothing to read.
+    Void,
+    /// The task keeps its place, and nothing else has changed.
+    Kept,
+    /// The task has left its place.
+    Left,
+}
+
 impl Kernel {
-    /// Gives a task its turn. Returns `false` if it had none: the task was killed on the ready
-    /// queue, or blocks again because its device has nothing to read.
+    /// Gives a task its turn.
     ///
     /// After the fast lane the task keeps its place on the ready queue, or is put back: `REQUEUES`.
     /// The plain lane removes it first. Its functions are marked as cold, so that no jump leads around
     /// them.
     #[inline(always)]
-    pub(super) fn turn<const REQUEUES: bool>(&mut self, me: Runnable) -> bool {
+    pub(super) fn turn<const REQUEUES: bool>(&mut self, me: Runnable) -> Turn {
         let Some(task) = self.tasks.get_mut(me) else {
-            return false;
+            return Turn::Void;
         };
         let (task, reply) = match task.state.plain() {
             Some(reply) => (task, reply),
             None => match self.deliver(me) {
                 Some(reply) => (&mut self.tasks[me], reply),
-                None => return false,
+                None => return Turn::Void,
             },
         };
         self.stats.ticks += 1;
@@ -45,21 +56,23 @@ impl Kernel {
             tell_resumed(&mut self.log, &mut self.slept, me.tid);
             self.frame.put_located_reply(&mut reply);
         }
-        task.traps += 1;
         match resume(&self.frame, &mut task.program, reply) {
-            Ok(Some(call))
-                if self.frame.is_in_lane::<REQUEUES>()
-                    && fast::answer(&mut self.queues, &self.frame, task, call) =>
-            {
-                if REQUEUES {
+            Ok(Some(call)) => {
+                task.traps += 1;
+                let is_answered = self.frame.is_in_lane::<REQUEUES>()
+                    && fast::answer(&mut self.queues, &self.frame, task, call);
+                if !is_answered {
+                    self.dispatch(me, call);
+                } else if REQUEUES {
                     self.requeue(me, call);
+                } else {
+                    return Turn::Kept;
                 }
             }
-            Ok(Some(call)) => self.dispatch(me, call),
             Ok(None) => self.finish(me, None),
             Err(panic) => self.finish(me, Some(panic)),
         }
-        true
+        Turn::Left
     }
 
     /// Determines the answer of the task whose turn it is, and puts the payload into the frame.
@@ -159,7 +172,6 @@ impl Kernel {
         self.ready.leave();
         let task = &mut self.tasks[me];
         task.change(State::Running);
-        task.traps -= 1;
         self.stats.finished += u64::from(!me.tid.is_daemon());
         self.frame.take_due();
         let exit = match panic {

@@ -23,13 +23,16 @@ pub struct Fifo {
 }
 
 impl Fifo {
-    /// Returns the next task, which keeps its place until [`Fifo::leave`]. Returns `None` at the
-    /// end of the list.
+    /// Returns the next task; `None` at the end of the list.
     #[inline(always)]
-    pub(crate) fn take(&mut self) -> Option<Runnable> {
-        let task = *self.list.get(self.next)?;
+    pub(crate) fn peek(&self) -> Option<Runnable> {
+        self.list.get(self.next).copied()
+    }
+
+    /// Takes the next task. It keeps its place until [`Fifo::leave`].
+    #[inline(always)]
+    pub(crate) fn take(&mut self) {
         self.next += 1;
-        Some(task)
     }
 
     /// Returns to the first task that has kept its place, at the end of the list. Returns whether
@@ -139,9 +142,10 @@ impl Policy for Fifo {
 
     #[inline]
     fn pop(&mut self) -> Option<Runnable> {
-        let task = self.take();
+        let task = self.peek()?;
+        self.take();
         self.leave();
-        task
+        Some(task)
     }
 
     /// Keeps the task: skipping it once costs less than a search.

@@ -16,7 +16,8 @@ use crate::{
     interrupt::{External, ExternalWork, Job},
     panic::panic_message,
     pause::paused,
-    trap::{Kind, Payload, TrapFrame},
+    status::Kind,
+    trap::{Payload, TrapFrame},
 };
 
 /// Blocking work panicked with this message.

@@ -10,7 +10,7 @@
 //! | `child.rs` | tasks that return a value |
 //! | `time.rs` | sleep, the clock, timeouts |
 //! | `device.rs`, `net.rs` | descriptors; TCP |
-//! | `queue.rs` | message queues |
+//! | `queue.rs`, `messages.rs` | message queues; the store of their messages |
 //! | `promise.rs` | values that are set once |
 //! | `sync/` | semaphore, mutex, flag, barrier, condition, group |
 //! | `callback.rs` | callbacks, each in a task |
@@ -22,6 +22,7 @@ pub(crate) mod blocking;
 pub(crate) mod callback;
 pub(crate) mod child;
 pub(crate) mod device;
+mod messages;
 pub(crate) mod net;
 pub(crate) mod observe;
 pub(crate) mod os;

@@ -17,7 +17,8 @@ use super::{os::Os, program::IntoExit, queue::Queue};
 use crate::{
     abi::{Errno, QueueId, SystemCall, Tid},
     interrupt::{External, ExternalWork, Remote},
-    trap::{Kind, TrapFrame},
+    status::Kind,
+    trap::TrapFrame,
 };
 
 /// The promise was set before. Returns the value.

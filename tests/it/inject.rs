@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use trapline::{Errno, Exit, Inject, Kernel, Os, Queue, SystemCall, Tid, sync::Mutex};
+use trapline::{Errno, Exit, Inject, Kernel, Os, Queue, SystemCall, TaskState, Tid, sync::Mutex};
 
 use crate::support::{Diary, about, logged, passes, run_main, sim, tid};
 
@@ -353,6 +353,47 @@ fn a_send_that_waits_for_room_counts_once() {
     });
     let is_again = |line: &&String| line.as_str() == "replied try again";
     assert_eq!(about(&log, 1).iter().filter(is_again).count(), 1);
+}
+
+#[test]
+fn a_task_that_is_killed_before_it_sends_again_leaves_nothing() {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    theirs.set_nonblocking(true).unwrap();
+    let (_, injection) = counting();
+    // A turn is long enough to see that the sender is ready, and to kill it before its turn.
+    let builder = Kernel::builder().quantum(100).inject(injection);
+    let (mut kernel, log) = logged(builder);
+    run_main(&mut kernel, async move |os: &mut Os| {
+        let sender = async move |os: &mut Os| {
+            let device = os.attach(ours).await?;
+            device.send_all(os, &[1; 1 << 20]).await
+        };
+        let sender = os.spawn("sender", sender).await?;
+        let is_ready = async |os: &mut Os| {
+            let tasks = os.tasks().await;
+            let sender = tasks.iter().find(|task| task.tid == sender).unwrap();
+            sender.state == TaskState::Ready
+        };
+        while is_ready(os).await {
+            os.yield_now().await;
+        }
+        let error = theirs.read_to_end(&mut Vec::new()).unwrap_err();
+        assert_eq!(
+            error.kind(),
+            ErrorKind::WouldBlock,
+            "all that was sent is read"
+        );
+        while !is_ready(os).await {
+            os.yield_now().await;
+        }
+        os.kill(sender).await;
+        assert_eq!(os.wait(sender).await, Ok(Exit::Killed));
+        Ok::<_, Errno>(())
+    });
+    let sender = about(&log, 2);
+    let woken = sender.iter().position(|line| line.starts_with("woken"));
+    assert!(!sender[woken.unwrap()..].contains(&"resumed".into()));
+    kernel.audit();
 }
 
 #[test]

@@ -11,6 +11,7 @@ const LOW: &[&str] = &[
     "panic",
     "descriptor",
     "footprint",
+    "status",
     "pause",
     "sched",
     "interrupt",
@@ -21,6 +22,7 @@ const TASK: &[&str] = &[
     "panic",
     "descriptor",
     "footprint",
+    "status",
     "pause",
     "sched",
     "interrupt",
@@ -32,6 +34,7 @@ const KERNEL: &[&str] = &[
     "panic",
     "descriptor",
     "footprint",
+    "status",
     "pause",
     "sched",
     "interrupt",
@@ -42,11 +45,12 @@ const KERNEL: &[&str] = &[
 ];
 
 /// Each room, and the rooms it may use besides itself.
-const ROOMS: [(&str, &[&str]); 14] = [
+const ROOMS: [(&str, &[&str]); 15] = [
     ("abi", &[]),
     ("panic", &[]),
     ("descriptor", &[]),
     ("footprint", &["abi", "panic"]),
+    ("status", &["abi"]),
     ("pause", &[]),
     ("sched", &["abi"]),
     ("interrupt", &["abi"]),

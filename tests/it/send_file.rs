@@ -6,6 +6,7 @@ use std::{
     net,
     os::unix::net::UnixStream,
     path::PathBuf,
+    process,
     rc::Rc,
     sync::{
         Arc, LazyLock,
@@ -34,7 +35,9 @@ static CONTENT: LazyLock<Vec<u8>> =
 
 /// A file with this content, which is gone with its last descriptor; open for both.
 fn file(test: &str, content: &[u8]) -> Arc<File> {
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("send-file-{test}"));
+    // Two processes run one test.
+    let name = format!("send-file-{test}-{}", process::id());
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::write(&path, content).expect("it can be written");
     let file = OpenOptions::new().read(true).write(true).open(&path);
     fs::remove_file(path).expect("it is there");

@@ -11,7 +11,6 @@ use ratatui::{
     backend::CrosstermBackend,
     crossterm::{
         ExecutableCommand, QueueableCommand,
-        event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers},
         terminal::{BeginSynchronizedUpdate, EndSynchronizedUpdate},
     },
     layout::Rect,
@@ -19,6 +18,7 @@ use ratatui::{
     text::Line,
     widgets::{Paragraph, Wrap},
 };
+use termina::event::{KeyCode, KeyEvent, Modifiers};
 
 use super::{
     command::{self, Answer, perform, rows},
@@ -30,7 +30,7 @@ use crate::cli::{
         Taken,
         draw::{areas, counts, draw_console, draw_details, draw_tasks, halves, hints, pane},
         model::{self, Snapshot},
-        terminal::{self, Terminal},
+        terminal::{self, Keyboard, Terminal},
         view::View,
     },
     output::clean,
@@ -141,18 +141,13 @@ impl Desk {
         let backend = CrosstermBackend::new(BufWriter::new(Direct(terminal)));
         let viewport = Viewport::Fixed(Rect::default());
         let mut pages = ratatui::Terminal::with_options(backend, TerminalOptions { viewport })?;
+        let mut keyboard = Keyboard::default();
         loop {
             self.paint(&mut pages, terminal.size())?;
             if interrupts::take() {
                 return Ok(());
             }
-            for event in terminal::wait_for_events(BEAT)? {
-                let Event::Key(key) = event else {
-                    continue;
-                };
-                if key.kind == KeyEventKind::Release {
-                    continue;
-                }
+            for key in keyboard.wait(BEAT)? {
                 let Some(line) = self.press(key) else {
                     continue;
                 };
@@ -182,13 +177,13 @@ impl Desk {
     /// Returns the command that a key completes.
     fn press(&mut self, key: KeyEvent) -> Option<String> {
         self.wrong = None;
-        if key.modifiers.contains(KeyModifiers::CONTROL) {
+        if key.modifiers.contains(Modifiers::CONTROL) {
             return None;
         }
         if let Some(typed) = &mut self.typed {
             match key.code {
                 KeyCode::Enter => return self.typed.take(),
-                KeyCode::Esc => self.typed = None,
+                KeyCode::Escape => self.typed = None,
                 KeyCode::Backspace => drop(typed.pop()),
                 KeyCode::Char(letter) if typed.len() < COMMAND => typed.push(letter),
                 _ => {}
@@ -201,7 +196,7 @@ impl Desk {
                 let short = KEYS.iter().find(|(key, _)| *key == letter);
                 return short.map(|(_, command)| self.about_chosen(command));
             }
-            KeyCode::Esc => self.answer = None,
+            KeyCode::Escape => self.answer = None,
             code if self.answer.as_mut().is_some_and(|shown| shown.scroll(code)) => {}
             _ => {
                 self.view.press(key);

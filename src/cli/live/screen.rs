@@ -16,7 +16,6 @@ use ratatui::{
     backend::CrosstermBackend,
     crossterm::{
         QueueableCommand, cursor,
-        event::{self, Event, KeyEventKind},
         terminal::{BeginSynchronizedUpdate, EndSynchronizedUpdate},
     },
     layout::Rect,
@@ -28,7 +27,7 @@ use super::{
     protocol::{ANSWER, Answer, Request},
     query::Query,
     shared::Shared,
-    terminal::{self, Taken, Terminal},
+    terminal::{self, Keyboard, Taken, Terminal},
     view::{View, Wish},
 };
 use crate::{
@@ -129,20 +128,14 @@ async fn show_on(
     let _taken = Taken;
     terminal.enter()?;
     let mut paper = Paper::new(os, terminal).await?;
-    let keyboard = os.attach(io::stdin()).await.ok();
+    let (stdin, mut keyboard) = (os.attach(io::stdin()).await.ok(), Keyboard::default());
     loop {
         paper.draw(os, &desk).await?;
-        wait_for_keys(os, keyboard.as_ref()).await;
+        wait_for_input(os, stdin.as_ref()).await;
         if let Some(error) = desk.borrow_mut().over.take() {
             return farewell(error);
         }
-        while terminal::has_event()? {
-            let Event::Key(key) = event::read()? else {
-                continue;
-            };
-            if key.kind == KeyEventKind::Release {
-                continue;
-            }
+        for key in keyboard.wait(Duration::ZERO)? {
             let wish = desk.borrow_mut().view.press(key);
             desk.borrow_mut().dirty = true;
             match wish {
@@ -169,15 +162,11 @@ fn farewell(error: io::Error) -> Result<(), Box<dyn Error>> {
     }
 }
 
-async fn wait_for_keys(os: &mut Os, keyboard: Option<&Device<io::Stdin>>) {
-    let Some(keyboard) = keyboard else {
+async fn wait_for_input(os: &mut Os, stdin: Option<&Device<io::Stdin>>) {
+    match stdin {
+        Some(stdin) => drop(os.timeout(BEAT, async |os| os.read_wait(stdin).await).await),
         // Another task has attached it, so keys are polled and arrive a moment later.
-        return os.sleep(BEAT / 2).await;
-    };
-    let ready = os.timeout(BEAT, async |os| os.read_wait(keyboard).await);
-    if ready.await == Ok(Ok(())) && !terminal::has_event().unwrap_or(true) {
-        // Input that is no event yet stays ready.
-        os.sleep(BEAT / 2).await;
+        None => os.sleep(BEAT / 2).await,
     }
 }
 

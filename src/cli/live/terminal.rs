@@ -3,6 +3,7 @@
 
 use std::{
     io::{self, IsTerminal},
+    iter,
     os::fd::{AsFd, BorrowedFd},
     sync::{Mutex, PoisonError},
     time::Duration,
@@ -10,14 +11,18 @@ use std::{
 
 use ratatui::crossterm::{
     QueueableCommand, cursor,
-    event::{self, Event},
     terminal::{EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen},
 };
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
     termios::{
         LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr,
     },
+};
+use termina::{
+    Event, Parser,
+    event::{KeyEvent, KeyEventKind},
 };
 
 use crate::cli::stdio::{self, Stream, straight};
@@ -27,6 +32,9 @@ static BEFORE: Mutex<Option<Before>> = Mutex::new(None);
 
 /// What is said of a terminal that has gone.
 pub(super) const GONE: &str = "the terminal has gone";
+
+/// The number of bytes that are read at once.
+const INPUT: usize = 1024;
 
 struct Before {
     termios: Termios,
@@ -118,34 +126,67 @@ pub(in crate::cli) fn leave() {
     stdio::end();
 }
 
-/// Whether a key or another event can be read. The only way to poll for one: `crossterm` reads the
-/// end of a terminal again and again, and does not return.
-///
-/// *Errors:* the terminal has gone.
-pub(in crate::cli) fn has_event() -> io::Result<bool> {
-    if is_gone() {
-        return Err(io::Error::other(GONE));
-    }
-    event::poll(Duration::ZERO)
+/// The keys of the terminal. A read of it is a single one, whose bytes `termina` parses: `crossterm`
+/// reads the end of a terminal again and again, and does not return.
+#[derive(Default)]
+pub(in crate::cli) struct Keyboard {
+    /// It keeps the start of a key whose other bytes have not come.
+    parser: Parser,
 }
 
-/// Waits for at most this time, and returns the events that have come. All are read at once, and
-/// `crossterm` is asked for nothing before the next: the terminal may go at any time.
-///
-/// *Errors:* the terminal has gone.
-pub(in crate::cli) fn wait_for_events(longest: Duration) -> io::Result<Vec<Event>> {
-    let mut events = Vec::new();
-    if !readiness(longest).is_empty() {
-        while has_event()? {
-            events.push(event::read()?);
+impl Keyboard {
+    /// Waits for at most this time, and returns the keys that were pressed.
+    ///
+    /// *Errors:* the terminal has gone.
+    pub(in crate::cli) fn wait(&mut self, longest: Duration) -> io::Result<Vec<KeyEvent>> {
+        let ready = readiness(longest);
+        if is_end(ready) {
+            return Err(io::Error::other(GONE));
+        }
+        if ready.contains(PollFlags::IN) {
+            return self.read(io::stdin());
+        }
+        Ok(self.pause())
+    }
+
+    /// Reads the input that a poll has found. The terminal may go between the two.
+    fn read(&mut self, input: impl AsFd) -> io::Result<Vec<KeyEvent>> {
+        let mut bytes = [0; INPUT];
+        match rustix::io::read(input, &mut bytes) {
+            Ok(0) => Err(io::Error::other(GONE)),
+            Ok(count) => Ok(self.parse(&bytes[..count], count == INPUT)),
+            Err(Errno::INTR | Errno::AGAIN) => Ok(Vec::new()),
+            Err(error) => Err(error.into()),
         }
     }
-    Ok(events)
+
+    /// The keys after a time without input. The bytes of a key come together, so a start of one is
+    /// dropped: the next key would be taken for the rest of it.
+    fn pause(&mut self) -> Vec<KeyEvent> {
+        let keys = self.parse(&[], false);
+        self.parser = Parser::default();
+        keys
+    }
+
+    /// The keys that these bytes complete. An escape byte at their end is a key if no more follow.
+    fn parse(&mut self, bytes: &[u8], more: bool) -> Vec<KeyEvent> {
+        self.parser.parse(bytes, more);
+        let key = |event| match event {
+            Event::Key(key) if key.kind != KeyEventKind::Release => Some(key),
+            _ => None,
+        };
+        let events = iter::from_fn(|| self.parser.pop());
+        events.filter_map(key).collect()
+    }
 }
 
 /// Whether the terminal has gone: its window is closed, or its connection.
 pub(in crate::cli) fn is_gone() -> bool {
-    readiness(Duration::ZERO).intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
+    is_end(readiness(Duration::ZERO))
+}
+
+fn is_end(ready: PollFlags) -> bool {
+    ready.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
 }
 
 /// Waits for input for at most this time. A signal ends the wait.
@@ -180,5 +221,75 @@ pub(in crate::cli) struct Taken;
 impl Drop for Taken {
     fn drop(&mut self) {
         leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::{
+        fs::{Mode, OFlags, open},
+        pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+    };
+    use termina::event::{KeyCode, Modifiers};
+
+    use super::*;
+
+    fn codes(keys: &[KeyEvent]) -> Vec<KeyCode> {
+        keys.iter().map(|key| key.code).collect()
+    }
+
+    #[test]
+    fn a_terminal_that_goes_after_the_poll_is_an_error() {
+        let master =
+            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let tty = open(ptsname(&master, []).unwrap(), flags, Mode::empty()).unwrap();
+        let mut keyboard = Keyboard::default();
+        keyboard.parse(b"\x1b[", false);
+        drop(master);
+        assert!(keyboard.read(&tty).is_err());
+        assert!(keyboard.read(&tty).is_err(), "as often as it is read");
+    }
+
+    #[test]
+    fn a_key_in_two_parts_is_one_key() {
+        let mut keyboard = Keyboard::default();
+        assert_eq!(keyboard.parse(b"\x1b[", false), []);
+        assert_eq!(
+            codes(&keyboard.parse(b"Aq", false)),
+            [KeyCode::Up, KeyCode::Char('q')]
+        );
+        // A letter of two bytes.
+        assert_eq!(keyboard.parse(b"\xc3", false), []);
+        assert_eq!(
+            codes(&keyboard.parse(b"\xa9", false)),
+            [KeyCode::Char('\u{e9}')]
+        );
+        // A read that got as much as it can.
+        assert_eq!(keyboard.parse(b"\x1b", true), []);
+        assert_eq!(codes(&keyboard.parse(b"OB", false)), [KeyCode::Down]);
+    }
+
+    #[test]
+    fn an_escape_byte_alone_is_the_escape_key() {
+        let mut keyboard = Keyboard::default();
+        assert_eq!(codes(&keyboard.parse(b"\x1b", false)), [KeyCode::Escape]);
+        assert_eq!(keyboard.parse(b"\x1b", true), []);
+        assert_eq!(codes(&keyboard.pause()), [KeyCode::Escape]);
+        assert_eq!(keyboard.pause(), []);
+    }
+
+    /// Alt and one of these letters starts a report of a terminal, which has no end here.
+    #[test]
+    fn a_start_of_a_report_takes_no_later_key() {
+        let mut keyboard = Keyboard::default();
+        for start in [b"\x1b[", b"\x1b]", b"\x1bP"] {
+            assert_eq!(keyboard.parse(start, false), []);
+            assert_eq!(keyboard.pause(), []);
+            let quit = KeyEvent::new(KeyCode::Char('q'), Modifiers::NONE);
+            assert_eq!(keyboard.parse(b"q", false), [quit]);
+        }
     }
 }

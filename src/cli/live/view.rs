@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use termina::event::{KeyCode, KeyEvent, Modifiers};
 
 use super::{
     model::{Group, Row, Snapshot, Whereabouts},
@@ -189,9 +189,7 @@ impl View {
     }
 
     pub(in crate::cli) fn press(&mut self, key: KeyEvent) -> Wish {
-        if let (KeyCode::Char('c'), true) =
-            (key.code, key.modifiers.contains(KeyModifiers::CONTROL))
-        {
+        if let (KeyCode::Char('c'), true) = (key.code, key.modifiers.contains(Modifiers::CONTROL)) {
             return Wish::Quit;
         }
         match self.mode {
@@ -218,7 +216,7 @@ impl View {
         self.select();
         let page = self.page.max(1);
         match key.code {
-            KeyCode::Char('l') if key.modifiers.contains(KeyModifiers::CONTROL) => {
+            KeyCode::Char('l') if key.modifiers.contains(Modifiers::CONTROL) => {
                 return Wish::Repaint;
             }
             KeyCode::Char('q') => return Wish::Quit,
@@ -259,7 +257,7 @@ impl View {
                 }
                 return Wish::Ask;
             }
-            KeyCode::Esc => {
+            KeyCode::Escape => {
                 self.details = false;
                 self.query.filter.clear();
                 return Wish::Ask;
@@ -309,7 +307,7 @@ impl View {
     fn press_filtering(&mut self, key: KeyEvent) -> Wish {
         match key.code {
             KeyCode::Enter => self.mode = Mode::Look,
-            KeyCode::Esc => {
+            KeyCode::Escape => {
                 self.query.filter.clear();
                 self.mode = Mode::Look;
             }

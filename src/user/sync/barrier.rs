@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    trap::Kind,
+    status::Kind,
     user::{os::Os, queue::Queue},
 };
 

@@ -3,7 +3,7 @@
 use std::{cell::RefCell, rc::Rc};
 
 use crate::{
-    trap::Kind,
+    status::Kind,
     user::{os::Os, queue::Queue},
 };
 

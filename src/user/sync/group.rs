@@ -4,12 +4,9 @@ use std::{cell::RefCell, collections::BTreeSet, fmt, panic::Location, rc::Rc};
 
 use crate::{
     abi::{Errno, Exit, QueueId, SystemCall, Tid},
-    trap::{Keeper, Kind, TrapFrame},
-    user::{
-        os::Os,
-        program::IntoExit,
-        queue::{Queue, Side},
-    },
+    status::Kind,
+    trap::{Keeper, TrapFrame},
+    user::{messages::Side, os::Os, program::IntoExit, queue::Queue},
 };
 
 /// A group of tasks. [`Group::join`] waits for all of them, and kills the rest when one fails.

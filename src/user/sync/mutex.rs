@@ -8,7 +8,8 @@ use std::{
 };
 
 use crate::{
-    trap::{Kind, TrapFrame},
+    status::Kind,
+    trap::TrapFrame,
     user::{os::Os, queue::Queue},
 };
 

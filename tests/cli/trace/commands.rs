@@ -10,17 +10,6 @@ use trapline::{
 
 use super::*;
 
-/// A program with queues, that ends well.
-const QUEUES: [&str; 7] = [
-    "producer-consumer",
-    "--count",
-    "3",
-    "--capacity",
-    "1",
-    "--consumers",
-    "2",
-];
-
 // ---- show
 
 #[test]
@@ -105,7 +94,7 @@ fn show_follows_a_queue() {
 }
 
 /// A recording of what happens nowhere in a simulated world.
-fn devices(place: &Place) {
+pub(super) fn devices(place: &Place) {
     let path = place.0.join("run.trap");
     let mut recorder = Recorder::create(path, &Header::default()).unwrap();
     let device = DeviceId::from_raw;
@@ -309,56 +298,6 @@ fn colours_are_for_those_who_want_them() {
     assert!(!plain.contains('\x1b') && colored.contains('\x1b'));
 }
 
-// ---- summary
-
-#[test]
-fn summary_shows_tasks_calls_and_waits() {
-    let place = Place::with("summary", &QUEUES);
-    assert_golden(
-        "summary.txt",
-        &place.print(&["trace", "summary", "run.trap"]),
-    );
-    let by_name = place.print(&["trace", "summary", "--by-name", "run.trap"]);
-    assert_golden("summary-by-name.txt", &by_name);
-    let json = place.print(&["trace", "summary", "--json", "run.trap"]);
-    assert_golden("summary.json", &json);
-    for line in json.lines() {
-        serde_json::from_str::<Value>(line).expect("it is JSON");
-    }
-}
-
-#[test]
-fn summary_of_many_tasks_has_a_thousand_and_counts_the_others() {
-    let place = Place::with("summary-many", &["sleepers", "--count", "1005"]);
-    let text = place.print(&["trace", "summary", "run.trap"]);
-    let rows = text.lines().filter(|line| line.contains("  sleeper  "));
-    assert_eq!(rows.count(), 2 * 999, "beside their parent, in two tables");
-    let others = "\nand 6 more tasks: --by-name takes them together, --json has all\n";
-    assert!(text.contains(others), "{text}");
-    let total = text.lines().last().unwrap();
-    assert!(total.starts_with("tasks 1006, "), "{total}");
-    let json = place.print(&["trace", "summary", "--json", "run.trap"]);
-    let tasks = json.lines().filter(|line| line.contains("\"sleeper\""));
-    assert_eq!(tasks.count(), 1005);
-}
-
-#[test]
-fn summary_tells_of_tasks_that_were_alive_and_of_devices() {
-    let place = Place::with(
-        "summary-alive",
-        &["--max-time", "10s", "alive", "--every", "4s"],
-    );
-    assert_golden(
-        "summary-alive.txt",
-        &place.print(&["trace", "summary", "run.trap"]),
-    );
-    devices(&place);
-    assert_golden(
-        "summary-device.txt",
-        &place.print(&["trace", "summary", "run.trap"]),
-    );
-}
-
 // ---- export
 
 #[test]
@@ -499,108 +438,6 @@ fn export_wants_to_know_the_format() {
     assert_eq!(place.run(&turns), expected);
 }
 
-// ---- diff
-
-#[test]
-fn diff_finds_where_two_runs_part() {
-    let place = Place::with("diff", &QUEUES);
-    place.record("same.trap", &QUEUES);
-    let (code, out, err) = place.run(&["trace", "diff", "run.trap", "same.trap"]);
-    assert_eq!((code, &*out), (0, ""));
-    assert!(err.starts_with("the runs are the same: "), "{err}");
-    place.record("other.trap", &["--quantum", "2", "countdown"]);
-    place.record("fewer.trap", &[&QUEUES[..], &["--producers", "2"]].concat());
-    for other in ["other", "fewer"] {
-        let file = format!("{other}.trap");
-        let (code, out, err) = place.run(&["trace", "diff", "run.trap", &file]);
-        assert_eq!((code, &*err), (1, ""));
-        assert_golden(&format!("diff-{other}.txt"), &out);
-    }
-}
-
-#[test]
-fn diff_can_leave_times_aside() {
-    let place = Place::with("diff-times", &["alive", "--count", "3", "--every", "4s"]);
-    place.record(
-        "slow.trap",
-        &["--quantum", "9", "alive", "--count", "3", "--every", "5s"],
-    );
-    let (code, out, _) = place.run(&["trace", "diff", "run.trap", "slow.trap"]);
-    assert_eq!(code, 1);
-    assert_golden("diff-times.txt", &out);
-    let (code, out, _) = place.run(&["trace", "diff", "--ignore-times", "run.trap", "slow.trap"]);
-    // The call says how long it is to sleep: that is no time of the world's.
-    assert_eq!(code, 1);
-    assert!(
-        out.contains("- 00:00.000000    1 alive        trapped sleep(4s)"),
-        "{out}"
-    );
-    place.record("countdown.trap", &["countdown"]);
-    let shifted = place.0.join("shifted.trap");
-    let mut recorder = Recorder::create(&shifted, &Header::default()).unwrap();
-    for event in Recording::open(place.0.join("countdown.trap")).unwrap() {
-        let mut event = event.unwrap();
-        event.at += Duration::from_millis(7);
-        recorder.event(&event.borrow());
-    }
-    drop(recorder);
-    let (code, ..) = place.run(&["trace", "diff", "countdown.trap", "shifted.trap"]);
-    assert_eq!(code, 0, "one of them is real, so times do not count");
-}
-
-#[test]
-fn diff_writes_a_page_with_both_runs_on_one_axis() {
-    let place = Place::with("diff-page", &["convoy"]);
-    place.record("cured.trap", &["convoy", "--cured"]);
-    let diff = ["trace", "diff", "run.trap", "cured.trap"];
-    let (code, text, _) = place.run(&diff);
-    let (same, out, err) = place.run(&[&diff[..], &["--html", "both.html"]].concat());
-    assert_eq!((same, &*out, &*err), (code, &*text, ""));
-    let page = fs::read_to_string(place.0.join("both.html")).unwrap();
-    assert_eq!(page.matches("<iframe ").count(), 2);
-    let axis = "&quot;axis&quot;:{&quot;time&quot;:[0.0,62000000.0],";
-    assert_eq!(page.matches(axis).count(), 2, "the axis of the longer run");
-    for (letter, file) in [("A", "run.trap"), ("B", "cured.trap")] {
-        assert!(page.contains(&format!("<h2>{letter}: {file} · ")), "{file}");
-    }
-    assert!(page.contains("B - A\n"), "the text about the differences");
-    let (code, _, err) = place.run(&["trace", "diff", "--html", "both.html", "-", "run.trap"]);
-    let expected = "error: --html reads both recordings twice: name files\n";
-    assert_eq!((code, &*err), (2, expected));
-    let (code, _, err) = place.run(&[&diff[..], &["--html", "no/where.html"]].concat());
-    assert_eq!(code, 2);
-    assert!(
-        err.starts_with("error: cannot write no/where.html: "),
-        "{err}"
-    );
-    let before = fs::read(place.0.join("run.trap")).unwrap();
-    let (code, out, err) = place.run(&[&diff[..], &["--html", "./run.trap"]].concat());
-    let expected = "error: --html would replace run.trap: name another file\n";
-    assert_eq!((code, &*out, &*err), (2, "", expected));
-    assert!(fs::read(place.0.join("run.trap")).unwrap() == before);
-    let (_, out, _) = place.run(&[&diff[..], &["--html", "no/where.html"]].concat());
-    assert_eq!(out, "", "a bad path is found before the work");
-    let absent = [
-        "trace",
-        "diff",
-        "run.trap",
-        "none.trap",
-        "--html",
-        "new.html",
-    ];
-    assert_eq!(place.run(&absent).0, 2);
-    assert!(!place.0.join("new.html").exists(), "nothing is left");
-}
-
-#[test]
-fn diff_shows_where_one_run_ends() {
-    let place = Place::with("diff-end", &["alive", "--count", "2"]);
-    place.record("limit.trap", &["--max-ticks", "2", "alive", "--count", "2"]);
-    let (code, out, _) = place.run(&["trace", "diff", "run.trap", "limit.trap"]);
-    assert_eq!(code, 1);
-    assert_golden("diff-end.txt", &out);
-}
-
 #[test]
 fn export_folds_stacks_for_flame_graphs() {
     let place = Place::with("folded", &["convoy"]);
@@ -614,6 +451,8 @@ fn export_folds_stacks_for_flame_graphs() {
     let nanos = of_worker.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap());
     assert_eq!(nanos.sum::<u64>(), 47_000_000, "its whole life");
 }
+
+// ---- the tasks at an instant
 
 #[test]
 fn waits_are_shown_at_an_instant() {
@@ -835,129 +674,4 @@ fn every_command_has_help_with_examples() {
         assert_eq!(code, 0);
         assert!(out.contains("Examples:"), "{out}");
     }
-}
-
-/// What the events of a table come to, computed without the code of the summary.
-#[derive(Default)]
-struct Sums {
-    /// By task: the seconds in each state, turns, and traps.
-    tasks: BTreeMap<u64, (BTreeMap<&'static str, f64>, u64, u64)>,
-    /// By call: its number, its errors, and the seconds from trap to answer.
-    calls: BTreeMap<String, (u64, u64, f64)>,
-}
-
-impl Sums {
-    fn of(csv: &str) -> Self {
-        let mut sums = Self::default();
-        // By task: its state and when that began; its call, and when that trapped.
-        let mut states: BTreeMap<u64, (&'static str, f64)> = BTreeMap::new();
-        let mut calls: BTreeMap<u64, (String, f64)> = BTreeMap::new();
-        let mut end = 0.0;
-        for line in csv.lines().skip(1) {
-            let cells: Vec<&str> = line.split(',').collect();
-            let (at, tid): (f64, u64) = (cells[0].parse().unwrap(), cells[1].parse().unwrap());
-            let (event, call) = (cells[3], cells[4]);
-            end = at;
-            let state = match event {
-                "spawned" | "woken" | "replied" => "ready",
-                "resumed" | "computing" => "running",
-                "trapped" => "in_call",
-                "blocked" => "blocked",
-                "exited" => "over",
-                _ => continue,
-            };
-            if tid == 0 {
-                continue;
-            }
-            let (_, turns, traps) = sums.tasks.entry(tid).or_default();
-            *turns += u64::from(event == "resumed");
-            *traps += u64::from(event == "trapped");
-            match event {
-                "trapped" => {
-                    calls.insert(tid, (call.to_string(), at));
-                    sums.calls.entry(call.to_string()).or_default().0 += 1;
-                }
-                "replied" => {
-                    let (name, from) = calls.remove(&tid).expect("a call that is answered");
-                    let (_, errors, total) = sums.calls.entry(name).or_default();
-                    *errors += u64::from(line.ends_with(",1"));
-                    *total += at - from;
-                }
-                _ => {}
-            }
-            if let Some((before, from)) = states.insert(tid, (state, at)) {
-                sums.add(tid, before, at - from);
-            }
-        }
-        for (tid, (state, from)) in states {
-            sums.add(tid, state, end - from);
-        }
-        sums
-    }
-
-    fn add(&mut self, tid: u64, state: &'static str, seconds: f64) {
-        let (states, ..) = self.tasks.entry(tid).or_default();
-        *states.entry(state).or_default() += seconds;
-    }
-}
-
-#[test]
-fn the_summary_agrees_with_sums_over_the_events() {
-    let place = Place::with("sums", &["convoy"]);
-    place.record("upstream.trap", &["slow-upstream"]);
-    let (code, ..) = place.run(&["boot", "-q", "--record", "real.trap", "lists"]);
-    assert_eq!(code, 0);
-    for file in ["run.trap", "upstream.trap", "real.trap"] {
-        let sums = Sums::of(&place.print(&["trace", "export", "--format", "csv", file]));
-        let summary = place.print(&["trace", "summary", "--json", file]);
-        let (mut tasks, mut calls) = (0, 0);
-        for line in summary.lines() {
-            let row: Value = serde_json::from_str(line).unwrap();
-            let near = |key: &str, sum: f64| {
-                let told = row[key]
-                    .as_f64()
-                    .unwrap_or_else(|| panic!("no {key} in {line}"));
-                assert!(
-                    (told - sum).abs() < 1e-6,
-                    "{file}: {key} is {sum} in {line}"
-                );
-            };
-            if row["summary"] == "task" {
-                let (states, turns, traps) = &sums.tasks[&row["tid"].as_u64().unwrap()];
-                for state in ["running", "in_call", "ready", "blocked"] {
-                    near(state, states.get(state).copied().unwrap_or(0.0));
-                }
-                near("turns", *turns as f64);
-                near("traps", *traps as f64);
-                tasks += 1;
-            } else if row["summary"] == "call" {
-                let (count, errors, total) = sums.calls[row["call"].as_str().unwrap()];
-                near("count", count as f64);
-                near("errors", errors as f64);
-                near("total", total);
-                calls += 1;
-            } else {
-                let running = sums
-                    .tasks
-                    .values()
-                    .map(|(states, ..)| states.get("running").copied().unwrap_or(0.0));
-                near("tasks", running.sum());
-            }
-        }
-        assert_eq!(
-            (tasks, calls),
-            (sums.tasks.len(), sums.calls.len()),
-            "{file}"
-        );
-    }
-}
-
-#[test]
-fn a_summary_of_a_run_without_time_says_so() {
-    let place = Place::with("timeless", &["parts"]);
-    let summary = place.print(&["trace", "summary", "run.trap"]);
-    assert!(
-        summary.starts_with("the run took no virtual time\n"),
-        "{summary}"
-    );
 }

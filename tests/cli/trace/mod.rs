@@ -2,8 +2,10 @@
 //! a process.
 
 mod commands;
+mod diff;
 mod post_mortem;
 mod record;
+mod summary;
 mod timeline;
 mod why;
 
@@ -20,6 +22,17 @@ use rustix::process::{Pid, Signal, kill_process};
 use trapline::record::{Error, OwnedEvent, Recording};
 
 use crate::support::*;
+
+/// A program with queues, that ends well.
+const QUEUES: [&str; 7] = [
+    "producer-consumer",
+    "--count",
+    "3",
+    "--capacity",
+    "1",
+    "--consumers",
+    "2",
+];
 
 /// A file of a test's own, that goes with it.
 struct Scratch(PathBuf);

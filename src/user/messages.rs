@@ -1,0 +1,261 @@
+//! The messages of a queue: the part of it that is on the tasks' side.
+//!
+//! The kernel knows messages by their numbers. So they can be of any type, and are never copied
+//! through the kernel.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, VecDeque},
+    rc::Rc,
+};
+
+use crate::{
+    abi::{QueueId, SystemCall},
+    panic::contain,
+    status::QueueStatus,
+    trap::{Store, TrapFrame},
+};
+
+/// The tasks' side of a queue.
+pub(crate) struct Side<T> {
+    /// [`QueueId::NONE`] until the kernel has made the queue.
+    pub(super) id: Cell<QueueId>,
+    /// The number of handles. The kernel's reference is none.
+    pub(super) handles: Cell<usize>,
+    pub(super) frame: Rc<TrapFrame>,
+    pub(super) status: Rc<QueueStatus>,
+    pub(super) messages: Messages<T>,
+    /// Drops the messages. `Drop` needs it, because there `T` is not known to be `'static`.
+    drop: fn(&TrapFrame, Untaken<T>),
+}
+
+impl<T: 'static> Side<T> {
+    #[inline(always)]
+    pub(super) fn new(frame: Rc<TrapFrame>, status: Rc<QueueStatus>) -> Self {
+        Self {
+            id: Cell::new(QueueId::NONE),
+            handles: Cell::new(0),
+            frame,
+            status,
+            messages: Messages::default(),
+            drop: |frame, messages| frame.drop_all_iteratively(in_order(messages)),
+        }
+    }
+}
+
+impl<T> Side<T> {
+    /// Stores a message that the kernel puts, and returns its number.
+    pub(crate) fn push(&self, message: T) -> u64 {
+        self.messages.push(message)
+    }
+
+    /// Frees the queue, after its last handle.
+    pub(super) fn free(&self) {
+        self.frame.defer(SystemCall::FreeQueue(self.id.get()));
+        // Dropped here, because these destructors belong to the task.
+        if !self.messages.is_empty() {
+            (self.drop)(&self.frame, self.messages.take_all());
+        }
+    }
+}
+
+impl<T> Store for Side<T> {
+    fn discard(&self, number: u64) {
+        // Dropped outside the borrow: its destructor may use the queue.
+        drop(self.messages.remove(number));
+    }
+
+    fn clear(&self) {
+        for message in in_order(self.messages.take_all()) {
+            contain(|| drop(message));
+        }
+    }
+}
+
+/// The messages that no task has taken, in the order in which they were put.
+type Untaken<T> = (BTreeMap<u64, T>, VecDeque<Option<T>>);
+
+fn in_order<T>((aside, kept): Untaken<T>) -> impl Iterator<Item = T> {
+    aside.into_values().chain(kept.into_iter().flatten())
+}
+
+/// A queue's messages by number. They include the messages of tasks that wait to put, and those
+/// that are matched with a task before its turn.
+pub(super) struct Messages<T> {
+    /// The latest messages in order; `None` is a gap, left by a message that was removed early.
+    kept: RefCell<VecDeque<Option<T>>>,
+    /// The number of the first message in `kept`.
+    first: Cell<u64>,
+    /// The number of gaps in `kept`; never many more than messages.
+    gaps: Cell<usize>,
+    /// Older messages. Kept in order, they would leave too many gaps behind them. Few queues have any.
+    aside: RefCell<Option<BTreeMap<u64, T>>>,
+    /// The messages of a type without content, of which each is like the others. They take no memory.
+    units: RefCell<VecDeque<T>>,
+}
+
+impl<T> Default for Messages<T> {
+    fn default() -> Self {
+        Self {
+            kept: RefCell::default(),
+            first: Cell::default(),
+            gaps: Cell::default(),
+            aside: RefCell::default(),
+            units: RefCell::default(),
+        }
+    }
+}
+
+impl<T> Messages<T> {
+    const ARE_UNITS: bool = size_of::<T>() == 0 && !std::mem::needs_drop::<T>();
+
+    /// Stores a message, and returns its number, which is never reused.
+    pub(super) fn push(&self, message: T) -> u64 {
+        if Self::ARE_UNITS {
+            self.units.borrow_mut().push_back(message);
+            return self.first.replace(self.first.get() + 1);
+        }
+        let mut kept = self.kept.borrow_mut();
+        kept.push_back(Some(message));
+        self.first.get() + kept.len() as u64 - 1
+    }
+
+    fn is_empty(&self) -> bool {
+        let aside = self.aside.borrow();
+        self.kept.borrow().is_empty() && aside.as_ref().is_none_or(BTreeMap::is_empty)
+    }
+
+    fn take_all(&self) -> Untaken<T> {
+        (self.aside.take().unwrap_or_default(), self.kept.take())
+    }
+
+    pub(super) fn take(&self, number: u64) -> T {
+        self.remove(number)
+            .expect("the kernel gives out a message once")
+    }
+
+    fn remove(&self, number: u64) -> Option<T> {
+        if Self::ARE_UNITS {
+            return self.units.borrow_mut().pop_front();
+        }
+        if number != self.first.get() {
+            return self.remove_other(number);
+        }
+        let mut kept = self.kept.borrow_mut();
+        let message = kept.pop_front()?;
+        self.first.set(number + 1);
+        while let Some(None) = kept.front() {
+            kept.pop_front();
+            self.first.set(self.first.get() + 1);
+            self.gaps.set(self.gaps.get() - 1);
+        }
+        message
+    }
+
+    /// Removes a message that is not the first: its put was refused, its task was killed, or tasks
+    /// run in another order than messages were put.
+    #[inline(never)]
+    fn remove_other(&self, number: u64) -> Option<T> {
+        let Some(at) = number.checked_sub(self.first.get()) else {
+            return self.aside.borrow_mut().as_mut()?.remove(&number);
+        };
+        let mut kept = self.kept.borrow_mut();
+        let message = kept.get_mut(usize::try_from(at).ok()?)?.take()?;
+        self.gaps.set(self.gaps.get() + 1);
+        if self.gaps.get() > 16 + kept.len() / 2 {
+            let (first, len) = (self.first.get(), kept.len() as u64);
+            let numbered = (first..).zip(kept.drain(..));
+            let messages = numbered.filter_map(|(number, message)| Some((number, message?)));
+            let mut aside = self.aside.borrow_mut();
+            aside.get_or_insert_default().extend(messages);
+            self.first.set(first + len);
+            self.gaps.set(0);
+        }
+        Some(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Messages whose values are their numbers.
+    #[derive(Default)]
+    struct Counted {
+        messages: Messages<u64>,
+        pushed: u64,
+        /// The number of messages.
+        live: usize,
+        /// The highest number of gaps.
+        spare: usize,
+    }
+
+    impl Counted {
+        fn push(&mut self) -> u64 {
+            let number = self.messages.push(self.pushed);
+            assert_eq!(number, self.pushed);
+            self.pushed += 1;
+            self.live += 1;
+            let aside = self.messages.aside.borrow();
+            let aside = aside.as_ref().map_or(0, BTreeMap::len);
+            let kept = self.messages.kept.borrow().len() + aside;
+            self.spare = self.spare.max(kept - self.live);
+            number
+        }
+
+        fn remove(&mut self, number: u64) {
+            assert_eq!(self.messages.remove(number), Some(number));
+            assert_eq!(self.messages.remove(number), None);
+            self.live -= 1;
+            let kept = self.messages.kept.borrow();
+            let gaps = kept.iter().filter(|message| message.is_none());
+            assert_eq!(gaps.count(), self.messages.gaps.get());
+        }
+    }
+
+    #[test]
+    fn what_is_refused_costs_no_memory() {
+        let mut counted = Counted::default();
+        counted.push();
+        for _ in 0..1000 {
+            let refused = counted.push();
+            counted.remove(refused);
+        }
+        assert!(counted.spare < 40, "{}", counted.spare);
+        counted.remove(0);
+    }
+
+    #[test]
+    fn one_that_stays_does_not_keep_the_room_of_those_behind_it() {
+        for length in [1, 5, 100] {
+            let mut counted = Counted::default();
+            counted.push();
+            for _ in 0..length {
+                counted.push();
+            }
+            for _ in 0..1000 {
+                counted.remove(counted.pushed - length);
+                counted.push();
+            }
+            let most = 40 + length as usize;
+            assert!(counted.spare < most, "{}", counted.spare);
+            counted.remove(0);
+        }
+    }
+
+    #[test]
+    fn in_whatever_order_they_leave_nothing_stays() {
+        for stride in [1, 2, 3, 50, 97, 100] {
+            let mut counted = Counted::default();
+            for _ in 0..101 {
+                counted.push();
+            }
+            for n in 0..101 {
+                counted.remove(n * stride % 101);
+            }
+            assert_eq!(counted.messages.kept.borrow().len(), 0);
+            let aside = counted.messages.aside.borrow();
+            assert!(aside.as_ref().is_none_or(BTreeMap::is_empty));
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! Random programs: the exhaustive search against all schedules that there are.
+
+use std::{cell::RefCell, rc::Rc, time::Duration};
+
+use trapline::{
+    Errno, Error, Kernel, Os, Promise, Queue, Setter, Shared, check,
+    sync::{Barrier, Condition, Flag, Mutex, Semaphore},
+};
+
+/// A call of a random program.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Put(usize),
+    Get(usize),
+    TryPut(usize),
+    TryGet(usize),
+    Close(usize),
+    Len(usize),
+    Read,
+    Write,
+    Yield,
+    Kill(usize),
+    Wait(usize),
+    Lock,
+    Random,
+    Sleep(u64),
+    TimedGet(usize),
+    Spawn,
+    Child,
+    Permit,
+    TryPermit,
+    SetFlag,
+    ClearFlag,
+    WaitFlag,
+    Barrier,
+    SetPromise,
+    WaitPromise,
+    WaitCondition,
+    Notify,
+    NotifyAll,
+    Tasks,
+    Exit,
+    Shutdown,
+}
+
+/// Draws a number below `end`. (A linear congruential generator.)
+fn draw(state: &mut u64, end: usize) -> usize {
+    *state = state
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
+    ((*state >> 33) % end as u64) as usize
+}
+
+fn step(state: &mut u64, tasks: usize) -> Step {
+    let (queue, task) = (draw(state, 2), draw(state, tasks));
+    match draw(state, 44) {
+        0..3 => Step::Put(queue),
+        3..6 => Step::Get(queue),
+        6 => Step::TryPut(queue),
+        7 => Step::TryGet(queue),
+        8 => Step::Close(queue),
+        9 => Step::Len(queue),
+        10 | 11 => Step::Read,
+        12 | 13 => Step::Write,
+        14 => Step::Yield,
+        15..18 => Step::Kill(task),
+        18..21 => Step::Wait(task),
+        21 | 22 => Step::Lock,
+        23 => Step::Random,
+        24 => Step::Sleep(1 + queue as u64),
+        25 => Step::TimedGet(queue),
+        26 | 27 => Step::Spawn,
+        28 | 29 => Step::Child,
+        30 => Step::Permit,
+        31 => Step::TryPermit,
+        32 => Step::SetFlag,
+        33 => Step::ClearFlag,
+        34 => Step::WaitFlag,
+        35 => Step::Barrier,
+        36 => Step::SetPromise,
+        37 => Step::WaitPromise,
+        38 => Step::WaitCondition,
+        39 => Step::Notify,
+        40 => Step::NotifyAll,
+        41 => Step::Tasks,
+        42 => Step::Exit,
+        _ => Step::Shutdown,
+    }
+}
+
+/// What the tasks of a random program share.
+#[derive(Clone)]
+struct World {
+    queues: Vec<Queue<usize>>,
+    lock: Mutex<usize>,
+    told: Condition,
+    permits: Semaphore,
+    flag: Flag,
+    barrier: Barrier,
+    setter: Setter<usize>,
+    promise: Promise<usize>,
+    number: Shared<usize>,
+    tids: Shared<Vec<trapline::Tid>>,
+    logs: Rc<RefCell<Vec<String>>>,
+}
+
+impl World {
+    async fn new(os: &mut Os, logs: Rc<RefCell<Vec<String>>>) -> Self {
+        let (setter, promise) = Promise::new(os).await;
+        // Main has the number 1, and its children those after it.
+        let tids = (0..logs.borrow().len() as u64).map(|at| (at + 2).into());
+        Self {
+            queues: vec![Queue::bounded(os, 1).await, Queue::unbounded(os).await],
+            lock: Mutex::new(os, 0).await,
+            told: Condition::new(os).await,
+            permits: Semaphore::new(os, 1).await,
+            flag: Flag::new(os).await,
+            barrier: Barrier::new(os, 2).await,
+            setter,
+            promise,
+            number: Shared::new(0),
+            tids: Shared::new(tids.collect()),
+            logs,
+        }
+    }
+
+    /// Runs the steps of a task. What each call returns goes to the task's own log.
+    async fn run(&self, os: &mut Os, me: usize, steps: &[Step]) {
+        for (at, step) in steps.iter().enumerate() {
+            let text = match *step {
+                Step::Put(_)
+                | Step::Get(_)
+                | Step::TryPut(_)
+                | Step::TryGet(_)
+                | Step::Close(_)
+                | Step::Len(_)
+                | Step::TimedGet(_) => self.at_queue(os, 10 * me + at, *step).await,
+                Step::Lock
+                | Step::Permit
+                | Step::TryPermit
+                | Step::SetFlag
+                | Step::ClearFlag
+                | Step::WaitFlag
+                | Step::Barrier
+                | Step::SetPromise
+                | Step::WaitPromise
+                | Step::WaitCondition
+                | Step::Notify
+                | Step::NotifyAll => self.at_lock(os, 10 * me + at, *step).await,
+                Step::Exit => return,
+                _ => self.with_tasks(os, 10 * me + at, *step).await,
+            };
+            self.logs.borrow_mut()[me] += &format!("{text} ");
+        }
+    }
+
+    async fn at_queue(&self, os: &mut Os, message: usize, step: Step) -> String {
+        match step {
+            Step::Put(queue) => format!("{}", self.queues[queue].put(os, message).await.is_ok()),
+            Step::Get(queue) => format!("{:?}", self.queues[queue].get(os).await),
+            Step::TryPut(queue) => {
+                format!("{}", self.queues[queue].try_put(os, message).await.is_ok())
+            }
+            Step::TryGet(queue) => format!("{:?}", self.queues[queue].try_get(os).await),
+            Step::Len(queue) => format!("{}", self.queues[queue].len()),
+            Step::TimedGet(queue) => {
+                let get = async |os: &mut Os| self.queues[queue].get(os).await;
+                format!("{:?}", os.timeout(Duration::from_millis(1), get).await)
+            }
+            Step::Close(queue) => {
+                self.queues[queue].close(os).await;
+                String::new()
+            }
+            _ => unreachable!("it is for a queue"),
+        }
+    }
+
+    async fn at_lock(&self, os: &mut Os, message: usize, step: Step) -> String {
+        match step {
+            Step::Lock => {
+                let mut held = self
+                    .lock
+                    .lock(os)
+                    .await
+                    .unwrap_or_else(|poisoned| poisoned.0);
+                os.yield_now().await;
+                *held += 1;
+                format!("{}", *held)
+            }
+            Step::WaitCondition => {
+                let held = self
+                    .lock
+                    .lock(os)
+                    .await
+                    .unwrap_or_else(|poisoned| poisoned.0);
+                format!("{}", self.told.wait(os, held).await.is_ok())
+            }
+            Step::Permit => {
+                let _permit = self.permits.acquire(os).await;
+                format!("{}", os.now().await.as_millis())
+            }
+            Step::TryPermit => format!("{}", self.permits.try_acquire(os).await.is_some()),
+            Step::Barrier => format!("{}", self.barrier.wait(os).await),
+            Step::SetPromise => format!("{}", self.setter.set(os, message).await.is_ok()),
+            Step::WaitPromise => format!("{:?}", self.promise.wait(os).await),
+            Step::Notify => {
+                self.told.notify_one(os).await;
+                String::new()
+            }
+            Step::NotifyAll => {
+                self.told.notify_all(os).await;
+                String::new()
+            }
+            Step::SetFlag => {
+                self.flag.set(os).await;
+                String::new()
+            }
+            Step::ClearFlag => {
+                self.flag.clear(os).await;
+                String::new()
+            }
+            Step::WaitFlag => {
+                let is_set = self.flag.is_set();
+                self.flag.wait(os).await;
+                format!("{is_set}")
+            }
+            _ => unreachable!("it is for a lock"),
+        }
+    }
+
+    async fn with_tasks(&self, os: &mut Os, message: usize, step: Step) -> String {
+        match step {
+            Step::Read => format!("{}", self.number.get()),
+            Step::Write => {
+                self.number.set(message);
+                String::new()
+            }
+            Step::Kill(task) => format!("{}", os.kill(self.tids.get()[task]).await),
+            Step::Wait(task) => format!("{:?}", os.wait(self.tids.get()[task]).await),
+            Step::Random => format!("{}", os.random().await % 100),
+            Step::Sleep(millis) => {
+                os.sleep(Duration::from_millis(millis)).await;
+                format!("{}", os.now().await.as_millis())
+            }
+            Step::Spawn => {
+                let number = self.number.clone();
+                let write = async move |os: &mut Os| {
+                    os.yield_now().await;
+                    number.set(message);
+                };
+                format!("{:?}", os.spawn_detached("detached", write).await)
+            }
+            Step::Child => {
+                let number = self.number.clone();
+                let read = async move |_: &mut Os| number.get();
+                match os.spawn_child("child", read).await {
+                    Ok(mut child) => format!("{:?}", child.wait(os).await),
+                    Err(error) => format!("{error}"),
+                }
+            }
+            Step::Tasks => format!("{}", os.tasks().await.len()),
+            Step::Shutdown => os.shutdown().await,
+            _ => {
+                os.yield_now().await;
+                String::new()
+            }
+        }
+    }
+}
+
+/// Runs a program of these tasks, as children of one task. The outcome is what each call returned.
+fn program(tasks: &[Vec<Step>], kernel: &mut Kernel) -> Result<(), Error> {
+    let logs = Rc::new(RefCell::new(vec![String::new(); tasks.len()]));
+    let (all, tasks) = (Rc::clone(&logs), tasks.to_vec());
+    kernel.spawn("main", async move |os: &mut Os| {
+        let world = World::new(os, all).await;
+        for (me, steps) in tasks.into_iter().enumerate() {
+            let world = world.clone();
+            let run = async move |os: &mut Os| world.run(os, me, &steps).await;
+            os.spawn(format!("{me}"), run).await?;
+        }
+        Ok::<(), Errno>(())
+    })?;
+    let outcome = || format!("{:?}", logs.borrow());
+    match kernel.run() {
+        Ok(report) => kernel.outcome(format!("{}{}", outcome(), report.failures)),
+        Err(Error::Deadlock(_)) => kernel.outcome(format!("deadlock {}", outcome())),
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+/// Draws a program: two or three tasks, of at most three or two steps.
+fn drawn(seed: u64) -> Vec<Vec<Step>> {
+    let mut state = seed.wrapping_mul(7919) + 1;
+    let tasks = 2 + seed as usize % 2;
+    let most = if tasks == 2 { 3 } else { 2 };
+    let count = |state: &mut u64| 1 + draw(state, most);
+    (0..tasks)
+        .map(|_| {
+            (0..count(&mut state))
+                .map(|_| step(&mut state, tasks))
+                .collect()
+        })
+        .collect()
+}
+
+/// Returns a number of the environment, for longer runs of the test below.
+fn wanted(name: &str, default: u64) -> u64 {
+    let text = std::env::var(name).ok();
+    text.and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// Compares the search with all schedules that there are, up to a number.
+#[test]
+fn random_programs_have_no_other_outcome() {
+    let first = wanted("TRAPLINE_FUZZ_FIRST", 0);
+    let programs = wanted("TRAPLINE_FUZZ_PROGRAMS", 25);
+    let schedules = wanted("TRAPLINE_FUZZ_SCHEDULES", 300);
+    for seed in first..first + programs {
+        let tasks = drawn(seed);
+        let search = check(|kernel| program(&tasks, kernel)).exhaustive();
+        let explored = search.schedules(schedules).explore();
+        assert_eq!(explored.failure, None, "program {seed}: {tasks:?}");
+        assert_eq!(
+            explored.schedules, explored.classes,
+            "program {seed}: {tasks:?}"
+        );
+        if !explored.complete {
+            continue;
+        }
+        let parts = check(|kernel| program(&tasks, kernel))
+            .exhaustive()
+            .threads(1);
+        let parts = parts.explore();
+        assert_eq!(
+            (parts.schedules, parts.classes, &parts.outcomes),
+            (explored.schedules, explored.classes, &explored.outcomes),
+            "program {seed}, in parts: {tasks:?}"
+        );
+        let search = check(|kernel| program(&tasks, kernel)).preemptions(usize::MAX);
+        let all = search.schedules(schedules).explore();
+        assert!(!all.complete || all.schedules >= explored.schedules);
+        let missed: Vec<_> = all.outcomes.difference(&explored.outcomes).collect();
+        assert!(missed.is_empty(), "program {seed}: {tasks:?}: {missed:?}");
+        let invented: Vec<_> = explored.outcomes.difference(&all.outcomes).collect();
+        let invented = invented.into_iter().filter(|_| all.complete);
+        assert_eq!(invented.count(), 0, "program {seed}: {tasks:?}");
+    }
+}
