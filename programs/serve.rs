@@ -11,7 +11,7 @@ pub(crate) async fn listen(
     option: &str,
 ) -> Result<TcpListener, String> {
     let listening = os.listen(addr).await;
-    listening.map_err(|error| format!("cannot listen on {addr}: {error} (see {option})"))
+    listening.map_err(|error| format!("{error} (see {option})"))
 }
 
 /// Accepts the next client, with no time limit.

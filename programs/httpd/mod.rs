@@ -92,8 +92,7 @@ impl Program for Httpd {
             format!("cannot serve {root}: {error} (see --root)")
         })?;
         let listener = os.listen(addr).await;
-        let listener =
-            listener.map_err(|error| format!("cannot listen on {addr}: {error} (see --addr)"))?;
+        let listener = listener.map_err(|error| format!("{error} (see --addr)"))?;
         let addr = listener.local_addr()?;
         writeln!(os, "Serving {} at http://{addr}/", path.display());
         let most = self.max_connections.get();

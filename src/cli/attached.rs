@@ -6,10 +6,14 @@ use std::{
     collections::BTreeSet,
     io::{self, Write},
     os::fd::{AsFd, AsRawFd, RawFd},
+    time::Duration,
 };
 
-use super::output::Log;
-use crate::{Answer, DeviceId, Request, World, forward_world};
+use super::{
+    output::Log,
+    stuck::{self, Steps},
+};
+use crate::{Answer, DeviceId, Happening, Request, World, forward_world};
 
 /// A world around one with a tape. It warns of the first descriptor that is attached, unless that is a
 /// standard stream.
@@ -25,6 +29,7 @@ struct Replayed {
     console: Box<dyn Write>,
     /// The devices that are standard output.
     outputs: BTreeSet<DeviceId>,
+    steps: Steps,
 }
 
 impl<W> Attached<W> {
@@ -44,10 +49,36 @@ impl<W> Attached<W> {
         let replayed = Replayed {
             console: Box::new(console),
             outputs: BTreeSet::new(),
+            steps: Steps::default(),
         };
         Self {
             replayed: Some(replayed),
             ..Self::taped(inner, log)
+        }
+    }
+
+    /// Warns of a task that keeps the replay from going on.
+    ///
+    /// *Errors:* the operating system's, where it has no thread left.
+    pub(super) fn watched(self) -> io::Result<Self>
+    where
+        W: World,
+    {
+        if let Some(replayed) = &self.replayed {
+            let (log, kernel) = (self.log, self.inner.remote());
+            replayed.steps.watch(kernel, stuck::EVERY, move |task| {
+                log.warn(&format!(
+                    "task {task} makes no system call, and the replay waits for it: if it waits for \
+                     I/O of its own, which is not on the tape, serve it or interrupt twice"
+                ));
+            })?;
+        }
+        Ok(self)
+    }
+
+    fn step(&self) {
+        if let Some(replayed) = &self.replayed {
+            replayed.steps.step();
         }
     }
 
@@ -87,10 +118,30 @@ impl Replayed {
 }
 
 impl<W: World> World for Attached<W> {
-    forward_world!(inner: now, now_for_log, random, reseed, seed, print, take_console, wait);
-    forward_world!(inner: wait_for_threads, is_idle, remote, submit, spins, spin);
+    forward_world!(inner: now, now_for_log, random, reseed, seed, print, take_console);
+    forward_world!(inner: is_idle, remote, submit, spins, spin);
+
+    fn wait(
+        &mut self,
+        deadline: Option<Duration>,
+        happened: &mut Vec<Happening>,
+    ) -> io::Result<()> {
+        self.step();
+        self.inner.wait(deadline, happened)
+    }
+
+    fn wait_for_threads(
+        &mut self,
+        deadline: Option<Duration>,
+        patience: Duration,
+        happened: &mut Vec<Happening>,
+    ) -> io::Result<Duration> {
+        self.step();
+        self.inner.wait_for_threads(deadline, patience, happened)
+    }
 
     fn io(&mut self, device: DeviceId, request: Request<'_>) -> io::Result<Answer> {
+        self.step();
         match request {
             Request::Attach { host, descriptor } => {
                 let fd = descriptor.as_fd().as_raw_fd();

@@ -98,6 +98,7 @@ mod record;
 mod reenact;
 mod replay;
 mod stdio;
+mod stuck;
 mod summary;
 mod table;
 mod trace;
@@ -249,6 +250,7 @@ fn run(app: &App, args: &[OsString]) -> Result<ExitCode, clap::Error> {
     let (cli, matches) = args::parse(&command, programs, args)?;
     match cli.command {
         CliCommand::Boot(options) => {
+            replay::check_words(&options, args)?;
             let images = args::images(programs, &options, &matches, &command)?;
             let words = words(&name, args);
             let tracers = &app.tracers;

@@ -5,6 +5,7 @@ use std::{
     ffi::OsString,
     io::{self, IsTerminal},
     num::NonZeroU64,
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     process::ExitCode,
     rc::Rc,
@@ -30,6 +31,7 @@ use super::{
 };
 use crate::{
     Builder, Error, Event, Kernel, RealWorld, Report, SimNet, SimWorld, Tid, World,
+    record::Recording,
     tape::{self, Header, Left, Playing, Progress, Taping, Writer},
 };
 
@@ -43,7 +45,7 @@ use crate::{
     after_help = "\
 A tape holds no files, no environment and no clock of a program's own: run it in the same folder. \
 A program's own I/O on an attached value (`echo --ready`) is not on it and happens again; a warning \
-says so. What was sent to an attached standard output (`http-get`) is written again, except for \
+says so, and another one names a task that waits for it. What was sent to an attached standard output (`http-get`) is written again, except for \
 `send_file`. \
 Events have the times at which the kernel last read its clock, a little earlier than those \
 that the run showed. \
@@ -98,6 +100,24 @@ pub(super) struct Replay {
     schedule: Option<String>,
     #[command(flatten)]
     watching: Watching,
+}
+
+/// Checks that a tape can hold the command line of its run, which is text there. The files that a
+/// replay has no use for need not be text.
+pub(super) fn check_words(options: &Boot, args: &[OsString]) -> Result<(), clap::Error> {
+    let files = [&options.tape, &options.watching.record];
+    let is_file = |word: &OsString| {
+        let ends = |file: &PathBuf| word.as_bytes().ends_with(file.as_os_str().as_bytes());
+        files.into_iter().flatten().any(ends)
+    };
+    let is_lost = |word: &&OsString| word.to_str().is_none() && !is_file(word);
+    match args.iter().skip(1).find(is_lost) {
+        Some(word) if options.tape.is_some() => {
+            let why = format!("--tape keeps the command line as UTF-8, which {word:?} is not\n");
+            Err(clap::Error::raw(ErrorKind::InvalidUtf8, why))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Replays a tape. An error is a usage error.
@@ -219,7 +239,18 @@ pub(super) fn open(
 ) -> Result<Result<Run, String>, clap::Error> {
     let playing = match Playing::open(file) {
         Ok(playing) => playing,
-        Err(error) => return Ok(Err(format!("{}: {error}", file.display()))),
+        Err(error) => {
+            let hint = match &error {
+                tape::Error::Io(error) if error.kind() == io::ErrorKind::NotFound => {
+                    " (`boot --tape FILE PROGRAM` makes one)"
+                }
+                tape::Error::Foreign if file.is_file() && Recording::open(file).is_ok() => {
+                    " (it is a recording, for `trace show`)"
+                }
+                _ => "",
+            };
+            return Ok(Err(format!("{}: {error}{hint}", file.display())));
+        }
     };
     let header = playing.header();
     let args: Vec<OsString> = header.command.iter().map(OsString::from).collect();
@@ -292,7 +323,9 @@ impl Outside {
                 .print_to(stdio::Console::default())
                 .stop_when(interrupts::is_raised);
             let console = stdio::Console::default();
-            return Ok((Self::of(Attached::replayed(playing, log, console)), tape));
+            let attached = Attached::replayed(playing, log, console).watched();
+            let attached = attached.map_err(|error| format!("cannot boot: {error}"))?;
+            return Ok((Self::of(attached), tape));
         }
         if options.simulated {
             let world = SimWorld::new(header.seed).net(net);

@@ -58,7 +58,7 @@ impl Os {
     /// it. The address can be reused, so that a server can restart at once. Never blocks.
     ///
     /// *Errors:* those of the operating system, such as `AddrInUse`; `Unsupported` in a world
-    /// without a network.
+    /// without a network. Their text names the address; they have a kind and no system's number.
     pub async fn listen(&mut self, addr: SocketAddr) -> io::Result<TcpListener> {
         TcpListener::open(self, addr).await
     }
@@ -178,7 +178,8 @@ impl TcpListener {
     pub(crate) async fn open(os: &mut Os, addr: SocketAddr) -> io::Result<Self> {
         let (handle, local) = os
             .call(open(SystemCall::Listen, Payload::Addr(addr)), opened)
-            .await?;
+            .await
+            .map_err(|error| cannot_listen(addr, &error))?;
         let local = local.unwrap_or(addr);
         Ok(Self::new(handle, Rc::new(Listener { local })))
     }
@@ -228,6 +229,23 @@ impl TcpStream {
         let id = self.device_id(os);
         os.call(move |_| SystemCall::ShutdownWrite(id), io_checked)
     }
+}
+
+/// The error with the address, and with what to do about it.
+fn cannot_listen(addr: SocketAddr, error: &io::Error) -> io::Error {
+    let advice = match error.kind() {
+        io::ErrorKind::AddrInUse if addr.port() != 0 => {
+            "; choose another port, or 0 for a free one"
+        }
+        // A simulated network says more itself.
+        io::ErrorKind::AddrNotAvailable if error.raw_os_error().is_some() => {
+            "; choose an address of this machine"
+        }
+        io::ErrorKind::PermissionDenied => "; choose a port above 1023, which needs no privilege",
+        _ => "",
+    };
+    let text = format!("cannot listen on {addr}: {error}{advice}");
+    io::Error::new(error.kind(), text)
 }
 
 /// Decodes the reply of the call that asks how a connection came out. The address beside it is for

@@ -3,9 +3,11 @@
 mod as_test;
 
 use std::{
+    ffi::OsStr,
     fs,
     io::{self, BufRead, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
@@ -439,9 +441,11 @@ fn what_is_no_tape_is_refused_with_the_reason() {
         assert_eq!((code, &*out), (1, ""));
         assert!(err.contains(&file) && err.contains(expected), "{err}");
     };
-    refused("No such file");
+    refused("No such file or directory (os error 2) (`boot --tape FILE PROGRAM` makes one)");
     fs::write(&file, "GIF89a").unwrap();
     refused("this is no tape of trapline");
+    run(&["boot", "-q", "--virtual", "--record", &file, "parts"]);
+    refused("it does not begin like one (it is a recording, for `trace show`)");
     fs::write(&file, b"\x89TTAPEN\n\x09\0").unwrap();
     refused("the tape has version 9 of the format");
     let (code, _, err) = run(&["replay", "--record", &file, &file]);
@@ -464,6 +468,17 @@ fn what_is_no_tape_is_refused_with_the_reason() {
         err.contains("cannot tape to /dev/null: a tape is a file"),
         "{err}"
     );
+    let root = OsStr::from_bytes(b"no\xfftext");
+    let mut command = trapline(&["boot", "--tape", &file, "httpd", "--root"]);
+    let (code, _, err) = texts(command.arg(root).output().unwrap());
+    assert_eq!(code, 2);
+    let expected = r#"--tape keeps the command line as UTF-8, which "no\xFFtext" is not"#;
+    assert!(err.contains(expected), "{err}");
+    // The name of the tape itself is not kept for a replay.
+    let mut command = trapline(&["boot", "-q", "--tape"]);
+    let named = folder.0.join(root);
+    let (code, _, err) = texts(command.arg(&named).arg("parts").output().unwrap());
+    assert_eq!((code, fs::exists(&named).unwrap()), (0, true), "{err}");
     let (code, _, err) = run(&["boot", "--virtual", "--tape", &file, "alive"]);
     assert_eq!(code, 2);
     assert!(err.contains("a virtual run needs no tape"), "{err}");

@@ -807,7 +807,8 @@ fn s34_a_world_of_ones_own_without_a_network_does_not_call_itself_simulated() {
         let why = refused.expect_err("it has none").to_string();
         assert_eq!(
             why,
-            "this world has no devices and no network, which the real one has"
+            "cannot listen on 127.0.0.1:0: this world has no devices and no network, which the real one \
+             has"
         );
     });
 }

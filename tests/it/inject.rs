@@ -447,7 +447,8 @@ fn the_log_shows_what_is_injected() {
             "injected address in use",
             "replied address in use",
             "resumed",
-            "exited failed: address in use",
+            "exited failed: cannot listen on 127.0.0.1:80: address in use; choose another port, or 0 \
+             for a free one",
             "reaped"
         ]
     );

@@ -371,7 +371,8 @@ fn s80_an_address_in_use_and_an_address_of_another_host() {
         }
         let error = os.listen(at("10.0.0.2:80")).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::AddrNotAvailable);
-        let why = "10.0.0.2 is no address of the host \"a\", which has 10.0.0.1";
+        let why = "cannot listen on 10.0.0.2:80: 10.0.0.2 is no address of the host \"a\", which has \
+                   10.0.0.1";
         assert_eq!(error.to_string(), why);
         first.close(os).await?;
         os.listen(at("127.0.0.1:80")).await?;

@@ -99,6 +99,13 @@ struct Parting {
 impl DiffCommand {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
         let files = [&*self.a, &*self.b];
+        if files == [Path::new("-"); 2] {
+            return Err(
+                "standard input holds one recording: name a file for the other"
+                    .to_string()
+                    .into(),
+            );
+        }
         if self.html.is_some() && files.contains(&Path::new("-")) {
             return Err("--html reads both recordings twice: name files"
                 .to_string()

@@ -7,8 +7,12 @@ use std::{
 
 use super::timeline::count;
 use crate::{
-    cli::output::{Log, clean},
+    cli::{
+        output::{Log, clean},
+        words::quoted,
+    },
     record::{Error, Header, OwnedEvent, Recording},
+    tape::Playing,
 };
 
 /// Why a command failed.
@@ -71,6 +75,9 @@ impl Source {
                 let hint = match &error {
                     Error::Io(error) if error.kind() == io::ErrorKind::NotFound => {
                         " (`boot --record FILE PROGRAM` makes one)"
+                    }
+                    Error::Foreign if path.is_file() && Playing::open(path).is_ok() => {
+                        " (it is a tape, for `replay`)"
                     }
                     _ => "",
                 };
@@ -142,10 +149,15 @@ impl Iterator for Source {
     }
 }
 
+/// The file of a recording as a word of a command line that is shown.
+pub(super) fn argument(file: &Path) -> String {
+    clean(&quoted(&file.to_string_lossy()))
+}
+
 /// The message for a task that is not in what was read: the recording, or its part up to `--to` if it
 /// `is_cut`.
 pub(super) fn unknown(task: &str, file: &Path, is_cut: bool) -> String {
-    let (task, file) = (clean(task), file.display());
+    let (task, file) = (clean(task), argument(file));
     match is_cut {
         true => format!("no task {task} was spawned up to --to"),
         false => format!("there is no task {task} (`trace summary {file}` lists them)"),

@@ -570,6 +570,10 @@ fn what_is_no_recording_is_refused_with_the_reason() {
                    begin like one\n";
     let later = "error: cannot read later.trap: the recording has version 9 of the format, and \
                  this trapline reads version 1: read it with a later one\n";
+    let taped = place.run(&["boot", "-q", "--tape", "run.tape", "parts"]);
+    assert_eq!(taped.0, 0);
+    let tape = "error: cannot read run.tape: this is no recording of trapline: it does not begin \
+                like one (it is a tape, for `replay`)\n";
     let directory = "error: cannot read .: Is a directory (os error 21)\n";
     let empty = "error: cannot read standard input: the recording ends at byte 0, before its end: \
                  its process was killed, or still runs\n";
@@ -577,6 +581,7 @@ fn what_is_no_recording_is_refused_with_the_reason() {
         ("no.trap", missing),
         ("text.trap", foreign),
         ("later.trap", later),
+        ("run.tape", tape),
         (".", directory),
         ("-", empty),
     ];
@@ -588,6 +593,9 @@ fn what_is_no_recording_is_refused_with_the_reason() {
         let (code, _, err) = place.run(&["trace", "diff", "run.trap", file]);
         assert_eq!((code, &*err), (2, expected));
     }
+    let both = place.run(&["trace", "diff", "-", "-"]);
+    let expected = "error: standard input holds one recording: name a file for the other\n";
+    assert_eq!(both, (2, String::new(), expected.to_string()));
 }
 
 #[test]

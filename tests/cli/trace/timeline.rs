@@ -230,6 +230,25 @@ fn the_key_of_a_pages_scripts_cannot_be_told_from_the_recording() {
 }
 
 #[test]
+fn the_commands_of_a_page_quote_its_file() {
+    let place = Place::with("quoted", &["wait"]);
+    let name = "it's; a.trap";
+    fs::rename(place.0.join("run.trap"), place.0.join(name)).unwrap();
+    let page = place.print(&["trace", "timeline", name]);
+    assert!(
+        page.contains(r#""file":"'it'\\''s; a.trap'""#),
+        "{page:.4000}"
+    );
+    let (_, _, err) = place.run(&["trace", "show", "--task", "nosuch", name]);
+    let expected = r"(`trace summary 'it'\''s; a.trap'` lists them)";
+    assert!(err.contains(expected), "{err}");
+    let mut command = trapline(&["trace", "timeline", "-"]);
+    command.stdin(fs::File::open(place.0.join(name)).unwrap());
+    let (_, page, _) = texts(command.output().unwrap());
+    assert!(page.contains(r#""file":"-""#), "{page:.4000}");
+}
+
+#[test]
 fn the_page_has_every_call_and_span() {
     let place = Place::with("pack", &["wait"]);
     let (_, facts) = page(&place, &[]);

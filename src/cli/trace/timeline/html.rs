@@ -47,6 +47,7 @@ pub(super) struct Twins {
     pub(super) axis: Value,
 }
 
+/// The page; its commands read the recording from `file`.
 pub(super) fn page(timeline: &Timeline, scale: Scale, file: &str, twins: Option<&Twins>) -> String {
     let (path, table) = explain::path(timeline);
     let (bytes, templates) = pack(timeline, &explain::reasons(timeline), &path);
@@ -54,7 +55,7 @@ pub(super) fn page(timeline: &Timeline, scale: Scale, file: &str, twins: Option<
         "scale": match scale { Scale::Time => "time", Scale::Turns => "turns" },
         "isVirtual": timeline.header.is_simulated,
         "events": timeline.events,
-        "file": clean(file),
+        "file": file,
         "isExplained": timeline.history.is_some(),
         "path": table,
         "axis": twins.map(|twins| &twins.axis),

@@ -38,7 +38,7 @@ use clap::{Args, ValueEnum, ValueHint};
 use crate::cli::{
     outfile::{OutFile, is_stdout},
     output::Log,
-    trace::source::{Failure, Source, unknown},
+    trace::source::{Failure, Source, argument, unknown},
 };
 use model::{Bound, Timeline, Window};
 pub(super) use pair::pair;
@@ -130,7 +130,7 @@ impl TimelineCommand {
             Scale::Time
         });
         let drawn = match format {
-            Format::Html => html::page(&timeline, scale, source.name(), None),
+            Format::Html => html::page(&timeline, scale, &argument(&self.file), None),
             Format::Svg => svg::draw(&timeline, scale, self.width)?,
         };
         match output {

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::cli::{
     output::clean,
-    trace::source::{Failure, Source},
+    trace::source::{Failure, Source, argument},
 };
 
 /// A page with the timelines of two recordings, and a text about their differences.
@@ -46,11 +46,11 @@ pub(in crate::cli::trace) fn pair(files: [&Path; 2], differences: &str) -> Resul
                     summary { "What differs" }
                     pre tabindex="0" { (clean_lines(differences)) }
                 }
-                @for (letter, (timeline, name)) in ["A", "B"].into_iter().zip(&runs) {
+                @for ((letter, file), (timeline, name)) in ["A", "B"].iter().zip(files).zip(&runs) {
                     @let command = timeline.header.command.join(" ");
                     h2 { (letter) ": " (clean(name)) " · " (clean(&command)) }
                     iframe title=(letter) sandbox="allow-scripts"
-                        srcdoc=(html::page(timeline, scale, name, Some(&twins))) {}
+                        srcdoc=(html::page(timeline, scale, &argument(file), Some(&twins))) {}
                 }
                 script nonce=(twins.key) { (PreEscaped(include_str!("pair.js"))) }
             }
