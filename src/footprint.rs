@@ -107,6 +107,8 @@ struct Notes {
     continued: Option<Continued>,
     /// The parents of tasks that may become zombies, whether the parents live or not.
     parents: BTreeMap<Tid, Tid>,
+    /// For each task with a call that another turn answers: what that turn touches.
+    answers: BTreeMap<Tid, Object>,
 }
 
 impl Footprints {
@@ -137,6 +139,7 @@ impl Footprints {
         this.notes.clear();
         this.continued = None;
         this.parents.clear();
+        this.answers.clear();
     }
 
     /// Notes the parent of a task that may become a zombie.
@@ -147,6 +150,21 @@ impl Footprints {
     /// Returns the parent of a task that may become, or has been, a zombie.
     pub(crate) fn parent(&self, child: Tid) -> Option<Tid> {
         self.0.borrow().parents.get(&child).copied()
+    }
+
+    /// Notes what the turn touches that answers the last call of a task, whether this comes before
+    /// or after the call.
+    pub(crate) fn set_answer(&self, task: Tid, object: Option<Object>) {
+        let answers = &mut self.0.borrow_mut().answers;
+        match object {
+            Some(object) => drop(answers.insert(task, object)),
+            None => drop(answers.remove(&task)),
+        }
+    }
+
+    /// Returns what the turn has touched that has answered a task.
+    pub(crate) fn answer(&self, task: Tid) -> Option<Object> {
+        self.0.borrow().answers.get(&task).copied()
     }
 }
 

@@ -22,14 +22,6 @@ pub(crate) struct QueueStatus {
 }
 
 impl QueueStatus {
-    pub(crate) fn new(kind: Kind, name: Option<Rc<str>>) -> Self {
-        Self {
-            kind,
-            name,
-            ..Self::default()
-        }
-    }
-
     /// Returns the kind, number and name of the queue.
     pub(crate) fn title(&self, queue: QueueId) -> String {
         let kind = self.kind.name();

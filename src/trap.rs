@@ -692,22 +692,27 @@ impl TrapFrame {
         last.get()
     }
 
-    /// Shares the status of a new queue.
-    pub(crate) fn share_status(&self, status: QueueStatus) -> Rc<QueueStatus> {
-        let Some(mut kept) = self.statuses.borrow_mut().pop() else {
-            return Rc::new(status);
-        };
-        match Rc::get_mut(&mut kept) {
-            Some(place) => *place = status,
-            None => return Rc::new(status),
-        }
-        kept
+    /// Makes the status of a new queue. Field by field: a copy of the whole would wait for the stores
+    /// of its parts.
+    pub(crate) fn new_status(&self, kind: Kind, name: Option<Rc<str>>) -> Rc<QueueStatus> {
+        let mut status = self.statuses.borrow_mut().pop().unwrap_or_default();
+        let new = Rc::get_mut(&mut status).expect("it has no handle yet");
+        (new.kind, new.name) = (kind, name);
+        status
     }
 
     /// Keeps the memory of the status of a queue that is gone, if no handle looks at it.
-    pub(crate) fn keep_status(&self, status: Rc<QueueStatus>) {
+    pub(crate) fn keep_status(&self, mut status: Rc<QueueStatus>) {
         let mut kept = self.statuses.borrow_mut();
-        if kept.len() < STATUSES && Rc::strong_count(&status) == 1 {
+        if kept.len() < STATUSES
+            && let Some(gone) = Rc::get_mut(&mut status)
+        {
+            gone.name = None;
+            gone.len.take();
+            gone.posted.take();
+            gone.waiting.take();
+            gone.closed.take();
+            gone.holder.take();
             kept.push(status);
         }
     }

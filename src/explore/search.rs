@@ -39,6 +39,8 @@ pub(super) fn by_seeds(crew: Crew<'_>, settings: &Settings) -> Result<Tally, Err
 /// threads.
 struct Claims<'a> {
     next: AtomicU64,
+    /// Whether several threads take schedules.
+    is_shared: bool,
     step: u64,
     /// No schedule from this one on is taken.
     end: AtomicU64,
@@ -49,6 +51,7 @@ impl<'a> Claims<'a> {
     fn new(settings: &'a Settings) -> Self {
         Self {
             next: AtomicU64::new(settings.shard.number),
+            is_shared: settings.threads.is_some(),
             step: settings.shard.of,
             end: AtomicU64::new(settings.schedules()),
             meter: Meter::new(settings, 1),
@@ -59,7 +62,14 @@ impl<'a> Claims<'a> {
         if self.meter.is_over() {
             return None;
         }
-        let schedule = self.next.fetch_add(self.step, Ordering::Relaxed);
+        let schedule = if self.is_shared {
+            self.next.fetch_add(self.step, Ordering::Relaxed)
+        } else {
+            // Without a locked instruction.
+            let schedule = self.next.load(Ordering::Relaxed);
+            self.next.store(schedule + self.step, Ordering::Relaxed);
+            schedule
+        };
         (schedule < self.end.load(Ordering::Relaxed)).then_some(schedule)
     }
 

@@ -39,6 +39,9 @@ impl Kernel {
         if self.injection.is_some() {
             self.touch(Object::Calls(call.number()));
         }
+        if let Some(footprints) = self.frame.footprints() {
+            footprints.set_answer(me.tid, answered_by(call));
+        }
         match call {
             SystemCall::GetTid
             | SystemCall::Yield
@@ -171,6 +174,21 @@ impl Kernel {
         self.frame.footprints()?.parent(tid)
     }
 
+    /// Notes that a task is killed before it has its answer. The turn that gave the answer does not
+    /// commute with the kill: without it the kill finds the task blocked. A message goes back to its
+    /// queue, which is noted there.
+    #[inline]
+    pub(super) fn note_unheard(&self, me: Runnable) {
+        if self.frame.is_noted()
+            && let Some(object) = self
+                .frame
+                .footprints()
+                .and_then(|notes| notes.answer(me.tid))
+        {
+            self.touch(object);
+        }
+    }
+
     /// Notes the birth of a task.
     pub(super) fn note_birth(&self, child: Tid, parent: Option<Runnable>, on_exit: OnExit) {
         self.frame.note(Note::Woken(child));
@@ -195,5 +213,14 @@ impl Kernel {
         if on_exit != OnExit::Zombie {
             self.touch(Object::Waits(me.tid));
         }
+    }
+}
+
+/// Returns what the turn touches that answers a call, if the call's own footprint does not have it.
+fn answered_by(call: SystemCall) -> Option<Object> {
+    match call {
+        SystemCall::WaitTask(tid) => Some(Object::Exit(tid)),
+        SystemCall::Put(queue) => Some(Object::GetEnd(queue)),
+        _ => None,
     }
 }

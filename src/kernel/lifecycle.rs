@@ -136,6 +136,7 @@ impl Kernel {
         match state {
             State::Running | State::Ending | State::Zombie(_) => {}
             State::Ready(_) | State::Late(_) | State::Pending(_) => {
+                self.note_unheard(me);
                 self.leave_ready(me);
                 self.take_back(state);
             }

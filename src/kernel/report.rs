@@ -343,10 +343,10 @@ impl Kernel {
     #[inline]
     #[must_use]
     pub fn report(&mut self) -> Report {
-        let mut report = self.stats.clone();
-        report.elapsed = self.now();
-        report.traps = report.ticks - report.finished;
-        report
+        let stats = &mut self.stats;
+        stats.elapsed = self.world.now_for_log();
+        stats.traps = stats.ticks - stats.finished;
+        stats.clone()
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
     abi::{QueueId, Reply, SystemCall, Tid},
     footprint::Object,
     status::{Kind, QueueStatus},
-    trap::{Payload, Store, TrapFrame},
+    trap::{Payload, TrapFrame},
 };
 
 /// The queue is closed. Returns the message that was not put.
@@ -97,20 +97,18 @@ impl<T: 'static> Queue<T> {
     /// get. Never blocks. A kernel has at most 16,777,216 queues at once
     /// ([`Builder::max_queues`](crate::Builder::max_queues)). One more is closed from the start.
     pub async fn bounded(os: &mut Os, capacity: usize) -> Self {
-        let status = QueueStatus::new(Kind::Queue, None);
-        Self::with_capacity(os, capacity as u64, status).await
+        Self::with_capacity(os, capacity as u64, None).await
     }
 
     /// Makes a queue as [`Queue::bounded`] does, with a name. Reports and traces show the name
     /// beside the number. Never blocks.
     pub async fn named(os: &mut Os, name: &str, capacity: usize) -> Self {
-        let status = QueueStatus::new(Kind::Queue, Some(name.into()));
-        Self::with_capacity(os, capacity as u64, status).await
+        Self::with_capacity(os, capacity as u64, Some(name.into())).await
     }
 
     /// Makes a queue with room for any number of messages. Never blocks.
     pub async fn unbounded(os: &mut Os) -> Self {
-        Self::with_capacity(os, u64::MAX, QueueStatus::new(Kind::Queue, None)).await
+        Self::with_capacity(os, u64::MAX, None).await
     }
 
     /// Makes a queue for an owner of this kind. Faults the caller at the limit of queues.
@@ -121,12 +119,11 @@ impl<T: 'static> Queue<T> {
         kind: Kind,
         name: Option<&str>,
     ) -> impl Future<Output = Self> + use<'a, T> {
-        let status = QueueStatus::new(kind, name.map(Rc::from));
-        Self::make(os, capacity, status, |status| {
+        Self::make(os, capacity, kind, name.map(Rc::from), |kind| {
             panic!(
                 "there is no room for a {}: the limit of message queues is reached; raise \
                  Builder::max_queues",
-                status.kind.name()
+                kind.name()
             )
         })
     }
@@ -134,9 +131,9 @@ impl<T: 'static> Queue<T> {
     fn with_capacity(
         os: &mut Os,
         capacity: u64,
-        status: QueueStatus,
+        name: Option<Rc<str>>,
     ) -> impl Future<Output = Self> {
-        Self::make(os, capacity, status, |_| ())
+        Self::make(os, capacity, Kind::Queue, name, |_| ())
     }
 
     /// Makes a queue. At the limit of queues it calls `refused`. Not an `async fn`: a queue is made
@@ -145,14 +142,16 @@ impl<T: 'static> Queue<T> {
     fn make<'a>(
         os: &'a mut Os,
         capacity: u64,
-        status: QueueStatus,
-        refused: fn(&QueueStatus),
+        kind: Kind,
+        name: Option<Rc<str>>,
+        refused: fn(Kind),
     ) -> impl Future<Output = Self> + 'a {
-        let status = os.frame().share_status(status);
-        let side = Rc::new(Side::new(Rc::clone(os.frame()), Rc::clone(&status)));
-        let argument = Payload::Queue(Rc::clone(&side) as Rc<dyn Store>, status);
+        let status = os.frame().new_status(kind, name);
+        let side = Rc::new(Side::new(Rc::clone(os.frame()), status));
+        let store = Rc::clone(&side);
         let prepare = move |frame: &TrapFrame| {
-            frame.put(argument);
+            let status = Rc::clone(&store.status);
+            frame.put(Payload::Queue(store, status));
             SystemCall::NewQueue(capacity)
         };
         os.call_undoing(prepare, Making { side, refused })
@@ -413,7 +412,7 @@ impl<T> fmt::Debug for Queue<T> {
 struct Making<T> {
     side: Rc<Side<T>>,
     /// What to do at the limit of queues.
-    refused: fn(&QueueStatus),
+    refused: fn(Kind),
 }
 
 impl<T: 'static> Decode for Making<T> {
@@ -423,7 +422,7 @@ impl<T: 'static> Decode for Making<T> {
     fn decode(&mut self, reply: Reply, _: &Rc<TrapFrame>) -> Queue<T> {
         match reply {
             Reply::Queue(id) => self.side.id.set(id),
-            Reply::Err(_) => (self.refused)(&self.side.status),
+            Reply::Err(_) => (self.refused)(self.side.status.kind),
             other => mismatch(other),
         }
         Queue::handle(&self.side)

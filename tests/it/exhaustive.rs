@@ -288,6 +288,52 @@ const PROGRAMS: &[(&str, Body)] = &[
         })?;
         ended(kernel, || log.get())
     }),
+    ("a kill at a wait", |kernel| {
+        let log = Shared::new(String::new());
+        let mine = log.clone();
+        kernel.spawn("main", async move |os: &mut Os| {
+            let child = os
+                .spawn("child", async |os: &mut Os| os.yield_now().await)
+                .await?;
+            let wait = async move |os: &mut Os| drop(os.wait(child).await);
+            let victim = os.spawn("victim", wait).await?;
+            let kill = async move |os: &mut Os| {
+                let _ = os.kill(victim).await;
+            };
+            os.spawn("killer", kill).await?;
+            let ended = os.wait(victim).await?;
+            let is_left = os.wait(child).await.is_ok();
+            mine.update(|log| *log += &format!("{ended} {is_left}"));
+            Ok::<_, Errno>(())
+        })?;
+        ended(kernel, || log.get())
+    }),
+    ("a kill at a put", |kernel| {
+        let log = Shared::new(String::new());
+        let mine = log.clone();
+        kernel.spawn("main", async move |os: &mut Os| {
+            let queue = Queue::bounded(os, 1).await;
+            let _ = queue.put(os, 1).await;
+            let (puts, gets) = (queue.clone(), queue.clone());
+            let put = async move |os: &mut Os| {
+                os.yield_now().await;
+                os.yield_now().await;
+                assert!(puts.put(os, 2).await.is_ok());
+            };
+            let victim = os.spawn("victim", put).await?;
+            let get = async move |os: &mut Os| assert!(gets.get(os).await.is_ok());
+            os.spawn("getter", get).await?;
+            let kill = async move |os: &mut Os| {
+                let _ = os.kill(victim).await;
+            };
+            os.spawn("killer", kill).await?;
+            let ended = os.wait(victim).await?;
+            let last = queue.try_get(os).await;
+            mine.update(|log| *log += &format!("{ended} {last:?}"));
+            Ok::<_, Errno>(())
+        })?;
+        ended(kernel, || log.get())
+    }),
     ("a kill at a queue", |kernel| {
         let log = Shared::new(String::new());
         let mine = log.clone();
