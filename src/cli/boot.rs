@@ -235,18 +235,22 @@ pub(super) fn random_seed() -> u64 {
     RandomState::new().hash_one(process::id()) % 1_000_000_000
 }
 
-/// Says that the servers are left, and nothing for them to do.
+/// Says that the servers are left, and nothing for them to do. Lists the other tasks that wait, such as
+/// a client without an answer.
 pub(super) fn at_rest(deadlock: &Deadlock, now: Duration) -> String {
-    let waits = |task: &&TaskInfo| task.wait.is_accept;
-    let tasks: Vec<String> = deadlock
-        .blocked
+    let accepts = |task: &TaskInfo| task.wait.is_accept;
+    let (servers, others): (Vec<_>, Vec<_>) = deadlock.blocked.iter().cloned().partition(accepts);
+    let servers: Vec<String> = servers
         .iter()
-        .filter(waits)
         .map(|task| format!("{} {:?}", task.tid, task.name))
         .collect();
+    let others = match others.len() {
+        0 => String::new(),
+        _ => format!("; nor for:{}", Blocked(others)),
+    };
     format!(
-        "the run ends at {now:.3?}: nothing can come any more for the servers, task {}",
-        tasks.join(", task ")
+        "the run ends at {now:.3?}: nothing can come any more for the servers, task {}{others}",
+        servers.join(", task ")
     )
 }
 

@@ -112,6 +112,22 @@ fn a_cut_stalls_what_a_heal_lets_go_on() {
 }
 
 #[test]
+fn a_good_end_lists_the_tasks_that_wait_beside_the_servers() {
+    let server = "server:chat --addr 0.0.0.0:45000";
+    let (code, _, err) = boot(&["--on", server]);
+    assert_eq!(code, 0, "{err}");
+    let (rest, others) = err.split_once("; nor for:\n").expect(&err);
+    assert!(
+        rest.ends_with("for the servers, task 1 \"chat@server\""),
+        "{err}"
+    );
+    assert!(
+        others.starts_with("  tid 2 \"room@server\" waits for queue 1 (get)"),
+        "{err}"
+    );
+}
+
+#[test]
 fn a_host_that_restarts_boots_its_programs_again() {
     let clients = "clients:swarm --addr server:45000 --clients 2 --requests 20 --think 100ms \
                    --patience 5s";
