@@ -107,7 +107,7 @@ struct Notes {
     continued: Option<Continued>,
     /// The parents of tasks that may become zombies, whether the parents live or not.
     parents: BTreeMap<Tid, Tid>,
-    /// For each task with a call that another turn answers: what that turn touches.
+    /// By task: an object that is touched by each turn that can answer its last call.
     answers: BTreeMap<Tid, Object>,
 }
 
@@ -152,8 +152,7 @@ impl Footprints {
         self.0.borrow().parents.get(&child).copied()
     }
 
-    /// Notes what the turn touches that answers the last call of a task, whether this comes before
-    /// or after the call.
+    /// Notes an object that is touched by each turn that can answer the last call of a task.
     pub(crate) fn set_answer(&self, task: Tid, object: Option<Object>) {
         let answers = &mut self.0.borrow_mut().answers;
         match object {
@@ -162,7 +161,7 @@ impl Footprints {
         }
     }
 
-    /// Returns what the turn has touched that has answered a task.
+    /// Returns that object.
     pub(crate) fn answer(&self, task: Tid) -> Option<Object> {
         self.0.borrow().answers.get(&task).copied()
     }

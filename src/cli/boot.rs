@@ -246,7 +246,7 @@ pub(super) fn at_rest(deadlock: &Deadlock, now: Duration) -> String {
         .collect();
     let others = match others.len() {
         0 => String::new(),
-        _ => format!("; nor for:{}", Blocked(others)),
+        _ => format!("; these tasks wait, too:{}", Blocked(others)),
     };
     format!(
         "the run ends at {now:.3?}: nothing can come any more for the servers, task {}{others}",

@@ -107,8 +107,10 @@ pub(super) struct Replay {
 pub(super) fn check_words(options: &Boot, args: &[OsString]) -> Result<(), clap::Error> {
     let files = [&options.tape, &options.watching.record];
     let is_file = |word: &OsString| {
-        let ends = |file: &PathBuf| word.as_bytes().ends_with(file.as_os_str().as_bytes());
-        files.into_iter().flatten().any(ends)
+        let value = |option: &[u8]| word.as_bytes().strip_prefix(option);
+        let values = [b"".as_slice(), b"--tape=", b"--record="].map(value);
+        let is_value = |file: &PathBuf| values.contains(&Some(file.as_os_str().as_bytes()));
+        files.into_iter().flatten().any(is_value)
     };
     let is_lost = |word: &&OsString| word.to_str().is_none() && !is_file(word);
     match args.iter().skip(1).find(is_lost) {

@@ -1,5 +1,5 @@
-//! A thread that tells of a task which keeps a replay from going on: it waits for what the tape does
-//! not hold, such as a client of its own socket.
+//! A thread that tells of a task which keeps a replay from going on. It may wait for what the tape
+//! does not hold, such as a client of its own socket.
 
 use std::{
     io,
@@ -79,6 +79,7 @@ mod tests {
         kernel
             .spawn("stuck", async move |os: &mut Os| {
                 os.sleep(20 * every).await;
+                assert!(wait.try_recv().is_err(), "the kernel has slept");
                 assert_eq!(wait.recv(), Ok(1.into()));
             })
             .unwrap();

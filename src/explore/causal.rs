@@ -357,11 +357,11 @@ impl Causality {
                     at.and_then(|at| known.removed.get(at).copied())
                 }
                 Note::Joined(ended) => self.exits.get(&ended).copied(),
+                // Its end, or a kill that came too late. A wait after this conflicts with it.
                 Note::Touched {
-                    object: Object::Exit(ended),
-                    ..
+                    object: Object::Life(ended),
+                    writes: true,
                 } => {
-                    // The first to touch it may only have asked.
                     self.exits.insert(ended, here);
                     None
                 }

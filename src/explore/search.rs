@@ -52,7 +52,8 @@ impl<'a> Claims<'a> {
         Self {
             next: AtomicU64::new(settings.shard.number),
             is_shared: settings.threads.is_some(),
-            step: settings.shard.of,
+            // No search has so many schedules, and no sum overflows.
+            step: settings.shard.of.min(1 << 62),
             end: AtomicU64::new(settings.schedules()),
             meter: Meter::new(settings, 1),
         }
@@ -65,7 +66,7 @@ impl<'a> Claims<'a> {
         let schedule = if self.is_shared {
             self.next.fetch_add(self.step, Ordering::Relaxed)
         } else {
-            // Without a locked instruction.
+            // A locked instruction would be 1% of a small schedule.
             let schedule = self.next.load(Ordering::Relaxed);
             self.next.store(schedule + self.step, Ordering::Relaxed);
             schedule

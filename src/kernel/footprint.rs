@@ -174,11 +174,11 @@ impl Kernel {
         self.frame.footprints()?.parent(tid)
     }
 
-    /// Notes that a task is killed before it has its answer. The turn that gave the answer does not
-    /// commute with the kill: without it the kill finds the task blocked. A message goes back to its
-    /// queue, which is noted there.
+    /// Notes that a task is killed before it receives its answer. The turn that gave the answer does
+    /// not commute with the kill: without it the kill finds the task blocked. For a message that goes
+    /// back to its queue, `give_back` notes it.
     #[inline]
-    pub(super) fn note_unheard(&self, me: Runnable) {
+    pub(super) fn note_answer_lost(&self, me: Runnable) {
         if self.frame.is_noted()
             && let Some(object) = self
                 .frame

@@ -40,7 +40,7 @@ impl Injection {
         self.again.clear();
     }
 
-    /// Forgets the call that a task was to make again before its end.
+    /// Forgets that an ended task was to repeat a call.
     #[cold]
     pub(super) fn ended(&mut self, tid: Tid) {
         self.again.remove(&tid);

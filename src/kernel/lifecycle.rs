@@ -136,7 +136,9 @@ impl Kernel {
         match state {
             State::Running | State::Ending | State::Zombie(_) => {}
             State::Ready(_) | State::Late(_) | State::Pending(_) => {
-                self.note_unheard(me);
+                if !matches!(state, State::Pending(_)) {
+                    self.note_answer_lost(me);
+                }
                 self.leave_ready(me);
                 self.take_back(state);
             }

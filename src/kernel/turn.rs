@@ -20,12 +20,12 @@ use crate::{
 /// What a turn has done to the ready queue.
 #[derive(PartialEq, Eq)]
 pub(super) enum Turn {
-    /// There was no turn: the task was killed on the ready queue, or blocks again because its device
-    /// has nothing to read.
+    /// There was no turn: the task was killed on the ready queue, blocks again because its device has
+    /// nothing to read, makes a held call, or begins to compute.
     Void,
-    /// The task keeps its place, and nothing else has changed.
+    /// The queue is unchanged: the task keeps its place.
     Kept,
-    /// The task has left its place.
+    /// The next task must be looked up.
     Left,
 }
 

@@ -58,7 +58,7 @@ impl Os {
     /// it. The address can be reused, so that a server can restart at once. Never blocks.
     ///
     /// *Errors:* those of the operating system, such as `AddrInUse`; `Unsupported` in a world
-    /// without a network. Their text names the address; they have a kind and no system's number.
+    /// without a network. Their text names the address; their `raw_os_error` is `None`.
     pub async fn listen(&mut self, addr: SocketAddr) -> io::Result<TcpListener> {
         TcpListener::open(self, addr).await
     }

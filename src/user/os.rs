@@ -6,6 +6,7 @@ use std::{
     fmt, io,
     panic::Location,
     pin::Pin,
+    process, ptr,
     rc::Rc,
     task::{Context, Poll},
 };
@@ -44,11 +45,19 @@ use crate::{
 pub struct Os {
     co: Co<'static, SystemCall, ()>,
     frame: Rc<TrapFrame>,
+    /// Its address in its program, once that has begun.
+    home: *const Self,
 }
 
 impl Os {
     pub(crate) fn new(co: Co<'static, SystemCall, ()>, frame: Rc<TrapFrame>) -> Self {
-        Self { co, frame }
+        let home = ptr::null();
+        Self { co, frame, home }
+    }
+
+    /// Notes that this is its place in its program, which never moves.
+    pub(super) fn settle(&mut self) {
+        self.home = self;
     }
 
     pub(crate) fn frame(&self) -> &Rc<TrapFrame> {
@@ -143,8 +152,19 @@ impl Os {
 // more expensive.
 impl Drop for Os {
     fn drop(&mut self) {
+        if !self.home.is_null() && !ptr::eq(self.home, self) {
+            moved_out();
+        }
         self.frame.unwound.set(std::thread::panicking());
     }
+}
+
+/// Ends the process. Two programs have exchanged their handles: of two kernels, one within a task of
+/// the other. The memory of this program goes, and the other program would write to it.
+#[cold]
+fn moved_out() -> ! {
+    eprintln!("trapline: a program has exchanged its Os for that of another program");
+    process::abort()
 }
 
 impl fmt::Debug for Os {

@@ -69,12 +69,14 @@ pub(crate) fn program<T: IntoExit>(
 ) -> Program {
     let frame = Rc::clone(frame);
     // SAFETY: the `Co` is in the `Os`, which the future owns. The body has only a reference, whose
-    // lifetime is that of its own future.
+    // lifetime is that of its own future. If it exchanges the `Os` for another one, the drop of the
+    // first of the two ends the process.
     unsafe {
         Shelved::pin(move |co| {
             // Made outside the async block, which then stores the `Os` and not also its parts.
             let mut os = Os::new(co, frame);
             async move {
+                os.settle();
                 let value = body(&mut os).await;
                 leave_exit(&os, value);
             }
@@ -88,6 +90,7 @@ struct Shelved<F: Future<Output = ()> + 'static> {
     /// Refers to the shelf. It comes first, and so is dropped first.
     generator: Gen<'static, SystemCall, (), F>,
     shelf: Shelf<SystemCall, (), F>,
+    /// No `&mut Self` is unique: the generator refers into it.
     pinned: PhantomPinned,
 }
 

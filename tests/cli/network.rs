@@ -116,7 +116,7 @@ fn a_good_end_lists_the_tasks_that_wait_beside_the_servers() {
     let server = "server:chat --addr 0.0.0.0:45000";
     let (code, _, err) = boot(&["--on", server]);
     assert_eq!(code, 0, "{err}");
-    let (rest, others) = err.split_once("; nor for:\n").expect(&err);
+    let (rest, others) = err.split_once("; these tasks wait, too:\n").expect(&err);
     assert!(
         rest.ends_with("for the servers, task 1 \"chat@server\""),
         "{err}"

@@ -160,8 +160,8 @@ impl Keyboard {
         }
     }
 
-    /// The keys after a time without input. The bytes of a key come together, so a start of one is
-    /// dropped: the next key would be taken for the rest of it.
+    /// The keys after a time without input. The rest of a key no longer comes then, so a start of one
+    /// is dropped: the next key would be taken for the rest of it.
     fn pause(&mut self) -> Vec<KeyEvent> {
         let keys = self.parse(&[], false);
         self.parser = Parser::default();
