@@ -21,7 +21,7 @@ pub(super) struct Attached<W> {
     inner: W,
     log: Log,
     has_warned: bool,
-    /// Where the replay writes what a program sends to standard output; `None` in a run that does so.
+    /// What only a replay has; `None` in a run.
     replayed: Option<Replayed>,
 }
 

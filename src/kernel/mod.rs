@@ -30,7 +30,7 @@
 //! | `deferred.rs`, `held.rs` | calls that tasks make without a trap; calls that are handled later |
 //! | `timers.rs`, `timeouts.rs`, `deadlines.rs` | the timers; sleeps and timeouts; those of one task |
 //! | `processors.rs`, `shares.rs` | what computes, and until when; what a policy knows of a task |
-//! | `devices.rs`, `console.rs`, `queues.rs` | open devices, the console, message queues; their calls |
+//! | `devices.rs`, `console.rs`, `queues.rs` | open devices and their readiness, the console, message queues; their calls |
 //! | `happenings.rs`, `hosts.rs` | what the world reports; the hosts of tasks |
 //! | `daemons.rs` | the turns of daemons |
 //! | `holders.rs`, `places.rs` | cycles of waits for locks, found when they close; source lines |

@@ -923,7 +923,7 @@ fn s53_a_second_sigint_ends_what_nobody_reads() {
         let (_reader, writer) = io::pipe().unwrap();
         let args = [&["boot"], options, &["alive", "--every", "1ns"]].concat();
         let mut command = trapline(&args);
-        // What is said besides goes where nobody reads, too.
+        // Messages go to a stream without a reader, too.
         command.stderr(writer.try_clone().unwrap());
         command.stdout(writer.try_clone().unwrap());
         let mut run = Running::start(&mut command);

@@ -1033,7 +1033,7 @@ fn s38_with_nothing_ready_the_kernel_sleeps_until_the_next_deadline() {
     let counter = Rc::clone(&waits);
     let report = run_main(&mut kernel, async move |os: &mut Os| {
         let mut kept = Vec::new();
-        // Idle; with bytes that nobody reads; at its end; and a waiter that nobody ever serves.
+        // Idle; with bytes that no task reads; at its end; and a waiter that is never served.
         for n in 0..100 {
             let (device, mut ours) = pair(os).await?;
             match n % 4 {

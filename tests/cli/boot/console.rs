@@ -14,7 +14,7 @@ use crate::support::*;
 
 // ---- closed pipes
 
-/// A standard output that nobody reads.
+/// A standard output without a reader.
 fn closed_pipe() -> Stdio {
     let (reader, writer) = io::pipe().expect("there are descriptors left");
     drop(reader);
