@@ -182,6 +182,36 @@ impl Program for Mishears {
     }
 }
 
+/// A server that answers each client once, and a client that asks it twice
+#[derive(clap::Args)]
+struct Forgets {}
+
+impl Program for Forgets {
+    async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+        let addr = SocketAddr::from(([127, 0, 0, 1], 45000));
+        let listener = os.listen(addr).await?;
+        let client = async move |os: &mut Os| -> io::Result<()> {
+            let server = os.connect(addr).await?;
+            for _ in 0..2 {
+                server.send_all(os, b"?").await?;
+                server.recv(os, &mut [0]).await?;
+            }
+            Ok(())
+        };
+        os.spawn("client", client).await?;
+        loop {
+            let (client, _) = listener.accept(os).await?;
+            let session = async move |os: &mut Os| -> io::Result<()> {
+                client.recv(os, &mut [0]).await?;
+                client.send_all(os, b"!").await?;
+                while client.recv(os, &mut [0]).await? > 0 {}
+                Ok(())
+            };
+            os.spawn_detached("session", session).await?;
+        }
+    }
+}
+
 /// A server that closes its listener after each client, and opens another
 #[derive(clap::Args)]
 struct Reopens {
@@ -211,6 +241,7 @@ fn main() -> ExitCode {
         program::<Rings>("rings"),
         program::<Floods>("floods"),
         program::<Mishears>("mishears"),
+        program::<Forgets>("forgets"),
         program::<Reopens>("reopens"),
     ])
 }

@@ -1036,6 +1036,10 @@ pub struct Wait {
     pub is_timed: bool,
     /// Whether it waits for a connection at a listener.
     pub is_accept: bool,
+    /// Whether it waits for an answer: at the end of a connection that
+    /// [`Os::connect`](crate::Os::connect) has opened, in a simulated network. The end has sent
+    /// something and has read nothing since, or it has no room to send.
+    pub is_client: bool,
 }
 
 /// A line of `ps`: one task as the kernel sees it.

@@ -297,8 +297,8 @@ pub(super) fn command(name: &str, app: &App) -> Command {
                 .subcommands(explore::subcommands(programs))
                 .override_usage(format!("{name} explore [OPTIONS] PROGRAM [ARGS]..."))
                 .after_help(format!(
-                    "The program runs in the simulated world. A schedule fails with a deadlock, or if a \
-                     task fails or faults. Schedule i has the seed N + i of --seed N, as in \
+                    "The program runs in the simulated world. A schedule fails with a deadlock, with a \
+                     client without an answer, or if a task fails or faults. Schedule i has the seed N + i of --seed N, as in \
                      `boot --virtual --policy random --seed`.\n\n\
                      Exit codes: 0 all schedules pass, 1 one fails or --time is over before one has run, \
                      2 wrong command line.\n\n\
@@ -350,8 +350,8 @@ pub(super) fn command(name: &str, app: &App) -> Command {
                      Programs write to standard output; everything else goes to standard error.\n\n\
                      Exit codes: 0 all tasks ended well, or only servers are left and nothing can \
                      come for them, 1 a task failed or faulted, output was lost or the kernel met \
-                     an I/O error, 2 wrong command line, 3 deadlock, 4 a limit was reached, 130 \
-                     interrupted (^C), 143 terminated (SIGTERM).\n\n\
+                     an I/O error, 2 wrong command line, 3 deadlock or a client without an answer, \
+                     4 a limit was reached, 130 interrupted (^C), 143 terminated (SIGTERM).\n\n\
                      Examples:\n  \
                      {name} boot {first}\n  \
                      {name} boot --virtual --seed 7 --summary {first}\n  \

@@ -94,8 +94,14 @@ impl Deadlock {
 
 impl Deadlock {
     /// Returns whether this is how a simulation of servers ends: a task waits for a connection, which
-    /// no task will make, and no tasks wait for one another. The command `boot` counts it as a good
-    /// end.
+    /// no task will make. No client waits for an answer, and no tasks wait for one another. The
+    /// commands count it as a good end.
+    ///
+    /// A client waits at a connection's end that [`Os::connect`](crate::Os::connect) has opened. It
+    /// has sent something and has read nothing since, or it has no room to send. So a server that
+    /// forgets an answer or stops reading is found, and a fault that loses an answer. An idle
+    /// connection is at rest: its client has read the last answer. An answer that stops in its
+    /// middle is not found.
     ///
     /// ```
     /// use trapline::{Error, Kernel, Os};
@@ -112,7 +118,12 @@ impl Deadlock {
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
         let accepts = self.blocked.iter().any(|task| task.wait.is_accept);
-        accepts && self.cycles.is_empty()
+        accepts && self.cycles.is_empty() && self.clients().next().is_none()
+    }
+
+    /// The clients that wait for an answer.
+    fn clients(&self) -> impl Iterator<Item = &TaskInfo> {
+        self.blocked.iter().filter(|task| task.wait.is_client)
     }
 
     /// Returns the report as a graph for Graphviz. Tasks are boxes, what they wait for are
@@ -350,8 +361,11 @@ impl std::error::Error for Deadlock {}
 
 impl fmt::Display for Deadlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lacks_answers = self.cycles.is_empty() && self.clients().next().is_some();
         f.write_str(if self.is_partial {
             "deadlock: tasks wait for one another, and no other can end that"
+        } else if lacks_answers {
+            "deadlock: a client waits for an answer, and nothing can bring it"
         } else {
             "deadlock: no task is ready, and nothing can make one ready"
         })?;
@@ -364,6 +378,15 @@ impl fmt::Display for Deadlock {
             write!(f, "\n  waits on a cycle: {}", Path(path))?;
             if path.last().is_some_and(|last| !on_cycle.contains(last)) {
                 f.write_str(" (see above)")?;
+            }
+        }
+        if !self.is_partial {
+            for client in self.clients() {
+                write!(
+                    f,
+                    "\n  a client without an answer: {} {:?}",
+                    client.tid, client.name
+                )?;
             }
         }
         Ok(())

@@ -174,6 +174,7 @@ impl Kernel {
         {
             let on = On::Device(device, direction);
             info.wait.thing = Some(format!("{on}, {what}"));
+            info.wait.is_client = net.is_client(device, direction);
         }
     }
 

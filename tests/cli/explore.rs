@@ -8,6 +8,8 @@ use std::{
 
 use serde_json::Value;
 
+use crate::support::{rude, texts};
+
 /// Runs it to its end: the exit code, standard output and standard error.
 fn run(args: &[&str], variables: &[(&str, &str)]) -> (i32, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trapline"));
@@ -48,6 +50,22 @@ fn the_planted_bugs_are_found() {
         let (code, out, _) = run(&[program, "--cured"], &[]);
         assert_eq!(code, 0, "{out}");
         assert!(out.starts_with("1000 schedules pass\n"), "{out}");
+    }
+}
+
+#[test]
+fn a_server_that_forgets_an_answer_is_found() {
+    let unanswered = "\n  a client without an answer: 2 \"client\"\n";
+    let waits = "waits for device 2 (read), the connection of localhost 127.0.0.1:49152 with";
+    for command in [
+        &["explore", "forgets"][..],
+        &["boot", "--virtual", "forgets"],
+    ] {
+        let (code, out, err) = texts(rude(command).output().expect("it runs"));
+        let text = out + &err;
+        assert!(code != 0 && text.contains(unanswered), "{text}");
+        assert!(text.contains(waits), "{text}");
+        assert!(text.contains("recv at examples/rude.rs:"), "{text}");
     }
 }
 

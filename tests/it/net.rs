@@ -11,8 +11,8 @@ use std::{
 };
 
 use trapline::{
-    Detail, Endpoint, Errno, Error, Event, Exit, Fact, IntoExit, Kernel, Os, Reply, SimNet,
-    SimWorld, TcpStream,
+    Deadlock, Detail, Endpoint, Errno, Error, Event, Exit, Fact, IntoExit, Kernel, Os, Reply,
+    SimNet, SimWorld, TcpStream,
 };
 
 use crate::support::*;
@@ -1007,6 +1007,118 @@ fn a_deadlock_across_hosts_names_hosts_and_connections() {
     ] {
         assert!(report.contains(part), "{part:?} is not in\n{report}");
     }
+}
+
+/// Runs a server that accepts for ever, with such a session for each client, and a client. Returns
+/// how the run ends.
+fn end_of(
+    session: impl AsyncFn(&mut Os, &TcpStream) -> io::Result<()> + Clone + 'static,
+    client: impl AsyncFnOnce(&mut Os, &TcpStream) -> io::Result<()> + 'static,
+) -> Deadlock {
+    let (mut kernel, _) = world();
+    let server = async move |os: &mut Os| {
+        let listener = os.listen(any(PORT)).await?;
+        while let Ok((stream, _)) = listener.accept(os).await {
+            let session = session.clone();
+            let session = async move |os: &mut Os| session(os, &stream).await;
+            os.spawn_detached("session", session).await?;
+        }
+        io::Result::Ok(())
+    };
+    kernel.spawn_on("b", "server", server).unwrap();
+    let client = async move |os: &mut Os| {
+        let stream = os.connect(("b", PORT)).await?;
+        client(os, &stream).await
+    };
+    kernel.spawn_on("a", "client", client).unwrap();
+    match kernel.run() {
+        Err(Error::Deadlock(deadlock)) => deadlock,
+        ran => panic!("the server waits for clients: {ran:?}"),
+    }
+}
+
+async fn ask(os: &mut Os, stream: &TcpStream) -> io::Result<()> {
+    stream.send_all(os, b"?").await?;
+    stream.recv(os, &mut [0]).await.map(drop)
+}
+
+async fn listen_for_ever(os: &mut Os, stream: &TcpStream) -> io::Result<()> {
+    while stream.recv(os, &mut [0; 9]).await? > 0 {}
+    Ok(())
+}
+
+#[test]
+fn a_client_without_an_answer_is_no_good_end() {
+    let line = line!() - 10;
+    let deadlock = end_of(listen_for_ever, ask);
+    assert!(!deadlock.is_at_rest(), "{deadlock}");
+    let report = deadlock.to_string();
+    for part in [
+        "deadlock: a client waits for an answer, and nothing can bring it\n",
+        "tid 2 \"client@a\" waits for device 2 (read), the connection of a 10.0.0.1:49152 with b",
+        &format!("recv at tests/it/net.rs:{line}"),
+        "\n  a client without an answer: 2 \"client@a\"",
+    ] {
+        assert!(report.contains(part), "{part:?} is not in\n{report}");
+    }
+}
+
+#[test]
+fn a_client_whose_server_reads_nothing_more_is_no_good_end() {
+    let session = async |os: &mut Os, _: &TcpStream| {
+        os.sleep(Duration::MAX).await;
+        Ok(())
+    };
+    let floods = async |os: &mut Os, stream: &TcpStream| stream.send_all(os, &[0; 1 << 20]).await;
+    assert!(!end_of(session, floods).is_at_rest());
+    let ends = async |os: &mut Os, stream: &TcpStream| {
+        stream.shutdown_write(os).await?;
+        recv_all(os, stream).await.map(drop)
+    };
+    assert!(!end_of(session, ends).is_at_rest());
+}
+
+#[test]
+fn a_client_that_has_read_the_last_answer_is_a_good_end() {
+    let answer = async |os: &mut Os, stream: &TcpStream| {
+        stream.recv(os, &mut [0]).await?;
+        stream.send_all(os, b"!").await?;
+        listen_for_ever(os, stream).await
+    };
+    let idle = async |os: &mut Os, stream: &TcpStream| {
+        ask(os, stream).await?;
+        listen_for_ever(os, stream).await
+    };
+    assert!(end_of(answer, idle).is_at_rest());
+    assert!(end_of(answer, listen_for_ever).is_at_rest());
+}
+
+#[test]
+fn a_client_whose_server_crashes_with_its_question_is_no_good_end() {
+    let (mut kernel, net) = world();
+    kernel.spawn_on("b", "server", echo).unwrap();
+    let boot = |kernel: &mut Kernel| {
+        kernel.spawn_on("b", "server", echo).unwrap();
+    };
+    kernel.on_restart("b", boot).unwrap();
+    let client = async |os: &mut Os| {
+        let stream = os.connect(("b", PORT)).await?;
+        ask(os, &stream).await
+    };
+    kernel.spawn_on("a", "client", client).unwrap();
+    let tester = async move |os: &mut Os| {
+        // The question has arrived, and the answer is under way.
+        os.sleep(ms(35)).await;
+        net.cut("a", "b")?;
+        net.crash("b")?;
+        net.heal("a", "b")?;
+        net.restart("b")
+    };
+    kernel.spawn("tester", tester).unwrap();
+    let Err(Error::Deadlock(deadlock)) = kernel.run() else {
+        panic!("the server waits for clients");
+    };
+    assert!(!deadlock.is_at_rest(), "{deadlock}");
 }
 
 #[test]

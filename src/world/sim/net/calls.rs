@@ -214,6 +214,7 @@ impl Net {
             n = self.piece(n);
         }
         let connection = &mut self.connections[end.slot as usize];
+        connection.ends[side].asks = false;
         let pipe = &mut connection.pipes[1 - side];
         pipe.read(&mut buf[..n]);
         if pipe.wants_room && !pipe.is_room_under_way && pipe.bytes.len() <= half {
@@ -250,8 +251,9 @@ impl Net {
         if fragments {
             n = self.piece(n);
         }
-        let pipe = &mut self.connections[end.slot as usize].pipes[side];
-        pipe.bytes.extend(&buf[..n]);
+        let connection = &mut self.connections[end.slot as usize];
+        connection.ends[side].asks = true;
+        connection.pipes[side].bytes.extend(&buf[..n]);
         self.send_packet(end, Signal::Bytes(n as u32));
         Ok(n)
     }
@@ -278,6 +280,7 @@ impl Net {
             return Err(ErrorKind::NotConnected.into());
         }
         if !std::mem::replace(&mut this.sent_end, true) {
+            this.asks = true;
             self.notify(end, Direction::Write);
             self.send_packet(end, Signal::Fin);
         }

@@ -83,6 +83,8 @@ pub(super) struct End {
     pub(super) error: Option<io::ErrorKind>,
     /// Whether a report was promised. Indexed by [`Direction`].
     pub(super) owed: [bool; 2],
+    /// Whether it has sent something and has read nothing since.
+    pub(super) asks: bool,
     /// Whether it has ended its outgoing half.
     pub(super) sent_end: bool,
     /// Whether the end of the stream has arrived.
@@ -158,6 +160,7 @@ impl End {
             stage,
             error: None,
             owed: [false; 2],
+            asks: false,
             sent_end: false,
             got_end: false,
         }

@@ -12,7 +12,7 @@ use std::{
 
 use super::state::Net;
 use crate::{
-    abi::{DeviceId, HostId},
+    abi::{DeviceId, Direction, HostId},
     footprint::Object,
     trap::TrapFrame,
     world::{
@@ -167,6 +167,11 @@ impl SimNet {
     /// What a device is, in words for reports.
     pub(crate) fn describe(&self, device: DeviceId) -> Option<String> {
         self.state().describe(device)
+    }
+
+    /// Whether a task that waits for this waits for an answer of a server.
+    pub(crate) fn is_client(&self, device: DeviceId, direction: Direction) -> bool {
+        self.state().is_client(device, direction)
     }
 
     pub(crate) fn is_up(&self, host: HostId) -> bool {

@@ -285,6 +285,16 @@ impl Net {
         })
     }
 
+    /// Whether a task that waits for this waits for an answer of a server.
+    pub(super) fn is_client(&self, device: DeviceId, direction: Direction) -> bool {
+        let Some(Socket::Stream(end)) = self.devices.get(&device) else {
+            return false;
+        };
+        let connection = self.connections.get(end.slot as usize);
+        let asks = connection.is_some_and(|connection| connection.ends[CLIENT].asks);
+        end.side == CLIENT && (asks || direction == Direction::Write)
+    }
+
     /// Reports an end that is ready, if that was promised.
     #[inline]
     pub(super) fn notify(&mut self, end: EndId, direction: Direction) {
