@@ -10,7 +10,7 @@ use std::{
 };
 
 use trapline::{
-    Os, Program, TcpStream,
+    Closed, Os, Program, Queue, TcpStream,
     cli::{self, program},
 };
 
@@ -192,11 +192,8 @@ impl Program for Forgets {
         let listener = os.listen(addr).await?;
         let client = async move |os: &mut Os| -> io::Result<()> {
             let server = os.connect(addr).await?;
-            for _ in 0..2 {
-                server.send_all(os, b"?").await?;
-                server.recv(os, &mut [0]).await?;
-            }
-            Ok(())
+            ask(os, &server).await?;
+            ask(os, &server).await
         };
         os.spawn("client", client).await?;
         loop {
@@ -210,6 +207,60 @@ impl Program for Forgets {
             os.spawn_detached("session", session).await?;
         }
     }
+}
+
+/// A server whose sessions wait for a worker, which a lock keeps from its work
+#[derive(clap::Args)]
+struct Pools {}
+
+impl Program for Pools {
+    async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+        let a = Rc::new(trapline::sync::Mutex::named(os, "a", ()).await);
+        let b = Rc::new(trapline::sync::Mutex::named(os, "b", ()).await);
+        let jobs = Queue::<Queue<u8>>::unbounded(os).await;
+        let (first, second, todo) = (Rc::clone(&a), Rc::clone(&b), jobs.clone());
+        let worker = async move |os: &mut Os| -> Result<(), Closed> {
+            while let Ok(answer) = todo.get(os).await {
+                let _first = first.lock(os).await;
+                os.sleep(Duration::from_millis(5)).await;
+                let _second = second.lock(os).await;
+                let _ = answer.put(os, b'!').await;
+            }
+            Ok(())
+        };
+        os.spawn_detached("worker", worker).await?;
+        let auditor = async move |os: &mut Os| loop {
+            let _b = b.lock(os).await;
+            os.sleep(Duration::from_millis(1)).await;
+            let _a = a.lock(os).await;
+        };
+        os.spawn_detached("auditor", auditor).await?;
+        let listener = os.listen(([127, 0, 0, 1], 0).into()).await?;
+        let addr = listener.local_addr()?;
+        let client = async move |os: &mut Os| {
+            let server = os.connect(addr).await?;
+            ask(os, &server).await
+        };
+        os.spawn_detached("client", client).await?;
+        loop {
+            let (client, _) = listener.accept(os).await?;
+            let jobs = jobs.clone();
+            let session = async move |os: &mut Os| -> Result<(), Box<dyn Error>> {
+                client.recv(os, &mut [0]).await?;
+                let answer = Queue::unbounded(os).await;
+                let _ = jobs.put(os, answer.clone()).await;
+                let answer = answer.get(os).await?;
+                Ok(client.send_all(os, &[answer]).await?)
+            };
+            os.spawn_detached("session", session).await?;
+        }
+    }
+}
+
+/// Sends a request, and waits for its answer.
+async fn ask(os: &mut Os, server: &TcpStream) -> io::Result<()> {
+    server.send_all(os, b"?").await?;
+    server.recv(os, &mut [0]).await.map(drop)
 }
 
 /// A server that closes its listener after each client, and opens another
@@ -242,6 +293,7 @@ fn main() -> ExitCode {
         program::<Floods>("floods"),
         program::<Mishears>("mishears"),
         program::<Forgets>("forgets"),
+        program::<Pools>("pools"),
         program::<Reopens>("reopens"),
     ])
 }

@@ -53,7 +53,10 @@ impl History {
         let its = pieces[first..]
             .iter()
             .position(|piece| piece.doing == doing)?;
-        (pieces[first + its].to == to).then(|| self.chain((tid, first + its)))
+        let piece = &pieces[first + its];
+        // A wait that ends in a shutdown is longer here.
+        let is_it = piece.to == to || piece.is_endless() && piece.from < to;
+        is_it.then(|| self.chain((tid, first + its)))
     }
 
     /// Walks from wait to wait.
@@ -208,9 +211,15 @@ impl History {
             }
             said.push(format!("No other task has ever {done}."));
             // A permit that is released too early is kept.
-            let is_lost = content == Content::Messages && piece.is_endless();
-            said.extend(is_lost.then(|| self.before(tid, index)).flatten());
-            return (said, None);
+            if content != Content::Messages || !piece.is_endless() {
+                return (said, None);
+            }
+            let (asked, next) = self.asked(tid, piece);
+            said.extend(asked);
+            if next.is_none() {
+                said.extend(self.before(tid, index));
+            }
+            return (said, next);
         };
         if piece.is_endless() {
             said.push(format!("No task {ends} again."));
@@ -219,6 +228,41 @@ impl History {
         let next = self.next(deed.tid, piece, piece.from, piece.to);
         said.push(format!("{last} {who}, at {when}."));
         said.extend(self.meanwhile(deed.tid, piece, next));
+        (said, next)
+    }
+
+    /// Which task got the last message that a task put into a queue before a wait without an answer,
+    /// and what that task waits for. It may be idle, since it waits for the next such message.
+    fn asked(&self, tid: Tid, piece: &Piece) -> (Vec<String>, Option<Step>) {
+        let puts = self.tasks.get(&tid).map_or(&[][..], |life| &life.puts);
+        let asked = puts.iter().rev().find_map(|(queue, place)| {
+            let put = self.queues[queue].moves.get(*place)?;
+            (put.at <= piece.from).then_some((*queue, *place, put))
+        });
+        let Some((queue, place, put)) = asked else {
+            return (Vec::new(), None);
+        };
+        let life = &self.queues[&queue];
+        let (thing, when) = (self.queue(queue), Nanos::from(put.at.at));
+        let mut said = vec![format!("It put a message into {thing} before, at {when}.")];
+        let (did, got) = match life.taken(place) {
+            Some(got) => ("got it", Some(got)),
+            None => {
+                let last = life.last_move(End::Get, tid, piece.to);
+                ("was the last to get one from there, and not this one", last)
+            }
+        };
+        let Some(got) = got else {
+            said.push("No other task has ever gotten one from there.".to_string());
+            return (said, None);
+        };
+        let (who, when) = (self.task(got.tid), Nanos::from(got.at.at));
+        said.push(format!("{who} {did}, at {when}."));
+        let next = self.last_wait(got.tid).filter(|step| {
+            let waits = self.piece_at_step(*step).map(|piece| piece.doing);
+            got.tid != tid && waits != Some(Doing::Blocked(On::Queue(queue, End::Get)))
+        });
+        said.extend(next.is_none().then(|| self.now_does(got.tid)));
         (said, next)
     }
 
@@ -418,7 +462,7 @@ impl History {
         let others = others.join(", ");
         (!others.is_empty()).then(|| {
             let call = &before.call;
-            format!("After its {call}, and before this wait, {others}: what that turn did came too early to wake it.")
+            format!("After its {call}, and before this wait, {others}: a wake-up in that turn would have come too early.")
         })
     }
 

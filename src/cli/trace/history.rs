@@ -48,6 +48,8 @@ pub(super) struct History {
     gaps: Vec<(Moment, Moment)>,
     /// Whether the recording goes on after its end.
     is_cut: bool,
+    /// The events since tasks are being killed, up to the next turn: [`History::finish`] says why.
+    kills: Vec<OwnedEvent>,
 }
 
 /// A task.
@@ -61,6 +63,8 @@ pub(super) struct Life {
     pub(super) pieces: Vec<Piece>,
     /// When it ended, and how.
     pub(super) exit: Option<(Moment, String)>,
+    /// The messages that it put into queues, in order: the places of the moves.
+    pub(super) puts: Vec<(QueueId, usize)>,
 }
 
 /// A time in one state.
@@ -218,6 +222,22 @@ impl History {
     /// Takes the next event, and whether events are missing before it.
     pub(super) fn event(&mut self, owned: &OwnedEvent, has_gap: bool) {
         let event = &owned.borrow();
+        let is_progress = matches!(
+            event.fact,
+            Fact::Resumed | Fact::Trapped { .. } | Fact::Spawned { .. } | Fact::ClockJumped { .. }
+        );
+        if has_gap || is_progress {
+            for kill in std::mem::take(&mut self.kills) {
+                self.take(&kill, false);
+            }
+        } else if !self.kills.is_empty() || self.spans.is_kill(event) {
+            return self.kills.push(owned.clone());
+        }
+        self.take(owned, has_gap);
+    }
+
+    fn take(&mut self, owned: &OwnedEvent, has_gap: bool) {
+        let event = &owned.borrow();
         let before = self.spans.now();
         if has_gap {
             self.spans.gap();
@@ -247,7 +267,15 @@ impl History {
     }
 
     /// Takes what was under way at the end, and links the ends of connections.
+    ///
+    /// If a shutdown ended the run, the tasks waited up to it. What their destructors did is left
+    /// out: a lock that is put back then, or a wait that ends then, explains nothing.
     pub(super) fn finish(&mut self) {
+        for kill in std::mem::take(&mut self.kills) {
+            if let Fact::Exited { .. } = kill.borrow().fact {
+                self.take(&kill, false);
+            }
+        }
         for span in self.spans.finish() {
             self.piece(&span);
         }
@@ -439,7 +467,12 @@ impl History {
     }
 
     fn moved(&mut self, queue: QueueId, tid: Tid, end: End, at: Moment) {
-        self.queues.entry(queue).or_default().moved(at, tid, end);
+        let life = self.queues.entry(queue).or_default();
+        life.moved(at, tid, end);
+        if end == End::Put && life.content == Content::Messages {
+            let place = life.moves.len() - 1;
+            self.life(tid).puts.push((queue, place));
+        }
     }
 
     /// Notes a device that a call has opened.
@@ -549,9 +582,8 @@ impl History {
             On::Exit(tid) => format!("the end of {}", self.task(tid)),
             On::Timer(_) => "a timer".to_string(),
             On::Queue(queue, end) => {
+                let object = self.queue(queue);
                 let life = self.queues.get(&queue);
-                let object = life.and_then(|life| life.object.as_deref()).map(clean);
-                let object = object.unwrap_or_else(|| format!("queue {queue}"));
                 let content = life.map_or(Content::default(), |life| life.content);
                 match (end, content) {
                     (End::Get, Content::Messages) => format!("a message of {object}"),
@@ -569,6 +601,13 @@ impl History {
                 }
             }
         }
+    }
+
+    /// A queue, or the object that it is part of.
+    pub(super) fn queue(&self, queue: QueueId) -> String {
+        let life = self.queues.get(&queue);
+        let object = life.and_then(|life| life.object.as_deref()).map(clean);
+        object.unwrap_or_else(|| format!("queue {queue}"))
     }
 
     /// A task, by its number and name.

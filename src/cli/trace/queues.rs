@@ -83,6 +83,15 @@ impl QueueLife {
         moves.find(|one| one.end == end && one.tid != tid)
     }
 
+    /// The get of the message that was put at this place: messages leave a queue in the order in
+    /// which they came.
+    pub(super) fn taken(&self, place: usize) -> Option<&Move> {
+        let moves = &self.moves;
+        let before = moves[..place].iter().filter(|one| one.end == End::Put);
+        let mut gets = moves.iter().filter(|one| one.end == End::Get);
+        gets.nth(before.count())
+    }
+
     /// Which tasks held a lock within a piece, in order, from when to when.
     pub(super) fn held(&self, piece: &Piece) -> impl Iterator<Item = (Tid, Moment, Moment)> {
         let is_before = |hold: &Hold| hold.to.is_some_and(|to| to < piece.from);

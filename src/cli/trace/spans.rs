@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{DeviceId, Direction, End, Event, Fact, On, SystemCall, Tid, Wake};
+use crate::{DeviceId, Direction, End, Event, Exit, Fact, On, SystemCall, Tid, Wake};
 
 /// A moment of a run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
@@ -311,6 +311,19 @@ impl Spans {
         let kernel = self.work_ends(self.now);
         let tasks = tids.into_iter().map(|tid| self.end(tid, Ending::Open));
         kernel.into_iter().chain(tasks.flatten()).collect()
+    }
+
+    /// Whether an event is part of the end of a task that is killed: its exit, or the call of a
+    /// destructor outside of its turns.
+    pub(in crate::cli) fn is_kill(&self, event: &Event<'_>) -> bool {
+        match event.fact {
+            Fact::Exited { exit } => *exit == Exit::Killed,
+            Fact::Deferred { .. } => {
+                let open = self.open.get(&event.tid);
+                open.is_some_and(|open| matches!(open.doing, Doing::Blocked(_) | Doing::Ready))
+            }
+            _ => false,
+        }
     }
 
     fn is(&self, tid: Tid, doing: Doing) -> bool {

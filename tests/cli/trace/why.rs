@@ -41,7 +41,7 @@ fn a_lost_wake_up_is_found_in_the_turn_before_the_wait() {
         "\
 2 \"reader\" waits for a message of queue 1 since 00:00.000, to its end (programs/cases/lost_wakeup.rs:48).
 No other task has ever put a message into it.
-After its now(), and before this wait, 1 \"lost-wakeup\" had a turn, up to wait_task(2): what that turn did came too early to wake it.
+After its now(), and before this wait, 1 \"lost-wakeup\" had a turn, up to wait_task(2): a wake-up in that turn would have come too early.
 "
     );
 }
@@ -90,6 +90,29 @@ So they wait for one another: 5 -> 6 -> 5.
         !said.contains("to its end") && !said.contains("one another"),
         "{said}"
     );
+}
+
+#[test]
+fn an_interrupted_run_is_explained_up_to_the_interrupt() {
+    let place = Place::new("why-interrupt");
+    let file = place.0.join("run.trap");
+    let file = file.to_str().expect("it is text");
+    let mut command = rude(&["boot", "-q", "--record", file, "pools"]);
+    let mut run = Running::start(command.stdout(Stdio::null()).stderr(Stdio::piped()));
+    while !run.err_line().contains("cycle: ") {}
+    run.signal(Signal::INT);
+    assert_eq!(run.end().0, Some(130));
+    let said = place.print(&["trace", "why", "client", "run.trap"]);
+    for part in [
+        "5 \"session\" has the other end, device 3.\n",
+        "No other task has ever put a message into it.\nIt put a message into queue 3 before, at ",
+        "2 \"worker\" got it, at ",
+        "2 \"worker\" waits for mutex 2 \"b\" since ",
+        "\nSo they wait for one another: 2 -> 3 -> 2.\n",
+    ] {
+        assert!(said.contains(part), "{part:?} is not in {said}");
+    }
+    assert!(!said.contains("too early"), "{said}");
 }
 
 #[test]

@@ -105,10 +105,10 @@ fn end_of(timeline: &Timeline, bar: &Bar) -> Moment {
 fn bar_of(timeline: &Timeline, lane: usize, history: &History, step: Step) -> Option<usize> {
     let piece = history.piece_at_step(step)?;
     let bars = &timeline.lanes[lane].bars;
-    let first = bars.partition_point(|bar| end_of(timeline, bar) < piece.to);
+    let first = bars.partition_point(|bar| bar.span.from < piece.from);
     let mut its = bars[first..]
         .iter()
-        .take_while(|bar| end_of(timeline, bar) == piece.to);
+        .take_while(|bar| bar.span.from == piece.from);
     Some(first + its.position(|bar| bar.span.doing == piece.doing)?)
 }
 
