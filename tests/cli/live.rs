@@ -389,6 +389,26 @@ fn waits_shows_a_cycle_in_a_server_that_waits_for_clients() {
 }
 
 #[test]
+fn why_leads_from_a_queue_to_the_task_that_got_the_job() {
+    let kernel = Kernel::boot_at(place("pool"), rude(&[]), &["pools"]);
+    let said = eventually("a deadlock", || {
+        let (code, out, _) = ask(&kernel.socket, &["why", "5"]);
+        (code == 0 && out.contains("So they wait")).then_some(out)
+    });
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(lines[0].starts_with("5 \"session\" has waited "), "{said}");
+    assert_eq!(
+        lines[1],
+        "No task has put a message into it lately. This task has put one into queue 3. \
+         The last to get one from there was 2 \"worker\"."
+    );
+    assert_eq!(lines[4], "So they wait for one another: 2 -> 3 -> 2.");
+    let out = show(&kernel.socket, &["why", "4"]);
+    let end = "Only a recording links the ends of a connection: boot with --record FILE, and ask trace why.\n";
+    assert!(out.ends_with(end), "{out}");
+}
+
+#[test]
 fn where_follows_a_ring_of_waits_once_around() {
     let kernel = Kernel::boot_at(place("ring"), rude(&[]), &["rings", "--tasks", "2000"]);
     // They begin to wait for one another when all are there.

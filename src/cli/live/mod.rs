@@ -7,6 +7,7 @@
 //! | file | owns |
 //! |---|---|
 //! | `brief.rs` | truncated texts |
+//! | `behind.rs` | the task behind a wait at a queue |
 //! | `shared.rs` | what the daemons share |
 //! | `model.rs` | the model: a snapshot of the tasks |
 //! | `query.rs` | which tasks are listed, in which order, and which of them are one row |
@@ -22,6 +23,7 @@
 //! | `view.rs`, `draw.rs` | its contents, its keys, its layout |
 //! | `terminal.rs` | taking the terminal and giving it back |
 
+mod behind;
 mod brief;
 mod client;
 pub(super) mod draw;
@@ -164,7 +166,9 @@ Examples:
     },
     /// Say why a task of a running kernel waits, from task to task
     #[command(after_help = "\
-It follows waits for a task's end and for a lock. `trace why` explains every wait of a recording.
+It follows waits for a task's end and for a lock. At a queue it follows the last task to put a
+message, or to get one, as far as the last 16 calls of each task tell. It does not follow a
+connection. `trace why` explains every wait of a recording.
 
 Examples:
   boot --monitor run.sock echo   a kernel with a monitor

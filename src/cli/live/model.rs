@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
+    behind::behind,
     brief::brief,
     query::{Entry, Line, Listing, Query},
     recent,
@@ -18,6 +19,9 @@ use super::{
     text::separated,
 };
 use crate::{Follower, On, Os, TaskInfo, TaskState, Tid};
+
+/// The longest chain that goes on at a queue, since each such step looks at the calls of all tasks.
+const LINKS: usize = 12;
 
 /// The longest time between two snapshots.
 pub(super) const LONGEST: Duration = Duration::from_secs(30);
@@ -49,6 +53,9 @@ pub(in crate::cli) struct Row {
     /// The instant at which it blocked, in seconds since boot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::cli) since: Option<f64>,
+    /// Why the next task of a chain follows, or why none does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::cli) link: Option<String>,
     /// Its exit, if it is a zombie.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::cli) exit: Option<String>,
@@ -330,16 +337,23 @@ pub(super) fn pause(tasks: usize) -> Duration {
 /// A task, the chain of tasks that it waits for, and its last traps as lines.
 pub(in crate::cli) type Whereabouts = (Vec<Row>, Vec<Map<String, Value>>);
 
-/// A task and the chain that it waits for, as indices into the list. In a cycle, the last entry
-/// repeats an earlier one. Empty if the task does not exist.
-pub(super) fn chain(tasks: &[TaskInfo], tid: u64) -> Vec<usize> {
+/// A task and the chain that it waits for. In a cycle, the last row repeats an earlier one. Empty if
+/// the task does not exist.
+pub(super) fn chain(tasks: &[TaskInfo], recent: &Follower, tid: u64) -> Vec<Row> {
     let find = |tid: Tid| tasks.binary_search_by_key(&tid, |task| task.tid).ok();
     let mut chain = Vec::new();
     let mut seen = FxHashSet::default();
     let mut next = find(tid.into());
     while let Some(at) = next {
-        chain.push(at);
-        let target = tasks[at].waits_for().filter(|_| seen.insert(at));
+        let (task, is_first) = (&tasks[at], seen.insert(at));
+        let (target, link) = match task.waits_for() {
+            _ if !is_first => (None, None),
+            Some(target) => (Some(target), None),
+            None if chain.len() >= LINKS => (None, Some("The chain goes on.".into())),
+            None => behind(tasks, recent, task),
+        };
+        let row = Row::of(task, recent);
+        chain.push(Row { link, ..row });
         next = target.and_then(find);
     }
     chain
@@ -351,9 +365,7 @@ pub(in crate::cli) fn whereabouts(
     calls: &Follower,
     tid: u64,
 ) -> Option<Whereabouts> {
-    let chain = chain(tasks, tid);
-    let row = |&at: &usize| Row::of(&tasks[at], calls);
-    let rows: Vec<Row> = chain.iter().map(row).collect();
+    let rows = chain(tasks, calls, tid);
     (!rows.is_empty()).then(|| (rows, recent::lines(calls, tid.into())))
 }
 

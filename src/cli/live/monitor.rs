@@ -332,14 +332,14 @@ impl Client {
     async fn whereabouts(&mut self, os: &mut Os, tid: u64) -> io::Result<()> {
         let (now, tasks) = (os.now().await, os.tasks().await);
         self.look_at(tasks.len());
-        let chain = model::chain(&tasks, tid);
+        let chain = model::chain(&tasks, &self.live.recent.borrow(), tid);
         if chain.is_empty() {
             self.miss(tid);
             return Ok(());
         }
         let traps = recent::lines(&self.live.recent.borrow(), tid.into());
-        for at in chain {
-            self.output.push(&self.row(&tasks[at]));
+        for row in chain {
+            self.output.push(&Answer::Task(row));
             self.output.flush_chunk(os).await?;
         }
         for trap in traps {

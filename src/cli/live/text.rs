@@ -195,7 +195,8 @@ pub(in crate::cli) fn where_lines(chain: &[Row], now: f64) -> Vec<String> {
             lines.extend(
                 row.places
                     .iter()
-                    .map(|places| format!("{indent}  {}", clean(places))),
+                    .chain(row.link.as_ref().filter(|_| !is_last))
+                    .map(|text| format!("{indent}  {}", clean(text))),
             );
         }
     }
@@ -229,6 +230,7 @@ pub(super) fn why_lines(chain: &[Row], now: f64) -> String {
             }
             (state, ..) => format!("{tid} {comm:?} is {}.\n", state.name()),
         };
+        text.extend(row.link.iter().map(|link| clean(link) + "\n"));
     }
     if let Some(ring) = again {
         let tids = ring.iter().chain(ring.first());
