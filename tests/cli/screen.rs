@@ -499,6 +499,11 @@ fn top_attaches_to_a_kernel_that_runs() {
     first.press("q");
     let (code, text) = first.end();
     assert_eq!((code, text.trim()), (Some(0), ""));
+    let interrupted = top();
+    interrupted.shows("1 echo");
+    interrupted.signal(Signal::INT);
+    let (code, text) = interrupted.end();
+    assert_eq!((code, text.trim()), (Some(130), ""));
     let closed = top();
     closed.shows("1 echo");
     assert_eq!(closed.hang_up(), Some(1));

@@ -378,7 +378,8 @@ fn top(socket: &Path, every: Duration, log: Log) -> Result<ExitCode, Failure> {
     let kernel = Kernel::real().map_err(|error| error.to_string());
     let mut kernel = kernel?;
     interrupts::at_end(|| drop(interrupts::soon(leave)));
-    interrupts::listen(log, kernel.remote()).map_err(|error| error.to_string())?;
+    // An interrupt ends the screen alone, and the kernel here is of no interest.
+    interrupts::listen(Log::SILENT, kernel.remote()).map_err(|error| error.to_string())?;
     let main = kernel.spawn("top", async move |os: &mut Os| {
         let source = Source::There(Link::new(os, stream).await?);
         match screen::show(os, source, terminal, every, log.is_colored()).await? {
