@@ -301,7 +301,7 @@ pub(super) fn command(name: &str, app: &App) -> Command {
                      client without an answer, or if a task fails or faults. Schedule i has the seed N + i of --seed N, as in \
                      `boot --virtual --policy random --seed`.\n\n\
                      Exit codes: 0 all schedules pass, 1 one fails or --time is over before one has run, \
-                     2 wrong command line.\n\n\
+                     2 wrong command line, 130 interrupted (^C): what ran until then is printed.\n\n\
                      Examples:\n  \
                      {name} explore {first}\n  \
                      {name} explore --strategy pct:3 --schedules 100000 {first}\n  \

@@ -63,7 +63,7 @@ fn explore(
     let mut runs = Planned::new(body, settings, settings.seed, &watch)?;
     let mut tally = Tally::default();
     let mut ahead = vec![part.plan.clone()];
-    let (mut widest, mut counts_on_threads) = (1, false);
+    let mut counts_on_threads = false;
     while let Some(plan) = ahead.pop() {
         if let Err(limit) = meter.claim() {
             tally.bound = Some(limit);
@@ -83,7 +83,7 @@ fn explore(
             trial.failure = trial.failure.filter(|_| trial.is_late);
         } else {
             tally.add(&mut trial);
-            meter.count(false, || 1.0 - ahead.len() as f64 / widest as f64);
+            meter.count(false);
         }
         if let Some(why) = trial.failure {
             tally.failure = Some(Found::new(schedule, why).with(plan));
@@ -96,7 +96,6 @@ fn explore(
         if plan.0.len() < most {
             let more: Vec<Plan> = more.collect();
             ahead.extend(more.into_iter().rev());
-            widest = widest.max(ahead.len());
         } else if more.peek().is_some() {
             let plural = if most == 1 { "" } else { "s" };
             let only = || format!("only schedules with at most {most} preemption{plural} ran");

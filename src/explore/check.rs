@@ -317,6 +317,21 @@ where
         self
     }
 
+    /// Ends the search once this returns true, within a schedule too. [`Explored`] has what ran before
+    /// then. The command line ends a search like this at an interrupt.
+    ///
+    /// ```
+    /// let explored = trapline::check(|kernel| kernel.run()?.check())
+    ///     .stop_when(|| true)
+    ///     .explore();
+    /// assert_eq!(explored.schedules, 0);
+    /// assert_eq!(explored.bound.as_deref(), Some("it was interrupted"));
+    /// ```
+    pub fn stop_when(mut self, stop: fn() -> bool) -> Self {
+        self.settings.stop = Some(stop);
+        self
+    }
+
     /// Reports the progress to this closure, about five times a second.
     pub fn progress(mut self, report: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
         self.settings.progress = Some(Reporter(Arc::new(report)));
@@ -375,6 +390,9 @@ where
         }
         if explored.schedules == 0 {
             let settings = &self.settings;
+            if settings.deadline.is_stopped() {
+                panic!("no schedule ran to its end: the search was interrupted");
+            }
             if settings.deadline.is_over() {
                 let time = settings.time.unwrap_or_default();
                 panic!("no schedule ran to its end within {time:?}: give the search more time");
@@ -398,7 +416,7 @@ where
         if let Err(error) = self.settings.read_environment() {
             panic!("{error}");
         }
-        self.settings.deadline = Deadline::after(self.settings.time);
+        self.settings.deadline = Deadline::after(self.settings.time, self.settings.stop);
         match self.search() {
             Ok(explored) => explored,
             Err(error) => panic!("the search cannot begin: {error}"),

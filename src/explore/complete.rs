@@ -66,7 +66,7 @@ fn explore(
                     found => found,
                 };
                 tally.add(&mut trial);
-                meter.count(is_new, || runs.tree.share());
+                meter.count(is_new);
                 let failure = trial.failure.map(|why| Found::new(schedule, why));
                 tally.failure = failure.map(|found| found.with(ran.plan)).or(audited);
             }

@@ -50,7 +50,7 @@ pub(super) fn run_parts<P: Sync>(
     let mine: Vec<&P> = mine
         .filter_map(|(at, part)| (at as u64 % shard.of == shard.number).then_some(part))
         .collect();
-    let meter = Meter::new(settings, mine.len());
+    let meter = Meter::new(settings);
     let (next, end) = (AtomicUsize::new(0), AtomicUsize::new(mine.len()));
     let tallies = Mutex::new(BTreeMap::new());
     crew(&|body| {
@@ -60,7 +60,6 @@ pub(super) fn run_parts<P: Sync>(
                 return Ok(());
             }
             let tally = work(body, mine[at], &meter)?;
-            meter.end_part();
             if tally.failure.is_some() {
                 end.fetch_min(at, Ordering::Relaxed);
             }

@@ -7,22 +7,30 @@ use std::{
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// An instant of the machine's clock; none lies for ever ahead.
+/// An instant of the machine's clock, or what ends a search before it. Without both it never comes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Deadline(Option<Instant>);
+pub(super) struct Deadline {
+    at: Option<Instant>,
+    stop: Option<fn() -> bool>,
+}
 
 impl Deadline {
-    /// Returns the instant after this time; without a time, never.
-    pub(super) fn after(time: Option<Duration>) -> Self {
-        Self(time.and_then(|time| Instant::now().checked_add(time)))
+    /// Returns the instant after this time, or when `stop` returns true.
+    pub(super) fn after(time: Option<Duration>, stop: Option<fn() -> bool>) -> Self {
+        let at = time.and_then(|time| Instant::now().checked_add(time));
+        Self { at, stop }
     }
 
     pub(super) fn is_set(self) -> bool {
-        self.0.is_some()
+        self.at.is_some() || self.stop.is_some()
     }
 
     pub(super) fn is_over(self) -> bool {
-        self.0.is_some_and(|deadline| Instant::now() >= deadline)
+        self.is_stopped() || self.at.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    pub(super) fn is_stopped(self) -> bool {
+        self.stop.is_some_and(|stop| stop())
     }
 }
 
@@ -41,7 +49,7 @@ impl Budget {
     pub(super) fn of(time: Duration) -> Self {
         Self {
             spent: cpu_time() + time,
-            deadline: Deadline::after(Some(time * Self::PATIENCE)),
+            deadline: Deadline::after(Some(time * Self::PATIENCE), None),
         }
     }
 

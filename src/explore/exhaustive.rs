@@ -209,18 +209,6 @@ impl Tree {
         }
         false
     }
-
-    /// Estimates how much of the part is done, as if the choices at a node had equal shares.
-    pub(super) fn share(&self) -> f64 {
-        let this = self.0.borrow();
-        let nodes = this.nodes.iter().skip(this.part.turns.len());
-        let (mut share, mut width) = (0.0, 1.0);
-        for node in nodes {
-            width /= node.backtrack.len().max(1) as f64;
-            share += width * node.done.len() as f64;
-        }
-        share + width
-    }
 }
 
 impl Run {

@@ -41,7 +41,8 @@ pub struct Progress {
     pub classes: u64,
     /// The time since the begin.
     pub elapsed: Duration,
-    /// The time that the rest will take, as an estimate. `None` if it is too long to count.
+    /// The most time that the rest will take: up to the last of [`of`](Self::of) at the rate so far,
+    /// or up to [`Check::time`](crate::Check::time). `None` without such a limit.
     pub left: Option<Duration>,
 }
 

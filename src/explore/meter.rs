@@ -1,7 +1,7 @@
 //! How far a search is, and whether it goes on.
 
 use std::{
-    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
+    sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
@@ -20,13 +20,10 @@ pub(super) struct Meter<'a> {
     schedules: AtomicU64,
     /// The causal orders among them.
     classes: AtomicU64,
-    /// The parts of the search that have ended, of so many.
-    ended: AtomicUsize,
-    parts: usize,
 }
 
 impl<'a> Meter<'a> {
-    pub(super) fn new(settings: &'a Settings, parts: usize) -> Self {
+    pub(super) fn new(settings: &'a Settings) -> Self {
         let shard = settings.shard;
         let all = settings.schedules();
         // Shard 0 has the first of each round.
@@ -38,15 +35,13 @@ impl<'a> Meter<'a> {
             claimed: AtomicU64::new(0),
             schedules: AtomicU64::new(0),
             classes: AtomicU64::new(0),
-            ended: AtomicUsize::new(0),
-            parts,
         }
     }
 
     /// Claims a schedule. The error says what ends the search, in words.
     pub(super) fn claim(&self) -> Result<(), String> {
-        if let Some(time) = self.settings.time.filter(|_| self.is_over()) {
-            return Err(format!("it ended after {time:?}"));
+        if self.is_over() {
+            return Err(self.settings.end());
         }
         if self.claimed.fetch_add(1, Ordering::Relaxed) < self.most {
             return Ok(());
@@ -64,19 +59,14 @@ impl<'a> Meter<'a> {
         self.settings.deadline.is_over()
     }
 
-    /// Says that the time has cut the schedule under way, which counts nowhere.
+    /// Says that the end of the search has cut the schedule under way, which counts nowhere.
     pub(super) fn cut(&self, watch: &Watch) -> Option<String> {
-        let time = self.settings.time.filter(|_| watch.has_cut())?;
-        Some(format!("it ended after {time:?}, within a schedule"))
-    }
-
-    pub(super) fn end_part(&self) {
-        self.ended.fetch_add(1, Ordering::Relaxed);
+        let end = watch.has_cut().then(|| self.settings.end())?;
+        Some(format!("{end}, within a schedule"))
     }
 
     /// Counts a schedule, of a new causal order or not, and reports the progress if that is due.
-    /// `share` estimates how much of the part is done, from 0 to 1.
-    pub(super) fn count(&self, is_new: bool, share: impl FnOnce() -> f64) {
+    pub(super) fn count(&self, is_new: bool) {
         if self.settings.progress.is_none() {
             return;
         }
@@ -86,21 +76,23 @@ impl<'a> Meter<'a> {
         let (Some(report), Some(elapsed)) = (&self.settings.progress, self.ticker.due()) else {
             return;
         };
-        let ended = self.ended.load(Ordering::Relaxed) as f64;
-        let share = (ended + share()) / self.parts.max(1) as f64;
         (report.0)(&Progress {
             schedules,
             of: self.most,
             classes,
             elapsed,
-            left: self.left(elapsed, share.max(schedules as f64 / self.most as f64)),
+            left: self.left(elapsed, schedules),
         });
     }
 
-    fn left(&self, elapsed: Duration, share: f64) -> Option<Duration> {
-        let all = Duration::try_from_secs_f64(elapsed.as_secs_f64() / share).ok();
-        let left = all.map(|all| all.saturating_sub(elapsed));
-        let time = self.settings.time.map(|time| time.saturating_sub(elapsed));
-        left.into_iter().chain(time).min()
+    /// The time up to the limits of the search. Without one nothing is known: how many schedules a
+    /// complete search needs shows only at its end.
+    fn left(&self, elapsed: Duration, schedules: u64) -> Option<Duration> {
+        let share = schedules as f64 / self.most as f64;
+        let all = elapsed.as_secs_f64() / share;
+        let all = (self.most < u64::MAX).then(|| Duration::try_from_secs_f64(all).ok());
+        let limits = [all.flatten(), self.settings.time];
+        let all = limits.into_iter().flatten().min()?;
+        Some(all.saturating_sub(elapsed))
     }
 }

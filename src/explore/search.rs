@@ -55,7 +55,7 @@ impl<'a> Claims<'a> {
             // No search has so many schedules, and no sum overflows.
             step: settings.shard.of.min(1 << 62),
             end: AtomicU64::new(settings.schedules()),
-            meter: Meter::new(settings, 1),
+            meter: Meter::new(settings),
         }
     }
 
@@ -112,7 +112,7 @@ fn work(body: Body<'_>, settings: &Settings, claims: &Claims<'_>) -> Result<Tall
             found = logged.repeat(seed, schedule, &trial)?;
         }
         tally.add(&mut trial);
-        claims.meter.count(false, || 0.0);
+        claims.meter.count(false);
         let failure = trial.failure.map(|why| Found::new(schedule, why)).or(found);
         if failure.is_some() {
             claims.end_at(schedule);
@@ -124,6 +124,9 @@ fn work(body: Body<'_>, settings: &Settings, claims: &Claims<'_>) -> Result<Tall
             tally.bound = Some(cut);
             break;
         }
+    }
+    if tally.failure.is_none() && settings.deadline.is_stopped() {
+        tally.bound.get_or_insert_with(|| settings.end());
     }
     Ok(tally)
 }

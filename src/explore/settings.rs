@@ -31,6 +31,8 @@ pub(super) struct Settings {
     /// The time of the search.
     pub(super) time: Option<Duration>,
     /// The end of that time. Set when the search begins.
+    /// What ends the search before its time, if it returns true.
+    pub(super) stop: Option<fn() -> bool>,
     pub(super) deadline: Deadline,
     pub(super) threads: Option<usize>,
     pub(super) shard: Shard,
@@ -93,6 +95,7 @@ impl Default for Settings {
             tasks: None,
             preemptions: None,
             time: None,
+            stop: None,
             deadline: Deadline::default(),
             threads: None,
             shard: Shard { number: 0, of: 1 },
@@ -110,6 +113,14 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Says what ends a search that is over.
+    pub(super) fn end(&self) -> String {
+        match self.time {
+            Some(time) if !self.deadline.is_stopped() => format!("it ended after {time:?}"),
+            _ => "it was interrupted".to_string(),
+        }
+    }
+
     /// Replaces what the environment sets.
     ///
     /// *Errors:* a text that names the variable, and what it takes.

@@ -516,6 +516,33 @@ fn top_attaches_to_a_kernel_that_runs() {
 }
 
 #[test]
+fn an_interrupted_search_says_what_it_has_covered() {
+    for json in [&[][..], &["--json"]] {
+        let mut search = trapline();
+        search.args(["explore", "--schedules", "1000000000000", "parts"]);
+        let search = Screen::start(
+            {
+                search.args(json);
+                search
+            },
+            120,
+            24,
+        );
+        search.shows(" a second, at most ");
+        search.signal(Signal::INT);
+        let (code, text) = search.end();
+        assert_eq!(code, Some(130), "{text}");
+        assert!(text.contains("it was interrupted"), "{text}");
+        let covered = if json.is_empty() {
+            " schedules pass; "
+        } else {
+            "\"complete\":false"
+        };
+        assert!(text.contains(covered), "{text}");
+    }
+}
+
+#[test]
 fn what_is_no_terminal_is_said() {
     let output = trapline()
         .args(["boot", "--top", "parts"])

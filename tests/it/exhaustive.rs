@@ -6,7 +6,10 @@ use std::{
     cell::{Cell, RefCell},
     collections::BTreeSet,
     rc::Rc,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -689,6 +692,19 @@ fn a_long_search_reports_causal_orders_and_what_is_left() {
         .expect("no thread panics")
         .expect("it has reported");
     assert!(left <= Duration::from_millis(250), "{left:?}");
+}
+
+#[test]
+fn a_complete_search_promises_no_time() {
+    static SEEN: AtomicBool = AtomicBool::new(false);
+    let search = check(counter(4, 4)).exhaustive().progress(|progress| {
+        assert_eq!((progress.of, progress.left), (u64::MAX, None));
+        SEEN.store(true, Ordering::Relaxed);
+    });
+    let explored = search.stop_when(|| SEEN.load(Ordering::Relaxed)).explore();
+    let bound = explored.bound.expect("it did not end");
+    assert!(bound.starts_with("it was interrupted"), "{bound}");
+    assert!(explored.schedules > 0);
 }
 
 #[test]

@@ -20,7 +20,7 @@ use std::{
 use clap::{ArgMatches, Args, Command, FromArgMatches, error::ErrorKind};
 
 use super::{
-    args,
+    args, interrupts,
     net::Placed,
     output::{FAILURE, Log, Verbosity, json, print, tell},
     program::{Entry, Named},
@@ -103,6 +103,11 @@ pub(super) fn run(
     let body = |kernel: &mut Kernel| trial(kernel, &placed, &options);
     let search = options.search(body, shard, hosts).map_err(usage)?;
     let search = search.command(again(binary, words));
+    let log = Log::of_errors(verbosity);
+    if let Err(error) = interrupts::note() {
+        log.error(&format!("cannot listen for interrupts: {error}"));
+        return Ok(ExitCode::from(FAILURE));
+    }
     let explored = search.explore();
     if io::stderr().is_terminal() {
         tell("\r\x1b[K");
@@ -117,11 +122,14 @@ pub(super) fn run(
         report(&explored)
     };
     print(text.as_bytes());
+    if let (None, Some(interrupted)) = (&explored.failure, interrupts::signal()) {
+        return Ok(ExitCode::from(interrupted));
+    }
     let is_empty = explored.schedules == 0 && explored.failure.is_none();
     let was_short = is_empty && options.time.is_some();
     if was_short {
         let why = "no schedule ran to its end within --time: give the search more time";
-        Log::of_errors(verbosity).error(why);
+        log.error(why);
     }
     let is_good = explored.failure.is_none() && explored.never.is_empty() && !was_short;
     Ok(if is_good {
@@ -197,7 +205,7 @@ pub(super) fn show(progress: &Progress) {
         classes => format!(", {classes} causal orders"),
     };
     let left = left.map(|left| humantime::format_duration(Duration::from_secs(left.as_secs())));
-    let left = left.map_or(String::new(), |left| format!(", {left} left"));
+    let left = left.map_or(String::new(), |left| format!(", at most {left} left"));
     tell(&format!(
         "\r\x1b[K{schedules}{of} schedules{classes}, {rate:.0} a second{left}"
     ));

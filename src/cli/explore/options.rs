@@ -17,7 +17,7 @@ use crate::{
     cli::{
         args, cluster,
         inject::{self, Rule},
-        net,
+        interrupts, net,
         program::{Entry, Named},
         values::{duration, whole},
     },
@@ -213,6 +213,7 @@ impl Options {
             search = search
                 .inject(move |_, call, nth| rules.iter().find_map(|rule| rule.apply(call, nth)));
         }
+        search = search.stop_when(interrupts::is_raised);
         search = search.threads(self.jobs.map_or(0, usize::from));
         if let Some(schedules) = self.schedules {
             search = search.schedules(schedules.get());

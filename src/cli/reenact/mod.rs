@@ -31,6 +31,7 @@ use super::{
     args::{self, Boot},
     boot, explore,
     inject::Rules,
+    interrupts,
     output::{FAILURE, Log, print, tell},
     panics::Panics,
     program::Named,
@@ -74,13 +75,18 @@ pub(super) fn run(
     let body = |kernel: &mut Kernel| trial(kernel, programs, &script);
     let search = search(body, &script, options, wanted);
     let search = search.map_err(|error| clap::Error::raw(ErrorKind::InvalidValue, error + "\n"))?;
+    if let Err(error) = interrupts::note() {
+        log.error(&format!("cannot listen for interrupts: {error}"));
+        return Ok(ExitCode::from(FAILURE));
+    }
     let explored = search.explore();
     if io::stderr().is_terminal() {
         tell("\r\x1b[K");
     }
     print(explore::report(&explored).as_bytes());
+    let good = interrupts::signal().map_or(ExitCode::SUCCESS, ExitCode::from);
     Ok(match explored.failure {
-        None => ExitCode::SUCCESS,
+        None => good,
         Some(_) => ExitCode::from(FAILURE),
     })
 }
@@ -148,6 +154,7 @@ where
         .random()
         .schedules(wanted.schedules)
         .steps(most_turns(script.ticks))
+        .stop_when(interrupts::is_raised)
         .threads(0)
         .command(wanted.again.clone())
         .net(move || network(&shared).expect("it was right before"));
