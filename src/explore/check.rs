@@ -344,7 +344,8 @@ where
     }
 
     /// Runs one schedule of an earlier report, and no other. If it fails, the report shows all its
-    /// turns, up to 2,000. `TRAPLINE_REPLAY` does the same.
+    /// turns, up to 2,000. If it passes, a line on standard error says so. `TRAPLINE_REPLAY` does the
+    /// same.
     ///
     /// *Errors:* a text that says what a replay looks like.
     pub fn replay(mut self, replay: &str) -> Result<Self, String> {

@@ -1,6 +1,8 @@
 //! What the report shows of the schedule: all of a short one; of a longer one what the failure is
 //! about.
 
+use std::process::Command;
+
 use trapline::{Check, Error, Kernel, Os, Shared, check, sync::Mutex};
 
 /// The rows of the report, without their places.
@@ -178,4 +180,22 @@ fn the_panic_of_a_task_has_its_place() {
         place.is_some_and(|line| line.parse::<u32>().is_ok()),
         "{failure}"
     );
+}
+
+/// Run by the test below in a process of its own.
+#[test]
+fn process_replayed() {
+    check(|_| Ok(())).run();
+}
+
+#[test]
+fn a_replay_that_passes_says_so_past_the_test_harness() {
+    let test = std::env::current_exe().expect("it has a path");
+    let mut command = Command::new(test);
+    command.args(["--exact", "explore::excerpt::process_replayed"]);
+    let output = command.env("TRAPLINE_REPLAY", "3..00000000").output();
+    let output = output.expect("it runs");
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stderr).expect("it is text");
+    assert!(text.contains("the schedule 3..00000000 passes\n"), "{text}");
 }
