@@ -19,7 +19,7 @@ const AFTER: usize = 5;
 const LAST: usize = 5;
 
 /// The turns that are shown before another one because they use something that it uses.
-const USES: usize = 4;
+const USES: usize = 3;
 
 /// The most tasks whose last turns are shown. A report names as many.
 const TASKS: usize = 16;
@@ -87,7 +87,13 @@ pub(super) fn shown(rows: &[Row], unfinished: impl Iterator<Item = usize>) -> BT
     let ends = unfinished.take(TASKS).chain(host);
     for at in ends.filter(|at| *at < len) {
         follow(rows, at, 0..at, &mut shown);
+        // Another task may have taken what a blocked one waits for.
+        shown.extend(uses(rows, at, at..len));
     }
+    // A gap takes a line, too.
+    let is_lone = |at: &usize| shown.contains(&(at - 1)) && shown.contains(&(at + 1));
+    let lone: Vec<usize> = (1..len).filter(is_lone).collect();
+    shown.extend(lone);
     shown
 }
 

@@ -1,9 +1,9 @@
 //! What the report shows of the schedule: all of a short one; of a longer one what the failure is
 //! about.
 
-use std::process::Command;
+use std::{process::Command, time::Duration};
 
-use trapline::{Check, Error, Kernel, Os, Shared, check, sync::Mutex};
+use trapline::{Check, Error, Kernel, Os, Queue, Shared, check, sync::Mutex};
 
 /// The rows of the report, without their places.
 fn rows(search: Check<impl Fn(&mut Kernel) -> Result<(), Error>>) -> Vec<String> {
@@ -198,4 +198,38 @@ fn a_replay_that_passes_says_so_past_the_test_harness() {
     assert!(output.status.success());
     let text = String::from_utf8(output.stderr).expect("it is text");
     assert!(text.contains("the schedule 3..00000000 passes\n"), "{text}");
+}
+
+/// The second of two tasks that wait for one message never gets it, and a third has a long tail.
+fn unserved(kernel: &mut Kernel) -> Result<(), Error> {
+    kernel.spawn("main", async |os: &mut Os| {
+        let jobs: Queue<()> = Queue::named(os, "jobs", 1).await;
+        for name in ["one", "two"] {
+            let jobs = jobs.clone();
+            let task = async move |os: &mut Os| jobs.get(os).await.map(drop);
+            os.spawn(name, task).await.expect("there is room");
+        }
+        for _ in 0..9 {
+            os.yield_now().await;
+        }
+        jobs.put(os, ()).await.expect("it is open");
+        for _ in 0..20 {
+            os.yield_now().await;
+        }
+        os.sleep(Duration::from_secs(1)).await;
+        drop(jobs);
+    })?;
+    kernel.run().map(drop)
+}
+
+#[test]
+fn a_blocked_task_shows_which_task_took_what_it_waits_for() {
+    let rows = rows(check(unserved).round_robin());
+    for row in [
+        "two 3          get(queue 1 \"jobs\") ...",
+        "main 1         put(queue 1 \"jobs\") [one 2: queue 1 \"jobs\"] = ok",
+    ] {
+        let is_shown = rows.iter().any(|shown| shown.ends_with(row));
+        assert!(is_shown, "{row}: {rows:#?}");
+    }
 }
