@@ -24,7 +24,7 @@ use super::{
     net::Placed,
     output::{FAILURE, Log, Verbosity, json, print, tell},
     program::{Entry, Named},
-    words::quoted,
+    words::{self, quoted},
 };
 use crate::{Error, Explored, Kernel, Progress};
 use options::{Options, takes_options};
@@ -67,7 +67,6 @@ fn with_options(command: Command) -> Command {
 
 /// Runs the command. An error is a usage error.
 pub(super) fn run(
-    binary: &str,
     programs: &[Entry],
     command: &Command,
     explore: &ArgMatches,
@@ -102,7 +101,7 @@ pub(super) fn run(
     let shard = options.shard().map_err(usage)?;
     let body = |kernel: &mut Kernel| trial(kernel, &placed, &options);
     let search = options.search(body, shard, hosts).map_err(usage)?;
-    let search = search.command(again(binary, words));
+    let search = search.command(again(words));
     let log = Log::of_errors(verbosity);
     if let Err(error) = interrupts::note() {
         log.error(&format!("cannot listen for interrupts: {error}"));
@@ -228,8 +227,8 @@ fn outcomes(all: &BTreeSet<String>) -> String {
 }
 
 /// The command line that runs a schedule again.
-fn again(binary: &str, words: &[String]) -> String {
-    let mut again = format!("{binary} explore --replay {{replay}}");
+fn again(words: &[String]) -> String {
+    let mut again = words::binary() + " explore --replay {replay}";
     let mut words = words.iter().skip(2).peekable();
     while let Some(word) = words.next() {
         if word == "--replay" {
