@@ -180,9 +180,7 @@ impl Kernel {
         if !is_quiet {
             self.take_interrupts();
         }
-        while let Some((timer, slot)) = self.timers.pop_due(self.clock) {
-            self.alarm(timer, slot);
-        }
+        self.fire_timers();
         if !is_quiet {
             self.take_readiness();
         }

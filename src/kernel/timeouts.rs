@@ -113,6 +113,15 @@ impl Kernel {
         Reply::Timeout(number)
     }
 
+    /// Handles the timers that are due.
+    #[inline]
+    pub(super) fn fire_timers(&mut self) {
+        let holds_tasks = self.world.holds_tasks();
+        while let Some((timer, slot)) = self.timers.pop_due(self.clock, holds_tasks) {
+            self.alarm(timer, slot);
+        }
+    }
+
     /// Handles a timer that has fired: of a sleep, a delay or a timeout.
     pub(super) fn alarm(&mut self, timer: Timer, slot: Slot) {
         let me = self.tasks.runnable(slot);

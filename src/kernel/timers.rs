@@ -72,9 +72,12 @@ impl TimerSets {
         deadlines.into_iter().flatten().min()
     }
 
-    /// Takes the first timer that is due at `now`.
-    pub(crate) fn pop_due(&mut self, now: Nanos) -> Option<Armed> {
-        let due = self.tasks.pop_due(now);
+    /// Takes the first timer that is due at `now`: of a daemon, if the world holds the tasks.
+    pub(crate) fn pop_due(&mut self, now: Nanos, holds_tasks: bool) -> Option<Armed> {
+        let due = match holds_tasks {
+            false => self.tasks.pop_due(now),
+            true => None,
+        };
         due.or_else(|| self.daemons.pop_due(now))
     }
 

@@ -102,6 +102,12 @@ macro_rules! forward_world {
             $crate::World::wait_for_threads(&mut $inner, deadline, patience, happened)
         }
     };
+    (@holds_tasks $this:ident, $inner:expr) => {
+        fn holds_tasks(&self) -> bool {
+            let $this = self;
+            $crate::World::holds_tasks(&$inner)
+        }
+    };
     (@is_idle $this:ident, $inner:expr) => {
         fn is_idle(&self) -> bool {
             let $this = self;

@@ -154,6 +154,13 @@ pub trait World {
         Ok(Duration::ZERO)
     }
 
+    /// Whether the last wait ended for daemons alone. Their timers are due by the clock, and those
+    /// of tasks are not yet. Such is a replay in a pause of its run, which a screen watches. A wrapper
+    /// forwards this call.
+    fn holds_tasks(&self) -> bool {
+        false
+    }
+
     /// Whether no device and no console will ever report anything, however long the kernel waits.
     /// Then the kernel returns [`Error::Deadlock`](crate::Error::Deadlock) when all tasks wait for
     /// devices, where it would otherwise wait for ever. Timers, jobs and remote setters do not count:
@@ -211,7 +218,7 @@ pub trait World {
 
 impl<W: World + ?Sized> World for Box<W> {
     forward_world!(@all this, **this; now, now_for_log, random, reseed, seed, reset, print, take_console,
-        wait, wait_for_threads, is_idle, remote, submit, io, spins, spin, net);
+        wait, wait_for_threads, holds_tasks, is_idle, remote, submit, io, spins, spin, net);
 }
 
 /// What a world reports, unasked, from [`World::wait`].

@@ -543,6 +543,32 @@ fn an_interrupted_search_says_what_it_has_covered() {
 }
 
 #[test]
+fn a_replay_at_speed_is_drawn_within_the_pauses_of_its_run() {
+    let tape = place("at-speed");
+    let path = tape.to_str().unwrap();
+    // Seconds of the clock, in a fraction of one.
+    let mut run = clean(crate::support::example("extended", &[]));
+    run.args(["boot", "-q", "--world", "lapse:100", "--tape", path]);
+    let run = run.args(["greet", "--count", "10"]).output().unwrap();
+    assert_eq!(run.status.code(), Some(0));
+    let mut replay = clean(crate::support::example("extended", &[]));
+    replay.args(["replay", "--at-speed", "--top=50ms", path]);
+    let mut screen = Screen::start(replay, 120, 24);
+    // The tasks of the run act once a second.
+    let (mut at, mut in_a_second) = ("never".to_string(), 0);
+    while in_a_second < 4 {
+        let text = screen.until(|text| text.contains(" tasks ") && !text.starts_with(&at));
+        let now = text.split(' ').next().unwrap().to_string();
+        let is_same = now.split('.').next() == at.split('.').next();
+        in_a_second = if is_same { in_a_second + 1 } else { 1 };
+        at = now;
+    }
+    screen.press("q");
+    assert_eq!(screen.end().0, Some(130));
+    std::fs::remove_file(tape).unwrap();
+}
+
+#[test]
 fn what_is_no_terminal_is_said() {
     let output = trapline()
         .args(["boot", "--top", "parts"])

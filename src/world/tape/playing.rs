@@ -49,8 +49,8 @@ pub struct Playing {
     over: usize,
     console: Console,
     at_speed: bool,
-    /// Whether the last wait was for a daemon, so that the next one is the same on the tape.
-    is_held: bool,
+    /// The time, if the last wait was for a daemon, so that the next one is the same on the tape.
+    held: Option<Duration>,
     interrupted: Box<dyn Fn() -> bool>,
     is_stopped: bool,
 }
@@ -90,7 +90,7 @@ impl Playing {
             over: 0,
             console: Console::Kept(Vec::new()),
             at_speed: false,
-            is_held: false,
+            held: None,
             interrupted: Box::new(|| false),
             is_stopped: false,
         })
@@ -160,24 +160,33 @@ impl Playing {
         Ok(())
     }
 
-    /// Waits until the wait on the tape is over, at the speed of its run. Returns `false` if
-    /// something for a daemon came first.
-    fn keep_pace(&mut self, happened: &mut Vec<Happening>) -> io::Result<bool> {
+    /// Waits until the wait on the tape is over, at the speed of its run. Returns the time if
+    /// something for a daemon came first: a report, or the deadline.
+    fn keep_pace(
+        &mut self,
+        deadline: Option<Duration>,
+        happened: &mut Vec<Happening>,
+    ) -> io::Result<Option<Duration>> {
         let Some(end) = self.reel.get_mut().end_of_wait() else {
-            return Ok(true);
+            return Ok(None);
         };
+        // No daemon has a timer up to the time at which it was held. Such a deadline is a task's, and
+        // the tape says when its wait is over.
+        let held = self.held.unwrap_or_default();
+        let deadline = deadline.filter(|deadline| held < *deadline && *deadline < end);
         let before = happened.len();
         while !self.is_stopped {
-            let left = end.saturating_sub(self.beneath.now());
-            if left == Duration::ZERO {
+            let now = self.beneath.now();
+            if now >= end {
                 break;
             }
-            self.listen(left, happened)?;
-            if happened.len() > before {
-                return Ok(false);
+            let is_due = deadline.is_some_and(|deadline| now >= deadline);
+            if is_due || happened.len() > before {
+                return Ok(Some(now.max(self.reel.get_mut().now)));
             }
+            self.listen(deadline.unwrap_or(end).saturating_sub(now), happened)?;
         }
-        Ok(true)
+        Ok(None)
     }
 
     /// Does the work, or waits for the thread, that closes this queue. The tape says that it is
@@ -213,8 +222,8 @@ impl World for Playing {
     fn now(&mut self) -> Duration {
         let task = self.remote.running();
         let reel = self.reel.get_mut();
-        if task.is_daemon() || self.is_held {
-            return reel.now;
+        if task.is_daemon() || self.held.is_some() {
+            return self.held.unwrap_or(reel.now);
         }
         reel.now(task).unwrap_or(reel.now)
     }
@@ -282,9 +291,11 @@ impl World for Playing {
         happened: &mut Vec<Happening>,
     ) -> io::Result<Duration> {
         self.listen(Duration::ZERO, happened)?;
-        self.is_held =
-            self.at_speed && deadline != Some(Duration::ZERO) && !self.keep_pace(happened)?;
-        if self.is_held {
+        self.held = match self.at_speed && deadline != Some(Duration::ZERO) {
+            true => self.keep_pace(deadline, happened)?,
+            false => None,
+        };
+        if self.held.is_some() {
             return Ok(Duration::ZERO);
         }
         if self.is_stopped {
@@ -306,6 +317,10 @@ impl World for Playing {
             happened.push(report);
         }
         Ok(result?.unwrap_or_default())
+    }
+
+    fn holds_tasks(&self) -> bool {
+        self.held.is_some()
     }
 
     fn is_idle(&self) -> bool {
