@@ -335,3 +335,24 @@ fn programs_recover_from_chaos_and_a_fault_that_it_forestalls_is_a_warning() {
     }
     assert!(warned > 0);
 }
+
+#[test]
+fn idle_connections_and_programs_without_clients_are_a_good_end() {
+    let proxy = "proxy:proxy --listen 0.0.0.0:45001 --to 10.0.0.1:45000";
+    let swarm =
+        "clients:swarm --addr proxy:45001 --clients 3 --requests 20 --think 2500ms --keep-alive";
+    // The client of the proxy crashes after an answer, and the proxy learns nothing of it.
+    for seed in ["3", "4", "6"] {
+        let on = ["--on", SERVER, "--on", proxy, "--on", swarm];
+        let (code, _, err) = boot(&[&["--seed", seed, "--chaos", "2"], &on[..]].concat());
+        // Requests fail.
+        assert_eq!(code, 1, "{err}");
+        assert!(err.contains("nothing can come any more"), "{err}");
+    }
+    let page = "client:http-get http://server:8000/README.md";
+    let on = ["--on", "server:httpd --addr 0.0.0.0:8000", "--on", page];
+    for programs in [&on[..], &["chat"], &["echo"], &["slow-upstream"]] {
+        let (code, _, err) = boot(programs);
+        assert_eq!(code, 0, "{programs:?}: {err}");
+    }
+}
