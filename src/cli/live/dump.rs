@@ -15,6 +15,7 @@ use super::{
     protocol::{Answer, Request},
 };
 use crate::cli::{
+    outfile::cannot_write,
     output::{Log, unwritten},
     stdio,
 };
@@ -47,7 +48,7 @@ impl Dump {
             return out.flush().map_err(|error| unread(&error));
         }
         let path = self.output.display();
-        let failure = |error: &io::Error| Failure::Said(format!("cannot write {path}: {error}"));
+        let failure = |error: &io::Error| Failure::Said(cannot_write(&self.output, error));
         let mut file = NewFile::check(&self.output).map_err(|error| failure(&error))?;
         let dumped = connection.dump(&mut file, failure);
         if dumped.is_err() && file.file.is_some() {

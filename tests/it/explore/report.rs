@@ -173,7 +173,7 @@ fn a_folder_that_cannot_be_made_is_no_reason_to_fail() {
     assert!(
         failure
             .details
-            .contains("cannot record it in /dev/null/runs: "),
+            .contains("cannot record it in /dev/null/runs: /dev/null is no folder"),
         "{failure}"
     );
 }
