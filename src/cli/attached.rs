@@ -60,11 +60,11 @@ impl<W> Attached<W> {
     /// Warns of a task that keeps the replay from going on.
     ///
     /// *Errors:* the operating system's, where it has no thread left.
-    pub(super) fn watched(self) -> io::Result<Self>
+    pub(super) fn watched(mut self) -> io::Result<Self>
     where
         W: World,
     {
-        if let Some(replayed) = &self.replayed {
+        if let Some(replayed) = &mut self.replayed {
             let (log, kernel) = (self.log, self.inner.remote());
             replayed.steps.watch(kernel, stuck::EVERY, move |task| {
                 log.warn(&format!(
