@@ -6,7 +6,7 @@ use std::{
     any::Any,
     backtrace::{Backtrace, BacktraceStatus},
     cell::RefCell,
-    panic::{self, AssertUnwindSafe, Location, catch_unwind},
+    panic::{self, AssertUnwindSafe, Location, PanicHookInfo, catch_unwind},
     sync::Once,
     thread,
 };
@@ -67,6 +67,16 @@ pub(crate) fn note_origins() {
             hook(panic);
         }));
     });
+}
+
+/// Notes the place of a panic, for a hook that hides the panic from the one above.
+pub(crate) fn note_origin(panic: &PanicHookInfo<'_>) {
+    let origin = panic.location().map(|location| Origin {
+        file: location.file().to_string(),
+        line: location.line(),
+        chain: String::new(),
+    });
+    ORIGIN.with_borrow_mut(|last| *last = origin);
 }
 
 /// Takes the place of the thread's last panic.

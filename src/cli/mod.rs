@@ -264,7 +264,6 @@ fn run(app: &App, args: &[OsString]) -> Result<ExitCode, clap::Error> {
             let matches = matches.subcommand_matches("explore");
             let matches = matches.expect("this is the command");
             explore::run(
-                &name,
                 programs,
                 &command,
                 matches,

@@ -27,7 +27,7 @@ use super::{
     reenact::{self, Wanted},
     stdio,
     values::whole,
-    words::quoted,
+    words::{self, quoted},
 };
 use crate::{
     Builder, Error, Event, Kernel, RealWorld, Report, SimNet, SimWorld, Tid, World,
@@ -157,7 +157,7 @@ pub(super) fn run(
         }
     };
     if let Some(schedules) = replay.explore {
-        return explore(&replay, schedules, playing, &options, &named, command, log);
+        return explore(&replay, schedules, playing, &options, &named, log);
     }
     let header = playing.header();
     options.verbosity = replay.verbosity;
@@ -196,7 +196,6 @@ fn explore(
     playing: Playing,
     options: &Boot,
     programs: &[(String, Named)],
-    command: &Command,
     log: Log,
 ) -> Result<ExitCode, clap::Error> {
     if replay.watching.is_any_but_record() {
@@ -204,13 +203,13 @@ fn explore(
                    options for watching\n";
         return Err(clap::Error::raw(ErrorKind::ArgumentConflict, why));
     }
-    let (name, file) = (command.get_name(), replay.file.to_string_lossy());
+    let (binary, file) = (words::binary(), replay.file.to_string_lossy());
     let wanted = Wanted {
         schedules: schedules.get(),
         schedule: replay.schedule.as_deref(),
         record: replay.watching.record.as_deref(),
         again: format!(
-            "{name} replay --explore 1 --schedule {{replay}} {}",
+            "{binary} replay --explore 1 --schedule {{replay}} {}",
             quoted(&file)
         ),
     };

@@ -1,7 +1,7 @@
 //! Splits a line into words as a shell does, with quotes and backslashes and nothing else; quotes a
 //! word.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, env};
 
 /// The words of `line`. Single quotes keep every character literally; elsewhere a backslash escapes
 /// the next character.
@@ -41,6 +41,13 @@ pub(super) fn quoted(word: &str) -> Cow<'_, str> {
         true => word.into(),
         false => format!("'{}'", word.replace('\'', r"'\''")).into(),
     }
+}
+
+/// The word that has started this binary, such as `trapline` or `target/debug/trapline`: a line that
+/// begins with it runs the binary again.
+pub(super) fn binary() -> String {
+    let word = env::args_os().next().unwrap_or_default();
+    quoted(&word.to_string_lossy()).into_owned()
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ use crate::{Error, Inject, Kernel, SimNet, SystemCall, Tid};
 /// | `TRAPLINE_TIME` | `30s` | [`Check::time`] |
 /// | `TRAPLINE_THREADS` | `8` | [`Check::threads`], where the source calls it |
 /// | `TRAPLINE_SHARD` | `3/8` | runs one of 8 parts of the schedules; the parts are disjoint |
-/// | `TRAPLINE_REPLAY` | `7.3-9x2.0123abcd` | runs this one schedule of an earlier report |
+/// | `TRAPLINE_REPLAY` | `7.3-9x2.0123abcd` | runs this one schedule of an earlier report, and shows all its turns |
 /// | `TRAPLINE_RECORD` | `target/runs` | records a failing schedule in this folder, and the nearest that passes |
 pub fn check<F>(body: F) -> Check<F>
 where
@@ -343,7 +343,9 @@ where
         self
     }
 
-    /// Runs one schedule of an earlier report, and no other. `TRAPLINE_REPLAY` does the same.
+    /// Runs one schedule of an earlier report, and no other. If it fails, the report shows all its
+    /// turns, up to 2,000. If it passes, a line on standard error says so. `TRAPLINE_REPLAY` does the
+    /// same.
     ///
     /// *Errors:* a text that says what a replay looks like.
     pub fn replay(mut self, replay: &str) -> Result<Self, String> {

@@ -1,6 +1,13 @@
 //! The laboratory of a search: a kernel whose schedule can be recorded and repeated.
 
-use std::{cell::Cell, env, fs, io, path::Path, rc::Rc, thread};
+use std::{
+    cell::Cell,
+    env, fs,
+    io::{self, Write},
+    path::Path,
+    rc::Rc,
+    thread,
+};
 
 use super::{
     explored::{Explored, Failure},
@@ -21,8 +28,9 @@ use crate::{
 /// The most departures in the text of a replay, where the name of a strategy can replace them.
 const LONGEST: usize = 100;
 
-/// The most turns of a schedule whose calls are all located in the source.
-const LOCATED: u32 = 2_000;
+/// The most turns of a schedule of which a search locates all calls in the source, and of which a
+/// replay shows all turns.
+const WHOLE: u32 = 2_000;
 
 pub(super) struct Lab<'a> {
     body: Body<'a>,
@@ -39,8 +47,8 @@ pub(super) struct Recorded {
     hash: u32,
     /// The number of turns.
     turns: u32,
-    /// Its turns around the preemptions.
-    story: String,
+    /// Its turns as text, and how many of them the text leaves out.
+    story: (String, usize),
 }
 
 impl Recorded {
@@ -93,7 +101,8 @@ impl<'a> Lab<'a> {
                 Some(Failure { details, ..failure })
             }
             None => {
-                eprintln!("{changed}the schedule {replay} passes");
+                // Past the test harness, which shows no output of a test that passes.
+                let _ = writeln!(io::stderr(), "{changed}the schedule {replay} passes");
                 None
             }
         };
@@ -148,7 +157,7 @@ impl<'a> Lab<'a> {
             );
         }
         let fewest = minimise(self.body, self.settings, seed, &found.plan)?;
-        let locates = found.turns <= LOCATED;
+        let locates = found.turns <= WHOLE;
         let run = self.run(seed, &Decisions::Plan(fewest.plan), locates)?;
         if run.is_long() && found.strategy.is_some() {
             // The text can name the strategy, whose schedule is the one that was found.
@@ -174,7 +183,12 @@ impl<'a> Lab<'a> {
     fn describe(&self, run: &Recorded, why: String, first: &str) -> Result<Failure, Error> {
         let replay = run.replay().to_string();
         let again = self.settings.command.replace("{replay}", &replay);
-        let mut details = format!("{first}\n{}to see it again:  {again}", run.story);
+        let (story, left_out) = &run.story;
+        let whole = match *left_out > 0 && run.turns <= WHOLE {
+            true => ", with all its turns",
+            false => "",
+        };
+        let mut details = format!("{first}\n{story}to see it again{whole}:  {again}");
         if let Some(folder) = &self.settings.record {
             let cannot = |why: String| format!("\ncannot record it in {}: {why}", folder.display());
             details += &match self.record(folder, run) {
@@ -279,7 +293,7 @@ impl<'a> Lab<'a> {
             plan: guide.made(),
             hash: hash.get().folded(),
             turns: guide.turns(),
-            story: story.text(),
+            story: story.text(self.settings.replay.is_some() && guide.turns() <= WHOLE),
         })
     }
 }

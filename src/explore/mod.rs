@@ -17,7 +17,7 @@
 //! | `plan.rs` | a schedule as its departures from first in, first out; its text |
 //! | `guide.rs`, `planned.rs` | the policy that follows or records such a plan; runs under plans |
 //! | `minimise.rs` | the fewest preemptions with which a schedule fails |
-//! | `story.rs` | a schedule as text |
+//! | `story.rs`, `excerpt.rs` | a schedule as text; its turns that are shown |
 //! | `lab.rs` | a failing schedule, recorded, replayed and explained |
 //! | `explored.rs` | what a search returns |
 //! | `shared.rs`, `sometimes.rs` | [`Shared`]; [`sometimes!`](crate::sometimes) |
@@ -35,6 +35,7 @@ mod check;
 mod complete;
 mod crew;
 mod deadline;
+mod excerpt;
 mod exhaustive;
 mod explored;
 mod frontier;

@@ -7,6 +7,8 @@ use std::{
     sync::Once,
 };
 
+use crate::Kernel;
+
 thread_local! {
     static IS_QUIET: Cell<bool> = const { Cell::new(false) };
     static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
@@ -23,6 +25,7 @@ pub(super) fn contain<T>(body: impl FnOnce() -> T) -> Result<T, String> {
         panic::set_hook(Box::new(move |info| {
             if IS_QUIET.get() {
                 PLACE.set(info.location().map(ToString::to_string));
+                Kernel::note_panic(info);
             } else {
                 before(info);
             }

@@ -8,7 +8,8 @@ use super::notes::{self, Made};
 /// trap: a task that reads and then writes without a trap between cannot be interrupted.
 ///
 /// An exhaustive search ([`Check::exhaustive`](crate::Check::exhaustive)) sees each access, and runs
-/// every order of those that conflict. It does not see accesses to an `Rc<Cell>`.
+/// every order of those that conflict. It does not see accesses to an `Rc<Cell>`. The report of a
+/// failing schedule shows each access, too.
 ///
 /// ```
 /// use trapline::{Kernel, Os, Shared};

@@ -1,4 +1,4 @@
-//! A schedule as text: the turns around its preemptions, and the last ones.
+//! A schedule as text.
 
 use std::{
     cell::RefCell,
@@ -6,13 +6,15 @@ use std::{
     rc::Rc,
 };
 
-use super::guide::Guide;
-use crate::{Answered, Call, Continued, Event, Fact, Footprints, Note, Tid, Tracer};
-
-/// The turns that are shown before and after a preemption, and at the end.
-const BEFORE: usize = 3;
-const AFTER: usize = 5;
-const LAST: usize = 5;
+use super::{
+    excerpt::{self, Place, Row, Used},
+    guide::Guide,
+    notes::{self, Made},
+};
+use crate::{
+    Answered, Argument, Call, Detail, Event, Exit, Fact, Footprints, Note, QueueId, Reply, Tid,
+    Tracer, Wake,
+};
 
 /// The most turns whose text is kept. A story of a longer schedule ends there.
 const MOST: usize = 100_000;
@@ -28,8 +30,16 @@ pub(super) struct Story {
 struct Told {
     rows: Vec<Row>,
     names: BTreeMap<Tid, String>,
-    /// The last call of each task: its text, and its row.
+    /// The last call of each task that has not ended well: its text, and its row.
     calls: BTreeMap<Tid, (String, usize)>,
+    /// The kind and the name of the queue that is being made.
+    made: (String, String),
+    /// What each queue is, such as `mutex 2`.
+    titles: BTreeMap<QueueId, String>,
+    /// The shared values, in the order of their first use.
+    shared: Vec<Made>,
+    /// The rows of the preempted tasks that have had no turn since.
+    held: BTreeMap<Tid, usize>,
     turn: Option<Turn>,
     /// The kernel's notes, which have the places of calls.
     footprints: Footprints,
@@ -43,27 +53,10 @@ struct Turn {
     number: u32,
     task: Tid,
     texts: Vec<String>,
+    used: BTreeSet<Used>,
     has_call: bool,
     /// The row of the task's call before.
     before: Option<usize>,
-}
-
-struct Row {
-    text: String,
-    /// The place of the call.
-    place: Place,
-    is_preemption: bool,
-}
-
-/// A place in the source.
-enum Place {
-    None,
-    /// As its stub has noted it.
-    Called(String),
-    /// Where its task continued.
-    Continued(Continued),
-    /// That of another row.
-    Of(usize),
 }
 
 impl Story {
@@ -86,27 +79,30 @@ impl Story {
         self.told.borrow_mut().footprints = footprints;
     }
 
-    /// Returns the text. Each line is indented.
-    pub(super) fn text(&self) -> String {
+    /// Returns the text, and how many turns it leaves out. Each line is indented.
+    pub(super) fn text(&self, is_whole: bool) -> (String, usize) {
         let mut told = self.told.borrow_mut();
         told.end_turn();
+        told.note_host();
         let rows = &told.rows;
-        let is_shown = |at: usize| {
-            let from = at.saturating_sub(AFTER);
-            let to = (at + BEFORE + 1).min(rows.len());
-            at + LAST >= rows.len() || rows[from..to].iter().any(|row| row.is_preemption)
+        let shown = match is_whole {
+            true => (0..rows.len()).collect(),
+            false => excerpt::shown(rows, told.calls.values().map(|(_, row)| *row)),
         };
-        let mut text = String::new();
-        let mut is_cut = false;
-        for (at, row) in rows.iter().enumerate() {
-            if is_shown(at) {
-                text += &format!("  {}\n", told.line(row).trim_end());
-            } else if !is_cut {
-                text += "     ...\n";
+        let (mut text, mut left_out, mut next) = (String::new(), 0, 0);
+        // Behind the last row, for a gap before it.
+        for at in shown.into_iter().chain([rows.len()]) {
+            let gap = rows[next..at].iter().filter(|row| row.is_turn()).count();
+            if gap > 0 {
+                let s = if gap == 1 { "" } else { "s" };
+                text += &format!("    ...  {gap} more turn{s}\n");
             }
-            is_cut = !is_shown(at);
+            left_out += gap;
+            next = at + 1;
+            let line = rows.get(at).map(|row| told.line(row));
+            text.extend(line.map(|line| format!("  {}\n", line.trim_end())));
         }
-        text
+        (text, left_out)
     }
 }
 
@@ -115,6 +111,10 @@ impl Told {
         if self.rows.len() > MOST {
             return;
         }
+        if let Fact::Resumed = event.fact {
+            return self.begin_turn(event.tid, guide);
+        }
+        self.note_accesses();
         let text = match &event.fact {
             Fact::Spawned { name, .. } => {
                 self.names.insert(event.tid, (*name).to_string());
@@ -122,50 +122,159 @@ impl Told {
                 self.files.extend(file);
                 return;
             }
-            Fact::Resumed => {
-                self.end_turn();
-                if let Some(victim) = guide.preempted() {
-                    self.preempt(victim.tid);
-                }
-                self.turn = Some(Turn {
-                    number: guide.turns(),
-                    task: event.tid,
-                    texts: Vec::new(),
-                    has_call: false,
-                    before: self.calls.get(&event.tid).map(|(_, row)| *row),
-                });
-                return;
-            }
-            Fact::Trapped { call, detail } => {
-                let call = Call(*call, *detail).to_string();
-                // This turn becomes the next row, unless a preemption does.
-                self.calls
-                    .insert(event.tid, (call.clone(), self.rows.len()));
-                if let Some(turn) = &mut self.turn {
-                    turn.has_call = true;
-                }
-                call
-            }
+            Fact::Trapped { call, detail } => self.call(event.tid, Call(*call, *detail)),
+            Fact::Replied {
+                reply: Reply::Queue(queue),
+                ..
+            } if self.is_turn_of(event.tid) => self.make(*queue),
             Fact::Replied { reply, detail } if self.is_turn_of(event.tid) => {
                 format!("= {}", Answered(*reply, *detail))
             }
             Fact::Blocked { .. } => "...".into(),
-            Fact::Woken { by } => format!("[{} {}: {by}]", self.name(event.tid), event.tid),
-            Fact::Exited { exit } if self.is_turn_of(event.tid) => format!("exits: {exit}"),
-            // One that the task of the turn has ended.
+            Fact::Woken { by } => {
+                let by = match by {
+                    Wake::Queue(queue) => self.title(*queue),
+                    other => other.to_string(),
+                };
+                format!("[{} {}: {by}]", self.name(event.tid), event.tid)
+            }
             Fact::Exited { exit } => {
-                format!("[{} {} exits: {exit}]", self.name(event.tid), event.tid)
+                let place = event.place.map(|place| format!(", at {place}"));
+                let text = self.exit(event.tid, exit);
+                // The report has the other lines of a panic.
+                text.lines().next().unwrap_or_default().to_string() + &place.unwrap_or_default()
             }
             Fact::ClockJumped { .. } => {
                 self.end_turn();
                 let text = format!("{:>5}  the clock jumps to {:?}", "", event.at);
-                return self.row(text, Place::None, false);
+                return self.tell_apart(text, BTreeSet::new());
             }
             _ => return,
         };
         if let Some(turn) = &mut self.turn {
             turn.texts.push(text);
         }
+    }
+
+    fn begin_turn(&mut self, task: Tid, guide: &Guide) {
+        self.end_turn();
+        self.note_host();
+        notes::set_task(task);
+        if let Some(victim) = guide.preempted() {
+            self.preempt(victim.tid);
+        }
+        self.held.remove(&task);
+        self.turn = Some(Turn {
+            number: guide.turns(),
+            task,
+            texts: Vec::new(),
+            used: BTreeSet::new(),
+            has_call: false,
+            before: self.calls.get(&task).map(|(_, row)| *row),
+        });
+    }
+
+    fn call(&mut self, task: Tid, call: Call<'_>) -> String {
+        let mut text = call.to_string();
+        let Call(call, detail) = call;
+        match call.argument() {
+            Argument::Queue(queue) => {
+                let title = self.title(queue);
+                text = text.replacen(&format!("({queue}"), &format!("({title}"), 1);
+                if let Some(turn) = &mut self.turn {
+                    turn.used.insert(Used::Queue(queue));
+                }
+            }
+            Argument::Capacity(_) => {
+                self.made = match detail {
+                    Detail::Object(kind, name) => (kind.into(), name.into()),
+                    Detail::Name(name) => ("queue".into(), name.into()),
+                    _ => ("queue".into(), String::new()),
+                };
+            }
+            _ => {}
+        }
+        // This turn becomes the next row.
+        self.calls.insert(task, (text.clone(), self.rows.len()));
+        if let Some(turn) = &mut self.turn {
+            turn.has_call = true;
+        }
+        text
+    }
+
+    /// Names a new queue.
+    fn make(&mut self, queue: QueueId) -> String {
+        let title = match std::mem::take(&mut self.made) {
+            (kind, name) if name.is_empty() => format!("{kind} {queue}"),
+            (kind, name) => format!("{kind} {queue} {name:?}"),
+        };
+        let text = format!("= {title}");
+        self.titles.insert(queue, title);
+        text
+    }
+
+    fn title(&self, queue: QueueId) -> String {
+        let title = self.titles.get(&queue).cloned();
+        title.unwrap_or_else(|| format!("queue {queue}"))
+    }
+
+    fn exit(&mut self, task: Tid, exit: &Exit) -> String {
+        match exit {
+            Exit::Failed(_) | Exit::Faulted(_) => {
+                self.calls.insert(task, (String::new(), self.rows.len()));
+            }
+            _ => drop(self.calls.remove(&task)),
+        }
+        match self.is_turn_of(task) {
+            true => format!("exits: {exit}"),
+            // The task of the turn has ended it.
+            false => format!("[{} {task} exits: {exit}]", self.name(task)),
+        }
+    }
+
+    /// Notes what the turn has done to shared values since the last event.
+    fn note_accesses(&mut self) {
+        let Some(mut turn) = self.turn.take() else {
+            return;
+        };
+        for (shared, writes) in notes::take_shared() {
+            turn.texts.push(self.access(shared, writes) + ",");
+            turn.used.insert(Used::Shared(shared));
+        }
+        self.turn = Some(turn);
+    }
+
+    /// Notes what the host has done to shared values between turns.
+    fn note_host(&mut self) {
+        let (mut texts, mut used) = (Vec::new(), BTreeSet::new());
+        for (shared, writes) in notes::take_shared() {
+            texts.push(self.access(shared, writes));
+            used.insert(Used::Shared(shared));
+        }
+        if !texts.is_empty() {
+            let text = format!("{:>5}  the test {}", "", texts.join(", "));
+            self.tell_apart(text, used);
+        }
+    }
+
+    /// The text of an access to a shared value. They are numbered in the order of their first use.
+    fn access(&mut self, shared: Made, writes: bool) -> String {
+        let known = self.shared.iter().position(|other| *other == shared);
+        let at = known.unwrap_or_else(|| {
+            self.shared.push(shared);
+            self.shared.len() - 1
+        });
+        let verb = if writes { "writes" } else { "reads" };
+        format!("{verb} shared {}", at + 1)
+    }
+
+    /// Adds a row that is no turn.
+    fn tell_apart(&mut self, text: String, used: BTreeSet<Used>) {
+        self.rows.push(Row {
+            text,
+            used,
+            ..Row::default()
+        });
     }
 
     fn is_turn_of(&self, task: Tid) -> bool {
@@ -185,13 +294,18 @@ impl Told {
         let text = format!("{number:>5}  {who:<14} {}", turn.texts.join(" "));
         // A turn without a call ends the task, and may have notes of an earlier place.
         let called = self.called().filter(|_| turn.has_call);
-        let place = called.map_or(Place::None, Place::Called);
         if let Some(continued) = self.footprints.take_continued()
             && let Some(row) = turn.before.and_then(|row| self.rows.get_mut(row))
         {
             row.place = Place::Continued(continued);
         }
-        self.row(text, place, false);
+        self.rows.push(Row {
+            text,
+            place: called.map_or(Place::None, Place::Called),
+            task: Some(task),
+            used: turn.used,
+            ..Row::default()
+        });
     }
 
     /// Returns the place of the last call.
@@ -218,28 +332,36 @@ impl Told {
         short.unwrap_or(place).to_string()
     }
 
+    /// Notes that a task is preempted. A task that has had no turn since the last time is only
+    /// counted.
     fn preempt(&mut self, task: Tid) {
-        let (place, of) = match self.calls.get(&task) {
+        let at = *self.held.entry(task).or_insert(self.rows.len());
+        if let Some(row) = self.rows.get_mut(at) {
+            row.preemptions += 1;
+            return;
+        }
+        let (before, place) = match self.calls.get(&task) {
             Some((call, row)) => (format!("after {call}"), Place::Of(*row)),
             None => ("where it begins".into(), Place::None),
         };
-        let text = format!("    !  {} {task} is preempted {place}", self.name(task));
-        self.row(text, of, true);
-    }
-
-    fn row(&mut self, text: String, place: Place, is_preemption: bool) {
         self.rows.push(Row {
-            text,
+            text: format!("    !  {} {task} is preempted {before}", self.name(task)),
             place,
-            is_preemption,
+            task: Some(task),
+            preemptions: 1,
+            ..Row::default()
         });
     }
 
     fn line(&self, row: &Row) -> String {
+        let times = match row.preemptions {
+            0 | 1 => String::new(),
+            times => format!(" ({times} times)"),
+        };
         match (&row.place, self.place(&row.place)) {
-            (_, place) if place.is_empty() => row.text.clone(),
-            (Place::Of(_), place) => format!("{} at {place}", row.text),
-            (_, place) => format!("{:<54}  {place}", row.text),
+            (_, place) if place.is_empty() => row.text.clone() + &times,
+            (Place::Of(_), place) => format!("{} at {place}{times}", row.text),
+            (_, place) => format!("{:<62}  {place}", row.text),
         }
     }
 

@@ -100,7 +100,8 @@ impl Kernel {
         let place = self.places.take_fault(me.tid);
         if let Exit::Failed(_) | Exit::Faulted(_) = exit {
             if !me.tid.is_daemon() {
-                self.stats.note_failure(me.tid, &task.name, &exit);
+                self.stats
+                    .note_failure(me.tid, &task.name, &exit, place.as_ref());
             }
             warn_of(me.tid, &task.name, &exit, place.as_ref());
         }

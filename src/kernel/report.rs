@@ -11,7 +11,7 @@ use super::{
     Kernel,
     deadlock::{Deadlock, write_tasks},
 };
-use crate::abi::{Errno, Exit, TaskInfo, TaskState, Tid};
+use crate::abi::{Errno, Exit, Place, TaskInfo, TaskState, Tid};
 
 /// The account of a kernel since boot.
 #[derive(Clone, Debug, Default)]
@@ -145,9 +145,13 @@ impl Report {
     }
 
     /// Counts a task that failed or faulted.
-    pub(super) fn note_failure(&mut self, tid: Tid, name: &str, exit: &Exit) {
-        let (name, exit) = (name.to_string(), exit.clone());
-        let failed = Failed { tid, name, exit };
+    pub(super) fn note_failure(&mut self, tid: Tid, name: &str, exit: &Exit, at: Option<&Place>) {
+        let failed = Failed {
+            tid,
+            name: name.to_string(),
+            exit: exit.clone(),
+            at: at.cloned(),
+        };
         let is_fault = failed.is_fault();
         let named = self
             .failed
@@ -163,7 +167,7 @@ impl Report {
 }
 
 /// The tasks that failed or faulted, reported by [`Report::check`]. Its `Display` has a line for
-/// each of the first 16.
+/// each of the first 16, with the place of a panic.
 #[derive(Clone, Debug)]
 pub struct Failures {
     /// The number of such tasks.
@@ -177,6 +181,8 @@ pub(super) struct Failed {
     tid: Tid,
     name: String,
     exit: Exit,
+    /// The place of its panic.
+    at: Option<Place>,
 }
 
 impl Failed {
@@ -194,9 +200,16 @@ impl std::error::Error for Failures {}
 
 impl fmt::Display for Failures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, Failed { tid, name, exit }) in self.first.iter().enumerate() {
-            let line = if at == 0 { "" } else { "\n" };
-            write!(f, "{line}task {tid} {name:?} {exit}")?;
+        for (nth, failed) in self.first.iter().enumerate() {
+            let line = if nth == 0 { "" } else { "\n" };
+            write!(
+                f,
+                "{line}task {} {:?} {}",
+                failed.tid, failed.name, failed.exit
+            )?;
+            if let Some(at) = &failed.at {
+                write!(f, ", at {at}")?;
+            }
         }
         match self.count - self.first.len() as u64 {
             0 => Ok(()),

@@ -13,6 +13,7 @@ use std::{
     collections::BTreeMap,
     env, fs,
     io::{self, Read},
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -150,7 +151,8 @@ fn the_commands_of_the_book_print_and_draw_what_it_says() {
                     ["trapline", "new", ..] => continue,
                     ["trapline", ref args @ ..] => {
                         let mut command = trapline(args);
-                        command.current_dir(&drawn);
+                        // Reports repeat the word that has started the binary.
+                        command.current_dir(&drawn).arg0("trapline");
                         command
                     }
                     // The package in `book/` checks what this prints.

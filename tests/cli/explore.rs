@@ -59,19 +59,22 @@ fn a_search_of_nothing_fails() {
     assert_eq!(err, why);
 }
 
+/// The command of a report. It begins with the word that has started the binary.
+fn again_of(report: &str) -> &str {
+    let found = report.split_once("to see it again:  ");
+    let again = found.expect("it has a command").1;
+    again.lines().next().expect("it is a line")
+}
+
 #[test]
 fn the_command_of_a_report_can_be_pasted_into_a_shell() {
     let options = ["--seed", "7", "--on", "b:jobs --job 0,5ms", "deadlock"];
     let (code, out, err) = run(&options, &[]);
     assert_eq!((code, &*err), (1, ""), "{out}");
-    let found = out.split_once("to see it again:  trapline ");
-    let again = found.expect("it has a command").1.trim_end();
-    let again = again.lines().next().expect("it is a line");
+    let again = again_of(&out);
     assert!(again.contains(" --on 'b:jobs --job 0,5ms' "), "{again}");
-    let mut shell = Command::new("sh");
-    shell.arg("-c").arg(format!("\"$0\" {again}"));
-    shell.arg(env!("CARGO_BIN_EXE_trapline"));
-    let output = shell.output().expect("it runs");
+    let output = Command::new("sh").args(["-c", again]).output();
+    let output = output.expect("it runs");
     let repeated = String::from_utf8(output.stdout).expect("it is text");
     assert_eq!(output.status.code(), Some(1), "{again}: {repeated}");
     assert!(repeated.contains("cycle: "), "{repeated}");
@@ -80,14 +83,12 @@ fn the_command_of_a_report_can_be_pasted_into_a_shell() {
 #[test]
 fn the_command_of_a_report_repeats_the_schedule() {
     let (_, out, _) = run(&["--seed", "7", "deadlock"], &[]);
-    let (_, again) = out
-        .split_once("to see it again:  trapline explore ")
-        .expect("it has one");
-    let again: Vec<&str> = again.split_whitespace().collect();
-    let (code, repeated, err) = run(&again, &[]);
+    let again: Vec<&str> = again_of(&out).split(' ').collect();
+    assert_eq!(again[..2], [env!("CARGO_BIN_EXE_trapline"), "explore"]);
+    let (code, repeated, err) = run(&again[2..], &[]);
     assert_eq!((code, &*err), (1, ""));
     assert!(repeated.contains("cycle: 2 -> 3 -> 2"), "{repeated}");
-    assert!(repeated.contains(again[1]), "{repeated}");
+    assert!(repeated.contains(again[3]), "{repeated}");
     let (code, out, err) = run(&["--replay", "7.1.00000000", "deadlock", "--cured"], &[]);
     assert_eq!(code, 0, "{out}{err}");
     assert!(

@@ -759,13 +759,16 @@ fn a_report_is_checked_for_children_that_failed_or_faulted() {
         Ok::<(), Errno>(())
     });
     assert!(report.check().is_ok());
+    let line = line!() + 3;
     let report = run_main(&mut kernel, async |os: &mut Os| {
         os.spawn_detached("failing", async |_| Err("why")).await?;
         let faulty = async |_: &mut Os| panic!("ouch");
         let child = os.spawn("faulty", faulty).await?;
         os.wait(child).await.map(drop)
     });
-    let expected = "task 4 \"failing\" failed: why\ntask 5 \"faulty\" faulted: ouch";
+    let place = format!("{}:{line}", file!());
+    let expected =
+        format!("task 4 \"failing\" failed: why\ntask 5 \"faulty\" faulted: ouch, at {place}");
     assert_eq!(report.check().unwrap_err().to_string(), expected);
     let report = run_main(&mut kernel, async |os: &mut Os| {
         for _ in 0..20 {

@@ -1,5 +1,6 @@
 //! The search for a schedule that breaks a program.
 
+mod excerpt;
 mod report;
 
 use std::{

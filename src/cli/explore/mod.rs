@@ -24,7 +24,7 @@ use super::{
     net::Placed,
     output::{FAILURE, Log, Verbosity, json, print, tell},
     program::{Entry, Named},
-    words::quoted,
+    words::{self, quoted},
 };
 use crate::{Error, Explored, Kernel, Progress};
 use options::{Options, takes_options};
@@ -68,7 +68,6 @@ fn with_options(command: Command) -> Command {
 
 /// Runs the command. An error is a usage error.
 pub(super) fn run(
-    binary: &str,
     programs: &[Entry],
     command: &Command,
     explore: &ArgMatches,
@@ -103,7 +102,7 @@ pub(super) fn run(
     let shard = options.shard().map_err(usage)?;
     let body = |kernel: &mut Kernel| trial(kernel, &placed, &options);
     let search = options.search(body, shard, hosts).map_err(usage)?;
-    let search = search.command(again(binary, words));
+    let search = search.command(again(words));
     let explored = search.explore();
     if io::stderr().is_terminal() {
         tell("\r\x1b[K");
@@ -221,8 +220,8 @@ fn outcomes(all: &BTreeSet<String>) -> String {
 }
 
 /// The command line that runs a schedule again.
-fn again(binary: &str, words: &[String]) -> String {
-    let mut again = format!("{binary} explore --replay {{replay}}");
+fn again(words: &[String]) -> String {
+    let mut again = words::binary() + " explore --replay {replay}";
     let mut words = words.iter().skip(2).peekable();
     while let Some(word) = words.next() {
         if word == "--replay" {

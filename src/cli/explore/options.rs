@@ -84,7 +84,7 @@ pub(super) struct Options {
     /// :when=RANGE; can be repeated
     #[arg(long, value_name = "RULE", value_parser = inject::rule)]
     inject: Vec<Rule>,
-    /// Run this schedule of an earlier report, and no other
+    /// Run this schedule of an earlier report, and no other, and show all its turns
     #[arg(long, value_name = "SEED.DELAYS.HASH")]
     replay: Option<String>,
     /// Record a failing schedule in this folder, and the nearest that passes

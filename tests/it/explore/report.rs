@@ -61,9 +61,9 @@ fn the_report_shows_the_turns_around_a_preemption() {
         details[1..],
         [
             "    !  a 1 is preempted where it begins",
-            "      1  b 2            yield() = ok                      HERE",
-            "      2  c 3            yield() = ok                      HERE",
-            "      3  a 1            yield() = ok                      HERE",
+            "      1  b 2            yield() = ok                              HERE",
+            "      2  c 3            yield() = ok                              HERE",
+            "      3  a 1            yield() = ok                              HERE",
             "      4  b 2            exits: done",
             "      5  c 3            exits: done",
             "      6  a 1            exits: done",
