@@ -182,7 +182,7 @@ impl<'a> Lab<'a> {
 
     fn describe(&self, run: &Recorded, why: String, first: &str) -> Result<Failure, Error> {
         let replay = run.replay().to_string();
-        let again = self.settings.command.replace("{replay}", &replay);
+        let again = self.settings.command.replacen("{replay}", &replay, 1);
         let (story, left_out) = &run.story;
         let whole = match *left_out > 0 && run.turns <= WHOLE {
             true => ", with all its turns",

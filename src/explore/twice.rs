@@ -4,8 +4,9 @@
 use std::{cell::RefCell, rc::Rc};
 
 use super::{
+    plan::Plan,
     settings::Settings,
-    tally::Found,
+    tally::{Found, Tally},
     timed::Watch,
     trial::{self, Body, THREADS, Trial},
 };
@@ -25,14 +26,36 @@ pub(super) struct Logged<'a> {
     log: Rc<RefCell<Vec<OwnedEvent>>>,
     /// The log of the first of two runs.
     first: Vec<OwnedEvent>,
+    /// The turns of the last run.
+    ticks: u64,
     watch: Watch,
 }
 
-/// Runs the first schedule of a seed twice. Returns a failure if the two differ.
-pub(super) fn differs(body: Body<'_>, settings: &Settings) -> Result<Option<Found>, Error> {
+/// Runs the first schedule of an exhaustive search twice, and the search if the two do not differ. If
+/// the time ends before the search runs that schedule again, its failure is that of the search.
+pub(super) fn before(
+    body: Body<'_>,
+    settings: &Settings,
+    search: impl FnOnce() -> Result<Tally, Error>,
+) -> Result<Tally, Error> {
     let mut logged = Logged::new(body, settings, settings.seed, &settings.watch())?;
     let first = logged.first(settings.seed)?;
-    logged.repeat(settings.seed, 0, &first)
+    // A schedule that was cut has no result.
+    let is_cut = logged.watch.has_cut() || logged.ticks > settings.steps() && !first.is_late;
+    let differs = logged.repeat(settings.seed, 0, &first)?;
+    if differs.is_some() {
+        return Ok(Tally {
+            failure: differs,
+            ..Tally::default()
+        });
+    }
+    let mut tally = search()?;
+    if tally.schedules == 0 && settings.deadline.is_over() {
+        let failure = first.failure.filter(|_| !is_cut);
+        let failure = failure.map(|why| Found::new(0, why).with(Plan::default()));
+        tally.failure = tally.failure.or(failure);
+    }
+    Ok(tally)
 }
 
 impl<'a> Logged<'a> {
@@ -57,6 +80,7 @@ impl<'a> Logged<'a> {
             kernel,
             log,
             first: Vec::new(),
+            ticks: 0,
             watch: watch.clone(),
         })
     }
@@ -95,6 +119,7 @@ impl<'a> Logged<'a> {
     fn run_once(&mut self, seed: u64) -> Result<Trial, Error> {
         self.log.borrow_mut().clear();
         let trial = trial::run(&mut self.kernel, self.body);
+        self.ticks = self.kernel.report().ticks;
         // The tasks that are left end, and the log has their ends.
         self.kernel.reset(seed)?;
         Ok(trial)
