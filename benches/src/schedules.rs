@@ -9,6 +9,7 @@
 //! causal order a second time, for its audit; these runs are not counted, but their time is.
 
 use std::{
+    array,
     cell::Cell,
     rc::Rc,
     sync::atomic::{AtomicU64, Ordering},
@@ -16,7 +17,7 @@ use std::{
 };
 
 use trapline::{
-    Errno, Error, Kernel, Os, Shared, check,
+    Errno, Error, Kernel, Os, Shared, Tid, check,
     sync::{Condition, Mutex},
 };
 
@@ -75,10 +76,10 @@ pub(crate) fn contests(plan: &Plan) -> Vec<Contest> {
             }),
         // Depth first, shuttle needs over 500,000 runs.
         complete(plan, "all of three philosophers")
-            .enter_many("trapline", || Ok(all_of_ours(|kernel| dining(kernel, 3))))
+            .enter_many("trapline", || Ok(all_of_ours(dining::<3>)))
             .enter_many("loom", || Ok(all_of_loom(|| loomed::dining(3)))),
         complete(plan, "all of five philosophers")
-            .enter_many("trapline", || Ok(all_of_ours(|kernel| dining(kernel, 5)))),
+            .enter_many("trapline", || Ok(all_of_ours(dining::<5>))),
     ]
 }
 
@@ -110,7 +111,7 @@ fn all_of_ours(program: impl Fn(&mut Kernel) -> Result<(), Error>) -> Vec<f64> {
 }
 
 /// Runs tasks to their ends, as children of one task.
-fn family<F>(kernel: &mut Kernel, tasks: Vec<F>) -> Result<(), Error>
+fn family<F, const N: usize>(kernel: &mut Kernel, tasks: [F; N]) -> Result<(), Error>
 where
     F: AsyncFnOnce(&mut Os) + 'static,
 {
@@ -120,16 +121,16 @@ where
     kernel.run().map(drop)
 }
 
-async fn wait_all<F>(os: &mut Os, tasks: Vec<F>) -> Result<(), Errno>
+async fn wait_all<F, const N: usize>(os: &mut Os, tasks: [F; N]) -> Result<(), Errno>
 where
     F: AsyncFnOnce(&mut Os) + 'static,
 {
-    let mut all = Vec::with_capacity(tasks.len());
-    for task in tasks {
-        all.push(os.spawn("task", task).await?);
+    let mut all = [Tid::KERNEL; N];
+    for (tid, task) in all.iter_mut().zip(tasks) {
+        *tid = os.spawn("task", task).await?;
     }
-    for task in all {
-        os.wait(task).await?;
+    for task in &all {
+        os.wait(*task).await?;
     }
     Ok(())
 }
@@ -144,7 +145,7 @@ fn counter(kernel: &mut Kernel) -> Result<(), Error> {
             sum.set(read + 1);
         }
     };
-    family(kernel, vec![count(), count()])
+    family(kernel, [count(), count()])
 }
 
 fn shared_counter(kernel: &mut Kernel) -> Result<(), Error> {
@@ -179,7 +180,7 @@ fn buffer(kernel: &mut Kernel) -> Result<(), Error> {
                 }
             }
         };
-        let tasks = vec![
+        let tasks = [
             turns(true, BUFFERED),
             turns(true, BUFFERED),
             turns(false, 2 * BUFFERED),
@@ -201,7 +202,7 @@ fn locks(kernel: &mut Kernel) -> Result<(), Error> {
                 *b += 1;
             }
         };
-        wait_all(os, vec![both(), both()]).await.expect(ROOM);
+        wait_all(os, [both(), both()]).await.expect(ROOM);
     })?;
     kernel.run().map(drop)
 }
@@ -214,25 +215,25 @@ fn yields(kernel: &mut Kernel) -> Result<(), Error> {
             }
         }
     };
-    family(kernel, (0..YIELDING).map(|_| one()).collect())
+    family(kernel, [(); YIELDING].map(|()| one()))
 }
 
 /// Philosophers around a table, one of them left-handed.
-fn dining(kernel: &mut Kernel, count: usize) -> Result<(), Error> {
+fn dining<const COUNT: usize>(kernel: &mut Kernel) -> Result<(), Error> {
     kernel.spawn("main", async move |os: &mut Os| {
         let mut forks = Vec::new();
-        for _ in 0..count {
+        for _ in 0..COUNT {
             forks.push(Mutex::new(os, ()).await);
         }
         let dine = |at: usize| {
-            let (first, second) = hands(at, count);
+            let (first, second) = hands(at, COUNT);
             let (first, second) = (forks[first].clone(), forks[second].clone());
             async move |os: &mut Os| {
                 let _first = first.lock(os).await;
                 let _second = second.lock(os).await;
             }
         };
-        wait_all(os, (0..count).map(dine).collect())
+        wait_all(os, array::from_fn::<_, COUNT, _>(dine))
             .await
             .expect(ROOM);
     })?;

@@ -11,11 +11,10 @@ use super::{
     meter::Meter,
     settings::Settings,
     tally::{Found, Tally},
-    timed::Watch,
     trial::{self, Body},
     twice::Logged,
 };
-use crate::{Error, Kernel};
+use crate::Error;
 
 /// One in so many schedules runs twice, beginning with the first.
 const REPEATED: u64 = 100;
@@ -83,7 +82,7 @@ fn work(body: Body<'_>, settings: &Settings, claims: &Claims<'_>) -> Result<Tall
     let mut tally = Tally::default();
     let mut kernel = None;
     let watch = settings.watch();
-    let mut logged = Logged::new(body, settings, settings.seed, &watch)?;
+    let mut logged = Logged::new(body, &watch);
     let mut audited = settings
         .audits
         .then(|| Audited::new(body, settings, &watch));
@@ -98,18 +97,24 @@ fn work(body: Body<'_>, settings: &Settings, claims: &Claims<'_>) -> Result<Tall
                 found = order;
                 trial
             }
-            None if is_repeated => logged.first(seed)?,
-            None => trial::run(fresh(&mut kernel, settings, seed, &watch)?, body),
+            None => {
+                let kernel = trial::fresh(&mut kernel, settings, seed, &watch)?;
+                match is_repeated {
+                    true => logged.first(kernel, seed)?,
+                    false => trial::run(kernel, body),
+                }
+            }
         };
         if let Some(cut) = claims.meter.cut(&watch) {
             tally.bound = Some(cut);
             break;
         }
         if is_repeated && trial.failure.is_none() && found.is_none() {
+            let kernel = trial::fresh(&mut kernel, settings, seed, &watch)?;
             if audited.is_some() {
-                logged.first(seed)?;
+                logged.first(kernel, seed)?;
             }
-            found = logged.repeat(seed, schedule, &trial)?;
+            found = logged.repeat(kernel, seed, schedule, &trial)?;
         }
         tally.add(&mut trial);
         claims.meter.count(false, || 0.0);
@@ -126,21 +131,4 @@ fn work(body: Body<'_>, settings: &Settings, claims: &Claims<'_>) -> Result<Tall
         }
     }
     Ok(tally)
-}
-
-/// Makes the kernel as new, or makes a new one.
-fn fresh<'a>(
-    kernel: &'a mut Option<Kernel>,
-    settings: &Settings,
-    seed: u64,
-    watch: &Watch,
-) -> Result<&'a mut Kernel, Error> {
-    let is_reset = kernel
-        .as_mut()
-        .is_some_and(|kernel| kernel.reset(seed).is_ok());
-    if !is_reset {
-        let builder = settings.strategy.set(settings.builder(seed), seed, watch);
-        *kernel = Some(builder.build()?);
-    }
-    Ok(kernel.as_mut().expect("it was just made"))
 }

@@ -3,6 +3,8 @@
 use super::{
     notes::{self, Notes},
     quiet,
+    settings::Settings,
+    timed::Watch,
 };
 use crate::{Error, Kernel};
 
@@ -33,6 +35,23 @@ impl Trial {
 pub(super) const THREADS: &str = "the program counts on threads of the operating system \
      (Setter::remote): no schedule decides when these run, and no search can repeat it. A test that \
      is searched sets its promises in tasks.";
+
+/// Makes the kernel as new, or makes a new one.
+pub(super) fn fresh<'a>(
+    kernel: &'a mut Option<Kernel>,
+    settings: &Settings,
+    seed: u64,
+    watch: &Watch,
+) -> Result<&'a mut Kernel, Error> {
+    let is_reset = kernel
+        .as_mut()
+        .is_some_and(|kernel| kernel.reset(seed).is_ok());
+    if !is_reset {
+        let builder = settings.strategy.set(settings.builder(seed), seed, watch);
+        *kernel = Some(builder.build()?);
+    }
+    Ok(kernel.as_mut().expect("it was just made"))
+}
 
 /// Runs the body on a kernel that is as new. A trial fails if the body returns an error or panics,
 /// or if one of its tasks faults.

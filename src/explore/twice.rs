@@ -22,13 +22,51 @@ const HIDDEN: &str = "Something besides the world decides what the program does:
 /// Runs that are logged.
 pub(super) struct Logged<'a> {
     body: Body<'a>,
-    kernel: Kernel,
-    log: Rc<RefCell<Vec<OwnedEvent>>>,
-    /// The log of the first of two runs.
-    first: Vec<OwnedEvent>,
-    /// The turns of the last run.
-    ticks: u64,
+    events: Rc<RefCell<Events>>,
+    /// The turns of the last run, in a search whose time ends.
+    turns: u64,
     watch: Watch,
+}
+
+/// The events of a run, and how far those of the next are the same.
+#[derive(Default)]
+struct Events {
+    first: Vec<OwnedEvent>,
+    is_second: bool,
+    /// The number of events that are the same.
+    same: usize,
+    /// The first of the second run that differs.
+    other: Option<OwnedEvent>,
+}
+
+impl Events {
+    fn add(&mut self, event: &Event<'_>) {
+        if !self.is_second {
+            if self.first.len() < MOST {
+                self.first.push(event.into());
+            }
+        } else if self.other.is_none() && self.same < MOST {
+            match self.first.get(self.same) {
+                Some(first) if first.borrow() == *event => self.same += 1,
+                _ => self.other = Some(event.into()),
+            }
+        }
+    }
+
+    fn difference(&self, why: &str) -> Option<String> {
+        let first = self.first.get(self.same);
+        if first.is_none() && self.other.is_none() {
+            return None;
+        }
+        let line = |event: Option<&OwnedEvent>| event.map_or("the end".into(), ToString::to_string);
+        Some(format!(
+            "hidden nondeterminism: the same schedule ran twice, and event {} differs\n  \
+             first:  {}\n  second: {}\n{why}",
+            self.same + 1,
+            line(first),
+            line(self.other.as_ref()),
+        ))
+    }
 }
 
 /// Runs the first schedule of an exhaustive search twice, and the search if the two do not differ. If
@@ -38,11 +76,14 @@ pub(super) fn before(
     settings: &Settings,
     search: impl FnOnce() -> Result<Tally, Error>,
 ) -> Result<Tally, Error> {
-    let mut logged = Logged::new(body, settings, settings.seed, &settings.watch())?;
-    let first = logged.first(settings.seed)?;
+    let (seed, watch) = (settings.seed, settings.watch());
+    let mut kernel = None;
+    let kernel = trial::fresh(&mut kernel, settings, seed, &watch)?;
+    let mut logged = Logged::new(body, &watch);
+    let first = logged.first(kernel, seed)?;
     // A schedule that was cut has no result.
-    let is_cut = logged.watch.has_cut() || logged.ticks > settings.steps() && !first.is_late;
-    let differs = logged.repeat(settings.seed, 0, &first)?;
+    let is_cut = watch.has_cut() || logged.turns > settings.steps() && !first.is_late;
+    let differs = logged.repeat(kernel, seed, 0, &first)?;
     if differs.is_some() {
         return Ok(Tally {
             failure: differs,
@@ -59,41 +100,28 @@ pub(super) fn before(
 }
 
 impl<'a> Logged<'a> {
-    pub(super) fn new(
-        body: Body<'a>,
-        settings: &Settings,
-        seed: u64,
-        watch: &Watch,
-    ) -> Result<Self, Error> {
-        let log: Rc<RefCell<Vec<OwnedEvent>>> = Rc::default();
-        let events = Rc::clone(&log);
-        let builder = settings.strategy.set(settings.builder(seed), seed, watch);
-        let builder = builder.tracer(move |event: &Event<'_>| {
-            let mut events = events.borrow_mut();
-            if events.len() < MOST {
-                events.push(event.into());
-            }
-        });
-        let kernel = builder.build()?;
-        Ok(Self {
+    pub(super) fn new(body: Body<'a>, watch: &Watch) -> Self {
+        Self {
             body,
-            kernel,
-            log,
-            first: Vec::new(),
-            ticks: 0,
+            events: Rc::default(),
+            turns: 0,
             watch: watch.clone(),
-        })
+        }
     }
 
-    /// Runs the schedule of a seed, to be repeated.
-    pub(super) fn first(&mut self, seed: u64) -> Result<Trial, Error> {
-        self.kernel.reset(seed)?;
-        self.run_once(seed)
+    /// Runs the schedule of a seed, to be repeated, on a kernel that is as new.
+    pub(super) fn first(&mut self, kernel: &mut Kernel, seed: u64) -> Result<Trial, Error> {
+        let mut events = self.events.borrow_mut();
+        events.first.clear();
+        (events.is_second, events.same, events.other) = (false, 0, None);
+        drop(events);
+        self.run_once(kernel, seed)
     }
 
     /// Runs the schedule again. Returns a failure if the two differ.
     pub(super) fn repeat(
         &mut self,
+        kernel: &mut Kernel,
         seed: u64,
         schedule: u64,
         first: &Trial,
@@ -102,8 +130,8 @@ impl<'a> Logged<'a> {
             // The kernel has lost its policy, and nothing would cut the second run.
             return Ok(None);
         }
-        std::mem::swap(&mut self.first, &mut *self.log.borrow_mut());
-        self.run_once(seed)?;
+        self.events.borrow_mut().is_second = true;
+        self.run_once(kernel, seed)?;
         if self.watch.has_cut() {
             return Ok(None);
         }
@@ -111,29 +139,22 @@ impl<'a> Logged<'a> {
             true => THREADS,
             false => HIDDEN,
         };
-        let differs = difference(&self.first, &self.log.borrow(), why);
+        let differs = self.events.borrow().difference(why);
         Ok(differs.map(|why| Found::new(schedule, why)))
     }
 
     /// Runs the schedule on a kernel that is as new, and makes it so again.
-    fn run_once(&mut self, seed: u64) -> Result<Trial, Error> {
-        self.log.borrow_mut().clear();
-        let trial = trial::run(&mut self.kernel, self.body);
-        self.ticks = self.kernel.report().ticks;
-        // The tasks that are left end, and the log has their ends.
-        self.kernel.reset(seed)?;
-        Ok(trial)
+    fn run_once(&mut self, kernel: &mut Kernel, seed: u64) -> Result<Trial, Error> {
+        let events = Rc::clone(&self.events);
+        let tracer = move |event: &Event<'_>| events.borrow_mut().add(event);
+        kernel.with_tracer(tracer, |kernel| {
+            let trial = trial::run(kernel, self.body);
+            if self.watch.is_set() {
+                self.turns = kernel.report().ticks;
+            }
+            // The tasks that are left end, and the log has their ends.
+            kernel.reset(seed)?;
+            Ok(trial)
+        })
     }
-}
-
-fn difference(first: &[OwnedEvent], second: &[OwnedEvent], why: &str) -> Option<String> {
-    let at = (0..first.len().max(second.len())).find(|at| first.get(*at) != second.get(*at))?;
-    let line = |log: &[OwnedEvent]| log.get(at).map_or("the end".into(), ToString::to_string);
-    Some(format!(
-        "hidden nondeterminism: the same schedule ran twice, and event {} differs\n  \
-         first:  {}\n  second: {}\n{why}",
-        at + 1,
-        line(first),
-        line(second),
-    ))
 }

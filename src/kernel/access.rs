@@ -6,6 +6,7 @@ use super::{Kernel, task::OnExit};
 use crate::{
     abi::{Errno, Place, QueueInfo, TaskInfo, Tid},
     interrupt::{External, Remote},
+    log::{Log, Tracer},
     trap::Start,
     user::{
         os::Os,
@@ -119,6 +120,20 @@ impl Kernel {
     #[must_use]
     pub fn counts_on_threads(&self) -> bool {
         self.remote.started(External::Setter) > 0
+    }
+
+    /// Runs this with a log of its own, which has this tracer alone.
+    pub(crate) fn with_tracer<T>(
+        &mut self,
+        tracer: impl Tracer + 'static,
+        run: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let mut log = Log::default();
+        log.add(Box::new(tracer));
+        std::mem::swap(&mut self.log, &mut log);
+        let ran = run(self);
+        self.log = log;
+        ran
     }
 
     /// Returns a handle through which other threads and signal handlers interrupt this kernel.

@@ -41,11 +41,11 @@ pub struct Report {
 /// The exits of the host's tasks.
 #[derive(Clone, Default)]
 pub(super) struct Exits {
-    /// The first, if there is no other: many runs have one, which needs no memory of its own.
-    first: Option<(Tid, Exit)>,
     /// All of several, or of one that the host has looked at. Shared; copied if more tasks end while
     /// the host keeps a report.
     all: OnceLock<Arc<BTreeMap<Tid, Exit>>>,
+    /// The first, if there is no other: many runs have one, which needs no memory of its own.
+    first: Option<(Tid, Exit)>,
 }
 
 impl Exits {

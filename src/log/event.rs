@@ -11,7 +11,7 @@ use crate::abi::{DeviceId, Direction, Exit, Inject, On, Place, QueueId, Reply, S
 ///
 /// Its `Display` is the line of the canonical log: the same programs, seed and policy in the
 /// simulated world print the same lines, byte for byte.
-#[derive(Debug)]
+#[derive(PartialEq, Debug)]
 pub struct Event<'a> {
     /// The time, counted from boot. The kernel reads its clock after a task has stopped and after a
     /// wait for the world. Facts that follow at once have the same time.
@@ -26,7 +26,7 @@ pub struct Event<'a> {
 }
 
 /// A fact about a task.
-#[derive(Debug)]
+#[derive(PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Fact<'a> {
     /// It was created and is ready.
@@ -187,6 +187,22 @@ pub enum Detail<'a> {
     Count(usize),
     /// An operating system's error.
     Io(&'a io::Error),
+}
+
+/// Errors are the same if they look the same.
+impl PartialEq for Detail<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::None, Self::None) => true,
+            (Self::Name(a), Self::Name(b)) => a == b,
+            (Self::Object(a, name), Self::Object(b, other)) => a == b && name == other,
+            (Self::Addr(a), Self::Addr(b)) => a == b,
+            (Self::Len(a), Self::Len(b)) | (Self::Count(a), Self::Count(b)) => a == b,
+            (Self::Exit(a), Self::Exit(b)) => a == b,
+            (Self::Io(a), Self::Io(b)) => a.kind() == b.kind() && a.to_string() == b.to_string(),
+            _ => false,
+        }
+    }
 }
 
 /// A receiver of events. Any closure over events is a tracer, and so is:

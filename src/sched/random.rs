@@ -186,15 +186,21 @@ impl Policy for Random {
 
 /// The random numbers of a policy: a sequence apart from that of the world with the same seed.
 #[derive(Clone, Debug)]
-pub(crate) struct Draws(Pcg64Mcg);
+pub(crate) struct Draws {
+    numbers: Pcg64Mcg,
+    /// The next number. It is drawn ahead, so that the choice of a task does not wait for it.
+    next: u64,
+}
 
 impl Draws {
     pub(crate) fn new(seed: u64) -> Self {
-        Self(Pcg64Mcg::seed_from_u64(!seed))
+        let mut numbers = Pcg64Mcg::seed_from_u64(!seed);
+        let next = numbers.next_u64();
+        Self { numbers, next }
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0.next_u64()
+        std::mem::replace(&mut self.next, self.numbers.next_u64())
     }
 
     /// Returns a number below `end`. (Lemire's multiplication; its bias is below `end` / 2^64.)

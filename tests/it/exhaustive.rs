@@ -11,13 +11,14 @@ use std::{
 };
 
 use trapline::{
-    Errno, Error, Explored, Kernel, Os, Promise, Queue, Shared, check,
+    Check, Errno, Error, Explored, Kernel, Os, Promise, Queue, Shared, Tid, check,
     sync::{Barrier, Condition, Flag, Group, Mutex, Semaphore},
 };
 
-use crate::support::two_counters;
+use crate::support::{spin, two_counters};
 
 type Body = fn(&mut Kernel) -> Result<(), Error>;
+type Boot = fn(&mut Kernel) -> Result<Tid, Errno>;
 
 fn exhaustive(body: impl Fn(&mut Kernel) -> Result<(), Error>) -> Explored {
     let explored = check(body).exhaustive().explore();
@@ -764,18 +765,24 @@ fn the_audit_names_the_schedule_of_which_two_orders_differ() {
 #[test]
 fn a_failure_is_not_lost_if_the_time_ends_within_the_first_schedule() {
     const TIME: Duration = Duration::from_millis(1);
-    let slow = || {
-        let slow = check(|kernel| {
+    fn slow(program: Boot) -> Check<impl Fn(&mut Kernel) -> Result<(), Error>> {
+        let slow = check(move |kernel| {
             let begun = Instant::now();
             while begun.elapsed() <= TIME {}
-            kernel.spawn("main", async |_: &mut Os| panic!("it is found"))?;
+            program(kernel)?;
             kernel.run()?.check()
         });
-        slow.time(TIME)
-    };
-    for search in [slow().exhaustive(), slow().preemptions(1)] {
-        let failure = search.explore().failure;
-        assert!(failure.expect("it fails").why.contains("it is found"));
+        slow.time(TIME).steps(20)
+    }
+    let fails: Boot = |kernel| kernel.spawn("main", async |_: &mut Os| panic!("found"));
+    for search in [slow(fails).exhaustive(), slow(fails).preemptions(1)] {
+        let failure = search.explore().failure.expect("it fails");
+        assert!(failure.why.contains("found"), "{failure}");
+    }
+    // The search cuts a schedule of so many turns, which is no failure.
+    let spins: Boot = |kernel| kernel.spawn("main", spin);
+    for search in [slow(spins).exhaustive(), slow(spins).preemptions(1)] {
+        assert_eq!(search.explore().failure, None);
     }
 }
 

@@ -240,19 +240,9 @@ impl From<&Detail<'_>> for OwnedDetail {
     }
 }
 
-/// Errors are the same if they look the same.
 impl PartialEq for OwnedDetail {
     fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::None, Self::None) => true,
-            (Self::Name(a), Self::Name(b)) => a == b,
-            (Self::Object(a, name), Self::Object(b, other)) => a == b && name == other,
-            (Self::Addr(a), Self::Addr(b)) => a == b,
-            (Self::Len(a), Self::Len(b)) | (Self::Count(a), Self::Count(b)) => a == b,
-            (Self::Exit(a), Self::Exit(b)) => a == b,
-            (Self::Io(a), Self::Io(b)) => a.kind() == b.kind() && a.to_string() == b.to_string(),
-            _ => false,
-        }
+        self.borrow() == other.borrow()
     }
 }
 

@@ -179,7 +179,8 @@ impl World for SimWorld {
         if hand_on(&self.interrupts, happened) {
             return Ok(());
         }
-        let until = match (deadline, self.net.next()) {
+        let next = self.net.next();
+        let until = match (deadline, next) {
             (Some(deadline), Some(next)) => Some(deadline.min(next)),
             (deadline, next) => deadline.or(next),
         };
@@ -191,7 +192,10 @@ impl World for SimWorld {
                 hand_on(&self.interrupts, happened);
             }
         }
-        self.net.advance(self.now, happened);
+        match next {
+            Some(next) if next <= self.now => self.net.advance(self.now, happened),
+            _ => self.net.set_clock(self.now),
+        }
         Ok(())
     }
 

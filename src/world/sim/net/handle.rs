@@ -286,6 +286,12 @@ impl SimNet {
         self.0.borrow().next().map(Duration::from)
     }
 
+    /// Moves the clock to a time until which nothing happens.
+    #[inline]
+    pub(in super::super) fn set_clock(&self, now: Duration) {
+        self.state().now = now.into();
+    }
+
     /// Moves the clock, and appends all that happens until then.
     #[inline]
     pub(in super::super) fn advance(&self, now: Duration, happened: &mut Vec<Happening>) {
