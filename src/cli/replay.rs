@@ -324,8 +324,7 @@ impl Outside {
                 .print_to(stdio::Console::default())
                 .stop_when(interrupts::is_raised);
             let console = stdio::Console::default();
-            let attached = Attached::replayed(playing, log, console).watched();
-            let attached = attached.map_err(|error| format!("cannot boot: {error}"))?;
+            let attached = Attached::replayed(playing, log, console).watched(log)?;
             return Ok((Self::of(attached), tape));
         }
         if options.simulated {
