@@ -719,9 +719,7 @@ impl TrapFrame {
 
     pub(crate) fn intern(&self, name: &str) -> Rc<str> {
         let mut names = self.names.borrow_mut();
-        // Names are short: a call of `memcmp` takes longer than their bytes.
-        let is_same = |known: &&Rc<str>| known.bytes().eq(name.bytes());
-        if let Some(known) = names.iter().find(is_same) {
+        if let Some(known) = names.iter().find(|known| ***known == *name) {
             return Rc::clone(known);
         }
         let new = Rc::from(name);
