@@ -126,7 +126,7 @@ impl Proxy {
             Err(Elapsed) => return Err(format!("cannot connect to {to}: no answer").into()),
         };
         let server = connected.take().ok_or("the connection is not made")?;
-        Ok(server.map_err(|error| format!("cannot connect to {to}: {error}"))?)
+        Ok(server?)
     }
 }
 

@@ -315,5 +315,5 @@ async fn connect(os: &mut Os, host: &str) -> Result<TcpStream, String> {
             Err(error) => trouble = error.to_string(),
         }
     }
-    Err(format!("cannot connect to {addr}: {trouble}"))
+    Err(format!("cannot reach {host}: {trouble}"))
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use clap::{
-    ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
+    Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
     ValueHint,
     builder::{OsStringValueParser, TypedValueParser},
     error::{ContextKind, ContextValue, ErrorKind},
@@ -104,7 +104,7 @@ pub(super) struct Boot {
     pub(super) world: Option<NamedWorld>,
     /// The seed of all random numbers. Without it, boot draws one and prints it. With --virtual it
     /// repeats the whole run
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u64>, help_heading = "World")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>, help_heading = "World")]
     pub(super) seed: Option<u64>,
 
     /// Inject a fault into calls, in the words of strace: CALL:error=KIND, CALL:delay=TIME or
@@ -129,10 +129,10 @@ pub(super) struct Boot {
     pub(super) tape_max: Option<u64>,
 
     /// How many tasks may live at once
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<usize>, help_heading = "Limits")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>, help_heading = "Limits")]
     pub(super) max_tasks: Option<usize>,
     /// Stop after this many resumes
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u64>, help_heading = "Limits")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>, help_heading = "Limits")]
     pub(super) max_ticks: Option<u64>,
     /// Stop after this time on the world's clock, such as 500ms, 10s or 2m
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Limits")]
@@ -152,7 +152,7 @@ pub(super) struct Boot {
     pub(super) on_deadlock: OnDeadlock,
 
     /// How many ticks a turn may have
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<NonZeroU32>, default_value = "1",
+    #[arg(long, value_name = "N", value_parser = whole::<NonZeroU32>, default_value = "1",
         help_heading = "Scheduling")]
     pub(super) quantum: NonZeroU32,
     /// The scheduling policy. fifo: first in, first out. rr:10ms: round robin with this time slice.
@@ -170,8 +170,7 @@ pub(super) struct Boot {
     )]
     pub(super) policy: Policy,
     /// How many tasks compute at once, from 1 to 1024. More than one needs --virtual
-    #[arg(long, value_name = "N", value_parser = processors, default_value = "1",
-        allow_negative_numbers = true, help_heading = "Scheduling")]
+    #[arg(long, value_name = "N", value_parser = processors, default_value = "1", help_heading = "Scheduling")]
     pub(super) processors: usize,
     /// Give the tasks of a name a share: NAME:tickets=100, NAME:nice=5 or NAME:priority=3. Can be
     /// repeated
@@ -211,7 +210,7 @@ pub(super) struct Watching {
     pub(super) record: Option<PathBuf>,
     /// Record the last N events only. They are written at the end, an interrupt, a deadlock or the
     /// first fault. A SIGKILL before that leaves a recording without events
-    #[arg(long, value_name = "N", requires = "record", allow_negative_numbers = true, value_parser = whole::<NonZeroUsize>,
+    #[arg(long, value_name = "N", requires = "record", value_parser = whole::<NonZeroUsize>,
         help_heading = "Watching")]
     pub(super) record_last: Option<NonZeroUsize>,
     /// After a fault or a deadlock, show the last traps of the tasks involved. --record does so
@@ -282,7 +281,7 @@ pub(super) fn command(name: &str, app: &App) -> Command {
     } else {
         concat!("on trapline ", env!("CARGO_PKG_VERSION"))
     };
-    Cli::command()
+    let command = Cli::command()
         .name(name.to_string())
         .version(version)
         .after_help(format!(
@@ -362,7 +361,23 @@ pub(super) fn command(name: &str, app: &App) -> Command {
                      {name} boot --tape run.tape {first}       then: {name} replay run.tape\n  \
                      {name} boot --trace --log-format json {first} 2>&1 >/dev/null | jq 'select(.tid==1)'"
                 ))
-        })
+        });
+    with_negative_numbers(command)
+}
+
+/// Lets the values of a command be negative numbers, so that their parsers explain what they take.
+pub(super) fn with_negative_numbers(command: Command) -> Command {
+    let allow = |arg: Arg| {
+        let numbers = arg.get_num_args();
+        let has_value = numbers.is_none_or(|numbers| numbers.takes_values());
+        match has_value && arg.get_action().takes_values() {
+            true => arg.allow_negative_numbers(true),
+            false => arg,
+        }
+    };
+    command
+        .mut_args(allow)
+        .mut_subcommands(with_negative_numbers)
 }
 
 /// A command that takes a program.
@@ -541,7 +556,7 @@ fn explain(mut error: clap::Error, mut command: Command, programs: &[Entry]) -> 
                 .strip_prefix("--")
                 .and_then(|name| name.split('=').next());
             let has = |command: &Command| {
-                let mut longs = command.get_arguments().filter_map(clap::Arg::get_long);
+                let mut longs = command.get_arguments().filter_map(Arg::get_long);
                 longs.any(|other| Some(other) == long)
             };
             let tip = if of_boot {
@@ -577,7 +592,7 @@ fn explain(mut error: clap::Error, mut command: Command, programs: &[Entry]) -> 
 /// The commands that look at a running kernel or a trace, by their whole names.
 fn observers(command: &Command) -> impl Iterator<Item = (String, &Command)> {
     let is_live = |live: &&Command| {
-        let mut longs = live.get_arguments().filter_map(clap::Arg::get_long);
+        let mut longs = live.get_arguments().filter_map(Arg::get_long);
         longs.any(|long| long == "attach")
     };
     let live = command.get_subcommands().filter(is_live);

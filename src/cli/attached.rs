@@ -57,21 +57,22 @@ impl<W> Attached<W> {
         }
     }
 
-    /// Warns of a task that keeps the replay from going on.
+    /// Warns of a task that keeps the replay from going on, in this log.
     ///
-    /// *Errors:* the operating system's, where it has no thread left.
-    pub(super) fn watched(self) -> io::Result<Self>
+    /// *Errors:* a text that names the operating system's, which may have no thread left.
+    pub(super) fn watched(mut self, log: Log) -> Result<Self, String>
     where
         W: World,
     {
-        if let Some(replayed) = &self.replayed {
-            let (log, kernel) = (self.log, self.inner.remote());
-            replayed.steps.watch(kernel, stuck::EVERY, move |task| {
+        if let Some(replayed) = &mut self.replayed {
+            let kernel = self.inner.remote();
+            let watch = replayed.steps.watch(kernel, stuck::EVERY, move |task| {
                 log.warn(&format!(
                     "task {task} makes no system call, and the replay waits for it: if it waits for \
                      I/O of its own, which is not on the tape, serve it or interrupt twice"
                 ));
-            })?;
+            });
+            watch.map_err(|error| format!("cannot boot: {error}"))?;
         }
         Ok(self)
     }

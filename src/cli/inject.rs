@@ -4,9 +4,12 @@ use std::{cell::Cell, io::ErrorKind, rc::Rc};
 
 use super::{
     output::Log,
-    values::{among, duration},
+    values::{among, duration, unknown},
 };
 use crate::{Inject, SystemCall, Tid};
+
+/// The words of a rule.
+const WORDS: [&str; 4] = ["error", "delay", "kill", "when"];
 
 /// The kinds of errors that a rule can name: those that calls on devices fail with.
 const KINDS: [ErrorKind; 24] = [
@@ -108,9 +111,8 @@ pub(super) fn rule(text: &str) -> Result<Rule, String> {
             Some((word, value)) => (word, Some(value)),
             None => (part, None),
         };
-        let known = among("word", word, &["error", "delay", "kill", "when"], |word| {
-            (*word).into()
-        })?;
+        let known = among("word", word, &WORDS, |word| (*word).into())
+            .map_err(|_| unknown("word", word, &WORDS))?;
         let is_again = match (known, value) {
             ("kill", None) => inject.replace(Inject::Kill).is_some(),
             ("kill", Some(_)) => return Err("'kill' takes no value".into()),
@@ -149,7 +151,10 @@ fn fail(call: SystemCall, kind: &str) -> Result<Inject, String> {
              'delay' and 'kill' work with every call"
         ));
     }
-    among("kind of error", kind, &KINDS, |kind| format!("{kind:?}")).map(Inject::Fail)
+    let name_of = |kind: &ErrorKind| format!("{kind:?}");
+    among("kind of error", kind, &KINDS, name_of)
+        .map(Inject::Fail)
+        .map_err(|_| unknown("kind of error", kind, &KINDS.each_ref().map(name_of)))
 }
 
 fn delay(span: &str) -> Result<Inject, String> {
@@ -265,11 +270,7 @@ mod tests {
             ),
             (
                 "recv:eror=Other",
-                "there is no word 'eror': did you mean 'error'?",
-            ),
-            (
-                "recv:error=ConectionReset",
-                "there is no kind of error 'ConectionReset': did you mean 'ConnectionReset'?",
+                "there is no word 'eror': did you mean 'error'? There are error, delay, kill, when",
             ),
             (
                 "recv:error",
@@ -300,6 +301,18 @@ mod tests {
             ),
         ] {
             assert_eq!(rule(text).map(|_| ()).unwrap_err(), expected, "{text}");
+        }
+        for (kind, expected) in [
+            ("Foo", ": there are AddrInUse, AddrNotAvailable, "),
+            (
+                "ConectionReset",
+                ": did you mean 'ConnectionReset'? There are AddrInUse, ",
+            ),
+        ] {
+            let error = rule(&format!("recv:error={kind}")).unwrap_err();
+            let expected = format!("there is no kind of error '{kind}'{expected}");
+            assert!(error.starts_with(&expected), "{error}");
+            assert!(error.ends_with(", WouldBlock, WriteZero"), "{error}");
         }
         let rule = rule("connect:when=2+:delay=1500ms").unwrap();
         assert_eq!(rule.inject, Inject::Delay(Duration::from_millis(1500)));

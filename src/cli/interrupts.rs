@@ -64,6 +64,20 @@ pub(super) fn note() -> io::Result<()> {
     Ok(())
 }
 
+/// From now on, an interrupt ends the process, and so does any other signal that asks for it. Cleanup
+/// runs first.
+pub(super) fn end_at_once() -> io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    thread::Builder::new()
+        .name("interrupts".into())
+        .spawn(move || {
+            if let Some(signal) = signals.forever().next() {
+                end(exit_code(signal).into());
+            }
+        })?;
+    Ok(())
+}
+
 /// Notes an interrupt, as a signal does.
 #[cfg(test)]
 pub(super) fn raise() {

@@ -8,7 +8,7 @@ use clap::{Args, error::ErrorKind};
 use super::{
     output::Log,
     program::Image,
-    values::{among, duration},
+    values::{among, duration, unknown},
 };
 use crate::{Errno, Fault, Kernel, Os, SimNet};
 
@@ -132,7 +132,8 @@ fn setting(text: &str) -> Result<Setting, String> {
         Some((word, value)) => (word, Some(value)),
         None => (text, None),
     };
-    let word = among("setting", word, &WORDS, |word| (*word).into())?;
+    let word = among("setting", word, &WORDS, |word| (*word).into())
+        .map_err(|_| unknown("setting", word, &WORDS))?;
     let Some(value) = value else {
         return match word {
             "fragment" => Ok(Setting::Fragment),
@@ -237,7 +238,9 @@ impl Options {
         for Planned { text, at, fault } in self.plan() {
             let wrong = |why: &str| wrong(&format!("in --fault {text:?}: {why}"));
             for name in hosts_of(&fault) {
-                check_host(name, &names).map_err(|why| wrong(&why))?;
+                if !names.iter().any(|host| host == name) {
+                    return Err(wrong(&unknown("host", name, &names)));
+                }
             }
             if limit.is_some_and(|limit| at > limit) {
                 return Err(wrong("it is after --max-time, and would not happen"));
@@ -331,18 +334,6 @@ impl Options {
 fn is_at(net: &SimNet, host: &str, address: IpAddr) -> io::Result<bool> {
     let is_known = net.hosts().iter().any(|name| name == host);
     Ok(is_known && net.host(host)? == address)
-}
-
-/// Checks that there is such a host; an error suggests one or names all.
-fn check_host(name: &str, hosts: &[String]) -> Result<(), String> {
-    let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
-    let found = among("host", name, &hosts, |host| (*host).into());
-    match found {
-        Err(why) if !why.contains("did you mean") => {
-            Err(format!("{why}: there are {}", hosts.join(", ")))
-        }
-        found => found.map(drop),
-    }
 }
 
 /// The hosts that a fault names.

@@ -4,7 +4,7 @@
 use std::{
     ffi::OsString,
     fs::{self, File, OpenOptions},
-    io::{self, Write},
+    io::{self, ErrorKind, Write},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
@@ -77,8 +77,21 @@ pub(super) fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-fn cannot_write(path: &Path, error: &io::Error) -> String {
-    format!("cannot write {}: {error}", path.display())
+pub(super) fn cannot_write(path: &Path, error: &io::Error) -> String {
+    format!("cannot write {}: {}", path.display(), why(path, error))
+}
+
+/// Explains why a file cannot be made. Names the first folder of its path that is missing.
+pub(super) fn why(path: &Path, error: &io::Error) -> String {
+    let is_of_folder = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
+    let folders = path.ancestors().skip(1);
+    let missing = folders
+        .filter(|folder| is_of_folder && *folder != Path::new("") && !folder.is_dir())
+        .last();
+    match missing {
+        Some(folder) => format!("there is no folder {}: make it first", folder.display()),
+        None => error.to_string(),
+    }
 }
 
 /// Whether two names are of one file, which may not exist yet.

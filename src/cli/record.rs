@@ -17,7 +17,7 @@ use rustix::{
 
 use super::{
     args::Boot,
-    interrupts,
+    interrupts, outfile,
     output::{FAILURE, Log},
     trace::post_mortem,
 };
@@ -66,8 +66,9 @@ pub(super) fn begin(
         false => Ok(recorder),
     });
     let recorder = recorder.map_err(|error| {
-        let path = path.as_deref().unwrap_or(Path::new("memory")).display();
-        format!("cannot record to {path}: {error}")
+        let path = path.as_deref().unwrap_or(Path::new("memory"));
+        let why = outfile::why(path, &error);
+        format!("cannot record to {}: {why}", path.display())
     })?;
     let tape = recorder.tape();
     if path.is_some() && options.watching.record_last.is_none() {

@@ -74,7 +74,7 @@ pub(super) struct Replay {
     #[arg(long)]
     at_speed: bool,
     /// Show the traps of this task alone, with every answer that it got
-    #[arg(long, value_name = "TID", value_parser = whole::<u64>, allow_negative_numbers = true,
+    #[arg(long, value_name = "TID", value_parser = whole::<u64>,
           conflicts_with = "trace", help_heading = "Watching")]
     only: Option<u64>,
     /// Write a test of this name that replays the tape and compares what it prints and how its tasks
@@ -87,7 +87,7 @@ pub(super) struct Replay {
     /// those are. A schedule fails if a task fails, or if a peer gets fewer bytes. --record DIR records
     /// it. The run's --inject and --max-tasks apply. Its --policy, --quantum, --share and --processors do
     /// not: the search chooses the schedule
-    #[arg(long, value_name = "N", value_parser = whole::<NonZeroU64>, allow_negative_numbers = true,
+    #[arg(long, value_name = "N", value_parser = whole::<NonZeroU64>,
           conflicts_with_all = ["at_speed", "only", "as_test"], help_heading = "Search")]
     explore: Option<NonZeroU64>,
     /// Run this schedule of an earlier report, and no other
@@ -324,8 +324,7 @@ impl Outside {
                 .print_to(stdio::Console::default())
                 .stop_when(interrupts::is_raised);
             let console = stdio::Console::default();
-            let attached = Attached::replayed(playing, log, console).watched();
-            let attached = attached.map_err(|error| format!("cannot boot: {error}"))?;
+            let attached = Attached::replayed(playing, log, console).watched(log)?;
             return Ok((Self::of(attached), tape));
         }
         if options.simulated {
@@ -357,8 +356,10 @@ impl Outside {
             return Ok((Self::of(world), Tape::No));
         };
         record::refuse_output("--tape", path)?;
-        let world = Taping::create(world, path, header, options.tape_max)
-            .map_err(|error| format!("cannot tape to {}: {error}", path.display()))?;
+        let world = Taping::create(world, path, header, options.tape_max).map_err(|error| {
+            let why = outfile::why(path, &error);
+            format!("cannot tape to {}: {why}", path.display())
+        })?;
         let writer = world.writer();
         let flushed = writer.clone();
         record::survive_panics(move || drop(flushed.flush()));

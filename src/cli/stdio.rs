@@ -6,7 +6,10 @@ use std::{
     collections::VecDeque,
     io::{self, ErrorKind, StdoutLock, Write},
     rc::Rc,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use rustix::{
@@ -146,10 +149,26 @@ fn lock() -> MutexGuard<'static, Option<Held>> {
 
 /// Writes to a stream at once.
 pub(super) fn straight(stream: Stream, text: &[u8]) -> io::Result<()> {
-    match stream {
+    writing(|| match stream {
         Stream::Out => print(text),
         Stream::Err => io::stderr().write_all(text),
-    }
+    })
+}
+
+/// The number of writes under way. The streams belong to the process, and so does this.
+static WRITING: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts a write as under way.
+pub(super) fn writing<T>(write: impl FnOnce() -> T) -> T {
+    WRITING.fetch_add(1, Ordering::Relaxed);
+    let written = write();
+    WRITING.fetch_sub(1, Ordering::Relaxed);
+    written
+}
+
+/// Whether a write is under way, which may wait for the reader.
+pub(super) fn is_writing() -> bool {
+    WRITING.load(Ordering::Relaxed) > 0
 }
 
 /// Standard output, for a command that has nothing else to do.
@@ -248,7 +267,7 @@ impl Write for Console {
         if keep(Stream::Out, text) {
             return Ok(text.len());
         }
-        self.wait()?;
+        writing(|| self.wait())?;
         let some = &text[..text.len().min(PROMISED)];
         match rustix::io::write(io::stdout(), some) {
             // `write_all` retries.

@@ -65,8 +65,9 @@ pub(super) fn among<T: Copy>(
 }
 
 /// Explains that there is nothing of this name: a name that is similar, and all names.
-pub(super) fn unknown(what: &str, name: &str, names: &[&str]) -> String {
-    let why = among(what, name, names, ToString::to_string);
+pub(super) fn unknown(what: &str, name: &str, names: &[impl AsRef<str>]) -> String {
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    let why = among(what, name, &names, ToString::to_string);
     let why = why.expect_err("these names are known");
     let end = if why.ends_with('?') {
         " There"

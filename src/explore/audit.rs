@@ -71,17 +71,18 @@ impl<'a> Runs<'a> {
         }
     }
 
-    /// Runs the orders that were drawn for the first schedule, and returns the first failure. A
+    /// Runs the orders that were drawn for the first schedule that has any, and returns the first failure. A
     /// program whose tasks share memory that the search does not see has few causal orders, perhaps
     /// one. Each is run in one other order, which may not tell the difference.
     pub(super) fn audit_again(
         &mut self,
         seed: u64,
+        schedule: u64,
         trial: &Trial,
         ran: &Ran,
     ) -> Result<Option<Found>, Error> {
         for turns in &ran.drawn {
-            let found = self.compare(seed, 0, trial, ran, turns.clone())?;
+            let found = self.compare(seed, schedule, trial, ran, turns.clone())?;
             if found.is_some() {
                 return Ok(found);
             }

@@ -28,13 +28,15 @@ pub(super) fn search(
     settings: &Settings,
     most: usize,
 ) -> Result<Tally, Error> {
-    let failure = twice::differs(body, settings)?;
-    if failure.is_some() {
-        return Ok(Tally {
-            failure,
-            ..Tally::default()
-        });
-    }
+    twice::before(body, settings, || in_parts(crew, body, settings, most))
+}
+
+fn in_parts(
+    crew: Crew<'_>,
+    body: Body<'_>,
+    settings: &Settings,
+    most: usize,
+) -> Result<Tally, Error> {
     let watch = settings.watch();
     let mut parts = vec![Part::default()];
     if settings.is_divided() && most > 0 {

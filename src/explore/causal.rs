@@ -505,4 +505,26 @@ mod tests {
         assert!(causality.repeat(one, &[]));
         assert_eq!(causality.other_order(), None);
     }
+
+    /// A kill touches the exit for which its victim waited, even if that wait was cut.
+    #[test]
+    fn a_wait_follows_the_end_of_its_task_and_no_kill_that_touches_the_exit() {
+        let [child, victim, killer, waiter] = [1, 2, 3, 4].map(Tid::from);
+        let touched = |object| Note::Touched {
+            object,
+            writes: true,
+        };
+        let end = [Object::Life(child), Object::Exit(child)].map(touched);
+        let kill = [Object::Life(victim), Object::Exit(child)].map(touched);
+        let value = (Tid::KERNEL, 1);
+        let mut causality = Causality::default();
+        let mut turn = |task, notes: &[Note], shared: &[(Made, bool)]| {
+            let foot = causality.foot(task, notes, shared);
+            causality.add(task, foot, notes)
+        };
+        assert!(turn(child, &end, &[]).is_empty());
+        assert_eq!(turn(killer, &kill, &[(value, true)]), [0]);
+        assert!(turn(waiter, &[Note::Joined(child)], &[]).is_empty());
+        assert_eq!(turn(waiter, &[], &[(value, false)]), [1]);
+    }
 }

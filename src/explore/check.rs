@@ -345,8 +345,8 @@ where
         self
     }
 
-    /// Sets the command that a report names to run its schedule again. `{replay}` in it becomes the
-    /// replay. Default: `TRAPLINE_REPLAY={replay} cargo test` and the name of the test.
+    /// Sets the command that a report names to run its schedule again. The first `{replay}` in it
+    /// becomes the replay. Default: `TRAPLINE_REPLAY={replay} cargo test` and the name of the test.
     pub fn command(mut self, command: impl Into<String>) -> Self {
         self.settings.command = command.into();
         self

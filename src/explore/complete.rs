@@ -15,20 +15,15 @@ use crate::Error;
 
 /// Searches until every causal order has been run, or a schedule fails.
 pub(super) fn search(crew: Crew<'_>, body: Body<'_>, settings: &Settings) -> Result<Tally, Error> {
-    let failure = twice::differs(body, settings)?;
-    if failure.is_some() {
-        return Ok(Tally {
-            failure,
-            ..Tally::default()
-        });
-    }
-    let parts = if settings.is_divided() {
-        frontier::divide(body, settings)?
-    } else {
-        vec![Part::default()]
-    };
-    run_parts(crew, settings, &parts, |body, part, meter| {
-        explore(body, settings, part, meter)
+    twice::before(body, settings, || {
+        let parts = if settings.is_divided() {
+            frontier::divide(body, settings)?
+        } else {
+            vec![Part::default()]
+        };
+        run_parts(crew, settings, &parts, |body, part, meter| {
+            explore(body, settings, part, meter)
+        })
     })
 }
 
@@ -61,7 +56,7 @@ fn explore(
                 let is_new = tally.classes.insert(ran.class);
                 let audited = match runs.audit(settings.seed, schedule, &trial, &ran)? {
                     None if trial.failure.is_none() => {
-                        runs.audit_again(settings.seed, &trial, &ran)?
+                        runs.audit_again(settings.seed, schedule, &trial, &ran)?
                     }
                     found => found,
                 };

@@ -121,7 +121,7 @@ pub(super) struct Ran {
     pub(super) class: u64,
     /// Another order of the same turns that only independent turns tell apart.
     pub(super) other: Option<Vec<Tid>>,
-    /// More of them, drawn, if it was the first schedule.
+    /// More of them, drawn, if it is the first schedule that has any.
     pub(super) drawn: Vec<Vec<Tid>>,
 }
 

@@ -182,7 +182,7 @@ impl<'a> Lab<'a> {
 
     fn describe(&self, run: &Recorded, why: String, first: &str) -> Result<Failure, Error> {
         let replay = run.replay().to_string();
-        let again = self.settings.command.replace("{replay}", &replay);
+        let again = self.settings.command.replacen("{replay}", &replay, 1);
         let (story, left_out) = &run.story;
         let whole = match *left_out > 0 && run.turns <= WHOLE {
             true => ", with all its turns",
@@ -190,9 +190,12 @@ impl<'a> Lab<'a> {
         };
         let mut details = format!("{first}\n{story}to see it again{whole}:  {again}");
         if let Some(folder) = &self.settings.record {
+            let cannot = |why: String| format!("\ncannot record it in {}: {why}", folder.display());
             details += &match self.record(folder, run) {
                 Ok(text) => text,
-                Err(error) => format!("\ncannot record it in {}: {error}", folder.display()),
+                // The world did not fail.
+                Err(Error::Io(error)) => cannot(error.to_string()),
+                Err(error) => cannot(error.to_string()),
             };
         }
         Ok(Failure {
@@ -205,7 +208,7 @@ impl<'a> Lab<'a> {
 
     /// Records a failing schedule in a folder, and the nearest that passes. Returns a line for each.
     fn record(&self, folder: &Path, run: &Recorded) -> Result<String, Error> {
-        fs::create_dir_all(folder)?;
+        fs::create_dir_all(folder).map_err(|error| no_folder(folder, &error))?;
         let test = thread::current()
             .name()
             .unwrap_or("main")
@@ -293,6 +296,17 @@ impl<'a> Lab<'a> {
             story: story.text(self.settings.replay.is_some() && guide.turns() <= WHOLE),
         })
     }
+}
+
+/// Explains why a folder cannot be made: names what is in its place, or the folder above it.
+fn no_folder(folder: &Path, error: &io::Error) -> io::Error {
+    let found = folder.ancestors().find(|above| above.exists());
+    let found = found.unwrap_or(Path::new("."));
+    let why = match found.is_dir() {
+        true => format!("no folder can be made in {}: {error}", found.display()),
+        false => format!("{} is no folder", found.display()),
+    };
+    io::Error::new(error.kind(), why)
 }
 
 /// A hash that is the same in every build. (FNV-1a, by words.)

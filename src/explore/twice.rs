@@ -4,8 +4,9 @@
 use std::{cell::RefCell, rc::Rc};
 
 use super::{
+    plan::Plan,
     settings::Settings,
-    tally::Found,
+    tally::{Found, Tally},
     timed::Watch,
     trial::{self, Body, THREADS, Trial},
 };
@@ -22,6 +23,8 @@ const HIDDEN: &str = "Something besides the world decides what the program does:
 pub(super) struct Logged<'a> {
     body: Body<'a>,
     events: Rc<RefCell<Events>>,
+    /// The turns of the last run, in a search whose time ends.
+    turns: u64,
     watch: Watch,
 }
 
@@ -66,14 +69,34 @@ impl Events {
     }
 }
 
-/// Runs the first schedule of a seed twice. Returns a failure if the two differ.
-pub(super) fn differs(body: Body<'_>, settings: &Settings) -> Result<Option<Found>, Error> {
+/// Runs the first schedule of an exhaustive search twice, and the search if the two do not differ. If
+/// the time ends before the search runs that schedule again, its failure is that of the search.
+pub(super) fn before(
+    body: Body<'_>,
+    settings: &Settings,
+    search: impl FnOnce() -> Result<Tally, Error>,
+) -> Result<Tally, Error> {
     let (seed, watch) = (settings.seed, settings.watch());
     let mut kernel = None;
     let kernel = trial::fresh(&mut kernel, settings, seed, &watch)?;
     let mut logged = Logged::new(body, &watch);
     let first = logged.first(kernel, seed)?;
-    logged.repeat(kernel, seed, 0, &first)
+    // A schedule that was cut has no result.
+    let is_cut = watch.has_cut() || logged.turns > settings.steps() && !first.is_late;
+    let differs = logged.repeat(kernel, seed, 0, &first)?;
+    if differs.is_some() {
+        return Ok(Tally {
+            failure: differs,
+            ..Tally::default()
+        });
+    }
+    let mut tally = search()?;
+    if tally.schedules == 0 && settings.deadline.is_over() {
+        let failure = first.failure.filter(|_| !is_cut);
+        let failure = failure.map(|why| Found::new(0, why).with(Plan::default()));
+        tally.failure = tally.failure.or(failure);
+    }
+    Ok(tally)
 }
 
 impl<'a> Logged<'a> {
@@ -81,6 +104,7 @@ impl<'a> Logged<'a> {
         Self {
             body,
             events: Rc::default(),
+            turns: 0,
             watch: watch.clone(),
         }
     }
@@ -125,6 +149,9 @@ impl<'a> Logged<'a> {
         let tracer = move |event: &Event<'_>| events.borrow_mut().add(event);
         kernel.with_tracer(tracer, |kernel| {
             let trial = trial::run(kernel, self.body);
+            if self.watch.is_set() {
+                self.turns = kernel.report().ticks;
+            }
             // The tasks that are left end, and the log has their ends.
             kernel.reset(seed)?;
             Ok(trial)

@@ -5,8 +5,7 @@ use rand_pcg::{
     rand_core::{Rng, SeedableRng},
 };
 
-use super::{Cause, Policy, Runnable};
-use crate::abi::Tid;
+use super::{Cause, Policy, Runnable, table::PerTask};
 
 /// Each turn goes to a ready task that is drawn with equal probability. The seed determines all
 /// draws, and so the schedule.
@@ -32,12 +31,43 @@ use crate::abi::Tid;
 /// ```
 #[derive(Debug)]
 pub struct Random {
-    /// In an order that depends on pushes and draws alone, so that a seed repeats a run.
+    /// In an order that depends on pushes, draws and removals alone, so that a seed repeats a run. A
+    /// removed task leaves a hole in its place, except in the last one: a draw counts no holes.
     ready: Vec<Runnable>,
-    /// The killed tasks that are still in `ready`. One search removes all of them before the next
-    /// draw: a search for each would take seconds for a hundred thousand.
-    killed: Vec<Tid>,
+    /// Set from the first removal on: a run without removals need not note places.
+    places: Option<Places>,
     draws: Draws,
+}
+
+/// The places of the ready tasks, and the holes between them.
+#[derive(Debug, Default)]
+struct Places {
+    /// The place of each task, plus one; 0 for a task that is not there.
+    of: PerTask<usize>,
+    /// In order.
+    holes: Vec<usize>,
+}
+
+impl Places {
+    fn note(&mut self, ready: &[Runnable]) {
+        for (place, task) in ready.iter().enumerate() {
+            *self.of.at(*task) = place + 1;
+        }
+    }
+
+    /// Returns the place of the nth task, counted from 0.
+    fn of_nth(&self, nth: usize) -> usize {
+        // The holes before that place.
+        let (mut least, mut most) = (0, self.holes.len());
+        while least < most {
+            let middle = usize::midpoint(least, most);
+            match self.holes[middle] - middle <= nth {
+                true => least = middle + 1,
+                false => most = middle,
+            }
+        }
+        nth + least
+    }
 }
 
 impl Random {
@@ -46,17 +76,51 @@ impl Random {
     pub fn new(seed: u64) -> Self {
         Self {
             ready: Vec::new(),
-            killed: Vec::new(),
+            places: None,
             draws: Draws::new(seed),
         }
     }
 
     #[cold]
-    fn remove_killed(&mut self) {
-        let mut killed = std::mem::take(&mut self.killed);
-        killed.sort_unstable();
-        self.ready
-            .retain(|task| killed.binary_search(&task.tid).is_err());
+    fn pop_between_holes(&mut self) -> Option<Runnable> {
+        let (len, places) = (self.len(), self.places.as_mut()?);
+        let place = match len {
+            0 => return None,
+            1 => self.ready.len() - 1,
+            _ => places.of_nth(self.draws.below(len as u64) as usize),
+        };
+        let task = self.ready.swap_remove(place);
+        if let Some(moved) = self.ready.get(place) {
+            *places.of.at(*moved) = place + 1;
+        }
+        *places.of.at(task) = 0;
+        self.trim();
+        Some(task)
+    }
+
+    /// Removes the holes at the end.
+    fn trim(&mut self) {
+        let Some(Places { holes, .. }) = &mut self.places else {
+            return;
+        };
+        while holes.pop_if(|hole| *hole + 1 == self.ready.len()).is_some() {
+            self.ready.pop();
+        }
+    }
+
+    /// Removes all holes.
+    fn close(&mut self) {
+        let Some(places) = &mut self.places else {
+            return;
+        };
+        let mut holes = places.holes.drain(..).peekable();
+        let mut next = 0;
+        self.ready.retain(|_| {
+            next += 1;
+            holes.next_if_eq(&(next - 1)).is_none()
+        });
+        drop(holes);
+        places.note(&self.ready);
     }
 }
 
@@ -64,12 +128,15 @@ impl Policy for Random {
     #[inline]
     fn push(&mut self, task: Runnable, _: Cause) {
         self.ready.push(task);
+        if let Some(places) = &mut self.places {
+            *places.of.at(task) = self.ready.len();
+        }
     }
 
     #[inline]
     fn pop(&mut self) -> Option<Runnable> {
-        if !self.killed.is_empty() {
-            self.remove_killed();
+        if self.places.is_some() {
+            return self.pop_between_holes();
         }
         if self.ready.len() < 2 {
             return self.ready.pop();
@@ -82,11 +149,27 @@ impl Policy for Random {
     }
 
     fn remove(&mut self, task: Runnable) {
-        self.killed.push(task.tid);
+        let ready = &self.ready;
+        let places = self.places.get_or_insert_with(|| {
+            let mut places = Places::default();
+            places.note(ready);
+            places
+        });
+        let Some(place) = std::mem::take(places.of.at(task)).checked_sub(1) else {
+            return;
+        };
+        let at = places.holes.partition_point(|hole| *hole < place);
+        places.holes.insert(at, place);
+        // Closing the holes takes a step for each task, and opening one a step for each hole.
+        if places.holes.len() > 64 + ready.len() / 256 {
+            self.close();
+        }
+        self.trim();
     }
 
     fn len(&self) -> usize {
-        self.ready.len().saturating_sub(self.killed.len())
+        let holes = self.places.as_ref().map_or(0, |places| places.holes.len());
+        self.ready.len() - holes
     }
 
     fn wants_facts(&self) -> bool {
@@ -95,6 +178,9 @@ impl Policy for Random {
 
     fn reseed(&mut self, seed: u64) {
         self.draws = Draws::new(seed);
+        if self.ready.is_empty() {
+            self.places = None;
+        }
     }
 }
 
@@ -126,7 +212,7 @@ impl Draws {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sched::Slot;
+    use crate::{Tid, sched::Slot};
 
     fn task(number: usize) -> Runnable {
         Runnable {
@@ -135,29 +221,70 @@ mod tests {
         }
     }
 
-    /// A kill between two draws has the same effect whether the task left before or after others
-    /// arrived.
-    #[test]
-    fn the_draws_after_kills_are_those_without_the_killed() {
-        let (mut with, mut without) = (Random::new(7), Random::new(7));
-        for number in 1..100 {
-            with.push(task(number), Cause::Spawned);
-            if number % 3 != 0 {
-                without.push(task(number), Cause::Spawned);
+    /// The policy with a search for each removal, whose draws are the meaning of a seed.
+    struct Plain(Vec<Runnable>, Draws);
+
+    impl Plain {
+        fn pop(&mut self) -> Option<Runnable> {
+            match self.0.len() {
+                0 | 1 => self.0.pop(),
+                len => Some(self.0.swap_remove(self.1.below(len as u64) as usize)),
             }
         }
-        for number in (3..100).step_by(3).rev() {
-            with.remove(task(number));
+
+        fn remove(&mut self, task: Runnable) {
+            self.0.retain(|other| *other != task);
         }
-        for number in 100..110 {
-            with.push(task(number), Cause::Woken);
-            without.push(task(number), Cause::Woken);
+    }
+
+    /// A removed task may come back, as it does for a policy that moves its tasks.
+    #[test]
+    fn a_removal_has_the_same_effect_before_and_after_other_pushes() {
+        let (mut random, mut plain) = (Random::new(7), Plain(Vec::new(), Draws::new(7)));
+        let mut choices = Draws::new(1);
+        let mut has_closed = false;
+        for step in 0..20_000 {
+            let number = 1 + choices.below(2000) as usize;
+            let is_there = plain.0.contains(&task(number));
+            match choices.below(8) {
+                0 => assert_eq!(random.pop(), plain.pop(), "{step}"),
+                1..=3 => {
+                    random.remove(task(number));
+                    plain.remove(task(number));
+                }
+                _ if !is_there => {
+                    random.push(task(number), Cause::Woken);
+                    plain.0.push(task(number));
+                }
+                _ => {}
+            }
+            assert_eq!(random.len(), plain.0.len(), "{step}");
+            has_closed |= random
+                .places
+                .as_ref()
+                .is_some_and(|places| places.holes.len() > 64);
         }
-        assert_eq!(with.len(), 76);
-        for left in (0..76).rev() {
-            assert_eq!(with.pop(), without.pop());
-            assert_eq!((with.len(), without.len()), (left, left));
+        assert!(has_closed, "there are holes enough");
+        while let Some(next) = plain.pop() {
+            assert_eq!(random.pop(), Some(next));
         }
-        assert_eq!((with.pop(), without.pop()), (None, None));
+        assert_eq!((random.pop(), random.len()), (None, 0));
+    }
+
+    #[test]
+    fn a_task_that_is_moved_is_not_lost() {
+        let mut random = Random::new(7);
+        for number in 1..=3 {
+            random.push(task(number), Cause::Spawned);
+        }
+        random.remove(task(2));
+        random.push(task(2), Cause::Preempted);
+        random.remove(task(9));
+        assert_eq!(random.len(), 3);
+        let mut all: Vec<Tid> = std::iter::from_fn(|| random.pop())
+            .map(|task| task.tid)
+            .collect();
+        all.sort_unstable();
+        assert_eq!(all, [1, 2, 3].map(Tid::from));
     }
 }

@@ -58,7 +58,8 @@ impl Os {
     /// it. The address can be reused, so that a server can restart at once. Never blocks.
     ///
     /// *Errors:* those of the operating system, such as `AddrInUse`; `Unsupported` in a world
-    /// without a network. Their text names the address; their `raw_os_error` is `None`.
+    /// without a network. Their text names the address. Their source is the world's own
+    /// [`io::Error`], which has the `raw_os_error`.
     pub async fn listen(&mut self, addr: SocketAddr) -> io::Result<TcpListener> {
         TcpListener::open(self, addr).await
     }
@@ -71,7 +72,22 @@ impl Os {
     ///
     /// *Errors:* an [`io::Error`] such as `ConnectionRefused`, `NetworkUnreachable` or `TimedOut`,
     /// that of the last address; those of [`Os::resolve`]; `Unsupported` in a world without a
-    /// network.
+    /// network. The text names the address. The source is the world's own error, as of
+    /// [`Os::listen`].
+    ///
+    /// ```
+    /// use std::error::Error;
+    /// use trapline::{Kernel, Os};
+    ///
+    /// let mut kernel = Kernel::simulated(1);
+    /// kernel.spawn("main", async |os: &mut Os| {
+    ///     let error = os.connect(("127.0.0.1", 80)).await.unwrap_err();
+    ///     assert_eq!(error.to_string(), "cannot connect to 127.0.0.1:80: connection refused");
+    ///     assert_eq!(error.source().unwrap().to_string(), "connection refused");
+    /// })?;
+    /// kernel.run()?.check()?;
+    /// # Ok::<(), trapline::Error>(())
+    /// ```
     #[track_caller]
     pub fn connect(
         &mut self,
@@ -179,7 +195,7 @@ impl TcpListener {
         let (handle, local) = os
             .call(open(SystemCall::Listen, Payload::Addr(addr)), opened)
             .await
-            .map_err(|error| cannot_listen(addr, &error))?;
+            .map_err(|error| cannot_listen(addr, error))?;
         let local = local.unwrap_or(addr);
         Ok(Self::new(handle, Rc::new(Listener { local })))
     }
@@ -209,15 +225,19 @@ impl TcpStream {
         addr: SocketAddr,
         place: &'static Location<'static>,
     ) -> io::Result<Self> {
+        let cannot = |error| cannot("connect to", addr, error, "");
         let (handle, _) = os
             .call(open(SystemCall::Connect, Payload::Addr(addr)), opened)
-            .await?;
+            .await
+            .map_err(cannot)?;
         let stream = connection(handle, addr);
         let id = stream.id();
         os.frame().set_place(place);
-        os.write_wait_noted(id).await?;
+        let ready = os.write_wait_noted(id).await;
+        ready.map_err(|errno| cannot(errno.into()))?;
         os.call(move |_| SystemCall::Connected(id), connected)
-            .await?;
+            .await
+            .map_err(cannot)?;
         Ok(stream)
     }
 
@@ -232,7 +252,7 @@ impl TcpStream {
 }
 
 /// The error with the address, and with what to do about it.
-fn cannot_listen(addr: SocketAddr, error: &io::Error) -> io::Error {
+fn cannot_listen(addr: SocketAddr, error: io::Error) -> io::Error {
     let advice = match error.kind() {
         io::ErrorKind::AddrInUse if addr.port() != 0 => {
             "; choose another port, or 0 for a free one"
@@ -244,8 +264,33 @@ fn cannot_listen(addr: SocketAddr, error: &io::Error) -> io::Error {
         io::ErrorKind::PermissionDenied => "; choose a port above 1023, which needs no privilege",
         _ => "",
     };
-    let text = format!("cannot listen on {addr}: {error}{advice}");
-    io::Error::new(error.kind(), text)
+    cannot("listen on", addr, error, advice)
+}
+
+/// An error with the address of its call.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {what} {addr}: {source}{advice}")]
+struct AtAddr {
+    what: &'static str,
+    addr: SocketAddr,
+    source: io::Error,
+    advice: &'static str,
+}
+
+fn cannot(
+    what: &'static str,
+    addr: SocketAddr,
+    source: io::Error,
+    advice: &'static str,
+) -> io::Error {
+    let kind = source.kind();
+    let error = AtAddr {
+        what,
+        addr,
+        source,
+        advice,
+    };
+    io::Error::new(kind, error)
 }
 
 /// Decodes the reply of the call that asks how a connection came out. The address beside it is for

@@ -395,6 +395,14 @@ fn usage_is_exit_code_2_and_says_what_to_do() {
             "'abc' for '--seed <N>': it takes a whole number",
         ),
         (
+            &["boot", "multitask", "--foo", "-1"],
+            "invalid value '-1' for '--foo <",
+        ),
+        (
+            &["boot", "--virtual", "--chaos", "-1", "parts"],
+            "invalid value '-1' for '--chaos <LEVEL>'",
+        ),
+        (
             &["boot", "--seed", "-1", "parts"],
             "'-1' for '--seed <N>': it takes a whole number",
         ),
@@ -441,6 +449,10 @@ fn usage_is_exit_code_2_and_says_what_to_do() {
         (
             &["boot", "--inject", "sleep:error=Other", "parts"],
             "'sleep' cannot fail: only calls that return an io::Result can",
+        ),
+        (
+            &["boot", "--inject", "recv:error=Foo", "parts"],
+            "there is no kind of error 'Foo': there are AddrInUse, AddrNotAvailable, BrokenPipe, ",
         ),
         (&["boot", "http-get", "https://a/"], "use http://"),
         (&["boot", "http-get", "a b"], "it must begin with http://"),

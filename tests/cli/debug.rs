@@ -475,7 +475,7 @@ fn the_screen_shows_a_run_that_keys_move() {
     screen.shows("#0 before the first call");
     screen.press("s");
     screen.shows("#1 ");
-    screen.press(":until put\r");
+    screen.press(":until put\n");
     screen.until(|text| {
         text.contains("put(1)") && text.contains("2  producer") || text.contains("2 producer")
     });

@@ -376,7 +376,10 @@ fn hosts_faults_and_injections_are_those_of_boot() {
     assert_eq!(code, 1, "{out}");
     let (code, _, err) = explore(&["--fault", "0s:cut main sever"]);
     assert_eq!(code, 2);
-    assert!(err.contains("did you mean 'server'?"), "{err}");
+    assert!(
+        err.contains("did you mean 'server'? There are localhost, server, main"),
+        "{err}"
+    );
     let (_, out, _) = run(
         &["--with", "deadlock --cured", "--schedules", "5", "wait"],
         &[],
@@ -456,6 +459,18 @@ fn wrong_options_are_explained() {
         (
             &["--jobs", "1000000", "wait"],
             "it takes a whole number from 1 to 1024",
+        ),
+        (
+            &["--schedules", "-1", "wait"],
+            "'-1' for '--schedules <N>': it takes a whole number from 1 to",
+        ),
+        (
+            &["wait", "--steps", "-1"],
+            "'-1' for '--steps <N>': it takes a whole number from 0 to",
+        ),
+        (
+            &["--shards", "-1", "wait"],
+            "'-1' for '--shards <N>': it takes a whole number from 0 to",
         ),
         (&["nothing"], "there is no program 'nothing'"),
         (&["nothing"], " explore [OPTIONS] PROGRAM"),

@@ -684,6 +684,30 @@ fn dump_leaves_no_file_before_the_kernel_answers() {
 }
 
 #[test]
+fn an_interrupted_dump_removes_the_part_that_it_has_written() {
+    let socket = place("slow");
+    let now = socket.with_extension("now");
+    let listener = UnixListener::bind(&*socket).unwrap();
+    let dump = ["trace", "dump", "-o", text(&now), "--attach", text(&socket)];
+    let running = Running::with_stderr(&dump);
+    let (mut stream, _) = listener.accept().unwrap();
+    stream
+        .write_all(b"{\"is\":\"piece\",\"base64\":\"AAAA\"}\n")
+        .unwrap();
+    eventually("the part", || {
+        fs::metadata(&now).ok().filter(|found| found.len() > 0)
+    });
+    running.signal(Signal::INT);
+    let (code, err) = running.end();
+    let why = format!(
+        "error: interrupted: the part of the recording in {} is removed\n",
+        now.display()
+    );
+    assert_eq!((code, err), (Some(130), why));
+    assert!(!now.exists());
+}
+
+#[test]
 fn dump_says_what_a_kernel_without_last_events_needs() {
     let files = place("undumped");
     let now = files.with_extension("now");

@@ -211,7 +211,7 @@ fn what_cannot_be_is_an_error() {
         ),
         (
             &["--net", "latncy=1ms", "parts"],
-            "there is no setting 'latncy': did you mean 'latency'?",
+            "there is no setting 'latncy': did you mean 'latency'? There are latency, bandwidth, ",
         ),
         (
             &["--net", "latency", "parts"],
@@ -240,11 +240,12 @@ fn what_cannot_be_is_an_error() {
         ),
         (
             &["--fault", "2s:cut server sever", "--on", SERVER],
-            "in --fault \"2s:cut server sever\": there is no host 'sever': did you mean 'server'?",
+            "in --fault \"2s:cut server sever\": there is no host 'sever': did you mean 'server'? \
+             There are localhost, server",
         ),
         (
             &["--fault", "2s:crash x", "--on", SERVER],
-            "there is no host 'x': there are localhost, server",
+            "in --fault \"2s:crash x\": there is no host 'x': there are localhost, server",
         ),
         (
             &["--fault", "2s:cut server server", "--on", SERVER],

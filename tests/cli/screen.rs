@@ -327,7 +327,7 @@ fn tasks_are_sorted_and_filtered() {
     screen.until(|text| !text.contains("filter \""));
     screen.press("sss");
     screen.shows("sort: name");
-    screen.press("/alive\r");
+    screen.press("/alive\n");
     let text = screen.shows("2 alive");
     assert!(line(&text, "alive").contains("the timer at"), "{text}");
     // Wait for a rate: so many traps a second, or so.

@@ -229,6 +229,7 @@ fn a_world_that_answers_another_question_fails_the_call_and_no_more() {
         let error = os.connect(LOCALHOST).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidData);
         let text = "the world answered Ready(false) to a request that Done belongs to";
+        let text = format!("cannot connect to {LOCALHOST}: {text}");
         assert_eq!(error.to_string(), text);
         let error = os.listen(LOCALHOST).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidData);

@@ -10,17 +10,18 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use trapline::{
-    Errno, Error, Explored, Kernel, Os, Promise, Queue, Shared, check,
+    Check, Errno, Error, Explored, Kernel, Os, Promise, Queue, Shared, Tid, check,
     sync::{Barrier, Condition, Flag, Group, Mutex, Semaphore},
 };
 
-use crate::support::two_counters;
+use crate::support::{spin, two_counters};
 
 type Body = fn(&mut Kernel) -> Result<(), Error>;
+type Boot = fn(&mut Kernel) -> Result<Tid, Errno>;
 
 fn exhaustive(body: impl Fn(&mut Kernel) -> Result<(), Error>) -> Explored {
     let explored = check(body).exhaustive().explore();
@@ -726,33 +727,79 @@ fn the_audit_finds_memory_that_the_search_does_not_see() {
     assert!(!explored.complete);
 }
 
+/// Tasks whose turns touch nothing in common, so that there is one causal order. In it, and with the
+/// latest turn first, no increment is lost.
+fn seldom_lost_increment(kernel: &mut Kernel) -> Result<(), Error> {
+    let sum = Rc::new(Cell::new(0));
+    for (name, rest) in [("left", 0), ("right", 2)] {
+        let sum = Rc::clone(&sum);
+        kernel.spawn(name, async move |os: &mut Os| {
+            for _ in 0..rest {
+                os.yield_now().await;
+            }
+            let read = sum.get();
+            os.yield_now().await;
+            sum.set(read + 1);
+        })?;
+    }
+    kernel.run()?;
+    kernel.outcome(sum.get().to_string());
+    Ok(())
+}
+
 #[test]
 fn the_audit_finds_memory_that_few_orders_show() {
-    // No turn touches what another does, so there is one causal order. In it, and with the latest
-    // turn first, no increment is lost.
-    let hidden = check(|kernel| {
-        let sum = Rc::new(Cell::new(0));
-        for (name, rest) in [("left", 0), ("right", 2)] {
-            let sum = Rc::clone(&sum);
-            kernel.spawn(name, async move |os: &mut Os| {
-                for _ in 0..rest {
-                    os.yield_now().await;
-                }
-                let read = sum.get();
-                os.yield_now().await;
-                sum.set(read + 1);
-            })?;
-        }
-        kernel.run()?;
-        kernel.outcome(sum.get().to_string());
-        Ok(())
-    });
-    let failure = hidden.exhaustive().explore().failure;
+    let failure = check(seldom_lost_increment).exhaustive().explore().failure;
     let why = failure.expect("two orders differ").why;
     assert!(
         why.contains("one:   passes: 2\n  other: passes: 1"),
         "{why}"
     );
+}
+
+#[test]
+fn the_audit_names_the_schedule_of_which_two_orders_differ() {
+    let hidden = check(|kernel| {
+        let last = Shared::new("");
+        for name in ["left", "right"] {
+            let last = last.clone();
+            kernel.spawn(name, async move |_: &mut Os| last.set(name))?;
+        }
+        kernel.run()?;
+        match last.get() {
+            // Not in the first schedule.
+            "left" => seldom_lost_increment(kernel),
+            _ => Ok(()),
+        }
+    });
+    let failure = hidden.exhaustive().explore().failure;
+    let details = failure.expect("two orders differ").details;
+    assert!(details.starts_with("schedule 1 fails, "), "{details}");
+}
+
+/// A search runs its first schedule before it begins, to see whether it can be repeated.
+#[test]
+fn a_failure_is_not_lost_if_the_time_ends_within_the_first_schedule() {
+    const TIME: Duration = Duration::from_millis(1);
+    fn slow(program: Boot) -> Check<impl Fn(&mut Kernel) -> Result<(), Error>> {
+        let slow = check(move |kernel| {
+            let begun = Instant::now();
+            while begun.elapsed() <= TIME {}
+            program(kernel)?;
+            kernel.run()?.check()
+        });
+        slow.time(TIME).steps(20)
+    }
+    let fails: Boot = |kernel| kernel.spawn("main", async |_: &mut Os| panic!("found"));
+    for search in [slow(fails).exhaustive(), slow(fails).preemptions(1)] {
+        let failure = search.explore().failure.expect("it fails");
+        assert!(failure.why.contains("found"), "{failure}");
+    }
+    // The search cuts a schedule of so many turns, which is no failure.
+    let spins: Boot = |kernel| kernel.spawn("main", spin);
+    for search in [slow(spins).exhaustive(), slow(spins).preemptions(1)] {
+        assert_eq!(search.explore().failure, None);
+    }
 }
 
 #[test]

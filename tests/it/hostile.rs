@@ -1,7 +1,10 @@
 //! A flood of hostile tasks beside an innocent one, which must finish with the right result.
 
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
+use std::{
+    cell::RefCell, collections::BTreeMap, os::unix::process::ExitStatusExt, rc::Rc, time::Duration,
+};
 
+use rustix::process::{Resource, Rlimit, Signal, setrlimit};
 use trapline::{
     Builder, Closed, DeviceId, Error, Event, Exit, Fact, Kernel, Limit, Os, Queue, QueueId,
     SystemCall, Tid,
@@ -292,6 +295,45 @@ fn a_raw_call_reaches_what_another_task_of_its_kernel_holds() {
     let report = kernel.run().unwrap();
     assert_eq!(report.exits()[&owner], Exit::Done);
     assert_eq!(report.exits()[&stranger], Exit::Done);
+}
+
+/// Lets a task exchange its `Os` for that of a task in another kernel, which ends first.
+#[expect(
+    unsafe_code,
+    reason = "safe crates lend a task's reference to another program in this way"
+)]
+fn exchange() {
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    setrlimit(Resource::Core, none).unwrap();
+    let outer = async |os: &mut Os| {
+        let lent: *mut Os = os;
+        let inner = async move |os: &mut Os| {
+            // SAFETY: the outer task is in `run`, and does not use its `Os` meanwhile.
+            std::mem::swap(os, unsafe { &mut *lent });
+        };
+        let mut kernel = Kernel::simulated(1);
+        kernel.spawn("inner", inner).unwrap();
+        kernel.run().unwrap();
+    };
+    let mut kernel = Kernel::simulated(1);
+    kernel.spawn("outer", outer).unwrap();
+    kernel.run().unwrap();
+}
+
+/// The program that goes on would write to the memory of the one that has ended.
+#[test]
+fn an_os_that_leaves_its_program_ends_the_process() {
+    let test = "hostile::an_os_that_leaves_its_program_ends_the_process";
+    let Some(end) = end_of_own_process(test, |_| {}, exchange) else {
+        return;
+    };
+    let err = String::from_utf8_lossy(&end.stderr);
+    assert_eq!(end.status.signal(), Some(Signal::ABORT.as_raw()), "{err}");
+    let why = "trapline: a program has exchanged its Os for that of another program\n";
+    assert!(err.ends_with(why), "{err}");
 }
 
 /// More tasks than a debug build audits at its polls.

@@ -1,6 +1,7 @@
 //! S29 to S38, for TCP over loopback.
 
 use std::{
+    error::Error,
     io::{self, ErrorKind, Read, Write},
     net::{self, Shutdown, SocketAddr},
     rc::Rc,
@@ -16,6 +17,15 @@ use socket2::SockRef;
 use trapline::{Errno, Exit, Kernel, Os, RealWorld, Reply, SystemCall, TcpListener, TcpStream};
 
 use crate::{support::*, worlds::Counted};
+
+const MFILE: i32 = rustix::io::Errno::MFILE.raw_os_error();
+const FULL: &str = "Too many open files (os error 24)";
+
+/// The code of the operating system's error behind that of a call which names an address.
+fn code_behind(error: &io::Error) -> Option<i32> {
+    let source = error.source()?.downcast_ref::<io::Error>();
+    source.and_then(io::Error::raw_os_error)
+}
 
 fn any() -> SocketAddr {
     ([127, 0, 0, 1], 0).into()
@@ -445,17 +455,14 @@ fn s36_a_server_out_of_descriptors_serves_again_when_some_are_free() {
                         .accept(os)
                         .await
                         .expect_err("there is no descriptor");
-                    assert_eq!(
-                        error.raw_os_error(),
-                        Some(rustix::io::Errno::MFILE.raw_os_error())
-                    );
+                    assert_eq!(error.raw_os_error(), Some(MFILE));
                     let error = os.connect(addr).await.expect_err("there is no descriptor");
-                    assert_eq!(
-                        error.raw_os_error(),
-                        Some(rustix::io::Errno::MFILE.raw_os_error())
-                    );
+                    assert_eq!(code_behind(&error), Some(MFILE));
+                    let text = format!("cannot connect to {addr}: {FULL}");
+                    assert_eq!(error.to_string(), text);
                     let error = os.listen(any()).await.expect_err("there is no descriptor");
-                    let text = "cannot listen on 127.0.0.1:0: Too many open files (os error 24)";
+                    assert_eq!(code_behind(&error), Some(MFILE));
+                    let text = format!("cannot listen on 127.0.0.1:0: {FULL}");
                     assert_eq!(error.to_string(), text);
                     os.sleep(Duration::from_millis(1)).await;
                 }

@@ -5,7 +5,7 @@ use std::{
     future::{pending, poll_fn},
     path::PathBuf,
     pin::Pin,
-    process::Command,
+    process::{Command, Output},
     rc::Rc,
     task::Poll,
     time::Duration,
@@ -234,17 +234,9 @@ pub(crate) fn in_own_process(
     command: impl FnOnce(&mut Command),
     inside: fn(),
 ) -> String {
-    const MARK: &str = "TRAPLINE_TEST_INSIDE";
-    if std::env::var(MARK).is_ok_and(|inner| inner == test) {
-        inside();
+    let Some(output) = end_of_own_process(test, command, inside) else {
         return String::new();
-    }
-    let mut child = Command::new(std::env::current_exe().expect("a test binary has a path"));
-    child
-        .args(["--exact", test, "--nocapture", "--test-threads=1"])
-        .env(MARK, test);
-    command(&mut child);
-    let output = child.output().expect("a test binary can be run");
+    };
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(
@@ -257,6 +249,25 @@ pub(crate) fn in_own_process(
         "no test is called {test}:\n{stdout}"
     );
     stdout
+}
+
+/// The same for a process that may not end well. Answers its end; nothing in the child.
+pub(crate) fn end_of_own_process(
+    test: &str,
+    command: impl FnOnce(&mut Command),
+    inside: fn(),
+) -> Option<Output> {
+    const MARK: &str = "TRAPLINE_TEST_INSIDE";
+    if std::env::var(MARK).is_ok_and(|inner| inner == test) {
+        inside();
+        return None;
+    }
+    let mut child = Command::new(std::env::current_exe().expect("a test binary has a path"));
+    child
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(MARK, test);
+    command(&mut child);
+    Some(child.output().expect("a test binary can be run"))
 }
 
 /// A number that tasks share: one that a search sees, or not.

@@ -36,6 +36,8 @@ pub(super) struct Source {
     pub(super) seed: u64,
     /// The tape; none for a simulated run.
     pub(super) tape: Option<PathBuf>,
+    /// For warnings of a replay that waits.
+    pub(super) log: Log,
 }
 
 /// A run at one of its steps.
@@ -98,6 +100,7 @@ impl Source {
             programs,
             seed,
             tape,
+            log,
         } = self;
         let (world, progress) = match tape {
             Some(path) => {
@@ -106,6 +109,7 @@ impl Source {
                 let progress = playing.progress();
                 let playing = playing.print_to(printed.clone());
                 let world = Attached::replayed(playing, Log::SILENT, printed.clone());
+                let world = world.watched(*log)?;
                 (Outside::of(world), Some(progress))
             }
             None => {
@@ -483,6 +487,7 @@ pub(super) mod tests {
             programs: programs.expect("there is one"),
             seed: 1,
             tape: None,
+            log: Log::SILENT,
         };
         Engine::new(source).expect("it boots")
     }

@@ -88,7 +88,8 @@ pub(super) fn run(
     debug: &Debug,
     verbosity: &Verbosity,
 ) -> Result<ExitCode, clap::Error> {
-    let source = match source(programs, command, &debug.what)? {
+    let log = Log::new(verbosity, &debug.verbosity, Format::Text);
+    let source = match source(programs, command, &debug.what, log)? {
         Ok(source) => source,
         Err(error) => return Ok(fail(&error)),
     };
@@ -102,7 +103,6 @@ pub(super) fn run(
         return Ok(plain(engine, &debug.commands));
     }
     interrupts::at_end(|| drop(interrupts::soon(leave)));
-    let log = Log::new(verbosity, &debug.verbosity, Format::Text);
     Ok(match screen::show(engine, log.is_colored()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&error),
@@ -120,6 +120,7 @@ fn source(
     programs: &[Entry],
     command: &Command,
     what: &[OsString],
+    log: Log,
 ) -> Result<Result<Source, String>, clap::Error> {
     let is_program = |word: &OsString| programs.iter().any(|entry| *word == entry.name);
     if let [file] = what
@@ -145,6 +146,7 @@ fn source(
                 options,
                 programs: args::loaded(&programs),
                 tape: Some(path),
+                log,
             }
         }));
     }
@@ -187,6 +189,7 @@ fn source(
         options,
         programs: images,
         tape: None,
+        log,
     }))
 }
 

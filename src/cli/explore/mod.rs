@@ -59,7 +59,8 @@ fn with_options(command: Command) -> Command {
             .all(|other| other.get_long() != option.get_long() && other.get_id() != option.get_id())
     };
     if options.iter().all(is_free) {
-        command.args(options.into_iter().map(|option| option.hide(true)))
+        let options = options.into_iter().map(|option| option.hide(true));
+        args::with_negative_numbers(command.args(options))
     } else {
         command
     }

@@ -46,16 +46,13 @@ struct Options {
     #[arg(long = "policy", value_name = "NAME[:PARAMS]")]
     policies: Vec<Policy>,
     /// How many tasks compute at once, from 1 to 1024
-    #[arg(long, value_name = "N", value_parser = processors, default_value = "1",
-          allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = processors, default_value = "1")]
     processors: usize,
     /// Run each policy with K seeds, and pool the measures
-    #[arg(long, value_name = "K", value_parser = seeds, default_value = "1",
-          allow_negative_numbers = true)]
+    #[arg(long, value_name = "K", value_parser = seeds, default_value = "1")]
     seeds: u64,
     /// The first seed
-    #[arg(long, value_name = "N", value_parser = whole::<u64>, default_value = "0",
-          allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>, default_value = "0")]
     seed: u64,
     /// Give the tasks of a name a share, such as batch:nice=5. Can be repeated
     #[arg(long, value_name = "NAME:SHARE", value_parser = named_share)]

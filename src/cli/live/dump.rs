@@ -5,6 +5,10 @@ use std::{
     io::{self, ErrorKind, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -15,6 +19,8 @@ use super::{
     protocol::{Answer, Request},
 };
 use crate::cli::{
+    interrupts,
+    outfile::cannot_write,
     output::{Log, unwritten},
     stdio,
 };
@@ -47,39 +53,80 @@ impl Dump {
             return out.flush().map_err(|error| unread(&error));
         }
         let path = self.output.display();
-        let failure = |error: &io::Error| Failure::Said(format!("cannot write {path}: {error}"));
+        let failure = |error: &io::Error| Failure::Said(cannot_write(&self.output, error));
         let mut file = NewFile::check(&self.output).map_err(|error| failure(&error))?;
+        let partial = Arc::clone(&file.partial);
+        interrupts::at_end(move || {
+            if partial.remove() {
+                let path = partial.path.display();
+                let why = format!("interrupted: the part of the recording in {path} is removed");
+                let _ = interrupts::soon(move || log.error(&why));
+            }
+        });
+        let listens = interrupts::end_at_once();
+        listens.map_err(|error| format!("cannot listen for interrupts: {error}"))?;
         let dumped = connection.dump(&mut file, failure);
-        if dumped.is_err() && file.file.is_some() {
-            // Half of a recording is of no use.
-            let _ = fs::remove_file(&self.output);
+        if dumped.is_err() {
+            file.partial.remove();
         }
         dumped?;
-        log.note(&format!("written to {path}"));
+        // Otherwise an interrupt has just removed it.
+        if file.partial.complete() {
+            log.note(&format!("written to {path}"));
+        }
         Ok(())
     }
 }
 
-/// A file that appears when something is written to it. So an interrupt before that leaves none.
-struct NewFile<'a> {
-    path: &'a Path,
-    file: Option<File>,
+/// A file of which only a part may be there. A part of a recording is of no use.
+struct Partial {
+    path: PathBuf,
+    is_there: AtomicBool,
 }
 
-impl<'a> NewFile<'a> {
-    /// Checks that the file can be created.
-    fn check(path: &'a Path) -> io::Result<Self> {
-        create(path)?;
-        fs::remove_file(path)?;
-        Ok(Self { path, file: None })
+impl Partial {
+    /// Notes that the file is complete. Returns whether only a part was there.
+    fn complete(&self) -> bool {
+        self.is_there.swap(false, Ordering::AcqRel)
+    }
+
+    /// Removes the part that is there. Returns whether it has.
+    fn remove(&self) -> bool {
+        self.complete() && fs::remove_file(&self.path).is_ok()
     }
 }
 
-impl Write for NewFile<'_> {
+/// A file that appears when something is written to it. So an interrupt before that leaves none.
+struct NewFile {
+    partial: Arc<Partial>,
+    file: Option<File>,
+}
+
+impl NewFile {
+    /// Checks that the file can be created.
+    fn check(path: &Path) -> io::Result<Self> {
+        create(path)?;
+        fs::remove_file(path)?;
+        let partial = Partial {
+            path: path.to_path_buf(),
+            is_there: AtomicBool::new(false),
+        };
+        Ok(Self {
+            partial: Arc::new(partial),
+            file: None,
+        })
+    }
+}
+
+impl Write for NewFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let file = match &mut self.file {
             Some(file) => file,
-            none => none.insert(create(self.path)?),
+            none => {
+                let file = none.insert(create(&self.partial.path)?);
+                self.partial.is_there.store(true, Ordering::Release);
+                file
+            }
         };
         file.write(bytes)
     }

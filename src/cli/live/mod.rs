@@ -57,7 +57,7 @@ use clap::{Args, Subcommand};
 use signal_hook::consts::{SIGHUP, SIGINT};
 
 use super::{
-    interrupts, log,
+    interrupts, log, outfile,
     output::{self, FAILURE, Log, Verbosity, clean},
     values::{calls, duration, whole},
 };
@@ -159,7 +159,7 @@ Examples:
   where 2 --attach run.sock      the state of task 2")]
     Where {
         /// The task's number
-        #[arg(value_parser = whole::<u64>, allow_negative_numbers = true)]
+        #[arg(value_parser = whole::<u64>)]
         tid: u64,
         #[command(flatten)]
         attach: Attach,
@@ -175,7 +175,7 @@ Examples:
   why 2 --attach run.sock        the chain of waits that begins with task 2")]
     Why {
         /// The task's number
-        #[arg(value_parser = whole::<u64>, allow_negative_numbers = true)]
+        #[arg(value_parser = whole::<u64>)]
         tid: u64,
         #[command(flatten)]
         attach: Attach,
@@ -188,7 +188,7 @@ Examples:
   kill 2 --attach run.sock       end task 2")]
     Kill {
         /// The task's number
-        #[arg(value_parser = whole::<u64>, allow_negative_numbers = true)]
+        #[arg(value_parser = whole::<u64>)]
         tid: u64,
         #[command(flatten)]
         attach: Attach,
@@ -238,7 +238,7 @@ pub(super) struct List {
     #[arg(long)]
     by_name: bool,
     /// Only the first N rows
-    #[arg(long, value_name = "N", value_parser = whole::<usize>, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>)]
     most: Option<usize>,
 }
 
@@ -299,7 +299,7 @@ pub(super) struct TraceLive {
     #[command(flatten)]
     attach: Attach,
     /// Only this task; can be repeated
-    #[arg(long = "task", value_name = "TID", value_parser = whole::<u64>, allow_negative_numbers = true)]
+    #[arg(long = "task", value_name = "TID", value_parser = whole::<u64>)]
     tids: Vec<u64>,
     /// Only tasks of this name; can be repeated
     #[arg(long = "name", value_name = "NAME")]
@@ -485,8 +485,9 @@ fn listen(path: &Path) -> Result<(UnixListener, Arc<SocketFile>), String> {
     match socket::bind(path) {
         Ok((listener, file)) => Ok((listener, Arc::new(file))),
         Err(error) => Err(format!(
-            "cannot listen on {}: {error} (see --monitor)",
-            path.display()
+            "cannot listen on {}: {} (see --monitor)",
+            path.display(),
+            outfile::why(path, &error)
         )),
     }
 }

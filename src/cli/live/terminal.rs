@@ -22,7 +22,7 @@ use rustix::{
 };
 use termina::{
     Event, Parser,
-    event::{KeyEvent, KeyEventKind},
+    event::{KeyCode, KeyEvent, KeyEventKind, Modifiers},
 };
 
 use crate::cli::stdio::{self, Stream, straight};
@@ -139,14 +139,22 @@ impl Keyboard {
     ///
     /// *Errors:* the terminal has gone.
     pub(in crate::cli) fn wait(&mut self, longest: Duration) -> io::Result<Vec<KeyEvent>> {
-        let ready = readiness(longest);
-        if is_end(ready) {
-            return Err(io::Error::other(GONE));
+        self.react(readiness(longest), io::stdin())
+    }
+
+    /// Returns the keys after a poll of the input.
+    fn react(
+        &mut self,
+        ready: rustix::io::Result<PollFlags>,
+        input: impl AsFd,
+    ) -> io::Result<Vec<KeyEvent>> {
+        match ready {
+            // A signal has ended the poll early. The rest of a key may still come.
+            Err(_) => Ok(Vec::new()),
+            Ok(ready) if is_end(ready) => Err(io::Error::other(GONE)),
+            Ok(ready) if ready.contains(PollFlags::IN) => self.read(input),
+            Ok(_) => Ok(self.pause()),
         }
-        if ready.contains(PollFlags::IN) {
-            return self.read(io::stdin());
-        }
-        Ok(self.pause())
     }
 
     /// Reads the input that a poll has found. The terminal may go between the two.
@@ -171,7 +179,10 @@ impl Keyboard {
     /// The keys that these bytes complete. An escape byte at their end is a key if no more follow.
     fn parse(&mut self, bytes: &[u8], more: bool) -> Vec<KeyEvent> {
         self.parser.parse(bytes, more);
+        // The byte of Ctrl-J ends a line, as that of Enter does.
+        let line_feed = KeyEvent::new(KeyCode::Char('j'), Modifiers::CONTROL);
         let key = |event| match event {
+            Event::Key(key) if key == line_feed => Some(KeyCode::Enter.into()),
             Event::Key(key) if key.kind != KeyEventKind::Release => Some(key),
             _ => None,
         };
@@ -182,22 +193,20 @@ impl Keyboard {
 
 /// Whether the terminal has gone: its window is closed, or its connection.
 pub(in crate::cli) fn is_gone() -> bool {
-    is_end(readiness(Duration::ZERO))
+    readiness(Duration::ZERO).is_ok_and(is_end)
 }
 
 fn is_end(ready: PollFlags) -> bool {
     ready.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
 }
 
-/// Waits for input for at most this time. A signal ends the wait.
-fn readiness(longest: Duration) -> PollFlags {
+/// Waits for input for at most this time. A signal ends the wait with an error.
+fn readiness(longest: Duration) -> rustix::io::Result<PollFlags> {
     let stdin = io::stdin();
     let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
     let longest = Timespec::try_from(longest).expect("it is a short time");
-    match poll(&mut fds, Some(&longest)) {
-        Ok(_) => fds[0].revents(),
-        Err(_) => PollFlags::empty(),
-    }
+    poll(&mut fds, Some(&longest))?;
+    Ok(fds[0].revents())
 }
 
 /// A standard stream as a descriptor that a task can write to.
@@ -230,7 +239,6 @@ mod tests {
         fs::{Mode, OFlags, open},
         pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
     };
-    use termina::event::{KeyCode, Modifiers};
 
     use super::*;
 
@@ -270,6 +278,21 @@ mod tests {
         // A read that got as much as it can.
         assert_eq!(keyboard.parse(b"\x1b", true), []);
         assert_eq!(codes(&keyboard.parse(b"OB", false)), [KeyCode::Down]);
+    }
+
+    #[test]
+    fn a_signal_amid_a_key_does_not_drop_it() {
+        let mut keyboard = Keyboard::default();
+        assert_eq!(keyboard.parse(b"\x1b[", false), []);
+        assert_eq!(keyboard.react(Err(Errno::INTR), io::stdin()).unwrap(), []);
+        assert_eq!(codes(&keyboard.parse(b"A", false)), [KeyCode::Up]);
+    }
+
+    #[test]
+    fn a_line_feed_is_enter() {
+        let mut keyboard = Keyboard::default();
+        let enter = KeyEvent::from(KeyCode::Enter);
+        assert_eq!(keyboard.parse(b"\n\r", false), [enter, enter]);
     }
 
     #[test]

@@ -29,6 +29,7 @@ use clap::error::ErrorKind;
 
 use super::{
     args::{self, Boot},
+    attached::Attached,
     boot, explore,
     inject::Rules,
     interrupts,
@@ -102,6 +103,8 @@ fn note(
     let notes: Rc<RefCell<Notes>> = Rc::default();
     let world = Noting::new(playing, Rc::clone(&notes));
     let rules = Rules::new(&options.inject);
+    // Of its warnings, only that of a task that waits.
+    let world = Attached::replayed(world, Log::SILENT, io::sink()).watched(log)?;
     let builder = boot::settings(options, seed, &rules, Outside::of(world));
     let mut kernel = builder
         .build()

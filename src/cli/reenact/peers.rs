@@ -273,7 +273,7 @@ async fn enter(
         tally.observer.replace(None);
     }
     let stream = os.connect(addr).await;
-    let stream = stream.map_err(|error| format!("{}: cannot connect: {error}", name(place)))?;
+    let stream = stream.map_err(|error| format!("{}: {error}", name(place)))?;
     let (script, tally) = (Arc::clone(script), Rc::clone(tally));
     let peer = async move |os: &mut Os| play(os, &stream, &script, place, &tally).await;
     let spawned = os.spawn(name(place), peer).await;

@@ -36,10 +36,10 @@ pub(in crate::cli) struct ShowCommand {
     #[arg(long = "call", value_name = "CALL", value_parser = calls(), hide_possible_values = true)]
     calls: Vec<String>,
     /// Only the events of this device, by its number
-    #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     device: Option<u64>,
     /// Only the events of this message queue, by its number
-    #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     queue: Option<u64>,
     /// Only from this time on
     #[arg(long, value_name = "TIME", value_parser = instant)]

@@ -231,7 +231,7 @@ fn a_stale_socket_is_replaced_and_nothing_else_is() {
     assert!(err.contains("it is no socket"), "{err}");
     assert_eq!(fs::read(&*file).unwrap(), b"precious");
     let err = boot(Path::new("/no/such/directory/socket"));
-    assert!(err.contains("No such file or directory"), "{err}");
+    assert!(err.contains("there is no folder /no: make it"), "{err}");
     let err = boot(&place(&"long".repeat(50)));
     assert!(err.contains("cannot listen on"), "{err}");
 }

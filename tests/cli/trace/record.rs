@@ -302,14 +302,19 @@ fn a_ring_that_is_killed_leaves_nothing_of_an_older_run() {
 
 #[test]
 fn what_cannot_be_recorded_is_said() {
-    let nowhere = Path::new("no/such/directory").join("run.trap");
-    let nowhere = nowhere.to_str().unwrap();
-    let (code, out, err) = run(&["boot", "--record", nowhere, "parts"]);
-    assert_eq!((code, &*out), (1, ""));
-    assert_eq!(
-        err,
-        format!("error: cannot record to {nowhere}: No such file or directory (os error 2)\n")
-    );
+    for (option, done, file, folder) in [
+        ("--record", "record", "no/such/run.trap", "no"),
+        ("--record", "record", "src/such/run.trap", "src/such"),
+        ("--record", "record", "Cargo.toml/run.trap", "Cargo.toml"),
+        ("--tape", "tape", "no/such/run.tape", "no"),
+    ] {
+        let (code, out, err) = run(&["boot", option, file, "parts"]);
+        assert_eq!((code, &*out), (1, ""));
+        assert_eq!(
+            err,
+            format!("error: cannot {done} to {file}: there is no folder {folder}: make it first\n")
+        );
+    }
     let (code, _, err) = run(&["boot", "--record-last", "9", "parts"]);
     assert_eq!(code, 2);
     assert!(err.contains("--record <FILE>"), "{err}");

@@ -164,6 +164,17 @@ fn a_failing_schedule_is_recorded_beside_one_that_passes() {
 }
 
 #[test]
+fn words_of_the_command_may_look_like_the_replay() {
+    let search = check(forbids("bca")).command("again {replay} --text '{replay}'");
+    let failure = search
+        .explore()
+        .failure
+        .expect("some schedule is forbidden");
+    let again = format!("again {} --text '{{replay}}'", failure.replay);
+    assert!(failure.details.contains(&again), "{failure}");
+}
+
+#[test]
 fn a_folder_that_cannot_be_made_is_no_reason_to_fail() {
     let search = check(forbids("bca")).record("/dev/null/runs");
     let failure = search
@@ -173,7 +184,7 @@ fn a_folder_that_cannot_be_made_is_no_reason_to_fail() {
     assert!(
         failure
             .details
-            .contains("cannot record it in /dev/null/runs: "),
+            .contains("cannot record it in /dev/null/runs: /dev/null is no folder"),
         "{failure}"
     );
 }
