@@ -1,6 +1,6 @@
 //! Daemons: their turns, and their own random numbers.
 
-use super::{Kernel, run::POLL_AFTER, task::OnExit};
+use super::{Kernel, ready::POLL_AFTER, task::OnExit};
 use crate::{
     abi::Tid,
     sched::Runnable,

@@ -13,6 +13,9 @@ use crate::{
     sched::{Cause, Facts, Fifo, Policy, Runnable},
 };
 
+/// The number of ticks between two polls of the world, if a pass is not longer.
+pub(super) const POLL_AFTER: u64 = 256;
+
 /// From this number on, tasks and their programs exceed the nearer caches.
 const CROWD: usize = 4096;
 
@@ -264,6 +267,12 @@ impl Ready {
             None => self.plain.len(),
             Some(turns) => turns.len() + usize::from(turns.holder.is_some()),
         }
+    }
+
+    /// Returns the number of ticks up to the next poll of the world.
+    #[inline]
+    pub(super) fn pass(&self) -> u64 {
+        POLL_AFTER.max(self.len() as u64)
     }
 
     /// Removes all entries, which are of ended tasks, and reseeds the policy.

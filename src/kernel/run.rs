@@ -13,9 +13,6 @@ use crate::{
     footprint::Note,
 };
 
-/// The number of ticks between two polls of the world, if a pass is not longer.
-pub(super) const POLL_AFTER: u64 = 256;
-
 impl Kernel {
     /// Prepares for turns. Sets the clock of the log to `now`: the host has used time since the last
     /// event.
@@ -138,8 +135,7 @@ impl Kernel {
             return Err(self.stuck());
         }
         self.ready.shrink();
-        let pass = POLL_AFTER.max(self.ready.len() as u64);
-        self.next_poll = self.stats.ticks.saturating_add(pass);
+        self.next_poll = self.stats.ticks.saturating_add(self.ready.pass());
         self.check_time(ends.time)
     }
 

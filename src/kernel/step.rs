@@ -65,6 +65,7 @@ impl Kernel {
         let now = self.world.now();
         let ticks = self.stats.ticks.saturating_add(self.limits.ticks);
         let time = Nanos::from(now).saturating_add(self.limits.time);
+        self.skip_first_poll(time);
         (now, Ends { ticks, time })
     }
 }
