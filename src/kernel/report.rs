@@ -31,8 +31,9 @@ pub struct Report {
     pub lost: u64,
     /// The number of resumes that ended a program. Every other resume ended in a trap.
     pub(super) finished: u64,
-    /// The first of those failures: 16 that failed, and 16 that faulted.
-    pub(super) failed: Vec<Failed>,
+    /// The first of those failures: 16 that failed, and 16 that faulted. Shared; copied if more tasks
+    /// fail while the host keeps a report.
+    failed: Option<Arc<Vec<Failed>>>,
     /// The number of tasks that faulted.
     pub(super) faults: u64,
     pub(super) exits: Exits,
@@ -113,7 +114,7 @@ impl Report {
         }
         Err(Error::Failed(Failures {
             count: self.failures,
-            first: self.failed.iter().take(Failures::NAMED).cloned().collect(),
+            first: self.failed().take(Failures::NAMED).cloned().collect(),
         }))
     }
 
@@ -122,7 +123,7 @@ impl Report {
     ///
     /// *Errors:* [`Error::Failed`], which names the tasks.
     pub fn check_faults(&self) -> Result<(), Error> {
-        let faulted = self.failed.iter().filter(|failed| failed.is_fault());
+        let faulted = self.failed().filter(|failed| failed.is_fault());
         let first: Vec<Failed> = faulted.take(Failures::NAMED).cloned().collect();
         if self.faults == 0 {
             return Ok(());
@@ -135,9 +136,8 @@ impl Report {
 
     /// Forgets an earlier run.
     pub(super) fn reset(&mut self) {
-        let Self { failed, exits, .. } = self;
-        failed.clear();
-        exits.reset();
+        self.failed = None;
+        self.exits.reset();
         (self.ticks, self.traps, self.finished) = (0, 0, 0);
         self.elapsed = Duration::ZERO;
         self.peak_tasks = 0;
@@ -153,16 +153,17 @@ impl Report {
             at: at.cloned(),
         };
         let is_fault = failed.is_fault();
-        let named = self
-            .failed
-            .iter()
-            .filter(|other| other.is_fault() == is_fault);
+        let named = self.failed().filter(|other| other.is_fault() == is_fault);
         let has_room = named.count() < Failures::NAMED;
         self.failures += 1;
         self.faults += u64::from(is_fault);
         if has_room {
-            self.failed.push(failed);
+            Arc::make_mut(self.failed.get_or_insert_default()).push(failed);
         }
+    }
+
+    fn failed(&self) -> impl Iterator<Item = &Failed> {
+        self.failed.iter().flat_map(|failed| failed.iter())
     }
 }
 
