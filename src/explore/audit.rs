@@ -98,7 +98,7 @@ impl<'a> Runs<'a> {
         ran: &Ran,
         turns: Vec<Tid>,
     ) -> Result<Option<Found>, Error> {
-        let one = outcome(trial);
+        let one = trial.in_a_line();
         let (trial, again) = self.run(seed, Decider::Order(turns.into()))?;
         if self.watch.has_cut() {
             return Ok(None);
@@ -106,7 +106,7 @@ impl<'a> Runs<'a> {
         let other = match &again.cut {
             Some(Cut::Unrepeatable(why)) => why.clone(),
             _ if again.class != ran.class => "its turns touch other objects".to_string(),
-            _ => outcome(&trial),
+            _ => trial.in_a_line(),
         };
         if other == one {
             return Ok(None);
@@ -146,15 +146,5 @@ impl<'a> Audited<'a> {
         let (trial, ran) = runs.run(seed, decider)?;
         let found = runs.audit(seed, schedule, &trial, &ran)?;
         Ok((trial, Some(ran.class), found))
-    }
-}
-
-/// What a trial came to, in a line.
-fn outcome(trial: &Trial) -> String {
-    let outcomes = trial.outcomes().join(", ");
-    match &trial.failure {
-        None if outcomes.is_empty() => "passes".to_string(),
-        None => format!("passes: {outcomes}"),
-        Some(why) => format!("fails: {}", why.lines().next().unwrap_or_default()),
     }
 }

@@ -1,6 +1,13 @@
 //! The search for a schedule that breaks a test: `trapline::check`.
 
-use std::{fmt, path::PathBuf, sync::Arc, thread, time::Duration};
+use std::{
+    fmt,
+    io::{self, Write},
+    path::PathBuf,
+    sync::Arc,
+    thread,
+    time::Duration,
+};
 
 use super::{
     bounded, complete,
@@ -68,10 +75,10 @@ where
     F: Fn(&mut Kernel) -> Result<(), Error>,
 {
     let thread = thread::current();
-    let test = thread.name().filter(|name| *name != "main").unwrap_or("");
-    let command = format!("TRAPLINE_REPLAY={{replay}} cargo test {test}");
+    let test = thread.name().filter(|name| *name != "main");
+    let test = test.map_or(String::new(), |name| format!(" {name} -- --exact"));
     let settings = Settings {
-        command: command.trim_end().to_string(),
+        command: format!("TRAPLINE_REPLAY={{replay}} cargo test{test}"),
         ..Settings::default()
     };
     Check {
@@ -346,7 +353,8 @@ where
     }
 
     /// Sets the command that a report names to run its schedule again. The first `{replay}` in it
-    /// becomes the replay. Default: `TRAPLINE_REPLAY={replay} cargo test` and the name of the test.
+    /// becomes the replay. Default: `TRAPLINE_REPLAY={replay} cargo test NAME -- --exact`, with the name
+    /// of the test.
     pub fn command(mut self, command: impl Into<String>) -> Self {
         self.settings.command = command.into();
         self
@@ -384,6 +392,9 @@ where
     /// *Panics* also if no schedule ran to its end, since such a search proves nothing: the limit is
     /// [0 schedules](Self::schedules), or the [time](Self::time) was too short. A
     /// [shard](Self::shard) without a schedule of its own passes.
+    ///
+    /// If something has kept an exhaustive search from being complete, a line on standard error says
+    /// what.
     #[track_caller]
     pub fn run(mut self) {
         let explored = self.found();
@@ -400,8 +411,22 @@ where
                 panic!("no schedule ran to its end within {time:?}: give the search more time");
             }
             if explored.part.is_none() {
-                panic!("the search proves nothing with 0 schedules: raise their limit");
+                let why = explored.bound.as_deref();
+                let why = why.unwrap_or("the search proves nothing with 0 schedules");
+                panic!("no schedule ran to its end: {why}: raise the limit");
             }
+        }
+        let Settings {
+            preemptions,
+            deadline,
+            ..
+        } = &self.settings;
+        let is_cut = preemptions.is_none() || deadline.is_over();
+        if self.settings.is_exhaustive() && is_cut && explored.bound.is_some() {
+            let thread = thread::current();
+            let test = thread.name().unwrap_or("a test");
+            // Past the test harness, which shows no output of a test that passes.
+            let _ = writeln!(io::stderr(), "{test}: {explored}");
         }
     }
 

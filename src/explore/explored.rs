@@ -78,7 +78,12 @@ impl fmt::Display for Explored {
             n => write!(f, "{n} schedules{part} pass")?,
         }
         match &self.bound {
-            _ if self.complete => write!(f, "; no other schedule{part} has another outcome")?,
+            _ if self.complete => {
+                write!(f, "; no other schedule{part} has another outcome")?;
+                if self.classes == 1 && self.part.is_none() {
+                    write!(f, ": the search sees nothing that two tasks use")?;
+                }
+            }
             Some(bound) => write!(f, "; the search is not complete: {bound}")?,
             None => {}
         }

@@ -19,6 +19,7 @@ use super::{
     strategy::Strategy,
     tally::Found,
     trial::{self, Body, Trial},
+    twice::{HIDDEN, NONDETERMINISM},
 };
 use crate::{
     Error, Event, Fact,
@@ -150,11 +151,12 @@ impl<'a> Lab<'a> {
         }
         if found.trial.failure.is_none() {
             // Two runs of it differ, or the body is not repeatable.
-            return self.describe(
-                &found,
-                why,
-                &format!("{first}; it passes when it runs again"),
-            );
+            let hidden = match why.starts_with(NONDETERMINISM) {
+                true => String::new(),
+                false => format!("\n{HIDDEN} These are the turns of the run that passes:"),
+            };
+            let first = format!("{first}; it passes when it runs again{hidden}");
+            return self.describe(&found, why, &first);
         }
         let fewest = minimise(self.body, self.settings, seed, &found.plan)?;
         let locates = found.turns <= WHOLE;

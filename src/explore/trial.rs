@@ -29,6 +29,16 @@ impl Trial {
     pub(super) fn outcomes(&self) -> &[String] {
         self.notes.as_ref().map_or(&[], |notes| &notes.outcomes)
     }
+
+    /// Returns the same, and whether it failed, in a line.
+    pub(super) fn in_a_line(&self) -> String {
+        let outcomes = self.outcomes().join(", ");
+        match &self.failure {
+            None if outcomes.is_empty() => "passes".to_string(),
+            None => format!("passes: {outcomes}"),
+            Some(why) => format!("fails: {}", why.lines().next().unwrap_or_default()),
+        }
+    }
 }
 
 /// What a search says of a program that another thread may decide.
@@ -53,8 +63,10 @@ pub(super) fn fresh<'a>(
     Ok(kernel.as_mut().expect("it was just made"))
 }
 
+const NOT_RUN: &str = "the closure has made tasks, and has not run them: call kernel.run()";
+
 /// Runs the body on a kernel that is as new. A trial fails if the body returns an error or panics,
-/// or if one of its tasks faults.
+/// or if one of its tasks faults, or if none of its tasks has had a turn.
 pub(super) fn run(kernel: &mut Kernel, body: Body<'_>) -> Trial {
     notes::open();
     let result = quiet::contain(|| body(kernel));
@@ -72,6 +84,9 @@ pub(super) fn run(kernel: &mut Kernel, body: Body<'_>) -> Trial {
             Some(failure) if failure != faults => format!("{failure}\n{faults}"),
             _ => faults,
         });
+    }
+    if failure.is_none() && kernel.has_waited_in_vain() {
+        failure = Some(NOT_RUN.to_string());
     }
     let late = kernel.take_late_deadlock();
     let is_late = late.is_some();

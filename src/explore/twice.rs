@@ -15,8 +15,11 @@ use crate::{Error, Event, Kernel, record::OwnedEvent};
 /// Longer logs are compared up to here.
 const MOST: usize = 100_000;
 
+/// The begin of the report on two runs that differ.
+pub(super) const NONDETERMINISM: &str = "hidden nondeterminism";
+
 /// What may have made two runs differ.
-const HIDDEN: &str = "Something besides the world decides what the program does: the order of a \
+pub(super) const HIDDEN: &str = "Something besides the world decides what the program does: the order of a \
      hash map, a static, a clock, a thread.";
 
 /// Runs that are logged.
@@ -53,20 +56,26 @@ impl Events {
         }
     }
 
-    fn difference(&self, why: &str) -> Option<String> {
+    fn difference(&self) -> Option<String> {
         let first = self.first.get(self.same);
         if first.is_none() && self.other.is_none() {
             return None;
         }
         let line = |event: Option<&OwnedEvent>| event.map_or("the end".into(), ToString::to_string);
         Some(format!(
-            "hidden nondeterminism: the same schedule ran twice, and event {} differs\n  \
-             first:  {}\n  second: {}\n{why}",
+            "the same schedule ran twice, and event {} differs\n  first:  {}\n  second: {}",
             self.same + 1,
             line(first),
             line(self.other.as_ref()),
         ))
     }
+}
+
+/// Compares what the closure did after its tasks, of which the log has nothing.
+fn outcomes_differ(first: &Trial, second: &Trial) -> Option<String> {
+    let (first, second) = (first.in_a_line(), second.in_a_line());
+    let why = "the same schedule ran twice, with the same events, and its outcomes differ";
+    (first != second).then(|| format!("{why}\n  first:  {first}\n  second: {second}"))
 }
 
 /// Runs the first schedule of an exhaustive search twice, and the search if the two do not differ. If
@@ -131,7 +140,7 @@ impl<'a> Logged<'a> {
             return Ok(None);
         }
         self.events.borrow_mut().is_second = true;
-        self.run_once(kernel, seed)?;
+        let second = self.run_once(kernel, seed)?;
         if self.watch.has_cut() {
             return Ok(None);
         }
@@ -139,8 +148,10 @@ impl<'a> Logged<'a> {
             true => THREADS,
             false => HIDDEN,
         };
-        let differs = self.events.borrow().difference(why);
-        Ok(differs.map(|why| Found::new(schedule, why)))
+        let differs = self.events.borrow().difference();
+        let differs = differs.or_else(|| outcomes_differ(first, &second));
+        let found = |differs| Found::new(schedule, format!("{NONDETERMINISM}: {differs}\n{why}"));
+        Ok(differs.map(found))
     }
 
     /// Runs the schedule on a kernel that is as new, and makes it so again.

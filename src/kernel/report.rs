@@ -353,6 +353,11 @@ impl Kernel {
         self.stats.faults > 0
     }
 
+    /// Returns whether there are tasks and none has had a turn since boot.
+    pub(crate) fn has_waited_in_vain(&self) -> bool {
+        self.stats.ticks == 0 && self.tasks.live() > 0
+    }
+
     /// Returns the account since boot, as [`Kernel::run`] does at the end of a run.
     #[inline]
     #[must_use]

@@ -382,6 +382,70 @@ fn hidden_nondeterminism_is_named() {
 }
 
 #[test]
+fn a_hidden_outcome_is_named_although_the_events_are_the_same() {
+    static RUNS: AtomicU64 = AtomicU64::new(0);
+    let counts = |kernel: &mut Kernel| {
+        kernel.spawn("main", async |os: &mut Os| os.yield_now().await)?;
+        kernel.run()?;
+        kernel.outcome(RUNS.fetch_add(1, Ordering::Relaxed).to_string());
+        Ok(())
+    };
+    for explored in [
+        check(counts).explore(),
+        check(counts).exhaustive().explore(),
+    ] {
+        let why = explored.failure.expect("the two runs differ").why;
+        assert!(
+            why.contains("its outcomes differ\n  first:  passes: "),
+            "{why}"
+        );
+        assert!(why.starts_with("hidden nondeterminism"), "{why}");
+    }
+}
+
+#[test]
+fn a_failure_that_passes_when_it_runs_again_is_called_hidden() {
+    static RUNS: AtomicU64 = AtomicU64::new(0);
+    let explored = check(|kernel| {
+        let run = RUNS.fetch_add(1, Ordering::Relaxed);
+        kernel.spawn("main", async move |_: &mut Os| {
+            assert_ne!(run, 35, "unlucky")
+        })?;
+        kernel.run().map(drop)
+    });
+    let details = explored.explore().failure.expect("a run fails").details;
+    assert!(
+        details.contains("it passes when it runs again\nSomething besides"),
+        "{details}"
+    );
+}
+
+#[test]
+fn a_closure_that_does_not_run_its_tasks_fails() {
+    let explored = check(|kernel| {
+        kernel.spawn("main", async |_: &mut Os| panic!("never"))?;
+        Ok(())
+    });
+    let why = explored.explore().failure.expect("nothing has run").why;
+    assert!(why.contains("call kernel.run()"), "{why}");
+}
+
+#[test]
+fn one_causal_order_is_told_as_one_in_which_the_search_sees_nothing_shared() {
+    let apart = check(|kernel| {
+        for name in ["left", "right"] {
+            kernel.spawn(name, async |os: &mut Os| os.yield_now().await)?;
+        }
+        kernel.run().map(drop)
+    });
+    assert_eq!(
+        apart.exhaustive().explore().to_string(),
+        "1 schedule passes; no other schedule has another outcome: \
+         the search sees nothing that two tasks use"
+    );
+}
+
+#[test]
 fn a_claim_holds_in_some_schedule_or_is_reported() {
     let waits = check(|kernel| {
         kernel.spawn("main", async |os: &mut Os| {
@@ -565,6 +629,37 @@ fn process(test: &str, variables: &[(&str, &str)]) -> (bool, String) {
         status.success(),
         String::from_utf8(text).expect("it is text"),
     )
+}
+
+/// Run by the test below in a process of its own.
+#[test]
+fn process_cut() {
+    if is_process() {
+        // Some schedules never end.
+        let spins = |kernel: &mut Kernel| {
+            let flag = Shared::new(false);
+            let set = flag.clone();
+            kernel.spawn("spins", async move |os: &mut Os| {
+                while !flag.get() {
+                    os.yield_now().await;
+                }
+            })?;
+            kernel.spawn("sets", async move |_: &mut Os| set.set(true))?;
+            kernel.run().map(drop)
+        };
+        check(spins).exhaustive().steps(20).run();
+    }
+}
+
+#[test]
+fn a_search_that_a_limit_has_cut_says_so_when_it_passes() {
+    let (passes, text) = process("process_cut", &[]);
+    assert!(passes, "{text}");
+    let line = text
+        .lines()
+        .find(|line| line.contains("explore::process_cut: "));
+    let line = line.unwrap_or_else(|| panic!("{text}"));
+    assert!(line.contains("; the search is not complete: "), "{line}");
 }
 
 fn is_process() -> bool {

@@ -69,7 +69,7 @@ fn the_report_shows_the_turns_around_a_preemption() {
             "      6  a 1            exits: done",
             &format!(
                 "to see it again:  TRAPLINE_REPLAY={} cargo test \
-                 explore::report::the_report_shows_the_turns_around_a_preemption",
+                 explore::report::the_report_shows_the_turns_around_a_preemption -- --exact",
                 failure.replay
             ),
         ]
