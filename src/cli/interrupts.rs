@@ -8,7 +8,7 @@ use std::{
         mpsc::{self, RecvTimeoutError},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use signal_hook::{
@@ -21,6 +21,15 @@ use crate::Remote;
 
 /// The longest time that the end of the process waits for a reader of its last output.
 const PATIENCE: Duration = Duration::from_millis(500);
+
+/// What interrupts a session of the debugger.
+pub(super) const INTERRUPT: &[i32] = &[SIGINT];
+
+/// What ends a search, which then prints what it has done: schedulers of jobs send the second.
+pub(super) const END: &[i32] = &[SIGINT, SIGTERM];
+
+/// Signals that are closer are one. `timeout` sends its signal to the process and to its group.
+const SAME: Duration = Duration::from_millis(50);
 
 /// The last signal, or 0. Signals belong to the process, and so does this value.
 static LAST: AtomicI32 = AtomicI32::new(0);
@@ -48,17 +57,21 @@ pub(super) fn take() -> bool {
     LAST.swap(0, Ordering::AcqRel) != 0
 }
 
-/// Notes an interrupt for [`take`]. One that comes before that ends the process, and so does any
-/// other signal that asks for it. Cleanup runs first.
-pub(super) fn note() -> io::Result<()> {
+/// Notes these signals for [`take`] and [`signal`]. One that comes before the last is taken ends the
+/// process, and so does any other signal that asks for it. Cleanup runs first.
+pub(super) fn note(noted: &'static [i32]) -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     thread::Builder::new()
         .name("interrupts".into())
         .spawn(move || {
+            let mut last: Option<Instant> = None;
             for signal in signals.forever() {
-                if signal != SIGINT || LAST.swap(signal, Ordering::AcqRel) != 0 {
+                let is_new = !is_raised() || last.is_some_and(|last| last.elapsed() < SAME);
+                if !noted.contains(&signal) || !is_new {
                     end(exit_code(signal).into());
                 }
+                LAST.store(signal, Ordering::Release);
+                last = Some(Instant::now());
             }
         })?;
     Ok(())

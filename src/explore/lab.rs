@@ -219,11 +219,13 @@ impl<'a> Lab<'a> {
         let fails = folder.join(format!("{test}-fails.trap"));
         self.record_to(&fails, run.seed, &decisions)?;
         let mut text = format!("\nrecorded:  {}", fails.display());
+        let passes = folder.join(format!("{test}-passes.trap"));
+        // One of an earlier failure would not belong to this one.
+        let _ = fs::remove_file(&passes);
         let Decisions::Plan(plan) = decisions else {
             return Ok(text);
         };
         if let Some(plan) = nearest_passing(self.body, self.settings, run.seed, &plan)? {
-            let passes = folder.join(format!("{test}-passes.trap"));
             self.record_to(&passes, run.seed, &Decisions::Plan(plan))?;
             text += &format!(
                 "\n           {}, the nearest schedule that passes",

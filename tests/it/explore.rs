@@ -409,7 +409,7 @@ fn a_failure_that_passes_when_it_runs_again_is_called_hidden() {
     let explored = check(|kernel| {
         let run = RUNS.fetch_add(1, Ordering::Relaxed);
         kernel.spawn("main", async move |_: &mut Os| {
-            assert_ne!(run, 35, "unlucky")
+            assert_ne!(run, 35, "unlucky");
         })?;
         kernel.run().map(drop)
     });

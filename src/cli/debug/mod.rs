@@ -223,7 +223,7 @@ fn plain(mut engine: Engine, commands: &[String]) -> ExitCode {
             "note: at #{calls}, {now:.6}, and going on: ^C ends it, as --max-ticks and --max-time do\n"
         ));
     });
-    if is_typed && let Err(error) = interrupts::note() {
+    if is_typed && let Err(error) = interrupts::note(interrupts::INTERRUPT) {
         return fail(&format!("cannot listen for interrupts: {error}"));
     }
     let mut given = commands.iter().cloned();

@@ -93,7 +93,8 @@ struct Shown {
 pub(super) fn show(engine: Engine, colored: bool) -> Result<(), String> {
     let terminal = terminal::find()?;
     let _taken = Taken;
-    interrupts::note().map_err(|error| format!("cannot listen for interrupts: {error}"))?;
+    interrupts::note(interrupts::INTERRUPT)
+        .map_err(|error| format!("cannot listen for interrupts: {error}"))?;
     let mut desk = Desk::new(engine, colored);
     let shown = desk.show(terminal);
     shown.map_err(|error| format!("the screen cannot go on: {error}"))

@@ -104,7 +104,7 @@ pub(super) fn run(
     let search = options.search(body, shard, hosts).map_err(usage)?;
     let search = search.command(again(words));
     let log = Log::of_errors(verbosity);
-    if let Err(error) = interrupts::note() {
+    if let Err(error) = interrupts::note(interrupts::END) {
         log.error(&format!("cannot listen for interrupts: {error}"));
         return Ok(ExitCode::from(FAILURE));
     }

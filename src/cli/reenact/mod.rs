@@ -76,7 +76,7 @@ pub(super) fn run(
     let body = |kernel: &mut Kernel| trial(kernel, programs, &script);
     let search = search(body, &script, options, wanted);
     let search = search.map_err(|error| clap::Error::raw(ErrorKind::InvalidValue, error + "\n"))?;
-    if let Err(error) = interrupts::note() {
+    if let Err(error) = interrupts::note(interrupts::END) {
         log.error(&format!("cannot listen for interrupts: {error}"));
         return Ok(ExitCode::from(FAILURE));
     }
