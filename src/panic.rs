@@ -69,7 +69,7 @@ pub(crate) fn note_origins() {
     });
 }
 
-/// Notes the place of a panic, for a hook that hides the panic from the one above.
+/// Notes the place of a panic, for a hook that does not call the hook of [`note_origins`].
 pub(crate) fn note_origin(panic: &PanicHookInfo<'_>) {
     let origin = panic.location().map(|location| Origin {
         file: location.file().to_string(),

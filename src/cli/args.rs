@@ -375,9 +375,14 @@ pub(super) fn with_negative_numbers(command: Command) -> Command {
             false => arg,
         }
     };
-    command
-        .mut_args(allow)
-        .mut_subcommands(with_negative_numbers)
+    let is_digit = |arg: &Arg| arg.get_short().is_some_and(|name| name.is_ascii_digit());
+    // `-1` is an option there.
+    let has_digit = command.get_arguments().any(is_digit);
+    let command = match has_digit {
+        true => command,
+        false => command.mut_args(allow),
+    };
+    command.mut_subcommands(with_negative_numbers)
 }
 
 /// A command that takes a program.
@@ -644,5 +649,24 @@ fn recording(file: OsString) -> Result<PathBuf, &'static str> {
         Err("standard output is for what the programs print: give a file, or a pipe by its name")
     } else {
         Ok(file.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ArgAction;
+
+    use super::*;
+
+    #[test]
+    fn a_flag_that_is_a_digit_is_no_negative_number() {
+        let flag = Arg::new("one").short('1').action(ArgAction::SetTrue);
+        let count = Arg::new("count").long("count");
+        let head = Command::new("head").args([flag, count, Arg::new("file")]);
+        let head = with_negative_numbers(head);
+        let matches = head.try_get_matches_from(["head", "-1", "file"]);
+        let matches = matches.expect("both are known");
+        assert!(matches.get_flag("one"));
+        assert_eq!(matches.get_one("file"), Some(&"file".to_string()));
     }
 }

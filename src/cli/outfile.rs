@@ -81,7 +81,8 @@ pub(super) fn cannot_write(path: &Path, error: &io::Error) -> String {
     format!("cannot write {}: {}", path.display(), why(path, error))
 }
 
-/// Explains why a file cannot be made. Names the first folder of its path that is missing.
+/// Explains why a file cannot be made. Names the first folder of its path that is missing, or what is
+/// in its place.
 pub(super) fn why(path: &Path, error: &io::Error) -> String {
     let is_of_folder = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
     let folders = path.ancestors().skip(1);
@@ -89,6 +90,7 @@ pub(super) fn why(path: &Path, error: &io::Error) -> String {
         .filter(|folder| is_of_folder && *folder != Path::new("") && !folder.is_dir())
         .last();
     match missing {
+        Some(found) if found.exists() => format!("{} is no folder", found.display()),
         Some(folder) => format!("there is no folder {}: make it first", folder.display()),
         None => error.to_string(),
     }

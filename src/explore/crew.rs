@@ -80,5 +80,10 @@ pub(super) fn run_parts<P: Sync>(
             all.append(tally);
         }
     }
+    if mine.is_empty() && settings.deadline.is_over() {
+        // The end of the time has perhaps cut the division, and other shards have other parts then.
+        all.complete = false;
+        all.bound = Some(settings.end());
+    }
     Ok(all)
 }

@@ -36,7 +36,8 @@ pub(super) fn divide(body: Body<'_>, settings: &Settings) -> Result<Vec<Part>, E
     let mut open = VecDeque::from([(Part::default(), probe(&[])?.ready)]);
     // A program with few choices has a long way to the first of them.
     let mut probes = 16 * most;
-    while ((ended.len() + open.len()) as u64) < most && probes > 0 {
+    let is_coarse = |parts: usize| (parts as u64) < most && !settings.deadline.is_over();
+    while is_coarse(ended.len() + open.len()) && probes > 0 {
         let Some((part, ready)) = open.pop_front() else {
             break;
         };

@@ -30,9 +30,9 @@ pub(super) struct Settings {
     pub(super) preemptions: Option<usize>,
     /// The time of the search.
     pub(super) time: Option<Duration>,
-    /// The end of that time. Set when the search begins.
     /// What ends the search before its time, if it returns true.
     pub(super) stop: Option<fn() -> bool>,
+    /// The end of both. Set when the search begins.
     pub(super) deadline: Deadline,
     pub(super) threads: Option<usize>,
     pub(super) shard: Shard,

@@ -9,7 +9,7 @@ use super::notes::{self, Made};
 ///
 /// An exhaustive search ([`Check::exhaustive`](crate::Check::exhaustive)) sees each access, and runs
 /// every order of those that conflict. It does not see accesses to an `Rc<Cell>`. The report of a
-/// failing schedule shows each access, too.
+/// failing schedule shows what each turn reads and writes.
 ///
 /// ```
 /// use trapline::{Kernel, Os, Shared};

@@ -29,6 +29,8 @@ pub(super) struct Story {
 #[derive(Default)]
 struct Told {
     rows: Vec<Row>,
+    /// Whether the story has ended before the schedule.
+    is_full: bool,
     names: BTreeMap<Tid, String>,
     /// The last call of each task that has not ended well: its text, and its row.
     calls: BTreeMap<Tid, (String, usize)>,
@@ -108,7 +110,7 @@ impl Story {
 
 impl Told {
     fn tell(&mut self, event: &Event<'_>, guide: &Guide) {
-        if self.rows.len() > MOST {
+        if self.is_full {
             return;
         }
         if let Fact::Resumed = event.fact {
@@ -160,6 +162,11 @@ impl Told {
         self.end_turn();
         self.note_host();
         notes::set_task(task);
+        if self.rows.len() >= MOST {
+            self.is_full = true;
+            let text = format!("{:>5}  the later turns are not kept", "");
+            return self.tell_apart(text, BTreeSet::new());
+        }
         if let Some(victim) = guide.preempted() {
             self.preempt(victim.tid);
         }
@@ -237,24 +244,35 @@ impl Told {
         let Some(mut turn) = self.turn.take() else {
             return;
         };
-        for (shared, writes) in notes::take_shared() {
-            turn.texts.push(self.access(shared, writes) + ",");
-            turn.used.insert(Used::Shared(shared));
-        }
+        let (texts, used) = self.take_accesses();
+        turn.texts.extend(texts.into_iter().map(|text| text + ","));
+        turn.used.extend(used);
         self.turn = Some(turn);
     }
 
     /// Notes what the host has done to shared values between turns.
     fn note_host(&mut self) {
-        let (mut texts, mut used) = (Vec::new(), BTreeSet::new());
-        for (shared, writes) in notes::take_shared() {
-            texts.push(self.access(shared, writes));
-            used.insert(Used::Shared(shared));
+        if self.is_full {
+            return;
         }
+        let (texts, used) = self.take_accesses();
         if !texts.is_empty() {
             let text = format!("{:>5}  the test {}", "", texts.join(", "));
             self.tell_apart(text, used);
         }
+    }
+
+    /// Takes the accesses to shared values since the last event, each of them once: a loop may have
+    /// thousands.
+    fn take_accesses(&mut self) -> (Vec<String>, BTreeSet<Used>) {
+        let (mut texts, mut seen) = (Vec::new(), BTreeSet::new());
+        for (shared, writes) in notes::take_shared() {
+            if seen.insert((shared, writes)) {
+                texts.push(self.access(shared, writes));
+            }
+        }
+        let used = seen.into_iter().map(|(shared, _)| Used::Shared(shared));
+        (texts, used.collect())
     }
 
     /// The text of an access to a shared value. They are numbered in the order of their first use.
@@ -372,5 +390,36 @@ impl Told {
             Place::Continued(continued) => self.shortened(&continued.to_string()),
             Place::Of(row) => self.place(&self.rows[*row].place),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_story_that_is_full_says_so_and_takes_no_more() {
+        let (task, value) = (Tid::from(1), (Tid::KERNEL, 1));
+        let story = Story::of(&Guide::default());
+        story.told.borrow_mut().rows.resize_with(MOST, Row::default);
+        notes::open();
+        let mut tracer = story.tracer();
+        for _ in 0..2 {
+            tracer.event(&Event {
+                at: Duration::ZERO,
+                tid: task,
+                fact: Fact::Resumed,
+                place: None,
+            });
+            notes::touch_shared(value, true);
+        }
+        let (text, _) = story.text(false);
+        notes::close();
+        assert_eq!(
+            text.lines().last(),
+            Some("         the later turns are not kept")
+        );
     }
 }

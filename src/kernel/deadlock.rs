@@ -101,7 +101,7 @@ impl Deadlock {
     /// has sent something and has read nothing since, or it has no room to send. So a server that
     /// forgets an answer or stops reading is found, and a fault that loses an answer. An idle
     /// connection is at rest: its client has read the last answer. An answer that stops in its
-    /// middle is not found.
+    /// middle is not found. Neither is the second of two answers that a client asks for at once.
     ///
     /// ```
     /// use trapline::{Error, Kernel, Os};

@@ -97,7 +97,7 @@ impl Places {
 }
 
 impl Kernel {
-    /// Notes the place of a panic, for a hook that hides the panic from the one below it.
+    /// Notes the place of a panic, for a hook that does not call the one before it.
     pub(crate) fn note_panic(panic: &PanicHookInfo<'_>) {
         note_origin(panic);
     }

@@ -70,7 +70,8 @@ use crate::{
 ///     }
 ///
 ///     forward_world!(inner: now, now_for_log, random, reseed, seed, reset, print, take_console);
-///     forward_world!(inner: wait, wait_for_threads, is_idle, remote, submit, spins, spin, net);
+///     forward_world!(inner: wait, wait_for_threads, holds_tasks, is_idle, remote, submit);
+///     forward_world!(inner: spins, spin, net);
 /// }
 ///
 /// let world = Firewall { inner: RealWorld::new()?, closed: 6000 };

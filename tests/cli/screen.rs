@@ -520,14 +520,8 @@ fn an_interrupted_search_says_what_it_has_covered() {
     for json in [&[][..], &["--json"]] {
         let mut search = trapline();
         search.args(["explore", "--schedules", "1000000000000", "parts"]);
-        let search = Screen::start(
-            {
-                search.args(json);
-                search
-            },
-            120,
-            24,
-        );
+        search.args(json);
+        let search = Screen::start(search, 120, 24);
         search.shows(" a second, at most ");
         search.signal(Signal::INT);
         let (code, text) = search.end();

@@ -777,6 +777,22 @@ fn the_audit_names_the_schedule_of_which_two_orders_differ() {
     assert!(details.starts_with("schedule 1 fails, "), "{details}");
 }
 
+#[test]
+fn a_shard_without_a_part_is_not_complete_if_an_end_has_cut_the_division() {
+    for search in [|| check(spins).exhaustive(), || check(spins).preemptions(1)] {
+        for number in 1..=3 {
+            let part = search().shard(number, 3).stop_when(|| true).explore();
+            assert_eq!((part.complete, part.schedules), (false, 0), "{number}");
+            assert_eq!(part.bound.as_deref(), Some("it was interrupted"));
+        }
+    }
+}
+
+fn spins(kernel: &mut Kernel) -> Result<(), Error> {
+    kernel.spawn("main", spin)?;
+    kernel.run().map(drop)
+}
+
 /// A search runs its first schedule before it begins, to see whether it can be repeated.
 #[test]
 fn a_failure_is_not_lost_if_the_time_ends_within_the_first_schedule() {

@@ -302,18 +302,26 @@ fn a_ring_that_is_killed_leaves_nothing_of_an_older_run() {
 
 #[test]
 fn what_cannot_be_recorded_is_said() {
-    for (option, done, file, folder) in [
-        ("--record", "record", "no/such/run.trap", "no"),
-        ("--record", "record", "src/such/run.trap", "src/such"),
-        ("--record", "record", "Cargo.toml/run.trap", "Cargo.toml"),
-        ("--tape", "tape", "no/such/run.tape", "no"),
+    let missing = |folder| format!("there is no folder {folder}: make it first");
+    for (option, done, file, why) in [
+        ("--record", "record", "no/such/run.trap", missing("no")),
+        (
+            "--record",
+            "record",
+            "src/such/run.trap",
+            missing("src/such"),
+        ),
+        ("--tape", "tape", "no/such/run.tape", missing("no")),
+        (
+            "--record",
+            "record",
+            "Cargo.toml/such/run.trap",
+            "Cargo.toml is no folder".to_string(),
+        ),
     ] {
         let (code, out, err) = run(&["boot", option, file, "parts"]);
         assert_eq!((code, &*out), (1, ""));
-        assert_eq!(
-            err,
-            format!("error: cannot {done} to {file}: there is no folder {folder}: make it first\n")
-        );
+        assert_eq!(err, format!("error: cannot {done} to {file}: {why}\n"));
     }
     let (code, _, err) = run(&["boot", "--record-last", "9", "parts"]);
     assert_eq!(code, 2);

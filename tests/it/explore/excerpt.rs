@@ -182,6 +182,31 @@ fn the_panic_of_a_task_has_its_place() {
     );
 }
 
+/// A task that reads and writes in a loop within one turn.
+fn looping(kernel: &mut Kernel) -> Result<(), Error> {
+    let (from, to) = (Shared::new(0), Shared::new(0));
+    let sum = to.clone();
+    kernel.spawn("loop", async move |_: &mut Os| {
+        for _ in 0..1000 {
+            sum.set(sum.get() + from.get());
+        }
+    })?;
+    kernel.run()?;
+    assert_eq!(to.get(), 1, "nothing is added");
+    Ok(())
+}
+
+#[test]
+fn a_loop_of_accesses_shows_each_of_them_once() {
+    assert_eq!(
+        rows(check(looping))[..2],
+        [
+            "      1  loop 1         reads shared 1, reads shared 2, writes shared 1, exits: done",
+            "         the test reads shared 1",
+        ]
+    );
+}
+
 /// Run by the test below in a process of its own.
 #[test]
 fn process_replayed() {
