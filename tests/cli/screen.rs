@@ -517,15 +517,20 @@ fn top_attaches_to_a_kernel_that_runs() {
 
 #[test]
 fn an_interrupted_search_says_what_it_has_covered() {
-    for json in [&[][..], &["--json"]] {
+    for (json, signal, expected) in [
+        (&[][..], Signal::INT, 130),
+        (&["--json"], Signal::TERM, 143),
+    ] {
         let mut search = trapline();
         search.args(["explore", "--schedules", "1000000000000", "parts"]);
         search.args(json);
         let search = Screen::start(search, 120, 24);
         search.shows(" a second, at most ");
-        search.signal(Signal::INT);
+        // `timeout` signals the process and its group.
+        search.signal(signal);
+        search.signal(signal);
         let (code, text) = search.end();
-        assert_eq!(code, Some(130), "{text}");
+        assert_eq!(code, Some(expected), "{text}");
         assert!(text.contains("it was interrupted"), "{text}");
         let covered = if json.is_empty() {
             " schedules pass; "
