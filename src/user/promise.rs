@@ -16,6 +16,7 @@ use std::{
 use super::{os::Os, program::IntoExit, queue::Queue};
 use crate::{
     abi::{Errno, QueueId, SystemCall, Tid},
+    footprint::Object,
     interrupt::{External, ExternalWork, Remote},
     status::Kind,
     trap::TrapFrame,
@@ -182,11 +183,15 @@ impl<T> Slot<T> {
 struct CloseOnDrop {
     remote: Remote,
     decided: QueueId,
+    /// Whether a task has dropped the last one, which closes the queue by a call.
+    is_called: bool,
 }
 
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {
-        self.remote.ring(self.decided);
+        if !self.is_called {
+            self.remote.ring(self.decided);
+        }
     }
 }
 
@@ -213,6 +218,7 @@ impl<T: Clone + 'static> Promise<T> {
         let setters = Arc::new(CloseOnDrop {
             remote: frame.remote.clone(),
             decided: decided.id(),
+            is_called: false,
         });
         (
             Setter {
@@ -362,6 +368,12 @@ impl<T> Drop for Promise<T> {
 impl<T> Drop for Setter<T> {
     fn drop(&mut self) {
         self.slot.release(&self.frame);
+        // The order of the drops decides which is the last.
+        self.frame.touch(Object::Beside(self.setters.decided), true);
+        if let Some(last) = Arc::get_mut(&mut self.setters) {
+            last.is_called = true;
+            self.frame.defer(SystemCall::CloseQueue(last.decided));
+        }
     }
 }
 

@@ -940,3 +940,38 @@ fn a_search_of_preemptions_notices_hidden_nondeterminism_and_threads() {
         .explore();
     assert!(!found.complete, "{found}");
 }
+
+#[test]
+fn the_drop_of_a_last_setter_is_seen_beside_tasks_that_wait_for_one_another() {
+    let explored = check(|kernel| {
+        kernel.spawn("main", async |os: &mut Os| {
+            let (setter, _promise) = Promise::<u32>::new(os).await;
+            let gate = Flag::new(os).await;
+            for other in [None, Some(4_u64), Some(3)] {
+                let (gate, setter) = (gate.clone(), setter.clone());
+                let program = async move |os: &mut Os| {
+                    gate.wait(os).await;
+                    if other.is_some() {
+                        drop(setter);
+                    }
+                    os.yield_now().await;
+                    if let Some(other) = other {
+                        let _ = os.wait(Tid::from(other)).await;
+                    }
+                };
+                os.spawn("task", program).await.expect("there is room");
+            }
+            drop(setter);
+            gate.set(os).await;
+        })?;
+        match kernel.run() {
+            Err(Error::Deadlock(_)) => Ok(()),
+            ran => ran.map(drop),
+        }
+    });
+    let explored = explored.exhaustive().explore();
+    assert!(
+        explored.failure.is_none() && explored.complete,
+        "{explored}"
+    );
+}
