@@ -368,11 +368,13 @@ impl<T> Drop for Promise<T> {
 impl<T> Drop for Setter<T> {
     fn drop(&mut self) {
         self.slot.release(&self.frame);
-        // The order of the drops decides which is the last.
-        self.frame.touch(Object::Beside(self.setters.decided), true);
-        if let Some(last) = Arc::get_mut(&mut self.setters) {
+        let decided = self.setters.decided;
+        let last = Arc::get_mut(&mut self.setters);
+        // The order of the drops decides which is the last. All others commute.
+        self.frame.touch(Object::Beside(decided), last.is_some());
+        if let Some(last) = last {
             last.is_called = true;
-            self.frame.defer(SystemCall::CloseQueue(last.decided));
+            self.frame.defer(SystemCall::CloseQueue(decided));
         }
     }
 }
