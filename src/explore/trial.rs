@@ -85,7 +85,7 @@ pub(super) fn run(kernel: &mut Kernel, body: Body<'_>) -> Trial {
             _ => faults,
         });
     }
-    if failure.is_none() && kernel.has_waited_in_vain() {
+    if failure.is_none() && kernel.has_unrun_tasks() {
         failure = Some(NOT_RUN.to_string());
     }
     let late = kernel.take_late_deadlock();

@@ -354,7 +354,7 @@ impl Kernel {
     }
 
     /// Returns whether there are tasks and none has had a turn since boot.
-    pub(crate) fn has_waited_in_vain(&self) -> bool {
+    pub(crate) fn has_unrun_tasks(&self) -> bool {
         self.stats.ticks == 0 && self.tasks.live() > 0
     }
 
