@@ -134,6 +134,7 @@ impl Kernel {
         if is_stuck && self.is_waiting() {
             return Err(self.stuck());
         }
+        self.check_standstill();
         self.ready.shrink();
         self.next_poll = self.stats.ticks.saturating_add(self.ready.pass());
         self.check_time(ends.time)
@@ -160,6 +161,7 @@ impl Kernel {
         let now = self.world.now();
         if self.clock < now.into() {
             self.daemons.still = 0;
+            self.standstill.end(self.stats.ticks);
         }
         self.clock = now.into();
         if waits && !computes {

@@ -336,12 +336,67 @@ fn a_wait_for_threads_alone_is_a_warning_once_and_an_error_at_its_limit() {
         }
     });
     let expected = "stalled: no task is ready, and only other threads could make one ready, for 10s
-  remote setters alive: 1
+  remote setters alive: 1; one that is leaked keeps the run for ever
   tid 1 \"main\" waits for promise 1, since 00:00.000";
     let [warning] = &warnings.lines()[..] else {
         panic!("there is one warning");
     };
     assert_eq!(unplaced(warning), expected);
+}
+
+/// Runs tasks that have so many turns each, beside a sleeper or not, and returns the warnings.
+fn warned_of(turns: &'static [u32], sleeps: bool) -> Vec<String> {
+    let warnings = Warnings::default();
+    warnings.during(|| {
+        let mut kernel = Kernel::simulated(1);
+        for turns in turns {
+            let spin = async |os: &mut Os| {
+                os.sleep(Duration::from_secs(1)).await;
+                for _ in 0..*turns {
+                    os.yield_now().await;
+                }
+            };
+            kernel.spawn("spin", spin).unwrap();
+        }
+        if sleeps {
+            let sleep = async |os: &mut Os| os.sleep(Duration::from_secs(9)).await;
+            kernel.spawn("sleeper", sleep).unwrap();
+        }
+        kernel.run().unwrap();
+    });
+    warnings.lines()
+}
+
+#[test]
+fn s87_a_million_turns_at_one_instant_beside_a_timer_are_a_warning_once() {
+    let expected = "task 1 \"spin\" has had a million turns at 00:01.000: the virtual clock stops \
+                    while a task is ready, and other tasks wait for the clock";
+    assert_eq!(warned_of(&[3_100_000], true), [expected]);
+    assert_eq!(warned_of(&[1_001_000, 10], true), [expected]);
+    // No task waits for the clock, or no task has so many turns.
+    assert_eq!(warned_of(&[1_500_000], false), [""; 0]);
+    assert_eq!(warned_of(&[900_000; 3], true), [""; 0]);
+}
+
+#[test]
+fn s87_turns_at_several_instants_are_no_warning() {
+    let warnings = Warnings::default();
+    warnings.during(|| {
+        let mut kernel = Kernel::simulated(1);
+        let spin = async |os: &mut Os| {
+            for _ in 0..6 {
+                for _ in 0..500_000 {
+                    os.yield_now().await;
+                }
+                os.sleep(Duration::from_nanos(1)).await;
+            }
+        };
+        kernel.spawn("spin", spin).unwrap();
+        let sleep = async |os: &mut Os| os.sleep(Duration::from_secs(9)).await;
+        kernel.spawn("sleeper", sleep).unwrap();
+        kernel.run().unwrap();
+    });
+    assert_eq!(warnings.lines(), [""; 0]);
 }
 
 /// A subscriber that keeps the messages of warnings.
