@@ -217,8 +217,11 @@ impl Kernel {
 
     /// Gives the caller the device from now on: no later task gets between its call and its turn.
     pub(super) fn read_later(&mut self, me: Runnable, device: DeviceId, op: ReadOp) -> Outcome {
-        if let Err(errno) = self.devices.check(device, Direction::Read) {
-            return errno.into();
+        match (self.devices.check(device, Direction::Read), op) {
+            // As tokio does: no bytes are there at once, whatever else waits for the device.
+            (Ok(()) | Err(Errno::Busy), ReadOp::Bytes(0)) => return Reply::Bytes(0).into(),
+            (Err(errno), _) => return errno.into(),
+            (Ok(()), _) => {}
         }
         // A world that cannot tell is asked to read.
         if let Ok(world::Answer::Ready(true)) = self.world.io(device, Request::Drained) {
@@ -309,7 +312,7 @@ impl Kernel {
         contain(|| drop(self.world.io(device, Request::Close)));
         for task in claims.into_iter().flatten() {
             if self.tasks[task].state.is_ready() {
-                let closed = self.late(task, Errno::Closed);
+                let closed = self.late(task, Errno::Closed, false);
                 self.tasks[task].change(closed);
                 self.tell_answer(task);
             } else {
@@ -338,7 +341,9 @@ impl Kernel {
                 return None;
             }
         };
-        self.let_through(me);
+        if self.let_through(me, false) {
+            self.frame.set_due();
+        }
         self.devices.release(device, Direction::Read);
         let (reply, detail) = (answer.reply, answer.detail());
         self.emit_at_once(me.tid, || Fact::Replied { reply, detail });
