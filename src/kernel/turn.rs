@@ -161,7 +161,7 @@ impl Kernel {
                 self.enqueue(child, Cause::Spawned);
             }
             Outcome::Blocked | Outcome::Gone => {}
-            Outcome::Exit(exit) => self.end(me, exit),
+            Outcome::Exit(exit) => self.end_by_exit(me, exit),
         }
     }
 
