@@ -66,7 +66,7 @@ pub(super) fn fresh<'a>(
 const NOT_RUN: &str = "the closure has made tasks, and has not run them: call kernel.run()";
 
 /// Runs the body on a kernel that is as new. A trial fails if the body returns an error or panics,
-/// or if one of its tasks faults, or if none of its tasks has had a turn.
+/// or if [`Report::check`](crate::Report::check) fails, or if none of its tasks has had a turn.
 pub(super) fn run(kernel: &mut Kernel, body: Body<'_>) -> Trial {
     notes::open();
     let result = quiet::contain(|| body(kernel));
@@ -76,13 +76,13 @@ pub(super) fn run(kernel: &mut Kernel, body: Body<'_>) -> Trial {
         Ok(Err(error)) => Some(error.to_string()),
         Err(panic) => Some(panic),
     };
-    if kernel.has_faults()
-        && let Err(faults) = kernel.report().check_faults()
+    if kernel.has_failures()
+        && let Err(failed) = kernel.report().check()
     {
-        let faults = faults.to_string();
+        let failed = failed.to_string();
         failure = Some(match failure {
-            Some(failure) if failure != faults => format!("{failure}\n{faults}"),
-            _ => faults,
+            Some(failure) if failure != failed => format!("{failure}\n{failed}"),
+            _ => failed,
         });
     }
     if failure.is_none() && kernel.has_unrun_tasks() {
