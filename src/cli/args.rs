@@ -348,8 +348,8 @@ pub(super) fn command(name: &str, app: &App) -> Command {
                     "Options go before the program; arguments after its name belong to the program.\n\n\
                      Programs write to standard output; everything else goes to standard error.\n\n\
                      Exit codes: 0 all tasks ended well, or only servers are left and nothing can \
-                     come for them, 1 a task failed or faulted, output was lost or the kernel met \
-                     an I/O error, 2 wrong command line, 3 deadlock or a client without an answer, \
+                     come for them, 1 a task faulted, a task failed and none waited for it, output \
+                     was lost or the kernel met an I/O error, 2 wrong command line, 3 deadlock or a client without an answer, \
                      4 a limit was reached, 130 interrupted (^C), 143 terminated (SIGTERM).\n\n\
                      Examples:\n  \
                      {name} boot {first}\n  \

@@ -26,9 +26,9 @@ use crate::{Error, Inject, Kernel, SimNet, SystemCall, Tid};
 /// Runs a test under many schedules. Each runs the closure on a kernel of its own in the simulated
 /// world. The closure spawns tasks, runs the kernel, and checks the result.
 ///
-/// A schedule fails if the closure returns an error or panics, or if a task faults. A deadlock is
-/// an error of [`Kernel::run`]. A task that returns an error fails the schedule by
-/// [`Report::check`](crate::Report::check).
+/// A schedule fails if the closure returns an error or panics, or if
+/// [`Report::check`](crate::Report::check) fails: a task has faulted, or has returned an error and no
+/// task has waited for it. A deadlock is an error of [`Kernel::run`].
 ///
 /// ```should_panic
 /// use std::{cell::Cell, rc::Rc};
