@@ -13,8 +13,9 @@ use crate::abi::{DeviceId, Direction, Exit, Inject, On, Place, QueueId, Reply, S
 /// simulated world print the same lines, byte for byte.
 #[derive(PartialEq, Debug)]
 pub struct Event<'a> {
-    /// The time, counted from boot. The kernel reads its clock after a task has stopped and after a
-    /// wait for the world. Facts that follow at once have the same time.
+    /// The time, counted from boot. The kernel reads its clock after a task has stopped, after a call
+    /// for which it has worked, and after a wait for the world. Facts that follow at once have the
+    /// same time.
     pub at: Duration,
     /// The task; [`Tid::KERNEL`] for the kernel itself.
     pub tid: Tid,
