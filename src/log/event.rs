@@ -125,13 +125,14 @@ pub enum Fact<'a> {
 }
 
 impl Fact<'_> {
-    /// True for a failure of a call, of an input or output, or of a task, and for an injected fault.
+    /// True for a failure of a call, of an input or output, or of a task, for an injected fault, and
+    /// for a cycle of waits that closes.
     #[must_use]
     pub fn is_error(&self) -> bool {
         match self {
             Self::Replied { reply, .. } => matches!(reply, Reply::Err(_) | Reply::Io),
             Self::DeviceIo { result, .. } => result.is_err(),
-            Self::Injected { .. } => true,
+            Self::Injected { .. } | Self::Deadlocked { .. } => true,
             Self::Exited { exit } => matches!(exit, Exit::Failed(_) | Exit::Faulted(_)),
             Self::Spawned { .. }
             | Self::Fault { .. }
@@ -142,7 +143,6 @@ impl Fact<'_> {
             | Self::Woken { .. }
             | Self::Console { .. }
             | Self::Reaped
-            | Self::Deadlocked { .. }
             | Self::Computing { .. }
             | Self::Preempted { .. }
             | Self::ClockJumped { .. } => false,
