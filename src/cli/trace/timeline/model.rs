@@ -585,9 +585,9 @@ impl<'a> Gather<'a> {
     }
 
     fn finish(mut self, is_torn: bool, history: Option<History>) -> Timeline {
-        let mut waits = std::mem::take(&mut self.watch).finish();
         // A span that the window cuts might have continued.
-        waits.is_deadlock &= !self.timeline.is_cut && !is_torn;
+        let is_whole = !self.timeline.is_cut && !is_torn;
+        let waits = std::mem::take(&mut self.watch).finish(is_whole);
         let now = self.spans.now();
         for mut span in self.spans.finish() {
             // A deadlock is drawn a turn wide, though it takes no time.

@@ -172,18 +172,12 @@ pub(super) fn deadlock(timeline: &Timeline) -> String {
 
 /// What a task that was blocked at the end waited for.
 pub(super) fn waiting(waiting: &Waiting) -> String {
-    let (tid, name, on) = (waiting.tid, clean(&waiting.name), waiting.on);
-    let object = waiting.object.as_deref().map(clean);
-    let object = object.unwrap_or_else(|| on.to_string());
+    let (tid, name) = (waiting.tid, clean(&waiting.name));
+    let on = clean(&waiting.info().blocked_on().unwrap_or_default());
     let since = Nanos::from(waiting.since);
-    let holder = match (on, waiting.target) {
-        (On::Queue(..), Some(holder)) => format!(", of which task {holder} got the last message"),
-        (On::Queue(..), None) => ", of which no live task got a message".to_string(),
-        _ => String::new(),
-    };
     let at = waiting.place.as_ref();
     let at = at.map_or_else(String::new, |place| clean(&format!(", at {place}")));
-    format!("Task {tid} {name:?} waits for {object} since {since}{holder}{at}.")
+    format!("Task {tid} {name:?} waits for {on}, since {since}{at}.")
 }
 
 /// A lane, in a sentence.
