@@ -303,6 +303,59 @@ impl Program for Reopens {
     }
 }
 
+/// A server that answers each request, and crashes at the request `crash`
+#[derive(clap::Args)]
+struct Crashes {
+    /// What ends the process
+    #[arg(long, value_parser = ["overflow", "abort", "twice"], default_value = "abort")]
+    by: String,
+}
+
+impl Program for Crashes {
+    async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+        let listener = os.listen(([127, 0, 0, 1], 0).into()).await?;
+        writeln!(os, "listening on {}", listener.local_addr()?);
+        loop {
+            let (client, _) = listener.accept(os).await?;
+            let by = self.by.clone();
+            let session = async move |os: &mut Os| -> io::Result<()> {
+                let mut buf = [0; 512];
+                loop {
+                    let n = client.recv(os, &mut buf).await?;
+                    if &buf[..n] == b"crash" {
+                        crash(&by);
+                    }
+                    client.send_all(os, &buf[..n]).await?;
+                    if n == 0 {
+                        return Ok(());
+                    }
+                }
+            };
+            os.spawn_detached("session", session).await?;
+        }
+    }
+}
+
+fn crash(by: &str) {
+    match by {
+        "abort" => std::process::abort(),
+        "twice" => {
+            let _bomb = Bomb;
+            panic!("as it was told to");
+        }
+        _ => println!("{}", depth(1)),
+    }
+}
+
+/// Calls itself until the stack is full.
+fn depth(at: u64) -> u64 {
+    let frame = std::hint::black_box([at; 512]);
+    if frame[0] == 0 {
+        return 0;
+    }
+    depth(at + 1) + frame[1]
+}
+
 fn main() -> ExitCode {
     cli::main([
         program::<Panics>("panics"),
@@ -316,5 +369,6 @@ fn main() -> ExitCode {
         program::<Pools>("pools"),
         program::<Reopens>("reopens"),
         program::<Crosswise>("crosswise"),
+        program::<Crashes>("crashes"),
     ])
 }

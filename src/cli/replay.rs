@@ -361,8 +361,6 @@ impl Outside {
             format!("cannot tape to {}: {why}", path.display())
         })?;
         let writer = world.writer();
-        let flushed = writer.clone();
-        record::survive_panics(move || drop(flushed.flush()));
         let path = path.clone();
         let world = Attached::taped(world, log);
         Ok((Self::of(world), Tape::To { writer, path }))
@@ -437,7 +435,7 @@ impl Tape {
         Some(match error {
             tape::Error::Left(at) => left(at),
             // As much as there is of it has run again.
-            ended @ (tape::Error::Truncated { .. } | tape::Error::Full { .. }) => {
+            ended if ended.is_short() => {
                 log.warn(&ended.to_string());
                 Ending::Short
             }

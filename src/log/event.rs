@@ -232,6 +232,11 @@ pub trait Tracer {
     /// its destructor is also a warning.
     fn event(&mut self, event: &Event<'_>);
 
+    /// Called before the kernel may sleep until something happens outside. A tracer that keeps events
+    /// in memory writes them down here: the process may be killed while it sleeps. A virtual clock
+    /// does not sleep, except for threads.
+    fn before_sleep(&mut self) {}
+
     /// Returns whether the kernel reads the clock for each event. Called once. Reading the clock is
     /// most of the price of an event. If no tracer asks for it, [`Event::at`] is the time of the
     /// last poll of the world, at most 256 resumes or a pass earlier.
