@@ -1123,6 +1123,13 @@ impl TaskInfo {
         }
     }
 
+    /// Returns the task that could end the wait, if no task can run: as [`TaskInfo::waits_for`] does, or
+    /// the task that took the semaphore's last permit.
+    #[must_use]
+    pub fn waits_for_when_stuck(&self) -> Option<Tid> {
+        self.waits_for().or(self.wait.holder)
+    }
+
     /// Returns in words what it waits for, with the holder of a lock; `None` if it is not blocked.
     #[must_use]
     pub fn blocked_on(&self) -> Option<String> {

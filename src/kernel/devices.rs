@@ -192,7 +192,10 @@ impl Kernel {
         }
         let ready = self.world.io(device, Request::Ready(direction));
         match ready.and_then(world::Answer::ready) {
-            Ok(false) => self.wait_for(me, device, direction, Then::Done),
+            Ok(false) => {
+                self.time_passed(me.tid);
+                self.wait_for(me, device, direction, Then::Done)
+            }
             // What is wrong with it shows when it is used.
             Ok(true) | Err(_) => Reply::Done.into(),
         }
@@ -388,6 +391,7 @@ impl Kernel {
         if let Err(error) = &result
             && error.kind() == io::ErrorKind::WouldBlock
         {
+            self.time_passed(tid);
             return None;
         }
         self.emit(tid, || Fact::DeviceIo {

@@ -151,6 +151,9 @@ impl Kernel {
         if waits {
             self.remote.runs(Tid::KERNEL);
         }
+        if until > before.into() && (on_threads || self.world.spins()) {
+            self.log.before_sleep();
+        }
         let deadline = (until != Nanos::FOREVER).then(|| until.into());
         let mut waited = None;
         if waits && on_threads {

@@ -1,8 +1,11 @@
 //! S51 and S52: the event log, and those who observe it.
 
 use std::{
+    collections::BTreeMap,
     fmt::Debug,
     io,
+    net::SocketAddr,
+    os::unix::net::UnixStream,
     panic::panic_any,
     sync::{Arc, Mutex},
     time::Duration,
@@ -14,10 +17,10 @@ use tracing::{
     span,
 };
 use trapline::{
-    Errno, Error, Event, Exit, Happening, Kernel, Os, Promise, SimWorld, World, forward_world,
+    Errno, Error, Event, Exit, Fact, Happening, Kernel, Os, Promise, SimWorld, World, forward_world,
 };
 
-use crate::support::*;
+use crate::{support::*, worlds::Slow};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -460,4 +463,98 @@ fn a_task_cannot_detach_the_tracers_of_the_host() {
     kernel.spawn("main", program).unwrap();
     kernel.run().unwrap();
     assert!(log.text().contains("get_tid"), "{}", log.text());
+}
+
+// ---- times
+
+/// What the test below reads of the log: for each task, when its turn began; for each call, how long
+/// it took up to its answer or its block.
+#[derive(Default)]
+struct Charged {
+    now: Duration,
+    begun: BTreeMap<u64, Duration>,
+    trapped: BTreeMap<u64, (&'static str, Duration)>,
+    /// By the name of the call.
+    took: BTreeMap<&'static str, Vec<Duration>>,
+    /// How long tasks ran.
+    ran: Duration,
+}
+
+impl Charged {
+    fn event(&mut self, event: &Event<'_>) {
+        let tid = u64::from(event.tid);
+        assert!(event.at >= self.now, "time goes back at {event:?}");
+        self.now = event.at;
+        match event.fact {
+            Fact::Resumed => drop(self.begun.insert(tid, event.at)),
+            Fact::Trapped { call, .. } => {
+                self.ran += event.at - self.begun[&tid];
+                self.trapped.insert(tid, (call.name(), event.at));
+            }
+            Fact::Exited { .. } => self.ran += event.at - self.begun[&tid],
+            Fact::Replied { .. } | Fact::Blocked { .. } => {
+                if let Some((name, at)) = self.trapped.remove(&tid) {
+                    self.took.entry(name).or_default().push(event.at - at);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Makes each call that asks the world for something, or that takes time otherwise.
+async fn each_slow_call(os: &mut Os) -> io::Result<()> {
+    let addr = SocketAddr::from(([127, 0, 0, 1], 80));
+    let (source, _peer) = UnixStream::pair()?;
+    os.attach(source).await?.close(os).await.unwrap();
+    os.resolve("peer").await?;
+    os.run_blocking(|| ()).await.unwrap();
+    let listener = os.listen(addr).await?;
+    let stream = os.connect(addr).await?;
+    let (peer, _) = listener.accept(os).await?;
+    stream.send_all(os, b"a").await?;
+    peer.recv(os, &mut [0]).await?;
+    stream.shutdown_write(os).await?;
+    for device in [stream, peer] {
+        device.close(os).await.unwrap();
+    }
+    listener.close(os).await.unwrap();
+    Ok(())
+}
+
+#[test]
+fn the_time_of_a_call_is_charged_to_the_task_that_makes_it() {
+    let charged = Arc::new(Mutex::new(Charged::default()));
+    let shared = Arc::clone(&charged);
+    let builder = Kernel::builder().world(Slow::new());
+    let tracer = move |event: &Event<'_>| shared.lock().unwrap().event(event);
+    let mut kernel = builder.tracer(tracer).build().unwrap();
+    kernel.spawn("caller", each_slow_call).unwrap();
+    kernel
+        .spawn("bystander", async |os: &mut Os| passes(os, 100).await)
+        .unwrap();
+    kernel.run().unwrap().check().unwrap();
+    let charged = charged.lock().unwrap();
+    assert_eq!(charged.ran, Duration::ZERO, "no program takes time here");
+    let calls = [
+        "attach",
+        "close",
+        "resolve",
+        "submit",
+        "listen",
+        "connect",
+        "write_wait",
+        "connected",
+        "accept",
+        "send",
+        "recv",
+        "shutdown_write",
+    ];
+    for call in calls {
+        let took = charged.took.get(call).unwrap_or_else(|| panic!("{call}"));
+        assert!(
+            took.iter().all(|took| *took >= Slow::COST),
+            "{call}: {took:?}"
+        );
+    }
 }
