@@ -16,8 +16,6 @@ pub(super) type Body<'a> = &'a dyn Fn(&mut Kernel) -> Result<(), Error>;
 pub(super) struct Trial {
     /// Why it failed.
     pub(super) failure: Option<String>,
-    /// Whether it ran on after a deadlock.
-    pub(super) is_late: bool,
     /// `None` if there are none.
     pub(super) notes: Option<Box<Notes>>,
     /// Whether another thread may have decided what happened.
@@ -68,7 +66,7 @@ const NOT_RUN: &str = "the closure has made tasks, and has not run them: call ke
 /// Runs the body on a kernel that is as new. A trial fails if the body returns an error or panics,
 /// or if one of its tasks faults, or if none of its tasks has had a turn.
 pub(super) fn run(kernel: &mut Kernel, body: Body<'_>) -> Trial {
-    notes::open();
+    notes::open(kernel.line());
     let result = quiet::contain(|| body(kernel));
     let notes = notes::close();
     let mut failure = match result {
@@ -88,15 +86,8 @@ pub(super) fn run(kernel: &mut Kernel, body: Body<'_>) -> Trial {
     if failure.is_none() && kernel.has_unrun_tasks() {
         failure = Some(NOT_RUN.to_string());
     }
-    let late = kernel.take_late_deadlock();
-    let is_late = late.is_some();
-    if let Some((deadlock, false)) = late {
-        // A limit that it met later is not the reason.
-        failure = Some(Error::Deadlock(deadlock).to_string());
-    }
     Trial {
         failure,
-        is_late,
         notes,
         counts_on_threads: kernel.counts_on_threads(),
     }

@@ -68,7 +68,6 @@ pub struct Builder {
     captures: bool,
     injection: Option<Injection>,
     on_deadlock: OnDeadlock,
-    stops_late: bool,
 }
 
 impl Default for Builder {
@@ -91,7 +90,6 @@ impl Default for Builder {
             captures: false,
             injection: None,
             on_deadlock: OnDeadlock::default(),
-            stops_late: false,
         }
     }
 }
@@ -210,12 +208,6 @@ impl Builder {
         self
     }
 
-    /// Has a deadlock fail a run at its end. A run that stops hides what its other tasks do.
-    pub(crate) fn fail_late_on_deadlock(mut self) -> Self {
-        (self.on_deadlock, self.stops_late) = (OnDeadlock::Stop, true);
-        self
-    }
-
     /// Keeps the text that tasks print for [`Kernel::take_console`], in every world. Nothing
     /// reaches standard output.
     ///
@@ -314,7 +306,7 @@ impl Builder {
             held: HeldCalls::default(),
             injection: self.injection,
             queues: Queues::default(),
-            holders: Holders::new(self.on_deadlock, self.stops_late),
+            holders: Holders::new(self.on_deadlock),
             places: Places::default(),
             world,
             frame,

@@ -201,7 +201,7 @@ impl Kernel {
                 break Err(error);
             }
         };
-        self.remote.runs(Tid::KERNEL);
+        self.leave();
         self.finish_printing(ends.time);
         let ended = ended.and_then(|()| self.wind_up());
         self.log.leave_span();

@@ -369,10 +369,9 @@ impl<T> Drop for Setter<T> {
     fn drop(&mut self) {
         self.slot.release(&self.frame);
         let decided = self.setters.decided;
-        let last = Arc::get_mut(&mut self.setters);
-        // The order of the drops decides which is the last. All others commute.
-        self.frame.touch(Object::Beside(decided), last.is_some());
-        if let Some(last) = last {
+        let left = Arc::strong_count(&self.setters) - 1;
+        self.frame.note_drop(Object::Beside(decided), left);
+        if let Some(last) = Arc::get_mut(&mut self.setters) {
             last.is_called = true;
             self.frame.defer(SystemCall::CloseQueue(decided));
         }
@@ -391,6 +390,9 @@ impl<T> Clone for Promise<T> {
 
 impl<T> Clone for Setter<T> {
     fn clone(&self) -> Self {
+        let object = Object::Beside(self.setters.decided);
+        let before = Arc::strong_count(&self.setters);
+        self.frame.note_clone(object, before);
         let (slot, setters) = (Arc::clone(&self.slot), Arc::clone(&self.setters));
         Self {
             slot,
