@@ -63,12 +63,23 @@ pub(super) fn fresh<'a>(
 
 const NOT_RUN: &str = "the closure has made tasks, and has not run them: call kernel.run()";
 
+const NOT_ALONE: &str = "the closure has run another kernel than the one that it is given, or has \
+     replaced or reset that one: the search decides the turns of that kernel alone. Spawn the tasks \
+     on it, and call kernel.run()";
+
 /// Runs the body on a kernel that is as new. A trial fails if the body returns an error or panics,
-/// or if one of its tasks faults, or if none of its tasks has had a turn.
+/// or if one of its tasks faults, or if none of its tasks has had a turn, or if it runs another
+/// kernel.
 pub(super) fn run(kernel: &mut Kernel, body: Body<'_>) -> Trial {
     notes::open(kernel.line());
+    kernel.watch_alone();
     let result = quiet::contain(|| body(kernel));
     let notes = notes::close();
+    let was_alone = kernel.was_alone();
+    if !was_alone {
+        // The next trial resets a kernel, which one of the real world cannot.
+        *kernel = Kernel::simulated(kernel.seed());
+    }
     let mut failure = match result {
         Ok(Ok(())) => None,
         Ok(Err(error)) => Some(error.to_string()),
@@ -85,6 +96,10 @@ pub(super) fn run(kernel: &mut Kernel, body: Body<'_>) -> Trial {
     }
     if failure.is_none() && kernel.has_unrun_tasks() {
         failure = Some(NOT_RUN.to_string());
+    }
+    if !was_alone {
+        // What it came to was no schedule of the search.
+        failure = Some(NOT_ALONE.to_string());
     }
     Trial {
         failure,

@@ -4,6 +4,7 @@ use std::{fmt, rc::Rc, time::Duration};
 
 use super::{
     Kernel,
+    alone::next_number,
     console::Console,
     daemons::Daemons,
     devices::Devices,
@@ -296,6 +297,7 @@ impl Builder {
         }
         let processors = if world.spins() { 1 } else { self.processors };
         Kernel {
+            number: next_number(),
             tasks: Default::default(),
             processors: Processors::new(processors),
             shares: Shares::new(self.shares),

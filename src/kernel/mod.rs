@@ -39,13 +39,14 @@
 //! | `step.rs`, `reset.rs`, `shutdown.rs` | a run in single steps; a kernel for one more run; the end of all tasks |
 //! | `info.rs`, `tell.rs` | the description of a task, for lists and reports; events for the log |
 //! | `report.rs`, `deadlock.rs`, `stall.rs` | reports and errors for the host |
-//! | `audit.rs` | the check of the invariant |
+//! | `audit.rs`, `alone.rs` | the check of the invariant; whether another kernel has run |
 //!
 //! Invariant: a live task is in exactly one place, which is running, on the ready queue, or
 //! blocked. A blocked task is in the one queue that can wake it. A debug build checks this at each
 //! poll.
 
 mod access;
+mod alone;
 mod answer;
 mod audit;
 mod builder;
@@ -123,6 +124,8 @@ use crate::{
 /// Spawn programs, then [`run`](Kernel::run). Dropping a kernel ends its tasks and runs their
 /// destructors.
 pub struct Kernel {
+    /// No other kernel of its thread has had it, nor this one before it was made as new.
+    number: u64,
     tasks: Tasks,
     ready: Ready,
     processors: Processors,

@@ -61,6 +61,7 @@ impl Kernel {
 
     /// Begins a run or a sequence of steps. Returns the time, and where it ends.
     pub(super) fn begin(&mut self) -> (Duration, Ends) {
+        self.note_run();
         self.console.begin();
         let now = self.world.now();
         let ticks = self.stats.ticks.saturating_add(self.limits.ticks);

@@ -1215,3 +1215,68 @@ fn a_test_may_look_at_what_a_deadlock_has_left() {
     let audited = check(|kernel| look(kernel).map(|outcome| kernel.outcome(outcome)));
     assert_eq!(audited.audit().schedules(50).explore().failure, None);
 }
+
+#[test]
+fn a_closure_that_runs_another_kernel_than_its_own_is_refused() {
+    fn work(kernel: &mut Kernel) -> Result<(), Error> {
+        kernel.spawn("main", async |os: &mut Os| os.yield_now().await)?;
+        kernel.run()?.check()
+    }
+    const CLOSURES: &[(&str, Body)] = &[
+        ("replaces it", |kernel| {
+            *kernel = Kernel::simulated(0);
+            work(kernel)
+        }),
+        ("replaces it by a real one", |kernel| {
+            *kernel = Kernel::real()?;
+            work(kernel)
+        }),
+        ("replaces it after the run", |kernel| {
+            work(kernel)?;
+            *kernel = Kernel::simulated(0);
+            Ok(())
+        }),
+        ("exchanges it for a while", |kernel| {
+            let mut own = Kernel::simulated(0);
+            std::mem::swap(kernel, &mut own);
+            work(kernel)?;
+            std::mem::swap(kernel, &mut own);
+            Ok(())
+        }),
+        ("runs its own", |_| work(&mut Kernel::simulated(0))),
+        ("steps through its own", |_| {
+            let mut own = Kernel::simulated(0);
+            own.spawn("main", async |os: &mut Os| os.yield_now().await)?;
+            own.step().map(drop)
+        }),
+        ("runs its own beside it", |kernel| {
+            work(&mut Kernel::simulated(0))?;
+            work(kernel)
+        }),
+        ("makes it as new", |kernel| {
+            kernel.reset(0)?;
+            work(kernel)
+        }),
+    ];
+    for (name, closure) in CLOSURES {
+        let searches = [
+            check(closure).random(),
+            check(closure).pct(1),
+            check(closure).random().audit(),
+            check(closure).exhaustive(),
+            check(closure).preemptions(1),
+            check(closure).exhaustive().threads(2),
+        ];
+        for search in searches {
+            let explored = search.schedules(20).explore();
+            let why = explored.failure.expect(name).why;
+            assert!(why.contains("has run another kernel"), "{name}: {why}");
+        }
+    }
+    // One that is only made decides nothing.
+    let harmless = check(|kernel| {
+        let _unused = Kernel::simulated(0);
+        work(kernel)
+    });
+    assert_eq!(harmless.exhaustive().explore().failure, None);
+}
