@@ -64,7 +64,7 @@ pub enum Note {
         writes: bool,
     },
     /// The turn makes or drops a handle of an object. The drop of the last one changes the object,
-    /// and any other only reads it. So drops commute, but for the last.
+    /// and any other only reads it. Two drops commute unless none is left after both.
     Counted {
         /// The object.
         object: Object,

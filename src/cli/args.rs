@@ -159,7 +159,7 @@ pub(super) struct Boot {
     /// sjf, stcf: the shortest computation first, without and with interruption. priority:10ms:
     /// fixed priorities; priority:inherit lends them to holders of locks.
     /// mlfq:quanta=10ms/20ms/40ms,allotment=2,boost=1s,stay,bump: a multi-level feedback queue.
-    /// lottery:10ms, stride:10ms: in proportion to tickets. fair: Linux's CFS. random draws each
+    /// lottery:10ms, stride:10ms: in proportion to tickets. fair: OSTEP's CFS. random draws each
     /// turn. pct:D gives tasks random priorities, of which D change during the run (3 without a
     /// number). --seed determines the draws
     #[arg(

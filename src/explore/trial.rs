@@ -68,8 +68,8 @@ const NOT_ALONE: &str = "the closure has run another kernel than the one that it
      on it, and call kernel.run()";
 
 /// Runs the body on a kernel that is as new. A trial fails if the body returns an error or panics,
-/// or if one of its tasks faults, or if none of its tasks has had a turn, or if it runs another
-/// kernel.
+/// or if [`Report::check`](crate::Report::check) fails, or if none of its tasks has had a turn, or if
+/// it runs another kernel.
 pub(super) fn run(kernel: &mut Kernel, body: Body<'_>) -> Trial {
     notes::open(kernel.line());
     kernel.watch_alone();
@@ -85,13 +85,13 @@ pub(super) fn run(kernel: &mut Kernel, body: Body<'_>) -> Trial {
         Ok(Err(error)) => Some(error.to_string()),
         Err(panic) => Some(panic),
     };
-    if kernel.has_faults()
-        && let Err(faults) = kernel.report().check_faults()
+    if kernel.has_failures()
+        && let Err(failed) = kernel.report().check()
     {
-        let faults = faults.to_string();
+        let failed = failed.to_string();
         failure = Some(match failure {
-            Some(failure) if failure != faults => format!("{failure}\n{faults}"),
-            _ => faults,
+            Some(failure) if failure != failed => format!("{failure}\n{failed}"),
+            _ => failed,
         });
     }
     if failure.is_none() && kernel.has_unrun_tasks() {

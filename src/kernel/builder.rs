@@ -325,6 +325,7 @@ impl Builder {
             happened: Vec::new(),
             over: [0; 2],
             stall: Stall::new(self.max_stall),
+            standstill: Default::default(),
             captured: self.captures.then(String::new),
             trouble: None,
             stats: Report::default(),

@@ -6,6 +6,7 @@ use super::{
     Kernel,
     answer::Answer,
     held::Ticket,
+    report::Verdict,
     task::{OnExit, State, WaitingOn},
 };
 use crate::{
@@ -61,9 +62,20 @@ impl Kernel {
     }
 
     /// Ends a live task, whatever its state.
-    #[inline(never)]
+    #[inline(always)]
     pub(super) fn end(&mut self, me: Runnable, exit: Exit) {
-        self.teardown(me, &exit);
+        let dies = matches!(exit, Exit::Killed | Exit::Faulted(_));
+        self.end_as(me, exit, dies);
+    }
+
+    /// Ends a task that has called `exit`. It has chosen the moment, so it poisons no lock.
+    pub(super) fn end_by_exit(&mut self, me: Runnable, exit: Exit) {
+        self.end_as(me, exit, false);
+    }
+
+    #[inline(never)]
+    fn end_as(&mut self, me: Runnable, exit: Exit, dies: bool) {
+        self.teardown(me, dies);
         if self.frame.has_deferred() {
             self.run_deferred(me);
         }
@@ -71,11 +83,14 @@ impl Kernel {
         self.publish_exit(me, exit);
     }
 
-    /// The first half of an end: the task leaves every queue, and its program is dropped.
+    /// The first half of an end: the task leaves every queue, and its program is dropped. If it
+    /// `dies`, by a kill or a fault, this poisons the locks that it holds: their values may be half
+    /// changed.
     #[inline(always)]
-    pub(super) fn teardown(&mut self, me: Runnable, exit: &Exit) {
+    pub(super) fn teardown(&mut self, me: Runnable, dies: bool) {
         self.frame.touch(Object::Life(me.tid), true);
         self.tasks.ended(me);
+        let outer = self.frame.killing.replace(dies);
         match std::mem::replace(&mut self.tasks[me].state, State::Ending) {
             State::Running => {}
             state => self.unqueue(me, state),
@@ -85,7 +100,8 @@ impl Kernel {
             injection.ended(me.tid);
         }
         self.disarm_all(me);
-        self.drop_program(me, exit);
+        self.drop_program(me);
+        self.frame.killing.set(outer);
     }
 
     /// The second half of an end: the waiters wake, and the children become orphans.
@@ -99,11 +115,13 @@ impl Kernel {
         let waiters = task.waiters.take();
         let place = self.places.take_fault(me.tid);
         if let Exit::Failed(_) | Exit::Faulted(_) = exit {
-            if !me.tid.is_daemon() {
-                self.stats
-                    .note_failure(me.tid, &task.name, &exit, place.as_ref());
-            }
+            let verdict = Verdict::of(task, waiters.as_deref());
             warn_of(me.tid, &task.name, &exit, place.as_ref());
+            if !me.tid.is_daemon() {
+                let name = &task.name;
+                self.stats
+                    .note_failure(me.tid, name, &exit, place.as_ref(), verdict);
+            }
         }
         self.emit_at(me.tid, Fact::Exited { exit: &exit }, place.as_ref());
         let answered = waiters.as_ref().is_some_and(|all| !all.is_empty());
@@ -180,7 +198,11 @@ impl Kernel {
     pub(super) fn reap(&mut self, me: Runnable) -> Exit {
         self.emit(me.tid, || Fact::Reaped);
         match self.tasks.remove(me) {
-            State::Zombie(exit) => exit.map_or(Exit::Done, |exit| *exit),
+            State::Zombie(None) => Exit::Done,
+            State::Zombie(Some(exit)) => {
+                self.stats.reaped(me.tid);
+                *exit
+            }
             other => unreachable!("reaped a task that is {other:?}"),
         }
     }

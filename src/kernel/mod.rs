@@ -7,7 +7,7 @@
 //! }
 //! ```
 //!
-//! Six files are the kernel proper. They have at most 1,200 lines together, so that a reader can
+//! Six files are the kernel proper. They have at most 1,270 lines together, so that a reader can
 //! read them all:
 //!
 //! | file | owns |
@@ -38,7 +38,7 @@
 //! | `builder.rs`, `access.rs` | settings; the other calls of the host |
 //! | `step.rs`, `reset.rs`, `shutdown.rs` | a run in single steps; a kernel for one more run; the end of all tasks |
 //! | `info.rs`, `tell.rs` | the description of a task, for lists and reports; events for the log |
-//! | `report.rs`, `deadlock.rs`, `stall.rs` | reports and errors for the host |
+//! | `report.rs`, `deadlock.rs`, `stall.rs`, `standstill.rs` | reports, errors and warnings for the host |
 //! | `audit.rs`, `alone.rs` | the check of the invariant; whether another kernel has run |
 //!
 //! Invariant: a live task is in exactly one place, which is running, on the ready queue, or
@@ -76,6 +76,7 @@ mod run;
 mod shares;
 mod shutdown;
 mod stall;
+mod standstill;
 mod step;
 mod syscall;
 mod table;
@@ -107,6 +108,7 @@ use queues::Queues;
 use ready::Ready;
 use shares::Shares;
 use stall::Stall;
+use standstill::Standstill;
 use step::Ends;
 use table::Tasks;
 use timers::TimerSets;
@@ -162,6 +164,8 @@ pub struct Kernel {
     over: [usize; 2],
     /// The wait in which only other threads can wake a task.
     stall: Stall,
+    /// The turns since the clock has moved.
+    standstill: Standstill,
     /// Printed text, if the kernel keeps it instead of the world.
     captured: Option<String>,
     /// An error of the console. No call of a task can return it.

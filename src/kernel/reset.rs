@@ -72,6 +72,7 @@ impl Kernel {
         self.happened.clear();
         self.over = [0; 2];
         self.stall.reset();
+        self.standstill = Default::default();
         if let Some(captured) = &mut self.captured {
             captured.clear();
         }

@@ -140,6 +140,7 @@ impl Kernel {
         if is_stuck && self.is_waiting() {
             return Err(self.stuck());
         }
+        self.check_standstill();
         self.ready.shrink();
         self.next_poll = self.stats.ticks.saturating_add(self.ready.pass());
         self.check_time(ends.time)
@@ -156,6 +157,9 @@ impl Kernel {
         if waits {
             self.remote.runs(Tid::KERNEL);
         }
+        if until > before.into() && (on_threads || self.world.spins()) {
+            self.log.before_sleep();
+        }
         let deadline = (until != Nanos::FOREVER).then(|| until.into());
         let mut waited = None;
         if waits && on_threads {
@@ -166,6 +170,7 @@ impl Kernel {
         let now = self.world.now();
         if self.clock < now.into() {
             self.daemons.still = 0;
+            self.standstill.end(self.stats.ticks);
         }
         self.clock = now.into();
         if waits && !computes {

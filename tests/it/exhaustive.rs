@@ -1119,10 +1119,12 @@ fn chain(kernel: &mut Kernel) -> Result<String, Error> {
         let mut held = last.lock(os).await.expect("it is new");
         let waits = async move |os: &mut Os| {
             held.adopt(os);
-            os.wait(first).await.map(drop)
+            let _ = os.wait(first).await;
         };
         let third = os.spawn("waits", waits).await?;
-        let kills = async move |os: &mut Os| os.kill(third).await.then_some(()).ok_or("late");
+        let kills = async move |os: &mut Os| {
+            os.kill(third).await;
+        };
         os.spawn("kills", kills).await.map(drop)
     })?;
     let end = match kernel.run() {
@@ -1197,7 +1199,9 @@ fn a_test_may_look_at_what_a_deadlock_has_left() {
             };
             os.spawn("write", write).await?;
             for other in [4_u64, 3] {
-                let wait = async move |os: &mut Os| os.wait(Tid::from(other)).await.map(drop);
+                let wait = async move |os: &mut Os| {
+                    let _ = os.wait(Tid::from(other)).await;
+                };
                 os.spawn("wait", wait).await?;
             }
             Ok::<(), Errno>(())
