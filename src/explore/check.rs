@@ -52,6 +52,10 @@ use crate::{Error, Inject, Kernel, SimNet, SystemCall, Tid};
 /// .run();
 /// ```
 ///
+/// The closure runs the kernel that it is given, and no other. A schedule also fails if the closure
+/// replaces or resets that kernel, or runs another one on the same thread: a search decides nothing
+/// there.
+///
 /// The closure must do the same in every run of a schedule. Everything that it shares between its
 /// tasks belongs inside. One in a hundred schedules runs twice, beginning with the first, and the
 /// event logs are compared. A difference fails the check and is named.

@@ -170,6 +170,7 @@ impl Kernel {
     pub(super) fn cancel_wait(&mut self, me: Runnable, on: WaitingOn) {
         match on {
             WaitingOn::Exit(target) => {
+                self.frame.touch(Object::Cycles, true);
                 self.frame.touch(Object::Waits(target.tid), true);
                 self.frame.touch(Object::Exit(target.tid), true);
                 if let Some(waiters) = &mut self.tasks[target].waiters {
@@ -177,7 +178,10 @@ impl Kernel {
                 }
             }
             WaitingOn::Timer(timer) => self.timers.of(me).disarm(timer),
-            WaitingOn::Device(device, direction, _) => self.devices.leave(device, direction, me),
+            WaitingOn::Device(device, direction, _) => {
+                self.frame.touch(Object::World, true);
+                self.devices.leave(device, direction, me);
+            }
             WaitingOn::Queue(queue, end) => self.leave_queue(me, queue, end),
             WaitingOn::Console(ticket) => {
                 *self.devices.waiting_like(me) -= 1;
