@@ -10,6 +10,7 @@ use super::{
     crew::Crew,
     meter::Meter,
     settings::Settings,
+    strategy::Strategy,
     tally::{Found, Tally},
     trial::{self, Body},
     twice::Logged,
@@ -18,6 +19,48 @@ use crate::Error;
 
 /// One in so many schedules runs twice, beginning with the first.
 const REPEATED: u64 = 100;
+
+/// The runs that count the turns of a schedule. In each, tasks have other priorities.
+const MEASURED: u64 = 8;
+
+/// After so many turns of such a run, a task that yields lets the others run: it may wait for them.
+const CALM: u64 = 64;
+
+/// Tells the strategy how long a schedule is, if it has to know: as long as the longest of some runs
+/// whose priorities do not change. So the length is the same for each thread and each part of the
+/// search. Returns a tally as well if one of the runs ends the search.
+pub(super) fn measured(
+    body: Body<'_>,
+    settings: &Settings,
+) -> Result<(Settings, Option<Tally>), Error> {
+    let mut measured = settings.clone();
+    let Strategy::Pct(changes, None) = settings.strategy else {
+        return Ok((measured, None));
+    };
+    measured.strategy = Strategy::Pct(0, Some(CALM));
+    let (mut kernel, mut length) = (None, 1);
+    let (meter, watch) = (Meter::new(settings), settings.watch());
+    for schedule in 0..MEASURED {
+        if settings.deadline.is_over() || settings.schedules() == 0 {
+            break;
+        }
+        let seed = settings.seed_of(schedule);
+        let kernel = trial::fresh(&mut kernel, &measured, seed, &watch)?;
+        let mut trial = trial::run(kernel, body);
+        let mut tally = Tally::default();
+        tally.bound = meter.cut(&watch);
+        if tally.bound.is_none() {
+            tally.add(&mut trial);
+            tally.failure = trial.failure.map(|why| Found::new(schedule, why));
+        }
+        if tally.bound.is_some() || tally.failure.is_some() {
+            return Ok((measured, Some(tally)));
+        }
+        length = length.max(kernel.report().ticks);
+    }
+    measured.strategy = Strategy::Pct(changes, Some(length));
+    Ok((measured, None))
+}
 
 /// Runs a schedule for each seed.
 pub(super) fn by_seeds(crew: Crew<'_>, settings: &Settings) -> Result<Tally, Error> {

@@ -47,8 +47,8 @@ pub(super) struct Settings {
     /// Whether a search by seeds runs each schedule in a second order, too.
     pub(super) audits: bool,
     pub(super) net: Option<Network>,
-    /// The level of chaos in the network.
-    pub(super) chaos: u8,
+    /// The level of chaos in the network. Without one, the network has its own.
+    pub(super) chaos: Option<u8>,
     pub(super) inject: Option<Injector>,
     pub(super) progress: Option<Reporter>,
 }
@@ -105,7 +105,7 @@ impl Default for Settings {
             reads_environment: true,
             audits: false,
             net: None,
-            chaos: 0,
+            chaos: None,
             inject: None,
             progress: None,
         }
@@ -152,7 +152,10 @@ impl Settings {
     /// Returns the settings of the kernel of a trial.
     pub(super) fn builder(&self, seed: u64) -> Builder {
         let net = self.net.as_ref().map(|Network(make)| make());
-        let net = net.unwrap_or_default().chaos(self.chaos);
+        let net = net.unwrap_or_default();
+        if let Some(level) = self.chaos {
+            net.chaos(level);
+        }
         let world = SimWorld::new(seed).net(&net);
         let mut builder = Kernel::builder().world(world);
         // An exhaustive search cuts long schedules, and runs on after a partial deadlock: what
