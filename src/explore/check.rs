@@ -20,6 +20,7 @@ use super::{
     sometimes::claims_in,
     strategy::{MOST, Strategy},
     trial::Body,
+    watchdog::Watchdog,
 };
 use crate::{Error, Inject, Kernel, SimNet, SystemCall, Tid};
 
@@ -228,6 +229,13 @@ where
 
     /// Ends the search after this time. A schedule that is under way then is cut, and does not count.
     /// Default: no limit.
+    ///
+    /// A task that makes no trap cannot be cut. Within a second of the end, a thread ends the process
+    /// with exit code 1. On standard error it names the task, its last call, the last place of a call
+    /// that notes its place, and the command that runs the schedule again. Under `cargo test` that
+    /// ends the whole test process: the other tests of the binary too. A turn of more than 5 seconds
+    /// is named before that, with a warning. A search without a time, or [`Check::stop_when`], is not
+    /// watched.
     pub fn time(mut self, time: Duration) -> Self {
         self.settings.time = Some(time);
         self
@@ -457,6 +465,12 @@ where
             panic!("{error}");
         }
         self.settings.deadline = Deadline::after(self.settings.time, self.settings.stop);
+        let _watchdog = Watchdog::start(
+            &self.settings.under_way,
+            self.settings.deadline,
+            self.settings.time,
+            self.settings.command.clone(),
+        );
         match self.search() {
             Ok(explored) => explored,
             Err(error) => panic!("the search cannot begin: {error}"),

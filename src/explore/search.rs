@@ -34,20 +34,22 @@ pub(super) fn measured(
     settings: &Settings,
 ) -> Result<(Settings, Option<Tally>), Error> {
     let mut measured = settings.clone();
-    let Strategy::Pct(changes, None) = settings.strategy else {
-        return Ok((measured, None));
+    let changes = match settings.strategy {
+        Strategy::Pct(changes, None) if settings.schedules() > 0 => changes,
+        _ => return Ok((measured, None)),
     };
     measured.strategy = Strategy::Pct(0, Some(CALM));
     let (mut kernel, mut length) = (None, 1);
     let (meter, watch) = (Meter::new(settings), settings.watch());
     for schedule in 0..MEASURED {
-        if settings.deadline.is_over() || settings.schedules() == 0 {
-            break;
+        let mut tally = Tally::default();
+        if settings.deadline.is_over() {
+            tally.bound = Some(settings.end());
+            return Ok((measured, Some(tally)));
         }
         let seed = settings.seed_of(schedule);
         let kernel = trial::fresh(&mut kernel, &measured, seed, &watch)?;
-        let mut trial = trial::run(kernel, body);
-        let mut tally = Tally::default();
+        let mut trial = trial::run(kernel, body, &watch);
         tally.bound = meter.cut(&watch);
         if tally.bound.is_none() {
             tally.add(&mut trial);
@@ -128,7 +130,7 @@ fn work(body: Body<'_>, settings: &Settings, claims: &Claims<'_>) -> Result<Tall
     let mut logged = Logged::new(body, &watch);
     let mut audited = settings
         .audits
-        .then(|| Audited::new(body, settings, &watch));
+        .then(|| Audited::new(body, settings, &watch.beside()));
     while let Some(schedule) = claims.take() {
         let seed = settings.seed_of(schedule);
         let is_repeated = schedule % REPEATED == 0;
@@ -144,7 +146,7 @@ fn work(body: Body<'_>, settings: &Settings, claims: &Claims<'_>) -> Result<Tall
                 let kernel = trial::fresh(&mut kernel, settings, seed, &watch)?;
                 match is_repeated {
                     true => logged.first(kernel, seed)?,
-                    false => trial::run(kernel, body),
+                    false => trial::run(kernel, body, &watch),
                 }
             }
         };

@@ -11,6 +11,7 @@ use std::{
 
 use super::{
     deadline::Deadline, explored::Progress, plan::Replay, strategy::Strategy, timed::Watch,
+    watchdog::UnderWay,
 };
 use crate::{Builder, Inject, Kernel, OnDeadlock, SimNet, SimWorld, SystemCall, Tid};
 
@@ -34,6 +35,7 @@ pub(super) struct Settings {
     pub(super) stop: Option<fn() -> bool>,
     /// The end of both. Set when the search begins.
     pub(super) deadline: Deadline,
+    pub(super) under_way: UnderWay,
     pub(super) threads: Option<usize>,
     pub(super) shard: Shard,
     /// Runs this schedule, and no other.
@@ -97,6 +99,7 @@ impl Default for Settings {
             time: None,
             stop: None,
             deadline: Deadline::default(),
+            under_way: UnderWay::default(),
             threads: None,
             shard: Shard { number: 0, of: 1 },
             replay: None,
@@ -146,7 +149,12 @@ impl Settings {
 
     /// Returns what ends a schedule when the time is over, on one thread.
     pub(super) fn watch(&self) -> Watch {
-        Watch::new(self.deadline)
+        Watch::new(self.deadline, &self.under_way, self.deadline.is_set())
+    }
+
+    /// Returns the same for schedules that no end of the time cuts.
+    pub(super) fn watch_without_end(&self) -> Watch {
+        Watch::new(Deadline::default(), &self.under_way, self.deadline.is_set())
     }
 
     /// Returns the settings of the kernel of a trial.

@@ -56,7 +56,9 @@ pub(super) fn fresh<'a>(
     let is_reset = kernel
         .as_mut()
         .is_some_and(|kernel| kernel.reset(seed).is_ok());
+    watch.seed(seed);
     if !is_reset {
+        watch.decide(&settings.strategy);
         let builder = settings.strategy.set(settings.builder(seed), seed, watch);
         *kernel = Some(builder.build()?);
     }
@@ -67,7 +69,8 @@ const NOT_RUN: &str = "the closure has made tasks, and has not run them: call ke
 
 /// Runs the body on a kernel that is as new. A trial fails if the body returns an error or panics,
 /// or if one of its tasks faults, or if none of its tasks has had a turn.
-pub(super) fn run(kernel: &mut Kernel, body: Body<'_>) -> Trial {
+pub(super) fn run(kernel: &mut Kernel, body: Body<'_>, watch: &Watch) -> Trial {
+    let _begun = watch.begin(kernel);
     notes::open();
     let result = quiet::contain(|| body(kernel));
     let notes = notes::close();

@@ -316,6 +316,7 @@ impl Builder {
             queues: Queues::default(),
             holders: Holders::new(self.on_deadlock, self.stops_late),
             places: Places::default(),
+            published: None,
             world,
             frame,
             restarts: Restarts::default(),
