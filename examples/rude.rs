@@ -257,6 +257,26 @@ impl Program for Pools {
     }
 }
 
+/// Two tasks, each of which waits for a message of the queue from which the other one got the last
+#[derive(clap::Args)]
+struct Crosswise {}
+
+impl Program for Crosswise {
+    async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+        let queues = [Queue::unbounded(os).await, Queue::unbounded(os).await];
+        for (own, other) in [(0, 1), (1, 0)] {
+            let [own, other] = [own, other].map(|at: usize| queues[at].clone());
+            let gets = async move |os: &mut Os| -> Result<(), Closed> {
+                let _ = own.put(os, ()).await;
+                own.get(os).await?;
+                other.get(os).await
+            };
+            os.spawn_detached("gets", gets).await?;
+        }
+        Ok(())
+    }
+}
+
 /// Sends a request, and waits for its answer.
 async fn ask(os: &mut Os, server: &TcpStream) -> io::Result<()> {
     server.send_all(os, b"?").await?;
@@ -348,6 +368,7 @@ fn main() -> ExitCode {
         program::<Forgets>("forgets"),
         program::<Pools>("pools"),
         program::<Reopens>("reopens"),
+        program::<Crosswise>("crosswise"),
         program::<Crashes>("crashes"),
     ])
 }

@@ -21,7 +21,7 @@ use super::{
     boot, interrupts,
     live::Watch,
     outfile,
-    output::{FAILURE, Log, Verbosity},
+    output::{FAILURE, Log, Verbosity, clean},
     program::{Entry, Named},
     record,
     reenact::{self, Wanted},
@@ -256,8 +256,8 @@ pub(super) fn open(
     let header = playing.header();
     let args: Vec<OsString> = header.command.iter().map(OsString::from).collect();
     let foreign = |why: &str| {
-        let (file, line) = (file.display(), header.command.join(" "));
-        let message = format!("in the command line of {file}, {line:?}: {why}\n");
+        let (file, line) = (file.display(), clean(&words::command_line(&header.command)));
+        let message = format!("in the command line of {file}, `{line}`: {why}\n");
         clap::Error::raw(ErrorKind::InvalidValue, message)
     };
     let (cli, matches) = args::parse(command, programs, &args)
