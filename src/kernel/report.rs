@@ -278,8 +278,8 @@ impl Verdict {
     }
 }
 
-/// The tasks that faulted, and those that failed without a wait for them, reported by [`Report::check`]. Its `Display` has a line for
-/// each of the first 16, with the place of a panic.
+/// The tasks that faulted, and those that failed without a wait for them, reported by
+/// [`Report::check`]. Its `Display` has a line for each of the first 16, with the place of a panic.
 #[derive(Clone, Debug)]
 pub struct Failures {
     /// The number of such tasks.
