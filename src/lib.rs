@@ -123,7 +123,8 @@ pub use explore::{Check, Explored, Failure, Progress, Shared, check};
 pub use footprint::{Continued, Footprints, Note, Object};
 pub use interrupt::{External, Interrupt, Interrupts, Remote};
 pub use kernel::{
-    Blocked, Builder, Deadlock, Error, Failures, Kernel, Limit, OnDeadlock, Report, Stalled, Step,
+    Blocked, Builder, CurrentTurn, Deadlock, Error, Failures, Kernel, Limit, OnDeadlock, Report,
+    Stalled, Step, TaskTurn,
 };
 pub use log::{
     Answered, Call, CallInfo, Cycle, Detail, Event, Fact, Follower, TraceLine, Tracer, Wake,

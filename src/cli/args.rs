@@ -160,8 +160,9 @@ pub(super) struct Boot {
     /// fixed priorities; priority:inherit lends them to holders of locks.
     /// mlfq:quanta=10ms/20ms/40ms,allotment=2,boost=1s,stay,bump: a multi-level feedback queue.
     /// lottery:10ms, stride:10ms: in proportion to tickets. fair: OSTEP's CFS. random draws each
-    /// turn. pct:D gives tasks random priorities, of which D change during the run (3 without a
-    /// number). --seed determines the draws
+    /// turn. pct:D,length=K gives tasks random priorities, of which D change during a run of K turns
+    /// (3 changes without a number; without a length, the seed draws one). --seed determines the
+    /// draws
     #[arg(
         long,
         value_name = "NAME[:PARAMS]",
