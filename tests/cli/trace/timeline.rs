@@ -549,7 +549,7 @@ fn a_deadlock_shows_who_waits_for_whom() {
 #[test]
 fn a_deadlock_in_a_run_that_goes_on_is_marked_where_it_began() {
     let place = Place::with("stuck-server", &["stuck-server"]);
-    let (from, until) = ("00:00.002000", "6 -> 5 -> 6");
+    let (from, until) = ("00:00.002030", "6 -> 5 -> 6");
     let line = place.print(&["trace", "show", "--errors", "run.trap"]);
     assert_eq!(
         line,
@@ -569,7 +569,7 @@ fn a_deadlock_in_a_run_that_goes_on_is_marked_where_it_began() {
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
     assert_eq!(lines[0]["deadlocks"], 1);
-    let closed = serde_json::json!({ "summary": "deadlock", "at": 0.002, "cycle": [6, 5] });
+    let closed = serde_json::json!({ "summary": "deadlock", "at": 0.00203, "cycle": [6, 5] });
     assert!(lines.contains(&closed), "{json}");
 
     let said = format!("Deadlock at {from}: 6 → 5 → 6 wait for one another.");
