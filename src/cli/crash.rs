@@ -52,18 +52,16 @@ struct Line {
 pub(super) fn at_crash(flush: impl Fn() + Send + 'static) -> io::Result<()> {
     let (mut asked, to_thread) = io::pipe()?;
     let (from_thread, mut done) = io::pipe()?;
-    thread::Builder::new()
-        .name("crash".into())
-        .spawn(move || {
-            let mut byte = [0];
-            while asked.read_exact(&mut byte).is_ok() {
-                flush();
-                let _ = done.write_all(&byte);
-                if byte[0] & RAISE != 0 {
-                    let _ = low_level::emulate_default_handler(i32::from(byte[0] & !RAISE));
-                }
+    thread::Builder::new().name("crash".into()).spawn(move || {
+        let mut byte = [0];
+        while asked.read_exact(&mut byte).is_ok() {
+            flush();
+            let _ = done.write_all(&byte);
+            if byte[0] & RAISE != 0 {
+                let _ = low_level::emulate_default_handler(i32::from(byte[0] & !RAISE));
             }
-        })?;
+        }
+    })?;
     let line = Line {
         to_thread,
         from_thread,

@@ -61,7 +61,10 @@ pub(super) fn take() -> bool {
 /// stays ignored.
 fn signals() -> io::Result<Signals> {
     let all = [SIGINT, SIGTERM, SIGHUP];
-    Signals::new(all.into_iter().filter(|&signal| signal != SIGHUP || !crash::is_ignored(signal)))
+    Signals::new(
+        all.into_iter()
+            .filter(|&signal| signal != SIGHUP || !crash::is_ignored(signal)),
+    )
 }
 
 /// Notes these signals for [`take`] and [`signal`]. One that comes before the last is taken ends the

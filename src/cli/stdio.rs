@@ -251,7 +251,11 @@ impl Errors {
     /// Writes the rest of a line, and how many were lost after it. Returns whether that is done.
     fn write_rest(&mut self) -> io::Result<bool> {
         if self.lost > 0 {
-            let lines = if self.lost == 1 { "line was" } else { "lines were" };
+            let lines = if self.lost == 1 {
+                "line was"
+            } else {
+                "lines were"
+            };
             let lost = format!(
                 "standard error was not read for a second: {} {lines} not written",
                 std::mem::take(&mut self.lost)

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     abi::{DeviceId, Direction, Errno, Reply, Tid},
+    footprint::Object,
     log::{Fact, Wake},
     panic::contain,
     sched::Runnable,
@@ -315,6 +316,8 @@ impl Kernel {
         contain(|| drop(self.world.io(device, Request::Close)));
         for task in claims.into_iter().flatten() {
             if self.tasks[task].state.is_ready() {
+                // Its next turn would have read, and does not commute with this one.
+                self.touch(Object::Life(task.tid));
                 let closed = self.late(task, Errno::Closed, false);
                 self.tasks[task].change(closed);
                 self.tell_answer(task);
@@ -329,6 +332,7 @@ impl Kernel {
     /// Reads off a device for a task whose turn it is. Where there is nothing, the task blocks, and
     /// `None` says that its turn is over; a due timeout cuts it instead.
     pub(super) fn read(&mut self, me: Runnable, device: DeviceId, op: ReadOp) -> Option<Answer> {
+        self.touch(Object::World);
         let read = match op {
             ReadOp::Bytes(room) => self.recv(me, device, room),
             ReadOp::Connection => self.accept(me, device),

@@ -38,7 +38,11 @@ impl Kernel {
         if self.shares.are_used() {
             self.shares.inherit(task, parent, &self.tasks[task].name);
         }
-        self.places.spawned(task, self.frame.place());
+        let place = self.frame.place();
+        self.places.spawned(task, place);
+        if let Some(published) = &mut self.published {
+            published.spawned(task, &self.tasks[task].name, place);
+        }
         if self.frame.is_noted() {
             self.note_birth(task.tid, parent, on_exit);
         }
@@ -170,6 +174,7 @@ impl Kernel {
     pub(super) fn cancel_wait(&mut self, me: Runnable, on: WaitingOn) {
         match on {
             WaitingOn::Exit(target) => {
+                self.frame.touch(Object::Cycles, true);
                 self.frame.touch(Object::Waits(target.tid), true);
                 self.frame.touch(Object::Exit(target.tid), true);
                 if let Some(waiters) = &mut self.tasks[target].waiters {
@@ -177,7 +182,10 @@ impl Kernel {
                 }
             }
             WaitingOn::Timer(timer) => self.timers.of(me).disarm(timer),
-            WaitingOn::Device(device, direction, _) => self.devices.leave(device, direction, me),
+            WaitingOn::Device(device, direction, _) => {
+                self.frame.touch(Object::World, true);
+                self.devices.leave(device, direction, me);
+            }
             WaitingOn::Queue(queue, end) => self.leave_queue(me, queue, end),
             WaitingOn::Console(ticket) => {
                 *self.devices.waiting_like(me) -= 1;

@@ -7,6 +7,7 @@ use super::{
 };
 use crate::{
     abi::{Direction, Exit, Reply, SystemCall},
+    footprint::Object,
     panic::contain,
     sched::Runnable,
     trap::{Program, ended},
@@ -83,6 +84,7 @@ impl Kernel {
             State::Ready(answer) => self.take_back_answer(answer),
             State::Late(answer) => self.take_back_answer(*answer),
             State::Pending(Pending::Read(device, _)) => {
+                self.frame.touch(Object::World, true);
                 self.devices.release(device, Direction::Read);
             }
             State::Pending(Pending::Held(ticket)) => self.drop_held(ticket),

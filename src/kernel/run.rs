@@ -31,6 +31,12 @@ impl Kernel {
         Ok(())
     }
 
+    /// Ends the turns of a run or a step: what follows is done by the host.
+    pub(super) fn leave(&mut self) {
+        self.remote.runs(Tid::KERNEL);
+        self.frame.note(Note::Barrier);
+    }
+
     /// Resumes ready tasks, each once per pass. Stops when a poll of the world is due, no task is
     /// ready, or `ticks` since boot are used up. Returns the task that was resumed last.
     #[inline(never)]

@@ -370,11 +370,11 @@ impl<T> Drop for Promise<T> {
 impl<T> Drop for Setter<T> {
     fn drop(&mut self) {
         let decided = self.setters.decided;
+        let left = Arc::strong_count(&self.setters) - 1;
+        self.frame.note_drop(Object::Beside(decided), left);
         let last = Arc::get_mut(&mut self.setters);
         // A promise that is set is closed already, or will be.
         let abandons = last.is_some() && self.slot.lock().is_none();
-        // The order of the drops decides which is the last. All others commute.
-        self.frame.touch(Object::Beside(decided), last.is_some());
         if let Some(last) = last {
             last.is_called = true;
         }
@@ -397,6 +397,9 @@ impl<T> Clone for Promise<T> {
 
 impl<T> Clone for Setter<T> {
     fn clone(&self) -> Self {
+        let object = Object::Beside(self.setters.decided);
+        let before = Arc::strong_count(&self.setters);
+        self.frame.note_clone(object, before);
         let (slot, setters) = (Arc::clone(&self.slot), Arc::clone(&self.setters));
         Self {
             slot,

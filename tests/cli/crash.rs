@@ -53,7 +53,10 @@ impl Server {
     fn count(&self, is_one: impl Fn(&Fact<'_>) -> bool) -> usize {
         let events = Recording::open(self.folder.path("run.trap")).unwrap();
         let events: Vec<OwnedEvent> = events.map_while(Result::ok).collect();
-        events.iter().filter(|event| is_one(&event.borrow().fact)).count()
+        events
+            .iter()
+            .filter(|event| is_one(&event.borrow().fact))
+            .count()
     }
 }
 
@@ -122,7 +125,11 @@ fn a_crash_is_on_its_tape() {
         assert_eq!(signal, Some(Signal::ABORT.as_raw()), "{by}: {again:?}");
         let turns = server.count(|fact| matches!(fact, Fact::Resumed));
         let traps = server.count(|fact| matches!(fact, Fact::Trapped { .. }));
-        assert_eq!(turns, traps + 1, "{by}: the last turn is there, and has no end");
+        assert_eq!(
+            turns,
+            traps + 1,
+            "{by}: the last turn is there, and has no end"
+        );
     });
 }
 
@@ -176,7 +183,10 @@ fn a_file_that_may_not_grow_keeps_what_fitted_and_says_why_it_ends() {
     let output = script(&boot, &[&tape, &record, &out]);
     let (code, _, err) = texts(output);
     assert_eq!(code, 1, "{err}");
-    assert!(err.contains("run.tape is not complete: File too large"), "{err}");
+    assert!(
+        err.contains("run.tape is not complete: File too large"),
+        "{err}"
+    );
     let why = "it had reached the largest size of a file";
     keeps(&tape, &record, &out, why);
     for file in [&tape, &record] {
@@ -192,7 +202,11 @@ fn keeps(tape: &str, record: &str, out: &str, why: &str) {
     assert!(err.contains(why) && !err.contains("was killed"), "{err}");
     let printed = fs::read_to_string(out).unwrap();
     assert!(printed.starts_with(&again), "it is the same run");
-    assert!(again.lines().count() > 1000, "{} lines", again.lines().count());
+    assert!(
+        again.lines().count() > 1000,
+        "{} lines",
+        again.lines().count()
+    );
     let (code, shown, err) = run(&["trace", "show", record]);
     assert_eq!(code, 0, "{err}");
     assert!(err.contains(why) && !err.contains("was killed"), "{err}");

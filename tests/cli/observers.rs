@@ -66,7 +66,9 @@ fn traced(text: &str) -> u64 {
 fn lost(text: &str) -> u64 {
     let told = "warning: standard error was not read for a second: ";
     let counts = text.lines().filter_map(|line| line.strip_prefix(told));
-    counts.map(|rest| rest.split_once(' ').unwrap().0.parse::<u64>().unwrap()).sum()
+    counts
+        .map(|rest| rest.split_once(' ').unwrap().0.parse::<u64>().unwrap())
+        .sum()
 }
 
 #[test]
@@ -95,7 +97,11 @@ fn a_stalled_reader_of_the_trace_freezes_no_task_and_hears_what_it_missed() {
     assert!(text.ends_with('\n'), "whole lines");
     let (code, shown, _) = crate::support::run(&["trace", "show", &file]);
     assert_eq!(code, 0);
-    assert_eq!(traced(&text) + lost(&text), traced(&shown), "none is lost silently");
+    assert_eq!(
+        traced(&text) + lost(&text),
+        traced(&shown),
+        "none is lost silently"
+    );
 }
 
 #[test]
@@ -105,7 +111,9 @@ fn s53_the_first_interrupt_ends_a_run_whose_trace_has_no_reader() {
         at_once(signals, |(signal, code)| {
             let (_reader, writer) = io::pipe().unwrap();
             let mut command = trapline(&["boot", world, "--trace", "alive", "--every", "1us"]);
-            command.stdout(Stdio::null()).stderr(writer.try_clone().unwrap());
+            command
+                .stdout(Stdio::null())
+                .stderr(writer.try_clone().unwrap());
             let mut run = Running::start(&mut command);
             eventually("a full pipe", || (!has_room(&writer)).then_some(()));
             run.signal(signal);
@@ -119,11 +127,13 @@ fn a_panic_without_a_reader_freezes_no_task() {
     let (_reader, writer) = io::pipe().unwrap();
     let args = ["boot", "-q", "--with", "panics --after 1us", "crashes"];
     let mut command = rude(&args);
-    command.stdout(Stdio::piped()).stderr(writer.try_clone().unwrap());
-    // The pipe is full from the start.
+    command
+        .stdout(Stdio::piped())
+        .stderr(writer.try_clone().unwrap());
+    // The pipe is full from the start, to the end of its last page.
     let mut filler = File::from(OwnedFd::from(writer));
     while has_room(&filler) {
-        filler.write_all(&[b'x'; 1024]).unwrap();
+        filler.write_all(&[b'x'; 4096]).unwrap();
     }
     let mut run = Running::start(&mut command);
     let mut said = String::new();
@@ -156,7 +166,10 @@ fn a_stalled_reader_of_a_recording_freezes_no_task_and_the_first_interrupt_ends_
     run.signal(Signal::INT);
     assert_eq!(exit_of(&mut run.child), Some(130));
     let err = io::read_to_string(run.err.take().unwrap()).unwrap();
-    assert!(err.contains("is not complete: no process reads it"), "{err}");
+    assert!(
+        err.contains("is not complete: no process reads it"),
+        "{err}"
+    );
 }
 
 #[test]
@@ -196,7 +209,13 @@ fn a_reader_of_a_recording_that_reads_again_finds_a_gap() {
     thread::spawn(move || io::copy(&mut pipe, &mut io::sink()));
     assert_eq!(exit_of(&mut run.child), Some(130));
     let err = io::read_to_string(run.err.take().unwrap()).unwrap();
-    assert_eq!(err.lines().filter(|line| line.contains("not complete")).count(), 0, "{err}");
+    assert_eq!(
+        err.lines()
+            .filter(|line| line.contains("not complete"))
+            .count(),
+        0,
+        "{err}"
+    );
 }
 
 fn panic_unless_truncated(error: &record::Error) -> bool {
@@ -239,16 +258,29 @@ fn a_trace_to_a_file_a_reader_or_a_terminal_that_lives_loses_nothing() {
     let _ = File::from(terminal).read_to_end(&mut text);
     assert_eq!(exit_of(&mut run.child), Some(0));
     let text = String::from_utf8(text).unwrap();
-    assert_eq!((traced(&text.replace("\u{1b}[2m", "")), lost(&text)), (whole, 0));
+    assert_eq!(
+        (traced(&text.replace("\u{1b}[2m", "")), lost(&text)),
+        (whole, 0)
+    );
 }
 
 #[test]
 fn a_virtual_clock_waits_for_a_stalled_reader_and_loses_nothing() {
-    let boot = ["boot", "-q", "--virtual", "--trace", "multitask", "--foo", "5000"];
+    let boot = [
+        "boot",
+        "-q",
+        "--virtual",
+        "--trace",
+        "multitask",
+        "--foo",
+        "5000",
+    ];
     let (_, _, whole) = run(&boot);
     let (mut reader, writer) = io::pipe().unwrap();
     let mut command = trapline(&boot);
-    command.stdout(Stdio::null()).stderr(writer.try_clone().unwrap());
+    command
+        .stdout(Stdio::null())
+        .stderr(writer.try_clone().unwrap());
     let mut run = Running::start(&mut command);
     drop(command);
     eventually("a full pipe", || (!has_room(&writer)).then_some(()));

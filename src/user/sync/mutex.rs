@@ -172,6 +172,7 @@ impl<T: 'static> Guard<T> {
     /// task that receives a guard from another task calls this. Never blocks.
     pub fn adopt(&mut self, os: &Os) {
         self.inner.token.require_home(os, "the mutex");
+        self.inner.token.touch_unless_held();
         self.inner.token.set_held();
     }
 }
@@ -202,6 +203,7 @@ impl<T> Drop for Guard<T> {
             self.inner.token.touch_beside(true);
             self.inner.poisoned.set(true);
         }
+        self.inner.token.touch_unless_held();
         self.inner.token.set_free();
         self.inner.token.defer_put(());
     }

@@ -112,9 +112,11 @@ impl Error {
     pub(crate) fn is_short(&self) -> bool {
         match self {
             Self::Truncated { .. } | Self::Unwritten { .. } | Self::Full { .. } => true,
-            Self::Io(_) | Self::Foreign | Self::TooNew(_) | Self::Corrupt { .. } | Self::Left(_) => {
-                false
-            }
+            Self::Io(_)
+            | Self::Foreign
+            | Self::TooNew(_)
+            | Self::Corrupt { .. }
+            | Self::Left(_) => false,
         }
     }
 
