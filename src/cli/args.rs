@@ -173,8 +173,8 @@ pub(super) struct Boot {
     /// How many tasks compute at once, from 1 to 1024. More than one needs --virtual
     #[arg(long, value_name = "N", value_parser = processors, default_value = "1", help_heading = "Scheduling")]
     pub(super) processors: usize,
-    /// Give the tasks of a name a share: NAME:tickets=100, NAME:nice=5 or NAME:priority=3. Can be
-    /// repeated
+    /// Give the tasks of a name a share: NAME:tickets=100, NAME:nice=5 or NAME:priority=3, of a kind
+    /// that the policy looks at. Can be repeated
     #[arg(long, value_name = "NAME:SHARE", value_parser = named_share, help_heading = "Scheduling")]
     pub(super) share: Vec<NamedShare>,
 }

@@ -9,6 +9,7 @@ mod extended;
 mod lab;
 mod live;
 mod network;
+mod options;
 mod planted;
 mod programs;
 mod reenact;
