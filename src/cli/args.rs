@@ -160,9 +160,8 @@ pub(super) struct Boot {
     /// fixed priorities; priority:inherit lends them to holders of locks.
     /// mlfq:quanta=10ms/20ms/40ms,allotment=2,boost=1s,stay,bump: a multi-level feedback queue.
     /// lottery:10ms, stride:10ms: in proportion to tickets. fair: Linux's CFS. random draws each
-    /// turn. pct:D,length=K gives tasks random priorities, of which D change during a run of K turns
-    /// (3 changes without a number; without a length, the seed draws one). --seed determines the
-    /// draws
+    /// turn. pct:D,length=K gives tasks random priorities, of which D (or 3) change during a run of
+    /// K turns; without a length, the seed draws one. All draws follow from --seed
     #[arg(
         long,
         value_name = "NAME[:PARAMS]",
