@@ -17,6 +17,7 @@ use super::{
     notes,
     plan::{Delay, Plan},
     settings::Settings,
+    timed::Watch,
 };
 use crate::{Cause, Footprints, Note, Policy, Runnable, Tid, sched::Draws};
 
@@ -36,6 +37,8 @@ struct State {
     /// The most turns of a schedule.
     most: usize,
     decider: Decider,
+    /// Gets the decisions of the schedule under way.
+    watch: Watch,
     /// Whether orders were drawn.
     has_drawn: bool,
     /// The notes of the turn that has ended, and the ready tasks: kept to reuse their memory.
@@ -138,10 +141,16 @@ impl Tree {
             run: Run::default(),
             most: usize::try_from(settings.steps()).unwrap_or(usize::MAX),
             decider: Decider::Tree,
+            watch: Watch::default(),
             has_drawn: false,
             lines: Vec::new(),
             tasks: Vec::new(),
         })))
+    }
+
+    /// Tells this watch the decisions of each schedule from now on.
+    pub(super) fn tell(&self, watch: &Watch) {
+        self.0.borrow_mut().watch = watch.clone();
     }
 
     /// Prepares for a schedule, on a kernel with these notes.
@@ -154,6 +163,7 @@ impl Tree {
             _ => Vec::new(),
         };
         this.run.reset(known);
+        this.watch.decide(&this.run.made);
         this.decider = decider;
     }
 
@@ -416,10 +426,12 @@ impl Policy for Tree {
         let at = run.ready.iter().position(|task| task.tid == chosen)?;
         if at > 0 {
             let turn = run.causality.len() as u32 + 1;
-            run.made.0.push(Delay {
+            let delay = Delay {
                 turn,
                 by: at as u32,
-            });
+            };
+            this.watch.decide_also(&delay);
+            run.made.0.push(delay);
             run.ready.rotate_left(at);
         }
         run.current = Some(chosen);

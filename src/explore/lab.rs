@@ -18,6 +18,7 @@ use super::{
     story::Story,
     strategy::Strategy,
     tally::Found,
+    timed::Watch,
     trial::{self, Body, Trial},
     twice::{HIDDEN, NONDETERMINISM},
 };
@@ -248,10 +249,18 @@ impl<'a> Lab<'a> {
         let guide = Self::guide(seed, decisions);
         let builder = self.settings.builder(seed).policy(guide);
         let mut kernel = builder.tracer(recorder).build()?;
-        trial::run(&mut kernel, self.body);
+        trial::run(&mut kernel, self.body, &self.watch(seed, decisions));
         // Before the kernel is dropped: the end of the last tasks is no part of the run.
         tape.close()?;
         Ok(())
+    }
+
+    /// Returns the watch over a schedule, which is run to its end.
+    fn watch(&self, seed: u64, decisions: &Decisions) -> Watch {
+        let watch = self.settings.watch_without_end();
+        watch.seed(seed);
+        watch.decide(decisions);
+        watch
     }
 
     /// Returns what decides as told.
@@ -286,7 +295,7 @@ impl<'a> Lab<'a> {
         } else {
             kernel.footprints()
         });
-        let trial = trial::run(&mut kernel, self.body);
+        let trial = trial::run(&mut kernel, self.body, &self.watch(seed, decisions));
         Ok(Recorded {
             trial,
             seed,

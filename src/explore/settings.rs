@@ -11,6 +11,7 @@ use std::{
 
 use super::{
     deadline::Deadline, explored::Progress, plan::Replay, strategy::Strategy, timed::Watch,
+    watchdog::UnderWay,
 };
 use crate::{Builder, Inject, Kernel, OnDeadlock, SimNet, SimWorld, SystemCall, Tid};
 
@@ -34,6 +35,7 @@ pub(super) struct Settings {
     pub(super) stop: Option<fn() -> bool>,
     /// The end of both. Set when the search begins.
     pub(super) deadline: Deadline,
+    pub(super) under_way: UnderWay,
     pub(super) threads: Option<usize>,
     pub(super) shard: Shard,
     /// Runs this schedule, and no other.
@@ -47,8 +49,8 @@ pub(super) struct Settings {
     /// Whether a search by seeds runs each schedule in a second order, too.
     pub(super) audits: bool,
     pub(super) net: Option<Network>,
-    /// The level of chaos in the network.
-    pub(super) chaos: u8,
+    /// The level of chaos in the network. Without one, the network has its own.
+    pub(super) chaos: Option<u8>,
     pub(super) inject: Option<Injector>,
     pub(super) progress: Option<Reporter>,
 }
@@ -97,6 +99,7 @@ impl Default for Settings {
             time: None,
             stop: None,
             deadline: Deadline::default(),
+            under_way: UnderWay::default(),
             threads: None,
             shard: Shard { number: 0, of: 1 },
             replay: None,
@@ -105,7 +108,7 @@ impl Default for Settings {
             reads_environment: true,
             audits: false,
             net: None,
-            chaos: 0,
+            chaos: None,
             inject: None,
             progress: None,
         }
@@ -146,13 +149,21 @@ impl Settings {
 
     /// Returns what ends a schedule when the time is over, on one thread.
     pub(super) fn watch(&self) -> Watch {
-        Watch::new(self.deadline)
+        Watch::new(self.deadline, &self.under_way, self.deadline.is_set())
+    }
+
+    /// Returns the same for schedules that no end of the time cuts.
+    pub(super) fn watch_without_end(&self) -> Watch {
+        Watch::new(Deadline::default(), &self.under_way, self.deadline.is_set())
     }
 
     /// Returns the settings of the kernel of a trial.
     pub(super) fn builder(&self, seed: u64) -> Builder {
         let net = self.net.as_ref().map(|Network(make)| make());
-        let net = net.unwrap_or_default().chaos(self.chaos);
+        let net = net.unwrap_or_default();
+        if let Some(level) = self.chaos {
+            net.chaos(level);
+        }
         let world = SimWorld::new(seed).net(&net);
         // A task that lives on must not hide that others lock each other out.
         let builder = Kernel::builder().world(world).on_deadlock(OnDeadlock::Stop);

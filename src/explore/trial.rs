@@ -54,7 +54,9 @@ pub(super) fn fresh<'a>(
     let is_reset = kernel
         .as_mut()
         .is_some_and(|kernel| kernel.reset(seed).is_ok());
+    watch.seed(seed);
     if !is_reset {
+        watch.decide(&settings.strategy);
         let builder = settings.strategy.set(settings.builder(seed), seed, watch);
         *kernel = Some(builder.build()?);
     }
@@ -70,7 +72,8 @@ const NOT_ALONE: &str = "the closure has run another kernel than the one that it
 /// Runs the body on a kernel that is as new. A trial fails if the body returns an error or panics,
 /// or if [`Report::check`](crate::Report::check) fails, or if none of its tasks has had a turn, or if
 /// it runs another kernel.
-pub(super) fn run(kernel: &mut Kernel, body: Body<'_>) -> Trial {
+pub(super) fn run(kernel: &mut Kernel, body: Body<'_>, watch: &Watch) -> Trial {
+    let _begun = watch.begin(kernel);
     notes::open(kernel.line());
     kernel.watch_alone();
     let result = quiet::contain(|| body(kernel));

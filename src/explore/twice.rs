@@ -159,7 +159,7 @@ impl<'a> Logged<'a> {
         let events = Rc::clone(&self.events);
         let tracer = move |event: &Event<'_>| events.borrow_mut().add(event);
         kernel.with_tracer(tracer, |kernel| {
-            let trial = trial::run(kernel, self.body);
+            let trial = trial::run(kernel, self.body, &self.watch);
             if self.watch.is_set() {
                 self.turns = kernel.report().ticks;
             }

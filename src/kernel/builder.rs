@@ -310,6 +310,7 @@ impl Builder {
             queues: Queues::default(),
             holders: Holders::new(self.on_deadlock),
             places: Places::default(),
+            published: None,
             world,
             frame,
             restarts: Restarts::default(),

@@ -38,7 +38,11 @@ impl Kernel {
         if self.shares.are_used() {
             self.shares.inherit(task, parent, &self.tasks[task].name);
         }
-        self.places.spawned(task, self.frame.place());
+        let place = self.frame.place();
+        self.places.spawned(task, place);
+        if let Some(published) = &mut self.published {
+            published.spawned(task, &self.tasks[task].name, place);
+        }
         if self.frame.is_noted() {
             self.note_birth(task.tid, parent, on_exit);
         }

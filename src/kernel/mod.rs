@@ -35,6 +35,7 @@
 //! | `daemons.rs` | the turns of daemons |
 //! | `holders.rs`, `places.rs` | cycles of waits for locks, found when they close; source lines |
 //! | `inject.rs`, `footprint.rs` | faults at the trap; what each call touches, for a search |
+//! | `published.rs` | the turn under way, for other threads |
 //! | `builder.rs`, `access.rs` | settings; the other calls of the host |
 //! | `step.rs`, `reset.rs`, `shutdown.rs` | a run in single steps; a kernel for one more run; the end of all tasks |
 //! | `info.rs`, `tell.rs` | the description of a task, for lists and reports; events for the log |
@@ -68,6 +69,7 @@ mod lifecycle;
 mod outcome;
 mod places;
 mod processors;
+mod published;
 mod queues;
 mod ready;
 mod report;
@@ -92,6 +94,7 @@ use std::{io, rc::Rc, time::Duration};
 pub use builder::Builder;
 pub use deadlock::Deadlock;
 pub use holders::OnDeadlock;
+pub use published::{CurrentTurn, TaskTurn};
 pub use report::{Blocked, Error, Failures, Limit, Report, Stalled, Step};
 
 use builder::Limits;
@@ -104,6 +107,7 @@ use hosts::Restarts;
 use inject::Injection;
 use places::Places;
 use processors::Processors;
+use published::Published;
 use queues::Queues;
 use ready::Ready;
 use shares::Shares;
@@ -140,6 +144,8 @@ pub struct Kernel {
     queues: Queues,
     holders: Holders,
     places: Places,
+    /// The turn under way, if other threads look at it.
+    published: Option<Box<Published>>,
     world: Box<dyn World>,
     frame: Rc<TrapFrame>,
     log: Log,

@@ -91,6 +91,9 @@ impl Kernel {
         } else {
             self.remote = self.world.remote();
             self.frame = Rc::new(TrapFrame::new(self.remote.clone()));
+            if let Some(published) = &self.published {
+                published.follow(&self.remote);
+            }
         }
         if let Some(net) = self.world.net() {
             net.bind(&self.frame);

@@ -50,6 +50,11 @@ impl Kernel {
         self.stats.ticks += 1;
         self.remote.runs(me.tid);
         let mut reply = Some(reply);
+        if REQUEUES && let Some(published) = &mut self.published {
+            // The place of another task's call is not its own.
+            self.frame.forget_place();
+            published.resumed(me);
+        }
         if self.log.is_observed() {
             // Not every call notes its caller, and the place of another task's call is not its own.
             self.frame.forget_place();
@@ -59,6 +64,9 @@ impl Kernel {
         match resume(&self.frame, &mut task.program, reply) {
             Ok(Some(call)) => {
                 task.traps += 1;
+                if REQUEUES && let Some(published) = &mut self.published {
+                    published.called(me, call, self.frame.place());
+                }
                 let is_answered = self.frame.is_in_lane::<REQUEUES>()
                     && fast::answer(&mut self.queues, &self.frame, task, call);
                 if !is_answered {

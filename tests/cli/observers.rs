@@ -130,10 +130,10 @@ fn a_panic_without_a_reader_freezes_no_task() {
     command
         .stdout(Stdio::piped())
         .stderr(writer.try_clone().unwrap());
-    // The pipe is full from the start.
+    // The pipe is full from the start, to the end of its last page.
     let mut filler = File::from(OwnedFd::from(writer));
     while has_room(&filler) {
-        filler.write_all(&[b'x'; 1024]).unwrap();
+        filler.write_all(&[b'x'; 4096]).unwrap();
     }
     let mut run = Running::start(&mut command);
     let mut said = String::new();

@@ -36,7 +36,11 @@ async fn is_poisoned_by(
 #[test]
 fn s89_a_kill_and_a_fault_poison() {
     boot(async |os| {
-        assert!(is_poisoned_by(os, async |os, _guard| Ok(os.sleep(S).await)).await);
+        let is_killed = async |os: &mut Os, _guard| {
+            os.sleep(S).await;
+            Ok(())
+        };
+        assert!(is_poisoned_by(os, is_killed).await);
         let kills_itself = async |os: &mut Os, _guard| {
             let tid = os.get_tid().await;
             os.kill(tid).await;
@@ -89,7 +93,10 @@ fn s89_an_injected_kill_poisons_and_so_does_an_injection_that_panics() {
         };
         let mut kernel = sim().inject(inject).build().unwrap();
         run_main(&mut kernel, async |os: &mut Os| {
-            let holds = async |os: &mut Os, _guard| Ok(os.set_nice(1).await);
+            let holds = async |os: &mut Os, _guard| {
+                os.set_nice(1).await;
+                Ok(())
+            };
             assert!(is_poisoned_by(os, holds).await);
         });
     }
