@@ -161,9 +161,8 @@ pub(super) struct Boot {
     /// fixed priorities; priority:inherit lends them to holders of locks.
     /// mlfq:quanta=10ms/20ms/40ms,allotment=2,boost=1s,stay,bump: a multi-level feedback queue.
     /// lottery:10ms, stride:10ms: in proportion to tickets. fair: OSTEP's CFS. random draws each
-    /// turn. pct:D,length=K gives tasks random priorities, of which D change during a run of K turns
-    /// (3 changes without a number; without a length, the seed draws one). --seed determines the
-    /// draws
+    /// turn. pct:D,length=K gives tasks random priorities, of which D (or 3) change during a run of
+    /// K turns; without a length, the seed draws one. All draws follow from --seed
     #[arg(
         long,
         value_name = "NAME[:PARAMS]",
@@ -174,8 +173,8 @@ pub(super) struct Boot {
     /// How many tasks compute at once, from 1 to 1024. More than one needs --virtual
     #[arg(long, value_name = "N", value_parser = processors, default_value = "1", help_heading = "Scheduling")]
     pub(super) processors: usize,
-    /// Give the tasks of a name a share: NAME:tickets=100, NAME:nice=5 or NAME:priority=3. Can be
-    /// repeated
+    /// Give the tasks of a name a share: NAME:tickets=100, NAME:nice=5 or NAME:priority=3, of a kind
+    /// that the policy looks at. Can be repeated
     #[arg(long, value_name = "NAME:SHARE", value_parser = named_share, help_heading = "Scheduling")]
     pub(super) share: Vec<NamedShare>,
 }
