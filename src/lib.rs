@@ -66,6 +66,9 @@
 //!   device and queue of its kernel.
 //! - Every task can call [`Os::shutdown`] and [`Os::observe`].
 //! - Tasks run on one thread and share its memory. A task that makes no trap stops all of them.
+//! - A task can end the process, from safe code: by [`std::process::exit`], by a destructor that
+//!   panics while the task unwinds from another panic (Rust aborts then), or by the exchange of its
+//!   [`Os`] for that of another task, through a scoped thread-local variable (the kernel aborts).
 //!
 //! Untrusted code needs a separate process. Two kernels share no task, device or queue.
 //!

@@ -27,9 +27,9 @@ use crate::{Error, Inject, Kernel, SimNet, SystemCall, Tid};
 /// Runs a test under many schedules. Each runs the closure on a kernel of its own in the simulated
 /// world. The closure spawns tasks, runs the kernel, and checks the result.
 ///
-/// A schedule fails if the closure returns an error or panics, or if a task faults. A deadlock is
-/// an error of [`Kernel::run`]. A task that returns an error fails the schedule by
-/// [`Report::check`](crate::Report::check).
+/// A schedule fails if the closure returns an error or panics, or if
+/// [`Report::check`](crate::Report::check) fails: a task has faulted, or has returned an error and no
+/// task has waited for it. A deadlock is an error of [`Kernel::run`].
 ///
 /// ```should_panic
 /// use std::{cell::Cell, rc::Rc};
@@ -52,6 +52,10 @@ use crate::{Error, Inject, Kernel, SimNet, SystemCall, Tid};
 /// .schedules(10_000)
 /// .run();
 /// ```
+///
+/// The closure runs the kernel that it is given, and no other. A schedule also fails if the closure
+/// replaces or resets that kernel, or runs another one on the same thread: a search decides nothing
+/// there.
 ///
 /// The closure must do the same in every run of a schedule. Everything that it shares between its
 /// tasks belongs inside. One in a hundred schedules runs twice, beginning with the first, and the

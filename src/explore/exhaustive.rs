@@ -13,7 +13,7 @@
 use std::{cell::RefCell, collections::VecDeque, fmt, iter, rc::Rc};
 
 use super::{
-    causal::{Causality, Foot, Turn, conflict},
+    causal::{Causality, Foot, Turn},
     notes,
     plan::{Delay, Plan},
     settings::Settings,
@@ -313,7 +313,7 @@ impl State {
             node.backtrack.extend(more.collect::<Vec<_>>());
         }
         let asleep = node.sleep.iter().chain(&node.done);
-        let asleep = asleep.filter(|(other, foot)| *other != task && !conflict(foot, &turn.foot));
+        let asleep = asleep.filter(|(other, foot)| *other != task && !turn.foot.wakes(foot));
         self.run.sleep.clear();
         self.run.sleep.extend(asleep.cloned());
     }
@@ -435,7 +435,6 @@ impl Policy for Tree {
             run.ready.rotate_left(at);
         }
         run.current = Some(chosen);
-        notes::set_task(chosen);
         run.ready.pop_front()
     }
 

@@ -183,18 +183,12 @@ impl Settings {
             net.chaos(level);
         }
         let world = SimWorld::new(seed).net(&net);
-        let mut builder = Kernel::builder().world(world);
-        // An exhaustive search cuts long schedules, and runs on after a partial deadlock: what
-        // ends a run early would hide what other tasks do. The kernel's limit is one turn behind
-        // the cut. It ends the runs that the search's tree does not decide.
-        if self.is_exhaustive() {
-            builder = builder.max_ticks(self.steps().saturating_add(1));
-            builder = builder.fail_late_on_deadlock();
-        } else {
-            builder = builder.max_ticks(self.steps());
-            // A task that lives on must not hide that others lock each other out.
-            builder = builder.on_deadlock(OnDeadlock::Stop);
-        }
+        // A task that lives on must not hide that others lock each other out.
+        let builder = Kernel::builder().world(world).on_deadlock(OnDeadlock::Stop);
+        // An exhaustive search cuts long schedules. The kernel's limit is one turn behind the cut. It
+        // ends the runs that the search's tree does not decide.
+        let behind = u64::from(self.is_exhaustive());
+        let mut builder = builder.max_ticks(self.steps().saturating_add(behind));
         if let Some(tasks) = self.tasks {
             builder = builder.max_tasks(tasks);
         }

@@ -91,7 +91,7 @@ pub(super) fn before(
     let mut logged = Logged::new(body, &watch);
     let first = logged.first(kernel, seed)?;
     // A schedule that was cut has no result.
-    let is_cut = watch.has_cut() || logged.turns > settings.steps() && !first.is_late;
+    let is_cut = watch.has_cut() || logged.turns > settings.steps();
     let differs = logged.repeat(kernel, seed, 0, &first)?;
     if differs.is_some() {
         return Ok(Tally {

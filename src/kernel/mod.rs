@@ -7,7 +7,7 @@
 //! }
 //! ```
 //!
-//! Six files are the kernel proper. They have at most 1,200 lines together, so that a reader can
+//! Six files are the kernel proper. They have at most 1,270 lines together, so that a reader can
 //! read them all:
 //!
 //! | file | owns |
@@ -39,14 +39,15 @@
 //! | `builder.rs`, `access.rs` | settings; the other calls of the host |
 //! | `step.rs`, `reset.rs`, `shutdown.rs` | a run in single steps; a kernel for one more run; the end of all tasks |
 //! | `info.rs`, `tell.rs` | the description of a task, for lists and reports; events for the log |
-//! | `report.rs`, `deadlock.rs`, `stall.rs` | reports and errors for the host |
-//! | `audit.rs` | the check of the invariant |
+//! | `report.rs`, `deadlock.rs`, `stall.rs`, `standstill.rs` | reports, errors and warnings for the host |
+//! | `audit.rs`, `alone.rs` | the check of the invariant; whether another kernel has run |
 //!
 //! Invariant: a live task is in exactly one place, which is running, on the ready queue, or
 //! blocked. A blocked task is in the one queue that can wake it. A debug build checks this at each
 //! poll.
 
 mod access;
+mod alone;
 mod answer;
 mod audit;
 mod builder;
@@ -77,6 +78,7 @@ mod run;
 mod shares;
 mod shutdown;
 mod stall;
+mod standstill;
 mod step;
 mod syscall;
 mod table;
@@ -110,6 +112,7 @@ use queues::Queues;
 use ready::Ready;
 use shares::Shares;
 use stall::Stall;
+use standstill::Standstill;
 use step::Ends;
 use table::Tasks;
 use timers::TimerSets;
@@ -127,6 +130,8 @@ use crate::{
 /// Spawn programs, then [`run`](Kernel::run). Dropping a kernel ends its tasks and runs their
 /// destructors.
 pub struct Kernel {
+    /// No other kernel of its thread has had it, nor this one before it was made as new.
+    number: u64,
     tasks: Tasks,
     ready: Ready,
     processors: Processors,
@@ -165,6 +170,8 @@ pub struct Kernel {
     over: [usize; 2],
     /// The wait in which only other threads can wake a task.
     stall: Stall,
+    /// The turns since the clock has moved.
+    standstill: Standstill,
     /// Printed text, if the kernel keeps it instead of the world.
     captured: Option<String>,
     /// An error of the console. No call of a task can return it.
@@ -207,7 +214,7 @@ impl Kernel {
                 break Err(error);
             }
         };
-        self.remote.runs(Tid::KERNEL);
+        self.leave();
         self.finish_printing(ends.time);
         let ended = ended.and_then(|()| self.wind_up());
         self.log.leave_span();

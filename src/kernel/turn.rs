@@ -157,20 +157,25 @@ impl Kernel {
     #[inline(always)]
     pub(super) fn settle(&mut self, me: Runnable, call: SystemCall, outcome: Outcome) {
         match outcome {
-            Outcome::Ready(state) => {
-                self.tasks[me].change(state);
-                self.tell_answer(me);
-                self.requeue(me, call);
-            }
+            Outcome::Ready(state) => self.reply(me, call, state),
             Outcome::Parent(state, child) => {
-                self.tasks[me].change(state);
-                self.tell_answer(me);
-                self.requeue(me, call);
+                self.reply(me, call, state);
                 self.enqueue(child, Cause::Spawned);
             }
             Outcome::Blocked | Outcome::Gone => {}
-            Outcome::Exit(exit) => self.end(me, exit),
+            Outcome::Exit(exit) => self.end_by_exit(me, exit),
         }
+    }
+
+    #[inline(always)]
+    fn reply(&mut self, me: Runnable, call: SystemCall, state: State) {
+        self.tasks[me].change(state);
+        // A call on a queue moves a message, which takes less time than to read the clock.
+        if call.queue().is_none() {
+            self.time_passed(me.tid);
+        }
+        self.tell_answer(me);
+        self.requeue(me, call);
     }
 
     /// Ends a task whose program has returned or panicked.
