@@ -246,11 +246,26 @@ const REPLAY: &[Row] = &[
             "a_tape_becomes_a_test_that_holds_on_to_its_run",
         ),
     ),
-    (&["--explore", "5"], "", Test("reenact.rs", "a_cured_chat_passes_all_schedules")),
+    (
+        &["--explore", "5"],
+        "",
+        Test("reenact.rs", "a_cured_chat_passes_all_schedules"),
+    ),
     (
         &["--schedule", "0..00000000"],
         "",
-        Test("reenact.rs", "a_chat_that_loses_a_line_under_one_schedule_is_found_from_a_tape_of_a_good_run"),
+        Test(
+            "reenact.rs",
+            "a_chat_that_loses_a_line_under_one_schedule_is_found_from_a_tape_of_a_good_run",
+        ),
+    ),
+    (
+        &["--expect", "bytes"],
+        "",
+        Test(
+            "reenact.rs",
+            "a_wrong_or_cut_answer_a_failure_and_a_deadlock_are_found",
+        ),
     ),
     (&["--trace"], "{}/run.tape", Text("get_tid()")),
     (

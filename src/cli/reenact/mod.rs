@@ -315,11 +315,10 @@ fn heard(
         return none();
     };
     let tally = Tally::new(script, net.clone(), course);
-    let rules = options.inject.clone();
     let mut builder = Kernel::builder()
         .world(SimWorld::new(0).net(&net))
         .max_ticks(most_turns(script.ticks))
-        .inject(move |_, call, nth| rules.iter().find_map(|rule| rule.apply(call, nth)));
+        .inject(Rules::new(&options.inject).injection());
     if let Some(tasks) = options.max_tasks {
         builder = builder.max_tasks(tasks.saturating_add(peers::most_tasks(script)));
     }
