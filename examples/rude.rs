@@ -6,12 +6,19 @@
 //! ```
 
 use std::{
-    cell::RefCell, error::Error, io, net::SocketAddr, process::ExitCode, rc::Rc, time::Duration,
+    cell::{Cell, RefCell},
+    error::Error,
+    io,
+    net::SocketAddr,
+    process::ExitCode,
+    rc::Rc,
+    time::Duration,
 };
 
 use trapline::{
     Closed, Os, Program, Queue, TcpStream,
     cli::{self, program},
+    sync::Mutex,
 };
 
 /// A task that panics after a while, beside one that continues
@@ -215,8 +222,8 @@ struct Pools {}
 
 impl Program for Pools {
     async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
-        let a = Rc::new(trapline::sync::Mutex::named(os, "a", ()).await);
-        let b = Rc::new(trapline::sync::Mutex::named(os, "b", ()).await);
+        let a = Rc::new(Mutex::named(os, "a", ()).await);
+        let b = Rc::new(Mutex::named(os, "b", ()).await);
         let jobs = Queue::<Queue<u8>>::unbounded(os).await;
         let (first, second, todo) = (Rc::clone(&a), Rc::clone(&b), jobs.clone());
         let worker = async move |os: &mut Os| -> Result<(), Closed> {
@@ -254,6 +261,147 @@ impl Program for Pools {
             };
             os.spawn_detached("session", session).await?;
         }
+    }
+}
+
+/// A server that greets each client by its name. It is right as long as one client asks at a time
+#[derive(clap::Args)]
+struct Muddles {
+    /// What goes wrong with two at a time
+    #[arg(long)]
+    how: Muddle,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Muddle {
+    /// Nothing
+    Nothing,
+    /// A client may get the greeting of another
+    Swaps,
+    /// A greeting may end in its middle
+    Cuts,
+    /// The news of another client may be in the middle of a greeting
+    Tears,
+    /// A session may fail
+    Fails,
+    /// Two sessions may wait for one another
+    Sticks,
+}
+
+/// What the sessions share.
+struct Hall {
+    how: Muddle,
+    /// The guests that have given their names.
+    guests: RefCell<Vec<TcpStream>>,
+    name: RefCell<String>,
+    turn: Cell<u32>,
+    locks: [Mutex<()>; 2],
+}
+
+impl Program for Muddles {
+    async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+        let listener = os.listen(([127, 0, 0, 1], 0).into()).await?;
+        writeln!(os, "listening on {}", listener.local_addr()?);
+        let hall = Rc::new(Hall {
+            how: self.how,
+            guests: RefCell::default(),
+            name: RefCell::default(),
+            turn: Cell::new(0),
+            locks: [Mutex::new(os, ()).await, Mutex::new(os, ()).await],
+        });
+        loop {
+            let (guest, _) = listener.accept(os).await?;
+            guest.send_all(os, b"welcome\n").await?;
+            let hall = Rc::clone(&hall);
+            let session = async move |os: &mut Os| -> Result<(), Box<dyn Error>> {
+                let mut buf = [0; 64];
+                loop {
+                    let n = guest.recv(os, &mut buf).await?;
+                    if n == 0 {
+                        return Ok(());
+                    }
+                    let name = String::from_utf8_lossy(&buf[..n]).trim().to_string();
+                    greet(os, &hall, &guest, &name).await?;
+                }
+            };
+            os.spawn_detached("session", session).await?;
+        }
+    }
+}
+
+async fn greet(
+    os: &mut Os,
+    hall: &Hall,
+    guest: &TcpStream,
+    name: &str,
+) -> Result<(), Box<dyn Error>> {
+    let turn = hall.turn.get() + 1;
+    hall.turn.set(turn);
+    hall.name.replace(name.to_string());
+    let mut name = name.to_string();
+    match hall.how {
+        Muddle::Nothing => {}
+        Muddle::Swaps => {
+            os.yield_now().await;
+            name = hall.name.borrow().clone();
+        }
+        Muddle::Cuts => {
+            guest.send_all(os, b"hello ").await?;
+            if hall.turn.get() == turn {
+                guest.send_all(os, format!("{name}\n").as_bytes()).await?;
+            }
+            return Ok(());
+        }
+        Muddle::Tears => {
+            let others = hall.guests.borrow().clone();
+            hall.guests.borrow_mut().push(guest.clone());
+            for other in others {
+                let news = format!("* {name} is here\n");
+                other.send_all(os, news.as_bytes()).await?;
+            }
+            guest.send_all(os, b"hello ").await?;
+            os.yield_now().await;
+            guest.send_all(os, format!("{name}\n").as_bytes()).await?;
+            return Ok(());
+        }
+        Muddle::Fails => {
+            os.yield_now().await;
+            if hall.turn.get() != turn {
+                return Err("two at a time".into());
+            }
+        }
+        Muddle::Sticks => {
+            let first = name.len() % 2;
+            let _first = hall.locks[first].lock(os).await;
+            os.yield_now().await;
+            let _second = hall.locks[1 - first].lock(os).await;
+        }
+    }
+    guest
+        .send_all(os, format!("hello {name}\n").as_bytes())
+        .await?;
+    Ok(())
+}
+
+/// A server with a listener in each of two tasks, at any ports, that greets in two ways. It reads its
+/// greetings as work of another thread
+#[derive(clap::Args)]
+struct Twice {}
+
+impl Program for Twice {
+    async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+        for (name, greeting) in [("short", "hi\n"), ("long", "good afternoon\n")] {
+            let serve = async move |os: &mut Os| -> Result<(), Box<dyn Error>> {
+                let listener = os.listen(([127, 0, 0, 1], 0).into()).await?;
+                writeln!(os, "{name} at {}", listener.local_addr()?);
+                let (client, _) = listener.accept(os).await?;
+                let greeting = os.run_recorded(move || greeting.to_string()).await?;
+                Ok(client.send_all(os, greeting.as_bytes()).await?)
+            };
+            os.spawn(name, serve).await?;
+        }
+        os.sleep(Duration::from_secs(3600)).await;
+        Ok(())
     }
 }
 
@@ -369,6 +517,8 @@ fn main() -> ExitCode {
         program::<Pools>("pools"),
         program::<Reopens>("reopens"),
         program::<Crosswise>("crosswise"),
+        program::<Muddles>("muddles"),
+        program::<Twice>("twice"),
         program::<Crashes>("crashes"),
     ])
 }

@@ -29,7 +29,19 @@ use rustix::fs::OFlags;
 #[derive(Clone)]
 pub struct Descriptor {
     fd: BorrowedFd<'static>,
-    _owner: Rc<dyn Any>,
+    owner: Rc<dyn Any>,
+}
+
+/// The end of a socket through which a value of [`Os::run_recorded`](crate::Os::run_recorded) crosses
+/// the world.
+#[cfg(feature = "serde")]
+pub(crate) struct Carrier(pub(crate) std::os::unix::net::UnixStream);
+
+#[cfg(feature = "serde")]
+impl AsFd for Carrier {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
 }
 
 impl Descriptor {
@@ -44,10 +56,17 @@ impl Descriptor {
             reason = "a borrow from a field of the same structure has no lifetime to name"
         )]
         // SAFETY: the descriptor stays open while `owner` is borrowed. It is borrowed until
-        // `_owner` is dropped: the `Rc` does not move it, and this type never borrows it mutably.
+        // `owner` is dropped: the `Rc` does not move it, and this type never borrows it mutably.
         // Each descriptor that `as_fd` returns is bound to a borrow of this structure.
         let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-        Self { fd, _owner: owner }
+        Self { fd, owner }
+    }
+
+    /// Returns whether it carries a value of `Os::run_recorded`, and belongs to no program.
+    #[cfg(feature = "serde")]
+    #[must_use]
+    pub fn is_carrier(&self) -> bool {
+        self.owner.is::<Carrier>()
     }
 
     /// Whether it is one of the three standard streams, which other processes may share.

@@ -146,10 +146,11 @@ impl<W: World> World for Attached<W> {
         match request {
             Request::Attach { host, descriptor } => {
                 let fd = descriptor.as_fd().as_raw_fd();
+                let is_own = !descriptor.is_carrier();
                 let answer = self
                     .inner
                     .io(device, Request::Attach { host, descriptor })?;
-                if !self.inner.remote().running().is_daemon() {
+                if is_own && !self.inner.remote().running().is_daemon() {
                     self.attached(device, fd);
                 }
                 Ok(answer)

@@ -24,7 +24,7 @@ use super::{
     output::{FAILURE, Log, Verbosity, clean},
     program::{Entry, Named},
     record,
-    reenact::{self, Wanted},
+    reenact::{self, Expect, Wanted},
     stdio,
     values::whole,
     words::{self, quoted},
@@ -83,9 +83,9 @@ pub(super) struct Replay {
           conflicts_with_all = ["at_speed", "only"])]
     as_test: Option<String>,
     /// Run the programs under N other schedules, in the simulated world. Each connection of the tape
-    /// has a peer there. It sends what came over the connection, after as many bytes as then, whatever
-    /// those are. A schedule fails if a task fails, or if a peer gets fewer bytes. --record DIR records
-    /// it. The run's --inject and --max-tasks apply. Its --policy, --quantum, --share and --processors do
+    /// has a peer there. It sends what came over the connection, after as many bytes as then, or a
+    /// second later than then. A schedule fails if a task fails, in a deadlock, or if a peer does not get
+    /// what it has to: see --expect. --record DIR records it. The run's --inject and --max-tasks apply. Its --policy, --quantum, --share and --processors do
     /// not: the search chooses the schedule
     #[arg(long, value_name = "N", value_parser = whole::<NonZeroU64>,
           conflicts_with_all = ["at_speed", "only", "as_test"], help_heading = "Search")]
@@ -98,6 +98,15 @@ pub(super) struct Replay {
         help_heading = "Search"
     )]
     schedule: Option<String>,
+    /// What each peer of a search has to get
+    #[arg(
+        long,
+        value_name = "WHAT",
+        requires = "explore",
+        default_value = "answers",
+        help_heading = "Search"
+    )]
+    expect: Expect,
     #[command(flatten)]
     watching: Watching,
 }
@@ -204,12 +213,18 @@ fn explore(
         return Err(clap::Error::raw(ErrorKind::ArgumentConflict, why));
     }
     let (binary, file) = (words::binary(), replay.file.to_string_lossy());
+    let expect = match replay.expect {
+        Expect::Answers => "",
+        Expect::Ends => "--expect ends ",
+        Expect::Bytes => "--expect bytes ",
+    };
     let wanted = Wanted {
         schedules: schedules.get(),
         schedule: replay.schedule.as_deref(),
+        expect: replay.expect,
         record: replay.watching.record.as_deref(),
         again: format!(
-            "{binary} replay --explore 1 --schedule {{replay}} {}",
+            "{binary} replay --explore 1 {expect}--schedule {{replay}} {}",
             quoted(&file)
         ),
     };

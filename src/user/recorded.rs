@@ -14,7 +14,7 @@ use std::{
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{blocking::Panicked, os::Os};
-use crate::pause::is_again;
+use crate::{descriptor::Carrier, pause::is_again};
 
 /// How many bytes cross at once. A socket has room for as many.
 const CHUNK: usize = 4096;
@@ -78,7 +78,7 @@ impl Os {
     /// Sends bytes to this task itself, through the world, and returns those that arrive.
     async fn cross(&mut self, bytes: &[u8]) -> io::Result<Vec<u8>> {
         let (near, mut far) = UnixStream::pair()?;
-        let near = self.attach(near).await?;
+        let near = self.attach(Carrier(near)).await?;
         let framed = [&(bytes.len() as u64).to_le_bytes(), bytes].concat();
         let mut chunks = framed.chunks(CHUNK);
         let (mut arrived, mut buf) = (Vec::new(), [0; CHUNK]);

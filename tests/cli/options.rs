@@ -259,6 +259,14 @@ const REPLAY: &[Row] = &[
             "a_chat_that_loses_a_line_under_one_schedule_is_found_from_a_tape_of_a_good_run",
         ),
     ),
+    (
+        &["--expect", "bytes"],
+        "",
+        Test(
+            "reenact.rs",
+            "a_wrong_or_cut_answer_a_failure_and_a_deadlock_are_found",
+        ),
+    ),
     (&["--trace"], "{}/run.tape", Text("get_tid()")),
     (
         &["--log-format", "json"],

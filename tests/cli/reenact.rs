@@ -86,8 +86,12 @@ fn a_chat_that_loses_a_line_under_one_schedule_is_found_from_a_tape_of_a_good_ru
     let (code, out, err) = explore(example("rude", &["replay", "-q", &tape]));
     assert_eq!((code, &*err), (0, ""), "nothing is lost on the tape: {out}");
     let rude = |args: &[&str]| explore(example("rude", &[&["replay"], args].concat()));
+    // Bob sends nothing, so nothing is the answer to what he sends.
+    let (code, out, err) = rude(&["--explore", "300", &tape]);
+    assert_eq!((code, &*err), (0, ""), "{out}");
     let runs = folder.path("runs");
-    let (code, out, err) = rude(&["--explore", "1000", "--record", &runs, &tape]);
+    let bytes = ["--explore", "1000", "--expect", "bytes"];
+    let (code, out, err) = rude(&[&bytes[..], &["--record", &runs, &tape]].concat());
     assert_eq!((code, &*err), (1, ""), "{out}");
     let lost = "\"peer-1\" failed: the program sends no more after ";
     assert!(
@@ -99,11 +103,130 @@ fn a_chat_that_loses_a_line_under_one_schedule_is_found_from_a_tape_of_a_good_ru
     let again = out.lines().find_map(|line| line.split_once("rude replay "));
     let (_, again) = again.unwrap_or_else(|| panic!("no command: {out}"));
     let words: Vec<&str> = again.split(' ').collect();
+    assert!(again.contains(" --expect bytes "), "{again}");
     let (code, out, _) = rude(&words);
     assert_eq!(code, 1);
     assert!(out.contains(lost), "{out}");
     let (code, out, _) = rude(&["--explore", "1", "--schedule", "nonsense", &tape]);
     assert_eq!((code, &*out), (2, ""));
+}
+
+/// The whole of what a client gets.
+fn read_all(client: &mut TcpStream) -> String {
+    let mut text = String::new();
+    client.read_to_string(&mut text).unwrap();
+    text
+}
+
+#[test]
+fn a_correct_chat_passes_though_a_client_that_joins_later_gets_less() {
+    let server = Taped::start("chat", trapline, &["chat", "--addr", "127.0.0.1:0"]);
+    let mut clients = [(); 3].map(|()| server.connect());
+    for client in &mut clients {
+        read(client, "* your name?\n");
+    }
+    let say = |client: &mut TcpStream, text: &str| client.write_all(text.as_bytes()).unwrap();
+    let [ann, bob, carol] = &mut clients;
+    say(bob, "bob\n");
+    read(bob, "* bob joins\n");
+    // In a schedule, bob may give his name after all this.
+    say(ann, "ann\none\ntwo\n");
+    for client in [&mut *ann, bob] {
+        read(client, "* ann joins\nann: one\nann: two\n");
+    }
+    say(bob, "/who\n");
+    read(bob, "* here: ann, bob\n");
+    say(carol, "carol\nthree\n");
+    for client in [&mut *ann, bob, carol] {
+        read(client, "* carol joins\ncarol: three\n");
+    }
+    say(ann, "/quit\n");
+    assert_eq!(read_all(ann), "");
+    read(bob, "* ann leaves\n");
+    let (tape, _folder) = server.end();
+    let (code, out, err) = run(&["replay", "--explore", "1000", &tape]);
+    assert_eq!((code, &*err), (0, ""), "{out}");
+    assert!(out.contains("1000 schedules"), "{out}");
+    // Bob has asked for the names, which depend on the others.
+    assert!(
+        out.contains("compared: the answers to 2 of 3 clients\n"),
+        "{out}"
+    );
+    let (code, out, _) = run(&["replay", "--explore", "100", "--expect", "bytes", &tape]);
+    assert_eq!(code, 1, "one gets less: {out}");
+}
+
+/// Tapes a server that greets two clients, one after the other.
+fn greetings(how: &str) -> (String, Folder) {
+    let test = format!("muddles-{how}");
+    let args = ["muddles", "--how", how];
+    let server = Taped::start(&test, |args| example("rude", args), &args);
+    let mut clients = ["ann", "john"].map(|name| {
+        let mut client = server.connect();
+        read(&mut client, "welcome\n");
+        (name, client)
+    });
+    for (name, client) in &mut clients {
+        client.write_all(format!("{name}\n").as_bytes()).unwrap();
+        read(client, &format!("hello {name}\n"));
+    }
+    server.end()
+}
+
+#[test]
+fn a_wrong_or_cut_answer_a_failure_and_a_deadlock_are_found() {
+    let rude = |args: &[&str]| explore(example("rude", &[&["replay"], args].concat()));
+    let lacks = "a part of its answer does not come: \"hello ";
+    for (how, why) in [
+        ("nothing", None),
+        ("swaps", Some(lacks)),
+        ("cuts", Some(lacks)),
+        ("tears", Some(lacks)),
+        ("fails", Some("\"session\" failed: two at a time")),
+        ("sticks", Some("cycle: ")),
+    ] {
+        let (tape, _folder) = greetings(how);
+        let (code, out, err) = rude(&["--explore", "300", &tape]);
+        assert_eq!(
+            (code, &*err),
+            (i32::from(why.is_some()), ""),
+            "{how}: {out}"
+        );
+        assert!(out.contains(why.unwrap_or("300 schedules")), "{how}: {out}");
+        assert!(
+            out.contains("compared: the answers to 2 of 2 clients\n"),
+            "{how}: {out}"
+        );
+        let (code, out, _) = rude(&["--explore", "300", "--expect", "ends", &tape]);
+        let by_tasks = matches!(how, "fails" | "sticks");
+        assert_eq!(code, i32::from(by_tasks), "{how}: {out}");
+        assert!(!out.contains("compared"), "{out}");
+    }
+}
+
+#[test]
+fn listeners_at_any_port_are_those_of_their_tasks_and_recorded_work_is_done_again() {
+    let folder = Folder::new("twice");
+    let tape = folder.path("run.tape");
+    let mut command = example("rude", &["boot", "--tape", &tape, "twice"]);
+    let mut server = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    for greeting in ["hi\n", "good afternoon\n"] {
+        let line = server.out_line();
+        let addr = line.trim().rsplit(' ').next().unwrap();
+        read(&mut TcpStream::connect(addr).unwrap(), greeting);
+    }
+    server.signal(Signal::INT);
+    let (code, err) = server.end();
+    assert_eq!(code, Some(130));
+    assert!(
+        !err.contains("attaches"),
+        "it is no descriptor of the program's: {err}"
+    );
+    for expect in ["answers", "bytes"] {
+        let replay = ["replay", "--explore", "200", "--expect", expect, &tape];
+        let (code, out, err) = explore(example("rude", &replay));
+        assert_eq!((code, &*err), (0, ""), "{out}");
+    }
 }
 
 #[test]

@@ -2,14 +2,17 @@
 //!
 //! A replay of the tape notes what came over each connection. Then the programs run in the simulated
 //! world, under many schedules, and each connection has a peer that does what the one of the run did.
+//! Before the search, runs with one peer each tell what each gets for what it sends itself.
 //!
 //! | file | owns |
 //! |---|---|
 //! | `mod.rs` | the command, and a run of the programs with their peers |
+//! | `answers.rs` | what a peer gets for what it sends itself |
 //! | `script.rs` | [`Script`]: what the peers did, and the hosts that they need |
 //! | `noting.rs` | the world that notes it during a replay |
 //! | `peers.rs` | the peers, as tasks |
 
+mod answers;
 mod noting;
 mod peers;
 mod script;
@@ -25,7 +28,7 @@ use std::{
     sync::Arc,
 };
 
-use clap::error::ErrorKind;
+use clap::{ValueEnum, error::ErrorKind};
 
 use super::{
     args::{self, Boot},
@@ -39,18 +42,37 @@ use super::{
     replay::{self, Outside},
 };
 use crate::{
-    Check, Error, Kernel, SimNet, check,
+    Check, Error, Kernel, Report, SimNet, SimWorld, check,
     tape::{self, Playing},
 };
+use answers::{Answer, Heard};
 use noting::{Notes, Noting};
-use peers::Tally;
-use script::{Host, Script};
+use peers::{Course, Expected, Tally};
+use script::{Host, Script, Way};
+
+/// The most clients whose answers are looked up, of those that send the same: each takes a run.
+const MOST: usize = 100;
+/// How often the answers are looked up again after a failure: a part of them may have changed.
+const AGAIN: usize = 3;
+
+/// What a peer has to get in each schedule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+pub(super) enum Expect {
+    /// Nothing: how the tasks end decides
+    Ends,
+    /// The answer to what it sends itself
+    #[default]
+    Answers,
+    /// As many bytes as on the tape
+    Bytes,
+}
 
 /// What the command asks for.
 pub(super) struct Wanted<'a> {
     pub(super) schedules: u64,
     /// One schedule of an earlier report, and no other.
     pub(super) schedule: Option<&'a str>,
+    pub(super) expect: Expect,
     /// Where a failing schedule is recorded.
     pub(super) record: Option<&'a Path>,
     /// The command line that runs a schedule again.
@@ -73,18 +95,46 @@ pub(super) fn run(
             return Ok(ExitCode::from(FAILURE));
         }
     };
-    let body = |kernel: &mut Kernel| trial(kernel, programs, &script);
-    let search = search(body, &script, options, wanted);
-    let search = search.map_err(|error| clap::Error::raw(ErrorKind::InvalidValue, error + "\n"))?;
+    let usage = |error: String| clap::Error::raw(ErrorKind::InvalidValue, error + "\n");
+    // For its errors.
+    network(&script).map_err(usage)?;
+    let mut answers = answers_of(&script, programs, options, wanted.expect);
     if let Err(error) = interrupts::note(interrupts::END) {
         log.error(&format!("cannot listen for interrupts: {error}"));
         return Ok(ExitCode::from(FAILURE));
     }
-    let explored = search.explore();
+    let mut explored;
+    let mut again = AGAIN;
+    loop {
+        let expected = Arc::new(match wanted.expect {
+            Expect::Ends => Expected::Ends,
+            Expect::Answers => Expected::Answers(answers.clone()),
+            Expect::Bytes => Expected::Bytes,
+        });
+        let body = |kernel: &mut Kernel| {
+            let course = Course::Tape(Arc::clone(&expected));
+            trial(kernel, programs, &script, course)
+        };
+        explored = search(body, &script, options, wanted)
+            .map_err(usage)?
+            .explore();
+        if explored.failure.is_none() || again == 0 || interrupts::is_raised() {
+            break;
+        }
+        // The world outside, such as the date, is no part of a schedule.
+        let now = answers_of(&script, programs, options, wanted.expect);
+        if now == answers {
+            break;
+        }
+        (answers, again) = (now, again - 1);
+    }
     if io::stderr().is_terminal() {
         tell("\r\x1b[K");
     }
     print(explore::report(&explored).as_bytes());
+    if wanted.expect == Expect::Answers {
+        print(compared(&script, &answers).as_bytes());
+    }
     let good = interrupts::signal().map_or(ExitCode::SUCCESS, ExitCode::from);
     Ok(match explored.failure {
         None => good,
@@ -106,7 +156,9 @@ fn note(
     // Of its warnings, only that of a task that waits.
     let world = Attached::replayed(world, Log::SILENT, io::sink()).watched(log)?;
     let builder = boot::settings(options, seed, &rules, Outside::of(world));
+    let opened = Rc::default();
     let mut kernel = builder
+        .tracer(peers::listening(&opened))
         .build()
         .map_err(|error| format!("cannot boot: {error}"))?;
     boot::load(&mut kernel, options, &args::loaded(programs), Log::SILENT)?;
@@ -130,7 +182,7 @@ fn note(
     let report = kernel.report();
     drop(kernel);
     let notes = Rc::into_inner(notes).expect("the kernel is gone");
-    let script = notes.into_inner().script(&report);
+    let script = notes.into_inner().script(&report, opened.take());
     script.map_err(|why| format!("this tape has no script: {why}"))
 }
 
@@ -149,8 +201,6 @@ fn search<F>(
 where
     F: Fn(&mut Kernel) -> Result<(), Error> + Sync,
 {
-    // For its errors.
-    network(script)?;
     let shared = Arc::clone(script);
     let mut search = check(body)
         .without_environment()
@@ -197,25 +247,116 @@ fn network(script: &Script) -> Result<SimNet, String> {
     Ok(net)
 }
 
+/// The answer to each client of the script, if it is known.
+fn answers_of(
+    script: &Arc<Script>,
+    programs: &[(String, Named)],
+    options: &Boot,
+    expect: Expect,
+) -> Vec<Option<Answer>> {
+    if expect != Expect::Answers {
+        return Vec::new();
+    }
+    let heard = |course| heard(script, programs, options, course);
+    let reversed = heard(Course::Reversed);
+    let staying = heard(Course::Staying);
+    // Clients that send the same get the same when they are alone.
+    let mut known: Vec<(usize, Heard)> = Vec::new();
+    let mut answers = vec![None; script.peers.len()];
+    for (place, peer) in script.scripted() {
+        let Way::ToListener { number, .. } = peer.way else {
+            continue;
+        };
+        let is_same = |other: &usize| {
+            let other = &script.peers[*other];
+            let same_way =
+                matches!(other.way, Way::ToListener { number: its, .. } if its == number);
+            same_way && peer.does_as(other)
+        };
+        let alone = known.iter().find(|(other, _)| is_same(other));
+        let alone = match alone {
+            Some((_, alone)) => alone.clone(),
+            None if known.len() == MOST || interrupts::is_raised() => continue,
+            None => {
+                let alone = heard(Course::Alone(place)).swap_remove(place);
+                known.push((place, alone.clone()));
+                alone
+            }
+        };
+        let may_end_early = script.is_stopped;
+        let end = peer.first_end().unwrap_or(usize::MAX);
+        let others = [(&reversed[place], usize::MAX), (&staying[place], end)];
+        answers[place] = Answer::agreed(&alone, &peer.heard, may_end_early, &others);
+    }
+    answers
+}
+
+/// Says how many answers the search has compared.
+fn compared(script: &Script, answers: &[Option<Answer>]) -> String {
+    let clients = script
+        .scripted()
+        .filter(|(_, peer)| matches!(peer.way, Way::ToListener { .. }));
+    let known = answers.iter().flatten().count();
+    format!(
+        "compared: the answers to {known} of {} clients\n",
+        clients.count()
+    )
+}
+
+/// What each peer gets in a run of the programs. How the run ends does not matter.
+fn heard(
+    script: &Arc<Script>,
+    programs: &[(String, Named)],
+    options: &Boot,
+    course: Course,
+) -> Vec<Heard> {
+    let none = || vec![Heard::default(); script.peers.len()];
+    let Ok(net) = network(script) else {
+        return none();
+    };
+    let tally = Tally::new(script, net.clone(), course);
+    let mut builder = Kernel::builder()
+        .world(SimWorld::new(0).net(&net))
+        .max_ticks(most_turns(script.ticks))
+        .inject(Rules::new(&options.inject).injection());
+    if let Some(tasks) = options.max_tasks {
+        builder = builder.max_tasks(tasks.saturating_add(peers::most_tasks(script)));
+    }
+    if let Ok(mut kernel) = builder.build() {
+        let _ = with_peers(&mut kernel, programs, script, &tally);
+    }
+    tally.take_heard()
+}
+
 /// Runs the programs once, with the peers of the script.
 fn trial(
     kernel: &mut Kernel,
     programs: &[(String, Named)],
     script: &Arc<Script>,
+    course: Course,
 ) -> Result<(), Error> {
-    let tally = Tally::new(script, kernel.net());
-    peers::listen(kernel, script, &tally)?;
-    for (_, named) in programs {
-        named.image()(kernel, script.home())?;
-    }
-    peers::connect(kernel, script, &tally)?;
-    let report = match kernel.run() {
-        Err(Error::Deadlock(deadlock)) if deadlock.is_at_rest() && tally.is_over() => {
-            kernel.report()
-        }
-        ran => ran?,
-    };
+    let tally = Tally::new(script, kernel.net(), course);
+    let report = with_peers(kernel, programs, script, &tally)?;
     let text = kernel.take_console();
     explore::note_outcome(kernel, text);
     report.check()
+}
+
+fn with_peers(
+    kernel: &mut Kernel,
+    programs: &[(String, Named)],
+    script: &Arc<Script>,
+    tally: &Rc<Tally>,
+) -> Result<Report, Error> {
+    peers::listen(kernel, script, tally)?;
+    for (_, named) in programs {
+        named.image()(kernel, script.home())?;
+    }
+    peers::connect(kernel, script, tally)?;
+    match kernel.run() {
+        Err(Error::Deadlock(deadlock)) if deadlock.is_at_rest() && tally.is_over() => {
+            Ok(kernel.report())
+        }
+        ran => ran,
+    }
 }

@@ -3,13 +3,18 @@
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
+    fs::File,
     io,
     net::{IpAddr, SocketAddr},
+    os::unix::fs::FileExt,
     rc::Rc,
     time::Duration,
 };
 
-use super::script::{Act, Listener, Mark, Outcome, Peer, Script, Step, Way};
+use super::{
+    answers::{self, Heard},
+    script::{Act, Listener, Mark, Outcome, Peer, Script, Step, Way},
+};
 use crate::{
     Answer, DeviceId, Direction, External, Happening, Interrupt, Report, Request, World,
     forward_world, tape::Playing,
@@ -24,6 +29,8 @@ pub(super) struct Notes {
     changed: BTreeSet<usize>,
     /// Why there is no script for this tape.
     wrong: Option<String>,
+    /// The time of the replay.
+    now: Duration,
 }
 
 /// What a device of the program is.
@@ -40,6 +47,8 @@ struct Connection {
     sent_at_report: Option<u64>,
     /// Whether the peer has ended its part.
     is_over: bool,
+    /// When the peer made its last step.
+    stepped: Duration,
 }
 
 impl Notes {
@@ -48,13 +57,13 @@ impl Notes {
         self.wrong.get_or_insert(what);
     }
 
-    /// The answer to a request: `read` is what was received.
+    /// The answer to a request: `bytes` are what was received, or sent.
     fn answered(
         &mut self,
         device: DeviceId,
         asked: &Asked,
         result: &io::Result<Answer>,
-        read: &[u8],
+        bytes: &[u8],
     ) {
         match (asked, result) {
             (Asked::Attach, Ok(_)) => {
@@ -68,6 +77,7 @@ impl Notes {
                 self.script.listeners.push(Listener {
                     addr: *addr,
                     has_any_port: *has_any_port,
+                    task: String::new(),
                 });
             }
             // Until the tape says otherwise.
@@ -89,8 +99,8 @@ impl Notes {
                     self.begin(*connection, way, Outcome::Established);
                 }
             }
-            (Asked::Recv(room), Ok(_)) if *room > 0 => self.received(device, read, *room),
-            (Asked::Send, Ok(Answer::Bytes(n))) => self.sent(device, *n),
+            (Asked::Recv(room), Ok(_)) if *room > 0 => self.received(device, bytes, *room),
+            (Asked::Send, Ok(Answer::Bytes(n))) => self.sent(device, *n, bytes),
             (Asked::Recv(_) | Asked::Send, Err(error))
                 if error.kind() != io::ErrorKind::WouldBlock =>
             {
@@ -118,11 +128,13 @@ impl Notes {
             sent: 0,
             sent_at_report: None,
             is_over: false,
+            stepped: self.now,
         };
         self.script.peers.push(Peer {
             way,
             steps: Vec::new(),
             gets: 0,
+            heard: Heard::default(),
             is_closed: false,
             before,
             outcome,
@@ -135,10 +147,13 @@ impl Notes {
     fn marks(&mut self) -> Vec<Mark> {
         let changed = std::mem::take(&mut self.changed);
         let peers = &self.script.peers;
-        let mark = |peer: usize| Mark {
-            peer,
-            steps: peers[peer].steps.len(),
-            bytes: peers[peer].gets,
+        let mark = |peer: usize| match peers[peer].is_closed {
+            true => Mark::over(peer),
+            false => Mark {
+                peer,
+                steps: peers[peer].steps.len(),
+                bytes: peers[peer].gets,
+            },
         };
         changed.into_iter().map(mark).collect()
     }
@@ -177,21 +192,24 @@ impl Notes {
         if bytes.is_empty() {
             return self.end(device, Act::Finish);
         }
+        let now = self.now;
         let Some((connection, peer)) = self.connection(device) else {
             return;
         };
+        let pause = connection.pause(now);
         let after = connection.sent_at_report.unwrap_or(connection.sent);
         if bytes.len() < room {
             // What comes next is reported anew, or is an answer to what is sent next.
             connection.sent_at_report = None;
         }
         let act = Act::Send(bytes.to_vec());
-        peer.steps.push(Step { after, act });
+        peer.steps.push(Step { after, pause, act });
     }
 
-    fn sent(&mut self, device: DeviceId, n: usize) {
+    fn sent(&mut self, device: DeviceId, n: usize, bytes: &[u8]) {
         if let Some((connection, peer)) = self.connection(device) {
             connection.sent += n as u64;
+            peer.heard.take(bytes);
             if !connection.is_over {
                 peer.gets = connection.sent;
             }
@@ -200,13 +218,15 @@ impl Notes {
 
     /// Notes the end of what the peer sends.
     fn end(&mut self, device: DeviceId, act: Act) {
+        let now = self.now;
         if let Some((connection, peer)) = self.connection(device)
             && !connection.is_over
         {
             connection.is_over = true;
+            let pause = connection.pause(now);
             let after = connection.sent_at_report.unwrap_or(connection.sent);
             peer.gets = after;
-            peer.steps.push(Step { after, act });
+            peer.steps.push(Step { after, pause, act });
         }
     }
 
@@ -243,13 +263,28 @@ impl Notes {
         self.script.is_stopped = true;
     }
 
-    /// The script of the run, which took so long. An error says what cannot be scripted.
-    pub(super) fn script(mut self, report: &Report) -> Result<Script, String> {
+    /// The script of the run, which took so long and had these listeners. An error says what cannot be
+    /// scripted.
+    pub(super) fn script(
+        mut self,
+        report: &Report,
+        opened: Vec<Listener>,
+    ) -> Result<Script, String> {
         if let Some(wrong) = self.wrong {
             return Err(wrong);
         }
+        for (listener, opened) in self.script.listeners.iter_mut().zip(opened) {
+            listener.task = opened.task;
+        }
         (self.script.took, self.script.ticks) = (report.elapsed, report.ticks);
         self.script.judged()
+    }
+}
+
+impl Connection {
+    /// The time since the step of the peer before.
+    fn pause(&mut self, now: Duration) -> Duration {
+        now.saturating_sub(std::mem::replace(&mut self.stepped, now))
     }
 }
 
@@ -275,6 +310,7 @@ enum Asked {
 impl Asked {
     fn of(request: &Request<'_>) -> Self {
         match request {
+            Request::Attach { descriptor, .. } if descriptor.is_carrier() => Self::Other,
             Request::Attach { .. } => Self::Attach,
             Request::Listen { addr, .. } => Self::Listen {
                 has_any_port: addr.port() == 0,
@@ -311,11 +347,12 @@ impl World for Noting {
 
     fn io(&mut self, device: DeviceId, mut request: Request<'_>) -> io::Result<Answer> {
         let mut asked = Asked::of(&request);
-        let (result, read) = match &mut request {
+        let file;
+        let (result, bytes) = match &mut request {
             Request::Recv(buf) => {
                 let result = self.inner.io(device, Request::Recv(buf));
-                let n = result.as_ref().ok().and_then(|answer| answer.bytes().ok());
-                (result, &buf[..n.unwrap_or_default()])
+                let n = moved(&result);
+                (result, &buf[..n])
             }
             Request::Resolve { name, addresses } => {
                 let request = Request::Resolve { name, addresses };
@@ -323,11 +360,28 @@ impl World for Noting {
                 asked = Asked::Resolve(name.to_string(), addresses.first().copied());
                 (result, &[][..])
             }
+            Request::Send(bytes) => {
+                let bytes = *bytes;
+                let result = self.inner.io(device, request);
+                let n = moved(&result);
+                (result, &bytes[..n])
+            }
+            Request::SendFile {
+                file: source,
+                offset,
+                ..
+            } => {
+                let (source, offset) = (*source, *offset);
+                let result = self.inner.io(device, request);
+                file = read_at(source, offset, moved(&result));
+                (result, &file[..])
+            }
             _ => (self.inner.io(device, request), &[][..]),
         };
-        self.notes
-            .borrow_mut()
-            .answered(device, &asked, &result, read);
+        let mut notes = self.notes.borrow_mut();
+        notes.now = self.inner.now_for_log();
+        notes.answered(device, &asked, &result, bytes);
+        drop(notes);
         result
     }
 
@@ -355,6 +409,20 @@ impl World for Noting {
     }
 }
 
+/// How many bytes a request has moved.
+fn moved(result: &io::Result<Answer>) -> usize {
+    let bytes = result.as_ref().ok().and_then(|answer| answer.bytes().ok());
+    bytes.unwrap_or_default()
+}
+
+/// Reads what `send_file` has sent. The file may have changed since.
+fn read_at(file: &File, offset: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len.min(answers::MOST)];
+    let read = file.read_at(&mut bytes, offset).unwrap_or_default();
+    bytes.truncate(read);
+    bytes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -375,7 +443,7 @@ mod tests {
         notes.answered(first, &Asked::Close, &Ok(Answer::Done), &[]);
         notes.reported(&[Happening::Interrupt(Interrupt::Shutdown)]);
         notes.answered(second, &Asked::Close, &Ok(Answer::Done), &[]);
-        let script = notes.script(&Report::default()).unwrap();
+        let script = notes.script(&Report::default(), Vec::new()).unwrap();
         let closed: Vec<bool> = script.peers.iter().map(|peer| peer.is_closed).collect();
         assert_eq!((closed, script.is_stopped), (vec![true, false], true));
     }

@@ -10,20 +10,73 @@ use std::{
     time::Duration,
 };
 
-use super::script::{Act, Listener, Mark, Peer, Script, Way};
+use super::{
+    answers::{Answer, Coming, Heard},
+    script::{Act, Listener, Mark, Peer, Script, Step, Way},
+};
 use crate::{
     Detail, Errno, Error, Event, Fact, Kernel, Observer, Os, Promise, Queue, Setter, SimNet,
-    SystemCall, TcpStream,
+    SystemCall, TcpStream, Tid,
 };
 
 /// How long the programs go on after the last peer, before they are shut down as on the tape.
 const REST: Duration = Duration::from_secs(1);
 /// The time between two looks for a listener.
 const LOOK: Duration = Duration::from_millis(1);
+/// After a wait, a peer connects or sends at one of the next multiples of this time. So several do at one
+/// instant, and their order is the search's choice, although the network takes time.
+const BEAT: Duration = Duration::from_millis(1);
+/// The most of them that it waits for.
+const BEATS: u64 = 4;
+/// How much longer than on the tape a peer waits for bytes that are no part of its answer.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// What the peers do in a run of the programs.
+#[derive(Clone)]
+pub(super) enum Course {
+    /// They do as on the tape.
+    Tape(Arc<Expected>),
+    /// One client connects, and no other.
+    Alone(usize),
+    /// The clients come in the reverse order, each after the one before is over.
+    Reversed,
+    /// The clients come in their order, each after the one before has sent all. They stay.
+    Staying,
+}
+
+/// What each peer of a search has to get.
+#[derive(Debug)]
+pub(super) enum Expected {
+    /// Nothing: how the tasks end decides.
+    Ends,
+    /// Its answer, if that is known.
+    Answers(Vec<Option<Answer>>),
+    /// As many bytes as on the tape.
+    Bytes,
+}
+
+impl Course {
+    fn is_strict(&self) -> bool {
+        matches!(self, Self::Tape(expected) if matches!(**expected, Expected::Bytes))
+    }
+
+    fn answer(&self, place: usize) -> Option<&Answer> {
+        match self {
+            Self::Tape(expected) => match &**expected {
+                Expected::Answers(answers) => answers.get(place)?.as_ref(),
+                Expected::Ends | Expected::Bytes => None,
+            },
+            Self::Alone(_) | Self::Reversed | Self::Staying => None,
+        }
+    }
+}
 
 /// How far the peers are.
 pub(super) struct Tally {
     net: SimNet,
+    course: Course,
+    /// What each peer has got, apart from a search.
+    heard: RefCell<Vec<Heard>>,
     peers: RefCell<Vec<(usize, u64)>>,
     /// Whether a peer has found another behaviour than that on the tape.
     has_failed: Cell<bool>,
@@ -41,9 +94,11 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub(super) fn new(script: &Script, net: SimNet) -> Rc<Self> {
+    pub(super) fn new(script: &Script, net: SimNet, course: Course) -> Rc<Self> {
         Rc::new(Self {
             net,
+            course,
+            heard: RefCell::new(vec![Heard::default(); script.peers.len()]),
             peers: RefCell::new(vec![(0, 0); script.peers.len()]),
             has_failed: Cell::new(false),
             is_watched: Cell::new(false),
@@ -53,6 +108,11 @@ impl Tally {
             opened: Rc::default(),
             observer: RefCell::new(None),
         })
+    }
+
+    /// What each peer has got.
+    pub(super) fn take_heard(&self) -> Vec<Heard> {
+        self.heard.take()
     }
 
     /// Whether every peer that connects has done its part.
@@ -68,22 +128,7 @@ impl Tally {
 
     /// Notes the listeners from now on.
     async fn watch_listeners(&self, os: &mut Os) {
-        let opened = Rc::clone(&self.opened);
-        let mut asking = BTreeMap::new();
-        let observer = os.observe(move |event: &Event<'_>| match event.fact {
-            Fact::Trapped {
-                call: SystemCall::Listen,
-                detail: Detail::Addr(addr),
-            } => drop(asking.insert(event.tid, addr.port() == 0)),
-            Fact::Replied { detail, .. } => {
-                if let Some(has_any_port) = asking.remove(&event.tid)
-                    && let Detail::Addr(addr) = detail
-                {
-                    opened.borrow_mut().push(Listener { addr, has_any_port });
-                }
-            }
-            _ => {}
-        });
+        let observer = os.observe(listening(&self.opened));
         self.observer.replace(Some(observer));
         // It observes from the next trap on.
         os.yield_now().await;
@@ -130,6 +175,39 @@ impl Tally {
             let _ = news.get(os).await;
         }
         false
+    }
+}
+
+/// Notes each listener that a task opens.
+pub(super) fn listening(opened: &Rc<RefCell<Vec<Listener>>>) -> impl FnMut(&Event<'_>) + use<> {
+    let opened = Rc::clone(opened);
+    let mut asking = BTreeMap::new();
+    let mut tasks: BTreeMap<Tid, String> = BTreeMap::new();
+    move |event| match event.fact {
+        Fact::Spawned { parent, name } => {
+            // Its host may have another name.
+            let name = name.rsplit_once('@').map_or(name, |(name, _)| name);
+            let parent = tasks.get(&parent).map_or("", String::as_str);
+            let task = format!("{parent}/{name}");
+            tasks.insert(event.tid, task);
+        }
+        Fact::Reaped => drop(tasks.remove(&event.tid)),
+        Fact::Trapped {
+            call: SystemCall::Listen,
+            detail: Detail::Addr(addr),
+        } => drop(asking.insert(event.tid, addr.port() == 0)),
+        Fact::Replied { detail, .. } => {
+            if let Some(has_any_port) = asking.remove(&event.tid)
+                && let Detail::Addr(addr) = detail
+            {
+                opened.borrow_mut().push(Listener {
+                    addr,
+                    has_any_port,
+                    task: tasks.get(&event.tid).cloned().unwrap_or_default(),
+                });
+            }
+        }
+        _ => {}
     }
 }
 
@@ -211,7 +289,8 @@ pub(super) fn connect(
         if is_good && is_stopped {
             os.sleep(REST).await;
         }
-        if is_stopped || !is_good {
+        let is_search = matches!(tally.course, Course::Tape(_));
+        if is_stopped || !is_good || !is_search {
             os.shutdown().await;
         }
         Ok::<_, Errno>(())
@@ -222,20 +301,45 @@ pub(super) fn connect(
 
 /// Has the peers connect, and waits for their ends.
 async fn enter_all(os: &mut Os, script: &Arc<Script>, tally: &Rc<Tally>) -> Result<(), String> {
+    let clients = script
+        .scripted()
+        .filter_map(|(place, peer)| match peer.way {
+            Way::ToListener { number, .. } => Some((place, number)),
+            Way::ToPeer(_) => None,
+        });
+    let mut clients: Vec<(usize, usize)> = clients.collect();
+    match tally.course {
+        Course::Tape(_) => {}
+        Course::Alone(only) => clients.retain(|(place, _)| *place == only),
+        Course::Reversed | Course::Staying => {
+            if let Course::Reversed = tally.course {
+                clients.reverse();
+            }
+            for (place, number) in clients {
+                let (playing, over) = Promise::new(os).await;
+                enter(os, script, place, number, tally, playing).await?;
+                let _ = over.wait(os).await;
+            }
+            return Ok(());
+        }
+    }
     let (playing, over) = Promise::new(os).await;
-    for (place, peer) in script.scripted() {
-        let Way::ToListener { number, .. } = peer.way else {
-            continue;
-        };
-        if !tally.reach(os, script, &peer.before).await? {
-            break;
+    for (place, number) in clients {
+        if let Course::Tape(_) = tally.course {
+            let reached = tally.reach(os, script, &script.peers[place].before).await;
+            if tally.course.is_strict() && !reached? || tally.has_failed.get() {
+                break;
+            }
         }
         enter(os, script, place, number, tally, playing.clone()).await?;
     }
     drop(playing);
     // Their failures are not waited for, and so count. The promise is abandoned by the last of them.
     let _ = over.wait(os).await;
-    finish_all(os, script, tally).await
+    match tally.course {
+        Course::Tape(_) => finish_all(os, script, tally).await,
+        Course::Alone(_) | Course::Reversed | Course::Staying => Ok(()),
+    }
 }
 
 /// Waits until the program has connected to each peer, and sent what it sent on the tape.
@@ -246,7 +350,10 @@ async fn finish_all(os: &mut Os, script: &Script, tally: &Tally) -> Result<(), S
         bytes: scripted.gets,
     };
     let marks: Vec<Mark> = script.scripted().map(all).collect();
-    tally.reach(os, script, &marks).await.map(drop)
+    match tally.reach(os, script, &marks).await {
+        Err(why) if tally.course.is_strict() => Err(why),
+        _ => Ok(()),
+    }
 }
 
 /// Has a peer connect to a listener of the program. Its task holds `playing` until its end.
@@ -277,6 +384,7 @@ async fn enter(
         // There are no more on the tape. A search takes a seventh less time without the observer.
         tally.observer.replace(None);
     }
+    await_beat(os).await;
     let stream = os.connect(addr).await;
     let stream = stream.map_err(|error| format!("{}: {error}", name(place)))?;
     let (script, tally) = (Arc::clone(script), Rc::clone(tally));
@@ -288,6 +396,13 @@ async fn enter(
     spawned
         .map(drop)
         .map_err(|errno| format!("{}: {errno}", name(place)))
+}
+
+async fn await_beat(os: &mut Os) {
+    let past = os.now().await.as_nanos() % BEAT.as_nanos();
+    let beats = 1 + os.random().await % BEATS;
+    let span = BEAT * beats as u32;
+    os.sleep(span - Duration::from_nanos(past as u64)).await;
 }
 
 /// The name of a peer's task.
@@ -311,6 +426,9 @@ async fn play(
         place,
         steps: 0,
         got: 0,
+        answer: tally.course.answer(place).map(Coming::new),
+        is_ended: false,
+        has_waited: true,
         tally,
     };
     let played = part.play(os).await;
@@ -333,23 +451,39 @@ struct Part<'a> {
     place: usize,
     steps: usize,
     got: u64,
+    answer: Option<Coming<'a>>,
+    /// Whether the program sends no more.
+    is_ended: bool,
+    /// Whether it has waited since it sent something.
+    has_waited: bool,
     tally: &'a Tally,
 }
 
 impl Part<'_> {
     async fn play(&mut self, os: &mut Os) -> Result<(), String> {
         let peer = self.peer;
-        for step in &peer.steps {
-            self.receive(os, step.after).await?;
-            match &step.act {
+        for Step { after, pause, act } in &peer.steps {
+            self.receive(os, *after, *pause + QUIET).await?;
+            self.tally.heard.borrow_mut()[self.place].step();
+            match act {
+                Act::Finish | Act::Break if self.stays() => break,
                 Act::Send(bytes) => {
+                    if std::mem::take(&mut self.has_waited) {
+                        await_beat(os).await;
+                    }
                     let sent = self.stream.send_all(os, bytes).await;
-                    sent.map_err(|error| {
-                        let all = bytes.len();
-                        format!(
-                            "cannot send the next {all} bytes, which the program received: {error}"
-                        )
-                    })?;
+                    match sent {
+                        Err(error) if self.tally.course.is_strict() => {
+                            let all = bytes.len();
+                            return Err(format!(
+                                "cannot send the next {all} bytes, which the program received: \
+                                 {error}"
+                            ));
+                        }
+                        // What it gets decides.
+                        Err(_) => break,
+                        Ok(()) => {}
+                    }
                 }
                 // The program may have closed the connection at the same time.
                 Act::Finish => drop(self.stream.shutdown_write(os).await),
@@ -360,40 +494,98 @@ impl Part<'_> {
                 }
             }
             self.steps += 1;
-            self.tell(os).await;
+            self.tell(os, *after).await;
         }
-        self.receive(os, peer.gets).await?;
-        if peer.is_closed {
+        self.steps = usize::MAX;
+        self.receive(os, peer.gets, QUIET).await?;
+        if !matches!(self.tally.course, Course::Tape(_)) {
+            // An answer may come after the peer has ended its side.
+            self.receive(os, u64::MAX, QUIET).await?;
+        }
+        if peer.is_closed && !self.stays() {
             self.drain(os).await;
-        } else if self.is_open_at_end {
+        } else if self.is_open_at_end || self.stays() {
             self.tally.open.borrow_mut().push(self.stream.clone());
         }
         Ok(())
     }
 
-    async fn tell(&self, os: &mut Os) {
-        self.tally.note(os, self.place, self.steps, self.got).await;
+    fn stays(&self) -> bool {
+        matches!(self.tally.course, Course::Staying)
     }
 
-    /// Receives until it has got so many bytes.
-    async fn receive(&mut self, os: &mut Os, bytes: u64) -> Result<(), String> {
+    /// Notes how far the peer is. It does not wait for more than so many bytes any longer.
+    async fn tell(&self, os: &mut Os, bytes: u64) {
+        let bytes = self.got.max(bytes);
+        self.tally.note(os, self.place, self.steps, bytes).await;
+    }
+
+    /// Receives until it has got so many bytes, and its answer up to its next step. If not all bytes
+    /// have to come, it waits for the others for `quiet`.
+    async fn receive(&mut self, os: &mut Os, bytes: u64, quiet: Duration) -> Result<(), String> {
+        let is_strict = self.tally.course.is_strict();
         let mut buf = [0; 4096];
-        while self.got < bytes {
+        while !self.is_ended && (self.got < bytes || !self.has_answer()) {
+            self.has_waited = true;
             let stream = self.stream;
-            let received = os.timeout(self.patience, async |os| stream.recv(os, &mut buf).await);
-            let (got, gets) = (self.got, self.peer.gets);
-            let than = || format!("{got} bytes; on the tape it sent {gets}");
-            match received.await {
-                Ok(Ok(0)) => {
-                    return Err(format!("the program ended the connection after {}", than()));
-                }
-                Ok(Ok(n)) => self.got += n as u64,
-                Ok(Err(error)) => return Err(format!("{error} after {}", than())),
-                Err(_) => return Err(format!("the program sends no more after {}", than())),
+            let wait = match is_strict || !self.has_answer() {
+                true => self.patience,
+                false => quiet,
+            };
+            let received = os.timeout(wait, async |os| stream.recv(os, &mut buf).await);
+            let received = received.await;
+            if let Ok(Ok(n @ 1..)) = received {
+                self.take(&buf[..n]);
+                self.tell(os, 0).await;
+                continue;
             }
-            self.tell(os).await;
+            self.is_ended = received.is_ok();
+            if is_strict {
+                return Err(self.lacks(&received.map_err(|_| ())));
+            }
+            break;
         }
-        Ok(())
+        if let Some(coming) = &mut self.answer
+            && !coming.has_come(self.steps)
+        {
+            coming.end();
+        }
+        match &self.answer {
+            Some(coming) if !self.has_answer() => {
+                let next = String::from_utf8_lossy(coming.next());
+                let next: String = next.chars().take(60).collect();
+                let got = self.got;
+                Err(format!(
+                    "after {got} bytes, a part of its answer does not come: {next:?}"
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        self.got += bytes.len() as u64;
+        self.tally.heard.borrow_mut()[self.place].take(bytes);
+        if let Some(coming) = &mut self.answer {
+            coming.take(bytes);
+        }
+    }
+
+    /// Whether its answer has come up to its next step.
+    fn has_answer(&self) -> bool {
+        let coming = self.answer.as_ref();
+        coming.is_none_or(|coming| coming.has_come(self.steps))
+    }
+
+    /// What the peer of a search for bytes says when they do not come.
+    fn lacks(&self, received: &Result<io::Result<usize>, ()>) -> String {
+        let (got, gets) = (self.got, self.peer.gets);
+        let than = format!("{got} bytes; on the tape it sent {gets}");
+        match received {
+            Ok(Ok(_)) => format!("the program ended the connection after {than}"),
+            Ok(Err(error)) => format!("{error} after {than}"),
+            Err(()) => format!("the program sends no more after {than}"),
+        }
     }
 
     /// Receives until the program ends the connection.

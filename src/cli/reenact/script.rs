@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use super::answers::Heard;
 use crate::cli::net::{LOCALHOST, MAIN};
 
 /// How much longer than the run on the tape a peer waits for bytes.
@@ -34,6 +35,8 @@ pub(super) struct Listener {
     pub(super) addr: SocketAddr,
     /// Whether the world chose the port.
     pub(super) has_any_port: bool,
+    /// The task that listens, by its name and those of its parents.
+    pub(super) task: String,
 }
 
 /// The other end of a connection.
@@ -43,6 +46,8 @@ pub(super) struct Peer {
     pub(super) steps: Vec<Step>,
     /// How many bytes it got until it ended its part.
     pub(super) gets: u64,
+    /// What the program sent.
+    pub(super) heard: Heard,
     /// Whether the program closed the connection, other than at the interrupt.
     pub(super) is_closed: bool,
     /// What came before it connected and after the connection before: other peers' steps and bytes.
@@ -119,10 +124,12 @@ impl fmt::Display for Outcome {
 #[derive(Debug)]
 pub(super) struct Step {
     pub(super) after: u64,
+    /// The time since the step before, or since the connection began.
+    pub(super) pause: Duration,
     pub(super) act: Act,
 }
 
-#[derive(Debug)]
+#[derive(PartialEq, Eq, Debug)]
 pub(super) enum Act {
     Send(Vec<u8>),
     /// The end of what the peer sends.
@@ -137,6 +144,17 @@ pub(super) struct Mark {
     pub(super) peer: usize,
     pub(super) steps: usize,
     pub(super) bytes: u64,
+}
+
+impl Mark {
+    /// The program has closed the connection.
+    pub(super) fn over(peer: usize) -> Self {
+        Self {
+            peer,
+            steps: usize::MAX,
+            bytes: u64::MAX,
+        }
+    }
 }
 
 /// A host of the simulated network.
@@ -316,7 +334,8 @@ impl Script {
     }
 
     /// The address of a listener of the tape in a run with these listeners so far: the same, except
-    /// for a port that the world chose. `None` if the run does not have the listener yet.
+    /// for a port that the world chose. There it is the listener that the same task has asked for, and
+    /// of several the one in the same place. `None` if the run does not have the listener yet.
     pub(super) fn address_now(&self, number: usize, opened: &[Listener]) -> Option<SocketAddr> {
         let listeners = &self.listeners[..=number];
         let then = listeners[number].addr;
@@ -326,8 +345,9 @@ impl Script {
         let port = match choice {
             None => then.port(),
             Some(choice) => {
-                let nth = chosen(&listeners[..choice]).count();
-                chosen(opened).nth(nth)?.addr.port()
+                let task = &listeners[choice].task;
+                let nth = chosen(&listeners[..choice], task).count();
+                chosen(opened, task).nth(nth)?.addr.port()
             }
         };
         let now = SocketAddr::new(then.ip(), port);
@@ -338,12 +358,26 @@ impl Script {
     }
 }
 
-/// The listeners with a port that the world chose.
-fn chosen(listeners: &[Listener]) -> impl Iterator<Item = &Listener> {
-    listeners.iter().filter(|listener| listener.has_any_port)
+/// The listeners of a task with a port that the world chose.
+fn chosen<'a>(listeners: &'a [Listener], task: &'a str) -> impl Iterator<Item = &'a Listener> {
+    let is_one = move |listener: &&Listener| listener.has_any_port && listener.task == task;
+    listeners.iter().filter(is_one)
 }
 
 impl Peer {
+    /// Which of its steps is the first that is no send.
+    pub(super) fn first_end(&self) -> Option<usize> {
+        let is_end = |step: &Step| !matches!(step.act, Act::Send(_));
+        self.steps.iter().position(is_end)
+    }
+
+    /// Whether it sends the same as another, after as many bytes.
+    pub(super) fn does_as(&self, other: &Self) -> bool {
+        let same = |(one, other): (&Step, &Step)| one.after == other.after && one.act == other.act;
+        let as_many = (self.steps.len(), self.gets) == (other.steps.len(), other.gets);
+        as_many && self.steps.iter().zip(&other.steps).all(same)
+    }
+
     /// Whether it is a task in a search.
     fn is_scripted(&self) -> bool {
         !self.is_own && self.outcome == Outcome::Established
@@ -375,11 +409,13 @@ mod tests {
         let listener = Listener {
             addr: addr(80),
             has_any_port: false,
+            task: String::new(),
         };
         let peer = |(way, outcome): &(Way, Outcome)| Peer {
             way: *way,
             steps: Vec::new(),
             gets: 0,
+            heard: Heard::default(),
             is_closed: false,
             before: vec![Mark {
                 peer: 0,
@@ -452,6 +488,7 @@ mod tests {
         script.listeners.push(Listener {
             addr: addr(80),
             has_any_port: false,
+            task: String::new(),
         });
         let why = script.judged().unwrap_err();
         assert!(why.contains("1 of 2 connections to 127.0.0.1:80"), "{why}");
@@ -462,6 +499,7 @@ mod tests {
         let listener = |port, has_any_port| Listener {
             addr: addr(port),
             has_any_port,
+            task: String::new(),
         };
         let (given, any) = (|port| listener(port, false), |port| listener(port, true));
         let script = Script {
@@ -480,6 +518,27 @@ mod tests {
             assert_eq!(now(number, &opened[..=number]), Some(port), "{number}");
             assert_eq!(now(number, &opened), Some(port), "{number}");
         }
+    }
+
+    #[test]
+    fn a_listener_at_any_port_is_that_of_the_same_task() {
+        let any = |port, task: &str| Listener {
+            addr: addr(port),
+            has_any_port: true,
+            task: task.to_string(),
+        };
+        let script = Script {
+            listeners: vec![any(90, "main/a"), any(91, "main/b"), any(92, "main/a")],
+            ..Script::default()
+        };
+        let opened = [any(70, "main/b"), any(71, "main/a"), any(72, "main/a")];
+        let now = |number, opened: &[Listener]| {
+            let addr = script.address_now(number, opened);
+            addr.map(|addr| addr.port())
+        };
+        let all = [0, 1, 2].map(|number| now(number, &opened));
+        assert_eq!(all, [Some(71), Some(70), Some(72)]);
+        assert_eq!(now(0, &opened[..1]), None);
     }
 
     #[test]

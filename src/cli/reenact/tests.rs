@@ -49,10 +49,14 @@ fn searched_within<P: Program>(script: Script, max_tasks: Option<usize>) -> Expl
     let wanted = Wanted {
         schedules: 20,
         schedule: None,
+        expect: Expect::Bytes,
         record: None,
         again: String::new(),
     };
-    let body = |kernel: &mut Kernel| trial(kernel, &programs, &script);
+    let body = |kernel: &mut Kernel| {
+        let course = Course::Tape(Arc::new(Expected::Bytes));
+        trial(kernel, &programs, &script, course)
+    };
     let search = search(body, &script, &options, &wanted);
     search.expect("it is right").explore()
 }
@@ -107,6 +111,7 @@ fn beside(last: u8) -> SocketAddr {
 fn peer(way: Way, sends: &str, gets: u64) -> Peer {
     let send = Step {
         after: 0,
+        pause: Duration::ZERO,
         act: Act::Send(sends.into()),
     };
     Peer {
@@ -117,6 +122,7 @@ fn peer(way: Way, sends: &str, gets: u64) -> Peer {
             vec![send]
         },
         gets,
+        heard: Heard::default(),
         is_closed: true,
         before: Vec::new(),
         outcome: Outcome::Established,
@@ -157,6 +163,7 @@ fn a_server_can_listen_on_an_address_of_its_machine() {
     let listens = |port| Listener {
         addr: machine(port),
         has_any_port: false,
+        task: String::new(),
     };
     let script = Script {
         listeners: vec![listens(80)],
@@ -167,6 +174,7 @@ fn a_server_can_listen_on_an_address_of_its_machine() {
     let elsewhere = Listener {
         addr: beside(8),
         has_any_port: false,
+        task: String::new(),
     };
     let script = Script {
         listeners: vec![listens(80), elsewhere],
@@ -242,6 +250,7 @@ fn a_client_that_came_after_a_connection_of_the_program_waits_for_it_within_limi
     let listener = Listener {
         addr: ([127, 0, 0, 1], 80).into(),
         has_any_port: false,
+        task: String::new(),
     };
     let late = Peer {
         before: vec![Mark {
@@ -285,6 +294,7 @@ fn a_connection_that_was_open_at_the_interrupt_stays_open_until_then() {
     let listener = Listener {
         addr: ([127, 0, 0, 1], 80).into(),
         has_any_port: false,
+        task: String::new(),
     };
     let silent = Peer {
         is_closed: false,
@@ -385,6 +395,7 @@ fn programs_without_peers_run_to_their_own_end() {
     let listener = Listener {
         addr: ([127, 0, 0, 1], 80).into(),
         has_any_port: false,
+        task: String::new(),
     };
     let own = Script {
         peers: vec![peer(Way::ToPeer(listener.addr), "", 0), client("", 0)],
@@ -450,10 +461,16 @@ fn a_peer_resets_a_connection_that_broke_on_the_tape() {
     let listener = Listener {
         addr: ([127, 0, 0, 1], 80).into(),
         has_any_port: false,
+        task: String::new(),
     };
     let mut resets = client("word", 0);
     let act = Act::Break;
-    resets.steps.push(Step { after: 0, act });
+    let pause = Duration::ZERO;
+    resets.steps.push(Step {
+        after: 0,
+        pause,
+        act,
+    });
     let script = Script {
         listeners: vec![listener],
         peers: vec![resets],

@@ -350,11 +350,14 @@ impl History {
             return (said, next);
         };
         let (when, latency) = (Nanos::from(sent.at.at), Amount::of(sent.at, piece.to));
-        said.push(format!(
-            "It sent the bytes at {when}: they were under way for {latency}."
-        ));
         let from = piece.from.max(since);
-        if sent.at <= from {
+        let was_under_way = sent.at <= from;
+        if was_under_way || latency.is_share_of(piece.amount()) {
+            said.push(format!(
+                "It sent the bytes at {when}: they were under way for {latency}."
+            ));
+        }
+        if was_under_way {
             return (said, None);
         }
         let (did, who) = (self.activity(other, from, sent.at), self.task(other));

@@ -70,10 +70,10 @@ fn a_fault_shows_the_last_traps_of_the_task() {
         (1, "the child is faulted: as it was told to\n")
     );
     let expected = "\
-warning: task 2 \"child\" faulted: as it was told to, at examples/rude.rs:34
+warning: task 2 \"child\" faulted: as it was told to, at examples/rude.rs:41
 the last traps of task 2 child:
 00:00.000000    2 child        sleep(1s)                    = ok
-00:01.000000    2 child        exited: faulted: as it was told to, at examples/rude.rs:34
+00:01.000000    2 child        exited: faulted: as it was told to, at examples/rude.rs:41
 ";
     assert!(err.ends_with(expected), "{err}");
     let (_, _, err) = texts(
@@ -102,10 +102,10 @@ fn a_fault_names_its_line_in_the_recording_and_the_chain_where_asked_to() {
     assert_eq!(code, 1, "{err}");
     let warning = err.lines().find(|line| line.starts_with("warning: "));
     let warning = warning.expect("a fault is a warning");
-    let line = "faulted: as it was told to, at examples/rude.rs:34, in ";
+    let line = "faulted: as it was told to, at examples/rude.rs:41, in ";
     assert!(warning.contains(line), "{warning}");
     assert!(
-        warning.ends_with("examples/rude.rs:34"),
+        warning.ends_with("examples/rude.rs:41"),
         "a chain of one: {warning}"
     );
     let page = place.print(&["trace", "timeline", "--format", "html", "run.trap"]);
@@ -113,7 +113,7 @@ fn a_fault_names_its_line_in_the_recording_and_the_chain_where_asked_to() {
         page.contains("at examples/rude.rs:"),
         "the page has the line"
     );
-    let line = "exited: faulted: as it was told to, at examples/rude.rs:34, in ";
+    let line = "exited: faulted: as it was told to, at examples/rude.rs:41, in ";
     assert!(err.contains(line), "the post-mortem has it: {err}");
 }
 
