@@ -57,7 +57,12 @@ pub(super) fn divide(body: Body<'_>, settings: &Settings) -> Result<Vec<Part>, E
             let sleep = asleep.iter();
             let sleep = sleep.filter(|(_, foot)| !conflict(foot, &probe.last));
             let sleep = sleep.cloned().collect();
-            open.push_back((Part { turns, sleep }, probe.ready));
+            let part = Part {
+                turns,
+                sleep,
+                ..Part::default()
+            };
+            open.push_back((part, probe.ready));
             asleep.push((task, probe.last));
         }
     }

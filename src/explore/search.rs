@@ -105,7 +105,7 @@ fn work(body: Body<'_>, settings: &Settings, claims: &Claims<'_>) -> Result<Tall
                 }
             }
         };
-        if let Some(cut) = claims.meter.cut(&watch) {
+        if let Some(cut) = settings.end_within(&watch) {
             tally.bound = Some(cut);
             break;
         }
@@ -125,7 +125,7 @@ fn work(body: Body<'_>, settings: &Settings, claims: &Claims<'_>) -> Result<Tall
             break;
         }
         // The time may end within the repetition.
-        if let Some(cut) = claims.meter.cut(&watch) {
+        if let Some(cut) = settings.end_within(&watch) {
             tally.bound = Some(cut);
             break;
         }

@@ -10,9 +10,16 @@ use std::{
 };
 
 use super::{
-    deadline::Deadline, explored::Progress, plan::Replay, strategy::Strategy, timed::Watch,
+    deadline::Deadline,
+    explored::Progress,
+    plan::Replay,
+    strategy::Strategy,
+    timed::{TimedWorld, Watch},
 };
 use crate::{Builder, Inject, Kernel, OnDeadlock, SimNet, SimWorld, SystemCall, Tid};
+
+/// The longest wait of a schedule that only other threads can end.
+const STALL: Duration = Duration::from_secs(5);
 
 /// The settings of a search.
 #[derive(Clone, Debug)]
@@ -149,12 +156,19 @@ impl Settings {
         Watch::new(self.deadline)
     }
 
-    /// Returns the settings of the kernel of a trial.
-    pub(super) fn builder(&self, seed: u64) -> Builder {
+    /// Says that the end of the search has cut a schedule, which counts nowhere.
+    pub(super) fn end_within(&self, watch: &Watch) -> Option<String> {
+        let within = watch.within()?;
+        Some(format!("{}, {within}", self.end()))
+    }
+
+    /// Returns the settings of the kernel of a trial. The watch ends its waits for other threads.
+    pub(super) fn builder(&self, seed: u64, watch: &Watch) -> Builder {
         let net = self.net.as_ref().map(|Network(make)| make());
         let net = net.unwrap_or_default().chaos(self.chaos);
         let world = SimWorld::new(seed).net(&net);
-        let mut builder = Kernel::builder().world(world);
+        let world = TimedWorld::new(world, watch);
+        let mut builder = Kernel::builder().world(world).max_stall(STALL);
         // An exhaustive search cuts long schedules, and runs on after a partial deadlock: what
         // ends a run early would hide what other tasks do. The kernel's limit is one turn behind
         // the cut. It ends the runs that the search's tree does not decide.

@@ -18,6 +18,8 @@ pub(super) struct Trial {
     pub(super) failure: Option<String>,
     /// Whether it ran on after a deadlock.
     pub(super) is_late: bool,
+    /// Whether it failed because another thread did not wake it.
+    pub(super) has_stalled: bool,
     /// `None` if there are none.
     pub(super) notes: Option<Box<Notes>>,
     /// Whether another thread may have decided what happened.
@@ -39,7 +41,19 @@ impl Trial {
             Some(why) => format!("fails: {}", why.lines().next().unwrap_or_default()),
         }
     }
+
+    /// Says what may have made another run of the same schedule differ.
+    pub(super) fn hidden(&self) -> &'static str {
+        match self.counts_on_threads {
+            true => THREADS,
+            false => HIDDEN,
+        }
+    }
 }
+
+/// What may have made two runs of a schedule differ.
+pub(super) const HIDDEN: &str = "Something besides the world decides what the program does: the \
+     order of a hash map, a static, a clock, a thread.";
 
 /// What a search says of a program that another thread may decide.
 pub(super) const THREADS: &str = "the program counts on threads of the operating system \
@@ -57,7 +71,9 @@ pub(super) fn fresh<'a>(
         .as_mut()
         .is_some_and(|kernel| kernel.reset(seed).is_ok());
     if !is_reset {
-        let builder = settings.strategy.set(settings.builder(seed), seed, watch);
+        let builder = settings
+            .strategy
+            .set(settings.builder(seed, watch), seed, watch);
         *kernel = Some(builder.build()?);
     }
     Ok(kernel.as_mut().expect("it was just made"))
@@ -71,6 +87,7 @@ pub(super) fn run(kernel: &mut Kernel, body: Body<'_>) -> Trial {
     notes::open();
     let result = quiet::contain(|| body(kernel));
     let notes = notes::close();
+    let has_stalled = matches!(result, Ok(Err(Error::Stalled(_))));
     let mut failure = match result {
         Ok(Ok(())) => None,
         Ok(Err(error)) => Some(error.to_string()),
@@ -97,6 +114,7 @@ pub(super) fn run(kernel: &mut Kernel, body: Body<'_>) -> Trial {
     Trial {
         failure,
         is_late,
+        has_stalled,
         notes,
         counts_on_threads: kernel.counts_on_threads(),
     }

@@ -42,7 +42,7 @@ fn the_planted_bugs_are_found() {
         let (code, out, _) = run(&["--strategy", "exhaustive", program, "--cured"], &[]);
         assert_eq!(code, 0, "{out}");
         assert!(
-            out.contains("no other schedule has another outcome"),
+            out.contains("; proved: no other order of turns has another outcome, for this seed"),
             "{out}"
         );
     }
