@@ -257,6 +257,26 @@ impl Program for Pools {
     }
 }
 
+/// Two tasks, each of which waits for a message of the queue from which the other one got the last
+#[derive(clap::Args)]
+struct Crosswise {}
+
+impl Program for Crosswise {
+    async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+        let queues = [Queue::unbounded(os).await, Queue::unbounded(os).await];
+        for (own, other) in [(0, 1), (1, 0)] {
+            let [own, other] = [own, other].map(|at: usize| queues[at].clone());
+            let gets = async move |os: &mut Os| -> Result<(), Closed> {
+                let _ = own.put(os, ()).await;
+                own.get(os).await?;
+                other.get(os).await
+            };
+            os.spawn_detached("gets", gets).await?;
+        }
+        Ok(())
+    }
+}
+
 /// Sends a request, and waits for its answer.
 async fn ask(os: &mut Os, server: &TcpStream) -> io::Result<()> {
     server.send_all(os, b"?").await?;
@@ -283,6 +303,59 @@ impl Program for Reopens {
     }
 }
 
+/// A server that answers each request, and crashes at the request `crash`
+#[derive(clap::Args)]
+struct Crashes {
+    /// What ends the process
+    #[arg(long, value_parser = ["overflow", "abort", "twice"], default_value = "abort")]
+    by: String,
+}
+
+impl Program for Crashes {
+    async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+        let listener = os.listen(([127, 0, 0, 1], 0).into()).await?;
+        writeln!(os, "listening on {}", listener.local_addr()?);
+        loop {
+            let (client, _) = listener.accept(os).await?;
+            let by = self.by.clone();
+            let session = async move |os: &mut Os| -> io::Result<()> {
+                let mut buf = [0; 512];
+                loop {
+                    let n = client.recv(os, &mut buf).await?;
+                    if &buf[..n] == b"crash" {
+                        crash(&by);
+                    }
+                    client.send_all(os, &buf[..n]).await?;
+                    if n == 0 {
+                        return Ok(());
+                    }
+                }
+            };
+            os.spawn_detached("session", session).await?;
+        }
+    }
+}
+
+fn crash(by: &str) {
+    match by {
+        "abort" => std::process::abort(),
+        "twice" => {
+            let _bomb = Bomb;
+            panic!("as it was told to");
+        }
+        _ => println!("{}", depth(1)),
+    }
+}
+
+/// Calls itself until the stack is full.
+fn depth(at: u64) -> u64 {
+    let frame = std::hint::black_box([at; 512]);
+    if frame[0] == 0 {
+        return 0;
+    }
+    depth(at + 1) + frame[1]
+}
+
 fn main() -> ExitCode {
     cli::main([
         program::<Panics>("panics"),
@@ -295,5 +368,7 @@ fn main() -> ExitCode {
         program::<Forgets>("forgets"),
         program::<Pools>("pools"),
         program::<Reopens>("reopens"),
+        program::<Crosswise>("crosswise"),
+        program::<Crashes>("crashes"),
     ])
 }

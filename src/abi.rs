@@ -353,6 +353,16 @@ macro_rules! or_none {
     ($Enum:ident $($variant:tt)+) => { $Enum::$($variant)+ };
 }
 
+/// Whether the row of the table below is marked.
+macro_rules! is_marked {
+    () => {
+        false
+    };
+    (asks) => {
+        true
+    };
+}
+
 /// Makes an enum of two words, number and argument, from a table with a row for each variant:
 ///
 /// ```text
@@ -427,11 +437,11 @@ macro_rules! words {
 /// Makes [`SystemCall`] and its methods from the table of all calls:
 ///
 /// ```text
-/// number "name" Call(argument: Kind(Type)) + Beside,
+/// number "name" Call(argument: Kind(Type)) + Beside; asks,
 /// ```
 ///
-/// The first columns are those of [`words`]. The last names what travels beside the call, if
-/// something does. Besides its row, a call needs a stub on the task's side, an arm in the kernel's
+/// The first columns are those of [`words`]. The next names what travels beside the call, if
+/// something does. The last marks a call that only asks or arms. Besides its row, a call needs a stub on the task's side, an arm in the kernel's
 /// match, and a row in the README's table. A test checks the README.
 macro_rules! calls {
     (
@@ -440,7 +450,7 @@ macro_rules! calls {
             $(
                 $(#[$docs:meta])*
                 $number:literal $name:literal $Call:ident $(($argument:ident: $Kind:ident($Type:ty)))?
-                $(+ $Beside:ident)?,
+                $(+ $Beside:ident)? $(; $asks:ident)?,
             )*
         }
     ) => {
@@ -469,6 +479,14 @@ macro_rules! calls {
                     $(Self::$Call { .. } => or_none!(Beside $($Beside)?),)*
                 }
             }
+
+            /// Returns whether the call only asks or arms. A due timeout lets some of these through
+            /// before the one answer.
+            pub(crate) fn only_asks(self) -> bool {
+                match self {
+                    $(Self::$Call { .. } => is_marked!($($asks)?),)*
+                }
+            }
         }
     };
 }
@@ -490,7 +508,7 @@ calls! {
     /// ```
     pub enum SystemCall {
         /// [`Os::get_tid`](crate::Os::get_tid). Returns [`Reply::Tid`].
-        0 "get_tid" GetTid,
+        0 "get_tid" GetTid; asks,
         /// [`Os::yield_now`](crate::Os::yield_now). Returns [`Reply::Done`].
         1 "yield" Yield,
         /// [`Os::spawn`](crate::Os::spawn). Returns [`Reply::Tid`] or [`Reply::Err`].
@@ -511,9 +529,9 @@ calls! {
         /// [`Os::sleep_until`](crate::Os::sleep_until). Returns [`Reply::Done`].
         9 "sleep_until" SleepUntil(instant: Instant(Nanos)),
         /// [`Os::now`](crate::Os::now). Returns [`Reply::Time`].
-        10 "now" Now,
+        10 "now" Now; asks,
         /// [`Os::random`](crate::Os::random). Returns [`Reply::Random`].
-        11 "random" Random,
+        11 "random" Random; asks,
         /// [`Os::tasks`](crate::Os::tasks). Returns [`Reply::Tasks`].
         12 "tasks" Tasks,
         /// [`Os::read_wait`](crate::Os::read_wait). Returns [`Reply::Done`] or [`Reply::Err`].
@@ -522,7 +540,7 @@ calls! {
         14 "write_wait" WriteWait(device: Device(DeviceId)),
         /// [`Os::timeout`](crate::Os::timeout): arms it. Returns [`Reply::Timeout`], or
         /// [`Errno::Invalid`] without a body that it could cut short.
-        15 "timeout" Timeout(span: Span(Nanos)) + Body,
+        15 "timeout" Timeout(span: Span(Nanos)) + Body; asks,
         /// [`Os::run_blocking`](crate::Os::run_blocking): hands the work over. Returns
         /// [`Reply::Done`].
         16 "submit" Submit + Job,
@@ -570,13 +588,13 @@ calls! {
         32 "send_file" SendFile(device: Device(DeviceId)) + File,
         /// Ends a task, which leaves no zombie. Returns the same as
         /// [`SystemCall::KillTask`]. Deferred, by handles of tasks that are dropped.
-        33 "release" Release(tid: Task(Tid)),
+        33 "release" Release(tid: Task(Tid)) + Waited,
         /// Makes a task leave no zombie: reaps it when it ends, or now if it has ended. Returns
         /// [`Reply::Done`]. Deferred, by a [`Child`](crate::Child) that is dropped.
-        34 "disown" Disown(tid: Task(Tid)),
+        34 "disown" Disown(tid: Task(Tid)) + Waited,
         /// Disarms the caller's timeout of that number and those within it. Returns
         /// [`Reply::Done`]. Deferred, when the body of a timeout has ended.
-        35 "disarm" Disarm(timeout: Number(u64)),
+        35 "disarm" Disarm(timeout: Number(u64)); asks,
         /// Gives back a message that the caller has received and not taken. Returns
         /// [`Reply::Done`]. Deferred.
         36 "give_back" GiveBack(queue: Queue(QueueId)) + Message,
@@ -589,7 +607,7 @@ calls! {
         /// [`Observer`](crate::Observer).
         39 "unobserve" Unobserve(tracer: Number(u64)),
         /// [`Os::host`](crate::Os::host). Returns [`Reply::Host`].
-        40 "host" Host,
+        40 "host" Host; asks,
         /// [`Os::resolve`](crate::Os::resolve). Returns [`Reply::Addresses`], [`Reply::Io`], or
         /// [`Reply::Again`] where a thread has to ask the operating system.
         41 "resolve" Resolve + Name,
@@ -703,7 +721,7 @@ impl SystemCall {
             | Beside::Name
             | Beside::Fault
             | Beside::Tracer => true,
-            Beside::None | Beside::Bytes | Beside::Message | Beside::Body => false,
+            Beside::None | Beside::Bytes | Beside::Message | Beside::Body | Beside::Waited => false,
         }
     }
 }
@@ -734,6 +752,8 @@ pub(crate) enum Beside {
     Message,
     /// Whether a timeout has a body.
     Body,
+    /// Whether a task has waited for the end of that task.
+    Waited,
     /// A file, an offset, and a number of bytes.
     File,
     /// A tracer.
@@ -1101,6 +1121,13 @@ impl TaskInfo {
             | TaskState::Running
             | TaskState::Zombie(_) => None,
         }
+    }
+
+    /// Returns the task that could end the wait, if no task can run: as [`TaskInfo::waits_for`] does, or
+    /// the task that took the semaphore's last permit.
+    #[must_use]
+    pub fn waits_for_when_stuck(&self) -> Option<Tid> {
+        self.waits_for().or(self.wait.holder)
     }
 
     /// Returns in words what it waits for, with the holder of a lock; `None` if it is not blocked.

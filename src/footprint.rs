@@ -12,7 +12,7 @@ use std::{
 };
 
 use crate::{
-    abi::{QueueId, Tid},
+    abi::{DeviceId, QueueId, Tid},
     panic::awaiting,
 };
 
@@ -22,7 +22,8 @@ use crate::{
 pub enum Object {
     /// Everything there is.
     All,
-    /// Whether a task lives. Each of its turns reads it; a kill writes it.
+    /// Whether a task lives, and the answer that it has not received. Each of its turns reads it; a
+    /// kill writes it, and so does the close of a device that it is about to read.
     Life(Tid),
     /// The end of a task, and its exit.
     Exit(Tid),
@@ -44,6 +45,11 @@ pub enum Object {
     GetEnd(QueueId),
     /// The state that the tasks' side keeps beside a queue.
     Beside(QueueId),
+    /// The handles of a device: dropping the last one closes it.
+    Handles(DeviceId),
+    /// The waits of tasks for locks and for the ends of other tasks. A wait may close a cycle of
+    /// them, and reads this; a kill that ends another task's wait changes it.
+    Cycles,
 }
 
 /// A line of the notes that a kernel takes of a turn.
@@ -56,6 +62,16 @@ pub enum Note {
         object: Object,
         /// Whether the turn changes it.
         writes: bool,
+    },
+    /// The turn makes or drops a handle of an object. The drop of the last one changes the object,
+    /// and any other only reads it. Two drops commute unless none is left after both.
+    Counted {
+        /// The object.
+        object: Object,
+        /// How many handles there were.
+        before: u64,
+        /// How many there are now.
+        left: u64,
     },
     /// The turn makes a queue with this capacity.
     NewQueue(QueueId, u64),

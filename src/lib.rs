@@ -66,6 +66,9 @@
 //!   device and queue of its kernel.
 //! - Every task can call [`Os::shutdown`] and [`Os::observe`].
 //! - Tasks run on one thread and share its memory. A task that makes no trap stops all of them.
+//! - A task can end the process, from safe code: by [`std::process::exit`], by a destructor that
+//!   panics while the task unwinds from another panic (Rust aborts then), or by the exchange of its
+//!   [`Os`] for that of another task, through a scoped thread-local variable (the kernel aborts).
 //!
 //! Untrusted code needs a separate process. Two kernels share no task, device or queue.
 //!
@@ -120,7 +123,8 @@ pub use explore::{Check, Explored, Failure, Progress, Shared, check};
 pub use footprint::{Continued, Footprints, Note, Object};
 pub use interrupt::{External, Interrupt, Interrupts, Remote};
 pub use kernel::{
-    Blocked, Builder, Deadlock, Error, Failures, Kernel, Limit, OnDeadlock, Report, Stalled, Step,
+    Blocked, Builder, CurrentTurn, Deadlock, Error, Failures, Kernel, Limit, OnDeadlock, Report,
+    Stalled, Step, TaskTurn,
 };
 pub use log::{
     Answered, Call, CallInfo, Cycle, Detail, Event, Fact, Follower, TraceLine, Tracer, Wake,

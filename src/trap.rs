@@ -529,6 +529,28 @@ impl TrapFrame {
         self.note(Note::Touched { object, writes });
     }
 
+    /// Notes that the turn under way makes a handle of an object that has so many.
+    #[inline(always)]
+    pub(crate) fn note_clone(&self, object: Object, before: usize) {
+        self.note(Note::Counted {
+            object,
+            before: before as u64,
+            left: before as u64 + 1,
+        });
+    }
+
+    /// Notes that the turn under way drops a handle of an object, of which so many are left.
+    #[inline(always)]
+    pub(crate) fn note_drop(&self, object: Object, left: usize) {
+        // The order of the drops decides which is the last. All others commute.
+        self.touch(object, left == 0);
+        self.note(Note::Counted {
+            object,
+            before: left as u64 + 1,
+            left: left as u64,
+        });
+    }
+
     /// Notes that the turn under way touches both ends of a queue.
     #[inline(always)]
     pub(crate) fn touch_queue(&self, queue: QueueId, writes: bool) {
@@ -753,7 +775,6 @@ impl Drop for PendingDrops<'_> {
 }
 
 /// A counted reference that keeps a device open. Dropping the last one closes the device.
-#[derive(Clone)]
 pub(crate) struct DeviceRef(Rc<DeviceGuard>);
 
 struct DeviceGuard {
@@ -784,11 +805,25 @@ impl DeviceRef {
     }
 }
 
-impl Drop for DeviceGuard {
+impl Drop for DeviceRef {
     fn drop(&mut self) {
-        if self.id != DeviceId::NONE {
-            self.frame.defer(SystemCall::Close(self.id));
+        let left = Rc::strong_count(&self.0) - 1;
+        let DeviceGuard { id, frame } = &*self.0;
+        if *id == DeviceId::NONE {
+            return;
         }
+        frame.note_drop(Object::Handles(*id), left);
+        if left == 0 {
+            frame.defer(SystemCall::Close(*id));
+        }
+    }
+}
+
+impl Clone for DeviceRef {
+    fn clone(&self) -> Self {
+        let DeviceGuard { id, frame } = &*self.0;
+        frame.note_clone(Object::Handles(*id), Rc::strong_count(&self.0));
+        Self(Rc::clone(&self.0))
     }
 }
 

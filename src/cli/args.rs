@@ -159,9 +159,10 @@ pub(super) struct Boot {
     /// sjf, stcf: the shortest computation first, without and with interruption. priority:10ms:
     /// fixed priorities; priority:inherit lends them to holders of locks.
     /// mlfq:quanta=10ms/20ms/40ms,allotment=2,boost=1s,stay,bump: a multi-level feedback queue.
-    /// lottery:10ms, stride:10ms: in proportion to tickets. fair: Linux's CFS. random draws each
-    /// turn. pct:D gives tasks random priorities, of which D change during the run (3 without a
-    /// number). --seed determines the draws
+    /// lottery:10ms, stride:10ms: in proportion to tickets. fair: OSTEP's CFS. random draws each
+    /// turn. pct:D,length=K gives tasks random priorities, of which D change during a run of K turns
+    /// (3 changes without a number; without a length, the seed draws one). --seed determines the
+    /// draws
     #[arg(
         long,
         value_name = "NAME[:PARAMS]",
@@ -348,8 +349,8 @@ pub(super) fn command(name: &str, app: &App) -> Command {
                     "Options go before the program; arguments after its name belong to the program.\n\n\
                      Programs write to standard output; everything else goes to standard error.\n\n\
                      Exit codes: 0 all tasks ended well, or only servers are left and nothing can \
-                     come for them, 1 a task failed or faulted, output was lost or the kernel met \
-                     an I/O error, 2 wrong command line, 3 deadlock or a client without an answer, \
+                     come for them, 1 a task faulted, a task failed and none waited for it, output \
+                     was lost or the kernel met an I/O error, 2 wrong command line, 3 deadlock or a client without an answer, \
                      4 a limit was reached, 130 interrupted (^C), 143 terminated (SIGTERM).\n\n\
                      Examples:\n  \
                      {name} boot {first}\n  \

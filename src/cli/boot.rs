@@ -14,6 +14,7 @@ use clap::error::ErrorKind;
 use super::{
     Extend,
     args::Boot,
+    crash,
     exits::Exits,
     inject::Rules,
     interrupts,
@@ -24,7 +25,7 @@ use super::{
     output::{DEADLOCK, FAILURE, LIMIT, Log, Verbosity},
     policy::{NamedShare, warn_of_unused},
     record::{self, Recorded},
-    replay::{Ending, Outside},
+    replay::{Ending, Outside, Tape},
     stdio,
     summary::Summary,
     world::NamedWorld,
@@ -58,6 +59,8 @@ pub(super) fn boot<'a>(
     let net = options.net.network(&hosts(programs), options.max_time)?;
     let watching = &options.watching;
     let log = Log::new(verbosity, &options.verbosity, watching.log_format);
+    // A virtual clock does not move while a reader is waited for.
+    stdio::watch_errors(log, is_virtual || playing.is_some());
     log::install(log, watching.trace.as_deref())
         .map_err(|error| clap::Error::raw(ErrorKind::InvalidValue, error + "\n"))?;
     log::hook_panics(log, live::leave);
@@ -129,6 +132,10 @@ pub(super) fn boot<'a>(
     if let Some(last_words) = tape.last_words() {
         interrupts::at_end(last_words);
     }
+    if let Err(error) = flush_at_crash(&tape, recorded.as_ref()) {
+        log.error(&format!("cannot handle signals: {error}"));
+        return Ok(ExitCode::from(FAILURE));
+    }
     if let Err(error) = interrupts::listen(log, kernel.remote()) {
         log.error(&format!("cannot listen for interrupts: {error}"));
         return Ok(ExitCode::from(FAILURE));
@@ -183,6 +190,24 @@ pub(super) fn boot<'a>(
         recorded.post_mortem(log, &report);
     }
     Ok(ExitCode::from(code))
+}
+
+/// From now on a signal that kills the process leaves the tape and the recording complete up to there.
+fn flush_at_crash(tape: &Tape, recorded: Option<&Recorded>) -> io::Result<()> {
+    let tape = tape.last_words();
+    let recording = recorded.map(|recorded| recorded.tape().clone());
+    if tape.is_none() && recording.is_none() {
+        return Ok(());
+    }
+    crash::at_crash(move || {
+        if let Some(flush) = &tape {
+            flush();
+        }
+        if let Some(recording) = &recording {
+            // No run is left to report the error.
+            let _ = recording.flush();
+        }
+    })
 }
 
 /// Starts the programs on their hosts. An error says what is wrong.

@@ -16,7 +16,7 @@ use signal_hook::{
     iterator::Signals,
 };
 
-use super::output::Log;
+use super::{crash, output::Log};
 use crate::Remote;
 
 /// The longest time that the end of the process waits for a reader of its last output.
@@ -57,10 +57,20 @@ pub(super) fn take() -> bool {
     LAST.swap(0, Ordering::AcqRel) != 0
 }
 
+/// The signals that ask a process to end. A hang-up that was ignored at the start, as `nohup` does,
+/// stays ignored.
+fn signals() -> io::Result<Signals> {
+    let all = [SIGINT, SIGTERM, SIGHUP];
+    Signals::new(
+        all.into_iter()
+            .filter(|&signal| signal != SIGHUP || !crash::is_ignored(signal)),
+    )
+}
+
 /// Notes these signals for [`take`] and [`signal`]. One that comes before the last is taken ends the
 /// process, and so does any other signal that asks for it. Cleanup runs first.
 pub(super) fn note(noted: &'static [i32]) -> io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let mut signals = signals()?;
     thread::Builder::new()
         .name("interrupts".into())
         .spawn(move || {
@@ -80,7 +90,7 @@ pub(super) fn note(noted: &'static [i32]) -> io::Result<()> {
 /// From now on, an interrupt ends the process, and so does any other signal that asks for it. Cleanup
 /// runs first.
 pub(super) fn end_at_once() -> io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let mut signals = signals()?;
     thread::Builder::new()
         .name("interrupts".into())
         .spawn(move || {
@@ -118,6 +128,12 @@ pub(super) fn end(code: i32) -> ! {
     process::exit(code)
 }
 
+/// Returns `true` until an interrupt is [`PATIENCE`] old: so long the end of a run waits for readers.
+pub(super) fn patience() -> impl FnMut() -> bool {
+    let mut since = None;
+    move || !is_raised() || since.get_or_insert_with(Instant::now).elapsed() < PATIENCE
+}
+
 /// Runs the work on a thread and waits for it briefly, since its output may have no reader.
 ///
 /// *Errors:* `TimedOut` if the work is not done in time; otherwise the work's own error.
@@ -139,12 +155,9 @@ fn lock() -> MutexGuard<'static, Vec<Box<dyn Fn() + Send>>> {
 
 /// The first interrupt shuts the kernel down; the second ends the process. The second is needed
 /// because a task that makes no trap cannot be ended. Cleanup, if any is registered, runs before
-/// that end; then a hang-up counts as an interrupt too.
+/// that end. A hang-up counts as an interrupt.
 pub(super) fn listen(log: Log, kernel: Remote) -> io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
-    if !lock().is_empty() {
-        signals.add_signal(SIGHUP)?;
-    }
+    let mut signals = signals()?;
     thread::Builder::new()
         .name("interrupts".into())
         .spawn(move || {

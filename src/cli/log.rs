@@ -91,7 +91,7 @@ pub(super) fn hook_panics(log: Log, leave: fn()) {
         }
         if log.is_json() {
             log.error(&panic.to_string());
-        } else if stdio::is_on() {
+        } else if stdio::is_on() || stdio::is_full() {
             tell(&format!("{panic}\n"));
         } else {
             hook(panic);

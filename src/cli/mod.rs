@@ -40,6 +40,7 @@
 //! | `as_test.rs` | `replay --as-test`: a taped run as a test |
 //! | `attached.rs` | descriptors that programs attach, in a run with a tape |
 //! | `boot.rs` | `boot`: the kernel's settings, exit codes |
+//! | `crash.rs` | signals that kill the process |
 //! | `debug/` | `debug`: a run forward and back |
 //! | `inject.rs` | `--inject` |
 //! | `exits.rs` | `--exits` |
@@ -78,6 +79,7 @@ mod as_test;
 mod attached;
 mod boot;
 mod cluster;
+mod crash;
 mod debug;
 mod exits;
 mod explore;
@@ -216,7 +218,7 @@ impl App {
     /// Runs the command line of the process, for a binary's `main` to return the result.
     pub fn main(self) -> ExitCode {
         let args: Vec<OsString> = env::args_os().collect();
-        match run(&self, &args) {
+        let code = match run(&self, &args) {
             Ok(code) => code,
             Err(error) if !error.use_stderr() => output::print_help(&error.render()),
             Err(error) => {
@@ -224,7 +226,9 @@ impl App {
                 let _ = error.print();
                 ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE))
             }
-        }
+        };
+        stdio::finish();
+        code
     }
 }
 

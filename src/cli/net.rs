@@ -30,9 +30,9 @@ pub(super) struct Options {
     /// those of --with run on a host called main
     #[arg(long, value_name = "HOST:PROGRAM ARGS", value_parser = place)]
     pub(super) on: Vec<Place>,
-    /// Set up the network: latency=TIME or latency=TIME..TIME between hosts, bandwidth=BYTES a
-    /// second, buffer=BYTES of a connection, connect-timeout=TIME, retransmission-limit=TIME,
-    /// fragment to read and write in random pieces
+    /// Set up the network: latency=TIME or latency=TIME..TIME between hosts, loopback=TIME within a
+    /// host, bandwidth=BYTES a second, buffer=BYTES of a connection, connect-timeout=TIME,
+    /// retransmission-limit=TIME, fragment to read and write in random pieces
     #[arg(long, value_name = "SETTING", value_delimiter = ',', value_parser = setting)]
     net: Vec<Setting>,
     /// Make a fault happen at this time: cut A B, cut-one-way A B, heal A B, hold A B, release A B,
@@ -73,6 +73,7 @@ pub(super) fn hosts(programs: &[Placed]) -> Vec<String> {
 #[derive(Clone, Debug)]
 enum Setting {
     Latency(RangeInclusive<Duration>),
+    Loopback(Duration),
     Bandwidth(u64),
     Buffer(usize),
     ConnectTimeout(Duration),
@@ -120,8 +121,9 @@ fn place(text: &str) -> Result<Place, String> {
 
 /// Parses a setting of the network; an error suggests a word.
 fn setting(text: &str) -> Result<Setting, String> {
-    const WORDS: [&str; 6] = [
+    const WORDS: [&str; 7] = [
         "latency",
+        "loopback",
         "bandwidth",
         "buffer",
         "connect-timeout",
@@ -154,8 +156,12 @@ fn setting(text: &str) -> Result<Setting, String> {
             if from > to {
                 return Err(wrong("the range ends before it begins"));
             }
+            if to == Duration::ZERO {
+                return Err(wrong("it takes a time above zero"));
+            }
             Ok(Setting::Latency(from..=to))
         }
+        "loopback" => limit(value).map(Setting::Loopback),
         "connect-timeout" => limit(value).map(Setting::ConnectTimeout),
         "retransmission-limit" => limit(value).map(Setting::RetransmissionLimit),
         "fragment" => Err("'fragment' takes no value".into()),
@@ -173,6 +179,7 @@ fn setting(text: &str) -> Result<Setting, String> {
 fn example(word: &str) -> &'static str {
     match word {
         "latency" => "latency=1ms..10ms",
+        "loopback" => "loopback=10us",
         "bandwidth" => "bandwidth=1000000",
         "buffer" => "buffer=65536",
         "connect-timeout" => "connect-timeout=10s",
@@ -251,6 +258,7 @@ impl Options {
         for setting in self.net.iter().cloned() {
             let _ = match setting {
                 Setting::Latency(range) => net.latency(range),
+                Setting::Loopback(span) => net.loopback(span),
                 Setting::Bandwidth(bytes) => net.bandwidth(bytes),
                 Setting::Buffer(bytes) => net.buffer(bytes),
                 Setting::ConnectTimeout(span) => net.connect_timeout(span),

@@ -118,9 +118,14 @@ impl Log {
         if self.quiet {
             return;
         }
+        tell(&self.warning(message));
+    }
+
+    /// The line of a warning.
+    pub(super) fn warning(self, message: &str) -> String {
         match self.format {
-            Format::Json => self.json(&message_line(Level::WARN, message)),
-            Format::Text => tell(&format!("warning: {message}\n")),
+            Format::Json => json(&message_line(Level::WARN, message)) + "\n",
+            Format::Text => format!("warning: {message}\n"),
         }
     }
 

@@ -133,15 +133,29 @@ fn span(name: &str, what: &str, text: &str) -> Result<Duration, String> {
 }
 
 fn pct(params: &str) -> Result<Arc<Make>, String> {
-    let changes = match params {
-        "" => CHANGES,
-        text => text
-            .parse()
-            .ok()
-            .filter(|changes| *changes <= 1000)
-            .ok_or("pct takes a number of changes from 0 to 1000, such as pct:3")?,
-    };
-    Ok(make(move |seed| Pct::new(changes, seed)))
+    let (mut changes, mut length) = (CHANGES, None);
+    for param in params.split(',').filter(|param| !param.is_empty()) {
+        match param.split_once('=') {
+            Some(("length", text)) => match text.parse() {
+                Ok(turns @ 1_u64..) => length = Some(turns),
+                _ => return Err(format!("'{text}' is no length of a run: give turns from 1")),
+            },
+            _ => {
+                let number = param.parse().ok().filter(|changes| *changes <= 1000);
+                changes = number.ok_or(
+                    "pct takes a number of changes from 0 to 1000, and the turns of a run, such as \
+                     pct:3 or pct:3,length=120",
+                )?;
+            }
+        }
+    }
+    Ok(make(move |seed| {
+        let policy = Pct::new(changes, seed);
+        match length {
+            Some(turns) => policy.length(turns),
+            None => policy,
+        }
+    }))
 }
 
 fn priority(params: &str) -> Result<Arc<Make>, String> {

@@ -6,7 +6,6 @@ use std::{
         fd::OwnedFd,
         unix::fs::{FileTypeExt, MetadataExt},
     },
-    panic,
     path::{Path, PathBuf},
 };
 
@@ -71,10 +70,6 @@ pub(super) fn begin(
         format!("cannot record to {}: {why}", path.display())
     })?;
     let tape = recorder.tape();
-    if path.is_some() && options.watching.record_last.is_none() {
-        let tape = tape.clone();
-        survive_panics(move || drop(tape.flush()));
-    }
     Ok(Some((recorder, Recorded { path, tape })))
 }
 
@@ -128,17 +123,6 @@ fn find_reader(path: &Path, log: Log) -> Option<OwnedFd> {
     opened.ok()
 }
 
-/// Flushes the recording on each panic, which may end the process. A ring is not flushed, since
-/// each flush writes all of it; the kernel tells it about faults. An error is reported at the end of
-/// the run, if the run gets there.
-pub(super) fn survive_panics(flush: impl Fn() + Send + Sync + 'static) {
-    let hook = panic::take_hook();
-    panic::set_hook(Box::new(move |panic| {
-        flush();
-        hook(panic);
-    }));
-}
-
 impl Recorded {
     /// The tape that it writes to.
     pub(super) fn tape(&self) -> &Tape {
@@ -148,7 +132,7 @@ impl Recorded {
     /// Writes the remaining events and reports the result. Returns the exit code of a run that
     /// would have ended with `code`.
     pub(super) fn end(&self, log: Log, code: u8) -> u8 {
-        let closed = self.tape.close();
+        let closed = self.tape.close_while(interrupts::patience());
         let Some(path) = self.path.as_ref().map(|path| path.display()) else {
             return code;
         };

@@ -21,7 +21,7 @@ use super::{
     boot, interrupts,
     live::Watch,
     outfile,
-    output::{FAILURE, Log, Verbosity},
+    output::{FAILURE, Log, Verbosity, clean},
     program::{Entry, Named},
     record,
     reenact::{self, Wanted},
@@ -256,8 +256,8 @@ pub(super) fn open(
     let header = playing.header();
     let args: Vec<OsString> = header.command.iter().map(OsString::from).collect();
     let foreign = |why: &str| {
-        let (file, line) = (file.display(), header.command.join(" "));
-        let message = format!("in the command line of {file}, {line:?}: {why}\n");
+        let (file, line) = (file.display(), clean(&words::command_line(&header.command)));
+        let message = format!("in the command line of {file}, `{line}`: {why}\n");
         clap::Error::raw(ErrorKind::InvalidValue, message)
     };
     let (cli, matches) = args::parse(command, programs, &args)
@@ -361,8 +361,6 @@ impl Outside {
             format!("cannot tape to {}: {why}", path.display())
         })?;
         let writer = world.writer();
-        let flushed = writer.clone();
-        record::survive_panics(move || drop(flushed.flush()));
         let path = path.clone();
         let world = Attached::taped(world, log);
         Ok((Self::of(world), Tape::To { writer, path }))
@@ -437,7 +435,7 @@ impl Tape {
         Some(match error {
             tape::Error::Left(at) => left(at),
             // As much as there is of it has run again.
-            ended @ (tape::Error::Truncated { .. } | tape::Error::Full { .. }) => {
+            ended if ended.is_short() => {
                 log.warn(&ended.to_string());
                 Ending::Short
             }

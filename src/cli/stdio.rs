@@ -1,5 +1,6 @@
 //! Writes to the standard streams. Output goes straight to the stream. While a screen has the
-//! terminal, output is kept for its pane and shown after the terminal is given back.
+//! terminal, output is kept for its pane and shown after the terminal is given back. A run does not
+//! wait for a reader of standard error that has stalled.
 
 use std::{
     cell::RefCell,
@@ -7,17 +8,19 @@ use std::{
     io::{self, ErrorKind, StdoutLock, Write},
     rc::Rc,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
+    fs::{FileType, fstat},
     io::{Errno, retry_on_intr},
+    termios::isatty,
 };
 
-use super::interrupts;
+use super::{interrupts, output::Log};
 use crate::{Event, Fact};
 
 /// The largest number of bytes that are kept.
@@ -151,8 +154,154 @@ fn lock() -> MutexGuard<'static, Option<Held>> {
 pub(super) fn straight(stream: Stream, text: &[u8]) -> io::Result<()> {
     writing(|| match stream {
         Stream::Out => print(text),
-        Stream::Err => io::stderr().write_all(text),
+        Stream::Err => errors().write(text),
     })
+}
+
+/// Standard error, which belongs to the process.
+static ERRORS: Mutex<Errors> = Mutex::new(Errors {
+    log: Log::PLAIN,
+    waits: true,
+    rest: Vec::new(),
+    is_stalled: false,
+    lost: 0,
+});
+
+/// After how many polls without a sign the reader of standard error counts as stalled: a second.
+const SILENCES: u32 = 10;
+
+/// Standard error, whose reader may stall: a pager that waits for a key, a terminal that was stopped
+/// with ^S. Nothing is lost on a file, and with a reader that reads.
+struct Errors {
+    /// How a message looks.
+    log: Log,
+    /// Whether a stalled reader is waited for. An interrupt ends the patience.
+    waits: bool,
+    /// What has to be written before anything else: the rest of a line, and how many were lost.
+    rest: Vec<u8>,
+    is_stalled: bool,
+    /// The number of lines that were lost since this was last said.
+    lost: u64,
+}
+
+fn errors() -> MutexGuard<'static, Errors> {
+    ERRORS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// From now on a reader of standard error that stalls is not waited for, unless it `waits`. The lines
+/// that are lost are counted, and their number is a message in the style of `log`.
+pub(super) fn watch_errors(log: Log, waits: bool) {
+    let mut errors = errors();
+    (errors.log, errors.waits) = (log, waits);
+}
+
+/// Whether a write to standard error would have to wait.
+pub(super) fn is_full() -> bool {
+    can_stall() && !matches!(has_room(Timespec::default()), Ok(true))
+}
+
+/// Writes what standard error still has to get, at the end of the process.
+pub(super) fn finish() {
+    // No other stream is left for the failure.
+    let _ = errors().finish();
+}
+
+/// Whether standard error is anything whose reader may stall.
+fn can_stall() -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        let errors = io::stderr();
+        let kind = fstat(&errors).map(|found| FileType::from_raw_mode(found.st_mode));
+        matches!(kind, Ok(FileType::Fifo | FileType::Socket)) || isatty(&errors)
+    })
+}
+
+/// Whether standard error takes bytes, within this time.
+fn has_room(patience: Timespec) -> io::Result<bool> {
+    let errors = io::stderr();
+    let mut asked = [PollFd::new(&errors, PollFlags::OUT)];
+    Ok(retry_on_intr(|| poll(&mut asked, Some(&patience)))? > 0)
+}
+
+impl Errors {
+    /// Writes lines, unless the reader is stalled.
+    fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+        if !can_stall() {
+            return io::stderr().write_all(lines);
+        }
+        let is_stalled = self.is_stalled && !has_room(Timespec::default())?;
+        if is_stalled || !self.write_rest()? {
+            self.lose(lines);
+            return Ok(());
+        }
+        let left = self.push(lines)?;
+        let is_begun = left.len() < lines.len();
+        let end = left.iter().position(|&byte| byte == b'\n');
+        let end = end.filter(|_| is_begun).map_or(0, |end| end + 1);
+        let (begun, whole) = left.split_at(end);
+        self.rest.extend_from_slice(begun);
+        self.lose(whole);
+        Ok(())
+    }
+
+    fn lose(&mut self, lines: &[u8]) {
+        self.lost += lines.iter().filter(|&&byte| byte == b'\n').count() as u64;
+    }
+
+    /// Writes the rest of a line, and how many were lost after it. Returns whether that is done.
+    fn write_rest(&mut self) -> io::Result<bool> {
+        if self.lost > 0 {
+            let lines = if self.lost == 1 {
+                "line was"
+            } else {
+                "lines were"
+            };
+            let lost = format!(
+                "standard error was not read for a second: {} {lines} not written",
+                std::mem::take(&mut self.lost)
+            );
+            self.rest.extend(self.log.warning(&lost).into_bytes());
+        }
+        let rest = std::mem::take(&mut self.rest);
+        self.rest = self.push(&rest)?.to_vec();
+        Ok(self.rest.is_empty())
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        // The reader gets another chance.
+        self.is_stalled = false;
+        if can_stall() && (self.lost > 0 || !self.rest.is_empty()) {
+            self.write_rest()?;
+        }
+        Ok(())
+    }
+
+    /// Writes bytes, as long as the reader takes them. Returns those that are left.
+    fn push<'a>(&mut self, mut bytes: &'a [u8]) -> io::Result<&'a [u8]> {
+        while !bytes.is_empty() && self.wait()? {
+            let some = &bytes[..bytes.len().min(PROMISED)];
+            match retry_on_intr(|| rustix::io::write(io::stderr(), some)) {
+                // Another process has made it non-blocking.
+                Err(Errno::AGAIN) => {}
+                written => bytes = &bytes[written?..],
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Waits until standard error takes bytes. Returns `false` if its reader is stalled.
+    fn wait(&mut self) -> io::Result<bool> {
+        let mut silences = 0;
+        while !has_room(PATIENCE)? {
+            silences += u32::from(!self.waits || interrupts::is_raised());
+            if silences >= SILENCES {
+                self.is_stalled = true;
+                return Ok(false);
+            }
+        }
+        self.is_stalled = false;
+        Ok(true)
+    }
 }
 
 /// The number of writes under way. The streams belong to the process, and so does this.

@@ -1,5 +1,5 @@
-//! Splits a line into words as a shell does, with quotes and backslashes and nothing else; quotes a
-//! word.
+//! Splits a line into words as a shell does, with quotes and backslashes and nothing else; quotes
+//! words for a shell.
 
 use std::{borrow::Cow, env};
 
@@ -41,6 +41,12 @@ pub(super) fn quoted(word: &str) -> Cow<'_, str> {
         true => word.into(),
         false => format!("'{}'", word.replace('\'', r"'\''")).into(),
     }
+}
+
+/// The words of a command as a line that a user pastes into a shell.
+pub(super) fn command_line(words: &[String]) -> String {
+    let words: Vec<Cow<'_, str>> = words.iter().map(|word| quoted(word)).collect();
+    words.join(" ")
 }
 
 /// The word that has started this binary, such as `trapline` or `target/debug/trapline`: a line that

@@ -31,6 +31,7 @@ pub(super) struct Runs<'a> {
 
 impl<'a> Runs<'a> {
     pub(super) fn new(body: Body<'a>, settings: &'a Settings, tree: Tree, watch: &Watch) -> Self {
+        tree.tell(watch);
         Self {
             body,
             settings,
@@ -53,8 +54,9 @@ impl<'a> Runs<'a> {
                 builder.policy(policy).build()?
             }
         };
+        self.watch.seed(seed);
         self.tree.begin(kernel.footprints(), decider);
-        let trial = trial::run(&mut kernel, self.body);
+        let trial = trial::run(&mut kernel, self.body, &self.watch);
         let ran = self.tree.end();
         if ran.cut.is_none() && !self.watch.has_cut() {
             self.kernel = Some(kernel);

@@ -82,7 +82,7 @@ fn explore(
         if runs.is_cut() {
             meter.unclaim();
             tally.bound = Some(settings.cut());
-            trial.failure = trial.failure.filter(|_| trial.is_late);
+            trial.failure = None;
         } else {
             tally.add(&mut trial);
             meter.count(false);

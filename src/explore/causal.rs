@@ -12,10 +12,10 @@ use super::{
     clock::{Clock, index},
     notes::Made,
 };
-use crate::{Note, Object, QueueId, Tid, sched::Draws};
+use crate::{DeviceId, Note, Object, QueueId, Tid, sched::Draws};
 
 /// The name of an object, the same in every schedule. Queues and shared values are named by their
-/// maker and its count of them.
+/// maker and its count of them. Devices have their numbers: turns that open one do not commute.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 enum Name {
     All,
@@ -30,6 +30,8 @@ enum Name {
     PutEnd(Made),
     GetEnd(Made),
     Beside(Made),
+    Handles(DeviceId),
+    Cycles,
     Shared(Made),
 }
 
@@ -42,6 +44,20 @@ pub(super) struct Foot {
     /// Most turns that commute have no bit in common.
     touched: u64,
     changed: u64,
+    /// The objects of which it makes or drops handles.
+    handles: Vec<Handles>,
+}
+
+/// What a turn does to the handles of an object.
+#[derive(Clone, Debug)]
+struct Handles {
+    name: Name,
+    /// How many there were before the turn.
+    before: u64,
+    /// How many fewer there were at most, within the turn.
+    dropped: u64,
+    /// How many are left after it.
+    left: u64,
 }
 
 impl Foot {
@@ -56,6 +72,22 @@ impl Foot {
         self.touched |= bit;
         if writes {
             self.changed |= bit;
+        }
+    }
+
+    fn count(&mut self, name: Name, before: u64, left: u64) {
+        let dropped = |handles: &Handles| handles.before.saturating_sub(left);
+        match self.handles.iter_mut().find(|known| known.name == name) {
+            Some(known) => {
+                known.dropped = known.dropped.max(dropped(known));
+                known.left = left;
+            }
+            None => self.handles.push(Handles {
+                name,
+                before,
+                dropped: before.saturating_sub(left),
+                left,
+            }),
         }
     }
 
@@ -75,6 +107,17 @@ impl Foot {
         self.add(Name::Life(task), true);
     }
 
+    /// Returns whether a turn of another task, which has not run yet and would touch that, does not
+    /// commute with this one. Two turns that both drop handles of an object do not if none is left
+    /// then: the second drops the last.
+    pub(super) fn wakes(&self, later: &Self) -> bool {
+        let drops_last = |handles: &Handles| {
+            let mut theirs = later.handles.iter();
+            theirs.any(|their| their.name == handles.name && their.dropped >= handles.left)
+        };
+        conflict(later, self) || self.handles.iter().any(drops_last)
+    }
+
     /// Returns the tasks that a turn of `task` ends, itself apart.
     pub(super) fn killed(&self, task: Tid) -> impl Iterator<Item = Tid> {
         self.names
@@ -86,8 +129,8 @@ impl Foot {
     }
 }
 
-/// Returns whether two turns of different tasks do not commute.
-pub(super) fn conflict(a: &Foot, b: &Foot) -> bool {
+/// Returns whether two turns of different tasks, which have run one after the other, do not commute.
+fn conflict(a: &Foot, b: &Foot) -> bool {
     if a.has_all() || b.has_all() {
         return true;
     }
@@ -258,6 +301,8 @@ impl Causality {
             Object::PutEnd(queue) => Name::PutEnd(made(queue)),
             Object::GetEnd(queue) => Name::GetEnd(made(queue)),
             Object::Beside(queue) => Name::Beside(made(queue)),
+            Object::Handles(device) => Name::Handles(device),
+            Object::Cycles => Name::Cycles,
         }
     }
 
@@ -272,6 +317,11 @@ impl Causality {
                 Note::Touched { object, writes } => foot.add(self.name(object), writes),
                 // A kill after this turn finds the task elsewhere than a kill before it.
                 Note::Woken(woken) => foot.add(Name::Life(woken), false),
+                Note::Counted {
+                    object,
+                    before,
+                    left,
+                } => foot.count(self.name(object), before, left),
                 _ => {}
             }
         }

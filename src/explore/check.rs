@@ -18,17 +18,18 @@ use super::{
     search,
     settings::{Injector, Network, Reporter, Settings, Shard},
     sometimes::claims_in,
-    strategy::Strategy,
+    strategy::{MOST, Strategy},
     trial::Body,
+    watchdog::Watchdog,
 };
 use crate::{Error, Inject, Kernel, SimNet, SystemCall, Tid};
 
 /// Runs a test under many schedules. Each runs the closure on a kernel of its own in the simulated
 /// world. The closure spawns tasks, runs the kernel, and checks the result.
 ///
-/// A schedule fails if the closure returns an error or panics, or if a task faults. A deadlock is
-/// an error of [`Kernel::run`]. A task that returns an error fails the schedule by
-/// [`Report::check`](crate::Report::check).
+/// A schedule fails if the closure returns an error or panics, or if
+/// [`Report::check`](crate::Report::check) fails: a task has faulted, or has returned an error and no
+/// task has waited for it. A deadlock is an error of [`Kernel::run`].
 ///
 /// ```should_panic
 /// use std::{cell::Cell, rc::Rc};
@@ -51,6 +52,10 @@ use crate::{Error, Inject, Kernel, SimNet, SystemCall, Tid};
 /// .schedules(10_000)
 /// .run();
 /// ```
+///
+/// The closure runs the kernel that it is given, and no other. A schedule also fails if the closure
+/// replaces or resets that kernel, or runs another one on the same thread: a search decides nothing
+/// there.
 ///
 /// The closure must do the same in every run of a schedule. Everything that it shares between its
 /// tasks belongs inside. One in a hundred schedules runs twice, beginning with the first, and the
@@ -126,8 +131,20 @@ where
     /// Gives tasks random priorities, of which `changes` change during the schedule
     /// ([`Pct`](crate::sched::Pct)). Finds a defect that needs few preemptions at certain points of
     /// a long run.
+    ///
+    /// With d changes, each schedule finds a defect of the paper's depth d + 1 with a probability of
+    /// at least 1 / (n k^d), where n is the number of tasks and k that of all their turns. The depth
+    /// of a defect is the number of pairs of turns whose order must be a certain one.
+    ///
+    /// Before its first schedule the search counts k, in eight runs whose priorities do not change: the
+    /// longest has k turns. A run that fails ends the search. The bound does not cover turns behind
+    /// the first k of a schedule. `boot --virtual --policy pct:d,length=k --seed N` runs the same
+    /// schedule.
+    ///
+    /// *Panics* if there are more than 1,000 changes.
     pub fn pct(mut self, changes: u32) -> Self {
-        self.settings.strategy = Strategy::Pct(changes);
+        assert!(changes <= MOST, "pct takes at most {MOST} changes");
+        self.settings.strategy = Strategy::Pct(changes, None);
         self
     }
 
@@ -220,8 +237,15 @@ where
     /// Ends the search after this time, its audit included. A schedule that is under way then is cut,
     /// and does not count. Default: no limit.
     ///
-    /// Without a limit, too, a schedule fails with [`Error::Stalled`] once it has waited five seconds
+    /// Without a limit, too, a schedule fails with [`Error::Stalled`] once it has waited four seconds
     /// for other threads: a [`RemoteSetter`](crate::RemoteSetter) may have been leaked.
+    ///
+    /// A task that makes no trap cannot be cut. Within a second of the end, a thread ends the process
+    /// with exit code 1. On standard error it names the task, its last call, the last place of a call
+    /// that notes its place, and the command that runs the schedule again. Under `cargo test` that
+    /// ends the whole test process: the other tests of the binary too. A turn of more than 5 seconds
+    /// is named before that, with a warning. A search without a time, or [`Check::stop_when`], is not
+    /// watched.
     pub fn time(mut self, time: Duration) -> Self {
         self.settings.time = Some(time);
         self
@@ -295,9 +319,10 @@ where
     }
 
     /// Breaks the network at random during the first 60 seconds of each schedule, at a level from 1
-    /// to 3 ([`SimNet::chaos`]). The seed determines the faults.
+    /// to 3 ([`SimNet::chaos`]). The seed determines the faults. The level replaces that of the
+    /// network that [`Check::net`] makes, which is the default; 0 is no chaos.
     pub fn chaos(mut self, level: u8) -> Self {
-        self.settings.chaos = level;
+        self.settings.chaos = Some(level);
         self
     }
 
@@ -456,6 +481,12 @@ where
             panic!("{error}");
         }
         self.settings.deadline = Deadline::after(self.settings.time, self.settings.stop);
+        let _watchdog = Watchdog::start(
+            &self.settings.under_way,
+            self.settings.deadline,
+            self.settings.time,
+            self.settings.command.clone(),
+        );
         match self.search() {
             Ok(explored) => explored,
             Err(error) => panic!("the search cannot begin: {error}"),
@@ -464,19 +495,21 @@ where
 
     fn search(&self) -> Result<Explored, Error> {
         let body: Body<'_> = &self.body;
-        let lab = Lab::new(body, &self.settings);
         if let Some(replay) = &self.settings.replay {
-            return lab.replay(replay);
+            return Lab::new(body, &self.settings).replay(replay);
         }
+        let (settings, ended) = search::measured(body, &self.settings)?;
+        let settings = &settings;
+        let lab = Lab::new(body, settings);
         let crew = |job: Job<'_>| match (self.settings.threads, self.in_threads) {
             (Some(threads), Some(run)) => run(&self.body, count(threads), job),
             _ => job(body),
         };
-        let settings = &self.settings;
-        let tally = match settings.preemptions {
+        let tally = match (ended, settings.preemptions) {
+            (Some(tally), _) => tally,
             _ if !settings.is_exhaustive() => search::by_seeds(&crew, settings)?,
-            Some(most) => bounded::search(&crew, body, settings, most)?,
-            None => complete::search(&crew, body, settings)?,
+            (None, Some(most)) => bounded::search(&crew, body, settings, most)?,
+            (None, None) => complete::search(&crew, body, settings)?,
         };
         let proved = tally.is_proved();
         let failure = tally.failure.map(|found| lab.explain(found));

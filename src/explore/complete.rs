@@ -77,9 +77,6 @@ fn explore(
             Some(Cut::TooLong) => {
                 meter.unclaim();
                 tally.bound = Some(settings.cut());
-                let failure = trial.failure.filter(|_| trial.is_late);
-                let failure = failure.map(|why| Found::new(tally.schedules, why));
-                tally.failure = failure.map(|found| found.with(ran.plan));
             }
             Some(Cut::Unrepeatable(why)) => {
                 let why = format!("{NONDETERMINISM}: {why}\n{}", trial.hidden());

@@ -46,10 +46,19 @@ impl Budget {
     /// The most time on the machine's clock, as a multiple of the CPU time.
     const PATIENCE: u32 = 10;
 
-    pub(super) fn of(time: Duration) -> Self {
+    /// The most time after the end of the search.
+    const LATE: Duration = Duration::from_millis(500);
+
+    /// Returns so much time, in a search that ends then.
+    pub(super) fn of(time: Duration, search: Deadline) -> Self {
+        let patience = Deadline::after(Some(time * Self::PATIENCE), None);
+        let late = search.at.and_then(|at| at.checked_add(Self::LATE));
         Self {
             spent: cpu_time() + time,
-            deadline: Deadline::after(Some(time * Self::PATIENCE), None),
+            deadline: Deadline {
+                at: [patience.at, late].into_iter().flatten().min(),
+                stop: None,
+            },
         }
     }
 

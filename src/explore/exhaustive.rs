@@ -13,10 +13,11 @@
 use std::{cell::RefCell, collections::VecDeque, fmt, iter, rc::Rc};
 
 use super::{
-    causal::{Causality, Foot, Turn, conflict},
+    causal::{Causality, Foot, Turn},
     notes,
     plan::{Delay, Plan},
     settings::Settings,
+    timed::Watch,
 };
 use crate::{Cause, Footprints, Note, Policy, Runnable, Tid};
 
@@ -36,6 +37,8 @@ struct State {
     /// The most turns of a schedule.
     most: usize,
     decider: Decider,
+    /// Gets the decisions of the schedule under way.
+    watch: Watch,
     /// Whether more orders of a schedule were asked for.
     has_more: bool,
     /// Whether several tasks were ready at one time.
@@ -150,11 +153,17 @@ impl Tree {
             run: Run::default(),
             most: usize::try_from(settings.steps()).unwrap_or(usize::MAX),
             decider: Decider::Tree,
+            watch: Watch::default(),
             has_more: false,
             has_choice: false,
             lines: Vec::new(),
             tasks: Vec::new(),
         })))
+    }
+
+    /// Tells this watch the decisions of each schedule from now on.
+    pub(super) fn tell(&self, watch: &Watch) {
+        self.0.borrow_mut().watch = watch.clone();
     }
 
     /// Prepares for a schedule, on a kernel with these notes.
@@ -167,6 +176,7 @@ impl Tree {
             _ => Vec::new(),
         };
         this.run.reset(known);
+        this.watch.decide(&this.run.made);
         this.decider = decider;
     }
 
@@ -330,7 +340,7 @@ impl State {
             node.backtrack.extend(more.collect::<Vec<_>>());
         }
         let asleep = node.sleep.iter().chain(&node.done);
-        let asleep = asleep.filter(|(other, foot)| *other != task && !conflict(foot, &turn.foot));
+        let asleep = asleep.filter(|(other, foot)| *other != task && !turn.foot.wakes(foot));
         self.run.sleep.clear();
         self.run.sleep.extend(asleep.cloned());
     }
@@ -444,14 +454,15 @@ impl Policy for Tree {
         let at = run.ready.iter().position(|task| task.tid == chosen)?;
         if at > 0 {
             let turn = run.causality.len() as u32 + 1;
-            run.made.0.push(Delay {
+            let delay = Delay {
                 turn,
                 by: at as u32,
-            });
+            };
+            this.watch.decide_also(&delay);
+            run.made.0.push(delay);
             run.ready.rotate_left(at);
         }
         run.current = Some(chosen);
-        notes::set_task(chosen);
         run.ready.pop_front()
     }
 

@@ -7,7 +7,6 @@ use std::collections::VecDeque;
 
 use super::{
     audit::Runs,
-    causal::conflict,
     exhaustive::{Decider, Part, Tree},
     settings::Settings,
     trial::Body,
@@ -55,7 +54,7 @@ pub(super) fn divide(body: Body<'_>, settings: &Settings) -> Result<Vec<Part>, E
             let probe = probe(&turns)?;
             probes = probes.saturating_sub(1);
             let sleep = asleep.iter();
-            let sleep = sleep.filter(|(_, foot)| !conflict(foot, &probe.last));
+            let sleep = sleep.filter(|(_, foot)| !probe.last.wakes(foot));
             let sleep = sleep.cloned().collect();
             let part = Part {
                 turns,

@@ -262,12 +262,21 @@ impl<'a> Lab<'a> {
         let recorder = Recorder::create(path, &header)?;
         let tape = recorder.tape();
         let guide = Self::guide(seed, decisions);
-        let builder = self.settings.builder(seed, &Watch::default()).policy(guide);
+        let watch = self.watch(seed, decisions);
+        let builder = self.settings.builder(seed, &watch).policy(guide);
         let mut kernel = builder.tracer(recorder).build()?;
-        trial::run(&mut kernel, self.body);
+        trial::run(&mut kernel, self.body, &watch);
         // Before the kernel is dropped: the end of the last tasks is no part of the run.
         tape.close()?;
         Ok(())
+    }
+
+    /// Returns the watch over a schedule, which is run to its end.
+    fn watch(&self, seed: u64, decisions: &Decisions) -> Watch {
+        let watch = self.settings.watch_without_end();
+        watch.seed(seed);
+        watch.decide(decisions);
+        watch
     }
 
     /// Returns what decides as told.
@@ -288,7 +297,8 @@ impl<'a> Lab<'a> {
         let hash = Rc::new(Cell::new(Fnv::default()));
         let traps = Rc::clone(&hash);
         let story = Story::of(&guide);
-        let builder = self.settings.builder(seed, &Watch::default());
+        let watch = self.watch(seed, decisions);
+        let builder = self.settings.builder(seed, &watch);
         let builder = builder.policy(guide.clone());
         let builder = builder.tracer(story.tracer());
         let builder = builder.tracer(move |event: &Event<'_>| {
@@ -303,7 +313,7 @@ impl<'a> Lab<'a> {
         } else {
             kernel.footprints()
         });
-        let trial = trial::run(&mut kernel, self.body);
+        let trial = trial::run(&mut kernel, self.body, &watch);
         Ok(Recorded {
             trial,
             seed,

@@ -8,7 +8,11 @@
 use std::time::Duration;
 
 use super::{
-    deadline::Budget, plan::Plan, planned::Planned, settings::Settings, timed::Watch, trial::Body,
+    deadline::{Budget, Deadline},
+    plan::Plan,
+    planned::Planned,
+    settings::Settings,
+    trial::Body,
 };
 use crate::Error;
 
@@ -33,8 +37,12 @@ pub(super) fn minimise(
     seed: u64,
     found: &Plan,
 ) -> Result<Fewest, Error> {
-    let mut runs = Runs(Planned::new(body, settings, seed, &Watch::default())?);
-    let budget = Budget::of(TIME);
+    let watch = settings.watch_without_end();
+    let mut runs = Runs {
+        planned: Planned::new(body, settings, seed, &watch)?,
+        end: settings.deadline,
+    };
+    let budget = Budget::of(TIME, settings.deadline);
     for departures in 0..=MOST.min(found.0.len()) {
         let mut plan = Plan::default();
         match runs.try_all(&mut plan, departures, budget)? {
@@ -63,8 +71,8 @@ pub(super) fn nearest_passing(
     seed: u64,
     failing: &Plan,
 ) -> Result<Option<Plan>, Error> {
-    let mut runs = Planned::new(body, settings, seed, &Watch::default())?;
-    let budget = Budget::of(TIME);
+    let mut runs = Planned::new(body, settings, seed, &settings.watch_without_end())?;
+    let budget = Budget::of(TIME, settings.deadline);
     for at in (0..failing.0.len()).rev() {
         let mut plan = failing.clone();
         plan.0.remove(at);
@@ -105,7 +113,11 @@ enum Tried {
 }
 
 /// The runs of a minimisation.
-struct Runs<'a>(Planned<'a>);
+struct Runs<'a> {
+    planned: Planned<'a>,
+    /// The end of the search.
+    end: Deadline,
+}
 
 impl Runs<'_> {
     /// Tries every schedule with so many departures after those of `plan`, which passes without
@@ -120,13 +132,13 @@ impl Runs<'_> {
             return Ok(Tried::NoTime);
         }
         // Also for the number of ready tasks at each turn.
-        if self.0.fails(plan)? {
+        if self.planned.fails(plan)? {
             return Ok(Tried::Fails);
         }
         if departures == 0 {
             return Ok(Tried::Passes);
         }
-        for mut longer in self.0.longer(plan) {
+        for mut longer in self.planned.longer(plan) {
             match self.try_all(&mut longer, departures - 1, budget)? {
                 Tried::Passes => {}
                 other => {
@@ -140,7 +152,7 @@ impl Runs<'_> {
 
     /// Removes departures as long as the schedule fails without them.
     fn reduce(&mut self, found: &Plan) -> Result<Plan, Error> {
-        let budget = Budget::of(TIME);
+        let budget = Budget::of(TIME, self.end);
         let mut plan = found.clone();
         let mut parts = 2;
         while !plan.0.is_empty() && !budget.is_spent() {
@@ -149,7 +161,7 @@ impl Runs<'_> {
             for at in (0..plan.0.len()).step_by(size) {
                 let mut rest = plan.clone();
                 rest.0.drain(at..(at + size).min(plan.0.len()));
-                if self.0.fails(&rest)? {
+                if self.planned.fails(&rest)? {
                     plan = rest;
                     parts = (parts - 1).max(2);
                     is_reduced = true;

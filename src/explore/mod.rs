@@ -22,6 +22,7 @@
 //! | `explored.rs` | what a search returns |
 //! | `shared.rs`, `sometimes.rs` | [`Shared`]; [`sometimes!`](crate::sometimes) |
 //! | `deadline.rs`, `timed.rs` | the end of a search's time, between schedules and within them |
+//! | `watchdog.rs` | the thread that ends a search whose task makes no trap |
 //! | `notes.rs` | what the trial under way has noted, per thread |
 //! | `quiet.rs` | panics of a trial, which print nothing |
 //!
@@ -58,6 +59,7 @@ mod tally;
 mod timed;
 mod trial;
 mod twice;
+mod watchdog;
 
 pub use check::{Check, check};
 pub use explored::{Explored, Failure, Progress};

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{Kernel, Tid};
+use crate::{Kernel, Remote, Tid};
 
 /// The notes of a trial.
 #[derive(Debug)]
@@ -30,23 +30,53 @@ impl Notes {
 /// What a task makes: the task, and its count.
 pub(super) type Made = (Tid, u64);
 
-/// The accesses to shared values of the turn under way.
+/// The accesses to shared values.
 #[derive(Debug)]
 struct Accesses {
-    /// The task whose turn it is; the host before the first turn.
-    task: Tid,
+    /// Tells which task runs, or that the host does. Kept after the trial: the next one has mostly
+    /// the same.
+    remote: Option<Remote>,
     /// The shared values that each task has made.
     made: BTreeMap<Tid, u64>,
-    /// The values, and whether the turn changes them.
-    touched: Vec<(Made, bool)>,
+    /// The values that the turn under way touches, and whether it changes them.
+    of_turn: Vec<(Made, bool)>,
+    /// The same of the host.
+    of_host: Vec<(Made, bool)>,
 }
 
 impl Accesses {
     const fn new() -> Self {
         Self {
-            task: Tid::KERNEL,
+            remote: None,
             made: BTreeMap::new(),
-            touched: Vec::new(),
+            of_turn: Vec::new(),
+            of_host: Vec::new(),
+        }
+    }
+
+    fn begin(&mut self, remote: &Remote) {
+        if !self.remote.as_ref().is_some_and(|known| known.is(remote)) {
+            self.remote = Some(remote.clone());
+        }
+        self.of_turn.clear();
+        self.of_host.clear();
+        if !self.made.is_empty() {
+            self.made.clear();
+        }
+    }
+
+    fn running(&self) -> Tid {
+        self.remote.as_ref().map_or(Tid::KERNEL, Remote::running)
+    }
+
+    fn touch(&mut self, made: Made, writes: bool) {
+        let touched = match self.running() == Tid::KERNEL {
+            true => &mut self.of_host,
+            false => &mut self.of_turn,
+        };
+        match touched.last_mut() {
+            Some((last, last_writes)) if *last == made => *last_writes |= writes,
+            _ => touched.push((made, writes)),
         }
     }
 }
@@ -57,20 +87,14 @@ thread_local! {
     static IS_OPEN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Begins the notes of a trial.
-pub(super) fn open() {
+/// Begins the notes of a trial, on the kernel of this line.
+pub(super) fn open(remote: &Remote) {
     NOTES.with_borrow_mut(|notes| {
         if !notes.is_empty() {
             *notes = Notes::new();
         }
     });
-    ACCESSES.with_borrow_mut(|accesses| {
-        accesses.task = Tid::KERNEL;
-        accesses.touched.clear();
-        if !accesses.made.is_empty() {
-            accesses.made.clear();
-        }
-    });
+    ACCESSES.with_borrow_mut(|accesses| accesses.begin(remote));
     IS_OPEN.set(true);
 }
 
@@ -89,33 +113,31 @@ pub(super) fn note(note: impl FnOnce(&mut Notes)) {
     }
 }
 
-/// Begins a turn of this task.
-pub(super) fn set_task(task: Tid) {
-    ACCESSES.with_borrow_mut(|accesses| accesses.task = task);
-}
-
-/// Names a shared value that the running task makes.
+/// Names a shared value that the running task makes, or the host.
 pub(super) fn name_shared() -> Made {
     ACCESSES.with_borrow_mut(|accesses| {
-        let made = accesses.made.entry(accesses.task).or_default();
+        let maker = accesses.running();
+        let made = accesses.made.entry(maker).or_default();
         *made += 1;
-        (accesses.task, *made)
+        (maker, *made)
     })
 }
 
 /// Notes an access to a shared value.
 pub(super) fn touch_shared(made: Made, writes: bool) {
     if IS_OPEN.get() {
-        ACCESSES.with_borrow_mut(|accesses| match accesses.touched.last_mut() {
-            Some((last, last_writes)) if *last == made => *last_writes |= writes,
-            _ => accesses.touched.push((made, writes)),
-        });
+        ACCESSES.with_borrow_mut(|accesses| accesses.touch(made, writes));
     }
 }
 
-/// Takes the accesses of the turn that ends.
+/// Takes the accesses of the turn under way.
 pub(super) fn take_shared() -> Vec<(Made, bool)> {
-    ACCESSES.with_borrow_mut(|accesses| std::mem::take(&mut accesses.touched))
+    ACCESSES.with_borrow_mut(|accesses| std::mem::take(&mut accesses.of_turn))
+}
+
+/// Takes the accesses of the host.
+pub(super) fn take_shared_by_host() -> Vec<(Made, bool)> {
+    ACCESSES.with_borrow_mut(|accesses| std::mem::take(&mut accesses.of_host))
 }
 
 impl Kernel {

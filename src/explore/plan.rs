@@ -26,14 +26,20 @@ impl Plan {
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, Delay { turn, by }) in self.0.iter().enumerate() {
+        for (at, delay) in self.0.iter().enumerate() {
             let dash = if at == 0 { "" } else { "-" };
-            write!(f, "{dash}{turn}")?;
-            if *by != 1 {
-                write!(f, "x{by}")?;
-            }
+            write!(f, "{dash}{delay}")?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for Delay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.by {
+            1 => write!(f, "{}", self.turn),
+            by => write!(f, "{}x{by}", self.turn),
+        }
     }
 }
 

@@ -15,6 +15,7 @@ pub(super) struct Planned<'a> {
     seed: u64,
     guide: Guide,
     kernel: Kernel,
+    watch: Watch,
     /// An exhaustive search cuts schedules of more turns.
     most: Option<u64>,
 }
@@ -34,6 +35,7 @@ impl<'a> Planned<'a> {
             seed,
             guide,
             kernel,
+            watch: watch.clone(),
             most: settings.is_exhaustive().then(|| settings.steps()),
         })
     }
@@ -41,7 +43,9 @@ impl<'a> Planned<'a> {
     pub(super) fn run(&mut self, plan: &Plan) -> Result<Trial, Error> {
         self.kernel.reset(self.seed)?;
         self.guide.follow(plan);
-        Ok(trial::run(&mut self.kernel, self.body))
+        self.watch.seed(self.seed);
+        self.watch.decide(plan);
+        Ok(trial::run(&mut self.kernel, self.body, &self.watch))
     }
 
     pub(super) fn fails(&mut self, plan: &Plan) -> Result<bool, Error> {

@@ -10,6 +10,7 @@ use super::{
     crew::Crew,
     meter::Meter,
     settings::Settings,
+    strategy::Strategy,
     tally::{Found, Tally},
     trial::{self, Body},
     twice::Logged,
@@ -18,6 +19,50 @@ use crate::Error;
 
 /// One in so many schedules runs twice, beginning with the first.
 const REPEATED: u64 = 100;
+
+/// The runs that count the turns of a schedule. In each, tasks have other priorities.
+const MEASURED: u64 = 8;
+
+/// After so many turns of such a run, a task that yields lets the others run: it may wait for them.
+const CALM: u64 = 64;
+
+/// Tells the strategy how long a schedule is, if it has to know: as long as the longest of some runs
+/// whose priorities do not change. So the length is the same for each thread and each part of the
+/// search. Returns a tally as well if one of the runs ends the search.
+pub(super) fn measured(
+    body: Body<'_>,
+    settings: &Settings,
+) -> Result<(Settings, Option<Tally>), Error> {
+    let mut measured = settings.clone();
+    let changes = match settings.strategy {
+        Strategy::Pct(changes, None) if settings.schedules() > 0 => changes,
+        _ => return Ok((measured, None)),
+    };
+    measured.strategy = Strategy::Pct(0, Some(CALM));
+    let (mut kernel, mut length) = (None, 1);
+    let watch = settings.watch();
+    for schedule in 0..MEASURED {
+        let mut tally = Tally::default();
+        if settings.deadline.is_over() {
+            tally.bound = Some(settings.end());
+            return Ok((measured, Some(tally)));
+        }
+        let seed = settings.seed_of(schedule);
+        let kernel = trial::fresh(&mut kernel, &measured, seed, &watch)?;
+        let mut trial = trial::run(kernel, body, &watch);
+        tally.bound = measured.end_within(&watch);
+        if tally.bound.is_none() {
+            tally.add(&mut trial);
+            tally.failure = trial.failure.map(|why| Found::new(schedule, why));
+        }
+        if tally.bound.is_some() || tally.failure.is_some() {
+            return Ok((measured, Some(tally)));
+        }
+        length = length.max(kernel.report().ticks);
+    }
+    measured.strategy = Strategy::Pct(changes, Some(length));
+    Ok((measured, None))
+}
 
 /// Runs a schedule for each seed.
 pub(super) fn by_seeds(crew: Crew<'_>, settings: &Settings) -> Result<Tally, Error> {
@@ -85,7 +130,7 @@ fn work(body: Body<'_>, settings: &Settings, claims: &Claims<'_>) -> Result<Tall
     let mut logged = Logged::new(body, &watch);
     let mut audited = settings
         .audits
-        .then(|| Audited::new(body, settings, &watch));
+        .then(|| Audited::new(body, settings, &watch.beside()));
     while let Some(schedule) = claims.take() {
         let seed = settings.seed_of(schedule);
         let is_repeated = schedule % REPEATED == 0;
@@ -101,7 +146,7 @@ fn work(body: Body<'_>, settings: &Settings, claims: &Claims<'_>) -> Result<Tall
                 let kernel = trial::fresh(&mut kernel, settings, seed, &watch)?;
                 match is_repeated {
                     true => logged.first(kernel, seed)?,
-                    false => trial::run(kernel, body),
+                    false => trial::run(kernel, body, &watch),
                 }
             }
         };

@@ -15,11 +15,12 @@ use super::{
     plan::Replay,
     strategy::Strategy,
     timed::{TimedWorld, Watch},
+    watchdog::UnderWay,
 };
 use crate::{Builder, Inject, Kernel, OnDeadlock, SimNet, SimWorld, SystemCall, Tid};
 
 /// The longest wait of a schedule that only other threads can end.
-const STALL: Duration = Duration::from_secs(5);
+const STALL: Duration = Duration::from_secs(4);
 
 /// The settings of a search.
 #[derive(Clone, Debug)]
@@ -41,6 +42,7 @@ pub(super) struct Settings {
     pub(super) stop: Option<fn() -> bool>,
     /// The end of both. Set when the search begins.
     pub(super) deadline: Deadline,
+    pub(super) under_way: UnderWay,
     pub(super) threads: Option<usize>,
     pub(super) shard: Shard,
     /// Runs this schedule, and no other.
@@ -54,8 +56,8 @@ pub(super) struct Settings {
     /// Whether a search by seeds runs each schedule in a second order, too.
     pub(super) audits: bool,
     pub(super) net: Option<Network>,
-    /// The level of chaos in the network.
-    pub(super) chaos: u8,
+    /// The level of chaos in the network. Without one, the network has its own.
+    pub(super) chaos: Option<u8>,
     pub(super) inject: Option<Injector>,
     pub(super) progress: Option<Reporter>,
 }
@@ -104,6 +106,7 @@ impl Default for Settings {
             time: None,
             stop: None,
             deadline: Deadline::default(),
+            under_way: UnderWay::default(),
             threads: None,
             shard: Shard { number: 0, of: 1 },
             replay: None,
@@ -112,7 +115,7 @@ impl Default for Settings {
             reads_environment: true,
             audits: false,
             net: None,
-            chaos: 0,
+            chaos: None,
             inject: None,
             progress: None,
         }
@@ -153,7 +156,12 @@ impl Settings {
 
     /// Returns what ends a schedule when the time is over, on one thread.
     pub(super) fn watch(&self) -> Watch {
-        Watch::new(self.deadline)
+        Watch::new(self.deadline, &self.under_way, self.deadline.is_set())
+    }
+
+    /// Returns the same for schedules that no end of the time cuts.
+    pub(super) fn watch_without_end(&self) -> Watch {
+        Watch::new(Deadline::default(), &self.under_way, self.deadline.is_set())
     }
 
     /// Says that the end of the search has cut a schedule, which counts nowhere.
@@ -165,21 +173,18 @@ impl Settings {
     /// Returns the settings of the kernel of a trial. The watch ends its waits for other threads.
     pub(super) fn builder(&self, seed: u64, watch: &Watch) -> Builder {
         let net = self.net.as_ref().map(|Network(make)| make());
-        let net = net.unwrap_or_default().chaos(self.chaos);
-        let world = SimWorld::new(seed).net(&net);
-        let world = TimedWorld::new(world, watch);
-        let mut builder = Kernel::builder().world(world).max_stall(STALL);
-        // An exhaustive search cuts long schedules, and runs on after a partial deadlock: what
-        // ends a run early would hide what other tasks do. The kernel's limit is one turn behind
-        // the cut. It ends the runs that the search's tree does not decide.
-        if self.is_exhaustive() {
-            builder = builder.max_ticks(self.steps().saturating_add(1));
-            builder = builder.fail_late_on_deadlock();
-        } else {
-            builder = builder.max_ticks(self.steps());
-            // A task that lives on must not hide that others lock each other out.
-            builder = builder.on_deadlock(OnDeadlock::Stop);
+        let net = net.unwrap_or_default();
+        if let Some(level) = self.chaos {
+            net.chaos(level);
         }
+        let world = TimedWorld::new(SimWorld::new(seed).net(&net), watch);
+        let builder = Kernel::builder().world(world).max_stall(STALL);
+        // A task that lives on must not hide that others lock each other out.
+        let builder = builder.on_deadlock(OnDeadlock::Stop);
+        // An exhaustive search cuts long schedules. The kernel's limit is one turn behind the cut. It
+        // ends the runs that the search's tree does not decide.
+        let behind = u64::from(self.is_exhaustive());
+        let mut builder = builder.max_ticks(self.steps().saturating_add(behind));
         if let Some(tasks) = self.tasks {
             builder = builder.max_tasks(tasks);
         }

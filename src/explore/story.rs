@@ -161,7 +161,6 @@ impl Told {
     fn begin_turn(&mut self, task: Tid, guide: &Guide) {
         self.end_turn();
         self.note_host();
-        notes::set_task(task);
         if self.rows.len() >= MOST {
             self.is_full = true;
             let text = format!("{:>5}  the later turns are not kept", "");
@@ -244,7 +243,7 @@ impl Told {
         let Some(mut turn) = self.turn.take() else {
             return;
         };
-        let (texts, used) = self.take_accesses();
+        let (texts, used) = self.tell_accesses(notes::take_shared());
         turn.texts.extend(texts.into_iter().map(|text| text + ","));
         turn.used.extend(used);
         self.turn = Some(turn);
@@ -255,18 +254,17 @@ impl Told {
         if self.is_full {
             return;
         }
-        let (texts, used) = self.take_accesses();
+        let (texts, used) = self.tell_accesses(notes::take_shared_by_host());
         if !texts.is_empty() {
             let text = format!("{:>5}  the test {}", "", texts.join(", "));
             self.tell_apart(text, used);
         }
     }
 
-    /// Takes the accesses to shared values since the last event, each of them once: a loop may have
-    /// thousands.
-    fn take_accesses(&mut self) -> (Vec<String>, BTreeSet<Used>) {
+    /// Describes accesses to shared values, each of them once: a loop may have thousands.
+    fn tell_accesses(&mut self, accesses: Vec<(Made, bool)>) -> (Vec<String>, BTreeSet<Used>) {
         let (mut texts, mut seen) = (Vec::new(), BTreeSet::new());
-        for (shared, writes) in notes::take_shared() {
+        for (shared, writes) in accesses {
             if seen.insert((shared, writes)) {
                 texts.push(self.access(shared, writes));
             }
@@ -398,13 +396,14 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::Kernel;
 
     #[test]
     fn a_story_that_is_full_says_so_and_takes_no_more() {
         let (task, value) = (Tid::from(1), (Tid::KERNEL, 1));
         let story = Story::of(&Guide::default());
         story.told.borrow_mut().rows.resize_with(MOST, Row::default);
-        notes::open();
+        notes::open(Kernel::simulated(0).line());
         let mut tracer = story.tracer();
         for _ in 0..2 {
             tracer.event(&Event {

@@ -8,6 +8,9 @@ use crate::{
     sched::{Pct, Random},
 };
 
+/// The most changes of priorities.
+pub(super) const MOST: u32 = 1000;
+
 /// How a search chooses its schedules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Strategy {
@@ -15,8 +18,8 @@ pub(crate) enum Strategy {
     RoundRobin,
     /// Each turn is drawn.
     Random,
-    /// Random priorities, with this number of changes.
-    Pct(u32),
+    /// Random priorities, with this number of changes in a run of so many turns, if that is known.
+    Pct(u32, Option<u64>),
     /// Each causal order.
     Exhaustive,
 }
@@ -28,7 +31,7 @@ impl Strategy {
             Self::RoundRobin | Self::Exhaustive if !watch.is_set() => builder,
             Self::RoundRobin | Self::Exhaustive => timed(builder, Fifo::default(), watch),
             Self::Random => timed(builder, Random::new(seed), watch),
-            Self::Pct(changes) => timed(builder, Pct::new(changes, seed), watch),
+            Self::Pct(changes, length) => timed(builder, pct(changes, length, seed), watch),
         }
     }
 
@@ -37,8 +40,16 @@ impl Strategy {
         match self {
             Self::RoundRobin | Self::Exhaustive => Box::new(Fifo::default()),
             Self::Random => Box::new(Random::new(seed)),
-            Self::Pct(changes) => Box::new(Pct::new(changes, seed)),
+            Self::Pct(changes, length) => Box::new(pct(changes, length, seed)),
         }
+    }
+}
+
+fn pct(changes: u32, length: Option<u64>, seed: u64) -> Pct {
+    let pct = Pct::new(changes, seed);
+    match length {
+        Some(turns) => pct.length(turns),
+        None => pct,
     }
 }
 
@@ -55,15 +66,16 @@ impl FromStr for Strategy {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (name, changes) = match text.split_once(':') {
-            Some((name, changes)) => (name, changes.parse().ok()),
-            None => (text, Some(3)),
+        let (name, params) = text.split_once(':').unwrap_or((text, "3"));
+        let (changes, length) = match params.split_once(",length=") {
+            Some((changes, length)) => (changes, length.parse().ok().map(Some)),
+            None => (params, Some(None)),
         };
-        match (name, changes) {
+        match (name, changes.parse().ok().zip(length)) {
             ("round_robin", _) if text == name => Ok(Self::RoundRobin),
             ("random", _) if text == name => Ok(Self::Random),
             ("exhaustive", _) if text == name => Ok(Self::Exhaustive),
-            ("pct", Some(changes @ 0..=1000)) => Ok(Self::Pct(changes)),
+            ("pct", Some((changes @ 0..=MOST, length))) => Ok(Self::Pct(changes, length)),
             _ => Err(
                 "there are random, pct:CHANGES (from 0 to 1000), round_robin and exhaustive".into(),
             ),
@@ -77,7 +89,8 @@ impl fmt::Display for Strategy {
             Self::RoundRobin => f.write_str("round_robin"),
             Self::Exhaustive => f.write_str("exhaustive"),
             Self::Random => f.write_str("random"),
-            Self::Pct(changes) => write!(f, "pct:{changes}"),
+            Self::Pct(changes, None) => write!(f, "pct:{changes}"),
+            Self::Pct(changes, Some(length)) => write!(f, "pct:{changes},length={length}"),
         }
     }
 }

@@ -1,10 +1,22 @@
 //! The end of a search's time, within a schedule: neither an endless one nor a wait for other threads
-//! must run past it.
+//! must run past it. What the watchdog has to know of the schedule.
 
-use std::{cell::Cell, io, rc::Rc, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    fmt::Display,
+    io,
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
 
-use super::deadline::Deadline;
-use crate::{Cause, Happening, Policy, Runnable, SimWorld, World, forward_world};
+use super::{
+    deadline::Deadline,
+    watchdog::{Run, UnderWay},
+};
+use crate::{
+    Cause, CurrentTurn, Happening, Kernel, Policy, Runnable, SimWorld, World, forward_world,
+};
 
 /// The turns between two looks at the clock.
 const TURNS: u32 = 256;
@@ -27,13 +39,39 @@ enum Cut {
 pub(super) struct Watch {
     deadline: Deadline,
     cut: Rc<Cell<Option<Cut>>>,
+    run: Arc<Run>,
+    /// The view of the kernel of the schedule.
+    turn: Rc<RefCell<Option<CurrentTurn>>>,
+    /// Whether kernels publish their turns.
+    publishes: bool,
+}
+
+/// A schedule that is under way, until it is dropped.
+pub(super) struct Begun<'a>(&'a Run);
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        self.0.begin_or_end();
+    }
 }
 
 impl Watch {
-    pub(super) fn new(deadline: Deadline) -> Self {
+    /// Returns the watch over the schedules of a thread. Without a deadline none is cut.
+    pub(super) fn new(deadline: Deadline, all: &UnderWay, publishes: bool) -> Self {
         Self {
             deadline,
+            run: all.add(),
+            publishes,
             ..Self::default()
+        }
+    }
+
+    /// Returns the same for schedules on another kernel.
+    pub(super) fn beside(&self) -> Self {
+        Self {
+            run: self.run.beside(),
+            turn: Rc::default(),
+            ..self.clone()
         }
     }
 
@@ -67,6 +105,39 @@ impl Watch {
             self.cut.set(Some(here));
         }
         is_over
+    }
+
+    /// Notes the decisions of the schedules from now on, as a replay has them.
+    pub(super) fn decide(&self, decisions: &impl Display) {
+        if self.publishes {
+            self.run.set_decisions(decisions.to_string());
+        }
+    }
+
+    /// Notes one more decision of the schedule that is under way.
+    pub(super) fn decide_also(&self, decision: &impl Display) {
+        if self.publishes {
+            self.run.add_decision(decision);
+        }
+    }
+
+    /// Notes the seed of the next schedule.
+    pub(super) fn seed(&self, seed: u64) {
+        self.run.set_seed(seed);
+    }
+
+    /// Notes that a schedule begins on this kernel.
+    pub(super) fn begin(&self, kernel: &mut Kernel) -> Begun<'_> {
+        if self.publishes {
+            let turn = kernel.current_turn();
+            let mut known = self.turn.borrow_mut();
+            if known.as_ref().is_none_or(|known| !known.is_same(turn)) {
+                *known = Some(turn.clone());
+                self.run.set_turn(turn.clone());
+            }
+        }
+        self.run.begin_or_end();
+        Begun(&self.run)
     }
 }
 
@@ -136,7 +207,8 @@ impl<P> Timed<P> {
     #[inline(always)]
     fn is_over(&mut self) -> bool {
         self.turns = self.turns.wrapping_add(1);
-        self.turns.is_multiple_of(TURNS) && self.look()
+        let is_due = self.turns.is_multiple_of(TURNS) || self.watch.run.is_over();
+        is_due && self.look()
     }
 
     #[cold]

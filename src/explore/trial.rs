@@ -16,8 +16,6 @@ pub(super) type Body<'a> = &'a dyn Fn(&mut Kernel) -> Result<(), Error>;
 pub(super) struct Trial {
     /// Why it failed.
     pub(super) failure: Option<String>,
-    /// Whether it ran on after a deadlock.
-    pub(super) is_late: bool,
     /// Whether it failed because another thread did not wake it.
     pub(super) has_stalled: bool,
     /// `None` if there are none.
@@ -70,10 +68,11 @@ pub(super) fn fresh<'a>(
     let is_reset = kernel
         .as_mut()
         .is_some_and(|kernel| kernel.reset(seed).is_ok());
+    watch.seed(seed);
     if !is_reset {
-        let builder = settings
-            .strategy
-            .set(settings.builder(seed, watch), seed, watch);
+        watch.decide(&settings.strategy);
+        let builder = settings.builder(seed, watch);
+        let builder = settings.strategy.set(builder, seed, watch);
         *kernel = Some(builder.build()?);
     }
     Ok(kernel.as_mut().expect("it was just made"))
@@ -81,39 +80,48 @@ pub(super) fn fresh<'a>(
 
 const NOT_RUN: &str = "the closure has made tasks, and has not run them: call kernel.run()";
 
+const NOT_ALONE: &str = "the closure has run another kernel than the one that it is given, or has \
+     replaced or reset that one: the search decides the turns of that kernel alone. Spawn the tasks \
+     on it, and call kernel.run()";
+
 /// Runs the body on a kernel that is as new. A trial fails if the body returns an error or panics,
-/// or if one of its tasks faults, or if none of its tasks has had a turn.
-pub(super) fn run(kernel: &mut Kernel, body: Body<'_>) -> Trial {
-    notes::open();
+/// or if [`Report::check`](crate::Report::check) fails, or if none of its tasks has had a turn, or if
+/// it runs another kernel.
+pub(super) fn run(kernel: &mut Kernel, body: Body<'_>, watch: &Watch) -> Trial {
+    let _begun = watch.begin(kernel);
+    notes::open(kernel.line());
+    kernel.watch_alone();
     let result = quiet::contain(|| body(kernel));
     let notes = notes::close();
     let has_stalled = matches!(result, Ok(Err(Error::Stalled(_))));
+    let was_alone = kernel.was_alone();
+    if !was_alone {
+        // The next trial resets a kernel, which one of the real world cannot.
+        *kernel = Kernel::simulated(kernel.seed());
+    }
     let mut failure = match result {
         Ok(Ok(())) => None,
         Ok(Err(error)) => Some(error.to_string()),
         Err(panic) => Some(panic),
     };
-    if kernel.has_faults()
-        && let Err(faults) = kernel.report().check_faults()
+    if kernel.has_failures()
+        && let Err(failed) = kernel.report().check()
     {
-        let faults = faults.to_string();
+        let failed = failed.to_string();
         failure = Some(match failure {
-            Some(failure) if failure != faults => format!("{failure}\n{faults}"),
-            _ => faults,
+            Some(failure) if failure != failed => format!("{failure}\n{failed}"),
+            _ => failed,
         });
     }
     if failure.is_none() && kernel.has_unrun_tasks() {
         failure = Some(NOT_RUN.to_string());
     }
-    let late = kernel.take_late_deadlock();
-    let is_late = late.is_some();
-    if let Some((deadlock, false)) = late {
-        // A limit that it met later is not the reason.
-        failure = Some(Error::Deadlock(deadlock).to_string());
+    if !was_alone {
+        // What it came to was no schedule of the search.
+        failure = Some(NOT_ALONE.to_string());
     }
     Trial {
         failure,
-        is_late,
         has_stalled,
         notes,
         counts_on_threads: kernel.counts_on_threads(),

@@ -87,7 +87,7 @@ pub(super) fn before(
     let mut logged = Logged::new(body, &watch);
     let first = logged.first(kernel, seed)?;
     // A schedule that was cut has no result.
-    let is_cut = watch.has_cut() || logged.turns > settings.steps() && !first.is_late;
+    let is_cut = watch.has_cut() || logged.turns > settings.steps();
     let differs = logged.repeat(kernel, seed, 0, &first)?;
     if differs.is_some() {
         return Ok(Tally {
@@ -160,7 +160,7 @@ impl<'a> Logged<'a> {
         let events = Rc::clone(&self.events);
         let tracer = move |event: &Event<'_>| events.borrow_mut().add(event);
         kernel.with_tracer(tracer, |kernel| {
-            let trial = trial::run(kernel, self.body);
+            let trial = trial::run(kernel, self.body, &self.watch);
             if self.watch.is_set() {
                 self.turns = kernel.report().ticks;
             }

@@ -136,6 +136,11 @@ impl Kernel {
         ran
     }
 
+    /// Returns the same as [`Kernel::remote`], without a reference that is counted.
+    pub(crate) fn line(&self) -> &Remote {
+        &self.remote
+    }
+
     /// Returns a handle through which other threads and signal handlers interrupt this kernel.
     #[must_use]
     pub fn remote(&self) -> Remote {

@@ -4,6 +4,7 @@ use std::{fmt, rc::Rc, time::Duration};
 
 use super::{
     Kernel,
+    alone::next_number,
     console::Console,
     daemons::Daemons,
     devices::Devices,
@@ -68,7 +69,6 @@ pub struct Builder {
     captures: bool,
     injection: Option<Injection>,
     on_deadlock: OnDeadlock,
-    stops_late: bool,
 }
 
 impl Default for Builder {
@@ -91,7 +91,6 @@ impl Default for Builder {
             captures: false,
             injection: None,
             on_deadlock: OnDeadlock::default(),
-            stops_late: false,
         }
     }
 }
@@ -210,12 +209,6 @@ impl Builder {
         self
     }
 
-    /// Has a deadlock fail a run at its end. A run that stops hides what its other tasks do.
-    pub(crate) fn fail_late_on_deadlock(mut self) -> Self {
-        (self.on_deadlock, self.stops_late) = (OnDeadlock::Stop, true);
-        self
-    }
-
     /// Keeps the text that tasks print for [`Kernel::take_console`], in every world. Nothing
     /// reaches standard output.
     ///
@@ -304,6 +297,7 @@ impl Builder {
         }
         let processors = if world.spins() { 1 } else { self.processors };
         Kernel {
+            number: next_number(),
             tasks: Default::default(),
             processors: Processors::new(processors),
             shares: Shares::new(self.shares),
@@ -314,8 +308,9 @@ impl Builder {
             held: HeldCalls::default(),
             injection: self.injection,
             queues: Queues::default(),
-            holders: Holders::new(self.on_deadlock, self.stops_late),
+            holders: Holders::new(self.on_deadlock),
             places: Places::default(),
+            published: None,
             world,
             frame,
             restarts: Restarts::default(),
@@ -331,6 +326,7 @@ impl Builder {
             happened: Vec::new(),
             over: [0; 2],
             stall: Stall::new(self.max_stall),
+            standstill: Default::default(),
             captured: self.captures.then(String::new),
             trouble: None,
             stats: Report::default(),

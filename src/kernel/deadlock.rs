@@ -34,9 +34,11 @@ pub struct Deadlock {
 }
 
 impl Deadlock {
-    /// Returns the report of a kernel in which no task can run.
-    pub(super) fn of(tasks: impl Iterator<Item = TaskInfo>) -> Self {
-        Self::by(tasks, edge_of_stuck, false)
+    /// Returns the report of tasks of which none can run: they are all tasks, and nothing can make one
+    /// ready.
+    pub fn of(tasks: impl IntoIterator<Item = TaskInfo>) -> Self {
+        let edge = |task: &TaskInfo| Some((task.tid, task.waits_for_when_stuck()?));
+        Self::by(tasks.into_iter(), edge, false)
     }
 
     fn by(
@@ -71,6 +73,7 @@ impl Deadlock {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn among(tasks: impl IntoIterator<Item = TaskInfo>) -> Self {
+        let edge = |task: &TaskInfo| Some((task.tid, task.waits_for()?));
         Self::by(tasks.into_iter(), edge, true)
     }
 
@@ -293,16 +296,6 @@ fn quoted(text: &str) -> String {
         }
     }
     quoted + "\""
-}
-
-/// A task, and the task that alone can end its wait.
-fn edge(task: &TaskInfo) -> Option<(Tid, Tid)> {
-    Some((task.tid, task.waits_for()?))
-}
-
-/// The same where no task can run. There a task also waits for the task that took the last permit.
-fn edge_of_stuck(task: &TaskInfo) -> Option<(Tid, Tid)> {
-    edge(task).or_else(|| Some((task.tid, task.wait.holder?)))
 }
 
 /// Finds the cycles of a graph in which each task waits for at most one other. A task that one walk

@@ -48,8 +48,8 @@ impl Kernel {
                     self.handle_deferred(owner, deferred);
                     continue;
                 };
-                if let Some(victim) = self.release_deferred(owner, tid) {
-                    self.teardown(victim, &Exit::Killed);
+                if let Some(victim) = self.release_deferred(owner, tid, deferred.word) {
+                    self.teardown(victim, true);
                     under_way.push((owner, calls));
                     (owner, calls) = (victim, self.open_deferred(victim));
                 }
@@ -80,13 +80,18 @@ impl Kernel {
 
     /// Handles a deferred release. Returns the task that it ends, if any: the caller ends it without
     /// recursion.
-    fn release_deferred(&mut self, me: Runnable, tid: Tid) -> Option<Runnable> {
+    fn release_deferred(
+        &mut self,
+        me: Runnable,
+        tid: Tid,
+        waited: Option<u64>,
+    ) -> Option<Runnable> {
         let call = SystemCall::Release(tid);
         self.emit(me.tid, || Fact::Deferred { call });
         self.frame.touch(Object::Life(tid), true);
         self.frame.touch(Object::Waits(tid), true);
         self.frame.touch(Object::Exit(tid), true);
-        self.reap_zombie(tid);
+        self.give_up_exit(tid, waited.is_some());
         self.find_live(tid)
     }
 

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     abi::{DeviceId, Direction, Errno, Reply, Tid},
+    footprint::Object,
     log::{Fact, Wake},
     panic::contain,
     sched::Runnable,
@@ -192,7 +193,10 @@ impl Kernel {
         }
         let ready = self.world.io(device, Request::Ready(direction));
         match ready.and_then(world::Answer::ready) {
-            Ok(false) => self.wait_for(me, device, direction, Then::Done),
+            Ok(false) => {
+                self.time_passed(me.tid);
+                self.wait_for(me, device, direction, Then::Done)
+            }
             // What is wrong with it shows when it is used.
             Ok(true) | Err(_) => Reply::Done.into(),
         }
@@ -217,8 +221,11 @@ impl Kernel {
 
     /// Gives the caller the device from now on: no later task gets between its call and its turn.
     pub(super) fn read_later(&mut self, me: Runnable, device: DeviceId, op: ReadOp) -> Outcome {
-        if let Err(errno) = self.devices.check(device, Direction::Read) {
-            return errno.into();
+        match (self.devices.check(device, Direction::Read), op) {
+            // As tokio does: no bytes are there at once, whatever else waits for the device.
+            (Ok(()) | Err(Errno::Busy), ReadOp::Bytes(0)) => return Reply::Bytes(0).into(),
+            (Err(errno), _) => return errno.into(),
+            (Ok(()), _) => {}
         }
         // A world that cannot tell is asked to read.
         if let Ok(world::Answer::Ready(true)) = self.world.io(device, Request::Drained) {
@@ -309,7 +316,9 @@ impl Kernel {
         contain(|| drop(self.world.io(device, Request::Close)));
         for task in claims.into_iter().flatten() {
             if self.tasks[task].state.is_ready() {
-                let closed = self.late(task, Errno::Closed);
+                // Its next turn would have read, and does not commute with this one.
+                self.touch(Object::Life(task.tid));
+                let closed = self.late(task, Errno::Closed, false);
                 self.tasks[task].change(closed);
                 self.tell_answer(task);
             } else {
@@ -323,6 +332,7 @@ impl Kernel {
     /// Reads off a device for a task whose turn it is. Where there is nothing, the task blocks, and
     /// `None` says that its turn is over; a due timeout cuts it instead.
     pub(super) fn read(&mut self, me: Runnable, device: DeviceId, op: ReadOp) -> Option<Answer> {
+        self.touch(Object::World);
         let read = match op {
             ReadOp::Bytes(room) => self.recv(me, device, room),
             ReadOp::Connection => self.accept(me, device),
@@ -338,7 +348,9 @@ impl Kernel {
                 return None;
             }
         };
-        self.let_through(me);
+        if self.let_through(me, false) {
+            self.frame.set_due();
+        }
         self.devices.release(device, Direction::Read);
         let (reply, detail) = (answer.reply, answer.detail());
         self.emit_at_once(me.tid, || Fact::Replied { reply, detail });
@@ -383,6 +395,7 @@ impl Kernel {
         if let Err(error) = &result
             && error.kind() == io::ErrorKind::WouldBlock
         {
+            self.time_passed(tid);
             return None;
         }
         self.emit(tid, || Fact::DeviceIo {

@@ -4,7 +4,7 @@
 //! touches in each case is in the match of [`Kernel::note_call`]; the handlers note what depends on
 //! the state. [`crate::footprint`] says what commutes.
 
-use super::{Kernel, task::OnExit};
+use super::{Kernel, queues::MessageQueue, task::OnExit};
 use crate::{
     abi::{Nanos, QueueId, SystemCall, Tid},
     footprint::{Footprints, Note, Object},
@@ -66,7 +66,7 @@ impl Kernel {
             SystemCall::Random => self.touch(Object::Random),
             SystemCall::Put(queue) => self.touch(Object::PutEnd(queue)),
             SystemCall::TryPut(queue) => self.note_try_put(queue),
-            SystemCall::Get(queue) => self.touch(Object::GetEnd(queue)),
+            SystemCall::Get(queue) => self.note_get(queue),
             SystemCall::TryGet(queue)
             | SystemCall::CloseQueue(queue)
             | SystemCall::GiveBack(queue) => self.touch_queue(queue),
@@ -135,6 +135,13 @@ impl Kernel {
         }
     }
 
+    fn note_get(&mut self, queue: QueueId) {
+        self.touch(Object::GetEnd(queue));
+        if self.queues.get(queue).is_some_and(MessageQueue::is_lock) {
+            self.frame.touch(Object::Cycles, false);
+        }
+    }
+
     fn note_kill(&mut self, tid: Tid) {
         self.touch(Object::Life(tid));
         self.touch(Object::Exit(tid));
@@ -148,6 +155,7 @@ impl Kernel {
     /// second wait finds the task gone, if the exit has answered the first one.
     fn note_wait(&mut self, me: Runnable, tid: Tid) {
         self.touch(Object::Waits(tid));
+        self.frame.touch(Object::Cycles, false);
         if let Some(parent) = self.parent_of(tid).filter(|parent| *parent != me.tid) {
             self.frame.touch(Object::Family(parent), false);
         }

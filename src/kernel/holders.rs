@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     abi::{End, Exit, Tid},
+    footprint::Object,
     log::{Fact, tracing::warn_report},
     sched::Runnable,
 };
@@ -67,12 +68,6 @@ pub enum OnDeadlock {
 #[derive(Debug)]
 pub(super) struct Holders {
     action: OnDeadlock,
-    /// Whether a run that is to stop goes on to its end first, and fails then.
-    stops_late: bool,
-    /// The first deadlock after which the run went on.
-    found: Option<Deadlock>,
-    /// Whether the run was stuck later.
-    is_told: bool,
     /// Whether a task has blocked on a lock yet.
     is_contended: bool,
     /// The tasks whose calls closed a cycle since the last poll. That poll warns, or ends the run.
@@ -80,12 +75,9 @@ pub(super) struct Holders {
 }
 
 impl Holders {
-    pub(super) fn new(action: OnDeadlock, stops_late: bool) -> Self {
+    pub(super) fn new(action: OnDeadlock) -> Self {
         Self {
             action,
-            stops_late,
-            found: None,
-            is_told: false,
             is_contended: false,
             closed: Vec::new(),
         }
@@ -93,11 +85,8 @@ impl Holders {
 
     /// Forgets the tasks of an earlier run.
     pub(super) fn reset(&mut self) {
-        (self.is_told, self.is_contended) = (false, false);
+        self.is_contended = false;
         self.closed.clear();
-        if self.found.is_some() {
-            self.found = None;
-        }
     }
 }
 
@@ -150,6 +139,8 @@ impl Kernel {
     /// Reports a cycle that has closed, and takes the host's action.
     fn deadlocked(&mut self, me: Runnable, cycle: &[Tid]) -> Outcome {
         self.emit_at_once(me.tid, || Fact::Deadlocked { cycle });
+        // A run that stops here does not reach the turns that would come later.
+        self.touch(Object::All);
         if self.holders.action != OnDeadlock::Kill {
             self.holders.closed.push(me.tid);
             self.poll_soon();
@@ -179,7 +170,7 @@ impl Kernel {
     #[cold]
     fn report_cycles(&mut self, is_stuck: bool) -> Result<(), Error> {
         let is_warned = self.holders.action == OnDeadlock::Warn;
-        if is_stuck && (is_warned || self.holders.stops_late) {
+        if is_stuck && is_warned {
             return Ok(());
         }
         for tid in std::mem::take(&mut self.holders.closed) {
@@ -187,35 +178,16 @@ impl Kernel {
             if deadlock.cycles.is_empty() {
                 continue;
             }
-            if is_warned {
-                warn_report(&deadlock);
-            } else if self.holders.stops_late {
-                self.holders.found.get_or_insert(deadlock);
-            } else {
+            if !is_warned {
                 return Err(Error::Deadlock(deadlock));
             }
+            warn_report(&deadlock);
         }
         Ok(())
     }
 
     /// Returns the error of a run in which nothing can happen any more. It names every cycle.
-    pub(super) fn stuck(&mut self) -> Error {
-        self.holders.is_told = true;
+    pub(super) fn stuck(&self) -> Error {
         Error::Deadlock(Deadlock::of(self.tasks()))
-    }
-
-    /// Fails at the end of a run that went on after a deadlock.
-    pub(super) fn check_late_deadlock(&mut self) -> Result<(), Error> {
-        match self.take_late_deadlock() {
-            Some((deadlock, false)) => Err(Error::Deadlock(deadlock)),
-            _ => Ok(()),
-        }
-    }
-
-    /// Takes the first deadlock after which the run went on, and whether the run has failed with
-    /// one since.
-    pub(crate) fn take_late_deadlock(&mut self) -> Option<(Deadlock, bool)> {
-        let is_told = std::mem::take(&mut self.holders.is_told);
-        self.holders.found.take().map(|found| (found, is_told))
     }
 }

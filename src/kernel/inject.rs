@@ -98,10 +98,7 @@ impl Kernel {
         }
         let inject = match injection.ask(me.tid, call) {
             Ok(inject) => inject?,
-            Err(message) => {
-                self.abandon(call);
-                return Some(Outcome::Exit(Exit::Faulted(message)));
-            }
+            Err(message) => return Some(self.end_at(me, call, Exit::Faulted(message))),
         };
         self.emit_at_once(me.tid, || Fact::Injected { inject });
         Some(match inject {
@@ -116,11 +113,15 @@ impl Kernel {
                 self.held.hold(ticket, me, Some(call), &self.frame);
                 self.block(me, WaitingOn::Delay(timer))
             }
-            Inject::Kill => {
-                self.abandon(call);
-                Outcome::Exit(Exit::Killed)
-            }
+            Inject::Kill => self.end_at(me, call, Exit::Killed),
         })
+    }
+
+    /// Ends the caller at a call that is not handled.
+    fn end_at(&mut self, me: Runnable, call: SystemCall, exit: Exit) -> Outcome {
+        self.poisoning(|kernel| kernel.abandon(call));
+        self.end(me, exit);
+        Outcome::Gone
     }
 
     /// Lets a call through that the injector has seen before: it was delayed, or it is a `send`

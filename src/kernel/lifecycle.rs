@@ -6,6 +6,7 @@ use super::{
     Kernel,
     answer::Answer,
     held::Ticket,
+    report::Verdict,
     task::{OnExit, State, WaitingOn},
 };
 use crate::{
@@ -37,7 +38,11 @@ impl Kernel {
         if self.shares.are_used() {
             self.shares.inherit(task, parent, &self.tasks[task].name);
         }
-        self.places.spawned(task, self.frame.place());
+        let place = self.frame.place();
+        self.places.spawned(task, place);
+        if let Some(published) = &mut self.published {
+            published.spawned(task, &self.tasks[task].name, place);
+        }
         if self.frame.is_noted() {
             self.note_birth(task.tid, parent, on_exit);
         }
@@ -61,9 +66,20 @@ impl Kernel {
     }
 
     /// Ends a live task, whatever its state.
-    #[inline(never)]
+    #[inline(always)]
     pub(super) fn end(&mut self, me: Runnable, exit: Exit) {
-        self.teardown(me, &exit);
+        let dies = matches!(exit, Exit::Killed | Exit::Faulted(_));
+        self.end_as(me, exit, dies);
+    }
+
+    /// Ends a task that has called `exit`. It has chosen the moment, so it poisons no lock.
+    pub(super) fn end_by_exit(&mut self, me: Runnable, exit: Exit) {
+        self.end_as(me, exit, false);
+    }
+
+    #[inline(never)]
+    fn end_as(&mut self, me: Runnable, exit: Exit, dies: bool) {
+        self.teardown(me, dies);
         if self.frame.has_deferred() {
             self.run_deferred(me);
         }
@@ -71,11 +87,14 @@ impl Kernel {
         self.publish_exit(me, exit);
     }
 
-    /// The first half of an end: the task leaves every queue, and its program is dropped.
+    /// The first half of an end: the task leaves every queue, and its program is dropped. If it
+    /// `dies`, by a kill or a fault, this poisons the locks that it holds: their values may be half
+    /// changed.
     #[inline(always)]
-    pub(super) fn teardown(&mut self, me: Runnable, exit: &Exit) {
+    pub(super) fn teardown(&mut self, me: Runnable, dies: bool) {
         self.frame.touch(Object::Life(me.tid), true);
         self.tasks.ended(me);
+        let outer = self.frame.killing.replace(dies);
         match std::mem::replace(&mut self.tasks[me].state, State::Ending) {
             State::Running => {}
             state => self.unqueue(me, state),
@@ -85,7 +104,8 @@ impl Kernel {
             injection.ended(me.tid);
         }
         self.disarm_all(me);
-        self.drop_program(me, exit);
+        self.drop_program(me);
+        self.frame.killing.set(outer);
     }
 
     /// The second half of an end: the waiters wake, and the children become orphans.
@@ -99,11 +119,13 @@ impl Kernel {
         let waiters = task.waiters.take();
         let place = self.places.take_fault(me.tid);
         if let Exit::Failed(_) | Exit::Faulted(_) = exit {
-            if !me.tid.is_daemon() {
-                self.stats
-                    .note_failure(me.tid, &task.name, &exit, place.as_ref());
-            }
+            let verdict = Verdict::of(task, waiters.as_deref());
             warn_of(me.tid, &task.name, &exit, place.as_ref());
+            if !me.tid.is_daemon() {
+                let name = &task.name;
+                self.stats
+                    .note_failure(me.tid, name, &exit, place.as_ref(), verdict);
+            }
         }
         self.emit_at(me.tid, Fact::Exited { exit: &exit }, place.as_ref());
         let answered = waiters.as_ref().is_some_and(|all| !all.is_empty());
@@ -152,6 +174,7 @@ impl Kernel {
     pub(super) fn cancel_wait(&mut self, me: Runnable, on: WaitingOn) {
         match on {
             WaitingOn::Exit(target) => {
+                self.frame.touch(Object::Cycles, true);
                 self.frame.touch(Object::Waits(target.tid), true);
                 self.frame.touch(Object::Exit(target.tid), true);
                 if let Some(waiters) = &mut self.tasks[target].waiters {
@@ -159,7 +182,10 @@ impl Kernel {
                 }
             }
             WaitingOn::Timer(timer) => self.timers.of(me).disarm(timer),
-            WaitingOn::Device(device, direction, _) => self.devices.leave(device, direction, me),
+            WaitingOn::Device(device, direction, _) => {
+                self.frame.touch(Object::World, true);
+                self.devices.leave(device, direction, me);
+            }
             WaitingOn::Queue(queue, end) => self.leave_queue(me, queue, end),
             WaitingOn::Console(ticket) => {
                 *self.devices.waiting_like(me) -= 1;
@@ -176,7 +202,11 @@ impl Kernel {
     pub(super) fn reap(&mut self, me: Runnable) -> Exit {
         self.emit(me.tid, || Fact::Reaped);
         match self.tasks.remove(me) {
-            State::Zombie(exit) => exit.map_or(Exit::Done, |exit| *exit),
+            State::Zombie(None) => Exit::Done,
+            State::Zombie(Some(exit)) => {
+                self.stats.reaped(me.tid);
+                *exit
+            }
             other => unreachable!("reaped a task that is {other:?}"),
         }
     }

@@ -7,7 +7,7 @@
 //! }
 //! ```
 //!
-//! Six files are the kernel proper. They have at most 1,200 lines together, so that a reader can
+//! Six files are the kernel proper. They have at most 1,270 lines together, so that a reader can
 //! read them all:
 //!
 //! | file | owns |
@@ -35,17 +35,19 @@
 //! | `daemons.rs` | the turns of daemons |
 //! | `holders.rs`, `places.rs` | cycles of waits for locks, found when they close; source lines |
 //! | `inject.rs`, `footprint.rs` | faults at the trap; what each call touches, for a search |
+//! | `published.rs` | the turn under way, for other threads |
 //! | `builder.rs`, `access.rs` | settings; the other calls of the host |
 //! | `step.rs`, `reset.rs`, `shutdown.rs` | a run in single steps; a kernel for one more run; the end of all tasks |
 //! | `info.rs`, `tell.rs` | the description of a task, for lists and reports; events for the log |
-//! | `report.rs`, `deadlock.rs`, `stall.rs` | reports and errors for the host |
-//! | `audit.rs` | the check of the invariant |
+//! | `report.rs`, `deadlock.rs`, `stall.rs`, `standstill.rs` | reports, errors and warnings for the host |
+//! | `audit.rs`, `alone.rs` | the check of the invariant; whether another kernel has run |
 //!
 //! Invariant: a live task is in exactly one place, which is running, on the ready queue, or
 //! blocked. A blocked task is in the one queue that can wake it. A debug build checks this at each
 //! poll.
 
 mod access;
+mod alone;
 mod answer;
 mod audit;
 mod builder;
@@ -67,6 +69,7 @@ mod lifecycle;
 mod outcome;
 mod places;
 mod processors;
+mod published;
 mod queues;
 mod ready;
 mod report;
@@ -75,6 +78,7 @@ mod run;
 mod shares;
 mod shutdown;
 mod stall;
+mod standstill;
 mod step;
 mod syscall;
 mod table;
@@ -90,6 +94,7 @@ use std::{io, rc::Rc, time::Duration};
 pub use builder::Builder;
 pub use deadlock::Deadlock;
 pub use holders::OnDeadlock;
+pub use published::{CurrentTurn, TaskTurn};
 pub use report::{Blocked, Error, Failures, Limit, Report, Stalled, Step};
 
 use builder::Limits;
@@ -102,10 +107,12 @@ use hosts::Restarts;
 use inject::Injection;
 use places::Places;
 use processors::Processors;
+use published::Published;
 use queues::Queues;
 use ready::Ready;
 use shares::Shares;
 use stall::Stall;
+use standstill::Standstill;
 use step::Ends;
 use table::Tasks;
 use timers::TimerSets;
@@ -123,6 +130,8 @@ use crate::{
 /// Spawn programs, then [`run`](Kernel::run). Dropping a kernel ends its tasks and runs their
 /// destructors.
 pub struct Kernel {
+    /// No other kernel of its thread has had it, nor this one before it was made as new.
+    number: u64,
     tasks: Tasks,
     ready: Ready,
     processors: Processors,
@@ -135,6 +144,8 @@ pub struct Kernel {
     queues: Queues,
     holders: Holders,
     places: Places,
+    /// The turn under way, if other threads look at it.
+    published: Option<Box<Published>>,
     world: Box<dyn World>,
     frame: Rc<TrapFrame>,
     log: Log,
@@ -159,6 +170,8 @@ pub struct Kernel {
     over: [usize; 2],
     /// The wait in which only other threads can wake a task.
     stall: Stall,
+    /// The turns since the clock has moved.
+    standstill: Standstill,
     /// Printed text, if the kernel keeps it instead of the world.
     captured: Option<String>,
     /// An error of the console. No call of a task can return it.
@@ -201,7 +214,7 @@ impl Kernel {
                 break Err(error);
             }
         };
-        self.remote.runs(Tid::KERNEL);
+        self.leave();
         self.finish_printing(ends.time);
         let ended = ended.and_then(|()| self.wind_up());
         self.log.leave_span();

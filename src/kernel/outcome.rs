@@ -7,6 +7,7 @@ use super::{
 };
 use crate::{
     abi::{Direction, Exit, Reply, SystemCall},
+    footprint::Object,
     panic::contain,
     sched::Runnable,
     trap::{Program, ended},
@@ -22,9 +23,9 @@ pub(super) enum Outcome {
     Parent(State, Runnable),
     /// The caller waits in the queue where the handler has put it.
     Blocked,
-    /// The caller ends, with this exit.
+    /// The caller ends itself by `exit`.
     Exit(Exit),
-    /// The caller has ended, with all other tasks.
+    /// The caller has ended.
     Gone,
 }
 
@@ -47,20 +48,22 @@ impl Kernel {
         }
     }
 
+    /// Undoes what a kill, a fault or a cut ends. A guard that is dropped meanwhile poisons its lock.
+    pub(super) fn poisoning(&mut self, undo: impl FnOnce(&mut Self)) {
+        let outer = self.frame.killing.replace(true);
+        undo(self);
+        self.frame.killing.set(outer);
+    }
+
     /// Drops the program of a task that ends, unless it has returned and is gone.
     #[inline(always)]
-    pub(super) fn drop_program(&mut self, me: Runnable, exit: &Exit) {
+    pub(super) fn drop_program(&mut self, me: Runnable) {
         let program = &mut self.tasks[me].program;
         if size_of_val(&**program) == 0 {
             return;
         }
         let program = std::mem::replace(program, ended());
-        // The drop poisons the locks that the task holds: their values may be half changed. A task
-        // that returns or exits has chosen the moment, and poisons none.
-        let dies = matches!(exit, Exit::Killed | Exit::Faulted(_));
-        let outer = self.frame.killing.replace(dies);
         self.drop_apart(program);
-        self.frame.killing.set(outer);
     }
 
     /// Drops a program. The arguments of the trap under way are saved meanwhile: destructors may
@@ -81,6 +84,7 @@ impl Kernel {
             State::Ready(answer) => self.take_back_answer(answer),
             State::Late(answer) => self.take_back_answer(*answer),
             State::Pending(Pending::Read(device, _)) => {
+                self.frame.touch(Object::World, true);
                 self.devices.release(device, Direction::Read);
             }
             State::Pending(Pending::Held(ticket)) => self.drop_held(ticket),

@@ -557,6 +557,9 @@ impl Kernel {
             .queues
             .get_mut(queue)
             .expect("a queue with a waiting task exists");
+        if found.is_lock() {
+            self.frame.touch(Object::Cycles, true);
+        }
         match end {
             End::Get => found.remove_getter(me),
             End::Put => {

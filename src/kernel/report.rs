@@ -10,8 +10,13 @@ use std::{
 use super::{
     Kernel,
     deadlock::{Deadlock, write_tasks},
+    task::{OnExit, Task},
+    waiters::Waiters,
 };
-use crate::abi::{Errno, Exit, Place, TaskInfo, TaskState, Tid};
+use crate::{
+    abi::{Errno, Exit, Place, TaskInfo, TaskState, Tid},
+    sched::Runnable,
+};
 
 /// The account of a kernel since boot.
 #[derive(Clone, Debug, Default)]
@@ -24,16 +29,21 @@ pub struct Report {
     pub elapsed: Duration,
     /// The highest number of tasks that were alive at once.
     pub peak_tasks: usize,
-    /// The number of tasks that failed or faulted.
+    /// The number of tasks that faulted, and of tasks that failed and that no task has waited for.
+    /// These are what [`Report::check`] names.
     pub failures: u64,
     /// The number of printed bytes that are lost. The console failed, or took nothing after a
     /// shutdown from outside.
     pub lost: u64,
     /// The number of resumes that ended a program. Every other resume ended in a trap.
     pub(super) finished: u64,
-    /// The first of those failures: 16 that failed, and 16 that faulted. Shared; copied if more tasks
-    /// fail while the host keeps a report.
-    failed: Option<Arc<Vec<Failed>>>,
+    /// The first of those failures, by task: 16 that failed, and 16 that faulted; and all that a
+    /// task may yet wait for. Shared; copied if more tasks fail while the host keeps a report.
+    failed: Option<Arc<BTreeMap<Tid, Failed>>>,
+    /// How many of these no task can wait for any more: that failed, and that faulted.
+    named: [usize; 2],
+    /// The number of tasks that failed or faulted, waited for or not.
+    ended_badly: u64,
     /// The number of tasks that faulted.
     pub(super) faults: u64,
     pub(super) exits: Exits,
@@ -92,8 +102,11 @@ impl Report {
         self.exits.all()
     }
 
-    /// Fails if any task has failed or faulted since boot. A killed task is no failure. A test can
-    /// end with `kernel.run()?.check()`.
+    /// Fails if any task has faulted since boot, or has failed and no task has waited for it. A task
+    /// that waits for the end of another is told of its failure: by [`Os::wait`](crate::Os::wait), by
+    /// the wait for a [`Child`](crate::Child) or a [`Group`](crate::sync::Group). A fault counts in
+    /// any case, so that a wait swallows no assertion. A killed task is no failure. A test can end
+    /// with `kernel.run()?.check()`.
     ///
     /// *Errors:* [`Error::Failed`], which names the tasks.
     ///
@@ -114,7 +127,7 @@ impl Report {
         }
         Err(Error::Failed(Failures {
             count: self.failures,
-            first: self.failed().take(Failures::NAMED).cloned().collect(),
+            first: self.first(|_| true),
         }))
     }
 
@@ -123,20 +136,19 @@ impl Report {
     ///
     /// *Errors:* [`Error::Failed`], which names the tasks.
     pub fn check_faults(&self) -> Result<(), Error> {
-        let faulted = self.failed().filter(|failed| failed.is_fault());
-        let first: Vec<Failed> = faulted.take(Failures::NAMED).cloned().collect();
         if self.faults == 0 {
             return Ok(());
         }
         Err(Error::Failed(Failures {
             count: self.faults,
-            first,
+            first: self.first(Failed::is_fault),
         }))
     }
 
     /// Forgets an earlier run.
     pub(super) fn reset(&mut self) {
         self.failed = None;
+        (self.named, self.ended_badly) = ([0; 2], 0);
         self.exits.reset();
         (self.ticks, self.traps, self.finished) = (0, 0, 0);
         self.elapsed = Duration::ZERO;
@@ -145,29 +157,128 @@ impl Report {
     }
 
     /// Counts a task that failed or faulted.
-    pub(super) fn note_failure(&mut self, tid: Tid, name: &str, exit: &Exit, at: Option<&Place>) {
+    pub(super) fn note_failure(
+        &mut self,
+        tid: Tid,
+        name: &str,
+        exit: &Exit,
+        at: Option<&Place>,
+        verdict: Verdict,
+    ) {
         let failed = Failed {
+            nth: self.ended_badly,
             tid,
             name: name.to_string(),
             exit: exit.clone(),
             at: at.cloned(),
+            verdict,
         };
+        self.ended_badly += 1;
         let is_fault = failed.is_fault();
-        let named = self.failed().filter(|other| other.is_fault() == is_fault);
-        let has_room = named.count() < Failures::NAMED;
+        if verdict == Verdict::Waited && !is_fault {
+            return;
+        }
         self.failures += 1;
         self.faults += u64::from(is_fault);
-        if has_room {
-            Arc::make_mut(self.failed.get_or_insert_default()).push(failed);
+        let is_open = verdict.is_open() && !is_fault;
+        if is_open || self.has_room(is_fault) {
+            self.named[usize::from(is_fault)] += usize::from(!is_open);
+            Arc::make_mut(self.failed.get_or_insert_default()).insert(tid, failed);
         }
     }
 
-    fn failed(&self) -> impl Iterator<Item = &Failed> {
-        self.failed.iter().flat_map(|failed| failed.iter())
+    fn has_room(&self, is_fault: bool) -> bool {
+        self.named[usize::from(is_fault)] < Failures::NAMED
+    }
+
+    /// Notes that a task has waited for that task. If it failed, it counts no more.
+    pub(super) fn waited_for(&mut self, tid: Tid) {
+        if self.is_open(tid, Verdict::is_open) {
+            self.failures -= 1;
+            self.remove(tid);
+        }
+    }
+
+    /// Notes that a task was reaped. If it failed, it counts, unless a handle still has its exit.
+    pub(super) fn reaped(&mut self, tid: Tid) {
+        if self.is_open(tid, |verdict| verdict == Verdict::Zombie) {
+            self.close(tid);
+        }
+    }
+
+    /// Notes that no handle has the exit of a task any more. If it failed, it counts.
+    pub(super) fn given_up(&mut self, tid: Tid) {
+        if self.is_open(tid, Verdict::is_open) {
+            self.close(tid);
+        }
+    }
+
+    fn close(&mut self, tid: Tid) {
+        if !self.has_room(false) {
+            return self.remove(tid);
+        }
+        self.named[0] += 1;
+        if let Some(all) = &mut self.failed
+            && let Some(failed) = Arc::make_mut(all).get_mut(&tid)
+        {
+            failed.verdict = Verdict::Counts;
+        }
+    }
+
+    fn remove(&mut self, tid: Tid) {
+        if let Some(all) = &mut self.failed {
+            Arc::make_mut(all).remove(&tid);
+        }
+    }
+
+    /// Returns whether that task failed, and its verdict is open in this way.
+    fn is_open(&self, tid: Tid, is: impl Fn(Verdict) -> bool) -> bool {
+        let failed = self.failed.as_ref().and_then(|all| all.get(&tid));
+        failed.is_some_and(|failed| !failed.is_fault() && is(failed.verdict))
+    }
+
+    /// Returns the first of these that failed or faulted.
+    fn first(&self, is: impl Fn(&Failed) -> bool) -> Vec<Failed> {
+        let all = self.failed.iter().flat_map(|failed| failed.values());
+        let mut first: Vec<&Failed> = all.filter(|failed| is(failed)).collect();
+        first.sort_unstable_by_key(|failed| failed.nth);
+        first.into_iter().take(Failures::NAMED).cloned().collect()
     }
 }
 
-/// The tasks that failed or faulted, reported by [`Report::check`]. Its `Display` has a line for
+/// Whether the failure of a task counts. A fault counts in any case.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    /// It does not: a task has waited for it.
+    Waited,
+    /// It does, until a task waits for the zombie.
+    Zombie,
+    /// It does, until a task receives the exit through the handle that has it.
+    Kept,
+    /// It does.
+    Counts,
+}
+
+impl Verdict {
+    /// The verdict on a task that ends now.
+    pub(super) fn of(task: &Task, waiters: Option<&Waiters>) -> Self {
+        // A daemon observes, and changes nothing.
+        let is_task = |waiter: &Runnable| !waiter.tid.is_daemon();
+        match waiters {
+            Some(waiters) if waiters.iter().any(is_task) => Self::Waited,
+            Some(waiters) if waiters.keeper.is_some() => Self::Kept,
+            _ if task.on_exit == OnExit::Zombie => Self::Zombie,
+            _ => Self::Counts,
+        }
+    }
+
+    /// Returns whether a task may yet wait for it.
+    fn is_open(self) -> bool {
+        matches!(self, Self::Zombie | Self::Kept)
+    }
+}
+
+/// The tasks that faulted, and those that failed without a wait for them, reported by [`Report::check`]. Its `Display` has a line for
 /// each of the first 16, with the place of a panic.
 #[derive(Clone, Debug)]
 pub struct Failures {
@@ -178,12 +289,15 @@ pub struct Failures {
 
 /// A task that failed or faulted.
 #[derive(Clone, Debug)]
-pub(super) struct Failed {
+struct Failed {
+    /// Its number in the order of such ends.
+    nth: u64,
     tid: Tid,
     name: String,
     exit: Exit,
     /// The place of its panic.
     at: Option<Place>,
+    verdict: Verdict,
 }
 
 impl Failed {
@@ -231,29 +345,29 @@ pub enum Step {
 }
 
 /// Why a kernel stopped with tasks left, or which tasks failed. The kernel can run again after any
-/// of these.
+/// of these. What a variant holds is its [`source`](std::error::Error::source).
 ///
 /// Its `Debug` is its `Display`, because a `main` that returns an error prints the `Debug`.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// No task was ready, and nothing could make one ready.
-    #[error(transparent)]
-    Deadlock(Deadlock),
+    #[error("{0}")]
+    Deadlock(#[source] Deadlock),
     /// A limit was reached, while these tasks were blocked.
     #[error("{0}{1}")]
-    Limit(Limit, Blocked),
+    Limit(#[source] Limit, Blocked),
     /// Only other threads could make a task ready, and none did within
     /// [`Builder::max_stall`](crate::Builder::max_stall).
-    #[error(transparent)]
-    Stalled(Stalled),
+    #[error("{0}")]
+    Stalled(#[source] Stalled),
     /// The scheduling policy failed. The text is its type and the reason. The kernel has replaced
     /// it by [`Fifo`](crate::Fifo), and has lost no task.
     #[error("{0}")]
     Policy(String),
     /// Tasks failed or faulted. Only [`Report::check`] and [`Report::check_faults`] return this.
-    #[error(transparent)]
-    Failed(Failures),
+    #[error("{0}")]
+    Failed(#[source] Failures),
     /// The kernel refused a call of the host, such as [`Kernel::spawn`](crate::Kernel::spawn).
     #[error("the kernel refused a call: {0}")]
     Refused(#[from] Errno),
@@ -327,7 +441,8 @@ impl fmt::Display for Stalled {
             "stalled: no task is ready, and only other threads could make one ready, for {waited:?}"
         )?;
         if *remote_setters > 0 {
-            write!(f, "\n  remote setters alive: {remote_setters}")?;
+            let leaked = "one that is leaked keeps the run for ever";
+            write!(f, "\n  remote setters alive: {remote_setters}; {leaked}")?;
         }
         if *jobs > 0 {
             write!(f, "\n  jobs under way: {jobs}")?;
@@ -345,6 +460,12 @@ impl Kernel {
     pub(super) fn blocked(&self) -> Vec<TaskInfo> {
         let is_blocked = |task: &TaskInfo| matches!(task.state, TaskState::Blocked { .. });
         self.tasks().filter(is_blocked).collect()
+    }
+
+    /// Returns whether any task has failed or faulted since boot, as [`Report::check`] does.
+    #[must_use]
+    pub fn has_failures(&self) -> bool {
+        self.stats.failures > 0
     }
 
     /// Returns whether any task has faulted since boot, as [`Report::check_faults`] does.

@@ -2,7 +2,7 @@
 
 use std::{io, rc::Rc};
 
-use super::{Kernel, report::Error};
+use super::{Kernel, alone::next_number, report::Error};
 use crate::{abi::Nanos, trap::TrapFrame};
 
 impl Kernel {
@@ -47,6 +47,7 @@ impl Kernel {
             );
             return Err(Error::Io(error));
         }
+        self.number = next_number();
         self.reset_frame();
         self.tasks.reset();
         self.ready.reset(seed);
@@ -71,6 +72,7 @@ impl Kernel {
         self.happened.clear();
         self.over = [0; 2];
         self.stall.reset();
+        self.standstill = Default::default();
         if let Some(captured) = &mut self.captured {
             captured.clear();
         }
@@ -89,6 +91,9 @@ impl Kernel {
         } else {
             self.remote = self.world.remote();
             self.frame = Rc::new(TrapFrame::new(self.remote.clone()));
+            if let Some(published) = &self.published {
+                published.follow(&self.remote);
+            }
         }
         if let Some(net) = self.world.net() {
             net.bind(&self.frame);

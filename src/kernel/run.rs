@@ -31,6 +31,12 @@ impl Kernel {
         Ok(())
     }
 
+    /// Ends the turns of a run or a step: what follows is done by the host.
+    pub(super) fn leave(&mut self) {
+        self.remote.runs(Tid::KERNEL);
+        self.frame.note(Note::Barrier);
+    }
+
     /// Resumes ready tasks, each once per pass. Stops when a poll of the world is due, no task is
     /// ready, or `ticks` since boot are used up. Returns the task that was resumed last.
     #[inline(never)]
@@ -134,6 +140,7 @@ impl Kernel {
         if is_stuck && self.is_waiting() {
             return Err(self.stuck());
         }
+        self.check_standstill();
         self.ready.shrink();
         self.next_poll = self.stats.ticks.saturating_add(self.ready.pass());
         self.check_time(ends.time)
@@ -150,6 +157,9 @@ impl Kernel {
         if waits {
             self.remote.runs(Tid::KERNEL);
         }
+        if until > before.into() && (on_threads || self.world.spins()) {
+            self.log.before_sleep();
+        }
         let deadline = (until != Nanos::FOREVER).then(|| until.into());
         let mut waited = None;
         if waits && on_threads {
@@ -160,6 +170,7 @@ impl Kernel {
         let now = self.world.now();
         if self.clock < now.into() {
             self.daemons.still = 0;
+            self.standstill.end(self.stats.ticks);
         }
         self.clock = now.into();
         if waits && !computes {

@@ -6,7 +6,7 @@ use super::{
     Kernel,
     report::{Error, Step},
 };
-use crate::abi::{Nanos, Tid};
+use crate::abi::Nanos;
 
 /// Where a run or a sequence of steps ends, if tasks are left.
 #[derive(Debug, Clone, Copy)]
@@ -48,7 +48,7 @@ impl Kernel {
                 polled => break polled.map(|()| Step::Idle),
             }
         };
-        self.remote.runs(Tid::KERNEL);
+        self.leave();
         let goes_on = matches!(step, Ok(Step::Ran(_) | Step::Idle));
         self.stepping = goes_on.then_some(ends);
         if !goes_on {
@@ -61,6 +61,7 @@ impl Kernel {
 
     /// Begins a run or a sequence of steps. Returns the time, and where it ends.
     pub(super) fn begin(&mut self) -> (Duration, Ends) {
+        self.note_run();
         self.console.begin();
         let now = self.world.now();
         let ticks = self.stats.ticks.saturating_add(self.limits.ticks);

@@ -106,7 +106,8 @@ impl Kernel {
 
     fn kill_task(&mut self, me: Runnable, tid: Tid) -> Outcome {
         if tid == me.tid {
-            return Outcome::Exit(Exit::Killed);
+            self.end(me, Exit::Killed);
+            return Outcome::Gone;
         }
         let victim = self.find_live(tid);
         if let Some(victim) = victim {
@@ -124,8 +125,9 @@ impl Kernel {
 
     /// Ends a task and reaps it.
     fn release(&mut self, me: Runnable, tid: Tid) -> Outcome {
+        let waited = self.frame.take_word();
         let outcome = self.kill_task(me, tid);
-        self.reap_zombie(tid);
+        self.give_up_exit(tid, waited.is_some());
         outcome
     }
 
@@ -144,11 +146,25 @@ impl Kernel {
         }
     }
 
+    /// Reaps a task if it is a zombie, for the last owner of its exit. Notes whether a task has
+    /// waited for it.
+    pub(super) fn give_up_exit(&mut self, tid: Tid, is_waited_for: bool) {
+        if is_waited_for {
+            self.stats.waited_for(tid);
+        }
+        self.reap_zombie(tid);
+        self.stats.given_up(tid);
+    }
+
     /// Makes a task leave no zombie: reaps it now, or when it ends.
     fn disown(&mut self, tid: Tid) -> Outcome {
-        self.reap_zombie(tid);
+        let waited = self.frame.take_word();
+        self.give_up_exit(tid, waited.is_some());
         if let Some(task) = self.find_live(tid) {
             self.tasks[task].on_exit = OnExit::Nothing;
+            if let Some(waiters) = &mut self.tasks[task].waiters {
+                waiters.keeper = None;
+            }
         }
         Reply::Done.into()
     }
@@ -161,7 +177,12 @@ impl Kernel {
                 self.tasks.waiters_of(target).push(me);
                 self.block_on_task(me, WaitingOn::Exit(target))
             }
-            Some(zombie) => Answer::exit(self.reap(zombie)).into(),
+            Some(zombie) => {
+                if !me.tid.is_daemon() {
+                    self.stats.waited_for(tid);
+                }
+                Answer::exit(self.reap(zombie)).into()
+            }
         }
     }
 

@@ -63,6 +63,14 @@ impl Kernel {
         }
     }
 
+    /// Reads the clock after work within a call: its time belongs to the call, not to the next turn.
+    #[inline(always)]
+    pub(super) fn time_passed(&mut self, tid: Tid) {
+        if self.log.is_observed() && !tid.is_daemon() {
+            self.read_clock();
+        }
+    }
+
     /// Notes a wait, to be emitted later.
     pub(super) fn note_slept(&mut self, before: Duration, now: Duration) {
         if now > before && self.log.is_observed() {

@@ -3,7 +3,8 @@
 //! A timeout that fires while its task is blocked cuts the call. If the call is answered already,
 //! the task receives the answer, and the timeout cuts the task's next call before its effect. (The
 //! rule of trio and tokio: a completed call wins.) The empty answer of a yield or a sleep is
-//! replaced at once.
+//! replaced at once. A timeout that comes between two calls lets one answer through, and before it
+//! a few calls that only ask. So timeouts nest, and a function may ask for the time first.
 
 use super::{
     Kernel,
@@ -11,6 +12,7 @@ use super::{
     deadlines::Due,
     held::Ticket,
     outcome::Outcome,
+    queues::MessageQueue,
     task::{Pending, State, Task, WaitingOn},
     timers::Timer,
 };
@@ -100,10 +102,9 @@ impl Kernel {
         let (deadline, number) = timer;
         if self.tasks[me].due().is_some() {
             // An outer timeout is due, and cuts first.
-            self.let_through(me);
+            self.frame.set_due();
         } else if deadline <= self.clock {
-            let spent = false;
-            self.tasks[me].set_due(Some(Due { number, spent }));
+            self.tasks[me].set_due(Some(Due::new(number)));
             self.frame.set_due();
         } else {
             self.timers.of(me).start(timer, me.slot);
@@ -142,10 +143,7 @@ impl Kernel {
             self.timers.of(me).disarm(within);
         }
         let task = &mut self.tasks[me];
-        let mut due = Due {
-            number,
-            spent: false,
-        };
+        let mut due = Due::new(number);
         match &mut task.state {
             State::Computing | State::Pending(Pending::Compute(_)) => {
                 return self.cut_computing(me, number);
@@ -163,7 +161,7 @@ impl Kernel {
                 task.state = State::Late(Box::new(answer));
                 due.spent = true;
             }
-            State::Late(_) => due.spent = true,
+            State::Late(_) | State::Pending(Pending::StartTimeout(_)) => due.spent = true,
             State::Pending(_) => {}
             State::Running | State::Ending | State::Zombie(_) => {
                 unreachable!("a task has timeouts while it lives and waits")
@@ -173,26 +171,33 @@ impl Kernel {
     }
 
     fn cut_blocked(&mut self, me: Runnable, on: WaitingOn, number: u64) {
-        self.cancel_wait(me, on);
+        self.poisoning(|kernel| kernel.cancel_wait(me, on));
         self.wake(me, Wake::Timeout, Reply::Elapsed(number));
     }
 
     /// Handles a call around which a timeout is due. The first call that completes at once receives
-    /// its answer; every other call is cut.
+    /// its answer, and so do a few before it that only ask. Every other call is cut.
     #[cold]
     pub(super) fn handle_late(&mut self, me: Runnable, call: SystemCall, due: Due) -> Outcome {
         // Whether the call would block decides whether it is cut.
         self.frame.touch(Object::All, true);
         if due.spent {
-            self.abandon(call);
+            self.poisoning(|kernel| kernel.abandon(call));
             return self.cut(me, due.number);
         }
+        let only_asks = call.only_asks() || self.takes_lock(call);
         match self.perform(me, call) {
             Outcome::Ready(State::Ready(answer)) if answer.is_slept() => self.cut(me, due.number),
             Outcome::Ready(State::Pending(Pending::Compute(_))) => self.cut(me, due.number),
-            Outcome::Ready(State::Ready(answer)) => Outcome::Ready(self.late(me, answer)),
+            Outcome::Ready(State::Ready(answer)) => {
+                Outcome::Ready(self.late(me, answer, only_asks))
+            }
             Outcome::Parent(State::Ready(answer), child) => {
-                Outcome::Parent(self.late(me, answer), child)
+                Outcome::Parent(self.late(me, answer, only_asks), child)
+            }
+            Outcome::Ready(state @ State::Pending(Pending::StartTimeout(_))) => {
+                self.let_through(me, only_asks);
+                Outcome::Ready(state)
             }
             Outcome::Blocked => {
                 if let State::Blocked(on) = self.tasks[me].state {
@@ -205,14 +210,26 @@ impl Kernel {
         }
     }
 
-    /// Returns the state of a task whose call is answered. A due timeout lets this answer through.
-    pub(super) fn late(&mut self, me: Runnable, answer: impl Into<Answer>) -> State {
-        let answer = answer.into();
-        let Some(due) = self.tasks[me].due() else {
-            return answer.into();
+    /// Returns whether the call takes a lock.
+    fn takes_lock(&self, call: SystemCall) -> bool {
+        let SystemCall::Get(queue) = call else {
+            return false;
         };
-        self.tasks[me].set_due(Some(Due { spent: true, ..due }));
-        State::Late(Box::new(answer))
+        self.queues.get(queue).is_some_and(MessageQueue::is_lock)
+    }
+
+    /// Returns the state of a task whose call is answered. A due timeout lets this answer through.
+    pub(super) fn late(
+        &mut self,
+        me: Runnable,
+        answer: impl Into<Answer>,
+        only_asks: bool,
+    ) -> State {
+        let answer = answer.into();
+        match self.let_through(me, only_asks) {
+            true => State::Late(Box::new(answer)),
+            false => answer.into(),
+        }
     }
 
     /// Answers a call that a timeout cuts.
@@ -226,18 +243,19 @@ impl Kernel {
     pub(super) fn due(&self, me: Runnable) -> Option<Due> {
         let unheard = || {
             let number = self.frame.elapsed.take()?;
-            let spent = true;
-            Some(Due { number, spent })
+            Some(Due::spent(number))
         };
         self.tasks[me].due().or_else(unheard)
     }
 
-    /// Marks that a due timeout has let an answer through. The timeout cuts the next call.
-    pub(super) fn let_through(&mut self, me: Runnable) {
-        if let Some(due) = self.tasks[me].due() {
-            self.tasks[me].set_due(Some(Due { spent: true, ..due }));
-            self.frame.set_due();
-        }
+    /// Marks that a due timeout lets an answer through. Returns whether there is a due timeout.
+    pub(super) fn let_through(&mut self, me: Runnable, only_asks: bool) -> bool {
+        let Some(mut due) = self.tasks[me].due() else {
+            return false;
+        };
+        due.let_through(only_asks);
+        self.tasks[me].set_due(Some(due));
+        true
     }
 
     /// Disarms a timeout and those within it.

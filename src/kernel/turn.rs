@@ -50,6 +50,11 @@ impl Kernel {
         self.stats.ticks += 1;
         self.remote.runs(me.tid);
         let mut reply = Some(reply);
+        if REQUEUES && let Some(published) = &mut self.published {
+            // The place of another task's call is not its own.
+            self.frame.forget_place();
+            published.resumed(me);
+        }
         if self.log.is_observed() {
             // Not every call notes its caller, and the place of another task's call is not its own.
             self.frame.forget_place();
@@ -59,6 +64,9 @@ impl Kernel {
         match resume(&self.frame, &mut task.program, reply) {
             Ok(Some(call)) => {
                 task.traps += 1;
+                if REQUEUES && let Some(published) = &mut self.published {
+                    published.called(me, call, self.frame.place());
+                }
                 let is_answered = self.frame.is_in_lane::<REQUEUES>()
                     && fast::answer(&mut self.queues, &self.frame, task, call);
                 if !is_answered {
@@ -149,20 +157,25 @@ impl Kernel {
     #[inline(always)]
     pub(super) fn settle(&mut self, me: Runnable, call: SystemCall, outcome: Outcome) {
         match outcome {
-            Outcome::Ready(state) => {
-                self.tasks[me].change(state);
-                self.tell_answer(me);
-                self.requeue(me, call);
-            }
+            Outcome::Ready(state) => self.reply(me, call, state),
             Outcome::Parent(state, child) => {
-                self.tasks[me].change(state);
-                self.tell_answer(me);
-                self.requeue(me, call);
+                self.reply(me, call, state);
                 self.enqueue(child, Cause::Spawned);
             }
             Outcome::Blocked | Outcome::Gone => {}
-            Outcome::Exit(exit) => self.end(me, exit),
+            Outcome::Exit(exit) => self.end_by_exit(me, exit),
         }
+    }
+
+    #[inline(always)]
+    fn reply(&mut self, me: Runnable, call: SystemCall, state: State) {
+        self.tasks[me].change(state);
+        // A call on a queue moves a message, which takes less time than to read the clock.
+        if call.queue().is_none() {
+            self.time_passed(me.tid);
+        }
+        self.tell_answer(me);
+        self.requeue(me, call);
     }
 
     /// Ends a task whose program has returned or panicked.

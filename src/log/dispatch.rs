@@ -123,13 +123,22 @@ impl Log {
 
     #[inline(never)]
     fn send_to_each(&mut self, event: &Event<'_>) {
+        self.tell_each(|tracer| tracer.event(event));
+    }
+
+    fn tell_each(&mut self, mut tell: impl FnMut(&mut dyn Tracer)) {
         let mut next = 0;
         while let Some(Attached { tracer, .. }) = self.tracers.get_mut(next) {
-            match catch_unwind(AssertUnwindSafe(|| tracer.event(event))) {
+            match catch_unwind(AssertUnwindSafe(|| tell(&mut **tracer))) {
                 Ok(()) => next += 1,
                 Err(panic) => self.switch_off(next, panic),
             }
         }
+    }
+
+    /// Tells the tracers that the kernel may sleep.
+    pub(crate) fn before_sleep(&mut self) {
+        self.tell_each(|tracer| tracer.before_sleep());
     }
 
     /// Sets the time of the next facts.

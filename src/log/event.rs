@@ -13,8 +13,9 @@ use crate::abi::{DeviceId, Direction, Exit, Inject, On, Place, QueueId, Reply, S
 /// simulated world print the same lines, byte for byte.
 #[derive(PartialEq, Debug)]
 pub struct Event<'a> {
-    /// The time, counted from boot. The kernel reads its clock after a task has stopped and after a
-    /// wait for the world. Facts that follow at once have the same time.
+    /// The time, counted from boot. The kernel reads its clock after a task has stopped, after a call
+    /// for which it has worked, and after a wait for the world. Facts that follow at once have the
+    /// same time.
     pub at: Duration,
     /// The task; [`Tid::KERNEL`] for the kernel itself.
     pub tid: Tid,
@@ -124,13 +125,14 @@ pub enum Fact<'a> {
 }
 
 impl Fact<'_> {
-    /// True for a failure of a call, of an input or output, or of a task, and for an injected fault.
+    /// True for a failure of a call, of an input or output, or of a task, for an injected fault, and
+    /// for a cycle of waits that closes.
     #[must_use]
     pub fn is_error(&self) -> bool {
         match self {
             Self::Replied { reply, .. } => matches!(reply, Reply::Err(_) | Reply::Io),
             Self::DeviceIo { result, .. } => result.is_err(),
-            Self::Injected { .. } => true,
+            Self::Injected { .. } | Self::Deadlocked { .. } => true,
             Self::Exited { exit } => matches!(exit, Exit::Failed(_) | Exit::Faulted(_)),
             Self::Spawned { .. }
             | Self::Fault { .. }
@@ -141,7 +143,6 @@ impl Fact<'_> {
             | Self::Woken { .. }
             | Self::Console { .. }
             | Self::Reaped
-            | Self::Deadlocked { .. }
             | Self::Computing { .. }
             | Self::Preempted { .. }
             | Self::ClockJumped { .. } => false,
@@ -230,6 +231,11 @@ pub trait Tracer {
     /// Receives each event, in order. A tracer that panics is detached, with a warning. A panic in
     /// its destructor is also a warning.
     fn event(&mut self, event: &Event<'_>);
+
+    /// Called before the kernel may sleep until something happens outside. A tracer that keeps events
+    /// in memory writes them down here: the process may be killed while it sleeps. A virtual clock
+    /// does not sleep, except for threads.
+    fn before_sleep(&mut self) {}
 
     /// Returns whether the kernel reads the clock for each event. Called once. Reading the clock is
     /// most of the price of an event. If no tracer asks for it, [`Event::at`] is the time of the

@@ -25,12 +25,23 @@ use tracing::{
 };
 
 use super::{Answered, Event, Fact, Log, Tracer, entered::Entered, follow::Follower};
-use crate::abi::{Exit, Place, QueueId, Reply, SystemCall, Tid};
+use crate::abi::{Exit, Nanos, Place, QueueId, Reply, SystemCall, Tid};
 
 /// Warns through `tracing` of a task that failed or faulted.
 pub(crate) fn warn_of(tid: Tid, comm: &str, exit: &Exit, place: Option<&Place>) {
     let at = place.map_or_else(String::new, |place| format!(", at {place:#}"));
     warn!(target: "trapline::kernel", tid = u64::from(tid), comm, "task {tid} {comm:?} {exit}{at}");
+}
+
+/// Warns through `tracing` of a task whose turns stop the virtual clock.
+pub(crate) fn warn_of_standstill(tid: Tid, comm: &str, at: Nanos) {
+    warn!(
+        target: "trapline::kernel",
+        tid = u64::from(tid),
+        comm,
+        "task {tid} {comm:?} has had a million turns at {at}: the virtual clock stops while a task \
+         is ready, and other tasks wait for the clock"
+    );
 }
 
 /// Warns through `tracing` with a report of several lines, in which programs' text is quoted. The

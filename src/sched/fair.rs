@@ -1,10 +1,10 @@
-//! The completely fair scheduler.
+//! The completely fair scheduler of OSTEP's chapter 9.
 
 use std::time::Duration;
 
 use super::{
     Cause, Facts, Policy, Runnable,
-    table::{Order, PerTask, Slices},
+    table::{Order, PerTask},
 };
 use crate::abi::Nanos;
 
@@ -21,14 +21,20 @@ const USUAL: u32 = 1024;
 /// The fixed point of a virtual runtime: this many units are a nanosecond at the nice value 0.
 const UNIT: u128 = 16;
 
-/// Linux's completely fair scheduler, as OSTEP's chapter 9 describes it: the ready task with the
-/// lowest virtual runtime. The virtual runtime of a task rises the slower the greater its weight
-/// is, which its nice value determines ([`Os::set_nice`](crate::Os::set_nice)).
+/// The completely fair scheduler (CFS), as chapter 9 of OSTEP (Operating Systems: Three Easy Pieces)
+/// describes it: the ready task with the lowest virtual runtime. The virtual runtime of a task rises
+/// the slower the greater its weight is, which its nice value determines
+/// ([`Os::set_nice`](crate::Os::set_nice)). The weights are those of Linux.
 ///
 /// The ready tasks share the latency of 48 ms in proportion to their weights, but no slice is below
-/// the granularity of 6 ms. A task that arrives, or comes back from a wait, has at least the virtual
-/// runtime of the task that ran last. Of equals, the task that arrived first. On several processors
-/// a slice is the same as on one.
+/// the granularity of 6 ms. When a task arrives, the slice of the running task is divided anew: the
+/// rest of it gets shorter, or is over. A task that arrives, or comes back from a wait, has at least
+/// the lowest virtual runtime of the others. Of equals, the task that arrived first.
+///
+/// Linux does more: it looks at slices at each tick of its timer alone, lets a task that wakes
+/// interrupt another one, has a queue for each processor, and has used EEVDF instead of CFS since
+/// version 6.6. Here a slice ends exactly, on several processors it is the same as on one, and a new
+/// arrival divides only one of the slices there.
 ///
 /// ```
 /// use std::time::Duration;
@@ -44,11 +50,10 @@ pub struct Fair {
     tasks: PerTask<Task>,
     /// The weights of the ready tasks.
     weight: u64,
-    /// The virtual runtime of the task that ran last.
-    now: u64,
-    /// The tasks that go on with their slices, the next of them at the end.
+    /// The lowest virtual runtime of a task that was ready or computed. It never falls.
+    lowest: u64,
+    /// The tasks that go on unless their slices are over, the next of them at the end.
     going_on: Vec<Runnable>,
-    slices: Slices,
     latency: Nanos,
     granularity: Nanos,
 }
@@ -60,6 +65,8 @@ struct Task {
     weight: u32,
     /// The weights among which its slice shares the latency, its own included.
     all: u32,
+    /// What it has computed of its slice.
+    used: Nanos,
 }
 
 impl Default for Fair {
@@ -68,9 +75,8 @@ impl Default for Fair {
             ready: Order::default(),
             tasks: PerTask::default(),
             weight: 0,
-            now: 0,
+            lowest: 0,
             going_on: Vec::new(),
-            slices: Slices::default(),
             latency: Nanos::from_millis(48),
             granularity: Nanos::from_millis(6),
         }
@@ -92,19 +98,32 @@ impl Fair {
         self
     }
 
-    fn insert(&mut self, task: Runnable, weight: u32, goes_on: bool) {
+    fn enter(&mut self, task: Runnable, weight: u32) {
         self.tasks.at(task).weight = weight;
         self.weight += u64::from(weight);
-        if goes_on {
-            self.going_on.push(task);
-        } else {
-            self.ready.insert(task);
+    }
+
+    /// Adds a task that starts a new slice in its turn.
+    fn line_up(&mut self, task: Runnable) {
+        self.tasks.at(task).used = Nanos::ZERO;
+        self.ready.insert(task);
+    }
+
+    /// Returns the next task whose slice is not over.
+    fn next_going_on(&mut self) -> Option<Runnable> {
+        while let Some(task) = self.going_on.pop() {
+            let Task { weight, used, .. } = self.tasks[task];
+            if used < self.share(weight, self.weight) {
+                return Some(task);
+            }
+            self.line_up(task);
         }
+        None
     }
 
     /// Returns the slice of a task with this weight.
-    fn share(&self, own: u32, all: u32) -> Nanos {
-        let share = u128::from(own) * u128::from(self.latency.0) / u128::from(all);
+    fn share(&self, own: u32, all: impl Into<u128>) -> Nanos {
+        let share = u128::from(own) * u128::from(self.latency.0) / all.into();
         let share = Nanos(u64::try_from(share).unwrap_or(u64::MAX));
         share.max(self.granularity).max(Nanos(1))
     }
@@ -123,27 +142,26 @@ fn weight_of(nice: i32) -> u32 {
 
 impl Policy for Fair {
     fn push(&mut self, task: Runnable, _: Cause) {
-        self.insert(task, USUAL, false);
+        self.enter(task, USUAL);
+        self.line_up(task);
     }
 
     fn push_with(&mut self, cause: Cause, facts: &Facts<'_>) {
-        let goes_on = self.slices.go_on(facts);
         if let Cause::Spawned | Cause::Woken = cause {
             let runtime = self.ready.key(facts.task);
-            *runtime = self.now.max(*runtime);
+            // A unit less: of equals it comes before the task that has just computed.
+            *runtime = self.lowest.saturating_sub(1).max(*runtime);
         }
-        self.insert(facts.task, weight_of(facts.nice), goes_on);
+        self.enter(facts.task, weight_of(facts.nice));
+        if facts.keeps_place || facts.computed > Nanos::ZERO {
+            self.going_on.push(facts.task);
+        } else {
+            self.line_up(facts.task);
+        }
     }
 
     fn pop(&mut self) -> Option<Runnable> {
-        let task = match self.going_on.pop() {
-            Some(task) => task,
-            None => {
-                let task = self.ready.pop()?;
-                self.now = self.now.max(*self.ready.key(task));
-                task
-            }
-        };
+        let task = self.next_going_on().or_else(|| self.ready.pop())?;
         self.leave(task);
         Some(task)
     }
@@ -162,9 +180,10 @@ impl Policy for Fair {
     /// A full slice raises the virtual runtime of every task by the same, and exactly so: the prices
     /// are those of slices, since a slice is rounded to nanoseconds.
     fn charge(&mut self, facts: &Facts<'_>) {
-        self.slices.charge(facts);
         let own = weight_of(facts.nice);
-        let all = self.tasks.at(facts.task).all.max(own);
+        let task = self.tasks.at(facts.task);
+        task.used = task.used.saturating_add(facts.computed);
+        let all = task.all.max(own);
         let slice = self.share(own, all);
         let price = if slice > self.granularity {
             u128::from(self.latency.0) * UNIT * u128::from(USUAL) / u128::from(all)
@@ -175,24 +194,29 @@ impl Policy for Fair {
         let price = u64::try_from(price).unwrap_or(u64::MAX);
         let runtime = self.ready.key(facts.task);
         *runtime = runtime.saturating_add(price);
+        let runtime = *runtime;
+        let first = self.ready.first_key().unwrap_or(runtime);
+        self.lowest = self.lowest.max(runtime.min(first));
     }
 
     fn slice(&mut self, facts: &Facts<'_>) -> Nanos {
         let own = weight_of(facts.nice);
         let all = self.weight.saturating_add(own.into());
         let all = u32::try_from(all).unwrap_or(u32::MAX);
-        let fresh = self.share(own, all);
-        let left = self.slices.left(facts.task, fresh);
-        if left == fresh {
-            self.tasks.at(facts.task).all = all;
-        }
-        left
+        let share = self.share(own, all);
+        let task = self.tasks.at(facts.task);
+        task.all = all;
+        share.saturating_sub(task.used).max(Nanos(1))
+    }
+
+    /// Each arrival divides the latency anew. The task that computes goes on if its slice is not over.
+    fn preempts(&self, _: &Facts<'_>, _: &Facts<'_>) -> bool {
+        true
     }
 
     fn ended(&mut self, task: Runnable) {
         self.remove(task);
         self.tasks.forget(task);
         self.ready.forget(task);
-        self.slices.forget(task);
     }
 }

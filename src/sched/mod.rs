@@ -11,7 +11,7 @@
 //! | `priority.rs` | [`Priority`]: fixed priorities |
 //! | `mlfq.rs` | [`Mlfq`]: the multi-level feedback queue |
 //! | `lottery.rs`, `stride.rs` | [`Lottery`], [`Stride`]: slices in proportion to tickets |
-//! | `fair.rs` | [`Fair`]: Linux's completely fair scheduler |
+//! | `fair.rs` | [`Fair`]: the completely fair scheduler of OSTEP |
 //! | `table.rs` | what these keep for each task |
 //! | `random.rs` | [`Random`]: each turn is drawn |
 //! | `pct.rs` | [`Pct`]: random priorities that change a few times |

@@ -10,20 +10,25 @@ use crate::abi::Tid;
 /// The bounds of the drawn length of a run, as powers of two.
 const LENGTHS: (u64, u64) = (2, 12);
 
-/// Each task has a random priority, and the ready task with the highest runs. At `d` random turns
-/// the task that is next loses its priority: it falls below all others. A task that yields falls as
-/// well, since it may wait for the others in a loop. (Probabilistic concurrency testing; Burckhardt,
-/// Kothari, Musuvathi and Nagarakatte, ASPLOS 2010. The yield is that of shuttle.)
+/// Each task has a random priority, and the ready task with the highest runs. After each of `d`
+/// random turns the task that had the turn loses its priority: it falls below all tasks that have
+/// kept theirs. (Probabilistic concurrency testing; Burckhardt, Kothari, Musuvathi and Nagarakatte,
+/// ASPLOS 2010.)
 ///
-/// A defect that needs `d` changes in a run of k turns with n tasks is found with a probability of
-/// at least 1 / (n k^d), whatever else the program does. The policy cannot know k. So the seed also
-/// draws a length, a power of two from 4 to 4,096, and the changes are within it. Turns without a
-/// choice do not count.
+/// The paper's bound: a defect of depth `d + 1`, which needs `d` changes, is found in a run of at most
+/// k turns with n tasks with a probability of at least 1 / (n k^d), whatever else the program does.
+/// It holds if the policy is given k, with [`Pct::length`]. A search takes k from its first schedule
+/// ([`Check::pct`](crate::Check::pct)). Without a length, the seed draws one: a power of two from 4 to
+/// 4,096.
+///
+/// A run that is longer gets `d` more changes each time its length doubles. From then on, a task that
+/// yields falls as well, since it may wait for the others in a loop.
 ///
 /// ```
 /// use trapline::{Kernel, Os, SimWorld, sched::Pct};
 ///
-/// let builder = Kernel::builder().world(SimWorld::new(0)).policy(Pct::new(3, 1));
+/// let policy = Pct::new(3, 1).length(8);
+/// let builder = Kernel::builder().world(SimWorld::new(0)).policy(policy);
 /// let mut kernel = builder.build()?;
 /// for name in ["a", "b"] {
 ///     kernel.spawn(name, async move |os: &mut Os| for _ in 0..3 {
@@ -40,12 +45,20 @@ pub struct Pct {
     /// By priority.
     ready: BTreeMap<(u64, Tid), Runnable>,
     seed: u64,
-    /// The turns at which a priority changes, the next of them at the end.
-    points: Vec<u64>,
+    draws: Draws,
+    /// Determines the priorities.
+    salt: u64,
     changes: u32,
+    /// The length of a run, if it is known.
+    known: Option<u64>,
+    /// The same, or the drawn one.
+    length: u64,
+    /// The last turn for which changes are drawn.
+    end: u64,
+    /// The turns after which a task falls, and how low, the next of them at the end.
+    points: Vec<(u64, u64)>,
     /// The priorities of the tasks that have lost their own.
     fallen: FxHashMap<Tid, u64>,
-    /// The turns with a choice.
     turns: u64,
     /// The lowest priority so far.
     low: u64,
@@ -60,9 +73,14 @@ impl Pct {
     pub fn new(changes: u32, seed: u64) -> Self {
         let mut pct = Self {
             ready: BTreeMap::new(),
-            seed: 0,
-            points: Vec::new(),
+            seed,
+            draws: Draws::new(seed),
+            salt: 0,
             changes,
+            known: None,
+            length: 0,
+            end: 0,
+            points: Vec::new(),
             fallen: FxHashMap::default(),
             turns: 0,
             low: FALLEN,
@@ -71,37 +89,57 @@ impl Pct {
         pct
     }
 
+    /// Sets the number of turns of a run, all tasks together, and at least one. To be set before the
+    /// run.
+    #[must_use]
+    pub fn length(mut self, turns: u64) -> Self {
+        self.known = Some(turns.max(1));
+        self.reseed(self.seed);
+        self
+    }
+
+    /// Draws as many changes as there are in a run, after turns up to this one.
+    fn draw_up_to(&mut self, end: u64) {
+        // How low a task falls does not depend on when: a later change may leave it higher.
+        for _ in 0..self.changes {
+            let turn = self.end + 1 + self.draws.below(end - self.end);
+            self.low -= 1;
+            self.points.push((turn, self.low));
+        }
+        self.points.sort_unstable_by(|a, b| b.cmp(a));
+        self.end = end;
+    }
+
     fn priority(&self, task: Tid) -> u64 {
-        let own = || mixed(self.seed, task) | FALLEN;
+        let own = || mixed(self.salt, task) | FALLEN;
         self.fallen.get(&task).copied().unwrap_or_else(own)
     }
 
-    /// Puts a task below all others.
-    fn fall(&mut self, task: Tid) {
-        self.low -= 1;
-        self.fallen.insert(task, self.low);
+    /// Counts a turn of this task, and makes the change that is due.
+    fn count(&mut self, task: Tid) {
+        self.turns += 1;
+        while let Some((_, low)) = self.points.pop_if(|(turn, _)| *turn == self.turns) {
+            self.fallen.insert(task, low);
+        }
+        if self.turns == self.end {
+            self.draw_up_to(self.end.saturating_mul(2));
+        }
     }
 }
 
 impl Policy for Pct {
     fn push(&mut self, task: Runnable, cause: Cause) {
-        if cause == Cause::Yielded {
-            self.fall(task.tid);
+        if cause == Cause::Yielded && self.turns > self.length {
+            self.low -= 1;
+            self.fallen.insert(task.tid, self.low);
         }
         self.ready.insert((self.priority(task.tid), task.tid), task);
     }
 
     fn pop(&mut self) -> Option<Runnable> {
-        if self.ready.len() > 1 {
-            self.turns += 1;
-            while self.points.pop_if(|point| *point == self.turns).is_some() {
-                if let Some(((_, tid), task)) = self.ready.pop_last() {
-                    self.fall(tid);
-                    self.push(task, Cause::Preempted);
-                }
-            }
-        }
-        self.ready.pop_last().map(|(_, task)| task)
+        let (_, task) = self.ready.pop_last()?;
+        self.count(task.tid);
+        Some(task)
     }
 
     fn remove(&mut self, task: Runnable) {
@@ -121,16 +159,14 @@ impl Policy for Pct {
     }
 
     fn reseed(&mut self, seed: u64) {
-        let mut draws = Draws::new(seed);
-        self.seed = draws.next();
-        let length = 1 << (LENGTHS.0 + draws.below(LENGTHS.1 - LENGTHS.0 + 1));
-        self.points.clear();
-        let points = (0..self.changes).map(|_| 1 + draws.below(length));
-        self.points.extend(points);
-        // The next is the last.
-        self.points.sort_unstable_by(|a, b| b.cmp(a));
+        (self.seed, self.draws) = (seed, Draws::new(seed));
+        self.salt = self.draws.next();
+        let drawn = 1 << (LENGTHS.0 + self.draws.below(LENGTHS.1 - LENGTHS.0 + 1));
+        self.length = self.known.unwrap_or(drawn);
+        (self.turns, self.end, self.low) = (0, 0, FALLEN);
         self.fallen.clear();
-        (self.turns, self.low) = (0, FALLEN);
+        self.points.clear();
+        self.draw_up_to(self.length);
     }
 }
 

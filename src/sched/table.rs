@@ -205,22 +205,31 @@ impl Order {
         self.heap.push(Reverse(entry));
     }
 
-    /// Removes and returns the first task.
-    pub(super) fn pop(&mut self) -> Option<Runnable> {
-        while let Some(Reverse(entry)) = self.heap.pop() {
+    /// Returns the key of the first task.
+    pub(super) fn first_key(&mut self) -> Option<u64> {
+        while let Some(Reverse(entry)) = self.heap.peek() {
             let task = Runnable {
                 tid: Tid::KERNEL,
                 slot: entry.slot,
             };
-            let place = &mut self.places[task];
-            if place.has(entry) {
-                place.is_ready = false;
-                self.ready -= 1;
-                let tid = place.tid;
-                return Some(Runnable { tid, ..task });
+            if self.places[task].has(*entry) {
+                return Some(entry.key);
             }
+            self.heap.pop();
         }
         None
+    }
+
+    /// Removes and returns the first task.
+    pub(super) fn pop(&mut self) -> Option<Runnable> {
+        self.first_key()?;
+        let Reverse(Entry { slot, .. }) = self.heap.pop()?;
+        let tid = Tid::KERNEL;
+        let place = &mut self.places[Runnable { tid, slot }];
+        place.is_ready = false;
+        self.ready -= 1;
+        let tid = place.tid;
+        Some(Runnable { tid, slot })
     }
 
     /// Removes a task. Returns whether it was there.

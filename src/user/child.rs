@@ -82,6 +82,10 @@ impl<T: 'static> Child<T> {
             self.require_home(os);
             let waited = os.wait_noted(self.tid).await;
             let exit = self.end.0.borrow().clone();
+            if waited.is_err() && exit.is_some() {
+                // It was reaped with the task that spawned it.
+                self.frame.defer_word(SystemCall::Disown(self.tid), 1);
+            }
             match exit {
                 Some(Exit::Done) => self.value.take().ok_or(Exit::Done),
                 Some(exit) => Err(exit),

@@ -65,7 +65,8 @@ impl<S> Device<S> {
     /// Reads the available bytes, up to the buffer's length and 64 KiB. Returns their number; 0 at
     /// the end of the stream.
     ///
-    /// *Blocks* until there is something to read. A task that is killed meanwhile consumes no
+    /// *Blocks* until there is something to read. An empty buffer never blocks: the answer is 0 at
+    /// once, in every world, even while another task waits to read. A task that is killed meanwhile consumes no
     /// bytes.
     ///
     /// *Errors:* those of the operating system (`ConnectionReset`, ...), or an [`Errno`] as

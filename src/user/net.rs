@@ -2,7 +2,7 @@
 
 use std::{
     fmt, io,
-    net::{IpAddr, SocketAddr, ToSocketAddrs},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs},
     panic::Location,
     rc::Rc,
     str::FromStr,
@@ -64,7 +64,8 @@ impl Os {
         TcpListener::open(self, addr).await
     }
 
-    /// Connects to a TCP server: at a [`SocketAddr`], or at a host's name and port, as in
+    /// Connects to a TCP server: at a [`SocketAddr`], at an address and a port, as in
+    /// `os.connect(([127, 0, 0, 1], 80))`, or at a host's name and port, as in
     /// `os.connect(("server", 80))`. A name is looked up by [`Os::resolve`], and its addresses are
     /// tried in order.
     ///
@@ -72,8 +73,8 @@ impl Os {
     ///
     /// *Errors:* an [`io::Error`] such as `ConnectionRefused`, `NetworkUnreachable` or `TimedOut`,
     /// that of the last address; those of [`Os::resolve`]; `Unsupported` in a world without a
-    /// network. The text names the address. The source is the world's own error, as of
-    /// [`Os::listen`].
+    /// network. The text names the address, or the name and the port if the look-up failed. The
+    /// source is the world's own error, as of [`Os::listen`].
     ///
     /// ```
     /// use std::error::Error;
@@ -102,19 +103,25 @@ impl Os {
         place: &'static Location<'static>,
         to: Endpoint,
     ) -> io::Result<TcpStream> {
-        let (name, port) = match to {
-            Endpoint::Addr(addr) => return TcpStream::open(self, addr, place).await,
-            Endpoint::Name(name, port) => (name, port),
+        let (name, port) = match &to {
+            Endpoint::Addr(addr) => return TcpStream::open(self, *addr, place).await,
+            Endpoint::Name(name, port) => (name, *port),
         };
-        let mut last = io::ErrorKind::NotFound.into();
-        for address in self.resolve_at(place, &name).await? {
+        let found = self.resolve_at(place, name).await;
+        let addresses = match found {
+            Ok(addresses) => addresses,
+            Err(error) => return Err(cannot("connect to", to, error, "")),
+        };
+        let mut last = None;
+        for address in addresses {
             self.frame().set_place(place);
             match TcpStream::open(self, (address, port).into(), place).await {
                 Ok(stream) => return Ok(stream),
-                Err(error) => last = error,
+                Err(error) => last = Some(error),
             }
         }
-        Err(last)
+        let none = || cannot("connect to", to, io::ErrorKind::NotFound.into(), "");
+        Err(last.unwrap_or_else(none))
     }
 
     /// Returns the addresses of a host, the preferred one first; at least one. An address in the
@@ -225,7 +232,7 @@ impl TcpStream {
         addr: SocketAddr,
         place: &'static Location<'static>,
     ) -> io::Result<Self> {
-        let cannot = |error| cannot("connect to", addr, error, "");
+        let cannot = |error| cannot("connect to", addr.into(), error, "");
         let (handle, _) = os
             .call(open(SystemCall::Connect, Payload::Addr(addr)), opened)
             .await
@@ -264,7 +271,7 @@ fn cannot_listen(addr: SocketAddr, error: io::Error) -> io::Error {
         io::ErrorKind::PermissionDenied => "; choose a port above 1023, which needs no privilege",
         _ => "",
     };
-    cannot("listen on", addr, error, advice)
+    cannot("listen on", addr.into(), error, advice)
 }
 
 /// An error with the address of its call.
@@ -272,14 +279,14 @@ fn cannot_listen(addr: SocketAddr, error: io::Error) -> io::Error {
 #[error("cannot {what} {addr}: {source}{advice}")]
 struct AtAddr {
     what: &'static str,
-    addr: SocketAddr,
+    addr: Endpoint,
     source: io::Error,
     advice: &'static str,
 }
 
 fn cannot(
     what: &'static str,
-    addr: SocketAddr,
+    addr: Endpoint,
     source: io::Error,
     advice: &'static str,
 ) -> io::Error {
@@ -387,11 +394,25 @@ impl From<(String, u16)> for Endpoint {
     }
 }
 
-impl From<(IpAddr, u16)> for Endpoint {
-    fn from(addr: (IpAddr, u16)) -> Self {
-        Self::Addr(addr.into())
-    }
+/// Makes an endpoint of what a [`SocketAddr`] is made of.
+macro_rules! from_addr {
+    ($($Type:ty),*) => {
+        $(impl From<$Type> for Endpoint {
+            fn from(addr: $Type) -> Self {
+                Self::Addr(addr.into())
+            }
+        })*
+    };
 }
+
+from_addr!(
+    (IpAddr, u16),
+    (Ipv4Addr, u16),
+    (Ipv6Addr, u16),
+    ([u8; 4], u16),
+    ([u8; 16], u16),
+    ([u16; 8], u16)
+);
 
 fn connection(handle: DeviceRef, peer: SocketAddr) -> TcpStream {
     Device::new(handle, Rc::new(Stream { peer }))

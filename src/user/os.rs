@@ -30,6 +30,11 @@ use crate::{
 /// turn has made its call, and the answer is dropped. A message in that answer goes back to its old
 /// place in the queue.
 ///
+/// A task is lent its `Os` and keeps it in place. Two tasks can exchange theirs with
+/// [`std::mem::swap`] only where each is within reach of the other, such as through a scoped
+/// thread-local variable, when one runs a kernel of its own. The drop of a handle out of its place
+/// ends the process: memory that is gone would be used.
+///
 /// ```
 /// use trapline::{Kernel, Os};
 ///

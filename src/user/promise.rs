@@ -137,7 +137,9 @@ pub struct Setter<T> {
 /// A [`Setter`] for other threads.
 ///
 /// While one exists, the kernel waits for it and reports no deadlock, unless a daemon has made it.
-/// For a leaked one the kernel waits for ever. It warns after 10 seconds, and
+/// For a leaked one, as by [`std::mem::forget`], the kernel waits for ever: no thread can set it, and
+/// the kernel cannot know. If nothing else is left to wait for, it warns after 10 seconds. The warning
+/// names the tasks, their promises and the number of remote setters.
 /// [`Builder::max_stall`](crate::Builder::max_stall) limits the wait.
 pub struct RemoteSetter<T> {
     slot: Arc<Slot<T>>,
@@ -367,15 +369,19 @@ impl<T> Drop for Promise<T> {
 
 impl<T> Drop for Setter<T> {
     fn drop(&mut self) {
-        self.slot.release(&self.frame);
         let decided = self.setters.decided;
+        let left = Arc::strong_count(&self.setters) - 1;
+        self.frame.note_drop(Object::Beside(decided), left);
         let last = Arc::get_mut(&mut self.setters);
-        // The order of the drops decides which is the last. All others commute.
-        self.frame.touch(Object::Beside(decided), last.is_some());
+        // A promise that is set is closed already, or will be.
+        let abandons = last.is_some() && self.slot.lock().is_none();
         if let Some(last) = last {
             last.is_called = true;
+        }
+        if abandons {
             self.frame.defer(SystemCall::CloseQueue(decided));
         }
+        self.slot.release(&self.frame);
     }
 }
 
@@ -391,6 +397,9 @@ impl<T> Clone for Promise<T> {
 
 impl<T> Clone for Setter<T> {
     fn clone(&self) -> Self {
+        let object = Object::Beside(self.setters.decided);
+        let before = Arc::strong_count(&self.setters);
+        self.frame.note_clone(object, before);
         let (slot, setters) = (Arc::clone(&self.slot), Arc::clone(&self.setters));
         Self {
             slot,

@@ -306,6 +306,16 @@ impl<T: 'static> Queue<T> {
         self.side.frame.defer_word(put, number);
     }
 
+    /// Notes for a search that a task which does not hold the lock of this queue releases or adopts
+    /// it: a kill does, or a task that was given the guard. The holder may be on a cycle of waits.
+    pub(crate) fn touch_unless_held(&self) {
+        let frame = &self.side.frame;
+        if frame.is_noted() && self.side.status.holder.get() != frame.remote.running() {
+            frame.touch(Object::Cycles, true);
+            frame.touch_queue(self.id(), true);
+        }
+    }
+
     /// Notes that the running task holds the lock of this queue.
     pub(crate) fn set_held(&self) {
         let holder = self.side.frame.remote.running();

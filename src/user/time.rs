@@ -123,6 +123,13 @@ impl Os {
     /// dropping the body. *Blocks* as the body does. Timeouts nest: an outer timeout drops
     /// everything inside it. A body that makes no trap is not cut. (Curio's `timeout_after`.)
     ///
+    /// A timeout that is due lets one answer through: that of the call under way, otherwise that of
+    /// the first call which completes at once. So a body with a span of zero takes a message that is
+    /// there. Before that answer, up to 16 calls that only ask ([`Os::now`], [`Os::get_tid`],
+    /// [`Os::random`], [`Os::host`]), arm an inner timeout or take a free lock are answered too. A
+    /// call that would block is cut at once, and so is a yield. After the answer every call is cut,
+    /// before its effect.
+    ///
     /// ```
     /// # use std::time::Duration;
     /// # use trapline::{Elapsed, Kernel, Os};

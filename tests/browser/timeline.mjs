@@ -400,11 +400,11 @@ function sharesOfLanes() {
     if (!isDenseLane(first, last) || isKernel(lane)) continue;
     const [time, painted] = [new Float64Array(STATES), new Float64Array(STATES)];
     for (let bar = first; bar < last; bar++) time[stateOf(bar)] += to[bar] - from[bar];
-    for (let y = toY(place) + 3; y < toY(place) + BOTTOM; y++) {
+    for (let y = toY(place) + WAITING_TOP; y < toY(place) + BOTTOM; y++) {
       for (let x = Math.round(view.gutter); x < width; x++) {
         const at = (y % TILE) * TILE + (x % TILE);
         const kind = colors.pixels.findIndex((texture) => texture[at] === words[y * width + x]);
-        if (kind >= 0 && kind !== RESTING) painted[Math.min(kind, RESTING)]++;
+        if (kind >= 0 && kind !== RESTING) painted[Math.min(kind, RESTING)] += 1 / partOf(kind)[1];
       }
     }
     const sum = (values) => values.reduce((sum, value) => sum + value, 0);
@@ -414,10 +414,49 @@ function sharesOfLanes() {
       truth: share(time),
       area: share(painted),
       columns: sum(time) / unitsPerPixel(),
-      columnsPainted: sum(painted) / (BOTTOM - 3),
+      columnsPainted: sum(painted),
     });
   }
   return checked;
+}
+
+/** That lanes side by side have one encoding, whether bars are drawn one by one or in columns: the height
+ * of a state is that of its part times its share. */
+async function hasOneEncoding() {
+  const { page } = await open(pageOf('convoy', 'convoy'));
+  await page.evaluate(() => {
+    view.arrows = view.messages = false;
+    setScale('time');
+    show(...limits());
+  });
+  await frame(page);
+  const [checked, dense] = await page.evaluate(() => {
+    const { data, width } = paper.getImageData(0, 0, canvas.width, canvas.height);
+    const words = new Uint32Array(data.buffer);
+    const { from, to } = columns();
+    const [checked, dense] = [[], []];
+    for (let lane = 0; lane < lanes.length; lane++) {
+      dense.push(isDenseLane(lanes.first[lane], lanes.first[lane + 1]));
+      for (let bar = lanes.first[lane]; bar < lanes.first[lane + 1]; bar++) {
+        const [left, right] = [Math.ceil(toX(from[bar])) + 3, Math.floor(toX(to[bar])) - 3];
+        if (right - left < 6) continue;
+        // A column of the paper's or the grid's colour has nothing.
+        const x = right - 1;
+        const blank = new Set([colors.paper, colors.rule, colors.idle].map(toNumber));
+        const rows = [];
+        for (let y = 0; y < BOTTOM; y++) if (!blank.has(words[(toY(view.placeOf[lane]) + y) * width + x])) rows.push(y);
+        const [top, height] = partOf(bars.doing[bar]);
+        checked.push({ lane: task(lane), kind: KINDS[bars.doing[bar]], x, rows, expected: Array.from({ length: height }, (_, at) => top + at) });
+      }
+    }
+    return [checked, dense];
+  });
+  assert.ok(dense.includes(true) && dense.includes(false), `lanes of both sorts: ${dense}`);
+  assert.ok(checked.length > 20, `${checked.length} bars`);
+  for (const { lane, kind, x, rows, expected } of checked) {
+    assert.deepEqual(rows, expected, `${lane}, ${kind} at ${x}`);
+  }
+  await shot(page, 'convoy');
 }
 
 /** That a run that mostly waits is seen in the overview, and that the kernel has a lane. */
@@ -518,22 +557,25 @@ async function countsTasks(page) {
       const y = toY(group.place);
       if (y + LANE > view.height) return [];
       const { active, waiting } = crowdOf(group);
-      return BANDS.map(({ name, kind, has }, band) => {
+      return BANDS.map((kind) => {
         let time = 0;
         for (const lane of group.lanes) {
           for (let bar = lanes.first[lane]; bar < lanes.first[lane + 1]; bar++) {
-            if (has(bars.doing[bar])) time += to[bar] - from[bar];
+            if (bars.doing[bar] === kind) time += to[bar] - from[bar];
           }
         }
-        const tall = band < 2 ? ACTIVE_HEIGHT / active : WAITING_HEIGHT / waiting;
+        const [top, height] = partOf(kind);
+        const tall = height / (kind < RESTING ? active : waiting);
         const truth = (time / (view.end - view.begin)) * tall;
-        const ink = toNumber(colors.kinds[kind].ink);
-        let pixels = 0;
+        const texture = colors.pixels[kind];
+        let painted = 0;
         // The line below is for turns.
-        for (let row = y; row < y + BOTTOM; row++) {
-          for (let x = left; x < right; x++) pixels += words[row * width + x] === ink;
+        for (let row = y + top; row < y + top + height; row++) {
+          for (let x = left; x < right; x++) {
+            painted += words[row * width + x] === texture[(row % TILE) * TILE + (x % TILE)];
+          }
         }
-        return { what: `${group.name}, ${name}`, truth, painted: pixels / (right - left) };
+        return { what: `${group.name}, ${KINDS[kind]}`, truth, painted: painted / (right - left) };
       });
     });
   });
@@ -1179,7 +1221,7 @@ const network = [groupsByHost, foldsMany, drawsMessages, marksErrors];
 const causes = [saysWhy, drawsChains, showsThePath];
 const parts = [selectsRanges, measuresTurns, selectsRowsWithoutBars, showsInstants, stepsThroughEvents];
 const looks = [keepsLabels, fitsNarrowPages, opensFailures];
-for (const test of [...network, ...causes, ...parts, ...looks, paintsTime, showsTheKernel, showsDeadlocks, isSafe, isQuick].filter(isWanted)) {
+for (const test of [...network, ...causes, ...parts, ...looks, hasOneEncoding, paintsTime, showsTheKernel, showsDeadlocks, isSafe, isQuick].filter(isWanted)) {
   await test();
   log('ok', test.name);
 }

@@ -646,6 +646,26 @@ fn tasks_that_lock_each_other_out_beside_a_live_one_are_exit_code_3() {
 }
 
 #[test]
+fn s87_a_task_that_stops_the_virtual_clock_is_a_warning_once() {
+    let spins = ["multitask", "--foo", "2100000", "--bar", "0"];
+    let boot = [
+        "boot",
+        "-q",
+        "--virtual",
+        "--max-ticks",
+        "2100000",
+        "--with",
+        "alive",
+    ];
+    let (code, _, err) = run(&[&boot[..], &spins].concat());
+    assert_eq!(code, 4, "{err}");
+    let said = "warning: task 1 \"multitask\" has had a million turns at 00:00.000: the virtual clock \
+                stops while a task is ready, and other tasks wait for the clock\n";
+    assert!(err.starts_with(said), "{err}");
+    assert_eq!(err.matches("a million turns").count(), 1, "{err}");
+}
+
+#[test]
 fn a_limit_is_exit_code_4() {
     let (code, _, err) = run(&["boot", "-q", "--virtual", "--max-ticks", "3", "alive"]);
     assert_eq!(code, 4);

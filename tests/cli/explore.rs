@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::support::{rude, texts};
+use crate::support::{at_once, rude, texts};
 
 /// Runs it to its end: the exit code, standard output and standard error.
 fn run(args: &[&str], variables: &[(&str, &str)]) -> (i32, String, String) {
@@ -67,6 +67,23 @@ fn a_server_that_forgets_an_answer_is_found() {
         assert!(text.contains(waits), "{text}");
         assert!(text.contains("recv at examples/rude.rs:"), "{text}");
     }
+}
+
+#[test]
+fn a_task_that_makes_no_trap_ends_with_the_time_of_the_search() {
+    let strategies = ["random", "pct:1", "round-robin", "exhaustive"];
+    at_once(strategies, |strategy| {
+        let search = ["explore", "--strategy", strategy, "--time", "300ms", "hogs"];
+        let (code, out, err) = texts(rude(&search).output().expect("it runs"));
+        assert_eq!(code, 1, "{strategy}: {out}{err}");
+        let why = "error: the time of 300ms is over, and task 1 \"hogs\" makes no trap since its \
+                   call sleep, at or after examples/rude.rs:";
+        assert!(err.contains(why), "{strategy}: {err}");
+        let again: Vec<&str> = again_of(&err).split(' ').collect();
+        assert_eq!(again[1..3], ["explore", "--replay"], "{strategy}");
+        let (code, _, again) = texts(rude(&again[1..]).output().expect("it runs"));
+        assert_eq!((code, again), (1, err), "{strategy}");
+    });
 }
 
 #[test]

@@ -145,6 +145,78 @@ fn tempfile() -> String {
     format!("{}/trapline-lab-{}", folder.display(), std::process::id())
 }
 
+/// The number of an attribute of a tag.
+fn number(tag: &str, name: &str) -> f64 {
+    let (_, rest) = tag.split_once(&format!(" {name}=\"")).expect(tag);
+    rest.split_once('"').unwrap().0.parse().expect(tag)
+}
+
+/// The contents of the elements of a name: the tag, and the text up to the next one.
+fn elements<'a>(svg: &'a str, name: &str) -> Vec<(&'a str, &'a str)> {
+    let tags = svg.split('<').filter_map(|part| part.split_once('>'));
+    tags.filter(|(tag, _)| tag.split(' ').next() == Some(name))
+        .collect()
+}
+
+#[test]
+fn all_charts_have_one_axis_and_no_tick_is_cut_off() {
+    let args = [
+        "--policy",
+        "fifo",
+        "--policy",
+        "stcf",
+        "jobs",
+        "--job",
+        "0s,50.123ms,10ms,10ms",
+        "--job",
+        "0s,50ms",
+    ];
+    let ends: Vec<f64> = objects(&args)
+        .iter()
+        .map(|object| object["end"].as_f64().unwrap())
+        .collect();
+    let longest = ends.iter().copied().fold(0.0, f64::max);
+    assert!(ends[0] > ends[1], "they end at different times: {ends:?}");
+    let (code, svg, err) = run(&[&["lab", "--svg", "-"], &args[..]].concat());
+    assert_eq!((code, err.as_str()), (0, ""));
+    let charts: Vec<&str> = svg.split("<g ").skip(1).collect();
+    assert_eq!(charts.len(), ends.len());
+    for (chart, end) in charts.iter().zip(&ends) {
+        let bars = elements(chart, "rect")
+            .into_iter()
+            .filter(|(tag, _)| number(tag, "height") == 14.0);
+        let right = bars.map(|(tag, _)| number(tag, "x") + number(tag, "width"));
+        let expected = 120.0 + 720.0 * end / longest;
+        let right = right.fold(0.0, f64::max);
+        assert!(
+            (right - expected).abs() <= 1.0,
+            "{right} instead of {expected}"
+        );
+        assert!(
+            chart.contains(&format!(">{}ms</text>", longest * 1e3)),
+            "{chart}"
+        );
+    }
+    // Letters of 12 pixels are at most 8 pixels wide.
+    for (tag, text) in elements(&svg, "text") {
+        let (x, width) = (number(tag, "x"), 8.0 * text.len() as f64);
+        let right = match tag {
+            _ if tag.contains("\"middle\"") => x + width / 2.0,
+            _ if tag.contains("\"end\"") => x,
+            _ => x + width,
+        };
+        assert!(right <= 860.0, "{text} ends at {right}");
+    }
+    let (_, text, _) = run(&[&["lab"], &args[..]].concat());
+    let heads = text.lines().filter(|line| line.contains(": 0 "));
+    let last = format!(" {}ms", longest * 1e3);
+    assert_eq!(
+        heads.filter(|head| head.ends_with(&last)).count(),
+        2,
+        "{text}"
+    );
+}
+
 #[test]
 fn wrong_values_are_explained() {
     let of = |args: &[&str]| {

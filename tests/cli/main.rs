@@ -3,12 +3,14 @@
 
 mod book;
 mod boot;
+mod crash;
 mod debug;
 mod explore;
 mod extended;
 mod lab;
 mod live;
 mod network;
+mod observers;
 mod planted;
 mod programs;
 mod reenact;

@@ -291,6 +291,37 @@ fn s30_an_empty_buffer_is_no_end() {
     });
 }
 
+#[test]
+fn s30_an_empty_buffer_is_answered_at_once() {
+    // With nothing to read, and while another task waits for that.
+    let program = async |os: &mut Os| {
+        let listener = os.listen(([127, 0, 0, 1], 0).into()).await?;
+        let client = os.connect(listener.local_addr()?).await?;
+        let (server, _) = listener.accept(os).await?;
+        assert_eq!(client.recv(os, &mut []).await?, 0);
+        let theirs = client.clone();
+        let reader = async move |os: &mut Os| {
+            let n = theirs.recv(os, &mut [0; 8]).await?;
+            assert_eq!(n, 2);
+            io::Result::Ok(())
+        };
+        let reader = os.spawn("reader", reader).await?;
+        os.yield_now().await;
+        assert_eq!(client.recv(os, &mut []).await?, 0);
+        server.send_all(os, b"hi").await?;
+        assert_eq!(os.wait(reader).await?, Exit::Done);
+        // A closed device is an error all the same.
+        client.close(os).await?;
+        assert_eq!(
+            kind(client.recv(os, &mut []).await),
+            ErrorKind::InvalidInput
+        );
+        io::Result::Ok(())
+    };
+    real(program);
+    console(program);
+}
+
 // ---- S31
 
 #[test]

@@ -1,11 +1,13 @@
 //! The exhaustive search: it runs one schedule of each causal order, and misses no outcome.
 
+mod every;
 mod proved;
 mod random;
 
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeSet,
+    net::{Ipv4Addr, SocketAddr, SocketAddrV4},
     rc::Rc,
     sync::{
         Arc,
@@ -18,6 +20,8 @@ use trapline::{
     Check, Errno, Error, Explored, Kernel, Os, Promise, Queue, Shared, Tid, check,
     sync::{Barrier, Condition, Flag, Group, Mutex, Semaphore},
 };
+
+use every::every;
 
 use crate::support::{spin, two_counters};
 
@@ -43,6 +47,18 @@ fn exact(body: impl Fn(&mut Kernel) -> Result<(), Error>) -> Explored {
     assert!(all.complete);
     assert_eq!(explored.outcomes, all.outcomes);
     assert!(explored.schedules <= all.schedules);
+    explored
+}
+
+/// Compares the outcomes of a search with those of all schedules on kernels that no search makes.
+fn exact_beside_every(program: impl Fn(&mut Kernel) -> Result<String, Error>) -> Explored {
+    let explored = exhaustive(|kernel| {
+        let outcome = program(kernel)?;
+        kernel.outcome(outcome);
+        Ok(())
+    });
+    let all = every(u64::MAX, program);
+    assert_eq!(explored.outcomes, all.outcomes);
     explored
 }
 
@@ -245,6 +261,9 @@ fn consumers_until_the_close_meet_in_each_order_once() {
         );
     }
 }
+
+/// An address of this machine.
+const HERE: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 80));
 
 /// Small programs of every kind, with all outcomes.
 const PROGRAMS: &[(&str, Body)] = &[
@@ -547,6 +566,107 @@ const PROGRAMS: &[(&str, Body)] = &[
         })?;
         kernel.spawn("b", async |os: &mut Os| {
             os.shutdown().await;
+        })?;
+        ended(kernel, || log.get())
+    }),
+    ("an accept and a close", |kernel| {
+        let log = Shared::new(String::new());
+        let mine = log.clone();
+        kernel.spawn("main", async move |os: &mut Os| {
+            let listener = os.listen(HERE).await.expect("the port is free");
+            let theirs = listener.clone();
+            let accept = async move |os: &mut Os| {
+                let accepted = theirs.accept(os).await.map(drop);
+                mine.update(|log| *log += &format!("{accepted:?}"));
+            };
+            os.spawn("accept", accept).await.expect("there is room");
+            let close = async move |os: &mut Os| {
+                os.yield_now().await;
+                listener.close(os).await.expect("it is open");
+            };
+            os.spawn("close", close).await.expect("there is room");
+        })?;
+        ended(kernel, || log.get())
+    }),
+    ("two accepts and a kill", |kernel| {
+        let log = Shared::new(String::new());
+        let mine = log.clone();
+        kernel.spawn("main", async move |os: &mut Os| {
+            let listener = os.listen(HERE).await.expect("the port is free");
+            let mut all = Vec::new();
+            for name in ["a", "b"] {
+                let (listener, log) = (listener.clone(), mine.clone());
+                let accept = async move |os: &mut Os| {
+                    let accepted = listener.accept(os).await.map(drop);
+                    log.update(|log| *log += &format!("{name}{accepted:?} "));
+                };
+                all.push(os.spawn(name, accept).await.expect("there is room"));
+            }
+            os.kill(all[0]).await;
+        })?;
+        ended(kernel, || log.get())
+    }),
+    ("clones of a listener", |kernel| {
+        let log = Shared::new(String::new());
+        let mine = log.clone();
+        kernel.spawn("main", async move |os: &mut Os| {
+            let listener = os.listen(HERE).await.expect("the port is free");
+            for _ in 0..2 {
+                let theirs = listener.clone();
+                let drops = async move |os: &mut Os| {
+                    os.yield_now().await;
+                    drop(theirs);
+                    os.yield_now().await;
+                };
+                os.spawn("drop", drops).await.expect("there is room");
+            }
+            drop(listener);
+            let again = os.listen(HERE).await.map(drop).is_ok();
+            mine.update(|log| *log += &format!("{again}"));
+        })?;
+        ended(kernel, || log.get())
+    }),
+    ("locks in opposite order, beside another task", |kernel| {
+        let log = Shared::new(String::new());
+        let mine = log.clone();
+        kernel.spawn("main", async move |os: &mut Os| {
+            let (a, b) = (Mutex::new(os, ()).await, Mutex::new(os, ()).await);
+            for (a, b) in [(a.clone(), b.clone()), (b, a)] {
+                let lock = async move |os: &mut Os| {
+                    let _a = a.lock(os).await;
+                    let _b = b.lock(os).await;
+                };
+                os.spawn("locker", lock).await.expect("there is room");
+            }
+            let beside = async move |os: &mut Os| {
+                for n in 0..2 {
+                    mine.update(|log| *log += &format!("{n}"));
+                    os.yield_now().await;
+                }
+            };
+            os.spawn("beside", beside).await.expect("there is room");
+        })?;
+        ended(kernel, || log.get())
+    }),
+    ("locks in opposite order, and a kill", |kernel| {
+        let log = Shared::new(String::new());
+        let mine = log.clone();
+        kernel.spawn("main", async move |os: &mut Os| {
+            let (a, b) = (Mutex::new(os, ()).await, Mutex::new(os, ()).await);
+            let mut all = Vec::new();
+            for (name, a, b) in [("a", a.clone(), b.clone()), ("b", b, a)] {
+                let log = mine.clone();
+                let lock = async move |os: &mut Os| {
+                    let _a = a.lock(os).await;
+                    let _b = b.lock(os).await;
+                    log.update(|log| *log += name);
+                };
+                all.push(os.spawn("locker", lock).await.expect("there is room"));
+            }
+            let kill = async move |os: &mut Os| {
+                os.kill(all[0]).await;
+            };
+            os.spawn("kill", kill).await.expect("there is room");
         })?;
         ended(kernel, || log.get())
     }),
@@ -975,4 +1095,193 @@ fn the_drop_of_a_last_setter_is_seen_beside_tasks_that_wait_for_one_another() {
         explored.failure.is_none() && explored.complete,
         "{explored}"
     );
+}
+
+/// Three tasks, each with a lock, of which two want that of the next, and the third waits for the end
+/// of the first. A fourth one kills the third.
+fn chain(kernel: &mut Kernel) -> Result<String, Error> {
+    let log = Shared::new(String::new());
+    let mine = log.clone();
+    kernel.spawn("main", async move |os: &mut Os| {
+        let locks = [Mutex::new(os, ()).await, Mutex::new(os, ()).await];
+        let last = Mutex::new(os, ()).await;
+        let wanted = [locks[1].clone(), last.clone()];
+        let first = Tid::from(2);
+        for (lock, wanted) in locks.into_iter().zip(wanted) {
+            let mut held = lock.lock(os).await.expect("it is new");
+            let log = mine.clone();
+            let wants = async move |os: &mut Os| {
+                held.adopt(os);
+                let got = wanted.lock(os).await.is_ok();
+                log.update(|log| *log += &format!("{got} "));
+            };
+            os.spawn("wants", wants).await?;
+        }
+        let mut held = last.lock(os).await.expect("it is new");
+        let waits = async move |os: &mut Os| {
+            held.adopt(os);
+            let _ = os.wait(first).await;
+        };
+        let third = os.spawn("waits", waits).await?;
+        let kills = async move |os: &mut Os| {
+            os.kill(third).await;
+        };
+        os.spawn("kills", kills).await.map(drop)
+    })?;
+    let end = match kernel.run() {
+        Err(Error::Deadlock(deadlock)) => format!("{:?}", deadlock.cycles),
+        ran => ran.map(|_| String::new())?,
+    };
+    Ok(format!("{}{end}", log.get()))
+}
+
+#[test]
+fn a_kill_far_along_a_chain_of_waits_does_not_hide_the_cycle() {
+    let explored = exact_beside_every(chain);
+    let is_cycle = |outcome: &&String| outcome.contains('[');
+    let cycles = explored.outcomes.iter().filter(is_cycle).count();
+    assert!(cycles > 0 && cycles < explored.outcomes.len());
+}
+
+/// Two tasks that lock each other out, and one beside them. The test runs on after the deadlock.
+#[test]
+fn a_test_that_goes_on_after_a_deadlock_misses_no_outcome() {
+    let explored = exact_beside_every(|kernel| {
+        let turns = Shared::new(0);
+        let counted = turns.clone();
+        kernel.spawn("main", async move |os: &mut Os| {
+            let (a, b) = (Mutex::new(os, ()).await, Mutex::new(os, ()).await);
+            for (a, b) in [(a.clone(), b.clone()), (b, a)] {
+                let lock = async move |os: &mut Os| {
+                    let _a = a.lock(os).await;
+                    let _b = b.lock(os).await;
+                };
+                os.spawn("locker", lock).await?;
+            }
+            let count = async move |os: &mut Os| {
+                for _ in 0..3 {
+                    counted.update(|turns| *turns += 1);
+                    os.yield_now().await;
+                }
+            };
+            os.spawn("count", count).await.map(drop)
+        })?;
+        let mut ends = String::new();
+        for _ in 0..2 {
+            let end = match kernel.run() {
+                Err(Error::Deadlock(deadlock)) => format!("{:?}", deadlock.cycles),
+                ran => ran.map(|_| "done".to_string())?,
+            };
+            ends += &format!("{} {end} ", turns.get());
+        }
+        Ok(ends)
+    });
+    // The run stops after any number of turns beside the cycle, and the next run goes on.
+    let cycles: Vec<_> = explored
+        .outcomes
+        .iter()
+        .filter(|end| !end.contains("done"))
+        .collect();
+    assert_eq!(cycles.len(), 4, "{cycles:?}");
+}
+
+#[test]
+fn a_test_may_look_at_what_a_deadlock_has_left() {
+    let look = |kernel: &mut Kernel| {
+        let number = Shared::new(0);
+        let (written, found) = (number.clone(), Rc::new(RefCell::new(None)));
+        let queue = Rc::clone(&found);
+        kernel.spawn("main", async move |os: &mut Os| {
+            let letters = Queue::unbounded(os).await;
+            queue.replace(Some(letters.clone()));
+            let write = async move |os: &mut Os| {
+                written.set(1);
+                let _ = letters.put(os, ()).await;
+            };
+            os.spawn("write", write).await?;
+            for other in [4_u64, 3] {
+                let wait = async move |os: &mut Os| {
+                    let _ = os.wait(Tid::from(other)).await;
+                };
+                os.spawn("wait", wait).await?;
+            }
+            Ok::<(), Errno>(())
+        })?;
+        let end = match kernel.run() {
+            Err(Error::Deadlock(_)) => "deadlock",
+            ran => ran.map(|_| "done")?,
+        };
+        let letters = found.take().map(|queue: Queue<()>| queue.len());
+        // Made by the test, whichever task ran last.
+        let late = Shared::new(number.get());
+        Ok(format!("{end} {letters:?} {}", late.get()))
+    };
+    exact_beside_every(look);
+    let audited = check(|kernel| look(kernel).map(|outcome| kernel.outcome(outcome)));
+    assert_eq!(audited.audit().schedules(50).explore().failure, None);
+}
+
+#[test]
+fn a_closure_that_runs_another_kernel_than_its_own_is_refused() {
+    fn work(kernel: &mut Kernel) -> Result<(), Error> {
+        kernel.spawn("main", async |os: &mut Os| os.yield_now().await)?;
+        kernel.run()?.check()
+    }
+    const CLOSURES: &[(&str, Body)] = &[
+        ("replaces it", |kernel| {
+            *kernel = Kernel::simulated(0);
+            work(kernel)
+        }),
+        ("replaces it by a real one", |kernel| {
+            *kernel = Kernel::real()?;
+            work(kernel)
+        }),
+        ("replaces it after the run", |kernel| {
+            work(kernel)?;
+            *kernel = Kernel::simulated(0);
+            Ok(())
+        }),
+        ("exchanges it for a while", |kernel| {
+            let mut own = Kernel::simulated(0);
+            std::mem::swap(kernel, &mut own);
+            work(kernel)?;
+            std::mem::swap(kernel, &mut own);
+            Ok(())
+        }),
+        ("runs its own", |_| work(&mut Kernel::simulated(0))),
+        ("steps through its own", |_| {
+            let mut own = Kernel::simulated(0);
+            own.spawn("main", async |os: &mut Os| os.yield_now().await)?;
+            own.step().map(drop)
+        }),
+        ("runs its own beside it", |kernel| {
+            work(&mut Kernel::simulated(0))?;
+            work(kernel)
+        }),
+        ("makes it as new", |kernel| {
+            kernel.reset(0)?;
+            work(kernel)
+        }),
+    ];
+    for (name, closure) in CLOSURES {
+        let searches = [
+            check(closure).random(),
+            check(closure).pct(1),
+            check(closure).random().audit(),
+            check(closure).exhaustive(),
+            check(closure).preemptions(1),
+            check(closure).exhaustive().threads(2),
+        ];
+        for search in searches {
+            let explored = search.schedules(20).explore();
+            let why = explored.failure.expect(name).why;
+            assert!(why.contains("has run another kernel"), "{name}: {why}");
+        }
+    }
+    // One that is only made decides nothing.
+    let harmless = check(|kernel| {
+        let _unused = Kernel::simulated(0);
+        work(kernel)
+    });
+    assert_eq!(harmless.exhaustive().explore().failure, None);
 }

@@ -1,8 +1,11 @@
 //! S51 and S52: the event log, and those who observe it.
 
 use std::{
+    collections::BTreeMap,
     fmt::Debug,
     io,
+    net::SocketAddr,
+    os::unix::net::UnixStream,
     panic::panic_any,
     sync::{Arc, Mutex},
     time::Duration,
@@ -14,10 +17,10 @@ use tracing::{
     span,
 };
 use trapline::{
-    Errno, Error, Event, Exit, Happening, Kernel, Os, Promise, SimWorld, World, forward_world,
+    Errno, Error, Event, Exit, Fact, Happening, Kernel, Os, Promise, SimWorld, World, forward_world,
 };
 
-use crate::support::*;
+use crate::{support::*, worlds::Slow};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -336,12 +339,67 @@ fn a_wait_for_threads_alone_is_a_warning_once_and_an_error_at_its_limit() {
         }
     });
     let expected = "stalled: no task is ready, and only other threads could make one ready, for 10s
-  remote setters alive: 1
+  remote setters alive: 1; one that is leaked keeps the run for ever
   tid 1 \"main\" waits for promise 1, since 00:00.000";
     let [warning] = &warnings.lines()[..] else {
         panic!("there is one warning");
     };
     assert_eq!(unplaced(warning), expected);
+}
+
+/// Runs tasks that have so many turns each, beside a sleeper or not, and returns the warnings.
+fn warned_of(turns: &'static [u32], sleeps: bool) -> Vec<String> {
+    let warnings = Warnings::default();
+    warnings.during(|| {
+        let mut kernel = Kernel::simulated(1);
+        for turns in turns {
+            let spin = async |os: &mut Os| {
+                os.sleep(Duration::from_secs(1)).await;
+                for _ in 0..*turns {
+                    os.yield_now().await;
+                }
+            };
+            kernel.spawn("spin", spin).unwrap();
+        }
+        if sleeps {
+            let sleep = async |os: &mut Os| os.sleep(Duration::from_secs(9)).await;
+            kernel.spawn("sleeper", sleep).unwrap();
+        }
+        kernel.run().unwrap();
+    });
+    warnings.lines()
+}
+
+#[test]
+fn s87_a_million_turns_at_one_instant_beside_a_timer_are_a_warning_once() {
+    let expected = "task 1 \"spin\" has had a million turns at 00:01.000: the virtual clock stops \
+                    while a task is ready, and other tasks wait for the clock";
+    assert_eq!(warned_of(&[3_100_000], true), [expected]);
+    assert_eq!(warned_of(&[1_001_000, 10], true), [expected]);
+    // No task waits for the clock, or no task has so many turns.
+    assert_eq!(warned_of(&[1_500_000], false), [""; 0]);
+    assert_eq!(warned_of(&[900_000; 3], true), [""; 0]);
+}
+
+#[test]
+fn s87_turns_at_several_instants_are_no_warning() {
+    let warnings = Warnings::default();
+    warnings.during(|| {
+        let mut kernel = Kernel::simulated(1);
+        let spin = async |os: &mut Os| {
+            for _ in 0..6 {
+                for _ in 0..500_000 {
+                    os.yield_now().await;
+                }
+                os.sleep(Duration::from_nanos(1)).await;
+            }
+        };
+        kernel.spawn("spin", spin).unwrap();
+        let sleep = async |os: &mut Os| os.sleep(Duration::from_secs(9)).await;
+        kernel.spawn("sleeper", sleep).unwrap();
+        kernel.run().unwrap();
+    });
+    assert_eq!(warnings.lines(), [""; 0]);
 }
 
 /// A subscriber that keeps the messages of warnings.
@@ -405,4 +463,98 @@ fn a_task_cannot_detach_the_tracers_of_the_host() {
     kernel.spawn("main", program).unwrap();
     kernel.run().unwrap();
     assert!(log.text().contains("get_tid"), "{}", log.text());
+}
+
+// ---- times
+
+/// What the test below reads of the log: for each task, when its turn began; for each call, how long
+/// it took up to its answer or its block.
+#[derive(Default)]
+struct Charged {
+    now: Duration,
+    begun: BTreeMap<u64, Duration>,
+    trapped: BTreeMap<u64, (&'static str, Duration)>,
+    /// By the name of the call.
+    took: BTreeMap<&'static str, Vec<Duration>>,
+    /// How long tasks ran.
+    ran: Duration,
+}
+
+impl Charged {
+    fn event(&mut self, event: &Event<'_>) {
+        let tid = u64::from(event.tid);
+        assert!(event.at >= self.now, "time goes back at {event:?}");
+        self.now = event.at;
+        match event.fact {
+            Fact::Resumed => drop(self.begun.insert(tid, event.at)),
+            Fact::Trapped { call, .. } => {
+                self.ran += event.at - self.begun[&tid];
+                self.trapped.insert(tid, (call.name(), event.at));
+            }
+            Fact::Exited { .. } => self.ran += event.at - self.begun[&tid],
+            Fact::Replied { .. } | Fact::Blocked { .. } => {
+                if let Some((name, at)) = self.trapped.remove(&tid) {
+                    self.took.entry(name).or_default().push(event.at - at);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Makes each call that asks the world for something, or that takes time otherwise.
+async fn each_slow_call(os: &mut Os) -> io::Result<()> {
+    let addr = SocketAddr::from(([127, 0, 0, 1], 80));
+    let (source, _peer) = UnixStream::pair()?;
+    os.attach(source).await?.close(os).await.unwrap();
+    os.resolve("peer").await?;
+    os.run_blocking(|| ()).await.unwrap();
+    let listener = os.listen(addr).await?;
+    let stream = os.connect(addr).await?;
+    let (peer, _) = listener.accept(os).await?;
+    stream.send_all(os, b"a").await?;
+    peer.recv(os, &mut [0]).await?;
+    stream.shutdown_write(os).await?;
+    for device in [stream, peer] {
+        device.close(os).await.unwrap();
+    }
+    listener.close(os).await.unwrap();
+    Ok(())
+}
+
+#[test]
+fn the_time_of_a_call_is_charged_to_the_task_that_makes_it() {
+    let charged = Arc::new(Mutex::new(Charged::default()));
+    let shared = Arc::clone(&charged);
+    let builder = Kernel::builder().world(Slow::new());
+    let tracer = move |event: &Event<'_>| shared.lock().unwrap().event(event);
+    let mut kernel = builder.tracer(tracer).build().unwrap();
+    kernel.spawn("caller", each_slow_call).unwrap();
+    kernel
+        .spawn("bystander", async |os: &mut Os| passes(os, 100).await)
+        .unwrap();
+    kernel.run().unwrap().check().unwrap();
+    let charged = charged.lock().unwrap();
+    assert_eq!(charged.ran, Duration::ZERO, "no program takes time here");
+    let calls = [
+        "attach",
+        "close",
+        "resolve",
+        "submit",
+        "listen",
+        "connect",
+        "write_wait",
+        "connected",
+        "accept",
+        "send",
+        "recv",
+        "shutdown_write",
+    ];
+    for call in calls {
+        let took = charged.took.get(call).unwrap_or_else(|| panic!("{call}"));
+        assert!(
+            took.iter().all(|took| *took >= Slow::COST),
+            "{call}: {took:?}"
+        );
+    }
 }

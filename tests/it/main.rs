@@ -1,6 +1,7 @@
 //! The kernel's tests: one binary, a module per topic. Tests named `sNN_...` test that rule of the
 //! semantics; everything that needs no device runs in the simulated world.
 
+mod asleep;
 mod both_worlds;
 mod boundary;
 mod bridge;
@@ -24,6 +25,7 @@ mod locks;
 mod log;
 mod net;
 mod places;
+mod poison;
 mod policies;
 mod processors;
 mod promises;
@@ -41,5 +43,6 @@ mod tasks;
 mod threads;
 mod time;
 mod timeouts;
+mod verdicts;
 mod words;
 mod worlds;

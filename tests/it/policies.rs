@@ -401,60 +401,154 @@ fn ostep_9_the_shares_of_a_lottery() {
     assert_eq!(won[0] + won[1], DRAWS);
 }
 
-/// Runs jobs of these nice values under `fair`. Returns the length of each slice in milliseconds.
-fn fair_slices(nices: &'static [i32], length: u64) -> Vec<(u64, f64)> {
-    let share = async move |os: &mut Os, at: usize| os.set_nice(nices[at]).await;
+/// A slice: the job, when the slice began and how long it was, in milliseconds.
+type FairSlice = (u64, f64, f64);
+
+/// Runs jobs under `fair`: each arrives, computes for a span, sleeps and computes for another, all in
+/// milliseconds. Returns their slices.
+fn fair_slices(jobs: &'static [FairJob]) -> Vec<FairSlice> {
     let order = Rc::new(RefCell::new(Vec::new()));
     let noted = Rc::clone(&order);
     let tracer = move |event: &Event<'_>| {
-        if let Fact::Computing { .. } = event.fact {
-            noted
-                .borrow_mut()
-                .push((u64::from(event.tid) - 2, event.at.as_secs_f64() * 1000.0));
-        }
+        let begins = match event.fact {
+            Fact::Computing { .. } => true,
+            Fact::Blocked { .. } | Fact::Exited { .. } => false,
+            _ => return,
+        };
+        let job = u64::from(event.tid).saturating_sub(2);
+        noted
+            .borrow_mut()
+            .push((job, event.at.as_secs_f64() * 1000.0, begins));
     };
     let builder = Kernel::builder()
         .world(SimWorld::new(7))
         .policy(Fair::default());
     let mut kernel = builder.tracer(tracer).build().unwrap();
     run_main(&mut kernel, async move |os: &mut Os| {
-        for at in 0..nices.len() {
-            share(os, at).await;
-            let main = async move |os: &mut Os| os.compute(Duration::from_millis(length)).await;
-            os.spawn_later("job", Duration::ZERO, main).await?;
+        let millis = Duration::from_millis;
+        for job in jobs {
+            os.set_nice(job.nice).await;
+            let main = async move |os: &mut Os| {
+                os.compute(millis(job.first)).await;
+                if job.then > 0 {
+                    os.sleep(millis(job.sleeps)).await;
+                    os.compute(millis(job.then)).await;
+                }
+            };
+            os.spawn_later("job", millis(job.arrival), main).await?;
         }
         Ok::<(), Errno>(())
     });
     let order = order.take();
-    order
-        .windows(2)
-        .map(|pair| (pair[0].0, pair[1].1 - pair[0].1))
+    let slices = order.windows(2).filter(|pair| pair[0].2);
+    slices
+        .map(|pair| (pair[0].0, pair[0].1, pair[1].1 - pair[0].1))
         .collect()
 }
 
-#[test]
-fn ostep_9_cfs_shares_the_latency() {
-    // Four processes: 12 ms each. When two are over, 24 ms each.
-    let slices = fair_slices(&[0; 4], 96);
-    assert!(
-        slices[..20]
-            .iter()
-            .all(|(_, span)| (span - 12.0).abs() < 1e-6),
-        "{slices:?}"
-    );
-    // Ten: the granularity of 6 ms.
-    let slices = fair_slices(&[0; 10], 24);
-    assert!(
-        slices.iter().all(|(_, span)| (span - 6.0).abs() < 1e-6),
-        "{slices:?}"
-    );
-    // Nice values of -5 and 0: about three quarters and one quarter.
-    let slices = fair_slices(&[-5, 0], 400);
-    let expected = [(0, 48.0 * 3121.0 / 4145.0), (1, 48.0 * 1024.0 / 4145.0)];
-    for (slice, expected) in slices.iter().zip(expected) {
-        assert_eq!(slice.0, expected.0);
-        assert!((slice.1 - expected.1).abs() < 1e-5, "{slices:?}");
+#[derive(Clone, Copy)]
+struct FairJob {
+    nice: i32,
+    arrival: u64,
+    first: u64,
+    sleeps: u64,
+    then: u64,
+}
+
+const fn fair_job(first: u64) -> FairJob {
+    FairJob {
+        nice: 0,
+        arrival: 0,
+        first,
+        sleeps: 0,
+        then: 0,
     }
+}
+
+fn is_near(slices: &[FairSlice], expected: &[(u64, f64)]) {
+    assert_eq!(slices.len(), expected.len(), "{slices:?}");
+    for (slice, expected) in slices.iter().zip(expected) {
+        assert_eq!(slice.0, expected.0, "{slices:?}");
+        assert!((slice.2 - expected.1).abs() < 1e-5, "{slices:?}");
+    }
+}
+
+/// Figure 9.4: four jobs run for two slices of 12 ms each. Then C and D are over, and A and B run for
+/// 24 ms each.
+#[test]
+fn ostep_9_figure_4_cfs_shares_the_latency() {
+    static JOBS: [FairJob; 4] = [fair_job(96), fair_job(96), fair_job(24), fair_job(24)];
+    let four = (0..8).map(|at| (at % 4, 12.0));
+    let two = (0..6).map(|at| (at % 2, 24.0));
+    let expected: Vec<(u64, f64)> = four.chain(two).collect();
+    is_near(&fair_slices(&JOBS), &expected);
+}
+
+/// "If there are ten processes running ... CFS will set the time slice of each process to 6 ms."
+#[test]
+fn ostep_9_cfs_has_no_slice_below_the_granularity() {
+    static JOBS: [FairJob; 10] = [fair_job(24); 10];
+    let slices = fair_slices(&JOBS);
+    let expected: Vec<(u64, f64)> = (0..40).map(|at| (at % 10, 6.0)).collect();
+    is_near(&slices, &expected);
+}
+
+/// A has the nice value -5 and B has 0: three quarters of the latency and one quarter, and a virtual
+/// runtime that rises a third as fast. So they take turns.
+#[test]
+fn ostep_9_cfs_weights_the_slices() {
+    const A: FairJob = FairJob {
+        nice: -5,
+        ..fair_job(400)
+    };
+    static JOBS: [FairJob; 2] = [A, fair_job(400)];
+    let slices = fair_slices(&JOBS);
+    let both = [(0, 48.0 * 3121.0 / 4145.0), (1, 48.0 * 1024.0 / 4145.0)];
+    let expected: Vec<(u64, f64)> = both.into_iter().cycle().take(20).collect();
+    is_near(&slices[..20], &expected);
+}
+
+/// The slice of a task that runs is divided again when another arrives: a slice is the latency over
+/// the number of tasks.
+#[test]
+fn ostep_9_cfs_divides_the_latency_again_when_a_task_arrives() {
+    const LATE: FairJob = FairJob {
+        arrival: 10,
+        ..fair_job(48)
+    };
+    const LATER: FairJob = FairJob {
+        arrival: 40,
+        ..fair_job(48)
+    };
+    static TWO: [FairJob; 2] = [fair_job(72), LATE];
+    let turns = [(0, 24.0), (1, 24.0), (0, 24.0), (1, 24.0), (0, 24.0)];
+    is_near(&fair_slices(&TWO), &turns);
+    // A has had more than its new share: it makes room at once.
+    static LONG: [FairJob; 2] = [fair_job(64), LATER];
+    let turns = [(0, 40.0), (1, 24.0), (0, 24.0), (1, 24.0)];
+    is_near(&fair_slices(&LONG), &turns);
+}
+
+/// "B has gone to sleep for a long period of time (say, 10 seconds)": it does not take the processor
+/// for as long while it catches up.
+#[test]
+fn ostep_9_cfs_gives_a_task_that_wakes_the_lowest_runtime() {
+    const SLEEPER: FairJob = FairJob {
+        sleeps: 10_000,
+        then: 96,
+        ..fair_job(1)
+    };
+    static JOBS: [FairJob; 2] = [fair_job(20_000), SLEEPER];
+    let slices = fair_slices(&JOBS);
+    let woken: Vec<f64> = slices
+        .iter()
+        .filter(|(job, at, _)| *job == 1 && *at > 5_000.0)
+        .map(|(_, _, span)| *span)
+        .collect();
+    assert!(
+        woken.len() == 4 && woken.iter().all(|span| (span - 24.0).abs() < 1e-5),
+        "{woken:?}"
+    );
 }
 
 /// A low task holds a lock for which a high one waits, while one in the middle computes. Returns

@@ -16,7 +16,7 @@ use trapline::{
 
 use crate::{
     stepping::{Notes, Place, boot, finish, settle},
-    support::tenth_in_a_mode,
+    support::{logged, run_main, sim, tenth_in_a_mode},
 };
 
 const S: Duration = Duration::from_secs(1);
@@ -484,7 +484,7 @@ fn s57_a_cut_set_leaves_the_value_and_wakes_its_waiters() {
         os.spawn("waiter", waiter).await.unwrap();
         settle(os).await;
         let cut = os.timeout(Duration::ZERO, async |os| {
-            os.get_tid().await;
+            os.set_nice(0).await;
             setter.set(os, 1).await
         });
         assert_eq!(cut.await, Err(Elapsed));
@@ -492,4 +492,51 @@ fn s57_a_cut_set_leaves_the_value_and_wakes_its_waiters() {
         assert_eq!(seen.take(), ["Ok(1)"]);
         assert_eq!(setter.set(os, 2).await, Err(AlreadySet(2)));
     });
+}
+
+#[test]
+fn a_promise_that_is_set_is_closed_once() {
+    // By `set`, by a `set` that is cut, or by the drop of the last setter. Nothing follows.
+    for how in 0..3 {
+        let (mut kernel, log) = logged(sim());
+        run_main(&mut kernel, async move |os: &mut Os| {
+            let (setter, promise) = Promise::<u32>::new(os).await;
+            let other = setter.clone();
+            match how {
+                0 => assert!(setter.set(os, 1).await.is_ok()),
+                1 => {
+                    let cut = os.timeout(Duration::ZERO, async |os| {
+                        os.set_nice(0).await;
+                        setter.set(os, 1).await.is_ok()
+                    });
+                    assert_eq!(cut.await, Err(Elapsed));
+                }
+                _ => {}
+            }
+            drop(setter);
+            os.yield_now().await;
+            drop(other);
+            os.yield_now().await;
+            assert_eq!(promise.wait(os).await.is_ok(), how < 2);
+        });
+        let closes = log.lines();
+        let closes: Vec<_> = closes
+            .iter()
+            .filter_map(|line| {
+                Some(
+                    line[..line.find("close_queue")?]
+                        .rsplit(' ')
+                        .nth(1)?
+                        .to_string(),
+                )
+            })
+            .collect();
+        let expected: &[&str] = match how {
+            0 => &["trapped"],
+            // The call is cut, and is made up for when its future is dropped.
+            1 => &["trapped", "deferred"],
+            _ => &["deferred"],
+        };
+        assert_eq!(closes, expected, "{how}: {}", log.text());
+    }
 }

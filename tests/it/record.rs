@@ -523,17 +523,30 @@ fn a_recording_cut_anywhere_gives_what_is_whole_and_says_where_it_ends() {
     assert_eq!(most, events.len());
 }
 
+/// Where each chunk begins: that of the header, and those of events.
+fn chunks(bytes: &[u8]) -> Vec<usize> {
+    let (mut begins, mut at) = (Vec::new(), 10);
+    while let Some(len) = bytes.get(at..at + 4) {
+        begins.push(at);
+        at += 8 + u32::from_le_bytes(len.try_into().unwrap()) as usize;
+    }
+    begins
+}
+
 #[test]
 fn a_damaged_chunk_is_found_and_what_stands_before_it_is_read() {
     let file = Scratch::new("damaged");
     let mut recorder = Recorder::create(&file.0, &Header::default()).unwrap();
-    let event = owned(1, Fact::Console { text: "a text" });
-    recorder.event(&event.borrow());
-    recorder.tape().flush().unwrap();
-    let second = file.bytes().len();
-    recorder.event(&event.borrow());
+    // Longer than a page, so that each has a chunk of its own.
+    let text = "a text".repeat(1000);
+    let event = owned(1, Fact::Console { text: &text });
+    for _ in 0..2 {
+        recorder.event(&event.borrow());
+        recorder.tape().flush().unwrap();
+    }
     drop(recorder);
     let mut bytes = file.bytes();
+    let second = chunks(&bytes)[2];
     bytes[second + 12] ^= 1;
     let (events, _, error) = read(bytes);
     assert_eq!(events, [event]);

@@ -3,7 +3,7 @@
 use std::{
     error::Error,
     io::{self, ErrorKind, Read, Write},
-    net::{self, Shutdown, SocketAddr},
+    net::{self, Ipv4Addr, Shutdown, SocketAddr},
     rc::Rc,
     thread::{self, JoinHandle},
     time::Duration,
@@ -14,7 +14,9 @@ use rustix::{
     process::{Resource, Rlimit, getrlimit, setrlimit},
 };
 use socket2::SockRef;
-use trapline::{Errno, Exit, Kernel, Os, RealWorld, Reply, SystemCall, TcpListener, TcpStream};
+use trapline::{
+    Endpoint, Errno, Exit, Kernel, Os, RealWorld, Reply, SystemCall, TcpListener, TcpStream,
+};
 
 use crate::{support::*, worlds::Counted};
 
@@ -366,6 +368,68 @@ fn s36_refused_unreachable_and_in_use_are_errors_to_the_caller() {
         listener.close(os).await?;
         os.listen(addr).await?;
         Ok::<(), io::Error>(())
+    });
+}
+
+/// Fails to connect in both worlds, and checks the error.
+fn cannot_connect(to: impl Into<Endpoint>, kind: ErrorKind) {
+    let to = to.into();
+    for is_real in [true, false] {
+        let to = to.clone();
+        let program = async move |os: &mut Os| {
+            let begin = format!("cannot connect to {to}: ");
+            let error = os.connect(to).await.map(drop).expect_err("it fails");
+            assert_eq!(error.kind(), kind);
+            let text = error.to_string();
+            let source = error.source().expect("the error of the world");
+            assert_eq!(text, format!("{begin}{source}"));
+            assert!(source.is::<io::Error>());
+        };
+        match is_real {
+            true => drop(real(program)),
+            false => drop(console(program)),
+        }
+    }
+}
+
+#[test]
+fn s36_an_error_of_connect_names_the_address_and_has_that_of_the_world() {
+    cannot_connect(nobody(), ErrorKind::ConnectionRefused);
+    cannot_connect(("127.0.0.1", nobody().port()), ErrorKind::ConnectionRefused);
+    let mut kernel = Kernel::simulated(1);
+    run_main(&mut kernel, async |os: &mut Os| {
+        let error = os.connect(("nowhere", 80)).await.map(drop).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        let source = error
+            .source()
+            .expect("the error of the look-up")
+            .to_string();
+        assert_eq!(source, os.resolve("nowhere").await.unwrap_err().to_string());
+        assert_eq!(
+            error.to_string(),
+            format!("cannot connect to nowhere:80: {source}")
+        );
+        let other = os.connect(([10, 9, 9, 9], 80)).await.map(drop).unwrap_err();
+        assert_eq!(other.kind(), ErrorKind::HostUnreachable);
+    });
+}
+
+#[test]
+fn an_address_is_an_array_and_a_port() {
+    assert_eq!(
+        Endpoint::from(([127, 0, 0, 1], 80)).to_string(),
+        "127.0.0.1:80"
+    );
+    let long: Endpoint = ([0, 0, 0, 0, 0, 0, 0, 1u16], 80).into();
+    assert_eq!(long.to_string(), "[::1]:80");
+    console(async |os| {
+        let listener = os.listen(([127, 0, 0, 1], 80).into()).await?;
+        os.connect(([127, 0, 0, 1], 80)).await?;
+        os.connect(("127.0.0.1", 80)).await?;
+        os.connect((Ipv4Addr::LOCALHOST, 80)).await?;
+        let _ = os.connect(([0, 0, 0, 0, 0, 0, 0, 1], 80)).await;
+        listener.accept(os).await?;
+        io::Result::Ok(())
     });
 }
 

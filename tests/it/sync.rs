@@ -235,7 +235,7 @@ async fn die(os: &mut Os, mutex: &Mutex<i32>, how: u32) -> Exit {
 
 #[test]
 fn a_mutex_is_broken_by_a_death_and_mended() {
-    for how in 0..6 {
+    for how in 0..5 {
         boot(async move |os| {
             let mutex = Mutex::new(os, 0).await;
             assert_ne!(die(os, &mutex, how).await, Exit::Done);
@@ -261,9 +261,10 @@ fn a_mutex_is_broken_by_a_death_and_mended() {
 fn a_mutex_is_not_broken_by_those_who_live_or_do_not_have_it() {
     boot(async |os| {
         let mutex = Mutex::new(os, 0).await;
-        for how in 6..9 {
+        // Whatever the exit is that a task has chosen.
+        for how in 5..9 {
             let exit = die(os, &mutex, how).await;
-            assert!(matches!(exit, Exit::Done | Exit::Failed(_)), "{exit:?}");
+            assert_ne!(exit, Exit::Killed);
             assert!(mutex.lock(os).await.is_ok(), "case {how}");
         }
         // Who waits for it and dies has not had it, even if the lock was on its way.

@@ -2,7 +2,10 @@
 
 use std::{cell::Cell, io, rc::Rc, time::Duration};
 
-use trapline::{Closed, Elapsed, Errno, Exit, Kernel, Os, Queue};
+use trapline::{
+    Closed, Elapsed, Errno, Exit, Kernel, Os, Queue, SystemCall,
+    sync::{Mutex, Semaphore},
+};
 
 use crate::{
     stepping::{A_LOOK, Dropped, Moving, Notes, boot, finish, printed, spin},
@@ -593,22 +596,22 @@ fn s57_every_later_call_is_cut_before_its_effect() {
         assert_eq!(cut.await, Err(Elapsed));
         assert_eq!((got.get(), queue.len()), (Some(0), 2));
         let cut = at_once(os, async |os| {
-            os.get_tid().await;
+            os.set_nice(0).await;
             os.kill(victim).await
         });
         assert_eq!(cut.await, Err(Elapsed));
         let cut = at_once(os, async |os| {
-            os.get_tid().await;
+            os.set_nice(0).await;
             queue.close(os).await;
         });
         assert_eq!(cut.await, Err(Elapsed));
         assert_eq!(queue.put(os, 3).await, Ok(()), "it is open");
-        // The call that arms another timeout is a call, and the first.
+        // Calls that only ask are cut, too.
         let cut = at_once(os, async |os| {
-            at_once(os, async |os| queue.get(os).await).await
+            os.set_nice(0).await;
+            os.get_tid().await
         });
         assert_eq!(cut.await, Err(Elapsed));
-        assert_eq!(queue.len(), 3);
         let cut = at_once(os, async |os| {
             os.call_soon(async |_: &mut Os| ()).await;
             queue.get(os).await
@@ -617,6 +620,163 @@ fn s57_every_later_call_is_cut_before_its_effect() {
         assert_eq!(queue.len(), 3);
         assert!(os.kill(victim).await, "it is alive");
     });
+}
+
+/// How many messages are taken by a body whose timeout is due, after as many calls.
+async fn taken_after(
+    os: &mut Os,
+    calls: usize,
+    ask: impl AsyncFn(&mut Os),
+) -> (Result<(), Elapsed>, usize) {
+    let queue = Queue::unbounded(os).await;
+    for n in 0..3 {
+        queue.put(os, n).await.unwrap();
+    }
+    let taken = Cell::new(0);
+    let cut = at_once(os, async |os| {
+        for _ in 0..calls {
+            ask(os).await;
+        }
+        queue.get(os).await.unwrap();
+        taken.set(1);
+    });
+    let cut = cut.await;
+    assert_eq!(queue.len(), 3 - taken.get());
+    (cut, taken.get())
+}
+
+#[test]
+fn s57_calls_that_only_ask_or_arm_or_take_a_free_lock_leave_the_one_answer() {
+    whatever_runs(async |os| {
+        let one = (Ok(()), 1);
+        assert_eq!(
+            taken_after(os, 16, async |os| _ = os.now().await).await,
+            one
+        );
+        assert_eq!(
+            taken_after(os, 16, async |os| _ = os.get_tid().await).await,
+            one
+        );
+        assert_eq!(
+            taken_after(os, 16, async |os| _ = os.random().await).await,
+            one
+        );
+        assert_eq!(
+            taken_after(os, 16, async |os| drop(os.host().await)).await,
+            one
+        );
+        let raw = async |os: &mut Os| _ = os.trap(SystemCall::Disarm(0)).await;
+        assert_eq!(taken_after(os, 16, raw).await, one);
+        let arms = async |os: &mut Os| {
+            let inner = os.timeout(9 * S, async |_: &mut Os| ()).await;
+            assert_eq!(inner, Ok(()));
+        };
+        assert_eq!(taken_after(os, 16, arms).await, one);
+        let mutex = Mutex::new(os, ()).await;
+        let locks = async |os: &mut Os| drop(mutex.lock(os).await.unwrap());
+        assert_eq!(taken_after(os, 16, locks).await, one);
+        // The seventeenth is the one answer, of whatever kind.
+        let none = (Err(Elapsed), 0);
+        assert_eq!(
+            taken_after(os, 17, async |os| _ = os.now().await).await,
+            none
+        );
+        assert_eq!(taken_after(os, 17, arms).await, none);
+        assert_eq!(taken_after(os, 17, locks).await, none);
+        // Any other call is it at once.
+        assert_eq!(
+            taken_after(os, 1, async |os| os.set_nice(0).await).await,
+            none
+        );
+        let semaphore = Semaphore::new(os, 1).await;
+        let permit = async |os: &mut Os| drop(semaphore.acquire(os).await);
+        assert_eq!(taken_after(os, 1, permit).await, none);
+        assert_eq!(
+            taken_after(os, 1, async |os| drop(os.tasks().await)).await,
+            none
+        );
+    });
+}
+
+#[test]
+fn s57_a_lock_that_is_taken_is_waited_for_and_so_cut() {
+    whatever_runs(async |os| {
+        let mutex = Mutex::new(os, ()).await;
+        let _held = mutex.lock(os).await.unwrap();
+        let theirs = mutex.clone();
+        let other = async move |os: &mut Os| {
+            let cut = at_once(os, async |os| theirs.lock(os).await.is_ok());
+            assert_eq!(cut.await, Err(Elapsed));
+        };
+        let other = os.spawn("other", other).await.unwrap();
+        assert_eq!(os.wait(other).await, Ok(Exit::Done));
+    });
+}
+
+#[test]
+fn s57_timeouts_compose() {
+    whatever_runs(async |os| {
+        let queue = Queue::unbounded(os).await;
+        for n in 0..4 {
+            queue.put(os, n).await.unwrap();
+        }
+        let get = at_once(os, async |os| queue.get(os).await).await;
+        assert_eq!(get, Ok(Ok(0)));
+        let get = at_once(os, async |os| {
+            os.timeout(9 * S, async |os| queue.get(os).await).await
+        });
+        assert_eq!(get.await, Ok(Ok(Ok(1))));
+        let get = at_once(os, async |os| {
+            at_once(os, async |os| queue.get(os).await).await
+        });
+        assert_eq!(get.await, Ok(Ok(Ok(2))));
+        let get = at_once(os, async |os| {
+            os.now().await;
+            queue.get(os).await
+        });
+        assert_eq!(get.await, Ok(Ok(3)));
+        // What an inner timeout would cut, the outer one cuts.
+        let get = at_once(os, async |os| {
+            os.timeout(9 * S, async |os| queue.get(os).await).await
+        });
+        assert_eq!(get.await, Err(Elapsed));
+        // A library's helper that arms a timeout and asks for the time first.
+        let put = at_once(os, async |os| {
+            let deadline = os.now().await + S;
+            let left = deadline.saturating_sub(os.now().await);
+            os.timeout(left, async |os| queue.put(os, 5).await).await
+        });
+        assert_eq!(put.await, Ok(Ok(Ok(()))));
+        assert_eq!(queue.get(os).await, Ok(5));
+    });
+}
+
+#[test]
+fn s57_an_inner_timeout_that_was_being_armed_when_the_outer_one_came_is_the_one_answer() {
+    // S56: the call under way keeps its answer, and the next one is cut. Because of the crowd, a poll
+    // comes between a call and its answer.
+    let (world, passed) = Moving::new();
+    let mut kernel = Kernel::builder().world(world).build().unwrap();
+    let main = async move |os: &mut Os| {
+        let _crowd = Crowd::spawn(os, A_LOOK).await;
+        let queue = Queue::unbounded(os).await;
+        queue.put(os, ()).await.unwrap();
+        for inner in [true, false] {
+            let cut = os.timeout(S, async |os| {
+                passed.set(passed.get() + 2 * S);
+                if inner {
+                    os.timeout(9 * S, async |os| queue.get(os).await).await.ok()
+                } else {
+                    os.now().await;
+                    queue.get(os).await.ok().map(Ok)
+                }
+            });
+            assert_eq!(cut.await, Err(Elapsed), "inner: {inner}");
+            assert_eq!(queue.len(), 1);
+        }
+    };
+    let main = kernel.spawn("main", main).unwrap();
+    assert_eq!(kernel.run().unwrap().exits()[&main], Exit::Done);
 }
 
 #[test]

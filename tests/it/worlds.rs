@@ -3,12 +3,16 @@
 
 use std::{
     cell::{Cell, RefCell},
+    collections::BTreeSet,
     io,
+    net::SocketAddr,
     rc::Rc,
     time::Duration,
 };
 
-use trapline::{Answer, DeviceId, Direction, Happening, Request, SimWorld, World, forward_world};
+use trapline::{
+    Answer, DeviceId, Direction, Happening, Request, SimWorld, Tid, World, forward_world,
+};
 
 /// Any world, with a count of the looks and waits of the kernel.
 pub(crate) struct Counted<W> {
@@ -79,6 +83,90 @@ impl World for Bells {
             Request::Recv(_) => Err(io::ErrorKind::WouldBlock.into()),
             Request::Ready(_) => Ok(Answer::Ready(false)),
             _ => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+}
+
+/// The simulated world with devices of which each request takes time. Each direction of a device is
+/// full, or empty, at the first attempt.
+pub(crate) struct Slow {
+    sim: SimWorld,
+    spent: Duration,
+    tried: BTreeSet<(DeviceId, Direction)>,
+    owed: Vec<(DeviceId, Direction)>,
+}
+
+impl Slow {
+    /// The time that a request takes.
+    pub(crate) const COST: Duration = Duration::from_micros(20);
+
+    pub(crate) fn new() -> Self {
+        Self {
+            sim: SimWorld::new(1),
+            spent: Duration::ZERO,
+            tried: BTreeSet::new(),
+            owed: Vec::new(),
+        }
+    }
+
+    fn attempt(
+        &mut self,
+        device: DeviceId,
+        direction: Direction,
+        answer: Answer,
+    ) -> io::Result<Answer> {
+        if self.tried.insert((device, direction)) {
+            self.owed.push((device, direction));
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        Ok(answer)
+    }
+}
+
+impl World for Slow {
+    forward_world!(sim: random, reseed, seed, print, take_console, remote);
+
+    fn now(&mut self) -> Duration {
+        self.sim.now() + self.spent
+    }
+
+    fn wait(
+        &mut self,
+        deadline: Option<Duration>,
+        happened: &mut Vec<Happening>,
+    ) -> io::Result<()> {
+        happened.extend(self.owed.drain(..).map(ready));
+        let deadline = deadline.map(|deadline| deadline.saturating_sub(self.spent));
+        match happened.is_empty() {
+            true => self.sim.wait(deadline, happened),
+            false => Ok(()),
+        }
+    }
+
+    fn submit(&mut self, task: Tid, job: Box<dyn FnOnce() + Send>) {
+        self.spent += Self::COST;
+        self.sim.submit(task, job);
+    }
+
+    fn io(&mut self, device: DeviceId, request: Request<'_>) -> io::Result<Answer> {
+        self.spent += Self::COST;
+        let addr = SocketAddr::from(([127, 0, 0, 1], 80));
+        match request {
+            Request::Listen { .. } => Ok(Answer::Addr(addr)),
+            Request::Accept { .. } => self.attempt(device, Direction::Read, Answer::Addr(addr)),
+            Request::Recv(_) => self.attempt(device, Direction::Read, Answer::Bytes(1)),
+            Request::Send(_) => self.attempt(device, Direction::Write, Answer::Bytes(1)),
+            Request::Ready(_) => Ok(Answer::Ready(true)),
+            Request::Drained => {
+                // It is known without a request.
+                self.spent -= Self::COST;
+                Ok(Answer::Ready(false))
+            }
+            Request::Resolve { addresses, .. } => {
+                addresses.push(addr.ip());
+                Ok(Answer::Ready(true))
+            }
+            _ => Ok(Answer::Done),
         }
     }
 }

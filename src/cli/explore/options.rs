@@ -62,7 +62,8 @@ pub(super) struct Options {
     /// 1000000; 10000 for exhaustive]
     #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     steps: Option<u64>,
-    /// End the search after this time, such as 30s or 2m
+    /// End the search after this time, such as 30s or 2m. A task that makes no trap is named, and the
+    /// exit code is 1
     #[arg(long, value_name = "TIME", value_parser = span)]
     pub(super) time: Option<Duration>,
     /// How many threads search, from 1 to 1024 [default: one per processor]

@@ -1,7 +1,8 @@
 //! Gantt charts: a line for each task, as text and as SVG.
 //!
 //! A chart has columns of equal time. The shade of a column is the part of it in which the task
-//! computed, so a slice that is shorter than a column is not drawn longer than it was.
+//! computed, so a slice that is shorter than a column is not drawn longer than it was. All charts of a
+//! laboratory have one axis, which ends with the longest run.
 
 use std::time::Duration;
 
@@ -47,13 +48,19 @@ fn columns(task: &TaskRun, count: usize, end: Duration) -> Vec<Column> {
     columns
 }
 
+/// The end of the axis.
+pub(super) fn end(trials: &[Trial]) -> Duration {
+    let ends = trials.iter().map(|trial| trial.runs[0].end);
+    ends.max().unwrap_or_default()
+}
+
 fn name(task: &TaskRun) -> String {
     clean(&task.measured.name).chars().take(NAME).collect()
 }
 
 /// The chart of a policy's first run as text of this width. `█` is computing and `·` is waiting for
 /// a processor.
-pub(super) fn lines(trial: &Trial, width: usize) -> String {
+pub(super) fn lines(trial: &Trial, width: usize, end: Duration) -> String {
     let run = &trial.runs[0];
     let names: Vec<String> = run.tasks.iter().take(LINES).map(name).collect();
     let label = names
@@ -62,12 +69,12 @@ pub(super) fn lines(trial: &Trial, width: usize) -> String {
         .max()
         .unwrap_or(0);
     let count = width.saturating_sub(label + 2).max(1);
-    let end = short(run.end.as_secs_f64());
+    let last = short(end.as_secs_f64());
     let head = format!("{}: 0", trial.policy);
-    let gap = width.saturating_sub(head.chars().count() + end.len());
-    let mut text = format!("{head}{:gap$}{end}\n", "");
+    let gap = width.saturating_sub(head.chars().count() + last.len());
+    let mut text = format!("{head}{:gap$}{last}\n", "");
     for (task, name) in run.tasks.iter().zip(&names) {
-        let shades: String = columns(task, count, run.end).iter().map(shade).collect();
+        let shades: String = columns(task, count, end).iter().map(shade).collect();
         text += format!("{name:label$}  {shades}").trim_end();
         text += "\n";
     }
@@ -97,12 +104,13 @@ const HEAD: usize = 44;
 /// All charts below one another, as a picture of its own.
 pub(super) fn picture(trials: &[Trial]) -> String {
     let mut top = 0;
+    let end = end(trials);
     let charts: Vec<(usize, Markup)> = trials
         .iter()
         .map(|trial| {
             let place = top;
             top += height(trial);
-            (place, chart(trial))
+            (place, chart(trial, end))
         })
         .collect();
     let width = LABEL + COLUMNS + 20;
@@ -122,25 +130,26 @@ pub(super) fn height(trial: &Trial) -> usize {
     HEAD + LINE * trial.runs[0].tasks.len().min(LINES) + 12
 }
 
-/// The chart of a policy as the contents of an SVG picture.
-pub(super) fn chart(trial: &Trial) -> Markup {
+/// The chart of a policy as the contents of an SVG picture. The last tick has no room to its right.
+pub(super) fn chart(trial: &Trial, end: Duration) -> Markup {
     let run = &trial.runs[0];
     let tasks = run.tasks.iter().take(LINES);
     let bottom = HEAD + LINE * tasks.len();
-    let end = run.end.as_secs_f64();
+    let seconds = end.as_secs_f64();
     html! {
         text x="8" y="18" font-weight="bold" fill="#1f2937" { (clean(&trial.policy)) }
         @for quarter in 0..=4 {
             @let x = LABEL + COLUMNS * quarter / 4;
             line x1=(x) y1=(HEAD - 6) x2=(x) y2=(bottom) stroke="#d1d5db" {}
-            text x=(x) y=(HEAD - 10) text-anchor="middle" fill="#6b7280" {
-                (short(end * quarter as f64 / 4.0))
+            @let anchor = if quarter == 4 { "end" } else { "middle" };
+            text x=(x) y=(HEAD - 10) text-anchor=(anchor) fill="#6b7280" {
+                (short(seconds * quarter as f64 / 4.0))
             }
         }
         @for (at, task) in tasks.enumerate() {
             @let y = HEAD + LINE * at;
             text x="8" y=(y + 14) fill="#1f2937" { (name(task)) }
-            @for (from, len, column) in equal(&columns(task, COLUMNS, run.end)) {
+            @for (from, len, column) in equal(&columns(task, COLUMNS, end)) {
                 @if column.ready > 0.001 {
                     rect x=(LABEL + from) y=(y + 9) width=(len) height="2" fill="#9ca3af"
                         fill-opacity=(format!("{:.2}", column.ready)) {}

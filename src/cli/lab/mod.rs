@@ -193,8 +193,9 @@ fn text(trials: &[Trial]) -> String {
     let (means, spreads) = (means(trials), spreads(trials));
     let mut text = format!("{}\n\n{}\n", table(MEANS, &means), table(SPREADS, &spreads));
     let width = tcgetwinsize(io::stdout()).map_or(80, |size| usize::from(size.ws_col).max(20));
+    let end = chart::end(trials);
     for trial in trials {
-        text += &format!("\n{}", chart::lines(trial, width));
+        text += &format!("\n{}", chart::lines(trial, width, end));
     }
     text
 }

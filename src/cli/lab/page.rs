@@ -16,6 +16,7 @@ div { overflow-x: auto }
 ";
 
 pub(super) fn page(trials: &[Trial], program: &str) -> String {
+    let end = chart::end(trials);
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -32,7 +33,7 @@ pub(super) fn page(trials: &[Trial], program: &str) -> String {
                 p {
                     "Response, turnaround and waiting: the mean, the median and the 99th percentile \
                      over the tasks that computed. A bar is a computation, a line is a wait for a \
-                     processor."
+                     processor. All charts have one axis, which ends with the longest run."
                 }
                 (numbers(&MEANS, &means(trials)))
                 (numbers(&SPREADS, &spreads(trials)))
@@ -41,7 +42,7 @@ pub(super) fn page(trials: &[Trial], program: &str) -> String {
                     div {
                         svg viewBox=(format!("0 0 860 {}", chart::height(trial))) width="860"
                             font-family="system-ui, sans-serif" font-size="12" {
-                            (chart::chart(trial))
+                            (chart::chart(trial, end))
                         }
                     }
                     div {

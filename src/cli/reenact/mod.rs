@@ -116,7 +116,7 @@ fn note(
                 let culprit = replay::culprit(&kernel, left).unwrap_or_default();
                 return Err(format!("the replay leaves the tape: {left}\n{culprit}"));
             }
-            Some(ended @ (tape::Error::Truncated { .. } | tape::Error::Full { .. })) => {
+            Some(ended) if ended.is_short() => {
                 log.warn(&ended.to_string());
                 // The programs had not ended, and what is open now was open then.
                 notes.borrow_mut().stop();

@@ -12,8 +12,8 @@ use std::{
 
 use super::script::{Act, Listener, Mark, Peer, Script, Way};
 use crate::{
-    Detail, Errno, Error, Event, Exit, Fact, Kernel, Observer, Os, Queue, SimNet, SystemCall,
-    TcpStream, Tid,
+    Detail, Errno, Error, Event, Fact, Kernel, Observer, Os, Promise, Queue, Setter, SimNet,
+    SystemCall, TcpStream,
 };
 
 /// How long the programs go on after the last peer, before they are shut down as on the tape.
@@ -197,11 +197,16 @@ pub(super) fn connect(
     let script = Arc::clone(script);
     let tally = Rc::clone(tally);
     let ends = async move |os: &mut Os| {
+        let (setter, over) = Promise::new(os).await;
         let shared = Rc::clone(&tally);
-        let enters = async move |os: &mut Os| enter_all(os, &script, &shared).await;
-        // A child stays until it is waited for: without peers it ends at once.
-        let peers = os.spawn("peers", enters).await?;
-        let is_good = os.wait(peers).await? == Exit::Done && !tally.has_failed.get();
+        let enters = async move |os: &mut Os| {
+            enter_all(os, &script, &shared).await?;
+            let _ = setter.set(os, ()).await;
+            Ok::<_, String>(())
+        };
+        // Its failure is not waited for, and so counts.
+        os.spawn_detached("peers", enters).await?;
+        let is_good = over.wait(os).await.is_ok() && !tally.has_failed.get();
         tally.is_over.set(true);
         if is_good && is_stopped {
             os.sleep(REST).await;
@@ -217,7 +222,7 @@ pub(super) fn connect(
 
 /// Has the peers connect, and waits for their ends.
 async fn enter_all(os: &mut Os, script: &Arc<Script>, tally: &Rc<Tally>) -> Result<(), String> {
-    let mut begun = Vec::new();
+    let (playing, over) = Promise::new(os).await;
     for (place, peer) in script.scripted() {
         let Way::ToListener { number, .. } = peer.way else {
             continue;
@@ -225,12 +230,11 @@ async fn enter_all(os: &mut Os, script: &Arc<Script>, tally: &Rc<Tally>) -> Resu
         if !tally.reach(os, script, &peer.before).await? {
             break;
         }
-        begun.push(enter(os, script, place, number, tally).await?);
+        enter(os, script, place, number, tally, playing.clone()).await?;
     }
-    for peer in begun {
-        // It may have ended.
-        let _ = os.wait(peer).await;
-    }
+    drop(playing);
+    // Their failures are not waited for, and so count. The promise is abandoned by the last of them.
+    let _ = over.wait(os).await;
     finish_all(os, script, tally).await
 }
 
@@ -245,14 +249,15 @@ async fn finish_all(os: &mut Os, script: &Script, tally: &Tally) -> Result<(), S
     tally.reach(os, script, &marks).await.map(drop)
 }
 
-/// Has a peer connect to a listener of the program. Returns its task.
+/// Has a peer connect to a listener of the program. Its task holds `playing` until its end.
 async fn enter(
     os: &mut Os,
     script: &Arc<Script>,
     place: usize,
     listener: usize,
     tally: &Rc<Tally>,
-) -> Result<Tid, String> {
+    playing: Setter<()>,
+) -> Result<(), String> {
     let patience = script.patience();
     let found = os.timeout(patience, async |os| {
         loop {
@@ -275,9 +280,14 @@ async fn enter(
     let stream = os.connect(addr).await;
     let stream = stream.map_err(|error| format!("{}: {error}", name(place)))?;
     let (script, tally) = (Arc::clone(script), Rc::clone(tally));
-    let peer = async move |os: &mut Os| play(os, &stream, &script, place, &tally).await;
-    let spawned = os.spawn(name(place), peer).await;
-    spawned.map_err(|errno| format!("{}: {errno}", name(place)))
+    let peer = async move |os: &mut Os| {
+        let _playing = playing;
+        play(os, &stream, &script, place, &tally).await
+    };
+    let spawned = os.spawn_detached(name(place), peer).await;
+    spawned
+        .map(drop)
+        .map_err(|errno| format!("{}: {errno}", name(place)))
 }
 
 /// The name of a peer's task.

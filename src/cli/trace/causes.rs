@@ -66,6 +66,7 @@ impl History {
             steps: Vec::new(),
         };
         let mut next = Some(first);
+        let mut since = Moment::default();
         while let Some(step) = next {
             if let Some(met) = why.steps.iter().position(|other| *other == step) {
                 why.sentences.push(self.cycle(&why.steps[met..]));
@@ -76,20 +77,22 @@ impl History {
                 break;
             }
             why.steps.push(step);
-            let (said, after) = self.step(step);
+            let (said, after) = self.step(step, since);
             why.sentences.extend(said);
             next = after;
+            // Of the next wait, the part within this one counts.
+            since = since.max(self.piece_at_step(step).map_or(since, |piece| piece.from));
         }
         why
     }
 
-    /// The sentences about a piece, and the piece that explains it.
-    fn step(&self, (tid, index): Step) -> (Vec<String>, Option<Step>) {
+    /// The sentences about a piece from a moment on, and the piece that explains it.
+    fn step(&self, (tid, index): Step, since: Moment) -> (Vec<String>, Option<Step>) {
         let Some(piece) = self.piece_at_step((tid, index)) else {
             return (Vec::new(), None);
         };
         match piece.doing {
-            Doing::Blocked(on) => self.blocked(tid, index, piece, on),
+            Doing::Blocked(on) => self.blocked((tid, index), piece, on, since),
             Doing::Ready => (vec![self.turns_of_others(tid, &[piece])], None),
             _ => {
                 let doing = if piece.doing == Doing::Running {
@@ -106,10 +109,10 @@ impl History {
 
     fn blocked(
         &self,
-        tid: Tid,
-        index: usize,
+        (tid, index): Step,
         piece: &Piece,
         on: On,
+        since: Moment,
     ) -> (Vec<String>, Option<Step>) {
         let who = self.task(tid);
         let at = piece
@@ -142,7 +145,9 @@ impl History {
                 let next = self.next(target, piece, piece.from, piece.to);
                 (self.meanwhile(target, piece, next), next)
             }
-            On::Device(device, direction) => self.device_cause(tid, piece, device, direction),
+            On::Device(device, direction) => {
+                self.device_cause(tid, piece, (device, direction), since)
+            }
             On::Timer(_) => (Vec::new(), None),
         };
         ([vec![head], cause].concat(), next)
@@ -300,13 +305,13 @@ impl History {
         (vec![said], self.next(longest, piece, from, to))
     }
 
-    /// Why a device kept a task waiting.
+    /// Why a device kept a task waiting, from a moment on.
     fn device_cause(
         &self,
         tid: Tid,
         piece: &Piece,
-        device: DeviceId,
-        direction: Direction,
+        (device, direction): (DeviceId, Direction),
+        since: Moment,
     ) -> (Vec<String>, Option<Step>) {
         if let Some(accepted) = self.accepted(tid, piece) {
             return self.connection_cause(tid, piece, accepted);
@@ -324,7 +329,8 @@ impl History {
             Direction::Read => Direction::Write,
             Direction::Write => Direction::Read,
         };
-        let other = self.user_of(peer, its_side, piece.to);
+        let sent = self.sent(tid, piece);
+        let other = sent.map_or_else(|| self.user_of(peer, its_side, piece.to), |sent| sent.tid);
         if other == tid {
             return (
                 vec![format!("It has the other end itself, device {peer}.")],
@@ -332,10 +338,28 @@ impl History {
             );
         }
         let who = self.task(other);
-        let next = self.next(other, piece, piece.from, piece.to);
         let mut said = vec![format!("{who} has the other end, device {peer}.")];
-        said.extend(self.meanwhile(other, piece, next));
-        (said, next)
+        let Some(sent) = sent.filter(|sent| sent.at.at < piece.to.at) else {
+            if let Some(at) = self.under_way(peer, (device, direction), piece) {
+                let when = Nanos::from(at.at);
+                said.push(format!("It sent bytes at {when}, which have not arrived."));
+                return (said, None);
+            }
+            let next = self.next(other, piece, piece.from, piece.to);
+            said.extend(self.meanwhile(other, piece, next));
+            return (said, next);
+        };
+        let (when, latency) = (Nanos::from(sent.at.at), Amount::of(sent.at, piece.to));
+        said.push(format!(
+            "It sent the bytes at {when}: they were under way for {latency}."
+        ));
+        let from = piece.from.max(since);
+        if sent.at <= from {
+            return (said, None);
+        }
+        let (did, who) = (self.activity(other, from, sent.at), self.task(other));
+        said.push(format!("Meanwhile {who} was {did}."));
+        (said, self.longest_wait(other, from, sent.at))
     }
 
     /// Which task made the connection that a listener waited for.
@@ -494,7 +518,13 @@ impl History {
     fn cycle(&self, steps: &[Step]) -> String {
         let mut way: Vec<String> = steps.iter().map(|(tid, _)| tid.to_string()).collect();
         way.extend(way.first().cloned());
-        format!("So they wait for one another: {}.", way.join(" -> "))
+        let is_endless = |step: &Step| self.piece_at_step(*step).is_some_and(Piece::is_endless);
+        let wait = if steps.iter().all(is_endless) {
+            "wait"
+        } else {
+            "waited"
+        };
+        format!("So they {wait} for one another: {}.", way.join(" -> "))
     }
 
     /// What explains a wait for a task that held it up in this window.
@@ -511,6 +541,7 @@ impl History {
         let overlap = |piece: &Piece| Amount::of(piece.from.max(from), piece.to.min(to));
         let (index, piece) = (before..)
             .zip(pieces)
+            .filter(|(_, piece)| from == to || overlap(piece) > Amount::default())
             .max_by_key(|(_, piece)| (overlap(piece), piece.end == Ending::Open))?;
         let is_wait = matches!(piece.doing, Doing::Blocked(on) if !matches!(on, On::Timer(_)));
         is_wait.then_some((tid, index))

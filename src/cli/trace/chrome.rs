@@ -4,8 +4,9 @@
 //! microseconds; a task is a thread of one process. The kernel is a process of its own, which viewers
 //! put last.
 //!
-//! Viewers sum up events of the same name, so the arguments of a call are not part of it. Speedscope
-//! takes the arguments of a slice's begin event for a part of its name, so its end event has them.
+//! A slice is one complete event: a begin and an end event would have to agree. Viewers sum up slices of
+//! the same name, so the arguments of a call are not part of it. Speedscope takes the arguments of an
+//! event for a part of its name. So what is told about a wait is in an instant event at its begin.
 
 use std::{collections::BTreeMap, io::Write};
 
@@ -15,11 +16,14 @@ use super::{
     source::{Failure, Source, world},
     spans::{Doing, Ending, Moment, Span, Spans, What},
 };
-use crate::{CallInfo, Direction, Event, Fact, Follower, Tid, Tracer};
+use crate::{CallInfo, Direction, Event, Fact, Follower, Tid, Tracer, cli::words::command_line};
 
 /// The process of the tasks, and that of the kernel.
 const TASKS: u64 = 1;
 const KERNEL: u64 = 2;
+
+/// The length in microseconds of the slice of a turn that takes no time.
+const INSTANT: f64 = 0.0005;
 
 /// The meaning of a microsecond of a trace.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,6 +43,8 @@ struct Chrome<'a, W> {
     turns: BTreeMap<Tid, f64>,
     /// For each task whose last slice was a turn of zero length, the instant of that turn.
     instants: BTreeMap<Tid, f64>,
+    /// For each task, the begin of its first slice.
+    firsts: BTreeMap<Tid, f64>,
     /// For each task that was woken and has not run since, the start of its arrow.
     arrows: BTreeMap<Tid, (Tid, f64)>,
     /// The number of arrows.
@@ -53,7 +59,7 @@ pub(super) fn write(
 ) -> Result<(), Failure> {
     let header = source.header();
     let about = json!({
-        "command": header.command.join(" "),
+        "command": command_line(&header.command),
         "seed": header.seed.to_string(),
         "policy": header.policy,
         "quantum": header.quantum,
@@ -63,7 +69,7 @@ pub(super) fn write(
     // Speedscope puts the name before that of each task, and has little room for it.
     let name = header.command.first().cloned();
     let name = name.unwrap_or_else(|| "trapline".to_string());
-    let labels = header.command.join(" ");
+    let labels = command_line(&header.command);
     // Each event ends with a comma, except the metadata event that ends the list.
     writeln!(
         out,
@@ -75,6 +81,7 @@ pub(super) fn write(
         tasks: Follower::new(),
         turns: BTreeMap::new(),
         instants: BTreeMap::new(),
+        firsts: BTreeMap::new(),
         arrows: BTreeMap::new(),
         count: 0,
     };
@@ -135,8 +142,10 @@ impl<W: Write> Chrome<'_, W> {
             Doing::Idle => ("idle".to_string(), "idle"),
         };
         let (from, to) = (self.clock.micros(span.from), self.clock.micros(span.to));
-        let mut args = Map::new();
-        if let Doing::Blocked(on) = span.doing {
+        if let Doing::Blocked(on) = span.doing
+            && from < to
+        {
+            let mut args = Map::new();
             if let Some(call) = call {
                 args.insert("call".into(), call.to_string().into());
             }
@@ -144,20 +153,20 @@ impl<W: Write> Chrome<'_, W> {
             if let Ending::Woken { by, .. } = span.end {
                 args.insert("woken_by".into(), by.to_string().into());
             }
+            let mut about = line("i", span.tid, from, "blocked", category);
+            about.insert("args".into(), args.into());
+            about.insert("s".into(), "t".into());
+            self.put(&about)?;
         }
         // Turns of zero length at one instant become one slice. Otherwise speedscope nests them
         // until its stack overflows.
-        let is_seen = match span.doing {
-            Doing::Running if from == to => self.instants.insert(span.tid, from) == Some(from),
+        let is_shown = match span.doing {
+            Doing::Running if from == to => self.instants.insert(span.tid, from) != Some(from),
             // A slice of no length shows nothing, except that the task had a turn.
-            _ if from == to => true,
-            _ => {
-                self.instants.remove(&span.tid);
-                false
-            }
+            _ => from < to,
         };
-        if !is_seen {
-            self.slice([from, to], span.tid, &name, category, args)?;
+        if is_shown {
+            self.slice(span, &name, category)?;
         }
         match (span.doing, span.end) {
             (Doing::Running, _) => self.turn(span.tid, from, to),
@@ -174,23 +183,28 @@ impl<W: Write> Chrome<'_, W> {
         }
     }
 
-    /// A slice, as its begin event and its end event. A single event would have a duration, and the
-    /// computed end could differ from the start of the next slice by rounding.
-    fn slice(
-        &mut self,
-        ends: [f64; 2],
-        tid: Tid,
-        name: &str,
-        category: &str,
-        args: Map<String, Value>,
-    ) -> Result<(), Failure> {
-        let [from, to] = ends;
-        self.put(&line("B", tid, from, name, category))?;
-        let mut end = line("E", tid, to, name, category);
-        if !args.is_empty() {
-            end.insert("args".into(), args.into());
+    /// A slice. A turn of no length takes half a nanosecond from what follows: speedscope places the
+    /// longer of two slices first that begin at one instant.
+    ///
+    /// Speedscope counts from the first slice of a task and adds the length to the begin. The length is
+    /// shortened by what rounding adds, so that the next slice does not begin in this one.
+    fn slice(&mut self, span: &Span, name: &str, category: &str) -> Result<(), Failure> {
+        let [mut from, mut to] = [span.from, span.to].map(|end| self.clock.micros(end));
+        let mut length = self.clock.length(span);
+        if from == to {
+            (to, length) = (from + INSTANT, INSTANT);
+        } else if self.instants.remove(&span.tid) == Some(from) {
+            (from, length) = (from + INSTANT, length - INSTANT);
         }
-        self.put(&end)
+        let first = *self.firsts.entry(span.tid).or_insert(from);
+        for [from, to] in [[from, to], [from - first, to - first]] {
+            while from + length > to {
+                length = length.next_down();
+            }
+        }
+        let mut slice = line("X", span.tid, from, name, category);
+        slice.insert("dur".into(), length.into());
+        self.put(&slice)
     }
 
     /// Draws the arrow that leads to a turn.
@@ -220,6 +234,7 @@ impl<W: Write> Chrome<'_, W> {
             Fact::Reaped => {
                 self.turns.remove(&tid);
                 self.instants.remove(&tid);
+                self.firsts.remove(&tid);
             }
             // Shown by slices and arrows.
             Fact::Resumed
@@ -301,6 +316,13 @@ impl Clock {
         match self {
             Self::World => moment.at.as_nanos() as f64 / 1e3,
             Self::Turns => moment.turn as f64,
+        }
+    }
+
+    fn length(self, span: &Span) -> f64 {
+        match self {
+            Self::World => span.time().as_nanos() as f64 / 1e3,
+            Self::Turns => (span.to.turn - span.from.turn) as f64,
         }
     }
 }

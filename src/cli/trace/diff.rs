@@ -24,6 +24,7 @@ use crate::{
         outfile::{OutFile, is_stdout},
         output::{Log, clean},
         table::table,
+        words::command_line,
     },
     record::{Header, OwnedEvent},
 };
@@ -300,7 +301,7 @@ fn is_equal(a: &OwnedEvent, b: &OwnedEvent) -> bool {
 fn show(out: &mut impl Write, sides: &[Side; 2], parting: &Parting) -> Result<(), Failure> {
     let [a, b] = sides;
     for (mark, side) in [("---", a), ("+++", b)] {
-        let command = clean(&side.source.header().command.join(" "));
+        let command = clean(&command_line(&side.source.header().command));
         writeln!(out, "{mark} {}: {command}", side.source.name())?;
     }
     for difference in headers(a.source.header(), b.source.header()) {

@@ -9,7 +9,7 @@ use super::{
     waits::{Waiting, Waits, Watch},
 };
 use crate::{
-    Deadlock, Nanos, On, TaskInfo, TaskState, Wait,
+    Deadlock, Nanos,
     cli::{
         output::{Log, clean},
         values::instant,
@@ -19,7 +19,8 @@ use crate::{
 /// Show what the tasks waited for when a recording ended, and their cycles
 #[derive(Args)]
 #[command(after_help = "\
-The others may wait for the task that got a queue's last message: a lock's holder is that task.
+A task waits for another one's end, or for the holder of a mutex. Where no task can run, it also waits \
+for the task that took a semaphore's last permit. A queue has no holder: any task may put a message.
 A graph fits a page: more than four tasks of a name that wait for the same are one box.
 
 Examples:
@@ -59,10 +60,9 @@ impl WaitsCommand {
             watch.event(&event);
         }
         source.warn_of_gaps(log);
-        let mut waits = watch.finish();
+        let waits = watch.finish(!is_cut);
         if let Some(at) = self.at.filter(|_| is_cut) {
             now = at.into();
-            waits.is_deadlock = false;
         }
         match self.format {
             Format::Text => write_text(out, &waits, now, is_cut)?,
@@ -95,12 +95,8 @@ fn write_text(
     };
     writeln!(out, "at {now:.6}{end}: {why}")?;
     for waiting in &waits.blocked {
-        let holder = match (waiting.on, waiting.target) {
-            (On::Queue(..), Some(holder)) => format!("; task {holder} got its last message"),
-            _ => String::new(),
-        };
-        let (info, call) = (info(waiting), clean(&waiting.call));
-        writeln!(out, "  {}, in {call}{holder}", clean(&info.to_string()))?;
+        let (info, call) = (waiting.info(), clean(&waiting.call));
+        writeln!(out, "  {}, in {call}", clean(&info.to_string()))?;
         if let Some(places) = info.places() {
             writeln!(out, "    {}", clean(&places))?;
         }
@@ -113,41 +109,11 @@ fn write_text(
     Ok(())
 }
 
-fn info(waiting: &Waiting) -> TaskInfo {
-    let on = waiting.on;
-    let device = waiting.addr.map(|addr| format!("{on}, {addr}"));
-    TaskInfo {
-        tid: waiting.tid,
-        name: waiting.name.clone(),
-        parent: 0.into(),
-        state: TaskState::Blocked {
-            on,
-            since: waiting.since,
-        },
-        traps: 0,
-        wait: Wait {
-            call: waiting.method,
-            place: waiting.place.clone(),
-            thing: waiting.object.clone().or(device),
-            ..Wait::default()
-        },
-        spawned: waiting.spawned.clone(),
-    }
-}
-
-/// The kernel's picture of a deadlock. The holder of a queue is the task that got its last message.
+/// The kernel's picture of a deadlock.
 fn dot(waits: &Waits) -> String {
-    let held = |waiting: &Waiting| {
-        let mut info = info(waiting);
-        info.wait.holder = match waiting.on {
-            On::Queue(..) => waiting.target,
-            On::Exit(_) | On::Timer(_) | On::Device(..) => None,
-        };
-        info
-    };
     let deadlock = Deadlock {
-        is_partial: false,
-        blocked: waits.blocked.iter().map(held).collect(),
+        is_partial: !waits.is_deadlock,
+        blocked: waits.blocked.iter().map(Waiting::info).collect(),
         cycles: waits.cycles.clone(),
         tails: Vec::new(),
     };

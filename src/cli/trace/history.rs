@@ -208,10 +208,11 @@ impl History {
         words
     }
 
-    /// When which task got a message from each queue, by the queue's number.
+    /// When which task took each mutex, by the number of its queue.
     pub(super) fn takes(&self) -> BTreeMap<u64, Vec<(Moment, Tid)>> {
         let mut takes: BTreeMap<u64, Vec<(Moment, Tid)>> = BTreeMap::new();
-        for (queue, life) in &self.queues {
+        let is_lock = |life: &QueueLife| life.content == Content::Lock;
+        for (queue, life) in self.queues.iter().filter(|(_, life)| is_lock(life)) {
             let gets = life.moves.iter().filter(|one| one.end == End::Get);
             let of = takes.entry(queue.number()).or_default();
             of.extend(gets.map(|one| (one.at, one.tid)));

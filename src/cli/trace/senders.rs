@@ -30,6 +30,27 @@ impl History {
         sent.filter(|sent| sent.tid != tid && sent.at <= piece.to)
     }
 
+    /// When bytes were sent that had not arrived at the end of a wait without an end, if there are any.
+    pub(super) fn under_way(
+        &self,
+        peer: DeviceId,
+        (device, direction): (DeviceId, Direction),
+        piece: &Piece,
+    ) -> Option<Moment> {
+        if !piece.is_endless() || direction != Direction::Read || self.has_gaps() {
+            return None;
+        }
+        let uses = |of, way| {
+            let life = self.devices.get(&of);
+            life.map_or(&[][..], |life| life.uses(way))
+        };
+        let read = uses(device, Direction::Read).last();
+        let read = read.map_or(0, |one| one.bytes);
+        let writes = uses(peer, Direction::Write);
+        let unread = writes.get(writes.partition_point(|one| one.bytes <= read))?;
+        Some(unread.at)
+    }
+
     /// The connection whose arrival ended a wait for a listener.
     pub(super) fn accepted(&self, tid: Tid, piece: &Piece) -> Option<&Accepted> {
         let (listener, _) = awaited(piece)?;

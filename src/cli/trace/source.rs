@@ -120,12 +120,12 @@ impl Source {
     }
 
     /// Reports the damage to the recording, once all readable events have been read. A missing end
-    /// is no failure: a killed process leaves such a recording.
+    /// is no failure: a killed process and a full disk leave such a recording.
     pub(super) fn end(self, log: Log) -> Result<(), Failure> {
         let Self { name, error, .. } = self;
         match error {
             None => Ok(()),
-            Some(error @ Error::Truncated { .. }) => {
+            Some(error @ (Error::Truncated { .. } | Error::Unwritten { .. })) => {
                 log.warn(&format!("{name}: {error}"));
                 Ok(())
             }

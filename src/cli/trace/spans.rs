@@ -92,8 +92,8 @@ pub(in crate::cli) struct Spans {
     shares: Shares,
 }
 
-/// The spans that an event ends: at most one of a task, and one of the kernel.
-pub(in crate::cli) type Ended = std::iter::Flatten<std::array::IntoIter<Option<Span>, 2>>;
+/// The spans that an event ends: at most two of a task, and one of the kernel.
+pub(in crate::cli) type Ended = std::iter::Flatten<std::array::IntoIter<Option<Span>, 3>>;
 
 /// How the time of a run was used.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -177,6 +177,7 @@ impl Spans {
             kernel = self.work_ends(before);
         }
         self.computing.remove(&event.tid);
+        let mut waited = None;
         let ended = match event.fact {
             Fact::Resumed => {
                 kernel = kernel.or(self.work_ends(self.now));
@@ -204,14 +205,30 @@ impl Spans {
                     end: Ending::Next,
                 })
             }
-            _ => self.change(event, before),
+            // The task's turn has come, and the kernel has read for it before it runs.
+            Fact::DeviceIo { .. } if self.is(event.tid, Doing::Ready) => {
+                self.read(event.tid, before)
+            }
+            // It has read in vain.
+            Fact::Blocked { .. } if self.is(event.tid, Doing::Ready) => {
+                waited = self.read(event.tid, before).filter(Span::has_length);
+                self.change(event)
+            }
+            _ => self.change(event),
         };
-        [kernel, ended].into_iter().flatten()
+        [kernel, waited, ended].into_iter().flatten()
     }
 
-    /// Takes an event that begins no turn and no wait for the world. `before` is the moment of the
-    /// event before.
-    fn change(&mut self, event: &Event<'_>, before: Moment) -> Option<Span> {
+    /// Ends the wait of a task for its turn where the kernel began to read for it: at the event before.
+    fn read(&mut self, tid: Tid, before: Moment) -> Option<Span> {
+        let now = std::mem::replace(&mut self.now, before);
+        let waited = self.begin(tid, Doing::InCall, Ending::Next);
+        self.now = now;
+        waited
+    }
+
+    /// Takes an event that begins no turn and no wait for the world.
+    fn change(&mut self, event: &Event<'_>) -> Option<Span> {
         let tid = event.tid;
         if !matches!(event.fact, Fact::Woken { .. } | Fact::Replied { .. }) {
             self.ended = None;
@@ -241,7 +258,7 @@ impl Spans {
             Fact::Blocked { on } => {
                 self.running = self.running.filter(|running| *running != tid);
                 let ended = self.begin(tid, Doing::Blocked(on), Ending::Next);
-                // The time between a trap and its block is zero.
+                // A call that asks for nothing takes no time until it blocks.
                 ended.filter(Span::has_length)
             }
             Fact::Woken { by } => {
@@ -251,13 +268,6 @@ impl Spans {
                     Wake::Timer | Wake::Device(..) | Wake::Timeout => None,
                 };
                 self.begin(tid, Doing::Ready, Ending::Woken { by, waker })
-            }
-            // The task's turn has come, and the kernel has read for it before it runs.
-            Fact::DeviceIo { .. } if self.is(tid, Doing::Ready) => {
-                let now = std::mem::replace(&mut self.now, before);
-                let ended = self.begin(tid, Doing::InCall, Ending::Next);
-                self.now = now;
-                ended
             }
             Fact::Computing { .. } => {
                 self.computing.insert(tid);

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::{
     source::{Failure, Source, world},
     spans::{Doing, Ending, Shares, Span, Spans, What},
+    timeline::count,
 };
 use crate::{
     CallInfo, Event, Fact, Follower, Nanos, Tid, Tracer,
@@ -20,12 +21,15 @@ use crate::{
         amounts::{Amounts, Bucket, quantiles},
         output::{Log, clean},
         table::table,
+        words::command_line,
     },
     record::Header,
 };
 
 /// The largest number of tasks in a summary. A crafted file has one task in five bytes.
 const MOST: usize = 1 << 20;
+/// The largest number of deadlocks that are named.
+const DEADLOCKS: usize = 8;
 /// The largest number of tasks in a table. A row takes kilobytes until it is shown.
 const ROWS: usize = 1000;
 
@@ -36,6 +40,7 @@ const ROWS: usize = 1000;
 The first line divides the time: tasks ran their programs, the kernel worked, or no task was ready. \
 A task is running in its program, in a call while the kernel works for it, ready while it waits for \
 its turn, or blocked. What took the most time comes first. \
+A line names each deadlock: tasks that wait for one another, and since when. \
 The time of a call is from its trap to its answer, or to the end of its task or of the recording. \
 The wait for a turn starts when a task is ready. \
 The tables show the 1,000 tasks with the most time; --by-name and --json show all. \
@@ -76,8 +81,18 @@ pub(super) struct Summary {
     nanos: Amounts,
     turns: Amounts,
     calls: BTreeMap<&'static str, Calls>,
+    /// The first cycles of waits that closed, and the number of all.
+    deadlocks: Vec<Closed>,
+    deadlocked: u64,
     spans: Spans,
     events: u64,
+}
+
+/// A cycle of waits that closed. Each task waits for the next, and the last for the first.
+struct Closed {
+    at: Duration,
+    /// With their names.
+    tasks: Vec<(Tid, String)>,
 }
 
 /// A row of a table: a task, or all tasks of a name.
@@ -236,6 +251,17 @@ impl Summary {
                 self.unanswered(event.tid, event.at, tasks);
                 *self.exits.entry((place, exit.to_string())).or_default() += 1;
             }
+            Fact::Deadlocked { cycle } => {
+                self.deadlocked += 1;
+                if self.deadlocks.len() < DEADLOCKS {
+                    let named = |tid: &Tid| (*tid, tasks.comm(*tid).to_string());
+                    let tasks = cycle.iter().map(named).collect();
+                    self.deadlocks.push(Closed {
+                        at: event.at,
+                        tasks,
+                    });
+                }
+            }
             _ => {}
         }
     }
@@ -374,6 +400,13 @@ impl Summary {
                 out,
                 "{missing} events are missing: what follows is about the others"
             )?;
+        }
+        for closed in &self.deadlocks {
+            writeln!(out, "{closed}")?;
+        }
+        let more = self.deadlocked - self.deadlocks.len() as u64;
+        if more > 0 {
+            writeln!(out, "and {}", count(more, "more deadlock"))?;
         }
         writeln!(out, "\n{}", self.calls_table())?;
         let shown = self.shown();
@@ -524,12 +557,19 @@ impl Summary {
             "version": header.version,
             "events": self.events,
             "missing": missing,
+            "deadlocks": self.deadlocked,
             "time": now.as_secs_f64(),
             "tasks": self.shares().tasks.as_secs_f64(),
             "kernel": self.shares().kernel.as_secs_f64(),
             "idle": self.shares().idle.as_secs_f64(),
         });
         writeln!(out, "{run}")?;
+        for closed in &self.deadlocks {
+            let cycle: Vec<u64> = closed.tasks.iter().map(|(tid, _)| (*tid).into()).collect();
+            let at = closed.at.as_secs_f64();
+            let line = json!({ "summary": "deadlock", "at": at, "cycle": cycle });
+            writeln!(out, "{line}")?;
+        }
         for row in &self.rows {
             let mut line = self.json(row);
             if !self.by_name {
@@ -630,6 +670,17 @@ impl Summary {
     }
 }
 
+impl fmt::Display for Closed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "deadlock at {:.6}: ", Nanos::from(self.at))?;
+        for (tid, name) in &self.tasks {
+            write!(f, "{tid} {} -> ", clean(name))?;
+        }
+        let first = self.tasks.first().map(|(tid, _)| *tid);
+        write!(f, "{}", first.unwrap_or_default())
+    }
+}
+
 impl Calls {
     fn row(&self, name: &str) -> [Value; 7] {
         let [median, high, longest] = self.quantiles().map(seconds);
@@ -665,7 +716,7 @@ impl fmt::Display for Run<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(header) = self;
         if !header.command.is_empty() {
-            writeln!(f, "{}", clean(&header.command.join(" ")))?;
+            writeln!(f, "{}", clean(&command_line(&header.command)))?;
         }
         let (world, policy, version) =
             (world(header), clean(&header.policy), clean(&header.version));

@@ -1,6 +1,8 @@
 //! The frame of a file: a magic number, the version of its format, and chunks with checksums.
 
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
+
+use super::errors;
 
 /// The longest payload of a chunk that is read.
 pub(crate) const MAX_CHUNK: u32 = 32 << 20;
@@ -10,11 +12,31 @@ pub(crate) const FRAME: usize = 8;
 
 /// Appends a chunk. Its payload is shorter than 4 GiB.
 pub(crate) fn chunk(out: &mut impl Write, payload: &[u8]) -> io::Result<()> {
-    let mut frame = [0; FRAME];
-    frame[..4].copy_from_slice(&(payload.len() as u32).to_le_bytes());
-    frame[4..].copy_from_slice(&crc32fast::hash(payload).to_le_bytes());
-    out.write_all(&frame)?;
+    out.write_all(&frame(payload.len(), crc32fast::hash(payload)))?;
     out.write_all(payload)
+}
+
+/// What comes before the payload of a chunk: its length and its checksum.
+pub(super) fn frame(len: usize, sum: u32) -> [u8; FRAME] {
+    let mut frame = [0; FRAME];
+    frame[..4].copy_from_slice(&(len as u32).to_le_bytes());
+    frame[4..].copy_from_slice(&sum.to_le_bytes());
+    frame
+}
+
+/// The frame that ends a file because of an error.
+pub(super) fn cut_frame(error: ErrorKind) -> [u8; FRAME] {
+    frame(0, 1 + u32::from(errors::number(error)))
+}
+
+/// Why the rest of a file was not written, in words.
+pub(crate) fn unwritten(error: ErrorKind) -> String {
+    match error {
+        ErrorKind::StorageFull => "the disk was full".to_string(),
+        ErrorKind::QuotaExceeded => "the quota of the disk was used up".to_string(),
+        ErrorKind::FileTooLarge => "it had reached the largest size of a file".to_string(),
+        other => format!("it could not be written: {other}"),
+    }
 }
 
 /// Why a file could not be read.
@@ -27,6 +49,11 @@ pub(crate) enum Broken {
     /// It ends before this byte's chunk does.
     Truncated {
         offset: u64,
+    },
+    /// What comes from this byte on could not be written.
+    Unwritten {
+        offset: u64,
+        error: ErrorKind,
     },
     Corrupt {
         offset: u64,
@@ -130,6 +157,18 @@ impl Chunks {
         Broken::Corrupt { offset, what }
     }
 
+    /// Why the file ends here, as its writer has noted.
+    fn unwritten(&self, number: u32) -> Broken {
+        let error = u8::try_from(number).ok().and_then(errors::kind);
+        match error {
+            Some(error) => Broken::Unwritten {
+                offset: self.begin,
+                error,
+            },
+            None => self.corrupt(self.begin, "an error of an unknown kind"),
+        }
+    }
+
     /// Reads a chunk. Returns whether it was complete.
     fn next_chunk(&mut self) -> Result<bool, Broken> {
         self.begin = self.end;
@@ -142,6 +181,15 @@ impl Chunks {
             u32::from_le_bytes([a, b, c, d]),
             u32::from_le_bytes([e, f, g, h]),
         );
+        if len == 0 {
+            self.payload.clear();
+            self.done = 0;
+            return match sum.checked_sub(1) {
+                // Zeros end a file that is still written.
+                None => Ok(false),
+                Some(number) => Err(self.unwritten(number)),
+            };
+        }
         if len > MAX_CHUNK {
             return Err(self.corrupt(self.begin, "a chunk that is too long"));
         }

@@ -8,6 +8,8 @@
 //! | `recorder.rs` | [`Recorder`], [`Tape`] |
 //! | `ring.rs` | the last events, in memory |
 //! | `chunks.rs` | the frame of a file: its version, chunks and checksums |
+//! | `growing.rs` | a file of chunks that is written |
+//! | `stream.rs` | a pipe that is written, whose reader may stall |
 //! | `buffer.rs` | bytes that one thread appends and any thread reads |
 //! | `place.rs` | the file: its lock and its mode |
 //! | `encode.rs`, `decode.rs` | events as bytes, and back |
@@ -45,6 +47,10 @@
 //! | magic | `89 54 52 41 50 4C 4E 0A` (`\x89TRAPLN\n`) |
 //! | version | u16: 1 |
 //! | chunk, again and again | length of the payload: u32, at most 32 MiB; CRC-32 (IEEE) of the payload: u32; the payload |
+//!
+//! A chunk of length 0 says that there is no more. Its checksum is 0 if the file was not ended: its
+//! process was killed, or still runs. Otherwise the rest could not be written, and it is one more
+//! than the number of the error's kind.
 //!
 //! The payload of the first chunk is the header: the number of words in the command line (2^20 at
 //! most) and each as a text, the seed, the policy as a text, the quantum, the world (a byte: 0
@@ -98,11 +104,13 @@ pub(crate) mod chunks;
 pub(crate) mod decode;
 pub(crate) mod encode;
 pub(crate) mod errors;
+pub(crate) mod growing;
 mod owned;
 pub(crate) mod place;
 mod reader;
 mod recorder;
 mod ring;
+mod stream;
 
 pub(crate) use owned::OwnedDetail;
 pub use owned::OwnedEvent;

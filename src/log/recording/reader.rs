@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     Context, Header, MAGIC, OwnedEvent, VERSION,
-    chunks::{Broken, Chunks},
+    chunks::{Broken, Chunks, unwritten},
     decode::{Bytes, Record},
 };
 
@@ -16,7 +16,7 @@ use super::{
 ///
 /// The iterator ends after the first error. A recording whose end is missing, because the process
 /// was killed or is still writing, gives all events of its complete chunks, and then
-/// [`Error::Truncated`].
+/// [`Error::Truncated`]. [`Error::Unwritten`] follows where the disk was full.
 pub struct Recording {
     chunks: Chunks,
     header: Header,
@@ -48,6 +48,14 @@ pub enum Error {
     Truncated {
         /// The first byte of what is not complete.
         offset: u64,
+    },
+    /// The rest could not be written, because the disk was full, for example.
+    #[error("the recording ends at byte {offset}, before its end: {}", unwritten(*.error))]
+    Unwritten {
+        /// The first byte of what is missing.
+        offset: u64,
+        /// The error of the write.
+        error: io::ErrorKind,
     },
     /// It was damaged, or never was in order.
     #[error("the recording is damaged at byte {offset}: {what}")]
@@ -129,6 +137,7 @@ impl From<Broken> for Error {
             Broken::Foreign => Self::Foreign,
             Broken::TooNew(version) => Self::TooNew(version),
             Broken::Truncated { offset } => Self::Truncated { offset },
+            Broken::Unwritten { offset, error } => Self::Unwritten { offset, error },
             Broken::Corrupt { offset, what } => Self::Corrupt { offset, what },
         }
     }

@@ -1,12 +1,12 @@
 //! Writing a recording.
 //!
 //! The kernel's thread encodes each event into a buffer of atomic words, at the price of plain
-//! words. Any other thread can read the buffer at any time. A thread of the recorder writes it to
-//! disk every 100 ms, even while a task makes no trap. A thread that handles signals can do the
-//! same.
+//! words. Any other thread can read the buffer at any time. The kernel's thread writes it to disk
+//! before it sleeps. A thread of the recorder does so every 50 ms, even while a task makes no trap. A
+//! thread that handles signals can do the same.
 
 use std::{
-    io::{self, Write},
+    io,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     thread,
@@ -16,9 +16,12 @@ use std::{
 use super::{
     Context, Header, Recording,
     buffer::{Buffer, End, Word},
-    chunks::chunk,
-    encode, kind, place,
+    decode::{Bytes, Wrong},
+    encode,
+    growing::Growing,
+    kind, place,
     ring::{Ring, Target},
+    stream::Stream,
 };
 use crate::{
     abi::{Exit, SystemCall, Tid},
@@ -26,13 +29,14 @@ use crate::{
 };
 
 /// The time between two writes to disk.
-const EVERY: Duration = Duration::from_millis(100);
+const EVERY: Duration = Duration::from_millis(50);
 
 /// A tracer that writes a recording.
 ///
 /// It must be handed to the kernel's [`Builder`](crate::Builder), so keep its [`Tape`] to find out
-/// whether all went well. What happened is in the file a tenth of a second later at the latest,
-/// even if the process is killed. An error in writing ends the recording, not the run.
+/// whether all went well. Whatever happened before the kernel last slept is in the file, even if the
+/// process is killed; while the kernel is busy, what happened up to a tenth of a second before. An
+/// error in writing ends the recording, not the run. A full disk keeps what fitted.
 #[derive(Debug)]
 pub struct Recorder {
     tape: Tape,
@@ -44,6 +48,8 @@ pub struct Recorder {
     /// The last record that was long; kept for its memory.
     long: Vec<u8>,
     is_ring: bool,
+    /// Whether all events go to a file.
+    is_file: bool,
     /// For a ring: the last trap, which its task may be blocked in at the next event.
     trap: Option<Trap>,
 }
@@ -73,7 +79,7 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     /// All of them, until there is an error.
-    file: Option<place::Locked>,
+    output: Option<Output>,
     /// The last ones.
     ring: Option<Ring>,
     /// How much of the buffer has been put to its place.
@@ -82,20 +88,32 @@ struct State {
     error: Option<(io::ErrorKind, String)>,
 }
 
+/// What takes all records.
+#[derive(Debug)]
+enum Output {
+    File(Growing),
+    Stream(Stream),
+}
+
 impl Recorder {
     /// Records everything into a file, which is created for its owner alone, or replaced. It is
-    /// locked until the recording ends. A pipe is waited for until it has a reader.
+    /// locked until the recording ends. A pipe is waited for until it has a reader. A reader that
+    /// takes nothing for a second does not stop the run: until it reads again, events are missing
+    /// from the recording, and their number is in it ([`Recording::missing`]).
     ///
     /// *Errors:* `ResourceBusy` while another recorder writes to the file; the operating system's;
     /// `InvalidInput` for a header of more than 32 MiB.
     pub fn create(path: impl AsRef<Path>, header: &Header) -> io::Result<Self> {
         let head = encode::preamble(header)?;
-        let mut file = place::open(path.as_ref())?;
-        if file.metadata()?.is_file() {
-            file.set_len(0)?;
-        }
-        file.write_all(&head)?;
-        let recorder = Self::new(Some(file), None);
+        let file = place::open(path.as_ref())?;
+        let output = if file.metadata()?.is_file() {
+            Output::File(Growing::new(file, &head, skip)?)
+        } else {
+            let mut stream = Stream::new(file)?;
+            stream.put_bytes(&head)?;
+            Output::Stream(stream)
+        };
+        let recorder = Self::new(Some(output), None);
         let shared = Arc::downgrade(&recorder.tape.0);
         thread::Builder::new()
             .name("recorder".into())
@@ -148,12 +166,12 @@ impl Recorder {
         Ok(self)
     }
 
-    fn new(file: Option<place::Locked>, ring: Option<Ring>) -> Self {
-        let is_ring = ring.is_some();
+    fn new(output: Option<Output>, ring: Option<Ring>) -> Self {
+        let (is_ring, is_file) = (ring.is_some(), output.is_some());
         let shared = Shared {
             buffer: Buffer::new(),
             state: Mutex::new(State {
-                file,
+                output,
                 ring,
                 done: 0,
                 is_closed: false,
@@ -167,6 +185,7 @@ impl Recorder {
             events: 0,
             long: Vec::new(),
             is_ring,
+            is_file,
             trap: None,
         }
     }
@@ -272,6 +291,18 @@ impl Tracer for Recorder {
             self.put_long(event);
         }
     }
+
+    fn before_sleep(&mut self) {
+        if self.is_file {
+            let shared = &*self.tape.0;
+            shared.lock().save(shared);
+        }
+    }
+}
+
+/// Passes over a record.
+fn skip(bytes: &mut Bytes<'_>) -> Result<(), Wrong> {
+    Context::default().record(bytes).map(drop)
 }
 
 impl Trap {
@@ -360,13 +391,20 @@ impl Tape {
         state.ring.as_ref().map(Ring::bytes)
     }
 
-    /// Ends the recording: nothing that happens later is in it.
+    /// Ends the recording: nothing that happens later is in it. Waits for the reader of a pipe.
     ///
     /// *Errors:* the first that has befallen it.
     pub fn close(&self) -> io::Result<()> {
+        self.close_while(|| true)
+    }
+
+    /// Ends the recording as [`Tape::close`] does. While the reader of a pipe takes nothing,
+    /// `goes_on` is asked every 100 ms. If it returns `false`, the rest is lost, and the error is
+    /// `TimedOut`.
+    pub(crate) fn close_while(&self, mut goes_on: impl FnMut() -> bool) -> io::Result<()> {
         let mut state = self.0.lock();
         if !state.is_closed {
-            state.close(&self.0);
+            state.close(&self.0, &mut goes_on);
         }
         state.result()
     }
@@ -402,8 +440,11 @@ impl State {
         if let Some(ring) = &mut self.ring {
             ring.put(records);
         }
-        if let Some(file) = &mut self.file {
-            let result = chunk(file, records);
+        if let Some(output) = &mut self.output {
+            let result = match output {
+                Output::File(file) => file.append(records),
+                Output::Stream(stream) => stream.put(records),
+            };
             self.note(result);
         }
     }
@@ -413,15 +454,16 @@ impl State {
         self.write(Ring::write);
     }
 
-    fn close(&mut self, shared: &Shared) {
+    fn close(&mut self, shared: &Shared, goes_on: &mut dyn FnMut() -> bool) {
         self.save(shared);
-        self.write(Ring::write_last);
-        if let Some(file) = &mut self.file {
-            let result = chunk(file, &[kind::END]);
-            self.note(result);
-        }
+        self.write(|ring| ring.write_last(goes_on));
         // Another recorder may have the file from now on.
-        self.file = None;
+        let result = match self.output.take() {
+            None => Ok(()),
+            Some(Output::File(file)) => file.end(kind::END),
+            Some(Output::Stream(mut stream)) => stream.end(goes_on),
+        };
+        self.note(result);
         if let Some(ring) = &mut self.ring {
             ring.give_up();
         }
@@ -434,7 +476,7 @@ impl State {
     }
 
     /// Has the ring write, if there is one.
-    fn write(&mut self, how: fn(&mut Ring) -> io::Result<()>) {
+    fn write(&mut self, how: impl FnOnce(&mut Ring) -> io::Result<()>) {
         if let (Some(ring), false) = (&mut self.ring, self.is_closed) {
             let result = how(ring);
             self.note(result);
@@ -445,7 +487,7 @@ impl State {
     fn note(&mut self, result: io::Result<()>) {
         if let Err(error) = result {
             self.error = Some((error.kind(), error.to_string()));
-            self.file = None;
+            self.output = None;
             if let Some(ring) = &mut self.ring {
                 ring.give_up();
             }
@@ -462,7 +504,7 @@ fn save_again_and_again(shared: &Weak<Shared>) {
         };
         let mut state = shared.lock();
         state.save(&shared);
-        if state.is_closed || state.file.is_none() {
+        if state.output.is_none() {
             return;
         }
     }

@@ -17,6 +17,7 @@ use super::{
     chunks::chunk,
     decode::{Bytes, Record},
     encode, kind, place,
+    stream::Stream,
 };
 use crate::{
     abi::Tid,
@@ -56,7 +57,7 @@ pub(super) enum Target {
         lock: place::Locked,
     },
     /// Something that takes bytes once, such as a pipe.
-    Stream(place::Locked),
+    Stream(Stream),
 }
 
 /// Records, and what they leave out.
@@ -188,12 +189,14 @@ impl Ring {
         }
     }
 
-    /// Writes it for the last time.
-    pub(super) fn write_last(&mut self) -> io::Result<()> {
-        if let Some(Target::Stream(stream)) = &self.target {
-            let mut stream: &File = stream;
-            stream.write_all(&self.head)?;
-            return stream.write_all(&self.window_and_end());
+    /// Writes it for the last time. `goes_on` is asked while the reader of a pipe takes nothing.
+    pub(super) fn write_last(&mut self, goes_on: &mut dyn FnMut() -> bool) -> io::Result<()> {
+        if let Some(Target::Stream(_)) = self.target {
+            let bytes = self.bytes();
+            if let Some(Target::Stream(stream)) = &mut self.target {
+                stream.put_bytes(&bytes)?;
+                return stream.drain(goes_on);
+            }
         }
         self.write()
     }
@@ -293,7 +296,7 @@ impl Target {
                 lock: file,
             })
         } else {
-            Ok(Self::Stream(file))
+            Ok(Self::Stream(Stream::new(file)?))
         }
     }
 

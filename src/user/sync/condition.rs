@@ -51,7 +51,7 @@ impl Condition {
     /// Releases the lock, waits for a signal, and takes the lock again. *Blocks* until it has the
     /// lock. The caller must check its condition again: another task may have run first.
     ///
-    /// A timeout that cuts the wait poisons nothing, because the wait has released the lock.
+    /// A kill or a timeout that cuts the wait poisons nothing: the task waits, and changes nothing.
     /// [`Condition::wait_for`] waits for a limited time and takes the lock again.
     ///
     /// *Errors:* as [`Mutex::lock`](super::Mutex::lock).
@@ -69,10 +69,11 @@ impl Condition {
         &self,
         place: &'static Location<'static>,
         os: &mut Os,
-        guard: Guard<T>,
+        mut guard: Guard<T>,
     ) -> Result<Guard<T>, Poisoned<T>> {
         let mutex = guard.mutex();
         let signals = self.signals_in(os);
+        guard.released = true;
         if os.frame().may_wait_to_print() {
             // Otherwise a signal could come between the release of the lock and the wait.
             os.yield_now().await;

@@ -136,7 +136,7 @@ impl Group {
         os.frame().set_place(place);
         let (tid, exit) = self.ended.take(os).await.ok()?;
         self.members.left.borrow_mut().remove(&tid);
-        self.frame.defer(SystemCall::Disown(tid));
+        self.frame.defer_word(SystemCall::Disown(tid), 1);
         Some((tid, exit))
     }
 
@@ -171,9 +171,11 @@ impl Group {
         }
     }
 
-    /// Ends the remaining members.
+    /// Ends the remaining members. The caller has waited for all of them.
     async fn end(self, os: &mut Os) {
-        drop(self);
+        for tid in self.members.left.take() {
+            self.frame.defer_word(SystemCall::Release(tid), 1);
+        }
         // They end at this trap, before it has an effect.
         os.yield_now().await;
     }

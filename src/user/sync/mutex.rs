@@ -19,9 +19,11 @@ use crate::{
 /// poisons the lock: [`Mutex::lock`] fails with [`Poisoned`] until a task calls
 /// [`Mutex::clear_poison`]. (As in the standard library's `Mutex`.)
 ///
-/// A [timeout](Os::timeout) that cuts its body poisons the locks that the body holds. A task that
-/// returns an error or calls [`Os::exit`] poisons none, because it chooses the moment. An exit of
-/// `Killed` or `Faulted` poisons in any case.
+/// A lock is poisoned when a kill, a fault or the cut of a [timeout](Os::timeout) drops its
+/// [`Guard`], also where the guard is in a message that is dropped so. A task that returns or calls
+/// [`Os::exit`] poisons none, whatever its exit, because it chooses the moment. Nor does a cut if the
+/// guard lives outside the body that is cut, or a task that waits for the lock or a
+/// [`Condition`](super::Condition).
 ///
 /// ```
 /// # use trapline::{Kernel, Os, sync::Mutex};
@@ -170,6 +172,7 @@ impl<T: 'static> Guard<T> {
     /// task that receives a guard from another task calls this. Never blocks.
     pub fn adopt(&mut self, os: &Os) {
         self.inner.token.require_home(os, "the mutex");
+        self.inner.token.touch_unless_held();
         self.inner.token.set_held();
     }
 }
@@ -200,6 +203,7 @@ impl<T> Drop for Guard<T> {
             self.inner.token.touch_beside(true);
             self.inner.poisoned.set(true);
         }
+        self.inner.token.touch_unless_held();
         self.inner.token.set_free();
         self.inner.token.defer_put(());
     }

@@ -135,6 +135,11 @@ pub(super) struct Context {
 
 /// Each of these appends an entry.
 impl Context {
+    /// Whether this instant is after the last reading of the clock.
+    pub(super) fn is_to_come(&self, instant: Duration) -> bool {
+        nanos(instant) > self.at
+    }
+
     pub(super) fn now(&mut self, out: &mut Vec<u8>, now: Duration) {
         let now = nanos(now);
         let since = now.wrapping_sub(self.at);
@@ -349,6 +354,11 @@ pub(super) enum Entry<'a> {
         offered: Option<usize>,
         result: io::Result<Given<'a>>,
     },
+}
+
+/// Passes over an entry.
+pub(super) fn skip(bytes: &mut Bytes<'_>) -> Result<(), Wrong> {
+    Context::default().entry(bytes, &mut Vec::new()).map(drop)
 }
 
 /// Gives a request what was received, or the addresses of its name. `None` if it has no room.

@@ -3,7 +3,10 @@
 use std::io::{self, ErrorKind};
 
 use super::VERSION;
-use crate::{abi::Tid, log::recording::chunks::Broken};
+use crate::{
+    abi::Tid,
+    log::recording::chunks::{Broken, unwritten},
+};
 
 /// Why a tape could not be read, or a replay could not go on.
 ///
@@ -29,6 +32,14 @@ pub enum Error {
     Truncated {
         /// The first byte of what is not complete.
         offset: u64,
+    },
+    /// The rest could not be written, because the disk was full, for example.
+    #[error("the tape ends at byte {offset}: {}", unwritten(*.error))]
+    Unwritten {
+        /// The first byte of what is missing.
+        offset: u64,
+        /// The error of the write.
+        error: ErrorKind,
     },
     /// The tape reached the limit of its size.
     #[error("the tape ends at byte {offset}: it had reached its limit")]
@@ -97,13 +108,23 @@ impl Error {
         None
     }
 
+    /// Whether the tape ended before its run: what it has was played.
+    pub(crate) fn is_short(&self) -> bool {
+        match self {
+            Self::Truncated { .. } | Self::Unwritten { .. } | Self::Full { .. } => true,
+            Self::Io(_)
+            | Self::Foreign
+            | Self::TooNew(_)
+            | Self::Corrupt { .. }
+            | Self::Left(_) => false,
+        }
+    }
+
     /// As an error of a world.
     pub(super) fn into_io(self) -> io::Error {
         match self {
             Self::Io(error) => error,
-            Self::Truncated { .. } | Self::Full { .. } => {
-                io::Error::new(ErrorKind::UnexpectedEof, self)
-            }
+            short if short.is_short() => io::Error::new(ErrorKind::UnexpectedEof, short),
             other => io::Error::new(ErrorKind::InvalidData, other),
         }
     }
@@ -116,6 +137,7 @@ impl From<Broken> for Error {
             Broken::Foreign => Self::Foreign,
             Broken::TooNew(version) => Self::TooNew(version),
             Broken::Truncated { offset } => Self::Truncated { offset },
+            Broken::Unwritten { offset, error } => Self::Unwritten { offset, error },
             Broken::Corrupt { offset, what } => Self::Corrupt { offset, what },
         }
     }

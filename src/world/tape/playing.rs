@@ -359,15 +359,13 @@ impl World for Playing {
 /// ends the run.
 fn refuse(asked: Asked) -> io::Result<Answer> {
     match asked {
-        Asked::Close | Asked::Shutdown => Ok(Answer::Done),
+        Asked::Close | Asked::Shutdown | Asked::Attach | Asked::Connect => Ok(Answer::Done),
         Asked::Drained => Ok(Answer::Ready(true)),
         Asked::Readable | Asked::Writable | Asked::Resolve => Ok(Answer::Ready(false)),
         Asked::Accept | Asked::Recv | Asked::Send | Asked::SendFile => {
             Err(io::ErrorKind::WouldBlock.into())
         }
-        Asked::Attach | Asked::Listen | Asked::Connect | Asked::Connected => {
-            Err(io::Error::other("the replay is over"))
-        }
+        Asked::Listen | Asked::Connected => Err(io::Error::other("the replay is over")),
     }
 }
 

@@ -56,8 +56,15 @@ pub struct Progress(Rc<State>);
 struct State {
     offset: Cell<u64>,
     is_finished: Cell<bool>,
-    /// The next entry is not complete.
-    is_truncated: Cell<bool>,
+    /// Why the next entry is missing, if so.
+    cut: Cell<Option<Cut>>,
+}
+
+/// Why the end of a tape is missing.
+#[derive(Clone, Copy, Debug)]
+enum Cut {
+    Truncated,
+    Unwritten(io::ErrorKind),
 }
 
 impl Progress {
@@ -69,14 +76,17 @@ impl Progress {
 
     /// Checks, after a run, that the tape was used to its last byte.
     ///
-    /// *Errors:* [`Error::Left`] if the tape has more, and [`Error::Truncated`] if its end is missing.
+    /// *Errors:* [`Error::Left`] if the tape has more; [`Error::Truncated`] or [`Error::Unwritten`] if
+    /// its end is missing.
     pub fn finish(&self) -> Result<(), Error> {
         if self.0.is_finished.get() {
             return Ok(());
         }
         let offset = self.offset();
-        if self.0.is_truncated.get() {
-            return Err(Error::Truncated { offset });
+        match self.0.cut.get() {
+            None => {}
+            Some(Cut::Truncated) => return Err(Error::Truncated { offset }),
+            Some(Cut::Unwritten(error)) => return Err(Error::Unwritten { offset, error }),
         }
         Err(Error::Left(Box::new(Left {
             offset,
@@ -289,8 +299,11 @@ impl Reel {
     fn look_ahead(&mut self) {
         while self.broken.is_none() {
             if let Err(broken) = self.chunks.fill() {
-                let is_truncated = matches!(broken, Broken::Truncated { .. });
-                self.progress.0.is_truncated.set(is_truncated);
+                self.progress.0.cut.set(match &broken {
+                    Broken::Truncated { .. } => Some(Cut::Truncated),
+                    Broken::Unwritten { error, .. } => Some(Cut::Unwritten(*error)),
+                    _ => None,
+                });
                 self.broken = Some(broken);
                 break;
             }

@@ -85,6 +85,13 @@ impl<W: World> Taping<W> {
         self.writer.clone()
     }
 
+    /// Writes what there is to the file, if a wait until the deadline may sleep.
+    fn write_before_sleep(&self, deadline: Option<Duration>) {
+        if deadline.is_none_or(|deadline| self.context.is_to_come(deadline)) {
+            self.writer.write();
+        }
+    }
+
     fn note_io(
         &mut self,
         device: DeviceId,
@@ -136,7 +143,10 @@ impl<W: World> World for Taping<W> {
         deadline: Option<Duration>,
         happened: &mut Vec<Happening>,
     ) -> io::Result<()> {
-        self.writer.pass();
+        // A virtual clock does not sleep.
+        if self.inner.spins() {
+            self.write_before_sleep(deadline);
+        }
         let before = happened.len();
         let result = self.inner.wait(deadline, happened).map(|()| None);
         let reports = &happened[before..];
@@ -150,7 +160,7 @@ impl<W: World> World for Taping<W> {
         patience: Duration,
         happened: &mut Vec<Happening>,
     ) -> io::Result<Duration> {
-        self.writer.pass();
+        self.write_before_sleep(deadline);
         let before = happened.len();
         let result = self.inner.wait_for_threads(deadline, patience, happened);
         let (reports, result) = (&happened[before..], result.map(Some));

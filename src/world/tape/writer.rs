@@ -1,23 +1,19 @@
 //! The file of a tape that is written.
 //!
-//! The kernel's thread appends to a buffer. A thread writes the buffer to the file every 50 ms, up
-//! to the last wait of the world. So an entry costs no system call, and a process that is killed
-//! leaves whole passes.
+//! The kernel's thread appends to a buffer. It writes the buffer to the file before it sleeps, and a
+//! thread does so every 50 ms. So an entry costs no system call, and a process that is killed leaves
+//! everything up to the last sleep of the kernel, or up to a twentieth of a second before its end.
 
 use std::{
-    fs,
-    io::{self, Write},
+    fs, io,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     thread,
     time::Duration,
 };
 
-use super::{Header, MAGIC, VERSION, kind};
-use crate::log::recording::{
-    chunks::{FRAME, chunk},
-    encode, place,
-};
+use super::{Header, MAGIC, VERSION, entry, kind};
+use crate::log::recording::{chunks::FRAME, encode, growing::Growing, place};
 
 /// The time between two writes.
 const EVERY: Duration = Duration::from_millis(50);
@@ -32,22 +28,14 @@ pub struct Writer(Arc<Shared>);
 struct Shared {
     /// Locked before `kept`, and for as long as a write takes.
     target: Mutex<Target>,
-    kept: Mutex<Kept>,
-}
-
-/// Entries that are not in the file yet.
-#[derive(Default, Debug)]
-struct Kept {
-    entries: Vec<u8>,
-    /// How many of the bytes come before the last wait.
-    passed: usize,
+    /// Entries that are not in the file yet.
+    kept: Mutex<Vec<u8>>,
 }
 
 #[derive(Debug)]
 struct Target {
     /// `None` after the end.
-    file: Option<place::Locked>,
-    size: u64,
+    file: Option<Growing>,
     max: u64,
     is_full: bool,
     error: Option<(io::ErrorKind, String)>,
@@ -66,13 +54,10 @@ impl Writer {
                 "a tape is a file: a folder, a pipe or a device cannot hold it",
             ));
         }
-        let mut file = place::open(path)?;
-        file.set_len(0)?;
-        file.write_all(&head)?;
+        let file = Growing::new(place::open(path)?, &head, entry::skip)?;
         let shared = Arc::new(Shared {
             target: Mutex::new(Target {
                 file: Some(file),
-                size: head.len() as u64,
                 max: max.unwrap_or(u64::MAX),
                 is_full: false,
                 error: None,
@@ -90,35 +75,35 @@ impl Writer {
     /// Appends an entry.
     pub(super) fn put<T>(&self, entry: impl FnOnce(&mut Vec<u8>) -> T) -> T {
         let mut kept = lock(&self.0.kept);
-        let result = entry(&mut kept.entries);
-        let is_long = kept.entries.len() > KEPT;
+        let result = entry(&mut kept);
+        let is_long = kept.len() > KEPT;
         drop(kept);
         if is_long {
-            drop(self.0.write(Kept::take));
+            self.write();
         }
         result
     }
 
-    /// Marks the begin of a wait.
-    pub(super) fn pass(&self) {
-        let mut kept = lock(&self.0.kept);
-        kept.passed = kept.entries.len();
+    /// Writes to the file what is on the tape so far. An error ends the tape.
+    pub(super) fn write(&self) {
+        drop(self.0.write());
     }
 
-    /// Writes to the file what is on the tape so far. Rarely needed: a thread does it.
+    /// Writes to the file what is on the tape so far. Rarely needed: it happens before each sleep of
+    /// the kernel, and every 50 ms.
     ///
     /// *Errors:* the first that a write has met. It ends the tape, not the run.
     pub fn flush(&self) -> io::Result<()> {
-        self.0.write(Kept::take).result()
+        self.0.write().result()
     }
 
     /// Ends the tape: nothing that happens later is on it.
     ///
     /// *Errors:* the first that a write has met.
     pub fn close(&self) -> io::Result<()> {
-        let mut target = self.0.write(Kept::take);
-        if let Some(mut file) = target.file.take() {
-            let result = chunk(&mut file, &[kind::END]);
+        let mut target = self.0.write();
+        if let Some(file) = target.file.take() {
+            let result = file.end(kind::END);
             target.note(result);
         }
         target.result()
@@ -135,27 +120,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Kept {
-    /// Takes everything. What comes next goes to `empty`.
-    fn take(&mut self, empty: Vec<u8>) -> Vec<u8> {
-        self.passed = 0;
-        std::mem::replace(&mut self.entries, empty)
-    }
-
-    /// Takes what comes before the last wait. The rest goes to `empty`.
-    fn take_passed(&mut self, mut empty: Vec<u8>) -> Vec<u8> {
-        empty.extend_from_slice(&self.entries[self.passed..]);
-        self.entries.truncate(self.passed);
-        self.take(empty)
-    }
-}
-
 impl Shared {
-    /// Writes the entries that `take` takes.
-    fn write(&self, take: fn(&mut Kept, Vec<u8>) -> Vec<u8>) -> MutexGuard<'_, Target> {
+    /// Writes the entries that are not in the file yet.
+    fn write(&self) -> MutexGuard<'_, Target> {
         let mut target = lock(&self.target);
         let spare = std::mem::take(&mut target.spare);
-        let mut entries = take(&mut lock(&self.kept), spare);
+        let mut entries = std::mem::replace(&mut *lock(&self.kept), spare);
         target.write(&entries);
         entries.clear();
         entries.shrink_to(KEPT);
@@ -172,14 +142,13 @@ impl Target {
         let Some(mut file) = self.file.take() else {
             return;
         };
-        let size = self.size + (FRAME + entries.len()) as u64;
+        let size = file.len() + (FRAME + entries.len()) as u64;
         // There must be room for the mark of the end.
         let result = if size + (FRAME as u64 + 1) > self.max {
             self.is_full = true;
-            chunk(&mut file, &[kind::FULL])
+            file.end(kind::FULL)
         } else {
-            let result = chunk(&mut file, entries);
-            self.size = size;
+            let result = file.append(entries);
             self.file = Some(file);
             result
         };
@@ -208,7 +177,7 @@ fn write_again_and_again(shared: &Weak<Shared>) {
         let Some(shared) = shared.upgrade() else {
             return;
         };
-        if shared.write(Kept::take_passed).file.is_none() {
+        if shared.write().file.is_none() {
             return;
         }
     }

@@ -357,14 +357,13 @@ fn export_writes_traces_of_chrome() {
 
 /// Checks what the description of the format asks for, and Perfetto and speedscope rely on.
 ///
-/// Besides, of slices that begin and end at one instant and look alike no two follow one another:
-/// for speedscope the second would lie in the first, and the thousandth in 999.
+/// Besides, a slice has a length, and ends before the next one of its task begins: speedscope sorts what
+/// begins and ends by instants, and complains about what does not nest.
 fn assert_chrome(text: &str) {
     let trace: Value = serde_json::from_str(text).expect("it is JSON");
     let events = trace["traceEvents"].as_array().expect("there are events");
-    let mut open: BTreeMap<u64, Vec<(&str, f64)>> = BTreeMap::new();
+    let mut firsts: BTreeMap<u64, f64> = BTreeMap::new();
     let mut slices: BTreeMap<u64, Vec<(f64, f64)>> = BTreeMap::new();
-    let mut last: BTreeMap<u64, (&str, [f64; 2])> = BTreeMap::new();
     let mut arrows: BTreeMap<u64, Vec<(&str, u64, f64)>> = BTreeMap::new();
     let mut named = Vec::new();
     for event in events {
@@ -379,7 +378,7 @@ fn assert_chrome(text: &str) {
         assert_eq!(event["pid"], if event["tid"] == 0 { 2 } else { 1 });
         assert!(!name.contains(['(', '"']), "no arguments: {name}");
         // Speedscope takes these for a part of the name.
-        assert!(phase != "B" || event["args"].is_null());
+        assert!(phase != "X" || event["args"].is_null());
         let (tid, at) = (
             event["tid"].as_u64().unwrap(),
             event["ts"].as_f64().unwrap(),
@@ -387,19 +386,17 @@ fn assert_chrome(text: &str) {
         match phase {
             "M" => named.push(tid),
             "i" => assert!(["t", "g"].contains(&event["s"].as_str().unwrap())),
-            "B" => open.entry(tid).or_default().push((name, at)),
-            "E" => {
-                let (begun, from) = open.get_mut(&tid).and_then(Vec::pop).expect("it began");
-                assert_eq!(begun, name);
+            "X" => {
+                let length = event["dur"].as_f64().unwrap();
+                let first = *firsts.entry(tid).or_insert(at);
                 let slices = slices.entry(tid).or_default();
-                let before = slices.last().map_or(0.0, |&(_, to)| to);
-                assert!(
-                    before <= from && from <= at,
-                    "slices of a task follow one another"
-                );
-                slices.push((from, at));
-                let same = last.insert(tid, (name, [from, at]));
-                assert_ne!(same, Some((name, [at, at])));
+                if let Some(&(from, length)) = slices.last() {
+                    assert!(from + length <= at, "slices of a task follow one another");
+                    // As speedscope counts.
+                    assert!((from - first) + length <= at - first, "also from its first");
+                }
+                assert!(length > 0.0, "speedscope cannot place {event}");
+                slices.push((at, length));
             }
             "s" | "f" => {
                 let id = event["id"].as_u64().unwrap();
@@ -408,7 +405,7 @@ fn assert_chrome(text: &str) {
             other => panic!("{other}"),
         }
     }
-    assert!(open.values().all(Vec::is_empty), "whatever begins ends");
+    assert!(!slices.is_empty());
     assert!(slices.keys().all(|tid| named.contains(tid)));
     assert!(!arrows.is_empty());
     for ends in arrows.values() {
@@ -417,7 +414,7 @@ fn assert_chrome(text: &str) {
         };
         assert!(from <= to);
         for (tid, at) in [(waker, from), (woken, to)] {
-            let lies_within = |&(from, to): &(f64, f64)| from <= at && at <= to;
+            let lies_within = |&(from, length): &(f64, f64)| from <= at && at <= from + length;
             assert!(slices[&tid].iter().any(lies_within), "{ends:?}");
         }
     }
@@ -463,10 +460,9 @@ fn waits_are_shown_at_an_instant() {
         "{waits}"
     );
     assert!(
-        waits.contains("tid 2 \"worker-1\" waits for mutex 1, "),
+        waits.contains("tid 2 \"worker-1\" waits for mutex 1, held by task 3, since "),
         "{waits}"
     );
-    assert!(waits.contains("; task 3 got its last message"), "{waits}");
     let end = place.print(&["trace", "waits", "--at", "1h", "run.trap"]);
     assert_eq!(
         end,
@@ -682,4 +678,49 @@ fn every_command_has_help_with_examples() {
         assert_eq!(code, 0);
         assert!(out.contains("Examples:"), "{out}");
     }
+}
+
+/// The line of a text that begins with the command.
+fn pasted<'a>(text: &'a str, command: &str) -> &'a str {
+    let at = text.find(command).unwrap_or_else(|| panic!("{text}"));
+    text[at..].lines().next().unwrap()
+}
+
+#[test]
+fn a_command_that_is_shown_runs_again_when_it_is_pasted() {
+    let place = Place::with("pasted", &["--with", "alive --count 2", "countdown"]);
+    let command = "boot -q --virtual --seed 1 --record run.trap --with 'alive --count 2' countdown";
+    place.record("other.trap", &["--with", "alive --count 3", "countdown"]);
+    let other = command.replace("2'", "3'").replace("run", "other");
+    let summary = place.print(&["trace", "summary", "run.trap"]);
+    let line = pasted(&summary, "trapline boot");
+    assert_eq!(line, format!("trapline {command}"));
+    let recorded = fs::read(place.0.join("run.trap")).unwrap();
+    let binary = Path::new(env!("CARGO_BIN_EXE_trapline"));
+    let mut shell = command_of_shell(line);
+    let ran = shell
+        .current_dir(&place.0)
+        .env("PATH", binary.parent().unwrap());
+    assert!(ran.output().unwrap().status.success(), "{line}");
+    assert_eq!(
+        fs::read(place.0.join("run.trap")).unwrap(),
+        recorded,
+        "{line}"
+    );
+
+    let svg = place.print(&["trace", "timeline", "--format", "svg", "run.trap"]);
+    let page = place.print(&["trace", "timeline", "--format", "html", "run.trap"]);
+    let (_, diff, _) = place.run(&["trace", "diff", "run.trap", "other.trap"]);
+    let (_, pair, _) = place.run(&["trace", "diff", "--html", "-", "run.trap", "other.trap"]);
+    let chrome = place.print(&["trace", "export", "--format", "chrome", "run.trap"]);
+    for (text, places) in [(&svg, 2), (&page, 2), (&diff, 1), (&pair, 1), (&chrome, 2)] {
+        assert!(text.matches(command).count() >= places, "{text}");
+    }
+    for text in [&diff, &pair] {
+        assert!(text.contains(&other), "{text}");
+    }
+}
+
+fn command_of_shell(line: &str) -> Command {
+    command("/bin/sh", &["-c", line])
 }

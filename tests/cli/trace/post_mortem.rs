@@ -195,9 +195,9 @@ fn waits_shows_who_waits_for_whom() {
 at 00:00.001000, the end of the recording: deadlock: no task was ready, and nothing could make one ready
   tid 1 \"deadlock\" waits for the end of task 2, since 00:00.000, in wait_task(2)
     wait_task at programs/cases/deadlock.rs:28
-  tid 2 \"save\" waits for mutex 2, since 00:00.001, in get(2); task 3 got its last message
+  tid 2 \"save\" waits for mutex 2, held by task 3, since 00:00.001, in get(2)
     get at programs/cases/deadlock.rs:41, spawned at programs/cases/deadlock.rs:19
-  tid 3 \"spend\" waits for mutex 1, since 00:00.001, in get(1); task 2 got its last message
+  tid 3 \"spend\" waits for mutex 1, held by task 2, since 00:00.001, in get(1)
     get at programs/cases/deadlock.rs:41, spawned at programs/cases/deadlock.rs:27
   cycle: 2 -> 3 -> 2
 ";

@@ -100,6 +100,12 @@ impl Sums {
                     *errors += u64::from(line.ends_with(",1"));
                     *total += at - from;
                 }
+                // A call that ends with its task.
+                "exited" => {
+                    if let Some((name, from)) = calls.remove(&tid) {
+                        sums.calls.entry(name).or_default().2 += at - from;
+                    }
+                }
                 _ => {}
             }
             if let Some((before, from)) = states.insert(tid, (state, at)) {

@@ -485,11 +485,11 @@ fn many_tasks_of_a_name_are_a_lane_of_a_picture() {
         all.contains("at most 0 run or are ready, and 999 are blocked"),
         "{all}"
     );
-    assert!(all.contains("class=\"crowd area\"") && all.contains("blocked, in a lane of many"));
+    assert!(all.contains("class=\"timer area\"") && all.contains(">sleeps<"));
     let place = Place::with("no-crowd", &["sleepers", "--count", "49"]);
     let each = svg(&place, &["--scale", "time"]);
     assert!(
-        !each.contains("crowd area") && each.contains("50 sleeper</text>"),
+        !each.contains(" area\"") && each.contains("50 sleeper</text>"),
         "{each}"
     );
 }
@@ -539,14 +539,88 @@ fn a_deadlock_shows_who_waits_for_whom() {
         "it is the news"
     );
     assert_eq!(body.matches("class=\"wait\"").count(), 3);
-    let holder = "Task 3 &quot;spend&quot; waits for mutex 1 since 00:00.001, of which task 2 \
-                  got the last message, at programs/cases/deadlock.rs:41.";
+    let holder = "Task 3 &quot;spend&quot; waits for mutex 1, held by task 2, since \
+                  00:00.001, at programs/cases/deadlock.rs:41.";
     assert!(body.contains(holder), "{body}");
     let part = svg(&place, &["--to", "6t"]);
     assert!(!part.contains("Deadlock"), "it is not known yet: {part}");
 }
 
-/// A recording of a task with this name, that prints it and fails with it.
+#[test]
+fn a_deadlock_in_a_run_that_goes_on_is_marked_where_it_began() {
+    let place = Place::with("stuck-server", &["stuck-server"]);
+    let (from, until) = ("00:00.002000", "6 -> 5 -> 6");
+    let line = place.print(&["trace", "show", "--errors", "run.trap"]);
+    assert_eq!(
+        line,
+        format!("{from}    6 session      deadlocked {until}\n")
+    );
+    let csv = place.print(&["trace", "export", "--format", "csv", "run.trap"]);
+    assert!(
+        csv.contains(&format!(",deadlocked,get,{until},1\n")),
+        "{csv}"
+    );
+    let summary = place.print(&["trace", "summary", "run.trap"]);
+    let said = format!("\ndeadlock at {from}: 6 session -> 5 session -> 6\n");
+    assert!(summary.contains(&said), "{summary}");
+    let json = place.print(&["trace", "summary", "--json", "run.trap"]);
+    let lines: Vec<Value> = json
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines[0]["deadlocks"], 1);
+    let closed = serde_json::json!({ "summary": "deadlock", "at": 0.002, "cycle": [6, 5] });
+    assert!(lines.contains(&closed), "{json}");
+
+    let said = format!("Deadlock at {from}: 6 → 5 → 6 wait for one another.");
+    let (body, facts) = page(&place, &[]);
+    assert!(body.contains(&said), "{body}");
+    assert!(
+        body.contains("<details id=\"summary\" open>"),
+        "it is the news"
+    );
+    let mut packed = Packed::of(&facts);
+    packed.numbers(4);
+    let idle = packed.number() as usize;
+    packed.numbers(4 * idle);
+    let rows = packed.rows();
+    assert!(
+        rows.iter()
+            .any(|(_, row)| row.starts_with("deadlocked 6 -> 5 -> 6")),
+        "{rows:?}"
+    );
+
+    // The mark spans the lanes of both tasks, at the instant of the event.
+    let picture = svg(&place, &["--scale", "time"]);
+    assert!(picture.contains(&said), "{picture}");
+    let (_, mark) = picture.split_once("<path class=\"closed\" d=\"M").unwrap();
+    let numbers = mark.split([' ', 'V', 'M']).take(3);
+    let numbers: Vec<f64> = numbers.map(|number| number.parse().expect(mark)).collect();
+    let [x, top, bottom] = numbers[..] else {
+        panic!("{mark}")
+    };
+    let middle = |tid: u64| {
+        let name = format!(">{tid} session</text>");
+        let (before, _) = picture.split_once(&name).unwrap();
+        let (_, y) = before.rsplit_once(" y=\"").unwrap();
+        y.split('"').next().unwrap().parse::<f64>().unwrap() - 1.0
+    };
+    assert_eq!([top, bottom], [middle(5), middle(6)]);
+    let asleep = picture.split("<rect class=\"queue\" x=\"").nth(1).unwrap();
+    let begin: f64 = asleep.split('"').next().unwrap().parse().unwrap();
+    assert!(
+        (x - begin).abs() < 0.2,
+        "{x} is where both wait from: {begin}"
+    );
+    let part = svg(&place, &["--to", "1ms"]);
+    assert!(
+        !part.contains("\"closed\"") && !part.contains("Deadlock at"),
+        "{part}"
+    );
+    let one = svg(&place, &["--task", "5"]);
+    assert!(one.contains(&said) && one.contains("\"closed\""), "{one}");
+}
+
 /// A recording of so many tasks, each of which waits for the next, and the last for the first.
 fn ring(place: &Place, tasks: u64) {
     let path = place.0.join("run.trap");
@@ -586,6 +660,7 @@ fn a_long_cycle_is_named_as_far_as_it_can_be_read() {
     assert!(all.contains(" -> 999 -> 1000 -> 1\n"));
 }
 
+/// A recording of a task with this name, that prints it and fails with it.
 fn named(place: &Place, name: &str) {
     let header = Header::default();
     let mut recorder = Recorder::create(place.0.join("run.trap"), &header).unwrap();

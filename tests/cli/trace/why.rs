@@ -120,12 +120,12 @@ fn a_slow_upstream_is_found_from_a_client_of_the_proxy() {
     assert_eq!(
         why(&["slow-upstream"], "client"),
         "\
-4 \"client\" waited 40ms for bytes from device 3 (127.0.0.1:49153), from 00:00.000 (programs/cases/slow_upstream.rs:76).
+4 \"client\" waited 40.1ms for bytes from device 3 (127.0.0.1:49153), from 00:00.000 (programs/cases/slow_upstream.rs:76).
 3 \"proxy\" has the other end, device 4.
-Meanwhile 3 \"proxy\" was waiting for bytes from device 5 (127.0.0.1:49152).
+Meanwhile 3 \"proxy\" was waiting for bytes from device 5 (127.0.0.1:49152) for 40ms.
 3 \"proxy\" waited 40ms for bytes from device 5 (127.0.0.1:49152), from 00:00.000 (programs/cases/slow_upstream.rs:76).
 2 \"upstream\" has the other end, device 6.
-Meanwhile 2 \"upstream\" was asleep.
+Meanwhile 2 \"upstream\" was asleep for 40ms.
 "
     );
 }
@@ -227,6 +227,79 @@ fn the_other_end_is_found_where_connections_overtake_each_other() {
     let said = place.print(&["trace", "why", "3", "run.trap"]);
     let peer = "6 \"client@server\" has the other end, device 5.";
     assert!(said.contains(peer), "{said}");
+}
+
+/// An echo server and a client with three requests, 10 ms away.
+const FAR: [&str; 6] = [
+    "--on",
+    "server:echo --addr 0.0.0.0:45000",
+    "--on",
+    "clients:swarm --addr server:45000 --clients 1 --requests 3 --keep-alive",
+    "--net",
+    "latency=10ms",
+];
+
+#[test]
+fn bytes_that_are_under_way_explain_a_request_and_its_reply() {
+    let place = Place::with("why-latency", &FAR);
+    assert_eq!(
+        place.print(&["trace", "why", "3", "--at", "45ms", "run.trap"]),
+        "\
+3 \"client@clients\" waited 20ms for bytes from device 2 (10.0.0.1:45000), from 00:00.040 (programs/swarm.rs:131).
+4 \"client@server\" has the other end, device 3.
+It sent the bytes at 00:00.050: they were under way for 10ms.
+Meanwhile 4 \"client@server\" was waiting for bytes from device 3 (10.0.0.2:49152).
+4 \"client@server\" waited 20ms for bytes from device 3 (10.0.0.2:49152), from 00:00.030 (programs/echo.rs:72).
+3 \"client@clients\" has the other end, device 2.
+It sent the bytes at 00:00.040: they were under way for 10ms.
+"
+    );
+    for task in ["1", "2", "3", "4"] {
+        let said = place.print(&["trace", "why", task, "run.trap"]);
+        assert!(!said.contains("one another"), "{said}");
+    }
+}
+
+#[test]
+fn bytes_that_have_not_arrived_at_the_end_are_no_cycle() {
+    let place = Place::new("why-under-way");
+    let boot = [
+        "boot",
+        "-q",
+        "--virtual",
+        "--seed",
+        "1",
+        "--max-time",
+        "45ms",
+    ];
+    let boot = [&boot[..], &["--record", "run.trap"], &FAR].concat();
+    assert_eq!(place.run(&boot).0, 4);
+    let said = place.print(&["trace", "why", "3", "run.trap"]);
+    let end = "\
+4 \"client@server\" waits for bytes from device 3 (10.0.0.2:49152) since 00:00.030, to its end (programs/echo.rs:72).
+3 \"client@clients\" has the other end, device 2.
+It sent bytes at 00:00.040, which have not arrived.
+";
+    assert!(said.ends_with(end), "{said}");
+}
+
+#[test]
+fn two_plain_queues_crosswise_are_no_cycle_of_waits() {
+    let place = Place::new("waits-crosswise");
+    let file = place.0.join("run.trap");
+    let file = file.to_str().expect("it is text");
+    let boot = ["boot", "-q", "--virtual", "--record", file, "crosswise"];
+    let ended = rude(&boot).output().expect("it runs");
+    assert_eq!(ended.status.code(), Some(3));
+    let waits = place.print(&["trace", "waits", "run.trap"]);
+    assert!(
+        waits.contains(" waits for queue 2 (get), since "),
+        "{waits}"
+    );
+    assert!(
+        !waits.contains("cycle") && !waits.contains("held by"),
+        "{waits}"
+    );
 }
 
 #[test]

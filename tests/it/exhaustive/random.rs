@@ -1,11 +1,13 @@
 //! Random programs: the exhaustive search against all schedules that there are.
 
-use std::{cell::RefCell, rc::Rc, time::Duration};
+use std::{cell::RefCell, io, rc::Rc, time::Duration};
 
 use trapline::{
-    Errno, Error, Kernel, Os, Promise, Queue, Setter, Shared, check,
+    Error, Kernel, Os, Promise, Queue, Setter, Shared, TcpListener, TcpStream, check,
     sync::{Barrier, Condition, Flag, Mutex, Semaphore},
 };
+
+use super::{HERE, every::every};
 
 /// A call of a random program.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +26,7 @@ enum Step {
     Lock,
     Random,
     Sleep(u64),
+    Compute,
     TimedGet(usize),
     Spawn,
     Child,
@@ -41,6 +44,17 @@ enum Step {
     Tasks,
     Exit,
     Shutdown,
+    Locks(usize),
+    Accept,
+    ReadWait,
+    Connect,
+    CloseListener,
+    DropListener,
+    Send(usize),
+    Recv(usize),
+    ShutdownWrite(usize),
+    CloseStream(usize),
+    DropStream(usize),
 }
 
 /// Draws a number below `end`. (A linear congruential generator.)
@@ -51,9 +65,53 @@ fn draw(state: &mut u64, end: usize) -> usize {
     ((*state >> 33) % end as u64) as usize
 }
 
-fn step(state: &mut u64, tasks: usize) -> Step {
+/// Draws a step of any kind, or one of a program of locks or of sockets.
+fn step(state: &mut u64, kind: u64, tasks: usize) -> Step {
+    match kind {
+        0 => any_step(state, tasks),
+        1 => lock_step(state, tasks),
+        _ => socket_step(state, tasks),
+    }
+}
+
+fn lock_step(state: &mut u64, tasks: usize) -> Step {
+    let (one, task) = (draw(state, 2), draw(state, tasks));
+    match draw(state, 17) {
+        0..5 => Step::Locks(one),
+        5..8 => Step::Wait(task),
+        8..10 => Step::Kill(task),
+        10 => Step::Lock,
+        11 => Step::Put(1),
+        12 => Step::Get(1),
+        13 => Step::Write,
+        14 => Step::TimedGet(1),
+        15 => Step::Compute,
+        _ => Step::Yield,
+    }
+}
+
+fn socket_step(state: &mut u64, tasks: usize) -> Step {
+    let (end, task) = (draw(state, 2), draw(state, tasks));
+    match draw(state, 22) {
+        0..3 => Step::Accept,
+        3 => Step::ReadWait,
+        4..6 => Step::Connect,
+        6 => Step::CloseListener,
+        7..10 => Step::DropListener,
+        10..12 => Step::Send(end),
+        12..15 => Step::Recv(end),
+        15 => Step::ShutdownWrite(end),
+        16 => Step::CloseStream(end),
+        17..19 => Step::DropStream(end),
+        19 => Step::Kill(task),
+        20 => Step::Wait(task),
+        _ => Step::Compute,
+    }
+}
+
+fn any_step(state: &mut u64, tasks: usize) -> Step {
     let (queue, task) = (draw(state, 2), draw(state, tasks));
-    match draw(state, 44) {
+    match draw(state, 45) {
         0..3 => Step::Put(queue),
         3..6 => Step::Get(queue),
         6 => Step::TryPut(queue),
@@ -84,6 +142,7 @@ fn step(state: &mut u64, tasks: usize) -> Step {
         40 => Step::NotifyAll,
         41 => Step::Tasks,
         42 => Step::Exit,
+        43 => Step::Compute,
         _ => Step::Shutdown,
     }
 }
@@ -93,6 +152,10 @@ fn step(state: &mut u64, tasks: usize) -> Step {
 struct World {
     queues: Vec<Queue<usize>>,
     lock: Mutex<usize>,
+    locks: [Mutex<()>; 2],
+    listener: RefCell<Option<TcpListener>>,
+    /// The two ends of a connection.
+    ends: [RefCell<Option<TcpStream>>; 2],
     told: Condition,
     permits: Semaphore,
     flag: Flag,
@@ -105,13 +168,19 @@ struct World {
 }
 
 impl World {
-    async fn new(os: &mut Os, logs: Rc<RefCell<Vec<String>>>) -> Self {
+    async fn new(os: &mut Os, logs: Rc<RefCell<Vec<String>>>) -> io::Result<Self> {
+        let listener = os.listen(HERE).await?;
+        let client = os.connect(HERE).await?;
+        let (server, _) = listener.accept(os).await?;
         let (setter, promise) = Promise::new(os).await;
         // Main has the number 1, and its children those after it.
         let tids = (0..logs.borrow().len() as u64).map(|at| (at + 2).into());
-        Self {
+        Ok(Self {
             queues: vec![Queue::bounded(os, 1).await, Queue::unbounded(os).await],
             lock: Mutex::new(os, 0).await,
+            locks: [Mutex::new(os, ()).await, Mutex::new(os, ()).await],
+            listener: RefCell::new(Some(listener)),
+            ends: [client, server].map(|end| RefCell::new(Some(end))),
             told: Condition::new(os).await,
             permits: Semaphore::new(os, 1).await,
             flag: Flag::new(os).await,
@@ -121,7 +190,7 @@ impl World {
             number: Shared::new(0),
             tids: Shared::new(tids.collect()),
             logs,
-        }
+        })
     }
 
     /// Runs the steps of a task. What each call returns goes to the task's own log.
@@ -148,6 +217,24 @@ impl World {
                 | Step::Notify
                 | Step::NotifyAll => self.at_lock(os, 10 * me + at, *step).await,
                 Step::Exit => return,
+                Step::Locks(first) => {
+                    let _one = self.locks[first].lock(os).await;
+                    let _other = self.locks[1 - first].lock(os).await;
+                    "locks".to_string()
+                }
+                Step::Accept
+                | Step::ReadWait
+                | Step::Connect
+                | Step::CloseListener
+                | Step::DropListener
+                | Step::Send(_)
+                | Step::Recv(_)
+                | Step::ShutdownWrite(_)
+                | Step::CloseStream(_)
+                | Step::DropStream(_) => match self.at_socket(os, *step).await {
+                    Ok(text) => text,
+                    Err(error) => error.kind().to_string(),
+                },
                 _ => self.with_tasks(os, 10 * me + at, *step).await,
             };
             self.logs.borrow_mut()[me] += &format!("{text} ");
@@ -173,6 +260,32 @@ impl World {
             }
             _ => unreachable!("it is for a queue"),
         }
+    }
+
+    async fn at_socket(&self, os: &mut Os, step: Step) -> io::Result<String> {
+        let gone = || io::Error::from(io::ErrorKind::NotFound);
+        // Clones, too, are dropped by the task that drops its handle or ends.
+        let listener = || self.listener.borrow().clone().ok_or_else(gone);
+        let stream = |end: usize| self.ends[end].borrow().clone().ok_or_else(gone);
+        Ok(match step {
+            Step::Accept => {
+                let (_stream, peer) = listener()?.accept(os).await?;
+                format!("{peer}")
+            }
+            Step::ReadWait => format!("{:?}", os.read_wait(&listener()?).await),
+            Step::Connect => format!("{}", os.connect(HERE).await?.peer_addr()?),
+            Step::CloseListener => format!("{:?}", listener()?.close(os).await),
+            Step::DropListener => format!("{}", self.listener.take().is_some()),
+            Step::Send(end) => format!("{}", stream(end)?.send(os, b"12").await?),
+            Step::Recv(end) => format!("{}", stream(end)?.recv(os, &mut [0; 3]).await?),
+            Step::ShutdownWrite(end) => {
+                stream(end)?.shutdown_write(os).await?;
+                "shut".to_string()
+            }
+            Step::CloseStream(end) => format!("{:?}", stream(end)?.close(os).await),
+            Step::DropStream(end) => format!("{}", self.ends[end].take().is_some()),
+            _ => unreachable!("it is for a socket"),
+        })
     }
 
     async fn at_lock(&self, os: &mut Os, message: usize, step: Step) -> String {
@@ -242,6 +355,10 @@ impl World {
                 os.sleep(Duration::from_millis(millis)).await;
                 format!("{}", os.now().await.as_millis())
             }
+            Step::Compute => {
+                os.compute(Duration::from_millis(1)).await;
+                format!("{}", os.now().await.as_millis())
+            }
             Step::Spawn => {
                 let number = self.number.clone();
                 let write = async move |os: &mut Os| {
@@ -268,25 +385,38 @@ impl World {
     }
 }
 
-/// Runs a program of these tasks, as children of one task. The outcome is what each call returned.
-fn program(tasks: &[Vec<Step>], kernel: &mut Kernel) -> Result<(), Error> {
+/// Runs a program of these tasks, as children of one task. Returns what each call returned, and what
+/// the test finds then. A deadlock is an end like another.
+fn program(tasks: &[Vec<Step>], kernel: &mut Kernel) -> Result<String, Error> {
     let logs = Rc::new(RefCell::new(vec![String::new(); tasks.len()]));
     let (all, tasks) = (Rc::clone(&logs), tasks.to_vec());
+    let found = Rc::new(RefCell::new(None));
+    let left = Rc::clone(&found);
     kernel.spawn("main", async move |os: &mut Os| {
-        let world = World::new(os, all).await;
+        let world = World::new(os, all).await?;
+        left.replace(Some((world.number.clone(), world.queues[1].clone())));
         for (me, steps) in tasks.into_iter().enumerate() {
             let world = world.clone();
             let run = async move |os: &mut Os| world.run(os, me, &steps).await;
             os.spawn(format!("{me}"), run).await?;
         }
-        Ok::<(), Errno>(())
+        io::Result::Ok(())
     })?;
-    let outcome = || format!("{:?}", logs.borrow());
-    match kernel.run() {
-        Ok(report) => kernel.outcome(format!("{}{}", outcome(), report.failures)),
-        Err(Error::Deadlock(_)) => kernel.outcome(format!("deadlock {}", outcome())),
+    let end = match kernel.run() {
+        Ok(report) => format!("{} failures", report.failures),
+        Err(Error::Deadlock(deadlock)) => format!("deadlock {:?}", deadlock.cycles),
         Err(error) => return Err(error),
-    }
+    };
+    let left = found
+        .take()
+        .map(|(number, queue)| (number.get(), queue.len()));
+    Ok(format!("{:?} {end} {left:?}", logs.borrow()))
+}
+
+/// The same, for a search.
+fn searched(tasks: &[Vec<Step>], kernel: &mut Kernel) -> Result<(), Error> {
+    let outcome = program(tasks, kernel)?;
+    kernel.outcome(outcome);
     Ok(())
 }
 
@@ -299,7 +429,7 @@ fn drawn(seed: u64) -> Vec<Vec<Step>> {
     (0..tasks)
         .map(|_| {
             (0..count(&mut state))
-                .map(|_| step(&mut state, tasks))
+                .map(|_| step(&mut state, seed / 2 % 3, tasks))
                 .collect()
         })
         .collect()
@@ -315,21 +445,26 @@ fn wanted(name: &str, default: u64) -> u64 {
 #[test]
 fn random_programs_have_no_other_outcome() {
     let first = wanted("TRAPLINE_FUZZ_FIRST", 0);
-    let programs = wanted("TRAPLINE_FUZZ_PROGRAMS", 25);
+    let programs = wanted("TRAPLINE_FUZZ_PROGRAMS", 30);
     let schedules = wanted("TRAPLINE_FUZZ_SCHEDULES", 300);
+    let (mut proved, mut whole) = (0, 0);
     for seed in first..first + programs {
         let tasks = drawn(seed);
-        let search = check(|kernel| program(&tasks, kernel)).exhaustive();
+        let search = check(|kernel| searched(&tasks, kernel)).exhaustive();
         let explored = search.schedules(schedules).explore();
         assert_eq!(explored.failure, None, "program {seed}: {tasks:?}");
         assert_eq!(
             explored.schedules, explored.classes,
             "program {seed}: {tasks:?}"
         );
+        let audited = check(|kernel| searched(&tasks, kernel)).audit();
+        let audited = audited.schedules(5).explore();
+        assert_eq!(audited.failure, None, "program {seed}: {tasks:?}");
         if !explored.complete {
             continue;
         }
-        let parts = check(|kernel| program(&tasks, kernel))
+        proved += 1;
+        let parts = check(|kernel| searched(&tasks, kernel))
             .exhaustive()
             .threads(1);
         let parts = parts.explore();
@@ -338,13 +473,14 @@ fn random_programs_have_no_other_outcome() {
             (explored.schedules, explored.classes, &explored.outcomes),
             "program {seed}, in parts: {tasks:?}"
         );
-        let search = check(|kernel| program(&tasks, kernel)).preemptions(usize::MAX);
-        let all = search.schedules(schedules).explore();
-        assert!(!all.complete || all.schedules >= explored.schedules);
+        let all = every(schedules, |kernel| program(&tasks, kernel));
+        assert!(!all.is_complete || all.schedules >= explored.schedules);
         let missed: Vec<_> = all.outcomes.difference(&explored.outcomes).collect();
         assert!(missed.is_empty(), "program {seed}: {tasks:?}: {missed:?}");
+        whole += u64::from(all.is_complete);
         let invented: Vec<_> = explored.outcomes.difference(&all.outcomes).collect();
-        let invented = invented.into_iter().filter(|_| all.complete);
+        let invented = invented.into_iter().filter(|_| all.is_complete);
         assert_eq!(invented.count(), 0, "program {seed}: {tasks:?}");
     }
+    println!("{programs} programs: {proved} searches complete, {whole} with all schedules");
 }

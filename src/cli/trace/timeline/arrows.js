@@ -79,7 +79,7 @@ function arrow(x, from, end, to) {
   if (above < 0 || below < 0 || above === below) return;
   const [y, tip] = [edgeY(above), edgeY(below)];
   if (Math.max(y, tip) < 0 || Math.min(y, tip) > view.height) return;
-  const [start, stop] = above < below ? [y + BOTTOM, tip + 8] : [y + 3, tip + BOTTOM];
+  const [start, stop] = above < below ? [y + BOTTOM, tip + ACTIVE_TOP - 1] : [y + ACTIVE_TOP, tip + BOTTOM];
   paper.moveTo(x, start);
   paper.lineTo(end, stop);
   // The head, turned as the line is.
@@ -117,6 +117,13 @@ function route(row) {
 /** The rows that are failures or faults, in order; those of one kind. */
 const errors = new Int32Array(rows.isError.reduce((sum, is) => sum + is, 0));
 for (let row = 0, at = 0; row < rows.length; row++) if (rows.isError[row]) errors[at++] = row;
+/** Whether a row is marked across lanes instead of on its own. */
+const isAcross = (row) => rows.kind[row] === FAULT || rows.kind[row] === DEADLOCKED;
+/** The cycles of waits that closed: the row of each, and its tasks, which its text names. */
+const deadlocks = Array.from(errors.filter((row) => rows.kind[row] === DEADLOCKED), (row) => ({
+  row,
+  tids: rows.what.get(row).match(/\d+/g).map(Number),
+}));
 const faults = errors.filter((row) => rows.kind[row] === FAULT);
 const isErring = new Uint8Array(lanes.length);
 for (const row of errors) isErring[rows.lane[row]] = 1;
@@ -132,9 +139,9 @@ function drawErrors(first, last) {
     if (at[row] > view.end) break;
     const place = placeShown(rows.lane[row]);
     const x = toX(at[row]);
-    if (place < first || place >= last || rows.kind[row] === FAULT || x - done.get(place) < 3) continue;
+    if (place < first || place >= last || isAcross(row) || x - done.get(place) < 3) continue;
     done.set(place, x);
-    const y = toY(place) + 7;
+    const y = toY(place) + ACTIVE_TOP + ACTIVE_HEIGHT / 2;
     paper.moveTo(x - 3.5, y - 3.5);
     paper.lineTo(x + 3.5, y + 3.5);
     paper.moveTo(x - 3.5, y + 3.5);
@@ -145,6 +152,32 @@ function drawErrors(first, last) {
     paper.strokeStyle = color;
     paper.lineWidth = width;
     paper.stroke();
+  }
+}
+
+/** A line between the lanes of tasks that wait for one another, where that began. */
+function drawDeadlocks() {
+  const at = rows.at[view.scale];
+  paper.strokeStyle = paper.fillStyle = colors.wait;
+  paper.lineWidth = 2;
+  paper.font = SMALL;
+  paper.textAlign = 'left';
+  for (const { row, tids } of deadlocks) {
+    if (at[row] < view.begin || at[row] > view.end) continue;
+    const places = tids.map((tid) => lanes.place.get(tid)).filter((lane) => lane !== undefined).map(placeShown);
+    const middles = places.filter((place) => place >= 0).map((place) => edgeY(place) + ACTIVE_TOP + ACTIVE_HEIGHT / 2);
+    if (!middles.length) continue;
+    const x = toX(at[row]);
+    const [top, bottom] = [Math.min(...middles), Math.max(...middles)];
+    paper.beginPath();
+    paper.moveTo(x, top);
+    paper.lineTo(x, bottom);
+    for (const y of middles) {
+      paper.moveTo(x - 4, y);
+      paper.lineTo(x + 4, y);
+    }
+    paper.stroke();
+    paper.fillText('deadlock', x + 6, (top + bottom) / 2);
   }
 }
 

@@ -1,15 +1,7 @@
-// The lane of a group: how many of its tasks run, are ready and are blocked at each pixel. Area is time.
+// The lane of a group: how many of its tasks are in each state at each pixel. Area is time.
 
-/** The bands of such a lane: the states, the space in pixels from the bottom, and what they share. */
-const BANDS = [
-  { name: 'running', kind: RUNNING, has: (kind) => kind === RUNNING || kind === CALLING },
-  { name: 'ready', kind: READY, has: (kind) => kind === READY },
-  { name: 'blocked', kind: KINDS.indexOf('timer'), has: (kind) => kind > RESTING },
-];
-/** The height of the part for tasks that run or are ready; blocked ones, of which there are many more,
- * have a scale and a part of their own above. */
-const ACTIVE_HEIGHT = 12;
-const WAITING_HEIGHT = 7;
+/** The bands of such a lane, a kind of bars each: those of the lower part, and then those of the strip. */
+const BANDS = [...ACTIVE, ...WAITING];
 
 /** When tasks of a group enter and leave each band, in order, and the most at once in each part. */
 function crowdOf(group) {
@@ -18,7 +10,7 @@ function crowdOf(group) {
 
 function makeCrowd(group) {
   const { from, to } = columns();
-  const bandOf = KINDS.map((_, kind) => BANDS.findIndex(({ has }) => has(kind)));
+  const bandOf = KINDS.map((_, kind) => BANDS.indexOf(kind));
   const lengths = new Array(BANDS.length).fill(0);
   const each = (take) => {
     for (const lane of group.lanes) {
@@ -38,7 +30,7 @@ function makeCrowd(group) {
     begins.sort();
     ends.sort();
   }
-  return { bands, active: Math.max(1, mostAtOnce(bands.slice(0, 2))), waiting: Math.max(1, mostAtOnce(bands.slice(2))) };
+  return { bands, active: Math.max(1, mostAtOnce(bands.slice(0, ACTIVE.length))), waiting: Math.max(1, mostAtOnce(bands.slice(ACTIVE.length))) };
 }
 
 /** The largest number at one time, summed over bands; those of no length count for nothing. */
@@ -80,41 +72,27 @@ class Walk {
 
 /** How many tasks of a group run, are ready and are blocked on average in a part of the run. */
 function crowdIn(group, low, high) {
-  return crowdOf(group).bands.map((band) => Math.max(0, new Walk(band, low).average(low, high)));
+  const numbers = crowdOf(group).bands.map((band) => Math.max(0, new Walk(band, low).average(low, high)));
+  const sum = (is) => numbers.reduce((sum, number, band) => sum + (is(BANDS[band]) ? number : 0), 0);
+  return [(kind) => kind === RUNNING || kind === CALLING, (kind) => kind === READY, (kind) => kind > RESTING].map(sum);
 }
 
-/** Paints the lane of a group. What rounding takes from a column is added to the next. A line of one
- * pixel below shows where a task had turns. */
+/** Paints the lane of a group. A line of one pixel below shows where a task had turns. */
 function drawCrowd(group, bottom, ratio) {
   const { bands, active, waiting } = crowdOf(group);
   const unit = unitsPerPixel() / ratio;
   const left = Math.round(view.gutter * ratio);
   const walks = bands.map((band) => new Walk(band, view.begin));
-  const [tall, short] = [ACTIVE_HEIGHT * ratio, WAITING_HEIGHT * ratio];
-  const carries = [0, 0, 0];
-  const inks = BANDS.map(({ kind }) => toNumber(colors.kinds[kind].ink));
-  const split = bottom - Math.round(tall + 2 * ratio);
+  const { tall, short, split } = heights(bottom, ratio);
+  const errors = new Float64Array(KINDS.length);
   for (let x = left; x < dense.width; x++) {
     const low = view.begin + (x - left) * unit;
-    const heights = walks.map((walk, band) => {
-      const share = walk.average(low, low + unit) / (band < 2 ? active : waiting);
-      const exact = share * (band < 2 ? tall : short) + carries[band];
-      const height = Math.max(0, Math.round(exact));
-      carries[band] = exact - height;
-      return height;
-    });
-    const [running, ready, blocked] = heights;
-    fillColumn(x, bottom, running, inks[0]);
-    fillColumn(x, bottom - running, ready, inks[1]);
-    fillColumn(x, split, blocked, inks[2]);
-    if (walks[0].hasBegun(low)) fillColumn(x, bottom + 1, 1, inks[0]);
-  }
-}
-
-/** Paints so many pixels upwards. */
-function fillColumn(x, bottom, height, ink) {
-  for (let y = bottom - 1; y >= bottom - height; y--) {
-    if (y >= 0 && y < dense.height) pixels.words[y * dense.width + x] = ink;
+    const numbers = walks.map((walk) => walk.average(low, low + unit));
+    paintColumn(x, bottom, tall, ACTIVE, (kind) => numbers[BANDS.indexOf(kind)] / active, errors);
+    paintColumn(x, split, short, WAITING, (kind) => numbers[BANDS.indexOf(kind)] / waiting, errors);
+    if (walks[0].hasBegun(low) && bottom >= 0 && bottom < dense.height) {
+      pixels.words[bottom * dense.width + x] = colors.pixels[RUNNING][0];
+    }
   }
 }
 

@@ -1,5 +1,5 @@
 //! The lanes of a picture: of many tasks, those of a name are one lane, which shows how many of them
-//! run, are ready and are blocked. The page's `crowd.js` does the same.
+//! are in each state. The page's `lanes.js` and `crowd.js` do the same.
 
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -8,15 +8,49 @@ use super::{
     pack::longest_number,
     scale::Scale,
 };
-use crate::cli::trace::spans::Doing;
+use crate::{On, cli::trace::spans::Doing};
 
 /// The lanes of more tasks than these are folded, as on the page at first.
 const MOST_UNFOLDED: usize = 50;
 
-/// The heights of the part for tasks that run or are ready, and of that for blocked ones, which are
-/// many more.
-pub(super) const ACTIVE: f64 = 12.0;
-pub(super) const WAITING: f64 = 7.0;
+/// The parts of every lane, from its top: a strip for tasks that are blocked, and below it a part for
+/// tasks that run, are in a call or are ready. Each is its top and its height.
+pub(super) const WAITING: [f64; 2] = [3.0, 7.0];
+pub(super) const ACTIVE: [f64; 2] = [12.0, 12.0];
+
+/// The styles of the states: those of the lower part from below, and those of the strip.
+const CLASSES: [&str; 8] = [
+    "running", "call", "ready", "rest", "timer", "queue", "device", "exit",
+];
+/// The number of those of the lower part.
+const ACTIVES: usize = 3;
+
+/// The style of a state.
+pub(super) fn class(doing: Doing) -> &'static str {
+    CLASSES[band(doing)]
+}
+
+/// The part of a lane in which a state is drawn.
+pub(super) fn part(doing: Doing) -> [f64; 2] {
+    match band(doing) {
+        ..ACTIVES => ACTIVE,
+        _ => WAITING,
+    }
+}
+
+/// The place of a state among the styles.
+fn band(doing: Doing) -> usize {
+    match doing {
+        Doing::Running => 0,
+        Doing::InCall => 1,
+        Doing::Ready => 2,
+        Doing::Idle => 3,
+        Doing::Blocked(On::Timer(_)) => 4,
+        Doing::Blocked(On::Queue(..)) => 5,
+        Doing::Blocked(On::Device(..)) => 6,
+        Doing::Blocked(On::Exit(_)) => 7,
+    }
+}
 
 /// A lane of a picture: a lane of the timeline, or all those of a name.
 pub(super) struct Group {
@@ -64,8 +98,8 @@ fn pattern(name: &str) -> String {
     format!("{}{number}{}", &name[..digits.start], &name[digits.end..])
 }
 
-/// How many tasks run, are ready and are blocked: on average in each of some columns of equal width.
-pub(super) struct Crowd([Vec<f64>; 3]);
+/// How many tasks are in each state: on average in each of some columns of equal width.
+pub(super) struct Crowd([Vec<f64>; CLASSES.len()]);
 
 impl Crowd {
     /// The bars between two points of the scale.
@@ -75,18 +109,14 @@ impl Crowd {
         (begin, end): (f64, f64),
         columns: usize,
     ) -> Self {
-        let mut bands = [(); 3].map(|()| (vec![0.0; columns + 1], vec![0.0; columns + 2]));
+        let mut bands =
+            [(); CLASSES.len()].map(|()| (vec![0.0; columns + 1], vec![0.0; columns + 2]));
         let place = |value: f64| {
             let place = (value - begin) / (end - begin) * columns as f64;
             place.clamp(0.0, columns as f64)
         };
         for bar in bars {
-            let (parts, steps) = match bar.span.doing {
-                Doing::Running | Doing::InCall => &mut bands[0],
-                Doing::Ready => &mut bands[1],
-                Doing::Blocked(_) => &mut bands[2],
-                Doing::Idle => continue,
-            };
+            let (parts, steps) = &mut bands[band(bar.span.doing)];
             let [from, to] = [bar.span.from, bar.span.to].map(|at| place(scale.of(at)));
             let (first, last) = (from as usize, to as usize);
             if first == last {
@@ -108,12 +138,27 @@ impl Crowd {
         }))
     }
 
+    /// The states of a part above one another: for each, from below, how many are in it or in one
+    /// below it.
+    fn levels(&self, part: std::ops::Range<usize>) -> Vec<Vec<f64>> {
+        let mut levels: Vec<Vec<f64>> = Vec::new();
+        for band in &self.0[part] {
+            let level = match levels.last() {
+                Some(below) => below.iter().zip(band).map(|(below, n)| below + n).collect(),
+                None => band.clone(),
+            };
+            levels.push(level);
+        }
+        levels
+    }
+
     /// The most at once of those that run or are ready, and of those that are blocked: on average in a
     /// column.
     pub(super) fn most(&self) -> [f64; 2] {
-        let most = |numbers: &mut dyn Iterator<Item = f64>| numbers.fold(0.0, f64::max);
-        let [_, _, blocked] = &self.0;
-        [most(&mut self.active()), most(&mut blocked.iter().copied())]
+        [0..ACTIVES, ACTIVES..CLASSES.len()].map(|part| {
+            let all = self.levels(part).pop().unwrap_or_default();
+            all.into_iter().fold(0.0, f64::max)
+        })
     }
 
     /// The same as whole numbers of tasks.
@@ -122,29 +167,20 @@ impl Crowd {
         self.most().map(|most| (most - 1e-6).max(0.0).ceil())
     }
 
-    fn active(&self) -> impl Iterator<Item = f64> {
-        let [running, ready, _] = &self.0;
-        running
-            .iter()
-            .zip(ready)
-            .map(|(running, ready)| running + ready)
-    }
-
-    /// The areas from the left, on a bottom, each with its class: area is time. Later ones cover
+    /// The areas of a lane with this left and top, each with its class: area is time. Later ones cover
     /// earlier ones.
-    pub(super) fn areas(&self, left: f64, bottom: f64) -> [(&'static str, String); 3] {
-        let [running, _, blocked] = &self.0;
-        let [active, waiting] = self.most().map(|most| most.max(1.0));
-        let [above, high] = [bottom - ACTIVE - 2.0, WAITING / waiting];
-        let tall = ACTIVE / active;
-        [
-            ("crowd", area(blocked.iter().map(|n| n * high), left, above)),
-            ("ready", area(self.active().map(|n| n * tall), left, bottom)),
-            (
-                "running",
-                area(running.iter().map(|n| n * tall), left, bottom),
-            ),
-        ]
+    pub(super) fn areas(&self, left: f64, y: f64) -> Vec<(&'static str, String)> {
+        let parts = [(0..ACTIVES, ACTIVE), (ACTIVES..CLASSES.len(), WAITING)];
+        let mut areas = Vec::new();
+        for ((part, [top, height]), most) in parts.into_iter().zip(self.most()) {
+            let unit = height / most.max(1.0);
+            let levels = self.levels(part.clone());
+            for (class, level) in CLASSES[part].iter().zip(levels).rev() {
+                let heights = level.iter().map(|n| n * unit);
+                areas.push((*class, area(heights, left, y + top + height)));
+            }
+        }
+        areas
     }
 }
 
@@ -211,12 +247,18 @@ mod tests {
             .0
             .each_ref()
             .map(|band| band.iter().sum::<f64>() * 10.0);
-        for (sum, time) in sums.into_iter().zip([30.0, 50.0, 110.0]) {
+        for (sum, time) in sums.into_iter().zip([25.0, 5.0, 50.0, 0.0, 110.0]) {
             assert!((sum - time).abs() < 1e-6, "{sum} is not {time}");
         }
         assert_eq!(crowd.most(), [2.0, 2.0]);
-        let [.., (_, running)] = crowd.areas(0.0, 20.0);
-        assert_eq!(running, "M0.0 20.0H0.0V14.0H3.0V20.0");
+        let areas = crowd.areas(0.0, 0.0);
+        let [(_, ready), (_, call), (_, running), ..] = &areas[..] else {
+            panic!("{areas:?}")
+        };
+        // A column of a pixel has 10 units; 12 pixels are two tasks, and half of a column is half as high.
+        assert_eq!(running, "M0.0 24.0H0.0V18.0H2.0V21.0H3.0V24.0");
+        assert_eq!(call, "M0.0 24.0H0.0V18.0H3.0V24.0");
+        assert_eq!(ready, "M0.0 24.0H0.0V18.0H1.0V12.0H3.0V18.0H6.0V24.0");
     }
 
     #[test]

@@ -11,6 +11,7 @@ const WOKEN = 1;
 const ENDED = 2;
 const CALL = 0;
 const FAULT = 6;
+const DEADLOCKED = 7;
 const SCALES = ['time', 'turns'];
 
 /** Texts, each as the number of its template and the number to insert. */

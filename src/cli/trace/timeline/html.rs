@@ -143,13 +143,14 @@ fn facts_of(timeline: &Timeline) -> String {
 /// The summary, for a page without a picture.
 fn summary(timeline: &Timeline, scale: Scale) -> Markup {
     let is_deadlock = timeline.waits.is_deadlock;
+    let is_news = is_deadlock || !timeline.deadlocks.is_empty();
     let tasks = || timeline.lanes.iter().filter(|lane| !lane.is_kernel());
     let has_failed = |lane: &Lane| matches!(lane.exit, Some(Exit::Failed(_) | Exit::Faulted(_)));
     let mut rows: Vec<(&Lane, Sums)> = tasks().map(|lane| (lane, Sums::of(lane, scale))).collect();
     // What took the most time comes first.
     rows.sort_by(|(_, a), (_, b)| (b.running + b.in_call).total_cmp(&(a.running + a.in_call)));
     html! {
-        details id="summary" open[is_deadlock || tasks().any(has_failed)] {
+        details id="summary" open[is_news || tasks().any(has_failed)] {
             summary { "Summary" }
             div class="said" {
                 div { @for sentence in words::summary(timeline) { p { (sentence) } } }

@@ -133,7 +133,7 @@ function treeLine(crowd) {
   return `${tid} ${name}: ${doing}`;
 }
 
-/** The live task that a bar waits for: one whose end it waits for, or that got the queue's last message. */
+/** The live task that a bar waits for: one whose end it waits for, or that holds the mutex. */
 function targetOf({ tid, bar }, value, alive) {
   const kind = KINDS[bars.doing[bar]];
   let target;

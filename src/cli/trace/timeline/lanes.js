@@ -1,5 +1,7 @@
-// Draws the lanes. Wide bars are drawn one by one. Where a lane has too many for that, each column of
-// pixels shows the shares of running, in call, ready and blocked, so that area is time.
+// Draws the lanes. All lanes have one encoding: a lower part for tasks that run, are in a call or are
+// ready, and a strip above it for tasks that are blocked. Wide bars are drawn one by one, as high as their
+// part. Where a lane has too many for that, each column of pixels shows the shares of the states, so that
+// area is time. The lane of a group shows in the same way how many of its tasks are in each state.
 
 const canvas = page('lanes');
 const paper = canvas.getContext('2d');
@@ -8,9 +10,16 @@ const densePaper = dense.getContext('2d');
 let pixels = null;
 let colors = {};
 
-/** The top of a bar within its lane; running tasks stand out. */
-const TOPS = [3, 9, 3, 15, 15, 15, 15, 15];
+/** The parts of a lane, in pixels from its top. */
 const BOTTOM = LANE - 4;
+const ACTIVE_HEIGHT = 12;
+const ACTIVE_TOP = BOTTOM - ACTIVE_HEIGHT;
+const WAITING_HEIGHT = 7;
+const WAITING_BOTTOM = ACTIVE_TOP - 2;
+const WAITING_TOP = WAITING_BOTTOM - WAITING_HEIGHT;
+/** The kinds of bars in the lower part, from below, and those in the strip. */
+const ACTIVE = [RUNNING, CALLING, READY];
+const WAITING = [...KINDS.keys()].filter((kind) => kind > RESTING);
 /** The number of bars of a lane that are drawn one by one. */
 const MOST_BARS = 400;
 /** How much of a lane's width may be painted as running only so that short turns are seen. */
@@ -25,13 +34,18 @@ function readColors() {
   const style = getComputedStyle(document.documentElement);
   const get = (name) => style.getPropertyValue(`--${name}`).trim();
   colors = Object.fromEntries(
-    ['paper', 'ink', 'dim', 'rule', 'idle', 'on', 'found', 'focus', 'error', 'message'].map((name) => [name, get(name)]),
+    ['paper', 'ink', 'dim', 'rule', 'idle', 'on', 'found', 'focus', 'error', 'message', 'wait'].map((name) => [name, get(name)]),
   );
   colors.kinds = KINDS.map((kind) => ({ paper: get(`${kind}-paper`), ink: get(kind) }));
   const tiles = KINDS.map(tile);
   colors.fills = tiles.map((tile) => paper.createPattern(tile, 'repeat'));
   colors.pixels = tiles.map(pixelsOf);
   colors.faded = new Uint32Array(TILE * TILE).fill(toNumber(colors.rule));
+}
+
+/** The part of a lane in which bars of a kind are drawn: its top and its height. */
+function partOf(kind) {
+  return kind < RESTING ? [ACTIVE_TOP, ACTIVE_HEIGHT] : [WAITING_TOP, WAITING_HEIGHT];
 }
 
 /** A pattern that is distinguishable without its colour. */
@@ -114,6 +128,7 @@ function draw() {
   }
   within(RULER, view.height, () => {
     drawFaults();
+    drawDeadlocks();
     drawArrows();
     drawPath();
     drawSelection();
@@ -230,20 +245,21 @@ function drawBar(bar, y) {
   if (right <= x) return;
   // Consecutive turns are drawn apart.
   if (right - x > 4) right -= 0.7;
-  const [top, width] = [y + TOPS[kind], right - x];
+  const [top, height] = partOf(kind);
+  const width = right - x;
   paper.globalAlpha = view.kind < 0 || view.kind === kind ? 1 : 0.2;
   paper.fillStyle = width < 4 ? colors.kinds[kind].ink : colors.fills[kind];
-  paper.fillRect(x, top, width, y + BOTTOM - top);
+  paper.fillRect(x, y + top, width, height);
   if (width >= 4 && kind !== RUNNING) {
     paper.strokeStyle = colors.kinds[kind].ink;
     paper.lineWidth = 0.6;
-    paper.strokeRect(x + 0.3, top + 0.3, width - 0.6, y + BOTTOM - top - 0.6);
+    paper.strokeRect(x + 0.3, y + top + 0.3, width - 0.6, height - 0.6);
   }
   if (width > 30) label(bar, kind, x, y, width);
   paper.globalAlpha = 1;
 }
 
-/** Writes a bar's label into it, as far as it fits. */
+/** Writes a bar's label into the lower part of the lane, as far as it fits. */
 function label(bar, kind, x, y, width) {
   if (kind === READY || kind === RESTING || bars.row[bar] < 0) return;
   const call = rows.what.get(bars.row[bar]);
@@ -253,7 +269,7 @@ function label(bar, kind, x, y, width) {
   const text = [call, call.split(/[(:]/)[0]].find(fits);
   if (!text) return;
   paper.fillStyle = kind === RUNNING ? colors.on : colors.ink;
-  paper.fillText(text, x + 4, y + (TOPS[kind] === 3 ? 14 : 9));
+  paper.fillText(text, x + 4, y + ACTIVE_TOP + ACTIVE_HEIGHT / 2 + 0.5);
 }
 
 /** The part of a text that fits. */
@@ -272,17 +288,14 @@ function beginDense() {
   pixels.words.fill(0);
 }
 
-/** The states of a column of pixels, from below. */
-const STACK = [RUNNING, CALLING, READY, RESTING];
-
 /** Paints a lane in columns of pixels, each with the shares of the states in its time. What rounding
  * adds to a column is taken from the next, so that the whole lane is as true as a column. A line of
  * one pixel below shows where the task had turns. */
 function drawDense(begin, end, bottom, ratio) {
   const { from, to, sums } = columns();
-  const height = Math.round((BOTTOM - 3) * ratio);
   const unit = unitsPerPixel() / ratio;
   const left = Math.round(view.gutter * ratio);
+  const { tall, short, split } = heights(bottom, ratio);
   const shares = new Float64Array(STATES);
   const errors = new Float64Array(STATES);
   let kind = RESTING;
@@ -302,7 +315,9 @@ function drawDense(begin, end, bottom, ratio) {
     shares[stateOf(last)] -= Math.min(Math.max(0, to[last] - high), to[last] - from[last]);
     const hasTurn = last - bar > 3 || bars.doing[bar] === RUNNING || bars.doing[last] === RUNNING;
     kind = blockedKind(bar, last, kind);
-    paintColumn(x, bottom, height, shares, (high - low) / height, errors, kind);
+    const length = high - low;
+    paintColumn(x, bottom, tall, ACTIVE, (state) => shares[state] / length, errors);
+    paintColumn(x, split, short, [kind], () => shares[RESTING] / length, errors);
     if (hasTurn && bottom >= 0 && bottom < dense.height) {
       pixels.words[bottom * dense.width + x] = colors.pixels[RUNNING][0];
     }
@@ -317,16 +332,23 @@ function blockedKind(bar, last, before) {
   return at <= last ? bars.doing[at] : before;
 }
 
-/** Paints a column. A pixel of it is worth so many units of time. */
-function paintColumn(x, bottom, height, shares, worth, errors, kind) {
+/** The heights of the two parts of a lane in pixels of the screen, and the bottom of the upper one. */
+function heights(bottom, ratio) {
+  const [tall, short] = [ACTIVE_HEIGHT, WAITING_HEIGHT].map((height) => Math.round(height * ratio));
+  return { tall, short, split: bottom - Math.round((BOTTOM - WAITING_BOTTOM) * ratio) };
+}
+
+/** Paints a column of one part: kinds above one another, each with its share of the height. The errors
+ * are those of the columns before. */
+function paintColumn(x, bottom, height, kinds, shareOf, errors) {
   let [level, painted] = [0, 0];
-  for (const state of STACK) {
-    level += Math.max(0, shares[state]);
-    const exact = level / worth + errors[state];
+  for (const kind of kinds) {
+    level += Math.max(0, shareOf(kind));
+    const place = Math.min(kind, errors.length - 1);
+    const exact = level * height + errors[place];
     const edge = Math.min(Math.max(Math.round(exact), painted), height);
-    errors[state] = Math.min(Math.max(exact - edge, -1), 1);
-    const what = state === RESTING ? kind : state;
-    const texture = view.kind < 0 || view.kind === what ? colors.pixels[what] : colors.faded;
+    errors[place] = Math.min(Math.max(exact - edge, -1), 1);
+    const texture = view.kind < 0 || view.kind === kind ? colors.pixels[kind] : colors.faded;
     for (; painted < edge; painted++) {
       const y = bottom - 1 - painted;
       if (y < 0 || y >= dense.height) continue;
@@ -387,8 +409,8 @@ function drawSelection() {
   const x = Math.max(toX(from[view.bar]), view.gutter);
   const right = Math.min(Math.max(toX(to[view.bar]), x + 2), view.width);
   if (right < view.gutter || x > view.width) return;
-  // Around the label too, which is above a bar that is low.
-  const top = TOPS[bars.doing[view.bar]] > 9 ? 2 : TOPS[bars.doing[view.bar]];
+  // Around the label too, which is below the strip of what is blocked.
+  const [top] = partOf(bars.doing[view.bar]);
   paper.strokeStyle = colors.focus;
   paper.lineWidth = 2.5;
   paper.strokeRect(x - 1, toY(its) + top - 1.5, right - x + 2, BOTTOM - top + 3);

@@ -62,6 +62,8 @@ pub(super) struct Timeline {
     pub(super) history: Option<History>,
     /// The bytes that went from one row to another, in the order of the first.
     pub(super) messages: Vec<Message>,
+    /// The cycles of waits that closed in the window.
+    pub(super) deadlocks: Vec<Closed>,
     /// How the time up to the end of the window was used.
     pub(super) shares: Shares,
     /// The selected tasks that were not found up to the end of the window.
@@ -114,6 +116,12 @@ pub(super) struct Row {
     pub(super) is_error: bool,
 }
 
+/// A cycle of waits that closed: each task waits for the next, and the last for the first.
+pub(super) struct Closed {
+    pub(super) at: Moment,
+    pub(super) tids: Vec<Tid>,
+}
+
 /// Bytes that a task sent and another received: the rows of both transfers, and how many.
 pub(super) struct Message {
     pub(super) from: usize,
@@ -131,6 +139,8 @@ pub(super) enum Kind {
     Injected,
     /// A fault of the network.
     Fault,
+    /// A cycle of waits closed.
+    Deadlocked,
 }
 
 impl Bound {
@@ -281,6 +291,7 @@ impl<'a> Gather<'a> {
                 waits: Waits::default(),
                 history: None,
                 messages: Vec::new(),
+                deadlocks: Vec::new(),
                 shares: Shares::default(),
                 unknown: window.tasks.clone(),
             },
@@ -340,6 +351,7 @@ impl<'a> Gather<'a> {
         let place = match (event.tid, &event.fact) {
             // Chaos and the host: `boot --fault`.
             (Tid::KERNEL, Fact::Fault { .. }) => self.kernel_place(),
+            (_, Fact::Deadlocked { cycle }) => self.deadlocked(cycle),
             (Tid::KERNEL, _) => None,
             _ => self.place(event),
         };
@@ -354,6 +366,16 @@ impl<'a> Gather<'a> {
         let is_row = self.timeline.rows.len() > row;
         self.transfer(event, is_row.then_some(row));
         true
+    }
+
+    /// Notes a cycle of waits, unless none of its tasks is shown. Returns the lane of the first that is.
+    fn deadlocked(&mut self, cycle: &[Tid]) -> Option<usize> {
+        let place = cycle.iter().find_map(|tid| self.places.get(tid).copied())?;
+        if self.has_begun {
+            let (at, tids) = (self.spans.now(), cycle.to_vec());
+            self.timeline.deadlocks.push(Closed { at, tids });
+        }
+        Some(place)
     }
 
     /// Notes what went through a device.
@@ -468,9 +490,10 @@ impl<'a> Gather<'a> {
 
     fn note(&mut self, place: usize, event: &Event<'_>) {
         let now = self.spans.now();
+        let tid = self.timeline.lanes[place].tid;
         let row = |kind, what| Row {
             at: now,
-            tid: event.tid.into(),
+            tid,
             kind,
             what,
             places: event.place.map(|place| clean(&format!("at {place:#}"))),
@@ -497,6 +520,7 @@ impl<'a> Gather<'a> {
             Fact::Console { text } => row(Kind::Console, clean(text.trim_end_matches('\n'))),
             Fact::DeviceIo { .. } => row(Kind::Device, event.fact.to_string()),
             Fact::Fault { .. } => row(Kind::Fault, event.fact.to_string()),
+            Fact::Deadlocked { .. } => row(Kind::Deadlocked, event.fact.to_string()),
             Fact::Injected { .. } => row(Kind::Injected, event.fact.to_string()),
             Fact::Exited { exit } => {
                 self.timeline.lanes[place].exit = Some((*exit).clone());
@@ -561,9 +585,9 @@ impl<'a> Gather<'a> {
     }
 
     fn finish(mut self, is_torn: bool, history: Option<History>) -> Timeline {
-        let mut waits = std::mem::take(&mut self.watch).finish();
         // A span that the window cuts might have continued.
-        waits.is_deadlock &= !self.timeline.is_cut && !is_torn;
+        let is_whole = !self.timeline.is_cut && !is_torn;
+        let waits = std::mem::take(&mut self.watch).finish(is_whole);
         let now = self.spans.now();
         for mut span in self.spans.finish() {
             // A deadlock is drawn a turn wide, though it takes no time.

@@ -80,6 +80,7 @@ impl Pack {
                 Kind::Exited => 4,
                 Kind::Injected => 5,
                 Kind::Fault => 6,
+                Kind::Deadlocked => 7,
             };
             let is_answered = u64::from(row.result.is_some());
             let is_placed = u64::from(row.places.is_some());

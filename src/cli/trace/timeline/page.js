@@ -192,9 +192,9 @@ function drawSwatch(button) {
   const kind = KINDS.indexOf(button.dataset.kind);
   const brush = button.firstElementChild.getContext('2d');
   brush.fillStyle = colors.fills[kind];
-  const top = (TOPS[kind] - 3) / 2;
+  const [, height] = partOf(kind);
   brush.clearRect(0, 0, 22, 14);
-  brush.fillRect(0, top, 22, 14 - top);
+  brush.fillRect(0, (14 - height) / 2, 22, height);
 }
 
 function onClick(id, action) {

@@ -13,6 +13,7 @@ use super::{
 use crate::cli::{
     output::clean,
     trace::source::{Failure, Source, argument},
+    words::command_line,
 };
 
 /// A page with the timelines of two recordings, and a text about their differences.
@@ -47,8 +48,8 @@ pub(in crate::cli::trace) fn pair(files: [&Path; 2], differences: &str) -> Resul
                     pre tabindex="0" { (clean_lines(differences)) }
                 }
                 @for ((letter, file), (timeline, name)) in ["A", "B"].iter().zip(files).zip(&runs) {
-                    @let command = timeline.header.command.join(" ");
-                    h2 { (letter) ": " (clean(name)) " · " (clean(&command)) }
+                    @let command = clean(&command_line(&timeline.header.command));
+                    h2 { (letter) ": " (clean(name)) " · " (command) }
                     iframe title=(letter) sandbox="allow-scripts"
                         srcdoc=(html::page(timeline, scale, &argument(file), Some(&twins))) {}
                 }

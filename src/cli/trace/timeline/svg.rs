@@ -6,12 +6,12 @@ use maud::{Markup, PreEscaped, html};
 
 use super::{
     crowd::{self, Crowd, Group},
-    model::{Bar, Kind, Lane, Timeline},
+    model::{Bar, Closed, Kind, Lane, Timeline},
     scale::{self, Scale, count},
     words,
 };
 use crate::{
-    Exit, On, Tid,
+    Exit, Tid,
     cli::trace::spans::{Doing, Ending, Moment},
 };
 
@@ -23,6 +23,9 @@ const MOST_BARS_OF_LANE: usize = 2000;
 
 const LANE: f64 = 28.0;
 const TOP: f64 = 62.0;
+/// The lower part of a lane.
+const ACTIVE_TOP: f64 = crowd::ACTIVE[0];
+const ACTIVE_HEIGHT: f64 = crowd::ACTIVE[1];
 /// The height of a row of the legend.
 const LEGEND: f64 = 18.0;
 /// The scale of small letters.
@@ -159,6 +162,7 @@ impl<'a> Picture<'a> {
                 @for (group, place) in self.groups.iter().zip(0..) { (self.lane(group, place)) }
                 (self.arrows())
                 (self.marks())
+                @for closed in &self.timeline.deadlocks { (self.closed(closed)) }
                 @for (from, to) in self.arcs() { (self.arc(from, to)) }
                 (self.legend())
             }
@@ -238,7 +242,7 @@ impl<'a> Picture<'a> {
         html! {
             g {
                 title { "at most " (active) " run or are ready, and " (waiting) " are blocked" }
-                @for (class, area) in crowd.areas(self.left, y + LANE - 4.0) {
+                @for (class, area) in crowd.areas(self.left, y) {
                     @if !area.is_empty() { path class={ (class) " area" } d=(area) {} }
                 }
             }
@@ -247,14 +251,9 @@ impl<'a> Picture<'a> {
 
     fn bar(&self, bar: &Bar, y: f64) -> Markup {
         let (from, to) = (self.x(bar.span.from), self.x(bar.span.to));
-        let (class, top, least) = match bar.span.doing {
-            // A turn of zero length is still drawn.
-            Doing::Running => ("running", 3.0, 1.5),
-            Doing::InCall => ("call", 3.0, 0.0),
-            Doing::Ready => ("ready", 9.0, 0.0),
-            Doing::Idle => ("rest", 15.0, 0.0),
-            Doing::Blocked(on) => (kind(on), 15.0, 0.0),
-        };
+        let (class, [top, height]) = (crowd::class(bar.span.doing), crowd::part(bar.span.doing));
+        // A turn of zero length is still drawn.
+        let least = if class == "running" { 1.5 } else { 0.0 };
         let width = (to - from).max(least);
         if width <= 0.0 {
             return html! {};
@@ -265,7 +264,6 @@ impl<'a> Picture<'a> {
             }
             _ => "",
         };
-        let height = LANE - 5.0 - top + 1.0;
         // Consecutive turns are drawn apart.
         let gap = if width > 4.0 { width - 0.7 } else { width };
         html! {
@@ -273,8 +271,9 @@ impl<'a> Picture<'a> {
                 title { (words::bar(bar, self.timeline, self.scale)) }
             }
             @if !word.is_empty() {
-                @let (class, base) = if matches!(class, "running" | "call") { ("on", 18.0) } else { ("small", 12.0) };
-                text class=(class) x=(px(from + width / 2.0)) y=(px(y + base)) text-anchor="middle" {
+                // Below the strip of what is blocked there is room.
+                @let class = if matches!(class, "running" | "call") { "on" } else { "small" };
+                text class=(class) x=(px(from + width / 2.0)) y=(px(y + ACTIVE_TOP + 9.5)) text-anchor="middle" {
                     (word)
                 }
             }
@@ -293,8 +292,9 @@ impl<'a> Picture<'a> {
                     && waker != place
                 {
                     let (x, down) = (self.x(bar.span.to), waker < place);
-                    let from = Self::y(waker) + if down { LANE - 5.0 } else { 3.0 };
-                    let to = Self::y(place) + if down { 8.0 } else { LANE - 4.0 };
+                    let bottom = ACTIVE_TOP + ACTIVE_HEIGHT;
+                    let from = Self::y(waker) + if down { bottom } else { ACTIVE_TOP };
+                    let to = Self::y(place) + if down { ACTIVE_TOP - 1.0 } else { bottom };
                     let tip = if down { -4.0 } else { 4.0 };
                     // The path has numbers only, and writing to a string does not fail.
                     let _ = write!(
@@ -312,10 +312,10 @@ impl<'a> Picture<'a> {
     fn marks(&self) -> Markup {
         let rows = || self.timeline.rows.iter().filter(|row| row.is_error);
         let mut crosses = String::new();
-        for row in rows().filter(|row| row.kind != Kind::Fault) {
+        for row in rows().filter(|row| !matches!(row.kind, Kind::Fault | Kind::Deadlocked)) {
             let x = self.x(row.at);
             if let Some(place) = self.place_alone(row.tid.into()) {
-                let y = Self::y(place) + 4.0;
+                let y = Self::y(place) + ACTIVE_TOP + 3.0;
                 let _ = write!(crosses, "M{:.1} {y:.1}l6 6m0 -6l-6 6", x - 3.0);
             }
         }
@@ -331,6 +331,30 @@ impl<'a> Picture<'a> {
         }
     }
 
+    /// A line between the lanes of tasks that wait for one another, where that began.
+    fn closed(&self, closed: &Closed) -> Markup {
+        let lanes = closed
+            .tids
+            .iter()
+            .filter_map(|tid| self.timeline.lane(*tid));
+        let places: BTreeSet<usize> = lanes.map(|lane| self.places[lane]).collect();
+        let x = self.x(closed.at);
+        let middle = |place: &usize| Self::y(*place) + ACTIVE_TOP + ACTIVE_HEIGHT / 2.0;
+        let (Some(top), Some(bottom)) = (places.first().map(middle), places.last().map(middle))
+        else {
+            return html! {};
+        };
+        let mut path = format!("M{x:.1} {top:.1}V{bottom:.1}");
+        for y in places.iter().map(middle) {
+            let _ = write!(path, "M{:.1} {y:.1}h7", x - 3.5);
+        }
+        html! {
+            path class="closed" d=(path) {
+                title { "deadlock: " (words::way(&closed.tids)) }
+            }
+        }
+    }
+
     /// The wait-for arcs at the end of a deadlocked run, between the lanes.
     fn arcs(&self) -> BTreeSet<(usize, usize)> {
         let places = arcs(self.timeline).into_iter();
@@ -340,7 +364,7 @@ impl<'a> Picture<'a> {
 
     /// The task that a lane waits for at the end, on the right of the lanes.
     fn arc(&self, from: usize, to: usize) -> Markup {
-        let (x, y1, y2) = (self.right + 2.0, Self::y(from) + 18.0, Self::y(to) + 12.0);
+        let (x, y1, y2) = (self.right + 2.0, Self::y(from) + 9.0, Self::y(to) + 4.0);
         let bulge = x + (16.0 + 10.0 * from.abs_diff(to) as f64).min(80.0);
         let d = format!(
             "M{x:.1} {y1:.1}C{bulge:.1} {y1:.1} {bulge:.1} {y2:.1} {x:.1} {y2:.1}m5 -3.5l-5 3.5l5 3.5"
@@ -352,9 +376,6 @@ impl<'a> Picture<'a> {
     fn legend_entries(&self) -> Vec<(&'static str, &'static str, f64, f64)> {
         let alone: Vec<&Lane> = self.alone().map(|(lane, _)| lane).collect();
         let mut entries = words::legend(self.timeline, &alone);
-        if alone.len() < self.groups.len() {
-            entries.push(("crowd", "blocked, in a lane of many"));
-        }
         entries.retain(|(class, _)| *class != "idle" || !self.is_clock_virtual());
         let (mut x, mut y) = (12.0, Self::y(self.groups.len()) + 14.0);
         let place = |(class, word): (&'static str, &'static str)| {
@@ -374,7 +395,7 @@ impl<'a> Picture<'a> {
         let bottom = entries.last().map_or(0.0, |(.., y)| *y);
         html! {
             @for (class, word, x, y) in entries {
-                @let top = match class { "running" => 0.0, "call" => 0.0, "ready" => 3.0, _ => 6.0 };
+                @let [_, height] = if matches!(class, "running" | "call" | "ready") { crowd::ACTIVE } else { crowd::WAITING };
                 @match class {
                     "arrow" => path class="arrow" d={
                         "M" (px(x + 6.0)) " " (px(y)) "v12m-2.5 -4l2.5 4l2.5 -4"
@@ -385,10 +406,14 @@ impl<'a> Picture<'a> {
                     "error" => path class="error" d={
                         "M" (px(x + 3.0)) " " (px(y + 3.0)) "l8 8m0 -8l-8 8"
                     } {},
+                    "closed" => path class="closed" d={
+                        "M" (px(x + 7.0)) " " (px(y + 2.0)) "v10M" (px(x + 3.5)) " " (px(y + 2.0))
+                        "h7m-7 10h7"
+                    } {},
                     "fault" => line class="fault" x1=(px(x + 7.0)) x2=(px(x + 7.0)) y1=(px(y))
                         y2=(px(y + 14.0)) {},
-                    _ => rect class=(class) x=(px(x)) y=(px(y + top)) width="14"
-                        height=(px(14.0 - top)) {},
+                    _ => rect class=(class) x=(px(x)) y=(px(y + 7.0 - height / 2.0)) width="14"
+                        height=(px(height)) {},
                 }
                 text class="small" x=(px(x + 19.0)) y=(px(y + 11.0)) { (word) }
             }
@@ -452,15 +477,6 @@ fn arcs(timeline: &Timeline) -> Vec<(usize, usize)> {
     blocked
         .filter_map(|waiting| Some((timeline.lane(waiting.tid)?, timeline.lane(waiting.target?)?)))
         .collect()
-}
-
-fn kind(on: On) -> &'static str {
-    match on {
-        On::Timer(_) => "timer",
-        On::Queue(..) => "queue",
-        On::Device(..) => "device",
-        On::Exit(_) => "exit",
-    }
 }
 
 /// The call, its name alone, or nothing, whichever fits.

@@ -1,8 +1,10 @@
 //! The texts about a timeline: a summary for readers that cannot see it, and labels beside the
 //! picture.
 
+use std::collections::BTreeSet;
+
 use super::{
-    model::{Bar, Kind, Lane, Timeline},
+    model::{Bar, Closed, Kind, Lane, Row, Timeline},
     scale::{Scale, count, span},
 };
 use crate::{
@@ -13,6 +15,7 @@ use crate::{
             spans::{Doing, Ending},
             waits::Waiting,
         },
+        words::command_line,
     },
 };
 
@@ -37,7 +40,7 @@ pub(super) struct Sums {
 pub(super) fn title(timeline: &Timeline) -> String {
     match &*timeline.header.command {
         [] => "a recording".to_string(),
-        words => clean(&words.join(" ")),
+        words => clean(&command_line(words)),
     }
 }
 
@@ -61,6 +64,7 @@ pub(super) fn summary(timeline: &Timeline) -> Vec<String> {
         },
     ));
     sentences.push(fates(timeline));
+    sentences.extend(closed(timeline));
     if timeline.waits.is_deadlock {
         sentences.push(deadlock(timeline));
         sentences.extend(timeline.waits.blocked.iter().take(20).map(waiting));
@@ -107,19 +111,57 @@ fn fates(timeline: &Timeline) -> String {
     format!("Of the tasks: {}.", fates.join(", "))
 }
 
+/// The cycles that closed, without those that a deadlock at the end names.
+fn closed(timeline: &Timeline) -> Vec<String> {
+    let sorted = |tids: &[Tid]| {
+        let mut tids = tids.to_vec();
+        tids.sort_unstable();
+        tids
+    };
+    let is_deadlock = timeline.waits.is_deadlock;
+    let named: BTreeSet<Vec<Tid>> = match is_deadlock {
+        true => timeline
+            .waits
+            .cycles
+            .iter()
+            .map(|ring| sorted(ring))
+            .collect(),
+        false => BTreeSet::new(),
+    };
+    let closed = timeline.deadlocks.iter();
+    let closed: Vec<&Closed> = closed
+        .filter(|closed| !named.contains(&sorted(&closed.tids)))
+        .collect();
+    let sentence = |closed: &&Closed| {
+        let (at, way) = (Nanos::from(closed.at.at), way(&closed.tids));
+        format!("Deadlock at {at:.6}: {way} wait for one another.")
+    };
+    let mut sentences: Vec<String> = closed.iter().take(CYCLES).map(sentence).collect();
+    let more = closed.len().saturating_sub(CYCLES);
+    if more > 0 {
+        sentences.push(format!("And {}.", count(more as u64, "more deadlock")));
+    }
+    sentences
+}
+
+/// A cycle, as far as it can be read: `2 → 3 → 2`.
+pub(super) fn way(ring: &[Tid]) -> String {
+    let mut way: Vec<String> = ring.iter().take(RING).map(ToString::to_string).collect();
+    let more = ring.len() - way.len();
+    if more > 0 {
+        way.push(format!("{more} more"));
+    }
+    way.extend(ring.first().map(ToString::to_string));
+    way.join(" → ")
+}
+
 /// The deadlock and its cycles. A thread could have ended it: the recording does not show threads.
 pub(super) fn deadlock(timeline: &Timeline) -> String {
     let mut text =
         "Deadlock: no task was ready, and no timer and no device could make one ready.".to_string();
     let cycles = &timeline.waits.cycles;
     for ring in cycles.iter().take(CYCLES) {
-        let mut way: Vec<String> = ring.iter().take(RING).map(ToString::to_string).collect();
-        let more = ring.len() - way.len();
-        if more > 0 {
-            way.push(format!("{more} more"));
-        }
-        way.extend(ring.first().map(ToString::to_string));
-        text += &format!(" Cycle: {}.", way.join(" → "));
+        text += &format!(" Cycle: {}.", way(ring));
     }
     let more = cycles.len().saturating_sub(CYCLES);
     if more > 0 {
@@ -130,18 +172,12 @@ pub(super) fn deadlock(timeline: &Timeline) -> String {
 
 /// What a task that was blocked at the end waited for.
 pub(super) fn waiting(waiting: &Waiting) -> String {
-    let (tid, name, on) = (waiting.tid, clean(&waiting.name), waiting.on);
-    let object = waiting.object.as_deref().map(clean);
-    let object = object.unwrap_or_else(|| on.to_string());
+    let (tid, name) = (waiting.tid, clean(&waiting.name));
+    let on = clean(&waiting.info().blocked_on().unwrap_or_default());
     let since = Nanos::from(waiting.since);
-    let holder = match (on, waiting.target) {
-        (On::Queue(..), Some(holder)) => format!(", of which task {holder} got the last message"),
-        (On::Queue(..), None) => ", of which no live task got a message".to_string(),
-        _ => String::new(),
-    };
     let at = waiting.place.as_ref();
     let at = at.map_or_else(String::new, |place| clean(&format!(", at {place}")));
-    format!("Task {tid} {name:?} waits for {object} since {since}{holder}{at}.")
+    format!("Task {tid} {name:?} waits for {on}, since {since}{at}.")
 }
 
 /// A lane, in a sentence.
@@ -209,18 +245,21 @@ pub(super) fn bar(bar: &Bar, timeline: &Timeline, scale: Scale) -> String {
     text
 }
 
-/// The legend: the kinds that occur in these lanes of a timeline, with their style's class.
-pub(super) fn legend(timeline: &Timeline, lanes: &[&Lane]) -> Vec<(&'static str, &'static str)> {
-    let bars = || lanes.iter().flat_map(|lane| &lane.bars);
+/// The legend: the kinds that occur in a timeline, with their style's class. Arrows and crosses are on
+/// the lanes of which each bar is drawn.
+pub(super) fn legend(timeline: &Timeline, alone: &[&Lane]) -> Vec<(&'static str, &'static str)> {
+    let bars = || timeline.lanes.iter().flat_map(|lane| &lane.bars);
     let has = |is: fn(On) -> bool| {
         bars().any(|bar| matches!(bar.span.doing, Doing::Blocked(on) if is(on)))
     };
     let in_call = |bar: &Bar| bar.span.doing == Doing::InCall && bar.span.from.at < bar.span.to.at;
     let is_woken = |bar: &Bar| matches!(bar.span.end, Ending::Woken { waker: Some(_), .. });
-    let fails = |by_net: bool| {
-        let mut rows = timeline.rows.iter().filter(|row| row.is_error);
-        rows.any(|row| (row.kind == Kind::Fault) == by_net)
+    let is_drawn = |lane: u64| alone.iter().any(|alone| alone.tid == lane);
+    let fails = |row: &Row| {
+        let is_cross = !matches!(row.kind, Kind::Fault | Kind::Deadlocked);
+        row.is_error && is_cross && is_drawn(row.tid)
     };
+    let is_fault = |row: &Row| row.kind == Kind::Fault;
     let entries = [
         (true, "running", "running"),
         (bars().any(in_call), "call", "in call: the kernel works"),
@@ -242,10 +281,23 @@ pub(super) fn legend(timeline: &Timeline, lanes: &[&Lane]) -> Vec<(&'static str,
             "waits for a task's end",
         ),
         (!timeline.idle.is_empty(), "idle", "no task is ready"),
-        (bars().any(is_woken), "arrow", "wakes"),
+        (
+            alone.iter().flat_map(|lane| &lane.bars).any(is_woken),
+            "arrow",
+            "wakes",
+        ),
         (timeline.waits.is_deadlock, "wait", "waits for"),
-        (fails(false), "error", "fails"),
-        (fails(true), "fault", "a fault of the network"),
+        (timeline.rows.iter().any(fails), "error", "fails"),
+        (
+            timeline.rows.iter().any(is_fault),
+            "fault",
+            "a fault of the network",
+        ),
+        (
+            !timeline.deadlocks.is_empty(),
+            "closed",
+            "a deadlock: wait for one another from here on",
+        ),
     ];
     let entries = entries.into_iter().filter(|(occurs, ..)| *occurs);
     entries.map(|(_, class, word)| (class, word)).collect()

@@ -125,12 +125,10 @@ impl Net {
 
     /// No host has the address: a router says so after a round trip.
     fn answer_for_nobody(&mut self, client: EndId) {
-        // A packet from the host to itself takes the default latency.
-        let way = self.way(client);
-        let there = self
+        let (host, _) = self.way(client);
+        let at = self
             .links
-            .arrival(way, 0, self.now, self.random.generator());
-        let at = self.links.arrival(way, 0, there, self.random.generator());
+            .answer_of_router(host, self.now, self.random.generator());
         let packet = Packet {
             from: client.peer(),
             epoch: 0,

@@ -16,9 +16,17 @@ pub(super) type Way = (HostId, HostId);
 /// The link of two hosts that no setting sets apart.
 const LATENCY: Nanos = Nanos::from_millis(1);
 
-/// The links between hosts. Within a host there is no link: what is sent there has arrived.
+/// A packet that stays within its host.
+const LOOPBACK: Nanos = Nanos(10_000);
+
+/// The shortest time of a packet. Without any, an exchange of messages would stop the clock.
+const SHORTEST: Nanos = Nanos(1);
+
+/// The links between hosts, and the way from a host to itself.
 #[derive(Clone)]
 pub(super) struct Links {
+    /// The time of a packet that stays within its host.
+    loopback: Nanos,
     latency: Span,
     bandwidth: u64,
     latencies: BTreeMap<Way, Span>,
@@ -43,7 +51,7 @@ pub(super) struct Span {
 impl From<RangeInclusive<Duration>> for Span {
     fn from(range: RangeInclusive<Duration>) -> Self {
         let (from, to) = range.into_inner();
-        let from = Nanos::from(from);
+        let from = SHORTEST.max(from.into());
         let to = from.max(to.into());
         Self { from, to }
     }
@@ -69,6 +77,7 @@ pub(super) fn below(random: &mut Pcg64, limit: u64) -> u64 {
 impl Links {
     pub(super) fn new() -> Self {
         Self {
+            loopback: LOOPBACK,
             latency: Span {
                 from: LATENCY,
                 to: LATENCY,
@@ -86,6 +95,10 @@ impl Links {
     /// Every link is free from time zero.
     pub(super) fn clear(&mut self) {
         self.free_from.clear();
+    }
+
+    pub(super) fn set_loopback(&mut self, span: Duration) {
+        self.loopback = SHORTEST.max(span.into());
     }
 
     pub(super) fn set_latency(&mut self, range: RangeInclusive<Duration>) {
@@ -141,10 +154,11 @@ impl Links {
         self.is_cut(way) || !self.held.is_empty() && self.held.contains(&way)
     }
 
-    /// How many bytes a way takes in a second; 0 is no limit.
+    /// How many bytes a way takes in a second; 0 is no limit. Within a host there is none.
     #[inline]
     pub(super) fn bandwidth(&self, way: Way) -> u64 {
         match self.bandwidths.is_empty() {
+            _ if way.0 == way.1 => 0,
             true => self.bandwidth,
             false => *self.bandwidths.get(&way).unwrap_or(&self.bandwidth),
         }
@@ -164,16 +178,33 @@ impl Links {
             bandwidth => self.transmit(way, len, now, bandwidth),
         };
         let latency = match self.latencies.is_empty() {
-            true => self.latency,
-            false => *self.latencies.get(&way).unwrap_or(&self.latency),
+            _ if way.0 == way.1 => self.loopback,
+            true => self.latency.draw(random),
+            false => self
+                .latencies
+                .get(&way)
+                .unwrap_or(&self.latency)
+                .draw(random),
         };
-        let mut latency = latency.draw(random);
-        if !self.slow.is_empty() {
-            let factor = |host| *self.slow.get(host).unwrap_or(&1);
-            let factor = factor(&way.0).max(factor(&way.1));
-            latency = Nanos(latency.0.saturating_mul(factor.into()));
+        leaves.saturating_add(self.slowed(way, latency))
+    }
+
+    /// When a router answers that it knows no host of an address. It is as far as most hosts.
+    pub(super) fn answer_of_router(&self, host: HostId, now: Nanos, random: &mut Pcg64) -> Nanos {
+        let [there, back] = [(); 2].map(|()| self.latency.draw(random));
+        let both = there.saturating_add(back);
+        now.saturating_add(self.slowed((host, host), both))
+    }
+
+    /// The latency of a packet, with the slowness of its hosts.
+    #[inline]
+    fn slowed(&self, way: Way, latency: Nanos) -> Nanos {
+        if self.slow.is_empty() {
+            return latency;
         }
-        leaves.saturating_add(latency)
+        let factor = |host| *self.slow.get(host).unwrap_or(&1);
+        let factor = factor(&way.0).max(factor(&way.1));
+        Nanos(latency.0.saturating_mul(factor.into()))
     }
 
     /// When the last of so many bytes has left.

@@ -18,13 +18,10 @@ const SEGMENT: usize = 8 * 1024;
 const SECOND: Nanos = Nanos::from_millis(1000);
 
 impl Net {
-    /// Sends a packet. Within a host it arrives at once.
+    /// Sends a packet.
     #[inline]
     pub(super) fn send_packet(&mut self, from: EndId, signal: Signal) {
         let way = self.way(from);
-        if way.0 == way.1 {
-            return self.arrive(from, signal);
-        }
         if self.connections[from.slot as usize].pipes[from.side].is_stalled {
             // It is sent again with the rest.
             return;

@@ -1,0 +1,246 @@
+//! A thread that ends the process when a search is over and a task does not come to a trap: no other
+//! thread can end that task.
+
+use std::{
+    fmt::{Display, Write as _},
+    io::{self, Write as _},
+    process,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    },
+    thread,
+    time::Duration,
+};
+
+use super::deadline::Deadline;
+use crate::CurrentTurn;
+
+/// The time between two looks.
+const EVERY: Duration = Duration::from_millis(100);
+
+/// A turn that lasts so many looks has a task that does not come to a trap.
+const LOOKS: u32 = 3;
+
+/// The looks after the end of a search in which its schedules end by themselves.
+const GRACE: u32 = 5;
+
+/// The looks after which a warning names a turn that goes on.
+const LONG: u32 = 50;
+
+/// The schedules that are under way, on all threads of a search. Clones are handles to the same.
+#[derive(Clone, Debug, Default)]
+pub(super) struct UnderWay(Arc<Everything>);
+
+#[derive(Debug, Default)]
+struct Everything {
+    runs: Mutex<Vec<Weak<Run>>>,
+    is_over: AtomicBool,
+}
+
+/// A schedule that is under way on one thread, or the next there.
+#[derive(Debug, Default)]
+pub(super) struct Run {
+    all: UnderWay,
+    /// Odd while a schedule runs.
+    begins_and_ends: AtomicU64,
+    seed: AtomicU64,
+    /// The decisions of the schedule, as the text of a replay.
+    decisions: Mutex<String>,
+    /// The turn, if the kernel publishes it.
+    turn: Mutex<Option<CurrentTurn>>,
+}
+
+impl UnderWay {
+    /// Adds the schedules of a thread on one kernel.
+    pub(super) fn add(&self) -> Arc<Run> {
+        let run = Arc::new(Run {
+            all: self.clone(),
+            ..Run::default()
+        });
+        let mut runs = lock(&self.0.runs);
+        runs.retain(|run| run.strong_count() > 0);
+        runs.push(Arc::downgrade(&run));
+        run
+    }
+}
+
+impl Run {
+    /// Adds schedules on another kernel.
+    pub(super) fn beside(&self) -> Arc<Self> {
+        self.all.add()
+    }
+
+    /// Returns whether the watchdog has seen the end of the search.
+    #[inline]
+    pub(super) fn is_over(&self) -> bool {
+        self.all.0.is_over.load(Ordering::Relaxed)
+    }
+
+    /// Notes the seed of the next schedule.
+    pub(super) fn set_seed(&self, seed: u64) {
+        self.seed.store(seed, Ordering::Relaxed);
+    }
+
+    /// Notes the decisions of the next schedule.
+    pub(super) fn set_decisions(&self, decisions: String) {
+        *lock(&self.decisions) = decisions;
+    }
+
+    /// Notes one more decision of the schedule that is under way.
+    pub(super) fn add_decision(&self, decision: &impl Display) {
+        let mut decisions = lock(&self.decisions);
+        let dash = if decisions.is_empty() { "" } else { "-" };
+        let _ = write!(decisions, "{dash}{decision}");
+    }
+
+    /// Notes the kernel of the next schedule.
+    pub(super) fn set_turn(&self, turn: CurrentTurn) {
+        *lock(&self.turn) = Some(turn);
+    }
+
+    /// Notes that a schedule begins, or ends. One thread does.
+    pub(super) fn begin_or_end(&self) {
+        let next = self.begins_and_ends.load(Ordering::Relaxed) + 1;
+        self.begins_and_ends.store(next, Ordering::Relaxed);
+    }
+
+    /// Returns the turn that is under way, if a schedule is: the numbers of both.
+    fn progress(&self) -> Option<(u64, u64)> {
+        let runs = self.begins_and_ends.load(Ordering::Relaxed);
+        let turn = lock(&self.turn).as_ref().map(CurrentTurn::number)?;
+        (runs % 2 == 1).then_some((runs, turn))
+    }
+
+    /// Names the task that has the turn, and how to see the schedule again.
+    fn describe(&self, command: &str) -> String {
+        let turn = lock(&self.turn).clone();
+        let text = match turn.and_then(|turn| turn.task()) {
+            None => "no task has a turn: the test itself does not go on".to_string(),
+            Some(task) => {
+                let mut text = format!("task {} {:?} makes no trap", task.tid, task.name);
+                match task.call {
+                    Some(call) => text += &format!(" since its call {call}"),
+                    None => text += " in its first turn",
+                }
+                match (task.call, task.place) {
+                    (Some(_), Some(place)) => text += &format!(", at or after {place}"),
+                    (None, Some(place)) => text += &format!(", spawned at {place}"),
+                    (_, None) => {}
+                }
+                text
+            }
+        };
+        let seed = self.seed.load(Ordering::Relaxed);
+        let decisions = lock(&self.decisions).clone();
+        // The hash is of a schedule that has ended.
+        let replay = format!("{seed}.{decisions}.00000000");
+        let again = command.replacen("{replay}", &replay, 1);
+        format!("{text}\nto see it again:  {again}")
+    }
+}
+
+/// The thread. Dropping it ends the thread.
+#[derive(Debug)]
+pub(super) struct Watchdog {
+    _thread: Option<Sender<()>>,
+}
+
+impl Watchdog {
+    /// Starts it. `command` runs a schedule again.
+    pub(super) fn start(
+        all: &UnderWay,
+        deadline: Deadline,
+        time: Option<Duration>,
+        command: String,
+    ) -> Self {
+        let (sender, dropped) = mpsc::channel();
+        let mut looks = Looks {
+            all: all.clone(),
+            deadline,
+            time,
+            command,
+            since_end: 0,
+            seen: Vec::new(),
+        };
+        let thread = thread::Builder::new().name("watchdog".into());
+        // A search without a thread for it goes on unwatched.
+        let thread = thread.spawn(move || looks.go_on(&dropped));
+        Self {
+            _thread: thread.is_ok().then_some(sender),
+        }
+    }
+}
+
+/// What the thread keeps between its looks.
+struct Looks {
+    all: UnderWay,
+    deadline: Deadline,
+    time: Option<Duration>,
+    command: String,
+    /// The looks since the end of the search.
+    since_end: u32,
+    /// The schedules under way, their turns, and for how many looks each is the same.
+    seen: Vec<(Arc<Run>, Option<(u64, u64)>, u32)>,
+}
+
+impl Looks {
+    fn go_on(&mut self, dropped: &Receiver<()>) {
+        while dropped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
+            if self.since_end > 0 || self.deadline.is_over() {
+                self.since_end += 1;
+                self.all.0.is_over.store(true, Ordering::Relaxed);
+            }
+            self.look();
+        }
+    }
+
+    /// Ends the process, in the manner of a search that has found a failure.
+    fn end(&self, run: &Run) -> ! {
+        let why = match self.time {
+            Some(time) if !self.deadline.is_stopped() => format!("the time of {time:?} is over"),
+            _ => "the search was interrupted".to_string(),
+        };
+        tell(&format!(
+            "error: {why}, and {}",
+            run.describe(&self.command)
+        ));
+        process::exit(1)
+    }
+
+    fn look(&mut self) {
+        let before = std::mem::take(&mut self.seen);
+        let runs: Vec<Arc<Run>> = lock(&self.all.0.runs)
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect();
+        for run in runs {
+            let now = run.progress();
+            let same = before
+                .iter()
+                .find(|(other, then, _)| now.is_some() && *then == now && Arc::ptr_eq(other, &run));
+            let looks = same.map_or(0, |(.., looks)| looks + 1);
+            if looks >= LOOKS && self.since_end >= GRACE {
+                self.end(&run);
+            }
+            if looks == LONG {
+                let span = EVERY * LONG;
+                tell(&format!(
+                    "warning: for {span:?}, {}",
+                    run.describe(&self.command)
+                ));
+            }
+            self.seen.push((run, now, looks));
+        }
+    }
+}
+
+/// Writes past the test harness, which shows no output of a test that goes on.
+fn tell(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

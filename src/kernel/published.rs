@@ -1,0 +1,240 @@
+//! The turn under way, for other threads: a thread that watches over a search names the task that
+//! does not come to a trap.
+//!
+//! A turn publishes two words. The names of tasks and the places of calls are published when they are
+//! new.
+
+use std::{
+    panic::Location,
+    ptr,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use rustc_hash::FxHashMap;
+
+use super::Kernel;
+use crate::{
+    abi::{Place, SystemCall, Tid},
+    interrupt::Remote,
+    sched::Runnable,
+};
+
+/// A view of the turn under way, for any thread, of
+/// [`Kernel::current_turn`](crate::Kernel::current_turn).
+#[derive(Clone, Debug)]
+pub struct CurrentTurn(Arc<Shared>);
+
+/// A turn, as [`CurrentTurn::task`] finds it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct TaskTurn {
+    /// The task.
+    pub tid: Tid,
+    /// Its name; empty for a daemon.
+    pub name: String,
+    /// The name of its last call; `None` in its first turn.
+    pub call: Option<&'static str>,
+    /// The place of its last call that notes its place, or of its spawn. Calls that never block,
+    /// such as `yield_now`, note none.
+    pub place: Option<Place>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// Knows which task runs. A kernel that is made anew may have another.
+    remote: Mutex<Remote>,
+    /// The turns so far.
+    number: AtomicU64,
+    /// The last call of the task of this turn.
+    last: AtomicU64,
+    /// The names of the tasks, in order of their numbers.
+    names: Mutex<Vec<String>>,
+    /// All places so far.
+    places: Mutex<Vec<&'static Location<'static>>>,
+}
+
+/// What the kernel keeps to publish its turns.
+#[derive(Debug)]
+pub(super) struct Published {
+    turn: CurrentTurn,
+    turns: u64,
+    /// The last call of each task, by its slot.
+    calls: Vec<Last>,
+    /// The number of each place, by its address.
+    known: FxHashMap<usize, u32>,
+}
+
+/// A call and its place, as a word: the number of the place above, that of the call below. Both count
+/// from 1; 0 is none.
+#[derive(Clone, Copy, Default, Debug)]
+struct Last(u64);
+
+impl Last {
+    fn new(call: u8, place: u32) -> Self {
+        Self(u64::from(place) << 8 | u64::from(call))
+    }
+
+    fn call(self) -> u8 {
+        self.0 as u8
+    }
+
+    fn place(self) -> u32 {
+        (self.0 >> 8) as u32
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl CurrentTurn {
+    /// Returns the number of turns since the kernel was built. While it stays the same, the same turn
+    /// is under way, or none.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.0.number.load(Ordering::Relaxed)
+    }
+
+    /// Returns the task whose turn is under way; `None` between turns. Only a turn that lasts has a
+    /// call and a place that are certain to be its own.
+    #[must_use]
+    pub fn task(&self) -> Option<TaskTurn> {
+        let tid = lock(&self.0.remote).running();
+        if tid == Tid::KERNEL {
+            return None;
+        }
+        let last = Last(self.0.last.load(Ordering::Relaxed));
+        let call = last.call().checked_sub(1).and_then(SystemCall::from_number);
+        let place = last.place().checked_sub(1);
+        let place = place.and_then(|at| lock(&self.0.places).get(at as usize).copied());
+        let at = usize::try_from(u64::from(tid) - 1).unwrap_or(usize::MAX);
+        Some(TaskTurn {
+            tid,
+            name: lock(&self.0.names).get(at).cloned().unwrap_or_default(),
+            call: call.map(SystemCall::name),
+            place: place.map(Place::from),
+        })
+    }
+
+    /// Returns whether both are views of the same kernel.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Published {
+    fn new(remote: Remote) -> Self {
+        let shared = Shared {
+            remote: Mutex::new(remote),
+            number: AtomicU64::new(0),
+            last: AtomicU64::new(0),
+            names: Mutex::default(),
+            places: Mutex::default(),
+        };
+        Self {
+            turn: CurrentTurn(Arc::new(shared)),
+            turns: 0,
+            calls: Vec::new(),
+            known: FxHashMap::default(),
+        }
+    }
+
+    /// Names a new task.
+    pub(super) fn spawned(
+        &mut self,
+        task: Runnable,
+        name: &str,
+        at: Option<&'static Location<'static>>,
+    ) {
+        let place = at.map_or(0, |at| self.place(at));
+        *self.last(task) = Last::new(0, place);
+        if task.tid.is_daemon() {
+            return;
+        }
+        let at = u64::from(task.tid) as usize;
+        let mut names = lock(&self.turn.0.names);
+        if names.len() < at {
+            names.resize(at, String::new());
+        }
+        name.clone_into(&mut names[at - 1]);
+    }
+
+    /// Notes the last call of a task. A call without a place leaves that of the call before.
+    #[inline]
+    pub(super) fn called(
+        &mut self,
+        task: Runnable,
+        call: SystemCall,
+        at: Option<&'static Location<'static>>,
+    ) {
+        let place = at.map(|at| self.place(at));
+        let last = self.last(task);
+        *last = Last::new(call.number() + 1, place.unwrap_or(last.place()));
+    }
+
+    /// Publishes the turn of a task.
+    #[inline]
+    pub(super) fn resumed(&mut self, task: Runnable) {
+        self.turns += 1;
+        let last = *self.last(task);
+        let shared = &self.turn.0;
+        shared.last.store(last.0, Ordering::Relaxed);
+        shared.number.store(self.turns, Ordering::Relaxed);
+    }
+
+    /// Has the view follow another line to the kernel.
+    pub(super) fn follow(&self, remote: &Remote) {
+        lock(&self.turn.0.remote).clone_from(remote);
+    }
+
+    fn last(&mut self, task: Runnable) -> &mut Last {
+        let at = task.slot.index();
+        if self.calls.len() <= at {
+            self.calls.resize(at + 1, Last::default());
+        }
+        &mut self.calls[at]
+    }
+
+    /// Returns the number of a place, from 1 upward.
+    fn place(&mut self, at: &'static Location<'static>) -> u32 {
+        *self
+            .known
+            .entry(ptr::from_ref(at).addr())
+            .or_insert_with(|| {
+                let mut places = lock(&self.turn.0.places);
+                places.push(at);
+                places.len() as u32
+            })
+    }
+}
+
+impl Kernel {
+    /// Publishes each turn from now on, and returns the view of other threads. The kernel must have a
+    /// policy ([`Builder::policy`](crate::Builder::policy)): without one, no turn is published. A
+    /// turn is a little slower from then on. A second call returns the same view.
+    ///
+    /// ```
+    /// use trapline::{Fifo, Kernel, Os, SimWorld};
+    ///
+    /// let builder = Kernel::builder().world(SimWorld::new(0)).policy(Fifo::default());
+    /// let mut kernel = builder.build()?;
+    /// let turn = kernel.current_turn().clone();
+    /// let view = turn.clone();
+    /// kernel.spawn("looks", async move |os: &mut Os| {
+    ///     os.yield_now().await;
+    ///     let task = view.task().expect("it has the turn");
+    ///     assert_eq!((&*task.name, task.call), ("looks", Some("yield")));
+    /// })?;
+    /// kernel.run()?.check()?;
+    /// assert_eq!((turn.number(), turn.task()), (2, None));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn current_turn(&mut self) -> &CurrentTurn {
+        let published = || Box::new(Published::new(self.remote.clone()));
+        &self.published.get_or_insert_with(published).turn
+    }
+}

@@ -1,0 +1,110 @@
+//! A task that makes no trap, in a search whose time ends.
+
+use std::{
+    env, hint,
+    process::{Command, Output},
+    time::Duration,
+};
+
+use trapline::{Error, Kernel, Os, Shared, check};
+
+/// A task that makes no trap any more, if another had its second turn before.
+fn spins(kernel: &mut Kernel) -> Result<(), Error> {
+    let flag = Shared::new(false);
+    let is_set = flag.clone();
+    kernel.spawn("sets", async move |os: &mut Os| {
+        os.yield_now().await;
+        flag.set(true);
+    })?;
+    kernel.spawn("spins", async move |os: &mut Os| {
+        os.sleep(Duration::ZERO).await;
+        while is_set.get() {
+            hint::spin_loop();
+        }
+    })?;
+    kernel.run()?.check()
+}
+
+/// Run by the tests below in a process of its own.
+#[test]
+fn process_spins() {
+    if super::is_process() {
+        check(spins).time(Duration::from_millis(300)).run();
+    }
+}
+
+#[test]
+fn process_spins_on_threads() {
+    if super::is_process() {
+        let search = check(spins).threads(2).time(Duration::from_millis(300));
+        search.run();
+    }
+}
+
+#[test]
+fn process_does_not_go_on() {
+    if super::is_process() {
+        let search = check(|kernel| {
+            kernel.spawn("none", async |os: &mut Os| os.yield_now().await)?;
+            kernel.run()?;
+            loop {
+                hint::spin_loop();
+            }
+        });
+        search.time(Duration::from_millis(300)).run();
+    }
+}
+
+/// Runs a test in a process of its own: its exit code, and what it prints to standard error.
+fn process(test: &str, variables: &[(&str, &str)]) -> (Option<i32>, String) {
+    let mut command = Command::new(env::current_exe().expect("it has a path"));
+    let test = format!("explore::watchdog::{test}");
+    command.args(["--exact", &test, "--nocapture", "--test-threads=1"]);
+    command.env("TRAPLINE_TEST_PROCESS", "1");
+    command.envs(variables.iter().copied());
+    let Output { status, stderr, .. } = command.output().expect("it runs");
+    (
+        status.code(),
+        String::from_utf8(stderr).expect("it is text"),
+    )
+}
+
+#[test]
+fn a_task_that_makes_no_trap_ends_the_process_with_the_time_of_the_search() {
+    let mut lines = include_str!("watchdog.rs").lines();
+    let line = lines.position(|line| line.contains("os.sleep(Duration::ZERO)"));
+    let place = format!("{}:{}", file!(), line.expect("it is there") + 1);
+    for (test, strategy) in [
+        ("process_spins", "random"),
+        ("process_spins", "pct:1"),
+        ("process_spins", "round_robin"),
+        ("process_spins", "exhaustive"),
+        ("process_spins_on_threads", "random"),
+        ("process_spins_on_threads", "exhaustive"),
+    ] {
+        let (code, text) = process(test, &[("TRAPLINE_STRATEGY", strategy)]);
+        assert_eq!(code, Some(1), "{strategy}: {text}");
+        let why = format!(
+            "error: the time of 300ms is over, and task 2 \"spins\" makes no trap since its call \
+             sleep, at or after {place}\nto see it again:  TRAPLINE_REPLAY="
+        );
+        let (_, again) = text
+            .split_once(&why)
+            .unwrap_or_else(|| panic!("{strategy}: {text}"));
+        assert!(again.contains(" cargo test explore::watchdog::process_spins"));
+        let (replay, _) = again.split_once(' ').expect("the command follows");
+        let (code, text) = process("process_spins", &[("TRAPLINE_REPLAY", replay)]);
+        assert!(
+            code == Some(1) && text.contains(&why),
+            "{strategy}, {replay}: {text}"
+        );
+    }
+}
+
+#[test]
+fn a_body_that_does_not_go_on_ends_the_process_with_the_time_of_the_search() {
+    let (code, text) = process("process_does_not_go_on", &[]);
+    let why = "error: the time of 300ms is over, and no task has a turn: the test itself does not \
+               go on\nto see it again:  TRAPLINE_REPLAY=0.random.00000000 cargo test";
+    assert!(code == Some(1) && text.contains(why), "{text}");
+}
