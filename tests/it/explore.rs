@@ -672,6 +672,32 @@ fn a_search_that_a_limit_has_cut_says_so_when_it_passes() {
     assert!(line.contains("; the search is not complete: "), "{line}");
 }
 
+/// Run by the test below in a process of its own.
+#[test]
+fn process_apart() {
+    if is_process() {
+        let apart = |kernel: &mut Kernel| {
+            for name in ["left", "right"] {
+                kernel.spawn(name, async |os: &mut Os| os.yield_now().await)?;
+            }
+            kernel.run().map(drop)
+        };
+        check(apart).exhaustive().run();
+    }
+}
+
+#[test]
+fn a_search_that_proves_nothing_says_so_when_it_passes() {
+    let (passes, text) = process("process_apart", &[]);
+    assert!(passes, "{text}");
+    let mut lines = text.lines();
+    let line = lines.find(|line| line.contains("explore::process_apart: "));
+    let line = line.unwrap_or_else(|| panic!("{text}"));
+    let why =
+        "1 schedule passes; the search is complete, and nothing is proved: all orders of turns";
+    assert!(line.contains(why), "{line}");
+}
+
 fn is_process() -> bool {
     env::var_os("TRAPLINE_TEST_PROCESS").is_some()
 }
