@@ -80,8 +80,8 @@ pub(super) enum Decider {
 
 /// A choice of a turn.
 struct Node {
-    /// The ready tasks, by tid.
-    ready: Vec<Tid>,
+    /// The ready tasks, by tid. Nodes share what is the same.
+    ready: Rc<[Tid]>,
     chosen: Tid,
     /// The tasks whose turn here leads only to causal orders that were run before.
     sleep: Vec<(Tid, Foot)>,
@@ -381,7 +381,7 @@ impl State {
         let before = self.part.turns.len();
         if let Some(node) = self.nodes.get(depth) {
             ready.sort_unstable();
-            let is_same = node.ready == *ready;
+            let is_same = *node.ready == *ready;
             return is_same
                 .then_some(node.chosen)
                 .ok_or_else(|| Cut::Unrepeatable(self.unrepeatable()));
@@ -403,8 +403,10 @@ impl State {
         };
         self.has_choice |= ready.len() > 1;
         ready.sort_unstable();
+        let before = self.nodes.last().filter(|node| *node.ready == *ready);
+        let ready = before.map_or_else(|| Rc::from(&*ready), |node| Rc::clone(&node.ready));
         self.nodes.push(Node {
-            ready: ready.to_vec(),
+            ready,
             chosen,
             sleep,
             backtrack: vec![chosen],
