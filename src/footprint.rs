@@ -31,7 +31,7 @@ pub enum Object {
     Waits(Tid),
     /// Whether the parent of some tasks lives: this is the parent.
     Family(Tid),
-    /// The numbers of tasks.
+    /// The numbers of tasks, and the room for another one if the host limits them.
     Tids,
     /// The sequence of random numbers.
     Random,
@@ -72,6 +72,14 @@ pub enum Note {
         before: u64,
         /// How many there are now.
         left: u64,
+    },
+    /// The turn begins a wait. If this task begins one at this object next, that closes a cycle of
+    /// waits, and did not before.
+    Closes {
+        /// The task for which all on the chain of waits wait.
+        task: Tid,
+        /// The end of a lock, or the tasks that wait for a task.
+        object: Object,
     },
     /// The turn makes a queue with this capacity.
     NewQueue(QueueId, u64),

@@ -120,7 +120,8 @@ pub(super) struct Boot {
     #[command(flatten)]
     pub(super) watching: Watching,
     /// Tape the run to FILE: what the world answers. The command `replay` runs it again. An existing
-    /// FILE is replaced, and stays locked during the run
+    /// FILE is replaced, and stays locked during the run. A killed process leaves what happened before it
+    /// last slept; a crash leaves all of it; a full disk keeps what fitted
     #[arg(long, value_name = "FILE", conflicts_with = "simulated", value_hint = ValueHint::FilePath,
           help_heading = "Watching", value_parser = OsStringValueParser::new().try_map(recording))]
     pub(super) tape: Option<PathBuf>,
@@ -160,9 +161,8 @@ pub(super) struct Boot {
     /// fixed priorities; priority:inherit lends them to holders of locks.
     /// mlfq:quanta=10ms/20ms/40ms,allotment=2,boost=1s,stay,bump: a multi-level feedback queue.
     /// lottery:10ms, stride:10ms: in proportion to tickets. fair: OSTEP's CFS. random draws each
-    /// turn. pct:D,length=K gives tasks random priorities, of which D change during a run of K turns
-    /// (3 changes without a number; without a length, the seed draws one). --seed determines the
-    /// draws
+    /// turn. pct:D,length=K gives tasks random priorities, of which D (or 3) change during a run of
+    /// K turns; without a length, the seed draws one. All draws follow from --seed
     #[arg(
         long,
         value_name = "NAME[:PARAMS]",
@@ -173,8 +173,8 @@ pub(super) struct Boot {
     /// How many tasks compute at once, from 1 to 1024. More than one needs --virtual
     #[arg(long, value_name = "N", value_parser = processors, default_value = "1", help_heading = "Scheduling")]
     pub(super) processors: usize,
-    /// Give the tasks of a name a share: NAME:tickets=100, NAME:nice=5 or NAME:priority=3. Can be
-    /// repeated
+    /// Give the tasks of a name a share: NAME:tickets=100, NAME:nice=5 or NAME:priority=3, of a kind
+    /// that the policy looks at. Can be repeated
     #[arg(long, value_name = "NAME:SHARE", value_parser = named_share, help_heading = "Scheduling")]
     pub(super) share: Vec<NamedShare>,
 }
@@ -182,8 +182,9 @@ pub(super) struct Boot {
 /// The options of `boot` and `replay` for watching a run.
 #[derive(Args)]
 pub(super) struct Watching {
-    /// Show every trap as a line on standard error, and the programs' own log lines of level info.
-    /// FILTER selects other events; its syntax is that of RUST_LOG, which also works.
+    /// Show every trap as a line on standard error, and the programs' own log lines of level info. A
+    /// pipe or a terminal that takes nothing for a second does not stop a run in the real world: lines
+    /// are lost, and a warning has their number. A virtual clock waits. FILTER selects other events; its syntax is that of RUST_LOG, which also works.
     /// trapline::sched=trace shows the turns
     #[arg(long, value_name = "FILTER", num_args = 0..=1, require_equals = true,
         default_missing_value = "", help_heading = "Watching")]
@@ -204,13 +205,15 @@ pub(super) struct Watching {
     /// Merge the tasks of a name in the summary
     #[arg(long, requires = "summary", help_heading = "Watching")]
     pub(super) by_name: bool,
-    /// Record every event to FILE. An existing FILE is replaced, and stays locked during the run.
-    /// The command `trace` reads it
+    /// Record every event to FILE. An existing FILE is replaced, and stays locked during the run. A
+    /// killed process leaves what happened before it last slept, and a full disk keeps what fitted.
+    /// The reader of a pipe that takes nothing for a second loses events, and the recording has their
+    /// number. The command `trace` reads it
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Watching",
           value_parser = OsStringValueParser::new().try_map(recording))]
     pub(super) record: Option<PathBuf>,
-    /// Record the last N events only. They are written at the end, an interrupt, a deadlock or the
-    /// first fault. A SIGKILL before that leaves a recording without events
+    /// Record the last N events only. They are written at the end, an interrupt, a deadlock, a crash or
+    /// the first fault. A SIGKILL before that leaves a recording without events
     #[arg(long, value_name = "N", requires = "record", value_parser = whole::<NonZeroUsize>,
         help_heading = "Watching")]
     pub(super) record_last: Option<NonZeroUsize>,
@@ -350,8 +353,9 @@ pub(super) fn command(name: &str, app: &App) -> Command {
                      Programs write to standard output; everything else goes to standard error.\n\n\
                      Exit codes: 0 all tasks ended well, or only servers are left and nothing can \
                      come for them, 1 a task faulted, a task failed and none waited for it, output \
-                     was lost or the kernel met an I/O error, 2 wrong command line, 3 deadlock or a client without an answer, \
-                     4 a limit was reached, 130 interrupted (^C), 143 terminated (SIGTERM).\n\n\
+                     was lost or the kernel met an I/O error, 2 wrong command line, 3 deadlock or a \
+                     client without an answer, 4 a limit was reached, 129 hung up (SIGHUP, unless it was \
+                     ignored at the start), 130 interrupted (^C), 143 terminated (SIGTERM).\n\n\
                      Examples:\n  \
                      {name} boot {first}\n  \
                      {name} boot --virtual --seed 7 --summary {first}\n  \

@@ -6,6 +6,7 @@ use std::{
     io,
     process::{self, ExitCode},
     rc::Rc,
+    slice,
     time::Duration,
 };
 
@@ -23,7 +24,7 @@ use super::{
     net::{Placed, hosts},
     outfile,
     output::{DEADLOCK, FAILURE, LIMIT, Log, Verbosity},
-    policy::{NamedShare, warn_of_unused},
+    policy::{NamedShare, check_shares, warn_of_unused},
     record::{self, Recorded},
     replay::{Ending, Outside, Tape},
     stdio,
@@ -48,6 +49,9 @@ pub(super) fn boot<'a>(
     if options.processors > 1 && !is_virtual && playing.is_none() {
         let why = "--processors needs --virtual: in the real world there is one processor\n";
         return Err(clap::Error::raw(ErrorKind::ArgumentConflict, why));
+    }
+    if playing.is_none() {
+        check_shares(slice::from_ref(&options.policy), &options.share)?;
     }
     if let (Some(tape), Some(record)) = (&options.tape, &options.watching.record)
         && outfile::is_same(tape, record)

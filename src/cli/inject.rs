@@ -1,6 +1,12 @@
 //! `--inject`: the rules, in the words of strace, and the injection that follows them.
 
-use std::{cell::Cell, io::ErrorKind, rc::Rc};
+use std::{
+    io::ErrorKind,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
 
 use super::{
     output::Log,
@@ -91,14 +97,6 @@ impl When {
     }
 }
 
-impl Rule {
-    /// Returns what the rule does to the nth call of this kind, if it selects that.
-    pub(super) fn apply(&self, call: SystemCall, nth: u64) -> Option<Inject> {
-        let is_selected = self.call.number() == call.number() && self.when.has(nth);
-        is_selected.then_some(self.inject)
-    }
-}
-
 /// Parses a rule such as `recv:error=ConnectionReset:when=3+2`; an error suggests a word.
 pub(super) fn rule(text: &str) -> Result<Rule, String> {
     let mut parts = text.split(':');
@@ -172,35 +170,40 @@ fn usage(word: &str) -> &'static str {
 
 /// The rules of a run, and the calls that they have seen.
 #[derive(Clone)]
-pub(super) struct Rules(Rc<[Counted]>);
+pub(super) struct Rules(Arc<[Counted]>);
 
 struct Counted {
     rule: Rule,
-    seen: Cell<u64>,
-    done: Cell<bool>,
+    /// The most calls of a run. A search has many runs, on several threads.
+    seen: AtomicU64,
+    done: AtomicBool,
 }
 
 impl Rules {
     pub(super) fn new(rules: &[Rule]) -> Self {
         let counted = |rule: &Rule| Counted {
             rule: rule.clone(),
-            seen: Cell::new(0),
-            done: Cell::new(false),
+            seen: AtomicU64::new(0),
+            done: AtomicBool::new(false),
         };
         Self(rules.iter().map(counted).collect())
     }
 
     /// Returns the injection. The first rule that selects a call applies.
-    pub(super) fn injection(&self) -> impl FnMut(Tid, SystemCall, u64) -> Option<Inject> + 'static {
-        let rules = Rc::clone(&self.0);
+    pub(super) fn injection(
+        &self,
+    ) -> impl Fn(Tid, SystemCall, u64) -> Option<Inject> + Send + Sync + 'static {
+        let rules = Arc::clone(&self.0);
         move |_, call, nth| {
             let of_call = |rule: &&Counted| rule.rule.call.number() == call.number();
             let rules = rules.iter().filter(of_call);
             rules
-                .inspect(|rule| rule.seen.set(nth))
+                .inspect(|rule| {
+                    rule.seen.fetch_max(nth, Ordering::Relaxed);
+                })
                 .find(|rule| rule.rule.when.has(nth))
                 .map(|rule| {
-                    rule.done.set(true);
+                    rule.done.store(true, Ordering::Relaxed);
                     rule.rule.inject
                 })
         }
@@ -209,9 +212,9 @@ impl Rules {
     /// Reports the rules that have done nothing.
     pub(super) fn report(&self, log: Log) {
         for Counted { rule, seen, done } in &*self.0 {
-            if !done.get() {
+            if !done.load(Ordering::Relaxed) {
                 let (text, call) = (&rule.text, rule.call.name());
-                let seen = match seen.get() {
+                let seen = match seen.load(Ordering::Relaxed) {
                     0 => "no task made that call".to_string(),
                     1 => format!("tasks made 1 call of '{call}'"),
                     n => format!("tasks made {n} calls of '{call}'"),

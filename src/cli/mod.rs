@@ -60,7 +60,7 @@
 //! | `record.rs` | `--record` |
 //! | `reenact/` | `replay --explore`: the inputs of a taped run under other schedules |
 //! | `replay.rs` | `--tape`, and `replay`: a taped run again |
-//! | `stdio.rs` | the standard streams while a screen has the terminal |
+//! | `stdio.rs` | the standard streams: while a screen has the terminal, and with a reader that stalls |
 //! | `summary.rs` | the tables of `--summary` |
 //! | `table.rs` | tables for people |
 //! | `trace/` | `trace`: what recordings show |

@@ -43,7 +43,7 @@ pub(super) struct Options {
     fault: Vec<Planned>,
     /// Break things at random for the first 60 seconds: cuts, slow hosts, resets, and crashes of the
     /// hosts of --on. At level 1 every 5 seconds on average, at 2 every 1.5 seconds, at 3 every 0.4
-    /// seconds. The run lasts 60 seconds at least. --seed determines the faults
+    /// seconds. The run lasts 60 seconds at least. --seed determines the faults. Needs --on
     #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u8).range(1..=3))]
     chaos: Option<u8>,
 }
@@ -238,6 +238,11 @@ impl Options {
         hosts: &[String],
         limit: Option<Duration>,
     ) -> Result<SimNet, clap::Error> {
+        if self.chaos.is_some() && !self.has_hosts() {
+            return Err(wrong(
+                "--chaos breaks what is between hosts, and there is one: see --on",
+            ));
+        }
         let net = self.hosts(hosts)?;
         // Errors show in a rehearsal: it has the same hosts, and is of no world.
         let rehearsal = self.hosts(hosts)?;

@@ -2,6 +2,8 @@
 
 use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
+use clap::error::ErrorKind;
+
 use super::{
     output::Log,
     values::{duration, unknown},
@@ -22,6 +24,8 @@ pub(super) type Register =
 #[derive(Clone)]
 pub(super) struct Policy {
     text: String,
+    /// The kind of share that it looks at: `Some("")` for none, and `None` for any.
+    share: Option<&'static str>,
     /// `None` for first in, first out, which is the kernel's own.
     make: Option<Arc<Make>>,
 }
@@ -51,12 +55,29 @@ impl Policy {
         if text.ends_with(':') {
             return Err(format!("after '{name}:' there is no parameter"));
         }
-        let make = match registered.iter().find(|(other, _)| other == name) {
-            Some((_, register)) => Some(of_binary(register, params)?),
-            None => built_in(name, params, registered)?,
+        let (share, make) = match registered.iter().find(|(other, _)| other == name) {
+            Some((_, register)) => (None, Some(of_binary(register, params)?)),
+            None => (Some(share_for(name)), built_in(name, params, registered)?),
         };
         let text = text.to_string();
-        Ok(Self { text, make })
+        Ok(Self { text, share, make })
+    }
+
+    /// Returns whether the policy looks at this share.
+    fn uses(&self, share: Share) -> bool {
+        let share = share.to_string();
+        self.share
+            .is_none_or(|kind| share.split('=').next() == Some(kind))
+    }
+}
+
+/// The kind of share that a policy of the library looks at, if any.
+fn share_for(name: &str) -> &'static str {
+    match name {
+        "lottery" | "stride" => "tickets",
+        "fair" => "nice",
+        "priority" => "priority",
+        _ => "",
     }
 }
 
@@ -279,6 +300,21 @@ impl fmt::Display for Policy {
 pub(super) struct NamedShare {
     pub(super) name: String,
     pub(super) share: Share,
+}
+
+/// Refuses shares that none of the policies looks at. An error is a usage error.
+pub(super) fn check_shares(policies: &[Policy], shares: &[NamedShare]) -> Result<(), clap::Error> {
+    let is_unused = |share: &&NamedShare| !policies.iter().any(|policy| policy.uses(share.share));
+    let Some(NamedShare { name, share }) = shares.iter().find(is_unused) else {
+        return Ok(());
+    };
+    let policies: Vec<String> = policies.iter().map(ToString::to_string).collect();
+    let why = format!(
+        "--share {name}:{share} does nothing under {}: tickets are for lottery and stride, nice is \
+         for fair, priority is for priority\n",
+        policies.join(", ")
+    );
+    Err(clap::Error::raw(ErrorKind::ArgumentConflict, why))
 }
 
 /// Warns of the names of `--share` that no task has had.

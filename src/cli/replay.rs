@@ -49,7 +49,7 @@ says so, and another one names a task that waits for it. What was sent to an att
 `send_file`. \
 Events have the times at which the kernel last read its clock, a little earlier than those \
 that the run showed. \
-A tape whose process was killed runs to its end.
+A tape whose process was killed, or whose disk was full, runs to its end.
 
 Exit codes: as of `boot` without a signal, and 1 if the programs do something else than on \
 the tape.

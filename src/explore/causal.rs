@@ -46,6 +46,8 @@ pub(super) struct Foot {
     changed: u64,
     /// The objects of which it makes or drops handles.
     handles: Vec<Handles>,
+    /// The tasks whose wait at an object closes a cycle since this turn.
+    closes: Vec<(Tid, Name)>,
 }
 
 /// What a turn does to the handles of an object.
@@ -107,15 +109,26 @@ impl Foot {
         self.add(Name::Life(task), true);
     }
 
-    /// Returns whether a turn of another task, which has not run yet and would touch that, does not
+    /// Returns whether the next turn of another task, which touched that before this one, does not
     /// commute with this one. Two turns that both drop handles of an object do not if none is left
-    /// then: the second drops the last.
-    pub(super) fn wakes(&self, later: &Self) -> bool {
+    /// then: the second drops the last. Nor do two waits of which the second closes a cycle.
+    pub(super) fn wakes(&self, task: Tid, next: &Self) -> bool {
         let drops_last = |handles: &Handles| {
-            let mut theirs = later.handles.iter();
+            let mut theirs = next.handles.iter();
             theirs.any(|their| their.name == handles.name && their.dropped >= handles.left)
         };
-        conflict(later, self) || self.handles.iter().any(drops_last)
+        let closes = |(waiting, name): &(Tid, Name)| {
+            *waiting == task && next.touches(Name::Cycles) && next.touches(*name)
+        };
+        conflict(next, self)
+            || self.handles.iter().any(drops_last)
+            || self.closes.iter().any(closes)
+    }
+
+    fn touches(&self, name: Name) -> bool {
+        self.names
+            .binary_search_by_key(&name, |(name, _)| *name)
+            .is_ok()
     }
 
     /// Returns the tasks that a turn of `task` ends, itself apart.
@@ -322,6 +335,7 @@ impl Causality {
                     before,
                     left,
                 } => foot.count(self.name(object), before, left),
+                Note::Closes { task, object } => foot.closes.push((task, self.name(object))),
                 _ => {}
             }
         }

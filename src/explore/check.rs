@@ -122,9 +122,16 @@ where
         self
     }
 
-    /// Draws each turn with equal probability ([`Random`](crate::sched::Random)). The default.
-    pub fn random(mut self) -> Self {
-        self.settings.strategy = Strategy::Random;
+    /// Draws each turn with equal probability ([`Random`](crate::sched::Random)). The default. A
+    /// strategy replaces one that was set before: so do [`Check::pct`], [`Check::exhaustive`],
+    /// [`Check::preemptions`] and [`Check::round_robin`].
+    pub fn random(self) -> Self {
+        self.strategy(Strategy::Random)
+    }
+
+    /// Sets the strategy in the place of an earlier one.
+    fn strategy(mut self, strategy: Strategy) -> Self {
+        self.settings.set_strategy(strategy);
         self
     }
 
@@ -142,10 +149,9 @@ where
     /// schedule.
     ///
     /// *Panics* if there are more than 1,000 changes.
-    pub fn pct(mut self, changes: u32) -> Self {
+    pub fn pct(self, changes: u32) -> Self {
         assert!(changes <= MOST, "pct takes at most {MOST} changes");
-        self.settings.strategy = Strategy::Pct(changes, None);
-        self
+        self.strategy(Strategy::Pct(changes, None))
     }
 
     /// Runs one schedule of each causal order. Two schedules have the same causal order if they
@@ -185,24 +191,23 @@ where
     /// assert!(explored.outcomes.iter().eq(["1", "2"]));
     /// assert_eq!(explored.schedules, explored.classes);
     /// ```
-    pub fn exhaustive(mut self) -> Self {
-        self.settings.strategy = Strategy::Exhaustive;
-        self
+    pub fn exhaustive(self) -> Self {
+        self.strategy(Strategy::Exhaustive)
     }
 
     /// Makes the search exhaustive, and runs every schedule with at most so many preemptions: turns
     /// at which the task that is next, first in first out, is not resumed. Many defects need one or
     /// two. This search looks at no causal orders. It is complete if no schedule has more.
     pub fn preemptions(mut self, preemptions: usize) -> Self {
+        self = self.exhaustive();
         self.settings.preemptions = Some(preemptions);
-        self.exhaustive()
+        self
     }
 
     /// Runs every schedule first in, first out ([`Fifo`](crate::Fifo)). Only the random numbers of
     /// the world change.
-    pub fn round_robin(mut self) -> Self {
-        self.settings.strategy = Strategy::RoundRobin;
-        self
+    pub fn round_robin(self) -> Self {
+        self.strategy(Strategy::RoundRobin)
     }
 
     /// Limits the turns of each run in a schedule. Default: 1,000,000. At the limit,
@@ -266,7 +271,8 @@ where
 
     /// Audits each schedule of a search by seeds: runs it again, in another order of its turns that
     /// only independent turns tell apart. If the two differ, the check fails: the tasks share memory
-    /// that an exhaustive search does not see. Such a search audits itself.
+    /// that an exhaustive search does not see. Such a search audits itself. A search with
+    /// [`Check::preemptions`] cannot be audited: it panics.
     ///
     /// ```
     /// use std::{cell::Cell, rc::Rc};
@@ -479,6 +485,9 @@ where
     fn found(&mut self) -> Explored {
         if let Err(error) = self.settings.read_environment() {
             panic!("{error}");
+        }
+        if let Err(error) = self.settings.check() {
+            panic!("the search cannot begin: {error}");
         }
         self.settings.deadline = Deadline::after(self.settings.time, self.settings.stop);
         let _watchdog = Watchdog::start(

@@ -340,7 +340,8 @@ impl State {
             node.backtrack.extend(more.collect::<Vec<_>>());
         }
         let asleep = node.sleep.iter().chain(&node.done);
-        let asleep = asleep.filter(|(other, foot)| *other != task && !turn.foot.wakes(foot));
+        let asleep =
+            asleep.filter(|(other, foot)| *other != task && !turn.foot.wakes(*other, foot));
         self.run.sleep.clear();
         self.run.sleep.extend(asleep.cloned());
     }

@@ -54,7 +54,7 @@ pub(super) fn divide(body: Body<'_>, settings: &Settings) -> Result<Vec<Part>, E
             let probe = probe(&turns)?;
             probes = probes.saturating_sub(1);
             let sleep = asleep.iter();
-            let sleep = sleep.filter(|(_, foot)| !probe.last.wakes(foot));
+            let sleep = sleep.filter(|(other, foot)| !probe.last.wakes(*other, foot));
             let sleep = sleep.cloned().collect();
             let part = Part {
                 turns,

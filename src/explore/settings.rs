@@ -131,6 +131,20 @@ impl Settings {
         }
     }
 
+    /// Sets the strategy in the place of an earlier one, with a limit on its preemptions.
+    pub(super) fn set_strategy(&mut self, strategy: Strategy) {
+        self.strategy = strategy;
+        self.preemptions = None;
+    }
+
+    /// Refuses settings that the search cannot honour together.
+    pub(super) fn check(&self) -> Result<(), &'static str> {
+        if self.audits && self.preemptions.is_some() {
+            return Err("`audit` does not go with `preemptions`: leave one of them out");
+        }
+        Ok(())
+    }
+
     /// Replaces what the environment sets.
     ///
     /// *Errors:* a text that names the variable, and what it takes.
@@ -141,7 +155,11 @@ impl Settings {
         let schedules = |text: &str| Ok(Some(whole::<NonZeroU64>(text)?.get()));
         read("SCHEDULES", schedules, &mut self.schedules)?;
         read("SEED", whole, &mut self.seed)?;
-        read("STRATEGY", str::parse, &mut self.strategy)?;
+        let mut strategy = None;
+        read("STRATEGY", |text| text.parse().map(Some), &mut strategy)?;
+        if let Some(strategy) = strategy {
+            self.set_strategy(strategy);
+        }
         read("TIME", |text| span(text).map(Some), &mut self.time)?;
         read("SHARD", str::parse, &mut self.shard)?;
         read("REPLAY", |text| text.parse().map(Some), &mut self.replay)?;

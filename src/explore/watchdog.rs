@@ -181,8 +181,15 @@ struct Looks {
     command: String,
     /// The looks since the end of the search.
     since_end: u32,
-    /// The schedules under way, their turns, and for how many looks each is the same.
-    seen: Vec<(Arc<Run>, Option<(u64, u64)>, u32)>,
+    seen: Vec<Seen>,
+}
+
+/// What the last look has seen of a schedule.
+struct Seen {
+    run: Arc<Run>,
+    progress: Option<(u64, u64)>,
+    /// The looks before it that have seen the same.
+    looks: u32,
 }
 
 impl Looks {
@@ -216,11 +223,11 @@ impl Looks {
             .filter_map(Weak::upgrade)
             .collect();
         for run in runs {
-            let now = run.progress();
-            let same = before
-                .iter()
-                .find(|(other, then, _)| now.is_some() && *then == now && Arc::ptr_eq(other, &run));
-            let looks = same.map_or(0, |(.., looks)| looks + 1);
+            let progress = run.progress();
+            let is_same = |seen: &&Seen| {
+                progress.is_some() && seen.progress == progress && Arc::ptr_eq(&seen.run, &run)
+            };
+            let looks = before.iter().find(is_same).map_or(0, |seen| seen.looks + 1);
             if looks >= LOOKS && self.since_end >= GRACE {
                 self.end(&run);
             }
@@ -231,7 +238,11 @@ impl Looks {
                     run.describe(&self.command)
                 ));
             }
-            self.seen.push((run, now, looks));
+            self.seen.push(Seen {
+                run,
+                progress,
+                looks,
+            });
         }
     }
 }

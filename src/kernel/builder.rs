@@ -37,6 +37,11 @@ pub(super) struct Limits {
     pub(super) time: Nanos,
 }
 
+impl Limits {
+    /// The limit of tasks, unless the host sets one.
+    pub(super) const MANY_TASKS: usize = 1 << 22;
+}
+
 /// The settings of a [`Kernel`], returned by [`Kernel::builder`]. The defaults are those of
 /// [`Kernel::real`].
 ///
@@ -82,7 +87,7 @@ impl Default for Builder {
             shares: Vec::new(),
             log: Log::default(),
             limits: Limits {
-                tasks: 1 << 22,
+                tasks: Limits::MANY_TASKS,
                 queues: QueueId::PLACES,
                 ticks: u64::MAX,
                 time: Nanos::FOREVER,

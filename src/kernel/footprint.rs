@@ -4,7 +4,7 @@
 //! touches in each case is in the match of [`Kernel::note_call`]; the handlers note what depends on
 //! the state. [`crate::footprint`] says what commutes.
 
-use super::{Kernel, queues::MessageQueue, task::OnExit};
+use super::{Kernel, builder::Limits, queues::MessageQueue, task::OnExit};
 use crate::{
     abi::{Nanos, QueueId, SystemCall, Tid},
     footprint::{Footprints, Note, Object},
@@ -215,6 +215,10 @@ impl Kernel {
     pub(super) fn note_end(&self, me: Runnable, on_exit: OnExit) {
         self.touch(Object::Exit(me.tid));
         self.touch(Object::Family(me.tid));
+        if self.limits.tasks < Limits::MANY_TASKS {
+            // It makes room for another task.
+            self.frame.touch(Object::Tids, false);
+        }
         if let Some(parent) = self.parent_of(me.tid) {
             self.frame.touch(Object::Family(parent), false);
         }

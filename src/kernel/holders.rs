@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     abi::{End, Exit, Tid},
-    footprint::Object,
+    footprint::{Note, Object},
     log::{Fact, tracing::warn_report},
     sched::Runnable,
 };
@@ -102,6 +102,9 @@ impl Kernel {
         if is_lock {
             self.lend_priority(me);
         }
+        if self.frame.is_noted() {
+            self.note_chain(me);
+        }
         if self.holders.is_contended || self.tasks[me].waiters.is_some() {
             return self.follow(me);
         }
@@ -133,6 +136,34 @@ impl Kernel {
                 self.find_live(queue.status().holder()?)
             }
             _ => None,
+        }
+    }
+
+    /// Notes for a search what closes a cycle now that the caller waits: the task at the end of its
+    /// chain of waits would have to wait for the caller, or for a task that waits for the caller.
+    #[cold]
+    fn note_chain(&self, me: Runnable) {
+        let chain = |task| iter::successors(Some(task), |task| self.blocker(*task)).take(LONGEST);
+        let last = chain(me).last().filter(|last| *last != me);
+        let Some(last) = last.filter(|last| self.blocker(*last).is_none()) else {
+            return;
+        };
+        let closes = |object| {
+            self.frame.note(Note::Closes {
+                task: last.tid,
+                object,
+            });
+        };
+        let mut behind = self.tasks.youngest_first();
+        behind.retain(|task| chain(*task).any(|next| next == me));
+        for lock in self.queues.iter().filter(|queue| queue.is_lock()) {
+            let holder = lock.status().holder();
+            if behind.iter().any(|task| Some(task.tid) == holder) {
+                closes(Object::GetEnd(lock.id()));
+            }
+        }
+        for task in behind {
+            closes(Object::Waits(task.tid));
         }
     }
 

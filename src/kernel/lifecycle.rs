@@ -8,9 +8,10 @@ use super::{
     held::Ticket,
     report::Verdict,
     task::{OnExit, State, WaitingOn},
+    waiters::Waiters,
 };
 use crate::{
-    abi::{Errno, Exit, Tid},
+    abi::{Errno, Exit, Place, Tid},
     footprint::Object,
     log::{Fact, Wake, tracing::warn_of},
     sched::{Cause, Runnable},
@@ -119,13 +120,7 @@ impl Kernel {
         let waiters = task.waiters.take();
         let place = self.places.take_fault(me.tid);
         if let Exit::Failed(_) | Exit::Faulted(_) = exit {
-            let verdict = Verdict::of(task, waiters.as_deref());
-            warn_of(me.tid, &task.name, &exit, place.as_ref());
-            if !me.tid.is_daemon() {
-                let name = &task.name;
-                self.stats
-                    .note_failure(me.tid, name, &exit, place.as_ref(), verdict);
-            }
+            self.note_failure(me, &exit, waiters.as_deref(), place.as_ref());
         }
         self.emit_at(me.tid, Fact::Exited { exit: &exit }, place.as_ref());
         let answered = waiters.as_ref().is_some_and(|all| !all.is_empty());
@@ -152,6 +147,25 @@ impl Kernel {
             OnExit::Report => self.stats.exits.insert(me.tid, exit),
         }
         self.reap(me);
+    }
+
+    /// Counts a task that failed or faulted, and warns of it.
+    #[cold]
+    #[inline(never)]
+    fn note_failure(
+        &mut self,
+        me: Runnable,
+        exit: &Exit,
+        waiters: Option<&Waiters>,
+        place: Option<&Place>,
+    ) {
+        let task = &self.tasks[me];
+        warn_of(me.tid, &task.name, exit, place);
+        if !me.tid.is_daemon() {
+            let verdict = Verdict::of(task, waiters);
+            self.stats
+                .note_failure(me.tid, &task.name, exit, place, verdict);
+        }
     }
 
     /// Takes a task out of its queue. An answer that it has not received goes back to its source.

@@ -192,8 +192,9 @@ impl Report {
     }
 
     /// Notes that a task has waited for that task. If it failed, it counts no more.
+    #[inline]
     pub(super) fn waited_for(&mut self, tid: Tid) {
-        if self.is_open(tid, Verdict::is_open) {
+        if self.failures > 0 && self.is_open(tid, Verdict::is_open) {
             self.failures -= 1;
             self.remove(tid);
         }
@@ -207,8 +208,9 @@ impl Report {
     }
 
     /// Notes that no handle has the exit of a task any more. If it failed, it counts.
+    #[inline]
     pub(super) fn given_up(&mut self, tid: Tid) {
-        if self.is_open(tid, Verdict::is_open) {
+        if self.failures > 0 && self.is_open(tid, Verdict::is_open) {
             self.close(tid);
         }
     }
@@ -232,6 +234,7 @@ impl Report {
     }
 
     /// Returns whether that task failed, and its verdict is open in this way.
+    #[cold]
     fn is_open(&self, tid: Tid, is: impl Fn(Verdict) -> bool) -> bool {
         let failed = self.failed.as_ref().and_then(|all| all.get(&tid));
         failed.is_some_and(|failed| !failed.is_fault() && is(failed.verdict))
@@ -278,8 +281,8 @@ impl Verdict {
     }
 }
 
-/// The tasks that faulted, and those that failed without a wait for them, reported by [`Report::check`]. Its `Display` has a line for
-/// each of the first 16, with the place of a panic.
+/// The tasks that faulted, and those that failed without a wait for them, reported by
+/// [`Report::check`]. Its `Display` has a line for each of the first 16, with the place of a panic.
 #[derive(Clone, Debug)]
 pub struct Failures {
     /// The number of such tasks.

@@ -2,11 +2,13 @@
 //! clock from the next timer.
 //!
 //! The turns of each task are counted between two polls of the world that find the same time. The
-//! first count comes when the instant has had many turns for each task, so that short instants cost
-//! nothing.
+//! first count comes when the instant has had many turns for each task.
 
 use super::Kernel;
-use crate::{abi::Tid, log::tracing::warn_of_standstill};
+use crate::{
+    abi::{Nanos, Tid},
+    log::tracing::warn_of_standstill,
+};
 
 /// The number of turns at one instant of which the kernel warns.
 const MANY: u64 = 1_000_000;
@@ -20,10 +22,11 @@ const AT_LATEST: u64 = MANY / 2;
 /// An instant that lasts.
 #[derive(Debug)]
 pub(super) struct Standstill {
-    /// The tick at which the instant began.
-    begun: u64,
     /// The tick from which the next poll counts.
     next: u64,
+    /// The instant of the last count, and the tick at which it began.
+    at: Nanos,
+    begun: u64,
     /// The traps of each task at the first count, by tid.
     first: Option<Vec<(Tid, u64)>>,
     is_told: bool,
@@ -32,8 +35,9 @@ pub(super) struct Standstill {
 impl Default for Standstill {
     fn default() -> Self {
         Self {
-            begun: 0,
             next: FOR_EACH,
+            at: Nanos::FOREVER,
+            begun: 0,
             first: None,
             is_told: false,
         }
@@ -41,20 +45,17 @@ impl Default for Standstill {
 }
 
 impl Standstill {
-    /// Notes that the clock has moved, before this tick.
-    #[inline]
+    /// Notes that the clock has moved, before this tick. One store: short instants cost no more.
+    #[inline(always)]
     pub(super) fn end(&mut self, tick: u64) {
-        (self.begun, self.next) = (tick, tick + FOR_EACH);
-        if self.first.is_some() {
-            self.first = None;
-        }
+        self.next = tick + FOR_EACH;
     }
 }
 
 impl Kernel {
     /// Warns once of a task that has had a million turns at one instant, if a task waits for the
     /// clock.
-    #[inline]
+    #[inline(always)]
     pub(super) fn check_standstill(&mut self) {
         if self.stats.ticks >= self.standstill.next {
             self.count_turns();
@@ -62,12 +63,18 @@ impl Kernel {
     }
 
     #[cold]
+    #[inline(never)]
     fn count_turns(&mut self) {
         let ticks = self.stats.ticks;
         let standstill = &mut self.standstill;
         if standstill.is_told {
             standstill.next = u64::MAX;
             return;
+        }
+        if standstill.at != self.clock {
+            standstill.at = self.clock;
+            standstill.begun = standstill.next - FOR_EACH;
+            standstill.first = None;
         }
         let Some(first) = &standstill.first else {
             let enough = (FOR_EACH * self.tasks.live() as u64).min(AT_LATEST);

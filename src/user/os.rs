@@ -30,10 +30,12 @@ use crate::{
 /// turn has made its call, and the answer is dropped. A message in that answer goes back to its old
 /// place in the queue.
 ///
-/// A task is lent its `Os` and keeps it in place. Two tasks can exchange theirs with
-/// [`std::mem::swap`] only where each is within reach of the other, such as through a scoped
-/// thread-local variable, when one runs a kernel of its own. The drop of a handle out of its place
-/// ends the process: memory that is gone would be used.
+/// Two mistakes in safe code end the whole process, and not only the task:
+///
+/// - An exchange of two handles by [`std::mem::swap`]. It takes a task that runs a kernel of its own,
+///   and a scoped thread-local variable that leads from a task of one kernel to a task of the other.
+///   The drop of a handle out of its place aborts, because memory that is gone would be used.
+/// - A second panic, in a destructor that runs while its task unwinds from the first. Rust aborts.
 ///
 /// ```
 /// use trapline::{Kernel, Os};

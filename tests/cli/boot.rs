@@ -416,7 +416,7 @@ fn usage_is_exit_code_2_and_says_what_to_do() {
         ),
         (
             &["boot", "--policy", "pct:x", "parts"],
-            "pct takes a number of changes from 0 to 1000, such as pct:3",
+            "pct takes a number of changes from 0 to 1000, and the turns of a run, such as pct:3 or",
         ),
         (
             &["boot", "--policy", "fifo:3", "parts"],
@@ -874,7 +874,8 @@ fn summary_has_a_thousand_tasks_at_most() {
 #[test]
 fn warnings_and_exits_are_json_too() {
     let boot = ["boot", "--virtual", "--seed", "1", "--log-format", "json"];
-    let rules = ["--share", "nobody:nice=3", "--inject", "recv:kill"];
+    let share = ["--policy", "fair", "--share", "none:nice=3"];
+    let rules = [&share[..], &["--inject", "recv:kill"]].concat();
     let (code, _, err) = run(&[&boot[..], &rules, &["--exits", "tids"]].concat());
     assert_eq!(code, 0);
     let line = |line| serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}"));

@@ -512,7 +512,7 @@ fn a_share_of_no_task_is_told_at_the_end() {
     let share = ["--share", "b:nice=5", "--share", "A:nice=1"];
     let jobs = ["jobs", "--job", "0,1ms", "--job", "0,1ms"];
     let told = "warning: --share b:.. did nothing: there was no task \"b\"\n";
-    let boot = ["boot", "--virtual", "--seed", "1"];
+    let boot = ["boot", "--virtual", "--seed", "1", "--policy", "fair"];
     for command in [&boot[..], &["lab", "--policy", "fair", "--policy", "rr"]] {
         let (code, _, err) = run(&[command, &share, &jobs].concat());
         assert_eq!((code, &*err), (0, told));

@@ -11,6 +11,7 @@ mod lab;
 mod live;
 mod network;
 mod observers;
+mod options;
 mod planted;
 mod programs;
 mod reenact;

@@ -153,7 +153,7 @@ fn turn(number: u64) -> OwnedEvent {
     (&event).into()
 }
 
-/// Whatever the room and however much is written at once, the file has what fitted, and says why it
+/// Whatever the room, and however much is written at once, the file has what fitted, and says why it
 /// ends.
 #[test]
 fn a_file_that_may_not_grow_has_what_fitted() {

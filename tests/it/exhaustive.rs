@@ -1285,3 +1285,60 @@ fn a_closure_that_runs_another_kernel_than_its_own_is_refused() {
     });
     assert_eq!(harmless.exhaustive().explore().failure, None);
 }
+
+/// One task writes before the wait that closes the cycle in some schedules. In others that of the other
+/// task closes it, and a third one may have read in between.
+#[test]
+fn either_wait_of_a_cycle_is_the_last_one_in_some_schedule() {
+    let explored = exact_beside_every(|kernel| {
+        let written = Shared::new(0);
+        let read = Shared::new(None);
+        let (value, result) = (written.clone(), read.clone());
+        kernel.spawn("main", async move |os: &mut Os| {
+            let (a, b) = (Mutex::new(os, ()).await, Mutex::new(os, ()).await);
+            let (first, second) = (b.clone(), a.clone());
+            let mine = value.clone();
+            let locks = async move |os: &mut Os| {
+                let _first = first.lock(os).await;
+                // So that its wait comes first in the first schedule.
+                os.yield_now().await;
+                let _second = second.lock(os).await;
+            };
+            os.spawn("locks", locks).await?;
+            let writes = async move |os: &mut Os| {
+                let _first = a.lock(os).await;
+                mine.set(1);
+                let _second = b.lock(os).await;
+            };
+            os.spawn("writes", writes).await?;
+            let reads = async move |_: &mut Os| result.set(Some(value.get()));
+            os.spawn("reads", reads).await.map(drop)
+        })?;
+        let end = match kernel.run() {
+            Err(Error::Deadlock(_)) => "deadlock",
+            ran => ran.map(|_| "done")?,
+        };
+        Ok(format!("{end} {:?}", read.get()))
+    });
+    assert!(explored.outcomes.contains("deadlock Some(1)"));
+}
+
+#[test]
+fn a_task_that_ends_makes_room_for_another_one() {
+    let body = |kernel: &mut Kernel| {
+        let log = Shared::new(String::new());
+        let mine = log.clone();
+        kernel.spawn("main", async move |os: &mut Os| {
+            for _ in 0..3 {
+                let spawned = os.spawn_detached("child", async |_| {}).await;
+                mine.update(|log| *log += &format!("{} ", spawned.is_ok()));
+            }
+        })?;
+        ended(kernel, || log.get())
+    };
+    let explored = check(body).max_tasks(3).exhaustive().explore();
+    let all = check(body).max_tasks(3).preemptions(usize::MAX).explore();
+    assert!(explored.complete && all.complete);
+    assert_eq!(explored.outcomes, all.outcomes);
+    assert_eq!(explored.outcomes.len(), 2);
+}

@@ -1128,3 +1128,50 @@ fn the_chaos_of_a_network_stays_unless_the_search_has_its_own() {
         assert!(explored.outcomes.iter().eq([expected]), "{explored:?}");
     }
 }
+
+// ---- settings that replace each other, and such that do not go together
+
+/// The outcome is the sum, in which an increment may be lost.
+fn sum(kernel: &mut Kernel) -> Result<(), Error> {
+    let sum = two_counters::<Shared<u32>>(kernel)?;
+    kernel.outcome(sum.to_string());
+    Ok(())
+}
+
+#[test]
+fn a_strategy_replaces_one_that_was_set_before() {
+    let all = check(sum).preemptions(0).exhaustive().explore();
+    assert!(all.complete && all.outcomes.len() == 2, "{all}");
+    let drawn = check(sum).preemptions(0).random().explore();
+    assert!(drawn.schedules == 1000 && drawn.bound.is_none(), "{drawn}");
+    let one = check(sum).random().preemptions(0).explore();
+    assert_eq!(one.schedules, 1, "{one}");
+}
+
+#[test]
+fn process_few_preemptions() {
+    if is_process() {
+        let explored = check(sum).preemptions(0).explore();
+        println!("complete: {}", explored.complete);
+    }
+}
+
+#[test]
+fn the_strategy_of_the_environment_replaces_a_limit_on_preemptions() {
+    let (passes, text) = process("process_few_preemptions", &[("STRATEGY", "exhaustive")]);
+    assert!(passes && text.contains("complete: true"), "{text}");
+}
+
+#[test]
+fn what_a_search_cannot_honour_is_refused() {
+    let search = || check(order).audit().preemptions(1).explore();
+    let panic = catch_unwind(search).expect_err("it cannot be audited");
+    let why = panic.downcast_ref::<String>().expect("it is text");
+    assert_eq!(
+        why,
+        "the search cannot begin: `audit` does not go with `preemptions`: leave one of them out"
+    );
+    let panic = catch_unwind(|| check(order).pct(1001)).expect_err("no replay names so many");
+    let why = panic.downcast_ref::<String>().expect("it is text");
+    assert_eq!(why, "pct takes at most 1000 changes");
+}

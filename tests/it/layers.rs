@@ -161,7 +161,7 @@ fn the_kernel_proper_and_its_fast_lane_are_short() {
         texts.map(|text| text.lines().count()).sum()
     };
     let proper = ["mod", "run", "turn", "syscall", "lifecycle", "task"];
-    for (files, limit) in [(&proper[..], 1270), (&["fast"], 100)] {
+    for (files, limit) in [(&proper[..], 1300), (&["fast"], 100)] {
         let lines = lines(files);
         assert!(lines <= limit, "{files:?}: {lines} lines, limit {limit}");
     }

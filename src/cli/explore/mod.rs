@@ -20,7 +20,9 @@ use std::{
 use clap::{ArgMatches, Args, Command, FromArgMatches, error::ErrorKind};
 
 use super::{
-    args, interrupts,
+    args,
+    inject::Rules,
+    interrupts,
     net::Placed,
     output::{FAILURE, Log, Verbosity, json, print, tell},
     program::{Entry, Named},
@@ -99,9 +101,11 @@ pub(super) fn run(
     // For its errors.
     options.net.network(&hosts, None)?;
     let usage = |error: String| clap::Error::raw(ErrorKind::InvalidValue, error + "\n");
+    options.check().map_err(usage)?;
+    let rules = Rules::new(&options.inject);
     let shard = options.shard().map_err(usage)?;
     let body = |kernel: &mut Kernel| trial(kernel, &placed, &options);
-    let search = options.search(body, shard, hosts).map_err(usage)?;
+    let search = options.search(body, shard, hosts, &rules).map_err(usage)?;
     let search = search.command(again(words));
     let log = Log::of_errors(verbosity);
     if let Err(error) = interrupts::note(interrupts::END) {
@@ -122,6 +126,7 @@ pub(super) fn run(
         report(&explored)
     };
     print(text.as_bytes());
+    rules.report(log);
     if let (None, Some(interrupted)) = (&explored.failure, interrupts::signal()) {
         return Ok(ExitCode::from(interrupted));
     }

@@ -16,7 +16,7 @@ use crate::{
     Check, Error, Kernel, check,
     cli::{
         args, cluster,
-        inject::{self, Rule},
+        inject::{self, Rule, Rules},
         interrupts, net,
         program::{Entry, Named},
         values::{duration, whole},
@@ -84,7 +84,7 @@ pub(super) struct Options {
     /// Change what some calls do, as boot does: CALL:error=KIND, CALL:delay=TIME or CALL:kill, and
     /// :when=RANGE; can be repeated
     #[arg(long, value_name = "RULE", value_parser = inject::rule)]
-    inject: Vec<Rule>,
+    pub(super) inject: Vec<Rule>,
     /// Run this schedule of an earlier report, and no other, and show all its turns
     #[arg(long, value_name = "SEED.DELAYS.HASH")]
     replay: Option<String>,
@@ -185,11 +185,24 @@ impl Options {
         Ok(all)
     }
 
+    /// Checks what `clap` cannot: options may be on both sides of the program's name.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let clash = |one: &str, other: &str| Err(format!("{one} cannot be used with {other}"));
+        if self.strategy.is_some() && self.preemptions.is_some() {
+            return clash("--preemptions", "--strategy");
+        }
+        if self.shard.is_some() && self.shards.is_some() {
+            return clash("--shards", "--shard");
+        }
+        Ok(())
+    }
+
     pub(super) fn search<F>(
         &self,
         body: F,
         shard: Option<Shard>,
         hosts: Vec<String>,
+        rules: &Rules,
     ) -> Result<Check<F>, String>
     where
         F: Fn(&mut Kernel) -> Result<(), Error> + Sync,
@@ -210,9 +223,7 @@ impl Options {
         let net = self.net.clone();
         search = search.net(move || net.network(&hosts, None).expect("it was right before"));
         if !self.inject.is_empty() {
-            let rules = self.inject.clone();
-            search = search
-                .inject(move |_, call, nth| rules.iter().find_map(|rule| rule.apply(call, nth)));
+            search = search.inject(rules.injection());
         }
         search = search.stop_when(interrupts::is_raised);
         search = search.threads(self.jobs.map_or(0, usize::from));

@@ -25,7 +25,7 @@ use serde_json::{Map, Value, json};
 use super::{
     outfile::{OutFile, is_stdout},
     output::{FAILURE, Log, Verbosity, json, print},
-    policy::{NamedShare, Policy, named_share, warn_of_unused},
+    policy::{NamedShare, Policy, check_shares, named_share, warn_of_unused},
     program::{Entry, Named},
     table::table,
     values::{duration, processors, whole},
@@ -105,7 +105,6 @@ pub(super) fn run(
         shares: &options.share,
         max_time: options.max_time,
     };
-    let [page, picture] = options.files()?;
     let log = Log::of_errors(verbosity);
     let usual = || {
         USUAL
@@ -116,6 +115,8 @@ pub(super) fn run(
         true => usual(),
         false => options.policies.clone(),
     };
+    check_shares(&policies, &options.share)?;
+    let [page, picture] = options.files()?;
     let mut trials = Vec::new();
     for policy in &policies {
         match Trial::run(policy, &image, &settings) {

@@ -3,6 +3,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    collections::BTreeSet,
     error::Error,
     io::{self, Write},
     os::unix::net::{UnixListener, UnixStream},
@@ -33,6 +34,10 @@ const CHUNK: usize = 1 << 16;
 /// The longest time for which a client may send nothing, and for which it may read nothing.
 const SILENCE: Duration = Duration::from_secs(60);
 const STALL: Duration = Duration::from_secs(10);
+/// The longest time from the first byte of a request to its last.
+const DRIP: Duration = Duration::from_secs(5);
+/// For how long a client may be in the middle of a request or an answer while others find no place.
+const GRACE: Duration = Duration::from_secs(1);
 /// The period for sending a trace. It also bounds the cost of tracing: once the tracer's buffer is
 /// full, events are only counted.
 const BEAT: Duration = Duration::from_millis(50);
@@ -58,6 +63,7 @@ pub(super) async fn serve(
     let clients = Rc::new(Cell::new(0));
     let parting = Rc::new(Cell::new(PARTING));
     let owed = Rc::new(Cell::new(Duration::ZERO));
+    let slow = Slow::default();
     loop {
         os.read_wait(&listener).await?;
         os.sleep_until(owed.get()).await;
@@ -73,9 +79,10 @@ pub(super) async fn serve(
         };
         let place = Place::take(&clients);
         let (live, parting, owed) = (live.clone(), Rc::clone(&parting), Rc::clone(&owed));
+        let slow = slow.clone();
         let client = async move |os: &mut Os| {
             // A failure concerns this client alone.
-            let _ = attend(os, stream, live, &place.0, parting, owed).await;
+            let _ = attend(os, stream, live, &place.0, parting, owed, slow).await;
         };
         let _ = os.spawn_detached("monitor client", client).await;
         // Clients that connect and leave must leave most of the time to other tasks, too.
@@ -96,6 +103,34 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
+    }
+}
+
+/// The clients in the middle of a request or of an answer, with the instants at which these began.
+#[derive(Clone, Default)]
+struct Slow(Rc<RefCell<BTreeSet<(Duration, Tid)>>>);
+
+impl Slow {
+    /// Disconnects the client that has been in the middle for longest. Returns whether there was one.
+    async fn make_room(&self, os: &mut Os) -> bool {
+        let now = os.now().await;
+        let longest = self.0.borrow().first().copied();
+        match longest {
+            Some((since, tid)) if now.saturating_sub(since) >= GRACE => os.kill(tid).await,
+            _ => false,
+        }
+    }
+}
+
+/// A request or an answer that is not complete: its entry, which goes with it.
+struct Begun {
+    slow: Slow,
+    key: (Duration, Tid),
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        self.slow.0.borrow_mut().remove(&self.key);
     }
 }
 
@@ -121,7 +156,9 @@ async fn attend(
     clients: &Rc<Cell<u32>>,
     parting: Rc<Cell<Duration>>,
     owed: Rc<Cell<Duration>>,
+    slow: Slow,
 ) -> io::Result<()> {
+    let tid = os.get_tid().await;
     let mut client = Client {
         live,
         clients: Rc::clone(clients),
@@ -135,10 +172,12 @@ async fn attend(
             over: false,
             parting,
             outbox: Rc::default(),
+            tid,
+            slow: slow.clone(),
         },
         model: None,
     };
-    let result = if clients.get() > CLIENTS {
+    let result = if clients.get() > CLIENTS && !slow.make_room(os).await {
         client.refuse(os, "there are too many clients").await
     } else {
         client.serve(os).await
@@ -205,6 +244,7 @@ impl Client {
 
     /// Returns the next request without its line end, or `None` at the end of the stream.
     async fn line(&mut self, os: &mut Os) -> io::Result<Option<Vec<u8>>> {
+        let mut begun: Option<Begun> = None;
         loop {
             if let Some(end) = self.input.iter().position(|&byte| byte == b'\n') {
                 let rest = self.input.split_off(end + 1);
@@ -217,8 +257,21 @@ impl Client {
                 self.refuse(os, &message).await?;
                 return Ok(None);
             }
-            if !self.listen(os, SILENCE).await?.unwrap_or(false) {
-                return Ok(None);
+            if begun.is_none() && !self.input.is_empty() {
+                begun = Some(self.output.begin(os).await);
+            }
+            let left = match &begun {
+                Some(begun) => (begun.key.0 + DRIP).saturating_sub(os.now().await),
+                None => SILENCE,
+            };
+            match self.listen(os, left).await? {
+                Some(true) => {}
+                None if begun.is_some() => {
+                    let message = format!("a request is complete within {} s", DRIP.as_secs());
+                    self.refuse(os, &message).await?;
+                    return Ok(None);
+                }
+                Some(false) | None => return Ok(None),
             }
         }
     }
@@ -411,6 +464,9 @@ struct Output {
     /// The time that all clients together may take at the kernel's end.
     parting: Rc<Cell<Duration>>,
     outbox: Rc<RefCell<Outbox>>,
+    /// The client, and those that are slow.
+    tid: Tid,
+    slow: Slow,
 }
 
 impl Output {
@@ -453,8 +509,20 @@ impl Output {
         Ok(())
     }
 
+    /// Notes that the client is in the middle of a request or of an answer.
+    async fn begin(&self, os: &mut Os) -> Begun {
+        let key = (os.now().await, self.tid);
+        self.slow.0.borrow_mut().insert(key);
+        let slow = self.slow.clone();
+        Begun { slow, key }
+    }
+
     /// Sends everything, unless the client does not read.
     async fn flush(&mut self, os: &mut Os) -> io::Result<()> {
+        if self.bytes.is_empty() {
+            return Ok(());
+        }
+        let _begun = self.begin(os).await;
         while self.sent < self.bytes.len() {
             let (device, rest) = (&self.device, &self.bytes[self.sent..]);
             let sent = os.timeout(STALL, async |os| device.send(os, rest).await);

@@ -162,9 +162,7 @@ where
         .command(wanted.again.clone())
         .net(move || network(&shared).expect("it was right before"));
     if !options.inject.is_empty() {
-        let rules = options.inject.clone();
-        search =
-            search.inject(move |_, call, nth| rules.iter().find_map(|rule| rule.apply(call, nth)));
+        search = search.inject(Rules::new(&options.inject).injection());
     }
     if let Some(tasks) = options.max_tasks {
         search = search.max_tasks(tasks.saturating_add(peers::most_tasks(script)));

@@ -186,8 +186,7 @@ impl<W: Write> Chrome<'_, W> {
     /// A slice. A turn of no length takes half a nanosecond from what follows: speedscope places the
     /// longer of two slices first that begin at one instant.
     ///
-    /// Speedscope counts from the first slice of a task and adds the length to the begin. The length is
-    /// shortened by what rounding adds, so that the next slice does not begin in this one.
+    /// Speedscope counts from the first slice of a task.
     fn slice(&mut self, span: &Span, name: &str, category: &str) -> Result<(), Failure> {
         let [mut from, mut to] = [span.from, span.to].map(|end| self.clock.micros(end));
         let mut length = self.clock.length(span);
@@ -198,9 +197,7 @@ impl<W: Write> Chrome<'_, W> {
         }
         let first = *self.firsts.entry(span.tid).or_insert(from);
         for [from, to] in [[from, to], [from - first, to - first]] {
-            while from + length > to {
-                length = length.next_down();
-            }
+            length = within(from, to, length);
         }
         let mut slice = line("X", span.tid, from, name, category);
         slice.insert("dur".into(), length.into());
@@ -298,6 +295,16 @@ impl<W: Write> Chrome<'_, W> {
     }
 }
 
+/// The length of a slice, shortened by what rounding adds when a viewer computes its end. Otherwise the
+/// next slice would begin in this one.
+fn within(from: f64, to: f64, mut length: f64) -> f64 {
+    let step = to.next_up() - to;
+    while length > 0.0 && from + length > to {
+        length = (length - step).max(0.0);
+    }
+    length
+}
+
 /// The fields of every trace event.
 fn line(phase: &str, tid: Tid, at: f64, name: &str, category: &str) -> Map<String, Value> {
     let mut line = Map::new();
@@ -324,5 +331,29 @@ impl Clock {
             Self::World => span.time().as_nanos() as f64 / 1e3,
             Self::Turns => (span.to.turn - span.from.turn) as f64,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::within;
+
+    #[test]
+    fn a_slice_ends_where_the_next_one_begins_at_the_latest() {
+        let mut nanos = 1u64;
+        let mut shortened = 0;
+        while nanos < 1 << 62 {
+            for span in [1, 7, 1_001, 123_456_789] {
+                let [from, to, length] = [nanos, nanos + span, span].map(|n| n as f64 / 1e3);
+                let dur = within(from, to, length);
+                assert!(from + dur <= to, "{from} for {dur}");
+                // Below an hour it is exact to a nanosecond.
+                let is_exact = nanos > 3_600_000_000_000 || (length - dur).abs() < 0.001;
+                assert!(is_exact, "{dur} instead of {length}");
+                shortened += u32::from(dur < length);
+            }
+            nanos += nanos / 3 + 1;
+        }
+        assert!(shortened > 0, "rounding adds to some");
     }
 }

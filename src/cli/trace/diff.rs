@@ -16,7 +16,8 @@ use serde_json::Value;
 use super::{
     source::{Failure, Source, world},
     summary::{CallTimes, Summary, Times},
-    timeline::pair,
+    timeline::{count, pair},
+    twins::{ROWS, Totals, Twin, Twins},
 };
 use crate::{
     Event, Fact, Follower, Nanos, On, Reply, SystemCall, Tid, Tracer,
@@ -40,7 +41,8 @@ Exit codes: 0 the runs are the same, 1 they differ, 2 a recording cannot be read
 Two events are the same only if their times are, provided that both runs were simulated. Otherwise \
 deadlines and the kernel's sleeps are ignored too. The tables of times are of all tasks of a name and \
 of all calls of a kind. In a row of tasks, the first task of a name in A is compared with the first \
-of that name in B, and so on. --ignore-times leaves the tables of times out.
+of that name in B, and so on. A table has at most 1,000 rows. Of more than 65,536 tasks without a twin \
+so far, the later ones of a name are compared by their sums. --ignore-times leaves the tables of times out.
 
 Examples:
   trace diff before.trap after.trap
@@ -62,29 +64,17 @@ pub(in crate::cli) struct DiffCommand {
     html: Option<PathBuf>,
 }
 
-/// A task that both runs may have: its name, and how many tasks of that name came before it.
-type Twin = (String, u64);
-
 /// One of the two runs.
 struct Side {
     source: Source,
     is_timed: bool,
     tasks: Follower,
-    /// The tasks that have not been reaped, and the number of tasks of each name.
-    twins: BTreeMap<Tid, Twin>,
+    /// The tasks that have not ended, and the number of tasks of each name.
+    live: BTreeMap<Tid, (Twin, Totals)>,
     names: BTreeMap<String, u64>,
-    counts: BTreeMap<Twin, Task>,
     calls: BTreeMap<&'static str, [u64; 2]>,
     /// The times, by name.
     summary: Summary,
-}
-
-/// The totals of a task.
-#[derive(Default, PartialEq)]
-struct Task {
-    turns: u64,
-    traps: u64,
-    exit: String,
 }
 
 /// The place where the runs diverge.
@@ -119,6 +109,7 @@ impl DiffCommand {
         let is_timed = is_simulated && !self.ignore_times;
         let mut sides = [Side::new(a, is_timed), Side::new(b, is_timed)];
         let mut parting = Parting::default();
+        let mut twins = Twins::default();
         loop {
             let [a, b] = &mut sides;
             let mut next = [a.next()?, b.next()?];
@@ -126,20 +117,26 @@ impl DiffCommand {
                 break;
             }
             parting.look(&mut next, &sides, log);
-            for (side, event) in sides.iter_mut().zip(next) {
-                if let Some(event) = event {
-                    side.count(&event);
+            for (run, (side, event)) in sides.iter_mut().zip(next).enumerate() {
+                if let Some(event) = event
+                    && let Some((twin, totals)) = side.count(&event)
+                {
+                    twins.ended(run, twin, totals);
                 }
             }
         }
-        for side in &mut sides {
+        for (run, side) in sides.iter_mut().enumerate() {
             side.source.warn_of_gaps(log);
             side.summary.finish(&side.tasks);
+            for (twin, totals) in std::mem::take(&mut side.live).into_values() {
+                twins.ended(run, twin, totals);
+            }
         }
+        twins.finish();
         let differ = parting.after.is_some();
         let mut text = Vec::new();
         if differ {
-            show(&mut text, &sides, &parting)?;
+            show(&mut text, &sides, &parting, &twins)?;
         } else {
             log.note(&format!("the runs are the same: {} events", parting.same));
         }
@@ -166,9 +163,8 @@ impl Side {
             source,
             is_timed,
             tasks: Follower::new(),
-            twins: BTreeMap::new(),
+            live: BTreeMap::new(),
             names: BTreeMap::new(),
-            counts: BTreeMap::new(),
             calls: BTreeMap::new(),
             summary: Summary::new(true),
         }
@@ -198,16 +194,24 @@ impl Side {
         format!("{columns}{}", clean(&fact.to_string()))
     }
 
-    fn count(&mut self, event: &OwnedEvent) {
+    /// Counts an event. Returns the task that it ends.
+    fn count(&mut self, event: &OwnedEvent) -> Option<(Twin, Totals)> {
         let event = event.borrow();
         let Event { tid, ref fact, .. } = event;
         if tid == Tid::KERNEL {
-            return;
+            return None;
         }
-        let twin = self.twin(tid);
-        let task = self.counts.entry(twin).or_default();
+        if let Fact::Reaped = fact {
+            // It ended before, unless its end is missing.
+            return self.live.remove(&tid);
+        }
+        let task = self.task(tid);
         match fact {
             Fact::Resumed => task.turns += 1,
+            Fact::Exited { exit } => {
+                task.exit = Some((*exit).clone());
+                return self.live.remove(&tid);
+            }
             Fact::Trapped { call, .. } => {
                 task.traps += 1;
                 self.calls.entry(call.name()).or_default()[0] += 1;
@@ -217,22 +221,21 @@ impl Side {
                 let call = call.map_or("?", |call| call.call.name());
                 self.calls.entry(call).or_default()[1] += 1;
             }
-            Fact::Exited { exit } => task.exit = exit.to_string(),
-            Fact::Reaped => drop(self.twins.remove(&tid)),
             _ => {}
         }
+        None
     }
 
-    /// The name of a task and its number among the tasks of that name.
-    fn twin(&mut self, tid: Tid) -> Twin {
+    /// The totals of a task. It gets its number among the tasks of its name.
+    fn task(&mut self, tid: Tid) -> &mut Totals {
         let (tasks, names) = (&self.tasks, &mut self.names);
-        let twin = self.twins.entry(tid).or_insert_with(|| {
+        let (_, totals) = self.live.entry(tid).or_insert_with(|| {
             let comm = tasks.comm(tid).to_string();
             let next = names.entry(comm.clone()).or_default();
             *next += 1;
-            (comm, *next)
+            ((comm, *next), Totals::default())
         });
-        twin.clone()
+        totals
     }
 }
 
@@ -298,7 +301,12 @@ fn is_equal(a: &OwnedEvent, b: &OwnedEvent) -> bool {
     a.at == b.at && a.tid == b.tid && a.fact == b.fact
 }
 
-fn show(out: &mut impl Write, sides: &[Side; 2], parting: &Parting) -> Result<(), Failure> {
+fn show(
+    out: &mut impl Write,
+    sides: &[Side; 2],
+    parting: &Parting,
+    twins: &Twins,
+) -> Result<(), Failure> {
     let [a, b] = sides;
     for (mark, side) in [("---", a), ("+++", b)] {
         let command = clean(&command_line(&side.source.header().command));
@@ -316,7 +324,7 @@ fn show(out: &mut impl Write, sides: &[Side; 2], parting: &Parting) -> Result<()
             writeln!(out, "{mark} {line}")?;
         }
     }
-    let tasks = task_rows(a, b);
+    let (tasks, more) = twins.rows();
     if !tasks.is_empty() {
         let columns = [
             "task",
@@ -329,6 +337,7 @@ fn show(out: &mut impl Write, sides: &[Side; 2], parting: &Parting) -> Result<()
             "B",
         ];
         writeln!(out, "\n{}", table(columns, &tasks))?;
+        left_out(out, more, "task")?;
     }
     let calls = call_rows(a, b);
     if !calls.is_empty() {
@@ -359,37 +368,16 @@ fn headers(a: &Header, b: &Header) -> Vec<String> {
     lines
 }
 
-/// The tasks that differ.
-fn task_rows(a: &Side, b: &Side) -> Vec<[Value; 8]> {
-    let mut twins: Vec<&Twin> = a.counts.keys().chain(b.counts.keys()).collect();
-    twins.sort_unstable();
-    twins.dedup();
-    let row = |twin: &Twin| {
-        let (a, b) = (a.counts.get(twin), b.counts.get(twin));
-        if a == b {
-            return None;
-        }
-        let number = |task: Option<&Task>, of: fn(&Task) -> u64| {
-            task.map_or(Value::from("-"), |task| of(task).into())
-        };
-        let exit = |task: Option<&Task>| match task {
-            None => "-".into(),
-            Some(task) if task.exit.is_empty() => "none: it was alive".into(),
-            Some(task) => Value::from(task.exit.clone()),
-        };
-        let (comm, order) = twin;
-        Some([
-            comm.clone().into(),
-            (*order).into(),
-            number(a, |task| task.turns),
-            number(b, |task| task.turns),
-            number(a, |task| task.traps),
-            number(b, |task| task.traps),
-            exit(a),
-            exit(b),
-        ])
-    };
-    twins.into_iter().filter_map(row).collect()
+/// Says how many rows are left out of a table.
+fn left_out(out: &mut impl Write, more: u64, what: &str) -> Result<(), Failure> {
+    if more > 0 {
+        writeln!(
+            out,
+            "and {} that differ",
+            count(more, &format!("more {what}"))
+        )?;
+    }
+    Ok(())
 }
 
 /// The calls that differ.
@@ -422,7 +410,9 @@ fn show_times(out: &mut impl Write, sides: &[Side; 2]) -> Result<(), Failure> {
     for (first, rows) in [("task", tasks), ("call", calls)] {
         if !rows.is_empty() {
             let columns = [first, "time", "A", "B", "B - A"];
-            writeln!(out, "\n{}", table(columns, &rows))?;
+            let shown = &rows[..rows.len().min(ROWS)];
+            writeln!(out, "\n{}", table(columns, shown))?;
+            left_out(out, (rows.len() - shown.len()) as u64, "time")?;
         }
     }
     Ok(())

@@ -6,6 +6,7 @@
 //! | `spans.rs` | what each task did at every moment |
 //! | `waits.rs`, `graph.rs` | the wait-for graph at the end; `trace waits` |
 //! | `show.rs`, `summary.rs`, `timeline/`, `export.rs`, `diff.rs` | `trace show`, ... |
+//! | `twins.rs` | what each task came to in two runs |
 //! | `history.rs` | all that happened, by task, queue and device |
 //! | `queues.rs` | what went through each queue, and which task held each lock |
 //! | `causes.rs`, `why.rs` | why a task waited; `trace why` |
@@ -33,6 +34,7 @@ mod source;
 pub(super) mod spans;
 mod summary;
 mod timeline;
+mod twins;
 mod waits;
 mod why;
 

@@ -249,7 +249,12 @@ impl Summary {
             }
             Fact::Exited { exit } => {
                 self.unanswered(event.tid, event.at, tasks);
-                *self.exits.entry((place, exit.to_string())).or_default() += 1;
+                let mut text = exit.to_string();
+                if self.exits.len() >= self.most {
+                    // Without its message, which each task of a name may have its own.
+                    text.truncate(text.find(':').unwrap_or(text.len()));
+                }
+                *self.exits.entry((place, text)).or_default() += 1;
             }
             Fact::Deadlocked { cycle } => {
                 self.deadlocked += 1;

@@ -1,6 +1,6 @@
 //! The frame of a file: a magic number, the version of its format, and chunks with checksums.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read};
 
 use super::errors;
 
@@ -11,9 +11,9 @@ pub(crate) const MAX_CHUNK: u32 = 32 << 20;
 pub(crate) const FRAME: usize = 8;
 
 /// Appends a chunk. Its payload is shorter than 4 GiB.
-pub(crate) fn chunk(out: &mut impl Write, payload: &[u8]) -> io::Result<()> {
-    out.write_all(&frame(payload.len(), crc32fast::hash(payload)))?;
-    out.write_all(payload)
+pub(super) fn chunk(out: &mut Vec<u8>, payload: &[u8]) {
+    out.extend(frame(payload.len(), crc32fast::hash(payload)));
+    out.extend_from_slice(payload);
 }
 
 /// What comes before the payload of a chunk: its length and its checksum.

@@ -50,7 +50,7 @@ pub(crate) fn framed(magic: [u8; 8], version: u16, header: &[u8]) -> io::Result<
     }
     let mut out = magic.to_vec();
     out.extend(version.to_le_bytes());
-    chunk(&mut out, header)?;
+    chunk(&mut out, header);
     Ok(out)
 }
 

@@ -75,7 +75,7 @@ impl Growing {
             self.sum = Hasher::new();
         }
         // The zeros of the last write are there already.
-        let held = ZEROS + self.last.len().max(FRAME) - FRAME;
+        let held = ZEROS + self.last.len() - FRAME;
         self.last.extend_from_slice(entries);
         self.sum.update(entries);
         let frame = frame(self.last.len() - FRAME, self.sum.clone().finalize());
@@ -89,7 +89,7 @@ impl Growing {
         result
     }
 
-    /// Ends the file with this payload, for which there is room.
+    /// Ends the file with a chunk of this byte, for which there is room.
     pub(crate) fn end(self, byte: u8) -> io::Result<()> {
         let mut end = frame(1, crc32fast::hash(&[byte])).to_vec();
         end.push(byte);

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File, Metadata, OpenOptions},
-    io::{self, Write},
+    io,
     ops::Deref,
     os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::Path,
@@ -25,16 +25,6 @@ impl Deref for Locked {
 
     fn deref(&self) -> &File {
         &self.0
-    }
-}
-
-impl Write for Locked {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
     }
 }
 

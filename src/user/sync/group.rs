@@ -176,6 +176,7 @@ impl Group {
         for tid in self.members.left.take() {
             self.frame.defer_word(SystemCall::Release(tid), 1);
         }
+        drop(self);
         // They end at this trap, before it has an effect.
         os.yield_now().await;
     }

@@ -35,7 +35,8 @@ use crate::{
 /// It has no [`SimNet`](crate::SimNet): its kernel has one host.
 ///
 /// The tape is complete once [`Writer::close`] has been called or the world is dropped. The latter
-/// includes what the drop of a kernel asks.
+/// includes what the drop of a kernel asks. It is written before each sleep of the kernel, and every
+/// 50 ms. So a process that is killed leaves everything up to there.
 pub struct Taping<W> {
     inner: W,
     /// Says which task runs.

@@ -144,6 +144,53 @@ fn there_is_a_limit_on_clients_and_room_again_when_one_goes() {
     assert!((0..1000).any(|_| ask(&kernel.socket, &["ps"]).0 == 0));
 }
 
+/// Sends a request byte by byte, with a tenth of a second between two, until the kernel disconnects.
+/// Returns what it has said.
+fn drip(client: &mut Client) -> String {
+    let pause = Duration::from_millis(100);
+    client.0.get_ref().set_read_timeout(Some(pause)).unwrap();
+    let mut said = String::new();
+    let until = Instant::now() + PATIENCE;
+    while client.0.get_mut().write_all(b" ").is_ok() {
+        assert!(Instant::now() < until, "it drips for ever");
+        match client.0.read_line(&mut said) {
+            Ok(0) => break,
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => break,
+            Ok(_) | Err(_) => {}
+        }
+    }
+    said
+}
+
+#[test]
+fn a_request_has_a_limit_of_time() {
+    let kernel = Kernel::echo("drip");
+    let mut client = kernel.attach();
+    let said = drip(&mut client);
+    assert!(said.contains("a request is complete within 5 s"), "{said}");
+    assert_eq!(kernel.attach().ask("{\"do\":\"ps\"}").len(), 2);
+}
+
+#[test]
+fn clients_that_drip_do_not_take_the_places_of_others() {
+    let kernel = Kernel::echo("drips");
+    let mut crowd: Vec<_> = (0..64).map(|_| kernel.attach()).collect();
+    // The last to come is not the first to go.
+    assert_eq!(crowd[63].ask("{\"do\":\"ps\"}").len(), 2);
+    let (code, out, _) = eventually("there is a place", || {
+        for client in &mut crowd[..63] {
+            // One that is disconnected comes again at once.
+            if client.0.get_mut().write_all(b" ").is_err() {
+                *client = kernel.attach();
+            }
+        }
+        let asked = ask(&kernel.socket, &["ps"]);
+        (asked.0 == 0).then_some(asked)
+    });
+    assert_eq!((code, out.lines().count()), (0, 2), "{out}");
+    assert_eq!(crowd[63].ask("{\"do\":\"ps\"}").len(), 2);
+}
+
 #[test]
 fn clients_that_are_gone_are_not_waited_for() {
     let tasks = ["rings", "--tasks", "5000"];

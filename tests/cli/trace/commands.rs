@@ -1,7 +1,12 @@
 //! The commands that read a recording.
 
-use std::{collections::BTreeMap, io::Write, process::Stdio};
+use std::{
+    collections::BTreeMap,
+    io::{Read, Write},
+    process::Stdio,
+};
 
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use serde_json::Value;
 use trapline::{
     DeviceId, Direction, Errno, Event, Fact, On, Reply, SystemCall, Tracer, Wake,
@@ -723,4 +728,38 @@ fn a_command_that_is_shown_runs_again_when_it_is_pasted() {
 
 fn command_of_shell(line: &str) -> Command {
     command("/bin/sh", &["-c", line])
+}
+
+/// A pipe that is full, and that another process has made non-blocking. Returns its ends, and how many
+/// bytes are in it.
+fn full_pipe() -> (io::PipeReader, io::PipeWriter, usize) {
+    let (reader, mut writer) = io::pipe().unwrap();
+    let flags = fcntl_getfl(&writer).unwrap();
+    fcntl_setfl(&writer, flags | OFlags::NONBLOCK).unwrap();
+    let mut full = 0;
+    while let Ok(n) = writer.write(&[b'x'; 512]) {
+        full += n;
+    }
+    (reader, writer, full)
+}
+
+#[test]
+fn a_pipe_that_does_not_block_gets_all() {
+    let place = Place::with("non-blocking", &["convoy"]);
+    let show = ["trace", "show", "--sched", "run.trap"];
+    let export = ["trace", "export", "--format", "csv", "run.trap"];
+    let help = ["boot", "--help"];
+    for args in [&["list"][..], &show, &export, &help, &["man"]] {
+        let whole = place.print(args);
+        let (mut reader, writer, full) = full_pipe();
+        let mut command = trapline(args);
+        command.current_dir(&place.0).stdout(writer);
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        // The command has its own copy of the end that is written to.
+        drop(command);
+        let mut text = Vec::new();
+        reader.read_to_end(&mut text).unwrap();
+        assert_eq!(exit_of(&mut child), Some(0), "{args:?}");
+        assert!(text[full..] == *whole.as_bytes(), "{args:?}");
+    }
 }

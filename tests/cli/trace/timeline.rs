@@ -5,7 +5,7 @@ use std::{iter, sync::LazyLock, time::Duration};
 use proptest::{prelude::*, sample::Index};
 use serde_json::Value;
 use trapline::{
-    Detail, Event, Exit, Fact, On, SystemCall, Tracer,
+    Detail, Event, Exit, Fact, Nanos, On, SystemCall, Tracer,
     record::{Header, Recorder},
 };
 
@@ -549,7 +549,11 @@ fn a_deadlock_shows_who_waits_for_whom() {
 #[test]
 fn a_deadlock_in_a_run_that_goes_on_is_marked_where_it_began() {
     let place = Place::with("stuck-server", &["stuck-server"]);
-    let (from, until) = ("00:00.002000", "6 -> 5 -> 6");
+    let recording = Recording::open(place.0.join("run.trap")).unwrap();
+    let mut events = recording.map(Result::unwrap);
+    let is_deadlock = |event: &OwnedEvent| matches!(event.borrow().fact, Fact::Deadlocked { .. });
+    let at = events.find(is_deadlock).expect("it closes a cycle").at;
+    let (from, until) = (format!("{:.6}", Nanos::from(at)), "6 -> 5 -> 6");
     let line = place.print(&["trace", "show", "--errors", "run.trap"]);
     assert_eq!(
         line,
@@ -569,7 +573,8 @@ fn a_deadlock_in_a_run_that_goes_on_is_marked_where_it_began() {
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
     assert_eq!(lines[0]["deadlocks"], 1);
-    let closed = serde_json::json!({ "summary": "deadlock", "at": 0.002, "cycle": [6, 5] });
+    let closed =
+        serde_json::json!({ "summary": "deadlock", "at": at.as_secs_f64(), "cycle": [6, 5] });
     assert!(lines.contains(&closed), "{json}");
 
     let said = format!("Deadlock at {from}: 6 → 5 → 6 wait for one another.");
@@ -606,8 +611,9 @@ fn a_deadlock_in_a_run_that_goes_on_is_marked_where_it_began() {
         y.split('"').next().unwrap().parse::<f64>().unwrap() - 1.0
     };
     assert_eq!([top, bottom], [middle(5), middle(6)]);
-    let asleep = picture.split("<rect class=\"queue\" x=\"").nth(1).unwrap();
-    let begin: f64 = asleep.split('"').next().unwrap().parse().unwrap();
+    // The second is that of the task that closes the cycle.
+    let blocked = picture.split("<rect class=\"queue\" x=\"").nth(2).unwrap();
+    let begin: f64 = blocked.split('"').next().unwrap().parse().unwrap();
     assert!(
         (x - begin).abs() < 0.2,
         "{x} is where both wait from: {begin}"

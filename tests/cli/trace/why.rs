@@ -122,9 +122,11 @@ fn a_slow_upstream_is_found_from_a_client_of_the_proxy() {
         "\
 4 \"client\" waited 40.1ms for bytes from device 3 (127.0.0.1:49153), from 00:00.000 (programs/cases/slow_upstream.rs:76).
 3 \"proxy\" has the other end, device 4.
+It sent the bytes at 00:00.040: they were under way for 10µs.
 Meanwhile 3 \"proxy\" was waiting for bytes from device 5 (127.0.0.1:49152) for 40ms.
 3 \"proxy\" waited 40ms for bytes from device 5 (127.0.0.1:49152), from 00:00.000 (programs/cases/slow_upstream.rs:76).
 2 \"upstream\" has the other end, device 6.
+It sent the bytes at 00:00.040: they were under way for 10µs.
 Meanwhile 2 \"upstream\" was asleep for 40ms.
 "
     );

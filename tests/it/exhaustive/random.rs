@@ -219,6 +219,8 @@ impl World {
                 Step::Exit => return,
                 Step::Locks(first) => {
                     let _one = self.locks[first].lock(os).await;
+                    // In the turn that waits for the other one.
+                    self.number.set(10 * me + at);
                     let _other = self.locks[1 - first].lock(os).await;
                     "locks".to_string()
                 }

@@ -1,0 +1,526 @@
+//! Each option of `explore`, `lab`, `boot` and `replay` changes something that it says it changes, or
+//! is refused. The options are those of the help, so one without a row here fails.
+
+use std::{
+    collections::BTreeSet,
+    env, fs,
+    path::{Path, PathBuf},
+    sync::Mutex,
+};
+
+use crate::support::{at_once, rude, run, texts, trapline};
+
+/// What shows that an option has an effect.
+enum Shows {
+    /// The text is in what the command prints, with the option alone. The exit code and the files
+    /// that it makes belong to that.
+    Text(&'static str),
+    /// The text is there without the option alone.
+    NoText(&'static str),
+    /// What it prints is different.
+    Change,
+    /// A test of this file has this name.
+    Test(&'static str, &'static str),
+}
+use Shows::{Change, NoText, Test, Text};
+
+/// An option with its value, the rest of the command line, and what shows its effect. The rest begins
+/// with variables of the environment, if any. `{}` stands for a folder with a tape, `run.tape`.
+type Row = (&'static [&'static str], &'static str, Shows);
+
+const SERVER: &str = "--seed 1 --on server:echo|--addr|0.0.0.0:80 swarm --addr server:80 --clients 2 \
+                      --requests 3";
+
+const EXPLORE: &[Row] = &[
+    (
+        &["--strategy", "exhaustive"],
+        "--json wait",
+        Text("\"complete\":true"),
+    ),
+    (&["--schedules", "7"], "wait", Text("7 schedules pass")),
+    (&["--seed", "7"], "deadlock", Text(" fails, seed 7;")),
+    (&["--preemptions", "0"], "wait", Text("1 schedule passes;")),
+    (
+        &["--steps", "3"],
+        "wait",
+        Text("the limit of 3 ticks is reached"),
+    ),
+    (
+        &["--time", "1ns"],
+        "wait",
+        Text("no schedule ran to its end within --time"),
+    ),
+    (
+        &["--jobs", "1"],
+        "",
+        Test("options.rs", "as_many_threads_search_as_the_option_says"),
+    ),
+    (
+        &["--shard", "1/2"],
+        "--schedules 4 wait",
+        Text("2 schedules of part 1/2 pass"),
+    ),
+    (
+        &["--shards", "2"],
+        "PARALLEL_SEQ=1 --schedules 4 wait",
+        Text("2 schedules of part 1/2"),
+    ),
+    (&["--with", "deadlock"], "wait", Text("cycle: ")),
+    (&["--on", "a:deadlock"], "wait", Text("cycle: ")),
+    (&["--net", "latency=1s"], SERVER, Change),
+    (&["--fault", "0s:cut main server"], SERVER, Text("exit 1")),
+    (&["--chaos", "3"], SERVER, Text("requests failed")),
+    (
+        &["--inject", "recv:error=ConnectionReset"],
+        SERVER,
+        Text("connection reset"),
+    ),
+    (
+        &["--replay", "7.1.00000000"],
+        "deadlock",
+        Text("\nit fails with "),
+    ),
+    (
+        &["--record", "{}"],
+        "deadlock",
+        Text("file main-fails.trap"),
+    ),
+    (&["--json"], "wait", Text("{\"bound\":")),
+];
+
+const JOBS: &str = "jobs --job 0,40ms --job 0,40ms";
+const LOTTERY: &str = "--policy lottery jobs --job 0,40ms --job 0,40ms";
+
+const LAB: &[Row] = &[
+    (&["--policy", "rr:7ms"], JOBS, Text("rr:7ms")),
+    (&["--processors", "2"], JOBS, NoText("80ms")),
+    (&["--seeds", "3"], LOTTERY, Change),
+    (&["--seed", "3"], LOTTERY, Change),
+    (
+        &["--share", "B:priority=1"],
+        "--policy priority jobs --job 0,40ms --job 0,40ms",
+        Change,
+    ),
+    (&["--max-time", "5ms"], JOBS, Text("exit 1")),
+    (&["--json"], JOBS, Text("{\"end\":")),
+    (&["--html", "{}/lab.html"], JOBS, Text("file lab.html")),
+    (&["--svg", "{}/lab.svg"], JOBS, Text("file lab.svg")),
+];
+
+const BOOT: &[Row] = &[
+    (&["--color", "always"], "--trace parts", Text("\u{1b}[")),
+    (&["--quiet"], "parts", NoText("repeats the random numbers")),
+    (
+        &["--verbose"],
+        "",
+        Test(
+            "options.rs",
+            "the_log_lines_of_programs_are_shown_if_asked_for",
+        ),
+    ),
+    (&["--with", "tids"], "parts", Text("I'm bar")),
+    (&["--virtual"], "parts", Text("repeat the run with --seed")),
+    (
+        &["--seed", "7"],
+        "parts",
+        NoText("repeats the random numbers"),
+    ),
+    (
+        &["--inject", "get_tid:kill"],
+        "--virtual --seed 1 wait",
+        NoText("Child done"),
+    ),
+    (&["--trace"], "parts", Text("yield()")),
+    (&["--log-format", "json"], "--trace parts", Text("{\"")),
+    (&["--summary"], "parts", Text("tasks 1, ticks ")),
+    (
+        &["--by-name"],
+        "--virtual --seed 1 --summary sleepers",
+        NoText("more tasks: --by-name"),
+    ),
+    (&["--record", "{}/run.trap"], "parts", Text("file run.trap")),
+    (
+        &["--record-last", "1"],
+        "",
+        Test("trace/record.rs", "a_ring_has_the_end_of_a_run"),
+    ),
+    (
+        &["--post-mortem"],
+        "--virtual --seed 1 deadlock",
+        Text("the last traps of task 3"),
+    ),
+    (
+        &["--exits"],
+        "--virtual --seed 1 kill",
+        Text("exit: task 2 \"foo\": killed"),
+    ),
+    (
+        &["--monitor"],
+        "",
+        Test("live.rs", "ps_lists_the_tasks_and_not_the_monitor"),
+    ),
+    (&["--top"], "parts", Text("a screen needs a terminal")),
+    (&["--tape", "{}/new.tape"], "parts", Text("file new.tape")),
+    (
+        &["--tape-max", "1k"],
+        "--tape {}/new.tape fake-io",
+        Text("has reached its limit"),
+    ),
+    (&["--max-tasks", "1"], "wait", Text("too many live tasks")),
+    (&["--max-ticks", "3"], "wait", Text("raise --max-ticks")),
+    (
+        &["--max-time", "1ms"],
+        "--virtual sleepers",
+        Text("raise --max-time"),
+    ),
+    (&["--max-stall", "1ms"], "fake-io", Text("exit 3")),
+    (
+        &["--on-deadlock", "kill"],
+        "--virtual deadlock",
+        Text("task 3 is killed"),
+    ),
+    (&["--quantum", "2"], "--virtual --seed 1 multitask", Change),
+    (
+        &["--policy", "pct:0,length=9"],
+        "--virtual --seed 1 multitask",
+        Change,
+    ),
+    (
+        &["--processors", "2"],
+        "--virtual --seed 1 --summary jobs --job 0,40ms --job 0,40ms",
+        Change,
+    ),
+    (
+        &["--share", "B:priority=1"],
+        "--virtual --seed 1 --summary --policy priority jobs --job 0,40ms --job 0,40ms",
+        Change,
+    ),
+    (&["--on", "a:tids"], "--virtual parts", Text("I'm bar")),
+    (
+        &["--net", "latency=1s"],
+        "--virtual --seed 1 --on server:echo|--addr|0.0.0.0:80 swarm --addr server:80",
+        Change,
+    ),
+    (
+        &["--fault", "1s:crash localhost"],
+        "--virtual --seed 1 --max-time 9s alive",
+        Change,
+    ),
+    (
+        &["--chaos", "3"],
+        "--virtual --seed 1 --on server:echo|--addr|0.0.0.0:80 swarm --addr server:80 --think 1s",
+        Change,
+    ),
+];
+
+const REPLAY: &[Row] = &[
+    (
+        &["--color", "always"],
+        "--trace {}/run.tape",
+        Text("\u{1b}["),
+    ),
+    (
+        &["--quiet"],
+        "--only 77 {}/run.tape",
+        NoText("there was no task 77"),
+    ),
+    (
+        &["--verbose"],
+        "",
+        Test(
+            "options.rs",
+            "the_log_lines_of_programs_are_shown_if_asked_for",
+        ),
+    ),
+    (
+        &["--at-speed"],
+        "",
+        Test("replay.rs", "a_replay_can_take_as_long_as_its_run"),
+    ),
+    (&["--only", "2"], "{}/run.tape", Text("get_tid()")),
+    (
+        &["--as-test", "it"],
+        "",
+        Test(
+            "replay/as_test.rs",
+            "a_tape_becomes_a_test_that_holds_on_to_its_run",
+        ),
+    ),
+    (
+        &["--explore", "5"],
+        "",
+        Test("reenact.rs", "a_cured_chat_passes_all_schedules"),
+    ),
+    (
+        &["--schedule", "0..00000000"],
+        "",
+        Test(
+            "reenact.rs",
+            "a_chat_that_loses_a_line_under_one_schedule_is_found_from_a_tape_of_a_good_run",
+        ),
+    ),
+    (&["--trace"], "{}/run.tape", Text("get_tid()")),
+    (
+        &["--log-format", "json"],
+        "--trace {}/run.tape",
+        Text("{\""),
+    ),
+    (&["--summary"], "{}/run.tape", Text("tasks 2, ticks ")),
+    (&["--by-name"], "--summary {}/run.tape", Change),
+    (
+        &["--record", "{}/run.trap"],
+        "{}/run.tape",
+        Text("file run.trap"),
+    ),
+    (
+        &["--record-last", "1"],
+        "",
+        Test("trace/record.rs", "a_ring_has_the_end_of_a_run"),
+    ),
+    (
+        &["--post-mortem"],
+        "{}/deadlock.tape",
+        Text("the last traps of task 3"),
+    ),
+    (&["--exits"], "{}/run.tape", Text("exit: tasks done: 2")),
+    (
+        &["--monitor"],
+        "",
+        Test("live.rs", "ps_lists_the_tasks_and_not_the_monitor"),
+    ),
+    (&["--top"], "{}/run.tape", Text("a screen needs a terminal")),
+];
+
+/// A folder that is removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let name = format!("trapline-options-{}-{name}", std::process::id());
+        let folder = env::temp_dir().join(name);
+        fs::create_dir(&folder).expect("it can be made");
+        Self(folder)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("it is text")
+    }
+
+    /// The files, a line each with the size.
+    fn files(&self) -> String {
+        let files = fs::read_dir(&self.0).expect("it is there");
+        let files = files.map(|file| {
+            let file = file.expect("it can be read");
+            let size = file.metadata().expect("it is there").len();
+            format!("file {} of {size} bytes\n", file.file_name().display())
+        });
+        files.collect::<BTreeSet<_>>().into_iter().collect()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs a command in a folder of its own. Returns its exit code, what it prints and the files that it
+/// makes.
+fn shown(name: &str, of: &str, tapes: &Path, option: &[&str], rest: &str) -> String {
+    let folder = Folder::new(name);
+    for tape in fs::read_dir(tapes).expect("it is there") {
+        let tape = tape.expect("it can be read");
+        fs::copy(tape.path(), folder.0.join(tape.file_name())).expect("it can be copied");
+    }
+    let is_variable = |word: &&str| word.starts_with("PARALLEL_SEQ=");
+    let (variables, rest): (Vec<&str>, Vec<&str>) = rest.split(' ').partition(is_variable);
+    let rest: Vec<String> = rest.iter().map(|word| word.replace('|', " ")).collect();
+    let words = option.iter().map(ToString::to_string).chain(rest);
+    let words: Vec<String> = words
+        .map(|word| word.replace("{}", folder.path()))
+        .collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let mut command = trapline(&[&[of], &words[..]].concat());
+    command.envs(variables.iter().filter_map(|word| word.split_once('=')));
+    let (code, out, err) = texts(command.output().expect("it runs"));
+    let text = format!("exit {code}\n{out}{err}").replace(folder.path(), "{}");
+    text + &folder.files()
+}
+
+/// The options of a command, as its help lists them.
+fn listed(of: &str) -> BTreeSet<String> {
+    let (code, help, err) = run(&[of, "--help"]);
+    assert_eq!((code, &*err), (0, ""));
+    let long = |line: &str| {
+        let option = line.trim_start();
+        let is_head = option.starts_with('-') && (2..=6).contains(&(line.len() - option.len()));
+        let at = option.find("--").filter(|_| is_head)?;
+        let is_end = |c: char| !c.is_ascii_alphabetic() && c != '-';
+        Some(option[at..].split(is_end).next()?.to_string())
+    };
+    help.lines()
+        .filter_map(long)
+        .filter(|option| option != "--help")
+        .collect()
+}
+
+#[test]
+fn each_option_changes_something_that_it_says_it_changes() {
+    let tapes = Folder::new("tapes");
+    for (name, program) in [("run.tape", "multitask"), ("deadlock.tape", "deadlock")] {
+        let tape = tapes.0.join(name);
+        run(&[
+            "boot",
+            "--tape",
+            tape.to_str().expect("it is text"),
+            program,
+        ]);
+    }
+    let tables = [
+        ("explore", EXPLORE),
+        ("lab", LAB),
+        ("boot", BOOT),
+        ("replay", REPLAY),
+    ];
+    for (of, rows) in tables {
+        let rows_of: BTreeSet<String> = rows.iter().map(|(option, ..)| option[0].into()).collect();
+        assert_eq!(
+            rows_of,
+            listed(of),
+            "{of}: a row for each option, and no other"
+        );
+    }
+    let all = tables
+        .iter()
+        .flat_map(|(of, rows)| rows.iter().map(move |row| (*of, row)));
+    let all: Vec<_> = all.enumerate().collect();
+    let wrong = Mutex::new(Vec::new());
+    // A few at a time: each is a process or three.
+    for some in all.chunks(8) {
+        at_once(some, |(number, (of, row))| {
+            let why = unshown(&number.to_string(), of, &tapes.0, row);
+            wrong.lock().expect("no other has failed").extend(why);
+        });
+    }
+    let wrong = wrong.into_inner().expect("none has failed");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Says why an option does not show its effect, if so.
+fn unshown(name: &str, of: &str, tapes: &Path, (option, rest, shows): &Row) -> Option<String> {
+    let shown =
+        |kind: &str, option: &[&str]| shown(&format!("{name}-{kind}"), of, tapes, option, rest);
+    let what = format!("{of} {} {rest}", option.join(" "));
+    let (expected, lacks, has) = match shows {
+        Text(text) => (text, shown("none", &[]), shown("with", option)),
+        NoText(text) => (text, shown("with", option), shown("none", &[])),
+        Change => {
+            let (without, again) = (shown("none", &[]), shown("same", &[]));
+            let is_shown = shown("with", option) != without && again == without;
+            return (!is_shown).then(|| format!("{what}: the same, or never the same:\n{without}"));
+        }
+        Test(file, name) => {
+            let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("tests/cli")
+                .join(file);
+            let tests = fs::read_to_string(file).expect("it is there");
+            let has_test = tests.contains(&format!("fn {name}()"));
+            return (!has_test).then(|| format!("{what}: there is no test {name}"));
+        }
+    };
+    let is_shown = has.contains(expected) && !lacks.contains(expected);
+    (!is_shown).then(|| format!("{what}: {expected:?} in\n{has}\nand not in\n{lacks}"))
+}
+
+#[test]
+fn as_many_threads_search_as_the_option_says() {
+    // Each thread has a schedule whose task prints a line, and then makes no trap.
+    let lines = |jobs: &str| {
+        let search = [
+            "explore", "--time", "1s", "--jobs", jobs, "hogs", "--after", "0s",
+        ];
+        let (code, out, _) = texts(rude(&search).output().expect("it runs"));
+        assert_eq!(code, 1);
+        out.lines().filter(|line| *line == "hogging now").count()
+    };
+    assert_eq!((lines("1"), lines("5")), (1, 5));
+}
+
+#[test]
+fn the_log_lines_of_programs_are_shown_if_asked_for() {
+    let folder = Folder::new("verbose");
+    let tape = format!("{}/run.tape", folder.path());
+    let shows = |args: &[&str]| {
+        texts(rude(args).output().expect("it runs"))
+            .2
+            .contains("info: rude: late")
+    };
+    assert!(!shows(&["boot", "--tape", &tape, "boasts"]));
+    assert!(shows(&["boot", "--verbose", "boasts"]));
+    assert!(!shows(&["replay", &tape]));
+    assert!(shows(&["replay", "--verbose", &tape]));
+}
+
+#[test]
+fn options_that_do_not_go_together_are_refused() {
+    for (args, why) in [
+        (
+            &[
+                "explore",
+                "--strategy",
+                "random",
+                "wait",
+                "--preemptions",
+                "1",
+            ][..],
+            "--preemptions cannot be used with --strategy",
+        ),
+        (
+            &["explore", "--shard", "1/2", "wait", "--shards", "2"],
+            "--shards cannot be used with --shard",
+        ),
+        (
+            &["explore", "--chaos", "3", "wait"],
+            "--chaos breaks what is between hosts",
+        ),
+        (
+            &["boot", "--virtual", "--chaos", "3", "wait"],
+            "--chaos breaks what is between hosts",
+        ),
+        (
+            &["boot", "--share", "a:nice=1", "parts"],
+            "--share a:nice=1 does nothing under fifo",
+        ),
+        (
+            &[
+                "lab",
+                "--policy",
+                "rr",
+                "--policy",
+                "fair",
+                "--share",
+                "a:tickets=1",
+                "jobs",
+            ],
+            "--share a:tickets=1 does nothing under rr, fair",
+        ),
+    ] {
+        let (code, out, err) = run(args);
+        assert_eq!((code, &*out), (2, ""), "{args:?}: {err}");
+        assert!(err.contains(why), "{args:?}: {err}");
+    }
+}
+
+#[test]
+fn a_rule_that_no_schedule_has_used_is_told() {
+    let (code, out, err) = run(&[
+        "explore",
+        "--schedules",
+        "3",
+        "--inject",
+        "recv:kill",
+        "wait",
+    ]);
+    let told = "warning: --inject 'recv:kill' did nothing: no task made that call\n";
+    assert_eq!((code, &*err), (0, told), "{out}");
+}
