@@ -1,17 +1,24 @@
 //! Runs on a kernel whose turns are noted, and their audit.
 //!
-//! The audit runs a schedule a second time, in another order of its turns. Only independent turns
-//! tell the two apart, so both must have the same causal order and the same outcome. If they do not,
-//! the tasks share something that the search does not see.
+//! The audit runs a schedule again, in other orders of its turns. Only independent turns tell these
+//! apart, so all must have the same causal order and the same outcome. After a complete search it
+//! also draws schedules, none of which may have an outcome that the search has not found. If one
+//! differs, the tasks share something that the search does not see.
 
 use super::{
     exhaustive::{Cut, Decider, Part, Ran, Tree},
     settings::Settings,
-    tally::Found,
+    tally::{Found, Tally},
     timed::{Timed, Watch},
-    trial::{self, Body, THREADS, Trial},
+    trial::{self, Body, HIDDEN, THREADS, Trial},
+    twice::NONDETERMINISM,
 };
-use crate::{Error, Kernel, Tid};
+use crate::{Error, Kernel, Tid, sched::Random};
+
+/// The begin of the report on tasks that share what the search does not see.
+pub(super) const UNSEEN: &str = "the tasks share something that the search does not see";
+
+const CURE: &str = "Use trapline::Shared, or a call, for what the tasks share.";
 
 /// Runs of a body on a kernel whose turns are noted.
 pub(super) struct Runs<'a> {
@@ -42,7 +49,7 @@ impl<'a> Runs<'a> {
         let mut kernel = match kept {
             Some(kernel) => kernel,
             None => {
-                let builder = self.settings.builder(seed);
+                let builder = self.settings.builder(seed, &self.watch);
                 let policy = Timed::new(self.tree.clone(), &self.watch);
                 builder.policy(policy).build()?
             }
@@ -57,7 +64,8 @@ impl<'a> Runs<'a> {
         Ok((trial, ran))
     }
 
-    /// Runs another order of the same turns, and returns a failure if it differs.
+    /// Runs the other orders of the turns of a schedule, which was the last to be searched. Returns
+    /// the first failure. Ends early with the time of the search: see [`Watch::has_cut`].
     pub(super) fn audit(
         &mut self,
         seed: u64,
@@ -65,27 +73,12 @@ impl<'a> Runs<'a> {
         trial: &Trial,
         ran: &Ran,
     ) -> Result<Option<Found>, Error> {
-        match &ran.other {
-            Some(turns) if trial.failure.is_none() => {
-                self.compare(seed, schedule, trial, ran, turns.clone())
-            }
-            _ => Ok(None),
+        if trial.failure.is_some() {
+            return Ok(None);
         }
-    }
-
-    /// Runs the orders that were drawn for the first schedule that has any, and returns the first failure. A
-    /// program whose tasks share memory that the search does not see has few causal orders, perhaps
-    /// one. Each is run in one other order, which may not tell the difference.
-    pub(super) fn audit_again(
-        &mut self,
-        seed: u64,
-        schedule: u64,
-        trial: &Trial,
-        ran: &Ran,
-    ) -> Result<Option<Found>, Error> {
-        for turns in &ran.drawn {
-            let found = self.compare(seed, schedule, trial, ran, turns.clone())?;
-            if found.is_some() {
+        for turns in ran.other.iter().chain(&ran.more) {
+            let found = self.compare(seed, schedule, trial, ran, turns)?;
+            if found.is_some() || self.watch.has_cut() {
                 return Ok(found);
             }
         }
@@ -98,33 +91,162 @@ impl<'a> Runs<'a> {
         schedule: u64,
         trial: &Trial,
         ran: &Ran,
-        turns: Vec<Tid>,
+        turns: &[Tid],
     ) -> Result<Option<Found>, Error> {
         let one = trial.in_a_line();
-        let (trial, again) = self.run(seed, Decider::Order(turns.into()))?;
-        if self.watch.has_cut() {
+        let Some((other, again)) = self.run_in_order(seed, turns, ran.class)? else {
             return Ok(None);
-        }
-        let other = match &again.cut {
-            Some(Cut::Unrepeatable(why)) => why.clone(),
-            _ if again.class != ran.class => "its turns touch other objects".to_string(),
-            _ => trial.in_a_line(),
         };
         if other == one {
             return Ok(None);
         }
-        let why = if trial.counts_on_threads {
-            format!("{THREADS}\n  one run:      {one}\n  another run:  {other}")
-        } else {
-            format!(
-                "the tasks share something that the search does not see: two orders of turns that \
-                 touch nothing in common differ\n  one:   {one}\n  other: {other}\n\
-                 Use trapline::Shared, or a call, for what the tasks share."
-            )
-        };
+        if trial.counts_on_threads {
+            let why = format!("{THREADS}\n  one run:      {one}\n  another run:  {other}");
+            let found = Found::new(schedule, why).with(again.plan);
+            return Ok(Some(found.beside(ran.plan.clone())));
+        }
+        let searched = self.tree.order();
+        for (turns, line) in [(&searched[..], &one), (turns, &other)] {
+            let found = self.repeat(seed, schedule, ran.class, turns, line)?;
+            if found.is_some() || self.watch.has_cut() {
+                return Ok(found);
+            }
+        }
+        let why = format!(
+            "{UNSEEN}: two orders of turns that touch nothing in common differ\n  \
+             one:   {one}\n  other: {other}\n{CURE}"
+        );
         let found = Found::new(schedule, why).with(again.plan);
         Ok(Some(found.beside(ran.plan.clone())))
     }
+
+    /// Runs turns in this order, and returns what the schedule came to, in a line. It should have
+    /// the causal order `class`. `None` if the time has ended.
+    fn run_in_order(
+        &mut self,
+        seed: u64,
+        turns: &[Tid],
+        class: u64,
+    ) -> Result<Option<(String, Ran)>, Error> {
+        let order = turns.iter().copied().collect();
+        let (trial, ran) = self.run(seed, Decider::Order(order))?;
+        if self.watch.has_cut() {
+            return Ok(None);
+        }
+        let line = match &ran.cut {
+            Some(Cut::Unrepeatable(why)) => why.clone(),
+            _ if ran.class != class => "its turns touch other objects".to_string(),
+            _ => trial.in_a_line(),
+        };
+        Ok(Some((line, ran)))
+    }
+
+    /// Runs turns again that came to this. Returns a failure if they now come to something else:
+    /// what they share is not the reason then.
+    fn repeat(
+        &mut self,
+        seed: u64,
+        schedule: u64,
+        class: u64,
+        turns: &[Tid],
+        line: &str,
+    ) -> Result<Option<Found>, Error> {
+        let again = self.run_in_order(seed, turns, class)?;
+        let differs = again.filter(|(again, _)| again != line);
+        Ok(differs.map(|(again, ran)| {
+            let why = format!(
+                "{NONDETERMINISM}: the same schedule ran twice, and its outcomes differ\n  \
+                 first:  {line}\n  second: {again}\n{HIDDEN}"
+            );
+            Found::new(schedule, why).with(ran.plan)
+        }))
+    }
+
+    /// Looks at a schedule that was drawn after a complete search. Returns a failure if it has an
+    /// outcome that the search has not found.
+    fn stray(
+        &mut self,
+        seed: u64,
+        trial: &Trial,
+        ran: &Ran,
+        tally: &Tally,
+    ) -> Result<Option<Found>, Error> {
+        // Of a part of the search, the other outcomes are not known.
+        let is_known = self.settings.shard.of == 1 || tally.classes.contains(&ran.class);
+        let mut outcomes = trial.outcomes().iter();
+        let is_new = outcomes.any(|outcome| !tally.outcomes.contains(outcome));
+        if trial.failure.is_none() && !(is_known && is_new) {
+            return Ok(None);
+        }
+        let (turns, line) = (self.tree.order(), trial.in_a_line());
+        let found = self.repeat(seed, tally.schedules, ran.class, &turns, &line)?;
+        if found.is_some() || self.watch.has_cut() {
+            return Ok(found);
+        }
+        let found = match &trial.failure {
+            Some(why) => {
+                let note = format!("{UNSEEN}: no schedule of the complete search fails\n{CURE}");
+                Found::new(tally.schedules, why.clone()).noting(note)
+            }
+            None => {
+                let why = format!(
+                    "{UNSEEN}: a schedule that was drawn has an outcome that no schedule of the \
+                     complete search has\n  drawn: {line}\n{CURE}"
+                );
+                Found::new(tally.schedules, why)
+            }
+        };
+        Ok(Some(found.with(ran.plan.clone())))
+    }
+}
+
+/// Returns how many schedules are drawn after a complete search: one for 16 that it ran. After a small
+/// one there are from 16 to 32; if they are long, at least 8, with 20,000 turns.
+fn draws(tally: &Tally) -> u64 {
+    let few = (20_000 / tally.turns.max(1)).max(8);
+    let least = tally.schedules.clamp(16, 32).min(few);
+    least.max(tally.schedules / 16)
+}
+
+/// Draws schedules after a complete search, and compares them with what it has found.
+pub(super) fn draw(body: Body<'_>, settings: &Settings, tally: &mut Tally) -> Result<(), Error> {
+    if !tally.is_reordered {
+        // Every schedule there is has run.
+        return Ok(());
+    }
+    let watch = settings.watch();
+    let mut runs = Runs::new(body, settings, Tree::new(settings, Part::default()), &watch);
+    let seed = settings.seed;
+    let all = draws(tally);
+    for number in 0..all {
+        let drawn = number.wrapping_mul(settings.shard.of);
+        let policy = Random::new(drawn.wrapping_add(settings.shard.number));
+        let (trial, ran) = runs.run(seed, Decider::Policy(Box::new(policy)))?;
+        if trial.counts_on_threads {
+            (tally.bound, tally.complete) = (Some(THREADS.to_string()), false);
+            return Ok(());
+        }
+        let found = match watch.has_cut() {
+            true => None,
+            false => runs.stray(seed, &trial, &ran, tally)?,
+        };
+        if found.is_some() {
+            (tally.failure, tally.complete) = (found, false);
+            return Ok(());
+        }
+        if watch.has_cut() || settings.deadline.is_over() {
+            let end = settings.end();
+            tally.unaudited = Some(format!(
+                "{end}, after {number} of the {all} schedules that its audit draws"
+            ));
+            return Ok(());
+        }
+        if settings.shard.of == 1 && !tally.classes.contains(&ran.class) {
+            let why = "a schedule that its audit has drawn has a causal order that it has not run";
+            tally.unaudited.get_or_insert_with(|| why.to_string());
+        }
+    }
+    Ok(())
 }
 
 /// Schedules of a search by seeds, each of which is audited.

@@ -72,7 +72,7 @@ fn explore(
             return Ok(tally);
         }
         let mut trial = runs.run(&plan)?;
-        if let Some(cut) = meter.cut(&watch) {
+        if let Some(cut) = settings.end_within(&watch) {
             meter.unclaim();
             tally.bound = Some(cut);
             return Ok(tally);

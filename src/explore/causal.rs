@@ -1,11 +1,17 @@
 //! The causal order of a schedule's turns: which of them come before which in every schedule that
 //! differs only in the order of independent turns.
 
-use std::hash::{Hash, Hasher};
+use std::{
+    collections::BinaryHeap,
+    hash::{Hash, Hasher},
+};
 
 use rustc_hash::{FxHashMap, FxHasher};
 
-use super::notes::Made;
+use super::{
+    clock::{Clock, index},
+    notes::Made,
+};
 use crate::{DeviceId, Note, Object, QueueId, Tid, sched::Draws};
 
 /// The name of an object, the same in every schedule. Queues and shared values are named by their
@@ -159,46 +165,6 @@ fn conflict(a: &Foot, b: &Foot) -> bool {
     false
 }
 
-/// For each task, by tid, the number of its turns that come before (a vector clock).
-#[derive(Clone, Debug, Default)]
-struct Clock(Vec<u32>);
-
-impl Clock {
-    fn of(&self, task: Tid) -> u32 {
-        self.0.get(index(task)).copied().unwrap_or(0)
-    }
-
-    fn set(&mut self, task: Tid, turns: u32) {
-        let at = index(task);
-        if self.0.len() <= at {
-            self.0.resize(at + 1, 0);
-        }
-        self.0[at] = turns;
-    }
-
-    fn join(&mut self, other: &Self) {
-        if self.0.len() < other.0.len() {
-            self.0.resize(other.0.len(), 0);
-        }
-        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
-            *mine = (*mine).max(*theirs);
-        }
-    }
-}
-
-/// Daemons have no turns here.
-fn index(task: Tid) -> usize {
-    u64::from(task) as usize
-}
-
-fn clock_of(clocks: &mut Vec<Clock>, task: Tid) -> &mut Clock {
-    let at = index(task);
-    if clocks.len() <= at {
-        clocks.resize(at + 1, Clock::default());
-    }
-    &mut clocks[at]
-}
-
 /// A turn of a schedule.
 #[derive(Debug)]
 pub(super) struct Turn {
@@ -208,6 +174,11 @@ pub(super) struct Turn {
     pub(super) foot: Foot,
     /// The turns before this one, itself included.
     clock: Clock,
+    /// The turns from which that follows, with the turn before of its task, and all turns before the
+    /// last barrier.
+    before: Vec<usize>,
+    /// The barriers before it.
+    barriers: u64,
 }
 
 impl Turn {
@@ -226,6 +197,35 @@ struct Known {
     removed: Vec<usize>,
 }
 
+/// What is known of a task.
+#[derive(Debug, Default)]
+struct Lane {
+    /// What comes before its next turn.
+    clock: Clock,
+    /// The turns of others from which that follows.
+    before: Vec<usize>,
+    /// Its last turn.
+    last: Option<usize>,
+}
+
+/// What is known of an object.
+#[derive(Debug, Default)]
+struct Touched {
+    /// The hash of the last turn that changed it.
+    version: Option<u64>,
+    /// That turn.
+    changed: Option<usize>,
+    /// The last of the turns since then that touched it, as an index into [`Causality::reads`].
+    read: Option<usize>,
+}
+
+/// A turn that touched an object without a change, and the one before it.
+#[derive(Debug)]
+struct Read {
+    turn: usize,
+    before: Option<usize>,
+}
+
 /// The turns of a schedule, with their causal order.
 #[derive(Debug, Default)]
 pub(super) struct Causality {
@@ -234,19 +234,24 @@ pub(super) struct Causality {
     turns: Vec<Turn>,
     /// The number of turns that have run.
     ran: usize,
-    /// By tid: what comes before the next turn of each task.
-    clocks: Vec<Clock>,
+    /// By tid.
+    lanes: Vec<Lane>,
     /// What comes before every turn from now on: all turns before the last barrier.
     floor: Clock,
     barriers: u64,
+    /// The number of turns before the last barrier.
+    barred: usize,
     names: FxHashMap<QueueId, Made>,
     /// The queues that each task has made.
     made: FxHashMap<Tid, u64>,
     queues: FxHashMap<QueueId, Known>,
     sent: FxHashMap<(QueueId, u64), usize>,
     exits: FxHashMap<Tid, usize>,
-    /// The hash of the last turn that changed each object, and of the last turn of each task.
-    versions: FxHashMap<Name, u64>,
+    objects: FxHashMap<Name, Touched>,
+    reads: Vec<Read>,
+    /// The last turn that touched everything.
+    of_all: Option<usize>,
+    /// By tid: the hash of the last turn of each task.
     hashes: Vec<u64>,
 }
 
@@ -255,16 +260,26 @@ impl Causality {
     pub(super) fn reset(&mut self, known: Vec<Turn>) {
         self.turns = known;
         self.ran = 0;
-        self.clocks.iter_mut().for_each(|clock| clock.0.clear());
-        self.floor.0.clear();
-        self.barriers = 0;
+        self.lanes.clear();
+        self.floor = Clock::default();
+        (self.barriers, self.barred) = (0, 0);
         self.names.clear();
         self.made.clear();
         self.queues.clear();
         self.sent.clear();
         self.exits.clear();
-        self.versions.clear();
+        self.objects.clear();
+        self.reads.clear();
+        self.of_all = None;
         self.hashes.clear();
+    }
+
+    fn lane(&mut self, task: Tid) -> &mut Lane {
+        let at = index(task);
+        if self.lanes.len() <= at {
+            self.lanes.resize_with(at + 1, Lane::default);
+        }
+        &mut self.lanes[at]
     }
 
     pub(super) fn len(&self) -> usize {
@@ -352,9 +367,12 @@ impl Causality {
         self.name_queues(task, notes);
         let foot = std::mem::take(&mut self.turns[here].foot);
         self.hash(task, &foot);
+        self.touch(task, here, &foot);
         self.turns[here].foot = foot;
-        let clock = clock_of(&mut self.clocks, task);
-        clock.0.clone_from(&self.turns[here].clock.0);
+        let clock = self.turns[here].clock.clone();
+        let lane = self.lane(task);
+        lane.clock = clock;
+        lane.before.clear();
         self.ran += 1;
         self.follow(task, here, notes);
         true
@@ -369,28 +387,83 @@ impl Causality {
     /// Adds a turn. Returns the turns with which it races, the latest first.
     pub(super) fn add(&mut self, task: Tid, foot: Foot, notes: &[Note]) -> Vec<usize> {
         let here = self.ran;
-        let mut clock = std::mem::take(clock_of(&mut self.clocks, task));
+        let lane = self.lane(task);
+        let mut clock = std::mem::take(&mut lane.clock);
+        let mut before = std::mem::take(&mut lane.before);
         clock.join(&self.floor);
         let number = clock.of(task) + 1;
-        let mut races = Vec::new();
-        for (at, turn) in self.turns.iter().enumerate().rev() {
-            if !turn.is_before(&clock) && conflict(&turn.foot, &foot) {
-                races.push(at);
+        let mut races = self.touch(task, here, &foot);
+        races.retain(|at| {
+            let turn = &self.turns[*at];
+            let is_race = !turn.is_before(&clock);
+            if is_race {
                 clock.join(&turn.clock);
             }
-        }
+            is_race
+        });
+        before.extend(&races);
         clock.set(task, number);
         self.hash(task, &foot);
+        self.lane(task).clock = clock.clone();
         self.turns.push(Turn {
             task,
             number,
             foot,
-            clock: clock.clone(),
+            clock,
+            before,
+            barriers: self.barriers,
         });
-        *clock_of(&mut self.clocks, task) = clock;
         self.ran += 1;
         self.follow(task, here, notes);
         races
+    }
+
+    /// Notes what a turn touches. Returns the turns that conflict with it, the latest first, without
+    /// some that come before one of the others.
+    fn touch(&mut self, task: Tid, here: usize, foot: &Foot) -> Vec<usize> {
+        let mut found = Vec::new();
+        if foot.has_all() {
+            found.extend(self.lanes.iter().filter_map(|lane| lane.last));
+            self.of_all = Some(here);
+        } else {
+            found.extend(self.of_all);
+            for (name, writes) in &foot.names {
+                self.touch_object(task, here, *name, *writes, &mut found);
+            }
+        }
+        found.sort_unstable_by(|a, b| b.cmp(a));
+        found.dedup();
+        self.lane(task).last = Some(here);
+        found
+    }
+
+    fn touch_object(
+        &mut self,
+        task: Tid,
+        here: usize,
+        name: Name,
+        writes: bool,
+        found: &mut Vec<usize>,
+    ) {
+        let object = self.objects.entry(name).or_default();
+        found.extend(object.changed);
+        let last = object.read.map(|read| &mut self.reads[read]);
+        match last {
+            _ if writes => {
+                let mut next = object.read.take();
+                while let Some(read) = next {
+                    found.push(self.reads[read].turn);
+                    next = self.reads[read].before;
+                }
+                object.changed = Some(here);
+            }
+            // The task's turns are ordered: what is after the later one is after both.
+            Some(last) if self.turns[last.turn].task == task => last.turn = here,
+            _ => {
+                let before = object.read.replace(self.reads.len());
+                self.reads.push(Read { turn: here, before });
+            }
+        }
     }
 
     /// Orders what follows from a turn without a conflict: see [`Note`].
@@ -398,7 +471,7 @@ impl Causality {
         for note in notes {
             let before = match *note {
                 Note::Woken(woken) if !woken.is_daemon() => {
-                    clock_of(&mut self.clocks, woken).join(&self.turns[here].clock);
+                    self.follows(woken, here);
                     None
                 }
                 Note::Sent(queue, message) => {
@@ -407,8 +480,7 @@ impl Causality {
                 }
                 Note::Taken(queue, message) => self.sent.get(&(queue, message)).copied(),
                 Note::Removed(queue, by) => {
-                    let ran = &self.turns[..self.ran];
-                    let last = ran.iter().rposition(|turn| turn.task == by);
+                    let last = self.lane(by).last;
                     let removed = &mut self.queues.entry(queue).or_default().removed;
                     removed.push(last.unwrap_or(here));
                     None
@@ -432,28 +504,27 @@ impl Causality {
                 _ => None,
             };
             if let Some(before) = before.filter(|before| *before != here) {
-                clock_of(&mut self.clocks, task).join(&self.turns[before].clock);
+                self.follows(task, before);
             }
         }
     }
 
-    /// Notes the tasks that were woken outside of a turn.
-    pub(super) fn wake(&mut self, notes: &[Note]) {
-        for note in notes {
-            if let Note::Woken(task) = *note
-                && !task.is_daemon()
-            {
-                clock_of(&mut self.clocks, task).join(&self.floor);
-            }
-        }
+    /// Orders a turn before the next one of this task.
+    fn follows(&mut self, task: Tid, before: usize) {
+        let clock = self.turns[before].clock.clone();
+        let lane = self.lane(task);
+        lane.clock.join(&clock);
+        lane.before.push(before);
     }
 
     /// Orders all turns before all that follow.
     pub(super) fn barrier(&mut self) {
         self.barriers += 1;
-        for turn in self.turns.iter().take(self.ran) {
+        let ran = self.turns.iter().take(self.ran);
+        for turn in ran.skip(self.barred) {
             self.floor.set(turn.task, turn.number);
         }
+        self.barred = self.ran;
     }
 
     /// Returns the tasks that can begin what `later` and the turns not after `race` do, if the turn
@@ -461,16 +532,17 @@ impl Causality {
     pub(super) fn initials(&self, race: usize, later: usize) -> Vec<Tid> {
         let raced = &self.turns[race];
         let mut initials: Vec<Tid> = Vec::new();
-        let mut kept: Vec<&Turn> = Vec::new();
+        // The first turn of each task. What is after a later one is after the first.
+        let mut firsts: Vec<&Turn> = Vec::new();
         for (at, turn) in self.turns.iter().enumerate().take(later + 1).skip(race + 1) {
-            if at != later && raced.is_before(&turn.clock) {
+            let is_left_out = at != later && raced.is_before(&turn.clock);
+            if is_left_out || firsts.iter().any(|first| first.task == turn.task) {
                 continue;
             }
-            let is_later = kept.iter().any(|before| before.is_before(&turn.clock));
-            if !is_later && !initials.contains(&turn.task) {
+            if !firsts.iter().any(|first| first.is_before(&turn.clock)) {
                 initials.push(turn.task);
             }
-            kept.push(turn);
+            firsts.push(turn);
         }
         initials
     }
@@ -484,23 +556,27 @@ impl Causality {
         }
         let mut hasher = FxHasher::default();
         (task, self.hashes[at], self.barriers).hash(&mut hasher);
-        self.versions.get(&Name::All).hash(&mut hasher);
+        self.version(Name::All).hash(&mut hasher);
         if foot.has_all() {
             self.hashes.hash(&mut hasher);
         }
         for (name, writes) in &foot.names {
             // Of two turns that commute, the later one wakes the task: not a difference.
             if !matches!(name, Name::Life(_)) || *writes {
-                (name, writes, self.versions.get(name)).hash(&mut hasher);
+                (name, writes, self.version(*name)).hash(&mut hasher);
             }
         }
         let hash = hasher.finish();
         for (name, writes) in &foot.names {
             if *writes {
-                self.versions.insert(*name, hash);
+                self.objects.entry(*name).or_default().version = Some(hash);
             }
         }
         self.hashes[at] = hash;
+    }
+
+    fn version(&self, name: Name) -> Option<u64> {
+        self.objects.get(&name).and_then(|object| object.version)
     }
 
     /// Returns a hash of the causal order, the same for each schedule of that order.
@@ -513,39 +589,66 @@ impl Causality {
     /// Returns an order of the same turns with the same causal order: the latest possible turn
     /// first. `None` if there is no other.
     pub(super) fn other_order(&self) -> Option<Vec<Tid>> {
-        self.order_by(|free| free.iter().copied().max())
+        self.order_by(|at| at as u64)
     }
 
-    /// The same, with each turn drawn from those that are possible.
-    pub(super) fn drawn_order(&self, draws: &mut Draws) -> Option<Vec<Tid>> {
-        self.order_by(|free| free.get(draws.below(free.len() as u64) as usize).copied())
-    }
-
-    fn order_by(&self, mut pick: impl FnMut(&[usize]) -> Option<usize>) -> Option<Vec<Tid>> {
-        let turns = self.turns.get(..self.ran)?;
-        let tasks = turns.iter().map(|turn| index(turn.task)).max()? + 1;
-        let mut left: Vec<std::collections::VecDeque<usize>> = vec![Default::default(); tasks];
-        for (at, turn) in turns.iter().enumerate() {
-            left[index(turn.task)].push_back(at);
+    /// Returns more of them, each once: some that are drawn, and some in which a task rests after one
+    /// of its turns until no other task has a turn left. There is one of these for each turn, up to
+    /// `rests`.
+    pub(super) fn more_orders(&self, drawn: usize, rests: usize) -> Vec<Vec<Tid>> {
+        let mut draws = Draws::new(0);
+        let mut orders: Vec<Vec<Tid>> = Vec::new();
+        let mut add = |order: Option<Vec<Tid>>| {
+            let new = order.filter(|order| !orders.contains(order));
+            orders.extend(new);
+        };
+        for _ in 0..drawn {
+            add(self.order_by(|_| draws.next()));
         }
-        let mut done = Clock::default();
-        let (mut order, mut free) = (Vec::new(), Vec::new());
-        for _ in turns {
-            let firsts = left.iter().filter_map(|turns| turns.front().copied());
-            let is_free = |at: &usize| {
-                let turn = &turns[*at];
-                let before = turn.clock.0.iter().enumerate();
-                before
-                    .filter(|(task, _)| *task != index(turn.task))
-                    .all(|(task, turns)| *turns <= done.0.get(task).copied().unwrap_or(0))
-            };
-            free.clear();
-            free.extend(firsts.filter(is_free));
-            let next = pick(&free)?;
-            let turn = &turns[next];
-            left[index(turn.task)].pop_front();
-            done.set(turn.task, turn.number);
-            order.push(turn.task);
+        let rests = rests.min(self.ran);
+        for rest in (0..rests).map(|at| at * self.ran / rests) {
+            let task = self.turns[rest].task;
+            let is_later = |at: usize| at > rest && self.turns[at].task == task;
+            let last = u64::MAX;
+            add(self.order_by(|at| if is_later(at) { 0 } else { last - at as u64 }));
+        }
+        orders
+    }
+
+    /// Returns an order that takes, of the turns that are possible, the one with the greatest key.
+    fn order_by(&self, mut key: impl FnMut(usize) -> u64) -> Option<Vec<Tid>> {
+        let turns = self.turns.get(..self.ran)?;
+        // For each turn, the number of turns for which it waits, and a list of those that wait for it.
+        let mut waits = vec![0_u32; turns.len()];
+        let mut waiting: Vec<Option<usize>> = vec![None; turns.len()];
+        let mut pairs = Vec::new();
+        let mut lasts: Vec<Option<usize>> = vec![None; self.lanes.len()];
+        for (at, turn) in turns.iter().enumerate() {
+            let last = lasts[index(turn.task)].replace(at);
+            for before in turn.before.iter().copied().chain(last) {
+                if turns[before].barriers == turn.barriers {
+                    waits[at] += 1;
+                    let next = waiting[before].replace(pairs.len());
+                    pairs.push((at, next));
+                }
+            }
+        }
+        let mut order = Vec::with_capacity(turns.len());
+        for pass in turns.chunk_by(|a, b| a.barriers == b.barriers) {
+            let here = order.len()..order.len() + pass.len();
+            let free = here.filter(|at| waits[*at] == 0);
+            let mut free: BinaryHeap<(u64, usize)> = free.map(|at| (key(at), at)).collect();
+            while let Some((_, at)) = free.pop() {
+                order.push(turns[at].task);
+                let mut next = waiting[at];
+                while let Some((waiter, after)) = next.map(|pair| pairs[pair]) {
+                    next = after;
+                    waits[waiter] -= 1;
+                    if waits[waiter] == 0 {
+                        free.push((key(waiter), waiter));
+                    }
+                }
+            }
         }
         let is_same = order.iter().eq(turns.iter().map(|turn| &turn.task));
         (!is_same).then_some(order)

@@ -156,14 +156,17 @@ where
 
     /// Runs one schedule of each causal order. Two schedules have the same causal order if they
     /// differ only in the order of turns that touch nothing in common; then they have the same
-    /// outcome. If the search ends without a limit, the result is a proof:
-    /// [`Explored::complete`](crate::Explored::complete). All schedules have one seed.
+    /// outcome. If the search ends without a limit, it is
+    /// [complete](crate::Explored::complete), and mostly [proved](crate::Explored::proved). All
+    /// schedules have one seed.
     ///
     /// The search sees what tasks share through the kernel, its types such as
     /// [`Queue`](crate::Queue) and [`sync`](crate::sync), and [`Shared`](crate::Shared). Memory that
-    /// they share otherwise, such as an `Rc<Cell>`, is not seen. Each causal order therefore runs
-    /// twice, in two orders of its turns. If these differ, the check fails. A program with a
-    /// [`RemoteSetter`](crate::RemoteSetter) counts on another thread: its search is never complete.
+    /// they share otherwise, such as an `Rc<Cell>`, is not seen. So the search audits itself. Each
+    /// causal order runs twice, in two orders of its turns; the first of them runs in about as many
+    /// as it has turns. After a complete search, schedules are drawn. If one has an outcome that it
+    /// should not have, the check fails. A program with a [`RemoteSetter`](crate::RemoteSetter) counts
+    /// on another thread: its search is never complete.
     ///
     /// ```
     /// use trapline::{Os, Shared};
@@ -184,7 +187,7 @@ where
     /// })
     /// .exhaustive()
     /// .explore();
-    /// assert!(explored.complete);
+    /// assert!(explored.proved);
     /// assert!(explored.outcomes.iter().eq(["1", "2"]));
     /// assert_eq!(explored.schedules, explored.classes);
     /// ```
@@ -236,8 +239,11 @@ where
         self
     }
 
-    /// Ends the search after this time. A schedule that is under way then is cut, and does not count.
-    /// Default: no limit.
+    /// Ends the search after this time, its audit included. A schedule that is under way then is cut,
+    /// and does not count. Default: no limit.
+    ///
+    /// Without a limit, too, a schedule fails with [`Error::Stalled`] once it has waited four seconds
+    /// for other threads: a [`RemoteSetter`](crate::RemoteSetter) may have been leaked.
     ///
     /// A task that makes no trap cannot be cut. Within a second of the end, a thread ends the process
     /// with exit code 1. On standard error it names the task, its last call, the last place of a call
@@ -424,8 +430,8 @@ where
     /// [0 schedules](Self::schedules), or the [time](Self::time) was too short. A
     /// [shard](Self::shard) without a schedule of its own passes.
     ///
-    /// If something has kept an exhaustive search from being complete, a line on standard error says
-    /// what.
+    /// If something has kept an exhaustive search from being complete, or a complete one from being
+    /// [proved](Explored::proved), a line on standard error says what.
     #[track_caller]
     pub fn run(mut self) {
         let explored = self.found();
@@ -439,7 +445,11 @@ where
             }
             if settings.deadline.is_over() {
                 let time = settings.time.unwrap_or_default();
-                panic!("no schedule ran to its end within {time:?}: give the search more time");
+                let within = explored.bound.filter(|bound| *bound != settings.end());
+                let within = within.map_or(String::new(), |within| format!("\n{within}"));
+                panic!(
+                    "no schedule ran to its end within {time:?}: give the search more time{within}"
+                );
             }
             if explored.part.is_none() {
                 let why = explored.bound.as_deref();
@@ -453,7 +463,9 @@ where
             ..
         } = &self.settings;
         let is_cut = preemptions.is_none() || deadline.is_over();
-        if self.settings.is_exhaustive() && is_cut && explored.bound.is_some() {
+        let is_bound = is_cut && explored.bound.is_some();
+        let is_unproved = explored.complete && !explored.proved;
+        if self.settings.is_exhaustive() && (is_bound || is_unproved) {
             let thread = thread::current();
             let test = thread.name().unwrap_or("a test");
             // Past the test harness, which shows no output of a test that passes.
@@ -508,6 +520,7 @@ where
             (None, Some(most)) => bounded::search(&crew, body, settings, most)?,
             (None, None) => complete::search(&crew, body, settings)?,
         };
+        let proved = tally.is_proved();
         let failure = tally.failure.map(|found| lab.explain(found));
         let claims = claims_in(std::any::type_name::<F>());
         let never = claims.filter(|claim| !tally.held.contains(claim));
@@ -515,6 +528,8 @@ where
             schedules: tally.schedules,
             classes: tally.classes.len() as u64,
             complete: tally.complete,
+            proved,
+            unaudited: tally.unaudited,
             bound: tally.bound,
             part: (settings.shard.of > 1).then(|| settings.shard.to_string()),
             never: never.map(str::to_string).collect(),

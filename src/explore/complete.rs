@@ -1,7 +1,7 @@
 //! The loop of an exhaustive search.
 
 use super::{
-    audit::Runs,
+    audit::{self, Runs},
     crew::{Crew, run_parts},
     exhaustive::{Cut, Decider, Part, Tree},
     frontier,
@@ -9,21 +9,29 @@ use super::{
     settings::Settings,
     tally::{Found, Tally},
     trial::{Body, THREADS},
-    twice,
+    twice::{self, NONDETERMINISM},
 };
 use crate::Error;
 
 /// Searches until every causal order has been run, or a schedule fails.
 pub(super) fn search(crew: Crew<'_>, body: Body<'_>, settings: &Settings) -> Result<Tally, Error> {
     twice::before(body, settings, || {
-        let parts = if settings.is_divided() {
+        let mut parts = if settings.is_divided() {
             frontier::divide(body, settings)?
         } else {
             vec![Part::default()]
         };
-        run_parts(crew, settings, &parts, |body, part, meter| {
+        let first = usize::try_from(settings.shard.number).ok();
+        if let Some(first) = first.and_then(|first| parts.get_mut(first)) {
+            first.is_first = true;
+        }
+        let mut tally = run_parts(crew, settings, &parts, |body, part, meter| {
             explore(body, settings, part, meter)
-        })
+        })?;
+        if tally.complete && tally.failure.is_none() {
+            audit::draw(body, settings, &mut tally)?;
+        }
+        Ok(tally)
     })
 }
 
@@ -44,7 +52,7 @@ fn explore(
             break;
         }
         let (mut trial, ran) = runs.run(settings.seed, Decider::Tree)?;
-        if let Some(cut) = meter.cut(&watch) {
+        if let Some(cut) = settings.end_within(&watch) {
             meter.unclaim();
             tally.bound = Some(cut);
             break;
@@ -54,12 +62,12 @@ fn explore(
             None => {
                 let schedule = tally.schedules;
                 let is_new = tally.classes.insert(ran.class);
-                let audited = match runs.audit(settings.seed, schedule, &trial, &ran)? {
-                    None if trial.failure.is_none() => {
-                        runs.audit_again(settings.seed, schedule, &trial, &ran)?
-                    }
-                    found => found,
-                };
+                let audited = runs.audit(settings.seed, schedule, &trial, &ran)?;
+                if watch.has_cut() {
+                    tally.unaudited = Some(format!("{}, within its audit", settings.end()));
+                }
+                tally.is_reordered |= ran.other.is_some();
+                tally.turns = tally.turns.max(ran.turns as u64);
                 tally.add(&mut trial);
                 meter.count(is_new);
                 let failure = trial.failure.map(|why| Found::new(schedule, why));
@@ -71,12 +79,7 @@ fn explore(
                 tally.bound = Some(settings.cut());
             }
             Some(Cut::Unrepeatable(why)) => {
-                let threads = if trial.counts_on_threads {
-                    format!("\n{THREADS}")
-                } else {
-                    String::new()
-                };
-                let why = format!("hidden nondeterminism: {why}{threads}");
+                let why = format!("{NONDETERMINISM}: {why}\n{}", trial.hidden());
                 tally.failure = Some(Found::new(tally.schedules, why).with(ran.plan));
             }
         }
@@ -91,5 +94,6 @@ fn explore(
             break;
         }
     }
+    tally.has_choice = runs.tree.has_choice();
     Ok(tally)
 }

@@ -19,7 +19,7 @@ use super::{
     settings::Settings,
     timed::Watch,
 };
-use crate::{Cause, Footprints, Note, Policy, Runnable, Tid, sched::Draws};
+use crate::{Cause, Footprints, Note, Policy, Runnable, Tid};
 
 /// The tree of schedules, and the policy that goes through it. Clones are handles to the same tree.
 #[derive(Clone)]
@@ -39,8 +39,10 @@ struct State {
     decider: Decider,
     /// Gets the decisions of the schedule under way.
     watch: Watch,
-    /// Whether orders were drawn.
-    has_drawn: bool,
+    /// Whether more orders of a schedule were asked for.
+    has_more: bool,
+    /// Whether several tasks were ready at one time.
+    has_choice: bool,
     /// The notes of the turn that has ended, and the ready tasks: kept to reuse their memory.
     lines: Vec<Note>,
     tasks: Vec<Tid>,
@@ -52,6 +54,8 @@ pub(super) struct Part {
     pub(super) turns: Vec<Tid>,
     /// The tasks whose next turn leads only to causal orders of other parts.
     pub(super) sleep: Vec<(Tid, Foot)>,
+    /// Whether it is the first part of the search, which has the longest audit.
+    pub(super) is_first: bool,
 }
 
 /// What follows the turns of a part.
@@ -76,8 +80,8 @@ pub(super) enum Decider {
 
 /// A choice of a turn.
 struct Node {
-    /// The ready tasks, by tid.
-    ready: Vec<Tid>,
+    /// The ready tasks, by tid. Nodes share what is the same.
+    ready: Rc<[Tid]>,
     chosen: Tid,
     /// The tasks whose turn here leads only to causal orders that were run before.
     sleep: Vec<(Tid, Foot)>,
@@ -124,12 +128,20 @@ pub(super) struct Ran {
     pub(super) class: u64,
     /// Another order of the same turns that only independent turns tell apart.
     pub(super) other: Option<Vec<Tid>>,
-    /// More of them, drawn, if it is the first schedule that has any.
-    pub(super) drawn: Vec<Vec<Tid>>,
+    /// More of them, if it is the first schedule that has any.
+    pub(super) more: Vec<Vec<Tid>>,
+    /// The number of turns.
+    pub(super) turns: usize,
 }
 
-/// The orders that are drawn.
+/// The orders that are drawn in each part of a search.
 const DRAWN: usize = 6;
+
+/// Returns the number of orders in which a task rests, for a schedule of so many turns: as many, until
+/// the audit would run more than 20,000 turns; for longer ones at least 10.
+fn rests(turns: usize) -> usize {
+    turns.min((20_000 / turns.max(1)).max(10))
+}
 
 impl Tree {
     pub(super) fn new(settings: &Settings, part: Part) -> Self {
@@ -142,7 +154,8 @@ impl Tree {
             most: usize::try_from(settings.steps()).unwrap_or(usize::MAX),
             decider: Decider::Tree,
             watch: Watch::default(),
-            has_drawn: false,
+            has_more: false,
+            has_choice: false,
             lines: Vec::new(),
             tasks: Vec::new(),
         })))
@@ -178,18 +191,33 @@ impl Tree {
             cut: run.cut.clone(),
             class: run.causality.class(),
             other: has_other.then(|| run.causality.other_order()).flatten(),
-            drawn: Vec::new(),
+            more: Vec::new(),
+            turns: run.causality.len(),
         };
-        if ran.other.is_some() && matches!(this.decider, Decider::Tree) && !this.has_drawn {
-            this.has_drawn = true;
-            let mut draws = Draws::new(0);
-            let orders = (0..DRAWN).filter_map(|_| run.causality.drawn_order(&mut draws));
-            ran.drawn.extend(orders);
+        if ran.other.is_some() && matches!(this.decider, Decider::Tree) && !this.has_more {
+            this.has_more = true;
+            let rests = if this.part.is_first {
+                rests(ran.turns)
+            } else {
+                0
+            };
+            ran.more = run.causality.more_orders(DRAWN, rests);
         }
-        if matches!(this.decider, Decider::Tree | Decider::Probe) {
+        if !matches!(this.decider, Decider::Order(_)) {
             this.turns = run.causality.take_turns();
         }
         ran
+    }
+
+    /// Returns the order of turns of the last schedule that no order has decided.
+    pub(super) fn order(&self) -> Vec<Tid> {
+        let this = self.0.borrow();
+        this.turns.iter().map(|turn| turn.task).collect()
+    }
+
+    /// Returns whether several tasks were ready at one time.
+    pub(super) fn has_choice(&self) -> bool {
+        self.0.borrow().has_choice
     }
 
     /// Returns what follows the turns of the part, after a probe.
@@ -251,7 +279,7 @@ impl State {
         let barrier = lines.iter().position(|note| *note == Note::Barrier);
         let (mine, after) = lines.split_at(barrier.unwrap_or(lines.len()));
         match self.run.current.take() {
-            None => self.run.causality.wake(mine),
+            None => {}
             Some(task) if self.run.causality.repeat(task, mine) => {}
             Some(task) => {
                 let mut foot = self.run.causality.foot(task, mine, &shared);
@@ -264,7 +292,6 @@ impl State {
         }
         if !after.is_empty() {
             self.run.causality.barrier();
-            self.run.causality.wake(after);
         }
         self.lines = lines;
     }
@@ -355,7 +382,7 @@ impl State {
         let before = self.part.turns.len();
         if let Some(node) = self.nodes.get(depth) {
             ready.sort_unstable();
-            let is_same = node.ready == *ready;
+            let is_same = *node.ready == *ready;
             return is_same
                 .then_some(node.chosen)
                 .ok_or_else(|| Cut::Unrepeatable(self.unrepeatable()));
@@ -375,9 +402,12 @@ impl State {
                 *ready.iter().find(is_awake).ok_or(Cut::Redundant)?
             }
         };
+        self.has_choice |= ready.len() > 1;
         ready.sort_unstable();
+        let before = self.nodes.last().filter(|node| *node.ready == *ready);
+        let ready = before.map_or_else(|| Rc::from(&*ready), |node| Rc::clone(&node.ready));
         self.nodes.push(Node {
-            ready: ready.to_vec(),
+            ready,
             chosen,
             sleep,
             backtrack: vec![chosen],

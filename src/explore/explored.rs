@@ -13,9 +13,21 @@ pub struct Explored {
     /// differ only in the order of turns that do not affect each other. An exhaustive search counts
     /// them, and so does one with [`Check::audit`](crate::Check::audit).
     pub classes: u64,
-    /// Whether the search was complete: no schedule can have another outcome. With a shard, no
-    /// schedule of its part can.
+    /// Whether the search was complete: it ran each causal order of turns, for its seed, if turns take
+    /// no time. With a shard, each of its part. If tasks share memory that the search does not see,
+    /// another order of turns may have another outcome: see [`proved`](Self::proved).
     pub complete: bool,
+    /// Whether the search was complete, and its audit agrees: no order of turns has another outcome,
+    /// for its seed, if turns take no time. With a shard, none of its part.
+    ///
+    /// The audit runs other orders of turns that should not differ, and draws schedules. It cannot tell
+    /// that tasks share nothing undeclared if all orders of turns have one causal order: then nothing
+    /// is proved. Nothing is claimed about memory that the audit cannot see: what tasks share besides
+    /// the kernel, its types and [`Shared`](crate::Shared), and what shows neither in a failure nor in
+    /// an [outcome](crate::Kernel::outcome) of the orders that the audit has run.
+    pub proved: bool,
+    /// What a complete search has left out of its audit, in words.
+    pub unaudited: Option<String>,
     /// What kept an exhaustive search from being complete, in words.
     pub bound: Option<String>,
     /// The part of the search that ran, such as `3/8`, if it was a shard.
@@ -66,6 +78,14 @@ impl fmt::Display for Failure {
     }
 }
 
+/// What a search has proved.
+const PROVED: &str =
+    "no other order of turns has another outcome, for this seed, if turns take no time";
+
+/// Why a complete search whose audit left out nothing has proved nothing.
+const ONE_ORDER: &str = "all orders of turns have one causal order, so the search cannot tell whether \
+     tasks share what it does not see";
+
 impl fmt::Display for Explored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(failure) = &self.failure {
@@ -77,15 +97,13 @@ impl fmt::Display for Explored {
             1 => write!(f, "1 schedule{part} passes")?,
             n => write!(f, "{n} schedules{part} pass")?,
         }
-        match &self.bound {
-            _ if self.complete => {
-                write!(f, "; no other schedule{part} has another outcome")?;
-                if self.classes == 1 && self.part.is_none() {
-                    write!(f, ": the search sees nothing that two tasks use")?;
-                }
-            }
-            Some(bound) => write!(f, "; the search is not complete: {bound}")?,
-            None => {}
+        if self.proved {
+            write!(f, "; proved: {PROVED}")?;
+        } else if self.complete {
+            let why = self.unaudited.as_deref().unwrap_or(ONE_ORDER);
+            write!(f, "; the search is complete, and nothing is proved: {why}")?;
+        } else if let Some(bound) = &self.bound {
+            write!(f, "; the search is not complete: {bound}")?;
         }
         for text in &self.never {
             write!(f, "\nsometimes!({text:?}) held in none of them")?;

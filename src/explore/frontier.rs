@@ -56,7 +56,12 @@ pub(super) fn divide(body: Body<'_>, settings: &Settings) -> Result<Vec<Part>, E
             let sleep = asleep.iter();
             let sleep = sleep.filter(|(other, foot)| !probe.last.wakes(*other, foot));
             let sleep = sleep.cloned().collect();
-            open.push_back((Part { turns, sleep }, probe.ready));
+            let part = Part {
+                turns,
+                sleep,
+                ..Part::default()
+            };
+            open.push_back((part, probe.ready));
             asleep.push((task, probe.last));
         }
     }

@@ -10,6 +10,7 @@ use std::{
 };
 
 use super::{
+    audit::UNSEEN,
     explored::{Explored, Failure},
     guide::Guide,
     minimise::{minimise, nearest_passing},
@@ -19,8 +20,8 @@ use super::{
     strategy::Strategy,
     tally::Found,
     timed::Watch,
-    trial::{self, Body, Trial},
-    twice::{HIDDEN, NONDETERMINISM},
+    trial::{self, Body, HIDDEN, THREADS, Trial},
+    twice::NONDETERMINISM,
 };
 use crate::{
     Error, Event, Fact,
@@ -137,6 +138,7 @@ impl<'a> Lab<'a> {
             why,
             plan,
             beside,
+            note,
         } = found;
         let is_exhaustive = self.settings.is_exhaustive();
         let number = if is_exhaustive { 0 } else { schedule };
@@ -145,18 +147,34 @@ impl<'a> Lab<'a> {
         let decisions = plan.map_or(strategy, Decisions::Plan);
         let found = self.run(seed, &decisions, false)?;
         let first = format!("schedule {schedule} fails, seed {seed}");
+        let noted = |why: String| match &note {
+            Some(note) => format!("{why}\n{note}"),
+            None => why,
+        };
         if let Some(plan) = beside {
             let beside = self.run(seed, &Decisions::Plan(plan), false)?.replay();
             let first = format!("{first}; schedule {beside} should not differ from it");
             return self.describe(&found, why, &first);
         }
-        if found.trial.failure.is_none() {
+        if why.starts_with(UNSEEN) {
+            return self.describe(&found, why, &first);
+        }
+        if found.trial.has_stalled {
+            // Each run of a minimisation would wait as long.
+            return self.describe(&found, format!("{why}\n{THREADS}"), &first);
+        }
+        let is_hidden = why.starts_with(NONDETERMINISM);
+        if found.trial.failure.is_none() || is_hidden {
             // Two runs of it differ, or the body is not repeatable.
-            let hidden = match why.starts_with(NONDETERMINISM) {
+            let hidden = match is_hidden {
                 true => String::new(),
                 false => format!("\n{HIDDEN} These are the turns of the run that passes:"),
             };
-            let first = format!("{first}; it passes when it runs again{hidden}");
+            let ends = match found.trial.failure {
+                None => "passes",
+                Some(_) => "fails",
+            };
+            let first = format!("{first}; it {ends} when it runs again{hidden}");
             return self.describe(&found, why, &first);
         }
         let fewest = minimise(self.body, self.settings, seed, &found.plan)?;
@@ -165,22 +183,19 @@ impl<'a> Lab<'a> {
         if run.is_long() && found.strategy.is_some() {
             // The text can name the strategy, whose schedule is the one that was found.
             let first = format!("{first}; it fails with {}", found.preempted());
-            return self.describe(&found, why, &first);
+            return self.describe(&found, noted(why), &first);
         }
         let Some(why) = run.trial.failure.clone() else {
-            return self.describe(&found, why, &first);
+            return self.describe(&found, noted(why), &first);
         };
         let preempted = run.preempted();
         let fewer = match (fewest.is_least, run.plan.0.is_empty()) {
             (_, true) => "",
-            (true, _) => "; no schedule fails with fewer",
+            (true, _) => "; no schedule of this seed fails with fewer",
             (false, _) => "; fewer may suffice",
         };
-        self.describe(
-            &run,
-            why,
-            &format!("{first}; one fails with {preempted}{fewer}"),
-        )
+        let first = format!("{first}; one fails with {preempted}{fewer}");
+        self.describe(&run, noted(why), &first)
     }
 
     fn describe(&self, run: &Recorded, why: String, first: &str) -> Result<Failure, Error> {
@@ -247,9 +262,10 @@ impl<'a> Lab<'a> {
         let recorder = Recorder::create(path, &header)?;
         let tape = recorder.tape();
         let guide = Self::guide(seed, decisions);
-        let builder = self.settings.builder(seed).policy(guide);
+        let watch = self.watch(seed, decisions);
+        let builder = self.settings.builder(seed, &watch).policy(guide);
         let mut kernel = builder.tracer(recorder).build()?;
-        trial::run(&mut kernel, self.body, &self.watch(seed, decisions));
+        trial::run(&mut kernel, self.body, &watch);
         // Before the kernel is dropped: the end of the last tasks is no part of the run.
         tape.close()?;
         Ok(())
@@ -281,7 +297,9 @@ impl<'a> Lab<'a> {
         let hash = Rc::new(Cell::new(Fnv::default()));
         let traps = Rc::clone(&hash);
         let story = Story::of(&guide);
-        let builder = self.settings.builder(seed).policy(guide.clone());
+        let watch = self.watch(seed, decisions);
+        let builder = self.settings.builder(seed, &watch);
+        let builder = builder.policy(guide.clone());
         let builder = builder.tracer(story.tracer());
         let builder = builder.tracer(move |event: &Event<'_>| {
             if let Fact::Trapped { call, .. } = event.fact {
@@ -295,7 +313,7 @@ impl<'a> Lab<'a> {
         } else {
             kernel.footprints()
         });
-        let trial = trial::run(&mut kernel, self.body, &self.watch(seed, decisions));
+        let trial = trial::run(&mut kernel, self.body, &watch);
         Ok(Recorded {
             trial,
             seed,

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::{deadline::Ticker, explored::Progress, settings::Settings, timed::Watch};
+use super::{deadline::Ticker, explored::Progress, settings::Settings};
 
 /// The counts of a search, over all its threads.
 #[derive(Debug)]
@@ -57,12 +57,6 @@ impl<'a> Meter<'a> {
 
     pub(super) fn is_over(&self) -> bool {
         self.settings.deadline.is_over()
-    }
-
-    /// Says that the end of the search has cut the schedule under way, which counts nowhere.
-    pub(super) fn cut(&self, watch: &Watch) -> Option<String> {
-        let end = watch.has_cut().then(|| self.settings.end())?;
-        Some(format!("{end}, within a schedule"))
     }
 
     /// Counts a schedule, of a new causal order or not, and reports the progress if that is due.

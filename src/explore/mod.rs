@@ -11,7 +11,7 @@
 //! | `complete.rs`, `exhaustive.rs` | the exhaustive search; the tree of schedules |
 //! | `frontier.rs` | the division of that tree |
 //! | `audit.rs` | the same turns in another order: memory that the search does not see |
-//! | `causal.rs` | which turns come before which in every equivalent schedule |
+//! | `causal.rs`, `clock.rs` | which turns come before which in every equivalent schedule; vector clocks |
 //! | `bounded.rs` | all schedules with few preemptions |
 //! | `twice.rs` | the same schedule again: hidden nondeterminism |
 //! | `plan.rs` | a schedule as its departures from first in, first out; its text |
@@ -33,6 +33,7 @@ mod audit;
 mod bounded;
 mod causal;
 mod check;
+mod clock;
 mod complete;
 mod crew;
 mod deadline;

@@ -29,7 +29,7 @@ impl<'a> Planned<'a> {
     ) -> Result<Self, Error> {
         let guide = Guide::default();
         let policy = Timed::new(guide.clone(), watch);
-        let kernel = settings.builder(seed).policy(policy).build()?;
+        let kernel = settings.builder(seed, watch).policy(policy).build()?;
         Ok(Self {
             body,
             seed,

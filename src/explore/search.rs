@@ -40,7 +40,7 @@ pub(super) fn measured(
     };
     measured.strategy = Strategy::Pct(0, Some(CALM));
     let (mut kernel, mut length) = (None, 1);
-    let (meter, watch) = (Meter::new(settings), settings.watch());
+    let watch = settings.watch();
     for schedule in 0..MEASURED {
         let mut tally = Tally::default();
         if settings.deadline.is_over() {
@@ -50,7 +50,7 @@ pub(super) fn measured(
         let seed = settings.seed_of(schedule);
         let kernel = trial::fresh(&mut kernel, &measured, seed, &watch)?;
         let mut trial = trial::run(kernel, body, &watch);
-        tally.bound = meter.cut(&watch);
+        tally.bound = measured.end_within(&watch);
         if tally.bound.is_none() {
             tally.add(&mut trial);
             tally.failure = trial.failure.map(|why| Found::new(schedule, why));
@@ -150,7 +150,7 @@ fn work(body: Body<'_>, settings: &Settings, claims: &Claims<'_>) -> Result<Tall
                 }
             }
         };
-        if let Some(cut) = claims.meter.cut(&watch) {
+        if let Some(cut) = settings.end_within(&watch) {
             tally.bound = Some(cut);
             break;
         }
@@ -170,7 +170,7 @@ fn work(body: Body<'_>, settings: &Settings, claims: &Claims<'_>) -> Result<Tall
             break;
         }
         // The time may end within the repetition.
-        if let Some(cut) = claims.meter.cut(&watch) {
+        if let Some(cut) = settings.end_within(&watch) {
             tally.bound = Some(cut);
             break;
         }

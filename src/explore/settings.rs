@@ -10,10 +10,17 @@ use std::{
 };
 
 use super::{
-    deadline::Deadline, explored::Progress, plan::Replay, strategy::Strategy, timed::Watch,
+    deadline::Deadline,
+    explored::Progress,
+    plan::Replay,
+    strategy::Strategy,
+    timed::{TimedWorld, Watch},
     watchdog::UnderWay,
 };
 use crate::{Builder, Inject, Kernel, OnDeadlock, SimNet, SimWorld, SystemCall, Tid};
+
+/// The longest wait of a schedule that only other threads can end.
+const STALL: Duration = Duration::from_secs(4);
 
 /// The settings of a search.
 #[derive(Clone, Debug)]
@@ -175,16 +182,23 @@ impl Settings {
         Watch::new(Deadline::default(), &self.under_way, self.deadline.is_set())
     }
 
-    /// Returns the settings of the kernel of a trial.
-    pub(super) fn builder(&self, seed: u64) -> Builder {
+    /// Says that the end of the search has cut a schedule, which counts nowhere.
+    pub(super) fn end_within(&self, watch: &Watch) -> Option<String> {
+        let within = watch.within()?;
+        Some(format!("{}, {within}", self.end()))
+    }
+
+    /// Returns the settings of the kernel of a trial. The watch ends its waits for other threads.
+    pub(super) fn builder(&self, seed: u64, watch: &Watch) -> Builder {
         let net = self.net.as_ref().map(|Network(make)| make());
         let net = net.unwrap_or_default();
         if let Some(level) = self.chaos {
             net.chaos(level);
         }
-        let world = SimWorld::new(seed).net(&net);
+        let world = TimedWorld::new(SimWorld::new(seed).net(&net), watch);
+        let builder = Kernel::builder().world(world).max_stall(STALL);
         // A task that lives on must not hide that others lock each other out.
-        let builder = Kernel::builder().world(world).on_deadlock(OnDeadlock::Stop);
+        let builder = builder.on_deadlock(OnDeadlock::Stop);
         // An exhaustive search cuts long schedules. The kernel's limit is one turn behind the cut. It
         // ends the runs that the search's tree does not decide.
         let behind = u64::from(self.is_exhaustive());

@@ -17,10 +17,18 @@ pub(super) struct Tally {
     pub(super) failure: Option<Found>,
     /// The hashes of the causal orders, where they are known.
     pub(super) classes: FxHashSet<u64>,
-    /// Whether no other schedule can have another outcome.
+    /// Whether every causal order has run.
     pub(super) complete: bool,
     /// What keeps the search from being complete, in words.
     pub(super) bound: Option<String>,
+    /// What the audit of a complete search has left out, in words.
+    pub(super) unaudited: Option<String>,
+    /// Whether several tasks were ready at one time, so that there are several orders of turns.
+    pub(super) has_choice: bool,
+    /// Whether a schedule has another order of turns with the same causal order.
+    pub(super) is_reordered: bool,
+    /// The turns of the longest schedule, where causal orders are known.
+    pub(super) turns: u64,
 }
 
 /// A schedule that failed.
@@ -32,6 +40,8 @@ pub(super) struct Found {
     pub(super) plan: Option<Plan>,
     /// A schedule that should have the same outcome, and has not.
     pub(super) beside: Option<Plan>,
+    /// What the report says after the reason.
+    pub(super) note: Option<String>,
 }
 
 impl Found {
@@ -41,6 +51,7 @@ impl Found {
             why,
             plan: None,
             beside: None,
+            note: None,
         }
     }
 
@@ -53,9 +64,21 @@ impl Found {
         let beside = Some(plan);
         Self { beside, ..self }
     }
+
+    pub(super) fn noting(self, note: String) -> Self {
+        let note = Some(note);
+        Self { note, ..self }
+    }
 }
 
 impl Tally {
+    /// Whether the search has proved that no order of turns has another outcome. If there is one
+    /// causal order of several orders of turns, no audit can tell that tasks share nothing unseen.
+    pub(super) fn is_proved(&self) -> bool {
+        let is_one = self.has_choice && self.classes.len() == 1;
+        self.complete && self.unaudited.is_none() && !is_one
+    }
+
     /// Adds what a trial has noted, apart from its failure.
     pub(super) fn add(&mut self, trial: &mut Trial) {
         self.schedules += 1;
@@ -83,5 +106,9 @@ impl Tally {
         self.classes.extend(other.classes);
         self.complete &= other.complete;
         self.bound = self.bound.take().or(other.bound);
+        self.unaudited = self.unaudited.take().or(other.unaudited);
+        self.has_choice |= other.has_choice;
+        self.is_reordered |= other.is_reordered;
+        self.turns = self.turns.max(other.turns);
     }
 }

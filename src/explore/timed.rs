@@ -1,28 +1,44 @@
-//! The end of a search's time, within a schedule: an endless one must not run past it. What the
-//! watchdog has to know of the schedule.
+//! The end of a search's time, within a schedule: neither an endless one nor a wait for other threads
+//! must run past it. What the watchdog has to know of the schedule.
 
 use std::{
     cell::{Cell, RefCell},
     fmt::Display,
+    io,
     rc::Rc,
     sync::Arc,
+    time::Duration,
 };
 
 use super::{
     deadline::Deadline,
     watchdog::{Run, UnderWay},
 };
-use crate::{Cause, CurrentTurn, Kernel, Policy, Runnable};
+use crate::{
+    Cause, CurrentTurn, Happening, Kernel, Policy, Runnable, SimWorld, World, forward_world,
+};
 
 /// The turns between two looks at the clock.
 const TURNS: u32 = 256;
+
+/// The time between two looks at the clock, while a schedule waits for other threads.
+const WAIT: Duration = Duration::from_millis(10);
+
+/// Where the end of its time has cut a schedule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Cut {
+    /// Before a turn.
+    Turn,
+    /// In a wait that only other threads can end.
+    Wait,
+}
 
 /// The end of a search's time, and whether it has cut the schedule under way. Clones are handles to
 /// the same watch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watch {
     deadline: Deadline,
-    has_cut: Rc<Cell<bool>>,
+    cut: Rc<Cell<Option<Cut>>>,
     run: Arc<Run>,
     /// The view of the kernel of the schedule.
     turn: Rc<RefCell<Option<CurrentTurn>>>,
@@ -66,7 +82,29 @@ impl Watch {
 
     /// Returns whether a schedule was cut. Its result is none.
     pub(super) fn has_cut(&self) -> bool {
-        self.has_cut.get()
+        self.cut.get().is_some()
+    }
+
+    /// Returns whether a schedule was cut in a wait for other threads.
+    pub(super) fn waits(&self) -> bool {
+        self.cut.get() == Some(Cut::Wait)
+    }
+
+    /// Says where a schedule was cut.
+    pub(super) fn within(&self) -> Option<&'static str> {
+        Some(match self.cut.get()? {
+            Cut::Turn => "within a schedule",
+            Cut::Wait => "within a schedule that waits for another thread (Setter::remote)",
+        })
+    }
+
+    /// Returns whether the time is over, which cuts the schedule here.
+    fn is_over(&self, here: Cut) -> bool {
+        let is_over = self.deadline.is_over();
+        if is_over {
+            self.cut.set(Some(here));
+        }
+        is_over
     }
 
     /// Notes the decisions of the schedules from now on, as a replay has them.
@@ -103,6 +141,51 @@ impl Watch {
     }
 }
 
+/// A simulated world, in which a wait for other threads fails when the time of the search is over.
+pub(super) struct TimedWorld {
+    inner: SimWorld,
+    watch: Watch,
+}
+
+impl TimedWorld {
+    pub(super) fn new(inner: SimWorld, watch: &Watch) -> Self {
+        let watch = watch.clone();
+        Self { inner, watch }
+    }
+}
+
+impl World for TimedWorld {
+    forward_world!(inner: now, now_for_log, random, reseed, seed, reset, print, take_console, wait);
+    forward_world!(inner: holds_tasks, is_idle, remote, submit, io, spins, spin, net);
+
+    fn wait_for_threads(
+        &mut self,
+        deadline: Option<Duration>,
+        patience: Duration,
+        happened: &mut Vec<Happening>,
+    ) -> io::Result<Duration> {
+        let mut waited = Duration::ZERO;
+        loop {
+            let left = patience.saturating_sub(waited);
+            let span = match self.watch.is_set() {
+                true => left.min(WAIT),
+                false => left,
+            };
+            let span = self.inner.wait_for_threads(deadline, span, happened)?;
+            waited += span;
+            if span.is_zero() {
+                return Ok(Duration::ZERO);
+            }
+            if waited >= patience {
+                return Ok(waited);
+            }
+            if self.watch.is_over(Cut::Wait) {
+                return Err(io::Error::other("the time of the search is over"));
+            }
+        }
+    }
+}
+
 /// A policy that returns no task any more when the time of the search is over. The run ends with an
 /// error of the policy then.
 #[derive(Debug)]
@@ -130,11 +213,7 @@ impl<P> Timed<P> {
 
     #[cold]
     fn look(&self) -> bool {
-        let is_over = self.watch.deadline.is_over();
-        if is_over {
-            self.watch.has_cut.set(true);
-        }
-        is_over
+        self.watch.is_over(Cut::Turn)
     }
 }
 

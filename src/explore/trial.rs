@@ -16,6 +16,8 @@ pub(super) type Body<'a> = &'a dyn Fn(&mut Kernel) -> Result<(), Error>;
 pub(super) struct Trial {
     /// Why it failed.
     pub(super) failure: Option<String>,
+    /// Whether it failed because another thread did not wake it.
+    pub(super) has_stalled: bool,
     /// `None` if there are none.
     pub(super) notes: Option<Box<Notes>>,
     /// Whether another thread may have decided what happened.
@@ -37,7 +39,19 @@ impl Trial {
             Some(why) => format!("fails: {}", why.lines().next().unwrap_or_default()),
         }
     }
+
+    /// Says what may have made another run of the same schedule differ.
+    pub(super) fn hidden(&self) -> &'static str {
+        match self.counts_on_threads {
+            true => THREADS,
+            false => HIDDEN,
+        }
+    }
 }
+
+/// What may have made two runs of a schedule differ.
+pub(super) const HIDDEN: &str = "Something besides the world decides what the program does: the \
+     order of a hash map, a static, a clock, a thread.";
 
 /// What a search says of a program that another thread may decide.
 pub(super) const THREADS: &str = "the program counts on threads of the operating system \
@@ -57,7 +71,8 @@ pub(super) fn fresh<'a>(
     watch.seed(seed);
     if !is_reset {
         watch.decide(&settings.strategy);
-        let builder = settings.strategy.set(settings.builder(seed), seed, watch);
+        let builder = settings.builder(seed, watch);
+        let builder = settings.strategy.set(builder, seed, watch);
         *kernel = Some(builder.build()?);
     }
     Ok(kernel.as_mut().expect("it was just made"))
@@ -78,6 +93,7 @@ pub(super) fn run(kernel: &mut Kernel, body: Body<'_>, watch: &Watch) -> Trial {
     kernel.watch_alone();
     let result = quiet::contain(|| body(kernel));
     let notes = notes::close();
+    let has_stalled = matches!(result, Ok(Err(Error::Stalled(_))));
     let was_alone = kernel.was_alone();
     if !was_alone {
         // The next trial resets a kernel, which one of the real world cannot.
@@ -106,6 +122,7 @@ pub(super) fn run(kernel: &mut Kernel, body: Body<'_>, watch: &Watch) -> Trial {
     }
     Trial {
         failure,
+        has_stalled,
         notes,
         counts_on_threads: kernel.counts_on_threads(),
     }

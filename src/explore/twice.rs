@@ -8,7 +8,7 @@ use super::{
     settings::Settings,
     tally::{Found, Tally},
     timed::Watch,
-    trial::{self, Body, THREADS, Trial},
+    trial::{self, Body, Trial},
 };
 use crate::{Error, Event, Kernel, record::OwnedEvent};
 
@@ -17,10 +17,6 @@ const MOST: usize = 100_000;
 
 /// The begin of the report on two runs that differ.
 pub(super) const NONDETERMINISM: &str = "hidden nondeterminism";
-
-/// What may have made two runs differ.
-pub(super) const HIDDEN: &str = "Something besides the world decides what the program does: the order of a \
-     hash map, a static, a clock, a thread.";
 
 /// Runs that are logged.
 pub(super) struct Logged<'a> {
@@ -104,6 +100,10 @@ pub(super) fn before(
         let failure = first.failure.filter(|_| !is_cut);
         let failure = failure.map(|why| Found::new(0, why).with(Plan::default()));
         tally.failure = tally.failure.or(failure);
+        if watch.waits() {
+            // It says more than the search that did not begin.
+            tally.bound = settings.end_within(&watch);
+        }
     }
     Ok(tally)
 }
@@ -139,15 +139,16 @@ impl<'a> Logged<'a> {
             // The kernel has lost its policy, and nothing would cut the second run.
             return Ok(None);
         }
+        if let Some(why) = first.failure.as_ref().filter(|_| first.has_stalled) {
+            // The second run would wait as long.
+            return Ok(Some(Found::new(schedule, why.clone())));
+        }
         self.events.borrow_mut().is_second = true;
         let second = self.run_once(kernel, seed)?;
         if self.watch.has_cut() {
             return Ok(None);
         }
-        let why = match first.counts_on_threads {
-            true => THREADS,
-            false => HIDDEN,
-        };
+        let why = first.hidden();
         let differs = self.events.borrow().difference();
         let differs = differs.or_else(|| outcomes_differ(first, &second));
         let found = |differs| Found::new(schedule, format!("{NONDETERMINISM}: {differs}\n{why}"));

@@ -42,7 +42,7 @@ fn the_planted_bugs_are_found() {
         let (code, out, _) = run(&["--strategy", "exhaustive", program, "--cured"], &[]);
         assert_eq!(code, 0, "{out}");
         assert!(
-            out.contains("no other schedule has another outcome"),
+            out.contains("; proved: no other order of turns has another outcome, for this seed"),
             "{out}"
         );
     }
@@ -211,6 +211,7 @@ fn eight_processes_are_joined_to_the_whole_search() {
         assert_eq!((code, &*err), (0, ""), "{text}");
         let union: Value = serde_json::from_str(&text).expect("it is an object");
         assert_eq!(union, object(search));
+        assert_eq!(union["proved"], union["complete"], "{union}");
         assert!(union["schedules"].as_u64() > Some(1), "{union}");
     }
     fs::remove_dir_all(folder).expect("it is there");
@@ -221,10 +222,20 @@ fn parts_that_do_not_fit_are_not_joined() {
     let folder = folder("parts");
     let search = ["--json", "--strategy", "exhaustive", "wait"];
     let files = eight_shards(&folder, "JOB_COMPLETION_INDEX", 0, &search);
+    // Several tasks with one causal order.
+    let (_, text, _) = merge(&files);
+    let whole: Value = serde_json::from_str(&text).expect("it is an object");
+    assert_eq!(whole["classes"], 1);
+    assert_eq!(
+        (&whole["complete"], &whole["proved"]),
+        (&true.into(), &false.into())
+    );
+    assert_eq!(whole, object(&search));
     let (_, text, _) = merge(&files[1..]);
     let rest: Value = serde_json::from_str(&text).expect("it is an object");
     assert_eq!(rest["complete"], false);
     assert_eq!(rest["bound"], "not all parts are among the files");
+    assert_eq!(rest["proved"], false);
     fs::copy(&files[0], &files[2]).expect("it is there");
     let (code, _, err) = merge(&files);
     assert_eq!(code, 2);

@@ -1,6 +1,7 @@
 //! The exhaustive search: it runs one schedule of each causal order, and misses no outcome.
 
 mod every;
+mod proved;
 mod random;
 
 use std::{

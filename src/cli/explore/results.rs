@@ -46,6 +46,8 @@ pub(super) fn object(
         "schedules": explored.schedules,
         "classes": explored.classes,
         "complete": explored.complete,
+        "proved": explored.proved,
+        "unaudited": explored.unaudited,
         "bound": explored.bound,
         "never": explored.never,
         "outcomes": explored.outcomes,
@@ -200,7 +202,16 @@ fn union(parts: &[Value], files: &[PathBuf]) -> Result<Value, String> {
     };
     all["schedules"] = sum("schedules").into();
     all["classes"] = sum("classes").into();
-    all["complete"] = (is_whole && parts.iter().all(|part| part["complete"] == true)).into();
+    let is_complete = is_whole && parts.iter().all(|part| part["complete"] == true);
+    let unaudited = first("unaudited");
+    // A part with one causal order proves nothing alone.
+    let has_several = sum("classes") > 1;
+    let is_one = |part: &Value| part["proved"] == false && part["classes"] == 1;
+    let is_audited = |part: &Value| part["proved"] == true || has_several && is_one(part);
+    let is_proved = unaudited.is_none() && parts.iter().all(is_audited);
+    all["complete"] = is_complete.into();
+    all["proved"] = (is_complete && is_proved).into();
+    all["unaudited"] = json!(unaudited);
     all["bound"] = match first("bound") {
         None if !is_whole => "not all parts are among the files".into(),
         bound => json!(bound),
