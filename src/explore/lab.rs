@@ -135,6 +135,7 @@ impl<'a> Lab<'a> {
     pub(super) fn explain(&self, found: Found) -> Result<Failure, Error> {
         let Found {
             schedule,
+            name,
             why,
             plan,
             beside,
@@ -146,7 +147,8 @@ impl<'a> Lab<'a> {
         let strategy = Decisions::Strategy(self.settings.strategy);
         let decisions = plan.map_or(strategy, Decisions::Plan);
         let found = self.run(seed, &decisions, false)?;
-        let first = format!("schedule {schedule} fails, seed {seed}");
+        let name = name.unwrap_or_else(|| format!("schedule {schedule}"));
+        let first = format!("{name} fails, seed {seed}");
         let noted = |why: String| match &note {
             Some(note) => format!("{why}\n{note}"),
             None => why,
