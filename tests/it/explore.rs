@@ -292,7 +292,7 @@ fn a_run_that_counts_turns_and_fails_is_named_and_counted() {
         let seed = kernel.seed();
         kernel.outcome(format!("seed {seed}"));
         kernel.spawn("fails", async move |_: &mut Os| {
-            assert!(seed < 4, "too many")
+            assert!(seed < 4, "too many");
         })?;
         kernel.run()?.check()
     };
