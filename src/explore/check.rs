@@ -214,7 +214,7 @@ where
     /// [`Kernel::run`] fails with [`Error::Limit`]: some schedule never ends.
     ///
     /// An exhaustive search limits the turns of a schedule, by default to 10,000. It cuts a longer
-    /// one, and is not complete then.
+    /// one, which counts for [`Check::schedules`], and is not complete then.
     pub fn steps(mut self, steps: u64) -> Self {
         self.settings.steps = Some(steps);
         self

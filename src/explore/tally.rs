@@ -88,6 +88,14 @@ impl Tally {
         }
     }
 
+    /// Notes what has ended the search, behind what else keeps it from being complete.
+    pub(super) fn end_by(&mut self, limit: String) {
+        self.bound = Some(match self.bound.take() {
+            Some(bound) => format!("{bound}; {limit}"),
+            None => limit,
+        });
+    }
+
     /// Appends what the next part of the search has found.
     pub(super) fn append(&mut self, mut next: Self) {
         if let Some(found) = &mut next.failure {
