@@ -441,8 +441,9 @@ macro_rules! words {
 /// ```
 ///
 /// The first columns are those of [`words`]. The next names what travels beside the call, if
-/// something does. The last marks a call that only asks or arms. Besides its row, a call needs a stub on the task's side, an arm in the kernel's
-/// match, and a row in the README's table. A test checks the README.
+/// something does. The last marks a call that only asks or arms. Besides its row, a call needs a stub
+/// on the task's side, an arm in the kernel's match, and a row in the README's table. A test checks
+/// the README.
 macro_rules! calls {
     (
         $(#[$about:meta])*

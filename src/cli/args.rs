@@ -184,8 +184,8 @@ pub(super) struct Boot {
 pub(super) struct Watching {
     /// Show every trap as a line on standard error, and the programs' own log lines of level info. A
     /// pipe or a terminal that takes nothing for a second does not stop a run in the real world: lines
-    /// are lost, and a warning has their number. A virtual clock waits. FILTER selects other events; its syntax is that of RUST_LOG, which also works.
-    /// trapline::sched=trace shows the turns
+    /// are lost, and a warning has their number. A virtual clock waits. FILTER selects other events;
+    /// its syntax is that of RUST_LOG, which also works. trapline::sched=trace shows the turns
     #[arg(long, value_name = "FILTER", num_args = 0..=1, require_equals = true,
         default_missing_value = "", help_heading = "Watching")]
     pub(super) trace: Option<String>,

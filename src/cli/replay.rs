@@ -84,9 +84,9 @@ pub(super) struct Replay {
     as_test: Option<String>,
     /// Run the programs under N other schedules, in the simulated world. Each connection of the tape
     /// has a peer there. It sends what came over the connection, after as many bytes as then, or a
-    /// second later than then. A schedule fails if a task fails, in a deadlock, or if a peer does not get
-    /// what it has to: see --expect. --record DIR records it. The run's --inject and --max-tasks apply. Its --policy, --quantum, --share and --processors do
-    /// not: the search chooses the schedule
+    /// second later than then. A schedule fails if a task fails, in a deadlock, or if a peer does not
+    /// get what it has to: see --expect. --record DIR records it. The run's --inject and --max-tasks
+    /// apply. Its --policy, --quantum, --share and --processors do not: the search chooses the schedule
     #[arg(long, value_name = "N", value_parser = whole::<NonZeroU64>,
           conflicts_with_all = ["at_speed", "only", "as_test"], help_heading = "Search")]
     explore: Option<NonZeroU64>,

@@ -7,7 +7,8 @@ use std::{collections::BTreeSet, fmt, time::Duration};
 #[derive(Clone, Debug, Default)]
 pub struct Explored {
     /// The number of schedules that ran. The repeats that look for hidden nondeterminism do not
-    /// count, and neither do those of the audit.
+    /// count, and neither do those of the audit. The runs with which [`Check::pct`](crate::Check::pct)
+    /// counts turns count only if the search ends among them.
     pub schedules: u64,
     /// The number of causal orders among them. Two schedules have the same causal order if they
     /// differ only in the order of turns that do not affect each other. An exhaustive search counts

@@ -138,13 +138,15 @@ impl<'a> Lab<'a> {
         let (seed, decisions) = found.decided(self.settings);
         let Found {
             schedule,
+            name,
             why,
             beside,
             note,
             ..
         } = found;
         let found = self.run(seed, &decisions, false)?;
-        let first = format!("schedule {schedule} fails, seed {seed}");
+        let name = name.unwrap_or_else(|| format!("schedule {schedule}"));
+        let first = format!("{name} fails, seed {seed}");
         let noted = |why: String| match &note {
             Some(note) => format!("{why}\n{note}"),
             None => why,

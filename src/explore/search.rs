@@ -28,7 +28,7 @@ const CALM: u64 = 64;
 
 /// Tells the strategy how long a schedule is, if it has to know: as long as the longest of some runs
 /// whose priorities do not change. So the length is the same for each thread and each part of the
-/// search. Returns a tally as well if one of the runs ends the search.
+/// search. Returns a tally of the runs as well if one of them ends the search.
 pub(super) fn measured(
     body: Body<'_>,
     settings: &Settings,
@@ -41,8 +41,8 @@ pub(super) fn measured(
     measured.strategy = Strategy::Pct(0, Some(CALM));
     let (mut kernel, mut length) = (None, 1);
     let watch = settings.watch();
+    let mut tally = Tally::default();
     for schedule in 0..MEASURED {
-        let mut tally = Tally::default();
         if settings.deadline.is_over() {
             tally.bound = Some(settings.end());
             return Ok((measured, Some(tally)));
@@ -53,7 +53,9 @@ pub(super) fn measured(
         tally.bound = measured.end_within(&watch);
         if tally.bound.is_none() {
             tally.add(&mut trial);
-            tally.failure = trial.failure.map(|why| Found::new(schedule, why));
+            let name = || format!("run {} of the {MEASURED} that count turns", schedule + 1);
+            let found = |why| Found::new(schedule, why).named(name());
+            tally.failure = trial.failure.map(found);
         }
         if tally.bound.is_some() || tally.failure.is_some() {
             return Ok((measured, Some(tally)));

@@ -39,6 +39,8 @@ pub(super) struct Tally {
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) schedule: u64,
+    /// What the report calls it, if it is no schedule of the search itself.
+    pub(super) name: Option<String>,
     pub(super) why: String,
     /// Its decisions, where the seed does not determine them.
     pub(super) plan: Option<Plan>,
@@ -52,11 +54,17 @@ impl Found {
     pub(super) fn new(schedule: u64, why: String) -> Self {
         Self {
             schedule,
+            name: None,
             why,
             plan: None,
             beside: None,
             note: None,
         }
+    }
+
+    pub(super) fn named(self, name: String) -> Self {
+        let name = Some(name);
+        Self { name, ..self }
     }
 
     pub(super) fn with(self, plan: Plan) -> Self {

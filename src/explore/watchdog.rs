@@ -139,7 +139,7 @@ impl Run {
             Some(task) => {
                 let mut text = format!("task {} {:?} makes no trap", task.tid, task.name);
                 match task.call {
-                    Some(call) => text += &format!(" since its call {call}"),
+                    Some(call) => text += &format!(" since, or is still in, its call {call}"),
                     None => text += " in its first turn",
                 }
                 match (task.call, task.place) {

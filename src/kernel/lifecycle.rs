@@ -215,6 +215,9 @@ impl Kernel {
     /// Removes a zombie from the table, and returns its exit.
     pub(super) fn reap(&mut self, me: Runnable) -> Exit {
         self.emit(me.tid, || Fact::Reaped);
+        if let Some(published) = &self.published {
+            published.reaped(me.tid);
+        }
         match self.tasks.remove(me) {
             State::Zombie(None) => Exit::Done,
             State::Zombie(Some(exit)) => {

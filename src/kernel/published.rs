@@ -35,7 +35,7 @@ pub struct TaskTurn {
     pub tid: Tid,
     /// Its name; empty for a daemon.
     pub name: String,
-    /// The name of its last call; `None` in its first turn.
+    /// The name of its last call, which may be under way; `None` before its first.
     pub call: Option<&'static str>,
     /// The place of its last call that notes its place, or of its spawn. Calls that never block,
     /// such as `yield_now`, note none.
@@ -50,8 +50,8 @@ struct Shared {
     number: AtomicU64,
     /// The last call of the task of this turn.
     last: AtomicU64,
-    /// The names of the tasks, in order of their numbers.
-    names: Mutex<Vec<String>>,
+    /// The names of the tasks that the kernel keeps, without daemons.
+    names: Mutex<FxHashMap<Tid, String>>,
     /// All places so far.
     places: Mutex<Vec<&'static Location<'static>>>,
 }
@@ -110,10 +110,9 @@ impl CurrentTurn {
         let call = last.call().checked_sub(1).and_then(SystemCall::from_number);
         let place = last.place().checked_sub(1);
         let place = place.and_then(|at| lock(&self.0.places).get(at as usize).copied());
-        let at = usize::try_from(u64::from(tid) - 1).unwrap_or(usize::MAX);
         Some(TaskTurn {
             tid,
-            name: lock(&self.0.names).get(at).cloned().unwrap_or_default(),
+            name: lock(&self.0.names).get(&tid).cloned().unwrap_or_default(),
             call: call.map(SystemCall::name),
             place: place.map(Place::from),
         })
@@ -152,18 +151,23 @@ impl Published {
     ) {
         let place = at.map_or(0, |at| self.place(at));
         *self.last(task) = Last::new(0, place);
-        if task.tid.is_daemon() {
-            return;
+        if !task.tid.is_daemon() {
+            lock(&self.turn.0.names).insert(task.tid, name.to_string());
         }
-        let at = u64::from(task.tid) as usize;
-        let mut names = lock(&self.turn.0.names);
-        if names.len() < at {
-            names.resize(at, String::new());
-        }
-        name.clone_into(&mut names[at - 1]);
     }
 
-    /// Notes the last call of a task. A call without a place leaves that of the call before.
+    /// Forgets the name of a task that the kernel no longer keeps.
+    pub(super) fn reaped(&self, tid: Tid) {
+        lock(&self.turn.0.names).remove(&tid);
+    }
+
+    /// Forgets the names of all tasks.
+    pub(super) fn reset(&self) {
+        lock(&self.turn.0.names).clear();
+    }
+
+    /// Notes and publishes the last call of a task, which has the turn. A call without a place leaves
+    /// that of the call before.
     #[inline]
     pub(super) fn called(
         &mut self,
@@ -174,6 +178,8 @@ impl Published {
         let place = at.map(|at| self.place(at));
         let last = self.last(task);
         *last = Last::new(call.number() + 1, place.unwrap_or(last.place()));
+        let last = *last;
+        self.turn.0.last.store(last.0, Ordering::Relaxed);
     }
 
     /// Publishes the turn of a task.
@@ -236,5 +242,59 @@ impl Kernel {
     pub fn current_turn(&mut self) -> &CurrentTurn {
         let published = || Box::new(Published::new(self.remote.clone()));
         &self.published.get_or_insert_with(published).turn
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Fifo, Os, SimWorld};
+
+    #[test]
+    fn a_task_that_is_no_more_has_no_name() {
+        let builder = Kernel::builder().world(SimWorld::new(0));
+        let mut kernel = builder.policy(Fifo::default()).build().unwrap();
+        let view = kernel.current_turn().clone();
+        let names = move || {
+            let mut names: Vec<String> = lock(&view.0.names).values().cloned().collect();
+            names.sort();
+            names
+        };
+        let seen = names.clone();
+        kernel
+            .spawn("parent", async move |os: &mut Os| {
+                for _ in 0..10 {
+                    let child = async |os: &mut Os| os.yield_now().await;
+                    let child = os.spawn("child", child).await.unwrap();
+                    assert_eq!(seen(), ["child", "parent"]);
+                    os.wait(child).await.unwrap();
+                }
+                assert_eq!(seen(), ["parent"]);
+            })
+            .unwrap();
+        kernel.run().unwrap().check().unwrap();
+        assert_eq!(names(), [""; 0]);
+        kernel
+            .spawn("begins", async |os: &mut Os| os.yield_now().await)
+            .unwrap();
+        assert_eq!(names(), ["begins"]);
+        kernel.reset(1).unwrap();
+        assert_eq!(names(), [""; 0]);
+    }
+
+    #[test]
+    fn a_call_under_way_is_the_last_call() {
+        let builder = Kernel::builder().world(SimWorld::new(0));
+        let mut kernel = builder.policy(Fifo::default()).build().unwrap();
+        let view = kernel.current_turn().clone();
+        kernel
+            .spawn("asks", async move |os: &mut Os| {
+                // The simulated world does the work within the call.
+                let task = os.run_blocking(move || view.task()).await.unwrap();
+                let task = task.expect("it has the turn");
+                assert_eq!((&*task.name, task.call), ("asks", Some("submit")));
+            })
+            .unwrap();
+        kernel.run().unwrap().check().unwrap();
     }
 }

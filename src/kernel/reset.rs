@@ -60,6 +60,9 @@ impl Kernel {
         self.holders.reset();
         self.held.reset();
         self.places.reset();
+        if let Some(published) = &self.published {
+            published.reset();
+        }
         if let Some(injection) = &mut self.injection {
             injection.reset();
         }

@@ -17,9 +17,9 @@ const LENGTHS: (u64, u64) = (2, 12);
 ///
 /// The paper's bound: a defect of depth `d + 1`, which needs `d` changes, is found in a run of at most
 /// k turns with n tasks with a probability of at least 1 / (n k^d), whatever else the program does.
-/// It holds if the policy is given k, with [`Pct::length`]. A search takes k from its first schedule
-/// ([`Check::pct`](crate::Check::pct)). Without a length, the seed draws one: a power of two from 4 to
-/// 4,096.
+/// It holds if the policy is given k, with [`Pct::length`]. A search counts k in eight runs before its
+/// first schedule ([`Check::pct`](crate::Check::pct)). Without a length, the seed draws one: a power of
+/// two from 4 to 4,096.
 ///
 /// A run that is longer gets `d` more changes each time its length doubles. From then on, a task that
 /// yields falls as well, since it may wait for the others in a loop.

@@ -66,8 +66,8 @@ impl<S> Device<S> {
     /// the end of the stream.
     ///
     /// *Blocks* until there is something to read. An empty buffer never blocks: the answer is 0 at
-    /// once, in every world, even while another task waits to read. A task that is killed meanwhile consumes no
-    /// bytes.
+    /// once, in every world, even while another task waits to read. A task that is killed meanwhile
+    /// consumes no bytes.
     ///
     /// *Errors:* those of the operating system (`ConnectionReset`, ...), or an [`Errno`] as
     /// [`Os::read_wait`] returns.

@@ -76,8 +76,8 @@ fn a_task_that_makes_no_trap_ends_with_the_time_of_the_search() {
         let search = ["explore", "--strategy", strategy, "--time", "300ms", "hogs"];
         let (code, out, err) = texts(rude(&search).output().expect("it runs"));
         assert_eq!(code, 1, "{strategy}: {out}{err}");
-        let why = "error: the time of 300ms is over, and task 1 \"hogs\" makes no trap since its \
-                   call sleep, at or after examples/rude.rs:";
+        let why = "error: the time of 300ms is over, and task 1 \"hogs\" makes no trap since, or \
+                   is still in, its call sleep, at or after examples/rude.rs:";
         assert!(err.contains(why), "{strategy}: {err}");
         let again: Vec<&str> = again_of(&err).split(' ').collect();
         assert_eq!(again[1..3], ["explore", "--replay"], "{strategy}");

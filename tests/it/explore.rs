@@ -285,6 +285,33 @@ fn a_schedule_is_that_of_a_kernel_with_its_seed() {
 }
 
 #[test]
+fn a_run_that_counts_turns_and_fails_is_named_and_counted() {
+    let runs = Cell::new(0);
+    let body = |kernel: &mut Kernel| {
+        runs.set(runs.get() + 1);
+        let seed = kernel.seed();
+        kernel.outcome(format!("seed {seed}"));
+        kernel.spawn("fails", async move |_: &mut Os| {
+            assert!(seed < 4, "too many")
+        })?;
+        kernel.run()?.check()
+    };
+    let explored = check(body).pct(2).schedules(3).explore();
+    assert_eq!(explored.schedules, 5);
+    let outcomes: Vec<_> = explored.outcomes.iter().collect();
+    assert_eq!(outcomes, ["seed 0", "seed 1", "seed 2", "seed 3", "seed 4"]);
+    let failure = explored.failure.expect("the fifth fails");
+    let name = "run 5 of the 8 that count turns fails, seed 4;";
+    assert!(failure.details.starts_with(name), "{failure}");
+    runs.set(0);
+    let again = check(body).replay(&failure.replay).expect("it is one");
+    let again = again.explore().failure.expect("it fails again");
+    assert_eq!((again.why, again.replay), (failure.why, failure.replay));
+    assert!(!again.details.contains("has changed"), "{}", again.details);
+    assert_eq!(runs.get(), 1);
+}
+
+#[test]
 fn threads_find_what_one_thread_finds() {
     let alone = check(order).schedules(500).explore();
     for threads in [1, 3, 0] {

@@ -26,11 +26,32 @@ fn spins(kernel: &mut Kernel) -> Result<(), Error> {
     kernel.run()?.check()
 }
 
+/// A task whose call does not end: the simulated world does the work within it.
+fn works(kernel: &mut Kernel) -> Result<(), Error> {
+    kernel.spawn("works", async |os: &mut Os| {
+        os.sleep(Duration::ZERO).await;
+        let work = || {
+            loop {
+                hint::spin_loop();
+            }
+        };
+        let _ = os.run_blocking::<()>(work).await;
+    })?;
+    kernel.run()?.check()
+}
+
 /// Run by the tests below in a process of its own.
 #[test]
 fn process_spins() {
     if super::is_process() {
         check(spins).time(Duration::from_millis(300)).run();
+    }
+}
+
+#[test]
+fn process_works() {
+    if super::is_process() {
+        check(works).time(Duration::from_millis(300)).run();
     }
 }
 
@@ -150,8 +171,8 @@ fn a_task_that_makes_no_trap_ends_the_process_with_the_time_of_the_search() {
         let (code, text) = process(test, &[("TRAPLINE_STRATEGY", strategy)]);
         assert_eq!(code, Some(1), "{strategy}: {text}");
         let why = format!(
-            "error: the time of 300ms is over, and task 2 \"spins\" makes no trap since its call \
-             sleep, at or after {place}\nto see it again:  TRAPLINE_REPLAY="
+            "error: the time of 300ms is over, and task 2 \"spins\" makes no trap since, or is still \
+             in, its call sleep, at or after {place}\nto see it again:  TRAPLINE_REPLAY="
         );
         let (_, again) = text
             .split_once(&why)
@@ -164,6 +185,18 @@ fn a_task_that_makes_no_trap_ends_the_process_with_the_time_of_the_search() {
             "{strategy}, {replay}: {text}"
         );
     }
+}
+
+#[test]
+fn a_call_that_does_not_end_is_named() {
+    let mut lines = include_str!("watchdog.rs").lines();
+    let line = lines.position(|line| line.contains("os.run_blocking::<()>"));
+    let place = format!("{}:{}", file!(), line.expect("it is there") + 1);
+    let (code, text) = process("process_works", &[]);
+    let why = format!(
+        "task 1 \"works\" makes no trap since, or is still in, its call submit, at or after {place}\n"
+    );
+    assert!(code == Some(1) && text.contains(&why), "{text}");
 }
 
 #[test]
