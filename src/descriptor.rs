@@ -29,6 +29,10 @@ use rustix::fs::OFlags;
 #[derive(Clone)]
 pub struct Descriptor {
     fd: BorrowedFd<'static>,
+    #[cfg_attr(
+        not(feature = "serde"),
+        expect(dead_code, reason = "it keeps the descriptor open")
+    )]
     owner: Rc<dyn Any>,
 }
 

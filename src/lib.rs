@@ -145,6 +145,8 @@ pub use user::{
     sync,
     time::Elapsed,
 };
+#[cfg(feature = "cli")]
+pub(crate) use world::open_again;
 pub use world::{
     Answer, BadFault, Fault, Happening, RealWorld, Request, SimNet, SimWorld, World, tape,
 };

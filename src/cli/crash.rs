@@ -115,7 +115,8 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c
     };
     // SAFETY: the system passes a valid pointer to a handler with SA_SIGINFO.
     let code = unsafe { (*info).si_code };
-    if code == libc::SI_USER {
+    // A terminal sends ^\ with a code of the system's own.
+    if code == libc::SI_USER || signal == libc::SIGQUIT {
         let _ = rustix::io::write(&line.to_thread, &[signal as u8 | RAISE]);
         return;
     }

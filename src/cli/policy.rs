@@ -154,22 +154,25 @@ fn span(name: &str, what: &str, text: &str) -> Result<Duration, String> {
 }
 
 fn pct(params: &str) -> Result<Arc<Make>, String> {
-    let (mut changes, mut length) = (CHANGES, None);
+    const USAGE: &str = "pct takes a number of changes from 0 to 1000, and the turns of a run, such \
+                         as pct:3 or pct:3,length=120";
+    let (mut changes, mut length) = (None, None);
     for param in params.split(',').filter(|param| !param.is_empty()) {
-        match param.split_once('=') {
+        let is_twice = match param.split_once('=') {
             Some(("length", text)) => match text.parse() {
-                Ok(turns @ 1_u64..) => length = Some(turns),
+                Ok(turns @ 1_u64..) => length.replace(turns).is_some(),
                 _ => return Err(format!("'{text}' is no length of a run: give turns from 1")),
             },
             _ => {
                 let number = param.parse().ok().filter(|changes| *changes <= 1000);
-                changes = number.ok_or(
-                    "pct takes a number of changes from 0 to 1000, and the turns of a run, such as \
-                     pct:3 or pct:3,length=120",
-                )?;
+                changes.replace(number.ok_or(USAGE)?).is_some()
             }
+        };
+        if is_twice {
+            return Err(USAGE.into());
         }
     }
+    let changes = changes.unwrap_or(CHANGES);
     Ok(make(move |seed| {
         let policy = Pct::new(changes, seed);
         match length {

@@ -6,6 +6,7 @@ use std::{
     cell::RefCell,
     collections::VecDeque,
     io::{self, ErrorKind, StdoutLock, Write},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     rc::Rc,
     sync::{
         Mutex, MutexGuard, OnceLock, PoisonError,
@@ -21,7 +22,7 @@ use rustix::{
 };
 
 use super::{interrupts, output::Log};
-use crate::{Event, Fact};
+use crate::{Event, Fact, open_again};
 
 /// The largest number of bytes that are kept.
 const ROOM: usize = 1 << 20;
@@ -197,7 +198,7 @@ pub(super) fn watch_errors(log: Log, waits: bool) {
 
 /// Whether a write to standard error would have to wait.
 pub(super) fn is_full() -> bool {
-    can_stall() && !matches!(has_room(Timespec::default()), Ok(true))
+    can_stall() && !matches!(has_room(Stream::Err, NONE), Ok(true))
 }
 
 /// Writes what standard error still has to get, at the end of the process.
@@ -216,20 +217,13 @@ fn can_stall() -> bool {
     })
 }
 
-/// Whether standard error takes bytes, within this time.
-fn has_room(patience: Timespec) -> io::Result<bool> {
-    let errors = io::stderr();
-    let mut asked = [PollFd::new(&errors, PollFlags::OUT)];
-    Ok(retry_on_intr(|| poll(&mut asked, Some(&patience)))? > 0)
-}
-
 impl Errors {
     /// Writes lines, unless the reader is stalled.
     fn write(&mut self, lines: &[u8]) -> io::Result<()> {
         if !can_stall() {
             return io::stderr().write_all(lines);
         }
-        let is_stalled = self.is_stalled && !has_room(Timespec::default())?;
+        let is_stalled = self.is_stalled && !has_room(Stream::Err, NONE)?;
         if is_stalled || !self.write_rest()? {
             self.lose(lines);
             return Ok(());
@@ -250,7 +244,9 @@ impl Errors {
 
     /// Writes the rest of a line, and how many were lost after it. Returns whether that is done.
     fn write_rest(&mut self) -> io::Result<bool> {
-        if self.lost > 0 {
+        let rest = std::mem::take(&mut self.rest);
+        self.rest = self.push(&rest)?.to_vec();
+        if self.rest.is_empty() && self.lost > 0 {
             let lines = if self.lost == 1 {
                 "line was"
             } else {
@@ -260,10 +256,9 @@ impl Errors {
                 "standard error was not read for a second: {} {lines} not written",
                 std::mem::take(&mut self.lost)
             );
-            self.rest.extend(self.log.warning(&lost).into_bytes());
+            let lost = self.log.warning(&lost).into_bytes();
+            self.rest = self.push(&lost)?.to_vec();
         }
-        let rest = std::mem::take(&mut self.rest);
-        self.rest = self.push(&rest)?.to_vec();
         Ok(self.rest.is_empty())
     }
 
@@ -276,31 +271,27 @@ impl Errors {
         Ok(())
     }
 
-    /// Writes bytes, as long as the reader takes them. Returns those that are left.
+    /// Writes bytes, as long as the reader takes them. Returns those that are left. A reader that was
+    /// stalled has to take some at once.
     fn push<'a>(&mut self, mut bytes: &'a [u8]) -> io::Result<&'a [u8]> {
-        while !bytes.is_empty() && self.wait()? {
-            let some = &bytes[..bytes.len().min(PROMISED)];
-            match retry_on_intr(|| rustix::io::write(io::stderr(), some)) {
-                // Another process has made it non-blocking.
-                Err(Errno::AGAIN) => {}
-                written => bytes = &bytes[written?..],
+        let mut silences = 0;
+        while !bytes.is_empty() {
+            let patience = if self.is_stalled { NONE } else { PATIENCE };
+            match write_some(Stream::Err, bytes, patience)? {
+                0 => {
+                    silences += u32::from(!self.waits || interrupts::is_raised());
+                    self.is_stalled |= silences >= SILENCES;
+                    if self.is_stalled {
+                        break;
+                    }
+                }
+                written => {
+                    bytes = &bytes[written..];
+                    (self.is_stalled, silences) = (false, 0);
+                }
             }
         }
         Ok(bytes)
-    }
-
-    /// Waits until standard error takes bytes. Returns `false` if its reader is stalled.
-    fn wait(&mut self) -> io::Result<bool> {
-        let mut silences = 0;
-        while !has_room(PATIENCE)? {
-            silences += u32::from(!self.waits || interrupts::is_raised());
-            if silences >= SILENCES {
-                self.is_stalled = true;
-                return Ok(false);
-            }
-        }
-        self.is_stalled = false;
-        Ok(true)
     }
 }
 
@@ -377,8 +368,56 @@ const PATIENCE: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
 };
-/// The least number of bytes that a writable pipe or terminal accepts.
+/// No time.
+const NONE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 0,
+};
+/// The least number of bytes that a writable pipe accepts.
 const PROMISED: usize = 512;
+
+/// Calls this with the descriptor of a stream.
+fn with_descriptor<T>(stream: Stream, call: impl FnOnce(BorrowedFd<'_>) -> T) -> T {
+    match stream {
+        Stream::Out => call(io::stdout().as_fd()),
+        Stream::Err => call(io::stderr().as_fd()),
+    }
+}
+
+/// Whether a stream takes bytes, within this time.
+fn has_room(stream: Stream, patience: Timespec) -> io::Result<bool> {
+    with_descriptor(stream, |fd| {
+        let mut asked = [PollFd::new(&fd, PollFlags::OUT)];
+        Ok(retry_on_intr(|| poll(&mut asked, Some(&patience)))? > 0)
+    })
+}
+
+/// Writes what a stream has room for, and waits for room this long. Returns 0 if there is none.
+///
+/// A writable terminal promises no number of bytes. Other processes may have the same open file, so
+/// it is not made non-blocking: it is opened once more, as a file of this process alone.
+fn write_some(stream: Stream, text: &[u8], patience: Timespec) -> io::Result<usize> {
+    static OWN: [OnceLock<Option<OwnedFd>>; 2] = [const { OnceLock::new() }; 2];
+    if !has_room(stream, patience)? {
+        return Ok(0);
+    }
+    let own = OWN[stream as usize]
+        .get_or_init(|| with_descriptor(stream, |fd| isatty(fd).then(|| open_again(fd)).flatten()));
+    let written = retry_on_intr(|| match own {
+        Some(own) => rustix::io::write(own, text),
+        None => with_descriptor(stream, |fd| {
+            rustix::io::write(fd, &text[..text.len().min(PROMISED)])
+        }),
+    });
+    match written {
+        // The room of a terminal is too little, or another process has made a pipe non-blocking.
+        Err(Errno::AGAIN) => {
+            retry_on_intr(|| poll(&mut [], Some(&patience)))?;
+            Ok(0)
+        }
+        written => Ok(written?),
+    }
+}
 
 /// Standard output as a kernel's console that waits for room. A kernel with a screen uses it to
 /// keep the text. A kernel on a virtual clock uses it, since its clock does not move during the
@@ -390,22 +429,17 @@ pub(super) struct Console {
 }
 
 impl Console {
-    fn wait(&mut self) -> io::Result<()> {
-        let out = io::stdout();
-        let mut asked = [PollFd::new(&out, PollFlags::OUT)];
+    fn write_some(&mut self, text: &[u8]) -> io::Result<usize> {
         loop {
             let raised = interrupts::is_raised();
-            let patience = if self.gave_up {
-                Timespec::default()
-            } else {
-                PATIENCE
-            };
-            if retry_on_intr(|| poll(&mut asked, Some(&patience)))? > 0 {
-                return Ok(());
-            }
-            if raised {
-                self.gave_up = true;
-                return Err(io::Error::other("it accepts no bytes"));
+            let patience = if self.gave_up { NONE } else { PATIENCE };
+            match write_some(Stream::Out, text, patience)? {
+                0 if raised => {
+                    self.gave_up = true;
+                    return Err(io::Error::other("it accepts no bytes"));
+                }
+                0 => {}
+                written => return Ok(written),
             }
         }
     }
@@ -413,16 +447,10 @@ impl Console {
 
 impl Write for Console {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        if keep(Stream::Out, text) {
+        if keep(Stream::Out, text) || text.is_empty() {
             return Ok(text.len());
         }
-        writing(|| self.wait())?;
-        let some = &text[..text.len().min(PROMISED)];
-        match rustix::io::write(io::stdout(), some) {
-            // `write_all` retries.
-            Err(Errno::AGAIN) => Err(ErrorKind::Interrupted.into()),
-            written => Ok(written?),
-        }
+        writing(|| self.write_some(text))
     }
 
     fn flush(&mut self) -> io::Result<()> {

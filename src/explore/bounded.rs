@@ -68,19 +68,18 @@ fn explore(
     let mut counts_on_threads = false;
     while let Some(plan) = ahead.pop() {
         if let Err(limit) = meter.claim() {
-            tally.bound = Some(limit);
+            tally.end_by(limit);
             return Ok(tally);
         }
         let mut trial = runs.run(&plan)?;
         if let Some(cut) = settings.end_within(&watch) {
             meter.unclaim();
-            tally.bound = Some(cut);
+            tally.end_by(cut);
             return Ok(tally);
         }
         counts_on_threads |= trial.counts_on_threads;
         let schedule = tally.schedules;
         if runs.is_cut() {
-            meter.unclaim();
             tally.bound = Some(settings.cut());
             trial.failure = None;
         } else {

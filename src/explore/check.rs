@@ -214,7 +214,7 @@ where
     /// [`Kernel::run`] fails with [`Error::Limit`]: some schedule never ends.
     ///
     /// An exhaustive search limits the turns of a schedule, by default to 10,000. It cuts a longer
-    /// one, and is not complete then.
+    /// one, which counts for [`Check::schedules`], and is not complete then.
     pub fn steps(mut self, steps: u64) -> Self {
         self.settings.steps = Some(steps);
         self
@@ -245,12 +245,14 @@ where
     /// Without a limit, too, a schedule fails with [`Error::Stalled`] once it has waited four seconds
     /// for other threads: a [`RemoteSetter`](crate::RemoteSetter) may have been leaked.
     ///
-    /// A task that makes no trap cannot be cut. Within a second of the end, a thread ends the process
-    /// with exit code 1. On standard error it names the task, its last call, the last place of a call
-    /// that notes its place, and the command that runs the schedule again. Under `cargo test` that
-    /// ends the whole test process: the other tests of the binary too. A turn of more than 5 seconds
-    /// is named before that, with a warning. A search without a time, or [`Check::stop_when`], is not
-    /// watched.
+    /// A turn cannot be cut, and neither can the closure while it runs no kernel. If one goes on for
+    /// 0.9 seconds after the end, a thread ends the process within the second, with exit code 1. That
+    /// may be a task that makes no trap, or a long check of the closure. On standard error the thread
+    /// names the task, its last call, the last place of a call that notes its place, and the command
+    /// that runs the schedule again. If the search has found a failure before, that comes first. Under
+    /// `cargo test` that ends the whole test process: the other tests of the binary too. A turn of
+    /// more than 5 seconds is named before that, with a warning. A search that has neither a time nor
+    /// [`Check::stop_when`] is not watched.
     pub fn time(mut self, time: Duration) -> Self {
         self.settings.time = Some(time);
         self
@@ -362,7 +364,8 @@ where
     }
 
     /// Ends the search once this returns true, within a schedule too. [`Explored`] has what ran before
-    /// then. The command line ends a search like this at an interrupt.
+    /// then. The command line ends a search like this at an interrupt. The function is called from
+    /// other threads, too.
     ///
     /// ```
     /// let explored = trapline::check(|kernel| kernel.run()?.check())

@@ -48,13 +48,13 @@ fn explore(
     let mut counts_on_threads = false;
     loop {
         if let Err(limit) = meter.claim() {
-            tally.bound = Some(limit);
+            tally.end_by(limit);
             break;
         }
         let (mut trial, ran) = runs.run(settings.seed, Decider::Tree)?;
         if let Some(cut) = settings.end_within(&watch) {
             meter.unclaim();
-            tally.bound = Some(cut);
+            tally.end_by(cut);
             break;
         }
         counts_on_threads |= trial.counts_on_threads;
@@ -74,8 +74,8 @@ fn explore(
                 tally.failure = failure.map(|found| found.with(ran.plan)).or(audited);
             }
             Some(Cut::Redundant | Cut::Probed) => meter.unclaim(),
+            // It counts for the limit of schedules: there may be no end of such ones.
             Some(Cut::TooLong) => {
-                meter.unclaim();
                 tally.bound = Some(settings.cut());
             }
             Some(Cut::Unrepeatable(why)) => {

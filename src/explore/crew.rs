@@ -60,7 +60,8 @@ pub(super) fn run_parts<P: Sync>(
                 return Ok(());
             }
             let tally = work(body, mine[at], &meter)?;
-            if tally.failure.is_some() {
+            if let Some(found) = &tally.failure {
+                found.tell(settings);
                 end.fetch_min(at, Ordering::Relaxed);
             }
             let mut tallies = tallies.lock().unwrap_or_else(PoisonError::into_inner);

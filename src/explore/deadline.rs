@@ -29,6 +29,16 @@ impl Deadline {
         self.is_stopped() || self.at.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
+    /// Returns the deadline that comes so long after this one, which is over.
+    pub(super) fn later(self, time: Duration) -> Self {
+        let now = Instant::now();
+        let end = self.at.map_or(now, |at| at.min(now));
+        Self {
+            at: end.checked_add(time),
+            stop: None,
+        }
+    }
+
     pub(super) fn is_stopped(self) -> bool {
         self.stop.is_some_and(|stop| stop())
     }

@@ -92,7 +92,8 @@ impl<'a> Lab<'a> {
     /// Runs the schedule of an earlier report.
     pub(super) fn replay(&self, replay: &Replay) -> Result<Explored, Error> {
         let run = self.run(replay.seed, &replay.decisions, true)?;
-        let changed = match run.hash == replay.hash {
+        // The watchdog knows no hash.
+        let changed = match replay.hash == 0 || run.hash == replay.hash {
             true => String::new(),
             false => self.difference(&run, replay),
         };
@@ -133,19 +134,16 @@ impl<'a> Lab<'a> {
 
     /// Describes a schedule that has failed: minimised, and with its turns.
     pub(super) fn explain(&self, found: Found) -> Result<Failure, Error> {
+        found.tell(self.settings);
+        let (seed, decisions) = found.decided(self.settings);
         let Found {
             schedule,
             name,
             why,
-            plan,
             beside,
             note,
+            ..
         } = found;
-        let is_exhaustive = self.settings.is_exhaustive();
-        let number = if is_exhaustive { 0 } else { schedule };
-        let seed = self.settings.seed_of(number);
-        let strategy = Decisions::Strategy(self.settings.strategy);
-        let decisions = plan.map_or(strategy, Decisions::Plan);
         let found = self.run(seed, &decisions, false)?;
         let name = name.unwrap_or_else(|| format!("schedule {schedule}"));
         let first = format!("{name} fails, seed {seed}");
@@ -202,6 +200,7 @@ impl<'a> Lab<'a> {
 
     fn describe(&self, run: &Recorded, why: String, first: &str) -> Result<Failure, Error> {
         let replay = run.replay().to_string();
+        self.settings.under_way.set_failure(&why, &replay);
         let again = self.settings.command.replacen("{replay}", &replay, 1);
         let (story, left_out) = &run.story;
         let whole = match *left_out > 0 && run.turns <= WHOLE {

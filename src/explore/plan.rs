@@ -100,7 +100,7 @@ impl FromStr for Decisions {
 }
 
 /// A schedule that can be run again: the seed of its kernel, its decisions, and a hash of the traps
-/// that the program made in it. Its text is `SEED.DELAYS.HASH`.
+/// that the program made in it, or 0 where it is not known. Its text is `SEED.DELAYS.HASH`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Replay {
     pub(super) seed: u64,

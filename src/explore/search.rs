@@ -72,9 +72,11 @@ pub(super) fn by_seeds(crew: Crew<'_>, settings: &Settings) -> Result<Tally, Err
     let all = Mutex::new(Tally::default());
     crew(&|body| {
         let tally = work(body, settings, &claims)?;
-        all.lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .merge(tally);
+        let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.merge(tally);
+        if let Some(found) = &all.failure {
+            found.tell(settings);
+        }
         Ok(())
     })?;
     Ok(all.into_inner().unwrap_or_else(PoisonError::into_inner))

@@ -4,7 +4,11 @@ use std::collections::BTreeSet;
 
 use rustc_hash::FxHashSet;
 
-use super::{plan::Plan, trial::Trial};
+use super::{
+    plan::{Decisions, Plan, Replay},
+    settings::Settings,
+    trial::Trial,
+};
 
 /// What a search has found.
 #[derive(Debug, Default)]
@@ -77,6 +81,29 @@ impl Found {
         let note = Some(note);
         Self { note, ..self }
     }
+
+    /// Returns the seed of the schedule, and its decisions.
+    pub(super) fn decided(&self, settings: &Settings) -> (u64, Decisions) {
+        let number = match settings.is_exhaustive() {
+            true => 0,
+            false => self.schedule,
+        };
+        let strategy = Decisions::Strategy(settings.strategy);
+        let decisions = self.plan.clone().map_or(strategy, Decisions::Plan);
+        (settings.seed_of(number), decisions)
+    }
+
+    /// Tells the watchdog of it. The report takes more runs, which perhaps do not end.
+    pub(super) fn tell(&self, settings: &Settings) {
+        let (seed, decisions) = self.decided(settings);
+        let replay = Replay {
+            seed,
+            decisions,
+            hash: 0,
+        };
+        let under_way = &settings.under_way;
+        under_way.set_failure(&self.why, &replay.to_string());
+    }
 }
 
 impl Tally {
@@ -94,6 +121,14 @@ impl Tally {
             self.outcomes.extend(notes.outcomes.drain(..));
             self.held.append(&mut notes.held);
         }
+    }
+
+    /// Notes what has ended the search, behind what else keeps it from being complete.
+    pub(super) fn end_by(&mut self, limit: String) {
+        self.bound = Some(match self.bound.take() {
+            Some(bound) => format!("{bound}; {limit}"),
+            None => limit,
+        });
     }
 
     /// Appends what the next part of the search has found.

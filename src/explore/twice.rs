@@ -88,6 +88,11 @@ pub(super) fn before(
     let first = logged.first(kernel, seed)?;
     // A schedule that was cut has no result.
     let is_cut = watch.has_cut() || logged.turns > settings.steps();
+    let found = |why: &String| Found::new(0, why.clone()).with(Plan::default());
+    let failure = first.failure.as_ref().filter(|_| !is_cut).map(found);
+    if let Some(found) = &failure {
+        found.tell(settings);
+    }
     let differs = logged.repeat(kernel, seed, 0, &first)?;
     if differs.is_some() {
         return Ok(Tally {
@@ -97,8 +102,6 @@ pub(super) fn before(
     }
     let mut tally = search()?;
     if tally.schedules == 0 && settings.deadline.is_over() {
-        let failure = first.failure.filter(|_| !is_cut);
-        let failure = failure.map(|why| Found::new(0, why).with(Plan::default()));
         tally.failure = tally.failure.or(failure);
         if watch.waits() {
             // It says more than the search that did not begin.

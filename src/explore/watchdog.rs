@@ -1,5 +1,5 @@
-//! A thread that ends the process when a search is over and a task does not come to a trap: no other
-//! thread can end that task.
+//! A thread that ends the process when a search is over and a task does not come to a trap, or the test
+//! itself does not go on: no other thread can end them.
 
 use std::{
     fmt::{Display, Write as _},
@@ -23,8 +23,9 @@ const EVERY: Duration = Duration::from_millis(100);
 /// A turn that lasts so many looks has a task that does not come to a trap.
 const LOOKS: u32 = 3;
 
-/// The looks after the end of a search in which its schedules end by themselves.
-const GRACE: u32 = 5;
+/// The time after the end of a search in which its schedules end by themselves. With the time between
+/// two looks it is the second that [`Check::time`](crate::Check::time) promises.
+const GRACE: Duration = Duration::from_millis(900);
 
 /// The looks after which a warning names a turn that goes on.
 const LONG: u32 = 50;
@@ -37,6 +38,15 @@ pub(super) struct UnderWay(Arc<Everything>);
 struct Everything {
     runs: Mutex<Vec<Weak<Run>>>,
     is_over: AtomicBool,
+    /// The failure that the search has found.
+    failure: Mutex<Option<Failing>>,
+}
+
+/// A schedule that has failed, and of which there is no report yet.
+#[derive(Clone, Debug)]
+struct Failing {
+    why: String,
+    replay: String,
 }
 
 /// A schedule that is under way on one thread, or the next there.
@@ -63,6 +73,14 @@ impl UnderWay {
         runs.retain(|run| run.strong_count() > 0);
         runs.push(Arc::downgrade(&run));
         run
+    }
+
+    /// Notes the failure that the search has found, before it is explained.
+    pub(super) fn set_failure(&self, why: &str, replay: &str) {
+        *lock(&self.0.failure) = Some(Failing {
+            why: why.to_string(),
+            replay: replay.to_string(),
+        });
     }
 }
 
@@ -134,10 +152,9 @@ impl Run {
         };
         let seed = self.seed.load(Ordering::Relaxed);
         let decisions = lock(&self.decisions).clone();
-        // The hash is of a schedule that has ended.
+        // No hash: it is of a schedule that has ended.
         let replay = format!("{seed}.{decisions}.00000000");
-        let again = command.replacen("{replay}", &replay, 1);
-        format!("{text}\nto see it again:  {again}")
+        format!("{text}\n{}", again(command, &replay))
     }
 }
 
@@ -148,7 +165,7 @@ pub(super) struct Watchdog {
 }
 
 impl Watchdog {
-    /// Starts it. `command` runs a schedule again.
+    /// Starts it, if the search has an end. `command` runs a schedule again.
     pub(super) fn start(
         all: &UnderWay,
         deadline: Deadline,
@@ -161,14 +178,14 @@ impl Watchdog {
             deadline,
             time,
             command,
-            since_end: 0,
+            grace: None,
             seen: Vec::new(),
         };
         let thread = thread::Builder::new().name("watchdog".into());
         // A search without a thread for it goes on unwatched.
-        let thread = thread.spawn(move || looks.go_on(&dropped));
+        let is_watched = deadline.is_set() && thread.spawn(move || looks.go_on(&dropped)).is_ok();
         Self {
-            _thread: thread.is_ok().then_some(sender),
+            _thread: is_watched.then_some(sender),
         }
     }
 }
@@ -179,8 +196,8 @@ struct Looks {
     deadline: Deadline,
     time: Option<Duration>,
     command: String,
-    /// The looks since the end of the search.
-    since_end: u32,
+    /// The end of the grace, once the search is over.
+    grace: Option<Deadline>,
     seen: Vec<Seen>,
 }
 
@@ -195,8 +212,8 @@ struct Seen {
 impl Looks {
     fn go_on(&mut self, dropped: &Receiver<()>) {
         while dropped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
-            if self.since_end > 0 || self.deadline.is_over() {
-                self.since_end += 1;
+            if self.grace.is_none() && self.deadline.is_over() {
+                self.grace = Some(self.deadline.later(GRACE));
                 self.all.0.is_over.store(true, Ordering::Relaxed);
             }
             self.look();
@@ -209,8 +226,13 @@ impl Looks {
             Some(time) if !self.deadline.is_stopped() => format!("the time of {time:?} is over"),
             _ => "the search was interrupted".to_string(),
         };
+        let found = lock(&self.all.0.failure).clone();
+        let found = found.map_or(String::new(), |Failing { why, replay }| {
+            let again = again(&self.command, &replay);
+            format!("error: a schedule fails: {why}\n{again}\n")
+        });
         tell(&format!(
-            "error: {why}, and {}",
+            "{found}error: {why}, and {}",
             run.describe(&self.command)
         ));
         process::exit(1)
@@ -228,7 +250,7 @@ impl Looks {
                 progress.is_some() && seen.progress == progress && Arc::ptr_eq(&seen.run, &run)
             };
             let looks = before.iter().find(is_same).map_or(0, |seen| seen.looks + 1);
-            if looks >= LOOKS && self.since_end >= GRACE {
+            if looks >= LOOKS && self.grace.is_some_and(Deadline::is_over) {
                 self.end(&run);
             }
             if looks == LONG {
@@ -245,6 +267,14 @@ impl Looks {
             });
         }
     }
+}
+
+/// Returns the line with the command that runs a schedule again.
+fn again(command: &str, replay: &str) -> String {
+    format!(
+        "to see it again:  {}",
+        command.replacen("{replay}", replay, 1)
+    )
 }
 
 /// Writes past the test harness, which shows no output of a test that goes on.

@@ -76,8 +76,8 @@ impl Kernel {
             standstill.begun = standstill.next - FOR_EACH;
             standstill.first = None;
         }
+        let enough = (FOR_EACH * self.tasks.live() as u64).min(AT_LATEST);
         let Some(first) = &standstill.first else {
-            let enough = (FOR_EACH * self.tasks.live() as u64).min(AT_LATEST);
             standstill.next = standstill.begun + enough;
             if ticks >= standstill.next {
                 let traps = self.tasks.iter().map(|task| (task.tid, task.traps));
@@ -95,8 +95,9 @@ impl Kernel {
         let Some((most, busiest)) = turns.max_by_key(|(turns, _)| *turns) else {
             return;
         };
-        // A task that has had fewer needs as many turns as are missing.
-        standstill.next = ticks + MANY.saturating_sub(most).max(FOR_EACH);
+        // A task that has had fewer needs as many turns as are missing. A count goes through all
+        // tasks, so many turns come between two.
+        standstill.next = ticks + MANY.saturating_sub(most).max(enough);
         if most >= MANY && !self.waits_on_threads() {
             self.standstill.is_told = true;
             warn_of_standstill(busiest.tid, &busiest.name, self.clock);

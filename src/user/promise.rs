@@ -10,7 +10,10 @@ use std::{
     fmt,
     panic::Location,
     rc::Rc,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use super::{os::Os, program::IntoExit, queue::Queue};
@@ -185,13 +188,13 @@ impl<T> Slot<T> {
 struct CloseOnDrop {
     remote: Remote,
     decided: QueueId,
-    /// Whether a task has dropped the last one, which closes the queue by a call.
-    is_called: bool,
+    /// Whether the queue is closed already, or will be by what was asked of the kernel.
+    is_closed: AtomicBool,
 }
 
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {
-        if !self.is_called {
+        if !*self.is_closed.get_mut() {
             self.remote.ring(self.decided);
         }
     }
@@ -220,7 +223,7 @@ impl<T: Clone + 'static> Promise<T> {
         let setters = Arc::new(CloseOnDrop {
             remote: frame.remote.clone(),
             decided: decided.id(),
-            is_called: false,
+            is_closed: AtomicBool::new(false),
         });
         (
             Setter {
@@ -306,6 +309,7 @@ impl<T: 'static> Setter<T> {
         };
         let decide = |frame: &TrapFrame| {
             refused.set(self.slot.set(value));
+            self.setters.is_closed.store(true, Ordering::Relaxed);
             if std::ptr::eq(frame, &*self.frame) {
                 deciding.decided.set(Some(self.setters.decided));
                 return SystemCall::CloseQueue(self.setters.decided);
@@ -356,6 +360,7 @@ impl<T: Send> RemoteSetter<T> {
         if let Some(value) = self.slot.set(value) {
             return Err(AlreadySet(value));
         }
+        self.setters.is_closed.store(true, Ordering::Relaxed);
         self.setters.remote.ring(self.setters.decided);
         Ok(())
     }
@@ -373,12 +378,7 @@ impl<T> Drop for Setter<T> {
         let left = Arc::strong_count(&self.setters) - 1;
         self.frame.note_drop(Object::Beside(decided), left);
         let last = Arc::get_mut(&mut self.setters);
-        // A promise that is set is closed already, or will be.
-        let abandons = last.is_some() && self.slot.lock().is_none();
-        if let Some(last) = last {
-            last.is_called = true;
-        }
-        if abandons {
+        if last.is_some_and(|last| !std::mem::replace(last.is_closed.get_mut(), true)) {
             self.frame.defer(SystemCall::CloseQueue(decided));
         }
         self.slot.release(&self.frame);

@@ -102,6 +102,26 @@ fn a_signal_that_kills_a_server_leaves_its_tape_and_its_recording() {
     });
 }
 
+/// ^\\ on a terminal is no signal of another process.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_first_quit_of_a_terminal_ends_a_run_that_is_taped() {
+    let folder = Folder::new("crash-quit");
+    let tape = folder.path("run.tape");
+    let (mut terminal, tty) = pty();
+    let binary = env!("CARGO_BIN_EXE_trapline");
+    let echo = ["echo", "--addr", "127.0.0.1:0"];
+    let boot = [&["--ctty", binary, "boot", "--tape", &tape], &echo[..]].concat();
+    let mut command = command("setsid", &boot);
+    command.stdin(tty).stdout(Stdio::piped());
+    let mut run = Running::start(&mut command);
+    assert!(run.out_line().starts_with("Server starting at"));
+    terminal.write_all(b"\x1c").unwrap();
+    exit_of(&mut run.child);
+    let ended = run.child.wait().unwrap().signal();
+    assert_eq!(ended, Some(Signal::QUIT.as_raw()));
+}
+
 /// The request that crashes it is on the tape, though the kernel has not slept since: the replay
 /// crashes as the run did.
 #[test]

@@ -254,6 +254,8 @@ fn wrong_values_are_explained() {
         ("mlfq:quanta=1ms,allotment=1/2", "2 allotments for 1 levels"),
         ("fair:nice=3", "fair has no parameter 'nice=3'"),
         ("pct:x", "pct takes a number of changes from 0 to 1000"),
+        ("pct:3,7", "pct takes a number of changes from 0 to 1000"),
+        ("pct:length=5,length=9", "pct takes a number of changes"),
     ] {
         let error = boot(policy);
         assert!(

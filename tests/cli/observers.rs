@@ -13,7 +13,7 @@ use std::{
 
 use rustix::{
     event::{PollFd, PollFlags, poll},
-    fs::{CWD, FileType, Mode, OFlags, mknodat},
+    fs::{CWD, FileType, Mode, OFlags, fcntl_getfl, mknodat},
     process::Signal,
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
     time::Timespec,
@@ -49,6 +49,17 @@ fn serve(mut command: Command) -> (Running, TcpStream) {
     let client = TcpStream::connect(addr).unwrap();
     client.set_read_timeout(Some(PATIENCE)).unwrap();
     (run, client)
+}
+
+/// Both ends of a terminal: that of its reader, and that of the programs in it.
+fn terminal() -> (OwnedFd, OwnedFd) {
+    let reader = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&reader).unwrap();
+    unlockpt(&reader).unwrap();
+    let name = ptsname(&reader, Vec::new()).unwrap();
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let tty = rustix::fs::open(name, flags, Mode::empty()).unwrap();
+    (reader, tty)
 }
 
 fn ping(client: &mut TcpStream) {
@@ -102,6 +113,20 @@ fn a_stalled_reader_of_the_trace_freezes_no_task_and_hears_what_it_missed() {
         traced(&shown),
         "none is lost silently"
     );
+}
+
+#[test]
+fn a_terminal_that_is_not_read_freezes_no_task_and_the_first_interrupt_ends_the_run() {
+    let (_reader, tty) = terminal();
+    let mut command = trapline(&[&["boot", "-q", "--trace"], &BUSY[..]].concat());
+    command.stderr(tty.try_clone().unwrap());
+    let (mut run, mut client) = serve(command);
+    eventually("a full terminal", || (!has_room(&tty)).then_some(()));
+    (0..100).for_each(|_| ping(&mut client));
+    let flags = fcntl_getfl(&tty).unwrap();
+    assert!(!flags.contains(OFlags::NONBLOCK), "others have it, too");
+    run.signal(Signal::INT);
+    assert_eq!(exit_of(&mut run.child), Some(130));
 }
 
 #[test]
@@ -246,12 +271,7 @@ fn a_trace_to_a_file_a_reader_or_a_terminal_that_lives_loses_nothing() {
     assert_eq!(exit_of(&mut run.child), Some(0));
     assert_eq!((traced(&text), lost(&text)), (whole, 0));
 
-    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-    grantpt(&terminal).unwrap();
-    unlockpt(&terminal).unwrap();
-    let name = ptsname(&terminal, Vec::new()).unwrap();
-    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let tty = rustix::fs::open(name, flags, Mode::empty()).unwrap();
+    let (terminal, tty) = terminal();
     let mut run = trace_to(tty);
     let mut text = Vec::new();
     // Its end is an error: no process has the terminal any more.

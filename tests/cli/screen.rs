@@ -18,13 +18,11 @@ use std::{
 };
 
 use rustix::{
-    fs::{Mode, OFlags},
     process::{Pid, Signal, kill_process},
-    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
     termios::{Termios, Winsize, tcgetattr, tcsetwinsize},
 };
 
-use crate::support::{PATIENCE, at_once, exit_of, interrupt_to_the_end};
+use crate::support::{PATIENCE, at_once, exit_of, interrupt_to_the_end, pty};
 
 // ---- tools
 
@@ -92,20 +90,14 @@ fn whole_frames(text: &[u8]) -> usize {
 
 impl Screen {
     pub(crate) fn start(mut command: Command, width: u16, height: u16) -> Self {
-        let master =
-            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-        grantpt(&master).unwrap();
-        unlockpt(&master).unwrap();
-        let name = ptsname(&master, Vec::new()).unwrap();
-        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let tty = rustix::fs::open(name, flags, Mode::empty()).unwrap();
+        let (master, tty) = pty();
         tcsetwinsize(&master, size(width, height)).unwrap();
         let before = tcgetattr(&tty).unwrap();
         let stream = || tty.try_clone().unwrap();
         command.stdin(stream()).stdout(stream()).stderr(stream());
         let child = command.spawn().unwrap();
         drop(command);
-        let keys = File::from(master);
+        let keys = master;
         let parser = vt100::Parser::new(cells(height), cells(width), 0);
         let emulator = Arc::new(Emulator {
             parser: Mutex::new(parser),

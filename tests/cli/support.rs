@@ -2,7 +2,9 @@
 
 use std::{
     ffi::OsStr,
+    fs::File,
     io::{self, BufRead, BufReader},
+    os::fd::OwnedFd,
     path::Path,
     process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio},
     sync::{Once, mpsc},
@@ -10,7 +12,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::{
+    fs::{Mode, OFlags},
+    process::{Pid, Signal, kill_process},
+    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+};
 
 /// How long a test waits for what must come.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -63,6 +69,17 @@ pub(crate) fn at_once<T: Send>(cases: impl IntoIterator<Item = T>, check: impl F
             scope.spawn(move || check(case));
         }
     });
+}
+
+/// Both ends of a terminal: the window, and what a process has.
+pub(crate) fn pty() -> (File, OwnedFd) {
+    let window = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&window).unwrap();
+    unlockpt(&window).unwrap();
+    let name = ptsname(&window, Vec::new()).unwrap();
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let tty = rustix::fs::open(name, flags, Mode::empty()).unwrap();
+    (window.into(), tty)
 }
 
 /// A command that the environment of the tests does not change.

@@ -996,6 +996,35 @@ fn a_bounded_search_is_not_complete() {
 }
 
 #[test]
+fn schedules_that_are_cut_count_for_the_limit_of_schedules() {
+    let polling = || {
+        check(|kernel| {
+            let polls = Shared::new(0);
+            for name in ["left", "right"] {
+                let polls = polls.clone();
+                kernel.spawn(name, async move |os: &mut Os| {
+                    loop {
+                        polls.update(|polls| *polls += 1);
+                        os.yield_now().await;
+                    }
+                })?;
+            }
+            kernel.run().map(drop)
+        })
+        .steps(30)
+        .schedules(5)
+        .time(Duration::from_secs(60))
+    };
+    for search in [polling().exhaustive(), polling().preemptions(2)] {
+        let explored = search.explore();
+        assert_eq!((&explored.failure, explored.schedules), (&None, 0));
+        let bound = explored.bound.expect("all are longer");
+        let expected = "schedules of more than 30 turns were cut; it ended after 5 schedules";
+        assert_eq!(bound, expected);
+    }
+}
+
+#[test]
 fn hidden_nondeterminism_ends_an_exhaustive_search() {
     let runs = Cell::new(0);
     let hidden = check(|kernel| {

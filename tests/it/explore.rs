@@ -780,18 +780,25 @@ fn a_replay_that_is_cut_is_not_taken_for_a_changed_program() {
     };
     let cut = "is cut at turn 1: a higher limit shows its end\n";
     // A decision after the limit is not reached.
-    let details = replayed("0.2.00000000", 1);
+    let details = replayed("0.2.00000001", 1);
     assert!(
-        details.starts_with(&format!("0.2.00000000 {cut}")),
+        details.starts_with(&format!("0.2.00000001 {cut}")),
         "{details}"
     );
     // Without one, each may be the reason.
-    let both = format!("the program has changed since 0.1.00000000, or 0.1.00000000 {cut}");
-    let details = replayed("0.1.00000000", 1);
+    let both = format!("the program has changed since 0.1.00000001, or 0.1.00000001 {cut}");
+    let details = replayed("0.1.00000001", 1);
     assert!(details.starts_with(&both), "{details}");
-    let details = replayed("0..00000000", 1_000);
-    let changed = "the program has changed since 0..00000000: its traps";
+    let details = replayed("0..00000001", 1_000);
+    let changed = "the program has changed since 0..00000001: its traps";
     assert!(details.starts_with(changed), "{details}");
+}
+
+#[test]
+fn a_replay_without_a_hash_claims_no_change() {
+    let again = check(lost_update).replay("0..00000000").unwrap();
+    let details = again.explore().failure.unwrap().details;
+    assert!(details.starts_with("it fails with"), "{details}");
 }
 
 #[test]

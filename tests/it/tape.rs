@@ -445,6 +445,40 @@ fn a_thread_of_the_program_is_waited_for_where_the_tape_has_heard_of_it() {
     });
 }
 
+/// In the run the task receives the value before the thread drops the last setter, and in the replay
+/// after: the drop closes nothing.
+#[test]
+fn a_promise_that_a_thread_sets_is_closed_once() {
+    let runs = AtomicU32::new(0);
+    tape_and_play(|kernel| {
+        let is_first = runs.fetch_add(1, Ordering::Relaxed) == 0;
+        let main = async move |os: &mut Os| {
+            let (setter, promise) = Promise::<u32>::new(os).await;
+            let remote = setter.remote();
+            drop(setter);
+            let (received, is_received) = channel::<()>();
+            let thread = thread::spawn(move || {
+                remote.set(7).unwrap();
+                if is_first {
+                    is_received.recv().unwrap();
+                }
+            });
+            let mut thread = Some(thread);
+            let mut join = || thread.take().map(|thread| thread.join().unwrap());
+            if !is_first {
+                join();
+            }
+            let value = promise.wait(os).await;
+            // The thread of a replay has ended.
+            let _ = received.send(());
+            join();
+            os.sleep(Duration::from_millis(1)).await;
+            writeln!(os, "{value:?}");
+        };
+        kernel.spawn("main", main).unwrap();
+    });
+}
+
 #[test]
 fn a_simulated_world_can_be_taped_too() {
     let spawn = |kernel: &mut Kernel| {

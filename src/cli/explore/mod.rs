@@ -133,7 +133,8 @@ pub(super) fn run(
     let is_empty = explored.schedules == 0 && explored.failure.is_none();
     let was_short = is_empty && options.time.is_some();
     if was_short {
-        let why = "no schedule ran to its end within --time: give the search more time";
+        let why = "no schedule ran to its end within --time: give the search more time, or more \
+                   --steps if it has cut schedules";
         log.error(why);
     }
     let is_good = explored.failure.is_none() && explored.never.is_empty() && !was_short;

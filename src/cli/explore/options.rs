@@ -85,7 +85,8 @@ pub(super) struct Options {
     /// :when=RANGE; can be repeated
     #[arg(long, value_name = "RULE", value_parser = inject::rule)]
     pub(super) inject: Vec<Rule>,
-    /// Run this schedule of an earlier report, and no other, and show all its turns
+    /// Run this schedule of an earlier report, and no other, and show all its turns. The options
+    /// that choose schedules change nothing then: the report has them in its line
     #[arg(long, value_name = "SEED.DELAYS.HASH")]
     replay: Option<String>,
     /// Record a failing schedule in this folder, and the nearest that passes

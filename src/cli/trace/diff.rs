@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::{
     source::{Failure, Source, world},
-    summary::{CallTimes, Summary, Times},
+    summary::{CallTimes, Summary},
     timeline::{count, pair},
     twins::{ROWS, Totals, Twin, Twins},
 };
@@ -42,7 +42,8 @@ Two events are the same only if their times are, provided that both runs were si
 deadlines and the kernel's sleeps are ignored too. The tables of times are of all tasks of a name and \
 of all calls of a kind. In a row of tasks, the first task of a name in A is compared with the first \
 of that name in B, and so on. A table has at most 1,000 rows. Of more than 65,536 tasks without a twin \
-so far, the later ones of a name are compared by their sums. --ignore-times leaves the tables of times out.
+so far, the later ones of a name are compared by their sums. A run has at most 1,048,576 names of tasks, \
+and as many tasks at once: more would take too much memory. --ignore-times leaves the tables of times out.
 
 Examples:
   trace diff before.trap after.trap
@@ -69,7 +70,8 @@ struct Side {
     source: Source,
     is_timed: bool,
     tasks: Follower,
-    /// The tasks that have not ended, and the number of tasks of each name.
+    /// The tasks that have not ended, and the number of tasks of each name. The summary, which has a
+    /// row per name, limits both.
     live: BTreeMap<Tid, (Twin, Totals)>,
     names: BTreeMap<String, u64>,
     calls: BTreeMap<&'static str, [u64; 2]>,
@@ -337,7 +339,7 @@ fn show(
             "B",
         ];
         writeln!(out, "\n{}", table(columns, &tasks))?;
-        left_out(out, more, "task")?;
+        left_out(out, more, "row")?;
     }
     let calls = call_rows(a, b);
     if !calls.is_empty() {
@@ -403,16 +405,15 @@ fn call_rows(a: &Side, b: &Side) -> Vec<[Value; 5]> {
 fn show_times(out: &mut impl Write, sides: &[Side; 2]) -> Result<(), Failure> {
     let [a, b] = sides.each_ref().map(|side| &side.summary);
     let [tasks, calls] = [name_times(a, b), call_times(a, b)];
-    if tasks.is_empty() && calls.is_empty() {
+    if tasks.0.is_empty() && calls.0.is_empty() {
         return Ok(());
     }
     writeln!(out, "\nA: {}\nB: {}", a.shares(), b.shares())?;
-    for (first, rows) in [("task", tasks), ("call", calls)] {
+    for (first, (rows, more)) in [("task", tasks), ("call", calls)] {
         if !rows.is_empty() {
             let columns = [first, "time", "A", "B", "B - A"];
-            let shown = &rows[..rows.len().min(ROWS)];
-            writeln!(out, "\n{}", table(columns, shown))?;
-            left_out(out, (rows.len() - shown.len()) as u64, "time")?;
+            writeln!(out, "\n{}", table(columns, &rows))?;
+            left_out(out, more, "time")?;
         }
     }
     Ok(())
@@ -422,11 +423,10 @@ fn show_times(out: &mut impl Write, sides: &[Side; 2]) -> Result<(), Failure> {
 type Compared<'a> = (&'a str, Vec<(&'static str, Duration, Duration)>);
 
 /// The times of each name that differ.
-fn name_times(a: &Summary, b: &Summary) -> Vec<[Value; 5]> {
-    let [of_a, of_b] = [a, b].map(|side| side.times().collect::<BTreeMap<&str, Times>>());
+fn name_times(a: &Summary, b: &Summary) -> (Vec<[Value; 5]>, u64) {
+    let [a, b] = [a, b].map(|side| side.times().collect::<BTreeMap<_, _>>());
     let compare = |name| {
-        let [x, y] = [&of_a, &of_b].map(|of| of.get(name).copied().unwrap_or_default());
-        let [p, q] = [a, b].map(|side| side.latency(name));
+        let [(x, p), (y, q)] = [&a, &b].map(|of| of.get(name).copied().unwrap_or_default());
         let amounts = vec![
             ("running", x.running, y.running),
             ("in call", x.in_call, y.in_call),
@@ -437,11 +437,11 @@ fn name_times(a: &Summary, b: &Summary) -> Vec<[Value; 5]> {
         ];
         (name, amounts)
     };
-    time_rows(names(&of_a, &of_b).into_iter().map(compare).collect())
+    time_rows(names(&a, &b).into_iter().map(compare))
 }
 
 /// The times of each call that differ.
-fn call_times(a: &Summary, b: &Summary) -> Vec<[Value; 5]> {
+fn call_times(a: &Summary, b: &Summary) -> (Vec<[Value; 5]>, u64) {
     let [a, b] = [a, b].map(|side| side.calls().collect::<BTreeMap<&str, CallTimes>>());
     let compare = |name| {
         let [x, y] = [&a, &b].map(|of| of.get(name).copied().unwrap_or_default());
@@ -453,7 +453,7 @@ fn call_times(a: &Summary, b: &Summary) -> Vec<[Value; 5]> {
         ];
         (name, amounts)
     };
-    time_rows(names(&a, &b).into_iter().map(compare).collect())
+    time_rows(names(&a, &b).into_iter().map(compare))
 }
 
 fn names<'a, T>(a: &BTreeMap<&'a str, T>, b: &BTreeMap<&'a str, T>) -> Vec<&'a str> {
@@ -463,21 +463,29 @@ fn names<'a, T>(a: &BTreeMap<&'a str, T>, b: &BTreeMap<&'a str, T>) -> Vec<&'a s
     names
 }
 
-/// The rows of a table of times; what differs most comes first.
-fn time_rows(mut compared: Vec<Compared<'_>>) -> Vec<[Value; 5]> {
+/// The rows of a table of times, and the number of those that are left out. What differs most comes
+/// first.
+fn time_rows<'a>(compared: impl Iterator<Item = Compared<'a>>) -> (Vec<[Value; 5]>, u64) {
+    let differ = compared.map(|(name, mut amounts)| {
+        amounts.retain(|(_, a, b)| a != b);
+        (name, amounts)
+    });
+    let mut differ: Vec<_> = differ.filter(|(_, amounts)| !amounts.is_empty()).collect();
     let most = |(_, amounts): &Compared<'_>| {
         let differences = amounts.iter().map(|(_, a, b)| a.abs_diff(*b));
         differences.max().unwrap_or_default()
     };
-    compared.sort_by_key(|one| std::cmp::Reverse(most(one)));
-    let rows = compared.into_iter().flat_map(|(name, amounts)| {
-        let differ = amounts.into_iter().filter(|(_, a, b)| a != b);
-        differ.map(move |(what, a, b)| {
+    differ.sort_by_key(|one| std::cmp::Reverse(most(one)));
+    let all: usize = differ.iter().map(|(_, amounts)| amounts.len()).sum();
+    let rows = differ.into_iter().flat_map(|(name, amounts)| {
+        amounts.into_iter().map(move |(what, a, b)| {
             let [from, to] = [a, b].map(|span| Value::from(span.as_secs_f64()));
             let difference = b.as_secs_f64() - a.as_secs_f64();
             let difference = format!("{difference:+.6}s");
             [name.into(), what.into(), from, to, difference.into()]
         })
     });
-    rows.collect()
+    let rows: Vec<_> = rows.take(ROWS).collect();
+    let more = (all - rows.len()) as u64;
+    (rows, more)
 }

@@ -183,18 +183,13 @@ impl Summary {
         }
     }
 
-    /// The time in each state, by name.
-    pub(super) fn times(&self) -> impl Iterator<Item = (&str, Times)> {
-        self.rows.iter().map(|row| (&*row.comm, row.times))
-    }
-
-    /// The waits for a turn of the tasks of a name: the median and the 99th percentile.
-    pub(super) fn latency(&self, name: &str) -> [Duration; 2] {
-        let row = self.by_comm.get(name);
-        let row = row.and_then(|place| self.rows.iter().find(|row| row.place == *place));
-        let [median, high, _] =
-            quantiles(&row.map_or_else(Vec::new, |row| self.nanos.of(row.place)));
-        [median, high].map(Duration::from_nanos)
+    /// The time in each state, by name, and the waits for a turn: the median and the 99th percentile.
+    pub(super) fn times(&self) -> impl Iterator<Item = (&str, (Times, [Duration; 2]))> {
+        self.rows.iter().map(|row| {
+            let [median, high, _] = quantiles(&self.nanos.of(row.place));
+            let waits = [median, high].map(Duration::from_nanos);
+            (&*row.comm, (row.times, waits))
+        })
     }
 
     /// The times of each call.

@@ -1,9 +1,10 @@
 //! What each task came to in two runs: for `trace diff`. The first task of a name in one run is the twin
 //! of the first of that name in the other, and so on.
 //!
-//! Memory is bounded, however many tasks the runs have. Twins are compared when both have ended, and then
-//! only differences are kept. A task whose twin has not ended yet is kept; if there are too many such
-//! tasks, the later tasks of a name are added up, and the sums are compared.
+//! Memory grows with the number of names, not with the number of tasks. Twins are compared when both have
+//! ended, and then only differences are kept. A task whose twin has not ended yet is kept; if there are too
+//! many such tasks, the later tasks of a name are added up, and the sums are compared. There is a sum per
+//! name at most. The caller limits the number of names.
 
 use std::collections::BTreeMap;
 
@@ -122,15 +123,16 @@ impl Twins {
         self.summed.retain(|_, (_, [a, b])| a != b);
     }
 
-    /// The rows of a table of what differs, and the number of the tasks that are left out.
+    /// The rows of a table of what differs, and the number of the rows that are left out.
     pub(super) fn rows(&self) -> (Vec<[Value; 8]>, u64) {
         let mut rows: Vec<[Value; 8]> = Vec::new();
         for ((name, number), [a, b]) in &self.rows {
             let [a, b] = [a, b].map(Option::as_ref);
             rows.push(row(name, (*number).into(), [a, b].map(|of| of.map(cells))));
         }
-        let sums = self.summed.iter();
-        rows.extend(sums.take(ROWS).map(|(name, (from, sums))| {
+        let room = ROWS - rows.len();
+        let sums = self.summed.iter().take(room);
+        rows.extend(sums.map(|(name, (from, sums))| {
             let later = format!("{from} and later");
             row(
                 name,
@@ -138,7 +140,8 @@ impl Twins {
                 sums.each_ref().map(|sum| Some(sum.cells())),
             )
         }));
-        (rows, self.more)
+        let more = self.summed.len().saturating_sub(room) as u64;
+        (rows, self.more + more)
     }
 }
 
@@ -268,5 +271,39 @@ mod tests {
         let (rows, more) = twins.rows();
         assert_eq!((rows.len(), more), (ROWS, 2000));
         assert_eq!(rows[0][1], 1);
+    }
+
+    /// Twins that keep ten tasks, of runs in which each of 3,000 tasks has a name of its own.
+    fn named(turns: fn(usize, u64) -> u64) -> Twins {
+        let mut twins = Twins {
+            most: 10,
+            ..Twins::default()
+        };
+        for run in 0..2 {
+            for number in 0..3000 {
+                let twin = (format!("client-{number:04}"), 1);
+                twins.ended(run, twin, totals(turns(run, number)));
+                let kept: usize = twins.ended.iter().map(BTreeMap::len).sum();
+                assert!(kept <= 21, "{kept} tasks are kept");
+            }
+        }
+        twins.finish();
+        twins
+    }
+
+    #[test]
+    fn tasks_of_many_names_are_compared_by_name_in_a_bounded_table() {
+        assert_eq!(named(|_, number| number % 7).rows(), (Vec::new(), 0));
+        let (rows, more) = named(|run, number| u64::from((run, number) == (1, 2500))).rows();
+        assert_eq!((rows.len(), more), (1, 0));
+        assert_eq!(rows[0][..4], row_of("client-2500", "1 and later", 0, 1));
+        // Ten of them have a row of their own, and the others are sums.
+        let (rows, more) = named(|run, _| run as u64).rows();
+        assert_eq!((rows.len(), more), (ROWS, 2000));
+        assert_eq!(rows[10][..4], row_of("client-0010", "1 and later", 0, 1));
+    }
+
+    fn row_of(name: &str, number: &str, a: u64, b: u64) -> [Value; 4] {
+        [name.into(), number.into(), a.into(), b.into()]
     }
 }

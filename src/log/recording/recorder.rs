@@ -398,9 +398,9 @@ impl Tape {
         self.close_while(|| true)
     }
 
-    /// Ends the recording as [`Tape::close`] does. While the reader of a pipe takes nothing,
-    /// `goes_on` is asked every 100 ms. If it returns `false`, the rest is lost, and the error is
-    /// `TimedOut`.
+    /// Ends the recording as [`Tape::close`] does. While the reader of a pipe is waited for, `goes_on`
+    /// is asked every 100 ms, and whenever the reader has taken bytes. If it returns `false`, the rest
+    /// is lost, and the error is `TimedOut`.
     pub(crate) fn close_while(&self, mut goes_on: impl FnMut() -> bool) -> io::Result<()> {
         let mut state = self.0.lock();
         if !state.is_closed {

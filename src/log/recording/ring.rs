@@ -189,7 +189,7 @@ impl Ring {
         }
     }
 
-    /// Writes it for the last time. `goes_on` is asked while the reader of a pipe takes nothing.
+    /// Writes it for the last time. `goes_on` is asked while the reader of a pipe is waited for.
     pub(super) fn write_last(&mut self, goes_on: &mut dyn FnMut() -> bool) -> io::Result<()> {
         if let Some(Target::Stream(_)) = self.target {
             let bytes = self.bytes();

@@ -78,7 +78,7 @@ impl Stream {
     }
 
     /// Writes the end, and waits until the reader has all of it, or `goes_on` returns `false`. It is
-    /// asked every 100 ms.
+    /// asked every 100 ms, and whenever the reader has taken bytes.
     ///
     /// *Errors:* `TimedOut` if the wait was given up; the operating system's.
     pub(super) fn end(&mut self, goes_on: &mut dyn FnMut() -> bool) -> io::Result<()> {
@@ -95,13 +95,15 @@ impl Stream {
     /// Waits until the reader has taken everything, as [`Stream::end`] does.
     pub(super) fn drain(&mut self, goes_on: &mut dyn FnMut() -> bool) -> io::Result<()> {
         while !self.kept.is_empty() {
-            if !self.poll()? && !goes_on() {
-                return Err(io::Error::new(
-                    io::ErrorKind::TimedOut,
-                    "no process reads it",
-                ));
-            }
+            let takes = self.poll()?;
             self.push()?;
+            if !self.kept.is_empty() && !goes_on() {
+                let why = match takes {
+                    true => "its reader is too slow",
+                    false => "no process reads it",
+                };
+                return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+            }
         }
         Ok(())
     }
@@ -186,6 +188,8 @@ mod tests {
     use std::{
         fs::{File, OpenOptions},
         io::{Cursor, Read},
+        sync::mpsc,
+        thread,
         time::Duration,
     };
 
@@ -258,6 +262,26 @@ mod tests {
         assert_eq!(of(last - 2), (7, u128::from(put - 2 - lost)));
         assert_eq!(of(last - 1), (8, u128::from(put - 1)), "behind the gap");
         assert_eq!(of(last), (8, u128::from(put)));
+    }
+
+    #[test]
+    fn an_end_with_a_slow_reader_can_be_given_up() {
+        let (mut reader, mut stream) = pipe("slow");
+        stream.put_bytes(&vec![0; 1 << 25]).unwrap();
+        let (end, ended) = mpsc::channel::<()>();
+        // It takes a page as soon as the pipe is full.
+        let drip = thread::spawn(move || {
+            while ended.try_recv() == Err(mpsc::TryRecvError::Empty) {
+                let mut asked = [PollFd::new(&reader, PollFlags::OUT)];
+                if poll(&mut asked, Some(&Timespec::default())).unwrap() == 0 {
+                    reader.read_exact(&mut [0; 1 << 12]).unwrap();
+                }
+            }
+        });
+        let error = stream.end(&mut || false).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        drop(end);
+        drip.join().unwrap();
     }
 
     #[test]

@@ -87,7 +87,7 @@ impl Stdout {
 
 /// The same pipe or terminal as an open file of its own, which does not block.
 #[cfg(target_os = "linux")]
-fn open_again(fd: BorrowedFd<'_>) -> Option<OwnedFd> {
+pub(crate) fn open_again(fd: BorrowedFd<'_>) -> Option<OwnedFd> {
     use rustix::fs::{Mode, OFlags};
     use std::os::fd::AsRawFd;
 
@@ -98,7 +98,7 @@ fn open_again(fd: BorrowedFd<'_>) -> Option<OwnedFd> {
 
 /// Elsewhere, to open it again is to share it.
 #[cfg(not(target_os = "linux"))]
-fn open_again(_: BorrowedFd<'_>) -> Option<OwnedFd> {
+pub(crate) fn open_again(_: BorrowedFd<'_>) -> Option<OwnedFd> {
     None
 }
 

@@ -43,7 +43,8 @@ pub struct Playing {
     reported: Vec<Happening>,
     /// Work that the tape has not reported as done yet.
     jobs: VecDeque<Job>,
-    /// Queues that threads of this run have closed, and the tape not yet.
+    /// Queues that threads of this run have closed. A tape of an earlier version has the close of a
+    /// promise that a thread has set a second time.
     closed: BTreeSet<QueueId>,
     /// How many threads of this run that the kernel counts on have nothing more to say.
     over: usize,
@@ -199,7 +200,7 @@ impl Playing {
         let until = self.beneath.now() + PATIENCE;
         loop {
             self.listen(Duration::ZERO, happened)?;
-            if self.closed.remove(&queue) || self.is_stopped {
+            if self.closed.contains(&queue) || self.is_stopped {
                 return Ok(Ok(()));
             }
             if let Some(job) = self.jobs.pop_front() {

@@ -1,9 +1,10 @@
 //! A task that makes no trap, in a search whose time ends.
 
 use std::{
-    env, hint,
+    env, fs, hint, io,
     process::{Command, Output},
-    time::Duration,
+    sync::atomic::{AtomicU32, Ordering},
+    time::{Duration, Instant},
 };
 
 use trapline::{Error, Kernel, Os, Shared, check};
@@ -76,6 +77,70 @@ fn process_does_not_go_on() {
     }
 }
 
+#[test]
+fn process_checks_for_long() {
+    if super::is_process() {
+        let search = check(|kernel| {
+            kernel.spawn("none", async |os: &mut Os| os.yield_now().await)?;
+            kernel.run()?;
+            let begin = Instant::now();
+            while begin.elapsed() < Duration::from_millis(700) {
+                hint::spin_loop();
+            }
+            Ok(())
+        });
+        // No schedule of this part runs twice.
+        let search = search.shard(1, 2).time(Duration::from_millis(100));
+        search.run();
+    }
+}
+
+/// Fails when it runs for the first time, and does not go on then.
+fn is_lost_once(kernel: &mut Kernel) -> Result<(), Error> {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    kernel.spawn("none", async |os: &mut Os| os.yield_now().await)?;
+    kernel.run()?;
+    if RUNS.fetch_add(1, Ordering::Relaxed) == 0 {
+        return Err(Error::Io(io::Error::other("an order is lost")));
+    }
+    loop {
+        hint::spin_loop();
+    }
+}
+
+#[test]
+fn process_fails_and_does_not_go_on() {
+    if super::is_process() {
+        let search = check(is_lost_once);
+        search.time(Duration::from_millis(300)).run();
+    }
+}
+
+#[test]
+fn process_fails_and_does_not_go_on_on_threads() {
+    if super::is_process() {
+        let search = check(is_lost_once).threads(2);
+        search.time(Duration::from_millis(300)).run();
+    }
+}
+
+/// Prints the names of the threads of the process.
+#[cfg(target_os = "linux")]
+#[test]
+fn process_names_its_threads() {
+    if super::is_process() {
+        let search = check(|kernel| {
+            for thread in fs::read_dir("/proc/self/task").map_err(Error::Io)? {
+                let comm = thread.map_err(Error::Io)?.path().join("comm");
+                eprint!("{}", fs::read_to_string(comm).map_err(Error::Io)?);
+            }
+            kernel.spawn("none", async |os: &mut Os| os.yield_now().await)?;
+            kernel.run()?.check()
+        });
+        search.schedules(100).run();
+    }
+}
+
 /// Runs a test in a process of its own: its exit code, and what it prints to standard error.
 fn process(test: &str, variables: &[(&str, &str)]) -> (Option<i32>, String) {
     let mut command = Command::new(env::current_exe().expect("it has a path"));
@@ -140,4 +205,45 @@ fn a_body_that_does_not_go_on_ends_the_process_with_the_time_of_the_search() {
     let why = "error: the time of 300ms is over, and no task has a turn: the test itself does not \
                go on\nto see it again:  TRAPLINE_REPLAY=0.random.00000000 cargo test";
     assert!(code == Some(1) && text.contains(why), "{text}");
+}
+
+#[test]
+fn a_body_that_goes_on_for_less_than_a_second_after_the_end_passes() {
+    let (code, text) = process("process_checks_for_long", &[]);
+    assert_eq!(code, Some(0), "{text}");
+}
+
+#[test]
+fn a_failure_that_was_found_comes_before_the_task_that_does_not_go_on() {
+    for (test, strategy) in [
+        ("process_fails_and_does_not_go_on", "random"),
+        ("process_fails_and_does_not_go_on", "pct:1"),
+        ("process_fails_and_does_not_go_on", "exhaustive"),
+        ("process_fails_and_does_not_go_on_on_threads", "random"),
+        ("process_fails_and_does_not_go_on_on_threads", "exhaustive"),
+    ] {
+        let (code, text) = process(test, &[("TRAPLINE_STRATEGY", strategy)]);
+        let found = "error: a schedule fails: the world failed: an order is lost\nto see it again:  TRAPLINE_REPLAY=";
+        let (_, found) = text
+            .split_once(found)
+            .unwrap_or_else(|| panic!("{test}, {strategy}: {text}"));
+        let (again, end) = found.split_once('\n').expect("a line follows");
+        let command = format!(".00000000 cargo test explore::watchdog::{test}");
+        assert!(again.contains(&command), "{test}, {strategy}: {text}");
+        let why = "error: the time of 300ms is over, and no task has a turn";
+        assert!(
+            code == Some(1) && end.starts_with(why),
+            "{test}, {strategy}: {text}"
+        );
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_search_without_an_end_is_not_watched() {
+    let (code, text) = process("process_names_its_threads", &[]);
+    let is_watched = |text: &str| text.lines().any(|name| name == "watchdog");
+    assert!(code == Some(0) && !is_watched(&text), "{text}");
+    let (code, text) = process("process_names_its_threads", &[("TRAPLINE_TIME", "1m")]);
+    assert!(code == Some(0) && is_watched(&text), "{text}");
 }
