@@ -2,9 +2,9 @@
 //!
 //! Alone with the programs, a peer gets nothing but that. So its answer is what it gets as the only
 //! client, if the same comes on the tape and where the clients come one after the other: in the reverse
-//! order, and as on the tape, where those before it stay. A part of it ends with a line, and where the peer makes its next step. Each part has to come
-//! as a whole, and before the step. Between two steps the order of the parts may change, and what
-//! others cause may come between them.
+//! order, and as on the tape, where those before it stay. A part of it ends with a line, and where
+//! the peer makes its next step. Each part has to come as a whole, and before the step. Between two
+//! steps the order of the parts may change, and what others cause may come between them.
 //!
 //! Where these runs differ in nothing but numbers, such as a date, any number will do. Where they
 //! differ otherwise, the answer depends on other peers, or on the world, and is not compared.
