@@ -11,13 +11,13 @@ use super::{
 use crate::{
     Deadlock, Nanos, QueueInfo, TaskInfo, Tid,
     cli::{
-        interrupts,
         live::{
             model::{self, Row, Rows, Totals},
             query::{Entry, Query},
             text,
         },
         output::{Log, clean},
+        signals,
         table::table,
         values::{among, whole},
     },
@@ -211,7 +211,7 @@ pub(super) enum Answer {
 pub(super) fn perform(engine: &mut Engine, line: &str) -> Result<Answer, String> {
     let answer = answer(engine, line);
     // One that came too late to stop a motion is not for what follows.
-    interrupts::take();
+    signals::take();
     answer
 }
 
