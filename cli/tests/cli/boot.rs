@@ -623,7 +623,7 @@ fn a_deadlock_is_exit_code_3() {
         err,
         "error: deadlock: no task is ready, and nothing can make one ready\n  \
          tid 1 \"alive\" waits for nothing: it sleeps for ever, since 00:00.000\n    \
-         sleep at programs/alive.rs:20\n"
+         sleep at programs/alive.rs:21\n"
     );
 }
 
@@ -636,11 +636,11 @@ fn tasks_that_lock_each_other_out_beside_a_live_one_are_exit_code_3() {
         err,
         "error: deadlock: tasks wait for one another, and no other can end that\n  \
          tid 1 \"deadlock\" waits for the end of task 3, since 00:00.000\n    \
-         wait at programs/cases/deadlock.rs:28\n  \
+         wait at programs/cases/deadlock.rs:29\n  \
          tid 3 \"save\" waits for mutex 2, held by task 4, since 00:00.001\n    \
-         lock at programs/cases/deadlock.rs:41, spawned at programs/cases/deadlock.rs:19\n  \
+         lock at programs/cases/deadlock.rs:42, spawned at programs/cases/deadlock.rs:20\n  \
          tid 4 \"spend\" waits for mutex 1, held by task 3, since 00:00.001\n    \
-         lock at programs/cases/deadlock.rs:41, spawned at programs/cases/deadlock.rs:27\n  \
+         lock at programs/cases/deadlock.rs:42, spawned at programs/cases/deadlock.rs:28\n  \
          cycle: 3 -> 4 -> 3\n  waits on a cycle: 1 -> 3\n"
     );
 }
@@ -673,7 +673,7 @@ fn a_limit_is_exit_code_4() {
         err,
         "error: the limit of 3 ticks is reached: raise --max-ticks\n  \
          tid 1 \"alive\" waits for the timer at 00:03.000, since 00:02.000\n    \
-         sleep at programs/alive.rs:20\n"
+         sleep at programs/alive.rs:21\n"
     );
     let (code, _, err) = run(&["boot", "-q", "--virtual", "--max-time", "1m", "alive"]);
     assert_eq!(code, 4);

@@ -7,11 +7,11 @@ use super::*;
 const DEADLOCK: &str = "\
 error: deadlock: no task is ready, and nothing can make one ready
   tid 1 \"deadlock\" waits for the end of task 2, since 00:00.000
-    wait at programs/cases/deadlock.rs:28
+    wait at programs/cases/deadlock.rs:29
   tid 2 \"save\" waits for mutex 2, held by task 3, since 00:00.001
-    lock at programs/cases/deadlock.rs:41, spawned at programs/cases/deadlock.rs:19
+    lock at programs/cases/deadlock.rs:42, spawned at programs/cases/deadlock.rs:20
   tid 3 \"spend\" waits for mutex 1, held by task 2, since 00:00.001
-    lock at programs/cases/deadlock.rs:41, spawned at programs/cases/deadlock.rs:27
+    lock at programs/cases/deadlock.rs:42, spawned at programs/cases/deadlock.rs:28
   cycle: 2 -> 3 -> 2
   waits on a cycle: 1 -> 2
 ";
@@ -70,10 +70,10 @@ fn a_fault_shows_the_last_traps_of_the_task() {
         (1, "the child is faulted: as it was told to\n")
     );
     let expected = "\
-warning: task 2 \"child\" faulted: as it was told to, at examples/rude.rs:41
+warning: task 2 \"child\" faulted: as it was told to, at cli/examples/rude.rs:38
 the last traps of task 2 child:
 00:00.000000    2 child        sleep(1s)                    = ok
-00:01.000000    2 child        exited: faulted: as it was told to, at examples/rude.rs:41
+00:01.000000    2 child        exited: faulted: as it was told to, at cli/examples/rude.rs:38
 ";
     assert!(err.ends_with(expected), "{err}");
     let (_, _, err) = texts(
@@ -102,10 +102,10 @@ fn a_fault_names_its_line_in_the_recording_and_the_chain_where_asked_to() {
     assert_eq!(code, 1, "{err}");
     let warning = err.lines().find(|line| line.starts_with("warning: "));
     let warning = warning.expect("a fault is a warning");
-    let line = "faulted: as it was told to, at examples/rude.rs:41, in ";
+    let line = "faulted: as it was told to, at cli/examples/rude.rs:38, in ";
     assert!(warning.contains(line), "{warning}");
     assert!(
-        warning.ends_with("examples/rude.rs:41"),
+        warning.ends_with("cli/examples/rude.rs:38"),
         "a chain of one: {warning}"
     );
     let page = place.print(&["trace", "timeline", "--format", "html", "run.trap"]);
@@ -113,7 +113,7 @@ fn a_fault_names_its_line_in_the_recording_and_the_chain_where_asked_to() {
         page.contains("at examples/rude.rs:"),
         "the page has the line"
     );
-    let line = "exited: faulted: as it was told to, at examples/rude.rs:41, in ";
+    let line = "exited: faulted: as it was told to, at cli/examples/rude.rs:38, in ";
     assert!(err.contains(line), "the post-mortem has it: {err}");
 }
 
@@ -194,11 +194,11 @@ fn waits_shows_who_waits_for_whom() {
     let expected = "\
 at 00:00.001000, the end of the recording: deadlock: no task was ready, and nothing could make one ready
   tid 1 \"deadlock\" waits for the end of task 2, since 00:00.000, in wait_task(2)
-    wait_task at programs/cases/deadlock.rs:28
+    wait_task at programs/cases/deadlock.rs:29
   tid 2 \"save\" waits for mutex 2, held by task 3, since 00:00.001, in get(2)
-    get at programs/cases/deadlock.rs:41, spawned at programs/cases/deadlock.rs:19
+    get at programs/cases/deadlock.rs:42, spawned at programs/cases/deadlock.rs:20
   tid 3 \"spend\" waits for mutex 1, held by task 2, since 00:00.001, in get(1)
-    get at programs/cases/deadlock.rs:41, spawned at programs/cases/deadlock.rs:27
+    get at programs/cases/deadlock.rs:42, spawned at programs/cases/deadlock.rs:28
   cycle: 2 -> 3 -> 2
 ";
     assert_eq!(place.print(&["trace", "waits", "run.trap"]), expected);

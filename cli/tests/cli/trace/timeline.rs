@@ -540,7 +540,7 @@ fn a_deadlock_shows_who_waits_for_whom() {
     );
     assert_eq!(body.matches("class=\"wait\"").count(), 3);
     let holder = "Task 3 &quot;spend&quot; waits for mutex 1, held by task 2, since \
-                  00:00.001, at programs/cases/deadlock.rs:41.";
+                  00:00.001, at programs/cases/deadlock.rs:42.";
     assert!(body.contains(holder), "{body}");
     let part = svg(&place, &["--to", "6t"]);
     assert!(!part.contains("Deadlock"), "it is not known yet: {part}");

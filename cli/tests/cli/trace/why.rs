@@ -24,10 +24,10 @@ fn a_deadlock_is_followed_around_its_cycle() {
     assert_eq!(
         why(&["deadlock"], "deadlock"),
         "\
-1 \"deadlock\" waits for the end of 2 \"save\" since 00:00.000, to its end (programs/cases/deadlock.rs:28).
-2 \"save\" waits for mutex 2 since 00:00.001, to its end (programs/cases/deadlock.rs:41).
+1 \"deadlock\" waits for the end of 2 \"save\" since 00:00.000, to its end (programs/cases/deadlock.rs:29).
+2 \"save\" waits for mutex 2 since 00:00.001, to its end (programs/cases/deadlock.rs:42).
 3 \"spend\" holds it.
-3 \"spend\" waits for mutex 1 since 00:00.001, to its end (programs/cases/deadlock.rs:41).
+3 \"spend\" waits for mutex 1 since 00:00.001, to its end (programs/cases/deadlock.rs:42).
 2 \"save\" holds it.
 So they wait for one another: 2 -> 3 -> 2.
 "
@@ -39,7 +39,7 @@ fn a_lost_wake_up_is_found_in_the_turn_before_the_wait() {
     assert_eq!(
         why(&["lost-wakeup"], "reader"),
         "\
-2 \"reader\" waits for a message of queue 1 since 00:00.000, to its end (programs/cases/lost_wakeup.rs:48).
+2 \"reader\" waits for a message of queue 1 since 00:00.000, to its end (programs/cases/lost_wakeup.rs:49).
 No other task has ever put a message into it.
 After its now(), and before this wait, 1 \"lost-wakeup\" had a turn, up to wait_task(2): a wake-up in that turn would have come too early.
 "
@@ -51,7 +51,7 @@ fn a_slow_reader_is_named() {
     assert_eq!(
         why(&["slow-reader"], "source"),
         "\
-3 \"source\" waited 8ms for room in queue 1, from 00:00.014 (programs/cases/slow_reader.rs:47).
+3 \"source\" waited 8ms for room in queue 1, from 00:00.014 (programs/cases/slow_reader.rs:48).
 2 \"reader\" got a message from it at 00:00.022, which ended the wait.
 Meanwhile 2 \"reader\" was asleep.
 "
@@ -63,7 +63,7 @@ fn a_convoy_is_shown_in_its_order() {
     assert_eq!(
         why(&["convoy"], "worker-1"),
         "\
-2 \"worker-1\" waited 13ms for mutex 1, from 00:00.007 (programs/cases/convoy.rs:56).
+2 \"worker-1\" waited 13ms for mutex 1, from 00:00.007 (programs/cases/convoy.rs:57).
 Meanwhile 3 \"worker-2\" held it for 3ms (asleep), then 4 \"worker-3\" held it for 5ms (asleep), \
 then 5 \"worker-4\" held it for 5ms (asleep).
 "
@@ -75,11 +75,11 @@ fn a_partial_deadlock_is_found_from_a_client_of_the_server() {
     assert_eq!(
         why(&["stuck-server"], "payer"),
         "\
-3 \"payer\" waits for bytes from device 2 (127.0.0.1:49152) since 00:00.000, to its end (programs/cases/stuck_server.rs:70).
+3 \"payer\" waits for bytes from device 2 (127.0.0.1:49152) since 00:00.000, to its end (programs/cases/stuck_server.rs:71).
 5 \"session\" has the other end, device 5.
-5 \"session\" waits for mutex 2 \"journal\" since 00:00.002, to its end (programs/cases/stuck_server.rs:101).
+5 \"session\" waits for mutex 2 \"journal\" since 00:00.002, to its end (programs/cases/stuck_server.rs:102).
 6 \"session\" holds it.
-6 \"session\" waits for mutex 1 \"accounts\" since 00:00.002, to its end (programs/cases/stuck_server.rs:110).
+6 \"session\" waits for mutex 1 \"accounts\" since 00:00.002, to its end (programs/cases/stuck_server.rs:111).
 5 \"session\" holds it.
 So they wait for one another: 5 -> 6 -> 5.
 "
@@ -120,10 +120,10 @@ fn a_slow_upstream_is_found_from_a_client_of_the_proxy() {
     assert_eq!(
         why(&["slow-upstream"], "client"),
         "\
-4 \"client\" waited 40.1ms for bytes from device 3 (127.0.0.1:49153), from 00:00.000 (programs/cases/slow_upstream.rs:76).
+4 \"client\" waited 40.1ms for bytes from device 3 (127.0.0.1:49153), from 00:00.000 (programs/cases/slow_upstream.rs:77).
 3 \"proxy\" has the other end, device 4.
 Meanwhile 3 \"proxy\" was waiting for bytes from device 5 (127.0.0.1:49152) for 40ms.
-3 \"proxy\" waited 40ms for bytes from device 5 (127.0.0.1:49152), from 00:00.000 (programs/cases/slow_upstream.rs:76).
+3 \"proxy\" waited 40ms for bytes from device 5 (127.0.0.1:49152), from 00:00.000 (programs/cases/slow_upstream.rs:77).
 2 \"upstream\" has the other end, device 6.
 Meanwhile 2 \"upstream\" was asleep for 40ms.
 "
@@ -245,11 +245,11 @@ fn bytes_that_are_under_way_explain_a_request_and_its_reply() {
     assert_eq!(
         place.print(&["trace", "why", "3", "--at", "45ms", "run.trap"]),
         "\
-3 \"client@clients\" waited 20ms for bytes from device 2 (10.0.0.1:45000), from 00:00.040 (programs/swarm.rs:131).
+3 \"client@clients\" waited 20ms for bytes from device 2 (10.0.0.1:45000), from 00:00.040 (programs/swarm.rs:132).
 4 \"client@server\" has the other end, device 3.
 It sent the bytes at 00:00.050: they were under way for 10ms.
 Meanwhile 4 \"client@server\" was waiting for bytes from device 3 (10.0.0.2:49152).
-4 \"client@server\" waited 20ms for bytes from device 3 (10.0.0.2:49152), from 00:00.030 (programs/echo.rs:72).
+4 \"client@server\" waited 20ms for bytes from device 3 (10.0.0.2:49152), from 00:00.030 (programs/echo.rs:73).
 3 \"client@clients\" has the other end, device 2.
 It sent the bytes at 00:00.040: they were under way for 10ms.
 "
@@ -276,7 +276,7 @@ fn bytes_that_have_not_arrived_at_the_end_are_no_cycle() {
     assert_eq!(place.run(&boot).0, 4);
     let said = place.print(&["trace", "why", "3", "run.trap"]);
     let end = "\
-4 \"client@server\" waits for bytes from device 3 (10.0.0.2:49152) since 00:00.030, to its end (programs/echo.rs:72).
+4 \"client@server\" waits for bytes from device 3 (10.0.0.2:49152) since 00:00.030, to its end (programs/echo.rs:73).
 3 \"client@clients\" has the other end, device 2.
 It sent bytes at 00:00.040, which have not arrived.
 ";
