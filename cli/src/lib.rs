@@ -70,6 +70,7 @@
 //! | `table.rs` | tables for people |
 //! | `tape.rs` | what a run has to do with a tape |
 //! | `trace/` | `trace`: what recordings show |
+//! | `units.rs` | numbers and times as text |
 //! | `values.rs` | values of arguments |
 //! | `words.rs` | the splitting of `--with` |
 //!
@@ -119,6 +120,7 @@ mod summary;
 mod table;
 mod tape;
 mod trace;
+mod units;
 mod values;
 mod words;
 mod world;

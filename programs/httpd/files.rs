@@ -266,17 +266,3 @@ fn decode(text: &str) -> Option<Vec<u8>> {
     }
     Some(decoded)
 }
-
-/// Encodes the bytes of a path for a URL.
-pub(super) fn encode(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    for &byte in bytes {
-        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
-            text.push(byte.into());
-        } else {
-            // Writing to a string does not fail.
-            let _ = write!(text, "%{byte:02X}");
-        }
-    }
-    text
-}

@@ -11,8 +11,9 @@ use super::{
 };
 use crate::{
     live::{
-        model::{self, Row, Rows, Totals},
+        model::{self, Rows},
         query::{Entry, Query},
+        row::{Row, Totals},
         text,
     },
     output::{Log, clean},

@@ -8,9 +8,9 @@ use std::{
 };
 
 use super::{
-    model::{Row, Totals},
     protocol::{ANSWER, Answer, Request},
     query::Query,
+    row::{Row, Totals},
     text,
 };
 use crate::{

@@ -10,6 +10,7 @@
 //! | `behind.rs` | the task behind a wait at a queue |
 //! | `shared.rs` | what the daemons share |
 //! | `model.rs` | the model: a snapshot of the tasks |
+//! | `row.rs` | a row of `ps` and `top` |
 //! | `query.rs` | which tasks are listed, in which order, and which of them are one row |
 //! | `recent.rs` | the last calls of each task |
 //! | `sampler.rs` | the tasks' shares of the time |
@@ -35,6 +36,7 @@ mod monitor;
 mod protocol;
 pub(super) mod query;
 pub(super) mod recent;
+pub(super) mod row;
 mod sampler;
 mod screen;
 mod shared;

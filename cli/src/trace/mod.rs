@@ -8,6 +8,7 @@
 //! | `show.rs`, `summary.rs`, `timeline/`, `export.rs`, `diff.rs` | `trace show`, ... |
 //! | `twins.rs` | what each task came to in two runs |
 //! | `history.rs` | all that happened, by task, queue and device |
+//! | `life.rs` | the life of a task |
 //! | `queues.rs` | what went through each queue, and which task held each lock |
 //! | `causes.rs`, `why.rs` | why a task waited; `trace why` |
 //! | `path.rs` | the critical path; `trace path` |
@@ -24,6 +25,7 @@ mod diff;
 mod export;
 mod graph;
 mod history;
+mod life;
 mod path;
 mod peers;
 pub(super) mod post_mortem;

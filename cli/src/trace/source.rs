@@ -12,9 +12,9 @@ use trapline::{
     tape::Playing,
 };
 
-use super::timeline::count;
 use crate::{
     output::{Log, clean},
+    units::count,
     words::quoted,
 };
 
