@@ -120,7 +120,7 @@ impl Told {
         let text = match &event.fact {
             Fact::Spawned { name, .. } => {
                 self.names.insert(event.tid, (*name).to_string());
-                self.files.extend(event.place.as_deref().map(file));
+                self.files.extend(event.place.as_ref().map(file));
                 return;
             }
             Fact::Trapped { call, detail } => self.call(event.tid, Call(*call, detail)),
