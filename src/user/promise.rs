@@ -19,10 +19,8 @@ use std::{
 use super::{os::Os, program::IntoExit, queue::Queue};
 use crate::{
     abi::{Errno, QueueId, SystemCall, Tid},
-    footprint::Object,
     interrupt::{External, ExternalWork, Remote},
-    status::Kind,
-    trap::TrapFrame,
+    trap::{Kind, Object, TrapFrame},
 };
 
 /// The promise was set before. Returns the value.

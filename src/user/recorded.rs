@@ -14,7 +14,7 @@ use std::{
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{blocking::Panicked, os::Os};
-use crate::{descriptor::Carrier, pause::is_again};
+use crate::trap::{Carrier, pause::is_again};
 
 /// How many bytes cross at once. A socket has room for as many.
 const CHUNK: usize = 4096;

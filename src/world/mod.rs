@@ -25,6 +25,7 @@ use std::{
     time::Duration,
 };
 
+pub(crate) use forward::forward_world;
 pub use io::{Answer, Request};
 pub use real::RealWorld;
 #[cfg(feature = "cli")]
@@ -33,9 +34,8 @@ pub use sim::{BadFault, Fault, SimNet, SimWorld};
 
 use crate::{
     abi::{DeviceId, Direction, Tid},
-    forward_world,
     interrupt::{Interrupt, Interrupts, Remote},
-    pause::in_place,
+    trap::pause::in_place,
 };
 
 /// What lies outside a kernel. Kernel and programs are a pure function of what it answers.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    status::Kind,
+    trap::Kind,
     user::{os::Os, queue::Queue},
 };
 

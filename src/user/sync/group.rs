@@ -4,8 +4,7 @@ use std::{cell::RefCell, collections::BTreeSet, fmt, panic::Location, rc::Rc};
 
 use crate::{
     abi::{Errno, Exit, QueueId, SystemCall, Tid},
-    status::Kind,
-    trap::{Keeper, TrapFrame},
+    trap::{Keeper, Kind, TrapFrame},
     user::{messages::Side, os::Os, program::IntoExit, queue::Queue},
 };
 
