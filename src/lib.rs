@@ -110,7 +110,7 @@ pub use abi::{
 };
 #[cfg(feature = "cli")]
 pub use cli::Program;
-pub use explore::{Check, Explored, Failure, Progress, Shared, check};
+pub use explore::{Check, Explored, Failure, Progress, SearchStrategy, Shared, check};
 pub use interrupt::{External, Interrupt, Interrupts, Remote};
 pub use kernel::{
     Blocked, Builder, CurrentTurn, Deadlock, Error, Failures, Kernel, Limit, OnDeadlock, Report,

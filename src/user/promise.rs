@@ -288,8 +288,8 @@ impl<T: Clone + 'static> Promise<T> {
                 drop(ticket);
                 callback(os, value).await
             };
-            let name = os.frame().intern("on_done");
-            os.spawn_noted(name, program).await
+            os.new_task(SystemCall::NewDetachedTask, "on_done", program, None)
+                .await
         }
     }
 }
