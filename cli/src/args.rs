@@ -13,7 +13,7 @@ use super::{
     new::New,
     options::{self, Boot},
     output::Verbosity,
-    policy::Policy,
+    policy::{self, Policy},
     program::Entry,
     replay::Replay,
     trace::TraceCommand,
@@ -119,7 +119,9 @@ pub(super) fn command(name: &str, app: &App) -> Command {
                     "on" | "net" | "fault" | "chaos" => arg.requires("simulated"),
                     _ => arg,
                 })
-                .mut_arg("policy", |arg| arg.value_parser(policy))
+                .mut_arg("policy", |arg| {
+                    arg.help(policy::help()).value_parser(policy)
+                })
                 .mut_arg("world", |arg| arg.value_parser(world).hide(!has_worlds))
                 .subcommands(programs.iter().map(Entry::command))
                 .after_help(options::help(name, first, last))

@@ -93,13 +93,7 @@ pub(super) struct Boot {
     #[arg(long, value_name = "N", value_parser = whole::<NonZeroU32>, default_value = "1",
         help_heading = "Scheduling")]
     pub(super) quantum: NonZeroU32,
-    /// The scheduling policy. fifo: first in, first out. rr:10ms: round robin with this time slice.
-    /// sjf, stcf: the shortest computation first, without and with interruption. priority:10ms:
-    /// fixed priorities; priority:inherit lends them to holders of locks.
-    /// mlfq:quanta=10ms/20ms/40ms,allotment=2,boost=1s,stay,bump: a multi-level feedback queue.
-    /// lottery:10ms, stride:10ms: in proportion to tickets. fair: OSTEP's CFS. random draws each
-    /// turn. pct:D,length=K gives tasks random priorities, of which D (or 3) change during a run of
-    /// K turns; without a length, the seed draws one. All draws follow from --seed
+    /// The scheduling policy
     #[arg(
         long,
         value_name = "NAME[:PARAMS]",

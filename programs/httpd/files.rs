@@ -4,7 +4,6 @@ use std::{
     cell::RefCell,
     collections::BTreeMap,
     ffi::OsStr,
-    fmt::Write,
     fs::File,
     io::{self, Read},
     os::{
@@ -22,7 +21,7 @@ use trapline::Os;
 
 use super::{
     BAD_REQUEST, BUSY, FAILED, FORBIDDEN, HTML, NOT_FOUND, PIECE, Status, TEXT, beneath,
-    listing::Listing,
+    listing::{Listing, encode},
 };
 
 /// The number of cached files, and how long they are kept.

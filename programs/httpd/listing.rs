@@ -7,7 +7,6 @@ use rustix::{
     io,
 };
 
-
 /// Up to this many entries are sorted. A longer list keeps the directory's order, and is sent in
 /// pieces.
 const SORTED: usize = 1000;
