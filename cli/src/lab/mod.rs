@@ -32,7 +32,7 @@ use super::{
     table::table,
     values::{duration, processors, usage, whole},
 };
-use trial::{Run, Settings, Trial};
+use trial::{Run, Settings, Spread, Trial};
 
 /// Run a program under several scheduling policies, and compare them
 #[derive(Args)]
@@ -232,33 +232,27 @@ const SPREADS: [&str; 7] = [
 
 fn means(trials: &[Trial]) -> Vec<[Value; 8]> {
     let row = |trial: &Trial| {
-        let [response, turnaround, waiting] = trial.measures();
+        let [response, turnaround, waiting] = trial.measures().map(|spread| short(spread.mean));
         [
-            trial.policy.clone().into(),
-            short(response.mean).into(),
-            short(turnaround.mean).into(),
-            short(waiting.mean).into(),
-            format!("{:.0}", trial.mean(|run| run.switches as f64)).into(),
-            format!("{:.1}%", 100.0 * trial.mean(Run::utilisation)).into(),
-            format!("{:.3}", trial.mean(Run::fairness)).into(),
-            short(trial.mean(|run| run.end.as_secs_f64())).into(),
+            trial.policy.clone(),
+            response,
+            turnaround,
+            waiting,
+            format!("{:.0}", trial.mean(|run| run.switches as f64)),
+            format!("{:.1}%", 100.0 * trial.mean(Run::utilisation)),
+            format!("{:.3}", trial.mean(Run::fairness)),
+            short(trial.mean(|run| run.end.as_secs_f64())),
         ]
+        .map(Value::from)
     };
     trials.iter().map(row).collect()
 }
 
 fn spreads(trials: &[Trial]) -> Vec<[Value; 7]> {
     let row = |trial: &Trial| {
-        let [response, turnaround, waiting] = trial.measures();
-        [
-            trial.policy.clone().into(),
-            short(response.median).into(),
-            short(response.most).into(),
-            short(turnaround.median).into(),
-            short(turnaround.most).into(),
-            short(waiting.median).into(),
-            short(waiting.most).into(),
-        ]
+        let pair = |spread: Spread| [spread.median, spread.most].map(short);
+        let [[a, b], [c, d], [e, f]] = trial.measures().map(pair);
+        [trial.policy.clone(), a, b, c, d, e, f].map(Value::from)
     };
     trials.iter().map(row).collect()
 }
@@ -278,7 +272,6 @@ fn short(seconds: f64) -> String {
 }
 
 fn object(trial: &Trial, options: &Lab) -> Map<String, Value> {
-    let [response, turnaround, waiting] = trial.measures();
     let tasks = trial.runs[0].tasks.iter().map(|task| {
         let seconds = |span: Option<Duration>| span.map(|span| span.as_secs_f64());
         let measured = &task.measured;
@@ -291,26 +284,18 @@ fn object(trial: &Trial, options: &Lab) -> Map<String, Value> {
             "computed": measured.computed.as_secs_f64(),
         })
     });
+    let spread = |figure: fn(&Spread) -> f64| {
+        let [response, turnaround, waiting] = trial.measures().map(|spread| figure(&spread));
+        json!({ "response": response, "turnaround": turnaround, "waiting": waiting })
+    };
     let object = json!({
         "policy": trial.policy,
         "processors": options.processors,
         "seeds": options.seeds,
         "tasks": tasks.collect::<Vec<_>>(),
-        "mean": {
-            "response": response.mean,
-            "turnaround": turnaround.mean,
-            "waiting": waiting.mean,
-        },
-        "p50": {
-            "response": response.median,
-            "turnaround": turnaround.median,
-            "waiting": waiting.median,
-        },
-        "p99": {
-            "response": response.most,
-            "turnaround": turnaround.most,
-            "waiting": waiting.most,
-        },
+        "mean": spread(|spread| spread.mean),
+        "p50": spread(|spread| spread.median),
+        "p99": spread(|spread| spread.most),
         "switches": trial.mean(|run| run.switches as f64),
         "utilisation": trial.mean(Run::utilisation),
         "fairness": trial.mean(Run::fairness),
