@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use tracing::Level;
 use trapline::{
     Blocked, Builder, Deadlock, Error, Kernel, Limit, Report, TaskInfo, record::Recorder,
     tape::Playing,
@@ -58,7 +59,7 @@ pub(super) fn boot<'a>(
     let log = Log::new(verbosity, &options.verbosity, options.watching.log_format);
     // A virtual clock does not move while a reader is waited for.
     let waits = is_virtual || playing.is_some();
-    stdio::watch_errors(waits, move |message| log.warning(message));
+    stdio::watch_errors(waits, move |message| log.message(Level::WARN, message));
     log::install(log, options.watching.trace.as_deref())?;
     panics::hook(log);
     let _screen = Taken;

@@ -2,13 +2,13 @@
 
 use std::{cell::RefCell, cmp::Reverse, collections::BTreeMap, rc::Rc, time::Duration};
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use trapline::{Event, Fact, Follower, Nanos, Tid, Tracer};
 
 use super::{
     amounts::{Amounts, Bucket, quantiles},
     measures::Measured,
-    output::{self, Log},
+    output::{Log, tell},
     table::table,
     trace::spans::{Span, Spans},
 };
@@ -202,7 +202,7 @@ impl Summary {
             self.merge(tid);
         }
         if !log.is_json() {
-            output::tell(&format!("{}\n", self.spans.shares()));
+            tell(&format!("{}\n", self.spans.shares()));
         }
         self.calls().show(log);
         match &self.names {
@@ -213,7 +213,7 @@ impl Summary {
             let (n, now) = (self.spawned, Nanos::from(now));
             let traps: u64 = self.calls.values().map(|call| call.count).sum();
             let ticks = self.ticks;
-            output::tell(&format!(
+            tell(&format!(
                 "\ntasks {n}, ticks {ticks}, traps {traps}, time {now:.6}\n"
             ));
         }
@@ -263,12 +263,9 @@ impl Summary {
         };
         tasks.show(log);
         if left_out > 0 && log.is_json() {
-            let line = [("summary", "left_out".into()), ("tasks", left_out.into())];
-            log.json(&Map::from_iter(
-                line.map(|(key, value)| (key.into(), value)),
-            ));
+            log.json(&json!({ "summary": "left_out", "tasks": left_out }));
         } else if left_out > 0 {
-            output::tell(&format!(
+            tell(&format!(
                 "and {left_out} more tasks: --by-name takes them together\n"
             ));
         }
@@ -368,11 +365,11 @@ impl<const N: usize> Report<N> {
                 let cells = self.columns.iter().map(ToString::to_string).zip(row);
                 let mut line: Map<String, Value> = cells.collect();
                 line.insert("summary".into(), self.of.into());
-                log.json(&line);
+                log.json(&line.into());
             }
             return;
         }
-        output::tell(&format!("\n{}\n", table(self.columns, &self.rows)));
+        tell(&format!("\n{}\n", table(self.columns, &self.rows)));
     }
 }
 

@@ -123,9 +123,9 @@ pub(super) fn run(
     if io::stderr().is_terminal() {
         tell("\r\x1b[K");
     }
-    print(report(&explored).as_bytes());
+    print(report(&explored).as_bytes())?;
     if wanted.expect == Expect::Answers {
-        print(compared(&script, &answers).as_bytes());
+        print(compared(&script, &answers).as_bytes())?;
     }
     let good = signals::signal().map_or(ExitCode::SUCCESS, ExitCode::from);
     Ok(match explored.failure {
