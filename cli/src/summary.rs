@@ -69,7 +69,7 @@ struct Call {
 }
 
 /// A table, formatted later for people or as JSON.
-struct Report<const N: usize> {
+struct Sheet<const N: usize> {
     of: &'static str,
     columns: [&'static str; N],
     rows: Vec<[Value; N]>,
@@ -219,7 +219,7 @@ impl Summary {
         }
     }
 
-    fn calls(&self) -> Report<6> {
+    fn calls(&self) -> Sheet<6> {
         let mut calls: Vec<_> = self.calls.iter().collect();
         calls.sort_by_key(|(_, call)| Reverse(call.blocked));
         let row = |(name, call): (&&'static str, &Call)| {
@@ -233,7 +233,7 @@ impl Summary {
                 seconds(high),
             ]
         };
-        Report {
+        Sheet {
             of: "call",
             columns: ["call", "count", "errors", "blocked", "median", "99th"],
             rows: calls.into_iter().map(row).collect(),
@@ -256,7 +256,7 @@ impl Summary {
                 exit_of(task.exit.clone()).into(),
             ]
         };
-        let tasks = Report {
+        let tasks = Sheet {
             of: "task",
             columns: ["tid", "task", "ticks", "traps", "busy", "blocked", "exit"],
             rows: shown.into_iter().map(row).collect(),
@@ -277,7 +277,7 @@ impl Summary {
 }
 
 /// A row per name; those with the most time come first, and of equals those with the most ticks.
-fn by_name(names: &BTreeMap<String, Names>) -> Report<7> {
+fn by_name(names: &BTreeMap<String, Names>) -> Sheet<7> {
     let mut names: Vec<_> = names.iter().collect();
     names.sort_by_key(|(_, row)| Reverse((row.busy, row.ticks)));
     let row = |(name, row): (&String, &Names)| {
@@ -293,7 +293,7 @@ fn by_name(names: &BTreeMap<String, Names>) -> Report<7> {
             exits.join(", ").into(),
         ]
     };
-    Report {
+    Sheet {
         of: "name",
         columns: ["tasks", "task", "ticks", "traps", "busy", "blocked", "exit"],
         rows: names.into_iter().map(row).collect(),
@@ -318,7 +318,7 @@ impl Call {
 
 impl Summary {
     /// Returns the textbook's measures, if any task has computed.
-    fn schedule(&mut self, now: Duration) -> Report<7> {
+    fn schedule(&mut self, now: Duration) -> Sheet<7> {
         let mut rows = Vec::new();
         for (tid, task) in &mut self.tasks {
             task.measured.close(now);
@@ -338,7 +338,7 @@ impl Summary {
         if !self.tasks.values().any(has_computed) {
             rows.clear();
         }
-        Report {
+        Sheet {
             of: "schedule",
             columns: [
                 "tid",
@@ -358,7 +358,7 @@ fn seconds(span: Duration) -> Value {
     span.as_secs_f64().into()
 }
 
-impl<const N: usize> Report<N> {
+impl<const N: usize> Sheet<N> {
     fn show(self, log: Log) {
         if log.is_json() {
             for row in self.rows {

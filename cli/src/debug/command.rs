@@ -51,7 +51,7 @@ quit                      leave
 const USAGE: usize = 22;
 
 /// The result of a command.
-pub(super) enum Answer {
+pub(super) enum Done {
     /// Where a motion has ended.
     Moved(String),
     Text(String),
@@ -59,24 +59,24 @@ pub(super) enum Answer {
 }
 
 /// Performs a command. An error says what is wrong with it.
-pub(super) fn perform(engine: &mut Engine, line: &str) -> Result<Answer, String> {
+pub(super) fn perform(engine: &mut Engine, line: &str) -> Result<Done, String> {
     let answer = answer(engine, line);
     // One that came too late to stop a motion is not for what follows.
     signals::take();
     answer
 }
 
-fn answer(engine: &mut Engine, line: &str) -> Result<Answer, String> {
+fn answer(engine: &mut Engine, line: &str) -> Result<Done, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let Some((&name, rest)) = words.split_first() else {
-        return Ok(Answer::Text(String::new()));
+        return Ok(Done::Text(String::new()));
     };
     let text = match command(name)? {
         name @ ("step" | "turn" | "next" | "continue" | "until") => {
-            return forward(engine, name, rest).map(Answer::Moved);
+            return forward(engine, name, rest).map(Done::Moved);
         }
-        "back" => return back(engine, rest).map(Answer::Moved),
-        "goto" => return go_to(engine, rest).map(Answer::Moved),
+        "back" => return back(engine, rest).map(Done::Moved),
+        "goto" => return go_to(engine, rest).map(Done::Moved),
         "break" => set_break(engine, rest)?,
         "delete" => delete(engine, rest)?,
         "where" => whereabouts(engine, rest)?,
@@ -90,11 +90,11 @@ fn answer(engine: &mut Engine, line: &str) -> Result<Answer, String> {
                 "waits" => waits(engine),
                 "queues" => queues(engine),
                 "help" => help(),
-                _ => return Ok(Answer::Quit),
+                _ => return Ok(Done::Quit),
             }
         }
     };
-    Ok(Answer::Text(text))
+    Ok(Done::Text(text))
 }
 
 /// The command of this name or short form.

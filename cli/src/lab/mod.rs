@@ -30,7 +30,7 @@ use super::{
     policy::{NamedShare, Policy, check_shares, named_share, warn_of_unused},
     program::{Entry, Placed},
     table::table,
-    values::{duration, processors, usage, whole},
+    values::{duration, usage, whole, within},
 };
 use trial::{Run, Settings, Spread, Trial};
 
@@ -42,11 +42,11 @@ pub(super) struct Lab {
     #[arg(long = "policy", value_name = "NAME[:PARAMS]")]
     policies: Vec<Policy>,
     /// How many tasks compute at once, from 1 to 1024
-    #[arg(long, value_name = "N", value_parser = processors, default_value = "1")]
+    #[arg(long, value_name = "N", value_parser = within("a number of processors", 1..=1024), default_value = "1")]
     processors: usize,
     /// Run each policy with K seeds, and pool the measures
-    #[arg(long, value_name = "K", value_parser = seeds, default_value = "1")]
-    seeds: u64,
+    #[arg(long, value_name = "K", value_parser = within("a number of seeds", 1..=10_000), default_value = "1")]
+    seeds: usize,
     /// The first seed
     #[arg(long, value_name = "N", value_parser = whole::<u64>, default_value = "0")]
     seed: u64,
@@ -69,14 +69,6 @@ pub(super) struct Lab {
 
 /// The policies of a laboratory without `--policy`.
 const USUAL: [&str; 7] = ["fifo", "rr", "sjf", "stcf", "mlfq", "stride", "fair"];
-
-/// Reads a number of seeds.
-fn seeds(text: &str) -> Result<u64, String> {
-    match text.parse() {
-        Ok(number @ 1..=10_000) => Ok(number),
-        _ => Err("it takes a number of seeds from 1 to 10000".into()),
-    }
-}
 
 /// The end of the help.
 pub(super) fn help(name: &str, first: &str) -> String {
@@ -108,7 +100,7 @@ pub(super) fn run(
     let settings = Settings {
         processors: options.processors,
         seed: options.seed,
-        seeds: options.seeds,
+        seeds: options.seeds as u64,
         shares: &options.share,
         max_time: options.max_time,
     };
