@@ -68,22 +68,26 @@ impl Payload {
     /// Returns what the log shows of it.
     pub(crate) fn detail(&self) -> Detail<'_> {
         match self {
-            Self::Program(NewTask { name, .. }) | Self::Name(name) => Detail::Name(name),
-            Self::Fault { text, .. } => Detail::Name(text),
+            Self::Program(NewTask { name, .. }) | Self::Name(name) => named(name),
+            Self::Fault { text, .. } => named(text),
             Self::Addresses(addresses) => Detail::Count(addresses.len()),
-            Self::Exit(exit) => Detail::Exit(exit),
+            Self::Exit(exit) => Detail::Exit(exit.clone()),
             Self::Tasks(tasks) => Detail::Count(tasks.len()),
             Self::Addr(addr) | Self::Opened(_, Some(addr)) => Detail::Addr(*addr),
-            Self::Io(error) => Detail::Io(error),
+            Self::Io(error) => Detail::Io(error.kind(), error.to_string().into()),
             Self::Queue(_, status) => match (status.kind, status.name.as_deref()) {
                 (Kind::Queue, None) => Detail::None,
-                (Kind::Queue, Some(name)) => Detail::Name(name),
-                (kind, name) => Detail::Object(kind.name(), name.unwrap_or_default()),
+                (Kind::Queue, Some(name)) => named(name),
+                (kind, name) => Detail::Object(kind.name().into(), name.unwrap_or_default().into()),
             },
             Self::File(..) | Self::Source(_) | Self::Opened(..) | Self::Job(_) => Detail::None,
             Self::Tracer(_) => Detail::None,
         }
     }
+}
+
+fn named(name: &str) -> Detail<'_> {
+    Detail::Name(name.into())
 }
 
 impl fmt::Debug for Payload {

@@ -97,7 +97,7 @@ impl Summary {
             return;
         }
         self.follower.event(event);
-        if let Fact::Spawned { name, .. } = event.fact {
+        if let Fact::Spawned { name, .. } = &event.fact {
             let name = name.to_string();
             let task = Task {
                 name,
@@ -111,7 +111,7 @@ impl Summary {
         };
         task.measured.event(event);
         task.busy += busy;
-        match event.fact {
+        match &event.fact {
             Fact::Resumed => {
                 task.ticks += 1;
                 self.ticks += 1;

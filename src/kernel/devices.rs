@@ -352,8 +352,10 @@ impl Kernel {
             self.frame.set_due();
         }
         self.devices.release(device, Direction::Read);
-        let (reply, detail) = (answer.reply, answer.detail());
-        self.emit_at_once(me.tid, || Fact::Replied { reply, detail });
+        self.emit_at_once(me.tid, || Fact::Replied {
+            reply: answer.reply,
+            detail: answer.detail(),
+        });
         Some(answer)
     }
 

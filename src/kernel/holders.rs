@@ -169,7 +169,9 @@ impl Kernel {
 
     /// Reports a cycle that has closed, and takes the host's action.
     fn deadlocked(&mut self, me: Runnable, cycle: &[Tid]) -> Outcome {
-        self.emit_at_once(me.tid, || Fact::Deadlocked { cycle });
+        self.emit_at_once(me.tid, || Fact::Deadlocked {
+            cycle: cycle.into(),
+        });
         // A run that stops here does not reach the turns that would come later.
         self.touch(Object::All);
         if self.holders.action != OnDeadlock::Kill {

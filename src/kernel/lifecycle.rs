@@ -53,9 +53,9 @@ impl Kernel {
             let place = self.places.of_spawn(task);
             let spawned = Fact::Spawned {
                 parent: parent.map_or(Tid::KERNEL, |parent| parent.tid),
-                name: &name,
+                name: (&*name).into(),
             };
-            self.emit_at(task.tid, spawned, place.as_ref());
+            self.emit_at(task.tid, || spawned, place);
         }
         match start {
             Start::First => self.enqueue(task, Cause::Spawned),
@@ -122,7 +122,8 @@ impl Kernel {
         if let Exit::Failed(_) | Exit::Faulted(_) = exit {
             self.note_failure(me, &exit, waiters.as_deref(), place.as_ref());
         }
-        self.emit_at(me.tid, Fact::Exited { exit: &exit }, place.as_ref());
+        let exited = || Fact::Exited { exit: exit.clone() };
+        self.emit_at(me.tid, exited, place);
         let answered = waiters.as_ref().is_some_and(|all| !all.is_empty());
         if let Some(mut waiters) = waiters {
             while let Some(waiter) = waiters.pop() {

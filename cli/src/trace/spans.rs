@@ -319,7 +319,7 @@ impl Spans {
     /// destructor outside of its turns.
     pub(crate) fn is_kill(&self, event: &Event<'_>) -> bool {
         match event.fact {
-            Fact::Exited { exit } => *exit == Exit::Killed,
+            Fact::Exited { exit: Exit::Killed } => true,
             Fact::Deferred { .. } => {
                 let open = self.open.get(&event.tid);
                 open.is_some_and(|open| matches!(open.doing, Doing::Blocked(_) | Doing::Ready))

@@ -224,7 +224,7 @@ impl Summary {
         }
         let place = self.place(event.tid, tasks);
         let row = &mut self.rows[place as usize];
-        match event.fact {
+        match &event.fact {
             Fact::Spawned { .. } => row.count += 1,
             Fact::Resumed => row.turns += 1,
             Fact::Trapped { call, .. } => {
@@ -743,6 +743,7 @@ mod tests {
         let mut tasks = Follower::new();
         for (tid, name) in (1..).zip(names) {
             let (at, tid, parent) = (Duration::ZERO, Tid::from(tid), Tid::KERNEL);
+            let name = name.into();
             let fact = Fact::Spawned { parent, name };
             let event = Event {
                 at,
