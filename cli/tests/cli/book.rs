@@ -366,7 +366,11 @@ fn a_new_crate_is_complete_and_its_dependencies_are_there() {
     let mut tree = command(name, &[&tree[..], &["--format={p} {f}"]].concat());
     tree.current_dir(&dir);
     let tree = out(tree);
-    for (name, features) in [("clap v4.", "derive"), ("trapline v", "cli,default")] {
+    for (name, features) in [
+        ("clap v4.", "derive"),
+        ("trapline v", "serde"),
+        ("trapline-cli v", ""),
+    ] {
         let line = tree.lines().find(|line| line.starts_with(name));
         assert!(line.is_some_and(|line| line.contains(features)), "{tree}");
     }
@@ -391,7 +395,9 @@ fn a_new_crate_depends_on_the_published_trapline_and_says_how_to_go_on() {
     assert_eq!(texts(new), (0, String::new(), said));
     let manifest = fs::read_to_string(dir.join("fresh/Cargo.toml")).expect("it was made");
     assert!(
-        manifest.contains(&format!("\ntrapline = \"{version}\"\n")),
+        manifest.contains(&format!(
+            "\ntrapline = \"{version}\"\ntrapline-cli = \"{version}\"\n"
+        )),
         "{manifest}"
     );
     let main = fs::read_to_string(dir.join("fresh/src/main.rs")).expect("it was made");
@@ -414,6 +420,7 @@ fn what_is_no_name_for_a_crate_is_refused() {
         ("test", "Cargo needs the name test for something else"),
         ("proc_macro", "Cargo needs the name proc_macro"),
         ("trapline", "Cargo needs the name trapline"),
+        ("trapline_cli", "Cargo needs the name trapline_cli"),
         (&"x".repeat(65), "no more than 64 characters"),
     ] {
         let dir = scratch("names");

@@ -84,10 +84,10 @@ pub(crate) fn pty() -> (File, OwnedFd) {
     (window.into(), tty)
 }
 
-/// A command that the environment of the tests does not change.
+/// A command at the root, that the environment of the tests does not change.
 pub(crate) fn command(program: impl AsRef<OsStr>, args: &[&str]) -> Command {
     let mut command = Command::new(program);
-    command.args(args).stdin(Stdio::null());
+    command.args(args).current_dir(ROOT).stdin(Stdio::null());
     for variable in ["RUST_LOG", "NO_COLOR", "CLICOLOR_FORCE", "CLICOLOR"] {
         command.env_remove(variable);
     }
