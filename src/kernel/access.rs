@@ -90,7 +90,7 @@ impl Kernel {
     /// `None` for a task that has ended, and for a call that notes no caller, such as `yield_now`.
     /// Without a tracer, only the place of a blocked task's call is exact.
     pub fn place_of_call(&self, task: Tid) -> Option<Place> {
-        let task = self.find_live(task)?;
+        let task = self.tasks.find_live(task)?;
         self.places.of_last_call(task)
     }
 

@@ -62,7 +62,7 @@ impl Kernel {
                 (owner, calls) = outer;
             } else {
                 self.frame.reuse_deferred(calls);
-                return self.is_live(me);
+                return self.tasks.is_live(me);
             }
         }
     }
@@ -92,7 +92,7 @@ impl Kernel {
         self.frame.touch(Object::Waits(tid), true);
         self.frame.touch(Object::Exit(tid), true);
         self.give_up_exit(tid, waited.is_some());
-        self.find_live(tid)
+        self.tasks.find_live(tid)
     }
 
     /// Handles a deferred call like any other, and undoes its answer.

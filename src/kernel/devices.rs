@@ -121,7 +121,7 @@ impl Kernel {
         };
         let id = self.devices.next_id(me);
         let request = Request::Attach {
-            host: self.tasks[me].host,
+            host: self.tasks[me].host(),
             descriptor: source.clone(),
         };
         let result = self.world.io(id, request).and_then(world::Answer::done);
@@ -135,7 +135,7 @@ impl Kernel {
             return Errno::Invalid.into();
         };
         let id = self.devices.next_id(me);
-        let host = self.tasks[me].host;
+        let host = self.tasks[me].host();
         let request = Request::Listen { host, addr };
         let result = self.world.io(id, request).and_then(world::Answer::addr);
         self.opened(id, result.map(Some)).into()
@@ -146,7 +146,7 @@ impl Kernel {
             return Errno::Invalid.into();
         };
         let id = self.devices.next_id(me);
-        let host = self.tasks[me].host;
+        let host = self.tasks[me].host();
         let request = Request::Connect { host, addr };
         let result = self.world.io(id, request).and_then(world::Answer::done);
         self.opened(id, result.map(|()| None)).into()
@@ -289,7 +289,7 @@ impl Kernel {
         let Some(task) = self.devices.owner(device, direction) else {
             return;
         };
-        let State::Blocked(WaitingOn::Device(_, _, then)) = self.tasks[task].state else {
+        let &State::Blocked(WaitingOn::Device(_, _, then)) = self.tasks[task].state() else {
             // It is to read anyway.
             return;
         };
@@ -298,7 +298,7 @@ impl Kernel {
             self.devices.release(device, direction);
         }
         if let Then::Again = then {
-            self.pass_again(task, self.tasks[task].traps + 1);
+            self.pass_again(task, self.tasks[task].traps() + 1);
         }
         let state: State = match then {
             Then::Done => Reply::Done.into(),
@@ -315,11 +315,11 @@ impl Kernel {
         };
         contain(|| drop(self.world.io(device, Request::Close)));
         for task in claims.into_iter().flatten() {
-            if self.tasks[task].state.is_ready() {
+            if self.tasks[task].state().is_ready() {
                 // Its next turn would have read, and does not commute with this one.
                 self.touch(Object::Life(task.tid));
-                let closed = self.late(task, Errno::Closed, false);
-                self.tasks[task].change(closed);
+                let closed = self.tasks[task].late(Errno::Closed.into(), false);
+                self.tasks[task].answer(closed);
                 self.tell_answer(task);
             } else {
                 *self.devices.waiting_like(task) -= 1;
@@ -348,7 +348,7 @@ impl Kernel {
                 return None;
             }
         };
-        if self.let_through(me, false) {
+        if self.tasks[me].let_through(false) {
             self.frame.set_due();
         }
         self.devices.release(device, Direction::Read);
@@ -369,7 +369,7 @@ impl Kernel {
         let id = self.devices.next_id(me);
         let mut peer = None;
         let request = Request::Accept {
-            host: self.tasks[me].host,
+            host: self.tasks[me].host(),
             connection: id,
         };
         let result = self.world.io(listener, request);

@@ -3,12 +3,7 @@
 //!
 //! `docs/price.md` has the figures.
 
-use super::{
-    Kernel,
-    answer::Answer,
-    queues::Queues,
-    task::{State, Task},
-};
+use super::{Kernel, answer::Answer, queues::Queues, task::Task};
 use crate::{
     abi::{Reply, SystemCall},
     log::{Detail, Fact},
@@ -37,7 +32,7 @@ impl Kernel {
         if !answer(&mut self.queues, &self.frame, task, call) {
             return self.dispatch_plain(me, call);
         }
-        let reply = task.state.plain();
+        let reply = task.state().plain();
         self.tell_call(me.tid, call);
         if let Some(reply) = reply {
             let detail = Detail::None;
@@ -56,8 +51,8 @@ pub(super) fn answer(
     call: SystemCall,
 ) -> bool {
     match call {
-        SystemCall::GetTid => task.change(Reply::Tid(task.tid).into()),
-        SystemCall::Yield => task.change(State::Ready(Answer::SLEPT)),
+        SystemCall::GetTid => task.answer(Reply::Tid(task.tid())),
+        SystemCall::Yield => task.answer(Answer::SLEPT),
         call => return answer_by_queue(queues, frame, task, call).is_some(),
     }
     true
@@ -86,6 +81,6 @@ fn answer_by_queue(
         }
         _ => return None,
     };
-    task.change(State::Ready(answer));
+    task.answer(answer);
     Some(())
 }

@@ -97,7 +97,7 @@ impl Kernel {
             return self.end(me, exit);
         };
         if let Ticket::Delay(_) = ticket {
-            self.pass_again(me, self.tasks[me].traps);
+            self.pass_again(me, self.tasks[me].traps());
         }
         let outcome = match self.tasks[me].due() {
             None => self.perform(me, call),

@@ -105,7 +105,7 @@ impl Kernel {
         if self.frame.is_noted() {
             self.note_chain(me);
         }
-        if self.holders.is_contended || self.tasks[me].waiters.is_some() {
+        if self.holders.is_contended || self.tasks[me].waiters().is_some() {
             return self.follow(me);
         }
         outcome
@@ -128,12 +128,12 @@ impl Kernel {
     /// Returns the task that alone can end the wait of a task.
     fn blocker(&self, task: Runnable) -> Option<Runnable> {
         let task = &self.tasks[task];
-        match task.state {
+        match *task.state() {
             State::Blocked(_) if task.is_timed() => None,
             State::Blocked(WaitingOn::Exit(target)) => Some(target),
             State::Blocked(WaitingOn::Queue(queue, End::Get)) => {
                 let queue = self.queues.get(queue).filter(|queue| queue.is_lock())?;
-                self.find_live(queue.status().holder()?)
+                self.tasks.find_live(queue.status().holder()?)
             }
             _ => None,
         }
@@ -182,7 +182,7 @@ impl Kernel {
         warn_report(&format_args!(
             "{deadlock}\n  task {youngest} is killed: it is the youngest of the cycle"
         ));
-        if let Some(victim) = self.find_live(youngest) {
+        if let Some(victim) = self.tasks.find_live(youngest) {
             self.end(victim, Exit::Killed);
         }
         Outcome::Gone

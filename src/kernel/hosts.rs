@@ -146,7 +146,7 @@ impl Kernel {
         task: Rc<str>,
     ) -> Result<(HostId, Rc<str>), Errno> {
         let host = match host {
-            None => self.tasks[parent].host,
+            None => self.tasks[parent].host(),
             Some(host) => self.host_named(host)?,
         };
         Ok((host, self.name_on(host, task)))
@@ -180,7 +180,7 @@ impl Kernel {
 
     /// Puts a new task on a host.
     pub(super) fn place(&mut self, task: Runnable, host: HostId) {
-        self.tasks[task].host = host;
+        self.tasks[task].set_host(host);
     }
 
     pub(super) fn host_named(&self, name: &str) -> Result<HostId, Errno> {
@@ -232,7 +232,7 @@ impl Kernel {
     /// Ends the tasks of a host, the youngest first.
     fn crash(&mut self, host: HostId) {
         for task in self.tasks.youngest_first() {
-            if self.is_live(task) && self.tasks[task].host == host {
+            if self.tasks.is_live(task) && self.tasks[task].host() == host {
                 self.end(task, Exit::Killed);
             }
         }
@@ -269,7 +269,7 @@ impl Kernel {
 
     /// Answers the name of the caller's host.
     pub(super) fn host(&mut self, me: Runnable) -> Outcome {
-        let host = self.tasks[me].host;
+        let host = self.tasks[me].host();
         let name = match self.world.net() {
             Some(net) => net.name_of(host).into(),
             None => LOCALHOST.into(),

@@ -92,7 +92,7 @@ impl Kernel {
     #[cold]
     fn inject(&mut self, me: Runnable, call: SystemCall) -> Option<Outcome> {
         let injection = self.injection.as_mut()?;
-        let is_again = injection.again.remove(&me.tid) == Some(self.tasks[me].traps);
+        let is_again = injection.again.remove(&me.tid) == Some(self.tasks[me].traps());
         if is_again || me.tid.is_daemon() {
             return None;
         }

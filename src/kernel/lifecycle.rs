@@ -37,19 +37,19 @@ impl Kernel {
         }
         let task = self.tasks.insert(name, program, parent, on_exit, is_daemon);
         if self.shares.are_used() {
-            self.shares.inherit(task, parent, &self.tasks[task].name);
+            self.shares.inherit(task, parent, self.tasks[task].name());
         }
         let place = self.frame.place();
         self.places.spawned(task, place);
         if let Some(published) = &mut self.published {
-            published.spawned(task, &self.tasks[task].name, place);
+            published.spawned(task, self.tasks[task].name(), place);
         }
         if self.frame.is_noted() {
             self.note_birth(task.tid, parent, on_exit);
         }
         self.stats.peak_tasks = self.stats.peak_tasks.max(self.tasks.live());
         if self.log.is_observed() {
-            let name = Rc::clone(&self.tasks[task].name);
+            let name = Rc::clone(self.tasks[task].name());
             let place = self.places.of_spawn(task);
             let spawned = Fact::Spawned {
                 parent: parent.map_or(Tid::KERNEL, |parent| parent.tid),
@@ -96,7 +96,7 @@ impl Kernel {
         self.frame.touch(Object::Life(me.tid), true);
         self.tasks.ended(me);
         let outer = self.frame.killing.replace(dies);
-        match std::mem::replace(&mut self.tasks[me].state, State::Ending) {
+        match self.tasks[me].end() {
             State::Running => {}
             state => self.unqueue(me, state),
         }
@@ -113,11 +113,9 @@ impl Kernel {
     #[inline(always)]
     pub(super) fn publish_exit(&mut self, me: Runnable, exit: Exit) {
         if self.frame.is_noted() {
-            self.note_end(me, self.tasks[me].on_exit);
+            self.note_end(me, self.tasks[me].on_exit());
         }
-        let task = &mut self.tasks[me];
-        task.change(State::zombie(&exit));
-        let waiters = task.waiters.take();
+        let waiters = self.tasks[me].bury(&exit);
         let place = self.places.take_fault(me.tid);
         if let Exit::Failed(_) | Exit::Faulted(_) = exit {
             self.note_failure(me, &exit, waiters.as_deref(), place.as_ref());
@@ -135,13 +133,11 @@ impl Kernel {
             }
         }
         while let Some(child) = self.tasks.release_child(me) {
-            let orphan = &mut self.tasks[child];
-            orphan.on_exit = OnExit::Nothing;
-            if let State::Zombie(_) = orphan.state {
+            if self.tasks[child].is_zombie() {
                 self.reap(child);
             }
         }
-        match self.tasks[me].on_exit {
+        match self.tasks[me].on_exit() {
             OnExit::Zombie if !answered => return,
             OnExit::Zombie | OnExit::Nothing => {}
             OnExit::Report => self.stats.exits.insert(me.tid, exit),
@@ -160,11 +156,11 @@ impl Kernel {
         place: Option<&Place>,
     ) {
         let task = &self.tasks[me];
-        warn_of(me.tid, &task.name, exit, place);
+        warn_of(me.tid, task.name(), exit, place);
         if !me.tid.is_daemon() {
             let verdict = Verdict::of(task, waiters);
             self.stats
-                .note_failure(me.tid, &task.name, exit, place, verdict);
+                .note_failure(me.tid, task.name(), exit, place, verdict);
         }
     }
 
@@ -191,7 +187,7 @@ impl Kernel {
                 self.frame.touch(Object::Cycles, true);
                 self.frame.touch(Object::Waits(target.tid), true);
                 self.frame.touch(Object::Exit(target.tid), true);
-                if let Some(waiters) = &mut self.tasks[target].waiters {
+                if let Some(waiters) = self.tasks[target].waiters_mut() {
                     waiters.remove(me);
                 }
             }

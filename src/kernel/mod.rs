@@ -7,8 +7,7 @@
 //! }
 //! ```
 //!
-//! Six files are the kernel proper. They have at most 1,300 lines together, so that a reader can
-//! read them all:
+//! Six files are the kernel proper:
 //!
 //! | file | owns |
 //! |---|---|
@@ -195,7 +194,11 @@ impl Kernel {
     ///
     /// *Errors:* as [`Kernel::run`].
     pub fn run_until(&mut self, tasks: &[Tid]) -> Result<Report, Error> {
-        self.run_while(|kernel| tasks.iter().any(|tid| kernel.find_live(*tid).is_some()))
+        self.run_while(|kernel| {
+            tasks
+                .iter()
+                .any(|tid| kernel.tasks.find_live(*tid).is_some())
+        })
     }
 
     fn run_while(&mut self, goes_on: impl Fn(&Self) -> bool) -> Result<Report, Error> {

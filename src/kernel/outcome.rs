@@ -10,7 +10,7 @@ use crate::{
     footprint::Object,
     panic::contain,
     sched::Runnable,
-    trap::{Program, ended},
+    trap::Program,
 };
 
 /// The verdict of a handler. The loop acts on it: no handler touches the ready queue for its
@@ -58,12 +58,9 @@ impl Kernel {
     /// Drops the program of a task that ends, unless it has returned and is gone.
     #[inline(always)]
     pub(super) fn drop_program(&mut self, me: Runnable) {
-        let program = &mut self.tasks[me].program;
-        if size_of_val(&**program) == 0 {
-            return;
+        if let Some(program) = self.tasks[me].take_program() {
+            self.drop_apart(program);
         }
-        let program = std::mem::replace(program, ended());
-        self.drop_apart(program);
     }
 
     /// Drops a program. The arguments of the trap under way are saved meanwhile: destructors may

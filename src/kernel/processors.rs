@@ -211,7 +211,7 @@ impl Kernel {
     #[inline(always)]
     pub(super) fn requeue(&mut self, me: Runnable, call: SystemCall) {
         if let SystemCall::Compute(_) = call
-            && let State::Pending(Pending::Compute(left)) = self.tasks[me].state
+            && let &State::Pending(Pending::Compute(left)) = self.tasks[me].state()
         {
             return if self.ready.is_plain() {
                 self.compute_now(me, left);
@@ -267,7 +267,7 @@ impl Kernel {
 
     /// Tells the policy that the length or the priority of a ready task has changed.
     pub(super) fn tell_change(&mut self, task: Runnable) {
-        let is_queued = self.tasks[task].state.is_ready() && !self.processors.is_done(task);
+        let is_queued = self.tasks[task].state().is_ready() && !self.processors.is_done(task);
         if self.ready.is_plain() || !is_queued {
             return;
         }
@@ -311,7 +311,7 @@ impl Kernel {
             left,
             slice_ends: since.saturating_add(slice),
         });
-        self.tasks[me].change(State::Computing);
+        self.tasks[me].compute();
         if self.processors.are_full() {
             self.poll_soon();
         }
@@ -415,7 +415,7 @@ impl Kernel {
         if is_over {
             return self.finish_computing(task, ran, Answer::SLEPT.into());
         }
-        self.tasks[task].change(Pending::Compute(left).into());
+        self.tasks[task].answer(Pending::Compute(left));
         self.charge(task, ran);
         if self.ready.is_plain() {
             self.ready.push(task, Cause::Preempted);
@@ -426,7 +426,7 @@ impl Kernel {
 
     /// Answers a computation that is over or cut. Its task has the next turn.
     fn finish_computing(&mut self, task: Runnable, ran: Nanos, state: State) {
-        self.tasks[task].change(state);
+        self.tasks[task].answer(state);
         self.tell_answer(task);
         self.charge(task, ran);
         self.processors.done.push_back(task);
@@ -460,11 +460,11 @@ impl Kernel {
     /// processor, and otherwise in its turn.
     pub(super) fn cut_computing(&mut self, me: Runnable, number: u64) {
         let cut = State::from(Reply::Elapsed(number));
-        if let State::Computing = self.tasks[me].state {
+        if let State::Computing = self.tasks[me].state() {
             let ran = self.stop_computing(me);
             return self.finish_computing(me, ran, cut);
         }
-        self.tasks[me].change(cut);
+        self.tasks[me].answer(cut);
         self.tell_answer(me);
         self.tell_change(me);
     }
@@ -497,7 +497,7 @@ impl Kernel {
             task, interrupted, ..
         } in told
         {
-            let task_left = self.tasks.get_mut(task).map(|task| &task.state);
+            let task_left = self.tasks.get_mut(task).map(|task| task.state());
             if let (Some(left), Some(State::Pending(Pending::Compute(_)))) =
                 (interrupted, task_left)
             {

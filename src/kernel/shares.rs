@@ -129,14 +129,14 @@ pub(super) fn facts<'a>(
         priority,
     } = shares.get(task);
     let state = &tasks[task];
-    let parent = state.parent.map(|slot| tasks.runnable(slot).tid);
-    let length = match state.state {
+    let parent = tasks.parent_of(task);
+    let length = match *state.state() {
         State::Pending(Pending::Compute(left)) => left,
         _ => Nanos::ZERO,
     };
     Facts {
         task,
-        name: &state.name,
+        name: state.name(),
         parent: parent.unwrap_or(Tid::KERNEL),
         tickets,
         nice,
@@ -170,7 +170,7 @@ impl Kernel {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_share(&mut self, tid: Tid, share: Share) -> Result<(), Errno> {
-        let task = self.find_live(tid).ok_or(Errno::NoSuchTask)?;
+        let task = self.tasks.find_live(tid).ok_or(Errno::NoSuchTask)?;
         self.shares.at(task).set(share);
         self.tell_change(task);
         Ok(())
@@ -239,12 +239,12 @@ impl Kernel {
 
     /// Returns the holder of the lock for which a task waits.
     fn holder_awaited_by(&self, waiter: Runnable) -> Option<Runnable> {
-        let waiter = self.find_live(waiter.tid)?;
-        let State::Blocked(WaitingOn::Queue(queue, End::Get)) = self.tasks[waiter].state else {
+        let waiter = self.tasks.find_live(waiter.tid)?;
+        let &State::Blocked(WaitingOn::Queue(queue, End::Get)) = self.tasks[waiter].state() else {
             return None;
         };
         let lock = self.queues.get(queue).filter(|queue| queue.is_lock())?;
-        self.find_live(lock.status().holder()?)
+        self.tasks.find_live(lock.status().holder()?)
     }
 }
 

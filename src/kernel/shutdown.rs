@@ -20,7 +20,7 @@ impl Kernel {
         }
         for task in self.tasks.youngest_first() {
             // The destructors of another task may have ended this one.
-            if self.is_live(task) {
+            if self.tasks.is_live(task) {
                 self.end(task, Exit::Killed);
             }
         }

@@ -109,11 +109,11 @@ impl Kernel {
             self.end(me, Exit::Killed);
             return Outcome::Gone;
         }
-        let victim = self.find_live(tid);
+        let victim = self.tasks.find_live(tid);
         if let Some(victim) = victim {
             self.end(victim, Exit::Killed);
         }
-        if !self.is_live(me) {
+        if !self.tasks.is_live(me) {
             // A destructor of the victim has killed the caller.
             return Outcome::Gone;
         }
@@ -131,16 +131,10 @@ impl Kernel {
         outcome
     }
 
-    /// Returns the live task of that number.
-    pub(super) fn find_live(&self, tid: Tid) -> Option<Runnable> {
-        let task = self.tasks.find(tid)?;
-        self.tasks[task].is_live().then_some(task)
-    }
-
     /// Reaps a task if it is a zombie.
     pub(super) fn reap_zombie(&mut self, tid: Tid) {
         if let Some(task) = self.tasks.find(tid)
-            && let State::Zombie(_) = self.tasks[task].state
+            && self.tasks[task].is_zombie()
         {
             self.reap(task);
         }
@@ -160,9 +154,9 @@ impl Kernel {
     fn disown(&mut self, tid: Tid) -> Outcome {
         let waited = self.frame.take_word();
         self.give_up_exit(tid, waited.is_some());
-        if let Some(task) = self.find_live(tid) {
-            self.tasks[task].on_exit = OnExit::Nothing;
-            if let Some(waiters) = &mut self.tasks[task].waiters {
+        if let Some(task) = self.tasks.find_live(tid) {
+            self.tasks[task].set_on_exit(OnExit::Nothing);
+            if let Some(waiters) = self.tasks[task].waiters_mut() {
                 waiters.keeper = None;
             }
         }

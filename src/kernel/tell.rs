@@ -116,7 +116,7 @@ impl Kernel {
 
     #[cold]
     fn tell_answer_in_full(&mut self, task: Runnable) {
-        let answer = match &self.tasks[task].state {
+        let answer = match self.tasks[task].state() {
             State::Ready(answer) => answer,
             State::Late(answer) => answer,
             // It starts at the task's next turn, but its number is known.

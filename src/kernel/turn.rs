@@ -14,7 +14,7 @@ use crate::{
     log::Wake,
     panic::Panic,
     sched::{Cause, Runnable},
-    trap::{Payload, ended, fault, resume},
+    trap::{Payload, fault},
 };
 
 /// What a turn has done to the ready queue.
@@ -40,7 +40,7 @@ impl Kernel {
         let Some(task) = self.tasks.get_mut(me) else {
             return Turn::Void;
         };
-        let (task, reply) = match task.state.plain() {
+        let (task, reply) = match task.state().plain() {
             Some(reply) => (task, reply),
             None => match self.deliver(me) {
                 Some(reply) => (&mut self.tasks[me], reply),
@@ -61,9 +61,8 @@ impl Kernel {
             tell_resumed(&mut self.log, &mut self.slept, me.tid);
             self.frame.put_located_reply(&mut reply);
         }
-        match resume(&self.frame, &mut task.program, reply) {
+        match task.resume(&self.frame, reply) {
             Ok(Some(call)) => {
-                task.traps += 1;
                 if REQUEUES && let Some(published) = &mut self.published {
                     published.called(me, call, self.frame.place());
                 }
@@ -89,11 +88,7 @@ impl Kernel {
     #[inline(never)]
     fn deliver(&mut self, me: Runnable) -> Option<Reply> {
         self.remote.runs(me.tid);
-        let task = self
-            .tasks
-            .get_mut(me)
-            .filter(|task| task.state.is_ready())?;
-        let answer = match std::mem::replace(&mut task.state, State::Running) {
+        let answer = match self.tasks.get_mut(me)?.take_turn()? {
             State::Late(answer) => {
                 self.frame.set_due();
                 *answer
@@ -124,7 +119,7 @@ impl Kernel {
     #[inline(never)]
     pub(super) fn dispatch_plain(&mut self, me: Runnable, call: SystemCall) {
         self.ready.leave();
-        self.tasks[me].change(State::Running);
+        self.tasks[me].run();
         self.places.called(me, self.frame.place());
         let is_late = self.frame.take_due();
         if self.frame.has_payload() && !call.has_payload() {
@@ -169,7 +164,7 @@ impl Kernel {
 
     #[inline(always)]
     fn reply(&mut self, me: Runnable, call: SystemCall, state: State) {
-        self.tasks[me].change(state);
+        self.tasks[me].answer(state);
         // A call on a queue moves a message, which takes less time than to read the clock.
         if call.queue().is_none() {
             self.time_passed(me.tid);
@@ -184,7 +179,7 @@ impl Kernel {
     fn finish(&mut self, me: Runnable, panic: Option<Panic>) {
         self.ready.leave();
         let task = &mut self.tasks[me];
-        task.change(State::Running);
+        task.run();
         self.stats.finished += u64::from(!me.tid.is_daemon());
         self.frame.take_due();
         let exit = match panic {
@@ -195,7 +190,7 @@ impl Kernel {
             }
             None => {
                 // Its destructors have run: only memory is left.
-                task.program = ended();
+                drop(task.take_program());
                 self.frame.take_exit()
             }
         };
@@ -216,9 +211,7 @@ impl Kernel {
     #[inline(always)]
     pub(super) fn block(&mut self, me: Runnable, on: WaitingOn) -> Outcome {
         self.tell_blocked(me, on);
-        let task = &mut self.tasks[me];
-        task.since = self.clock;
-        task.change(State::Blocked(on));
+        self.tasks[me].block(on, self.clock);
         Outcome::Blocked
     }
 
@@ -226,17 +219,7 @@ impl Kernel {
     /// it is made: a copy would wait for the stores of its parts.
     #[inline(always)]
     pub(super) fn wake(&mut self, task: Runnable, by: Wake, state: impl Into<State>) {
-        let woken = &mut self.tasks[task];
-        debug_assert!(
-            matches!(woken.state, State::Blocked(_)),
-            "only a blocked task is in a queue of waiters"
-        );
-        woken.change(state.into());
+        self.tasks[task].wake(state);
         self.woken(task, by);
-    }
-
-    /// Returns whether a task has not ended.
-    pub(super) fn is_live(&mut self, task: Runnable) -> bool {
-        self.tasks.get_mut(task).is_some_and(|task| task.is_live())
     }
 }
