@@ -89,7 +89,8 @@ impl Kernel {
                 }
             }
         }
-        let mut on_processors: Vec<Tid> = self.processors.tasks().map(|task| task.tid).collect();
+        let computations = self.processors.computing().iter();
+        let mut on_processors: Vec<Tid> = computations.map(|c| c.task.tid).collect();
         on_processors.sort_unstable();
         assert_eq!(computing, on_processors, "tasks that compute");
         assert_eq!(live, self.tasks.live(), "live tasks");

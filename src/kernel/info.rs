@@ -64,8 +64,14 @@ impl From<WaitingOn> for On {
 }
 
 impl Kernel {
+    /// Lists the tasks, zombies included, in order of their numbers.
+    pub fn tasks(&self) -> impl Iterator<Item = TaskInfo> {
+        let tasks = self.tasks.infos();
+        tasks.map(|(task, info)| self.complete(task, info))
+    }
+
     /// Adds to the description of a task what the tables of queues and places say of it.
-    pub(super) fn complete(&self, task: Runnable, mut info: TaskInfo) -> TaskInfo {
+    fn complete(&self, task: Runnable, mut info: TaskInfo) -> TaskInfo {
         info.spawned = self.places.of_spawn(task);
         let &State::Blocked(on) = self.tasks[task].state() else {
             return info;
@@ -83,6 +89,21 @@ impl Kernel {
         info.wait.call = name(on, kind);
         info.wait.place = self.places.of_call(task, on);
         info
+    }
+
+    /// Describes the device at which a task waits, for reports.
+    fn describe(&self, info: &mut TaskInfo) {
+        if let TaskState::Blocked {
+            on: On::Device(device, direction),
+            ..
+        } = info.state
+            && let Some(net) = self.world.net()
+            && let Some(what) = net.describe(device)
+        {
+            let on = On::Device(device, direction);
+            info.wait.thing = Some(format!("{on}, {what}"));
+            info.wait.is_client = net.is_client(device, direction);
+        }
     }
 }
 

@@ -157,7 +157,7 @@ impl Report {
     }
 
     /// Counts a task that failed or faulted.
-    pub(super) fn note_failure(
+    pub(super) fn count_failure(
         &mut self,
         tid: Tid,
         name: &str,

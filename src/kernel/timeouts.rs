@@ -18,39 +18,39 @@ use super::{
 };
 use crate::{
     abi::{Errno, Nanos, Reply, SystemCall},
-    footprint::Object,
     log::Wake,
     sched::{Runnable, Slot},
 };
 
 impl Kernel {
-    pub(super) fn time_now(&mut self) -> Nanos {
-        self.world.now().into()
-    }
-
     pub(super) fn sleep(&mut self, me: Runnable, span: Nanos) -> Outcome {
-        let now = self.time_now();
-        self.sleep_from(me, now, now.saturating_add(span))
+        let now = Nanos::from(self.world.now());
+        self.sleep_until(me, now, now.saturating_add(span))
     }
 
-    /// Lets a new task wait for its timer, even if that is due.
-    pub(super) fn sleep_newborn(&mut self, task: Runnable, span: Nanos) -> Outcome {
-        let deadline = self.time_now().saturating_add(span);
-        let on = WaitingOn::Timer(self.timers.of(task).arm(deadline, task.slot));
-        self.block(task, on)
-    }
-
-    pub(super) fn sleep_until(&mut self, me: Runnable, deadline: Nanos) -> Outcome {
-        let now = self.time_now();
-        self.sleep_from(me, now, deadline)
-    }
-
-    fn sleep_from(&mut self, me: Runnable, now: Nanos, deadline: Nanos) -> Outcome {
+    /// Lets the caller sleep from now up to the deadline.
+    pub(super) fn sleep_until(&mut self, me: Runnable, now: Nanos, deadline: Nanos) -> Outcome {
         if deadline <= now {
             return Answer::SLEPT.into();
         }
-        let on = WaitingOn::Timer(self.timers.of(me).arm(deadline, me.slot));
-        self.block(me, on)
+        let timer = self.timers.of(me).arm(deadline, me.slot);
+        Outcome::Block(WaitingOn::Timer(timer))
+    }
+
+    /// Lets a new task wait for its timer, even if that is due.
+    pub(super) fn sleep_newborn(&mut self, task: Runnable, span: Nanos) {
+        let deadline = Nanos::from(self.world.now()).saturating_add(span);
+        let timer = self.timers.of(task).arm(deadline, task.slot);
+        self.block(task, WaitingOn::Timer(timer));
+    }
+
+    /// Daemons need no processor: they sleep.
+    pub(super) fn compute(&mut self, me: Runnable, span: Nanos) -> Outcome {
+        match span {
+            _ if me.tid.is_daemon() => self.sleep(me, span),
+            Nanos::ZERO => Answer::SLEPT.into(),
+            span => Outcome::Ready(Pending::Compute(span).into()),
+        }
     }
 
     pub(super) fn timeout(&mut self, me: Runnable, span: Nanos) -> Outcome {
@@ -62,7 +62,7 @@ impl Kernel {
         let from = if span == Nanos::ZERO {
             self.clock
         } else {
-            self.time_now()
+            self.world.now().into()
         };
         let timer = self.timers.of(me).reserve(from.saturating_add(span));
         Outcome::Ready(Pending::StartTimeout(timer).into())
@@ -94,7 +94,7 @@ impl Kernel {
     }
 
     /// Handles a timer that has fired: of a sleep, a delay or a timeout.
-    pub(super) fn alarm(&mut self, timer: Timer, slot: Slot) {
+    fn alarm(&mut self, timer: Timer, slot: Slot) {
         let me = self.tasks.runnable(slot);
         match *self.tasks[me].state() {
             State::Blocked(WaitingOn::Timer(slept)) if slept == timer => {
@@ -116,53 +116,18 @@ impl Kernel {
         match task.fire(number) {
             Fired::Wait(on) => self.cut_blocked(me, on, number),
             Fired::Computation => self.cut_computing(me, number),
-            Fired::Answer => self.tell_answer(me),
+            Fired::Answer => self.emit_answer(me),
             Fired::Next => {}
         }
     }
 
-    fn cut_blocked(&mut self, me: Runnable, on: WaitingOn, number: u64) {
+    pub(super) fn cut_blocked(&mut self, me: Runnable, on: WaitingOn, number: u64) {
         self.poisoning(|kernel| kernel.cancel_wait(me, on));
         self.wake(me, Wake::Timeout, Reply::Elapsed(number));
     }
 
-    /// Handles a call around which a timeout is due. The first call that completes at once receives
-    /// its answer, and so do a few before it that only ask. Every other call is cut.
-    #[cold]
-    pub(super) fn handle_late(&mut self, me: Runnable, call: SystemCall, due: Due) -> Outcome {
-        // Whether the call would block decides whether it is cut.
-        self.frame.touch(Object::All, true);
-        if due.spent {
-            self.poisoning(|kernel| kernel.abandon(call));
-            return self.cut(me, due.number);
-        }
-        let only_asks = call.only_asks() || self.takes_lock(call);
-        match self.perform(me, call) {
-            Outcome::Ready(State::Ready(answer)) if answer.is_slept() => self.cut(me, due.number),
-            Outcome::Ready(State::Pending(Pending::Compute(_))) => self.cut(me, due.number),
-            Outcome::Ready(State::Ready(answer)) => {
-                Outcome::Ready(self.tasks[me].late(answer, only_asks))
-            }
-            Outcome::Parent(State::Ready(answer), child) => {
-                Outcome::Parent(self.tasks[me].late(answer, only_asks), child)
-            }
-            Outcome::Ready(state @ State::Pending(Pending::StartTimeout(_))) => {
-                self.tasks[me].let_through(only_asks);
-                Outcome::Ready(state)
-            }
-            Outcome::Blocked => {
-                if let &State::Blocked(on) = self.tasks[me].state() {
-                    self.tasks[me].set_due(None);
-                    self.cut_blocked(me, on, due.number);
-                }
-                Outcome::Blocked
-            }
-            outcome => outcome,
-        }
-    }
-
     /// Returns whether the call takes a lock.
-    fn takes_lock(&self, call: SystemCall) -> bool {
+    pub(super) fn takes_lock(&self, call: SystemCall) -> bool {
         let SystemCall::Get(queue) = call else {
             return false;
         };
