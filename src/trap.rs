@@ -204,8 +204,8 @@ impl Parcel {
     }
 }
 
-/// The flags that send a trap to the plain lane. Three of them leave it in the fast lane if no other
-/// is set: `REQUEUED`, `OBSERVED` and `PUBLISHED`. This one: deferred calls are pending.
+/// The flags that send a trap to the plain lane. Two of them leave it in a fast lane if they are alone:
+/// `REQUEUED` and `OBSERVED`. `PUBLISHED` may join the first. This one: deferred calls are pending.
 const DEFERRED: u8 = 1;
 /// A payload travels beside the call.
 const PAYLOAD: u8 = 2;
@@ -438,34 +438,27 @@ impl TrapFrame {
         self.flags.get() & PAYLOAD != 0
     }
 
-    /// Returns whether the fast lane may answer the call: no flag is set, or only that of tasks that
-    /// are put back.
+    /// Returns whether the fast lane may answer the call, and the task keeps its place: no flag is
+    /// set.
     #[inline(always)]
     pub(crate) fn is_in_lane(&self) -> bool {
-        self.flags.get() & !REQUEUED == 0
+        self.flags.get() == 0
+    }
+
+    /// Returns whether the fast lane may answer the call, and the task is put back.
+    pub(crate) fn is_in_requeued_lane(&self) -> bool {
+        self.flags.get() == REQUEUED
     }
 
     /// The same, and turns are published.
     pub(crate) fn is_in_published_lane(&self) -> bool {
-        self.flags.get() & !REQUEUED == PUBLISHED
+        self.flags.get() == REQUEUED | PUBLISHED
     }
 
     /// Returns whether the fast lane may answer the call, the task keeps its place, and tracers get
     /// events.
     pub(crate) fn is_in_observed_lane(&self) -> bool {
-        self.flags.get() & !PUBLISHED == OBSERVED
-    }
-
-    /// Returns whether tracers get events, or turns are published.
-    #[inline(always)]
-    pub(crate) fn is_watched(&self) -> bool {
-        self.flags.get() & (OBSERVED | PUBLISHED) != 0
-    }
-
-    /// Returns whether a task that stays ready is put back.
-    #[inline(always)]
-    pub(crate) fn is_requeued(&self) -> bool {
-        self.flags.get() & REQUEUED != 0
+        self.flags.get() == OBSERVED
     }
 
     /// Makes tasks that stay ready leave their places, to be put back.

@@ -134,6 +134,7 @@ impl Kernel {
         };
         self.log.attach(number, tracer);
         self.frame.set_observed(true);
+        self.is_watched = true;
         Reply::Done.into()
     }
 

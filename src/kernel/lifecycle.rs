@@ -89,8 +89,10 @@ impl Kernel {
         self.frame.touch(Object::Life(me.tid), true);
         self.tasks.ended(me);
         let outer = self.frame.killing.replace(dies);
-        let state = self.tasks[me].end();
-        self.unqueue(me, state);
+        match self.tasks[me].end() {
+            State::Running => {}
+            state => self.unqueue(me, state),
+        }
         self.ready.ended(me);
         if let Some(injection) = &mut self.injection {
             injection.ended(me.tid);

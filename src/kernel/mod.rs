@@ -147,6 +147,8 @@ pub struct Kernel {
     places: Places,
     /// The turn under way, if other threads look at it.
     published: Option<Box<Published>>,
+    /// Whether tracers or other threads learn of each turn.
+    is_watched: bool,
     world: Box<dyn World>,
     frame: Rc<TrapFrame>,
     log: Log,

@@ -27,6 +27,8 @@ pub(super) struct Ready {
     turns: Option<Box<Turns>>,
     /// Daemons, which no policy sees.
     daemons: Fifo,
+    /// Whether there is a policy or a crowd in the pass under way.
+    is_special: bool,
 }
 
 /// A policy, and the name of its type.
@@ -83,6 +85,7 @@ impl Ready {
             plain: Fifo::default(),
             turns,
             daemons: Fifo::default(),
+            is_special: false,
         }
     }
 
@@ -197,13 +200,22 @@ impl Ready {
         }
     }
 
-    /// Takes the next task, if there is no policy. It keeps its place until [`Ready::leave`], and
-    /// must leave before another task becomes ready. Returns the task after it in this pass.
+    /// Notes whether a turn of this pass takes more than the next task of a list.
+    #[inline(always)]
+    pub(super) fn begin_pass(&mut self) {
+        self.is_special = self.turns.is_some() || self.plain.exceeds(CROWD);
+    }
+
+    /// Returns whether there is a policy, or a crowd of tasks, for which prefetching pays.
+    #[inline(always)]
+    pub(super) fn is_special(&self) -> bool {
+        self.is_special
+    }
+
+    /// Takes the next task of the list. It keeps its place until [`Ready::leave`], and must leave
+    /// before another task becomes ready. Returns the task after it in this pass.
     #[inline(always)]
     pub(super) fn take(&mut self) -> Option<Runnable> {
-        if self.turns.is_some() {
-            return None;
-        }
         self.plain.take();
         self.plain.peek()
     }
@@ -222,12 +234,6 @@ impl Ready {
     /// Returns the task that comes after so many others, if the policy is first in, first out.
     pub(super) fn ahead(&self, turns: usize) -> Option<Runnable> {
         self.plain.ahead(turns)
-    }
-
-    /// Returns whether there are enough tasks for prefetching to pay.
-    #[inline(always)]
-    pub(super) fn is_crowd(&self) -> bool {
-        self.plain.exceeds(CROWD)
     }
 
     /// Gives back memory that a crowd has left.

@@ -32,6 +32,7 @@ impl Kernel {
         self.log.observe_by_tracing();
         self.frame.set_observed(self.log.is_observed());
         self.frame.set_published(self.published.is_some());
+        self.is_watched = self.log.is_observed() || self.published.is_some();
         self.frame.set_requeued(!self.ready.is_plain());
         self.log.set_clock(now);
         // The host has acted.
@@ -61,15 +62,20 @@ impl Kernel {
             return None;
         }
         self.pass_ends = self.next_poll.min(ticks);
+        self.ready.begin_pass();
         let (mut last, mut following) = (None, None);
         while self.stats.ticks < self.pass_ends
             && let Some(me) = following.or_else(|| self.ready.next())
         {
             // Read ahead: behind the turn, these loads would wait for its stores.
-            following = self.ready.take();
-            if self.ready.is_crowd() {
-                self.prefetch();
-            }
+            following = if !self.ready.is_special() {
+                self.ready.take()
+            } else if self.ready.is_plain() {
+                self.take_of_crowd()
+            } else {
+                // The policy has given away this task, and no other.
+                None
+            };
             let turn = self.turn(me);
             if turn == Turn::Void {
                 self.ready.leave();
@@ -146,17 +152,19 @@ impl Kernel {
         Error::Policy(why)
     }
 
-    /// Prefetches what the next turns touch: the task that is 16 turns away, and the program of the
-    /// one that is 8 away.
+    /// Takes the next task of a crowd. Prefetches what later turns touch: the task that is 16 turns
+    /// away, and the program of the one that is 8 away.
     #[cold]
     #[inline(never)]
-    fn prefetch(&self) {
+    fn take_of_crowd(&mut self) -> Option<Runnable> {
+        let following = self.ready.take();
         if let Some(task) = self.ready.ahead(16) {
             self.tasks.prefetch_task(task);
         }
         if let Some(task) = self.ready.ahead(8) {
             self.tasks.prefetch_program(task);
         }
+        following
     }
 
     /// Polls the world, and wakes the tasks that it has something for. Waits for the world when no

@@ -51,7 +51,9 @@ impl Kernel {
         if self.processors.are_taken() {
             self.preempt_for(task);
         }
-        self.hand_over(task, cause, Nanos::ZERO, false);
+        if !self.ready.push_bare(task, cause) {
+            self.hand_over(task, cause, Nanos::ZERO, false);
+        }
     }
 
     /// Puts the caller back after a call that does not block, or gives it a processor.
@@ -62,7 +64,7 @@ impl Kernel {
         {
             return if self.ready.is_plain() {
                 self.compute_now(me, left);
-            } else {
+            } else if !self.ready.push_bare(me, Cause::Preempted) {
                 self.hand_over(me, Cause::Preempted, Nanos::ZERO, true);
             };
         }
@@ -82,23 +84,14 @@ impl Kernel {
 
 /// What a policy learns.
 impl Kernel {
-    /// Gives a task to the policy.
+    /// Gives a task to a policy that wants facts.
     #[inline(never)]
     fn hand_over(&mut self, task: Runnable, cause: Cause, computed: Nanos, keeps_place: bool) {
-        if self.ready.push_bare(task, cause) {
-            return;
-        }
-        let facts = self
+        let mut facts = self
             .shares
             .facts(&self.tasks, &self.queues, task, self.clock);
-        self.ready.push_with(
-            cause,
-            &Facts {
-                computed,
-                keeps_place,
-                ..facts
-            },
-        );
+        (facts.computed, facts.keeps_place) = (computed, keeps_place);
+        self.ready.push_with(cause, &facts);
     }
 
     /// Tells the policy that the length or the priority of a ready task has changed.
@@ -244,7 +237,7 @@ impl Kernel {
         self.charge(task, ran);
         if self.ready.is_plain() {
             self.ready.push(task, Cause::Preempted);
-        } else {
+        } else if !self.ready.push_bare(task, Cause::Preempted) {
             self.hand_over(task, Cause::Preempted, ran, keeps_place);
         }
     }

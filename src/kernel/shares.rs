@@ -127,6 +127,7 @@ impl Shares {
 
     /// Returns what a policy knows of a task that is ready or computes. Its priority is its own, or
     /// the highest of those that wait for its locks if the policy inherits priorities.
+    #[inline(always)]
     pub(super) fn facts<'a>(
         &self,
         tasks: &'a Tasks,
@@ -139,21 +140,32 @@ impl Shares {
             State::Pending(Pending::Compute(left)) => left,
             _ => Nanos::ZERO,
         };
-        let waits = self.lock_waits.iter();
-        let waits = waits.filter(|waiter| leads_to(tasks, queues, **waiter, task));
-        let lent = waits.map(|waiter| self.get(*waiter).priority).max();
+        let mut priority = own.priority;
+        if !self.lock_waits.is_empty() {
+            priority = priority.max(self.lent(tasks, queues, task));
+        }
         Facts {
             task,
             name: tasks[task].name(),
             parent: tasks.parent_of(task).unwrap_or(Tid::KERNEL),
             tickets: own.tickets,
             nice: own.nice,
-            priority: own.priority.max(lent.unwrap_or(own.priority)),
+            priority,
             length,
             now,
             computed: Nanos::ZERO,
             keeps_place: false,
         }
+    }
+
+    /// Returns the highest priority of the tasks that wait for a lock of this one.
+    #[cold]
+    #[inline(never)]
+    fn lent(&self, tasks: &Tasks, queues: &Queues, task: Runnable) -> i32 {
+        let waits = self.lock_waits.iter();
+        let waits = waits.filter(|waiter| leads_to(tasks, queues, **waiter, task));
+        let lent = waits.map(|waiter| self.get(*waiter).priority).max();
+        lent.unwrap_or(i32::MIN)
     }
 
     /// Notes that a task waits for a lock. It lends its priority to the holder, and to the holder of

@@ -215,6 +215,7 @@ impl Task {
     }
 
     /// Begins the end of the task. Returns the state that it has left.
+    #[inline(always)]
     pub(super) fn end(&mut self) -> State {
         std::mem::replace(&mut self.state, State::Ending)
     }
@@ -311,10 +312,10 @@ impl Task {
         timeouts.flat_map(move |timeouts| timeouts.take(number))
     }
 
-    /// Takes the armed timeouts of a task that makes no more calls.
-    pub(super) fn take_all_timeouts(&mut self) -> impl Iterator<Item = Timer> {
-        let timeouts = self.timeouts.take().into_iter();
-        timeouts.flat_map(|timeouts| timeouts.armed)
+    /// Takes the timeouts of a task that makes no more calls.
+    #[inline(always)]
+    pub(super) fn take_all_timeouts(&mut self) -> Option<Box<Timeouts>> {
+        self.timeouts.take()
     }
 
     /// Returns the armed timeouts, the outermost first.

@@ -166,7 +166,10 @@ impl Kernel {
     /// Disarms the timeouts around the calls of a task that makes no more.
     #[inline]
     pub(super) fn disarm_all(&mut self, me: Runnable) {
-        for timer in self.tasks[me].take_all_timeouts() {
+        let Some(timeouts) = self.tasks[me].take_all_timeouts() else {
+            return;
+        };
+        for timer in timeouts.armed {
             self.timers.of(me).disarm(timer);
         }
     }

@@ -40,9 +40,8 @@ pub(super) enum Turn {
 impl Kernel {
     /// Gives a task its turn.
     ///
-    /// After the fast lane the task keeps its place on the ready queue, or is put back if it has
-    /// none. The plain lane removes it first. Its functions are marked as cold, so that no jump leads
-    /// around them.
+    /// After the fast lane the task keeps its place on the ready queue. Every other lane removes it
+    /// first, or it has none. Their functions are marked as cold, so that no jump leads around them.
     #[inline(always)]
     pub(super) fn turn(&mut self, me: Runnable) -> Turn {
         let Some(task) = self.tasks.get_mut(me) else {
@@ -58,7 +57,7 @@ impl Kernel {
         self.stats.ticks += 1;
         self.remote.runs(me.tid);
         let mut reply = Some(reply);
-        if self.frame.is_watched() {
+        if self.is_watched {
             // Not every call notes its caller, and the place of another task's call is not its own.
             self.frame.forget_place();
             if let Some(published) = &mut self.published {
@@ -71,15 +70,17 @@ impl Kernel {
         }
         match task.resume(&self.frame, reply) {
             Ok(Some(call)) => {
-                let is_answered = self.frame.is_in_lane()
-                    && fast::answer(&mut self.queues, &self.frame, task, call);
-                if !is_answered {
-                    self.dispatch(me, call);
-                } else if self.frame.is_requeued() {
+                if self.frame.is_in_lane() {
+                    if fast::answer(&mut self.queues, &self.frame, task, call) {
+                        return Turn::Kept;
+                    }
+                } else if self.frame.is_in_requeued_lane()
+                    && fast::answer(&mut self.queues, &self.frame, task, call)
+                {
                     self.requeue(me, call);
-                } else {
-                    return Turn::Kept;
+                    return Turn::Left;
                 }
+                return self.dispatch(me, call);
             }
             Ok(None) => self.finish(me, None),
             Err(panic) => self.finish(me, Some(panic)),
@@ -119,44 +120,44 @@ impl Kernel {
         Some(answer.reply)
     }
 
-    /// Handles a call that takes more than an answer. Few jumps: registers are saved behind them.
+    /// Handles a call that takes more than an answer. A few jumps and no more: registers are saved
+    /// behind them.
     #[cold]
     #[inline(never)]
-    fn dispatch(&mut self, me: Runnable, call: SystemCall) {
+    fn dispatch(&mut self, me: Runnable, call: SystemCall) -> Turn {
         if self.published.is_some() {
-            self.dispatch_published(me, call);
+            self.dispatch_published(me, call)
         } else if self.frame.is_in_observed_lane() {
-            self.answer_and_emit(me, call);
+            self.answer_and_emit(me, call)
         } else {
             self.dispatch_plain(me, call);
+            Turn::Left
         }
     }
 
-    /// Publishes a call, and answers it in the fast lane, if possible.
     #[inline(never)]
-    fn dispatch_published(&mut self, me: Runnable, call: SystemCall) {
+    fn dispatch_published(&mut self, me: Runnable, call: SystemCall) -> Turn {
         if let Some(published) = &mut self.published {
             published.called(me, call, self.frame.place());
         }
-        if self.frame.is_in_observed_lane() {
-            return self.answer_and_emit(me, call);
-        }
-        let is_answered = self.frame.is_in_published_lane()
-            && fast::answer(&mut self.queues, &self.frame, &mut self.tasks[me], call);
-        if !is_answered {
-            self.dispatch_plain(me, call);
-        } else if self.frame.is_requeued() {
+        if self.frame.is_in_published_lane()
+            && fast::answer(&mut self.queues, &self.frame, &mut self.tasks[me], call)
+        {
             self.requeue(me, call);
+            return Turn::Left;
         }
+        self.dispatch_plain(me, call);
+        Turn::Left
     }
 
     /// Answers a call in the fast lane, if possible, and emits it and its answer. The reply is read
     /// first, while it is in registers.
     #[inline(never)]
-    fn answer_and_emit(&mut self, me: Runnable, call: SystemCall) {
+    fn answer_and_emit(&mut self, me: Runnable, call: SystemCall) -> Turn {
         let task = &mut self.tasks[me];
         if !fast::answer(&mut self.queues, &self.frame, task, call) {
-            return self.dispatch_plain(me, call);
+            self.dispatch_plain(me, call);
+            return Turn::Left;
         }
         let reply = task.state().plain();
         self.emit_call(me.tid, call);
@@ -164,6 +165,7 @@ impl Kernel {
             let detail = Detail::None;
             self.emit_at_once(me.tid, || Fact::Replied { reply, detail });
         }
+        Turn::Kept
     }
 
     /// Handles a call in the plain lane.
@@ -216,7 +218,7 @@ impl Kernel {
             injection.pass_again(me.tid, self.tasks[me].traps());
         }
         let outcome = match self.tasks[me].due() {
-            None => self.carry_out(me, call),
+            None => self.carry_out_apart(me, call),
             Some(due) => self.carry_out_late(me, call, due),
         };
         self.settle(me, call, outcome);
@@ -260,7 +262,7 @@ impl Kernel {
 /// From the call to its verdict, and what follows.
 impl Kernel {
     /// Handles a call of a trap, or a deferred one. Its second word and its payload are in the frame.
-    #[inline(never)]
+    #[inline(always)]
     pub(super) fn perform(&mut self, me: Runnable, call: SystemCall) -> Outcome {
         if self.frame.is_noted() {
             self.note_call(me, call);
@@ -285,6 +287,12 @@ impl Kernel {
         }
     }
 
+    /// The same, where it is rare.
+    #[inline(never)]
+    fn carry_out_apart(&mut self, me: Runnable, call: SystemCall) -> Outcome {
+        self.carry_out(me, call)
+    }
+
     #[cold]
     fn kill(&mut self, me: Runnable, victim: Runnable) -> Outcome {
         self.end(victim, Exit::Killed);
@@ -306,7 +314,7 @@ impl Kernel {
             return self.cut(me, due.number);
         }
         let only_asks = call.only_asks() || self.takes_lock(call);
-        match self.carry_out(me, call) {
+        match self.carry_out_apart(me, call) {
             Outcome::Ready(State::Ready(answer)) if answer.is_slept() => self.cut(me, due.number),
             Outcome::Ready(State::Pending(Pending::Compute(_))) => self.cut(me, due.number),
             Outcome::Ready(State::Ready(answer)) => {
