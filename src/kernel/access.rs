@@ -190,7 +190,7 @@ impl Kernel {
     }
 
     /// Runs this with a log of its own, which has this tracer alone.
-    pub(crate) fn with_tracer<T>(
+    pub fn with_tracer<T>(
         &mut self,
         tracer: impl Tracer + 'static,
         run: impl FnOnce(&mut Self) -> T,
@@ -203,19 +203,15 @@ impl Kernel {
         ran
     }
 
-    /// Returns the same as [`Kernel::remote`], without a reference that is counted.
-    pub(crate) fn line(&self) -> &Remote {
-        &self.remote
-    }
-
     /// Returns a handle through which other threads and signal handlers interrupt this kernel.
     #[must_use]
     pub fn remote(&self) -> Remote {
         self.remote.clone()
     }
 
-    /// Notes the place of a panic, for a hook that does not call the one before it.
-    pub(crate) fn note_panic(panic: &PanicHookInfo<'_>) {
+    /// Notes the place of a panic, for a panic hook that does not call the one before it. Then reports
+    /// have the places of faults.
+    pub fn note_panic(panic: &PanicHookInfo<'_>) {
         note_origin(panic);
     }
 }

@@ -75,7 +75,9 @@ impl Kernel {
         let text = self.frame.take_text();
         let calls = self.frame.take_deferred();
         if !text.is_empty() {
-            self.emit(me.tid, || Fact::Console { text: &text });
+            self.emit(me.tid, || Fact::Console {
+                text: (&text).into(),
+            });
             self.print(&text);
         }
         calls

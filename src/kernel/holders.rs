@@ -14,9 +14,9 @@ use super::{
 };
 use crate::{
     abi::{End, Tid},
-    footprint::{Note, Object},
     log::{Fact, tracing::warn_report},
     sched::Runnable,
+    trap::{Note, Object},
 };
 
 /// The longest chain of waits that the kernel follows when a task blocks. It bounds the price of
@@ -168,7 +168,9 @@ impl Kernel {
 
     /// Reports a cycle that has closed, and takes the host's action.
     fn deadlocked(&mut self, me: Runnable, cycle: &[Tid]) -> Option<Runnable> {
-        self.emit_at_once(me.tid, || Fact::Deadlocked { cycle });
+        self.emit_at_once(me.tid, || Fact::Deadlocked {
+            cycle: cycle.into(),
+        });
         // A run that stops here does not reach the turns that would come later.
         self.touch(Object::All);
         if self.holders.action != OnDeadlock::Kill {

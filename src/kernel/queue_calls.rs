@@ -9,10 +9,9 @@ use super::{
 };
 use crate::{
     abi::{End, Errno, QueueId, Reply},
-    footprint::{Note, Object},
     log::Wake,
     sched::Runnable,
-    trap::Payload,
+    trap::{Note, Object, Payload},
 };
 
 impl Kernel {

@@ -11,8 +11,7 @@ use crate::{
     abi::{QueueId, QueueInfo, Tid},
     panic::contain,
     sched::Runnable,
-    status::{Kind, QueueStatus},
-    trap::Store,
+    trap::{Kind, QueueStatus, Store},
 };
 
 pub(super) struct MessageQueue {

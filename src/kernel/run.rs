@@ -9,8 +9,8 @@ use super::{
 };
 use crate::{
     abi::{Nanos, Tid},
-    footprint::Note,
     sched::{Cause, Runnable},
+    trap::Note,
 };
 
 /// Where a run or a sequence of steps ends, if tasks are left.

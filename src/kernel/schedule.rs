@@ -9,9 +9,9 @@ use super::{
 };
 use crate::{
     abi::{Nanos, Reply, SystemCall},
-    footprint::{Note, Object},
     log::{Fact, Wake},
     sched::{Cause, Facts, Runnable},
+    trap::{Note, Object},
 };
 
 /// The longest spin in the real world without a look at the world.

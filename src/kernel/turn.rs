@@ -17,11 +17,10 @@ use super::{
 };
 use crate::{
     abi::{Exit, Reply, SystemCall},
-    footprint::Object,
     log::{Detail, Fact},
     panic::Panic,
     sched::{Cause, Runnable},
-    trap::{Payload, fault},
+    trap::{Object, Payload, fault},
 };
 
 /// What a turn has done to the ready queue.

@@ -8,10 +8,9 @@ use super::{
 };
 use crate::{
     abi::{Direction, End, QueueId, Reply, SystemCall},
-    footprint::Object,
     panic::contain,
     sched::Runnable,
-    trap::Program,
+    trap::{Object, Program},
 };
 
 impl Kernel {
