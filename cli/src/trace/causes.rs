@@ -6,7 +6,8 @@ use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 use trapline::{DeviceId, Direction, End, Nanos, On, QueueId, Tid, Wake};
 
 use super::{
-    history::{Accepted, Amount, History, Life, Piece, Step},
+    history::{Accepted, History, Step},
+    life::{Amount, Life, Piece},
     queues::{Content, QueueLife},
     spans::{Doing, Ending, Moment},
 };
