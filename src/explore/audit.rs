@@ -186,7 +186,10 @@ impl<'a> Runs<'a> {
         let found = match &trial.failure {
             Some(why) => {
                 let note = format!("{UNSEEN}: no schedule of the complete search fails\n{CURE}");
-                Found::new(tally.schedules, why.clone()).noting(note)
+                Found {
+                    note: Some(note),
+                    ..Found::new(tally.schedules, why.clone())
+                }
             }
             None => {
                 let why = format!(

@@ -16,7 +16,7 @@ use super::{
     explored::{Explored, Progress},
     lab::Lab,
     search,
-    settings::{Injector, Network, Reporter, Settings, Shard},
+    settings::{Hook, Settings, Shard},
     sometimes::claims_in,
     strategy::SearchStrategy,
     trial::Body,
@@ -326,7 +326,7 @@ where
     /// .run();
     /// ```
     pub fn net(mut self, make: impl Fn() -> SimNet + Send + Sync + 'static) -> Self {
-        self.settings.net = Some(Network(Arc::new(make)));
+        self.settings.net = Some(Hook(Arc::new(make)));
         self
     }
 
@@ -363,7 +363,7 @@ where
         mut self,
         injector: impl Fn(Tid, SystemCall, u64) -> Option<Inject> + Send + Sync + 'static,
     ) -> Self {
-        self.settings.inject = Some(Injector(Arc::new(injector)));
+        self.settings.inject = Some(Hook(Arc::new(injector)));
         self
     }
 
@@ -385,7 +385,7 @@ where
 
     /// Reports the progress to this closure, about five times a second.
     pub fn progress(mut self, report: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
-        self.settings.progress = Some(Reporter(Arc::new(report)));
+        self.settings.progress = Some(Hook(Arc::new(report)));
         self
     }
 
@@ -406,7 +406,7 @@ where
 
     /// Ignores the environment.
     pub fn without_environment(mut self) -> Self {
-        self.settings.reads_environment = false;
+        self.settings.ignores_environment = true;
         self
     }
 
