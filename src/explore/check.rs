@@ -14,7 +14,7 @@ use super::{
     crew::{self, Job},
     deadline::Deadline,
     explored::{Explored, Progress},
-    lab::Lab,
+    reruns::Reruns,
     search,
     settings::{Hook, Settings, Shard},
     sometimes::claims_in,
@@ -22,7 +22,7 @@ use super::{
     trial::Body,
     watchdog::Watchdog,
 };
-use crate::{Error, Inject, Kernel, SimNet, SystemCall, Tid};
+use crate::{Error, Inject, Kernel, SimNet, SystemCall, Tid, sched::Pct};
 
 /// Runs a test under many schedules. Each runs the closure on a kernel of its own in the simulated
 /// world. The closure spawns tasks, runs the kernel, and checks the result.
@@ -134,7 +134,8 @@ where
     /// *Panics* if it is [`SearchStrategy::Pct`] with more than 1,000 changes.
     pub fn strategy(mut self, strategy: SearchStrategy) -> Self {
         if let SearchStrategy::Pct(changes, _) = strategy {
-            assert!(changes <= 1000, "pct takes at most 1000 changes");
+            let most = Pct::MOST;
+            assert!(changes <= most, "pct takes at most {most} changes");
         }
         self.settings.set_strategy(strategy);
         self
@@ -512,11 +513,11 @@ where
     fn search(&self) -> Result<Explored, Error> {
         let body: Body<'_> = &self.body;
         if let Some(replay) = &self.settings.replay {
-            return Lab::new(body, &self.settings).replay(replay);
+            return Reruns::new(body, &self.settings).replay(replay);
         }
         let (settings, ended) = search::measured(body, &self.settings)?;
         let settings = &settings;
-        let lab = Lab::new(body, settings);
+        let reruns = Reruns::new(body, settings);
         let crew = |job: Job<'_>| match (self.settings.threads, self.in_threads) {
             (Some(threads), Some(run)) => run(&self.body, count(threads), job),
             _ => job(body),
@@ -528,7 +529,7 @@ where
             (None, None) => complete::search(&crew, body, settings)?,
         };
         let proved = tally.is_proved();
-        let failure = tally.failure.map(|found| lab.explain(found));
+        let failure = tally.failure.map(|found| reruns.explain(found));
         let claims = claims_in(std::any::type_name::<F>());
         let never = claims.filter(|claim| !tally.held.contains(claim));
         Ok(Explored {

@@ -14,7 +14,7 @@ use super::{
     explored::Progress,
     plan::Replay,
     strategy::SearchStrategy,
-    timed::{TimedWorld, Watch},
+    timed::{TimedWorld, TrialWatch},
     watchdog::UnderWay,
 };
 use crate::{Builder, Inject, Kernel, OnDeadlock, SimNet, SimWorld, SystemCall, Tid};
@@ -130,23 +130,23 @@ impl Settings {
     }
 
     /// Returns what ends a schedule when the time is over, on one thread.
-    pub(super) fn watch(&self) -> Watch {
-        Watch::new(self.deadline, &self.under_way, self.deadline.is_set())
+    pub(super) fn watch(&self) -> TrialWatch {
+        TrialWatch::new(self.deadline, &self.under_way, self.deadline.is_set())
     }
 
     /// Returns the same for schedules that no end of the time cuts.
-    pub(super) fn watch_without_end(&self) -> Watch {
-        Watch::new(Deadline::default(), &self.under_way, self.deadline.is_set())
+    pub(super) fn watch_without_end(&self) -> TrialWatch {
+        TrialWatch::new(Deadline::default(), &self.under_way, self.deadline.is_set())
     }
 
     /// Says that the end of the search has cut a schedule, which counts nowhere.
-    pub(super) fn end_within(&self, watch: &Watch) -> Option<String> {
+    pub(super) fn end_within(&self, watch: &TrialWatch) -> Option<String> {
         let within = watch.within()?;
         Some(format!("{}, {within}", self.end()))
     }
 
     /// Returns the settings of the kernel of a trial. The watch ends its waits for other threads.
-    pub(super) fn builder(&self, seed: u64, watch: &Watch) -> Builder {
+    pub(super) fn builder(&self, seed: u64, watch: &TrialWatch) -> Builder {
         let net = self.net.as_ref().map(|Hook(make)| make());
         let net = net.unwrap_or_default();
         if let Some(level) = self.chaos {

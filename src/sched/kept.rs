@@ -165,8 +165,8 @@ impl Line {
 /// has left or has another key.
 #[derive(Debug, Default)]
 pub(super) struct Order {
-    heap: BinaryHeap<Reverse<Entry>>,
-    places: PerTask<Place>,
+    heap: BinaryHeap<Reverse<HeapEntry>>,
+    places: PerTask<OrderPlace>,
     /// The number of tasks that have arrived.
     arrived: u32,
     /// The number of tasks in the order.
@@ -174,7 +174,7 @@ pub(super) struct Order {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Entry {
+struct HeapEntry {
     key: u64,
     number: u32,
     slot: Slot,
@@ -182,7 +182,7 @@ struct Entry {
 
 /// A task's place in the order.
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+struct OrderPlace {
     tid: Tid,
     key: u64,
     /// The number of the task, in order of arrival; 0 if it has not arrived.
@@ -204,7 +204,7 @@ impl Order {
             place.number = self.arrived;
         }
         (place.tid, place.is_ready) = (task.tid, true);
-        let entry = Entry {
+        let entry = HeapEntry {
             key: place.key,
             number: place.number,
             slot: task.slot,
@@ -234,7 +234,7 @@ impl Order {
     /// Removes and returns the first task.
     pub(super) fn pop(&mut self) -> Option<Runnable> {
         self.first_key()?;
-        let Reverse(Entry { slot, .. }) = self.heap.pop()?;
+        let Reverse(HeapEntry { slot, .. }) = self.heap.pop()?;
         let tid = Tid::KERNEL;
         let place = &mut self.places[Runnable { tid, slot }];
         place.is_ready = false;
@@ -271,8 +271,8 @@ impl Order {
     }
 }
 
-impl Place {
-    fn has(&self, entry: Entry) -> bool {
+impl OrderPlace {
+    fn has(&self, entry: HeapEntry) -> bool {
         self.is_ready && (self.key, self.number) == (entry.key, entry.number)
     }
 }

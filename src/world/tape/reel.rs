@@ -50,19 +50,19 @@ pub(super) struct Reel {
 
 /// How far a replay has come. A copy sees the same replay.
 #[derive(Clone, Default, Debug)]
-pub struct Progress(Rc<State>);
+pub struct Progress(Rc<Position>);
 
 #[derive(Default, Debug)]
-struct State {
+struct Position {
     offset: Cell<u64>,
     is_finished: Cell<bool>,
     /// Why the next entry is missing, if so.
-    cut: Cell<Option<Cut>>,
+    cut: Cell<Option<MissingEnd>>,
 }
 
 /// Why the end of a tape is missing.
 #[derive(Clone, Copy, Debug)]
-enum Cut {
+enum MissingEnd {
     Truncated,
     Unwritten(io::ErrorKind),
 }
@@ -85,8 +85,8 @@ impl Progress {
         let offset = self.offset();
         match self.0.cut.get() {
             None => {}
-            Some(Cut::Truncated) => return Err(Error::Truncated { offset }),
-            Some(Cut::Unwritten(error)) => return Err(Error::Unwritten { offset, error }),
+            Some(MissingEnd::Truncated) => return Err(Error::Truncated { offset }),
+            Some(MissingEnd::Unwritten(error)) => return Err(Error::Unwritten { offset, error }),
         }
         Err(Error::Left(Box::new(Left {
             offset,
@@ -288,8 +288,8 @@ impl Reel {
         while self.broken.is_none() {
             if let Err(broken) = self.chunks.fill() {
                 self.progress.0.cut.set(match &broken {
-                    Broken::Truncated { .. } => Some(Cut::Truncated),
-                    Broken::Unwritten { error, .. } => Some(Cut::Unwritten(*error)),
+                    Broken::Truncated { .. } => Some(MissingEnd::Truncated),
+                    Broken::Unwritten { error, .. } => Some(MissingEnd::Unwritten(*error)),
                     _ => None,
                 });
                 self.broken = Some(broken);
