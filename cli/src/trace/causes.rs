@@ -602,7 +602,7 @@ mod tests {
     /// Why the task of that name waited, and its place in the source left out.
     fn why(history: &History, name: &str) -> Vec<String> {
         let sentences = history.why(history.find(name)[0], None).sentences;
-        let without = |said: String| match (said.find(" (src/"), said.find(".rs:")) {
+        let without = |said: String| match (said.find(" (cli/src/"), said.find(".rs:")) {
             (Some(place), Some(_)) => format!("{}.", &said[..place]),
             _ => said,
         };
