@@ -27,7 +27,7 @@ pub(super) struct Ready {
     turns: Option<Box<Turns>>,
     /// Daemons, which no policy sees.
     daemons: Fifo,
-    /// Whether there is a policy or a crowd in the pass under way.
+    /// Whether there is a policy, or was a crowd at the last poll.
     is_special: bool,
 }
 
@@ -81,11 +81,12 @@ impl Ready {
             turns.wants_facts = wants == Some(true);
             Box::new(turns)
         });
+        let is_special = turns.is_some();
         Self {
             plain: Fifo::default(),
             turns,
             daemons: Fifo::default(),
-            is_special: false,
+            is_special,
         }
     }
 
@@ -188,36 +189,33 @@ impl Ready {
         self.turns.as_ref().is_some_and(|turns| turns.inherits)
     }
 
-    /// Returns the next task. Without a policy it is to be taken; a policy has given it away.
-    #[inline(always)]
-    pub(super) fn next(&mut self) -> Option<Runnable> {
-        match &mut self.turns {
-            Some(turns) => turns.pop(),
-            None => match self.plain.peek() {
-                None if self.plain.rewind() => self.plain.peek(),
-                next => next,
-            },
-        }
-    }
-
-    /// Notes whether a turn of this pass takes more than the next task of a list.
-    #[inline(always)]
-    pub(super) fn begin_pass(&mut self) {
-        self.is_special = self.turns.is_some() || self.plain.exceeds(CROWD);
-    }
-
     /// Returns whether there is a policy, or a crowd of tasks, for which prefetching pays.
     #[inline(always)]
     pub(super) fn is_special(&self) -> bool {
         self.is_special
     }
 
-    /// Takes the next task of the list. It keeps its place until [`Ready::leave`], and must leave
-    /// before another task becomes ready. Returns the task after it in this pass.
+    /// Takes the next task of the list, which was read ahead if it `follows`. It keeps its place until
+    /// [`Ready::leave`], and must leave before another task becomes ready. Reads ahead the task after
+    /// it in this pass: behind the turn, these loads would wait for its stores.
     #[inline(always)]
-    pub(super) fn take(&mut self) -> Option<Runnable> {
+    pub(super) fn take(
+        &mut self,
+        follows: Option<Runnable>,
+    ) -> Option<(Runnable, Option<Runnable>)> {
+        let next = match follows.or_else(|| self.plain.peek()) {
+            None if self.plain.rewind() => self.plain.peek(),
+            next => next,
+        };
+        let next = next?;
         self.plain.take();
-        self.plain.peek()
+        Some((next, self.plain.peek()))
+    }
+
+    /// Takes the task that the policy chooses. It keeps no place.
+    #[inline(always)]
+    pub(super) fn choose(&mut self) -> Option<Runnable> {
+        self.turns.as_mut()?.pop()
     }
 
     /// Removes the task that was popped last, if it keeps its place.
@@ -236,9 +234,10 @@ impl Ready {
         self.plain.ahead(turns)
     }
 
-    /// Gives back memory that a crowd has left.
-    pub(super) fn shrink(&mut self) {
+    /// Prepares for the turns up to the next poll, and gives back memory that a crowd has left.
+    pub(super) fn begin(&mut self) {
         self.plain.shrink();
+        self.is_special = self.turns.is_some() || self.plain.exceeds(CROWD);
     }
 
     pub(super) fn pop_daemon(&mut self) -> Option<Runnable> {

@@ -79,7 +79,7 @@ impl Kernel {
                     self.requeue(me, call);
                     return Turn::Left;
                 }
-                return self.dispatch(me, call);
+                self.dispatch(me, call);
             }
             Ok(None) => self.finish(me, None),
             Err(panic) => self.finish(me, Some(panic)),
@@ -123,40 +123,36 @@ impl Kernel {
     /// behind them.
     #[cold]
     #[inline(never)]
-    fn dispatch(&mut self, me: Runnable, call: SystemCall) -> Turn {
-        if self.published.is_some() {
-            self.dispatch_published(me, call)
-        } else if self.frame.is_in_observed_lane() {
-            self.answer_and_emit(me, call)
+    fn dispatch(&mut self, me: Runnable, call: SystemCall) {
+        if self.frame.is_in_observed_lane() {
+            self.answer_and_emit(me, call);
+        } else if self.published.is_some() {
+            self.dispatch_published(me, call);
         } else {
             self.dispatch_plain(me, call);
-            Turn::Left
         }
     }
 
     #[inline(never)]
-    fn dispatch_published(&mut self, me: Runnable, call: SystemCall) -> Turn {
+    fn dispatch_published(&mut self, me: Runnable, call: SystemCall) {
         if let Some(published) = &mut self.published {
             published.called(me, call, self.frame.place());
         }
         if self.frame.is_in_published_lane()
             && fast::answer(&mut self.queues, &self.frame, &mut self.tasks[me], call)
         {
-            self.requeue(me, call);
-            return Turn::Left;
+            return self.requeue(me, call);
         }
         self.dispatch_plain(me, call);
-        Turn::Left
     }
 
     /// Answers a call in the fast lane, if possible, and emits it and its answer. The reply is read
     /// first, while it is in registers.
     #[inline(never)]
-    fn answer_and_emit(&mut self, me: Runnable, call: SystemCall) -> Turn {
+    fn answer_and_emit(&mut self, me: Runnable, call: SystemCall) {
         let task = &mut self.tasks[me];
         if !fast::answer(&mut self.queues, &self.frame, task, call) {
-            self.dispatch_plain(me, call);
-            return Turn::Left;
+            return self.dispatch_plain(me, call);
         }
         let reply = task.state().plain();
         self.emit_call(me.tid, call);
@@ -164,7 +160,6 @@ impl Kernel {
             let detail = Detail::None;
             self.emit_at_once(me.tid, || Fact::Replied { reply, detail });
         }
-        Turn::Kept
     }
 
     /// Handles a call in the plain lane.
@@ -269,7 +264,7 @@ impl Kernel {
         self.handle(me, call)
     }
 
-    /// Handles the call of a trap, unless an injection prevents it. Ends the task that it kills.
+    /// Handles the call of a trap, unless an injection prevents it.
     #[inline(always)]
     fn carry_out(&mut self, me: Runnable, call: SystemCall) -> Outcome {
         if self.frame.is_noted() {
@@ -280,10 +275,7 @@ impl Kernel {
         {
             return outcome;
         }
-        match self.perform(me, call) {
-            Outcome::Kill(victim) => self.kill(me, victim),
-            outcome => outcome,
-        }
+        self.perform(me, call)
     }
 
     /// The same, where it is rare.
@@ -292,14 +284,12 @@ impl Kernel {
         self.carry_out(me, call)
     }
 
+    /// Ends the task that the caller kills. Returns whether the caller lives: a destructor of the
+    /// victim may have killed it, and it may be the victim.
     #[cold]
-    fn kill(&mut self, me: Runnable, victim: Runnable) -> Outcome {
+    fn kill(&mut self, me: Runnable, victim: Runnable) -> bool {
         self.end(victim, Exit::Killed);
-        // A destructor of the victim may have killed the caller.
-        match self.tasks.is_live(me) {
-            true => Reply::Yes.into(),
-            false => Outcome::Over,
-        }
+        self.tasks.is_live(me)
     }
 
     /// Handles a call around which a timeout is due. The first call that completes at once receives
@@ -334,6 +324,10 @@ impl Kernel {
                 self.block_on_task(me, on);
                 self.cut_late(me, on, due.number)
             }
+            Outcome::Kill(victim) => match self.kill(me, victim) {
+                true => Outcome::Ready(self.tasks[me].late(Reply::Yes.into(), only_asks)),
+                false => Outcome::Over,
+            },
             outcome => outcome,
         }
     }
@@ -359,7 +353,12 @@ impl Kernel {
             // It has chosen the moment, so it poisons no lock.
             Outcome::Exit(exit) => self.end_as(me, exit, false),
             Outcome::Die(exit) => self.end(me, exit),
-            Outcome::Over | Outcome::Kill(_) => {}
+            Outcome::Kill(victim) => {
+                if self.kill(me, victim) {
+                    self.reply(me, call, Reply::Yes.into());
+                }
+            }
+            Outcome::Over => {}
         }
     }
 
