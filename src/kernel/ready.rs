@@ -195,21 +195,21 @@ impl Ready {
         self.is_special
     }
 
-    /// Takes the next task of the list, which was read ahead if it `follows`. It keeps its place until
-    /// [`Ready::leave`], and must leave before another task becomes ready. Reads ahead the task after
-    /// it in this pass: behind the turn, these loads would wait for its stores.
+    /// Returns the next task of the list.
     #[inline(always)]
-    pub(super) fn take(
-        &mut self,
-        follows: Option<Runnable>,
-    ) -> Option<(Runnable, Option<Runnable>)> {
-        let next = match follows.or_else(|| self.plain.peek()) {
+    pub(super) fn first(&mut self) -> Option<Runnable> {
+        match self.plain.peek() {
             None if self.plain.rewind() => self.plain.peek(),
             next => next,
-        };
-        let next = next?;
+        }
+    }
+
+    /// Takes the next task of the list. It keeps its place until [`Ready::leave`], and must leave
+    /// before another task becomes ready. Returns the task after it in this pass.
+    #[inline(always)]
+    pub(super) fn take(&mut self) -> Option<Runnable> {
         self.plain.take();
-        Some((next, self.plain.peek()))
+        self.plain.peek()
     }
 
     /// Takes the task that the policy chooses. It keeps no place.
