@@ -212,10 +212,13 @@ impl Ready {
         self.plain.peek()
     }
 
-    /// Takes the task that the policy chooses. It keeps no place.
+    /// Returns the task that the policy gives away, or without one the next task of the list.
     #[inline(always)]
     pub(super) fn choose(&mut self) -> Option<Runnable> {
-        self.turns.as_mut()?.pop()
+        match &mut self.turns {
+            Some(turns) => turns.pop(),
+            None => self.first(),
+        }
     }
 
     /// Removes the task that was popped last, if it keeps its place.

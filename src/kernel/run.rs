@@ -33,7 +33,7 @@ impl Kernel {
         self.frame.set_observed(self.log.is_observed());
         self.frame.set_published(self.published.is_some());
         self.is_watched = self.log.is_observed() || self.published.is_some();
-        self.frame.set_requeued(!self.ready.is_plain());
+        self.requeues = !self.ready.is_plain();
         self.log.set_clock(now);
         // The host has acted.
         self.frame.note(Note::Barrier);
@@ -76,13 +76,19 @@ impl Kernel {
                 None
             };
             let turn = self.turn(me);
-            if turn == Turn::Void {
+            if let Turn::Void = turn {
                 self.ready.leave();
             } else {
                 last = Some(me.tid);
             }
-            next = match following {
-                Some(_) if turn == Turn::Kept => following,
+            next = match (following, turn) {
+                (Some(_), Turn::Kept(_)) => following,
+                (None, Turn::Kept(call)) if self.ready.is_special() => {
+                    if self.requeues {
+                        self.requeue(me, call);
+                    }
+                    self.next_turn()
+                }
                 _ => self.next_turn(),
             };
         }
@@ -94,7 +100,7 @@ impl Kernel {
     /// if there is a turn.
     #[inline(always)]
     fn next_turn(&mut self) -> Option<Runnable> {
-        if !self.ready.is_special() || self.ready.is_plain() {
+        if !self.ready.is_special() {
             return self.ready.first();
         }
         let is_over = self.stats.ticks >= self.pass_ends;
@@ -124,15 +130,18 @@ impl Kernel {
     ) -> Option<Tid> {
         let mut last = None;
         self.ready.end_pass();
-        self.frame.set_requeued(true);
+        self.requeues = true;
         while self.stats.ticks < ticks
             && let Some(me) = next(self)
         {
-            if self.turn(me) != Turn::Void {
-                last = Some(me.tid);
+            match self.turn(me) {
+                Turn::Void => continue,
+                Turn::Kept(call) => self.requeue(me, call),
+                Turn::Left => {}
             }
+            last = Some(me.tid);
         }
-        self.frame.set_requeued(!self.ready.is_plain());
+        self.requeues = !self.ready.is_plain();
         last
     }
 
