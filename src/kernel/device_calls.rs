@@ -37,10 +37,9 @@ impl Kernel {
         let Some(Payload::Addr(addr)) = self.frame.take() else {
             return Errno::Invalid.into();
         };
-        let id = self.devices.next_id(me);
-        let host = self.tasks[me].host();
-        let request = Request::Listen { host, addr };
-        let result = self.world.io(id, request).and_then(world::Answer::addr);
+        let (id, host) = (self.devices.next_id(me), self.tasks[me].host());
+        let result = self.world.io(id, Request::Listen { host, addr });
+        let result = result.and_then(world::Answer::addr);
         self.opened(id, result.map(Some)).into()
     }
 
@@ -48,10 +47,9 @@ impl Kernel {
         let Some(Payload::Addr(addr)) = self.frame.take() else {
             return Errno::Invalid.into();
         };
-        let id = self.devices.next_id(me);
-        let host = self.tasks[me].host();
-        let request = Request::Connect { host, addr };
-        let result = self.world.io(id, request).and_then(world::Answer::done);
+        let (id, host) = (self.devices.next_id(me), self.tasks[me].host());
+        let result = self.world.io(id, Request::Connect { host, addr });
+        let result = result.and_then(world::Answer::done);
         self.opened(id, result.map(|()| None)).into()
     }
 

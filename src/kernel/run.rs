@@ -62,18 +62,19 @@ impl Kernel {
             return None;
         }
         self.pass_ends = self.next_poll.min(ticks);
-        let (mut last, mut next) = (None, self.next_turn());
-        while self.stats.ticks < self.pass_ends
-            && let Some(me) = next
-        {
+        let (mut last, mut next) = (None, self.ready.first());
+        while self.stats.ticks < self.pass_ends {
             // Read ahead: behind the turn, these loads would wait for its stores.
-            let following = if !self.ready.is_special() {
-                self.ready.take()
-            } else if self.ready.is_plain() {
-                self.prefetch();
-                self.ready.take()
-            } else {
-                None
+            let (me, following) = match next {
+                Some(me) if self.ready.is_crowd() => {
+                    self.prefetch();
+                    (me, self.ready.take())
+                }
+                Some(me) => (me, self.ready.take()),
+                None => match self.ready.choose() {
+                    Some(me) => (me, None),
+                    None => break,
+                },
             };
             let turn = self.turn(me);
             if let Turn::Void = turn {
@@ -83,28 +84,15 @@ impl Kernel {
             }
             next = match (following, turn) {
                 (Some(_), Turn::Kept(_)) => following,
-                (None, Turn::Kept(call)) if self.ready.is_special() => {
-                    if self.requeues {
-                        self.requeue(me, call);
-                    }
-                    self.next_turn()
+                (None, Turn::Kept(call)) if !self.ready.is_plain() => {
+                    self.requeue(me, call);
+                    None
                 }
-                _ => self.next_turn(),
+                _ => self.ready.first(),
             };
         }
         self.processors.end_pass();
         last
-    }
-
-    /// Returns the task that has the next turn of the pass. A policy gives it away, so it is asked only
-    /// if there is a turn.
-    #[inline(always)]
-    fn next_turn(&mut self) -> Option<Runnable> {
-        if !self.ready.is_special() {
-            return self.ready.first();
-        }
-        let is_over = self.stats.ticks >= self.pass_ends;
-        if is_over { None } else { self.ready.choose() }
     }
 
     /// Gives each task whose computation is over its turn, before the policy is asked. Returns the
@@ -228,7 +216,7 @@ impl Kernel {
             return Err(self.stuck());
         }
         self.check_standstill();
-        self.ready.begin();
+        self.ready.shrink();
         self.next_poll = self.stats.ticks.saturating_add(self.ready.pass());
         self.check_time(ends.time)
     }
