@@ -87,22 +87,26 @@ impl Payload {
     /// Returns what the log shows of it.
     pub(crate) fn detail(&self) -> Detail<'_> {
         match self {
-            Self::Program(NewTask { name, .. }) | Self::Name(name) => Detail::Name(name),
-            Self::Fault { text, .. } => Detail::Name(text),
+            Self::Program(NewTask { name, .. }) | Self::Name(name) => named(name),
+            Self::Fault { text, .. } => named(text),
             Self::Addresses(addresses) => Detail::Count(addresses.len()),
-            Self::Exit(exit) => Detail::Exit(exit),
+            Self::Exit(exit) => Detail::Exit(exit.clone()),
             Self::Tasks(tasks) => Detail::Count(tasks.len()),
             Self::Addr(addr) | Self::Opened(_, Some(addr)) => Detail::Addr(*addr),
-            Self::Io(error) => Detail::Io(error),
+            Self::Io(error) => Detail::Io(error.kind(), error.to_string().into()),
             Self::Queue(_, status) => match (status.kind, status.name.as_deref()) {
                 (Kind::Queue, None) => Detail::None,
-                (Kind::Queue, Some(name)) => Detail::Name(name),
-                (kind, name) => Detail::Object(kind.name(), name.unwrap_or_default()),
+                (Kind::Queue, Some(name)) => named(name),
+                (kind, name) => Detail::Object(kind.name().into(), name.unwrap_or_default().into()),
             },
             Self::File(..) | Self::Source(_) | Self::Opened(..) | Self::Job(_) => Detail::None,
             Self::Tracer(_) => Detail::None,
         }
     }
+}
+
+fn named(name: &str) -> Detail<'_> {
+    Detail::Name(name.into())
 }
 
 impl fmt::Debug for Payload {
@@ -223,8 +227,8 @@ impl Parcel {
     }
 }
 
-/// The flags that send a trap to the plain lane. Two of them leave it in the fast lane if they are
-/// alone: `REQUEUED` and `OBSERVED`. This one: deferred calls are pending.
+/// The flags that send a trap to the plain lane. Two of them leave it in a fast lane if they are alone:
+/// `REQUEUED` and `OBSERVED`. `PUBLISHED` may join the first. This one: deferred calls are pending.
 const DEFERRED: u8 = 1;
 /// A payload travels beside the call.
 const PAYLOAD: u8 = 2;
@@ -238,6 +242,8 @@ const INJECTED: u8 = 16;
 const REQUEUED: u8 = 32;
 /// A search takes notes of what each turn touches.
 const NOTED: u8 = 64;
+/// Other threads see which task runs.
+const PUBLISHED: u8 = 128;
 
 /// The most deferred calls whose memory is kept for the next.
 const REUSED: usize = 64;
@@ -455,16 +461,26 @@ impl TrapFrame {
         self.flags.get() & PAYLOAD != 0
     }
 
-    /// Returns whether the fast lane may answer the call: no flag is set, or only that of tasks that
-    /// are put back.
+    /// Returns whether the fast lane may answer the call, and the task keeps its place: no flag is
+    /// set.
     #[inline(always)]
-    pub(crate) fn is_in_lane<const REQUEUES: bool>(&self) -> bool {
-        self.flags.get() == if REQUEUES { REQUEUED } else { 0 }
+    pub(crate) fn is_in_lane(&self) -> bool {
+        self.flags.get() == 0
+    }
+
+    /// Returns whether the fast lane may answer the call, and the task is put back.
+    pub(crate) fn is_in_requeued_lane(&self) -> bool {
+        self.flags.get() == REQUEUED
+    }
+
+    /// The same, and turns are published.
+    pub(crate) fn is_in_published_lane(&self) -> bool {
+        self.flags.get() == REQUEUED | PUBLISHED
     }
 
     /// Returns whether the fast lane may answer the call, the task keeps its place, and tracers get
     /// events.
-    pub(crate) fn is_observed(&self) -> bool {
+    pub(crate) fn is_in_observed_lane(&self) -> bool {
         self.flags.get() == OBSERVED
     }
 
@@ -476,6 +492,11 @@ impl TrapFrame {
     /// Has the traps of all tasks emitted to tracers.
     pub(crate) fn set_observed(&self, observed: bool) {
         self.flag(OBSERVED, observed);
+    }
+
+    /// Has the turns of all tasks published.
+    pub(crate) fn set_published(&self, published: bool) {
+        self.flag(PUBLISHED, published);
     }
 
     /// Sends the traps of all tasks to the plain lane, which asks the injection.

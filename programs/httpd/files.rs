@@ -20,10 +20,13 @@ use rustix::io::Errno;
 use trapline::Os;
 
 use super::{
-    BAD_REQUEST, BUSY, FAILED, FORBIDDEN, HTML, NOT_FOUND, PIECE, Status, TEXT, beneath,
+    beneath,
     listing::{Listing, encode},
+    status::{BAD_REQUEST, BUSY, FAILED, FORBIDDEN, HTML, NOT_FOUND, Status, TEXT},
 };
 
+/// Files up to this size are kept in memory.
+pub(super) const PIECE: usize = 64 * 1024;
 /// The number of cached files, and how long they are kept.
 const PAGES: usize = 256;
 const KEEP: Duration = Duration::from_secs(1);

@@ -1,6 +1,6 @@
 //! The current call of each task, and facts as lines of a trace.
 //!
-//! Uses the ABI, the event log and the details that recordings own.
+//! Uses the ABI and the event log.
 
 use std::{
     collections::{VecDeque, hash_map::Entry},
@@ -12,9 +12,7 @@ use std::{
 
 use rustc_hash::FxHashMap;
 
-use super::{
-    Answered, Call, Detail, Event, Fact, Tracer, recording::OwnedDetail, text::write_call,
-};
+use super::{Answered, Call, Detail, Event, Fact, Tracer, text::write_call};
 use crate::abi::{Argument, DeviceId, Errno, Nanos, On, Place, QueueId, Reply, SystemCall, Tid};
 
 /// Follows the tasks of a log: their names and their last calls.
@@ -33,8 +31,8 @@ use crate::abi::{Argument, DeviceId, Errno, Nanos, On, Place, QueueId, Reply, Sy
 ///     let mut tasks = Follower::new();
 ///     for event in recording {
 ///         let event = event?;
-///         tasks.event(&event.borrow());
-///         println!("{} {}", tasks.comm(event.tid), tasks.line(&event.borrow().fact, event.tid));
+///         tasks.event(&event);
+///         println!("{} {}", tasks.comm(event.tid), tasks.line(&event.fact, event.tid));
 ///     }
 ///     Ok(())
 /// }
@@ -75,14 +73,14 @@ pub struct CallInfo {
     pub at: Duration,
     /// The call.
     pub call: SystemCall,
-    detail: OwnedDetail,
+    detail: Detail<'static>,
     /// The name of the queue in its argument, or nothing.
     name: Rc<str>,
     /// The wait of this call, and its start. It is kept when the task is woken.
     pub blocked: Option<(On, Duration)>,
     /// The place in the source, if the call blocked.
     pub place: Option<Place>,
-    reply: Option<(Reply, OwnedDetail)>,
+    reply: Option<(Reply, Detail<'static>)>,
     /// True if the reply is the second one: a timeout may come after the answer.
     pub is_late: bool,
 }
@@ -255,15 +253,15 @@ impl Follower {
 
     /// Notes the object of a new queue, which the task's last call describes.
     fn meet_object(&mut self, queue: QueueId, tid: Tid) {
-        let detail = self.last(tid).map(|call| call.detail.borrow());
+        let detail = self.last(tid).map(|call| &call.detail);
         let (kind, name) = match detail {
             Some(Detail::Name(name)) => ("queue", name),
-            Some(Detail::Object(kind, name)) => (kind, name),
+            Some(Detail::Object(kind, name)) => (&**kind, name),
             _ => return,
         };
         let object = Object {
             kind: kind.into(),
-            name: name.into(),
+            name: (&**name).into(),
         };
         if self.objects.len() < self.most {
             self.objects.insert(queue, object);
@@ -292,7 +290,7 @@ impl Tracer for Follower {
                 // A number is not used twice, except in a recording that was made up.
                 self.tasks.remove(&tid);
                 if let Some(task) = self.meet(tid, name) {
-                    task.spawned = event.place.cloned();
+                    task.spawned = event.place.clone();
                     task.is_whole = true;
                 }
             }
@@ -300,7 +298,7 @@ impl Tracer for Follower {
                 let call = CallInfo {
                     at,
                     call: *call,
-                    detail: detail.into(),
+                    detail: detail.clone().into_owned(),
                     name: self.name_in(*call),
                     blocked: None,
                     place: None,
@@ -312,7 +310,7 @@ impl Tracer for Follower {
             Fact::Blocked { on } => {
                 if let Some(call) = self.last_mut(tid) {
                     call.blocked = Some((*on, at));
-                    call.place = event.place.cloned();
+                    call.place = event.place.clone();
                 }
             }
             Fact::Replied { reply, detail } => {
@@ -321,7 +319,7 @@ impl Tracer for Follower {
                 }
                 if let Some(call) = self.last_mut(tid) {
                     call.is_late = call.reply.is_some();
-                    call.reply = Some((*reply, detail.into()));
+                    call.reply = Some((*reply, detail.clone().into_owned()));
                 }
                 if let Reply::Device(device) = reply
                     && self.addrs.len() < self.most
@@ -365,22 +363,19 @@ impl CallInfo {
     #[must_use]
     pub fn reply(&self) -> Option<Answered<'_>> {
         let (reply, detail) = self.reply.as_ref()?;
-        Some(Answered(*reply, detail.borrow()))
+        Some(Answered(*reply, detail))
     }
 
     /// The address in the reply: of a listener, or of the peer of an accepted connection; otherwise
     /// the address in the call, which a connection leads to.
     #[must_use]
     pub fn addr(&self) -> Option<SocketAddr> {
-        let reply = self.reply.as_ref().map(|(_, detail)| detail.borrow());
-        let details = [reply, Some(self.detail.borrow())];
-        details
-            .into_iter()
-            .flatten()
-            .find_map(|detail| match detail {
-                Detail::Addr(addr) => Some(addr),
-                _ => None,
-            })
+        let reply = self.reply.as_ref().map(|(_, detail)| detail);
+        let mut details = reply.into_iter().chain([&self.detail]);
+        details.find_map(|detail| match detail {
+            Detail::Addr(addr) => Some(*addr),
+            _ => None,
+        })
     }
 
     /// True if a trace has a line of the call from before its last reply:
@@ -393,7 +388,7 @@ impl CallInfo {
 
 impl fmt::Display for CallInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_call(f, Call(self.call, self.detail.borrow()), &self.name)
+        write_call(f, Call(self.call, &self.detail), &self.name)
     }
 }
 
@@ -431,9 +426,9 @@ impl fmt::Display for TraceLine<'_> {
             Fact::Blocked { .. } => write!(f, "{call} ..."),
             Fact::Replied { reply, detail } => {
                 let dots = if self.is_shown { "... " } else { "" };
-                write!(f, "{dots}{call} = {}", Answered(*reply, *detail))
+                write!(f, "{dots}{call} = {}", Answered(*reply, detail))
             }
-            Fact::Deferred { call } => write!(f, "{} deferred", Call(*call, Detail::None)),
+            Fact::Deferred { call } => write!(f, "{} deferred", Call(*call, &Detail::None)),
             Fact::Injected { inject } => write!(f, "injected into {call}: {inject}"),
             Fact::Exited { exit } => write!(f, "exited: {exit}"),
             Fact::Spawned {

@@ -22,11 +22,13 @@ fn follow(follower: &mut Follower, tid: u64, facts: impl IntoIterator<Item = Fac
 
 #[test]
 fn a_follower_knows_which_call_a_task_is_at() {
-    let detail = Detail::None;
-    let trapped = |call| Fact::Trapped { call, detail };
+    let trapped = |call| Fact::Trapped {
+        call,
+        detail: Detail::None,
+    };
     let on = On::Exit(3.into());
     let mut follower = Follower::new();
-    let (parent, name) = (Tid::KERNEL, "waiter");
+    let (parent, name) = (Tid::KERNEL, "waiter".into());
     follow(&mut follower, 1, [Fact::Spawned { parent, name }]);
     assert!(follower.last(1.into()).is_none());
     let wait = trapped(SystemCall::WaitTask(3.into()));
@@ -39,9 +41,19 @@ fn a_follower_knows_which_call_a_task_is_at() {
     let pending = follower.pending(1.into()).expect("it has no answer");
     assert_eq!(pending.blocked, Some((on, Duration::ZERO)));
     let reply = Reply::Done;
-    follow(&mut follower, 1, [Fact::Replied { reply, detail }]);
+    follow(
+        &mut follower,
+        1,
+        [Fact::Replied {
+            reply,
+            detail: Detail::None,
+        }],
+    );
     let told = |follower: &Follower, reply| {
-        let fact = Fact::Replied { reply, detail };
+        let fact = Fact::Replied {
+            reply,
+            detail: Detail::None,
+        };
         follower.line(&fact, 1.into()).to_string()
     };
     assert_eq!(told(&follower, reply), "... wait_task(3) = ok");
@@ -52,7 +64,7 @@ fn a_follower_knows_which_call_a_task_is_at() {
         1,
         [Fact::Replied {
             reply: late,
-            detail,
+            detail: Detail::None,
         }],
     );
     assert!(follower.last(1.into()).is_some_and(|call| call.is_late));
@@ -68,11 +80,13 @@ fn a_follower_knows_which_call_a_task_is_at() {
 
 #[test]
 fn a_follower_keeps_as_many_calls_and_tasks_as_it_is_told_to() {
-    let detail = Detail::None;
     let mut follower = Follower::keeping(2).at_most(1);
     let calls = [SystemCall::Now, SystemCall::Yield, SystemCall::Random];
     for tid in [1, 2] {
-        let trapped = calls.map(|call| Fact::Trapped { call, detail });
+        let trapped = calls.map(|call| Fact::Trapped {
+            call,
+            detail: Detail::None,
+        });
         follow(&mut follower, tid, trapped);
     }
     let kept = |tid: u64| {

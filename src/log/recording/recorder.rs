@@ -239,14 +239,14 @@ impl Recorder {
             | Fact::Woken { .. }
             | Fact::Exited { .. }
             | Fact::Reaped => self.note(event),
-            Fact::Trapped { call, detail } if self.is_ring => {
+            Fact::Trapped { call, ref detail } if self.is_ring => {
                 self.trap = Some(Trap {
                     number: self.events,
                     at: event.at,
                     tid: event.tid,
                     call,
                     len: match detail {
-                        Detail::Len(len) => Some(len),
+                        Detail::Len(len) => Some(*len),
                         _ => None,
                     },
                 });
@@ -257,8 +257,12 @@ impl Recorder {
 
     /// Sees to an event that is more than a record.
     fn note(&mut self, event: &Event<'_>) {
-        let is_fault =
-            matches!(&event.fact, Fact::Exited { exit } if matches!(exit, Exit::Faulted(_)));
+        let is_fault = matches!(
+            event.fact,
+            Fact::Exited {
+                exit: Exit::Faulted(_)
+            }
+        );
         if !self.is_ring && !is_fault {
             return;
         }
@@ -401,7 +405,7 @@ impl Tape {
     /// Ends the recording as [`Tape::close`] does. While the reader of a pipe is waited for, `goes_on`
     /// is asked every 100 ms, and whenever the reader has taken bytes. If it returns `false`, the rest
     /// is lost, and the error is `TimedOut`.
-    pub(crate) fn close_while(&self, mut goes_on: impl FnMut() -> bool) -> io::Result<()> {
+    pub fn close_while(&self, mut goes_on: impl FnMut() -> bool) -> io::Result<()> {
         let mut state = self.0.lock();
         if !state.is_closed {
             state.close(&self.0, &mut goes_on);

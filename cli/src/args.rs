@@ -1,0 +1,143 @@
+//! The commands of the command line.
+
+use clap::{Command, CommandFactory, Parser, Subcommand, error::ErrorKind};
+use clap_complete::Shell;
+
+use super::{
+    app::App,
+    commands::{of_programs, with_negative_numbers},
+    debug::{self, Debug},
+    explore::{self, Explore},
+    lab::{self, Lab},
+    live::LiveCommand,
+    new::New,
+    options::{self, Boot},
+    output::Verbosity,
+    policy::{self, Policy},
+    program::Entry,
+    replay::Replay,
+    trace::TraceCommand,
+    world::NamedWorld,
+};
+
+/// Boots programs on trapline, a tiny operating system inside one process
+#[derive(Parser)]
+#[command(arg_required_else_help = true)]
+pub(super) struct Cli {
+    #[command(flatten)]
+    pub(super) verbosity: Verbosity,
+    #[command(subcommand)]
+    pub(super) command: CliCommand,
+}
+
+#[derive(Subcommand)]
+pub(super) enum CliCommand {
+    /// Show the programs, a line each
+    #[command(after_help = "\
+Examples:
+  list                   the programs that can be booted
+  boot multitask --help  the options of one")]
+    List,
+    Boot(Box<Boot>),
+    Replay(Replay),
+    Debug(Debug),
+    Explore(Box<Explore>),
+    Lab(Lab),
+    New(New),
+    /// Look at traces: of a recording or of a running kernel
+    #[command(subcommand)]
+    Trace(TraceCommand),
+    #[command(flatten)]
+    Live(LiveCommand),
+    /// Print a completion script for a shell
+    #[command(after_help = "\
+Examples:
+  completions bash > ~/.local/share/bash-completion/completions/trapline
+  completions fish > ~/.config/fish/completions/trapline.fish
+  completions zsh > ~/.zfunc/_trapline")]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Print a manual page, for `man -l -`
+    #[command(after_help = "\
+Examples:
+  man | man -l -               the first page
+  man boot | man -l -          the page of a command
+  man boot echo > echo.1")]
+    Man {
+        /// The command of the page, such as `boot` or `boot echo`; none for the first page
+        #[arg(value_name = "COMMAND")]
+        of: Vec<String>,
+    },
+}
+
+/// The whole command line of a binary called `name`.
+pub(super) fn command(name: &str, app: &App) -> Command {
+    let programs = &app.programs;
+    let policies = app.policies.clone();
+    let policy = move |text: &str| Policy::parse(text, &policies);
+    let policy_of_lab = policy.clone();
+    let worlds = app.worlds.clone();
+    let has_worlds = !worlds.is_empty();
+    let world = move |text: &str| NamedWorld::parse(text, &worlds);
+    let ends = [programs.first(), programs.last()];
+    let [first, last] = ends.map(|entry| entry.map_or("PROGRAM", |entry| entry.name));
+    let version = if name == "trapline" {
+        env!("CARGO_PKG_VERSION")
+    } else {
+        concat!("on trapline ", env!("CARGO_PKG_VERSION"))
+    };
+    let command = Cli::command()
+        .name(name.to_string())
+        .version(version)
+        .after_help(format!(
+            "Examples:\n  \
+             {name} list                           the programs\n  \
+             {name} boot {first}                     run it\n  \
+             {name} boot --virtual --trace {first}   on a virtual clock, with every trap shown\n  \
+             {name} boot {first} --help              its options"
+        ))
+        .mut_subcommand("explore", |command| {
+            of_programs(command, name)
+                .subcommands(explore::subcommands(programs))
+                .after_help(explore::help(name, first, last))
+        })
+        .mut_subcommand("debug", |command| {
+            command.override_usage(debug::usage_of(name))
+        })
+        .mut_subcommand("lab", |command| {
+            of_programs(command, name)
+                .subcommand_required(true)
+                .mut_arg("policies", |arg| arg.value_parser(policy_of_lab))
+                .subcommands(programs.iter().map(Entry::command))
+                .after_help(lab::help(name, first))
+        })
+        .mut_subcommand("boot", |command| {
+            of_programs(command, name)
+                .mut_args(|arg| match arg.get_id().as_str() {
+                    "on" | "net" | "fault" | "chaos" => arg.requires("simulated"),
+                    _ => arg,
+                })
+                .mut_arg("policy", |arg| {
+                    arg.help(policy::help()).value_parser(policy)
+                })
+                .mut_arg("world", |arg| arg.value_parser(world).hide(!has_worlds))
+                .subcommands(programs.iter().map(Entry::command))
+                .after_help(options::help(name, first, last))
+        });
+    with_negative_numbers(command)
+}
+
+/// The command whose manual page is asked for.
+pub(super) fn find(mut command: Command, of: &[String]) -> Result<Command, clap::Error> {
+    command.build();
+    for name in of {
+        let Some(next) = command.find_subcommand(name).cloned() else {
+            let message = format!("there is no command '{name}', and so no page");
+            return Err(command.error(ErrorKind::InvalidValue, message));
+        };
+        command = next;
+    }
+    Ok(command)
+}

@@ -1,0 +1,125 @@
+//! `replay --as-test`: a taped run as a test of its crate.
+
+use std::{
+    env,
+    fmt::Write,
+    fs, io,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use super::{exits::MARK, new::no_keyword};
+
+/// The test, with placeholders.
+const TEMPLATE: &str = include_str!("template/replay.rs.in");
+
+/// Reads the name of a test: that of a function and of a file.
+pub(super) fn test_name(text: &str) -> Result<String, String> {
+    let letter = |c: char| c.is_ascii_lowercase() || c == '_';
+    let is_plain = |c: char| letter(c) || c.is_ascii_digit();
+    let is_name = text.starts_with(letter) && text.chars().all(is_plain);
+    if !is_name || !text.contains(char::is_alphabetic) {
+        return Err(
+            "it takes the name of a function: small letters, digits and _, such as loses_a_line"
+                .into(),
+        );
+    }
+    no_keyword(text)?;
+    Ok(text.into())
+}
+
+/// Replays the tape as the test will, and writes the test beside a copy of the tape. Returns the path
+/// of the test.
+pub(super) fn write(tape: &Path, binary: &str, name: &str) -> Result<PathBuf, String> {
+    if !Path::new("Cargo.toml").is_file() {
+        return Err(
+            "--as-test writes into the folder tests of a crate: there is no Cargo.toml here".into(),
+        );
+    }
+    if fs::metadata(tape).is_ok_and(|found| !found.is_file()) {
+        let tape = tape.display();
+        return Err(format!(
+            "{tape} is no file, and the test takes a copy of it"
+        ));
+    }
+    let [test, copy] = ["rs", "tape"].map(|kind| Path::new("tests").join(format!("{name}.{kind}")));
+    for path in [&test, &copy] {
+        if path.exists() {
+            return Err(format!("{} exists: give another name", path.display()));
+        }
+    }
+    let output = replay(tape).map_err(|error| format!("cannot replay the tape: {error}"))?;
+    let err = String::from_utf8_lossy(&output.stderr);
+    let exits: Vec<&str> = err.lines().filter(|line| line.starts_with(MARK)).collect();
+    let code = output.status.code().filter(|_| !exits.is_empty());
+    let Some(code) = code else {
+        return Err(format!(
+            "the tape has no run to hold on to\n{}",
+            err.trim_end()
+        ));
+    };
+    let text = fill(
+        TEMPLATE,
+        &[
+            (
+                "console",
+                &literal(&String::from_utf8_lossy(&output.stdout)),
+            ),
+            ("exits", &literal(&(exits.join("\n") + "\n"))),
+            ("code", &code.to_string()),
+            ("mark", MARK),
+            ("binary", binary),
+            ("name", name),
+        ],
+    );
+    let cannot =
+        |path: &Path, error: io::Error| format!("cannot write {}: {error}", path.display());
+    fs::create_dir_all("tests").map_err(|error| cannot(Path::new("tests"), error))?;
+    fs::copy(tape, &copy).map_err(|error| cannot(&copy, error))?;
+    fs::write(&test, text).map_err(|error| cannot(&test, error))?;
+    Ok(test)
+}
+
+/// Fills the placeholders of a template, in one pass: a value may look like a placeholder.
+fn fill(template: &str, values: &[(&str, &str)]) -> String {
+    let mut parts = template.split("{{");
+    let mut text = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        let (name, rest) = part.split_once("}}").expect("a placeholder ends");
+        let value = values.iter().find(|(known, _)| *known == name);
+        let (_, value) = value.expect("a placeholder has a value");
+        text += value;
+        text += rest;
+    }
+    text
+}
+
+/// Runs the command of the test: this binary, on this tape.
+fn replay(tape: &Path) -> io::Result<Output> {
+    let mut command = Command::new(env::current_exe()?);
+    command.args(["replay", "--quiet", "--exits"]).arg(tape);
+    command.env_remove("RUST_LOG").output()
+}
+
+/// A text in Rust, a line for each of its lines.
+fn literal(text: &str) -> String {
+    let mut literal = String::new();
+    for line in text.split_inclusive('\n') {
+        let _ = write!(literal, "\n    {line:?},");
+    }
+    match literal.is_empty() {
+        true => "\"\"".into(),
+        false => format!("concat!({literal}\n)"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_may_look_like_a_placeholder() {
+        let values = [("console", "{{code}}"), ("code", "0")];
+        assert_eq!(fill("a {{console}} {{code}} b", &values), "a {{code}} 0 b");
+    }
+}

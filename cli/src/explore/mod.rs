@@ -1,0 +1,174 @@
+//! `explore`: a program under many schedules, and the joining of several such searches.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `mod.rs` | the command: one run of the programs, and what it prints |
+//! | `options.rs` | its options, and the search that they describe |
+//! | `report.rs` | outcomes, and the report for people |
+//! | `results.rs` | the JSON object of a search, and the union of several |
+
+mod options;
+pub(super) mod report;
+mod results;
+
+use std::{
+    io::{self, IsTerminal},
+    process::ExitCode,
+};
+
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+use trapline::{Error, Kernel};
+
+use super::{
+    commands::{Commands, with_negative_numbers},
+    inject::Rules,
+    output::{FAILURE, Failure, Log, json, print, tell},
+    program::{Entry, Placed, hosts},
+    signals,
+    values::usage,
+    words::{self, quoted},
+};
+pub(super) use options::Explore;
+use options::takes_options;
+use report::{report, set_outcome};
+use results::Merge;
+
+/// The end of the help.
+pub(super) fn help(name: &str, first: &str, last: &str) -> String {
+    format!(
+        "The program runs in the simulated world. A schedule fails with a deadlock, with a \
+         client without an answer, or if a task fails or faults. Schedule i has the seed N + i of --seed N, as in \
+         `boot --virtual --policy random --seed`.\n\n\
+         Exit codes: 0 all schedules pass, 1 one fails or --time is over before one has run, \
+         2 wrong command line, 130 interrupted (^C): what ran until then is printed.\n\n\
+         Examples:\n  \
+         {name} explore {first}\n  \
+         {name} explore --strategy pct:3 --schedules 100000 {first}\n  \
+         {name} explore --strategy exhaustive {first}\n  \
+         {name} explore --on server:{first} --chaos 1 {last}\n  \
+         {name} explore --shard 3/8 --json {first} > part-3.json\n  \
+         {name} explore merge part-*.json"
+    )
+}
+
+/// The commands below `explore`: the programs, and `merge`. After a program's name the options of
+/// the search may follow too, unless the program has an option of the same name.
+pub(super) fn subcommands(programs: &[Entry]) -> impl Iterator<Item = Command> {
+    let merge = Merge::augment_args(Command::new("merge"));
+    // Other commands do not need the options, which are the greater part of the command line.
+    let command = |entry: &Entry| entry.command().defer(with_options);
+    let programs = programs.iter().map(command);
+    programs.chain([merge])
+}
+
+/// Adds the options of the search to the command of a program, if it has none of their names.
+fn with_options(command: Command) -> Command {
+    let options = options::all();
+    let is_free = |option: &clap::Arg| {
+        let mut others = command.get_arguments();
+        others
+            .all(|other| other.get_long() != option.get_long() && other.get_id() != option.get_id())
+    };
+    if options.iter().all(is_free) {
+        let options = options.into_iter().map(|option| option.hide(true));
+        with_negative_numbers(command.args(options))
+    } else {
+        command
+    }
+}
+
+/// Runs the command.
+pub(super) fn run(
+    commands: Commands<'_>,
+    mut options: Explore,
+    explore: &ArgMatches,
+    log: Log,
+    words: &[String],
+) -> Result<ExitCode, Failure> {
+    let named = explore.subcommand();
+    if let Some(("merge", matches)) = named {
+        return results::merge(&Merge::from_arg_matches(matches)?);
+    }
+    if let Some((_, matches)) = named
+        && takes_options(matches)
+    {
+        options.update_from_arg_matches(matches)?;
+    }
+    let placed = commands.placed("explore", &options.net, &options.with, named)?;
+    let hosts = hosts(&placed);
+    // For its errors.
+    options.net.network(&hosts, None)?;
+    options.check().map_err(usage)?;
+    let rules = Rules::new(&options.inject);
+    let shard = options.shard().map_err(usage)?;
+    let body = |kernel: &mut Kernel| trial(kernel, &placed, &options);
+    let search = options.search(body, shard, hosts, &rules).map_err(usage)?;
+    signals::catch(signals::END)?;
+    let explored = search.command(again(words)).explore();
+    if io::stderr().is_terminal() {
+        tell("\r\x1b[K");
+    }
+    let text = if options.json == Some(true) {
+        let identity = results::identity(commands.programs, explore, named);
+        let name = named.map(|(name, _)| name);
+        let object = results::object(&options, &explored, name, shard, &identity);
+        json(object.as_object().expect("it is an object")) + "\n"
+    } else {
+        report(&explored)
+    };
+    print(text.as_bytes());
+    rules.report(log);
+    let has_failed = explored.failure.is_some();
+    if let (false, Some(interrupted)) = (has_failed, signals::signal()) {
+        return Ok(ExitCode::from(interrupted));
+    }
+    if explored.schedules == 0 && !has_failed && options.time.is_some() {
+        let why = "no schedule ran to its end within --time: give the search more time, or more \
+                   --steps if it has cut schedules";
+        return Err(why.to_string().into());
+    }
+    Ok(match has_failed || !explored.never.is_empty() {
+        true => ExitCode::from(FAILURE),
+        false => ExitCode::SUCCESS,
+    })
+}
+
+/// Sorts the lines. Schedules of one causal order differ in the order of lines of different tasks.
+fn sorted(text: &str) -> String {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines.join("\n")
+}
+
+/// Runs the programs once. The outcome is what they print. Servers that are left are no failure.
+fn trial(kernel: &mut Kernel, programs: &[Placed], options: &Explore) -> Result<(), Error> {
+    for placed in programs {
+        placed.spawn(kernel)?;
+    }
+    options.net.arrange(kernel, programs, Log::SILENT)?;
+    let report = match kernel.run() {
+        Err(Error::Deadlock(deadlock)) if deadlock.is_at_rest() => kernel.report(),
+        ran => ran?,
+    };
+    let text = kernel.take_console();
+    let text = match options.is_by_causal_order() {
+        true => sorted(&text),
+        false => text,
+    };
+    set_outcome(kernel, text);
+    report.check()
+}
+
+/// The command line that runs a schedule again.
+fn again(words: &[String]) -> String {
+    let mut again = words::binary() + " explore --replay {replay}";
+    let mut words = words.iter().skip(2).peekable();
+    while let Some(word) = words.next() {
+        if word == "--replay" {
+            words.next();
+        } else if !word.starts_with("--replay=") {
+            again += &format!(" {}", quoted(word));
+        }
+    }
+    again
+}

@@ -1,0 +1,320 @@
+//! `lab`: a program under several policies, with the textbook's measures.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `mod.rs` | the command: its options, its runs and its table |
+//! | `trial.rs` | a run, and what was measured |
+//! | `chart.rs` | Gantt charts, in the terminal and as SVG |
+//! | `page.rs` | the page of `--html` |
+
+mod chart;
+mod page;
+mod trial;
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
+
+use clap::{ArgMatches, Args, ValueHint};
+use rustix::termios::tcgetwinsize;
+use serde_json::{Map, Value, json};
+use trapline::Kernel;
+
+use super::{
+    net::LOCALHOST,
+    outfile::{OutFile, is_stdout},
+    output::{FAILURE, Failure, Log, json, print},
+    policy::{NamedShare, Policy, check_shares, named_share, warn_of_unused},
+    program::{Entry, Placed},
+    table::table,
+    values::{duration, processors, usage, whole},
+};
+use trial::{Run, Settings, Trial};
+
+/// Run a program under several scheduling policies, and compare them
+#[derive(Args)]
+pub(super) struct Lab {
+    /// A policy, as of `boot --policy`; can be repeated [default: fifo, rr, sjf, stcf, mlfq, stride,
+    /// fair]
+    #[arg(long = "policy", value_name = "NAME[:PARAMS]")]
+    policies: Vec<Policy>,
+    /// How many tasks compute at once, from 1 to 1024
+    #[arg(long, value_name = "N", value_parser = processors, default_value = "1")]
+    processors: usize,
+    /// Run each policy with K seeds, and pool the measures
+    #[arg(long, value_name = "K", value_parser = seeds, default_value = "1")]
+    seeds: u64,
+    /// The first seed
+    #[arg(long, value_name = "N", value_parser = whole::<u64>, default_value = "0")]
+    seed: u64,
+    /// Give the tasks of a name a share, such as batch:nice=5. Can be repeated
+    #[arg(long, value_name = "NAME:SHARE", value_parser = named_share)]
+    share: Vec<NamedShare>,
+    /// Stop each run after this time on its virtual clock
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1h")]
+    max_time: Duration,
+    /// Print a JSON object per policy, a line each
+    #[arg(long)]
+    json: bool,
+    /// Write the charts and tables to a page; - for standard output, instead of the tables
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    html: Option<PathBuf>,
+    /// Write the charts to a picture; - for standard output, instead of the tables
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    svg: Option<PathBuf>,
+}
+
+/// The policies of a laboratory without `--policy`.
+const USUAL: [&str; 7] = ["fifo", "rr", "sjf", "stcf", "mlfq", "stride", "fair"];
+
+/// Reads a number of seeds.
+fn seeds(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(number @ 1..=10_000) => Ok(number),
+        _ => Err("it takes a number of seeds from 1 to 10000".into()),
+    }
+}
+
+/// The end of the help.
+pub(super) fn help(name: &str, first: &str) -> String {
+    format!(
+        "The program runs in the simulated world, once under each policy. The table \
+         shows response, turnaround and waiting over the tasks that computed: the \
+         mean, the median and the 99th percentile; the switches between tasks; the part \
+         of their time in which the processors were busy; Jain's index of fairness; and \
+         the end. A chart has a line for each task: █ is computing, ▓, ▒ and ░ are \
+         computing for a part of the column, and · is waiting for a processor.\n\n\
+         Exit codes: 0 all runs ended well, 1 one did not, 2 wrong command line.\n\n\
+         Examples:\n  \
+         {name} lab --policy fifo --policy rr:10ms --policy mlfq {first}\n  \
+         {name} lab --processors 2 --html lab.html {first}\n  \
+         {name} lab --policy lottery --seeds 100 --json {first}"
+    )
+}
+
+/// Runs the command.
+pub(super) fn run(
+    programs: &[Entry],
+    options: &Lab,
+    matches: &ArgMatches,
+    log: Log,
+) -> Result<ExitCode, Failure> {
+    let named = matches.subcommand().expect("clap requires a program");
+    let placed = Placed::new(programs, LOCALHOST, named)?;
+    let image = |kernel: &mut Kernel| placed.spawn(kernel).map(drop);
+    let settings = Settings {
+        processors: options.processors,
+        seed: options.seed,
+        seeds: options.seeds,
+        shares: &options.share,
+        max_time: options.max_time,
+    };
+    let usual = || {
+        USUAL
+            .map(|name| name.parse().expect("it is a policy"))
+            .to_vec()
+    };
+    let policies = match options.policies.is_empty() {
+        true => usual(),
+        false => options.policies.clone(),
+    };
+    check_shares(&policies, &options.share)?;
+    let [page, picture] = options.files()?;
+    let mut trials = Vec::new();
+    for policy in &policies {
+        match Trial::run(policy, &image, &settings) {
+            Ok(trial) => trials.push(trial),
+            Err(error) => log.error(&format!("under {policy}: {error}")),
+        }
+    }
+    let is_complete = trials.len() == policies.len();
+    if is_complete && trials.iter().all(|trial| trial.runs[0].tasks.is_empty()) {
+        log.note("no task computed: the measures are of tasks that call os.compute");
+    }
+    if is_complete {
+        let names = options.share.iter().map(|share| share.name.as_str());
+        let is_unused = |name: &&str| trials.iter().all(|trial| trial.has_unused(name));
+        warn_of_unused(log, names.filter(is_unused));
+    }
+    let written = [
+        page.map(|file| file.write(page::page(&trials, named.0).as_bytes())),
+        picture.map(|file| file.write(chart::picture(&trials).as_bytes())),
+    ];
+    let failures: Vec<String> = written
+        .into_iter()
+        .flatten()
+        .filter_map(Result::err)
+        .collect();
+    failures.iter().for_each(|error| log.error(error));
+    let text = if options.has_stdout() {
+        String::new()
+    } else if options.json {
+        let line = |trial: &Trial| json(&object(trial, options)) + "\n";
+        trials.iter().map(line).collect()
+    } else {
+        text(&trials)
+    };
+    let code = print(text.as_bytes());
+    Ok(if is_complete && failures.is_empty() {
+        code
+    } else {
+        ExitCode::from(FAILURE)
+    })
+}
+
+impl Lab {
+    /// Whether the page or the picture goes to standard output.
+    fn has_stdout(&self) -> bool {
+        let mut files = self.html.iter().chain(&self.svg);
+        files.any(|file| is_stdout(file))
+    }
+
+    /// Opens the page and the picture.
+    fn files(&self) -> Result<[Option<OutFile>; 2], clap::Error> {
+        let open = |option, file: &Option<PathBuf>, others: &[&Path]| {
+            let open = |file: &PathBuf| OutFile::open(option, file, others);
+            file.as_ref().map(open).transpose()
+        };
+        let html: Vec<&Path> = self.html.iter().map(PathBuf::as_path).collect();
+        let files = || {
+            if self.json && self.has_stdout() {
+                return Err("--json prints to standard output: name a file instead of -".into());
+            }
+            Ok([
+                open("--html", &self.html, &[])?,
+                open("--svg", &self.svg, &html)?,
+            ])
+        };
+        files().map_err(|why: String| usage(why))
+    }
+}
+
+/// The tables, and a chart for each policy.
+fn text(trials: &[Trial]) -> String {
+    if trials.is_empty() {
+        return String::new();
+    }
+    let (means, spreads) = (means(trials), spreads(trials));
+    let mut text = format!("{}\n\n{}\n", table(MEANS, &means), table(SPREADS, &spreads));
+    let width = tcgetwinsize(io::stdout()).map_or(80, |size| usize::from(size.ws_col).max(20));
+    let end = chart::end(trials);
+    for trial in trials {
+        text += &format!("\n{}", chart::lines(trial, width, end));
+    }
+    text
+}
+
+/// The first table: the means of three measures, and the totals.
+const MEANS: [&str; 8] = [
+    "policy",
+    "response",
+    "turnaround",
+    "waiting",
+    "switches",
+    "busy",
+    "fairness",
+    "end",
+];
+
+/// The second table: the median and the 99th percentile of the measures.
+const SPREADS: [&str; 7] = [
+    "policy",
+    "response p50",
+    "p99",
+    "turnaround p50",
+    "p99",
+    "waiting p50",
+    "p99",
+];
+
+fn means(trials: &[Trial]) -> Vec<[Value; 8]> {
+    let row = |trial: &Trial| {
+        let [response, turnaround, waiting] = trial.measures();
+        [
+            trial.policy.clone().into(),
+            short(response.mean).into(),
+            short(turnaround.mean).into(),
+            short(waiting.mean).into(),
+            format!("{:.0}", trial.mean(|run| run.switches as f64)).into(),
+            format!("{:.1}%", 100.0 * trial.mean(Run::utilisation)).into(),
+            format!("{:.3}", trial.mean(Run::fairness)).into(),
+            short(trial.mean(|run| run.end.as_secs_f64())).into(),
+        ]
+    };
+    trials.iter().map(row).collect()
+}
+
+fn spreads(trials: &[Trial]) -> Vec<[Value; 7]> {
+    let row = |trial: &Trial| {
+        let [response, turnaround, waiting] = trial.measures();
+        [
+            trial.policy.clone().into(),
+            short(response.median).into(),
+            short(response.most).into(),
+            short(turnaround.median).into(),
+            short(turnaround.most).into(),
+            short(waiting.median).into(),
+            short(waiting.most).into(),
+        ]
+    };
+    trials.iter().map(row).collect()
+}
+
+/// A time in the unit that suits it, with three digits after the point at most.
+fn short(seconds: f64) -> String {
+    let (number, unit) = match seconds {
+        0.0 => return "0".into(),
+        seconds if seconds < 1e-6 => (seconds * 1e9, "ns"),
+        seconds if seconds < 1e-3 => (seconds * 1e6, "us"),
+        seconds if seconds < 1.0 => (seconds * 1e3, "ms"),
+        seconds => (seconds, "s"),
+    };
+    let digits = format!("{number:.3}");
+    let digits = digits.trim_end_matches('0').trim_end_matches('.');
+    format!("{digits}{unit}")
+}
+
+fn object(trial: &Trial, options: &Lab) -> Map<String, Value> {
+    let [response, turnaround, waiting] = trial.measures();
+    let tasks = trial.runs[0].tasks.iter().map(|task| {
+        let seconds = |span: Option<Duration>| span.map(|span| span.as_secs_f64());
+        let measured = &task.measured;
+        json!({
+            "name": measured.name,
+            "arrival": seconds(measured.arrival),
+            "response": seconds(measured.response()),
+            "turnaround": seconds(measured.turnaround()),
+            "waiting": measured.waiting.as_secs_f64(),
+            "computed": measured.computed.as_secs_f64(),
+        })
+    });
+    let object = json!({
+        "policy": trial.policy,
+        "processors": options.processors,
+        "seeds": options.seeds,
+        "tasks": tasks.collect::<Vec<_>>(),
+        "mean": {
+            "response": response.mean,
+            "turnaround": turnaround.mean,
+            "waiting": waiting.mean,
+        },
+        "p50": {
+            "response": response.median,
+            "turnaround": turnaround.median,
+            "waiting": waiting.median,
+        },
+        "p99": {
+            "response": response.most,
+            "turnaround": turnaround.most,
+            "waiting": waiting.most,
+        },
+        "switches": trial.mean(|run| run.switches as f64),
+        "utilisation": trial.mean(Run::utilisation),
+        "fairness": trial.mean(Run::fairness),
+        "end": trial.mean(|run| run.end.as_secs_f64()),
+    });
+    object.as_object().cloned().expect("it is an object")
+}

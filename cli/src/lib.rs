@@ -1,0 +1,233 @@
+//! The command line of [`trapline`], for any set of programs.
+//!
+//! A program is a `clap` argument struct with an async body. A binary lists its programs and has
+//! the whole command line under its own name:
+//!
+//! ```no_run
+//! use std::{error::Error, process::ExitCode, time::Duration};
+//! use trapline::Os;
+//! use trapline_cli::{Program, duration};
+//!
+//! /// Says hello, again and again.
+//! #[derive(clap::Args)]
+//! struct Hello {
+//!     /// How often
+//!     #[arg(long, default_value_t = 3)]
+//!     count: u32,
+//!     /// The time between two greetings
+//!     #[arg(long, value_parser = duration, default_value = "1s")]
+//!     every: Duration,
+//! }
+//!
+//! impl Program for Hello {
+//!     async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+//!         for _ in 0..self.count {
+//!             writeln!(os, "hello");
+//!             os.sleep(self.every).await;
+//!         }
+//!         Ok(())
+//!     }
+//! }
+//!
+//! fn main() -> ExitCode {
+//!     trapline_cli::main([trapline_cli::program::<Hello>("hello")])
+//! }
+//! ```
+//!
+//! | file | owns |
+//! |---|---|
+//! | `amounts.rs` | percentiles of many amounts |
+//! | `app.rs` | what a binary adds to the command line |
+//! | `args.rs` | the commands |
+//! | `as_test.rs` | `replay --as-test`: a taped run as a test |
+//! | `attached.rs` | descriptors that programs attach, in a run with a tape |
+//! | `boot.rs` | `boot`: the kernel's settings, a session, exit codes |
+//! | `commands.rs` | reading a command line, and the messages about a wrong one |
+//! | `crash.rs` | signals that kill the process |
+//! | `debug/` | `debug`: a run forward and back |
+//! | `inject.rs` | `--inject` |
+//! | `exits.rs` | `--exits` |
+//! | `explore/`, `cluster.rs` | `explore`: the search for a schedule that breaks a program; its part in a cluster |
+//! | `lab/` | `lab`: a program under several policies |
+//! | `live/` | looking at a kernel while it runs |
+//! | `log.rs` | `--trace`: the layer under it, and what it shows |
+//! | `measures.rs` | response, turnaround and waiting of a task |
+//! | `net.rs` | the simulated network: `--on`, `--net`, `--fault` |
+//! | `new.rs`, `template/` | `new`: the crate that it makes |
+//! | `options.rs` | the options of `boot`, which other commands share |
+//! | `outfile.rs` | a file that a command writes at its end |
+//! | `output.rs` | messages on standard error, data on standard output, exit codes |
+//! | `outside.rs`, `world.rs` | the world of a run; `--world`: the worlds of a binary by name |
+//! | `panics.rs` | panics of tasks |
+//! | `policy.rs` | `--policy`: the policies by name |
+//! | `program.rs` | a program under its name, and on its host |
+//! | `record.rs` | `--record` |
+//! | `reenact/` | `replay --explore`: the inputs of a taped run under other schedules |
+//! | `replay.rs` | `replay`: a taped run again |
+//! | `signals.rs` | signals that end a run |
+//! | `stdio.rs` | the standard streams: while a screen has the terminal, and with a reader that stalls |
+//! | `summary.rs` | the tables of `--summary` |
+//! | `table.rs` | tables for people |
+//! | `tape.rs` | what a run has to do with a tape |
+//! | `trace/` | `trace`: what recordings show |
+//! | `units.rs` | numbers and times as text |
+//! | `values.rs` | values of arguments |
+//! | `words.rs` | the splitting of `--with` |
+//!
+//! `measures`, `output`, `policy`, `program`, `stdio`, `table`, `values`, `words` and `world` are at
+//! the bottom: they use no command.
+//! A file in `live/`, `trace/` or `debug/` uses files below it and never its folder's `mod.rs`;
+//! `trace/` and `debug/` use `live/`, and not the other way round.
+
+/// The README's programs, compiled and run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+mod readme {}
+
+mod amounts;
+mod app;
+mod args;
+mod as_test;
+mod attached;
+mod boot;
+mod cluster;
+mod commands;
+mod crash;
+mod debug;
+mod exits;
+mod explore;
+mod inject;
+mod lab;
+mod live;
+mod log;
+mod measures;
+mod net;
+mod new;
+mod options;
+mod outfile;
+mod output;
+mod outside;
+mod panics;
+mod policy;
+mod program;
+mod record;
+mod reenact;
+mod replay;
+mod signals;
+mod stdio;
+mod stuck;
+mod summary;
+mod table;
+mod tape;
+mod trace;
+mod units;
+mod values;
+mod words;
+mod world;
+
+use std::{borrow::Cow, env, ffi::OsString, path::Path, process::ExitCode};
+
+use clap::FromArgMatches;
+
+pub use app::App;
+use args::{Cli, CliCommand};
+use commands::Commands;
+use options::BootLine;
+use output::{Log, USAGE, print};
+pub use program::{Entry, Program, program};
+pub use values::{addr, duration};
+
+/// The command line of a binary with these programs, for its `main` to return. The binary's name is
+/// the name that started it.
+pub fn main(programs: impl IntoIterator<Item = Entry>) -> ExitCode {
+    App::new(programs).main()
+}
+
+impl App {
+    /// Runs the command line of the process, for a binary's `main` to return the result.
+    pub fn main(self) -> ExitCode {
+        let args: Vec<OsString> = env::args_os().collect();
+        let code = match run(&self, &args) {
+            Ok(code) => code,
+            Err(error) if !error.use_stderr() => output::print_help(&error.render()),
+            Err(error) => {
+                // No stream is left on which this failure could be reported.
+                let _ = error.print();
+                ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE))
+            }
+        };
+        stdio::finish();
+        code
+    }
+}
+
+fn run(app: &App, args: &[OsString]) -> Result<ExitCode, clap::Error> {
+    let path = args.first().map(Path::new);
+    let name = path
+        .and_then(Path::file_stem)
+        .map_or_else(|| "trapline".into(), |name| name.to_string_lossy());
+    let mut command = args::command(&name, app);
+    let (programs, tracers) = (&app.programs, &app.tracers);
+    let commands = Commands {
+        command: &command,
+        programs,
+    };
+    let matches = commands.parse(args)?;
+    let Cli {
+        verbosity,
+        command: chosen,
+    } = Cli::from_arg_matches(&matches)?;
+    let (_, matches) = matches.subcommand().expect("clap requires a command");
+    let log = Log::of_errors(&verbosity);
+    match chosen {
+        CliCommand::Boot(options) => {
+            tape::check_words(&options, args)?;
+            let line = BootLine::new(commands, options, matches)?;
+            boot::boot(&verbosity, &line, &words(&name, args), None, tracers)
+        }
+        CliCommand::Replay(options) => replay::run(commands, options, &verbosity, tracers),
+        CliCommand::Debug(debug) => debug::run(commands, &debug, &verbosity),
+        CliCommand::Explore(options) => {
+            let words = words(&name, args);
+            log.end(explore::run(commands, *options, matches, log, &words))
+        }
+        CliCommand::Lab(lab) => log.end(lab::run(programs, &lab, matches, log)),
+        CliCommand::Trace(command) => log.end(trace::run(&command, &verbosity)),
+        CliCommand::Live(command) => log.end(live::run(&command, &verbosity)),
+        CliCommand::New(command) => log.end(new::new(&command, log)),
+        CliCommand::List => Ok(print(list(programs).as_bytes())),
+        CliCommand::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut command, name, &mut script);
+            Ok(print(&script))
+        }
+        CliCommand::Man { of } => {
+            let mut page = Vec::new();
+            clap_mangen::Man::new(args::find(command, &of)?).render(&mut page)?;
+            Ok(print(&page))
+        }
+    }
+}
+
+/// The command line as text, under the binary's name.
+fn words(name: &str, args: &[OsString]) -> Vec<String> {
+    let words = args.iter().skip(1).map(|word| word.to_string_lossy());
+    [name.into()]
+        .into_iter()
+        .chain(words)
+        .map(Cow::into_owned)
+        .collect()
+}
+
+/// A line per program: its name, and the first line of its help.
+fn list(programs: &[Entry]) -> String {
+    let width = programs.iter().map(|entry| entry.name.len()).max();
+    let width = width.unwrap_or(0);
+    let line = |entry: &Entry| {
+        let command = entry.command();
+        let about = command.get_about().cloned().unwrap_or_default().to_string();
+        let line = format!("{:width$}  {}", entry.name, about);
+        format!("{}\n", line.trim_end())
+    };
+    programs.iter().map(line).collect()
+}

@@ -1,0 +1,94 @@
+//! The protocol of a monitor's socket: one JSON object a line, in both directions. The answer to a
+//! request is any number of objects; the last one is an `end` or an `error`.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{
+    query::Query,
+    row::{Row, Totals},
+};
+
+/// A request to a kernel.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "lowercase", deny_unknown_fields)]
+pub(super) enum Request {
+    /// List the tasks.
+    Ps(Query),
+    /// List the tasks with their rates.
+    Top(Query),
+    /// List the blocked tasks, and the cycles of those that wait for one another.
+    Waits {},
+    /// Show a task, the chain of tasks that it waits for, and its last traps.
+    Where { tid: u64 },
+    /// Kill a task.
+    Kill { tid: u64 },
+    /// Send events from now on, until the next request.
+    Trace(Filter),
+    /// Send a recording of the last events, as far as they are kept.
+    Dump {},
+}
+
+/// Which events are shown. An event passes if each list is empty or has a matching entry.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Filter {
+    pub(super) tids: Vec<u64>,
+    pub(super) comms: Vec<String>,
+    /// Only these calls, and no other events.
+    pub(super) calls: Vec<String>,
+    /// Also turns, wake-ups and jumps of the clock.
+    pub(super) sched: bool,
+    /// Also console output.
+    pub(super) console: bool,
+}
+
+/// An answer of a kernel.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "lowercase")]
+pub(super) enum Answer {
+    Task(Row),
+    /// Tasks of which each waits for the next, and the last for the first.
+    Cycle {
+        tids: Vec<u64>,
+    },
+    /// Tasks of which each waits for the next. The last is on a cycle, or in an earlier list.
+    Behind {
+        tids: Vec<u64>,
+    },
+    /// One of the last traps of a task, with the fields of `--log-format json`.
+    Trap(Map<String, Value>),
+    /// An event of a trace, likewise.
+    Event(Map<String, Value>),
+    /// A piece of a recording.
+    Piece {
+        base64: String,
+    },
+    /// The trace has begun.
+    Tracing,
+    /// This many events are missing here, since the reader was too slow for them.
+    Lost {
+        count: u64,
+    },
+    Error {
+        message: String,
+    },
+    End(Totals),
+}
+
+/// The largest number of bytes that a client keeps of one answer: about half a million tasks.
+pub(super) const ANSWER: usize = 64 << 20;
+
+impl Answer {
+    pub(super) fn error(message: impl Into<String>) -> Self {
+        Self::Error {
+            message: message.into(),
+        }
+    }
+
+    /// Appends the object as a line.
+    pub(super) fn write(&self, to: &mut Vec<u8>) {
+        serde_json::to_writer(&mut *to, self).expect("plain values are JSON");
+        to.push(b'\n');
+    }
+}

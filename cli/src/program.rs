@@ -1,0 +1,98 @@
+//! Programs that can be booted, under their names.
+
+use std::{error::Error, fmt};
+
+use clap::{ArgMatches, Command};
+use trapline::{Errno, Kernel, Os, Tid};
+
+/// A program that can be booted from the command line.
+///
+/// The arguments are its fields; the struct's doc comment is its `--help`, whose first line
+/// `list` shows.
+pub trait Program: clap::Args + 'static {
+    /// Runs the program. An error ends its task with [`Exit::Failed`](trapline::Exit::Failed).
+    #[expect(
+        async_fn_in_trait,
+        reason = "a kernel and its tasks live on one thread"
+    )]
+    async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>>;
+}
+
+/// A [`Program`] under its name, made by [`program`].
+#[derive(Clone, Copy)]
+pub struct Entry {
+    pub(super) name: &'static str,
+    command: fn(Command) -> Command,
+    check: fn(&ArgMatches) -> Result<(), clap::Error>,
+    spawn: fn(&mut Kernel, &str, &'static str, &ArgMatches) -> Result<Tid, Errno>,
+}
+
+/// Names a program, for [`main`](super::main).
+#[must_use]
+pub fn program<P: Program>(name: &'static str) -> Entry {
+    Entry {
+        name,
+        command: P::augment_args,
+        check: |matches| P::from_arg_matches(matches).map(drop),
+        spawn: |kernel, host, name, matches| {
+            let program = P::from_arg_matches(matches);
+            let program = program.expect("the same arguments were right before");
+            let main = async move |os: &mut Os| program.main(os).await;
+            // A user did it, and no line of the source.
+            kernel.spawn_from(None, Some(host), name, main)
+        },
+    }
+}
+
+/// A program with arguments that are right, on its host.
+#[derive(Clone)]
+pub(super) struct Placed {
+    pub(super) host: String,
+    entry: Entry,
+    matches: ArgMatches,
+}
+
+impl Placed {
+    /// The program of these that is named. Its arguments are checked.
+    pub(super) fn new(
+        programs: &[Entry],
+        host: &str,
+        (name, matches): (&str, &ArgMatches),
+    ) -> Result<Self, clap::Error> {
+        let entry = programs.iter().find(|entry| entry.name == name);
+        let entry = *entry.expect("clap knows these programs only");
+        (entry.check)(matches)?;
+        Ok(Self {
+            host: host.to_string(),
+            entry,
+            matches: matches.clone(),
+        })
+    }
+
+    /// Starts the program on its host.
+    pub(super) fn spawn(&self, kernel: &mut Kernel) -> Result<Tid, Errno> {
+        self.spawn_on(kernel, &self.host)
+    }
+
+    /// Starts the program on another host.
+    pub(super) fn spawn_on(&self, kernel: &mut Kernel, host: &str) -> Result<Tid, Errno> {
+        (self.entry.spawn)(kernel, host, self.entry.name, &self.matches)
+    }
+}
+
+/// The host of each program.
+pub(super) fn hosts(programs: &[Placed]) -> Vec<String> {
+    programs.iter().map(|placed| placed.host.clone()).collect()
+}
+
+impl Entry {
+    pub(super) fn command(&self) -> Command {
+        (self.command)(Command::new(self.name))
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Entry").field(&self.name).finish()
+    }
+}

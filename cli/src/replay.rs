@@ -1,0 +1,255 @@
+//! `replay`: a taped run again.
+
+use std::{
+    cell::Cell,
+    ffi::OsString,
+    io,
+    num::NonZeroU64,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    rc::Rc,
+};
+
+use clap::{Args, ValueHint};
+use trapline::{
+    Event, Tid,
+    record::Recording,
+    tape::{self, Playing},
+};
+
+use super::{
+    app::Extend,
+    as_test, boot,
+    commands::Commands,
+    options::{BootLine, Watching},
+    outfile,
+    output::{Failure, Log, Verbosity, clean},
+    reenact::{self, Expect, Wanted},
+    values::{usage, whole},
+    words::{self, quoted},
+};
+
+/// Run a taped run again
+///
+/// The tape holds the command line, and everything that came from outside. So the programs do the
+/// same again, without a network and at full speed. A program that does something else is told so.
+#[derive(Args)]
+#[command(
+    arg_required_else_help = true,
+    after_help = "\
+A tape holds no files, no environment and no clock of a program's own: run it in the same folder. \
+A program's own I/O on an attached value (`echo --ready`) is not on it and happens again; a warning \
+says so, and another one names a task that waits for it. What was sent to an attached standard output (`http-get`) is written again, except for \
+`send_file`. \
+Events have the times at which the kernel last read its clock, a little earlier than those \
+that the run showed. \
+A tape whose process was killed, or whose disk was full, runs to its end.
+
+Exit codes: as of `boot` without a signal, and 1 if the programs do something else than on \
+the tape.
+
+Examples:
+  boot --tape run.tape echo               tape a run; end it with ^C
+  replay run.tape                         run it again
+  replay --trace run.tape                 with every trap shown
+  replay --only 3 run.tape                with those of task 3
+  replay --record run.trap run.tape       then: trace timeline run.trap > run.html
+  replay --at-speed --top run.tape        as it was
+  replay --as-test loses_a_line run.tape  a test of the crate in this folder
+  replay --explore 1000 run.tape          under other schedules, with scripted peers"
+)]
+pub(super) struct Replay {
+    #[command(flatten)]
+    verbosity: Verbosity,
+    /// The tape, which `boot --tape` has written
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+    /// Wait as long as the run waited, instead of running at full speed
+    #[arg(long)]
+    at_speed: bool,
+    /// Show the traps of this task alone, with every answer that it got
+    #[arg(long, value_name = "TID", value_parser = whole::<u64>,
+          conflicts_with = "trace", help_heading = "Watching")]
+    only: Option<u64>,
+    /// Write a test of this name that replays the tape and compares what it prints and how its tasks
+    /// end: tests/NAME.rs, with a copy of the tape as tests/NAME.tape
+    #[arg(long, value_name = "NAME", value_parser = as_test::test_name,
+          conflicts_with_all = ["at_speed", "only"])]
+    as_test: Option<String>,
+    /// Run the programs under N other schedules, in the simulated world. Each connection of the tape
+    /// has a peer there. It sends what came over the connection, after as many bytes as then, or a
+    /// second later than then. A schedule fails if a task fails, in a deadlock, or if a peer does not
+    /// get what it has to: see --expect. --record DIR records it. The run's --inject and --max-tasks
+    /// apply. Its --policy, --quantum, --share and --processors do not: the search chooses the schedule
+    #[arg(long, value_name = "N", value_parser = whole::<NonZeroU64>,
+          conflicts_with_all = ["at_speed", "only", "as_test"], help_heading = "Search")]
+    explore: Option<NonZeroU64>,
+    /// Run this schedule of an earlier report, and no other
+    #[arg(
+        long,
+        value_name = "SEED.DELAYS.HASH",
+        requires = "explore",
+        help_heading = "Search"
+    )]
+    schedule: Option<String>,
+    /// What each peer of a search has to get
+    #[arg(
+        long,
+        value_name = "WHAT",
+        requires = "explore",
+        default_value = "answers",
+        help_heading = "Search"
+    )]
+    expect: Expect,
+    #[command(flatten)]
+    watching: Watching,
+}
+
+/// Replays a tape. An error is a usage error.
+pub(super) fn run(
+    commands: Commands<'_>,
+    replay: Replay,
+    verbosity: &Verbosity,
+    tracers: &[Extend],
+) -> Result<ExitCode, clap::Error> {
+    let log = Log::new(verbosity, &replay.verbosity, replay.watching.log_format);
+    log.end(replayed(commands, replay, verbosity, tracers, log))
+}
+
+fn replayed(
+    commands: Commands<'_>,
+    replay: Replay,
+    verbosity: &Verbosity,
+    tracers: &[Extend],
+    log: Log,
+) -> Result<ExitCode, Failure> {
+    if let Some(name) = &replay.as_test {
+        if replay.watching.is_any() {
+            let why = "--as-test shows no run: leave out the options for watching";
+            return Err(usage(why).into());
+        }
+        let path = as_test::write(&replay.file, commands.command.get_name(), name)?;
+        let path = path.display();
+        log.note(&format!("wrote {path}; next: cargo test {name}"));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(record) = &replay.watching.record
+        && outfile::is_same(&replay.file, record)
+    {
+        let tape = replay.file.display();
+        return Err(usage(format!("--record would replace the tape {tape}")).into());
+    }
+    let Run { playing, line } = open(commands, &replay.file)?;
+    match replay.explore {
+        Some(schedules) => explore(&replay, schedules, playing, &line, log),
+        None => Ok(again(replay, playing, line, verbosity, tracers, log)?),
+    }
+}
+
+/// Runs a taped run again.
+fn again(
+    replay: Replay,
+    playing: Playing,
+    mut line: BootLine,
+    verbosity: &Verbosity,
+    tracers: &[Extend],
+    log: Log,
+) -> Result<ExitCode, clap::Error> {
+    let header = playing.header();
+    line.options.verbosity = replay.verbosity;
+    line.options.watching = replay.watching;
+    if let Some(tid) = replay.only {
+        line.options.watching.trace = Some(format!("[task{{tid={tid}}}]=trace"));
+    }
+    let playing = match replay.at_speed {
+        true => playing.at_speed(),
+        false => playing,
+    };
+    let is_met = Rc::new(Cell::new(false));
+    let meets = replay.only.map(|tid| meets(tid, &is_met));
+    let tracers = tracers.iter().chain(&meets);
+    let code = boot::boot(verbosity, &line, &header.command, Some(playing), tracers)?;
+    if let Some(tid) = replay.only
+        && !is_met.get()
+    {
+        log.warn(&format!(
+            "there was no task {tid}: replay --trace shows the tasks of the run"
+        ));
+    }
+    Ok(code)
+}
+
+/// Searches the schedules of a taped run.
+fn explore(
+    replay: &Replay,
+    schedules: NonZeroU64,
+    playing: Playing,
+    line: &BootLine,
+    log: Log,
+) -> Result<ExitCode, Failure> {
+    if replay.watching.is_any_but_record() {
+        let why = "--explore shows no run, and --record takes a folder there: leave out the other options for \
+             watching";
+        return Err(usage(why).into());
+    }
+    let (binary, file) = (words::binary(), replay.file.to_string_lossy());
+    let expect = match replay.expect {
+        Expect::Answers => "",
+        Expect::Ends => "--expect ends ",
+        Expect::Bytes => "--expect bytes ",
+    };
+    let wanted = Wanted {
+        schedules: schedules.get(),
+        schedule: replay.schedule.as_deref(),
+        expect: replay.expect,
+        record: replay.watching.record.as_deref(),
+        again: format!(
+            "{binary} replay --explore 1 {expect}--schedule {{replay}} {}",
+            quoted(&file)
+        ),
+    };
+    reenact::run(playing, line, &wanted, log)
+}
+
+/// Adds a tracer that notes whether there is a task of this number.
+fn meets(tid: u64, is_met: &Rc<Cell<bool>>) -> Extend {
+    let (tid, is_met) = (Tid::from(tid), Rc::clone(is_met));
+    Box::new(move |builder| {
+        let is_met = Rc::clone(&is_met);
+        builder.tracer(move |event: &Event<'_>| is_met.set(is_met.get() || event.tid == tid))
+    })
+}
+
+/// A run on a tape: its answers, and its command line.
+pub(super) struct Run {
+    pub(super) playing: Playing,
+    pub(super) line: BootLine,
+}
+
+/// Opens a tape, and reads the command line on it.
+pub(super) fn open(commands: Commands<'_>, file: &Path) -> Result<Run, Failure> {
+    let playing = Playing::open(file).map_err(|error| {
+        let hint = match &error {
+            tape::Error::Io(error) if error.kind() == io::ErrorKind::NotFound => {
+                " (`boot --tape FILE PROGRAM` makes one)"
+            }
+            tape::Error::Foreign if file.is_file() && Recording::open(file).is_ok() => {
+                " (it is a recording, for `trace show`)"
+            }
+            _ => "",
+        };
+        format!("{}: {error}{hint}", file.display())
+    })?;
+    let header = playing.header();
+    let args: Vec<OsString> = header.command.iter().map(OsString::from).collect();
+    let foreign = |why: &str| {
+        let (file, line) = (file.display(), clean(&words::command_line(&header.command)));
+        usage(format!("in the command line of {file}, `{line}`: {why}"))
+    };
+    let line = BootLine::parse(commands, &args)
+        .map_err(|error| foreign(error.to_string().trim_start_matches("error: ").trim_end()))?;
+    let mut line = line.ok_or_else(|| foreign("only a run of `boot` can be replayed"))?;
+    line.options.seed = Some(header.seed);
+    line.options.tape = None;
+    Ok(Run { playing, line })
+}

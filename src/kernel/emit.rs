@@ -1,0 +1,170 @@
+//! Events for the log, and the calls that attach and detach tracers.
+
+use std::time::Duration;
+
+use super::{
+    Kernel,
+    outcome::Outcome,
+    task::{Pending, State, WaitingOn},
+};
+use crate::{
+    abi::{Errno, Place, Reply, SystemCall, Tid},
+    log::{Fact, Log},
+    panic::contain,
+    sched::Runnable,
+    trap::{Parcel, Payload},
+};
+
+impl Kernel {
+    /// Emits a fact with the current time.
+    #[inline(always)]
+    pub(super) fn emit<'a>(&mut self, tid: Tid, fact: impl FnOnce() -> Fact<'a>) {
+        if self.log.is_observed() && !tid.is_daemon() {
+            self.read_clock();
+            self.log.emit(tid, fact());
+        }
+    }
+
+    /// The same, with a place in the source.
+    #[inline(always)]
+    pub(super) fn emit_at<'a>(
+        &mut self,
+        tid: Tid,
+        fact: impl FnOnce() -> Fact<'a>,
+        place: Option<Place>,
+    ) {
+        if self.log.is_observed() && !tid.is_daemon() {
+            self.read_clock();
+            self.log.emit_at(tid, fact(), place);
+        }
+    }
+
+    /// Emits a fact with the time of the previous one, from which it follows at once.
+    #[inline(always)]
+    pub(super) fn emit_at_once<'a>(&mut self, tid: Tid, fact: impl FnOnce() -> Fact<'a>) {
+        if self.log.is_observed() && !tid.is_daemon() {
+            self.emit_slept();
+            self.log.emit(tid, fact());
+        }
+    }
+
+    /// Emits that a call blocks, and where in the source it was made.
+    #[inline(always)]
+    pub(super) fn emit_blocked(&mut self, me: Runnable, on: WaitingOn) {
+        if self.log.is_observed() && !me.tid.is_daemon() {
+            self.emit_slept();
+            let place = self.places.of_call(me, on);
+            self.log
+                .emit_at(me.tid, Fact::Blocked { on: on.into() }, place);
+        }
+    }
+
+    /// Reads the clock for the next fact, if a tracer asks for exact times.
+    pub(super) fn read_clock(&mut self) {
+        self.emit_slept();
+        if self.log.is_exact() {
+            let now = self.world.now_for_log();
+            self.log.set_clock(now);
+        }
+    }
+
+    /// Reads the clock after work within a call: its time belongs to the call, not to the next turn.
+    #[inline(always)]
+    pub(super) fn time_passed(&mut self, tid: Tid) {
+        if self.log.is_observed() && !tid.is_daemon() {
+            self.read_clock();
+        }
+    }
+
+    /// Notes a wait, to be emitted later.
+    pub(super) fn keep_slept(&mut self, before: Duration, now: Duration) {
+        if now > before && self.log.is_observed() {
+            let from = self.slept.map_or(before, |(from, _)| from);
+            self.slept = Some((from, now));
+        }
+    }
+
+    /// Emits the last wait. It is emitted late, before the next fact of a task, because turns of
+    /// daemons do not divide it in two.
+    pub(super) fn emit_slept(&mut self) {
+        emit_slept(&mut self.log, &mut self.slept);
+    }
+
+    /// Emits a call and what travels beside it.
+    #[inline(always)]
+    pub(super) fn emit_call(&mut self, tid: Tid, call: SystemCall) {
+        if self.log.is_observed() {
+            if self.frame.has_payload() {
+                return self.emit_call_with_payload(tid, call);
+            }
+            let detail = Parcel::detail_of_word(call, self.frame.word());
+            self.emit(tid, || Fact::Trapped { call, detail });
+        }
+    }
+
+    /// The payload leaves its cell while tracers read it. Moving it takes 100 instructions.
+    #[cold]
+    fn emit_call_with_payload(&mut self, tid: Tid, call: SystemCall) {
+        let beside = self.frame.take_parcel();
+        let detail = beside.detail(call);
+        self.emit(tid, || Fact::Trapped { call, detail });
+        self.frame.put_parcel(beside);
+    }
+
+    /// Emits the answer of a task that is ready, if it is known by now.
+    #[inline(always)]
+    pub(super) fn emit_answer(&mut self, task: Runnable) {
+        if self.log.is_observed() && !task.tid.is_daemon() {
+            self.emit_answer_in_full(task);
+        }
+    }
+
+    #[cold]
+    fn emit_answer_in_full(&mut self, task: Runnable) {
+        let answer = match self.tasks[task].state() {
+            State::Ready(answer) => answer,
+            State::Late(answer) => answer,
+            // It starts at the task's next turn, but its number is known.
+            State::Pending(Pending::StartTimeout((_, number))) => &Reply::Timeout(*number).into(),
+            _ => return,
+        };
+        emit_slept(&mut self.log, &mut self.slept);
+        let (reply, detail) = (answer.reply, answer.detail());
+        self.log.emit(task.tid, Fact::Replied { reply, detail });
+    }
+
+    pub(super) fn observe(&mut self, number: u64) -> Outcome {
+        let Some(Payload::Tracer(tracer)) = self.frame.take() else {
+            return Errno::Invalid.into();
+        };
+        self.log.attach(number, tracer);
+        self.frame.set_observed(true);
+        self.is_watched = true;
+        Reply::Done.into()
+    }
+
+    pub(super) fn unobserve(&mut self, number: u64) -> Outcome {
+        contain(|| self.log.detach(number));
+        self.frame.set_observed(self.log.is_observed());
+        Reply::Done.into()
+    }
+}
+
+/// Tells tracers that a turn has begun. Apart from the kernel, whose task is at hand.
+#[cold]
+#[inline(never)]
+pub(super) fn emit_resumed(log: &mut Log, slept: &mut Option<(Duration, Duration)>, tid: Tid) {
+    if !tid.is_daemon() {
+        emit_slept(log, slept);
+        log.emit(tid, Fact::Resumed);
+    }
+}
+
+#[inline(always)]
+fn emit_slept(log: &mut Log, slept: &mut Option<(Duration, Duration)>) {
+    if let Some((from, to)) = *slept {
+        *slept = None;
+        log.set_clock(to);
+        log.emit(Tid::KERNEL, Fact::ClockJumped { from });
+    }
+}
