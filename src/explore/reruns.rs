@@ -253,14 +253,14 @@ impl Reruns<'_> {
             ..Header::default()
         };
         let recorder = Recorder::create(path, &header)?;
-        let tape = recorder.tape();
+        let handle = recorder.handle();
         let guide = Self::guide(seed, decisions);
         let watch = self.watch(seed, decisions);
         let builder = self.0.settings.builder(seed, &watch).policy(guide);
         let mut kernel = builder.tracer(recorder).build()?;
         trial::run(&mut kernel, self.0.body, &watch);
         // Before the kernel is dropped: the end of the last tasks is no part of the run.
-        tape.close()?;
+        handle.close()?;
         Ok(())
     }
 
