@@ -99,7 +99,7 @@ fn recordings() -> Vec<Vec<u8>> {
         for event in events {
             recorder.event(&event.borrow());
         }
-        recorder.tape().close().unwrap();
+        recorder.handle().close().unwrap();
         recordings.push(file.bytes());
     }
     recordings
@@ -178,7 +178,7 @@ fn again(header: &Header, events: &[OwnedEvent]) {
             assert!(!event.to_string().is_empty());
             recorder.event(&event.borrow());
         }
-        let mut recording = recorder.tape().recording().expect("it is in memory");
+        let mut recording = recorder.handle().recording().expect("it is in memory");
         assert_eq!(recording.header(), header);
         let read: Vec<OwnedEvent> = (&mut recording).map(Result::unwrap).collect();
         let last = size.min(events.len());
