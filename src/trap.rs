@@ -4,6 +4,19 @@
 //! are valid for one trap. A stub fills it and yields; the kernel empties it before another task
 //! runs. The kernel fills it and resumes; the stub empties it before the task continues. Only
 //! deferred calls outlive a trap: the task does not wait for their answers.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `trap.rs` | [`TrapFrame`], [`Payload`], programs, references to devices |
+//! | `descriptor.rs` | [`Descriptor`]: an open descriptor and what keeps it open |
+//! | `footprint.rs` | what a turn touches: [`Footprints`] |
+//! | `pause.rs` | how blocking work pauses |
+//! | `status.rs` | the status of a queue, which its handles read without a trap |
+
+mod descriptor;
+mod footprint;
+pub(crate) mod pause;
+mod status;
 
 use std::{
     any::Any,
@@ -24,13 +37,16 @@ use slab::Slab;
 
 use crate::{
     abi::{DeviceId, Exit, HostId, Nanos, Place, QueueId, Reply, SystemCall, TaskInfo, Tid},
-    descriptor::Descriptor,
-    footprint::{Footprints, Note, Object},
     interrupt::{Job, Remote},
     log::{Detail, Tracer},
     panic::{Panic, contain, panic_message, take_origin},
-    status::{Kind, QueueStatus},
 };
+
+#[cfg(feature = "serde")]
+pub(crate) use descriptor::Carrier;
+pub use descriptor::Descriptor;
+pub use footprint::{Continued, Footprints, Note, Object};
+pub(crate) use status::{Kind, QueueStatus};
 
 /// The most bytes that one `recv` or `send` moves: the limit of a frame's buffer.
 pub(crate) const MAX_IO: usize = 64 * 1024;

@@ -5,10 +5,9 @@ use std::collections::VecDeque;
 use super::{Kernel, outcome::Outcome};
 use crate::{
     abi::{Exit, Reply, SystemCall, Tid},
-    footprint::Object,
     log::Fact,
     sched::Runnable,
-    trap::Deferred,
+    trap::{Deferred, Object},
 };
 
 impl Kernel {

@@ -10,11 +10,10 @@ use super::{
 };
 use crate::{
     abi::{DeviceId, Direction, Errno, Reply, Tid},
-    footprint::Object,
     log::{Fact, Wake},
     panic::contain,
     sched::Runnable,
-    trap::{DeviceRef, Payload},
+    trap::{DeviceRef, Object, Payload},
     world::{self, DeviceMap, Request},
 };
 

@@ -15,9 +15,9 @@ use super::{
 };
 use crate::{
     abi::{End, Exit, Tid},
-    footprint::{Note, Object},
     log::{Fact, tracing::warn_report},
     sched::Runnable,
+    trap::{Note, Object},
 };
 
 /// The longest chain of waits that the kernel follows when a task blocks. It bounds the price of

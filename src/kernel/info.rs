@@ -8,7 +8,7 @@ use super::{
 use crate::{
     abi::{DeviceId, Direction, End, Exit, On, TaskInfo, TaskState, Tid, Wait},
     sched::Runnable,
-    status::Kind,
+    trap::Kind,
 };
 
 impl Task {

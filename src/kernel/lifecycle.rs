@@ -12,10 +12,9 @@ use super::{
 };
 use crate::{
     abi::{Errno, Exit, Place},
-    footprint::Object,
     log::{Fact, Wake, tracing::warn_of},
     sched::{Cause, Runnable},
-    trap::{Program, Start},
+    trap::{Object, Program, Start},
 };
 
 impl Kernel {

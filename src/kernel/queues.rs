@@ -14,12 +14,10 @@ use super::{
 };
 use crate::{
     abi::{End, Errno, QueueId, QueueInfo, Reply},
-    footprint::{Note, Object},
     log::Wake,
     panic::contain,
     sched::Runnable,
-    status::{Kind, QueueStatus},
-    trap::{Payload, Store},
+    trap::{Kind, Note, Object, Payload, QueueStatus, Store},
 };
 
 pub(super) struct MessageQueue {

@@ -15,9 +15,7 @@ use crate::{
     abi::SystemCall,
     interrupt::{External, ExternalWork, Job},
     panic::panic_message,
-    pause::paused,
-    status::Kind,
-    trap::{Payload, TrapFrame},
+    trap::{Kind, Payload, TrapFrame, pause::paused},
 };
 
 /// Blocking work panicked with this message.

@@ -11,9 +11,7 @@ use super::{
 };
 use crate::{
     abi::{QueueId, Reply, SystemCall, Tid},
-    footprint::Object,
-    status::{Kind, QueueStatus},
-    trap::{Payload, TrapFrame},
+    trap::{Kind, Object, Payload, QueueStatus, TrapFrame},
 };
 
 /// The queue is closed. Returns the message that was not put.

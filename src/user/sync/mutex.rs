@@ -8,8 +8,7 @@ use std::{
 };
 
 use crate::{
-    status::Kind,
-    trap::TrapFrame,
+    trap::{Kind, TrapFrame},
     user::{os::Os, queue::Queue},
 };
 

@@ -72,14 +72,13 @@ use portable::Portable as System;
 use readiness::is_ready;
 use source::{Fd, Kind, Source, Sources};
 use stdout::Stdout;
-#[cfg(feature = "cli")]
-pub(crate) use stdout::open_again;
+pub use stdout::open_again;
 
 use super::{Answer, Happening, Request, World, hand_on, io::read_piece};
 use crate::{
     abi::{DeviceId, Direction, Tid},
-    descriptor::Descriptor,
     interrupt::{Interrupts, Remote},
+    trap::Descriptor,
 };
 
 /// How many connections the operating system keeps for a listener that is busy.
