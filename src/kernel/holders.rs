@@ -9,12 +9,11 @@ use std::iter;
 use super::{
     Kernel,
     deadlock::Deadlock,
-    outcome::Outcome,
     report::Error,
     task::{State, WaitingOn},
 };
 use crate::{
-    abi::{End, Exit, Tid},
+    abi::{End, Tid},
     log::{Fact, tracing::warn_report},
     sched::Runnable,
     trap::{Note, Object},
@@ -91,33 +90,34 @@ impl Holders {
 }
 
 impl Kernel {
-    /// Blocks the caller until a task has ended, or until it has a lock. Acts on the cycle that this
-    /// closes, if it closes one.
-    pub(super) fn block_on_task(&mut self, me: Runnable, on: WaitingOn) -> Outcome {
-        let outcome = self.block(me, on);
+    /// Follows the wait of a task that has blocked until another has ended, or until it has a lock.
+    /// Returns the task to be killed, if this closes a cycle and the host wants that.
+    pub(super) fn follow_wait(&mut self, me: Runnable, on: WaitingOn) -> Option<Runnable> {
         // Another task may wait for the caller if it waits for its end, or for any lock. The lock
         // may have been handed to a task that has not run since.
         let is_lock = matches!(on, WaitingOn::Queue(..));
         self.holders.is_contended |= is_lock;
-        if is_lock {
-            self.lend_priority(me);
+        if is_lock && self.ready.inherits() {
+            for holder in self.shares.lend(&self.tasks, &self.queues, me) {
+                self.policy_learns(holder);
+            }
         }
         if self.frame.is_noted() {
             self.note_chain(me);
         }
-        if self.holders.is_contended || self.tasks[me].waiters.is_some() {
+        if self.holders.is_contended || self.tasks[me].waiters().is_some() {
             return self.follow(me);
         }
-        outcome
+        None
     }
 
     /// Follows the waits, beginning with the caller's. They lead back to the caller, or to a task
     /// that waits for no other.
-    fn follow(&mut self, me: Runnable) -> Outcome {
+    fn follow(&mut self, me: Runnable) -> Option<Runnable> {
         let waits = || iter::successors(self.blocker(me), |task| self.blocker(*task));
         let last = waits().take(LONGEST).find(|task| *task == me);
         if last.is_none() || me.tid.is_daemon() {
-            return Outcome::Blocked;
+            return None;
         }
         // Collected only now: few waits close a cycle.
         let others = waits().take_while(|task| *task != me);
@@ -128,12 +128,11 @@ impl Kernel {
     /// Returns the task that alone can end the wait of a task.
     fn blocker(&self, task: Runnable) -> Option<Runnable> {
         let task = &self.tasks[task];
-        match task.state {
+        match *task.state() {
             State::Blocked(_) if task.is_timed() => None,
             State::Blocked(WaitingOn::Exit(target)) => Some(target),
             State::Blocked(WaitingOn::Queue(queue, End::Get)) => {
-                let queue = self.queues.get(queue).filter(|queue| queue.is_lock())?;
-                self.find_live(queue.status().holder()?)
+                self.tasks.find_live(self.queues.holder_of_lock(queue)?)
             }
             _ => None,
         }
@@ -168,7 +167,7 @@ impl Kernel {
     }
 
     /// Reports a cycle that has closed, and takes the host's action.
-    fn deadlocked(&mut self, me: Runnable, cycle: &[Tid]) -> Outcome {
+    fn deadlocked(&mut self, me: Runnable, cycle: &[Tid]) -> Option<Runnable> {
         self.emit_at_once(me.tid, || Fact::Deadlocked {
             cycle: cycle.into(),
         });
@@ -177,17 +176,14 @@ impl Kernel {
         if self.holders.action != OnDeadlock::Kill {
             self.holders.closed.push(me.tid);
             self.poll_soon();
-            return Outcome::Blocked;
+            return None;
         }
         let deadlock = Deadlock::around(me.tid, self.tasks());
         let youngest = cycle.iter().copied().max().unwrap_or(me.tid);
         warn_report(&format_args!(
             "{deadlock}\n  task {youngest} is killed: it is the youngest of the cycle"
         ));
-        if let Some(victim) = self.find_live(youngest) {
-            self.end(victim, Exit::Killed);
-        }
-        Outcome::Gone
+        self.tasks.find_live(youngest)
     }
 
     /// Warns of the cycles that have closed, or ends the run. A run that is stuck ends with a report

@@ -29,18 +29,18 @@ impl Kernel {
     #[inline(always)]
     pub(super) fn emit_at_once<'a>(&mut self, tid: Tid, fact: impl FnOnce() -> Fact<'a>) {
         if self.log.is_observed() && !tid.is_daemon() {
-            self.tell_slept();
+            self.emit_slept();
             self.log.emit(tid, fact());
         }
     }
 
     /// Emits that a task was made, and where in the source.
     #[cold]
-    pub(super) fn tell_spawned(&mut self, task: Runnable, parent: Option<Runnable>) {
+    pub(super) fn emit_spawned(&mut self, task: Runnable, parent: Option<Runnable>) {
         if !task.tid.is_daemon() {
             self.read_clock();
             let parent = parent.map_or(Tid::KERNEL, |parent| parent.tid);
-            let name = Cow::Borrowed(&*self.tasks[task].name);
+            let name = Cow::Borrowed(&**self.tasks[task].name());
             let place = self.places.of_spawn(task);
             self.log
                 .emit_at(task.tid, Fact::Spawned { parent, name }, place);
@@ -49,7 +49,7 @@ impl Kernel {
 
     /// Emits that a task has ended, and where in the source it has faulted.
     #[cold]
-    pub(super) fn tell_exited(&mut self, tid: Tid, exit: &Exit, place: Option<Place>) {
+    pub(super) fn emit_exited(&mut self, tid: Tid, exit: &Exit, place: Option<Place>) {
         if !tid.is_daemon() {
             self.read_clock();
             let exit = exit.clone();
@@ -59,9 +59,9 @@ impl Kernel {
 
     /// Emits that a call blocks, and where in the source it was made.
     #[inline(always)]
-    pub(super) fn tell_blocked(&mut self, me: Runnable, on: WaitingOn) {
+    pub(super) fn emit_blocked(&mut self, me: Runnable, on: WaitingOn) {
         if self.log.is_observed() && !me.tid.is_daemon() {
-            self.tell_slept();
+            self.emit_slept();
             let place = self.places.of_call(me, on);
             self.log
                 .emit_at(me.tid, Fact::Blocked { on: on.into() }, place);
@@ -70,7 +70,7 @@ impl Kernel {
 
     /// Reads the clock for the next fact, if a tracer asks for exact times.
     pub(super) fn read_clock(&mut self) {
-        self.tell_slept();
+        self.emit_slept();
         if self.log.is_exact() {
             let now = self.world.now_for_log();
             self.log.set_clock(now);
@@ -86,7 +86,7 @@ impl Kernel {
     }
 
     /// Notes a wait, to be emitted later.
-    pub(super) fn note_slept(&mut self, before: Duration, now: Duration) {
+    pub(super) fn keep_slept(&mut self, before: Duration, now: Duration) {
         if now > before && self.log.is_observed() {
             let from = self.slept.map_or(before, |(from, _)| from);
             self.slept = Some((from, now));
@@ -96,16 +96,16 @@ impl Kernel {
     /// Emits the last wait. It is emitted late, before the next fact of a task, because turns of
     /// daemons do not divide it in two.
     #[inline(always)]
-    pub(super) fn tell_slept(&mut self) {
-        tell_slept(&mut self.log, &mut self.slept);
+    pub(super) fn emit_slept(&mut self) {
+        emit_slept(&mut self.log, &mut self.slept);
     }
 
     /// Emits a call and what travels beside it.
     #[inline(always)]
-    pub(super) fn tell_call(&mut self, tid: Tid, call: SystemCall) {
+    pub(super) fn emit_call(&mut self, tid: Tid, call: SystemCall) {
         if self.log.is_observed() {
             if self.frame.has_payload() {
-                return self.tell_call_with_payload(tid, call);
+                return self.emit_call_with_payload(tid, call);
             }
             let word = self.frame.word();
             self.emit(tid, || Fact::Trapped {
@@ -117,7 +117,7 @@ impl Kernel {
 
     /// The payload leaves its cell while tracers read it. Moving it takes 100 instructions.
     #[cold]
-    fn tell_call_with_payload(&mut self, tid: Tid, call: SystemCall) {
+    fn emit_call_with_payload(&mut self, tid: Tid, call: SystemCall) {
         let beside = self.frame.take_parcel();
         self.emit(tid, || Fact::Trapped {
             call,
@@ -128,22 +128,22 @@ impl Kernel {
 
     /// Emits the answer of a task that is ready, if it is known by now.
     #[inline(always)]
-    pub(super) fn tell_answer(&mut self, task: Runnable) {
+    pub(super) fn emit_answer(&mut self, task: Runnable) {
         if self.log.is_observed() && !task.tid.is_daemon() {
-            self.tell_answer_in_full(task);
+            self.emit_answer_in_full(task);
         }
     }
 
     #[cold]
-    fn tell_answer_in_full(&mut self, task: Runnable) {
-        let answer = match &self.tasks[task].state {
+    fn emit_answer_in_full(&mut self, task: Runnable) {
+        let answer = match self.tasks[task].state() {
             State::Ready(answer) => answer,
             State::Late(answer) => answer,
             // It starts at the task's next turn, but its number is known.
             State::Pending(Pending::StartTimeout((_, number))) => &Reply::Timeout(*number).into(),
             _ => return,
         };
-        tell_slept(&mut self.log, &mut self.slept);
+        emit_slept(&mut self.log, &mut self.slept);
         let (reply, detail) = (answer.reply, answer.detail());
         self.log.emit(task.tid, Fact::Replied { reply, detail });
     }
@@ -154,6 +154,7 @@ impl Kernel {
         };
         self.log.attach(number, tracer);
         self.frame.set_observed(true);
+        self.is_watched = true;
         Reply::Done.into()
     }
 
@@ -167,24 +168,24 @@ impl Kernel {
 /// Tells tracers that a turn has begun. Apart from the kernel, whose task is at hand.
 #[cold]
 #[inline(never)]
-pub(super) fn tell_resumed(log: &mut Log, slept: &mut Option<(Duration, Duration)>, tid: Tid) {
+pub(super) fn emit_resumed(log: &mut Log, slept: &mut Option<(Duration, Duration)>, tid: Tid) {
     if !tid.is_daemon() {
-        tell_slept(log, slept);
+        emit_slept(log, slept);
         log.emit(tid, Fact::Resumed);
     }
 }
 
 #[inline(always)]
-fn tell_slept(log: &mut Log, slept: &mut Option<(Duration, Duration)>) {
+fn emit_slept(log: &mut Log, slept: &mut Option<(Duration, Duration)>) {
     if let Some((from, to)) = *slept {
         *slept = None;
-        tell_jump(log, from, to);
+        emit_jump(log, from, to);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn tell_jump(log: &mut Log, from: Duration, to: Duration) {
+fn emit_jump(log: &mut Log, from: Duration, to: Duration) {
     log.set_clock(to);
     log.emit(Tid::KERNEL, Fact::ClockJumped { from });
 }
