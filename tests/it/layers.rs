@@ -127,7 +127,7 @@ fn there_is_one_yield_and_one_place_for_each_machine() {
 #[test]
 fn the_kernels_files_call_each_other_in_small_circles() {
     const PARTS: [&str; 5] = ["task", "table", "timers", "ready", "queues"];
-    let files = source();
+    let files = source("src");
     let files = files.iter().filter(|(module, _)| module[0] == "kernel");
     let files: Vec<(&str, String)> = files
         .map(|(module, file)| {
