@@ -203,7 +203,7 @@ impl<'a> Session<'a> {
         let recording = self
             .recorded
             .as_ref()
-            .map(|recorded| recorded.tape().clone());
+            .map(|recorded| recorded.handle().clone());
         if tape.is_none() && recording.is_none() {
             return Ok(());
         }
@@ -231,7 +231,7 @@ impl<'a> Session<'a> {
         }
         load(kernel, self.line, log).map_err(Failure::Limit)?;
         if let Some(watch) = self.watch.take() {
-            let recording = self.recorded.as_ref().map(Recorded::tape);
+            let recording = self.recorded.as_ref().map(Recorded::handle);
             watch.start(kernel, recording, self.tape.no_kill());
         }
         Ok(())

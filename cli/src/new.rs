@@ -10,9 +10,8 @@ use clap::Args;
 
 use super::output::{Failure, Log};
 
-/// The files of the crate, with the placeholders `{{name}}`, `{{trapline}}` and
-/// `{{trapline-cli}}`. They end in `.in`,
-/// since Cargo would treat a directory with a Cargo.toml as a package.
+/// The files of the crate, with the placeholders `{{name}}`, `{{trapline}}` and `{{trapline-cli}}`.
+/// They end in `.in`, since Cargo would treat a directory with a Cargo.toml as a package.
 const FILES: [(&str, &str); 4] = [
     ("Cargo.toml", include_str!("template/Cargo.toml.in")),
     ("README.md", include_str!("template/README.md.in")),
@@ -117,7 +116,7 @@ fn write(command: &New, dir: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The path of a checkout of trapline, as it stands in a TOML string.
+/// The path of a checkout of trapline, for a TOML string.
 fn checkout(path: &Path) -> Result<String, String> {
     let trouble = |what: &str| format!("--trapline {}: {what}", path.display());
     let full = path

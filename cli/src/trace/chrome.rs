@@ -87,8 +87,7 @@ pub(super) fn write(
         count: 0,
     };
     let mut spans = Spans::default();
-    while let Some(owned) = source.next() {
-        let event = owned.borrow();
+    while let Some(event) = source.next() {
         if let Some(missing) = source.gap() {
             spans.gap();
             let message = format!("{missing} events are missing here");

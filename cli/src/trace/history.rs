@@ -187,8 +187,7 @@ impl History {
     }
 
     /// Takes the next event, and whether events are missing before it.
-    pub(super) fn event(&mut self, owned: &OwnedEvent, has_gap: bool) {
-        let event = &owned.borrow();
+    pub(super) fn event(&mut self, event: &OwnedEvent, has_gap: bool) {
         let is_progress = matches!(
             event.fact,
             Fact::Resumed | Fact::Trapped { .. } | Fact::Spawned { .. } | Fact::ClockJumped { .. }
@@ -198,13 +197,12 @@ impl History {
                 self.take(&kill, false);
             }
         } else if !self.kills.is_empty() || self.spans.is_kill(event) {
-            return self.kills.push(owned.clone());
+            return self.kills.push(event.clone());
         }
-        self.take(owned, has_gap);
+        self.take(event, has_gap);
     }
 
-    fn take(&mut self, owned: &OwnedEvent, has_gap: bool) {
-        let event = &owned.borrow();
+    fn take(&mut self, event: &OwnedEvent, has_gap: bool) {
         let before = self.spans.now();
         if has_gap {
             self.spans.gap();
@@ -239,7 +237,7 @@ impl History {
     /// out: a lock that is put back then, or a wait that ends then, explains nothing.
     pub(super) fn finish(&mut self) {
         for kill in std::mem::take(&mut self.kills) {
-            if let Fact::Exited { .. } = kill.borrow().fact {
+            if let Fact::Exited { .. } = kill.fact {
                 self.take(&kill, false);
             }
         }
