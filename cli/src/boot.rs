@@ -23,7 +23,7 @@ use super::{
     inject::Rules,
     live::{
         terminal::{Taken, leave},
-        watch::Watch,
+        watch::Observation,
     },
     log,
     options::{Boot, BootLine},
@@ -110,7 +110,7 @@ struct Session<'a> {
     line: &'a BootLine,
     seed: u64,
     rules: Rules,
-    watch: Option<Watch>,
+    watch: Option<Observation>,
     recorded: Option<Recorded>,
     tape: Tape,
     summary: Rc<RefCell<Summary>>,
@@ -126,12 +126,12 @@ impl<'a> Session<'a> {
         place: Place,
     ) -> Result<(Self, Outside, Option<Recorder>), String> {
         let options = &line.options;
-        let watch = Watch::new(&options.watching.live, log)?;
+        let watch = Observation::new(&options.watching.live, log)?;
         signals::survive_large_files()?;
         let seed = options.seed.unwrap_or_else(random_seed);
         let header = record::header(options, command, seed);
         let (recorder, recorded) = record::begin(&options.watching, &header, log)?.unzip();
-        let has_screen = watch.as_ref().is_some_and(Watch::has_screen);
+        let has_screen = watch.as_ref().is_some_and(Observation::has_screen);
         let (outside, tape) = Outside::new(place, options, &header, has_screen, log)?;
         let session = Self {
             log,

@@ -74,8 +74,8 @@
 //! | `values.rs` | values of arguments |
 //! | `words.rs` | the splitting of `--with` |
 //!
-//! `measures`, `output`, `policy`, `program`, `stdio`, `table`, `values`, `words` and `world` are at
-//! the bottom: they use no command.
+//! `measures`, `output`, `policy`, `program`, `signals`, `stdio`, `table`, `units`, `values`, `words`
+//! and `world` are at the bottom: they use no command. No files import each other in a circle.
 //! A file in `live/`, `trace/` or `debug/` uses files below it and never its folder's `mod.rs`;
 //! `trace/` and `debug/` use `live/`, and not the other way round.
 

@@ -17,13 +17,13 @@ pub(super) struct Measured {
     /// How long it computed, and how long it was ready without a processor.
     pub(super) computed: Duration,
     pub(super) waiting: Duration,
-    doing: Doing,
+    doing: Phase,
     since: Duration,
 }
 
 /// What a task does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum Doing {
+pub(super) enum Phase {
     #[default]
     Other,
     Ready,
@@ -33,7 +33,7 @@ pub(super) enum Doing {
 /// What a task did, and from when to when.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stretch {
-    pub(super) doing: Doing,
+    pub(super) doing: Phase,
     pub(super) from: Duration,
     pub(super) to: Duration,
 }
@@ -46,31 +46,31 @@ impl Measured {
             Fact::Spawned { name, .. } => {
                 self.name = name.to_string();
                 self.arrival = Some(at);
-                Doing::Ready
+                Phase::Ready
             }
             // A task that starts later: it was not ready yet.
             Fact::Blocked { .. } if self.first_turn.is_none() && self.arrival == Some(at) => {
                 self.arrival = None;
-                Doing::Other
+                Phase::Other
             }
             Fact::Woken { .. } => {
                 self.arrival.get_or_insert(at);
-                Doing::Ready
+                Phase::Ready
             }
             Fact::Resumed => {
                 self.first_turn.get_or_insert(at);
-                Doing::Other
+                Phase::Other
             }
             Fact::Computing { .. } => {
                 self.first_computation.get_or_insert(at);
-                Doing::Computing
+                Phase::Computing
             }
-            Fact::Trapped { .. } | Fact::Preempted { .. } => Doing::Ready,
-            Fact::Replied { .. } if self.doing == Doing::Computing => Doing::Ready,
-            Fact::Blocked { .. } => Doing::Other,
+            Fact::Trapped { .. } | Fact::Preempted { .. } => Phase::Ready,
+            Fact::Replied { .. } if self.doing == Phase::Computing => Phase::Ready,
+            Fact::Blocked { .. } => Phase::Other,
             Fact::Exited { .. } => {
                 self.ended = Some(at);
-                Doing::Other
+                Phase::Other
             }
             _ => return None,
         };
@@ -79,17 +79,17 @@ impl Measured {
 
     /// Ends what the task does at the end of a run.
     pub(super) fn close(&mut self, at: Duration) -> Option<Stretch> {
-        self.turn_to(Doing::Other, at)
+        self.turn_to(Phase::Other, at)
     }
 
-    fn turn_to(&mut self, doing: Doing, to: Duration) -> Option<Stretch> {
+    fn turn_to(&mut self, doing: Phase, to: Duration) -> Option<Stretch> {
         let (before, from) = (self.doing, self.since);
         (self.doing, self.since) = (doing, to);
         let span = to.saturating_sub(from);
         match before {
-            Doing::Other => return None,
-            Doing::Ready => self.waiting += span,
-            Doing::Computing => self.computed += span,
+            Phase::Other => return None,
+            Phase::Ready => self.waiting += span,
+            Phase::Computing => self.computed += span,
         }
         let stretch = Stretch {
             doing: before,

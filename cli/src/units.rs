@@ -1,4 +1,4 @@
-//! Numbers and times as text: one format everywhere.
+//! Numbers and times as text.
 
 use std::time::Duration;
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use maud::{Markup, html};
 
 use super::trial::{TaskRun, Trial};
-use crate::{measures::Doing, output::clean, units::thousandths};
+use crate::{measures::Phase, output::clean, units::thousandths};
 
 /// The most lines of a chart.
 const LINES: usize = 40;
@@ -36,9 +36,9 @@ fn columns(task: &TaskRun, count: usize, end: Duration) -> Vec<Column> {
         for (at, column) in columns.iter_mut().enumerate().take(last).skip(first) {
             let part = to.min(at as f64 + 1.0) - from.max(at as f64);
             match stretch.doing {
-                Doing::Computing => column.computing += part.max(0.0),
-                Doing::Ready => column.ready += part.max(0.0),
-                Doing::Other => {}
+                Phase::Computing => column.computing += part.max(0.0),
+                Phase::Ready => column.ready += part.max(0.0),
+                Phase::Other => {}
             }
         }
     }

@@ -64,14 +64,14 @@ pub(super) fn interval(text: &str) -> Result<Duration, String> {
 
 /// What observing a kernel needs. It is made before the kernel, so that a failure comes before any
 /// program runs.
-pub(crate) struct Watch {
+pub(crate) struct Observation {
     recent: Rc<RefCell<Follower>>,
     socket: Option<(UnixListener, Arc<SocketFile>)>,
     screen: Option<(Terminal, Duration)>,
     colored: bool,
 }
 
-impl Watch {
+impl Observation {
     /// Prepares the observation; `None` if no option asks for it.
     pub(crate) fn new(options: &Options, log: Log) -> Result<Option<Self>, String> {
         if options.monitor.is_none() && options.top.is_none() {
