@@ -45,6 +45,16 @@ pub(crate) struct Origin {
     pub(crate) chain: String,
 }
 
+impl Origin {
+    fn new(location: &Location<'_>, chain: String) -> Self {
+        Self {
+            file: location.file().to_string(),
+            line: location.line(),
+            chain,
+        }
+    }
+}
+
 thread_local! {
     /// The place of the thread's last panic. A hook has no other way to the code that catches the
     /// panic.
@@ -71,11 +81,9 @@ pub(crate) fn note_origins() {
 
 /// Notes the place of a panic, for a hook that does not call the hook of [`note_origins`].
 pub(crate) fn note_origin(panic: &PanicHookInfo<'_>) {
-    let origin = panic.location().map(|location| Origin {
-        file: location.file().to_string(),
-        line: location.line(),
-        chain: String::new(),
-    });
+    let origin = panic
+        .location()
+        .map(|location| Origin::new(location, String::new()));
     ORIGIN.with_borrow_mut(|last| *last = origin);
 }
 
@@ -91,11 +99,7 @@ fn origin(location: &Location<'_>) -> Origin {
         BacktraceStatus::Captured => chain(&backtrace.to_string(), location),
         _ => String::new(),
     };
-    Origin {
-        file: location.file().to_string(),
-        line: location.line(),
-        chain,
-    }
+    Origin::new(location, chain)
 }
 
 /// Extracts the chain of async functions from a backtrace: the closures between the panic and the
@@ -208,7 +212,7 @@ mod tests {
              at /rustc/59807616e1fa/library/core/src/panic.rs:62:9
    4: trapline::user::time::<impl trapline::user::os::Os>::timeout::{{closure}}
              at ./src/user/time.rs:110:30
-   5: <server::Echo as trapline::cli::program::Program>::main::{{closure}}
+   5: <server::Echo as trapline_cli::program::Program>::main::{{closure}}
              at ./src/server.rs:41:30
    6: core::future::future::poll::{{closure}}
              at /rustc/59807616e1fa/library/core/src/future/future.rs:133:9

@@ -5,13 +5,12 @@ use std::{
     fmt::Write,
     fs, io,
     path::{Path, PathBuf},
-    process::{Command, ExitCode, Output},
+    process::{Command, Output},
 };
 
 use super::{
     exits::MARK,
-    new::no_keyword,
-    output::{FAILURE, Log},
+    new::{fill, no_keyword},
 };
 
 /// The test, with placeholders.
@@ -32,22 +31,9 @@ pub(super) fn test_name(text: &str) -> Result<String, String> {
     Ok(text.into())
 }
 
-/// Replays the tape as the test will, and writes the test beside a copy of the tape.
-pub(super) fn write(tape: &Path, binary: &str, name: &str, log: Log) -> ExitCode {
-    match try_write(tape, binary, name) {
-        Ok(path) => {
-            let path = path.display();
-            log.note(&format!("wrote {path}; next: cargo test {name}"));
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            log.error(&error);
-            ExitCode::from(FAILURE)
-        }
-    }
-}
-
-fn try_write(tape: &Path, binary: &str, name: &str) -> Result<PathBuf, String> {
+/// Replays the tape as the test will, and writes the test beside a copy of the tape. Returns the path
+/// of the test.
+pub(super) fn write(tape: &Path, binary: &str, name: &str) -> Result<PathBuf, String> {
     if !Path::new("Cargo.toml").is_file() {
         return Err(
             "--as-test writes into the folder tests of a crate: there is no Cargo.toml here".into(),
@@ -97,20 +83,6 @@ fn try_write(tape: &Path, binary: &str, name: &str) -> Result<PathBuf, String> {
     Ok(test)
 }
 
-/// Fills the placeholders of a template, in one pass: a value may look like a placeholder.
-fn fill(template: &str, values: &[(&str, &str)]) -> String {
-    let mut parts = template.split("{{");
-    let mut text = parts.next().unwrap_or_default().to_string();
-    for part in parts {
-        let (name, rest) = part.split_once("}}").expect("a placeholder ends");
-        let value = values.iter().find(|(known, _)| *known == name);
-        let (_, value) = value.expect("a placeholder has a value");
-        text += value;
-        text += rest;
-    }
-    text
-}
-
 /// Runs the command of the test: this binary, on this tape.
 fn replay(tape: &Path) -> io::Result<Output> {
     let mut command = Command::new(env::current_exe()?);
@@ -127,16 +99,5 @@ fn literal(text: &str) -> String {
     match literal.is_empty() {
         true => "\"\"".into(),
         false => format!("concat!({literal}\n)"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_value_may_look_like_a_placeholder() {
-        let values = [("console", "{{code}}"), ("code", "0")];
-        assert_eq!(fill("a {{console}} {{code}} b", &values), "a {{code}} 0 b");
     }
 }

@@ -15,13 +15,14 @@ use rustix::{
 };
 use trapline::{
     Error, Report,
-    record::{Header, Recorder, Recording, Tape},
+    record::{Handle, Header, Recorder, Recording},
 };
 
 use super::{
-    args::Boot,
-    interrupts, outfile,
+    options::{Boot, Watching},
+    outfile,
     output::{FAILURE, Log},
+    signals,
     trace::post_mortem,
 };
 
@@ -35,33 +36,31 @@ const LARGEST: u64 = 64 << 20;
 pub(super) struct Recorded {
     /// The file's path; none if the recording is in memory.
     path: Option<PathBuf>,
-    tape: Tape,
+    handle: Handle,
 }
 
 /// Starts recording, if the options ask for it. An error says why it cannot.
 pub(super) fn begin(
-    options: &Boot,
-    command: &[String],
-    seed: u64,
+    watching: &Watching,
+    header: &Header,
     log: Log,
 ) -> Result<Option<(Recorder, Recorded)>, String> {
-    if options.watching.record.is_none() && !options.watching.post_mortem {
+    if watching.record.is_none() && !watching.post_mortem {
         return Ok(None);
     }
-    let header = header(options, command, seed);
-    let path = options.watching.record.clone();
+    let path = watching.record.clone();
     if let Some(path) = &path {
         refuse_output("--record", path)?;
     }
     // Kept open until the recorder has opened the pipe; otherwise its reader would see the end.
     let _pipe = path.as_deref().and_then(|path| find_reader(path, log));
-    let recorder = match (&path, options.watching.record_last) {
-        (None, _) => Recorder::in_memory(POST_MORTEM, &header),
-        (Some(path), None) => Recorder::create(path, &header),
-        (Some(path), Some(last)) => Recorder::last(last.get(), path, &header),
+    let recorder = match (&path, watching.record_last) {
+        (None, _) => Recorder::in_memory(POST_MORTEM, header),
+        (Some(path), None) => Recorder::create(path, header),
+        (Some(path), Some(last)) => Recorder::last(last.get(), path, header),
     };
-    let recorder = recorder.and_then(|recorder| match options.watching.post_mortem {
-        true => recorder.and_in_memory(POST_MORTEM, &header),
+    let recorder = recorder.and_then(|recorder| match watching.post_mortem {
+        true => recorder.and_in_memory(POST_MORTEM, header),
         false => Ok(recorder),
     });
     let recorder = recorder.map_err(|error| {
@@ -69,8 +68,8 @@ pub(super) fn begin(
         let why = outfile::why(path, &error);
         format!("cannot record to {}: {why}", path.display())
     })?;
-    let tape = recorder.tape();
-    Ok(Some((recorder, Recorded { path, tape })))
+    let handle = recorder.handle();
+    Ok(Some((recorder, Recorded { path, handle })))
 }
 
 /// The description of a run.
@@ -123,15 +122,15 @@ fn find_reader(path: &Path, log: Log) -> Option<OwnedFd> {
 }
 
 impl Recorded {
-    /// The tape that it writes to.
-    pub(super) fn tape(&self) -> &Tape {
-        &self.tape
+    /// Where it writes to.
+    pub(super) fn handle(&self) -> &Handle {
+        &self.handle
     }
 
     /// Writes the remaining events and reports the result. Returns the exit code of a run that
     /// would have ended with `code`.
     pub(super) fn end(&self, log: Log, code: u8) -> u8 {
-        let closed = self.tape.close_while(interrupts::patience());
+        let closed = self.handle.close_while(signals::patience());
         let Some(path) = self.path.as_ref().map(|path| path.display()) else {
             return code;
         };
@@ -154,16 +153,16 @@ impl Recorded {
         let recorded = self.clone();
         let close = move || {
             // The message about it follows.
-            let _ = recorded.tape.close();
+            let _ = recorded.handle.close();
         };
         let closed = if self.path.as_ref().is_none_or(is_file) {
             close();
             Ok(())
         } else {
-            interrupts::soon(close)
+            signals::soon(close)
         };
         let recorded = self.clone();
-        let _ = interrupts::soon(move || match (closed, &recorded.path) {
+        let _ = signals::soon(move || match (closed, &recorded.path) {
             (Err(error), Some(path)) => {
                 let path = path.display();
                 let why = match error.kind() {
@@ -184,7 +183,7 @@ impl Recorded {
             Err(Error::Deadlock(deadlock)) => &deadlock.blocked,
             Ok(_) | Err(_) => return,
         };
-        match self.tape.recording().map_or_else(|| self.reopen(), Ok) {
+        match self.handle.recording().map_or_else(|| self.reopen(), Ok) {
             Ok(recording) => post_mortem::show(log, recording, blocked),
             Err(why) => log.note(&format!(
                 "the last traps of those concerned are not shown, since the recording {why}: \

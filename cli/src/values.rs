@@ -1,9 +1,14 @@
 //! Parsers for argument values, and their error messages.
 
-use std::{net::SocketAddr, str::FromStr, time::Duration};
+use std::{fmt, net::SocketAddr, ops::RangeInclusive, str::FromStr, time::Duration};
 
-use clap::builder::PossibleValuesParser;
+use clap::{builder::PossibleValuesParser, error::ErrorKind};
 use trapline::SystemCall;
+
+/// The error of a command line that is wrong.
+pub(super) fn usage(why: impl fmt::Display) -> clap::Error {
+    clap::Error::raw(ErrorKind::InvalidValue, format!("{why}\n"))
+}
 
 /// Reads a duration such as `500ms`, `10s` or `1h 30m`: a `value_parser` for arguments.
 ///
@@ -98,11 +103,17 @@ pub(super) fn calls() -> PossibleValuesParser {
     SystemCall::NAMES.into()
 }
 
-/// Reads a number of processors.
-pub(super) fn processors(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(number @ 1..=1024) => Ok(number),
-        _ => Err("it takes a number of processors from 1 to 1024".into()),
+/// Reads a number in this range; an error names it, and what is counted.
+pub(super) fn within(
+    what: &'static str,
+    range: RangeInclusive<usize>,
+) -> impl Fn(&str) -> Result<usize, String> + Clone {
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        number.ok_or_else(|| {
+            let (first, last) = (range.start(), range.end());
+            format!("it takes {what} from {first} to {last}")
+        })
     }
 }
 

@@ -5,16 +5,15 @@ use super::{
     meter::Meter,
     plan::Plan,
     planned::Planned,
-    settings::Settings,
     tally::{Found, Tally},
-    trial::{Body, THREADS},
+    trial::{THREADS, Test},
     twice,
 };
 use crate::Error;
 
 /// A part of the search: this schedule, and those that begin with its preemptions.
 #[derive(Clone, Default)]
-struct Part {
+struct PlanPart {
     plan: Plan,
     /// Leaves out the others.
     is_alone: bool,
@@ -22,47 +21,38 @@ struct Part {
 
 /// Runs every schedule with at most so many preemptions, those with fewer first among those that
 /// begin alike.
-pub(super) fn search(
-    crew: Crew<'_>,
-    body: Body<'_>,
-    settings: &Settings,
-    most: usize,
-) -> Result<Tally, Error> {
-    twice::before(body, settings, || in_parts(crew, body, settings, most))
+pub(super) fn search(crew: Crew<'_>, test: Test<'_>, most: usize) -> Result<Tally, Error> {
+    twice::before(test, || in_parts(crew, test, most))
 }
 
-fn in_parts(
-    crew: Crew<'_>,
-    body: Body<'_>,
-    settings: &Settings,
-    most: usize,
-) -> Result<Tally, Error> {
+fn in_parts(crew: Crew<'_>, test: Test<'_>, most: usize) -> Result<Tally, Error> {
+    let settings = test.settings;
     let watch = settings.watch();
-    let mut parts = vec![Part::default()];
+    let mut parts = vec![PlanPart::default()];
     if settings.is_divided() && most > 0 {
         // The others begin with each preemption of the schedule without any.
-        let mut runs = Planned::new(body, settings, settings.seed, &watch)?;
+        let mut runs = Planned::new(test, settings.seed, &watch)?;
         runs.run(&Plan::default())?;
         parts[0].is_alone = true;
-        parts.extend(runs.longer(&Plan::default()).map(|plan| Part {
+        parts.extend(runs.longer(&Plan::default()).map(|plan| PlanPart {
             plan,
             is_alone: false,
         }));
     }
-    run_parts(crew, settings, &parts, |body, part, meter| {
-        explore(body, settings, most, part, meter)
+    run_parts(crew, settings, &parts, |test, part, meter| {
+        explore(test, most, part, meter)
     })
 }
 
 fn explore(
-    body: Body<'_>,
-    settings: &Settings,
+    test: Test<'_>,
     most: usize,
-    part: &Part,
+    part: &PlanPart,
     meter: &Meter<'_>,
 ) -> Result<Tally, Error> {
+    let settings = test.settings;
     let watch = settings.watch();
-    let mut runs = Planned::new(body, settings, settings.seed, &watch)?;
+    let mut runs = Planned::new(test, settings.seed, &watch)?;
     let mut tally = Tally::default();
     let mut ahead = vec![part.plan.clone()];
     let mut counts_on_threads = false;

@@ -1,16 +1,16 @@
 //! The policy that follows a plan, or records the plan of another policy.
 
-use std::{cell::RefCell, collections::VecDeque, fmt, iter, rc::Rc};
+use std::{cell::RefCell, collections::VecDeque, iter, rc::Rc};
 
 use super::plan::{Delay, Plan};
 use crate::{Cause, Policy, Runnable};
 
 /// First in, first out, with the departures of a plan. Clones are handles to the same policy.
-#[derive(Clone, Default, Debug)]
-pub(super) struct Guide(Rc<RefCell<State>>);
+#[derive(Clone, Default)]
+pub(super) struct Guide(Rc<RefCell<Guided>>);
 
 #[derive(Default)]
-struct State {
+struct Guided {
     ready: VecDeque<Runnable>,
     /// The turns so far.
     turn: u32,
@@ -30,22 +30,22 @@ impl Guide {
     /// Follows a plan from now on.
     pub(super) fn follow(&self, plan: &Plan) {
         let ahead = plan.0.iter().rev().copied().collect();
-        self.begin(State {
+        self.begin(Guided {
             ahead,
-            ..State::default()
+            ..Guided::default()
         });
     }
 
     /// Records what a policy decides from now on.
     pub(super) fn record(&self, chooser: Box<dyn Policy>) {
         let chooser = Some(chooser);
-        self.begin(State {
+        self.begin(Guided {
             chooser,
-            ..State::default()
+            ..Guided::default()
         });
     }
 
-    fn begin(&self, state: State) {
+    fn begin(&self, state: Guided) {
         let mut old = self.0.replace(state);
         old.ready.clear();
         old.widths.clear();
@@ -62,9 +62,7 @@ impl Guide {
     pub(super) fn turns(&self) -> u32 {
         self.0.borrow().turn
     }
-}
 
-impl Guide {
     /// Returns the number of ready tasks at each turn so far.
     pub(super) fn widths(&self) -> Vec<u32> {
         self.0.borrow().widths.clone()
@@ -136,11 +134,5 @@ impl Policy for Guide {
 
     fn len(&self) -> usize {
         self.0.borrow().ready.len()
-    }
-}
-
-impl fmt::Debug for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} after turn {}", self.made, self.turn)
     }
 }

@@ -3,9 +3,8 @@
 use super::{
     guide::Guide,
     plan::{Delay, Plan},
-    settings::Settings,
-    timed::{Timed, Watch},
-    trial::{self, Body, Trial},
+    timed::{Timed, TrialWatch},
+    trial::{self, Body, Test, Trial},
 };
 use crate::{Error, Kernel};
 
@@ -15,18 +14,14 @@ pub(super) struct Planned<'a> {
     seed: u64,
     guide: Guide,
     kernel: Kernel,
-    watch: Watch,
+    watch: TrialWatch,
     /// An exhaustive search cuts schedules of more turns.
     most: Option<u64>,
 }
 
 impl<'a> Planned<'a> {
-    pub(super) fn new(
-        body: Body<'a>,
-        settings: &Settings,
-        seed: u64,
-        watch: &Watch,
-    ) -> Result<Self, Error> {
+    pub(super) fn new(test: Test<'a>, seed: u64, watch: &TrialWatch) -> Result<Self, Error> {
+        let Test { body, settings } = test;
         let guide = Guide::default();
         let policy = Timed::new(guide.clone(), watch);
         let kernel = settings.builder(seed, watch).policy(policy).build()?;

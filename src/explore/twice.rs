@@ -5,10 +5,9 @@ use std::{cell::RefCell, rc::Rc};
 
 use super::{
     plan::Plan,
-    settings::Settings,
     tally::{Found, Tally},
-    timed::Watch,
-    trial::{self, Body, Trial},
+    timed::TrialWatch,
+    trial::{self, Body, Test, Trial},
 };
 use crate::{Error, Event, Kernel, record::OwnedEvent};
 
@@ -24,7 +23,7 @@ pub(super) struct Logged<'a> {
     events: Rc<RefCell<Events>>,
     /// The turns of the last run, in a search whose time ends.
     turns: u64,
-    watch: Watch,
+    watch: TrialWatch,
 }
 
 /// The events of a run, and how far those of the next are the same.
@@ -77,8 +76,7 @@ fn outcomes_differ(first: &Trial, second: &Trial) -> Option<String> {
 /// Runs the first schedule of an exhaustive search twice, and the search if the two do not differ. If
 /// the time ends before the search runs that schedule again, its failure is that of the search.
 pub(super) fn before(
-    body: Body<'_>,
-    settings: &Settings,
+    Test { body, settings }: Test<'_>,
     search: impl FnOnce() -> Result<Tally, Error>,
 ) -> Result<Tally, Error> {
     let (seed, watch) = (settings.seed, settings.watch());
@@ -112,7 +110,7 @@ pub(super) fn before(
 }
 
 impl<'a> Logged<'a> {
-    pub(super) fn new(body: Body<'a>, watch: &Watch) -> Self {
+    pub(super) fn new(body: Body<'a>, watch: &TrialWatch) -> Self {
         Self {
             body,
             events: Rc::default(),

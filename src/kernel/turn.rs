@@ -157,8 +157,10 @@ impl Kernel {
         let reply = task.state().plain();
         self.emit_call(me.tid, call);
         if let Some(reply) = reply {
-            let detail = Detail::None;
-            self.emit_at_once(me.tid, || Fact::Replied { reply, detail });
+            self.emit_at_once(me.tid, || Fact::Replied {
+                reply,
+                detail: Detail::None,
+            });
         }
     }
 

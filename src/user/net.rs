@@ -3,7 +3,6 @@
 use std::{
     fmt, io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs},
-    panic::Location,
     rc::Rc,
     str::FromStr,
 };
@@ -14,7 +13,7 @@ use super::{
 };
 use crate::{
     abi::{Reply, SystemCall},
-    trap::{DeviceRef, Payload, TrapFrame},
+    trap::{Caller, DeviceRef, Payload, TrapFrame},
 };
 
 /// A listening TCP socket, opened by [`Os::listen`].
@@ -98,11 +97,7 @@ impl Os {
         self.connect_at(place, to.into())
     }
 
-    async fn connect_at(
-        &mut self,
-        place: &'static Location<'static>,
-        to: Endpoint,
-    ) -> io::Result<TcpStream> {
+    async fn connect_at(&mut self, place: Caller, to: Endpoint) -> io::Result<TcpStream> {
         let (name, port) = match &to {
             Endpoint::Addr(addr) => return TcpStream::open(self, *addr, place).await,
             Endpoint::Name(name, port) => (name, *port),
@@ -155,11 +150,7 @@ impl Os {
         async move { self.resolve_at(place, name.as_ref()).await }
     }
 
-    async fn resolve_at(
-        &mut self,
-        place: &'static Location<'static>,
-        name: &str,
-    ) -> io::Result<Vec<IpAddr>> {
+    async fn resolve_at(&mut self, place: Caller, name: &str) -> io::Result<Vec<IpAddr>> {
         if let Ok(address) = name.parse() {
             return Ok(vec![address]);
         }
@@ -227,11 +218,7 @@ impl TcpListener {
 }
 
 impl TcpStream {
-    async fn open(
-        os: &mut Os,
-        addr: SocketAddr,
-        place: &'static Location<'static>,
-    ) -> io::Result<Self> {
+    async fn open(os: &mut Os, addr: SocketAddr, place: Caller) -> io::Result<Self> {
         let cannot = |error| cannot("connect to", addr.into(), error, "");
         let (handle, _) = os
             .call(open(SystemCall::Connect, Payload::Addr(addr)), opened)
@@ -242,7 +229,7 @@ impl TcpStream {
         os.frame().set_place(place);
         let ready = os.write_wait_noted(id).await;
         ready.map_err(|errno| cannot(errno.into()))?;
-        os.call(move |_| SystemCall::Connected(id), connected)
+        os.call(move |_| SystemCall::Connected(id), io_checked)
             .await
             .map_err(cannot)?;
         Ok(stream)
@@ -298,16 +285,6 @@ fn cannot(
         advice,
     };
     io::Error::new(kind, error)
-}
-
-/// Decodes the reply of the call that asks how a connection came out. The address beside it is for
-/// the log.
-fn connected(reply: Reply, frame: &Rc<TrapFrame>) -> io::Result<()> {
-    if reply == Reply::Done {
-        drop(frame.take());
-        return Ok(());
-    }
-    Err(io_error(reply, frame))
 }
 
 /// Decodes the reply of a look-up; `None` if a thread has to do it.

@@ -15,7 +15,7 @@ use genawaiter::stack::Co;
 
 use crate::{
     abi::{Errno, Reply, SystemCall},
-    trap::{Payload, TrapFrame},
+    trap::{Caller, Payload, TrapFrame},
 };
 
 /// A task's handle to the kernel: one method per system call.
@@ -75,7 +75,7 @@ impl Os {
     /// first.
     #[inline(always)]
     #[track_caller]
-    pub(crate) fn note_caller(&self) -> &'static Location<'static> {
+    pub(crate) fn note_caller(&self) -> Caller {
         let place = Location::caller();
         self.frame.set_place(place);
         place
@@ -197,12 +197,13 @@ pub(crate) fn checked(reply: Reply, _: &Rc<TrapFrame>) -> Result<(), Errno> {
     }
 }
 
-/// Decodes the reply of a call that returns only an error.
+/// Decodes the reply of a call that returns only an error. What is beside a success is for the log.
 pub(crate) fn io_checked(reply: Reply, frame: &Rc<TrapFrame>) -> io::Result<()> {
-    match reply {
-        Reply::Done => Ok(()),
-        other => Err(io_error(other, frame)),
+    if reply == Reply::Done {
+        drop(frame.take());
+        return Ok(());
     }
+    Err(io_error(reply, frame))
 }
 
 /// Returns the error of a reply that is one.

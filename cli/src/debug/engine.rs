@@ -10,30 +10,27 @@ use trapline::{
     tape::{self, Playing, Progress},
 };
 
-use super::{
-    condition::Condition,
-    witness::{Shared, Witness},
-};
+use super::{condition::Condition, witness::Witness};
 use crate::{
-    args::Boot,
     attached::Attached,
     boot,
     inject::Rules,
-    interrupts,
     live::{recent, text},
-    net::{Placed, hosts},
+    options::BootLine,
     output::Log,
-    replay::{self, Outside},
+    outside::Outside,
+    program::hosts,
+    signals,
     stdio::Memory,
+    tape::culprit,
 };
 
 /// How many steps are made between two looks for an interrupt.
 const LOOK: u64 = 1024;
 
 /// What is debugged.
-pub(super) struct Source {
-    pub(super) options: Box<Boot>,
-    pub(super) programs: Vec<Placed>,
+pub(super) struct Origin {
+    pub(super) line: BootLine,
     pub(super) seed: u64,
     /// The tape; none for a simulated run.
     pub(super) tape: Option<PathBuf>,
@@ -43,7 +40,7 @@ pub(super) struct Source {
 
 /// A run at one of its steps.
 pub(super) struct Engine {
-    source: Source,
+    origin: Origin,
     kernel: Kernel,
     progress: Option<Progress>,
     witness: Rc<RefCell<Witness>>,
@@ -89,7 +86,7 @@ pub(super) enum Stop {
 /// The number of the condition of a motion. Breakpoints have others.
 const OWN: usize = 0;
 
-impl Source {
+impl Origin {
     /// Boots the run. An error says why it cannot.
     fn boot(
         &self,
@@ -97,12 +94,12 @@ impl Source {
         printed: &Memory,
     ) -> Result<(Kernel, Option<Progress>), String> {
         let Self {
-            options,
-            programs,
+            line,
             seed,
             tape,
             log,
         } = self;
+        let BootLine { options, programs } = line;
         let (world, progress) = match tape {
             Some(path) => {
                 let playing =
@@ -122,21 +119,21 @@ impl Source {
         };
         let rules = Rules::new(&options.inject);
         let builder = boot::settings(options, *seed, &rules, world);
-        let kernel = builder.tracer(Shared(Rc::clone(witness))).build();
+        let kernel = builder.tracer(Witness::tracer(witness)).build();
         let mut kernel = kernel.map_err(|error| format!("cannot boot: {error}"))?;
-        boot::load(&mut kernel, options, programs, Log::SILENT)?;
+        boot::load(&mut kernel, line, Log::SILENT)?;
         Ok((kernel, progress))
     }
 }
 
 impl Engine {
     /// Boots a run, and stops before its first step. An error says why it cannot.
-    pub(super) fn new(source: Source) -> Result<Self, String> {
+    pub(super) fn new(origin: Origin) -> Result<Self, String> {
         let witness = Rc::default();
         let printed = Memory::default();
-        let (kernel, progress) = source.boot(&witness, &printed)?;
+        let (kernel, progress) = origin.boot(&witness, &printed)?;
         Ok(Self {
-            source,
+            origin,
             kernel,
             progress,
             witness,
@@ -321,7 +318,7 @@ impl Engine {
         let witness = Rc::<RefCell<Witness>>::default();
         witness.borrow_mut().watched = watched;
         let printed = Memory::default();
-        let (kernel, progress) = self.source.boot(&witness, &printed)?;
+        let (kernel, progress) = self.origin.boot(&witness, &printed)?;
         (self.kernel, self.progress, self.witness) = (kernel, progress, witness);
         self.printed = printed;
         (self.calls, self.waits, self.in_turn) = (0, 0, 0);
@@ -355,7 +352,7 @@ impl Engine {
                 return met;
             }
             made += 1;
-            if made.is_multiple_of(LOOK) && interrupts::take() {
+            if made.is_multiple_of(LOOK) && signals::take() {
                 return Stop::Interrupted;
             }
             if made.is_power_of_two()
@@ -414,7 +411,7 @@ impl Engine {
         let call = witness.recent.last(tid);
         let gives_up =
             call.is_none_or(|call| call.reply().is_none() || call.call == SystemCall::Yield);
-        if has_ended || gives_up || self.in_turn >= self.source.options.quantum.get() {
+        if has_ended || gives_up || self.in_turn >= self.origin.line.options.quantum.get() {
             self.in_turn = 0;
         }
     }
@@ -433,7 +430,7 @@ impl Engine {
 
     fn failed(&mut self, error: &Error) -> String {
         match (error, tape::Error::of(error)) {
-            (_, Some(tape::Error::Left(left))) => match replay::culprit(&self.kernel, left) {
+            (_, Some(tape::Error::Left(left))) => match culprit(&self.kernel, left) {
                 Some(culprit) => format!("{left}\n{culprit}"),
                 None => left.to_string(),
             },
@@ -451,14 +448,9 @@ impl Engine {
 pub(super) mod tests {
     use std::{error::Error, ffi::OsString};
 
-    use trapline::Os;
-
     use super::{super::command, *};
-    use crate::{
-        App, Program,
-        args::{self, CliCommand},
-        program,
-    };
+    use crate::{App, Program, args, commands::Commands, program};
+    use trapline::Os;
 
     /// Yields for ever
     #[derive(clap::Args)]
@@ -475,21 +467,19 @@ pub(super) mod tests {
     /// A debugger at the start of a program.
     pub(in crate::debug) fn engine<P: Program>() -> Engine {
         let app = App::new([program::<P>("program")]);
-        let command = args::command("test", &app);
-        let words = ["test", "boot", "--virtual", "program"].map(OsString::from);
-        let (cli, matches) = args::parse(&command, &app.programs, &words).expect("it is right");
-        let CliCommand::Boot(options) = cli.command else {
-            panic!("it is boot");
+        let commands = Commands {
+            command: &args::command("test", &app),
+            programs: &app.programs,
         };
-        let programs = args::images(&app.programs, &options, &matches, &command);
-        let source = Source {
-            options,
-            programs: programs.expect("there is one"),
+        let words = ["test", "boot", "--virtual", "program"].map(OsString::from);
+        let line = BootLine::parse(commands, &words).expect("it is right");
+        let origin = Origin {
+            line: line.expect("it is boot"),
             seed: 1,
             tape: None,
             log: Log::SILENT,
         };
-        Engine::new(source).expect("it boots")
+        Engine::new(origin).expect("it boots")
     }
 
     #[test]
@@ -508,15 +498,15 @@ pub(super) mod tests {
     fn an_interrupt_stops_the_motion_during_which_it_comes_and_no_more() {
         let mut engine = engine::<Spins>();
         assert_eq!(engine.forward(2 * LOOK), Stop::There);
-        interrupts::raise();
+        signals::raise();
         assert_eq!(engine.forward(1 << 40), Stop::Interrupted);
         assert_eq!(engine.calls(), 3 * LOOK);
         // A motion that is over before it looks.
-        interrupts::raise();
+        signals::raise();
         assert!(command::perform(&mut engine, "step").is_ok());
-        assert!(!interrupts::take());
+        assert!(!signals::take());
         // A motion back has several runs.
-        interrupts::raise();
+        signals::raise();
         let stop = engine.go_to(LOOK + 1);
         assert_eq!(stop, Ok(Stop::Interrupted));
     }

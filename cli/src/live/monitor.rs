@@ -17,10 +17,11 @@ use trapline::{Deadlock, Device, Os, TaskInfo, Tid};
 
 use super::{
     feed::{Feed, Outbox},
-    model::{self, Model, Row, Rows, Totals},
+    model::{self, Model, Rows},
     protocol::{Answer, Filter, Request},
     query::{Entry, Query},
     recent,
+    row::{Row, Totals},
     shared::{Shared, missing},
     socket::SocketFile,
 };
@@ -413,11 +414,11 @@ impl Client {
 
     /// Sends a recording of the last events.
     async fn dump(&mut self, os: &mut Os) -> io::Result<()> {
-        let Some(tape) = &self.live.tape else {
+        let Some(recorded) = &self.live.recorded else {
             self.output.push(&Answer::error(NOT_RECORDED));
             return Ok(());
         };
-        let Some(bytes) = tape.dump() else {
+        let Some(bytes) = recorded.dump() else {
             self.output.push(&Answer::error(RECORDED_WHOLE));
             return Ok(());
         };

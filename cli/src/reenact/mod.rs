@@ -22,33 +22,38 @@ mod tests;
 use std::{
     cell::RefCell,
     io::{self, IsTerminal},
+    num::NonZeroU64,
     path::Path,
     process::ExitCode,
     rc::Rc,
     sync::Arc,
 };
 
-use clap::{ValueEnum, error::ErrorKind};
-use trapline::{
-    Check, Error, Kernel, Report, SimNet, SimWorld, check,
-    tape::{self, Playing},
-};
+use clap::{Args, ValueEnum};
 
 use super::{
-    args::{self, Boot},
     attached::Attached,
-    boot, explore,
+    boot,
+    explore::report::{report, set_outcome, show},
     inject::Rules,
-    interrupts,
-    output::{FAILURE, Log, print, tell},
+    options::BootLine,
+    output::{FAILURE, Failure, Log, print, tell},
+    outside::Outside,
     panics::Panics,
-    program::Named,
-    replay::{self, Outside},
+    program::Placed,
+    signals,
+    tape::culprit,
+    values::{usage, whole},
+    words::{self, quoted},
 };
 use answers::{Answer, Heard};
 use noting::{Notes, Noting};
 use peers::{Course, Expected, Tally};
 use script::{Host, Script, Way};
+use trapline::{
+    Check, Error, Kernel, Report, SimNet, SimWorld, check,
+    tape::{self, Playing},
+};
 
 /// The most clients whose answers are looked up, of those that send the same: each takes a run.
 const MOST: usize = 100;
@@ -67,42 +72,60 @@ pub(super) enum Expect {
     Bytes,
 }
 
-/// What the command asks for.
-pub(super) struct Wanted<'a> {
-    pub(super) schedules: u64,
-    /// One schedule of an earlier report, and no other.
-    pub(super) schedule: Option<&'a str>,
-    pub(super) expect: Expect,
-    /// Where a failing schedule is recorded.
-    pub(super) record: Option<&'a Path>,
-    /// The command line that runs a schedule again.
-    pub(super) again: String,
+/// The options of the search.
+#[derive(Args)]
+#[command(next_help_heading = "Search")]
+pub(super) struct SearchOptions {
+    /// Run the programs under N other schedules, in the simulated world. Each connection of the tape
+    /// has a peer there. It sends what came over the connection, after as many bytes as then, or a
+    /// second later than then. A schedule fails if a task fails, in a deadlock, or if a peer does not
+    /// get what it has to: see --expect. --record DIR records it. The run's --inject and --max-tasks
+    /// apply. Its --policy, --quantum, --share and --processors do not: the search chooses the schedule
+    #[arg(long, value_name = "N", value_parser = whole::<NonZeroU64>,
+          conflicts_with_all = ["at_speed", "only", "as_test"])]
+    pub(super) explore: Option<NonZeroU64>,
+    /// Run this schedule of an earlier report, and no other
+    #[arg(long, value_name = "SEED.DELAYS.HASH", requires = "explore")]
+    schedule: Option<String>,
+    /// What each peer of a search has to get
+    #[arg(
+        long,
+        value_name = "WHAT",
+        requires = "explore",
+        default_value = "answers"
+    )]
+    expect: Expect,
 }
 
-/// Searches the schedules of a taped run. An error is a usage error.
+impl SearchOptions {
+    /// The command line that runs a schedule of this tape again.
+    fn again(&self, tape: &Path) -> String {
+        let (binary, tape) = (words::binary(), tape.to_string_lossy());
+        let expect = match self.expect {
+            Expect::Answers => "",
+            Expect::Ends => "--expect ends ",
+            Expect::Bytes => "--expect bytes ",
+        };
+        let tape = quoted(&tape);
+        format!("{binary} replay --explore 1 {expect}--schedule {{replay}} {tape}")
+    }
+}
+
+/// Searches the schedules of a taped run.
 pub(super) fn run(
     playing: Playing,
-    options: &Boot,
-    programs: &[(String, Named)],
-    wanted: &Wanted<'_>,
+    line: &BootLine,
+    wanted: &SearchOptions,
+    tape: &Path,
+    record: Option<&Path>,
     log: Log,
-) -> Result<ExitCode, clap::Error> {
+) -> Result<ExitCode, Failure> {
     let _guard = Panics::hide();
-    let script = match note(playing, options, programs, log) {
-        Ok(script) => Arc::new(script),
-        Err(error) => {
-            log.error(&error);
-            return Ok(ExitCode::from(FAILURE));
-        }
-    };
-    let usage = |error: String| clap::Error::raw(ErrorKind::InvalidValue, error + "\n");
+    let script = Arc::new(script_of(playing, line, log)?);
     // For its errors.
     network(&script).map_err(usage)?;
-    let mut answers = answers_of(&script, programs, options, wanted.expect);
-    if let Err(error) = interrupts::note(interrupts::END) {
-        log.error(&format!("cannot listen for interrupts: {error}"));
-        return Ok(ExitCode::from(FAILURE));
-    }
+    let mut answers = answers_of(&script, line, wanted.expect);
+    signals::catch(signals::END)?;
     let mut explored;
     let mut again = AGAIN;
     loop {
@@ -113,16 +136,18 @@ pub(super) fn run(
         });
         let body = |kernel: &mut Kernel| {
             let course = Course::Tape(Arc::clone(&expected));
-            trial(kernel, programs, &script, course)
+            trial(kernel, &line.programs, &script, course)
         };
-        explored = search(body, &script, options, wanted)
-            .map_err(usage)?
-            .explore();
-        if explored.failure.is_none() || again == 0 || interrupts::is_raised() {
+        let mut search = search(body, &script, line, wanted).map_err(usage)?;
+        if let Some(folder) = record {
+            search = search.record(folder);
+        }
+        explored = search.command(wanted.again(tape)).explore();
+        if explored.failure.is_none() || again == 0 || signals::is_raised() {
             break;
         }
         // The world outside, such as the date, is no part of a schedule.
-        let now = answers_of(&script, programs, options, wanted.expect);
+        let now = answers_of(&script, line, wanted.expect);
         if now == answers {
             break;
         }
@@ -131,41 +156,36 @@ pub(super) fn run(
     if io::stderr().is_terminal() {
         tell("\r\x1b[K");
     }
-    print(explore::report(&explored).as_bytes());
+    print(report(&explored).as_bytes())?;
     if wanted.expect == Expect::Answers {
-        print(compared(&script, &answers).as_bytes());
+        print(compared(&script, &answers).as_bytes())?;
     }
-    let good = interrupts::signal().map_or(ExitCode::SUCCESS, ExitCode::from);
+    let good = signals::signal().map_or(ExitCode::SUCCESS, ExitCode::from);
     Ok(match explored.failure {
         None => good,
         Some(_) => ExitCode::from(FAILURE),
     })
 }
 
-/// Replays the tape, and notes what the peers did. An error says what cannot be scripted.
-fn note(
-    playing: Playing,
-    options: &Boot,
-    programs: &[(String, Named)],
-    log: Log,
-) -> Result<Script, String> {
+/// Replays the tape, and writes down what the peers did. An error says what cannot be scripted.
+fn script_of(playing: Playing, line: &BootLine, log: Log) -> Result<Script, String> {
     let seed = playing.header().seed;
     let notes: Rc<RefCell<Notes>> = Rc::default();
     let world = Noting::new(playing, Rc::clone(&notes));
-    let rules = Rules::new(&options.inject);
+    let rules = Rules::new(&line.options.inject);
     // Of its warnings, only that of a task that waits.
     let world = Attached::replayed(world, Log::SILENT, io::sink()).watched(log)?;
-    let builder = boot::settings(options, seed, &rules, Outside::of(world));
+    let builder = boot::settings(&line.options, seed, &rules, Outside::of(world));
     let opened = Rc::default();
     let mut kernel = builder
         .tracer(peers::listening(&opened))
         .build()
         .map_err(|error| format!("cannot boot: {error}"))?;
-    boot::load(&mut kernel, options, &args::loaded(programs), Log::SILENT)?;
+    boot::load(&mut kernel, line, Log::SILENT)?;
     if let Err(error) = kernel.run() {
         match tape::Error::of(&error) {
             Some(tape::Error::Left(left)) => {
-                let culprit = replay::culprit(&kernel, left).unwrap_or_default();
+                let culprit = culprit(&kernel, left).unwrap_or_default();
                 return Err(format!("the replay leaves the tape: {left}\n{culprit}"));
             }
             Some(ended) if ended.is_short() => {
@@ -195,21 +215,20 @@ fn most_turns(ticks: u64) -> u64 {
 fn search<F>(
     body: F,
     script: &Arc<Script>,
-    options: &Boot,
-    wanted: &Wanted<'_>,
+    line: &BootLine,
+    wanted: &SearchOptions,
 ) -> Result<Check<F>, String>
 where
     F: Fn(&mut Kernel) -> Result<(), Error> + Sync,
 {
-    let shared = Arc::clone(script);
+    let (shared, options) = (Arc::clone(script), &line.options);
     let mut search = check(body)
         .without_environment()
         .random()
-        .schedules(wanted.schedules)
+        .schedules(wanted.explore.map_or(1, NonZeroU64::get))
         .steps(most_turns(script.ticks))
-        .stop_when(interrupts::is_raised)
+        .stop_when(signals::is_raised)
         .threads(0)
-        .command(wanted.again.clone())
         .net(move || network(&shared).expect("it was right before"));
     if !options.inject.is_empty() {
         search = search.inject(Rules::new(&options.inject).injection());
@@ -217,13 +236,10 @@ where
     if let Some(tasks) = options.max_tasks {
         search = search.max_tasks(tasks.saturating_add(peers::most_tasks(script)));
     }
-    if let Some(folder) = wanted.record {
-        search = search.record(folder);
-    }
     if io::stderr().is_terminal() {
-        search = search.progress(explore::show);
+        search = search.progress(show);
     }
-    match wanted.schedule {
+    match &wanted.schedule {
         Some(schedule) => search.replay(schedule),
         None => Ok(search),
     }
@@ -248,16 +264,11 @@ fn network(script: &Script) -> Result<SimNet, String> {
 }
 
 /// The answer to each client of the script, if it is known.
-fn answers_of(
-    script: &Arc<Script>,
-    programs: &[(String, Named)],
-    options: &Boot,
-    expect: Expect,
-) -> Vec<Option<Answer>> {
+fn answers_of(script: &Arc<Script>, line: &BootLine, expect: Expect) -> Vec<Option<Answer>> {
     if expect != Expect::Answers {
         return Vec::new();
     }
-    let heard = |course| heard(script, programs, options, course);
+    let heard = |course| heard(script, line, course);
     let reversed = heard(Course::Reversed);
     let staying = heard(Course::Staying);
     // Clients that send the same get the same when they are alone.
@@ -276,7 +287,7 @@ fn answers_of(
         let alone = known.iter().find(|(other, _)| is_same(other));
         let alone = match alone {
             Some((_, alone)) => alone.clone(),
-            None if known.len() == MOST || interrupts::is_raised() => continue,
+            None if known.len() == MOST || signals::is_raised() => continue,
             None => {
                 let alone = heard(Course::Alone(place)).swap_remove(place);
                 known.push((place, alone.clone()));
@@ -304,17 +315,12 @@ fn compared(script: &Script, answers: &[Option<Answer>]) -> String {
 }
 
 /// What each peer gets in a run of the programs. How the run ends does not matter.
-fn heard(
-    script: &Arc<Script>,
-    programs: &[(String, Named)],
-    options: &Boot,
-    course: Course,
-) -> Vec<Heard> {
+fn heard(script: &Arc<Script>, line: &BootLine, course: Course) -> Vec<Heard> {
     let none = || vec![Heard::default(); script.peers.len()];
     let Ok(net) = network(script) else {
         return none();
     };
-    let tally = Tally::new(script, net.clone(), course);
+    let (tally, options) = (Tally::new(script, net.clone(), course), &line.options);
     let mut builder = Kernel::builder()
         .world(SimWorld::new(0).net(&net))
         .max_ticks(most_turns(script.ticks))
@@ -323,7 +329,7 @@ fn heard(
         builder = builder.max_tasks(tasks.saturating_add(peers::most_tasks(script)));
     }
     if let Ok(mut kernel) = builder.build() {
-        let _ = with_peers(&mut kernel, programs, script, &tally);
+        let _ = with_peers(&mut kernel, &line.programs, script, &tally);
     }
     tally.take_heard()
 }
@@ -331,26 +337,26 @@ fn heard(
 /// Runs the programs once, with the peers of the script.
 fn trial(
     kernel: &mut Kernel,
-    programs: &[(String, Named)],
+    programs: &[Placed],
     script: &Arc<Script>,
     course: Course,
 ) -> Result<(), Error> {
     let tally = Tally::new(script, kernel.net(), course);
     let report = with_peers(kernel, programs, script, &tally)?;
     let text = kernel.take_console();
-    explore::note_outcome(kernel, text);
+    set_outcome(kernel, text);
     report.check()
 }
 
 fn with_peers(
     kernel: &mut Kernel,
-    programs: &[(String, Named)],
+    programs: &[Placed],
     script: &Arc<Script>,
     tally: &Rc<Tally>,
 ) -> Result<Report, Error> {
     peers::listen(kernel, script, tally)?;
-    for (_, named) in programs {
-        named.image()(kernel, script.home())?;
+    for placed in programs {
+        placed.spawn_on(kernel, script.home())?;
     }
     peers::connect(kernel, script, tally)?;
     match kernel.run() {

@@ -14,8 +14,8 @@ use super::{
 use crate::{
     live::{
         List, TreeList,
-        model::{Row, State, Totals},
         query::{Entry, Line, Query, kind},
+        row::{Row, State, Totals},
         text,
     },
     output::Log,
@@ -111,7 +111,7 @@ fn rows(tasks: &[Standing<'_>], query: &Query) -> (Vec<Row>, Totals) {
     let entries: Vec<Entry<'_>> = tasks.iter().map(Standing::entry).collect();
     let mut totals = Totals::default();
     totals.tasks = tasks.len();
-    let lines = totals.note(query.arrange(&entries, |at| tasks[at].row(String::new())));
+    let lines = query.arrange(&entries, |at| tasks[at].row(String::new()), &mut totals);
     let row = |line| match line {
         Line::Crowd(row) => *row,
         Line::Task(at, branch) => tasks[at].row(branch),

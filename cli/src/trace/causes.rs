@@ -6,7 +6,8 @@ use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 use trapline::{DeviceId, Direction, End, Nanos, On, QueueId, Tid, Wake};
 
 use super::{
-    history::{Accepted, Amount, History, Life, Piece, Step},
+    history::{Accepted, History, Step},
+    life::{Amount, Life, Piece},
     queues::{Content, QueueLife},
     spans::{Doing, Ending, Moment},
 };
@@ -169,23 +170,7 @@ impl History {
             return self.holders(tid, piece, lock);
         }
         let content = life.map_or(Content::default(), |life| life.content);
-        // What ends such a wait; and the deed to look for where nothing ended it, in words.
-        let (ends, deed, done, last) = match (end, content) {
-            (End::Get, Content::Permits) => {
-                let ends = "released a permit";
-                (ends, End::Get, "taken a permit", "The last to take one was")
-            }
-            (End::Get, _) => {
-                let ends = "put a message into it";
-                (ends, End::Put, ends, "The last to put one was")
-            }
-            (End::Put, _) => (
-                "got a message from it",
-                End::Get,
-                "gotten a message from it",
-                "The last to get one was",
-            ),
-        };
+        let (ends, deed, done, last) = deeds(end, content);
         let mut said = Vec::new();
         match piece.end {
             Ending::Woken {
@@ -568,6 +553,26 @@ impl Why {
     }
 }
 
+/// What ends a wait at this end of a queue; and the deed to look for where nothing ended it, in words.
+fn deeds(end: End, content: Content) -> (&'static str, End, &'static str, &'static str) {
+    match (end, content) {
+        (End::Get, Content::Permits) => {
+            let ends = "released a permit";
+            (ends, End::Get, "taken a permit", "The last to take one was")
+        }
+        (End::Get, _) => {
+            let ends = "put a message into it";
+            (ends, End::Put, ends, "The last to put one was")
+        }
+        (End::Put, _) => (
+            "got a message from it",
+            End::Get,
+            "gotten a message from it",
+            "The last to get one was",
+        ),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::{cell::RefCell, rc::Rc};
@@ -597,7 +602,7 @@ mod tests {
     /// Why the task of that name waited, and its place in the source left out.
     fn why(history: &History, name: &str) -> Vec<String> {
         let sentences = history.why(history.find(name)[0], None).sentences;
-        let without = |said: String| match (said.find(" (src/"), said.find(".rs:")) {
+        let without = |said: String| match (said.find(" (cli/src/"), said.find(".rs:")) {
             (Some(place), Some(_)) => format!("{}.", &said[..place]),
             _ => said,
         };

@@ -9,7 +9,6 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
-    fmt,
     net::SocketAddr,
     path::Path,
     time::Duration,
@@ -17,16 +16,16 @@ use std::{
 
 use rustc_hash::FxHashMap;
 use trapline::{
-    CallInfo, DeviceId, Direction, End, Event, Exit, Fact, Follower, On, Place, QueueId, Reply,
+    CallInfo, DeviceId, Direction, End, Event, Exit, Fact, Follower, On, QueueId, Reply,
     SystemCall, Tid, Tracer, record::OwnedEvent,
 };
 
 use super::{
+    life::{Amount, Life, Piece},
     peers::Peers,
     queues::{Content, QueueLife},
     source::{Failure, Source},
     spans::{Doing, Ending, Moment, Shares, Span, Spans},
-    timeline::{count, rounded},
 };
 use crate::output::clean;
 
@@ -51,32 +50,6 @@ pub(super) struct History {
     is_cut: bool,
     /// The events since tasks are being killed, up to the next turn: [`History::finish`] says why.
     kills: Vec<OwnedEvent>,
-}
-
-/// A task.
-#[derive(Default)]
-pub(super) struct Life {
-    pub(super) name: String,
-    pub(super) parent: Tid,
-    pub(super) spawned: Moment,
-    pub(super) traps: u64,
-    /// In order.
-    pub(super) pieces: Vec<Piece>,
-    /// When it ended, and how.
-    pub(super) exit: Option<(Moment, String)>,
-    /// The messages that it put into queues, in order: the places of the moves.
-    pub(super) puts: Vec<(QueueId, usize)>,
-}
-
-/// A time in one state.
-pub(super) struct Piece {
-    pub(super) doing: Doing,
-    pub(super) from: Moment,
-    pub(super) to: Moment,
-    pub(super) end: Ending,
-    /// The call that the task was in; of a turn, the call that ended it.
-    pub(super) call: String,
-    pub(super) place: Option<Place>,
 }
 
 /// A device, and the tasks that read from it and wrote to it.
@@ -110,14 +83,6 @@ pub(super) struct Accepted {
     pub(super) device: DeviceId,
     /// The address of the other end.
     pub(super) from: Option<SocketAddr>,
-}
-
-/// How much time something took, and how many turns of all tasks. Turns count where a virtual clock
-/// does not move.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
-pub(super) struct Amount {
-    pub(super) time: Duration,
-    pub(super) turns: u64,
 }
 
 /// What a task did for a part of its life, in words.
@@ -222,8 +187,7 @@ impl History {
     }
 
     /// Takes the next event, and whether events are missing before it.
-    pub(super) fn event(&mut self, owned: &OwnedEvent, has_gap: bool) {
-        let event = &owned.borrow();
+    pub(super) fn event(&mut self, event: &OwnedEvent, has_gap: bool) {
         let is_progress = matches!(
             event.fact,
             Fact::Resumed | Fact::Trapped { .. } | Fact::Spawned { .. } | Fact::ClockJumped { .. }
@@ -233,13 +197,12 @@ impl History {
                 self.take(&kill, false);
             }
         } else if !self.kills.is_empty() || self.spans.is_kill(event) {
-            return self.kills.push(owned.clone());
+            return self.kills.push(event.clone());
         }
-        self.take(owned, has_gap);
+        self.take(event, has_gap);
     }
 
-    fn take(&mut self, owned: &OwnedEvent, has_gap: bool) {
-        let event = &owned.borrow();
+    fn take(&mut self, event: &OwnedEvent, has_gap: bool) {
         let before = self.spans.now();
         if has_gap {
             self.spans.gap();
@@ -274,7 +237,7 @@ impl History {
     /// out: a lock that is put back then, or a wait that ends then, explains nothing.
     pub(super) fn finish(&mut self) {
         for kill in std::mem::take(&mut self.kills) {
-            if let Fact::Exited { .. } = kill.borrow().fact {
+            if let Fact::Exited { .. } = kill.fact {
                 self.take(&kill, false);
             }
         }
@@ -395,7 +358,6 @@ impl History {
             return;
         }
         self.peers.event(event, &self.follower);
-        let call = self.follower.last(tid).map(|call| call.call);
         match &event.fact {
             Fact::Trapped { call, .. } => {
                 self.life(tid).traps += 1;
@@ -428,34 +390,7 @@ impl History {
             Fact::Deferred {
                 call: SystemCall::Close(device),
             } => self.closed(*device, tid, now),
-            Fact::Replied { reply, .. } => match (call, reply) {
-                (Some(SystemCall::Put(queue) | SystemCall::TryPut(queue)), Reply::Done) => {
-                    self.moved(queue, tid, End::Put, now);
-                }
-                (Some(SystemCall::Get(queue) | SystemCall::TryGet(queue)), Reply::Message(_)) => {
-                    self.moved(queue, tid, End::Get, now);
-                }
-                (call, Reply::Device(device)) => {
-                    self.opened(*device, tid, now);
-                    if let Some(SystemCall::Accept(listener)) = call {
-                        let from = self.devices.get(device).and_then(|life| life.addr);
-                        let listener = self.devices.entry(listener).or_default();
-                        listener.accepted.push(Accepted {
-                            at: now,
-                            tid,
-                            device: *device,
-                            from,
-                        });
-                    }
-                }
-                (Some(SystemCall::NewQueue(_)), Reply::Queue(queue)) => {
-                    let object = self.follower.object(*queue);
-                    let content = Content::of(object.as_deref());
-                    let life = self.queues.entry(*queue).or_default();
-                    (life.object, life.content) = (object, content);
-                }
-                _ => {}
-            },
+            Fact::Replied { reply, .. } => self.replied(tid, reply, now),
             Fact::DeviceIo {
                 device,
                 direction,
@@ -463,6 +398,38 @@ impl History {
             } => {
                 let device = self.devices.entry(*device).or_default();
                 device.used(now, tid, *direction, *bytes as u64);
+            }
+            _ => {}
+        }
+    }
+
+    fn replied(&mut self, tid: Tid, reply: &Reply, now: Moment) {
+        let call = self.follower.last(tid).map(|call| call.call);
+        match (call, reply) {
+            (Some(SystemCall::Put(queue) | SystemCall::TryPut(queue)), Reply::Done) => {
+                self.moved(queue, tid, End::Put, now);
+            }
+            (Some(SystemCall::Get(queue) | SystemCall::TryGet(queue)), Reply::Message(_)) => {
+                self.moved(queue, tid, End::Get, now);
+            }
+            (call, Reply::Device(device)) => {
+                self.opened(*device, tid, now);
+                if let Some(SystemCall::Accept(listener)) = call {
+                    let from = self.devices.get(device).and_then(|life| life.addr);
+                    let listener = self.devices.entry(listener).or_default();
+                    listener.accepted.push(Accepted {
+                        at: now,
+                        tid,
+                        device: *device,
+                        from,
+                    });
+                }
+            }
+            (Some(SystemCall::NewQueue(_)), Reply::Queue(queue)) => {
+                let object = self.follower.object(*queue);
+                let content = Content::of(object.as_deref());
+                let life = self.queues.entry(*queue).or_default();
+                (life.object, life.content) = (object, content);
             }
             _ => {}
         }
@@ -642,113 +609,6 @@ impl DeviceLife {
         match direction {
             Direction::Read => &self.reads,
             Direction::Write => &self.writes,
-        }
-    }
-}
-
-impl Life {
-    /// The pieces that overlap a window or touch it, and the index of the first.
-    pub(super) fn touching(&self, from: Moment, to: Moment) -> (usize, &[Piece]) {
-        let first = self.pieces.partition_point(|piece| piece.to < from);
-        let last = self.pieces.partition_point(|piece| piece.from <= to);
-        (first, &self.pieces[first..last.max(first)])
-    }
-
-    /// What the task does at the end, unless events are missing.
-    pub(super) fn now(&self) -> Option<&Piece> {
-        self.pieces.last().filter(|piece| piece.end == Ending::Open)
-    }
-
-    pub(super) fn waits_at_end(&self) -> bool {
-        self.pieces.last().is_some_and(Piece::is_endless)
-    }
-
-    /// The piece at an instant, a wait if there is one; without an instant, the wait that was not
-    /// over at the end, or the longest.
-    pub(super) fn piece_at(&self, at: Option<Duration>) -> Option<usize> {
-        let mut pieces = self.pieces.iter().enumerate();
-        let is_wait = |piece: &Piece| matches!(piece.doing, Doing::Blocked(_));
-        let is_sleep = |piece: &Piece| matches!(piece.doing, Doing::Blocked(On::Timer(_)));
-        let found = match at {
-            Some(at) => pieces
-                .filter(|(_, piece)| piece.from.at <= at && at <= piece.to.at)
-                .max_by_key(|(_, piece)| (is_wait(piece), !is_sleep(piece), piece.amount())),
-            None if self.waits_at_end() => pieces.next_back(),
-            None => pieces
-                .filter(|(_, piece)| is_wait(piece))
-                .max_by_key(|(index, piece)| (!is_sleep(piece), piece.amount(), Reverse(*index))),
-        };
-        found.map(|(index, _)| index)
-    }
-}
-
-impl Piece {
-    pub(super) fn amount(&self) -> Amount {
-        Amount::of(self.from, self.to)
-    }
-
-    /// Whether this is a wait that never ended: the recording ended first, or the task was killed.
-    pub(super) fn is_endless(&self) -> bool {
-        let is_cut = matches!(self.end, Ending::Open | Ending::Exited);
-        is_cut && matches!(self.doing, Doing::Blocked(_))
-    }
-}
-
-impl Amount {
-    pub(super) fn of(from: Moment, to: Moment) -> Self {
-        Self {
-            time: to.at.saturating_sub(from.at),
-            turns: to.turn.saturating_sub(from.turn),
-        }
-    }
-
-    /// Its share of a whole, in percent.
-    pub(super) fn share_of(self, whole: Self) -> String {
-        let percent = match whole.time.is_zero() {
-            true => 100.0 * self.turns as f64 / (whole.turns as f64).max(1.0),
-            false => 100.0 * self.time.as_secs_f64() / whole.time.as_secs_f64(),
-        };
-        format!("{percent:.1} %")
-    }
-
-    /// Whether it is all of a whole. Where there is time, turns do not count.
-    pub(super) fn is_all_of(self, whole: Self) -> bool {
-        match whole.time.is_zero() {
-            true => self.turns == whole.turns,
-            false => self.time == whole.time,
-        }
-    }
-
-    /// Whether it is at least a tenth of a whole.
-    pub(super) fn is_share_of(self, whole: Self) -> bool {
-        match whole.time.is_zero() {
-            true => self.turns * 10 >= whole.turns,
-            false => self.time * 10 >= whole.time,
-        }
-    }
-}
-
-impl std::ops::AddAssign for Amount {
-    fn add_assign(&mut self, other: Self) {
-        self.time += other.time;
-        self.turns += other.turns;
-    }
-}
-
-impl std::iter::Sum for Amount {
-    fn sum<I: Iterator<Item = Self>>(amounts: I) -> Self {
-        amounts.fold(Self::default(), |mut sum, amount| {
-            sum += amount;
-            sum
-        })
-    }
-}
-
-impl fmt::Display for Amount {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.time.is_zero(), self.turns) {
-            (false, _) => f.write_str(&rounded(self.time)),
-            (true, turns) => f.write_str(&count(turns, "turn")),
         }
     }
 }

@@ -10,7 +10,7 @@
 
 use trapline::{End, Tid};
 
-use super::{history::Piece, spans::Moment};
+use super::{life::Piece, spans::Moment};
 
 /// A queue: the object that it is part of, and the messages that went through it.
 #[derive(Default)]

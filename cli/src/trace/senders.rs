@@ -6,7 +6,8 @@
 use trapline::{DeviceId, Direction, On, Tid, Wake};
 
 use super::{
-    history::{Accepted, History, Piece},
+    history::{Accepted, History},
+    life::Piece,
     spans::{Doing, Ending, Moment},
 };
 

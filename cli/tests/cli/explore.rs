@@ -65,7 +65,7 @@ fn a_server_that_forgets_an_answer_is_found() {
         let text = out + &err;
         assert!(code != 0 && text.contains(unanswered), "{text}");
         assert!(text.contains(waits), "{text}");
-        assert!(text.contains("recv at examples/rude.rs:"), "{text}");
+        assert!(text.contains("recv at cli/examples/rude.rs:"), "{text}");
     }
 }
 
@@ -77,7 +77,7 @@ fn a_task_that_makes_no_trap_ends_with_the_time_of_the_search() {
         let (code, out, err) = texts(rude(&search).output().expect("it runs"));
         assert_eq!(code, 1, "{strategy}: {out}{err}");
         let why = "error: the time of 300ms is over, and task 1 \"hogs\" makes no trap since, or \
-                   is still in, its call sleep, at or after examples/rude.rs:";
+                   is still in, its call sleep, at or after cli/examples/rude.rs:";
         assert!(err.contains(why), "{strategy}: {err}");
         let again: Vec<&str> = again_of(&err).split(' ').collect();
         assert_eq!(again[1..3], ["explore", "--replay"], "{strategy}");
@@ -347,8 +347,9 @@ fn parts_of_different_searches_are_not_joined() {
 #[test]
 fn a_slurm_array_needs_no_option() {
     let array = [
-        ("SLURM_ARRAY_TASK_ID", "3"),
+        ("SLURM_ARRAY_TASK_ID", "5"),
         ("SLURM_ARRAY_TASK_MIN", "1"),
+        ("SLURM_ARRAY_TASK_STEP", "2"),
         ("SLURM_ARRAY_TASK_COUNT", "8"),
     ];
     let search = ["--json", "--schedules", "60", "multitask"];
@@ -361,18 +362,14 @@ fn a_slurm_array_needs_no_option() {
     );
     let (_, out, _) = run(&["--shards", "4", "multitask"], &array);
     assert!(out.contains("schedules of part 3/4 pass"), "{out}");
-    let (code, _, err) = run(&["--shards", "8", "multitask"], &[("PARALLEL_SEQ", "9")]);
-    assert_eq!(code, 2);
-    assert!(
-        err.contains("this process has number 9 in its cluster"),
-        "{err}"
-    );
-    let (code, _, err) = run(&["--shards", "8", "multitask"], &[]);
-    assert_eq!(code, 2);
-    assert!(
-        err.contains("and none is set; or give --shard I/N"),
-        "{err}"
-    );
+    for (set, why) in [
+        (&[("PARALLEL_SEQ", "9")][..], "number 9 in its cluster"),
+        (&[("PARALLEL_SEQ", "x")], "PARALLEL_SEQ=x: it takes"),
+        (&[], "and none is set; or give --shard I/N"),
+    ] {
+        let (code, _, err) = run(&["--shards", "8", "multitask"], set);
+        assert!(code == 2 && err.contains(why), "{err}");
+    }
 }
 
 #[test]

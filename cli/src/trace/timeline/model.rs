@@ -11,7 +11,8 @@ use trapline::{
 use crate::{
     output::clean,
     trace::{
-        history::{Amount, History},
+        history::History,
+        life::Amount,
         source::{Failure, Source},
         spans::{Doing, Moment, Shares, Span, Spans},
         waits::{Waits, Watch},

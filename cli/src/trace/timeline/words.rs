@@ -7,7 +7,7 @@ use trapline::{Exit, Nanos, On, Tid};
 
 use super::{
     model::{Bar, Closed, Kind, Lane, Row, Timeline},
-    scale::{Scale, count, span},
+    scale::Scale,
 };
 use crate::{
     output::clean,
@@ -15,6 +15,7 @@ use crate::{
         spans::{Doing, Ending},
         waits::Waiting,
     },
+    units::{count, span},
     words::command_line,
 };
 
