@@ -115,7 +115,7 @@ fn write(command: &New, dir: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The path of a checkout of trapline, as it stands in a TOML string.
+/// The path of a checkout of trapline, as a TOML string has it.
 fn checkout(path: &Path) -> Result<String, String> {
     let trouble = |what: &str| format!("--trapline {}: {what}", path.display());
     let full = path
