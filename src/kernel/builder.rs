@@ -316,6 +316,7 @@ impl Builder {
             holders: Holders::new(self.on_deadlock),
             places: Places::default(),
             published: None,
+            requeues: false,
             is_watched: false,
             world,
             frame,

@@ -33,7 +33,7 @@ impl Kernel {
         self.frame.set_observed(self.log.is_observed());
         self.frame.set_published(self.published.is_some());
         self.is_watched = self.log.is_observed() || self.published.is_some();
-        self.frame.set_requeued(!self.ready.is_plain());
+        self.requeues = !self.ready.is_plain();
         self.log.set_clock(now);
         // The host has acted.
         self.frame.note(Note::Barrier);
@@ -62,29 +62,34 @@ impl Kernel {
             return None;
         }
         self.pass_ends = self.next_poll.min(ticks);
-        self.ready.begin_pass();
-        let (mut last, mut following) = (None, None);
-        while self.stats.ticks < self.pass_ends
-            && let Some(me) = following.or_else(|| self.ready.next())
-        {
+        let (mut last, mut next) = (None, self.ready.first());
+        while self.stats.ticks < self.pass_ends {
             // Read ahead: behind the turn, these loads would wait for its stores.
-            following = if !self.ready.is_special() {
-                self.ready.take()
-            } else if self.ready.is_plain() {
-                self.take_of_crowd()
-            } else {
-                // The policy has given away this task, and no other.
-                None
+            let (me, following) = match next {
+                Some(me) if self.ready.is_crowd() => {
+                    self.prefetch();
+                    (me, self.ready.take())
+                }
+                Some(me) => (me, self.ready.take()),
+                None => match self.ready.choose() {
+                    Some(me) => (me, None),
+                    None => break,
+                },
             };
             let turn = self.turn(me);
-            if turn == Turn::Void {
+            if let Turn::Void = turn {
                 self.ready.leave();
             } else {
                 last = Some(me.tid);
             }
-            if turn != Turn::Kept {
-                following = None;
-            }
+            next = match (following, turn) {
+                (Some(_), Turn::Kept(_)) => following,
+                (None, Turn::Kept(call)) if !self.ready.is_plain() => {
+                    self.requeue(me, call);
+                    None
+                }
+                _ => self.ready.first(),
+            };
         }
         self.processors.end_pass();
         last
@@ -113,15 +118,18 @@ impl Kernel {
     ) -> Option<Tid> {
         let mut last = None;
         self.ready.end_pass();
-        self.frame.set_requeued(true);
+        self.requeues = true;
         while self.stats.ticks < ticks
             && let Some(me) = next(self)
         {
-            if self.turn(me) != Turn::Void {
-                last = Some(me.tid);
+            match self.turn(me) {
+                Turn::Void => continue,
+                Turn::Kept(call) => self.requeue(me, call),
+                Turn::Left => {}
             }
+            last = Some(me.tid);
         }
-        self.frame.set_requeued(!self.ready.is_plain());
+        self.requeues = !self.ready.is_plain();
         last
     }
 
@@ -152,19 +160,17 @@ impl Kernel {
         Error::Policy(why)
     }
 
-    /// Takes the next task of a crowd. Prefetches what later turns touch: the task that is 16 turns
-    /// away, and the program of the one that is 8 away.
+    /// Prefetches what later turns of a crowd touch: the task that is 16 turns away, and the program of
+    /// the one that is 8 away.
     #[cold]
     #[inline(never)]
-    fn take_of_crowd(&mut self) -> Option<Runnable> {
-        let following = self.ready.take();
+    fn prefetch(&self) {
         if let Some(task) = self.ready.ahead(16) {
             self.tasks.prefetch_task(task);
         }
         if let Some(task) = self.ready.ahead(8) {
             self.tasks.prefetch_program(task);
         }
-        following
     }
 
     /// Polls the world, and wakes the tasks that it has something for. Waits for the world when no
@@ -185,7 +191,7 @@ impl Kernel {
             return Ok(());
         }
         let waits = self.is_waiting();
-        if self.ready.is_empty() && self.ready.is_doubtful() {
+        if self.ready.is_doubtful() && self.ready.is_empty() {
             self.ready.decide(self.tasks.is_any_ready());
         }
         self.check_policy()?;

@@ -255,13 +255,13 @@ impl Follower {
     fn meet_object(&mut self, queue: QueueId, tid: Tid) {
         let detail = self.last(tid).map(|call| &call.detail);
         let (kind, name) = match detail {
-            Some(Detail::Name(name)) => ("queue", name),
-            Some(Detail::Object(kind, name)) => (&**kind, name),
+            Some(Detail::Name(name)) => ("queue", &**name),
+            Some(Detail::Object(kind, name)) => (&**kind, &**name),
             _ => return,
         };
         let object = Object {
             kind: kind.into(),
-            name: (&**name).into(),
+            name: name.into(),
         };
         if self.objects.len() < self.most {
             self.objects.insert(queue, object);

@@ -267,8 +267,7 @@ fn a_recording_names_queues_and_what_they_are_part_of() {
     let mut follower = trapline::Follower::new();
     let mut lines = Vec::new();
     for event in handle.recording().expect("it is kept") {
-        let owned = event.expect("it can be read");
-        let event = owned.borrow();
+        let event = event.expect("it can be read");
         trapline::Tracer::event(&mut follower, &event);
         if let Fact::Replied { .. } = event.fact {
             lines.push(follower.line(&event.fact, event.tid).to_string());

@@ -61,7 +61,7 @@ fn record(test: &str, events: &[OwnedEvent]) -> Vec<u8> {
     let file = Scratch::new(test);
     let mut recorder = Recorder::create(&file.0, &Header::default()).unwrap();
     for event in events {
-        recorder.event(&event);
+        recorder.event(event);
     }
     recorder.handle().close().unwrap();
     file.bytes()
@@ -243,7 +243,7 @@ fn a_ring_keeps_the_last_events_and_who_they_are_about() {
         assert_eq!(missing == 0, size >= log.len());
         for event in &events {
             let spawned = |other: &OwnedEvent| {
-                other.tid == event.tid && matches!(other.borrow().fact, Fact::Spawned { .. })
+                other.tid == event.tid && matches!(other.fact, Fact::Spawned { .. })
             };
             let known = event.tid == Tid::KERNEL || events.iter().any(spawned);
             assert!(known, "{event} is about nobody");
@@ -395,7 +395,7 @@ fn a_ring_knows_in_which_call_a_task_is_though_it_blocked_later() {
         owned(1, Fact::Blocked { on }),
     ];
     for event in facts.iter().chain(&vec![owned(2, Fact::Resumed); 100]) {
-        recorder.event(&event);
+        recorder.event(event);
     }
     let mut recording = handle.recording().unwrap();
     let events: Vec<OwnedEvent> = (&mut recording).map(Result::unwrap).collect();
@@ -528,7 +528,7 @@ fn a_recording_cut_anywhere_gives_what_is_whole_and_says_where_it_ends() {
     let mut recorder = Recorder::create(&file.0, &Header::default()).unwrap();
     let (events, _) = read_well(EVERYTHING.clone());
     for (at, event) in events.iter().enumerate() {
-        recorder.event(&event);
+        recorder.event(event);
         if at % 10 == 9 {
             recorder.handle().flush().unwrap();
         }

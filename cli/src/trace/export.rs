@@ -95,11 +95,10 @@ fn write_folded(out: &mut impl Write, source: &mut Source) -> Result<(), Failure
             *stacks.entry(stack(span, tasks)).or_default() += nanos;
         }
     };
-    while let Some(owned) = source.next() {
+    while let Some(event) = source.next() {
         if source.gap().is_some() {
             spans.gap();
         }
-        let event = owned.borrow();
         let ended = spans.event(&event);
         // A turn belongs to the call that ends it; every other span to the call before.
         let is_trap = matches!(event.fact, Fact::Trapped { .. });
@@ -151,8 +150,7 @@ fn write_csv(out: &mut impl Write, source: &mut Source) -> Result<(), Failure> {
     let mut rows = csv::Writer::from_writer(out);
     rows.write_record(["seconds", "tid", "task", "event", "call", "detail", "error"])
         .map_err(unwrap)?;
-    for owned in source {
-        let event = owned.borrow();
+    for event in source {
         tasks.event(&event);
         rows.write_record(row(&event, &tasks)).map_err(unwrap)?;
     }

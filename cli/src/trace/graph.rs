@@ -48,8 +48,7 @@ impl WaitsCommand {
         let mut source = Source::open(&self.file)?;
         let mut watch = Watch::default();
         let (mut now, mut is_cut) = (Nanos::ZERO, false);
-        for owned in &mut source {
-            let event = owned.borrow();
+        for event in &mut source {
             if self.at.is_some_and(|at| event.at > at) {
                 is_cut = true;
                 break;

@@ -78,8 +78,7 @@ impl ShowCommand {
         };
         let mut missing = 0;
         let mut is_cut = false;
-        while let Some(owned) = source.next() {
-            let event = owned.borrow();
+        while let Some(event) = source.next() {
             // A gap lasts until the event after it.
             let gap_before = source.gap().unwrap_or_default();
             if self.from.is_none_or(|from| event.at >= from) {

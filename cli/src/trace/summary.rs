@@ -147,12 +147,11 @@ impl SummaryCommand {
         let mut summary = Summary::new(self.by_name);
         let mut tasks = Follower::new();
         let mut missing = 0;
-        while let Some(owned) = source.next() {
+        while let Some(event) = source.next() {
             if let Some(gap) = source.gap() {
                 missing += gap;
                 summary.spans.gap();
             }
-            let event = owned.borrow();
             tasks.event(&event);
             summary.event(&event, &tasks);
             summary.check(&tasks)?;

@@ -555,7 +555,7 @@ fn a_deadlock_in_a_run_that_goes_on_is_marked_where_it_began() {
     let place = Place::with("stuck-server", &["stuck-server"]);
     let recording = Recording::open(place.0.join("run.trap")).unwrap();
     let mut events = recording.map(Result::unwrap);
-    let is_deadlock = |event: &OwnedEvent| matches!(event.borrow().fact, Fact::Deadlocked { .. });
+    let is_deadlock = |event: &OwnedEvent| matches!(event.fact, Fact::Deadlocked { .. });
     let at = events.find(is_deadlock).expect("it closes a cycle").at;
     let (from, until) = (format!("{:.6}", Nanos::from(at)), "6 -> 5 -> 6");
     let line = place.print(&["trace", "show", "--errors", "run.trap"]);
