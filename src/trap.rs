@@ -228,7 +228,7 @@ impl Parcel {
 }
 
 /// The flags that send a trap to the plain lane. Two of them leave it in a fast lane if they are alone:
-/// `OBSERVED` and `PUBLISHED`. This one: deferred calls are pending.
+/// `REQUEUED` and `OBSERVED`. `PUBLISHED` may join the first. This one: deferred calls are pending.
 const DEFERRED: u8 = 1;
 /// A payload travels beside the call.
 const PAYLOAD: u8 = 2;
@@ -238,10 +238,12 @@ const OBSERVED: u8 = 4;
 const DUE: u8 = 8;
 /// An injection looks at every call.
 const INJECTED: u8 = 16;
+/// A task that stays ready goes back to a policy, or to the queue of daemons.
+const REQUEUED: u8 = 32;
 /// A search takes notes of what each turn touches.
-const NOTED: u8 = 32;
+const NOTED: u8 = 64;
 /// Other threads see which task runs.
-const PUBLISHED: u8 = 64;
+const PUBLISHED: u8 = 128;
 
 /// The most deferred calls whose memory is kept for the next.
 const REUSED: usize = 64;
@@ -459,20 +461,32 @@ impl TrapFrame {
         self.flags.get() & PAYLOAD != 0
     }
 
-    /// Returns whether the fast lane may answer the call: no flag is set.
+    /// Returns whether the fast lane may answer the call, and the task keeps its place: no flag is
+    /// set.
     #[inline(always)]
     pub(crate) fn is_in_lane(&self) -> bool {
         self.flags.get() == 0
     }
 
-    /// The same, and tracers get events.
-    pub(crate) fn is_in_observed_lane(&self) -> bool {
-        self.flags.get() == OBSERVED
+    /// Returns whether the fast lane may answer the call, and the task is put back.
+    pub(crate) fn is_in_requeued_lane(&self) -> bool {
+        self.flags.get() == REQUEUED
     }
 
     /// The same, and turns are published.
     pub(crate) fn is_in_published_lane(&self) -> bool {
-        self.flags.get() == PUBLISHED
+        self.flags.get() == REQUEUED | PUBLISHED
+    }
+
+    /// Returns whether the fast lane may answer the call, the task keeps its place, and tracers get
+    /// events.
+    pub(crate) fn is_in_observed_lane(&self) -> bool {
+        self.flags.get() == OBSERVED
+    }
+
+    /// Makes tasks that stay ready leave their places, to be put back.
+    pub(crate) fn set_requeued(&self, requeued: bool) {
+        self.flag(REQUEUED, requeued);
     }
 
     /// Has the traps of all tasks emitted to tracers.

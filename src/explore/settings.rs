@@ -59,7 +59,7 @@ pub(super) struct Settings {
     /// The level of chaos in the network. Without one, the network has its own.
     pub(super) chaos: Option<u8>,
     pub(super) inject: Option<Hook<Ask>>,
-    pub(super) progress: Option<Hook<dyn Fn(&Progress) + Send + Sync>>,
+    pub(super) progress: Option<Hook<Report>>,
 }
 
 /// A closure of the program that searches, for any thread.
@@ -71,6 +71,7 @@ impl<F: ?Sized> Clone for Hook<F> {
     }
 }
 
+type Report = dyn Fn(&Progress) + Send + Sync;
 type Ask = dyn Fn(Tid, SystemCall, u64) -> Option<Inject> + Send + Sync;
 
 impl Settings {

@@ -316,7 +316,6 @@ impl Builder {
             holders: Holders::new(self.on_deadlock),
             places: Places::default(),
             published: None,
-            requeues: false,
             is_watched: false,
             world,
             frame,

@@ -147,9 +147,6 @@ pub struct Kernel {
     places: Places,
     /// The turn under way, if other threads look at it.
     published: Option<Box<Published>>,
-    /// Whether a task that stays ready has no place: a policy has given it away, or its turn is apart
-    /// from those of a pass.
-    requeues: bool,
     /// Whether tracers or other threads learn of each turn.
     is_watched: bool,
     world: Box<dyn World>,

@@ -25,6 +25,8 @@ pub(super) struct Ready {
     turns: Option<Box<Turns>>,
     /// Daemons, which no policy sees.
     daemons: Fifo,
+    /// Whether there is a policy, or was a crowd at the last poll.
+    is_special: bool,
 }
 
 /// A policy, and the name of its type.
@@ -79,6 +81,7 @@ impl Ready {
         });
         Self {
             plain: Fifo::default(),
+            is_special: turns.is_some(),
             turns,
             daemons: Fifo::default(),
         }
@@ -183,11 +186,20 @@ impl Ready {
         self.turns.as_ref().is_some_and(|turns| turns.inherits)
     }
 
+    /// Returns whether there is a policy, or a crowd of tasks, for which prefetching pays.
+    #[inline(always)]
+    pub(super) fn is_special(&self) -> bool {
+        self.is_special
+    }
+
     /// Returns the next task of the list; `None` at its end, and under a policy.
     #[inline(always)]
     pub(super) fn first(&mut self) -> Option<Runnable> {
+        if self.is_special && self.turns.is_some() {
+            return None;
+        }
         match self.plain.peek() {
-            None if self.turns.is_none() && self.plain.rewind() => self.plain.peek(),
+            None if self.plain.rewind() => self.plain.peek(),
             next => next,
         }
     }
@@ -222,15 +234,10 @@ impl Ready {
         self.plain.ahead(turns)
     }
 
-    /// Returns whether there are enough tasks for prefetching to pay.
-    #[inline(always)]
-    pub(super) fn is_crowd(&self) -> bool {
-        self.plain.exceeds(CROWD)
-    }
-
-    /// Gives back memory that a crowd has left.
-    pub(super) fn shrink(&mut self) {
+    /// Prepares for the turns up to the next poll, and gives back memory that a crowd has left.
+    pub(super) fn begin(&mut self) {
         self.plain.shrink();
+        self.is_special = self.turns.is_some() || self.plain.exceeds(CROWD);
     }
 
     pub(super) fn pop_daemon(&mut self) -> Option<Runnable> {

@@ -33,7 +33,7 @@ impl Kernel {
         self.frame.set_observed(self.log.is_observed());
         self.frame.set_published(self.published.is_some());
         self.is_watched = self.log.is_observed() || self.published.is_some();
-        self.requeues = !self.ready.is_plain();
+        self.frame.set_requeued(!self.ready.is_plain());
         self.log.set_clock(now);
         // The host has acted.
         self.frame.note(Note::Barrier);
@@ -64,30 +64,27 @@ impl Kernel {
         self.pass_ends = self.next_poll.min(ticks);
         let (mut last, mut next) = (None, self.ready.first());
         while self.stats.ticks < self.pass_ends {
+            if next.is_none() {
+                next = self.ready.choose();
+            }
+            let Some(me) = next else { break };
             // Read ahead: behind the turn, these loads would wait for its stores.
-            let (me, following) = match next {
-                Some(me) if self.ready.is_crowd() => {
-                    self.prefetch();
-                    (me, self.ready.take())
-                }
-                Some(me) => (me, self.ready.take()),
-                None => match self.ready.choose() {
-                    Some(me) => (me, None),
-                    None => break,
-                },
+            let following = if !self.ready.is_special() {
+                self.ready.take()
+            } else if self.ready.is_plain() {
+                self.prefetch();
+                self.ready.take()
+            } else {
+                None
             };
             let turn = self.turn(me);
-            if let Turn::Void = turn {
+            if turn == Turn::Void {
                 self.ready.leave();
             } else {
                 last = Some(me.tid);
             }
-            next = match (following, turn) {
-                (Some(_), Turn::Kept(_)) => following,
-                (None, Turn::Kept(call)) if !self.ready.is_plain() => {
-                    self.requeue(me, call);
-                    None
-                }
+            next = match following {
+                Some(_) if turn == Turn::Kept => following,
                 _ => self.ready.first(),
             };
         }
@@ -118,18 +115,15 @@ impl Kernel {
     ) -> Option<Tid> {
         let mut last = None;
         self.ready.end_pass();
-        self.requeues = true;
+        self.frame.set_requeued(true);
         while self.stats.ticks < ticks
             && let Some(me) = next(self)
         {
-            match self.turn(me) {
-                Turn::Void => continue,
-                Turn::Kept(call) => self.requeue(me, call),
-                Turn::Left => {}
+            if self.turn(me) != Turn::Void {
+                last = Some(me.tid);
             }
-            last = Some(me.tid);
         }
-        self.requeues = !self.ready.is_plain();
+        self.frame.set_requeued(!self.ready.is_plain());
         last
     }
 
@@ -216,7 +210,7 @@ impl Kernel {
             return Err(self.stuck());
         }
         self.check_standstill();
-        self.ready.shrink();
+        self.ready.begin();
         self.next_poll = self.stats.ticks.saturating_add(self.ready.pass());
         self.check_time(ends.time)
     }

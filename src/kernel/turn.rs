@@ -24,13 +24,13 @@ use crate::{
 };
 
 /// What a turn has done to the ready queue.
+#[derive(PartialEq, Eq)]
 pub(super) enum Turn {
     /// There was no turn: the task was killed on the ready queue, blocks again because its device has
     /// nothing to read, makes a held call, or begins to compute.
     Void,
-    /// The fast lane has answered this call. The queue is unchanged: the task keeps its place, or is
-    /// to be put back if it has none.
-    Kept(SystemCall),
+    /// The queue is unchanged: the task keeps its place.
+    Kept,
     /// The next task must be looked up.
     Left,
 }
@@ -39,8 +39,8 @@ pub(super) enum Turn {
 impl Kernel {
     /// Gives a task its turn.
     ///
-    /// The plain lane removes the task from the ready queue first. Its functions are marked as cold, so
-    /// that no jump leads around them.
+    /// After the fast lane the task keeps its place on the ready queue. Every other lane removes it
+    /// first, or it has none. Their functions are marked as cold, so that no jump leads around them.
     #[inline(always)]
     pub(super) fn turn(&mut self, me: Runnable) -> Turn {
         let Some(task) = self.tasks.get_mut(me) else {
@@ -69,10 +69,15 @@ impl Kernel {
         }
         match task.resume(&self.frame, reply) {
             Ok(Some(call)) => {
-                if self.frame.is_in_lane()
+                if self.frame.is_in_lane() {
+                    if fast::answer(&mut self.queues, &self.frame, task, call) {
+                        return Turn::Kept;
+                    }
+                } else if self.frame.is_in_requeued_lane()
                     && fast::answer(&mut self.queues, &self.frame, task, call)
                 {
-                    return Turn::Kept(call);
+                    self.requeue(me, call);
+                    return Turn::Left;
                 }
                 self.dispatch(me, call);
             }
@@ -133,14 +138,12 @@ impl Kernel {
         if let Some(published) = &mut self.published {
             published.called(me, call, self.frame.place());
         }
-        let task = &mut self.tasks[me];
-        let is_answered = self.frame.is_in_published_lane()
-            && fast::answer(&mut self.queues, &self.frame, task, call);
-        if !is_answered {
-            self.dispatch_plain(me, call);
-        } else if self.requeues {
-            self.requeue(me, call);
+        if self.frame.is_in_published_lane()
+            && fast::answer(&mut self.queues, &self.frame, &mut self.tasks[me], call)
+        {
+            return self.requeue(me, call);
         }
+        self.dispatch_plain(me, call);
     }
 
     /// Answers a call in the fast lane, if possible, and emits it and its answer. The reply is read
@@ -158,10 +161,6 @@ impl Kernel {
                 reply,
                 detail: Detail::None,
             });
-        }
-        if self.requeues {
-            self.places.called(me, self.frame.place());
-            self.requeue(me, call);
         }
     }
 
