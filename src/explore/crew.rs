@@ -14,6 +14,7 @@ use super::{
     settings::Settings,
     tally::Tally,
     trial::{Body, Test},
+    watchdog::lock,
 };
 use crate::{Error, Kernel};
 
@@ -69,8 +70,7 @@ pub(super) fn run_parts<P: Sync>(
                 found.tell(settings);
                 end.fetch_min(at, Ordering::Relaxed);
             }
-            let mut tallies = tallies.lock().unwrap_or_else(PoisonError::into_inner);
-            tallies.insert(at, tally);
+            lock(&tallies).insert(at, tally);
         }
     })?;
     let tallies = tallies.into_inner();

@@ -14,6 +14,7 @@ use super::{
     tally::{Found, Tally},
     trial::{self, Test},
     twice::Logged,
+    watchdog::lock,
 };
 use crate::Error;
 
@@ -73,7 +74,7 @@ pub(super) fn by_seeds(crew: Crew<'_>, settings: &Settings) -> Result<Tally, Err
     let all = Mutex::new(Tally::default());
     crew(&|body| {
         let tally = work(Test { body, settings }, &claims)?;
-        let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&all);
         all.merge(tally);
         if let Some(found) = &all.failure {
             found.tell(settings);

@@ -10,7 +10,7 @@ use std::{
     fmt,
     rc::Rc,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -19,6 +19,7 @@ use super::{os::Os, program::IntoExit, queue::Queue};
 use crate::{
     abi::{Errno, QueueId, SystemCall, Tid},
     interrupt::{External, ExternalWork, Remote},
+    panic::lock,
     trap::{Caller, Kind, Object, TrapFrame},
 };
 
@@ -159,7 +160,7 @@ struct Slot<T> {
 impl<T> Slot<T> {
     /// Sets the value. If a value is set already, returns the new one.
     fn set(&self, value: T) -> Option<T> {
-        let mut slot = self.lock();
+        let mut slot = lock(&self.value);
         if slot.is_some() {
             return Some(value);
         }
@@ -167,14 +168,10 @@ impl<T> Slot<T> {
         None
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<T>> {
-        self.value.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Drops the value if this is the last end, and a task drops it.
     fn release(self: &mut Arc<Self>, frame: &TrapFrame) {
         if let Some(slot) = Arc::get_mut(self)
-            && let Some(value) = slot.lock().take()
+            && let Some(value) = lock(&slot.value).take()
         {
             (slot.drop)(frame, value);
         }
@@ -261,7 +258,7 @@ impl<T: Clone + 'static> Promise<T> {
         if !self.decided.is_closed() {
             return None;
         }
-        self.slot.lock().clone()
+        lock(&self.slot.value).clone()
     }
 
     /// Runs `callback` with the result of [`Promise::wait`], as a new task, and returns its number.

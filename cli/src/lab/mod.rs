@@ -30,6 +30,7 @@ use super::{
     policy::{NamedShare, Policy, check_shares, named_share, warn_of_unused},
     program::{Entry, Placed},
     table::table,
+    units::{percent, thousandths},
     values::{duration, usage, whole, within},
 };
 use trial::{Run, Settings, Spread, Trial};
@@ -224,16 +225,17 @@ const SPREADS: [&str; 7] = [
 
 fn means(trials: &[Trial]) -> Vec<[Value; 8]> {
     let row = |trial: &Trial| {
-        let [response, turnaround, waiting] = trial.measures().map(|spread| short(spread.mean));
+        let [response, turnaround, waiting] =
+            trial.measures().map(|spread| thousandths(spread.mean));
         [
             trial.policy.clone(),
             response,
             turnaround,
             waiting,
             format!("{:.0}", trial.mean(|run| run.switches as f64)),
-            format!("{:.1}%", 100.0 * trial.mean(Run::utilisation)),
+            percent(trial.mean(Run::utilisation), 1.0),
             format!("{:.3}", trial.mean(Run::fairness)),
-            short(trial.mean(|run| run.end.as_secs_f64())),
+            thousandths(trial.mean(|run| run.end.as_secs_f64())),
         ]
         .map(Value::from)
     };
@@ -242,25 +244,11 @@ fn means(trials: &[Trial]) -> Vec<[Value; 8]> {
 
 fn spreads(trials: &[Trial]) -> Vec<[Value; 7]> {
     let row = |trial: &Trial| {
-        let pair = |spread: Spread| [spread.median, spread.most].map(short);
+        let pair = |spread: Spread| [spread.median, spread.most].map(thousandths);
         let [[a, b], [c, d], [e, f]] = trial.measures().map(pair);
         [trial.policy.clone(), a, b, c, d, e, f].map(Value::from)
     };
     trials.iter().map(row).collect()
-}
-
-/// A time in the unit that suits it, with three digits after the point at most.
-fn short(seconds: f64) -> String {
-    let (number, unit) = match seconds {
-        0.0 => return "0".into(),
-        seconds if seconds < 1e-6 => (seconds * 1e9, "ns"),
-        seconds if seconds < 1e-3 => (seconds * 1e6, "us"),
-        seconds if seconds < 1.0 => (seconds * 1e3, "ms"),
-        seconds => (seconds, "s"),
-    };
-    let digits = format!("{number:.3}");
-    let digits = digits.trim_end_matches('0').trim_end_matches('.');
-    format!("{digits}{unit}")
 }
 
 fn object(trial: &Trial, options: &Lab) -> Value {

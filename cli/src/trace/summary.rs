@@ -13,7 +13,7 @@ use trapline::{CallInfo, Event, Fact, Follower, Nanos, Tid, Tracer, record::Head
 
 use super::{
     source::{Failure, Source, world},
-    spans::{Doing, Ending, Shares, Span, Spans, What},
+    spans::{Doing, Ending, Shares, Span, Spans, What, share},
 };
 use crate::{
     amounts::{Amounts, Bucket, quantiles},
@@ -606,11 +606,11 @@ impl Summary {
     fn mostly_on(&self, row: &Row) -> String {
         let mut on: Vec<_> = self.blocked_on(row).collect();
         on.sort_by_key(|&(what, span)| (Reverse(span), what));
-        let share = |span: &Duration| 100.0 * span.as_secs_f64() / row.times.blocked.as_secs_f64();
+        let all = row.times.blocked;
         let text = |(what, span): &(What, Duration)| match on.len() {
             1 => what.to_string(),
-            _ if row.times.blocked.is_zero() => what.to_string(),
-            _ => format!("{what} {:.0}%", share(span)),
+            _ if all.is_zero() => what.to_string(),
+            _ => format!("{what} {}", share(*span, all)),
         };
         let mut texts: Vec<_> = on.iter().take(2).map(text).collect();
         if on.len() > 2 {
