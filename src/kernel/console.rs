@@ -145,7 +145,7 @@ impl Kernel {
     fn wake_printers(&mut self) {
         while let Some((number, task)) = self.held.next_printer(self.console.waiting) {
             self.console.waiting = number + 1;
-            *self.devices.waiting_like(task) -= 1;
+            self.devices.end_wait(task);
             let by = Wake::Device(DeviceId::CONSOLE, Direction::Write);
             self.wake(task, by, Pending::Held(Ticket::Console(number)));
         }
@@ -162,7 +162,7 @@ impl Kernel {
         self.console.next += 1;
         self.held
             .hold(Ticket::Console(number), me, call, &self.frame);
-        *self.devices.waiting_like(me) += 1;
+        self.devices.begin_wait(me);
         self.block(me, WaitingOn::Console(number));
     }
 

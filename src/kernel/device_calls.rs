@@ -112,7 +112,7 @@ impl Kernel {
         then: Then,
     ) -> WaitingOn {
         self.devices.claim(device, direction, me);
-        *self.devices.waiting_like(me) += 1;
+        self.devices.begin_wait(me);
         WaitingOn::Device(device, direction, then)
     }
 
@@ -188,7 +188,7 @@ impl Kernel {
                 self.tasks[task].answer(closed);
                 self.emit_answer(task);
             } else {
-                *self.devices.waiting_like(task) -= 1;
+                self.devices.end_wait(task);
                 self.wake(task, Wake::Closed(device), Errno::Closed);
             }
         }

@@ -47,8 +47,17 @@ impl Devices {
         self.open.remove(&device)
     }
 
+    /// Counts a task that waits: for a device, or for the console.
+    pub(super) fn begin_wait(&mut self, task: Runnable) {
+        *self.waiting_like(task) += 1;
+    }
+
+    pub(super) fn end_wait(&mut self, task: Runnable) {
+        *self.waiting_like(task) -= 1;
+    }
+
     /// How many wait that count as this one does.
-    pub(super) fn waiting_like(&mut self, task: Runnable) -> &mut usize {
+    fn waiting_like(&mut self, task: Runnable) -> &mut usize {
         if task.tid.is_daemon() {
             &mut self.daemons
         } else {
@@ -83,7 +92,7 @@ impl Devices {
     /// The same, for a task that waits.
     pub(super) fn leave(&mut self, device: DeviceId, direction: Direction, task: Runnable) {
         self.release(device, direction);
-        *self.waiting_like(task) -= 1;
+        self.end_wait(task);
     }
 
     /// How many tasks wait for a device, daemons apart.

@@ -63,7 +63,7 @@ impl Kernel {
             // It is to read anyway.
             return;
         };
-        *self.devices.waiting_like(task) -= 1;
+        self.devices.end_wait(task);
         if let Then::Done | Then::Again = then {
             self.devices.release(device, direction);
         }

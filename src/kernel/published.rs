@@ -219,9 +219,9 @@ impl Published {
 }
 
 impl Kernel {
-    /// Publishes each turn from now on, and returns the view of other threads. The kernel must have a
-    /// policy ([`Builder::policy`](crate::Builder::policy)): without one, no turn is published. A
-    /// turn is a little slower from then on. A second call returns the same view.
+    /// Publishes each turn from the next run or step on, and returns the view of other threads. A turn
+    /// is a little slower from then on, and slowest in a kernel without a policy
+    /// ([`Builder::policy`](crate::Builder::policy)). A second call returns the same view.
     ///
     /// ```
     /// use trapline::{Fifo, Kernel, Os, SimWorld};

@@ -192,12 +192,9 @@ impl Ready {
         self.is_special
     }
 
-    /// Returns the next task of the list; `None` at its end, and under a policy.
+    /// Returns the next task of the list.
     #[inline(always)]
     pub(super) fn first(&mut self) -> Option<Runnable> {
-        if self.is_special && self.turns.is_some() {
-            return None;
-        }
         match self.plain.peek() {
             None if self.plain.rewind() => self.plain.peek(),
             next => next,

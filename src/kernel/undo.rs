@@ -104,7 +104,7 @@ impl Kernel {
             }
             WaitingOn::Queue(queue, end) => self.leave_queue(me, queue, end),
             WaitingOn::Console(ticket) => {
-                *self.devices.waiting_like(me) -= 1;
+                self.devices.end_wait(me);
                 self.drop_held(Ticket::Console(ticket));
             }
             WaitingOn::Delay(timer) => {
