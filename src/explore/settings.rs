@@ -23,7 +23,7 @@ use crate::{Builder, Inject, Kernel, OnDeadlock, SimNet, SimWorld, SystemCall, T
 const STALL: Duration = Duration::from_secs(4);
 
 /// The settings of a search.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(super) struct Settings {
     /// The number of schedules, over all shards. Without one, the strategy has its own.
     pub(super) schedules: Option<u64>,
@@ -68,12 +68,6 @@ pub(super) struct Hook<F: ?Sized>(pub(super) Arc<F>);
 impl<F: ?Sized> Clone for Hook<F> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
-    }
-}
-
-impl<F: ?Sized> fmt::Debug for Hook<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Hook")
     }
 }
 

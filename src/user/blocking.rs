@@ -2,7 +2,7 @@
 
 use std::{
     any::Any,
-    panic::{AssertUnwindSafe, Location, catch_unwind},
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -15,7 +15,7 @@ use crate::{
     abi::SystemCall,
     interrupt::{External, ExternalWork, Job},
     panic::panic_message,
-    trap::{Kind, Payload, TrapFrame, pause::paused},
+    trap::{Caller, Kind, Payload, TrapFrame, pause::paused},
 };
 
 /// Blocking work panicked with this message.
@@ -49,7 +49,7 @@ impl Os {
 
     pub(super) async fn run_blocking_at<T: Send + 'static>(
         &mut self,
-        place: &'static Location<'static>,
+        place: Caller,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Panicked> {
         let done = Queue::<()>::required(self, u64::MAX, Kind::Job, None).await;

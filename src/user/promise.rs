@@ -8,7 +8,6 @@ use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
     fmt,
-    panic::Location,
     rc::Rc,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -20,7 +19,7 @@ use super::{os::Os, program::IntoExit, queue::Queue};
 use crate::{
     abi::{Errno, QueueId, SystemCall, Tid},
     interrupt::{External, ExternalWork, Remote},
-    trap::{Kind, Object, TrapFrame},
+    trap::{Caller, Kind, Object, TrapFrame},
 };
 
 /// The promise was set before. Returns the value.
@@ -100,7 +99,7 @@ impl Ticket {
     }
 
     /// Waits until the earlier callbacks have begun. A policy may run this one first.
-    async fn wait(&self, os: &mut Os, place: &'static Location<'static>) {
+    async fn wait(&self, os: &mut Os, place: Caller) {
         if self.is_first() {
             return;
         }

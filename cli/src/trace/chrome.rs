@@ -110,6 +110,12 @@ pub(super) fn write(
         chrome.span(&span)?;
     }
     chrome.name_thread(Tid::KERNEL, "kernel")?;
+    writeln!(out, "{}\n]}}", names(&name, &labels))?;
+    Ok(())
+}
+
+/// The events that name the processes.
+fn names(name: &str, labels: &str) -> String {
     let about = [
         (TASKS, "process_labels", json!({ "labels": labels })),
         (TASKS, "process_name", json!({ "name": name })),
@@ -124,8 +130,7 @@ pub(super) fn write(
     let about = about.map(|(pid, name, args)| {
         json!({ "ph": "M", "pid": pid, "name": name, "args": args }).to_string()
     });
-    writeln!(out, "{}\n]}}", about.join(",\n"))?;
-    Ok(())
+    about.join(",\n")
 }
 
 impl<W: Write> Chrome<'_, W> {

@@ -358,7 +358,6 @@ impl History {
             return;
         }
         self.peers.event(event, &self.follower);
-        let call = self.follower.last(tid).map(|call| call.call);
         match &event.fact {
             Fact::Trapped { call, .. } => {
                 self.life(tid).traps += 1;
@@ -391,34 +390,7 @@ impl History {
             Fact::Deferred {
                 call: SystemCall::Close(device),
             } => self.closed(*device, tid, now),
-            Fact::Replied { reply, .. } => match (call, reply) {
-                (Some(SystemCall::Put(queue) | SystemCall::TryPut(queue)), Reply::Done) => {
-                    self.moved(queue, tid, End::Put, now);
-                }
-                (Some(SystemCall::Get(queue) | SystemCall::TryGet(queue)), Reply::Message(_)) => {
-                    self.moved(queue, tid, End::Get, now);
-                }
-                (call, Reply::Device(device)) => {
-                    self.opened(*device, tid, now);
-                    if let Some(SystemCall::Accept(listener)) = call {
-                        let from = self.devices.get(device).and_then(|life| life.addr);
-                        let listener = self.devices.entry(listener).or_default();
-                        listener.accepted.push(Accepted {
-                            at: now,
-                            tid,
-                            device: *device,
-                            from,
-                        });
-                    }
-                }
-                (Some(SystemCall::NewQueue(_)), Reply::Queue(queue)) => {
-                    let object = self.follower.object(*queue);
-                    let content = Content::of(object.as_deref());
-                    let life = self.queues.entry(*queue).or_default();
-                    (life.object, life.content) = (object, content);
-                }
-                _ => {}
-            },
+            Fact::Replied { reply, .. } => self.replied(tid, reply, now),
             Fact::DeviceIo {
                 device,
                 direction,
@@ -426,6 +398,38 @@ impl History {
             } => {
                 let device = self.devices.entry(*device).or_default();
                 device.used(now, tid, *direction, *bytes as u64);
+            }
+            _ => {}
+        }
+    }
+
+    fn replied(&mut self, tid: Tid, reply: &Reply, now: Moment) {
+        let call = self.follower.last(tid).map(|call| call.call);
+        match (call, reply) {
+            (Some(SystemCall::Put(queue) | SystemCall::TryPut(queue)), Reply::Done) => {
+                self.moved(queue, tid, End::Put, now);
+            }
+            (Some(SystemCall::Get(queue) | SystemCall::TryGet(queue)), Reply::Message(_)) => {
+                self.moved(queue, tid, End::Get, now);
+            }
+            (call, Reply::Device(device)) => {
+                self.opened(*device, tid, now);
+                if let Some(SystemCall::Accept(listener)) = call {
+                    let from = self.devices.get(device).and_then(|life| life.addr);
+                    let listener = self.devices.entry(listener).or_default();
+                    listener.accepted.push(Accepted {
+                        at: now,
+                        tid,
+                        device: *device,
+                        from,
+                    });
+                }
+            }
+            (Some(SystemCall::NewQueue(_)), Reply::Queue(queue)) => {
+                let object = self.follower.object(*queue);
+                let content = Content::of(object.as_deref());
+                let life = self.queues.entry(*queue).or_default();
+                (life.object, life.content) = (object, content);
             }
             _ => {}
         }

@@ -148,10 +148,3 @@ fn run(job: Job) {
         tracing::warn!(target: "trapline::kernel", "work on a thread panicked: {message}");
     }
 }
-
-impl std::fmt::Debug for Pool {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let state = self.shared.lock();
-        write!(f, "Pool({} threads, {} idle)", state.threads, state.idle)
-    }
-}

@@ -97,7 +97,7 @@ fn recordings() -> Vec<Vec<u8>> {
         for event in events {
             recorder.event(event);
         }
-        recorder.tape().close().unwrap();
+        recorder.handle().close().unwrap();
         recordings.push(file.bytes());
     }
     recordings
@@ -176,7 +176,7 @@ fn again(header: &Header, events: &[OwnedEvent]) {
             assert!(!event.to_string().is_empty());
             recorder.event(event);
         }
-        let mut recording = recorder.tape().recording().expect("it is in memory");
+        let mut recording = recorder.handle().recording().expect("it is in memory");
         assert_eq!(recording.header(), header);
         let read: Vec<OwnedEvent> = (&mut recording).map(Result::unwrap).collect();
         let last = size.min(events.len());

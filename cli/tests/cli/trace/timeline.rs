@@ -697,7 +697,7 @@ fn named(place: &Place, name: &str) {
             place: None,
         });
     }
-    recorder.tape().close().unwrap();
+    recorder.handle().close().unwrap();
 }
 
 #[test]
@@ -824,7 +824,7 @@ proptest! {
             let at = Duration::from_nanos(*time.get(&times));
             recorder.event(&Event { at, ..event.clone() });
         }
-        recorder.tape().close().unwrap();
+        recorder.handle().close().unwrap();
         let from = format!("{turn}t");
         for args in [&["--format", "svg"][..], &[], &["--from", &from], &["--to", &from]] {
             let (code, out, err) = place.run(&[&DRAW, args].concat());
