@@ -113,7 +113,7 @@ pub use kernel::{
     Stalled, Step, TaskTurn,
 };
 pub use log::{
-    Answered, Call, CallInfo, Cycle, Detail, Event, Fact, Follower, TraceLine, Tracer, Wake,
+    Answered, Call, CallInfo, Cycle, Detail, Event, Fact, Follower, Topic, TraceLine, Tracer, Wake,
     recording as record,
 };
 pub use sched::{Cause, Facts, Fifo, Policy, Runnable};

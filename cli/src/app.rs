@@ -10,7 +10,7 @@ use super::{policy::Register, program::Entry, world::MakeWorld};
 ///
 /// ```no_run
 /// use std::process::ExitCode;
-/// use trapline::{Cause, Event, Fact, Policy, Runnable, SimWorld};
+/// use trapline::{Cause, Event, Policy, Runnable, SimWorld};
 /// use trapline_cli::App;
 ///
 /// /// The youngest first.
@@ -31,7 +31,7 @@ use super::{policy::Register, program::Entry, world::MakeWorld};
 ///             _ => Err("lifo takes no parameters".into()),
 ///         })
 ///         .world("fixed", |params: &str| Ok(Box::new(SimWorld::new(params.parse()?))))
-///         .tracer(|| |event: &Event<'_>| if let Fact::Exited { .. } = event.fact {
+///         .tracer(|| |event: &Event<'_>| if event.fact.exit().is_some() {
 ///             eprintln!("{event}");
 ///         })
 ///         .main()

@@ -3,7 +3,7 @@
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
 use serde_json::json;
-use trapline::{Event, Exit, Fact, Tid};
+use trapline::{Event, Exit, Tid};
 
 use super::output::{Log, clean, tell};
 
@@ -35,20 +35,19 @@ impl Exits {
 
     fn event(&mut self, event: &Event<'_>) {
         let tid = event.tid;
-        match &event.fact {
-            Fact::Spawned { name, .. } => drop(self.live.insert(tid, (**name).into())),
-            Fact::Exited { exit } => {
-                let name = self.live.remove(&tid).unwrap_or_default();
-                match exit {
-                    Exit::Done => self.done += 1,
-                    exit => self.others.push(Ended {
-                        tid,
-                        name,
-                        exit: exit.to_string(),
-                    }),
-                }
+        if let Some((_, name)) = event.fact.spawned() {
+            self.live.insert(tid, name.into());
+        }
+        if let Some(exit) = event.fact.exit() {
+            let name = self.live.remove(&tid).unwrap_or_default();
+            match exit {
+                Exit::Done => self.done += 1,
+                exit => self.others.push(Ended {
+                    tid,
+                    name,
+                    exit: exit.to_string(),
+                }),
             }
-            _ => {}
         }
     }
 

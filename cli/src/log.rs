@@ -18,7 +18,7 @@ use tracing_subscriber::{
     layer::{Context, SubscriberExt},
     registry::LookupSpan,
 };
-use trapline::Fact;
+use trapline::{Fact, Topic};
 
 use super::{
     output::{Format, KERNEL, Log},
@@ -31,14 +31,10 @@ use super::{
 const TRACE: &str = "trapline::kernel=trace,trapline::device=trace";
 /// The target of the bridge to `tracing` for events of this kind.
 pub(super) fn target(fact: &Fact<'_>) -> &'static str {
-    match fact {
-        Fact::Resumed
-        | Fact::Woken { .. }
-        | Fact::Computing { .. }
-        | Fact::Preempted { .. }
-        | Fact::ClockJumped { .. } => "trapline::sched",
-        Fact::DeviceIo { .. } => "trapline::device",
-        Fact::Console { .. } => "trapline::console",
+    match fact.topic() {
+        Topic::Sched => "trapline::sched",
+        Topic::Device => "trapline::device",
+        Topic::Console => "trapline::console",
         _ => "trapline::kernel",
     }
 }
@@ -46,16 +42,11 @@ pub(super) fn target(fact: &Fact<'_>) -> &'static str {
 /// Whether a trace shows events of this kind. A trace may be limited to calls, and may include
 /// turns and console output.
 pub(super) fn is_shown(fact: &Fact<'_>, calls_only: bool, sched: bool, console: bool) -> bool {
-    match fact {
-        Fact::Trapped { .. } => false,
-        Fact::Blocked { .. } | Fact::Replied { .. } | Fact::Deferred { .. } => true,
+    match fact.topic() {
+        Topic::Call => fact.call().is_none(),
         _ if calls_only => false,
-        Fact::Resumed
-        | Fact::Woken { .. }
-        | Fact::Computing { .. }
-        | Fact::Preempted { .. }
-        | Fact::ClockJumped { .. } => sched,
-        Fact::Console { .. } => console,
+        Topic::Sched => sched,
+        Topic::Console => console,
         _ => true,
     }
 }

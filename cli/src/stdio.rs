@@ -20,7 +20,7 @@ use rustix::{
     io::{Errno, retry_on_intr},
     termios::isatty,
 };
-use trapline::{Event, Fact, open_again};
+use trapline::{Event, open_again};
 
 use super::signals;
 
@@ -364,7 +364,7 @@ impl Write for Blocking {
 
 /// Copies what is printed to the screen's pane, where standard output is not its terminal.
 pub(super) fn copy(event: &Event<'_>) {
-    if let Fact::Console { text } = &event.fact
+    if let Some(text) = event.fact.printed()
         && let Some(held) = lock().as_mut()
     {
         held.keep(Stream::Out, text.as_bytes());

@@ -235,9 +235,8 @@ impl Builder {
     /// handles a call, with the caller, the call and `nth`: how many calls of this kind the kernel
     /// has seen, this one included. A second injection replaces the first.
     ///
-    /// The calls of daemons, calls without a trap ([`Fact::Deferred`](crate::Fact::Deferred)) and
-    /// calls that a timeout cuts before their effect do not count. Neither does a `send` that a
-    /// task makes again because there was no room.
+    /// The calls of daemons, deferred calls and calls that a timeout cuts before their effect do not
+    /// count. Neither does a `send` that a task makes again because there was no room.
     ///
     /// A panic of the closure faults the caller, and so does [`Inject::Fail`] for a call that does
     /// not return an [`io::Result`](std::io::Result).

@@ -219,10 +219,7 @@ impl Kernel {
             self.frame.set_due();
         }
         self.devices.release(device, Direction::Read);
-        self.emit_at_once(me.tid, || Fact::Replied {
-            reply: answer.reply,
-            detail: answer.detail(),
-        });
+        self.emit_reply(me.tid, answer.reply, || answer.detail());
         Some(answer)
     }
 

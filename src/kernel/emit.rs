@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     abi::{Errno, Exit, Place, Reply, SystemCall, Tid},
-    log::{Fact, Log},
+    log::{Detail, Fact, Log},
     panic::contain,
     sched::Runnable,
     trap::{Parcel, Payload},
@@ -124,6 +124,20 @@ impl Kernel {
             detail: beside.detail(call),
         });
         self.frame.put_parcel(beside);
+    }
+
+    /// Emits the answer to a call that is answered at once.
+    #[inline(always)]
+    pub(super) fn emit_reply<'a>(
+        &mut self,
+        tid: Tid,
+        reply: Reply,
+        detail: impl FnOnce() -> Detail<'a>,
+    ) {
+        self.emit_at_once(tid, || Fact::Replied {
+            reply,
+            detail: detail(),
+        });
     }
 
     /// Emits the answer of a task that is ready, if it is known by now.

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     abi::{Exit, Reply, SystemCall},
-    log::{Detail, Fact},
+    log::Detail,
     panic::Panic,
     sched::{Cause, Runnable},
     trap::{Object, Payload, fault},
@@ -157,10 +157,7 @@ impl Kernel {
         let reply = task.state().plain();
         self.emit_call(me.tid, call);
         if let Some(reply) = reply {
-            self.emit_at_once(me.tid, || Fact::Replied {
-                reply,
-                detail: Detail::None,
-            });
+            self.emit_reply(me.tid, reply, || Detail::None);
         }
     }
 

@@ -3,9 +3,10 @@
 //!
 //! Uses the ABI and the world's clock.
 
-use std::{borrow::Cow, io, net::SocketAddr, time::Duration};
+use std::{borrow::Cow, fmt, io, time::Duration};
 
-use crate::abi::{DeviceId, Direction, Exit, Inject, On, Place, QueueId, Reply, SystemCall, Tid};
+use super::{Answered, Call, Cycle, Detail, Wake, text::owned};
+use crate::abi::{DeviceId, Direction, Exit, Inject, Nanos, On, Place, Reply, SystemCall, Tid};
 
 /// A fact, with its time and its task.
 ///
@@ -27,6 +28,13 @@ pub struct Event<'a> {
     /// The place in the source: of the spawn, of a call that blocks, or of the fault. Other facts
     /// have none. The canonical log does not show it, because it changes with every edit.
     pub place: Option<Place>,
+}
+
+/// The line of the canonical log.
+impl fmt::Display for Event<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.9} {} {}", Nanos::from(self.at), self.tid, self.fact)
+    }
 }
 
 /// An event that owns its texts. A [`Recording`](crate::record::Recording) returns these.
@@ -182,6 +190,106 @@ impl Fact<'_> {
         }
     }
 
+    /// Returns what it is about.
+    #[must_use]
+    pub fn topic(&self) -> Topic {
+        match self {
+            Self::Trapped { .. }
+            | Self::Deferred { .. }
+            | Self::Replied { .. }
+            | Self::Blocked { .. } => Topic::Call,
+            Self::Resumed
+            | Self::Woken { .. }
+            | Self::Computing { .. }
+            | Self::Preempted { .. }
+            | Self::ClockJumped { .. } => Topic::Sched,
+            Self::DeviceIo { .. } => Topic::Device,
+            Self::Console { .. } => Topic::Console,
+            Self::Spawned { .. }
+            | Self::Fault { .. }
+            | Self::Injected { .. }
+            | Self::Exited { .. }
+            | Self::Reaped
+            | Self::Deadlocked { .. } => Topic::Life,
+        }
+    }
+
+    /// Returns the step in the life of its task, if it is one.
+    pub(super) fn step(&self) -> Option<Step<'_>> {
+        Some(match self {
+            Self::Spawned { .. } => Step::Born,
+            Self::Trapped { call, detail } => Step::Calls(*call, detail),
+            Self::Blocked { .. } => Step::Waits,
+            Self::Woken { .. } => Step::Wakes,
+            Self::Exited { .. } => Step::Ends,
+            Self::Reaped => Step::Gone,
+            _ => return None,
+        })
+    }
+
+    /// Returns the parent and the name of a task that was created.
+    #[must_use]
+    pub fn spawned(&self) -> Option<(Tid, &str)> {
+        match self {
+            Self::Spawned { parent, name } => Some((*parent, name)),
+            _ => None,
+        }
+    }
+
+    /// Returns the call that was made.
+    #[must_use]
+    pub fn call(&self) -> Option<SystemCall> {
+        match self {
+            Self::Trapped { call, .. } => Some(*call),
+            _ => None,
+        }
+    }
+
+    /// Returns the answer to a call.
+    #[must_use]
+    pub fn answer(&self) -> Option<Answered<'_>> {
+        match self {
+            Self::Replied { reply, detail } => Some(Answered(*reply, detail)),
+            _ => None,
+        }
+    }
+
+    /// Returns what a task waits for from now on.
+    #[must_use]
+    pub fn blocked_on(&self) -> Option<On> {
+        match self {
+            Self::Blocked { on } => Some(*on),
+            _ => None,
+        }
+    }
+
+    /// Returns the cause of a wake-up.
+    #[must_use]
+    pub fn woken_by(&self) -> Option<Wake> {
+        match self {
+            Self::Woken { by } => Some(*by),
+            _ => None,
+        }
+    }
+
+    /// Returns what was printed.
+    #[must_use]
+    pub fn printed(&self) -> Option<&str> {
+        match self {
+            Self::Console { text } => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Returns how a task has ended.
+    #[must_use]
+    pub fn exit(&self) -> Option<&Exit> {
+        match self {
+            Self::Exited { exit } => Some(exit),
+            _ => None,
+        }
+    }
+
     /// Returns whether it may own a text. The most frequent facts do not.
     #[inline(always)]
     pub(super) fn may_own(&self) -> bool {
@@ -238,66 +346,67 @@ impl Fact<'_> {
     }
 }
 
-/// The cause that woke a blocked task.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum Wake {
-    /// The task it waited for ended.
-    Exit(Tid),
-    /// Its deadline came.
-    Timer,
-    /// The device is ready.
-    Device(DeviceId, Direction),
-    /// The device was closed.
-    Closed(DeviceId),
-    /// The queue has room, or a message, or is closed.
-    Queue(QueueId),
-    /// A timeout around its call came.
-    Timeout,
-}
-
-/// The payload of a call or its reply.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum Detail<'a> {
-    /// Nothing.
-    None,
-    /// A new task's name.
-    Name(Cow<'a, str>),
-    /// The kind of object that a new queue is part of, and the name of the object or nothing.
-    Object(Cow<'a, str>, Box<str>),
-    /// An address.
-    Addr(SocketAddr),
-    /// The bytes that the call offers or asks for.
-    Len(usize),
-    /// How a task ended, or is to end.
-    Exit(Exit),
-    /// The number of tasks listed.
-    Count(usize),
-    /// An operating system's error: its kind and its text.
-    Io(io::ErrorKind, Cow<'a, str>),
-}
-
-impl Detail<'_> {
-    /// Returns the payload with its own texts.
-    #[must_use]
-    pub fn into_owned(self) -> Detail<'static> {
+impl fmt::Display for Fact<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::None => Detail::None,
-            Self::Name(name) => Detail::Name(owned(name)),
-            Self::Object(kind, name) => Detail::Object(owned(kind), name),
-            Self::Addr(addr) => Detail::Addr(addr),
-            Self::Len(n) => Detail::Len(n),
-            Self::Exit(exit) => Detail::Exit(exit),
-            Self::Count(n) => Detail::Count(n),
-            Self::Io(kind, text) => Detail::Io(kind, owned(text)),
+            Self::Spawned { parent, name } => write!(f, "spawned {name:?} by {parent}"),
+            Self::Fault { text } => write!(f, "fault: {text}"),
+            Self::Resumed => f.write_str("resumed"),
+            Self::Trapped { call, detail } => write!(f, "trapped {}", Call(*call, detail)),
+            Self::Deferred { call } => write!(f, "deferred {}", Call(*call, &Detail::None)),
+            Self::Injected { inject } => write!(f, "injected {inject}"),
+            Self::Replied { reply, detail } => write!(f, "replied {}", Answered(*reply, detail)),
+            Self::Blocked { on } => write!(f, "blocked on {on}"),
+            Self::Woken { by } => write!(f, "woken by {by}"),
+            Self::DeviceIo {
+                device,
+                direction,
+                result: Ok(n),
+            } => {
+                write!(f, "device {device} {direction} {n}")
+            }
+            Self::DeviceIo {
+                device,
+                direction,
+                result: Err(kind),
+            } => {
+                write!(f, "device {device} {direction} failed: {kind}")
+            }
+            Self::Console { text } => write!(f, "console {text:?}"),
+            Self::Exited { exit } => write!(f, "exited {exit}"),
+            Self::Reaped => f.write_str("reaped"),
+            Self::Deadlocked { cycle } => write!(f, "deadlocked {}", Cycle(cycle)),
+            Self::Computing { processor } => write!(f, "computing on processor {processor}"),
+            Self::Preempted { left } => write!(f, "preempted, {left:?} left"),
+            Self::ClockJumped { from } => write!(f, "clock jumped from {}", Nanos::from(*from)),
         }
     }
 }
 
-/// Takes a text, or a list, out of what lends it.
-fn owned<T: ToOwned + ?Sized>(lent: Cow<'_, T>) -> Cow<'static, T> {
-    Cow::Owned(lent.into_owned())
+/// What a fact is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Topic {
+    /// A call: it is made, it blocks, or it is answered.
+    Call,
+    /// The life of a task, and what befalls it from outside.
+    Life,
+    /// Turns, wake-ups, processors and the clock.
+    Sched,
+    /// Input and output.
+    Device,
+    /// Printed text.
+    Console,
+}
+
+/// A step in the life of a task: the facts that say what it is doing.
+pub(super) enum Step<'a> {
+    Born,
+    Calls(SystemCall, &'a Detail<'a>),
+    Waits,
+    Wakes,
+    Ends,
+    Gone,
 }
 
 /// A receiver of events. Any closure over events is a tracer, and so is:

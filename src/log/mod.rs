@@ -4,8 +4,8 @@
 //!
 //! | file | owns |
 //! |---|---|
-//! | `event.rs` | [`Event`], [`Fact`], [`Tracer`] |
-//! | `text.rs` | their text: [`Call`], [`Answered`], the lines of the canonical log |
+//! | `event.rs` | [`Event`], [`Fact`], [`Tracer`], and the lines of the canonical log |
+//! | `text.rs` | what they hold, and its text: [`Detail`], [`Call`], [`Answered`] |
 //! | `follow.rs` | [`Follower`]: the current call of each task |
 //! | `dispatch.rs` | the tracers of a kernel |
 //! | `entered.rs` | the span of `tracing` that is entered |
@@ -21,6 +21,6 @@ mod text;
 pub(crate) mod tracing;
 
 pub(crate) use dispatch::Log;
-pub use event::{Detail, Event, Fact, Tracer, Wake};
+pub use event::{Event, Fact, Topic, Tracer};
 pub use follow::{CallInfo, Follower, TraceLine};
-pub use text::{Answered, Call, Cycle};
+pub use text::{Answered, Call, Cycle, Detail, Wake};

@@ -1,11 +1,72 @@
-//! The text of events: calls in the manner of `strace`, and the lines of the canonical log.
+//! What the facts of a log hold, and its text: calls and their answers, in the manner of `strace`.
 
-use std::fmt;
+use std::{borrow::Cow, fmt, io, net::SocketAddr};
 
-use super::{Detail, Event, Fact, Wake};
-use crate::abi::{Argument, DeviceId, Nanos, Reply, SystemCall, Tid};
+use crate::abi::{Argument, DeviceId, Direction, Exit, QueueId, Reply, SystemCall, Tid};
 
-/// The text of a call with its arguments, the way `strace` shows it: of [`Fact::Trapped`].
+/// The cause that woke a blocked task.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Wake {
+    /// The task it waited for ended.
+    Exit(Tid),
+    /// Its deadline came.
+    Timer,
+    /// The device is ready.
+    Device(DeviceId, Direction),
+    /// The device was closed.
+    Closed(DeviceId),
+    /// The queue has room, or a message, or is closed.
+    Queue(QueueId),
+    /// A timeout around its call came.
+    Timeout,
+}
+
+/// The payload of a call or its reply.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Detail<'a> {
+    /// Nothing.
+    None,
+    /// A new task's name.
+    Name(Cow<'a, str>),
+    /// The kind of object that a new queue is part of, and the name of the object or nothing.
+    Object(Cow<'a, str>, Box<str>),
+    /// An address.
+    Addr(SocketAddr),
+    /// The bytes that the call offers or asks for.
+    Len(usize),
+    /// How a task ended, or is to end.
+    Exit(Exit),
+    /// The number of tasks listed.
+    Count(usize),
+    /// An operating system's error: its kind and its text.
+    Io(io::ErrorKind, Cow<'a, str>),
+}
+
+impl Detail<'_> {
+    /// Returns the payload with its own texts.
+    #[must_use]
+    pub fn into_owned(self) -> Detail<'static> {
+        match self {
+            Self::None => Detail::None,
+            Self::Name(name) => Detail::Name(owned(name)),
+            Self::Object(kind, name) => Detail::Object(owned(kind), name),
+            Self::Addr(addr) => Detail::Addr(addr),
+            Self::Len(n) => Detail::Len(n),
+            Self::Exit(exit) => Detail::Exit(exit),
+            Self::Count(n) => Detail::Count(n),
+            Self::Io(kind, text) => Detail::Io(kind, owned(text)),
+        }
+    }
+}
+
+/// Takes a text, or a list, out of what lends it.
+pub(super) fn owned<T: ToOwned + ?Sized>(lent: Cow<'_, T>) -> Cow<'static, T> {
+    Cow::Owned(lent.into_owned())
+}
+
+/// The text of a call with its arguments, the way `strace` shows it: of [`Fact::Trapped`](super::Fact::Trapped).
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a>(pub SystemCall, pub &'a Detail<'a>);
 
@@ -32,7 +93,7 @@ pub(super) fn write_call(
     write!(f, "{detail})")
 }
 
-/// The text of a reply with what travels beside it: of [`Fact::Replied`].
+/// The text of a reply with what travels beside it: of [`Fact::Replied`](super::Fact::Replied).
 #[derive(Clone, Copy, Debug)]
 pub struct Answered<'a>(pub Reply, pub &'a Detail<'a>);
 
@@ -94,43 +155,6 @@ impl fmt::Display for Wake {
     }
 }
 
-impl fmt::Display for Fact<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Spawned { parent, name } => write!(f, "spawned {name:?} by {parent}"),
-            Self::Fault { text } => write!(f, "fault: {text}"),
-            Self::Resumed => f.write_str("resumed"),
-            Self::Trapped { call, detail } => write!(f, "trapped {}", Call(*call, detail)),
-            Self::Deferred { call } => write!(f, "deferred {}", Call(*call, &Detail::None)),
-            Self::Injected { inject } => write!(f, "injected {inject}"),
-            Self::Replied { reply, detail } => write!(f, "replied {}", Answered(*reply, detail)),
-            Self::Blocked { on } => write!(f, "blocked on {on}"),
-            Self::Woken { by } => write!(f, "woken by {by}"),
-            Self::DeviceIo {
-                device,
-                direction,
-                result: Ok(n),
-            } => {
-                write!(f, "device {device} {direction} {n}")
-            }
-            Self::DeviceIo {
-                device,
-                direction,
-                result: Err(kind),
-            } => {
-                write!(f, "device {device} {direction} failed: {kind}")
-            }
-            Self::Console { text } => write!(f, "console {text:?}"),
-            Self::Exited { exit } => write!(f, "exited {exit}"),
-            Self::Reaped => f.write_str("reaped"),
-            Self::Deadlocked { cycle } => write!(f, "deadlocked {}", Cycle(cycle)),
-            Self::Computing { processor } => write!(f, "computing on processor {processor}"),
-            Self::Preempted { left } => write!(f, "preempted, {left:?} left"),
-            Self::ClockJumped { from } => write!(f, "clock jumped from {}", Nanos::from(*from)),
-        }
-    }
-}
-
 /// The text of a cycle of tasks that wait for one another, such as `2 -> 3 -> 2`.
 #[derive(Clone, Copy, Debug)]
 pub struct Cycle<'a>(pub &'a [Tid]);
@@ -141,11 +165,5 @@ impl fmt::Display for Cycle<'_> {
             write!(f, "{tid} -> ")?;
         }
         self.0.first().map_or(Ok(()), |first| first.fmt(f))
-    }
-}
-
-impl fmt::Display for Event<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.9} {} {}", Nanos::from(self.at), self.tid, self.fact)
     }
 }

@@ -21,10 +21,11 @@
 use std::{collections::BTreeMap, fmt::Display, rc::Rc};
 
 use tracing::{
-    Dispatch, Level, Span, dispatcher, enabled, subscriber::NoSubscriber, trace, trace_span, warn,
+    Dispatch, Level, Span, dispatcher, enabled, field::display, subscriber::NoSubscriber, trace,
+    trace_span, warn,
 };
 
-use super::{Answered, Event, Fact, Log, Tracer, entered::Entered, follow::Follower};
+use super::{Event, Fact, Log, Topic, Tracer, entered::Entered, event::Step, follow::Follower};
 use crate::abi::{Exit, Nanos, Place, QueueId, Reply, SystemCall, Tid};
 
 /// Warns through `tracing` of a task that failed or faulted.
@@ -129,9 +130,10 @@ impl Tracer for Bridge {
         }
         // A subscriber that came late has missed the names.
         let comm = self.tasks.comm(tid);
-        if let Fact::Spawned { parent, .. } = fact {
+        let parent = fact.spawned().map(|(parent, _)| parent);
+        if let Some(parent) = parent {
             let span = span(tid, comm);
-            if let Some(parent) = self.spans.get(parent) {
+            if let Some(parent) = self.spans.get(&parent) {
                 span.follows_from(parent);
             }
             self.spans.insert(tid, span);
@@ -140,68 +142,66 @@ impl Tracer for Bridge {
         // Filters by span look at the span that is entered, not at that which is named.
         self.entered.enter(tid, span);
         let last = self.tasks.last(tid);
-        let call = last.map(|last| last.call);
-        let op = call.map(SystemCall::name);
-        let device = call.and_then(SystemCall::device).map(u64::from);
-        let queue = call.and_then(SystemCall::queue).map(QueueId::number);
-        match fact {
-            Fact::Trapped { .. } => {}
-            Fact::Blocked { on } => {
-                tell!("trapline::kernel", event, &*span, comm,
-                    { call = last.map(ToString::to_string), op, device, queue, blocked_on = %on, }, "{told}");
-            }
-            Fact::Replied { reply, detail } => {
-                let bytes = match reply {
-                    Reply::Bytes(bytes) => Some(*bytes),
+        let op = last.map(|last| last.call.name());
+        match fact.topic() {
+            Topic::Call if fact.call().is_some() => {}
+            Topic::Call => {
+                let (answer, blocked_on) = (fact.answer(), fact.blocked_on());
+                // A deferred call is none of the task's last one.
+                let last = last.filter(|_| answer.is_some() || blocked_on.is_some());
+                let call = last.map(|last| last.call);
+                let op = call.map(SystemCall::name);
+                let device = call.and_then(SystemCall::device).map(u64::from);
+                let queue = call.and_then(SystemCall::queue).map(QueueId::number);
+                let bytes = answer.and_then(|answer| match answer.0 {
+                    Reply::Bytes(bytes) => Some(bytes),
                     _ => None,
-                };
-                let reply = Answered(*reply, detail);
+                });
+                let (reply, blocked_on) = (answer.map(display), blocked_on.map(display));
+                let call = last.map(ToString::to_string);
                 tell!("trapline::kernel", event, &*span, comm,
-                    { call = last.map(ToString::to_string), op, device, queue, bytes, reply = %reply, }, "{told}");
+                    { call, op, device, queue, blocked_on, bytes, reply, }, "{told}");
             }
-            Fact::Exited { exit } => {
-                if let Some(call) = self.tasks.unseen(tid) {
+            Topic::Life => {
+                let exit = fact.exit();
+                if exit.is_some()
+                    && let Some(call) = self.tasks.unseen(tid)
+                {
                     let call = call.to_string();
                     tell!("trapline::kernel", event, &*span, comm, { call, }, "{call} = ?");
                 }
-                tell!("trapline::kernel", event, &*span, comm, { exit = %exit, }, "{told}");
+                let parent = parent
+                    .filter(|parent| *parent != Tid::KERNEL)
+                    .map(u64::from);
+                let exit = exit.map(display);
+                tell!("trapline::kernel", event, &*span, comm, { parent, exit, }, "{told}");
             }
-            Fact::Spawned { parent, .. } if *parent != Tid::KERNEL => {
-                let parent = u64::from(*parent);
-                tell!("trapline::kernel", event, &*span, comm, { parent, }, "{told}");
+            Topic::Sched => {
+                let woken_by = fact.woken_by();
+                let op = op.filter(|_| woken_by.is_some());
+                let woken_by = woken_by.map(display);
+                tell!("trapline::sched", event, &*span, comm, { op, woken_by, }, "{told}");
             }
-            Fact::Spawned { .. }
-            | Fact::Fault { .. }
-            | Fact::Reaped
-            | Fact::Deadlocked { .. }
-            | Fact::Deferred { .. }
-            | Fact::Injected { .. } => {
-                tell!("trapline::kernel", event, &*span, comm, {}, "{told}");
-            }
-            Fact::Woken { by } => {
-                tell!("trapline::sched", event, &*span, comm, { op, woken_by = %by, }, "{told}");
-            }
-            Fact::Resumed
-            | Fact::Computing { .. }
-            | Fact::Preempted { .. }
-            | Fact::ClockJumped { .. } => {
-                tell!("trapline::sched", event, &*span, comm, {}, "{told}");
-            }
-            Fact::DeviceIo { device, result, .. } => {
-                let (device, bytes) = (u64::from(*device), result.as_ref().ok().map(|n| *n as u64));
+            Topic::Device => {
+                let (device, bytes) = match fact {
+                    Fact::DeviceIo { device, result, .. } => (
+                        Some(u64::from(*device)),
+                        result.as_ref().ok().map(|n| *n as u64),
+                    ),
+                    _ => (None, None),
+                };
                 tell!("trapline::device", event, &*span, comm, { op, device, bytes, }, "{told}");
             }
-            Fact::Console { .. } => tell!("trapline::console", event, &*span, comm, {}, "{told}"),
+            Topic::Console => tell!("trapline::console", event, &*span, comm, {}, "{told}"),
         }
-        match fact {
-            Fact::Resumed => self.has_turn = true,
+        match fact.step() {
             // The next event may be long after.
-            Fact::Blocked { .. } | Fact::Exited { .. } => self.leave(),
-            Fact::Reaped => {
+            Some(Step::Waits | Step::Ends) => self.leave(),
+            Some(Step::Gone) => {
                 self.leave();
                 self.spans.remove(&tid);
             }
-            _ => {}
+            _ => self.has_turn |= matches!(fact, Fact::Resumed),
         }
     }
 }

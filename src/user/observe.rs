@@ -24,14 +24,14 @@ impl Os {
     ///
     /// ```
     /// use std::{cell::Cell, rc::Rc};
-    /// use trapline::{Event, Fact, Kernel, Os};
+    /// use trapline::{Event, Kernel, Os};
     ///
     /// let mut kernel = Kernel::simulated(0);
     /// kernel.spawn("watch", async |os: &mut Os| {
     ///     let ends = Rc::new(Cell::new(0));
     ///     let count = Rc::clone(&ends);
     ///     let observer = os.observe(move |event: &Event<'_>| {
-    ///         count.set(count.get() + u32::from(matches!(event.fact, Fact::Exited { .. })));
+    ///         count.set(count.get() + u32::from(event.fact.exit().is_some()));
     ///     });
     ///     for _ in 0..3 {
     ///         os.spawn_detached("short", async |_: &mut Os| ()).await?;

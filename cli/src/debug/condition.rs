@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use trapline::{Event, Exit, Fact, Nanos, SystemCall, Tid};
+use trapline::{Event, Exit, Nanos, SystemCall, Tid};
 
 use crate::values::{among, instant, whole};
 
@@ -108,18 +108,16 @@ impl Condition {
         if self.task.is_some_and(|task| task != event.tid) {
             return false;
         }
-        match (&self.what, &event.fact) {
-            (What::At(time), _) => before < *time && *time <= event.at,
-            (What::AnyCall, Fact::Trapped { .. }) => true,
-            (What::Call(name), Fact::Trapped { call, .. }) => call.name() == *name,
-            (What::End, Fact::Exited { .. }) => true,
-            (What::Fault, Fact::Exited { exit }) => {
-                matches!(exit, Exit::Faulted(_) | Exit::Failed(_))
-            }
-            (What::Wake, Fact::Woken { .. }) => true,
-            (What::Spawn, Fact::Spawned { .. }) => true,
-            (What::Print(wanted), Fact::Console { text }) => text.contains(wanted),
-            _ => false,
+        let fact = &event.fact;
+        match &self.what {
+            What::At(time) => before < *time && *time <= event.at,
+            What::AnyCall => fact.call().is_some(),
+            What::Call(name) => fact.call().is_some_and(|call| call.name() == *name),
+            What::End => fact.exit().is_some(),
+            What::Fault => matches!(fact.exit(), Some(Exit::Faulted(_) | Exit::Failed(_))),
+            What::Wake => fact.woken_by().is_some(),
+            What::Spawn => fact.spawned().is_some(),
+            What::Print(wanted) => fact.printed().is_some_and(|text| text.contains(wanted)),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tracing::Level;
-use trapline::{Exit, Fact, Follower, TaskInfo, Tid, Tracer, record::Recording};
+use trapline::{Exit, Follower, TaskInfo, Tid, Tracer, record::Recording};
 
 use crate::output::{self, Log, clean};
 
@@ -20,8 +20,7 @@ pub(crate) fn show(log: Log, recording: Recording, blocked: &[TaskInfo]) {
     // Unreadable events are skipped; the recorder has already reported its failure.
     for event in recording.map_while(Result::ok) {
         tasks.event(&event);
-        if let Fact::Exited { exit } = &event.fact
-            && let Exit::Faulted(_) = exit
+        if let Some(exit @ Exit::Faulted(_)) = event.fact.exit()
             && faults < TASKS
         {
             faults += 1;

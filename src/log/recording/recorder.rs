@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     abi::{Exit, SystemCall, Tid},
-    log::{Detail, Event, Fact, Tracer},
+    log::{Detail, Event, Fact, Tracer, event::Step},
 };
 
 /// The time between two writes to disk.
@@ -228,18 +228,10 @@ impl Recorder {
 
     /// Sees to what an event is besides a record.
     fn mark(&mut self, event: &Event<'_>) {
-        match event.fact {
+        match event.fact.step() {
             // A task may be blocked in these much later, when its turn has come.
-            Fact::Trapped {
-                call: SystemCall::Recv(_) | SystemCall::Accept(_),
-                ..
-            }
-            | Fact::Spawned { .. }
-            | Fact::Blocked { .. }
-            | Fact::Woken { .. }
-            | Fact::Exited { .. }
-            | Fact::Reaped => self.note(event),
-            Fact::Trapped { call, ref detail } if self.is_ring => {
+            Some(Step::Calls(SystemCall::Recv(_) | SystemCall::Accept(_), _)) => self.note(event),
+            Some(Step::Calls(call, detail)) if self.is_ring => {
                 self.trap = Some(Trap {
                     number: self.events,
                     at: event.at,
@@ -251,18 +243,14 @@ impl Recorder {
                     },
                 });
             }
-            _ => {}
+            Some(Step::Calls(..)) | None => {}
+            Some(_) => self.note(event),
         }
     }
 
     /// Sees to an event that is more than a record.
     fn note(&mut self, event: &Event<'_>) {
-        let is_fault = matches!(
-            event.fact,
-            Fact::Exited {
-                exit: Exit::Faulted(_)
-            }
-        );
+        let is_fault = matches!(event.fact.exit(), Some(Exit::Faulted(_)));
         if !self.is_ring && !is_fault {
             return;
         }

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     abi::Tid,
-    log::{Event, Fact},
+    log::{Event, event::Step},
 };
 
 /// The longest payload that is written, unless a single event is longer.
@@ -127,10 +127,13 @@ impl Ring {
 
     /// Remembers what an event says about its task.
     pub(super) fn note(&mut self, number: u64, event: &Event<'_>) {
-        let noted = Some((number, event.into()));
-        if let (Fact::Spawned { .. }, Some(spawned)) = (&event.fact, &noted) {
+        let Some(step) = event.fact.step() else {
+            return;
+        };
+        let noted = (number, event.into());
+        if let Step::Born = step {
             let known = Known {
-                spawned: spawned.clone(),
+                spawned: noted,
                 trapped: None,
                 blocked: None,
                 exited: None,
@@ -143,19 +146,19 @@ impl Ring {
         let Some(known) = self.known.get_mut(&event.tid) else {
             return;
         };
-        match event.fact {
-            Fact::Trapped { .. } => known.trapped = noted,
-            Fact::Blocked { .. } => known.blocked = noted,
-            Fact::Woken { .. } => known.blocked = None,
-            Fact::Exited { .. } => known.exited = noted,
-            Fact::Reaped => {
-                known.reaped = noted;
+        match step {
+            Step::Born => {}
+            Step::Calls(..) => known.trapped = Some(noted),
+            Step::Waits => known.blocked = Some(noted),
+            Step::Wakes => known.blocked = None,
+            Step::Ends => known.exited = Some(noted),
+            Step::Gone => {
+                known.reaped = Some(noted);
                 // The head contains this task, so its end must be kept too.
                 if known.spawned.0 >= self.since {
                     self.gone.push_back((number, event.tid));
                 }
             }
-            _ => {}
         }
     }
 

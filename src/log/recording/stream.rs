@@ -228,7 +228,7 @@ mod tests {
                 let event = Event {
                     at: Duration::from_micros(put),
                     tid: Tid::from(tid),
-                    fact: Fact::Resumed,
+                    fact: Fact::Reaped,
                     place: None,
                 };
                 context.event(&mut records, &event);
