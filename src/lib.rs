@@ -127,8 +127,8 @@ pub use kernel::{
     Stalled, Step, TaskTurn,
 };
 pub use log::{
-    Answered, Call, CallInfo, Cycle, Detail, Event, Fact, Follower, TraceLine, Tracer, Wake,
-    recording as record,
+    Answered, Call, CallInfo, Cycle, Detail, Doing, Ending, Event, Fact, Follower, Ledger, Moment,
+    Span, TraceLine, Tracer, Wake, recording as record,
 };
 pub use pause::pause;
 pub use sched::{Cause, Facts, Fifo, Policy, Runnable};

@@ -23,13 +23,13 @@ use genawaiter::{Coroutine, GeneratorState};
 use slab::Slab;
 
 use crate::{
-    abi::{DeviceId, Exit, HostId, Nanos, Place, QueueId, Reply, SystemCall, TaskInfo, Tid},
+    abi::{DeviceId, Exit, HostId, Kind, Nanos, Place, QueueId, Reply, SystemCall, TaskInfo, Tid},
     descriptor::Descriptor,
     footprint::{Footprints, Note, Object},
     interrupt::{Job, Remote},
     log::{Detail, Tracer},
     panic::{Panic, contain, panic_message, take_origin},
-    status::{Kind, QueueStatus},
+    status::QueueStatus,
 };
 
 /// The most bytes that one `recv` or `send` moves: the limit of a frame's buffer.

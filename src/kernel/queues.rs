@@ -13,12 +13,12 @@ use super::{
     waiters::position,
 };
 use crate::{
-    abi::{End, Errno, QueueId, QueueInfo, Reply},
+    abi::{End, Errno, Kind, QueueId, QueueInfo, Reply},
     footprint::{Note, Object},
     log::Wake,
     panic::contain,
     sched::Runnable,
-    status::{Kind, QueueStatus},
+    status::QueueStatus,
     trap::{Payload, Store},
 };
 
@@ -184,7 +184,7 @@ impl MessageQueue {
     fn info(&self) -> QueueInfo {
         QueueInfo {
             id: self.id,
-            thing: self.status.title(self.id),
+            thing: self.status.kind.title(self.id, self.status.name()),
             len: self.available.len(),
             capacity: (!self.is_unbounded()).then_some(self.capacity),
             getters: self.getters.len(),

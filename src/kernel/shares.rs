@@ -1,16 +1,14 @@
 //! What a policy knows of a task: its share of the processors, and the facts around it.
 
-use std::iter;
-
 use super::{
     Kernel,
-    holders::LONGEST,
     outcome::Outcome,
     table::Tasks,
-    task::{Pending, State, WaitingOn},
+    task::{Pending, State},
 };
 use crate::{
-    abi::{End, Errno, Nanos, Reply, Share, ShareOf, Tid},
+    abi::{Errno, Nanos, Reply, Share, ShareOf, Tid},
+    log::waits::chain,
     sched::{Facts, Runnable},
 };
 
@@ -219,32 +217,28 @@ impl Kernel {
             return;
         }
         let mut waits = std::mem::take(&mut self.shares.lock_waits);
-        waits.retain(|waiter| *waiter != me && self.holder_awaited_by(*waiter).is_some());
+        waits.retain(|waiter| *waiter != me && self.holders_from(*waiter).next().is_some());
         waits.push(me);
         self.shares.lock_waits = waits;
-        let mut next = self.holder_awaited_by(me);
-        for _ in 0..LONGEST {
-            let Some(holder) = next else { break };
+        let holders: Vec<Runnable> = self.holders_from(me).collect();
+        for holder in holders {
             self.tell_change(holder);
-            next = self.holder_awaited_by(holder);
         }
     }
 
     /// Returns whether a task waits for a lock of this task, or for one of a task that does.
     fn leads_to(&self, waiter: Runnable, task: Runnable) -> bool {
-        let first = self.holder_awaited_by(waiter);
-        let mut chain = iter::successors(first, |holder| self.holder_awaited_by(*holder));
-        chain.by_ref().take(LONGEST).any(|holder| holder == task)
+        self.holders_from(waiter).any(|holder| holder == task)
     }
 
-    /// Returns the holder of the lock for which a task waits.
-    fn holder_awaited_by(&self, waiter: Runnable) -> Option<Runnable> {
-        let waiter = self.find_live(waiter.tid)?;
-        let State::Blocked(WaitingOn::Queue(queue, End::Get)) = self.tasks[waiter].state else {
-            return None;
-        };
-        let lock = self.queues.get(queue).filter(|queue| queue.is_lock())?;
-        self.find_live(lock.status().holder()?)
+    /// Returns the holder of the lock for which a task waits, that of the lock for which the holder
+    /// waits, and so on.
+    fn holders_from(&self, waiter: Runnable) -> impl Iterator<Item = Runnable> {
+        let waiter = self.find_live(waiter.tid);
+        let first = waiter.and_then(|waiter| self.holder_awaited_by(waiter));
+        first
+            .into_iter()
+            .flat_map(|first| chain(first, |holder| self.holder_awaited_by(holder)))
     }
 }
 

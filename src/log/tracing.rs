@@ -24,7 +24,7 @@ use tracing::{
     Dispatch, Level, Span, dispatcher, enabled, subscriber::NoSubscriber, trace, trace_span, warn,
 };
 
-use super::{Answered, Event, Fact, Log, Tracer, entered::Entered, follow::Follower};
+use super::{Answered, Event, Fact, Ledger, Log, Tracer, entered::Entered};
 use crate::abi::{Exit, Nanos, Place, QueueId, Reply, SystemCall, Tid};
 
 /// Warns through `tracing` of a task that failed or faulted.
@@ -70,7 +70,7 @@ impl Log {
         if wanted {
             let entered = Rc::new(Entered::default());
             let bridge = Bridge {
-                tasks: Follower::new(),
+                tasks: Ledger::new(),
                 spans: BTreeMap::new(),
                 kernel,
                 entered: Rc::clone(&entered),
@@ -82,7 +82,7 @@ impl Log {
 }
 
 struct Bridge {
-    tasks: Follower,
+    tasks: Ledger,
     spans: BTreeMap<Tid, Span>,
     /// The kernel's own span.
     kernel: Span,

@@ -12,11 +12,10 @@ use super::{
     queue::Queue,
 };
 use crate::{
-    abi::SystemCall,
+    abi::{Kind, SystemCall},
     interrupt::{External, ExternalWork, Job},
     panic::panic_message,
     pause::paused,
-    status::Kind,
     trap::{Payload, TrapFrame},
 };
 

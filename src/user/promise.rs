@@ -18,10 +18,9 @@ use std::{
 
 use super::{os::Os, program::IntoExit, queue::Queue};
 use crate::{
-    abi::{Errno, QueueId, SystemCall, Tid},
+    abi::{Errno, Kind, QueueId, SystemCall, Tid},
     footprint::Object,
     interrupt::{External, ExternalWork, Remote},
-    status::Kind,
     trap::TrapFrame,
 };
 

@@ -10,9 +10,9 @@ use super::{
     os::{Decode, Os, mismatch},
 };
 use crate::{
-    abi::{QueueId, Reply, SystemCall, Tid},
+    abi::{Kind, QueueId, Reply, SystemCall, Tid},
     footprint::Object,
-    status::{Kind, QueueStatus},
+    status::QueueStatus,
     trap::{Payload, TrapFrame},
 };
 

@@ -119,37 +119,6 @@ fn s46_many_that_wait_for_one_name_the_way_once() {
 }
 
 #[test]
-fn s46_a_picture_of_a_great_ring_is_drawn_at_no_great_price() {
-    const RING: u64 = 20_000;
-    let mut kernel = Kernel::simulated(0);
-    for task in 1..=RING {
-        spawn_waiter(&mut kernel, "t", 0, task % RING + 1);
-    }
-    let deadlock = deadlock(&mut kernel);
-    let mut red = 0;
-    let cpu = cpu(|| red = deadlock.dot().matches("color=red").count());
-    assert_eq!(red as u64, 2 * RING);
-    assert!(cpu < SECOND, "{cpu:?}");
-}
-
-#[test]
-fn s46_a_picture_has_one_box_for_tasks_that_wait_alike() {
-    let mut kernel = Kernel::simulated(0);
-    spawn_waiter(&mut kernel, "server", 0, 2);
-    for _ in 0..3000 {
-        spawn_waiter(&mut kernel, "client", 0, 1);
-    }
-    let dot = deadlock(&mut kernel).dot();
-    assert!(dot.contains("\n  size=\"7.5,10\"\n"), "{dot}");
-    assert!(
-        dot.contains("label=\"2 client\\n"),
-        "the one on the cycle: {dot}"
-    );
-    assert!(dot.contains("label=\"2999 x client\""), "{dot}");
-    assert_eq!(dot.lines().count(), 10, "{dot}");
-}
-
-#[test]
 fn s46_zombies_are_not_in_the_report() {
     let mut kernel = Kernel::simulated(0);
     kernel

@@ -278,11 +278,11 @@ fn a_recording_names_queues_and_what_they_are_part_of() {
     assert_eq!(
         lines,
         [
-            "new_queue(1, \"inbox\") = queue 1",
-            "new_queue(unbounded, mutex \"savings\") = queue 2",
-            "new_queue(unbounded, group) = queue 3",
-            "get(2 \"savings\") = message 0",
-            "put(1 \"inbox\") = ok",
+            "new_queue(1, \"inbox\") = queue 1 \"inbox\"",
+            "new_queue(unbounded, mutex \"savings\") = mutex 2 \"savings\"",
+            "new_queue(unbounded, group) = group 3",
+            "lock(mutex 2 \"savings\") = message 0",
+            "put(queue 1 \"inbox\") = ok",
         ]
     );
 }

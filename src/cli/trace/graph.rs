@@ -5,6 +5,7 @@ use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 use clap::{Args, ValueEnum, ValueHint};
 
 use super::{
+    dot::dot,
     source::{Failure, Source},
     waits::{Waiting, Waits, Watch},
 };
@@ -66,7 +67,7 @@ impl WaitsCommand {
         }
         match self.format {
             Format::Text => write_text(out, &waits, now, is_cut)?,
-            Format::Dot => out.write_all(dot(&waits).as_bytes())?,
+            Format::Dot => out.write_all(picture(&waits).as_bytes())?,
         }
         out.flush()?;
         source.end(log)?;
@@ -109,13 +110,12 @@ fn write_text(
     Ok(())
 }
 
-/// The kernel's picture of a deadlock.
-fn dot(waits: &Waits) -> String {
+fn picture(waits: &Waits) -> String {
     let deadlock = Deadlock {
         is_partial: !waits.is_deadlock,
         blocked: waits.blocked.iter().map(Waiting::info).collect(),
         cycles: waits.cycles.clone(),
         tails: Vec::new(),
     };
-    deadlock.dot()
+    dot(&deadlock)
 }

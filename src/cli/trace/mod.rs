@@ -21,6 +21,7 @@ mod at;
 mod causes;
 mod chrome;
 mod diff;
+mod dot;
 mod export;
 mod graph;
 mod history;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    status::Kind,
+    abi::Kind,
     user::{os::Os, queue::Queue},
 };
 

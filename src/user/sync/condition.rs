@@ -4,7 +4,7 @@ use std::{cell::RefCell, panic::Location, rc::Rc, time::Duration};
 
 use super::mutex::{Guard, Poisoned};
 use crate::{
-    status::Kind,
+    abi::Kind,
     user::{os::Os, queue::Queue, time::Elapsed},
 };
 

@@ -3,8 +3,7 @@
 use std::{cell::RefCell, collections::BTreeSet, fmt, panic::Location, rc::Rc};
 
 use crate::{
-    abi::{Errno, Exit, QueueId, SystemCall, Tid},
-    status::Kind,
+    abi::{Errno, Exit, Kind, QueueId, SystemCall, Tid},
     trap::{Keeper, TrapFrame},
     user::{messages::Side, os::Os, program::IntoExit, queue::Queue},
 };

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    status::Kind,
+    abi::Kind,
     trap::TrapFrame,
     user::{os::Os, queue::Queue},
 };

@@ -3,7 +3,7 @@
 use std::{cell::Cell, rc::Rc};
 
 use crate::{
-    status::Kind,
+    abi::Kind,
     user::{
         os::Os,
         queue::{Closed, Queue},
