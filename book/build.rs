@@ -1,6 +1,6 @@
 //! Writes each program of the book into a module of its own, and a list of all of them.
 
-#[path = "../tests/cli/book/pages.rs"]
+#[path = "../cli/tests/cli/book/pages.rs"]
 mod pages;
 
 use std::{env, fmt::Write, fs, path::Path};
@@ -16,7 +16,7 @@ pub(super) fn start() -> std::process::ExitCode {
 fn main() {
     let docs = Path::new("../docs");
     println!("cargo::rerun-if-changed=../docs");
-    println!("cargo::rerun-if-changed=../tests/cli/book/pages.rs");
+    println!("cargo::rerun-if-changed=../cli/tests/cli/book/pages.rs");
     let out = env::var("OUT_DIR").expect("Cargo says where");
     let mut modules = String::new();
     let mut list = String::new();

@@ -1,6 +1,7 @@
 use std::error::Error;
 
-use trapline::{Abandoned, Closed, Os, Program, Promise, Queue};
+use trapline::{Abandoned, Closed, Os, Promise, Queue};
+use trapline_cli::Program;
 
 /// A task that receives numbers and answers each with the average so far
 #[derive(clap::Args)]

@@ -2,7 +2,8 @@
 
 use std::{error::Error, time::Duration};
 
-use trapline::{Closed, Os, Program, Queue, cli};
+use trapline::{Closed, Os, Queue};
+use trapline_cli::{Program, duration};
 
 use crate::producer_consumer::{consumer, producer};
 
@@ -16,7 +17,7 @@ pub(crate) struct Callbacks {
     #[arg(long, conflicts_with = "queue")]
     mixed: bool,
     /// Stop everything from inside after this time
-    #[arg(long, value_name = "TIME", value_parser = cli::duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     stop_after: Option<Duration>,
 }
 

@@ -1,6 +1,7 @@
 use std::{collections::BTreeMap, error::Error, io, mem, net::SocketAddr, rc::Rc, time::Duration};
 
-use trapline::{Elapsed, Os, Program, Promise, Queue, Setter, TcpStream, cli, sync::Group};
+use trapline::{Elapsed, Os, Promise, Queue, Setter, TcpStream, sync::Group};
+use trapline_cli::{Program, addr, duration};
 
 use crate::serve::{accept, listen};
 
@@ -12,10 +13,10 @@ use crate::serve::{accept, listen};
 #[derive(clap::Args)]
 pub(crate) struct Chat {
     /// The address to listen on; port 0 is any free one
-    #[arg(long, value_name = "IP:PORT", value_parser = cli::addr, default_value = "127.0.0.1:45002")]
+    #[arg(long, value_name = "IP:PORT", value_parser = addr, default_value = "127.0.0.1:45002")]
     addr: SocketAddr,
     /// How long a client may take to give its name, or to read anything that is sent
-    #[arg(long, value_name = "TIME", value_parser = cli::duration, default_value = "30s")]
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
     timeout: Duration,
 }
 

@@ -1,6 +1,7 @@
 use std::{error::Error, time::Duration};
 
-use trapline::{Os, Program};
+use trapline::Os;
+use trapline_cli::Program;
 
 /// One task counts down every four seconds, another counts up every second
 #[derive(clap::Args)]

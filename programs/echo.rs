@@ -3,7 +3,8 @@ mod ready;
 
 use std::{error::Error, fs::File, io, net::SocketAddr};
 
-use trapline::{Os, Program, TcpStream, cli};
+use trapline::{Os, TcpStream};
+use trapline_cli::{Program, addr};
 
 use crate::serve::{accept, listen};
 
@@ -11,7 +12,7 @@ use crate::serve::{accept, listen};
 #[derive(clap::Args)]
 pub(crate) struct Echo {
     /// The address to listen on; port 0 is any free one
-    #[arg(long, value_name = "IP:PORT", value_parser = cli::addr, default_value = "127.0.0.1:45000")]
+    #[arg(long, value_name = "IP:PORT", value_parser = addr, default_value = "127.0.0.1:45000")]
     addr: SocketAddr,
     /// What to send before each answer
     #[arg(long, value_name = "TEXT", default_value = "")]

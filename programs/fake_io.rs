@@ -1,6 +1,7 @@
 use std::{cell::Cell, error::Error, rc::Rc, time::Duration};
 
-use trapline::{Os, Program, cli, sync::Group};
+use trapline::{Os, sync::Group};
+use trapline_cli::{Program, duration};
 
 /// Many reads that block, each on a thread, at the same time
 #[derive(clap::Args)]
@@ -9,7 +10,7 @@ pub(crate) struct FakeIo {
     #[arg(long, value_name = "N", default_value_t = 1000)]
     count: u32,
     /// The time for which each blocks its thread
-    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = cli::duration)]
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = duration)]
     delay: Duration,
 }
 

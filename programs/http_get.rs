@@ -3,7 +3,8 @@ mod response;
 use std::{error::Error, fs, io, path::PathBuf, str::FromStr, time::Duration};
 
 pub(crate) use response::Response;
-use trapline::{Device, Elapsed, Os, Program, cli};
+use trapline::{Device, Elapsed, Os};
+use trapline_cli::{Program, duration};
 
 /// Fetches a page by plain HTTP and writes its body to standard output
 #[derive(clap::Args)]
@@ -13,7 +14,7 @@ pub(crate) struct HttpGet {
     #[arg(value_name = "URL")]
     from: Origin,
     /// How long to wait for the answer, and for each later piece of it
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = cli::duration)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     timeout: Duration,
     /// Print 1 when the response is in and 2 after the call that asks for it, instead: 2 comes
     /// first

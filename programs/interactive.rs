@@ -1,6 +1,7 @@
 use std::{error::Error, time::Duration};
 
-use trapline::{Os, Program, sync::Group};
+use trapline::{Os, sync::Group};
+use trapline_cli::Program;
 
 /// An editor beside a batch of number crunchers
 ///

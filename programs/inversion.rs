@@ -1,9 +1,10 @@
 use std::{error::Error, time::Duration};
 
 use trapline::{
-    Os, Program,
+    Os,
     sync::{Group, Mutex},
 };
+use trapline_cli::{Program, duration};
 
 /// Priority inversion: a high task waits for a low one, and one in the middle computes
 ///
@@ -13,7 +14,7 @@ use trapline::{
 #[derive(clap::Args)]
 pub(crate) struct Inversion {
     /// How long "middle" computes
-    #[arg(long, value_name = "TIME", value_parser = trapline::cli::duration, default_value = "100ms")]
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "100ms")]
     middle: Duration,
 }
 

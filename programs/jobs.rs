@@ -4,7 +4,8 @@ use rand_pcg::{
     Pcg64Mcg,
     rand_core::{Rng, SeedableRng},
 };
-use trapline::{Os, Program, cli::duration};
+use trapline::Os;
+use trapline_cli::{Program, duration};
 
 /// Jobs that arrive, compute and wait: the work of scheduling textbooks
 ///

@@ -1,6 +1,7 @@
 use std::{error::Error, time::Duration};
 
-use trapline::{Abandoned, Closed, Os, Program, Promise, Queue};
+use trapline::{Abandoned, Closed, Os, Promise, Queue};
+use trapline_cli::Program;
 
 /// Two generators that yield futures, stepped by hand and then by a driver each
 #[derive(clap::Args)]

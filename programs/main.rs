@@ -1,4 +1,4 @@
-//! The binary `trapline`: its programs, under the library's command line.
+//! The binary `trapline`: its programs, under the command line of `trapline-cli`.
 //!
 //! It uses the public API only. A binary with programs of your own looks the same.
 
@@ -32,10 +32,10 @@ mod wait;
 
 use std::process::ExitCode;
 
-use trapline::cli::{self, program};
+use trapline_cli::program;
 
 fn main() -> ExitCode {
-    cli::main([
+    trapline_cli::main([
         program::<parts::Parts>("parts"),
         program::<multitask::Multitask>("multitask"),
         program::<tids::Tids>("tids"),

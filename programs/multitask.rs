@@ -3,7 +3,8 @@
 
 use std::error::Error;
 
-use trapline::{Os, Program, Tid};
+use trapline::{Os, Tid};
+use trapline_cli::Program;
 
 /// Two tasks that take turns
 #[derive(clap::Args)]

@@ -1,6 +1,7 @@
 use std::error::Error;
 
-use trapline::{Os, Program};
+use trapline::Os;
+use trapline_cli::Program;
 
 /// A task in two parts, with a trap between them
 #[derive(clap::Args)]

@@ -1,6 +1,7 @@
 use std::{error::Error, time::Duration};
 
-use trapline::{Closed, Os, Program, Queue, sync::Group};
+use trapline::{Closed, Os, Queue, sync::Group};
+use trapline_cli::Program;
 
 /// Tasks that produce items and tasks that consume them, with a message queue between them
 #[derive(clap::Args)]

@@ -1,6 +1,7 @@
 use std::{error::Error, thread, time::Duration};
 
-use trapline::{Os, Program, Promise};
+use trapline::{Os, Promise};
+use trapline_cli::Program;
 
 /// The uses of a promise: a value that does not exist yet
 #[derive(clap::Args)]

@@ -7,7 +7,8 @@ use std::{
     time::Duration,
 };
 
-use trapline::{Elapsed, Exit, Os, Program, TcpStream, Tid, cli, sync::Group};
+use trapline::{Elapsed, Exit, Os, TcpStream, Tid, sync::Group};
+use trapline_cli::{Program, addr, duration};
 
 use crate::serve::{accept, listen};
 
@@ -18,16 +19,16 @@ use crate::serve::{accept, listen};
 #[derive(clap::Args)]
 pub(crate) struct Proxy {
     /// The address to listen on; port 0 is any free one. --addr is another name of the option
-    #[arg(long, alias = "addr", value_name = "IP:PORT", value_parser = cli::addr, default_value = "127.0.0.1:45001")]
+    #[arg(long, alias = "addr", value_name = "IP:PORT", value_parser = addr, default_value = "127.0.0.1:45001")]
     listen: SocketAddr,
     /// The server to connect to
-    #[arg(long, value_name = "IP:PORT", value_parser = cli::addr)]
+    #[arg(long, value_name = "IP:PORT", value_parser = addr)]
     to: SocketAddr,
     /// How long the server may take to accept a connection
-    #[arg(long, value_name = "TIME", value_parser = cli::duration, default_value = "10s")]
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10s")]
     connect_timeout: Duration,
     /// End connections on which no byte has moved for this long; never, if not given
-    #[arg(long, value_name = "TIME", value_parser = cli::duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     idle_timeout: Option<Duration>,
 }
 

@@ -1,6 +1,7 @@
 use std::{error::Error, time::Duration};
 
-use trapline::{Os, Program};
+use trapline::Os;
+use trapline_cli::Program;
 
 /// Many tasks that each sleep for a random time under a second
 #[derive(clap::Args)]

@@ -1,6 +1,7 @@
 use std::{error::Error, time::Duration};
 
-use trapline::{Os, Program};
+use trapline::Os;
+use trapline_cli::Program;
 
 /// A call chain whose innermost function sleeps: subroutines are plain async functions
 #[derive(clap::Args)]

@@ -3,7 +3,8 @@ mod tally;
 use std::{error::Error, io, rc::Rc, time::Duration};
 
 use tally::Tally;
-use trapline::{Elapsed, Endpoint, Os, Program, TcpStream, cli};
+use trapline::{Elapsed, Endpoint, Os, TcpStream};
+use trapline_cli::{Program, duration};
 
 /// A load generator: clients that ask an echo server and measure its answers
 ///
@@ -26,18 +27,18 @@ pub(crate) struct Swarm {
     #[arg(long, value_name = "B", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65536))]
     size: u32,
     /// How long a client waits between an answer and its next request
-    #[arg(long, value_name = "TIME", value_parser = cli::duration, default_value = "0s")]
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "0s")]
     think: Duration,
     /// Make all requests of a client on one connection. Without it each has its own, and connecting
     /// counts towards the latency
     #[arg(long)]
     keep_alive: bool,
     /// How long a request may take, connecting included
-    #[arg(long, value_name = "TIME", value_parser = cli::duration, default_value = "10s")]
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10s")]
     timeout: Duration,
     /// How long a client tries again while the server refuses connections: it may be starting. Then
     /// the client gives up, and its other requests fail too
-    #[arg(long, value_name = "TIME", value_parser = cli::duration, default_value = "1s")]
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
     patience: Duration,
 }
 

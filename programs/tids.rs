@@ -2,7 +2,8 @@
 
 use std::error::Error;
 
-use trapline::{Os, Program, Tid};
+use trapline::{Os, Tid};
+use trapline_cli::Program;
 
 /// Two tasks that ask for their own numbers
 #[derive(clap::Args)]

@@ -1,6 +1,7 @@
 use std::{error::Error, time::Duration};
 
-use trapline::{Os, Program, cli};
+use trapline::Os;
+use trapline_cli::{Program, duration};
 
 use crate::http_get::{Response, Url};
 
@@ -11,7 +12,7 @@ pub(crate) struct Timers {
     #[arg(long)]
     url: Option<Url>,
     /// The timeout of the request
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = cli::duration, requires = "url")]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration, requires = "url")]
     timeout: Duration,
 }
 

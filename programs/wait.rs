@@ -2,7 +2,8 @@
 
 use std::error::Error;
 
-use trapline::{Os, Program};
+use trapline::Os;
+use trapline_cli::Program;
 
 /// A task that starts another and waits for its end
 #[derive(clap::Args)]

@@ -1120,8 +1120,9 @@ pub enum TaskState {
     Zombie(Exit),
 }
 
-/// A place in the source code. Its `Display` is the file and the line, such as `src/server.rs:41`.
-/// The alternate form `{:#}` adds the chain of functions.
+/// A place in the source code. Its `Display` is the file and the line, such as `src/server.rs:41`,
+/// without detours: `cli/../programs/echo.rs` is `programs/echo.rs`. The alternate form `{:#}` adds the
+/// chain of functions.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Place {
@@ -1133,6 +1134,22 @@ pub struct Place {
     /// `parse at src/parse.rs:7, serve at src/server.rs:41`. Only a fault has them, if
     /// `RUST_BACKTRACE` is set.
     pub chain: Box<str>,
+}
+
+impl Place {
+    /// Returns the file without detours. A package that has a file of a folder beside it makes them.
+    #[must_use]
+    pub fn path(&self) -> Cow<'_, str> {
+        let mut path = Cow::Borrowed(&*self.file);
+        while let Some(at) = path.find("/../") {
+            let from = path[..at].rfind('/').map_or(0, |slash| slash + 1);
+            if matches!(&path[from..at], "" | "..") {
+                break;
+            }
+            path.to_mut().replace_range(from..at + "/../".len(), "");
+        }
+        path
+    }
 }
 
 impl From<&'static Location<'static>> for Place {
@@ -1147,7 +1164,7 @@ impl From<&'static Location<'static>> for Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.file, self.line)?;
+        write!(f, "{}:{}", self.path(), self.line)?;
         if f.alternate() && !self.chain.is_empty() {
             write!(f, ", in {}", self.chain)?;
         }

@@ -50,10 +50,10 @@
 //! | `world/` | everything outside: [`World`], [`RealWorld`], [`SimWorld`], [`mod@tape`] | `trap.rs` and above |
 //! | `kernel/` | [`Kernel`]: the loop, the handlers of the calls, the life of tasks | all above |
 //! | `explore/` | [`check()`]: the search for a schedule that breaks a program | the public API |
-//! | `cli/` (feature `cli`) | the command line, for any set of programs | the public API |
 //!
 //! The `mod.rs` of each folder opens with a table of its files. A test holds the imports against
-//! this table.
+//! this table. The command line, for any set of programs, is a crate of its own above this one:
+//! `trapline-cli`.
 //!
 //! # What is isolated, and what is not
 //!
@@ -85,14 +85,7 @@
 #[cfg(not(unix))]
 compile_error!("trapline's devices are Unix descriptors: it builds on Unix systems only");
 
-/// The README's programs, compiled and run as tests.
-#[cfg(all(doctest, feature = "cli"))]
-#[doc = include_str!("../README.md")]
-mod readme {}
-
 mod abi;
-#[cfg(feature = "cli")]
-pub mod cli;
 mod descriptor;
 #[doc(hidden)]
 pub mod explore;
@@ -116,8 +109,6 @@ pub use abi::{
     Argument, DeviceId, Direction, End, Errno, Exit, HostId, Inject, Nanos, On, Place, QueueId,
     QueueInfo, Reply, Share, SystemCall, TaskInfo, TaskState, Tid, Wait,
 };
-#[cfg(feature = "cli")]
-pub use cli::Program;
 pub use descriptor::Descriptor;
 pub use explore::{Check, Explored, Failure, Progress, Shared, check};
 pub use footprint::{Continued, Footprints, Note, Object};
@@ -145,8 +136,7 @@ pub use user::{
     sync,
     time::Elapsed,
 };
-#[cfg(feature = "cli")]
-pub(crate) use world::open_again;
 pub use world::{
-    Answer, BadFault, Fault, Happening, RealWorld, Request, SimNet, SimWorld, World, tape,
+    Answer, BadFault, Fault, Happening, RealWorld, Request, SimNet, SimWorld, World, open_again,
+    tape,
 };

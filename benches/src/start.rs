@@ -85,7 +85,7 @@ pub(crate) fn measure(command: &mut Command) -> io::Result<Taken> {
 /// The binary `trapline`, built once.
 pub(crate) fn trapline() -> io::Result<PathBuf> {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    build(&BUILT, "trapline", "trapline")
+    build(&BUILT, "trapline-cli", "trapline")
 }
 
 fn bare() -> io::Result<PathBuf> {

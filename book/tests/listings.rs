@@ -1,5 +1,5 @@
 //! The programs of the book, and the crate of page 13: each is compiled and prints what its page
-//! says. `tests/cli/book.rs` of the main package checks the commands, the sessions and the links.
+//! says. `cli/tests/cli/book.rs` checks the commands, the sessions and the links.
 
 use std::{
     env, fs,
@@ -8,7 +8,7 @@ use std::{
     thread,
 };
 
-#[path = "../../tests/cli/book/pages.rs"]
+#[path = "../../cli/tests/cli/book/pages.rs"]
 mod pages;
 
 use pages::Block;
@@ -78,7 +78,7 @@ fn the_programs_of_the_book_print_what_it_says() {
 
 #[test]
 fn the_programs_of_the_book_are_formatted() {
-    let template = Path::new(HERE).join("../src/cli/template/main.rs.in");
+    let template = Path::new(HERE).join("../cli/src/template/main.rs.in");
     let mut rustfmt = Command::new("rustfmt");
     rustfmt.args(["--check", "--edition", "2024"]);
     rustfmt.arg(scratch(
@@ -281,7 +281,6 @@ fn what_the_book_says_does_not_compile_fails_with_the_message_that_it_shows() {
 
 /// Runs the program of a new crate, as page 13 does. `cargo test` runs that crate's own test, too.
 #[test]
-#[cfg(feature = "cli")]
 fn the_commands_of_a_new_crate_print_what_the_book_says() {
     let mut checked = 0;
     for (page, blocks) in book() {

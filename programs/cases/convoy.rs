@@ -1,9 +1,10 @@
 use std::{error::Error, time::Duration};
 
 use trapline::{
-    Os, Program,
+    Os,
     sync::{Group, Mutex},
 };
+use trapline_cli::Program;
 
 use super::conclude_slow;
 

@@ -1,6 +1,7 @@
 use std::{error::Error, time::Duration};
 
-use trapline::{Os, Program, sync::Mutex};
+use trapline::{Os, sync::Mutex};
+use trapline_cli::Program;
 
 /// Goes wrong: two tasks that take two locks, each in its own order
 #[derive(clap::Args)]

@@ -1,6 +1,7 @@
 use std::{cell::RefCell, error::Error, io, net::SocketAddr, rc::Rc, time::Duration};
 
-use trapline::{Os, Program, TcpStream};
+use trapline::{Os, TcpStream};
+use trapline_cli::Program;
 
 /// The time for which ann thinks.
 const THINK: Duration = Duration::from_millis(100);

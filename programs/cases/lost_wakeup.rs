@@ -1,6 +1,7 @@
 use std::error::Error;
 
-use trapline::{Closed, Os, Program, Queue, Shared};
+use trapline::{Closed, Os, Queue, Shared};
+use trapline_cli::Program;
 
 /// Goes wrong: a mailbox whose reader checks for a letter before it announces its wait
 #[derive(clap::Args)]

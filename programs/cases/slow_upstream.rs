@@ -1,6 +1,7 @@
 use std::{error::Error, io, net::SocketAddr, time::Duration};
 
-use trapline::{Os, Program, TcpListener, TcpStream};
+use trapline::{Os, TcpListener, TcpStream};
+use trapline_cli::Program;
 
 use super::conclude_slow;
 

@@ -1,6 +1,7 @@
 use std::{cell::Cell, error::Error, rc::Rc};
 
-use trapline::{Abandoned, Os, Program, Promise, Queue, Setter, sync::Group};
+use trapline::{Abandoned, Os, Promise, Queue, Setter, sync::Group};
+use trapline_cli::Program;
 
 use super::conclude;
 

@@ -1,6 +1,7 @@
 use std::{cell::Cell, error::Error, io, rc::Rc, time::Duration};
 
-use trapline::{Os, Program, TcpListener, TcpStream, sync::Mutex};
+use trapline::{Os, TcpListener, TcpStream, sync::Mutex};
+use trapline_cli::Program;
 
 use super::conclude;
 

@@ -20,7 +20,8 @@ use rustix::{
     fs::{Mode, OFlags},
     io::Errno,
 };
-use trapline::{Os, Program, TcpListener, TcpStream, cli};
+use trapline::{Os, TcpListener, TcpStream};
+use trapline_cli::{Program, addr, duration};
 
 use clients::Clients;
 use connection::Connection;
@@ -38,14 +39,14 @@ use files::Site;
 #[derive(clap::Args)]
 pub(crate) struct Httpd {
     /// The address to listen on; port 0 is any free one
-    #[arg(long, value_name = "IP:PORT", value_parser = cli::addr, default_value = "127.0.0.1:8000")]
+    #[arg(long, value_name = "IP:PORT", value_parser = addr, default_value = "127.0.0.1:8000")]
     addr: SocketAddr,
     /// The directory to serve
     #[arg(long, value_name = "DIRECTORY", default_value = ".")]
     root: PathBuf,
     /// How long a client may take to send a request or to read anything of an answer, and how long
     /// its connection may idle
-    #[arg(long, value_name = "TIME", value_parser = cli::duration, default_value = "30s")]
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
     timeout: Duration,
     /// How many connections are served at once. One more closes the connection that has been idle
     /// longest; if none is idle, it waits

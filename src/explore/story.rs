@@ -46,8 +46,8 @@ struct Told {
     /// The kernel's notes, which have the places of calls.
     footprints: Footprints,
     notes: Vec<Note>,
-    /// The files of the places so far, as the compiler names them.
-    files: BTreeSet<String>,
+    /// The files of the places so far: as the compiler names them, and as they are shown.
+    files: BTreeMap<String, String>,
 }
 
 /// The turn under way.
@@ -120,8 +120,7 @@ impl Told {
         let text = match &event.fact {
             Fact::Spawned { name, .. } => {
                 self.names.insert(event.tid, (*name).to_string());
-                let file = event.place.map(|place| place.file.to_string());
-                self.files.extend(file);
+                self.files.extend(event.place.map(file));
                 return;
             }
             Fact::Trapped { call, detail } => self.call(event.tid, Call(*call, *detail)),
@@ -332,20 +331,20 @@ impl Told {
             _ => None,
         });
         called.map(|place| {
-            self.files.insert(place.file().to_string());
-            format!("{}:{}", place.file(), place.line())
+            let place = crate::Place::from(*place);
+            self.files.extend([file(&place)]);
+            place.to_string()
         })
     }
 
     /// A backtrace has absolute paths of files that are not below the working directory.
     fn shortened(&self, place: &str) -> String {
-        let is_of = |file: &&String| {
-            let rest = place.split_once(file.as_str());
-            rest.is_some_and(|(dir, line)| dir.ends_with('/') && line.starts_with(':'))
-        };
-        let file = self.files.iter().find(is_of);
-        let short = file.and_then(|file| place.find(file.as_str()).map(|at| &place[at..]));
-        short.unwrap_or(place).to_string()
+        let short = self.files.iter().find_map(|(file, path)| {
+            let (dir, line) = place.split_once(file.as_str())?;
+            let is_whole = dir.is_empty() || dir.ends_with('/');
+            (is_whole && line.starts_with(':')).then(|| format!("{path}{line}"))
+        });
+        short.unwrap_or_else(|| place.to_string())
     }
 
     /// Notes that a task is preempted. A task that has had no turn since the last time is only
@@ -389,6 +388,11 @@ impl Told {
             Place::Of(row) => self.place(&self.rows[*row].place),
         }
     }
+}
+
+/// The file of a place: as the compiler names it, and as it is shown.
+fn file(place: &crate::Place) -> (String, String) {
+    (place.file.to_string(), place.path().into_owned())
 }
 
 #[cfg(test)]

@@ -26,9 +26,7 @@ use std::{
 };
 
 pub use io::{Answer, Request};
-pub use real::RealWorld;
-#[cfg(feature = "cli")]
-pub(crate) use real::open_again;
+pub use real::{RealWorld, open_again};
 pub use sim::{BadFault, Fault, SimNet, SimWorld};
 
 use crate::{

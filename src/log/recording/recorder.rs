@@ -401,7 +401,7 @@ impl Tape {
     /// Ends the recording as [`Tape::close`] does. While the reader of a pipe is waited for, `goes_on`
     /// is asked every 100 ms, and whenever the reader has taken bytes. If it returns `false`, the rest
     /// is lost, and the error is `TimedOut`.
-    pub(crate) fn close_while(&self, mut goes_on: impl FnMut() -> bool) -> io::Result<()> {
+    pub fn close_while(&self, mut goes_on: impl FnMut() -> bool) -> io::Result<()> {
         let mut state = self.0.lock();
         if !state.is_closed {
             state.close(&self.0, &mut goes_on);

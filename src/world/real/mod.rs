@@ -72,8 +72,7 @@ use portable::Portable as System;
 use readiness::is_ready;
 use source::{Fd, Kind, Source, Sources};
 use stdout::Stdout;
-#[cfg(feature = "cli")]
-pub(crate) use stdout::open_again;
+pub use stdout::open_again;
 
 use super::{Answer, Happening, Request, World, hand_on, io::read_piece};
 use crate::{

@@ -85,9 +85,12 @@ impl Stdout {
     }
 }
 
-/// The same pipe or terminal as an open file of its own, which does not block.
+/// Opens a pipe or terminal once more, for writing: the new open file does not block, and the
+/// streams that other processes share stay as they are. `None` where this is not possible, as on
+/// systems other than Linux.
 #[cfg(target_os = "linux")]
-pub(crate) fn open_again(fd: BorrowedFd<'_>) -> Option<OwnedFd> {
+#[must_use]
+pub fn open_again(fd: BorrowedFd<'_>) -> Option<OwnedFd> {
     use rustix::fs::{Mode, OFlags};
     use std::os::fd::AsRawFd;
 
@@ -96,9 +99,10 @@ pub(crate) fn open_again(fd: BorrowedFd<'_>) -> Option<OwnedFd> {
     rustix::fs::open(path, flags, Mode::empty()).ok()
 }
 
-/// Elsewhere, to open it again is to share it.
+/// Returns `None`: on this system, to open a pipe or terminal again is to share it.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn open_again(_: BorrowedFd<'_>) -> Option<OwnedFd> {
+#[must_use]
+pub fn open_again(_: BorrowedFd<'_>) -> Option<OwnedFd> {
     None
 }
 

@@ -108,8 +108,9 @@ impl Error {
         None
     }
 
-    /// Whether the tape ended before its run: what it has was played.
-    pub(crate) fn is_short(&self) -> bool {
+    /// Returns whether the tape ended before its run: what it has was played.
+    #[must_use]
+    pub fn is_short(&self) -> bool {
         match self {
             Self::Truncated { .. } | Self::Unwritten { .. } | Self::Full { .. } => true,
             Self::Io(_)

@@ -1,0 +1,158 @@
+//! What a motion waits for: a call, a time, the end of a task, a fault.
+
+use std::{fmt, time::Duration};
+
+use trapline::{Event, Exit, Fact, Nanos, SystemCall, Tid};
+
+use crate::values::{among, instant, whole};
+
+/// A fact to stop at.
+#[derive(Clone, Debug)]
+pub(super) struct Condition {
+    what: What,
+    /// The task that it is about; any if there is none.
+    task: Option<Tid>,
+}
+
+#[derive(Clone, Debug)]
+enum What {
+    AnyCall,
+    Call(&'static str),
+    At(Duration),
+    End,
+    Fault,
+    Wake,
+    Spawn,
+    Print(String),
+}
+
+/// The words that begin a condition and name no call.
+const WORDS: [&str; 6] = ["at", "end", "fault", "wake", "spawn", "print"];
+
+impl Condition {
+    /// The next call of a task.
+    pub(super) fn call_of(task: Tid) -> Self {
+        Self {
+            what: What::AnyCall,
+            task: Some(task),
+        }
+    }
+
+    pub(super) fn wake_of(task: Tid) -> Self {
+        Self {
+            what: What::Wake,
+            task: Some(task),
+        }
+    }
+
+    pub(super) fn spawn_of(task: Tid) -> Self {
+        Self {
+            what: What::Spawn,
+            task: Some(task),
+        }
+    }
+
+    /// Reads a condition such as `recv tid 3`, `at 3.2s` or `fault`. An error says what is wrong.
+    pub(super) fn parse(words: &[&str]) -> Result<Self, String> {
+        let (words, task) = match words {
+            [rest @ .., "tid", number] => (rest, Some(tid(number)?)),
+            rest => (rest, None),
+        };
+        let what = match words {
+            ["at", time] => match instant(time)? {
+                Duration::ZERO => return Err("the run begins at 0s: goto 0 goes there".into()),
+                time => What::At(time),
+            },
+            ["end"] => What::End,
+            ["fault"] => What::Fault,
+            ["wake"] => What::Wake,
+            ["spawn"] => What::Spawn,
+            ["call"] => What::AnyCall,
+            ["print", text @ ..] if !text.is_empty() => What::Print(text.join(" ")),
+            ["print"] => return Err("it takes a text: print lost".into()),
+            ["at", ..] => return Err("it takes one time: at 3.2s".into()),
+            [name] => What::Call(call(name)?),
+            [name, ..] => {
+                call(name)?;
+                return Err(format!("after '{name}' only tid N can follow"));
+            }
+            [] => {
+                return Err(
+                    "it takes a call such as recv, at TIME, end, fault, wake, spawn or \
+                            print TEXT; and then tid N for one task alone"
+                        .into(),
+                );
+            }
+        };
+        match (&what, task) {
+            (What::At(_), Some(_)) => Err("a time is that of all tasks: leave out tid".into()),
+            _ => Ok(Self { what, task }),
+        }
+    }
+
+    /// The task that it is about, if it is about one.
+    pub(super) fn task(&self) -> Option<Tid> {
+        self.task
+    }
+
+    /// The time that it waits for, if it is one.
+    pub(super) fn time(&self) -> Option<Duration> {
+        match self.what {
+            What::At(time) => Some(time),
+            _ => None,
+        }
+    }
+
+    /// Whether an event is what it waits for. The event before was at `before`.
+    pub(super) fn is_met(&self, event: &Event<'_>, before: Duration) -> bool {
+        if self.task.is_some_and(|task| task != event.tid) {
+            return false;
+        }
+        match (&self.what, &event.fact) {
+            (What::At(time), _) => before < *time && *time <= event.at,
+            (What::AnyCall, Fact::Trapped { .. }) => true,
+            (What::Call(name), Fact::Trapped { call, .. }) => call.name() == *name,
+            (What::End, Fact::Exited { .. }) => true,
+            (What::Fault, Fact::Exited { exit }) => {
+                matches!(exit, Exit::Faulted(_) | Exit::Failed(_))
+            }
+            (What::Wake, Fact::Woken { .. }) => true,
+            (What::Spawn, Fact::Spawned { .. }) => true,
+            (What::Print(wanted), Fact::Console { text }) => text.contains(wanted),
+            _ => false,
+        }
+    }
+}
+
+/// The number of a task.
+pub(super) fn tid(text: &str) -> Result<Tid, String> {
+    match whole::<u64>(text)?.into() {
+        Tid::KERNEL => Err("0 is the kernel, which makes no calls: tasks count from 1".into()),
+        tid => Ok(tid),
+    }
+}
+
+/// The name of a call, as the list of all calls has it.
+fn call(name: &str) -> Result<&'static str, String> {
+    let words: Vec<&'static str> = SystemCall::NAMES.into_iter().chain(WORDS).collect();
+    among("call or condition", name, &words, |word| (*word).into())
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.what {
+            What::AnyCall => f.write_str("call")?,
+            What::Call(name) => f.write_str(name)?,
+            What::At(time) => write!(f, "at {}", Nanos::from(*time))?,
+            What::End => f.write_str("end")?,
+            What::Fault => f.write_str("fault")?,
+            What::Wake => f.write_str("wake")?,
+            What::Spawn => f.write_str("spawn")?,
+            What::Print(text) => write!(f, "print {text}")?,
+        }
+        match self.task {
+            Some(task) => write!(f, " tid {task}"),
+            None => Ok(()),
+        }
+    }
+}

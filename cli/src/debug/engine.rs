@@ -1,0 +1,523 @@
+//! The engine: a run that goes forward by steps, and back by running again from its start.
+//!
+//! A run is a function of its seed, or of its tape. So the state after a number of steps is the
+//! same each time, and a motion back is a run of fewer steps.
+
+use std::{cell::RefCell, path::PathBuf, rc::Rc, time::Duration};
+
+use trapline::{
+    Error, Kernel, SimWorld, Step, SystemCall, Tid,
+    tape::{self, Playing, Progress},
+};
+
+use super::{
+    condition::Condition,
+    witness::{Shared, Witness},
+};
+use crate::{
+    args::Boot,
+    attached::Attached,
+    boot,
+    inject::Rules,
+    interrupts,
+    live::{recent, text},
+    net::{Placed, hosts},
+    output::Log,
+    replay::{self, Outside},
+    stdio::Memory,
+};
+
+/// How many steps are made between two looks for an interrupt.
+const LOOK: u64 = 1024;
+
+/// What is debugged.
+pub(super) struct Source {
+    pub(super) options: Box<Boot>,
+    pub(super) programs: Vec<Placed>,
+    pub(super) seed: u64,
+    /// The tape; none for a simulated run.
+    pub(super) tape: Option<PathBuf>,
+    /// For warnings of a replay that waits.
+    pub(super) log: Log,
+}
+
+/// A run at one of its steps.
+pub(super) struct Engine {
+    source: Source,
+    kernel: Kernel,
+    progress: Option<Progress>,
+    witness: Rc<RefCell<Witness>>,
+    /// The breakpoints, by number.
+    breaks: Vec<(usize, Condition)>,
+    next_break: usize,
+    /// How many steps have resumed a task.
+    calls: u64,
+    /// How many steps have waited for the world since then.
+    waits: u64,
+    /// The task that was resumed last.
+    last: Option<Tid>,
+    /// The task that the last motion was about.
+    subject: Option<Tid>,
+    /// How many resumes the turn under way has had.
+    in_turn: u32,
+    /// What the programs have printed, or have sent to an attached standard output, since it was
+    /// taken.
+    printed: Memory,
+    console: String,
+    /// How the run ended, if it has.
+    over: Option<String>,
+    /// The first report of a motion, after so many steps, and where it goes.
+    reports: Option<(u64, Report)>,
+}
+
+/// Receives the place in a run, and its time, while a motion takes long.
+type Report = Box<dyn Fn(u64, Duration)>;
+
+/// Why a motion has ended.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) enum Stop {
+    /// It is where it should go.
+    There,
+    /// A condition is met: a breakpoint's, or the motion's own. In words.
+    Met(String),
+    /// The run is over. The motion back has found nothing.
+    Over,
+    /// The user has interrupted it.
+    Interrupted,
+}
+
+/// The number of the condition of a motion. Breakpoints have others.
+const OWN: usize = 0;
+
+impl Source {
+    /// Boots the run. An error says why it cannot.
+    fn boot(
+        &self,
+        witness: &Rc<RefCell<Witness>>,
+        printed: &Memory,
+    ) -> Result<(Kernel, Option<Progress>), String> {
+        let Self {
+            options,
+            programs,
+            seed,
+            tape,
+            log,
+        } = self;
+        let (world, progress) = match tape {
+            Some(path) => {
+                let playing =
+                    Playing::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
+                let progress = playing.progress();
+                let playing = playing.print_to(printed.clone());
+                let world = Attached::replayed(playing, Log::SILENT, printed.clone());
+                let world = world.watched(*log)?;
+                (Outside::of(world), Some(progress))
+            }
+            None => {
+                let net = options.net.network(&hosts(programs), options.max_time);
+                let net = net.map_err(|error| error.to_string())?;
+                let world = SimWorld::new(*seed).net(&net);
+                (Outside::of(world.print_to(printed.clone())), None)
+            }
+        };
+        let rules = Rules::new(&options.inject);
+        let builder = boot::settings(options, *seed, &rules, world);
+        let kernel = builder.tracer(Shared(Rc::clone(witness))).build();
+        let mut kernel = kernel.map_err(|error| format!("cannot boot: {error}"))?;
+        boot::load(&mut kernel, options, programs, Log::SILENT)?;
+        Ok((kernel, progress))
+    }
+}
+
+impl Engine {
+    /// Boots a run, and stops before its first step. An error says why it cannot.
+    pub(super) fn new(source: Source) -> Result<Self, String> {
+        let witness = Rc::default();
+        let printed = Memory::default();
+        let (kernel, progress) = source.boot(&witness, &printed)?;
+        Ok(Self {
+            source,
+            kernel,
+            progress,
+            witness,
+            breaks: Vec::new(),
+            next_break: OWN + 1,
+            calls: 0,
+            waits: 0,
+            last: None,
+            subject: None,
+            in_turn: 0,
+            printed,
+            console: String::new(),
+            over: None,
+            reports: None,
+        })
+    }
+
+    /// Has each motion report after so many steps, a power of two, and then whenever their number has
+    /// doubled.
+    pub(super) fn report_from(&mut self, steps: u64, report: impl Fn(u64, Duration) + 'static) {
+        self.reports = Some((steps, Box::new(report)));
+    }
+
+    // ---- where the run is
+
+    pub(super) fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
+    pub(super) fn now(&mut self) -> Duration {
+        self.kernel.now()
+    }
+
+    /// The number of calls so far: the place in the run.
+    pub(super) fn calls(&self) -> u64 {
+        self.calls
+    }
+
+    /// The task that the last motion was about: that of the condition that is met, or the one that
+    /// made the last call.
+    pub(super) fn subject(&self) -> Option<Tid> {
+        self.subject
+    }
+
+    pub(super) fn over(&self) -> Option<&str> {
+        self.over.as_deref()
+    }
+
+    pub(super) fn witness(&self) -> std::cell::Ref<'_, Witness> {
+        self.witness.borrow()
+    }
+
+    /// What the programs have printed so far.
+    pub(super) fn console(&mut self) -> &str {
+        let printed = self.printed.take();
+        self.console += &String::from_utf8_lossy(&printed);
+        &self.console
+    }
+
+    /// The place in the run as a line: its number, and the last call in the manner of `--trace`.
+    pub(super) fn here(&self) -> String {
+        let number = format!("#{}", self.calls);
+        let Some(tid) = self.last else {
+            return format!("{number} before the first call");
+        };
+        let witness = self.witness.borrow();
+        if let Some(end) = witness.ended.get(&tid) {
+            return format!("{number} {end}");
+        }
+        let line = recent::lines(&witness.recent, tid).pop();
+        let line = line.map_or_else(
+            || format!("{tid} {}", witness.recent.comm(tid)),
+            |line| text::event(Log::PLAIN, &line),
+        );
+        match self.kernel.place_of_call(tid) {
+            Some(place) => format!("{number} {line}  at {place}"),
+            None => format!("{number} {line}"),
+        }
+    }
+
+    // ---- breakpoints
+
+    pub(super) fn breaks(&self) -> &[(usize, Condition)] {
+        &self.breaks
+    }
+
+    /// Sets a breakpoint, and returns its number.
+    pub(super) fn set_break(&mut self, condition: Condition) -> usize {
+        let number = self.next_break;
+        self.next_break += 1;
+        self.breaks.push((number, condition));
+        number
+    }
+
+    /// Removes a breakpoint. Returns `false` if there is none of this number.
+    pub(super) fn remove_break(&mut self, number: usize) -> bool {
+        let before = self.breaks.len();
+        self.breaks.retain(|(other, _)| *other != number);
+        self.breaks.len() < before
+    }
+
+    // ---- forward
+
+    /// Goes on by so many calls, or to a breakpoint.
+    pub(super) fn forward(&mut self, calls: u64) -> Stop {
+        let target = self.calls.saturating_add(calls);
+        self.watch(self.breaks.clone());
+        self.run(|engine| engine.calls >= target)
+    }
+
+    /// Goes on to the end of so many turns, or to a breakpoint.
+    pub(super) fn forward_turns(&mut self, turns: u64) -> Stop {
+        self.watch(self.breaks.clone());
+        let (mut left, mut before) = (turns, (self.calls, self.last, self.in_turn));
+        self.run(|engine| {
+            let (calls, last, in_turn) = before;
+            before = (engine.calls, engine.last, engine.in_turn);
+            // A policy may end a turn early: the next call shows it.
+            let is_cut = in_turn > 0 && engine.last != last;
+            if engine.calls > calls && (engine.in_turn == 0 || is_cut) {
+                left = left.saturating_sub(1);
+            }
+            left == 0
+        })
+    }
+
+    /// Goes on to a breakpoint, to this condition or to the end.
+    pub(super) fn forward_to(&mut self, condition: Option<&Condition>) -> Stop {
+        let own = condition.map(|condition| (OWN, condition.clone()));
+        self.watch(own.into_iter().chain(self.breaks.clone()).collect());
+        self.run(|_| false)
+    }
+
+    // ---- back
+
+    /// Goes to the place after so many calls, in either direction. Stops at no breakpoint.
+    pub(super) fn go_to(&mut self, calls: u64) -> Result<Stop, String> {
+        if calls < self.calls || self.over.is_some() {
+            self.restart(Vec::new())?;
+        }
+        self.watch(Vec::new());
+        Ok(self.run(|engine| engine.calls >= calls))
+    }
+
+    /// Goes back to the last step before this one at which the condition was met. Stays, and returns
+    /// [`Stop::Over`], if there is none.
+    pub(super) fn back_to(&mut self, condition: &Condition) -> Result<Stop, String> {
+        let mut here = self.step_number();
+        // The end of a run is behind its last step.
+        here.1 += u64::from(self.over.is_some());
+        self.restart(vec![(OWN, condition.clone())])?;
+        let mut met = None;
+        // The first may be met while the run boots.
+        let mut stop = self.found().unwrap_or(Stop::There);
+        while self.step_number() < here {
+            match stop {
+                Stop::Met(line) => met = Some((self.step_number(), line, self.subject)),
+                Stop::Interrupted | Stop::Over => break,
+                Stop::There => {}
+            }
+            stop = self.run(|engine| engine.step_number() >= here);
+        }
+        if stop == Stop::Interrupted {
+            return Ok(stop);
+        }
+        let (there, end) = match &met {
+            Some((there, line, _)) => (*there, Stop::Met(line.clone())),
+            None => (here, Stop::Over),
+        };
+        self.restart(Vec::new())?;
+        Ok(match self.run(|engine| engine.step_number() >= there) {
+            Stop::Interrupted => Stop::Interrupted,
+            _ => {
+                self.subject = met.map_or(self.subject, |(_, _, subject)| subject);
+                end
+            }
+        })
+    }
+
+    /// Boots the run again, and watches for these conditions.
+    fn restart(&mut self, watched: Vec<(usize, Condition)>) -> Result<(), String> {
+        let witness = Rc::<RefCell<Witness>>::default();
+        witness.borrow_mut().watched = watched;
+        let printed = Memory::default();
+        let (kernel, progress) = self.source.boot(&witness, &printed)?;
+        (self.kernel, self.progress, self.witness) = (kernel, progress, witness);
+        self.printed = printed;
+        (self.calls, self.waits, self.in_turn) = (0, 0, 0);
+        (self.last, self.subject) = (None, None);
+        self.over = None;
+        self.console.clear();
+        Ok(())
+    }
+
+    // ---- steps
+
+    /// The number of the last step: of the call, and of the wait behind it. The waits of a run with
+    /// threads of its own differ from time to time, and each call has the same number.
+    fn step_number(&self) -> (u64, u64) {
+        (self.calls, self.waits)
+    }
+
+    fn watch(&mut self, conditions: Vec<(usize, Condition)>) {
+        self.witness.borrow_mut().watched = conditions;
+    }
+
+    /// Makes steps until it is `there`, a condition is met or the run is over. An interrupt since the
+    /// command was given stops it.
+    fn run(&mut self, mut there: impl FnMut(&Self) -> bool) -> Stop {
+        let mut made = 0_u64;
+        while !there(self) {
+            if !self.step() {
+                return Stop::Over;
+            }
+            if let Some(met) = self.found() {
+                return met;
+            }
+            made += 1;
+            if made.is_multiple_of(LOOK) && interrupts::take() {
+                return Stop::Interrupted;
+            }
+            if made.is_power_of_two()
+                && let Some((from, report)) = &self.reports
+                && made >= *from
+            {
+                report(self.calls, self.kernel.now());
+            }
+        }
+        Stop::There
+    }
+
+    /// The condition that is met, if one is.
+    fn found(&mut self) -> Option<Stop> {
+        let found = self.witness.borrow_mut().found.take()?;
+        let name = match found.number {
+            OWN => String::new(),
+            number => format!("breakpoint {number}: "),
+        };
+        let task = Some(found.task).filter(|task| *task != Tid::KERNEL);
+        self.subject = task.or(self.last);
+        Some(Stop::Met(format!("{name}{}", found.line)))
+    }
+
+    /// Makes a step. Returns `false` if the run is over.
+    fn step(&mut self) -> bool {
+        if self.over.is_some() {
+            return false;
+        }
+        match self.kernel.step() {
+            Ok(Step::Ran(tid)) => self.ran(tid),
+            Ok(Step::Idle) => self.waits += 1,
+            Ok(Step::Finished) => {
+                self.over = Some(self.finished());
+                return false;
+            }
+            Err(error) => {
+                self.over = Some(self.failed(&error));
+                return false;
+            }
+        }
+        true
+    }
+
+    fn ran(&mut self, tid: Tid) {
+        self.calls += 1;
+        self.waits = 0;
+        self.in_turn = match self.last == Some(tid) {
+            true => self.in_turn + 1,
+            false => 1,
+        };
+        self.last = Some(tid);
+        self.subject = self.last;
+        let witness = self.witness.borrow();
+        let has_ended = witness.ended.contains_key(&tid);
+        let call = witness.recent.last(tid);
+        let gives_up =
+            call.is_none_or(|call| call.reply().is_none() || call.call == SystemCall::Yield);
+        if has_ended || gives_up || self.in_turn >= self.source.options.quantum.get() {
+            self.in_turn = 0;
+        }
+    }
+
+    fn finished(&mut self) -> String {
+        let left = self.progress.as_ref().map(Progress::finish);
+        if let Some(Err(error)) = left {
+            return error.to_string();
+        }
+        match self.kernel.report().failures {
+            0 => "all tasks have ended".into(),
+            1 => "all tasks have ended, 1 of them with a failure".into(),
+            failures => format!("all tasks have ended, {failures} of them with a failure"),
+        }
+    }
+
+    fn failed(&mut self, error: &Error) -> String {
+        match (error, tape::Error::of(error)) {
+            (_, Some(tape::Error::Left(left))) => match replay::culprit(&self.kernel, left) {
+                Some(culprit) => format!("{left}\n{culprit}"),
+                None => left.to_string(),
+            },
+            (_, Some(error)) => error.to_string(),
+            (Error::Limit(limit, blocked), None) => boot::at_limit(limit, blocked),
+            (Error::Deadlock(deadlock), None) if deadlock.is_at_rest() => {
+                boot::at_rest(deadlock, self.kernel.now())
+            }
+            (error, None) => error.to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::{error::Error, ffi::OsString};
+
+    use trapline::Os;
+
+    use super::{super::command, *};
+    use crate::{
+        App, Program,
+        args::{self, CliCommand},
+        program,
+    };
+
+    /// Yields for ever
+    #[derive(clap::Args)]
+    struct Spins {}
+
+    impl Program for Spins {
+        async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+            loop {
+                os.yield_now().await;
+            }
+        }
+    }
+
+    /// A debugger at the start of a program.
+    pub(in crate::debug) fn engine<P: Program>() -> Engine {
+        let app = App::new([program::<P>("program")]);
+        let command = args::command("test", &app);
+        let words = ["test", "boot", "--virtual", "program"].map(OsString::from);
+        let (cli, matches) = args::parse(&command, &app.programs, &words).expect("it is right");
+        let CliCommand::Boot(options) = cli.command else {
+            panic!("it is boot");
+        };
+        let programs = args::images(&app.programs, &options, &matches, &command);
+        let source = Source {
+            options,
+            programs: programs.expect("there is one"),
+            seed: 1,
+            tape: None,
+            log: Log::SILENT,
+        };
+        Engine::new(source).expect("it boots")
+    }
+
+    #[test]
+    fn a_long_motion_reports_where_it_is() {
+        let mut engine = engine::<Spins>();
+        let reports = Rc::<RefCell<Vec<u64>>>::default();
+        let told = Rc::clone(&reports);
+        engine.report_from(64, move |calls, _| told.borrow_mut().push(calls));
+        engine.forward(63);
+        engine.forward(300);
+        assert_eq!(*reports.borrow(), [63 + 64, 63 + 128, 63 + 256]);
+    }
+
+    // One test for both, because signals belong to the process.
+    #[test]
+    fn an_interrupt_stops_the_motion_during_which_it_comes_and_no_more() {
+        let mut engine = engine::<Spins>();
+        assert_eq!(engine.forward(2 * LOOK), Stop::There);
+        interrupts::raise();
+        assert_eq!(engine.forward(1 << 40), Stop::Interrupted);
+        assert_eq!(engine.calls(), 3 * LOOK);
+        // A motion that is over before it looks.
+        interrupts::raise();
+        assert!(command::perform(&mut engine, "step").is_ok());
+        assert!(!interrupts::take());
+        // A motion back has several runs.
+        interrupts::raise();
+        let stop = engine.go_to(LOOK + 1);
+        assert_eq!(stop, Ok(Stop::Interrupted));
+    }
+}

@@ -1,0 +1,403 @@
+//! The screen of a debugger: the tasks, one of them in detail, what was printed, and a line for
+//! commands. A key is short for a command.
+
+use std::{
+    io::{self, BufWriter, Write},
+    time::Duration,
+};
+
+use ratatui::{
+    Frame, TerminalOptions, Viewport,
+    backend::CrosstermBackend,
+    crossterm::{
+        ExecutableCommand, QueueableCommand,
+        terminal::{BeginSynchronizedUpdate, EndSynchronizedUpdate},
+    },
+    layout::Rect,
+    style::{Modifier, Style},
+    text::Line,
+    widgets::{Paragraph, Wrap},
+};
+use termina::event::{KeyCode, KeyEvent, Modifiers};
+
+use super::{
+    command::{self, Answer, perform, rows},
+    engine::Engine,
+};
+use crate::{
+    interrupts,
+    live::{
+        Taken,
+        draw::{areas, counts, draw_console, draw_details, draw_tasks, halves, hints, pane},
+        model::{self, Snapshot},
+        terminal::{self, Keyboard, Terminal},
+        view::View,
+    },
+    output::clean,
+};
+
+/// The period for checking the size of the terminal, and for an interrupt.
+const BEAT: Duration = Duration::from_millis(100);
+/// The largest number of lines of output.
+const LINES: usize = 16;
+/// The longest command, in bytes.
+const COMMAND: usize = 200;
+
+/// The commands of keys.
+const KEYS: &[(char, &str)] = &[
+    ('s', "step"),
+    ('t', "turn"),
+    ('n', "next"),
+    ('c', "continue"),
+    ('b', "back"),
+    ('w', "back wake"),
+    ('o', "back spawn"),
+    ('q', "queues"),
+    ('?', "help"),
+];
+
+const HINTS: &[&str] = &[
+    "n next", "c go", "b back", "w wake", "o spawn", "q queues", ": type", "? help", "^C end",
+];
+
+/// What the screen shows.
+struct Desk {
+    engine: Engine,
+    view: View,
+    /// The answer of the last motion.
+    moved: String,
+    /// The task that the last motion was about, until the user chooses a row. It may have none.
+    subject: Option<u64>,
+    /// How the task of the details has ended, if it has.
+    end: Option<String>,
+    /// The answer of the last view, until a key removes it.
+    answer: Option<Shown>,
+    /// The command that is typed, if one is.
+    typed: Option<String>,
+    /// What is wrong with the last command.
+    wrong: Option<String>,
+    /// The last lines that were printed.
+    printed: Vec<String>,
+}
+
+/// An answer in its pane.
+struct Shown {
+    text: String,
+    /// The first line in the pane.
+    top: usize,
+    /// How many lines had room when it was drawn.
+    room: usize,
+}
+
+/// Shows the screen until the user leaves it. An error says why it cannot.
+pub(super) fn show(engine: Engine, colored: bool) -> Result<(), String> {
+    let terminal = terminal::find()?;
+    let _taken = Taken;
+    interrupts::note(interrupts::INTERRUPT)
+        .map_err(|error| format!("cannot listen for interrupts: {error}"))?;
+    let mut desk = Desk::new(engine, colored);
+    let shown = desk.show(terminal);
+    shown.map_err(|error| format!("the screen cannot go on: {error}"))
+}
+
+type Pages = ratatui::Terminal<CrosstermBackend<BufWriter<Direct>>>;
+
+/// Writes to a terminal at once.
+struct Direct(Terminal);
+
+impl Write for Direct {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        match self.0.write(text) {
+            // Reading says so. `ratatui` prints the error of its last write to standard error, and
+            // panics if that is gone, too.
+            Err(_) if terminal::is_gone() => Ok(text.len()),
+            written => written.map(|()| text.len()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Desk {
+    fn new(engine: Engine, colored: bool) -> Self {
+        let mut desk = Self {
+            engine,
+            view: View::halted(colored),
+            moved: "#0 before the first call".into(),
+            subject: None,
+            end: None,
+            answer: None,
+            typed: None,
+            wrong: None,
+            printed: Vec::new(),
+        };
+        desk.look();
+        desk
+    }
+
+    fn show(&mut self, terminal: Terminal) -> io::Result<()> {
+        terminal.enter()?;
+        let backend = CrosstermBackend::new(BufWriter::new(Direct(terminal)));
+        let viewport = Viewport::Fixed(Rect::default());
+        let mut pages = ratatui::Terminal::with_options(backend, TerminalOptions { viewport })?;
+        let mut keyboard = Keyboard::default();
+        loop {
+            self.paint(&mut pages, terminal.size())?;
+            if interrupts::take() {
+                return Ok(());
+            }
+            for key in keyboard.wait(BEAT)? {
+                let Some(line) = self.press(key) else {
+                    continue;
+                };
+                // An older interrupt was not for this command.
+                interrupts::take();
+                self.moved = format!("{line} ... (^C stops it)");
+                self.paint(&mut pages, terminal.size())?;
+                if !self.perform(&line) {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Draws on a terminal of that size, which shows the whole frame at once.
+    fn paint(&mut self, pages: &mut Pages, (width, height): (u16, u16)) -> io::Result<()> {
+        pages.backend_mut().queue(BeginSynchronizedUpdate)?;
+        let area = Rect::new(0, 0, width, height);
+        if pages.get_frame().area() != area {
+            pages.resize(area)?;
+        }
+        pages.draw(|frame| self.draw(frame))?;
+        pages.backend_mut().execute(EndSynchronizedUpdate)?;
+        Ok(())
+    }
+
+    /// Returns the command that a key completes.
+    fn press(&mut self, key: KeyEvent) -> Option<String> {
+        self.wrong = None;
+        if key.modifiers.contains(Modifiers::CONTROL) {
+            return None;
+        }
+        if let Some(typed) = &mut self.typed {
+            match key.code {
+                KeyCode::Enter => return self.typed.take(),
+                KeyCode::Escape => self.typed = None,
+                KeyCode::Backspace => drop(typed.pop()),
+                KeyCode::Char(letter) if typed.len() < COMMAND => typed.push(letter),
+                _ => {}
+            }
+            return None;
+        }
+        match key.code {
+            KeyCode::Char(':') => self.typed = Some(String::new()),
+            KeyCode::Char(letter) => {
+                let short = KEYS.iter().find(|(key, _)| *key == letter);
+                return short.map(|(_, command)| self.about_chosen(command));
+            }
+            KeyCode::Escape => self.answer = None,
+            code if self.answer.as_mut().is_some_and(|shown| shown.scroll(code)) => {}
+            _ => {
+                self.view.press(key);
+                self.answer = None;
+                self.subject = None;
+                self.look();
+            }
+        }
+        None
+    }
+
+    /// The task that the details and the keys are about.
+    fn chosen(&mut self) -> Option<u64> {
+        self.subject.or_else(|| self.view.selected_task())
+    }
+
+    /// The command of a key. Those about a task are about the chosen one.
+    fn about_chosen(&mut self, command: &str) -> String {
+        match (command, self.chosen()) {
+            ("next", Some(tid)) => format!("{command} {tid}"),
+            ("back wake" | "back spawn", Some(tid)) => format!("{command} tid {tid}"),
+            _ => command.to_string(),
+        }
+    }
+
+    /// Performs a command. Returns `false` if the user leaves.
+    fn perform(&mut self, line: &str) -> bool {
+        match perform(&mut self.engine, line) {
+            Ok(Answer::Quit) => return false,
+            Ok(Answer::Moved(text)) => {
+                self.moved = text;
+                self.answer = None;
+                self.subject = self.engine.subject().map(u64::from);
+                if let Some(subject) = self.subject {
+                    self.view.choose_task(subject);
+                }
+            }
+            Ok(Answer::Text(text)) => {
+                self.moved = command::here(&self.engine);
+                self.answer = Some(Shown {
+                    text,
+                    top: 0,
+                    room: 0,
+                });
+            }
+            Err(why) => {
+                self.moved = command::here(&self.engine);
+                self.wrong = Some(format!("{line}: {why}"));
+            }
+        }
+        self.look();
+        true
+    }
+
+    /// Takes a snapshot of the run.
+    fn look(&mut self) {
+        let (tasks, totals) = rows(&mut self.engine, &self.view.query);
+        self.view.update(Snapshot { tasks, totals });
+        let printed = self.engine.console().lines().rev().take(LINES);
+        self.printed = printed.map(str::to_string).collect();
+        self.printed.reverse();
+        self.look_closely();
+    }
+
+    /// Takes the details of the chosen task.
+    fn look_closely(&mut self) {
+        let chosen = self.chosen();
+        let tasks: Vec<_> = self.engine.kernel().tasks().collect();
+        let witness = self.engine.witness();
+        let details = |tid| model::whereabouts(&tasks, &witness.recent, tid);
+        self.view.whereabouts = chosen.and_then(details);
+        self.end = chosen.and_then(|tid| witness.ended.get(&tid.into()).cloned());
+    }
+
+    fn draw(&mut self, frame: &mut Frame) {
+        let area = frame.area();
+        let moved: Vec<Line> = self.moved.lines().map(|line| clean(line).into()).collect();
+        let head = 1 + moved.len().clamp(1, 3) as u16;
+        let [header, body, console, footer] = areas(area, head, !self.printed.is_empty());
+        let lines: Vec<Line> = [counts(&self.view, header.width)]
+            .into_iter()
+            .chain(moved)
+            .collect();
+        frame.render_widget(Paragraph::new(lines), header);
+        let (tasks, details) = halves(body);
+        draw_tasks(frame, &mut self.view, tasks);
+        match (&mut self.answer, &self.end) {
+            (Some(shown), _) => shown.draw(frame, details),
+            (None, Some(end)) => {
+                let inner = pane(frame, details, "details");
+                let end = Paragraph::new(clean(end));
+                frame.render_widget(end.wrap(Wrap { trim: false }), inner);
+            }
+            (None, None) => draw_details(frame, &self.view, details),
+        }
+        draw_console(frame, &self.printed, console);
+        frame.render_widget(Paragraph::new(self.foot(footer.width)), footer);
+    }
+
+    fn foot(&self, width: u16) -> Line<'static> {
+        let strong = Style::new().add_modifier(Modifier::REVERSED);
+        match (&self.typed, &self.wrong) {
+            (Some(typed), _) => Line::from(format!(":{typed}_")),
+            (None, Some(wrong)) => Line::styled(clean(wrong), strong),
+            (None, None) => Line::from(hints("s step".into(), HINTS, width)),
+        }
+    }
+}
+
+impl Shown {
+    /// The last line that can be the first one in the pane.
+    fn last_top(&self) -> usize {
+        self.text.lines().count().saturating_sub(self.room)
+    }
+
+    /// Scrolls the text, if it is longer than its pane and this is a key for that.
+    fn scroll(&mut self, key: KeyCode) -> bool {
+        let last = self.last_top();
+        let top = match key {
+            _ if last == 0 => return false,
+            KeyCode::Up => self.top.saturating_sub(1),
+            KeyCode::Down => self.top + 1,
+            KeyCode::PageUp => self.top.saturating_sub(self.room),
+            KeyCode::PageDown => self.top + self.room,
+            KeyCode::Home => 0,
+            KeyCode::End => last,
+            _ => return false,
+        };
+        self.top = top.min(last);
+        true
+    }
+
+    fn draw(&mut self, frame: &mut Frame, area: Rect) {
+        let borders = pane(frame, area, "");
+        self.room = usize::from(borders.height);
+        self.top = self.top.min(self.last_top());
+        let title = match self.last_top() {
+            0 => "answer (esc)",
+            _ => "answer (arrows and pages scroll it, esc)",
+        };
+        let inner = pane(frame, area, title);
+        let lines = self.text.lines().skip(self.top).take(self.room);
+        let lines: Vec<Line> = lines.map(|line| clean(line).into()).collect();
+        frame.render_widget(Paragraph::new(lines), inner);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use trapline::Os;
+
+    use super::{super::engine, *};
+    use crate::Program;
+
+    /// Has so many tasks of one name that they share a row
+    #[derive(clap::Args)]
+    struct Crowd {}
+
+    impl Program for Crowd {
+        async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+            for number in 0..30 {
+                let naps = async move |os: &mut Os| {
+                    for _ in 0..10 + number {
+                        os.sleep(Duration::from_secs(1)).await;
+                    }
+                };
+                os.spawn_detached("napper", naps).await?;
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_keys_are_about_the_task_of_the_motion_if_no_row_is_its_own() {
+        let mut desk = Desk::new(engine::tests::engine::<Crowd>(), false);
+        assert!(desk.perform("goto 95"));
+        let subject = desk.engine.subject().expect("it has made a call");
+        assert_ne!(
+            desk.view.selected_task(),
+            Some(subject.into()),
+            "it has no row"
+        );
+        let (chain, _) = desk.view.whereabouts.as_ref().expect("it has details");
+        assert_eq!(chain[0].tid, u64::from(subject));
+        let woken = desk.about_chosen("back wake");
+        assert_eq!(woken, format!("back wake tid {subject}"));
+        assert!(desk.perform(&woken));
+        assert_eq!(desk.engine.subject(), Some(subject));
+        // The user chooses the row of the crowd.
+        desk.press(KeyCode::Down.into());
+        assert_eq!(desk.about_chosen("back wake"), "back wake");
+    }
+
+    #[test]
+    fn a_task_that_has_ended_is_shown_with_its_end() {
+        let mut desk = Desk::new(engine::tests::engine::<Crowd>(), false);
+        assert!(desk.perform("until end"));
+        let end = desk.end.as_ref().expect("it has ended");
+        assert!(end.ends_with(" 1 program: exited: done"), "{end}");
+    }
+}

@@ -1,0 +1,94 @@
+//! The tracer of a run that is debugged: it keeps the last calls of each task, and stops the run
+//! where a condition is met.
+
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
+
+use trapline::{Event, Fact, Follower, Nanos, Tid, Tracer};
+
+use super::condition::Condition;
+use crate::live::recent;
+
+pub(super) struct Witness {
+    /// The last calls of each task.
+    pub(super) recent: Follower,
+    /// What to look for, with a number each.
+    pub(super) watched: Vec<(usize, Condition)>,
+    /// What was found first. Nothing else is found until it is taken.
+    pub(super) found: Option<Found>,
+    /// The tasks that have ended, the last of them, with a line on when, where and how.
+    pub(super) ended: BTreeMap<Tid, String>,
+    /// The task that was spawned last.
+    pub(super) newest: Tid,
+    /// The time of the last event.
+    pub(super) at: Duration,
+}
+
+/// A condition that is met.
+pub(super) struct Found {
+    pub(super) number: usize,
+    pub(super) task: Tid,
+    /// The event, in the manner of `--trace`.
+    pub(super) line: String,
+}
+
+/// How many ended tasks are kept.
+const ENDED: usize = 1 << 16;
+
+/// The kernel's end of a witness.
+pub(super) struct Shared(pub(super) Rc<RefCell<Witness>>);
+
+impl Default for Witness {
+    fn default() -> Self {
+        Self {
+            recent: recent::follower(),
+            watched: Vec::new(),
+            found: None,
+            ended: BTreeMap::new(),
+            newest: Tid::KERNEL,
+            at: Duration::ZERO,
+        }
+    }
+}
+
+impl Witness {
+    fn line(&self, event: &Event<'_>) -> String {
+        let what = match &event.fact {
+            Fact::Trapped { call, .. } => call.name().to_string(),
+            fact => self.recent.line(fact, event.tid).to_string(),
+        };
+        let (at, comm) = (Nanos::from(event.at), self.recent.comm(event.tid));
+        format!("{at:.6} {} {comm}: {what}", event.tid)
+    }
+}
+
+impl Tracer for Shared {
+    fn event(&mut self, event: &Event<'_>) {
+        let mut witness = self.0.borrow_mut();
+        witness.recent.event(event);
+        match event.fact {
+            Fact::Spawned { .. } => witness.newest = event.tid,
+            Fact::Exited { exit } => {
+                let place = event.place.map(|place| format!(" at {place}"));
+                let (tid, comm) = (event.tid, witness.recent.comm(event.tid));
+                let (at, place) = (Nanos::from(event.at), place.unwrap_or_default());
+                let line = format!("{at:.6} {tid} {comm}: exited: {exit}{place}");
+                witness.ended.insert(tid, line);
+                if witness.ended.len() > ENDED {
+                    witness.ended.pop_first();
+                }
+            }
+            _ => {}
+        }
+        let before = std::mem::replace(&mut witness.at, event.at);
+        if witness.found.is_some() {
+            return;
+        }
+        let mut watched = witness.watched.iter();
+        let met = watched.find(|(_, condition)| condition.is_met(event, before));
+        if let Some(&(number, _)) = met {
+            let line = witness.line(event);
+            let task = event.tid;
+            witness.found = Some(Found { number, task, line });
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! The options of `explore`, and the search that they describe.
+
+use std::{
+    env, fmt,
+    io::{self, IsTerminal},
+    num::{NonZeroU64, NonZeroUsize},
+    path::PathBuf,
+    str::FromStr,
+    time::Duration,
+};
+
+use clap::{ArgMatches, Args, Command, ValueHint};
+use trapline::{Check, Error, Kernel, check};
+
+use super::show;
+use crate::{
+    args, cluster,
+    inject::{self, Rule, Rules},
+    interrupts, net,
+    program::{Entry, Named},
+    values::{duration, whole},
+};
+
+/// The most threads. Each takes a stack, and more would not be faster.
+const JOBS: usize = 1024;
+
+/// Parses a number of threads.
+fn jobs(text: &str) -> Result<NonZeroUsize, String> {
+    let jobs = text.parse().ok();
+    jobs.filter(|jobs: &NonZeroUsize| jobs.get() <= JOBS)
+        .ok_or_else(|| format!("it takes a whole number from 1 to {JOBS}"))
+}
+
+/// Parses the time of a search.
+fn span(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("no schedule runs in no time: it takes a time above zero".into()),
+        span => Ok(span),
+    }
+}
+
+#[derive(Args)]
+pub(super) struct Options {
+    /// How schedules are chosen: random draws each turn; pct:D gives tasks random priorities, of
+    /// which D change; round-robin changes only the random numbers; exhaustive runs each causal
+    /// order of turns once. The order in which different tasks print lines does not count then
+    #[arg(long, value_name = "NAME")]
+    strategy: Option<Strategy>,
+    /// How many schedules [default: 1000; no limit for exhaustive]
+    #[arg(long, value_name = "N", value_parser = whole::<NonZeroU64>)]
+    schedules: Option<NonZeroU64>,
+    /// The seed of the first schedule; the next has the next seed [default: 0]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
+    pub(super) seed: Option<u64>,
+    /// Run all schedules with at most N preemptions: turns at which the task that is next, first in
+    /// first out, is not resumed
+    #[arg(long, value_name = "N", value_parser = whole::<usize>, conflicts_with = "strategy")]
+    preemptions: Option<usize>,
+    /// Limit the turns of a schedule. A longer one fails; an exhaustive search cuts it [default:
+    /// 1000000; 10000 for exhaustive]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
+    steps: Option<u64>,
+    /// End the search after this time, such as 30s or 2m. A task that makes no trap is named, and the
+    /// exit code is 1
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    pub(super) time: Option<Duration>,
+    /// How many threads search, from 1 to 1024 [default: one per processor]
+    #[arg(long, value_name = "N", value_parser = jobs)]
+    jobs: Option<NonZeroUsize>,
+    /// Run part I of N, from 1/N to N/N; 0/N is the same as N/N. A Slurm array sets both by default
+    #[arg(long, value_name = "I/N")]
+    shard: Option<Shard>,
+    /// Divide the search into N parts and run one. Its number comes from a Slurm array, an indexed
+    /// Job of Kubernetes (JOB_COMPLETION_INDEX), or GNU parallel (PARALLEL_SEQ)
+    #[arg(long, value_name = "N", value_parser = whole::<u64>, conflicts_with = "shard")]
+    shards: Option<u64>,
+    /// Run another program, with its arguments, beside PROGRAM; can be repeated
+    #[arg(long, value_name = "PROGRAM ARGS")]
+    with: Vec<String>,
+    #[command(flatten)]
+    pub(super) net: net::Options,
+    /// Change what some calls do, as boot does: CALL:error=KIND, CALL:delay=TIME or CALL:kill, and
+    /// :when=RANGE; can be repeated
+    #[arg(long, value_name = "RULE", value_parser = inject::rule)]
+    pub(super) inject: Vec<Rule>,
+    /// Run this schedule of an earlier report, and no other, and show all its turns. The options
+    /// that choose schedules change nothing then: the report has them in its line
+    #[arg(long, value_name = "SEED.DELAYS.HASH")]
+    replay: Option<String>,
+    /// Record a failing schedule in this folder, and the nearest that passes
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    record: Option<PathBuf>,
+    /// Print the result as a JSON object
+    #[arg(long, num_args = 0, default_missing_value = "true")]
+    pub(super) json: Option<bool>,
+}
+
+#[derive(Clone, Copy)]
+enum Strategy {
+    Random,
+    Pct(u32),
+    RoundRobin,
+    Exhaustive,
+}
+
+impl FromStr for Strategy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match (text, text.strip_prefix("pct:").map(str::parse)) {
+            ("random", _) => Ok(Self::Random),
+            ("round-robin", _) => Ok(Self::RoundRobin),
+            ("exhaustive", _) => Ok(Self::Exhaustive),
+            ("pct", _) => Ok(Self::Pct(3)),
+            (_, Some(Ok(changes @ 0..=1000))) => Ok(Self::Pct(changes)),
+            _ => Err(
+                "there are random, pct, pct:CHANGES (from 0 to 1000), round-robin and exhaustive"
+                    .into(),
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Strategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Random => f.write_str("random"),
+            Self::Pct(changes) => write!(f, "pct:{changes}"),
+            Self::RoundRobin => f.write_str("round-robin"),
+            Self::Exhaustive => f.write_str("exhaustive"),
+        }
+    }
+}
+
+/// Part `number` of `of`.
+#[derive(Clone, Copy)]
+pub(super) struct Shard {
+    pub(super) number: u64,
+    pub(super) of: u64,
+}
+
+impl FromStr for Shard {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let numbers = || {
+            let (number, of) = text.split_once('/')?;
+            Some((number.parse().ok()?, of.parse().ok()?))
+        };
+        match numbers() {
+            Some((number, of)) if of > 0 && number <= of => Ok(Self { number, of }),
+            _ => Err("it takes I/N, such as 3/8, with I at most N".into()),
+        }
+    }
+}
+
+impl fmt::Display for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.number, self.of)
+    }
+}
+
+impl Options {
+    /// Returns the programs with their hosts: those of `--on`, the named one, if any, and those of
+    /// `--with`.
+    pub(super) fn programs(
+        &self,
+        programs: &[Entry],
+        named: Option<(&str, &ArgMatches)>,
+    ) -> Result<Vec<(String, Named)>, clap::Error> {
+        let mut all = Vec::new();
+        for place in &self.net.on {
+            let named = args::line(programs, "--on", &place.text, &place.line)?;
+            all.push((place.host.clone(), named));
+        }
+        let host = self.net.main_host();
+        if let Some(named) = named {
+            all.push((host.to_string(), args::load(programs, named)?));
+        }
+        for with in &self.with {
+            let named = args::line(programs, "--with", with, with)?;
+            all.push((host.to_string(), named));
+        }
+        Ok(all)
+    }
+
+    /// Checks what `clap` cannot: options may be on both sides of the program's name.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let clash = |one: &str, other: &str| Err(format!("{one} cannot be used with {other}"));
+        if self.strategy.is_some() && self.preemptions.is_some() {
+            return clash("--preemptions", "--strategy");
+        }
+        if self.shard.is_some() && self.shards.is_some() {
+            return clash("--shards", "--shard");
+        }
+        Ok(())
+    }
+
+    pub(super) fn search<F>(
+        &self,
+        body: F,
+        shard: Option<Shard>,
+        hosts: Vec<String>,
+        rules: &Rules,
+    ) -> Result<Check<F>, String>
+    where
+        F: Fn(&mut Kernel) -> Result<(), Error> + Sync,
+    {
+        let mut search = check(body).without_environment();
+        search = match self.strategy.unwrap_or(Strategy::Random) {
+            Strategy::Random => search.random(),
+            Strategy::Pct(changes) => search.pct(changes),
+            Strategy::RoundRobin => search.round_robin(),
+            Strategy::Exhaustive => search.exhaustive(),
+        };
+        if let Some(preemptions) = self.preemptions {
+            search = search.preemptions(preemptions);
+        }
+        if let Some(steps) = self.steps {
+            search = search.steps(steps);
+        }
+        let net = self.net.clone();
+        search = search.net(move || net.network(&hosts, None).expect("it was right before"));
+        if !self.inject.is_empty() {
+            search = search.inject(rules.injection());
+        }
+        search = search.stop_when(interrupts::is_raised);
+        search = search.threads(self.jobs.map_or(0, usize::from));
+        if let Some(schedules) = self.schedules {
+            search = search.schedules(schedules.get());
+        }
+        if let Some(seed) = self.seed {
+            search = search.seed(seed);
+        }
+        if let Some(time) = self.time {
+            search = search.time(time);
+        }
+        if let Some(Shard { number, of }) = shard {
+            search = search.shard(number, of);
+        }
+        if let Some(folder) = &self.record {
+            search = search.record(folder);
+        }
+        if io::stderr().is_terminal() {
+            search = search.progress(show);
+        }
+        match &self.replay {
+            Some(replay) => search.replay(replay),
+            None => Ok(search),
+        }
+    }
+
+    /// Returns the part to run: as told, or by what a cluster tells this process.
+    pub(super) fn shard(&self) -> Result<Option<Shard>, String> {
+        if self.shard.is_some() {
+            return Ok(self.shard);
+        }
+        let shard = cluster::shard(self.shards, |name| env::var(name).ok())?;
+        Ok(shard.map(|(number, of)| Shard { number, of }))
+    }
+
+    pub(super) fn is_by_causal_order(&self) -> bool {
+        matches!(self.strategy, Some(Strategy::Exhaustive))
+    }
+
+    pub(super) fn strategy(&self) -> String {
+        match self.preemptions {
+            Some(preemptions) => format!("preemptions:{preemptions}"),
+            None => self.strategy.unwrap_or(Strategy::Random).to_string(),
+        }
+    }
+}
+
+/// Whether options of the search can follow this program's name.
+pub(super) fn takes_options(program: &ArgMatches) -> bool {
+    let has = |id: &str| program.try_contains_id(id).is_ok();
+    has("schedules") && has("strategy")
+}
+
+/// Returns the options of the search, without the command.
+pub(super) fn all() -> Vec<clap::Arg> {
+    let command = Options::augment_args(Command::new(""));
+    command.get_arguments().cloned().collect()
+}

@@ -1,0 +1,325 @@
+//! `--inject`: the rules, in the words of strace, and the injection that follows them.
+
+use std::{
+    io::ErrorKind,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use trapline::{Inject, SystemCall, Tid};
+
+use super::{
+    output::Log,
+    values::{among, duration, unknown},
+};
+
+/// The words of a rule.
+const WORDS: [&str; 4] = ["error", "delay", "kill", "when"];
+
+/// The kinds of errors that a rule can name: those that calls on devices fail with.
+const KINDS: [ErrorKind; 24] = [
+    ErrorKind::AddrInUse,
+    ErrorKind::AddrNotAvailable,
+    ErrorKind::BrokenPipe,
+    ErrorKind::ConnectionAborted,
+    ErrorKind::ConnectionRefused,
+    ErrorKind::ConnectionReset,
+    ErrorKind::HostUnreachable,
+    ErrorKind::Interrupted,
+    ErrorKind::InvalidData,
+    ErrorKind::InvalidInput,
+    ErrorKind::NetworkDown,
+    ErrorKind::NetworkUnreachable,
+    ErrorKind::NotConnected,
+    ErrorKind::Other,
+    ErrorKind::OutOfMemory,
+    ErrorKind::PermissionDenied,
+    ErrorKind::QuotaExceeded,
+    ErrorKind::ResourceBusy,
+    ErrorKind::StorageFull,
+    ErrorKind::TimedOut,
+    ErrorKind::UnexpectedEof,
+    ErrorKind::Unsupported,
+    ErrorKind::WouldBlock,
+    ErrorKind::WriteZero,
+];
+
+/// A rule: which calls, and what is done to them.
+#[derive(Clone, Debug)]
+pub(super) struct Rule {
+    text: String,
+    call: SystemCall,
+    inject: Inject,
+    when: When,
+}
+
+/// Which calls of one kind, counted from 1: from the first to the last, every `step`th.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct When {
+    first: u64,
+    last: u64,
+    step: u64,
+}
+
+impl When {
+    const ALWAYS: Self = Self {
+        first: 1,
+        last: u64::MAX,
+        step: 1,
+    };
+
+    /// Parses `N`, `N+`, `N+STEP`, `N..M` or `N..M+STEP`.
+    fn parse(text: &str) -> Option<Self> {
+        let number = |text: &str| text.parse::<u64>().ok().filter(|n| *n > 0);
+        let (range, step) = match text.split_once('+') {
+            Some((range, step)) => (range, Some(step)),
+            None => (text, None),
+        };
+        let (first, last) = match range.split_once("..") {
+            Some((first, last)) => (number(first)?, Some(number(last)?)),
+            None => (number(range)?, None),
+        };
+        let last = match (last, step) {
+            (Some(last), _) => last,
+            (None, Some(_)) => u64::MAX,
+            (None, None) => first,
+        };
+        let step = match step {
+            Some("") | None => 1,
+            Some(step) => number(step)?,
+        };
+        (first <= last).then_some(Self { first, last, step })
+    }
+
+    fn has(self, nth: u64) -> bool {
+        (self.first..=self.last).contains(&nth) && (nth - self.first).is_multiple_of(self.step)
+    }
+}
+
+/// Parses a rule such as `recv:error=ConnectionReset:when=3+2`; an error suggests a word.
+pub(super) fn rule(text: &str) -> Result<Rule, String> {
+    let mut parts = text.split(':');
+    let name = parts.next().unwrap_or_default();
+    let calls: Vec<SystemCall> = (0..=u8::MAX).filter_map(SystemCall::from_number).collect();
+    let call = among("call", name, &calls, |call| call.name().into())?;
+    let (mut inject, mut when) = (None, None);
+    for part in parts {
+        let (word, value) = match part.split_once('=') {
+            Some((word, value)) => (word, Some(value)),
+            None => (part, None),
+        };
+        let known = among("word", word, &WORDS, |word| (*word).into())
+            .map_err(|_| unknown("word", word, &WORDS))?;
+        let is_again = match (known, value) {
+            ("kill", None) => inject.replace(Inject::Kill).is_some(),
+            ("kill", Some(_)) => return Err("'kill' takes no value".into()),
+            (_, None | Some("")) => return Err(format!("'{word}' takes a value: {}", usage(word))),
+            ("error", Some(kind)) => inject.replace(fail(call, kind)?).is_some(),
+            ("delay", Some(span)) => inject.replace(delay(span)?).is_some(),
+            (_, Some(range)) => {
+                let parsed = When::parse(range);
+                let parsed = parsed.ok_or_else(|| {
+                    format!(
+                        "'when={range}' selects no calls: it takes {}",
+                        usage("when")
+                    )
+                })?;
+                when.replace(parsed).is_some()
+            }
+        };
+        if is_again {
+            return Err("a rule has one of 'error', 'delay' and 'kill', and one 'when'".into());
+        }
+    }
+    let missing = || "say what to do: 'error=KIND', 'delay=TIME' or 'kill'".to_string();
+    Ok(Rule {
+        text: text.into(),
+        call,
+        inject: inject.ok_or_else(missing)?,
+        when: when.unwrap_or(When::ALWAYS),
+    })
+}
+
+fn fail(call: SystemCall, kind: &str) -> Result<Inject, String> {
+    if !call.is_io() {
+        let name = call.name();
+        return Err(format!(
+            "'{name}' cannot fail: only calls that return an io::Result can, such as 'recv'; \
+             'delay' and 'kill' work with every call"
+        ));
+    }
+    let name_of = |kind: &ErrorKind| format!("{kind:?}");
+    among("kind of error", kind, &KINDS, name_of)
+        .map(Inject::Fail)
+        .map_err(|_| unknown("kind of error", kind, &KINDS.each_ref().map(name_of)))
+}
+
+fn delay(span: &str) -> Result<Inject, String> {
+    let span = duration(span).map_err(|error| format!("'delay={span}': {error}"))?;
+    Ok(Inject::Delay(span))
+}
+
+fn usage(word: &str) -> &'static str {
+    match word {
+        "error" => "a kind of error, such as error=ConnectionReset",
+        "delay" => "a time, such as delay=2s",
+        _ => "N, N+, N+STEP, N..M or N..M+STEP, counted from 1",
+    }
+}
+
+/// The rules of a run, and the calls that they have seen.
+#[derive(Clone)]
+pub(super) struct Rules(Arc<[Counted]>);
+
+struct Counted {
+    rule: Rule,
+    /// The most calls of a run. A search has many runs, on several threads.
+    seen: AtomicU64,
+    done: AtomicBool,
+}
+
+impl Rules {
+    pub(super) fn new(rules: &[Rule]) -> Self {
+        let counted = |rule: &Rule| Counted {
+            rule: rule.clone(),
+            seen: AtomicU64::new(0),
+            done: AtomicBool::new(false),
+        };
+        Self(rules.iter().map(counted).collect())
+    }
+
+    /// Returns the injection. The first rule that selects a call applies.
+    pub(super) fn injection(
+        &self,
+    ) -> impl Fn(Tid, SystemCall, u64) -> Option<Inject> + Send + Sync + 'static {
+        let rules = Arc::clone(&self.0);
+        move |_, call, nth| {
+            let of_call = |rule: &&Counted| rule.rule.call.number() == call.number();
+            let rules = rules.iter().filter(of_call);
+            rules
+                .inspect(|rule| {
+                    rule.seen.fetch_max(nth, Ordering::Relaxed);
+                })
+                .find(|rule| rule.rule.when.has(nth))
+                .map(|rule| {
+                    rule.done.store(true, Ordering::Relaxed);
+                    rule.rule.inject
+                })
+        }
+    }
+
+    /// Reports the rules that have done nothing.
+    pub(super) fn report(&self, log: Log) {
+        for Counted { rule, seen, done } in &*self.0 {
+            if !done.load(Ordering::Relaxed) {
+                let (text, call) = (&rule.text, rule.call.name());
+                let seen = match seen.load(Ordering::Relaxed) {
+                    0 => "no task made that call".to_string(),
+                    1 => format!("tasks made 1 call of '{call}'"),
+                    n => format!("tasks made {n} calls of '{call}'"),
+                };
+                log.warn(&format!("--inject '{text}' did nothing: {seen}"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn when_selects_calls_as_strace_does() {
+        let selected = |text: &str| {
+            let when = When::parse(text)?;
+            Some((1..=9).filter(|nth| when.has(*nth)).collect::<Vec<u64>>())
+        };
+        for (text, expected) in [
+            ("3", &[3][..]),
+            ("7+", &[7, 8, 9]),
+            ("3+2", &[3, 5, 7, 9]),
+            ("2..4", &[2, 3, 4]),
+            ("2..4+", &[2, 3, 4]),
+            ("2..8+3", &[2, 5, 8]),
+            ("5..5", &[5]),
+        ] {
+            assert_eq!(selected(text).as_deref(), Some(expected), "{text}");
+        }
+        for wrong in [
+            "", "0", "+", "-1", "x", "3+0", "4..2", "..3", "3..", "1+2+3",
+        ] {
+            assert_eq!(selected(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_rule_that_is_wrong_says_why_and_suggests() {
+        for (text, expected) in [
+            ("", "there is no call ''"),
+            (
+                "recvv:kill",
+                "there is no call 'recvv': did you mean 'recv'?",
+            ),
+            (
+                "recv",
+                "say what to do: 'error=KIND', 'delay=TIME' or 'kill'",
+            ),
+            (
+                "recv:when=3",
+                "say what to do: 'error=KIND', 'delay=TIME' or 'kill'",
+            ),
+            (
+                "recv:eror=Other",
+                "there is no word 'eror': did you mean 'error'? There are error, delay, kill, when",
+            ),
+            (
+                "recv:error",
+                "'error' takes a value: a kind of error, such as error=ConnectionReset",
+            ),
+            (
+                "recv:delay=",
+                "'delay' takes a value: a time, such as delay=2s",
+            ),
+            (
+                "recv:delay=2",
+                "'delay=2': it takes a number and a unit, such as 500ms, 10s or 2m",
+            ),
+            ("recv:kill=9", "'kill' takes no value"),
+            (
+                "recv:kill:delay=1s",
+                "a rule has one of 'error', 'delay' and 'kill', and one 'when'",
+            ),
+            (
+                "recv:kill:when=4..2",
+                "'when=4..2' selects no calls: it takes N, N+, N+STEP, N..M or N..M+STEP, counted \
+                 from 1",
+            ),
+            (
+                "yield:error=Other",
+                "'yield' cannot fail: only calls that return an io::Result can, such as 'recv'; \
+                 'delay' and 'kill' work with every call",
+            ),
+        ] {
+            assert_eq!(rule(text).map(|_| ()).unwrap_err(), expected, "{text}");
+        }
+        for (kind, expected) in [
+            ("Foo", ": there are AddrInUse, AddrNotAvailable, "),
+            (
+                "ConectionReset",
+                ": did you mean 'ConnectionReset'? There are AddrInUse, ",
+            ),
+        ] {
+            let error = rule(&format!("recv:error={kind}")).unwrap_err();
+            let expected = format!("there is no kind of error '{kind}'{expected}");
+            assert!(error.starts_with(&expected), "{error}");
+            assert!(error.ends_with(", WouldBlock, WriteZero"), "{error}");
+        }
+        let rule = rule("connect:when=2+:delay=1500ms").unwrap();
+        assert_eq!(rule.inject, Inject::Delay(Duration::from_millis(1500)));
+        assert_eq!(rule.when, When::parse("2+").unwrap());
+    }
+}

@@ -1,0 +1,174 @@
+//! Signals that end a run.
+
+use std::{
+    io, process,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicI32, Ordering},
+        mpsc::{self, RecvTimeoutError},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ},
+    iterator::Signals,
+};
+use trapline::Remote;
+
+use super::{crash, output::Log};
+
+/// The longest time that the end of the process waits for a reader of its last output.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// What interrupts a session of the debugger.
+pub(super) const INTERRUPT: &[i32] = &[SIGINT];
+
+/// What ends a search, which then prints what it has done: schedulers of jobs send the second.
+pub(super) const END: &[i32] = &[SIGINT, SIGTERM];
+
+/// Signals that are closer are one. `timeout` sends its signal to the process and to its group.
+const SAME: Duration = Duration::from_millis(50);
+
+/// The last signal, or 0. Signals belong to the process, and so does this value.
+static LAST: AtomicI32 = AtomicI32::new(0);
+
+/// The last signal, if any, as a shell's exit code for it.
+pub(super) fn signal() -> Option<u8> {
+    match LAST.load(Ordering::Acquire) {
+        0 => None,
+        signal => Some(exit_code(signal)),
+    }
+}
+
+/// Whether a signal has arrived.
+pub(super) fn is_raised() -> bool {
+    signal().is_some()
+}
+
+/// Makes a write beyond the largest file size fail instead of ending the process.
+pub(super) fn survive_large_files() -> io::Result<()> {
+    signal_hook::flag::register(SIGXFSZ, Arc::default()).map(drop)
+}
+
+/// Takes the note of an interrupt since the last call, if there is one: see [`note`].
+pub(super) fn take() -> bool {
+    LAST.swap(0, Ordering::AcqRel) != 0
+}
+
+/// The signals that ask a process to end. A hang-up that was ignored at the start, as `nohup` does,
+/// stays ignored.
+fn signals() -> io::Result<Signals> {
+    let all = [SIGINT, SIGTERM, SIGHUP];
+    Signals::new(
+        all.into_iter()
+            .filter(|&signal| signal != SIGHUP || !crash::is_ignored(signal)),
+    )
+}
+
+/// Notes these signals for [`take`] and [`signal`]. One that comes before the last is taken ends the
+/// process, and so does any other signal that asks for it. Cleanup runs first.
+pub(super) fn note(noted: &'static [i32]) -> io::Result<()> {
+    let mut signals = signals()?;
+    thread::Builder::new()
+        .name("interrupts".into())
+        .spawn(move || {
+            let mut last: Option<Instant> = None;
+            for signal in signals.forever() {
+                let is_new = !is_raised() || last.is_some_and(|last| last.elapsed() < SAME);
+                if !noted.contains(&signal) || !is_new {
+                    end(exit_code(signal).into());
+                }
+                LAST.store(signal, Ordering::Release);
+                last = Some(Instant::now());
+            }
+        })?;
+    Ok(())
+}
+
+/// From now on, an interrupt ends the process, and so does any other signal that asks for it. Cleanup
+/// runs first.
+pub(super) fn end_at_once() -> io::Result<()> {
+    let mut signals = signals()?;
+    thread::Builder::new()
+        .name("interrupts".into())
+        .spawn(move || {
+            if let Some(signal) = signals.forever().next() {
+                end(exit_code(signal).into());
+            }
+        })?;
+    Ok(())
+}
+
+/// Notes an interrupt, as a signal does.
+#[cfg(test)]
+pub(super) fn raise() {
+    LAST.store(SIGINT, Ordering::Release);
+}
+
+fn exit_code(signal: i32) -> u8 {
+    u8::try_from(128 + signal).unwrap_or(u8::MAX)
+}
+
+/// The cleanup to run before the process ends at once. It belongs to the process.
+static LAST_WORDS: Mutex<Vec<Box<dyn Fn() + Send>>> = Mutex::new(Vec::new());
+
+/// Registers cleanup to run before the process ends at once.
+pub(super) fn at_end(say: impl Fn() + Send + 'static) {
+    lock().push(Box::new(say));
+}
+
+/// Ends the process at once. Other threads that call this wait.
+pub(super) fn end(code: i32) -> ! {
+    let last_words = lock();
+    for say in &*last_words {
+        say();
+    }
+    process::exit(code)
+}
+
+/// Returns `true` until an interrupt is [`PATIENCE`] old: so long the end of a run waits for readers.
+pub(super) fn patience() -> impl FnMut() -> bool {
+    let mut since = None;
+    move || !is_raised() || since.get_or_insert_with(Instant::now).elapsed() < PATIENCE
+}
+
+/// Runs the work on a thread and waits for it briefly, since its output may have no reader.
+///
+/// *Errors:* `TimedOut` if the work is not done in time; otherwise the work's own error.
+pub(super) fn soon(what: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let (done, wait) = mpsc::channel();
+    thread::Builder::new().spawn(move || {
+        what();
+        let _ = done.send(());
+    })?;
+    wait.recv_timeout(PATIENCE).map_err(|error| match error {
+        RecvTimeoutError::Timeout => io::ErrorKind::TimedOut.into(),
+        RecvTimeoutError::Disconnected => io::Error::other("it panicked"),
+    })
+}
+
+fn lock() -> MutexGuard<'static, Vec<Box<dyn Fn() + Send>>> {
+    LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The first interrupt shuts the kernel down; the second ends the process. The second is needed
+/// because a task that makes no trap cannot be ended. Cleanup, if any is registered, runs before
+/// that end. A hang-up counts as an interrupt.
+pub(super) fn listen(log: Log, kernel: Remote) -> io::Result<()> {
+    let mut signals = signals()?;
+    thread::Builder::new()
+        .name("interrupts".into())
+        .spawn(move || {
+            for signal in signals.forever() {
+                if LAST.swap(signal, Ordering::AcqRel) != 0 {
+                    end(exit_code(signal).into());
+                }
+                // Before the shutdown, since the process may end at once and lose this line.
+                let _ = soon(move || log.note("interrupted: shutting down (again to end at once)"));
+                kernel.shutdown();
+            }
+        })?;
+    Ok(())
+}

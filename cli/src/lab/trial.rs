@@ -1,0 +1,251 @@
+//! A program under one policy: its runs, and what was measured.
+
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
+
+use trapline::{Error, Event, Fact, Kernel, SimWorld, Tid};
+
+use crate::{
+    measures::{Measured, Stretch},
+    net::LOCALHOST,
+    policy::{NamedShare, Policy},
+    program::Image,
+};
+
+/// The settings of all runs.
+pub(super) struct Settings<'a> {
+    pub(super) processors: usize,
+    /// The first seed.
+    pub(super) seed: u64,
+    /// How many seeds: at least one.
+    pub(super) seeds: u64,
+    pub(super) shares: &'a [NamedShare],
+    pub(super) max_time: Duration,
+}
+
+/// A program under one policy.
+pub(super) struct Trial {
+    pub(super) policy: String,
+    /// With each seed: at least one.
+    pub(super) runs: Vec<Run>,
+}
+
+/// A run with one seed.
+pub(super) struct Run {
+    /// The tasks that computed, by their numbers.
+    pub(super) tasks: Vec<TaskRun>,
+    /// How often a processor went from one task to another.
+    pub(super) switches: u64,
+    pub(super) end: Duration,
+    processors: usize,
+    /// The names of `--share` that no task had.
+    unused_shares: Vec<String>,
+}
+
+/// A task that computed.
+#[derive(Default)]
+pub(super) struct TaskRun {
+    pub(super) measured: Measured,
+    /// For the chart; of the first run alone.
+    pub(super) stretches: Vec<Stretch>,
+}
+
+/// The mean, the median and the 99th percentile of a measure, in seconds.
+pub(super) struct Spread {
+    pub(super) mean: f64,
+    pub(super) median: f64,
+    pub(super) most: f64,
+}
+
+/// What is measured while a kernel runs.
+#[derive(Default)]
+struct Watch {
+    tasks: BTreeMap<Tid, TaskRun>,
+    /// The last task on each processor.
+    last: BTreeMap<usize, Tid>,
+    switches: u64,
+}
+
+impl Watch {
+    fn event(&mut self, event: &Event<'_>) {
+        if event.tid == Tid::KERNEL {
+            return;
+        }
+        if let Fact::Computing { processor } = event.fact {
+            let before = self.last.insert(processor, event.tid);
+            self.switches += u64::from(before.is_some_and(|before| before != event.tid));
+        }
+        let task = self.tasks.entry(event.tid).or_default();
+        task.stretches.extend(task.measured.event(event));
+    }
+}
+
+impl Trial {
+    /// Runs the program under a policy, with each seed.
+    pub(super) fn run(
+        policy: &Policy,
+        image: &Image,
+        settings: &Settings<'_>,
+    ) -> Result<Self, Error> {
+        let mut runs = Vec::new();
+        for number in 0..settings.seeds {
+            // Behind the largest seed comes the smallest.
+            let mut run = run(policy, image, settings, settings.seed.wrapping_add(number))?;
+            if number > 0 {
+                for task in &mut run.tasks {
+                    task.stretches = Vec::new();
+                }
+            }
+            runs.push(run);
+        }
+        Ok(Self {
+            policy: policy.to_string(),
+            runs,
+        })
+    }
+
+    /// Returns the mean of a figure over the runs.
+    pub(super) fn mean(&self, figure: impl Fn(&Run) -> f64) -> f64 {
+        self.runs.iter().map(figure).sum::<f64>() / self.runs.len() as f64
+    }
+
+    /// Returns whether no task of any run had this name of `--share`.
+    pub(super) fn has_unused(&self, name: &str) -> bool {
+        let mut unused = self.runs.iter().map(|run| &run.unused_shares);
+        unused.all(|names| names.iter().any(|other| other == name))
+    }
+
+    /// Returns response, turnaround and waiting, over the tasks of all runs.
+    pub(super) fn measures(&self) -> [Spread; 3] {
+        let spread = |of: fn(&Measured) -> Option<Duration>| {
+            let tasks = self.runs.iter().flat_map(|run| &run.tasks);
+            Spread::of(tasks.filter_map(|task| of(&task.measured)).collect())
+        };
+        [
+            spread(Measured::response),
+            spread(Measured::turnaround),
+            spread(|measured| Some(measured.waiting)),
+        ]
+    }
+}
+
+impl Spread {
+    fn of(mut spans: Vec<Duration>) -> Self {
+        spans.sort_unstable();
+        let seconds = |span: &Duration| span.as_secs_f64();
+        // The nearest rank.
+        let rank = |percent: usize| {
+            let rank = (spans.len() * percent).div_ceil(100);
+            spans.get(rank.saturating_sub(1)).map_or(0.0, seconds)
+        };
+        let sum: f64 = spans.iter().map(seconds).sum();
+        Self {
+            mean: sum / spans.len().max(1) as f64,
+            median: rank(50),
+            most: rank(99),
+        }
+    }
+}
+
+fn run(policy: &Policy, image: &Image, settings: &Settings<'_>, seed: u64) -> Result<Run, Error> {
+    let watch = Rc::new(RefCell::new(Watch::default()));
+    let watched = Rc::clone(&watch);
+    let mut builder = Kernel::builder()
+        .world(SimWorld::new(seed))
+        .processors(settings.processors)
+        .max_time(settings.max_time)
+        .tracer(move |event: &Event<'_>| watched.borrow_mut().event(event));
+    for NamedShare { name, share } in settings.shares {
+        builder = builder.share(name, *share);
+    }
+    let mut kernel = policy.set(builder, seed).build()?;
+    image(&mut kernel, LOCALHOST)?;
+    match kernel.run() {
+        Err(Error::Deadlock(deadlock)) if deadlock.is_at_rest() => {}
+        ran => ran?.check()?,
+    }
+    let end = kernel.now();
+    let Watch {
+        mut tasks,
+        switches,
+        ..
+    } = watch.take();
+    for task in tasks.values_mut() {
+        task.stretches.extend(task.measured.close(end));
+    }
+    let mut tasks: Vec<TaskRun> = tasks.into_values().collect();
+    tasks.retain(|task| !task.measured.computed.is_zero());
+    Ok(Run {
+        tasks,
+        switches,
+        end,
+        processors: settings.processors,
+        unused_shares: kernel.unused_shares().map(ToString::to_string).collect(),
+    })
+}
+
+impl Run {
+    /// Returns the part of the processors' time in which they computed.
+    pub(super) fn utilisation(&self) -> f64 {
+        let computed: Duration = self.tasks.iter().map(|task| task.measured.computed).sum();
+        let all = self.end.as_secs_f64() * self.processors as f64;
+        if all == 0.0 {
+            0.0
+        } else {
+            computed.as_secs_f64() / all
+        }
+    }
+
+    /// Returns Jain's index of the parts of their time that tasks had a processor, of the time that
+    /// they wanted one: 1 if all are equal, 1/n if one of n has everything. (Jain, Chiu and Hawe,
+    /// 1984.)
+    pub(super) fn fairness(&self) -> f64 {
+        let parts = self.tasks.iter().map(|TaskRun { measured, .. }| {
+            let wanted = measured.computed + measured.waiting;
+            measured.computed.as_secs_f64() / wanted.as_secs_f64()
+        });
+        let (sum, squares) = parts.fold((0.0, 0.0), |(sum, squares), part| {
+            (sum + part, squares + part * part)
+        });
+        if squares == 0.0 {
+            return 1.0;
+        }
+        sum * sum / (self.tasks.len() as f64 * squares)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trapline::Os;
+
+    use super::*;
+
+    fn trial(seed: u64, seeds: u64) -> Trial {
+        let image: Image = Rc::new(|kernel, _| {
+            kernel.spawn("job", async |os: &mut Os| {
+                os.compute(Duration::from_millis(10)).await;
+            })
+        });
+        let settings = Settings {
+            processors: 1,
+            seed,
+            seeds,
+            shares: &[],
+            max_time: Duration::from_secs(60),
+        };
+        let policy = "fifo".parse().expect("it is a policy");
+        Trial::run(&policy, &image, &settings).expect("it ends")
+    }
+
+    #[test]
+    fn only_the_first_run_keeps_its_stretches() {
+        let kept = |run: &Run| run.tasks.iter().any(|task| !task.stretches.is_empty());
+        let runs: Vec<bool> = trial(1, 3).runs.iter().map(kept).collect();
+        assert_eq!(runs, [true, false, false]);
+    }
+
+    #[test]
+    fn as_many_seeds_run_as_asked_for_behind_the_largest_too() {
+        assert_eq!(trial(u64::MAX, 1).runs.len(), 1);
+        assert_eq!(trial(u64::MAX - 1, 4).runs.len(), 4);
+    }
+}

@@ -1,0 +1,438 @@
+//! The layout of the screen, at any width.
+
+use std::collections::VecDeque;
+
+use ratatui::{
+    Frame,
+    layout::{Alignment, Constraint, Layout, Rect},
+    style::{Color, Modifier, Style},
+    text::{Line, Span, Text},
+    widgets::{Block, Borders, Cell, Clear, Paragraph, Row as Cells, Table, TableState, Wrap},
+};
+
+use super::{
+    model::{Group, Row, State, Totals},
+    query::Sort,
+    text::{self, separated},
+    view::{Mode, View},
+};
+use crate::output::{Log, clean};
+
+const HELP: &[(&str, &str)] = &[
+    ("up down pgup pgdn home end", "choose a task"),
+    ("enter", "its details and last traps; unfold a name"),
+    ("k", "kill it"),
+    ("s", "sort by another column"),
+    ("r", "reverse the order"),
+    ("/", "filter by tid, name, state or cause"),
+    ("t", "tree of parents"),
+    ("n", "fold names of many tasks, or not"),
+    ("c", "show or hide the output"),
+    ("esc", "no filter, no details"),
+    ("^L", "repaint"),
+    ("q", "quit"),
+];
+
+/// What is said while the kernel takes long to answer.
+const LATE: &str = "no answer: does a task run without making a trap?";
+
+/// Draws the screen. `printed` is the programs' recent output.
+pub(super) fn draw(frame: &mut Frame, view: &mut View, printed: &[String]) {
+    let area = frame.area();
+    let head = if area.height >= 6 { 2 } else { 0 };
+    let has_console = view.console && !printed.is_empty();
+    let [header, body, console, footer] = areas(area, head, has_console);
+    frame.render_widget(Paragraph::new(heading(view, header.width)), header);
+    let tasks = if view.details {
+        let (tasks, details) = halves(body);
+        draw_details(frame, view, details);
+        tasks
+    } else {
+        body
+    };
+    draw_tasks(frame, view, tasks);
+    draw_console(frame, printed, console);
+    frame.render_widget(Paragraph::new(foot(view, footer.width)), footer);
+    if view.mode == Mode::Help {
+        draw_help(frame, area);
+    }
+}
+
+/// The areas of a screen: a header of so many lines, the tasks, what was printed, and a line below.
+pub(crate) fn areas(area: Rect, head: u16, has_console: bool) -> [Rect; 4] {
+    let console = match area.height {
+        height if has_console && height >= 12 + head => (height / 4).clamp(3, 10),
+        _ => 0,
+    };
+    let rows = [
+        Constraint::Length(head),
+        Constraint::Min(1),
+        Constraint::Length(console),
+        Constraint::Length(1),
+    ];
+    Layout::vertical(rows).areas(area)
+}
+
+/// The areas of the tasks and of a pane beside or below them.
+pub(crate) fn halves(body: Rect) -> (Rect, Rect) {
+    let [tasks, details] = if body.width >= 110 {
+        Layout::horizontal([Constraint::Percentage(55), Constraint::Percentage(45)]).areas(body)
+    } else {
+        Layout::vertical([Constraint::Percentage(50), Constraint::Percentage(50)]).areas(body)
+    };
+    (tasks, details)
+}
+
+/// The instant, and how many tasks are in which state, as far as there is room.
+pub(crate) fn counts(view: &View, width: u16) -> Line<'static> {
+    let totals = &view.snapshot.totals;
+    let count = |n: usize, one: &str, many: &str| {
+        let what = if n == 1 { one } else { many };
+        format!("{} {what}", separated(n))
+    };
+    let mut parts = vec![
+        count(totals.tasks, "task", "tasks"),
+        count(totals.ready, "ready", "ready"),
+        count(totals.blocked, "blocked", "blocked"),
+    ];
+    if totals.zombies > 0 {
+        parts.push(count(totals.zombies, "zombie", "zombies"));
+    }
+    if let Some(left_out) = totals.left_out {
+        let rows = view.snapshot.tasks.len();
+        let all = rows + left_out;
+        parts.push(format!("{} of {} rows", separated(rows), separated(all)));
+    }
+    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+    let at = text::instant(totals.at);
+    let rest = hints(at.clone(), &parts, width).split_off(at.len());
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    Line::from(vec![Span::styled(at, bold), Span::raw(rest)])
+}
+
+fn heading(view: &View, width: u16) -> Text<'static> {
+    let totals = &view.snapshot.totals;
+    let mut second = format!("{} traps/s", human(totals.rate));
+    if let Some(idle) = totals.idle {
+        second += &format!("  idle {}", percent(Some(idle)));
+    }
+    if let Some(watching) = totals.watching.filter(|watching| *watching >= 0.001) {
+        second += &format!("  top {}", percent(Some(watching)));
+    }
+    let room = usize::from(width).saturating_sub(second.chars().count() + 2);
+    second += "  ";
+    second += &sparks(&view.all, room.min(64));
+    Text::from(vec![counts(view, width), Line::from(second)])
+}
+
+pub(super) fn foot(view: &View, width: u16) -> Line<'static> {
+    let strong = Style::new().add_modifier(Modifier::REVERSED);
+    match view.mode {
+        Mode::Filter => {
+            let filter = &view.query.filter;
+            return Line::from(format!("filter: {filter}_{}  (enter, esc)", matching(view)));
+        }
+        Mode::Kill(tid) => {
+            let question = format!("kill task {}? y/n", view.name(tid));
+            return Line::from(Span::styled(question, strong));
+        }
+        Mode::Look | Mode::Help => {}
+    }
+    if view.is_late {
+        return Line::from(Span::styled(LATE, strong));
+    }
+    if !view.notice.is_empty() {
+        return Line::from(Span::styled(clean(&view.notice), strong));
+    }
+    let query = &view.query;
+    let mut words = Vec::new();
+    if !query.filter.is_empty() {
+        words.push(format!("filter {:?}{}", query.filter, matching(view)));
+    }
+    words.extend(["q quit", "? help"].map(str::to_string));
+    if query.tree {
+        words.push("tree".into());
+    } else {
+        let back = if query.reversed { " reversed" } else { "" };
+        words.push(format!("s sort: {}{back}", query.sort.name()));
+    }
+    Line::from(hints(
+        words.join("  "),
+        &["enter details", "k kill", "/ filter", "t tree"],
+        width,
+    ))
+}
+
+/// A line of hints. Those for which there is no room are left out.
+pub(crate) fn hints(mut line: String, more: &[&str], width: u16) -> String {
+    for hint in more {
+        if line.chars().count() + 2 + hint.len() <= usize::from(width) {
+            line += &format!("  {hint}");
+        }
+    }
+    line
+}
+
+/// How many tasks the filter lets through.
+fn matching(view: &View) -> String {
+    let Totals {
+        matching, tasks, ..
+    } = view.snapshot.totals;
+    matching.map_or_else(String::new, |matching| {
+        format!("  {} of {} match", separated(matching), separated(tasks))
+    })
+}
+
+/// The columns that a halted run has nothing for.
+const OF_A_RUN: [&str; 3] = ["traps/s", "time", "history"];
+
+/// A column of the table.
+struct Column {
+    title: &'static str,
+    width: Constraint,
+    sort: Option<Sort>,
+    cell: fn(&View, &Row) -> Cell<'static>,
+}
+
+fn columns(width: u16) -> Vec<Column> {
+    let all = [
+        (
+            0,
+            "tid",
+            Constraint::Length(6),
+            Some(Sort::Tid),
+            tid as fn(&View, &Row) -> _,
+        ),
+        (0, "task", Constraint::Fill(2), Some(Sort::Name), name),
+        (0, "state", Constraint::Length(7), Some(Sort::State), state),
+        (64, "blocked on", Constraint::Fill(3), None, cause),
+        (84, "since", Constraint::Length(9), Some(Sort::Since), since),
+        (
+            100,
+            "traps",
+            Constraint::Length(9),
+            Some(Sort::Traps),
+            traps,
+        ),
+        (48, "traps/s", Constraint::Length(7), Some(Sort::Rate), rate),
+        (0, "time", Constraint::Length(6), Some(Sort::Share), share),
+        (90, "history", Constraint::Length(12), None, short_history),
+    ];
+    all.into_iter()
+        .filter(|(least, ..)| width >= *least)
+        .map(|(_, title, width, sort, cell)| Column {
+            title,
+            width,
+            sort,
+            cell,
+        })
+        .collect()
+}
+
+fn right(text: String) -> Cell<'static> {
+    Cell::from(Text::from(text).alignment(Alignment::Right))
+}
+
+fn tid(_: &View, row: &Row) -> Cell<'static> {
+    right(match row.group {
+        Some(_) => String::new(),
+        None => row.tid.to_string(),
+    })
+}
+
+fn name(_: &View, row: &Row) -> Cell<'static> {
+    Cell::from(format!("{}{}", clean(&row.branch), text::name(row)))
+}
+
+fn state(view: &View, row: &Row) -> Cell<'static> {
+    if let Some(group) = &row.group {
+        // The column with the others may have no room.
+        return Cell::from(clean(group.most()));
+    }
+    let color = match row.state {
+        State::Ready | State::Running | State::InCall => Color::Green,
+        State::Blocked | State::Unknown => Color::Reset,
+        State::Zombie => Color::Red,
+    };
+    let style = if view.colored {
+        Style::new().fg(color)
+    } else {
+        Style::new()
+    };
+    Cell::from(Span::styled(row.state.name(), style))
+}
+
+fn cause(_: &View, row: &Row) -> Cell<'static> {
+    Cell::from(text::cause(row))
+}
+
+fn since(_: &View, row: &Row) -> Cell<'static> {
+    right(row.since.map_or_else(String::new, text::instant))
+}
+
+fn traps(_: &View, row: &Row) -> Cell<'static> {
+    right(row.traps.to_string())
+}
+
+fn rate(_: &View, row: &Row) -> Cell<'static> {
+    right(human(row.rate))
+}
+
+fn share(_: &View, row: &Row) -> Cell<'static> {
+    right(percent(row.share))
+}
+
+fn short_history(view: &View, row: &Row) -> Cell<'static> {
+    Cell::from(sparks(view.history(row), 12))
+}
+
+pub(crate) fn draw_tasks(frame: &mut Frame, view: &mut View, area: Rect) {
+    view.page = usize::from(area.height.saturating_sub(1));
+    let selected = view.select();
+    let mut columns = columns(area.width);
+    if view.is_halted {
+        columns.retain(|column| !OF_A_RUN.contains(&column.title));
+    }
+    let titles = columns.iter().map(|column| {
+        let sorted = !view.query.tree && column.sort == Some(view.query.sort);
+        let line = if sorted {
+            Modifier::BOLD | Modifier::UNDERLINED
+        } else {
+            Modifier::BOLD
+        };
+        let title = Span::styled(column.title, Style::new().add_modifier(line));
+        let numbers = ["tid", "since", "traps", "traps/s", "time"];
+        let side = if numbers.contains(&column.title) {
+            Alignment::Right
+        } else {
+            Alignment::Left
+        };
+        Cell::from(Text::from(title).alignment(side))
+    });
+    // Only the visible lines are made, since there may be many.
+    let rows = &view.snapshot.tasks;
+    let page = view.page.max(1);
+    let line = selected.unwrap_or(0);
+    let first = line
+        .saturating_sub(page / 2)
+        .min(rows.len().saturating_sub(page));
+    let view = &*view;
+    let seen = rows
+        .iter()
+        .skip(first)
+        .take(page)
+        .map(|row| Cells::new(columns.iter().map(|column| (column.cell)(view, row))));
+    let table = Table::new(seen, columns.iter().map(|column| column.width))
+        .header(Cells::new(titles))
+        .column_spacing(1)
+        .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
+    let mut state = TableState::new().with_selected(selected.map(|line| line - first));
+    frame.render_stateful_widget(table, area, &mut state);
+}
+
+/// Draws a pane's border and title, and returns the area within.
+pub(crate) fn pane(frame: &mut Frame, area: Rect, title: &'static str) -> Rect {
+    let borders = if area.width < frame.area().width {
+        Borders::LEFT
+    } else {
+        Borders::TOP
+    };
+    let block = Block::new().borders(borders).title(title);
+    let inner = block.inner(area);
+    frame.render_widget(block, area);
+    inner
+}
+
+pub(crate) fn draw_details(frame: &mut Frame, view: &View, area: Rect) {
+    let inner = pane(frame, area, "details");
+    let lines = match &view.whereabouts {
+        None => match view.group() {
+            Some((row, group)) => group_lines(row, group),
+            None => vec!["...".to_string()],
+        },
+        Some((chain, traps)) => {
+            let mut lines = text::where_lines(chain, view.snapshot.totals.at);
+            lines.push(match traps.len() {
+                0 => "no traps are kept of it".to_string(),
+                _ => "its last traps:".to_string(),
+            });
+            let traps = traps.iter().map(|trap| text::event(Log::PLAIN, trap));
+            // The header names the task and the instant. The newest calls come first, as far as
+            // there is room.
+            lines.extend(traps.rev());
+            lines
+        }
+    };
+    let lines: Vec<Line> = lines.into_iter().map(Line::from).collect();
+    frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: false }), inner);
+}
+
+/// What the tasks of a name do.
+fn group_lines(row: &Row, group: &Group) -> Vec<String> {
+    let mut lines = vec![text::name(row)];
+    let kinds = group.sorted().into_iter();
+    lines.extend(kinds.map(|(kind, count)| format!("  {} {}", separated(*count), clean(kind))));
+    lines.push("enter shows or hides a row for each".to_string());
+    lines
+}
+
+pub(crate) fn draw_console(frame: &mut Frame, printed: &[String], area: Rect) {
+    if area.height == 0 {
+        return;
+    }
+    let inner = pane(frame, area, "printed");
+    let from = printed.len().saturating_sub(inner.height.into());
+    let plain = |line: &String| clean(&anstream::adapter::strip_str(line).to_string());
+    let lines: Vec<Line> = printed[from..]
+        .iter()
+        .map(|line| Line::from(plain(line)))
+        .collect();
+    frame.render_widget(Paragraph::new(lines), inner);
+}
+
+fn draw_help(frame: &mut Frame, area: Rect) {
+    let narrow = area.width < 60;
+    let lines: Vec<Line> = HELP
+        .iter()
+        .map(|(key, what)| {
+            Line::from(if narrow {
+                format!("{}: {what}", key.split(' ').next().unwrap_or(key))
+            } else {
+                format!("{key:<28} {what}")
+            })
+        })
+        .collect();
+    let width = lines.iter().map(Line::width).max().unwrap_or(0) as u16 + 2;
+    let height = lines.len() as u16 + 2;
+    let popup = area.centered(
+        Constraint::Length(width.min(area.width)),
+        Constraint::Length(height.min(area.height)),
+    );
+    frame.render_widget(Clear, popup);
+    let block = Block::bordered().title("keys");
+    frame.render_widget(Paragraph::new(lines).block(block), popup);
+}
+
+/// A number in few characters.
+fn human(number: Option<f64>) -> String {
+    match number {
+        None => "-".to_string(),
+        Some(number) if number < 9_999.5 => format!("{number:.0}"),
+        Some(number) if number < 999_950.0 => format!("{:.1}k", number / 1e3),
+        Some(number) => format!("{:.1}M", number / 1e6),
+    }
+}
+
+fn percent(share: Option<f64>) -> String {
+    share.map_or_else(|| "-".to_string(), |share| format!("{:.1}%", share * 100.0))
+}
+
+/// The newest numbers as bars, scaled to the largest.
+fn sparks(numbers: &VecDeque<f64>, width: usize) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let from = numbers.len().saturating_sub(width);
+    let most = numbers.iter().skip(from).copied().fold(0.0, f64::max);
+    // With a largest value of zero every bar is empty.
+    let bar = |number: &f64| BARS[((number / most.max(1e-9) * 7.0).round() as usize).min(7)];
+    numbers.iter().skip(from).map(bar).collect()
+}

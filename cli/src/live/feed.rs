@@ -1,0 +1,184 @@
+//! The live trace: a tracer that formats the lines of `--trace` for one reader. It drops and counts
+//! the lines that a slow reader has no room for.
+
+use std::{cell::RefCell, rc::Rc};
+
+use serde_json::{Map, Value};
+use trapline::{Answered, CallInfo, Event, Fact, Follower, Tid, Tracer};
+
+use super::{
+    brief::brief,
+    protocol::{Answer, Filter},
+    recent,
+};
+use crate::log;
+
+/// The size of a reader's buffer, in bytes.
+const ROOM: usize = 1 << 20;
+
+/// The reader's buffer.
+#[derive(Default)]
+pub(super) struct Outbox {
+    lines: Vec<u8>,
+    lost: u64,
+}
+
+impl Outbox {
+    /// Moves the buffer's content to `to`.
+    pub(super) fn drain(&mut self, to: &mut Vec<u8>) {
+        to.append(&mut self.lines);
+        if self.lost > 0 {
+            let count = std::mem::take(&mut self.lost);
+            Answer::Lost { count }.write(to);
+        }
+    }
+}
+
+pub(super) struct Feed {
+    pub(super) filter: Filter,
+    /// It receives each event before this tracer does. For a call that is answered at once, it also
+    /// has the answer before this tracer has the call.
+    pub(super) recent: Rc<RefCell<Follower>>,
+    pub(super) outbox: Rc<RefCell<Outbox>>,
+}
+
+impl Tracer for Feed {
+    fn event(&mut self, event: &Event<'_>) {
+        let filter = &self.filter;
+        let calls_only = !filter.calls.is_empty();
+        if !log::is_shown(&event.fact, calls_only, filter.sched, filter.console) {
+            return;
+        }
+        let recent = self.recent.borrow();
+        let comm = recent.comm(event.tid);
+        if !filter.selects(event.tid, comm) {
+            return;
+        }
+        if let Fact::Blocked { .. } | Fact::Replied { .. } = event.fact
+            && !filter.has(recent.last(event.tid))
+        {
+            return;
+        }
+        let mut outbox = self.outbox.borrow_mut();
+        if outbox.lines.len() >= ROOM {
+            outbox.lost += 1;
+            return;
+        }
+        if let (Fact::Exited { .. }, Some(call)) = (&event.fact, recent.unseen(event.tid)) {
+            let line = line(event, comm, |line| {
+                let call = call.to_string();
+                let message = format!("{call} = ?");
+                line.insert("call".into(), brief(call).into());
+                message
+            });
+            Answer::Event(line).write(&mut outbox.lines);
+        }
+        let line = line(event, comm, |line| describe(event, &recent, line));
+        Answer::Event(line).write(&mut outbox.lines);
+    }
+}
+
+impl Filter {
+    fn selects(&self, tid: Tid, comm: &str) -> bool {
+        (self.tids.is_empty() || self.tids.contains(&tid.into()))
+            && (self.comms.is_empty() || self.comms.iter().any(|wanted| wanted == comm))
+    }
+
+    fn has(&self, call: Option<&CallInfo>) -> bool {
+        let name = call.map(|call| call.call.name());
+        self.calls.is_empty() || name.is_some_and(|name| self.calls.iter().any(|call| call == name))
+    }
+}
+
+fn line(
+    event: &Event<'_>,
+    comm: &str,
+    describe: impl FnOnce(&mut Map<String, Value>) -> String,
+) -> Map<String, Value> {
+    let mut line = recent::line(event.at, event.tid, comm);
+    line.insert("target".into(), log::target(&event.fact).into());
+    let message = describe(&mut line);
+    line.insert("message".into(), brief(message).into());
+    line
+}
+
+/// The message and the fields, named as in the bridge to `tracing`.
+fn describe(event: &Event<'_>, recent: &Follower, line: &mut Map<String, Value>) -> String {
+    let message = recent.line(&event.fact, event.tid).to_string();
+    let call = || match recent.last(event.tid) {
+        Some(call) => brief(call.to_string()),
+        None => "?".to_string(),
+    };
+    match &event.fact {
+        Fact::Blocked { on } => {
+            line.insert("blocked_on".into(), on.to_string().into());
+            line.insert("call".into(), call().into());
+        }
+        Fact::Replied { reply, detail } => {
+            let reply = Answered(*reply, *detail).to_string();
+            line.insert("reply".into(), brief(reply).into());
+            line.insert("call".into(), call().into());
+        }
+        Fact::Spawned { parent, .. } if *parent != Tid::KERNEL => {
+            line.insert("parent".into(), u64::from(*parent).into());
+        }
+        Fact::Exited { exit } => {
+            line.insert("exit".into(), brief(exit.to_string()).into());
+        }
+        _ => {}
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use trapline::{Detail, Reply, SystemCall};
+
+    use super::*;
+
+    #[test]
+    fn a_timeout_that_comes_after_the_answer_is_told_so() {
+        let recent = Rc::new(RefCell::new(recent::follower()));
+        let outbox = Rc::new(RefCell::new(Outbox::default()));
+        let mut feed = Feed {
+            filter: Filter::default(),
+            recent: Rc::clone(&recent),
+            outbox: Rc::clone(&outbox),
+        };
+        let (call, detail) = (SystemCall::Yield, Detail::None);
+        let replied = |reply| Fact::Replied { reply, detail };
+        let (parent, name) = (Tid::KERNEL, "late");
+        for fact in [
+            Fact::Spawned { parent, name },
+            Fact::Trapped { call, detail },
+            replied(Reply::Done),
+            replied(Reply::Elapsed(1)),
+        ] {
+            let (at, tid) = (Duration::ZERO, 7.into());
+            let event = Event {
+                at,
+                tid,
+                fact,
+                place: None,
+            };
+            recent.borrow_mut().event(&event);
+            feed.event(&event);
+        }
+        let mut lines = Vec::new();
+        outbox.borrow_mut().drain(&mut lines);
+        let messages: Vec<_> = serde_json::Deserializer::from_slice(&lines)
+            .into_iter::<Value>()
+            .map(|line| line.unwrap()["message"].as_str().unwrap().to_string())
+            .collect();
+        assert_eq!(
+            messages,
+            [
+                "spawned by the host",
+                "yield() = ok",
+                "... yield() = timeout 1 elapsed"
+            ]
+        );
+    }
+}

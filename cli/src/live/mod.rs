@@ -1,0 +1,493 @@
+//! Observing a kernel while it runs: the monitor behind `--monitor`, the commands that attach to
+//! it, and the screen of `--top`.
+//!
+//! The monitor and the screen are daemons of the kernel that they observe, written with its public
+//! API.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `brief.rs` | truncated texts |
+//! | `behind.rs` | the task behind a wait at a queue |
+//! | `shared.rs` | what the daemons share |
+//! | `model.rs` | the model: a snapshot of the tasks |
+//! | `query.rs` | which tasks are listed, in which order, and which of them are one row |
+//! | `recent.rs` | the last calls of each task |
+//! | `sampler.rs` | the tasks' shares of the time |
+//! | `feed.rs` | the live trace |
+//! | `protocol.rs` | the messages on the socket |
+//! | `socket.rs` | the socket's file |
+//! | `monitor.rs` | the task behind the socket |
+//! | `client.rs`, `dump.rs` | the commands |
+//! | `text.rs` | tasks as tables, trees and lines |
+//! | `screen.rs` | the screen: its tasks |
+//! | `view.rs`, `draw.rs` | its contents, its keys, its layout |
+//! | `terminal.rs` | taking the terminal and giving it back |
+
+mod behind;
+mod brief;
+mod client;
+pub(super) mod draw;
+mod dump;
+mod feed;
+pub(super) mod model;
+mod monitor;
+mod protocol;
+pub(super) mod query;
+pub(super) mod recent;
+mod sampler;
+mod screen;
+mod shared;
+mod socket;
+pub(super) mod terminal;
+pub(super) mod text;
+pub(super) mod view;
+
+use std::{
+    cell::RefCell,
+    error::Error,
+    os::unix::net::UnixListener,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+
+use clap::{Args, Subcommand};
+use signal_hook::consts::{SIGHUP, SIGINT};
+use trapline::{Exit, Follower, Kernel, Os, Tracer, record::Tape};
+
+use super::{
+    interrupts, log, outfile,
+    output::{self, FAILURE, Log, Verbosity, clean},
+    values::{calls, duration, whole},
+};
+use client::{Connection, Failure};
+pub(super) use dump::Dump;
+use model::{LONGEST, Model};
+use protocol::{Filter, Request};
+use query::{CROWD, Query, Sort};
+use screen::{End, Link, Source};
+use shared::Shared;
+use socket::SocketFile;
+use terminal::Terminal;
+pub(super) use terminal::{Taken, leave};
+
+/// The options of `boot` for observing it.
+#[derive(Args)]
+pub(super) struct Options {
+    /// Listen on this socket for the commands with --attach: ps, tree, waits, where, why, kill, top,
+    /// trace live, trace dump
+    #[arg(long, value_name = "SOCKET", help_heading = "Watching")]
+    monitor: Option<PathBuf>,
+    /// Show the tasks on a screen that refreshes itself every second, or every TIME. The screen
+    /// shows the programs' output, and the terminal keeps it at the end
+    #[arg(
+        long,
+        value_name = "TIME",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1s",
+        value_parser = interval,
+        help_heading = "Watching"
+    )]
+    top: Option<Duration>,
+}
+
+impl Options {
+    /// Whether any of them is given.
+    pub(super) fn is_any(&self) -> bool {
+        self.monitor.is_some() || self.top.is_some()
+    }
+}
+
+/// Reads the time between two snapshots. It has a limit, since a monitor hangs up on silent
+/// clients.
+fn interval(text: &str) -> Result<Duration, String> {
+    let span = duration(text)?;
+    if (Duration::from_millis(50)..=LONGEST).contains(&span) {
+        Ok(span)
+    } else {
+        Err(format!("it takes 50ms to {}s", LONGEST.as_secs()))
+    }
+}
+
+/// The commands for a running kernel.
+#[derive(Subcommand)]
+pub(super) enum LiveCommand {
+    /// List the tasks of a running kernel
+    #[command(after_help = "\
+Examples:
+  boot --monitor run.sock echo                  a kernel with a monitor
+  ps --attach run.sock                          its tasks
+  ps --attach run.sock --sort since --most 10   those that have waited longest
+  ps --attach run.sock --by-name                a row per name
+  ps --attach run.sock --json | jq .blocked_on")]
+    Ps {
+        #[command(flatten)]
+        list: List,
+        #[command(flatten)]
+        attach: Attach,
+    },
+    /// Show the tasks of a running kernel as a tree of parents; many siblings of a name are one line
+    #[command(after_help = "\
+Examples:
+  boot --monitor run.sock echo   a kernel with a monitor
+  tree --attach run.sock         the parents and their children
+  tree --attach run.sock --all   a line for each task")]
+    Tree {
+        #[command(flatten)]
+        tree: TreeList,
+        #[command(flatten)]
+        attach: Attach,
+    },
+    /// Show what the tasks of a running kernel wait for, and their cycles
+    #[command(after_help = "\
+A cycle is of tasks that wait for mutexes and for each other's exits: only a kill can end it. For
+recordings there is `trace waits`.
+
+Examples:
+  boot --monitor run.sock echo    a kernel with a monitor
+  waits --attach run.sock         its blocked tasks
+  waits --attach run.sock --json  an object per task and per cycle")]
+    Waits(Attach),
+    /// Show what a task of a running kernel is blocked on, and its last traps
+    #[command(after_help = "\
+Examples:
+  boot --monitor run.sock echo   a kernel with a monitor
+  ps --attach run.sock           the numbers of its tasks
+  where 2 --attach run.sock      the state of task 2")]
+    Where {
+        /// The task's number
+        #[arg(value_parser = whole::<u64>)]
+        tid: u64,
+        #[command(flatten)]
+        attach: Attach,
+    },
+    /// Say why a task of a running kernel waits, from task to task
+    #[command(after_help = "\
+It follows waits for a task's end and for a lock. At a queue it follows the last task to put a
+message, or to get one, as far as the last 16 calls of each task tell. It does not follow a
+connection. `trace why` explains every wait of a recording.
+
+Examples:
+  boot --monitor run.sock echo   a kernel with a monitor
+  why 2 --attach run.sock        the chain of waits that begins with task 2")]
+    Why {
+        /// The task's number
+        #[arg(value_parser = whole::<u64>)]
+        tid: u64,
+        #[command(flatten)]
+        attach: Attach,
+    },
+    /// Kill a task of a running kernel
+    #[command(after_help = "\
+Examples:
+  boot --monitor run.sock echo   a kernel with a monitor
+  ps --attach run.sock           the numbers of its tasks
+  kill 2 --attach run.sock       end task 2")]
+    Kill {
+        /// The task's number
+        #[arg(value_parser = whole::<u64>)]
+        tid: u64,
+        #[command(flatten)]
+        attach: Attach,
+    },
+    /// Show the tasks of a running kernel on a screen that refreshes itself
+    #[command(after_help = "\
+Examples:
+  boot --monitor run.sock echo           a kernel with a monitor
+  top --attach run.sock                  its tasks, each second
+  top --attach run.sock --every 250ms    four times a second
+  boot --top echo                        a kernel with a screen of its own")]
+    Top {
+        /// The socket of a kernel that was booted with --monitor
+        #[arg(long = "attach", value_name = "SOCKET")]
+        socket: PathBuf,
+        /// The time between two snapshots
+        #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+        every: Duration,
+    },
+}
+
+/// The tasks that a view lists.
+#[derive(Args)]
+struct Wanted {
+    /// Only tasks whose number, name, state or wait contains TEXT
+    #[arg(
+        long = "filter",
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
+    text: String,
+}
+
+/// What a table of tasks lists.
+#[derive(Args)]
+pub(super) struct List {
+    #[command(flatten)]
+    filter: Wanted,
+    /// Sort by this; the most traps come first
+    #[arg(long, value_name = "COLUMN", default_value = "tid")]
+    sort: Sort,
+    /// Reverse the order
+    #[arg(long)]
+    reverse: bool,
+    /// A row per name, with the number of its tasks in each state
+    #[arg(long)]
+    by_name: bool,
+    /// Only the first N rows
+    #[arg(long, value_name = "N", value_parser = whole::<usize>)]
+    most: Option<usize>,
+}
+
+impl List {
+    pub(super) fn query(&self) -> Query {
+        Query {
+            most: self.most,
+            filter: self.filter.text.clone(),
+            sort: self.sort,
+            reversed: self.reverse,
+            fold: self.by_name.then_some(1),
+            ..Query::default()
+        }
+    }
+}
+
+/// What a tree of tasks lists.
+#[derive(Args)]
+pub(super) struct TreeList {
+    #[command(flatten)]
+    filter: Wanted,
+    /// A line for each task, also for many siblings of a name
+    #[arg(long)]
+    all: bool,
+}
+
+impl TreeList {
+    pub(super) fn query(&self) -> Query {
+        Query {
+            filter: self.filter.text.clone(),
+            fold: (!self.all).then_some(CROWD),
+            tree: true,
+            ..Query::default()
+        }
+    }
+}
+
+/// The kernel to attach to.
+#[derive(Args)]
+pub(super) struct Attach {
+    /// The socket of a kernel that was booted with --monitor
+    #[arg(long = "attach", value_name = "SOCKET")]
+    socket: PathBuf,
+    /// Show the monitor's answers, a JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+/// Show what the tasks of a running kernel do, a line per trap
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  boot --monitor run.sock echo                             a kernel with a monitor
+  trace live --attach run.sock                             every trap from now on
+  trace live --attach run.sock --name client --call recv   some of them
+  trace live --attach run.sock --json | jq .message")]
+pub(super) struct TraceLive {
+    #[command(flatten)]
+    attach: Attach,
+    /// Only this task; can be repeated
+    #[arg(long = "task", value_name = "TID", value_parser = whole::<u64>)]
+    tids: Vec<u64>,
+    /// Only tasks of this name; can be repeated
+    #[arg(long = "name", value_name = "NAME")]
+    comms: Vec<String>,
+    /// Only this call, such as recv or new_task; can be repeated
+    #[arg(long = "call", value_name = "CALL", value_parser = calls(), hide_possible_values = true)]
+    calls: Vec<String>,
+    /// Also turns, wake-ups and jumps of the clock
+    #[arg(long)]
+    sched: bool,
+    /// Also the programs' output
+    #[arg(long)]
+    console: bool,
+}
+
+/// Runs one of the commands.
+pub(super) fn run(command: &LiveCommand, verbosity: &Verbosity) -> ExitCode {
+    let log = Log::of_output(verbosity);
+    exit_code(match command {
+        LiveCommand::Top { socket, every } => top(socket, *every, log),
+        command => ask(command, log).map(|()| ExitCode::SUCCESS),
+    })
+}
+
+/// Shows a live trace.
+pub(super) fn trace(command: &TraceLive, verbosity: &Verbosity) -> ExitCode {
+    let request = Request::Trace(Filter {
+        tids: command.tids.clone(),
+        comms: command.comms.clone(),
+        calls: command.calls.clone(),
+        sched: command.sched,
+        console: command.console,
+    });
+    let connection = Connection::open(&command.attach.socket, command.attach.json);
+    let log = Log::of_output(verbosity);
+    let done = connection.and_then(|mut connection| connection.trace(&request, log));
+    exit_code(done.map(|()| ExitCode::SUCCESS))
+}
+
+/// Writes the last events of a running kernel to a file.
+pub(super) fn dump(command: &Dump, verbosity: &Verbosity) -> ExitCode {
+    let log = Log::of_errors(verbosity);
+    exit_code(command.run(log).map(|()| ExitCode::SUCCESS))
+}
+
+fn exit_code(done: Result<ExitCode, Failure>) -> ExitCode {
+    match done {
+        Ok(code) => code,
+        Err(Failure::Unread) => ExitCode::SUCCESS,
+        Err(Failure::Said(message)) => {
+            output::tell(&format!("error: {message}\n"));
+            ExitCode::from(FAILURE)
+        }
+    }
+}
+
+fn ask(command: &LiveCommand, log: Log) -> Result<(), Failure> {
+    let open = |attach: &Attach| Connection::open(&attach.socket, attach.json);
+    match command {
+        LiveCommand::Ps { list, attach } => open(attach)?.ps(list.query()),
+        LiveCommand::Waits(attach) => open(attach)?.waits(),
+        LiveCommand::Tree { tree, attach } => open(attach)?.tree(tree.query()),
+        LiveCommand::Where { tid, attach } => open(attach)?.whereabouts(*tid, log),
+        LiveCommand::Why { tid, attach } => open(attach)?.why(*tid),
+        LiveCommand::Kill { tid, attach } => open(attach)?.kill(*tid),
+        LiveCommand::Top { .. } => unreachable!("it asks more than once"),
+    }
+}
+
+/// Runs the screen for another kernel, as a task of a kernel of its own.
+fn top(socket: &Path, every: Duration, log: Log) -> Result<ExitCode, Failure> {
+    let stream = client::connect(socket)?;
+    let terminal = terminal::find()?;
+    let _taken = Taken;
+    log::hook_panics(log, leave);
+    let kernel = Kernel::real().map_err(|error| error.to_string());
+    let mut kernel = kernel?;
+    interrupts::at_end(|| drop(interrupts::soon(leave)));
+    // An interrupt ends the screen alone, and the kernel here is of no interest.
+    interrupts::listen(Log::SILENT, kernel.remote()).map_err(|error| error.to_string())?;
+    let main = kernel.spawn("top", async move |os: &mut Os| {
+        let source = Source::There(Link::new(os, stream).await?);
+        match screen::show(os, source, terminal, every, log.is_colored()).await? {
+            End::Quit => Ok::<(), Box<dyn Error>>(()),
+            End::Gone => Err(terminal::GONE.into()),
+        }
+    });
+    let main = main.map_err(|errno| errno.to_string())?;
+    // Not for the task that fetches snapshots.
+    let report = kernel.run_until(&[main]);
+    leave();
+    let report = report.map_err(|error| error.to_string())?;
+    match &report.exits()[&main] {
+        Exit::Failed(why) | Exit::Faulted(why) => Err(clean(why).into()),
+        Exit::Done | Exit::Killed => {
+            Ok(interrupts::signal().map_or(ExitCode::SUCCESS, ExitCode::from))
+        }
+    }
+}
+
+/// What observing a kernel needs. It is made before the kernel, so that a failure comes before any
+/// program runs.
+pub(super) struct Watch {
+    recent: Rc<RefCell<Follower>>,
+    socket: Option<(UnixListener, Arc<SocketFile>)>,
+    screen: Option<(Terminal, Duration)>,
+    colored: bool,
+}
+
+impl Watch {
+    /// Prepares the observation; `None` if no option asks for it.
+    pub(super) fn new(options: &Options, log: Log) -> Result<Option<Self>, String> {
+        if options.monitor.is_none() && options.top.is_none() {
+            return Ok(None);
+        }
+        let socket = options.monitor.as_deref().map(listen).transpose()?;
+        let screen = options
+            .top
+            .map(|every| Ok::<_, String>((terminal::find()?, every)));
+        Ok(Some(Self {
+            recent: Rc::new(RefCell::new(recent::follower())),
+            socket,
+            screen: screen.transpose()?,
+            colored: log.is_colored(),
+        }))
+    }
+
+    pub(super) fn has_screen(&self) -> bool {
+        self.screen.is_some()
+    }
+
+    /// Configures a kernel before its first tick.
+    pub(super) fn tracer(&self) -> impl Tracer + use<> {
+        shared::tracer(&self.recent)
+    }
+
+    /// Cleans up where the process ends with the kernel still running.
+    pub(super) fn last_words(&self) -> impl Fn() + Send + use<> {
+        let file = self.socket.as_ref().map(|(_, file)| Arc::downgrade(file));
+        move || {
+            // The terminal may have no reader.
+            let _ = interrupts::soon(leave);
+            if let Some(file) = file.as_ref().and_then(std::sync::Weak::upgrade) {
+                file.remove();
+            }
+        }
+    }
+
+    /// Starts the observation. `no_kill` says why it may kill no task, if so.
+    pub(super) fn start(
+        self,
+        kernel: &mut Kernel,
+        tape: Option<&Tape>,
+        no_kill: Option<&'static str>,
+    ) {
+        let shared = Shared::new(self.recent, kernel.remote(), tape, no_kill);
+        if let Some((terminal, every)) = self.screen {
+            let shared = shared.clone();
+            let colored = self.colored;
+            kernel.spawn_daemon("top", async move |os: &mut Os| {
+                let model = Model::new(&shared);
+                let source = Source::Here { shared, model };
+                let signal = match screen::show(os, source, terminal, every, colored).await? {
+                    End::Quit => SIGINT,
+                    End::Gone => SIGHUP,
+                };
+                // As that signal does without a screen. A second one would end the process at once.
+                if !interrupts::is_raised() {
+                    signal_hook::low_level::raise(signal)?;
+                }
+                Ok::<(), Box<dyn Error>>(())
+            });
+        }
+        if let Some((listener, file)) = self.socket {
+            kernel.spawn_daemon("monitor", async move |os: &mut Os| {
+                monitor::serve(os, listener, file, shared).await
+            });
+        }
+    }
+}
+
+fn listen(path: &Path) -> Result<(UnixListener, Arc<SocketFile>), String> {
+    match socket::bind(path) {
+        Ok((listener, file)) => Ok((listener, Arc::new(file))),
+        Err(error) => Err(format!(
+            "cannot listen on {}: {} (see --monitor)",
+            path.display(),
+            outfile::why(path, &error)
+        )),
+    }
+}

@@ -1,0 +1,414 @@
+//! What the screen shows, apart from drawing it: the state that keys change.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use termina::event::{KeyCode, KeyEvent, Modifiers};
+
+use super::{
+    model::{Group, Row, Snapshot, Whereabouts},
+    query::{CROWD, Query, Sort},
+    text::separated,
+};
+use crate::output::clean;
+
+/// The number of snapshots in the history.
+const HISTORY: usize = 64;
+/// The longest filter, in bytes.
+const FILTER: usize = 64;
+/// The largest number of rows that are fetched.
+const ROWS: usize = 1000;
+/// The largest number of names unfolded, and their length in bytes: a request has room for them.
+const OPEN: usize = 8;
+const NAME: usize = 60;
+
+#[derive(Default)]
+pub(crate) struct View {
+    pub(crate) snapshot: Snapshot,
+    /// Traps per second of each listed row, the newest last.
+    history: BTreeMap<Id, VecDeque<f64>>,
+    /// The same for all tasks together.
+    pub(super) all: VecDeque<f64>,
+    /// What the next snapshot lists.
+    pub(crate) query: Query,
+    pub(super) mode: Mode,
+    /// Whether the details of the selected task are shown.
+    pub(super) details: bool,
+    /// Whether the programs' output is shown.
+    pub(super) console: bool,
+    pub(crate) whereabouts: Option<Whereabouts>,
+    /// The result of the last command.
+    pub(super) notice: String,
+    /// Whether the kernel takes long to answer.
+    pub(super) is_late: bool,
+    /// The tasks to kill.
+    pub(super) victims: Vec<u64>,
+    /// The row that the user has chosen, wherever it moves.
+    chosen: Option<Id>,
+    /// The selected line: the place of the chosen row, or its last place.
+    line: usize,
+    /// The number of lines that fitted.
+    pub(super) page: usize,
+    pub(super) colored: bool,
+    /// Whether the run is halted, and there are no rates.
+    pub(super) is_halted: bool,
+}
+
+/// A row, wherever it is: that of a task, or that of a name below a parent.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Id {
+    Task(u64),
+    Name(u64, String),
+}
+
+impl Id {
+    fn of(row: &Row) -> Self {
+        match row.group {
+            None => Self::Task(row.tid),
+            Some(_) => Self::Name(row.parent, row.comm.clone()),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(super) enum Mode {
+    #[default]
+    Look,
+    /// The user is typing the filter.
+    Filter,
+    /// The question whether to kill this task.
+    Kill(u64),
+    Help,
+}
+
+/// The effect of a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wish {
+    /// Redraw with the present state.
+    Redraw,
+    /// Redraw from the first line.
+    Repaint,
+    /// Fetch a new snapshot.
+    Ask,
+    Quit,
+}
+
+impl View {
+    pub(super) fn new(colored: bool) -> Self {
+        let query = Query {
+            most: Some(ROWS),
+            sort: Sort::Share,
+            fold: Some(CROWD),
+            ..Query::default()
+        };
+        Self {
+            console: true,
+            colored,
+            query,
+            ..Self::default()
+        }
+    }
+
+    /// A view of a run that a debugger has halted.
+    pub(crate) fn halted(colored: bool) -> Self {
+        let mut view = Self::new(colored);
+        view.is_halted = true;
+        view.query.sort = Sort::Tid;
+        view
+    }
+
+    /// Takes a new snapshot.
+    pub(crate) fn update(&mut self, snapshot: Snapshot) {
+        let mut history = std::mem::take(&mut self.history);
+        for row in &snapshot.tasks {
+            let id = Id::of(row);
+            let mut rates = history.remove(&id).unwrap_or_default();
+            push(&mut rates, row.rate);
+            self.history.insert(id, rates);
+        }
+        push(&mut self.all, snapshot.totals.rate);
+        self.snapshot = snapshot;
+    }
+
+    pub(super) fn history(&self, row: &Row) -> &VecDeque<f64> {
+        static NONE: VecDeque<f64> = VecDeque::new();
+        self.history.get(&Id::of(row)).unwrap_or(&NONE)
+    }
+
+    /// The selected line among those listed.
+    pub(crate) fn select(&mut self) -> Option<usize> {
+        let rows = &self.snapshot.tasks;
+        let chosen = self.chosen.as_ref();
+        let found = chosen.and_then(|id| rows.iter().position(|row| Id::of(row) == *id));
+        self.line = found.unwrap_or(self.line.min(rows.len().saturating_sub(1)));
+        if found.is_none() {
+            self.chosen = None;
+        }
+        (!rows.is_empty()).then_some(self.line)
+    }
+
+    /// The selected row.
+    pub(super) fn selected(&mut self) -> Option<&Row> {
+        let line = self.select()?;
+        self.snapshot.tasks.get(line)
+    }
+
+    /// The selected task, if the row is no name's.
+    pub(crate) fn selected_task(&mut self) -> Option<u64> {
+        let task = self.selected().filter(|row| row.group.is_none());
+        task.map(|row| row.tid)
+    }
+
+    /// The selected row, if it is a name's.
+    pub(super) fn group(&self) -> Option<(&Row, &Group)> {
+        let row = self.snapshot.tasks.get(self.line)?;
+        Some((row, row.group.as_ref()?))
+    }
+
+    /// The task whose details are shown, if any.
+    pub(super) fn subject(&mut self) -> Option<u64> {
+        self.selected_task().filter(|_| self.details)
+    }
+
+    /// Takes the details of `subject`, unless the user has chosen another row in the meantime.
+    pub(super) fn describe(&mut self, subject: Option<u64>, details: Option<Whereabouts>) {
+        if self.subject() == subject {
+            self.whereabouts = details;
+        }
+    }
+
+    /// Chooses a task.
+    pub(crate) fn choose_task(&mut self, tid: u64) {
+        self.chosen = Some(Id::Task(tid));
+    }
+
+    /// Chooses the row in that line.
+    fn choose(&mut self, line: usize) {
+        self.chosen = None;
+        self.line = line;
+        self.chosen = self.selected().map(Id::of);
+    }
+
+    pub(crate) fn press(&mut self, key: KeyEvent) -> Wish {
+        if let (KeyCode::Char('c'), true) = (key.code, key.modifiers.contains(Modifiers::CONTROL)) {
+            return Wish::Quit;
+        }
+        match self.mode {
+            Mode::Look => self.press_looking(key),
+            Mode::Filter => self.press_filtering(key),
+            Mode::Help => {
+                self.mode = Mode::Look;
+                Wish::Redraw
+            }
+            Mode::Kill(tid) => {
+                self.mode = Mode::Look;
+                if key.code != KeyCode::Char('y') {
+                    return Wish::Redraw;
+                }
+                self.victims.push(tid);
+                Wish::Ask
+            }
+        }
+    }
+
+    fn press_looking(&mut self, key: KeyEvent) -> Wish {
+        self.notice.clear();
+        // The present line of the chosen task.
+        self.select();
+        let page = self.page.max(1);
+        match key.code {
+            KeyCode::Char('l') if key.modifiers.contains(Modifiers::CONTROL) => {
+                return Wish::Repaint;
+            }
+            KeyCode::Char('q') => return Wish::Quit,
+            KeyCode::Char('?' | 'h') => self.mode = Mode::Help,
+            KeyCode::Char('s') => {
+                self.query.tree = false;
+                self.query.sort = self.query.sort.next();
+                return Wish::Ask;
+            }
+            KeyCode::Char('r') => {
+                self.query.reversed ^= true;
+                return Wish::Ask;
+            }
+            KeyCode::Char('t') => {
+                self.query.tree ^= true;
+                return Wish::Ask;
+            }
+            KeyCode::Char('n') => {
+                self.query.fold = self.query.fold.xor(Some(CROWD));
+                return Wish::Ask;
+            }
+            KeyCode::Char('c') => self.console ^= true,
+            KeyCode::Char('/') => self.mode = Mode::Filter,
+            KeyCode::Char('k') => {
+                self.choose(self.line);
+                match self.selected_task() {
+                    Some(tid) => self.mode = Mode::Kill(tid),
+                    None if self.snapshot.tasks.is_empty() => {}
+                    None => self.notice = "this row is many tasks: enter unfolds it".into(),
+                }
+            }
+            KeyCode::Enter => {
+                self.choose(self.line);
+                self.whereabouts = None;
+                match self.selected().cloned() {
+                    Some(Row { comm, group, .. }) if group.is_some() => self.unfold(comm),
+                    _ => self.details ^= true,
+                }
+                return Wish::Ask;
+            }
+            KeyCode::Escape => {
+                self.details = false;
+                self.query.filter.clear();
+                return Wish::Ask;
+            }
+            KeyCode::Up => return self.walk(self.line.saturating_sub(1)),
+            KeyCode::Down => return self.walk(self.line + 1),
+            KeyCode::PageUp => return self.walk(self.line.saturating_sub(page)),
+            KeyCode::PageDown => return self.walk(self.line + page),
+            KeyCode::Home => return self.walk(0),
+            KeyCode::End => return self.walk(usize::MAX),
+            _ => {}
+        }
+        Wish::Redraw
+    }
+
+    /// Unfolds a name, or folds it again.
+    fn unfold(&mut self, comm: String) {
+        let open = &mut self.query.open;
+        if let Some(at) = open.iter().position(|name| *name == comm) {
+            open.remove(at);
+        } else if comm.len() > NAME {
+            self.notice = "the name is too long to unfold: n unfolds all".into();
+        } else {
+            open.push(comm);
+            if open.len() > OPEN {
+                open.remove(0);
+            }
+        }
+    }
+
+    fn walk(&mut self, line: usize) -> Wish {
+        if line >= self.snapshot.tasks.len()
+            && let Some(left_out) = self.snapshot.totals.left_out
+        {
+            let rows = separated(left_out);
+            self.notice = format!("{rows} more rows are not listed: filter, or sort otherwise");
+        }
+        self.choose(line);
+        if self.details {
+            self.whereabouts = None;
+            Wish::Ask
+        } else {
+            Wish::Redraw
+        }
+    }
+
+    fn press_filtering(&mut self, key: KeyEvent) -> Wish {
+        match key.code {
+            KeyCode::Enter => self.mode = Mode::Look,
+            KeyCode::Escape => {
+                self.query.filter.clear();
+                self.mode = Mode::Look;
+            }
+            KeyCode::Backspace => {
+                self.query.filter.pop();
+            }
+            KeyCode::Char(letter) if self.query.filter.len() < FILTER => {
+                self.query.filter.push(letter);
+            }
+            _ => {}
+        }
+        Wish::Ask
+    }
+
+    /// A task, as the question before a kill names it.
+    pub(super) fn name(&self, tid: u64) -> String {
+        let mut tasks = self.snapshot.tasks.iter();
+        let found = tasks.find(|row| Id::of(row) == Id::Task(tid));
+        let comm = found.map_or_else(String::new, |row| clean(&row.comm));
+        format!("{tid} {comm}")
+    }
+}
+
+fn push(rates: &mut VecDeque<f64>, rate: Option<f64>) {
+    if rates.len() == HISTORY {
+        rates.pop_front();
+    }
+    rates.extend(rate);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::live::{draw, model::Totals};
+
+    #[test]
+    fn details_that_come_late_are_not_shown_for_another_row() {
+        let row = |tid, group| Row {
+            tid,
+            group,
+            ..Row::default()
+        };
+        let mut view = View::new(false);
+        view.update(Snapshot {
+            tasks: vec![row(1, None), row(2, Some(Group::default()))],
+            ..Snapshot::default()
+        });
+        view.press(KeyEvent::from(KeyCode::Enter));
+        let asked = view.subject();
+        assert_eq!(asked, Some(1));
+        view.describe(asked, Some(Whereabouts::default()));
+        assert!(view.whereabouts.is_some());
+        view.press(KeyEvent::from(KeyCode::Down));
+        view.describe(asked, Some(Whereabouts::default()));
+        assert!(view.whereabouts.is_none());
+    }
+
+    #[test]
+    fn a_row_that_becomes_a_group_has_no_details_of_a_task() {
+        let one = |tid, group| Snapshot {
+            tasks: vec![Row {
+                tid,
+                group,
+                ..Row::default()
+            }],
+            ..Snapshot::default()
+        };
+        let mut view = View::new(false);
+        view.update(one(1, None));
+        view.press(KeyEvent::from(KeyCode::Enter));
+        let asked = view.subject();
+        view.describe(asked, Some(Whereabouts::default()));
+        view.update(one(2, Some(Group::default())));
+        let asked = view.subject();
+        view.describe(asked, None);
+        assert!(view.whereabouts.is_none());
+    }
+
+    #[test]
+    fn rows_that_are_not_listed_are_told_of() {
+        let row = |tid| Row {
+            tid,
+            ..Row::default()
+        };
+        let mut view = View::new(false);
+        view.update(Snapshot {
+            tasks: (1..=2).map(row).collect(),
+            totals: Totals {
+                left_out: Some(3039),
+                ..Totals::default()
+            },
+        });
+        let heading = draw::counts(&view, 80).to_string();
+        assert!(heading.ends_with("  2 of 3,041 rows"), "{heading}");
+        let down = KeyEvent::from(KeyCode::Down);
+        view.press(down);
+        assert_eq!(view.notice, "");
+        view.press(down);
+        let notice = "3,039 more rows are not listed: filter, or sort otherwise";
+        assert_eq!(view.notice, notice);
+        view.press(KeyEvent::from(KeyCode::Up));
+        assert_eq!(view.notice, "");
+    }
+}

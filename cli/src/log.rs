@@ -1,0 +1,257 @@
+//! What `--trace` shows: which events of a kernel, and the [`Layer`] that formats `tracing` events
+//! as lines.
+
+use std::{
+    env, fmt, io, panic,
+    sync::{Mutex, PoisonError},
+};
+
+use serde_json::{Map, Value};
+use tracing::{
+    Event, Subscriber,
+    field::{Field, Visit},
+    span::{Attributes, Id},
+    warn,
+};
+use tracing_subscriber::{
+    EnvFilter, Layer,
+    layer::{Context, SubscriberExt},
+    registry::LookupSpan,
+};
+use trapline::Fact;
+
+use super::{
+    interrupts,
+    output::{Format, KERNEL, Log, json, tell},
+    panics::ends_the_process,
+    stdio::{self, Stream},
+};
+
+/// What a bare `--trace` shows.
+const TRACE: &str = "trapline::kernel=trace,trapline::device=trace";
+/// The target of the bridge to `tracing` for events of this kind.
+pub(super) fn target(fact: &Fact<'_>) -> &'static str {
+    match fact {
+        Fact::Resumed
+        | Fact::Woken { .. }
+        | Fact::Computing { .. }
+        | Fact::Preempted { .. }
+        | Fact::ClockJumped { .. } => "trapline::sched",
+        Fact::DeviceIo { .. } => "trapline::device",
+        Fact::Console { .. } => "trapline::console",
+        _ => "trapline::kernel",
+    }
+}
+
+/// Whether a trace shows events of this kind. A trace may be limited to calls, and may include
+/// turns and console output.
+pub(super) fn is_shown(fact: &Fact<'_>, calls_only: bool, sched: bool, console: bool) -> bool {
+    match fact {
+        Fact::Trapped { .. } => false,
+        Fact::Blocked { .. } | Fact::Replied { .. } | Fact::Deferred { .. } => true,
+        _ if calls_only => false,
+        Fact::Resumed
+        | Fact::Woken { .. }
+        | Fact::Computing { .. }
+        | Fact::Preempted { .. }
+        | Fact::ClockJumped { .. } => sched,
+        Fact::Console { .. } => console,
+        _ => true,
+    }
+}
+
+/// Installs a panic hook that prints panics in the style of the other messages. `leave` gives the
+/// terminal back before a panic that ends the process.
+pub(super) fn hook_panics(log: Log, leave: fn()) {
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        let file = panic.location().map_or("", panic::Location::file);
+        // The generator panics with a message of its own when a task awaits anything but a trap.
+        // The kernel reports that case in plain words.
+        if file.contains("genawaiter") {
+            return;
+        }
+        if ends_the_process(panic) {
+            leave();
+        }
+        if log.is_json() {
+            log.error(&panic.to_string());
+        } else if stdio::is_on() || stdio::is_full() {
+            tell(&format!("{panic}\n"));
+        } else {
+            hook(panic);
+        }
+    }));
+}
+
+/// The targets of a kernel, without the crate.
+const TARGETS: [&str; 4] = ["kernel", "sched", "device", "console"];
+
+/// Shows `tracing` events from now on, as the options and `RUST_LOG` select them.
+pub(super) fn install(log: Log, filter: Option<&str>) -> Result<(), String> {
+    let environment = env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default();
+    let trace = filter.map_or("", |filter| match filter {
+        "" => TRACE,
+        filter => filter,
+    });
+    let has_whole = |filter: &str| filter.split(',').map(target_of).any(|of| of == "trapline");
+    let level = match (log.quiet, log.verbose) {
+        // A directive for the kernel alone would win over that for all of them.
+        (true, _) if has_whole(&environment) || has_whole(trace) => "error",
+        // The reason of a failed run is always shown.
+        (true, _) => "error,trapline::kernel=warn",
+        (_, 0) if filter.is_none() => "warn",
+        // The programs' own log lines appear between their traps.
+        (_, 0 | 1) => "info",
+        _ => "debug",
+    };
+    for (origin, filter) in [("RUST_LOG", &*environment), ("--trace", trace)] {
+        if let Err(error) = EnvFilter::builder().with_regex(false).parse(filter) {
+            return Err(format!(
+                "{origin}={filter} is not a filter: {error}\n\n\
+                 A filter is a list like `info,trapline::sched=trace`."
+            ));
+        }
+    }
+    // A later directive for the same target wins.
+    let filters = [level, &environment, trace];
+    let filters = filters.into_iter().filter(|filter| !filter.is_empty());
+    let filter = filters.collect::<Vec<_>>().join(",");
+    let filter = EnvFilter::builder().with_regex(false).parse_lossy(filter);
+    let lines = Lines {
+        log,
+        at: Mutex::new(None),
+    };
+    // A binary that has installed a subscriber keeps it.
+    let _ = tracing::subscriber::set_global_default(
+        tracing_subscriber::registry().with(filter).with(lines),
+    );
+    warn_of_unknown("RUST_LOG", &environment);
+    warn_of_unknown("--trace", trace);
+    Ok(())
+}
+
+/// The target of a directive in a filter.
+fn target_of(directive: &str) -> &str {
+    directive
+        .split(['=', '['])
+        .next()
+        .unwrap_or(directive)
+        .trim()
+}
+
+/// Warns of directives that select nothing of the kernel's.
+fn warn_of_unknown(origin: &str, filter: &str) {
+    for target in filter.split(',').map(target_of) {
+        let unknown = target.strip_prefix("trapline::");
+        if let Some(unknown) = unknown.filter(|name| !TARGETS.contains(name) && *name != "cli") {
+            let known = TARGETS.map(|name| format!("trapline::{name}")).join(", ");
+            warn!(
+                target: "trapline::cli",
+                "{origin}={filter} selects nothing by trapline::{unknown}: the targets are {known}"
+            );
+        }
+        // The target may be a crate of the user's.
+        if TARGETS.contains(&target) {
+            warn!(
+                target: "trapline::cli",
+                "{origin}={filter} selects nothing of the kernel's: did you mean trapline::{target}?"
+            );
+        }
+    }
+}
+
+/// The layer that formats each event as a line.
+struct Lines {
+    log: Log,
+    /// The time of the kernel's last event, since boot; later events carry it.
+    at: Mutex<Option<Value>>,
+}
+
+/// The fields of a task's span.
+struct Fields(Map<String, Value>);
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        if let Some(span) = context.span(id)
+            && KERNEL.contains(&span.metadata().target())
+        {
+            let mut fields = Fields(Map::new());
+            attributes.record(&mut fields);
+            span.extensions_mut().insert(fields);
+        }
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        let (target, level) = (event.metadata().target(), *event.metadata().level());
+        let of_kernel = KERNEL.contains(&target);
+        let mut fields = Fields(Map::new());
+        event.record(&mut fields);
+        let Fields(mut line) = fields;
+        if !of_kernel {
+            make_way(&mut line);
+        }
+        // A kernel event names its task; a program's event happens within a span.
+        let spans = context.event_scope(event).filter(|_| !of_kernel);
+        for span in spans.into_iter().flatten() {
+            if let Some(Fields(task)) = span.extensions().get() {
+                line.extend(task.clone());
+            }
+        }
+        let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
+        match line.get("at") {
+            Some(now) if of_kernel => *at = Some(now.clone()),
+            _ => line.extend(at.clone().map(|at| ("at".into(), at))),
+        }
+        let text = match self.log.format {
+            Format::Json => {
+                line.insert("level".into(), level.as_str().into());
+                line.insert("target".into(), target.into());
+                json(&line)
+            }
+            Format::Text => self.log.line(target, level, &line),
+        };
+        if let Err(error) = stdio::write(Stream::Err, (text + "\n").as_bytes())
+            && error.kind() == io::ErrorKind::BrokenPipe
+        {
+            // The reader closed the trace early, so the process ends without an error.
+            interrupts::end(0);
+        }
+    }
+}
+
+/// Renames a program's fields that collide with those of a line.
+fn make_way(line: &mut Map<String, Value>) {
+    for name in ["at", "tid", "comm", "level", "target"] {
+        if let Some(value) = line.remove(name) {
+            line.insert(format!("fields.{name}"), value);
+        }
+    }
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.0
+            .insert(field.name().into(), format!("{value:?}").into());
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name().into(), value.into());
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.0.insert(field.name().into(), value.into());
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.0.insert(field.name().into(), value.into());
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.0.insert(field.name().into(), value.into());
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.0.insert(field.name().into(), value.into());
+    }
+}

@@ -1,0 +1,368 @@
+//! `--on`, `--net`, `--fault` and `--chaos`: the simulated network of a run, and what goes wrong in
+//! it.
+
+use std::{io, net::IpAddr, ops::RangeInclusive, time::Duration};
+
+use clap::{Args, error::ErrorKind};
+use trapline::{Errno, Fault, Kernel, Os, SimNet};
+
+use super::{
+    output::Log,
+    program::Image,
+    values::{among, duration, unknown},
+};
+
+/// The host of programs that name none, if others do.
+pub(super) const MAIN: &str = "main";
+
+/// When chaos is over.
+const CHAOS: Duration = Duration::from_secs(60);
+
+/// The host of programs where there is no other.
+pub(super) const LOCALHOST: &str = "localhost";
+
+#[derive(Args, Clone)]
+#[group(id = "network", multiple = true)]
+#[command(next_help_heading = "Network")]
+pub(super) struct Options {
+    /// Boot a program on a host of the simulated network; can be repeated. The host gets the next
+    /// address from 10.0.0.1 upward, or that of HOST@ADDRESS. PROGRAM may be left out then. It and
+    /// those of --with run on a host called main
+    #[arg(long, value_name = "HOST:PROGRAM ARGS", value_parser = place)]
+    pub(super) on: Vec<Place>,
+    /// Set up the network: latency=TIME or latency=TIME..TIME between hosts, loopback=TIME within a
+    /// host, bandwidth=BYTES a second, buffer=BYTES of a connection, connect-timeout=TIME,
+    /// retransmission-limit=TIME, fragment to read and write in random pieces
+    #[arg(long, value_name = "SETTING", value_delimiter = ',', value_parser = setting)]
+    net: Vec<Setting>,
+    /// Make a fault happen at this time: cut A B, cut-one-way A B, heal A B, hold A B, release A B,
+    /// reset A B, slow A FACTOR, fragment on|off, crash A or restart A; can be repeated. A host that
+    /// restarts boots its programs again
+    #[arg(long, value_name = "TIME:FAULT", value_parser = planned,
+        allow_hyphen_values = true)]
+    fault: Vec<Planned>,
+    /// Break things at random for the first 60 seconds: cuts, slow hosts, resets, and crashes of the
+    /// hosts of --on. At level 1 every 5 seconds on average, at 2 every 1.5 seconds, at 3 every 0.4
+    /// seconds. The run lasts 60 seconds at least. --seed determines the faults. Needs --on
+    #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u8).range(1..=3))]
+    chaos: Option<u8>,
+}
+
+/// Where a program runs, and the line that names it.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    /// As it was given.
+    pub(super) text: String,
+    pub(super) host: String,
+    address: Option<IpAddr>,
+    /// The program and its arguments.
+    pub(super) line: String,
+}
+
+/// A program on its host.
+pub(super) struct Placed {
+    pub(super) host: String,
+    pub(super) image: Image,
+}
+
+/// The host of each program.
+pub(super) fn hosts(programs: &[Placed]) -> Vec<String> {
+    programs.iter().map(|placed| placed.host.clone()).collect()
+}
+
+#[derive(Clone, Debug)]
+enum Setting {
+    Latency(RangeInclusive<Duration>),
+    Loopback(Duration),
+    Bandwidth(u64),
+    Buffer(usize),
+    ConnectTimeout(Duration),
+    RetransmissionLimit(Duration),
+    Fragment,
+}
+
+/// A fault and its time.
+#[derive(Clone, Debug)]
+struct Planned {
+    text: String,
+    at: Duration,
+    fault: Fault,
+}
+
+/// Parses a host, its address if it has one, and a program.
+fn place(text: &str) -> Result<Place, String> {
+    let usage = || "it takes a host and a program, such as \"server:echo --addr 0.0.0.0:45000\"";
+    // An IPv6 address has colons of its own.
+    let bracket = text.find("@[").and_then(|_| text.find("]:"));
+    let (host, line) = match bracket {
+        Some(end) => (&text[..=end], &text[end + 2..]),
+        None => text.split_once(':').ok_or_else(usage)?,
+    };
+    let (host, address) = match host.split_once('@') {
+        None => (host, None),
+        Some((host, address)) => {
+            let bare = address.strip_prefix('[');
+            let bare = bare.and_then(|rest| rest.strip_suffix(']'));
+            let parsed = bare.unwrap_or(address).parse();
+            let parsed = parsed.map_err(|_| format!("'{address}' is no IP address"))?;
+            (host, Some(parsed))
+        }
+    };
+    if host.is_empty() {
+        return Err(usage().into());
+    }
+    Ok(Place {
+        text: text.into(),
+        host: host.into(),
+        address,
+        line: line.into(),
+    })
+}
+
+/// Parses a setting of the network; an error suggests a word.
+fn setting(text: &str) -> Result<Setting, String> {
+    const WORDS: [&str; 7] = [
+        "latency",
+        "loopback",
+        "bandwidth",
+        "buffer",
+        "connect-timeout",
+        "retransmission-limit",
+        "fragment",
+    ];
+    let (word, value) = match text.split_once('=') {
+        Some((word, value)) => (word, Some(value)),
+        None => (text, None),
+    };
+    let word = among("setting", word, &WORDS, |word| (*word).into())
+        .map_err(|_| unknown("setting", word, &WORDS))?;
+    let Some(value) = value else {
+        return match word {
+            "fragment" => Ok(Setting::Fragment),
+            _ => Err(format!("'{word}' takes a value, as in {}", example(word))),
+        };
+    };
+    let wrong = |why: &str| format!("{why}, as in {}", example(word));
+    let span = |text: &str| duration(text).map_err(|why| wrong(&why));
+    let bytes = || wrong("it takes a number of bytes from 1 upward");
+    let limit = |text: &str| match span(text)? {
+        Duration::ZERO => Err(wrong("it takes a time above zero")),
+        limit => Ok(limit),
+    };
+    match word {
+        "latency" => {
+            let (from, to) = value.split_once("..").unwrap_or((value, value));
+            let (from, to) = (span(from)?, span(to)?);
+            if from > to {
+                return Err(wrong("the range ends before it begins"));
+            }
+            if to == Duration::ZERO {
+                return Err(wrong("it takes a time above zero"));
+            }
+            Ok(Setting::Latency(from..=to))
+        }
+        "loopback" => limit(value).map(Setting::Loopback),
+        "connect-timeout" => limit(value).map(Setting::ConnectTimeout),
+        "retransmission-limit" => limit(value).map(Setting::RetransmissionLimit),
+        "fragment" => Err("'fragment' takes no value".into()),
+        "buffer" => match value.parse() {
+            Ok(0) | Err(_) => Err(bytes()),
+            Ok(buffer) => Ok(Setting::Buffer(buffer)),
+        },
+        _ => match value.parse() {
+            Ok(0) | Err(_) => Err(bytes()),
+            Ok(bandwidth) => Ok(Setting::Bandwidth(bandwidth)),
+        },
+    }
+}
+
+fn example(word: &str) -> &'static str {
+    match word {
+        "latency" => "latency=1ms..10ms",
+        "loopback" => "loopback=10us",
+        "bandwidth" => "bandwidth=1000000",
+        "buffer" => "buffer=65536",
+        "connect-timeout" => "connect-timeout=10s",
+        _ => "retransmission-limit=60s",
+    }
+}
+
+/// Parses a time and a fault; an error suggests a word.
+fn planned(text: &str) -> Result<Planned, String> {
+    const WORDS: [&str; 10] = [
+        "cut",
+        "cut-one-way",
+        "heal",
+        "hold",
+        "release",
+        "reset",
+        "slow",
+        "fragment",
+        "crash",
+        "restart",
+    ];
+    let usage = "it takes a time and a fault, such as \"2s:cut server client\"";
+    let (at, words) = text.split_once(':').ok_or(usage)?;
+    if at.trim_start().starts_with('-') {
+        return Err(format!("'{at}' is in the past: the run begins at 0s"));
+    }
+    let at = duration(at.trim()).map_err(|why| format!("'{at}': {why}"))?;
+    let fault = words.parse().map_err(|bad: trapline::BadFault| {
+        let word = words.split_whitespace().next().unwrap_or_default();
+        match among("fault", word, &WORDS, |word| (*word).into()) {
+            Err(why) if why.contains("did you mean") => why,
+            _ => bad.to_string(),
+        }
+    })?;
+    Ok(Planned {
+        text: text.into(),
+        at,
+        fault,
+    })
+}
+
+impl Options {
+    /// Whether programs are on hosts.
+    fn has_hosts(&self) -> bool {
+        !self.on.is_empty()
+    }
+
+    /// The host of PROGRAM and of `--with`.
+    pub(super) fn main_host(&self) -> &'static str {
+        if self.has_hosts() { MAIN } else { LOCALHOST }
+    }
+
+    /// Makes the network, with these hosts. An error is a usage error.
+    pub(super) fn network(
+        &self,
+        hosts: &[String],
+        limit: Option<Duration>,
+    ) -> Result<SimNet, clap::Error> {
+        if self.chaos.is_some() && !self.has_hosts() {
+            return Err(wrong(
+                "--chaos breaks what is between hosts, and there is one: see --on",
+            ));
+        }
+        let net = self.hosts(hosts)?;
+        // Errors show in a rehearsal: it has the same hosts, and is of no world.
+        let rehearsal = self.hosts(hosts)?;
+        let names = net.hosts();
+        for Planned { text, at, fault } in self.plan() {
+            let wrong = |why: &str| wrong(&format!("in --fault {text:?}: {why}"));
+            for name in hosts_of(&fault) {
+                if !names.iter().any(|host| host == name) {
+                    return Err(wrong(&unknown("host", name, &names)));
+                }
+            }
+            if limit.is_some_and(|limit| at > limit) {
+                return Err(wrong("it is after --max-time, and would not happen"));
+            }
+            let done = rehearsal.apply(&fault);
+            done.map_err(|error| wrong(&error.to_string()))?;
+        }
+        for setting in self.net.iter().cloned() {
+            let _ = match setting {
+                Setting::Latency(range) => net.latency(range),
+                Setting::Loopback(span) => net.loopback(span),
+                Setting::Bandwidth(bytes) => net.bandwidth(bytes),
+                Setting::Buffer(bytes) => net.buffer(bytes),
+                Setting::ConnectTimeout(span) => net.connect_timeout(span),
+                Setting::RetransmissionLimit(span) => net.retransmission_limit(span),
+                Setting::Fragment => net.fragment(true),
+            };
+        }
+        if let Some(level) = self.chaos {
+            net.chaos(level);
+        }
+        Ok(net)
+    }
+
+    /// A network with all hosts: first those with an address of their own.
+    fn hosts(&self, hosts: &[String]) -> Result<SimNet, clap::Error> {
+        let net = SimNet::new();
+        let make = |place: &Place| match place.address {
+            Some(address) if !is_at(&net, &place.host, address)? => {
+                net.host_at(&place.host, address)
+            }
+            _ => net.host(&place.host).map(drop),
+        };
+        let (with, without): (Vec<_>, Vec<_>) =
+            self.on.iter().partition(|place| place.address.is_some());
+        for place in with.into_iter().chain(without) {
+            make(place).map_err(|error| wrong(&format!("in --on {:?}: {error}", place.text)))?;
+        }
+        for host in hosts {
+            net.host(host).map_err(|error| wrong(&error.to_string()))?;
+        }
+        Ok(net)
+    }
+
+    /// The faults, in order of time.
+    fn plan(&self) -> Vec<Planned> {
+        let mut plan = self.fault.clone();
+        plan.sort_by_key(|planned| planned.at);
+        plan
+    }
+
+    /// Has hosts boot their programs again when they restart, and starts the task that makes the
+    /// faults happen.
+    pub(super) fn arrange(
+        &self,
+        kernel: &mut Kernel,
+        programs: &[Placed],
+        log: Log,
+    ) -> Result<(), Errno> {
+        if self.has_hosts() {
+            for Placed { host, image } in programs {
+                let (name, image) = (host.clone(), image.clone());
+                kernel.on_restart(host, move |kernel| {
+                    if let Err(errno) = image(kernel, &name) {
+                        log.error(&format!("cannot boot a program of {name} again: {errno}"));
+                    }
+                })?;
+            }
+        }
+        let (plan, net) = (self.plan(), kernel.net());
+        let has_chaos = self.chaos.is_some();
+        if plan.is_empty() && !has_chaos {
+            return Ok(());
+        }
+        let faults = async move |os: &mut Os| {
+            for Planned { text, at, fault } in plan {
+                os.sleep_until(at).await;
+                if let Err(error) = net.apply(&fault) {
+                    log.warn(&format!("--fault {text:?} did nothing: {error}"));
+                }
+            }
+            if has_chaos {
+                // All hosts may be down at once. They restart, so the run is not over.
+                os.sleep_until(CHAOS).await;
+            }
+        };
+        kernel.spawn("faults", faults).map(drop)
+    }
+}
+
+/// Whether the net has this host, with this address.
+fn is_at(net: &SimNet, host: &str, address: IpAddr) -> io::Result<bool> {
+    let is_known = net.hosts().iter().any(|name| name == host);
+    Ok(is_known && net.host(host)? == address)
+}
+
+/// The hosts that a fault names.
+fn hosts_of(fault: &Fault) -> Vec<&str> {
+    match fault {
+        Fault::Cut(a, b)
+        | Fault::CutOneWay(a, b)
+        | Fault::Heal(a, b)
+        | Fault::Hold(a, b)
+        | Fault::Release(a, b)
+        | Fault::Reset(a, b) => vec![a, b],
+        Fault::Slow(host, _) | Fault::Crash(host) | Fault::Restart(host) => vec![host],
+        _ => Vec::new(),
+    }
+}
+
+fn wrong(message: &str) -> clap::Error {
+    clap::Error::raw(ErrorKind::InvalidValue, format!("{message}\n"))
+}

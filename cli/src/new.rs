@@ -1,0 +1,171 @@
+//! `new`: makes a crate with a program in it.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use clap::Args;
+
+use super::output::{self, FAILURE};
+
+/// The files of the crate, with the placeholders `{{name}}`, `{{trapline}}` and
+/// `{{trapline-cli}}`. They end in `.in`,
+/// since Cargo would treat a directory with a Cargo.toml as a package.
+const FILES: [(&str, &str); 4] = [
+    ("Cargo.toml", include_str!("template/Cargo.toml.in")),
+    ("README.md", include_str!("template/README.md.in")),
+    (".gitignore", "/target\n"),
+    ("src/main.rs", include_str!("template/main.rs.in")),
+];
+
+/// Names that Cargo refuses for a package, and the crate's dependencies.
+const TAKEN: [&str; 12] = [
+    "alloc",
+    "build",
+    "clap",
+    "core",
+    "deps",
+    "examples",
+    "incremental",
+    "proc-macro",
+    "std",
+    "test",
+    "trapline",
+    "trapline-cli",
+];
+
+/// The keywords of Rust in lower case.
+const KEYWORDS: &str = "abstract as async await become box break const continue crate do dyn \
+    else enum extern false final fn for gen if impl in let loop macro match mod move mut \
+    override priv pub ref return self static struct super trait true try type typeof unsafe \
+    unsized use virtual where while yield";
+
+/// Make a crate with a program of your own
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  new hello                          makes the directory hello
+  new hello --trapline ../trapline   the same, with the trapline in that directory
+  cd hello && cargo run -- boot hello
+  new hello --path examples/hello    makes another")]
+pub(super) struct New {
+    /// The name of the crate
+    #[arg(value_parser = crate_name)]
+    name: String,
+    /// The directory to make; by default the crate's name
+    #[arg(long, value_name = "DIR")]
+    path: Option<PathBuf>,
+    /// Depend on the trapline in this directory instead of the published one
+    #[arg(long, value_name = "PATH")]
+    trapline: Option<PathBuf>,
+}
+
+/// Makes the crate, and prints the next step.
+pub(super) fn new(command: &New, quiet: bool) -> ExitCode {
+    let dir = command
+        .path
+        .clone()
+        .unwrap_or_else(|| (&command.name).into());
+    match write(command, &dir) {
+        Ok(()) if quiet => ExitCode::SUCCESS,
+        Ok(()) => {
+            let dir = dir.display();
+            output::tell(&format!(
+                "made {dir}; next: cd {dir} && cargo run -- boot launch\n"
+            ));
+            if command.trapline.is_none() {
+                output::tell(concat!(
+                    "it depends on trapline ",
+                    env!("CARGO_PKG_VERSION"),
+                    " from crates.io; for a local copy, give --trapline PATH\n"
+                ));
+            }
+            ExitCode::SUCCESS
+        }
+        Err(message) => {
+            output::tell(&format!("error: {message}\n"));
+            ExitCode::from(FAILURE)
+        }
+    }
+}
+
+fn write(command: &New, dir: &Path) -> Result<(), String> {
+    let checkout = command.trapline.as_deref().map(checkout).transpose()?;
+    let dependency = |folder: &str| match &checkout {
+        None => format!("{:?}", env!("CARGO_PKG_VERSION")),
+        Some(path) => format!("{{ path = \"{path}{folder}\" }}"),
+    };
+    let cannot = |path: &Path, error: io::Error| format!("cannot make {}: {error}", path.display());
+    if let Some(parent) = dir.parent() {
+        fs::create_dir_all(parent).map_err(|error| cannot(parent, error))?;
+    }
+    fs::create_dir(dir).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            format!(
+                "{} exists; another place can be given with --path",
+                dir.display()
+            )
+        }
+        _ => cannot(dir, error),
+    })?;
+    let src = dir.join("src");
+    fs::create_dir(&src).map_err(|error| cannot(&src, error))?;
+    for (name, text) in FILES {
+        let text = text
+            .replace("{{name}}", &command.name)
+            .replace("{{trapline}}", &dependency(""))
+            .replace("{{trapline-cli}}", &dependency("/cli"));
+        let path = dir.join(name);
+        fs::write(&path, text).map_err(|error| cannot(&path, error))?;
+    }
+    Ok(())
+}
+
+/// The path of a checkout of trapline, as it stands in a TOML string.
+fn checkout(path: &Path) -> Result<String, String> {
+    let trouble = |what: &str| format!("--trapline {}: {what}", path.display());
+    let full = path
+        .canonicalize()
+        .map_err(|error| trouble(&error.to_string()))?;
+    let manifest = fs::read_to_string(full.join("Cargo.toml"))
+        .map_err(|error| trouble(&format!("cannot read its Cargo.toml: {error}")))?;
+    if !manifest.lines().any(|line| line == "name = \"trapline\"") {
+        return Err(trouble("its Cargo.toml is of another crate than trapline"));
+    }
+    match full.to_str() {
+        Some(text) if !text.contains(char::is_control) => {
+            Ok(text.replace('\\', "\\\\").replace('"', "\\\""))
+        }
+        _ => Err(trouble("a Cargo.toml cannot hold such a path")),
+    }
+}
+
+/// Checks the name of a crate, or explains what is wrong with it.
+fn crate_name(text: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+    if !text.starts_with(|c: char| c.is_ascii_lowercase()) || !text.chars().all(plain) {
+        return Err(
+            "a crate's name begins with a small letter, and goes on with small letters, \
+                    digits, - and _: such as my-kernel"
+                .into(),
+        );
+    }
+    if text.len() > 64 {
+        return Err("a crate's name has no more than 64 characters".into());
+    }
+    if TAKEN.contains(&text.replace('_', "-").as_str()) {
+        return Err(format!("Cargo needs the name {text} for something else"));
+    }
+    no_keyword(text)?;
+    Ok(text.into())
+}
+
+/// Rejects a keyword of Rust as a name.
+pub(super) fn no_keyword(text: &str) -> Result<(), String> {
+    match KEYWORDS.split(' ').any(|word| word == text) {
+        true => Err(format!("{text} is a keyword of Rust")),
+        false => Ok(()),
+    }
+}

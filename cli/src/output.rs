@@ -1,0 +1,319 @@
+//! Output of the command line: messages on standard error, as text or as JSON lines; data on
+//! standard output; exit codes.
+
+use std::{io, process::ExitCode, time::Duration};
+
+use anstream::stream::RawStream;
+use anstyle::{AnsiColor, Style};
+use clap::{ArgAction, Args, ColorChoice, ValueEnum, builder::StyledStr};
+use serde_json::{Map, Value};
+use tracing::Level;
+use trapline::Nanos;
+
+use super::stdio::{self, Stream};
+
+/// Something went wrong: a task failed, or the kernel met an I/O error.
+pub(super) const FAILURE: u8 = 1;
+/// The command line is wrong.
+pub(super) const USAGE: u8 = 2;
+/// A deadlock: no task could continue.
+pub(super) const DEADLOCK: u8 = 3;
+/// A limit of the kernel's was reached.
+pub(super) const LIMIT: u8 = 4;
+
+/// How much the command line prints, and in which format. The options are not global in `clap`'s
+/// sense, since a program's options are its own.
+#[derive(Args)]
+pub(super) struct Verbosity {
+    /// When to use colours; NO_COLOR is honoured
+    #[arg(long, value_name = "WHEN")]
+    pub(super) color: Option<ColorChoice>,
+    /// Print less: no seed, and no warnings except for failed tasks
+    #[arg(long, short, conflicts_with = "verbose")]
+    pub(super) quiet: bool,
+    /// Print more: the programs' log lines of level info; twice, of level debug as well
+    #[arg(long, short, action = ArgAction::Count)]
+    pub(super) verbose: u8,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    Text,
+    Json,
+}
+
+/// The targets of the kernel's own events, which carry a time.
+pub(super) const KERNEL: [&str; 4] = [
+    "trapline::kernel",
+    "trapline::device",
+    "trapline::sched",
+    "trapline::console",
+];
+
+/// Standard error, configured by the options.
+#[derive(Clone, Copy)]
+pub(super) struct Log {
+    pub(super) format: Format,
+    colored: bool,
+    pub(super) quiet: bool,
+    pub(super) verbose: u8,
+}
+
+impl Log {
+    /// Merges the options before `boot` with those after it; the latter win.
+    pub(super) fn new(outer: &Verbosity, inner: &Verbosity, format: Format) -> Self {
+        Self {
+            format,
+            colored: is_colored(inner.color.or(outer.color), &io::stderr()),
+            quiet: inner.quiet || outer.quiet,
+            verbose: inner.verbose.max(outer.verbose),
+        }
+    }
+
+    /// For lines on a screen.
+    pub(super) const PLAIN: Self = Self {
+        format: Format::Text,
+        colored: false,
+        quiet: false,
+        verbose: 0,
+    };
+
+    /// For what a run repeats: it prints no note and no warning.
+    pub(super) const SILENT: Self = Self {
+        quiet: true,
+        ..Self::PLAIN
+    };
+
+    /// For messages on standard error.
+    pub(super) fn of_errors(verbosity: &Verbosity) -> Self {
+        Self::new(verbosity, verbosity, Format::Text)
+    }
+
+    /// For lines on standard output.
+    pub(super) fn of_output(verbosity: &Verbosity) -> Self {
+        Self {
+            format: Format::Text,
+            colored: is_colored(verbosity.color, &io::stdout()),
+            quiet: verbosity.quiet,
+            verbose: verbosity.verbose,
+        }
+    }
+
+    /// Prints a message that `--quiet` hides.
+    pub(super) fn note(self, message: &str) {
+        if self.quiet {
+            return;
+        }
+        match self.format {
+            Format::Json => self.json(&message_line(Level::INFO, message)),
+            Format::Text => {
+                let dim = self.style(Style::new().dimmed());
+                tell(&format!("{dim}{message}{dim:#}\n"));
+            }
+        }
+    }
+
+    /// Prints a warning.
+    pub(super) fn warn(self, message: &str) {
+        if self.quiet {
+            return;
+        }
+        tell(&self.warning(message));
+    }
+
+    /// The line of a warning.
+    pub(super) fn warning(self, message: &str) -> String {
+        match self.format {
+            Format::Json => json(&message_line(Level::WARN, message)) + "\n",
+            Format::Text => format!("warning: {message}\n"),
+        }
+    }
+
+    /// Prints an error.
+    pub(super) fn error(self, message: &str) {
+        match self.format {
+            Format::Json => self.json(&message_line(Level::ERROR, message)),
+            Format::Text => {
+                let red = self.style(AnsiColor::Red.on_default().bold());
+                tell(&format!("{red}error:{red:#} {message}\n"));
+            }
+        }
+    }
+
+    pub(super) fn is_colored(self) -> bool {
+        self.colored
+    }
+
+    /// Whether standard error may contain JSON lines only.
+    pub(super) fn is_json(self) -> bool {
+        self.format == Format::Json
+    }
+
+    pub(super) fn json(self, line: &Map<String, Value>) {
+        tell(&(json(line) + "\n"));
+    }
+
+    fn style(self, style: Style) -> Style {
+        if self.colored { style } else { Style::new() }
+    }
+}
+
+fn is_colored(choice: Option<ColorChoice>, stream: &impl RawStream) -> bool {
+    match choice {
+        None | Some(ColorChoice::Auto) => {}
+        Some(ColorChoice::Always) => anstream::ColorChoice::Always.write_global(),
+        Some(ColorChoice::Never) => anstream::ColorChoice::Never.write_global(),
+    }
+    anstream::AutoStream::choice(stream) != anstream::ColorChoice::Never
+}
+
+/// Writes to standard error. A failure is ignored, since no other stream is left for a report.
+pub(super) fn tell(text: &str) {
+    let _ = stdio::write(Stream::Err, text.as_bytes());
+}
+
+impl Log {
+    /// Formats an event as a line for people.
+    pub(super) fn line(self, target: &str, level: Level, line: &Map<String, Value>) -> String {
+        let of_kernel = KERNEL.contains(&target);
+        let mut text = match line.get("at").and_then(Value::as_f64) {
+            Some(at) => {
+                let at = Duration::try_from_secs_f64(at).unwrap_or_default();
+                let at = Nanos::from(at);
+                let tid = line.get("tid").and_then(Value::as_u64).unwrap_or(0);
+                self.columns(&format!("{at:.6}"), tid, &field(line, "comm"))
+            }
+            None => String::new(),
+        };
+        if level != Level::TRACE || !of_kernel {
+            let (name, color) = match level {
+                Level::ERROR => ("error", AnsiColor::Red),
+                Level::WARN => ("warning", AnsiColor::Yellow),
+                Level::INFO => ("info", AnsiColor::Green),
+                Level::DEBUG => ("debug", AnsiColor::Blue),
+                Level::TRACE => ("trace", AnsiColor::Blue),
+            };
+            let style = self.style(color.on_default().bold());
+            text += &format!("{style}{name}:{style:#} ");
+        }
+        if line.contains_key("report") && of_kernel {
+            let report = line.get("message").and_then(Value::as_str);
+            let lines: Vec<String> = report.into_iter().flat_map(str::lines).map(clean).collect();
+            return text + &lines.join("\n");
+        }
+        let message = field(line, "message");
+        if of_kernel {
+            text += &aligned(&message, &field(line, "reply"));
+            return text;
+        }
+        text += &format!("{}: {message}", clean(target));
+        for (key, value) in line {
+            if !["at", "tid", "comm", "message"].contains(&key.as_str()) {
+                text += &clean(&format!(" {key}={value}"));
+            }
+        }
+        text
+    }
+
+    /// The instant and the task.
+    pub(super) fn columns(self, at: &str, tid: u64, comm: &str) -> String {
+        const COLORS: [AnsiColor; 5] = [
+            AnsiColor::Cyan,
+            AnsiColor::Magenta,
+            AnsiColor::Green,
+            AnsiColor::Blue,
+            AnsiColor::Yellow,
+        ];
+        let dim = self.style(Style::new().dimmed());
+        let color = COLORS[(tid % COLORS.len() as u64) as usize].on_default();
+        let color = self.style(color);
+        format!("{dim}{at}{dim:#} {color}{tid:>4} {comm:<12}{color:#} ")
+    }
+}
+
+fn message_line(level: Level, message: &str) -> Map<String, Value> {
+    let mut line = Map::new();
+    line.insert("level".into(), level.as_str().into());
+    line.insert("target".into(), "trapline::cli".into());
+    line.insert("message".into(), message.into());
+    line
+}
+
+pub(super) fn json(line: &Map<String, Value>) -> String {
+    serde_json::to_string(line).expect("a map of plain values is JSON")
+}
+
+/// Aligns the replies in a column, like `strace`.
+pub(super) fn aligned(message: &str, reply: &str) -> String {
+    let call = message.strip_suffix(reply);
+    match call.and_then(|call| call.strip_suffix(" = ")) {
+        Some(call) => format!("{call:<28} = {reply}"),
+        None => message.to_string(),
+    }
+}
+
+/// Makes text safe for a terminal, on one line.
+pub(super) fn clean(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if is_plain(letter) {
+            clean.push(letter);
+        } else if letter.is_control() {
+            clean.extend(letter.escape_debug());
+        } else {
+            clean.extend(letter.escape_unicode());
+        }
+    }
+    clean
+}
+
+/// Whether a terminal shows the character as it is. It is neither a control character nor one that
+/// changes the direction of the text.
+pub(super) fn is_plain(letter: char) -> bool {
+    !letter.is_control()
+        && !matches!(
+            letter,
+            '\u{61c}'
+                | '\u{200e}'..='\u{200f}'
+                | '\u{202a}'..='\u{202e}'
+                | '\u{2066}'..='\u{2069}'
+        )
+}
+
+fn field(line: &Map<String, Value>, name: &str) -> String {
+    match line.get(name) {
+        Some(Value::String(text)) => clean(text),
+        Some(other) => clean(&other.to_string()),
+        None => String::new(),
+    }
+}
+
+/// Writes a help, with the colours that the stream can show.
+pub(super) fn print_help(help: &StyledStr) -> ExitCode {
+    let text = match is_colored(None, &io::stdout()) {
+        true => help.ansi().to_string(),
+        false => help.to_string(),
+    };
+    print(text.as_bytes())
+}
+
+/// Writes data.
+pub(super) fn print(data: &[u8]) -> ExitCode {
+    match stdio::print(data) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => match unwritten(&error) {
+            None => ExitCode::SUCCESS,
+            Some(message) => {
+                tell(&format!("error: {message}\n"));
+                ExitCode::from(FAILURE)
+            }
+        },
+    }
+}
+
+/// The message for a failed write to standard output. A reader that closed the output early is no
+/// error.
+pub(super) fn unwritten(error: &io::Error) -> Option<String> {
+    let is_unread = error.kind() == io::ErrorKind::BrokenPipe;
+    (!is_unread).then(|| format!("cannot write to standard output: {error}"))
+}

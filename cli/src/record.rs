@@ -1,0 +1,207 @@
+//! `--record`: the recording of a run, from the options to its last byte.
+
+use std::{
+    fs, io,
+    os::{
+        fd::OwnedFd,
+        unix::fs::{FileTypeExt, MetadataExt},
+    },
+    path::{Path, PathBuf},
+};
+
+use rustix::{
+    fs::{Mode, OFlags, Stat, fstat},
+    io::Errno,
+};
+use trapline::{
+    Error, Report,
+    record::{Header, Recorder, Recording, Tape},
+};
+
+use super::{
+    args::Boot,
+    interrupts, outfile,
+    output::{FAILURE, Log},
+    trace::post_mortem,
+};
+
+/// How many events are kept for `--post-mortem`.
+const POST_MORTEM: usize = 10_000;
+/// The largest recording that is read again at the end of its run, in bytes.
+const LARGEST: u64 = 64 << 20;
+
+/// A recording under way.
+#[derive(Clone)]
+pub(super) struct Recorded {
+    /// The file's path; none if the recording is in memory.
+    path: Option<PathBuf>,
+    tape: Tape,
+}
+
+/// Starts recording, if the options ask for it. An error says why it cannot.
+pub(super) fn begin(
+    options: &Boot,
+    command: &[String],
+    seed: u64,
+    log: Log,
+) -> Result<Option<(Recorder, Recorded)>, String> {
+    if options.watching.record.is_none() && !options.watching.post_mortem {
+        return Ok(None);
+    }
+    let header = header(options, command, seed);
+    let path = options.watching.record.clone();
+    if let Some(path) = &path {
+        refuse_output("--record", path)?;
+    }
+    // Kept open until the recorder has opened the pipe; otherwise its reader would see the end.
+    let _pipe = path.as_deref().and_then(|path| find_reader(path, log));
+    let recorder = match (&path, options.watching.record_last) {
+        (None, _) => Recorder::in_memory(POST_MORTEM, &header),
+        (Some(path), None) => Recorder::create(path, &header),
+        (Some(path), Some(last)) => Recorder::last(last.get(), path, &header),
+    };
+    let recorder = recorder.and_then(|recorder| match options.watching.post_mortem {
+        true => recorder.and_in_memory(POST_MORTEM, &header),
+        false => Ok(recorder),
+    });
+    let recorder = recorder.map_err(|error| {
+        let path = path.as_deref().unwrap_or(Path::new("memory"));
+        let why = outfile::why(path, &error);
+        format!("cannot record to {}: {why}", path.display())
+    })?;
+    let tape = recorder.tape();
+    Ok(Some((recorder, Recorded { path, tape })))
+}
+
+/// The description of a run.
+pub(super) fn header(options: &Boot, command: &[String], seed: u64) -> Header {
+    let mut header = Header::default();
+    header.command = command.to_vec();
+    header.seed = seed;
+    header.policy = options.policy.to_string();
+    header.quantum = options.quantum.get();
+    header.is_simulated = options.simulated;
+    header
+}
+
+/// Refuses a file that the run prints to: the text would be amid the bytes.
+pub(super) fn refuse_output(option: &str, path: &Path) -> Result<(), String> {
+    let Ok(found) = fs::metadata(path) else {
+        return Ok(());
+    };
+    let is_null = fs::metadata("/dev/null").is_ok_and(|null| null.rdev() == found.rdev());
+    if found.file_type().is_char_device() && is_null {
+        return Ok(());
+    }
+    let is_same = |stat: rustix::io::Result<Stat>| {
+        stat.is_ok_and(|stat| (stat.st_dev, stat.st_ino) == (found.dev(), found.ino()))
+    };
+    let output = match () {
+        () if is_same(fstat(io::stdout())) => "standard output",
+        () if is_same(fstat(io::stderr())) => "standard error",
+        () => return Ok(()),
+    };
+    Err(format!(
+        "{option} {} is {output}, which the run prints to: name another file",
+        path.display()
+    ))
+}
+
+/// Prints a note if a pipe without a reader has to be waited for. A pipe with a reader is opened.
+fn find_reader(path: &Path, log: Log) -> Option<OwnedFd> {
+    let found = fs::metadata(path).ok()?;
+    if !found.file_type().is_fifo() {
+        return None;
+    }
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(path, flags, Mode::empty());
+    if let Err(Errno::NXIO) = opened {
+        let path = path.display();
+        log.note(&format!("waiting for a reader of the pipe {path}"));
+    }
+    opened.ok()
+}
+
+impl Recorded {
+    /// The tape that it writes to.
+    pub(super) fn tape(&self) -> &Tape {
+        &self.tape
+    }
+
+    /// Writes the remaining events and reports the result. Returns the exit code of a run that
+    /// would have ended with `code`.
+    pub(super) fn end(&self, log: Log, code: u8) -> u8 {
+        let closed = self.tape.close_while(interrupts::patience());
+        let Some(path) = self.path.as_ref().map(|path| path.display()) else {
+            return code;
+        };
+        match closed {
+            Ok(()) => {
+                log.note(&format!("recorded to {path}"));
+                code
+            }
+            Err(error) => {
+                log.error(&format!("the recording {path} is not complete: {error}"));
+                if code == 0 { FAILURE } else { code }
+            }
+        }
+    }
+
+    /// The same for a process that ends at once. A reader of a pipe, and a reader of the message,
+    /// gets a limited time.
+    pub(super) fn end_soon(&self, log: Log) {
+        let is_file = |path| fs::metadata(path).is_ok_and(|found| found.is_file());
+        let recorded = self.clone();
+        let close = move || {
+            // The message about it follows.
+            let _ = recorded.tape.close();
+        };
+        let closed = if self.path.as_ref().is_none_or(is_file) {
+            close();
+            Ok(())
+        } else {
+            interrupts::soon(close)
+        };
+        let recorded = self.clone();
+        let _ = interrupts::soon(move || match (closed, &recorded.path) {
+            (Err(error), Some(path)) => {
+                let path = path.display();
+                let why = match error.kind() {
+                    io::ErrorKind::TimedOut => "no process reads it".to_string(),
+                    _ => error.to_string(),
+                };
+                log.error(&format!("the recording {path} is not complete: {why}"));
+            }
+            _ => drop(recorded.end(log, FAILURE)),
+        });
+    }
+
+    /// Shows the last traps of the tasks that faulted or wait for ever. The caller calls it at the
+    /// end.
+    pub(super) fn post_mortem(&self, log: Log, result: &Result<Report, Error>) {
+        let blocked = match result {
+            Ok(report) if report.failures > 0 => &[][..],
+            Err(Error::Deadlock(deadlock)) => &deadlock.blocked,
+            Ok(_) | Err(_) => return,
+        };
+        match self.tape.recording().map_or_else(|| self.reopen(), Ok) {
+            Ok(recording) => post_mortem::show(log, recording, blocked),
+            Err(why) => log.note(&format!(
+                "the last traps of those concerned are not shown, since the recording {why}: \
+                 --post-mortem keeps them"
+            )),
+        }
+    }
+
+    /// Opens the file for reading, or explains why it cannot be read.
+    fn reopen(&self) -> Result<Recording, String> {
+        let path = self.path.as_deref().ok_or("is not kept")?;
+        // Opening a pipe would wait for a writer.
+        match fs::metadata(path) {
+            Ok(found) if !found.is_file() => Err("is no file".to_string()),
+            Ok(found) if found.len() > LARGEST => Err(format!("is over {} MiB", LARGEST >> 20)),
+            Ok(_) => Recording::open(path).map_err(|error| format!("cannot be read: {error}")),
+            Err(error) => Err(format!("cannot be read: {error}")),
+        }
+    }
+}

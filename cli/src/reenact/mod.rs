@@ -1,0 +1,362 @@
+//! `replay --explore`: the inputs of a taped run under other schedules.
+//!
+//! A replay of the tape notes what came over each connection. Then the programs run in the simulated
+//! world, under many schedules, and each connection has a peer that does what the one of the run did.
+//! Before the search, runs with one peer each tell what each gets for what it sends itself.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `mod.rs` | the command, and a run of the programs with their peers |
+//! | `answers.rs` | what a peer gets for what it sends itself |
+//! | `script.rs` | [`Script`]: what the peers did, and the hosts that they need |
+//! | `noting.rs` | the world that notes it during a replay |
+//! | `peers.rs` | the peers, as tasks |
+
+mod answers;
+mod noting;
+mod peers;
+mod script;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    cell::RefCell,
+    io::{self, IsTerminal},
+    path::Path,
+    process::ExitCode,
+    rc::Rc,
+    sync::Arc,
+};
+
+use clap::{ValueEnum, error::ErrorKind};
+use trapline::{
+    Check, Error, Kernel, Report, SimNet, SimWorld, check,
+    tape::{self, Playing},
+};
+
+use super::{
+    args::{self, Boot},
+    attached::Attached,
+    boot, explore,
+    inject::Rules,
+    interrupts,
+    output::{FAILURE, Log, print, tell},
+    panics::Panics,
+    program::Named,
+    replay::{self, Outside},
+};
+use answers::{Answer, Heard};
+use noting::{Notes, Noting};
+use peers::{Course, Expected, Tally};
+use script::{Host, Script, Way};
+
+/// The most clients whose answers are looked up, of those that send the same: each takes a run.
+const MOST: usize = 100;
+/// How often the answers are looked up again after a failure: a part of them may have changed.
+const AGAIN: usize = 3;
+
+/// What a peer has to get in each schedule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+pub(super) enum Expect {
+    /// Nothing: how the tasks end decides
+    Ends,
+    /// The answer to what it sends itself
+    #[default]
+    Answers,
+    /// As many bytes as on the tape
+    Bytes,
+}
+
+/// What the command asks for.
+pub(super) struct Wanted<'a> {
+    pub(super) schedules: u64,
+    /// One schedule of an earlier report, and no other.
+    pub(super) schedule: Option<&'a str>,
+    pub(super) expect: Expect,
+    /// Where a failing schedule is recorded.
+    pub(super) record: Option<&'a Path>,
+    /// The command line that runs a schedule again.
+    pub(super) again: String,
+}
+
+/// Searches the schedules of a taped run. An error is a usage error.
+pub(super) fn run(
+    playing: Playing,
+    options: &Boot,
+    programs: &[(String, Named)],
+    wanted: &Wanted<'_>,
+    log: Log,
+) -> Result<ExitCode, clap::Error> {
+    let _guard = Panics::hide();
+    let script = match note(playing, options, programs, log) {
+        Ok(script) => Arc::new(script),
+        Err(error) => {
+            log.error(&error);
+            return Ok(ExitCode::from(FAILURE));
+        }
+    };
+    let usage = |error: String| clap::Error::raw(ErrorKind::InvalidValue, error + "\n");
+    // For its errors.
+    network(&script).map_err(usage)?;
+    let mut answers = answers_of(&script, programs, options, wanted.expect);
+    if let Err(error) = interrupts::note(interrupts::END) {
+        log.error(&format!("cannot listen for interrupts: {error}"));
+        return Ok(ExitCode::from(FAILURE));
+    }
+    let mut explored;
+    let mut again = AGAIN;
+    loop {
+        let expected = Arc::new(match wanted.expect {
+            Expect::Ends => Expected::Ends,
+            Expect::Answers => Expected::Answers(answers.clone()),
+            Expect::Bytes => Expected::Bytes,
+        });
+        let body = |kernel: &mut Kernel| {
+            let course = Course::Tape(Arc::clone(&expected));
+            trial(kernel, programs, &script, course)
+        };
+        explored = search(body, &script, options, wanted)
+            .map_err(usage)?
+            .explore();
+        if explored.failure.is_none() || again == 0 || interrupts::is_raised() {
+            break;
+        }
+        // The world outside, such as the date, is no part of a schedule.
+        let now = answers_of(&script, programs, options, wanted.expect);
+        if now == answers {
+            break;
+        }
+        (answers, again) = (now, again - 1);
+    }
+    if io::stderr().is_terminal() {
+        tell("\r\x1b[K");
+    }
+    print(explore::report(&explored).as_bytes());
+    if wanted.expect == Expect::Answers {
+        print(compared(&script, &answers).as_bytes());
+    }
+    let good = interrupts::signal().map_or(ExitCode::SUCCESS, ExitCode::from);
+    Ok(match explored.failure {
+        None => good,
+        Some(_) => ExitCode::from(FAILURE),
+    })
+}
+
+/// Replays the tape, and notes what the peers did. An error says what cannot be scripted.
+fn note(
+    playing: Playing,
+    options: &Boot,
+    programs: &[(String, Named)],
+    log: Log,
+) -> Result<Script, String> {
+    let seed = playing.header().seed;
+    let notes: Rc<RefCell<Notes>> = Rc::default();
+    let world = Noting::new(playing, Rc::clone(&notes));
+    let rules = Rules::new(&options.inject);
+    // Of its warnings, only that of a task that waits.
+    let world = Attached::replayed(world, Log::SILENT, io::sink()).watched(log)?;
+    let builder = boot::settings(options, seed, &rules, Outside::of(world));
+    let opened = Rc::default();
+    let mut kernel = builder
+        .tracer(peers::listening(&opened))
+        .build()
+        .map_err(|error| format!("cannot boot: {error}"))?;
+    boot::load(&mut kernel, options, &args::loaded(programs), Log::SILENT)?;
+    if let Err(error) = kernel.run() {
+        match tape::Error::of(&error) {
+            Some(tape::Error::Left(left)) => {
+                let culprit = replay::culprit(&kernel, left).unwrap_or_default();
+                return Err(format!("the replay leaves the tape: {left}\n{culprit}"));
+            }
+            Some(ended) if ended.is_short() => {
+                log.warn(&ended.to_string());
+                // The programs had not ended, and what is open now was open then.
+                notes.borrow_mut().stop();
+            }
+            Some(other) => return Err(other.to_string()),
+            None if matches!(error, Error::Limit(..)) => notes.borrow_mut().stop(),
+            // So ended the run.
+            None => {}
+        }
+    }
+    let report = kernel.report();
+    drop(kernel);
+    let notes = Rc::into_inner(notes).expect("the kernel is gone");
+    let script = notes.into_inner().script(&report, opened.take());
+    script.map_err(|why| format!("this tape has no script: {why}"))
+}
+
+/// The limit on the turns of a schedule, if the run had so many. The peers have turns too, and another
+/// schedule may need more; only a schedule that never ends reaches the limit.
+fn most_turns(ticks: u64) -> u64 {
+    ticks.saturating_mul(16).max(1_000_000)
+}
+
+fn search<F>(
+    body: F,
+    script: &Arc<Script>,
+    options: &Boot,
+    wanted: &Wanted<'_>,
+) -> Result<Check<F>, String>
+where
+    F: Fn(&mut Kernel) -> Result<(), Error> + Sync,
+{
+    let shared = Arc::clone(script);
+    let mut search = check(body)
+        .without_environment()
+        .random()
+        .schedules(wanted.schedules)
+        .steps(most_turns(script.ticks))
+        .stop_when(interrupts::is_raised)
+        .threads(0)
+        .command(wanted.again.clone())
+        .net(move || network(&shared).expect("it was right before"));
+    if !options.inject.is_empty() {
+        search = search.inject(Rules::new(&options.inject).injection());
+    }
+    if let Some(tasks) = options.max_tasks {
+        search = search.max_tasks(tasks.saturating_add(peers::most_tasks(script)));
+    }
+    if let Some(folder) = wanted.record {
+        search = search.record(folder);
+    }
+    if io::stderr().is_terminal() {
+        search = search.progress(explore::show);
+    }
+    match wanted.schedule {
+        Some(schedule) => search.replay(schedule),
+        None => Ok(search),
+    }
+}
+
+/// A network with the hosts of the script.
+fn network(script: &Script) -> Result<SimNet, String> {
+    let net = SimNet::new();
+    for Host {
+        name,
+        address,
+        is_cut,
+    } in script.hosts()
+    {
+        let mut placed = net.host_at(&name, address);
+        if is_cut {
+            placed = placed.and_then(|()| net.cut(script.home(), &name));
+        }
+        placed.map_err(|error| format!("cannot place a host at {address}: {error}"))?;
+    }
+    Ok(net)
+}
+
+/// The answer to each client of the script, if it is known.
+fn answers_of(
+    script: &Arc<Script>,
+    programs: &[(String, Named)],
+    options: &Boot,
+    expect: Expect,
+) -> Vec<Option<Answer>> {
+    if expect != Expect::Answers {
+        return Vec::new();
+    }
+    let heard = |course| heard(script, programs, options, course);
+    let reversed = heard(Course::Reversed);
+    let staying = heard(Course::Staying);
+    // Clients that send the same get the same when they are alone.
+    let mut known: Vec<(usize, Heard)> = Vec::new();
+    let mut answers = vec![None; script.peers.len()];
+    for (place, peer) in script.scripted() {
+        let Way::ToListener { number, .. } = peer.way else {
+            continue;
+        };
+        let is_same = |other: &usize| {
+            let other = &script.peers[*other];
+            let same_way =
+                matches!(other.way, Way::ToListener { number: its, .. } if its == number);
+            same_way && peer.does_as(other)
+        };
+        let alone = known.iter().find(|(other, _)| is_same(other));
+        let alone = match alone {
+            Some((_, alone)) => alone.clone(),
+            None if known.len() == MOST || interrupts::is_raised() => continue,
+            None => {
+                let alone = heard(Course::Alone(place)).swap_remove(place);
+                known.push((place, alone.clone()));
+                alone
+            }
+        };
+        let may_end_early = script.is_stopped;
+        let end = peer.first_end().unwrap_or(usize::MAX);
+        let others = [(&reversed[place], usize::MAX), (&staying[place], end)];
+        answers[place] = Answer::agreed(&alone, &peer.heard, may_end_early, &others);
+    }
+    answers
+}
+
+/// Says how many answers the search has compared.
+fn compared(script: &Script, answers: &[Option<Answer>]) -> String {
+    let clients = script
+        .scripted()
+        .filter(|(_, peer)| matches!(peer.way, Way::ToListener { .. }));
+    let known = answers.iter().flatten().count();
+    format!(
+        "compared: the answers to {known} of {} clients\n",
+        clients.count()
+    )
+}
+
+/// What each peer gets in a run of the programs. How the run ends does not matter.
+fn heard(
+    script: &Arc<Script>,
+    programs: &[(String, Named)],
+    options: &Boot,
+    course: Course,
+) -> Vec<Heard> {
+    let none = || vec![Heard::default(); script.peers.len()];
+    let Ok(net) = network(script) else {
+        return none();
+    };
+    let tally = Tally::new(script, net.clone(), course);
+    let mut builder = Kernel::builder()
+        .world(SimWorld::new(0).net(&net))
+        .max_ticks(most_turns(script.ticks))
+        .inject(Rules::new(&options.inject).injection());
+    if let Some(tasks) = options.max_tasks {
+        builder = builder.max_tasks(tasks.saturating_add(peers::most_tasks(script)));
+    }
+    if let Ok(mut kernel) = builder.build() {
+        let _ = with_peers(&mut kernel, programs, script, &tally);
+    }
+    tally.take_heard()
+}
+
+/// Runs the programs once, with the peers of the script.
+fn trial(
+    kernel: &mut Kernel,
+    programs: &[(String, Named)],
+    script: &Arc<Script>,
+    course: Course,
+) -> Result<(), Error> {
+    let tally = Tally::new(script, kernel.net(), course);
+    let report = with_peers(kernel, programs, script, &tally)?;
+    let text = kernel.take_console();
+    explore::note_outcome(kernel, text);
+    report.check()
+}
+
+fn with_peers(
+    kernel: &mut Kernel,
+    programs: &[(String, Named)],
+    script: &Arc<Script>,
+    tally: &Rc<Tally>,
+) -> Result<Report, Error> {
+    peers::listen(kernel, script, tally)?;
+    for (_, named) in programs {
+        named.image()(kernel, script.home())?;
+    }
+    peers::connect(kernel, script, tally)?;
+    match kernel.run() {
+        Err(Error::Deadlock(deadlock)) if deadlock.is_at_rest() && tally.is_over() => {
+            Ok(kernel.report())
+        }
+        ran => ran,
+    }
+}

@@ -1,0 +1,601 @@
+//! The peers of a script, as tasks of the simulated world.
+
+use std::{
+    cell::{Cell, OnceCell, RefCell},
+    collections::{BTreeMap, VecDeque},
+    io,
+    net::SocketAddr,
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+
+use trapline::{
+    Detail, Errno, Error, Event, Fact, Kernel, Observer, Os, Promise, Queue, Setter, SimNet,
+    SystemCall, TcpStream, Tid,
+};
+
+use super::{
+    answers::{Answer, Coming, Heard},
+    script::{Act, Listener, Mark, Peer, Script, Step, Way},
+};
+
+/// How long the programs go on after the last peer, before they are shut down as on the tape.
+const REST: Duration = Duration::from_secs(1);
+/// The time between two looks for a listener.
+const LOOK: Duration = Duration::from_millis(1);
+/// After a wait, a peer connects or sends at one of the next multiples of this time. So several do at one
+/// instant, and their order is the search's choice, although the network takes time.
+const BEAT: Duration = Duration::from_millis(1);
+/// The most of them that it waits for.
+const BEATS: u64 = 4;
+/// How much longer than on the tape a peer waits for bytes that are no part of its answer.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// What the peers do in a run of the programs.
+#[derive(Clone)]
+pub(super) enum Course {
+    /// They do as on the tape.
+    Tape(Arc<Expected>),
+    /// One client connects, and no other.
+    Alone(usize),
+    /// The clients come in the reverse order, each after the one before is over.
+    Reversed,
+    /// The clients come in their order, each after the one before has sent all. They stay.
+    Staying,
+}
+
+/// What each peer of a search has to get.
+#[derive(Debug)]
+pub(super) enum Expected {
+    /// Nothing: how the tasks end decides.
+    Ends,
+    /// Its answer, if that is known.
+    Answers(Vec<Option<Answer>>),
+    /// As many bytes as on the tape.
+    Bytes,
+}
+
+impl Course {
+    fn is_strict(&self) -> bool {
+        matches!(self, Self::Tape(expected) if matches!(**expected, Expected::Bytes))
+    }
+
+    fn answer(&self, place: usize) -> Option<&Answer> {
+        match self {
+            Self::Tape(expected) => match &**expected {
+                Expected::Answers(answers) => answers.get(place)?.as_ref(),
+                Expected::Ends | Expected::Bytes => None,
+            },
+            Self::Alone(_) | Self::Reversed | Self::Staying => None,
+        }
+    }
+}
+
+/// How far the peers are.
+pub(super) struct Tally {
+    net: SimNet,
+    course: Course,
+    /// What each peer has got, apart from a search.
+    heard: RefCell<Vec<Heard>>,
+    peers: RefCell<Vec<(usize, u64)>>,
+    /// Whether a peer has found another behaviour than that on the tape.
+    has_failed: Cell<bool>,
+    /// Whether the next progress is awaited.
+    is_watched: Cell<bool>,
+    /// The queue for it, made by the task that awaits it.
+    news: OnceCell<Queue<()>>,
+    is_over: Cell<bool>,
+    /// The connections that stay open until the end of the run.
+    open: RefCell<Vec<TcpStream>>,
+    /// The listeners so far, in the order of their requests.
+    opened: Rc<RefCell<Vec<Listener>>>,
+    /// Notes them.
+    observer: RefCell<Option<Observer>>,
+}
+
+impl Tally {
+    pub(super) fn new(script: &Script, net: SimNet, course: Course) -> Rc<Self> {
+        Rc::new(Self {
+            net,
+            course,
+            heard: RefCell::new(vec![Heard::default(); script.peers.len()]),
+            peers: RefCell::new(vec![(0, 0); script.peers.len()]),
+            has_failed: Cell::new(false),
+            is_watched: Cell::new(false),
+            news: OnceCell::new(),
+            is_over: Cell::new(false),
+            open: RefCell::default(),
+            opened: Rc::default(),
+            observer: RefCell::new(None),
+        })
+    }
+
+    /// What each peer has got.
+    pub(super) fn take_heard(&self) -> Vec<Heard> {
+        self.heard.take()
+    }
+
+    /// Whether every peer that connects has done its part.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.get()
+    }
+
+    /// Notes that a peer has made a step, or has got bytes.
+    async fn note(&self, os: &mut Os, peer: usize, steps: usize, bytes: u64) {
+        self.peers.borrow_mut()[peer] = (steps, bytes);
+        self.tell(os).await;
+    }
+
+    /// Notes the listeners from now on.
+    async fn watch_listeners(&self, os: &mut Os) {
+        let observer = os.observe(listening(&self.opened));
+        self.observer.replace(Some(observer));
+        // It observes from the next trap on.
+        os.yield_now().await;
+    }
+
+    async fn tell(&self, os: &mut Os) {
+        if self.is_watched.replace(false)
+            && let Some(news) = self.news.get()
+        {
+            // It is never closed.
+            let _ = news.put(os, ()).await;
+        }
+    }
+
+    fn is_met(&self, mark: &Mark) -> bool {
+        let (steps, bytes) = self.peers.borrow()[mark.peer];
+        steps >= mark.steps && bytes >= mark.bytes
+    }
+
+    /// Waits until the peers are so far, or one has failed. Returns whether they are. An error names
+    /// the connection on which the program keeps them waiting.
+    async fn reach(&self, os: &mut Os, script: &Script, marks: &[Mark]) -> Result<bool, String> {
+        let reached = os.timeout(script.patience(), async |os| self.follow(os, marks).await);
+        reached.await.map_err(|_| {
+            let late = marks.iter().find(|mark| !self.is_met(mark));
+            let way = late.map(|mark| script.peers[mark.peer].way.to_string());
+            let way = way.unwrap_or_default();
+            format!("the program does not do what it did on the tape ({way})")
+        })
+    }
+
+    /// Waits until the peers are so far, or one has failed. Returns whether they are.
+    async fn follow(&self, os: &mut Os, marks: &[Mark]) -> bool {
+        let news = match self.news.get() {
+            Some(news) => news.clone(),
+            None => Queue::unbounded(os).await,
+        };
+        let news = self.news.get_or_init(|| news);
+        while !self.has_failed.get() {
+            if marks.iter().all(|mark| self.is_met(mark)) {
+                return true;
+            }
+            self.is_watched.set(true);
+            let _ = news.get(os).await;
+        }
+        false
+    }
+}
+
+/// Notes each listener that a task opens.
+pub(super) fn listening(opened: &Rc<RefCell<Vec<Listener>>>) -> impl FnMut(&Event<'_>) + use<> {
+    let opened = Rc::clone(opened);
+    let mut asking = BTreeMap::new();
+    let mut tasks: BTreeMap<Tid, String> = BTreeMap::new();
+    move |event| match event.fact {
+        Fact::Spawned { parent, name } => {
+            // Its host may have another name.
+            let name = name.rsplit_once('@').map_or(name, |(name, _)| name);
+            let parent = tasks.get(&parent).map_or("", String::as_str);
+            let task = format!("{parent}/{name}");
+            tasks.insert(event.tid, task);
+        }
+        Fact::Reaped => drop(tasks.remove(&event.tid)),
+        Fact::Trapped {
+            call: SystemCall::Listen,
+            detail: Detail::Addr(addr),
+        } => drop(asking.insert(event.tid, addr.port() == 0)),
+        Fact::Replied { detail, .. } => {
+            if let Some(has_any_port) = asking.remove(&event.tid)
+                && let Detail::Addr(addr) = detail
+            {
+                opened.borrow_mut().push(Listener {
+                    addr,
+                    has_any_port,
+                    task: tasks.get(&event.tid).cloned().unwrap_or_default(),
+                });
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The peers that wait for connections of the program, by address, with their places in the script.
+fn servers(script: &Script) -> BTreeMap<SocketAddr, VecDeque<usize>> {
+    let mut servers: BTreeMap<SocketAddr, VecDeque<usize>> = BTreeMap::new();
+    for (place, peer) in script.scripted() {
+        if let Way::ToPeer(addr) = peer.way {
+            servers.entry(addr).or_default().push_back(place);
+        }
+    }
+    servers
+}
+
+/// The most tasks of the search that live at once: one that listens and one that plays for each peer,
+/// and those that begin and end them.
+pub(super) fn most_tasks(script: &Script) -> usize {
+    2 * script.peers.len() + 3
+}
+
+/// Has the peers listen to which the program connects, and has the program's listeners noted. Runs
+/// the kernel until then.
+pub(super) fn listen(
+    kernel: &mut Kernel,
+    script: &Arc<Script>,
+    tally: &Rc<Tally>,
+) -> Result<(), Error> {
+    let mut begun = Vec::new();
+    for (addr, places) in servers(script) {
+        let (host, tally) = (script.host_of(addr.ip()), Rc::clone(tally));
+        let script = Arc::clone(script);
+        let listens = async move |os: &mut Os| {
+            let listener = os.listen(addr).await?;
+            let accepts = async move |os: &mut Os| -> io::Result<()> {
+                for place in places {
+                    let (stream, _) = listener.accept(os).await?;
+                    let (script, tally) = (Arc::clone(&script), Rc::clone(&tally));
+                    let peer =
+                        async move |os: &mut Os| play(os, &stream, &script, place, &tally).await;
+                    os.spawn_detached(name(place), peer).await?;
+                }
+                Ok(())
+            };
+            os.spawn_detached(format!("peers at {addr}"), accepts)
+                .await?;
+            io::Result::Ok(())
+        };
+        begun.push(kernel.spawn_on(&host, format!("listen at {addr}"), listens)?);
+    }
+    kernel.run_until(&begun)?.check()?;
+    let tally = Rc::clone(tally);
+    let watches = async move |os: &mut Os| tally.watch_listeners(os).await;
+    let watch = kernel.spawn("watch", watches)?;
+    kernel.run_until(&[watch])?.check()
+}
+
+/// Starts the task that has the other peers connect, in the order of the tape, and the task that ends
+/// the run after them.
+pub(super) fn connect(
+    kernel: &mut Kernel,
+    script: &Arc<Script>,
+    tally: &Rc<Tally>,
+) -> Result<(), Error> {
+    let (home, is_stopped) = (script.home(), script.is_stopped);
+    let script = Arc::clone(script);
+    let tally = Rc::clone(tally);
+    let ends = async move |os: &mut Os| {
+        let (setter, over) = Promise::new(os).await;
+        let shared = Rc::clone(&tally);
+        let enters = async move |os: &mut Os| {
+            enter_all(os, &script, &shared).await?;
+            let _ = setter.set(os, ()).await;
+            Ok::<_, String>(())
+        };
+        // Its failure is not waited for, and so counts.
+        os.spawn_detached("peers", enters).await?;
+        let is_good = over.wait(os).await.is_ok() && !tally.has_failed.get();
+        tally.is_over.set(true);
+        if is_good && is_stopped {
+            os.sleep(REST).await;
+        }
+        let is_search = matches!(tally.course, Course::Tape(_));
+        if is_stopped || !is_good || !is_search {
+            os.shutdown().await;
+        }
+        Ok::<_, Errno>(())
+    };
+    kernel.spawn_on(home, "end", ends)?;
+    Ok(())
+}
+
+/// Has the peers connect, and waits for their ends.
+async fn enter_all(os: &mut Os, script: &Arc<Script>, tally: &Rc<Tally>) -> Result<(), String> {
+    let clients = script
+        .scripted()
+        .filter_map(|(place, peer)| match peer.way {
+            Way::ToListener { number, .. } => Some((place, number)),
+            Way::ToPeer(_) => None,
+        });
+    let mut clients: Vec<(usize, usize)> = clients.collect();
+    match tally.course {
+        Course::Tape(_) => {}
+        Course::Alone(only) => clients.retain(|(place, _)| *place == only),
+        Course::Reversed | Course::Staying => {
+            if let Course::Reversed = tally.course {
+                clients.reverse();
+            }
+            for (place, number) in clients {
+                let (playing, over) = Promise::new(os).await;
+                enter(os, script, place, number, tally, playing).await?;
+                let _ = over.wait(os).await;
+            }
+            return Ok(());
+        }
+    }
+    let (playing, over) = Promise::new(os).await;
+    for (place, number) in clients {
+        if let Course::Tape(_) = tally.course {
+            let reached = tally.reach(os, script, &script.peers[place].before).await;
+            if tally.course.is_strict() && !reached? || tally.has_failed.get() {
+                break;
+            }
+        }
+        enter(os, script, place, number, tally, playing.clone()).await?;
+    }
+    drop(playing);
+    // Their failures are not waited for, and so count. The promise is abandoned by the last of them.
+    let _ = over.wait(os).await;
+    match tally.course {
+        Course::Tape(_) => finish_all(os, script, tally).await,
+        Course::Alone(_) | Course::Reversed | Course::Staying => Ok(()),
+    }
+}
+
+/// Waits until the program has connected to each peer, and sent what it sent on the tape.
+async fn finish_all(os: &mut Os, script: &Script, tally: &Tally) -> Result<(), String> {
+    let all = |(peer, scripted): (usize, &Peer)| Mark {
+        peer,
+        steps: scripted.steps.len(),
+        bytes: scripted.gets,
+    };
+    let marks: Vec<Mark> = script.scripted().map(all).collect();
+    match tally.reach(os, script, &marks).await {
+        Err(why) if tally.course.is_strict() => Err(why),
+        _ => Ok(()),
+    }
+}
+
+/// Has a peer connect to a listener of the program. Its task holds `playing` until its end.
+async fn enter(
+    os: &mut Os,
+    script: &Arc<Script>,
+    place: usize,
+    listener: usize,
+    tally: &Rc<Tally>,
+    playing: Setter<()>,
+) -> Result<(), String> {
+    let patience = script.patience();
+    let found = os.timeout(patience, async |os| {
+        loop {
+            let addr = script.address_now(listener, &tally.opened.borrow());
+            let listeners = tally.net.listeners(script.home());
+            if let Some(addr) = addr.filter(|addr| listeners.contains(addr)) {
+                return addr;
+            }
+            os.sleep(LOOK).await;
+        }
+    });
+    let then = script.listeners[listener].addr;
+    let addr = found
+        .await
+        .map_err(|_| format!("the program does not listen, as on the tape at {then}"))?;
+    if tally.opened.borrow().len() >= script.listeners.len() {
+        // There are no more on the tape. A search takes a seventh less time without the observer.
+        tally.observer.replace(None);
+    }
+    await_beat(os).await;
+    let stream = os.connect(addr).await;
+    let stream = stream.map_err(|error| format!("{}: {error}", name(place)))?;
+    let (script, tally) = (Arc::clone(script), Rc::clone(tally));
+    let peer = async move |os: &mut Os| {
+        let _playing = playing;
+        play(os, &stream, &script, place, &tally).await
+    };
+    let spawned = os.spawn_detached(name(place), peer).await;
+    spawned
+        .map(drop)
+        .map_err(|errno| format!("{}: {errno}", name(place)))
+}
+
+async fn await_beat(os: &mut Os) {
+    let past = os.now().await.as_nanos() % BEAT.as_nanos();
+    let beats = 1 + os.random().await % BEATS;
+    let span = BEAT * beats as u32;
+    os.sleep(span - Duration::from_nanos(past as u64)).await;
+}
+
+/// The name of a peer's task.
+fn name(place: usize) -> String {
+    format!("peer-{}", place + 1)
+}
+
+/// Does what a peer did. An error says what the program does otherwise.
+async fn play(
+    os: &mut Os,
+    stream: &TcpStream,
+    script: &Script,
+    place: usize,
+    tally: &Tally,
+) -> Result<(), String> {
+    let mut part = Part {
+        stream,
+        peer: &script.peers[place],
+        patience: script.patience(),
+        is_open_at_end: script.is_stopped,
+        place,
+        steps: 0,
+        got: 0,
+        answer: tally.course.answer(place).map(Coming::new),
+        is_ended: false,
+        has_waited: true,
+        tally,
+    };
+    let played = part.play(os).await;
+    let played = played.map_err(|why| {
+        tally.has_failed.set(true);
+        format!("{why} ({})", part.peer.way)
+    });
+    // A peer that is over holds up no other.
+    tally.note(os, place, usize::MAX, u64::MAX).await;
+    played
+}
+
+/// A peer at one of its steps.
+struct Part<'a> {
+    stream: &'a TcpStream,
+    peer: &'a Peer,
+    patience: Duration,
+    /// Whether a connection that the program does not close is open until the interrupt.
+    is_open_at_end: bool,
+    place: usize,
+    steps: usize,
+    got: u64,
+    answer: Option<Coming<'a>>,
+    /// Whether the program sends no more.
+    is_ended: bool,
+    /// Whether it has waited since it sent something.
+    has_waited: bool,
+    tally: &'a Tally,
+}
+
+impl Part<'_> {
+    async fn play(&mut self, os: &mut Os) -> Result<(), String> {
+        let peer = self.peer;
+        for Step { after, pause, act } in &peer.steps {
+            self.receive(os, *after, *pause + QUIET).await?;
+            self.tally.heard.borrow_mut()[self.place].step();
+            match act {
+                Act::Finish | Act::Break if self.stays() => break,
+                Act::Send(bytes) => {
+                    if std::mem::take(&mut self.has_waited) {
+                        await_beat(os).await;
+                    }
+                    let sent = self.stream.send_all(os, bytes).await;
+                    match sent {
+                        Err(error) if self.tally.course.is_strict() => {
+                            let all = bytes.len();
+                            return Err(format!(
+                                "cannot send the next {all} bytes, which the program received: \
+                                 {error}"
+                            ));
+                        }
+                        // What it gets decides.
+                        Err(_) => break,
+                        Ok(()) => {}
+                    }
+                }
+                // The program may have closed the connection at the same time.
+                Act::Finish => drop(self.stream.shutdown_write(os).await),
+                Act::Break => {
+                    // So may it here.
+                    let _ = self.tally.net.abort(self.stream.id());
+                    return Ok(());
+                }
+            }
+            self.steps += 1;
+            self.tell(os, *after).await;
+        }
+        self.steps = usize::MAX;
+        self.receive(os, peer.gets, QUIET).await?;
+        if !matches!(self.tally.course, Course::Tape(_)) {
+            // An answer may come after the peer has ended its side.
+            self.receive(os, u64::MAX, QUIET).await?;
+        }
+        if peer.is_closed && !self.stays() {
+            self.drain(os).await;
+        } else if self.is_open_at_end || self.stays() {
+            self.tally.open.borrow_mut().push(self.stream.clone());
+        }
+        Ok(())
+    }
+
+    fn stays(&self) -> bool {
+        matches!(self.tally.course, Course::Staying)
+    }
+
+    /// Notes how far the peer is. It does not wait for more than so many bytes any longer.
+    async fn tell(&self, os: &mut Os, bytes: u64) {
+        let bytes = self.got.max(bytes);
+        self.tally.note(os, self.place, self.steps, bytes).await;
+    }
+
+    /// Receives until it has got so many bytes, and its answer up to its next step. If not all bytes
+    /// have to come, it waits for the others for `quiet`.
+    async fn receive(&mut self, os: &mut Os, bytes: u64, quiet: Duration) -> Result<(), String> {
+        let is_strict = self.tally.course.is_strict();
+        let mut buf = [0; 4096];
+        while !self.is_ended && (self.got < bytes || !self.has_answer()) {
+            self.has_waited = true;
+            let stream = self.stream;
+            let wait = match is_strict || !self.has_answer() {
+                true => self.patience,
+                false => quiet,
+            };
+            let received = os.timeout(wait, async |os| stream.recv(os, &mut buf).await);
+            let received = received.await;
+            if let Ok(Ok(n @ 1..)) = received {
+                self.take(&buf[..n]);
+                self.tell(os, 0).await;
+                continue;
+            }
+            self.is_ended = received.is_ok();
+            if is_strict {
+                return Err(self.lacks(&received.map_err(|_| ())));
+            }
+            break;
+        }
+        if let Some(coming) = &mut self.answer
+            && !coming.has_come(self.steps)
+        {
+            coming.end();
+        }
+        match &self.answer {
+            Some(coming) if !self.has_answer() => {
+                let next = String::from_utf8_lossy(coming.next());
+                let next: String = next.chars().take(60).collect();
+                let got = self.got;
+                Err(format!(
+                    "after {got} bytes, a part of its answer does not come: {next:?}"
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        self.got += bytes.len() as u64;
+        self.tally.heard.borrow_mut()[self.place].take(bytes);
+        if let Some(coming) = &mut self.answer {
+            coming.take(bytes);
+        }
+    }
+
+    /// Whether its answer has come up to its next step.
+    fn has_answer(&self) -> bool {
+        let coming = self.answer.as_ref();
+        coming.is_none_or(|coming| coming.has_come(self.steps))
+    }
+
+    /// What the peer of a search for bytes says when they do not come.
+    fn lacks(&self, received: &Result<io::Result<usize>, ()>) -> String {
+        let (got, gets) = (self.got, self.peer.gets);
+        let than = format!("{got} bytes; on the tape it sent {gets}");
+        match received {
+            Ok(Ok(_)) => format!("the program ended the connection after {than}"),
+            Ok(Err(error)) => format!("{error} after {than}"),
+            Err(()) => format!("the program sends no more after {than}"),
+        }
+    }
+
+    /// Receives until the program ends the connection.
+    async fn drain(&self, os: &mut Os) {
+        let (stream, mut buf) = (self.stream, [0; 4096]);
+        let drained = os.timeout(self.patience, async |os| {
+            while let Ok(1..) = stream.recv(os, &mut buf).await {}
+        });
+        // Where it stays open, nothing is missing.
+        let _ = drained.await;
+    }
+}

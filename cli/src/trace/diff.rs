@@ -1,0 +1,491 @@
+//! `trace diff`: finds where two runs diverge, and compares the totals and the times of each task and
+//! each call.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt::Display,
+    io::Write,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
+
+use clap::{Args, ValueHint};
+use serde_json::Value;
+use trapline::{
+    Event, Fact, Follower, Nanos, On, Reply, SystemCall, Tid, Tracer,
+    record::{Header, OwnedEvent},
+};
+
+use super::{
+    source::{Failure, Source, world},
+    summary::{CallTimes, Summary},
+    timeline::{count, pair},
+    twins::{ROWS, Totals, Twin, Twins},
+};
+use crate::{
+    outfile::{OutFile, is_stdout},
+    output::{Log, clean},
+    table::table,
+    words::command_line,
+};
+
+/// The number of events shown before the first difference, and after it in each run.
+const CONTEXT: usize = 5;
+
+/// Compare two runs: where they diverge, which totals differ, and what took longer
+#[derive(Args)]
+#[command(after_help = "\
+Exit codes: 0 the runs are the same, 1 they differ, 2 a recording cannot be read.
+
+Two events are the same only if their times are, provided that both runs were simulated. Otherwise \
+deadlines and the kernel's sleeps are ignored too. The tables of times are of all tasks of a name and \
+of all calls of a kind. In a row of tasks, the first task of a name in A is compared with the first \
+of that name in B, and so on. A table has at most 1,000 rows. Of more than 65,536 tasks without a twin \
+so far, the later ones of a name are compared by their sums. A run has at most 1,048,576 names of tasks, \
+and as many tasks at once: more would take too much memory. --ignore-times leaves the tables of times out.
+
+Examples:
+  trace diff before.trap after.trap
+  trace diff --html both.html before.trap after.trap
+  trace diff --ignore-times seed-1.trap seed-2.trap")]
+pub(crate) struct DiffCommand {
+    /// A recording, as `boot --record` makes it; - for standard input
+    #[arg(value_name = "A", value_hint = ValueHint::FilePath)]
+    a: PathBuf,
+    /// Another one
+    #[arg(value_name = "B", value_hint = ValueHint::FilePath)]
+    b: PathBuf,
+    /// Compare the events and ignore their times
+    #[arg(long)]
+    ignore_times: bool,
+    /// Write a page to FILE, too: both runs above each other, on one axis; - for standard output,
+    /// instead of the text
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    html: Option<PathBuf>,
+}
+
+/// One of the two runs.
+struct Side {
+    source: Source,
+    is_timed: bool,
+    tasks: Follower,
+    /// The tasks that have not ended, and the number of tasks of each name. The summary, which has a
+    /// row per name, limits both.
+    live: BTreeMap<Tid, (Twin, Totals)>,
+    names: BTreeMap<String, u64>,
+    calls: BTreeMap<&'static str, [u64; 2]>,
+    /// The times, by name.
+    summary: Summary,
+}
+
+/// The place where the runs diverge.
+#[derive(Default)]
+struct Parting {
+    /// The number of equal events.
+    same: u64,
+    before: VecDeque<String>,
+    /// The events that follow in each run after the first difference.
+    after: Option<[Vec<String>; 2]>,
+}
+
+impl DiffCommand {
+    pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
+        let files = [&*self.a, &*self.b];
+        if files == [Path::new("-"); 2] {
+            return Err(
+                "standard input holds one recording: name a file for the other"
+                    .to_string()
+                    .into(),
+            );
+        }
+        if self.html.is_some() && files.contains(&Path::new("-")) {
+            return Err("--html reads both recordings twice: name files"
+                .to_string()
+                .into());
+        }
+        let open = |path: &PathBuf| OutFile::open("--html", path, &files);
+        let page = self.html.as_ref().map(open).transpose()?;
+        let (a, b) = (Source::open(&self.a)?, Source::open(&self.b)?);
+        let is_simulated = a.header().is_simulated && b.header().is_simulated;
+        let is_timed = is_simulated && !self.ignore_times;
+        let mut sides = [Side::new(a, is_timed), Side::new(b, is_timed)];
+        let mut parting = Parting::default();
+        let mut twins = Twins::default();
+        loop {
+            let [a, b] = &mut sides;
+            let mut next = [a.next()?, b.next()?];
+            if let [None, None] = next {
+                break;
+            }
+            parting.look(&mut next, &sides, log);
+            for (run, (side, event)) in sides.iter_mut().zip(next).enumerate() {
+                if let Some(event) = event
+                    && let Some((twin, totals)) = side.count(&event)
+                {
+                    twins.ended(run, twin, totals);
+                }
+            }
+        }
+        for (run, side) in sides.iter_mut().enumerate() {
+            side.source.warn_of_gaps(log);
+            side.summary.finish(&side.tasks);
+            for (twin, totals) in std::mem::take(&mut side.live).into_values() {
+                twins.ended(run, twin, totals);
+            }
+        }
+        twins.finish();
+        let differ = parting.after.is_some();
+        let mut text = Vec::new();
+        if differ {
+            show(&mut text, &sides, &parting, &twins)?;
+        } else {
+            log.note(&format!("the runs are the same: {} events", parting.same));
+        }
+        if !self.ignore_times {
+            show_times(&mut text, &sides)?;
+        }
+        if !self.html.as_deref().is_some_and(is_stdout) {
+            out.write_all(&text)?;
+            out.flush()?;
+        }
+        if let Some(page) = page {
+            page.write(pair(files, &String::from_utf8_lossy(&text))?.as_bytes())?;
+        }
+        for side in sides {
+            side.source.end(log)?;
+        }
+        Ok(ExitCode::from(u8::from(differ)))
+    }
+}
+
+impl Side {
+    fn new(source: Source, is_timed: bool) -> Self {
+        Self {
+            source,
+            is_timed,
+            tasks: Follower::new(),
+            live: BTreeMap::new(),
+            names: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            summary: Summary::new(true),
+        }
+    }
+
+    /// The next event to compare.
+    fn next(&mut self) -> Result<Option<OwnedEvent>, Failure> {
+        while let Some(event) = self.source.next() {
+            if self.source.gap().is_some() {
+                self.summary.gap();
+            }
+            let borrowed = event.borrow();
+            self.tasks.event(&borrowed);
+            self.summary.event(&borrowed, &self.tasks);
+            self.summary.check(&self.tasks)?;
+            if self.is_timed || !matches!(borrowed.fact, Fact::ClockJumped { .. }) {
+                return Ok(Some(event));
+            }
+        }
+        Ok(None)
+    }
+
+    fn line(&self, event: &OwnedEvent, log: Log) -> String {
+        let Event { at, tid, fact, .. } = event.borrow();
+        let at = format!("{:.6}", Nanos::from(at));
+        let columns = log.columns(&at, tid.into(), &clean(self.tasks.comm(tid)));
+        format!("{columns}{}", clean(&fact.to_string()))
+    }
+
+    /// Counts an event. Returns the task that it ends.
+    fn count(&mut self, event: &OwnedEvent) -> Option<(Twin, Totals)> {
+        let event = event.borrow();
+        let Event { tid, ref fact, .. } = event;
+        if tid == Tid::KERNEL {
+            return None;
+        }
+        if let Fact::Reaped = fact {
+            // It ended before, unless its end is missing.
+            return self.live.remove(&tid);
+        }
+        let task = self.task(tid);
+        match fact {
+            Fact::Resumed => task.turns += 1,
+            Fact::Exited { exit } => {
+                task.exit = Some((*exit).clone());
+                return self.live.remove(&tid);
+            }
+            Fact::Trapped { call, .. } => {
+                task.traps += 1;
+                self.calls.entry(call.name()).or_default()[0] += 1;
+            }
+            Fact::Replied { .. } if self.tasks.is_error(&event) => {
+                let call = self.tasks.last(tid);
+                let call = call.map_or("?", |call| call.call.name());
+                self.calls.entry(call).or_default()[1] += 1;
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// The totals of a task. It gets its number among the tasks of its name.
+    fn task(&mut self, tid: Tid) -> &mut Totals {
+        let (tasks, names) = (&self.tasks, &mut self.names);
+        let (_, totals) = self.live.entry(tid).or_insert_with(|| {
+            let comm = tasks.comm(tid).to_string();
+            let next = names.entry(comm.clone()).or_default();
+            *next += 1;
+            ((comm, *next), Totals::default())
+        });
+        totals
+    }
+}
+
+impl Parting {
+    /// Reads the next event of both.
+    fn look(&mut self, next: &mut [Option<OwnedEvent>; 2], sides: &[Side; 2], log: Log) {
+        if self.after.is_none() && is_same(next, sides[0].is_timed) {
+            self.same += 1;
+            if self.before.len() == CONTEXT {
+                self.before.pop_front();
+            }
+            let [event, _] = next;
+            let line = event.as_ref().map(|event| sides[0].line(event, log));
+            self.before.extend(line);
+            return;
+        }
+        let after = self.after.get_or_insert_default();
+        for ((lines, event), side) in after.iter_mut().zip(next).zip(sides) {
+            if lines.len() < CONTEXT && lines.last().is_none_or(|line| line != END) {
+                let line = event.as_ref().map(|event| side.line(event, log));
+                lines.push(line.unwrap_or_else(|| END.to_string()));
+            }
+        }
+    }
+}
+
+/// The mark for a run that has no more events.
+const END: &str = "(the end)";
+
+/// Whether both events are the same.
+fn is_same(next: &mut [Option<OwnedEvent>; 2], is_timed: bool) -> bool {
+    let [Some(a), Some(b)] = next else {
+        return false;
+    };
+    if is_timed {
+        return is_equal(a, b);
+    }
+    let timeless = a.tid == b.tid
+        && match (a.borrow().fact, b.borrow().fact) {
+            (Fact::Blocked { on: On::Timer(_) }, Fact::Blocked { on: On::Timer(_) }) => true,
+            (Fact::Replied { reply: a, .. }, Fact::Replied { reply: b, .. }) => {
+                matches!((a, b), (Reply::Time(_), Reply::Time(_)))
+            }
+            (Fact::Trapped { call: a, .. }, Fact::Trapped { call: b, .. }) => {
+                matches!(
+                    (a, b),
+                    (SystemCall::SleepUntil(_), SystemCall::SleepUntil(_))
+                )
+            }
+            _ => false,
+        };
+    if timeless {
+        return true;
+    }
+    let at = std::mem::replace(&mut b.at, a.at);
+    let is_same = is_equal(a, b);
+    b.at = at;
+    is_same
+}
+
+/// Whether both events are the same, wherever in the source they come from.
+fn is_equal(a: &OwnedEvent, b: &OwnedEvent) -> bool {
+    a.at == b.at && a.tid == b.tid && a.borrow().fact == b.borrow().fact
+}
+
+fn show(
+    out: &mut impl Write,
+    sides: &[Side; 2],
+    parting: &Parting,
+    twins: &Twins,
+) -> Result<(), Failure> {
+    let [a, b] = sides;
+    for (mark, side) in [("---", a), ("+++", b)] {
+        let command = clean(&command_line(&side.source.header().command));
+        writeln!(out, "{mark} {}: {command}", side.source.name())?;
+    }
+    for difference in headers(a.source.header(), b.source.header()) {
+        writeln!(out, "{difference}")?;
+    }
+    writeln!(out, "the first {} events are the same", parting.same)?;
+    for line in &parting.before {
+        writeln!(out, "  {line}")?;
+    }
+    for (mark, lines) in ["-", "+"].into_iter().zip(parting.after.iter().flatten()) {
+        for line in lines {
+            writeln!(out, "{mark} {line}")?;
+        }
+    }
+    let (tasks, more) = twins.rows();
+    if !tasks.is_empty() {
+        let columns = [
+            "task",
+            "of its name",
+            "turns A",
+            "B",
+            "traps A",
+            "B",
+            "exit A",
+            "B",
+        ];
+        writeln!(out, "\n{}", table(columns, &tasks))?;
+        left_out(out, more, "row")?;
+    }
+    let calls = call_rows(a, b);
+    if !calls.is_empty() {
+        let columns = ["call", "count A", "B", "errors A", "B"];
+        writeln!(out, "\n{}", table(columns, &calls))?;
+    }
+    if tasks.is_empty() && calls.is_empty() {
+        writeln!(out, "\neach task and each call comes to the same in both")?;
+    }
+    Ok(())
+}
+
+/// The settings in which the runs differ.
+fn headers(a: &Header, b: &Header) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut compare = |what: &str, a: &dyn Display, b: &dyn Display| {
+        let (a, b) = (a.to_string(), b.to_string());
+        if a != b {
+            lines.push(format!("{what} {} and {}", clean(&a), clean(&b)));
+        }
+    };
+    let worlds = [a, b].map(world);
+    compare("worlds:", &worlds[0], &worlds[1]);
+    compare("seeds:", &a.seed, &b.seed);
+    compare("policies:", &a.policy, &b.policy);
+    compare("quanta:", &a.quantum, &b.quantum);
+    compare("versions:", &a.version, &b.version);
+    lines
+}
+
+/// Says how many rows are left out of a table.
+fn left_out(out: &mut impl Write, more: u64, what: &str) -> Result<(), Failure> {
+    if more > 0 {
+        writeln!(
+            out,
+            "and {} that differ",
+            count(more, &format!("more {what}"))
+        )?;
+    }
+    Ok(())
+}
+
+/// The calls that differ.
+fn call_rows(a: &Side, b: &Side) -> Vec<[Value; 5]> {
+    let mut names: Vec<&str> = a.calls.keys().chain(b.calls.keys()).copied().collect();
+    names.sort_unstable();
+    names.dedup();
+    let row = |name: &str| {
+        let [a, b] = [a, b].map(|side| side.calls.get(name).copied().unwrap_or_default());
+        let row = [
+            name.into(),
+            a[0].into(),
+            b[0].into(),
+            a[1].into(),
+            b[1].into(),
+        ];
+        (a != b).then_some(row)
+    };
+    names.into_iter().filter_map(row).collect()
+}
+
+/// The times of both runs: of the whole, by name, and by call.
+fn show_times(out: &mut impl Write, sides: &[Side; 2]) -> Result<(), Failure> {
+    let [a, b] = sides.each_ref().map(|side| &side.summary);
+    let [tasks, calls] = [name_times(a, b), call_times(a, b)];
+    if tasks.0.is_empty() && calls.0.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nA: {}\nB: {}", a.shares(), b.shares())?;
+    for (first, (rows, more)) in [("task", tasks), ("call", calls)] {
+        if !rows.is_empty() {
+            let columns = [first, "time", "A", "B", "B - A"];
+            writeln!(out, "\n{}", table(columns, &rows))?;
+            left_out(out, more, "time")?;
+        }
+    }
+    Ok(())
+}
+
+/// A name or a call, and the amounts that differ between both runs.
+type Compared<'a> = (&'a str, Vec<(&'static str, Duration, Duration)>);
+
+/// The times of each name that differ.
+fn name_times(a: &Summary, b: &Summary) -> (Vec<[Value; 5]>, u64) {
+    let [a, b] = [a, b].map(|side| side.times().collect::<BTreeMap<_, _>>());
+    let compare = |name| {
+        let [(x, p), (y, q)] = [&a, &b].map(|of| of.get(name).copied().unwrap_or_default());
+        let amounts = vec![
+            ("running", x.running, y.running),
+            ("in call", x.in_call, y.in_call),
+            ("ready", x.ready, y.ready),
+            ("blocked", x.blocked, y.blocked),
+            ("wait for a turn, median", p[0], q[0]),
+            ("wait for a turn, 99th", p[1], q[1]),
+        ];
+        (name, amounts)
+    };
+    time_rows(names(&a, &b).into_iter().map(compare))
+}
+
+/// The times of each call that differ.
+fn call_times(a: &Summary, b: &Summary) -> (Vec<[Value; 5]>, u64) {
+    let [a, b] = [a, b].map(|side| side.calls().collect::<BTreeMap<&str, CallTimes>>());
+    let compare = |name| {
+        let [x, y] = [&a, &b].map(|of| of.get(name).copied().unwrap_or_default());
+        let amounts = vec![
+            ("total", x.total, y.total),
+            ("median", x.spans[0], y.spans[0]),
+            ("99th", x.spans[1], y.spans[1]),
+            ("longest", x.spans[2], y.spans[2]),
+        ];
+        (name, amounts)
+    };
+    time_rows(names(&a, &b).into_iter().map(compare))
+}
+
+fn names<'a, T>(a: &BTreeMap<&'a str, T>, b: &BTreeMap<&'a str, T>) -> Vec<&'a str> {
+    let mut names: Vec<&str> = a.keys().chain(b.keys()).copied().collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// The rows of a table of times, and the number of those that are left out. What differs most comes
+/// first.
+fn time_rows<'a>(compared: impl Iterator<Item = Compared<'a>>) -> (Vec<[Value; 5]>, u64) {
+    let differ = compared.map(|(name, mut amounts)| {
+        amounts.retain(|(_, a, b)| a != b);
+        (name, amounts)
+    });
+    let mut differ: Vec<_> = differ.filter(|(_, amounts)| !amounts.is_empty()).collect();
+    let most = |(_, amounts): &Compared<'_>| {
+        let differences = amounts.iter().map(|(_, a, b)| a.abs_diff(*b));
+        differences.max().unwrap_or_default()
+    };
+    differ.sort_by_key(|one| std::cmp::Reverse(most(one)));
+    let all: usize = differ.iter().map(|(_, amounts)| amounts.len()).sum();
+    let rows = differ.into_iter().flat_map(|(name, amounts)| {
+        amounts.into_iter().map(move |(what, a, b)| {
+            let [from, to] = [a, b].map(|span| Value::from(span.as_secs_f64()));
+            let difference = b.as_secs_f64() - a.as_secs_f64();
+            let difference = format!("{difference:+.6}s");
+            [name.into(), what.into(), from, to, difference.into()]
+        })
+    });
+    let rows: Vec<_> = rows.take(ROWS).collect();
+    let more = (all - rows.len()) as u64;
+    (rows, more)
+}

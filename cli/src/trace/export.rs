@@ -1,0 +1,237 @@
+//! `trace export`: converts a recording to formats of other programs.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
+
+use clap::{Args, ValueEnum, ValueHint};
+use trapline::{Answered, Call, Cycle, Detail, Event, Fact, Follower, On, Tid, Tracer};
+
+use super::{
+    chrome::{self, Clock},
+    source::{Failure, Source},
+    spans::{Doing, Span, Spans, What},
+};
+use crate::output::{self, Log, USAGE, clean};
+
+/// Write a recording to standard output in a format that other programs read
+#[derive(Args)]
+#[command(after_help = "\
+Formats:
+  chrome  Chrome's trace events, as JSON: for https://ui.perfetto.dev, speedscope and
+          chrome://tracing. A track for each task, with a slice while it runs and one while it is
+          blocked; answers, input and output are instants; arrows lead from a waking task to the
+          woken one
+  csv     a row for each event: seconds,tid,task,event,call,detail,error. Control characters are
+          escaped as \\n, and ' precedes a text that a spreadsheet would take for a formula
+  folded  a line for each stack of a flame graph, with its nanoseconds: the task's name, its state,
+          the call, and what it was blocked on
+
+Examples:
+  trace export --format folded run.trap | grep ';blocked;' | inferno-flamegraph > blocked.svg
+  trace export --format chrome run.trap > run.json
+  trace export --format chrome --turns simulated.trap > run.json
+  trace export --format csv run.trap | sqlite3 :memory: '.import --csv /dev/stdin events' \\
+    'select call, count(*) from events where event = \"replied\" and error group by call'")]
+pub(crate) struct ExportCommand {
+    /// The recording, as `boot --record` makes it; - for standard input
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+    /// Which format
+    #[arg(long, value_name = "FORMAT")]
+    format: Format,
+    /// For chrome: give each turn a microsecond, and ignore the clock. This shows the order of
+    /// events where a virtual clock does not move
+    #[arg(long)]
+    turns: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    Chrome,
+    Csv,
+    Folded,
+}
+
+impl ExportCommand {
+    pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
+        if self.turns && !matches!(self.format, Format::Chrome) {
+            output::tell("error: --turns is for --format chrome\n");
+            return Ok(ExitCode::from(USAGE));
+        }
+        let mut source = Source::open(&self.file)?;
+        match self.format {
+            Format::Chrome => {
+                let clock = if self.turns {
+                    Clock::Turns
+                } else {
+                    Clock::World
+                };
+                chrome::write(out, &mut source, clock)?;
+            }
+            Format::Csv => write_csv(out, &mut source)?,
+            Format::Folded => write_folded(out, &mut source)?,
+        }
+        // The readable events come before the error message.
+        out.flush()?;
+        source.warn_of_gaps(log);
+        source.end(log)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// A line per stack: how long the tasks of a name were in a state, by call and resource.
+fn write_folded(out: &mut impl Write, source: &mut Source) -> Result<(), Failure> {
+    let mut tasks = Follower::new();
+    let mut spans = Spans::default();
+    let mut stacks: BTreeMap<String, u128> = BTreeMap::new();
+    let mut add = |span: &Span, tasks: &Follower| {
+        let nanos = span.time().as_nanos();
+        if nanos > 0 && span.tid != Tid::KERNEL {
+            *stacks.entry(stack(span, tasks)).or_default() += nanos;
+        }
+    };
+    while let Some(owned) = source.next() {
+        if source.gap().is_some() {
+            spans.gap();
+        }
+        let event = owned.borrow();
+        let ended = spans.event(&event);
+        // A turn belongs to the call that ends it; every other span to the call before.
+        let is_trap = matches!(event.fact, Fact::Trapped { .. });
+        if is_trap {
+            tasks.event(&event);
+        }
+        ended.for_each(|span| add(&span, &tasks));
+        if !is_trap {
+            tasks.event(&event);
+        }
+    }
+    for span in spans.finish() {
+        add(&span, &tasks);
+    }
+    for (stack, nanos) in stacks {
+        writeln!(out, "{stack} {nanos}")?;
+    }
+    Ok(())
+}
+
+/// The frames of a span, from the task's name on. A semicolon would begin a frame.
+fn stack(span: &Span, tasks: &Follower) -> String {
+    let comm = clean(tasks.comm(span.tid)).replace(';', ",");
+    let last = tasks.last(span.tid).map(|call| call.call.name());
+    let call = last.unwrap_or(match span.doing {
+        // It waits before its first turn.
+        Doing::Blocked(_) => "start",
+        _ => "exit",
+    });
+    match span.doing {
+        Doing::Running => format!("{comm};running;{call}"),
+        Doing::InCall => format!("{comm};in call;{call}"),
+        Doing::Ready => format!("{comm};ready"),
+        Doing::Blocked(on) => {
+            let object = match on {
+                On::Queue(queue, _) => tasks.object(queue).map(|object| clean(&object)),
+                _ => None,
+            };
+            let on = object.unwrap_or_else(|| What::from(on).to_string());
+            format!("{comm};blocked;{call};{}", on.replace(';', ","))
+        }
+        Doing::Idle => format!("{comm};idle"),
+    }
+}
+
+/// A row per event.
+fn write_csv(out: &mut impl Write, source: &mut Source) -> Result<(), Failure> {
+    let mut tasks = Follower::new();
+    let mut rows = csv::Writer::from_writer(out);
+    rows.write_record(["seconds", "tid", "task", "event", "call", "detail", "error"])
+        .map_err(unwrap)?;
+    for owned in source {
+        let event = owned.borrow();
+        tasks.event(&event);
+        rows.write_record(row(&event, &tasks)).map_err(unwrap)?;
+    }
+    rows.flush()?;
+    Ok(())
+}
+
+fn row(event: &Event<'_>, tasks: &Follower) -> [String; 7] {
+    let call = match event.fact {
+        Fact::Trapped { .. } | Fact::Injected { .. } | Fact::Replied { .. } => {
+            tasks.last(event.tid)
+        }
+        Fact::Spawned { .. }
+        | Fact::Fault { .. }
+        | Fact::Resumed
+        | Fact::Deferred { .. }
+        | Fact::Console { .. }
+        | Fact::Reaped => None,
+        _ => tasks.pending(event.tid),
+    };
+    let call = call.map_or("", |call| call.call.name());
+    let (kind, detail) = match &event.fact {
+        Fact::Spawned { parent, .. } => ("spawned", parent.to_string()),
+        Fact::Fault { text } => ("fault", (*text).to_string()),
+        Fact::Resumed => ("resumed", String::new()),
+        Fact::Trapped { call, detail } => ("trapped", arguments(Call(*call, *detail))),
+        Fact::Deferred { call } => ("deferred", arguments(Call(*call, Detail::None))),
+        Fact::Injected { inject } => ("injected", inject.to_string()),
+        Fact::Replied { reply, detail } => ("replied", Answered(*reply, *detail).to_string()),
+        Fact::Blocked { on } => ("blocked", on.to_string()),
+        Fact::Woken { by } => ("woken", by.to_string()),
+        Fact::DeviceIo { .. } => ("device_io", event.fact.to_string()),
+        Fact::Console { text } => ("console", (*text).to_string()),
+        Fact::Exited { exit } => ("exited", exit.to_string()),
+        Fact::Reaped => ("reaped", String::new()),
+        Fact::Deadlocked { cycle } => ("deadlocked", Cycle(cycle).to_string()),
+        Fact::Computing { processor } => ("computing", processor.to_string()),
+        Fact::Preempted { left } => ("preempted", seconds(*left)),
+        Fact::ClockJumped { from } => ("clock_jumped", seconds(*from)),
+        other => ("event", other.to_string()),
+    };
+    [
+        seconds(event.at),
+        event.tid.to_string(),
+        cell(tasks.comm(event.tid)),
+        kind.to_string(),
+        call.to_string(),
+        cell(&detail),
+        u8::from(tasks.is_error(event)).to_string(),
+    ]
+}
+
+/// A text that is safe for a terminal and not a formula for a spreadsheet.
+fn cell(text: &str) -> String {
+    // The wide forms come from East Asian keyboards. Leading white space does not count.
+    const FORMULA: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
+    let text = clean(text);
+    if text.trim_start().starts_with(FORMULA) {
+        format!("'{text}")
+    } else {
+        text
+    }
+}
+
+/// The inner error, which tells a closed pipe from other failures.
+fn unwrap(error: csv::Error) -> io::Error {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => error,
+        other => io::Error::other(format!("{other:?}")),
+    }
+}
+
+/// The text between the parentheses.
+fn arguments(call: Call<'_>) -> String {
+    let text = call.to_string();
+    let arguments = text.get(call.0.name().len() + 1..text.len() - 1);
+    arguments.unwrap_or_default().to_string()
+}
+
+fn seconds(instant: Duration) -> String {
+    format!("{}.{:09}", instant.as_secs(), instant.subsec_nanos())
+}

@@ -1,0 +1,119 @@
+//! `trace waits`: the wait-for graph at the end of a recording, as text and for Graphviz.
+
+use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
+
+use clap::{Args, ValueEnum, ValueHint};
+use trapline::{Deadlock, Nanos};
+
+use super::{
+    dot::dot,
+    source::{Failure, Source},
+    waits::{Waiting, Waits, Watch},
+};
+use crate::{
+    output::{Log, clean},
+    values::instant,
+};
+
+/// Show what the tasks waited for when a recording ended, and their cycles
+#[derive(Args)]
+#[command(after_help = "\
+A task waits for another one's end, or for the holder of a mutex. Where no task can run, it also waits \
+for the task that took a semaphore's last permit. A queue has no holder: any task may put a message.
+A graph fits a page: more than four tasks of a name that wait for the same are one box.
+
+Examples:
+  trace waits run.trap
+  trace waits --at 00:00.010 run.trap
+  trace waits --format dot run.trap | dot -Tsvg > waits.svg")]
+pub(crate) struct WaitsCommand {
+    /// The recording, as `boot --record` makes it; - for standard input
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+    /// The format: text for people, or a graph for Graphviz
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    format: Format,
+    /// What they waited for at this time, instead of at the end
+    #[arg(long, value_name = "TIME", value_parser = instant)]
+    at: Option<Duration>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    Text,
+    Dot,
+}
+
+impl WaitsCommand {
+    pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
+        let mut source = Source::open(&self.file)?;
+        let mut watch = Watch::default();
+        let (mut now, mut is_cut) = (Nanos::ZERO, false);
+        for owned in &mut source {
+            let event = owned.borrow();
+            if self.at.is_some_and(|at| event.at > at) {
+                is_cut = true;
+                break;
+            }
+            now = event.at.into();
+            watch.event(&event);
+        }
+        source.warn_of_gaps(log);
+        let waits = watch.finish(!is_cut);
+        if let Some(at) = self.at.filter(|_| is_cut) {
+            now = at.into();
+        }
+        match self.format {
+            Format::Text => write_text(out, &waits, now, is_cut)?,
+            Format::Dot => out.write_all(picture(&waits).as_bytes())?,
+        }
+        out.flush()?;
+        source.end(log)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn write_text(
+    out: &mut impl Write,
+    waits: &Waits,
+    now: Nanos,
+    is_cut: bool,
+) -> Result<(), Failure> {
+    let why = if waits.is_deadlock {
+        "deadlock: no task was ready, and nothing could make one ready"
+    } else {
+        match waits.blocked.len() {
+            0 => "no task waited",
+            _ => "these tasks waited",
+        }
+    };
+    let end = if is_cut {
+        ""
+    } else {
+        ", the end of the recording"
+    };
+    writeln!(out, "at {now:.6}{end}: {why}")?;
+    for waiting in &waits.blocked {
+        let (info, call) = (waiting.info(), clean(&waiting.call));
+        writeln!(out, "  {}, in {call}", clean(&info.to_string()))?;
+        if let Some(places) = info.places() {
+            writeln!(out, "    {}", clean(&places))?;
+        }
+    }
+    for ring in &waits.cycles {
+        let way = ring.iter().chain(ring.first());
+        let way: Vec<String> = way.map(ToString::to_string).collect();
+        writeln!(out, "  cycle: {}", way.join(" -> "))?;
+    }
+    Ok(())
+}
+
+fn picture(waits: &Waits) -> String {
+    let deadlock = Deadlock {
+        is_partial: !waits.is_deadlock,
+        blocked: waits.blocked.iter().map(Waiting::info).collect(),
+        cycles: waits.cycles.clone(),
+        tails: Vec::new(),
+    };
+    dot(&deadlock)
+}

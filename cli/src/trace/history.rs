@@ -1,0 +1,754 @@
+//! All that happened in a recording, by task, queue and device.
+//!
+//! A [`History`] keeps the pieces of each task's life, the tasks that moved messages through which
+//! queue, and which task used which device. `causes.rs` and `path.rs` walk backwards over it, and
+//! `at.rs` shows its end.
+//!
+//! `queues.rs` keeps what went through a queue, and `peers.rs` links the two ends of a connection.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    net::SocketAddr,
+    path::Path,
+    time::Duration,
+};
+
+use rustc_hash::FxHashMap;
+use trapline::{
+    CallInfo, DeviceId, Direction, End, Event, Exit, Fact, Follower, On, Place, QueueId, Reply,
+    SystemCall, Tid, Tracer, record::OwnedEvent,
+};
+
+use super::{
+    peers::Peers,
+    queues::{Content, QueueLife},
+    source::{Failure, Source},
+    spans::{Doing, Ending, Moment, Shares, Span, Spans},
+    timeline::{count, rounded},
+};
+use crate::output::clean;
+
+/// A piece of a task's life: the task, and the index of the piece.
+pub(super) type Step = (Tid, usize);
+
+/// All that happened, by task, queue and device.
+#[derive(Default)]
+pub(super) struct History {
+    spans: Spans,
+    follower: Follower,
+    pub(super) tasks: BTreeMap<Tid, Life>,
+    pub(super) queues: BTreeMap<QueueId, QueueLife>,
+    pub(super) devices: FxHashMap<DeviceId, DeviceLife>,
+    /// The turns of all tasks: when each began, and its piece. In order, once all events are in.
+    pub(super) turns: Vec<(Moment, Step)>,
+    pub(super) peers: Peers,
+    pub(super) begin: Option<Moment>,
+    /// Where events are missing: the moments of the events before and after, in order.
+    gaps: Vec<(Moment, Moment)>,
+    /// Whether the recording goes on after its end.
+    is_cut: bool,
+    /// The events since tasks are being killed, up to the next turn: [`History::finish`] says why.
+    kills: Vec<OwnedEvent>,
+}
+
+/// A task.
+#[derive(Default)]
+pub(super) struct Life {
+    pub(super) name: String,
+    pub(super) parent: Tid,
+    pub(super) spawned: Moment,
+    pub(super) traps: u64,
+    /// In order.
+    pub(super) pieces: Vec<Piece>,
+    /// When it ended, and how.
+    pub(super) exit: Option<(Moment, String)>,
+    /// The messages that it put into queues, in order: the places of the moves.
+    pub(super) puts: Vec<(QueueId, usize)>,
+}
+
+/// A time in one state.
+pub(super) struct Piece {
+    pub(super) doing: Doing,
+    pub(super) from: Moment,
+    pub(super) to: Moment,
+    pub(super) end: Ending,
+    /// The call that the task was in; of a turn, the call that ended it.
+    pub(super) call: String,
+    pub(super) place: Option<Place>,
+}
+
+/// A device, and the tasks that read from it and wrote to it.
+#[derive(Default)]
+pub(super) struct DeviceLife {
+    /// What it is connected to, or listens on.
+    pub(super) addr: Option<SocketAddr>,
+    /// The task that opened it, and when.
+    pub(super) owner: Tid,
+    pub(super) opened: Moment,
+    /// The task that closed it or its sending side first, and when.
+    pub(super) closed: Option<(Moment, Tid)>,
+    /// The connections that a listener accepted.
+    pub(super) accepted: Vec<Accepted>,
+    reads: Vec<Use>,
+    writes: Vec<Use>,
+}
+
+/// Bytes that a task read from a device or wrote to it.
+pub(super) struct Use {
+    pub(super) at: Moment,
+    pub(super) tid: Tid,
+    /// The bytes that went this way so far, with these.
+    pub(super) bytes: u64,
+}
+
+/// A connection that a task accepted.
+pub(super) struct Accepted {
+    pub(super) at: Moment,
+    pub(super) tid: Tid,
+    pub(super) device: DeviceId,
+    /// The address of the other end.
+    pub(super) from: Option<SocketAddr>,
+}
+
+/// How much time something took, and how many turns of all tasks. Turns count where a virtual clock
+/// does not move.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub(super) struct Amount {
+    pub(super) time: Duration,
+    pub(super) turns: u64,
+}
+
+/// What a task did for a part of its life, in words.
+type Part = (String, Amount);
+
+/// A task that is alive, and what it does.
+pub(super) struct Standing<'a> {
+    pub(super) tid: Tid,
+    pub(super) name: &'a str,
+    pub(super) parent: Tid,
+    /// `None` where events are missing.
+    pub(super) doing: Option<Doing>,
+    /// What it waits for, or the call that it is in.
+    pub(super) what: Option<String>,
+    /// The object of the queue at which it waits.
+    pub(super) object: Option<&'a str>,
+    pub(super) since: Option<Duration>,
+    pub(super) traps: u64,
+}
+
+impl History {
+    /// Opens a recording and reads all of it.
+    pub(super) fn open(path: &Path) -> Result<(Self, Source), Failure> {
+        let mut source = Source::open(path)?;
+        Ok((Self::read(&mut source, None), source))
+    }
+
+    /// Reads a recording, up to an instant or to its end.
+    pub(super) fn read(source: &mut Source, to: Option<Duration>) -> Self {
+        let mut history = Self::default();
+        while let Some(event) = source.next() {
+            let has_gap = source.gap().is_some();
+            if to.is_some_and(|to| event.at > to) {
+                history.is_cut = true;
+                if has_gap {
+                    history.spans.gap();
+                }
+                break;
+            }
+            history.event(&event, has_gap);
+        }
+        history.finish();
+        history
+    }
+
+    /// The tasks that are alive at its end, by tid.
+    pub(super) fn standing(&self) -> Vec<Standing<'_>> {
+        let alive = self.tasks.iter().filter(|(_, life)| life.exit.is_none());
+        let standing = alive.map(|(tid, life)| {
+            let now = life.now();
+            let doing = now.map(|piece| piece.doing);
+            Standing {
+                tid: *tid,
+                name: &life.name,
+                parent: life.parent,
+                doing,
+                what: match doing {
+                    Some(Doing::Blocked(on @ On::Timer(_))) => Some(on.to_string()),
+                    Some(Doing::Blocked(on)) => Some(self.thing(on)),
+                    Some(Doing::InCall) => now.map(|piece| piece.call.clone()),
+                    _ => None,
+                },
+                object: match doing {
+                    Some(Doing::Blocked(On::Queue(queue, _))) => {
+                        let queue = self.queues.get(&queue);
+                        queue.and_then(|queue| queue.object.as_deref())
+                    }
+                    _ => None,
+                },
+                since: now.map(|piece| piece.from.at),
+                traps: life.traps,
+            }
+        });
+        standing.collect()
+    }
+
+    /// What tasks were blocked on, apart from timers, with the words for it.
+    pub(super) fn words(&self) -> BTreeMap<String, String> {
+        let pieces = self.tasks.values().flat_map(|life| &life.pieces);
+        let mut words = BTreeMap::new();
+        for piece in pieces {
+            if let Doing::Blocked(on) = piece.doing
+                && !matches!(on, On::Timer(_))
+            {
+                let of = words.entry(on.to_string());
+                of.or_insert_with(|| self.thing(on));
+            }
+        }
+        words
+    }
+
+    /// When which task took each mutex, by the number of its queue.
+    pub(super) fn takes(&self) -> BTreeMap<u64, Vec<(Moment, Tid)>> {
+        let mut takes: BTreeMap<u64, Vec<(Moment, Tid)>> = BTreeMap::new();
+        let is_lock = |life: &QueueLife| life.content == Content::Lock;
+        for (queue, life) in self.queues.iter().filter(|(_, life)| is_lock(life)) {
+            let gets = life.moves.iter().filter(|one| one.end == End::Get);
+            let of = takes.entry(queue.number()).or_default();
+            of.extend(gets.map(|one| (one.at, one.tid)));
+        }
+        takes
+    }
+
+    /// Takes the next event, and whether events are missing before it.
+    pub(super) fn event(&mut self, owned: &OwnedEvent, has_gap: bool) {
+        let event = &owned.borrow();
+        let is_progress = matches!(
+            event.fact,
+            Fact::Resumed | Fact::Trapped { .. } | Fact::Spawned { .. } | Fact::ClockJumped { .. }
+        );
+        if has_gap || is_progress {
+            for kill in std::mem::take(&mut self.kills) {
+                self.take(&kill, false);
+            }
+        } else if !self.kills.is_empty() || self.spans.is_kill(event) {
+            return self.kills.push(owned.clone());
+        }
+        self.take(owned, has_gap);
+    }
+
+    fn take(&mut self, owned: &OwnedEvent, has_gap: bool) {
+        let event = &owned.borrow();
+        let before = self.spans.now();
+        if has_gap {
+            self.spans.gap();
+        }
+        let spans = self.spans.event(event);
+        let now = self.spans.now();
+        if has_gap {
+            self.gaps.push((before, now));
+            self.peers.gap();
+        }
+        self.begin.get_or_insert(Moment {
+            at: now.at,
+            ..before
+        });
+        // A turn belongs to the call that ends it; every other span to the call before.
+        let is_trap = matches!(event.fact, Fact::Trapped { .. });
+        if is_trap {
+            self.follower.event(event);
+        }
+        for span in spans {
+            self.piece(&span);
+        }
+        if !is_trap {
+            self.follower.event(event);
+        }
+        self.note(event, now);
+    }
+
+    /// Takes what was under way at the end, and links the ends of connections.
+    ///
+    /// If a shutdown ended the run, the tasks waited up to it. What their destructors did is left
+    /// out: a lock that is put back then, or a wait that ends then, explains nothing.
+    pub(super) fn finish(&mut self) {
+        for kill in std::mem::take(&mut self.kills) {
+            if let Fact::Exited { .. } = kill.borrow().fact {
+                self.take(&kill, false);
+            }
+        }
+        for span in self.spans.finish() {
+            self.piece(&span);
+        }
+        self.peers.finish();
+        self.turns.sort();
+    }
+
+    /// How the time of the run was used.
+    pub(super) fn shares(&self) -> Shares {
+        self.spans.shares()
+    }
+
+    pub(super) fn end(&self) -> Moment {
+        self.spans.now()
+    }
+
+    /// Whether events are missing anywhere.
+    pub(super) fn has_gaps(&self) -> bool {
+        !self.gaps.is_empty()
+    }
+
+    /// Whether events are missing between two moments.
+    pub(super) fn has_gap(&self, from: Moment, to: Moment) -> bool {
+        let first = self.gaps.partition_point(|(_, after)| *after < from);
+        self.gaps
+            .get(first)
+            .is_some_and(|(before, _)| *before <= to)
+    }
+
+    /// Whether the recording goes on after its end.
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// The tasks of that number or of that whole name.
+    pub(super) fn find(&self, wanted: &str) -> Vec<Tid> {
+        match wanted.parse::<u64>() {
+            Ok(number) => self
+                .tasks
+                .keys()
+                .copied()
+                .filter(|tid| u64::from(*tid) == number)
+                .collect(),
+            Err(_) => {
+                let named = |(_, life): &(&Tid, &Life)| clean(&life.name) == wanted;
+                self.tasks
+                    .iter()
+                    .filter(named)
+                    .map(|(tid, _)| *tid)
+                    .collect()
+            }
+        }
+    }
+
+    /// The name of a task.
+    pub(super) fn name(&self, tid: Tid) -> &str {
+        match self.tasks.get(&tid) {
+            Some(life) => &life.name,
+            None if tid == Tid::KERNEL => "kernel",
+            None => "?",
+        }
+    }
+
+    /// The names of all tasks, each once.
+    pub(super) fn names(&self) -> BTreeSet<String> {
+        self.tasks.values().map(|life| clean(&life.name)).collect()
+    }
+
+    fn life(&mut self, tid: Tid) -> &mut Life {
+        let comm = self.follower.comm(tid);
+        self.tasks.entry(tid).or_insert_with(|| Life {
+            name: comm.to_string(),
+            ..Life::default()
+        })
+    }
+
+    fn piece(&mut self, span: &Span) {
+        let is_short = span.from == span.to && span.end != Ending::Open;
+        if span.tid == Tid::KERNEL || is_short {
+            return;
+        }
+        let last = self.follower.last(span.tid);
+        let call = match span.end {
+            Ending::Exited if span.doing == Doing::Running => "exit".to_string(),
+            _ => last.map_or_else(String::new, |call| clean(&call.to_string())),
+        };
+        let place = last.and_then(|call| call.place.clone());
+        let Span {
+            doing,
+            from,
+            to,
+            end,
+            ..
+        } = *span;
+        let tid = span.tid;
+        let life = self.life(tid);
+        let index = life.pieces.len();
+        life.pieces.push(Piece {
+            doing,
+            from,
+            to,
+            end,
+            call,
+            place: place.filter(|_| matches!(doing, Doing::Blocked(_))),
+        });
+        if doing == Doing::Running {
+            self.turns.push((from, (tid, index)));
+        }
+    }
+
+    /// Notes what an event says about tasks, queues and devices.
+    fn note(&mut self, event: &Event<'_>, now: Moment) {
+        let tid = event.tid;
+        if tid == Tid::KERNEL {
+            return;
+        }
+        self.peers.event(event, &self.follower);
+        let call = self.follower.last(tid).map(|call| call.call);
+        match &event.fact {
+            Fact::Trapped { call, .. } => {
+                self.life(tid).traps += 1;
+                if let SystemCall::ShutdownWrite(device) | SystemCall::Close(device) = call {
+                    self.closed(*device, tid, now);
+                }
+            }
+            Fact::Spawned { parent, .. } => {
+                let life = self.life(tid);
+                (life.parent, life.spawned) = (*parent, now);
+            }
+            Fact::Exited { exit } => {
+                let is_killed = matches!(exit, Exit::Killed);
+                let life = self.life(tid);
+                life.exit = Some((now, clean(&exit.to_string())));
+                // Tasks that are killed together wake each other first.
+                if let Some(last) = life.pieces.last_mut()
+                    && is_killed
+                    && last.to.at == now.at
+                    && matches!(last.doing, Doing::Blocked(_))
+                {
+                    last.end = Ending::Exited;
+                }
+            }
+            Fact::Deferred {
+                call: SystemCall::Put(queue) | SystemCall::TryPut(queue),
+            } => {
+                self.moved(*queue, tid, End::Put, now);
+            }
+            Fact::Deferred {
+                call: SystemCall::Close(device),
+            } => self.closed(*device, tid, now),
+            Fact::Replied { reply, .. } => match (call, reply) {
+                (Some(SystemCall::Put(queue) | SystemCall::TryPut(queue)), Reply::Done) => {
+                    self.moved(queue, tid, End::Put, now);
+                }
+                (Some(SystemCall::Get(queue) | SystemCall::TryGet(queue)), Reply::Message(_)) => {
+                    self.moved(queue, tid, End::Get, now);
+                }
+                (call, Reply::Device(device)) => {
+                    self.opened(*device, tid, now);
+                    if let Some(SystemCall::Accept(listener)) = call {
+                        let from = self.devices.get(device).and_then(|life| life.addr);
+                        let listener = self.devices.entry(listener).or_default();
+                        listener.accepted.push(Accepted {
+                            at: now,
+                            tid,
+                            device: *device,
+                            from,
+                        });
+                    }
+                }
+                (Some(SystemCall::NewQueue(_)), Reply::Queue(queue)) => {
+                    let object = self.follower.object(*queue);
+                    let content = Content::of(object.as_deref());
+                    let life = self.queues.entry(*queue).or_default();
+                    (life.object, life.content) = (object, content);
+                }
+                _ => {}
+            },
+            Fact::DeviceIo {
+                device,
+                direction,
+                result: Ok(bytes),
+            } => {
+                let device = self.devices.entry(*device).or_default();
+                device.used(now, tid, *direction, *bytes as u64);
+            }
+            _ => {}
+        }
+    }
+
+    fn moved(&mut self, queue: QueueId, tid: Tid, end: End, at: Moment) {
+        let life = self.queues.entry(queue).or_default();
+        life.moved(at, tid, end);
+        if end == End::Put && life.content == Content::Messages {
+            let place = life.moves.len() - 1;
+            self.life(tid).puts.push((queue, place));
+        }
+    }
+
+    /// Notes a device that a call has opened.
+    fn opened(&mut self, device: DeviceId, tid: Tid, now: Moment) {
+        let addr = self.follower.last(tid).and_then(CallInfo::addr);
+        let life = self.devices.entry(device).or_default();
+        (life.addr, life.owner, life.opened) = (addr, tid, now);
+    }
+
+    /// Notes that a device sends nothing more.
+    fn closed(&mut self, device: DeviceId, tid: Tid, now: Moment) {
+        let life = self.devices.entry(device).or_default();
+        life.closed.get_or_insert((now, tid));
+    }
+
+    /// The other end of a connection, if that is in the same run.
+    pub(super) fn peer(&self, device: DeviceId) -> Option<DeviceId> {
+        self.peers.of(device)
+    }
+}
+
+impl History {
+    /// The turns that began within a piece, in order.
+    pub(super) fn turns_in(&self, piece: &Piece) -> impl Iterator<Item = (Tid, &Piece)> {
+        let before = |at: Moment| self.turns.partition_point(|(from, _)| *from < at);
+        let turns = &self.turns[before(piece.from)..before(piece.to).max(before(piece.from))];
+        let turns = turns.iter().map(|(_, step)| *step);
+        turns.filter_map(|step| Some((step.0, self.piece_at_step(step)?)))
+    }
+
+    pub(super) fn piece_at_step(&self, (tid, index): Step) -> Option<&Piece> {
+        self.tasks.get(&tid)?.pieces.get(index)
+    }
+
+    /// The task that last used a side of a device before a moment; otherwise the one that last used
+    /// its other side, and otherwise the one that opened it.
+    pub(super) fn user_of(&self, device: DeviceId, side: Direction, before: Moment) -> Tid {
+        let Some(life) = self.devices.get(&device) else {
+            return Tid::KERNEL;
+        };
+        let last = |side| {
+            let uses = life.uses(side);
+            let before = uses.partition_point(|one: &Use| one.at <= before);
+            uses[..before].last()
+        };
+        let other = match side {
+            Direction::Read => Direction::Write,
+            Direction::Write => Direction::Read,
+        };
+        let user = last(side).or_else(|| last(other));
+        // A task that waits for the device may never have used it.
+        let waits = || {
+            let (tid, _) = self.tasks.iter().find(|(_, life)| {
+                let on = |piece: &Piece| matches!(piece.doing, Doing::Blocked(On::Device(its, _)) if its == device);
+                life.pieces.iter().any(on)
+            })?;
+            Some(*tid)
+        };
+        user.map(|one| one.tid).or_else(waits).unwrap_or(life.owner)
+    }
+
+    /// The shares of a task's states in a window, in words; the longest first.
+    pub(super) fn activity(&self, tid: Tid, from: Moment, to: Moment) -> String {
+        let mut parts: Vec<Part> = Vec::new();
+        let life = self.tasks.get(&tid);
+        for piece in life.map_or(&[][..], |life| life.touching(from, to).1) {
+            let (state, amount) = (
+                self.state(piece),
+                Amount::of(piece.from.max(from), piece.to.min(to)),
+            );
+            match parts.iter_mut().find(|(other, _)| *other == state) {
+                Some((_, sum)) => *sum += amount,
+                None => parts.push((state, amount)),
+            }
+        }
+        parts.sort_by_key(|(_, amount)| Reverse(*amount));
+        let total: Amount = parts.iter().map(|(_, amount)| *amount).sum();
+        parts.retain(|(_, amount)| amount.is_share_of(total));
+        let parts = parts
+            .iter()
+            .take(3)
+            .map(|(state, amount)| match amount.is_all_of(total) {
+                true => state.clone(),
+                false => format!("{state} for {amount}"),
+            });
+        match parts.collect::<Vec<_>>() {
+            parts if parts.is_empty() => "not alive".to_string(),
+            parts => parts.join(", "),
+        }
+    }
+
+    pub(super) fn state(&self, piece: &Piece) -> String {
+        match piece.doing {
+            Doing::Running => "running".to_string(),
+            Doing::InCall => "in calls".to_string(),
+            Doing::Ready => "ready".to_string(),
+            Doing::Idle => "idle".to_string(),
+            Doing::Blocked(On::Timer(_)) => "asleep".to_string(),
+            Doing::Blocked(On::Exit(tid)) => format!("waiting for the end of {}", self.task(tid)),
+            Doing::Blocked(on) => format!("waiting for {}", self.thing(on)),
+        }
+    }
+
+    /// What a wait is for.
+    pub(super) fn thing(&self, on: On) -> String {
+        match on {
+            On::Exit(tid) => format!("the end of {}", self.task(tid)),
+            On::Timer(_) => "a timer".to_string(),
+            On::Queue(queue, end) => {
+                let object = self.queue(queue);
+                let life = self.queues.get(&queue);
+                let content = life.map_or(Content::default(), |life| life.content);
+                match (end, content) {
+                    (End::Get, Content::Messages) => format!("a message of {object}"),
+                    (End::Get, Content::Lock | Content::Permits) => object,
+                    (End::Put, _) => format!("room in {object}"),
+                }
+            }
+            On::Device(device, direction) => {
+                let addr = self.devices.get(&device).and_then(|life| life.addr);
+                let addr = addr.map_or_else(String::new, |addr| format!(" ({addr})"));
+                match (direction, self.peers.is_listener(device)) {
+                    (_, true) => format!("a connection to device {device}{addr}"),
+                    (Direction::Read, _) => format!("bytes from device {device}{addr}"),
+                    (Direction::Write, _) => format!("device {device}{addr} to take bytes"),
+                }
+            }
+            _ => on.to_string(),
+        }
+    }
+
+    /// A queue, or the object that it is part of.
+    pub(super) fn queue(&self, queue: QueueId) -> String {
+        let life = self.queues.get(&queue);
+        let object = life.and_then(|life| life.object.as_deref()).map(clean);
+        object.unwrap_or_else(|| format!("queue {queue}"))
+    }
+
+    /// A task, by its number and name.
+    pub(super) fn task(&self, tid: Tid) -> String {
+        match self.tasks.get(&tid) {
+            Some(life) => format!("{tid} {:?}", clean(&life.name)),
+            None if tid == Tid::KERNEL => "kernel".to_string(),
+            None => tid.to_string(),
+        }
+    }
+}
+
+impl DeviceLife {
+    fn used(&mut self, at: Moment, tid: Tid, direction: Direction, bytes: u64) {
+        let uses = match direction {
+            Direction::Read => &mut self.reads,
+            Direction::Write => &mut self.writes,
+        };
+        let before = uses.last().map_or(0, |one| one.bytes);
+        uses.push(Use {
+            at,
+            tid,
+            bytes: before + bytes,
+        });
+    }
+
+    /// The bytes that went this way, in order.
+    pub(super) fn uses(&self, direction: Direction) -> &[Use] {
+        match direction {
+            Direction::Read => &self.reads,
+            Direction::Write => &self.writes,
+        }
+    }
+}
+
+impl Life {
+    /// The pieces that overlap a window or touch it, and the index of the first.
+    pub(super) fn touching(&self, from: Moment, to: Moment) -> (usize, &[Piece]) {
+        let first = self.pieces.partition_point(|piece| piece.to < from);
+        let last = self.pieces.partition_point(|piece| piece.from <= to);
+        (first, &self.pieces[first..last.max(first)])
+    }
+
+    /// What the task does at the end, unless events are missing.
+    pub(super) fn now(&self) -> Option<&Piece> {
+        self.pieces.last().filter(|piece| piece.end == Ending::Open)
+    }
+
+    pub(super) fn waits_at_end(&self) -> bool {
+        self.pieces.last().is_some_and(Piece::is_endless)
+    }
+
+    /// The piece at an instant, a wait if there is one; without an instant, the wait that was not
+    /// over at the end, or the longest.
+    pub(super) fn piece_at(&self, at: Option<Duration>) -> Option<usize> {
+        let mut pieces = self.pieces.iter().enumerate();
+        let is_wait = |piece: &Piece| matches!(piece.doing, Doing::Blocked(_));
+        let is_sleep = |piece: &Piece| matches!(piece.doing, Doing::Blocked(On::Timer(_)));
+        let found = match at {
+            Some(at) => pieces
+                .filter(|(_, piece)| piece.from.at <= at && at <= piece.to.at)
+                .max_by_key(|(_, piece)| (is_wait(piece), !is_sleep(piece), piece.amount())),
+            None if self.waits_at_end() => pieces.next_back(),
+            None => pieces
+                .filter(|(_, piece)| is_wait(piece))
+                .max_by_key(|(index, piece)| (!is_sleep(piece), piece.amount(), Reverse(*index))),
+        };
+        found.map(|(index, _)| index)
+    }
+}
+
+impl Piece {
+    pub(super) fn amount(&self) -> Amount {
+        Amount::of(self.from, self.to)
+    }
+
+    /// Whether this is a wait that never ended: the recording ended first, or the task was killed.
+    pub(super) fn is_endless(&self) -> bool {
+        let is_cut = matches!(self.end, Ending::Open | Ending::Exited);
+        is_cut && matches!(self.doing, Doing::Blocked(_))
+    }
+}
+
+impl Amount {
+    pub(super) fn of(from: Moment, to: Moment) -> Self {
+        Self {
+            time: to.at.saturating_sub(from.at),
+            turns: to.turn.saturating_sub(from.turn),
+        }
+    }
+
+    /// Its share of a whole, in percent.
+    pub(super) fn share_of(self, whole: Self) -> String {
+        let percent = match whole.time.is_zero() {
+            true => 100.0 * self.turns as f64 / (whole.turns as f64).max(1.0),
+            false => 100.0 * self.time.as_secs_f64() / whole.time.as_secs_f64(),
+        };
+        format!("{percent:.1} %")
+    }
+
+    /// Whether it is all of a whole. Where there is time, turns do not count.
+    pub(super) fn is_all_of(self, whole: Self) -> bool {
+        match whole.time.is_zero() {
+            true => self.turns == whole.turns,
+            false => self.time == whole.time,
+        }
+    }
+
+    /// Whether it is at least a tenth of a whole.
+    pub(super) fn is_share_of(self, whole: Self) -> bool {
+        match whole.time.is_zero() {
+            true => self.turns * 10 >= whole.turns,
+            false => self.time * 10 >= whole.time,
+        }
+    }
+}
+
+impl std::ops::AddAssign for Amount {
+    fn add_assign(&mut self, other: Self) {
+        self.time += other.time;
+        self.turns += other.turns;
+    }
+}
+
+impl std::iter::Sum for Amount {
+    fn sum<I: Iterator<Item = Self>>(amounts: I) -> Self {
+        amounts.fold(Self::default(), |mut sum, amount| {
+            sum += amount;
+            sum
+        })
+    }
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.time.is_zero(), self.turns) {
+            (false, _) => f.write_str(&rounded(self.time)),
+            (true, turns) => f.write_str(&count(turns, "turn")),
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! `trace path`: the critical path, which decided when a run ended.
+
+use std::{cmp::Reverse, collections::BTreeMap, io::Write, path::PathBuf, process::ExitCode};
+
+use clap::{Args, ValueHint};
+use serde_json::Value;
+use trapline::{Nanos, Tid};
+
+use super::{
+    history::{Amount, History, Life, Piece},
+    senders::Sent,
+    source::Failure,
+    spans::{Doing, Ending, Moment},
+};
+use crate::{
+    output::{Log, clean},
+    table::table,
+};
+
+/// The number of parts of a path that are listed; the longest.
+const PARTS: usize = 30;
+/// What a task did while the recording has no events.
+const MISSING: &str = "unknown: events are missing";
+/// What a task did while the packet that ended its wait was under way.
+const NETWORK: &str = "waiting for the network";
+/// What the kernel did while no task of the path was alive or did anything.
+const WORLD: &str = "waiting for the world";
+/// What the kernel did between the end of a task and the end of the wait for it.
+const WORK: &str = "in calls";
+
+/// Show the critical path: the chain of work and waits that decided when a run ended
+#[derive(Args)]
+#[command(after_help = "\
+The path is followed backwards, from the task that ended last: from each wait that a task ended to \
+that task. To make the run shorter, make a part of this path shorter.
+
+Examples:
+  trace path run.trap")]
+pub(crate) struct PathCommand {
+    /// The recording, as `boot --record` makes it; - for standard input
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+}
+
+impl PathCommand {
+    pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
+        let (history, source) = History::open(&self.file)?;
+        source.warn_of_gaps(log);
+        writeln!(out, "{}", history.shares())?;
+        let path = history.path();
+        let total = history.total();
+        writeln!(
+            out,
+            "critical path of {total}\n\n{}",
+            shares(&history, &path, total)
+        )?;
+        writeln!(out, "\n{}", parts(&history, &path))?;
+        out.flush()?;
+        source.end(log)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The path by name and state.
+fn shares(history: &History, path: &[Segment], total: Amount) -> String {
+    let rows = path_shares(history, path, total);
+    let rows: Vec<_> = rows.into_iter().map(|row| row.map(Value::from)).collect();
+    table(PATH_COLUMNS, &rows)
+}
+
+pub(super) const PATH_COLUMNS: [&str; 4] = ["share", "time", "task", "was"];
+
+/// The rows of that table, the largest share first.
+pub(super) fn path_shares(history: &History, path: &[Segment], total: Amount) -> Vec<[String; 4]> {
+    let mut sums: BTreeMap<(&str, &str), Amount> = BTreeMap::new();
+    for segment in path {
+        *sums
+            .entry((history.name(segment.tid), &segment.what))
+            .or_default() += segment.amount();
+    }
+    let mut sums: Vec<_> = sums.into_iter().collect();
+    sums.sort_by_key(|(_, amount)| Reverse(*amount));
+    let row = |((name, what), amount): ((&str, &str), Amount)| {
+        let (share, what) = (amount.share_of(total), what.to_string());
+        [share, amount.to_string(), clean(name), what]
+    };
+    sums.into_iter().map(row).collect()
+}
+
+/// The path in order of time: its longest parts.
+fn parts(history: &History, path: &[Segment]) -> String {
+    let mut longest: Vec<&Segment> = path.iter().collect();
+    longest.sort_by_key(|segment| Reverse(segment.amount()));
+    longest.truncate(PARTS);
+    longest.sort_by_key(|segment| segment.from);
+    let row = |segment: &Segment| -> [Value; 4] {
+        [
+            format!("{:.6}", Nanos::from(segment.from.at)).into(),
+            segment.amount().to_string().into(),
+            history.task(segment.tid).into(),
+            segment.what.clone().into(),
+        ]
+    };
+    let rows: Vec<_> = longest.into_iter().map(row).collect();
+    table(["from", "time", "task", "was"], &rows)
+}
+
+/// A part of the critical path: a task, what it did, and for how long.
+pub(super) struct Segment {
+    pub(super) tid: Tid,
+    pub(super) what: String,
+    pub(super) from: Moment,
+    pub(super) to: Moment,
+}
+
+impl History {
+    /// The chain of work and waits that decided when the run ended, in order of time. It is followed
+    /// backwards from the task that ended last: from each wait that a task ended to that task. Its
+    /// segments follow each other without a gap from the begin of the run to its end.
+    pub(super) fn path(&self) -> Vec<Segment> {
+        // The task that was the last to do anything: its end, if it ended.
+        let active = |life: &Life| {
+            let active = |piece: &&Piece| !matches!(piece.doing, Doing::Blocked(_));
+            life.pieces.iter().rev().find(active).map(|piece| piece.to)
+        };
+        let tasks = self.tasks.iter();
+        let last = tasks.max_by_key(|(tid, life)| (active(life), Reverse(**tid)));
+        let Some((&tid, life)) = last else {
+            return Vec::new();
+        };
+        let end = life.pieces.last().map_or(self.end(), |piece| piece.to);
+        let has_time = !self.total().time.is_zero();
+        let mut segments: Vec<Segment> = Vec::new();
+        let mut add = |segment: Segment| match segments.last_mut() {
+            // On a virtual clock, turns take no time.
+            _ if segment.from >= segment.to => {}
+            _ if has_time && segment.amount().time.is_zero() => {}
+            Some(next) if next.tid == segment.tid && next.what == segment.what => {
+                next.from = segment.from;
+            }
+            _ => segments.push(segment),
+        };
+        add(Segment {
+            tid: Tid::KERNEL,
+            what: WORLD.to_string(),
+            from: end,
+            to: self.end(),
+        });
+        let mut at = (tid, end);
+        // Each step goes back in time, or to another task at the same moment.
+        let mut jumps = 0;
+        while jumps <= self.tasks.len() {
+            let (tid, to) = at;
+            let Some(life) = self.tasks.get(&tid) else {
+                break;
+            };
+            let before = life.pieces.partition_point(|piece| piece.from < to);
+            let piece = life.pieces[..before].last();
+            let known = piece.map_or(life.spawned, |piece| piece.to);
+            if known < to {
+                let (by, what) = match self.has_gap(known, to) {
+                    true => (tid, MISSING),
+                    false => (Tid::KERNEL, WORK),
+                };
+                add(Segment {
+                    tid: by,
+                    what: what.to_string(),
+                    from: known,
+                    to,
+                });
+                (at, jumps) = ((tid, known), 0);
+                continue;
+            }
+            let Some(piece) = piece else {
+                // From its spawn on: its parent's doing.
+                at = (life.parent, to);
+                jumps += 1;
+                continue;
+            };
+            if piece.to == to
+                && let Some(cause) = self.ender(tid, piece)
+                && jumps < self.tasks.len()
+            {
+                let is_latency = cause.at.at < to.at;
+                add(Segment {
+                    tid,
+                    what: match is_latency {
+                        true => NETWORK.to_string(),
+                        false => self.state(piece),
+                    },
+                    from: cause.at,
+                    to,
+                });
+                jumps = if cause.at < to { 0 } else { jumps + 1 };
+                at = (cause.tid, cause.at);
+                continue;
+            }
+            jumps = 0;
+            let (from, what) = (piece.from, self.state(piece));
+            add(Segment {
+                tid,
+                what,
+                from,
+                to,
+            });
+            at = (tid, from);
+        }
+        add(Segment {
+            tid: Tid::KERNEL,
+            what: WORLD.to_string(),
+            from: self.begin.unwrap_or_default(),
+            to: at.1,
+        });
+        segments.reverse();
+        segments
+    }
+
+    /// The task that ended a wait, and when it did what ended it.
+    fn ender(&self, tid: Tid, piece: &Piece) -> Option<Sent> {
+        match (piece.end, piece.doing) {
+            (
+                Ending::Woken {
+                    waker: Some(tid), ..
+                },
+                Doing::Blocked(_),
+            ) => Some(Sent { tid, at: piece.to }),
+            _ => self.sent(tid, piece),
+        }
+    }
+
+    /// The length of the whole run.
+    pub(super) fn total(&self) -> Amount {
+        Amount::of(self.begin.unwrap_or_default(), self.end())
+    }
+}
+
+impl Segment {
+    pub(super) fn amount(&self) -> Amount {
+        Amount::of(self.from, self.to)
+    }
+}

@@ -1,0 +1,92 @@
+//! The last traps of the tasks involved in a deadlock or a fault, from the run's recording.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tracing::Level;
+use trapline::{Exit, Fact, Follower, TaskInfo, Tid, Tracer, record::Recording};
+
+use crate::output::{self, Log, clean};
+
+/// The number of traps shown of a task.
+const TRAPS: usize = 5;
+/// The number of faulted tasks shown, and of waiting tasks.
+const TASKS: usize = 10;
+
+/// Shows the last traps of the tasks that faulted, and of those that wait for ever.
+pub(crate) fn show(log: Log, recording: Recording, blocked: &[TaskInfo]) {
+    let mut tasks = Follower::keeping(TRAPS);
+    let mut faults = 0;
+    // Unreadable events are skipped; the recorder has already reported its failure.
+    for owned in recording.map_while(Result::ok) {
+        let event = owned.borrow();
+        tasks.event(&event);
+        if let Fact::Exited { exit } = event.fact
+            && let Exit::Faulted(_) = exit
+            && faults < TASKS
+        {
+            faults += 1;
+            let at = event
+                .place
+                .map_or_else(String::new, |place| format!(", at {place:#}"));
+            let comm = tasks.comm(event.tid);
+            tell_last(log, &tasks, event.tid, comm);
+            tell(
+                log,
+                event.at,
+                event.tid,
+                comm,
+                &format!("exited: {exit}{at}"),
+                "",
+            );
+        }
+    }
+    for task in blocked.iter().take(TASKS) {
+        tell_last(log, &tasks, task.tid, &task.name);
+    }
+    let more = blocked.len().saturating_sub(TASKS);
+    if more > 0 {
+        log.note(&format!("and the traps of {more} more tasks"));
+    }
+}
+
+/// Shows the last calls of a task.
+fn tell_last(log: Log, tasks: &Follower, tid: Tid, comm: &str) {
+    if !log.is_json() {
+        let comm = clean(comm);
+        output::tell(&match tasks.last(tid) {
+            Some(_) => format!("the last traps of task {tid} {comm}:\n"),
+            None => format!("the last traps of task {tid} {comm} are not known\n"),
+        });
+    }
+    for call in tasks.calls(tid) {
+        let (message, reply) = match call.reply() {
+            Some(reply) => (format!("{call} = {reply}"), reply.to_string()),
+            None if call.blocked.is_some() => (format!("{call} ..."), String::new()),
+            None => (format!("{call} = ?"), String::new()),
+        };
+        tell(log, call.at, tid, comm, &message, &reply);
+    }
+}
+
+/// A line in the format of `--trace`.
+fn tell(log: Log, at: Duration, tid: Tid, comm: &str, message: &str, reply: &str) {
+    let target = "trapline::kernel";
+    let mut line = serde_json::Map::new();
+    for (key, value) in [
+        ("at", json!(at.as_secs_f64())),
+        ("tid", json!(u64::from(tid))),
+        ("comm", json!(comm)),
+        ("message", json!(message)),
+        ("reply", json!(reply)),
+    ] {
+        line.insert(key.into(), value);
+    }
+    if !log.is_json() {
+        return output::tell(&(log.line(target, Level::TRACE, &line) + "\n"));
+    }
+    line.insert("level".into(), Level::TRACE.as_str().into());
+    line.insert("target".into(), target.into());
+    line.insert("post_mortem".into(), true.into());
+    log.json(&line);
+}

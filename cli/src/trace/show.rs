@@ -1,0 +1,217 @@
+//! `trace show`: a line per trap, in the format of `boot --trace`, for the selected events.
+
+use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
+
+use clap::{Args, ValueHint};
+use trapline::{
+    Answered, DeviceId, Event, Fact, Follower, Nanos, On, Reply, SystemCall, Tid, Tracer, Wake,
+};
+
+use super::source::{Failure, Source, unknown};
+use crate::{
+    log,
+    output::{Log, aligned, clean},
+    values::{calls, instant, whole},
+};
+
+/// Show a recording, a line per trap
+#[derive(Args)]
+#[command(after_help = "\
+Times are counted from boot. With several filters, an event has to match all of them.
+
+Examples:
+  boot --record run.trap echo               record a run
+  trace show run.trap | less                all of it
+  trace show --task echo --errors run.trap  failures of tasks of that name
+  trace show --call recv --relative run.trap
+  trace show --from 00:04.000 --to 5s --sched run.trap")]
+pub(crate) struct ShowCommand {
+    /// The recording, as `boot --record` makes it; - for standard input
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+    /// Only this task, by its number or name; can be repeated
+    #[arg(long = "task", value_name = "TASK")]
+    tasks: Vec<String>,
+    /// Only this call, such as recv or new_task; can be repeated
+    #[arg(long = "call", value_name = "CALL", value_parser = calls(), hide_possible_values = true)]
+    calls: Vec<String>,
+    /// Only the events of this device, by its number
+    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
+    device: Option<u64>,
+    /// Only the events of this message queue, by its number
+    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
+    queue: Option<u64>,
+    /// Only from this time on
+    #[arg(long, value_name = "TIME", value_parser = instant)]
+    from: Option<Duration>,
+    /// Only up to this time
+    #[arg(long, value_name = "TIME", value_parser = instant)]
+    to: Option<Duration>,
+    /// Only failures: errors that were answered, tasks that failed or faulted
+    #[arg(long)]
+    errors: bool,
+    /// Also turns, wake-ups and jumps of the clock
+    #[arg(long)]
+    sched: bool,
+    /// Also the programs' output
+    #[arg(long)]
+    console: bool,
+    /// Show the time since the previous line
+    #[arg(long)]
+    relative: bool,
+}
+
+impl ShowCommand {
+    pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
+        if let (Some(from), Some(to)) = (self.from, self.to)
+            && from > to
+        {
+            let (from, to) = (Nanos::from(from), Nanos::from(to));
+            return Err(format!("--from {from} is after --to {to}: nothing is in between").into());
+        }
+        let mut source = Source::open(&self.file)?;
+        let mut tasks = Follower::new();
+        let mut unseen: Vec<&String> = self.tasks.iter().collect();
+        let mut lines = Lines {
+            log,
+            before: self.relative.then_some(Duration::ZERO),
+        };
+        let mut missing = 0;
+        let mut is_cut = false;
+        while let Some(owned) = source.next() {
+            let event = owned.borrow();
+            // A gap lasts until the event after it.
+            let gap_before = source.gap().unwrap_or_default();
+            if self.from.is_none_or(|from| event.at >= from) {
+                missing += gap_before;
+            }
+            tasks.event(&event);
+            is_cut = self.to.is_some_and(|to| event.at > to);
+            if is_cut {
+                // Later events cannot match.
+                break;
+            }
+            unseen.retain(|task| !is_task(task, event.tid, &tasks));
+            if self.selects(&event, &tasks) {
+                gap(out, &mut missing)?;
+                lines.write(out, &event, &tasks)?;
+            }
+        }
+        gap(out, &mut missing)?;
+        source.end(log)?;
+        for task in unseen {
+            log.warn(&unknown(task, &self.file, is_cut));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn selects(&self, event: &Event<'_>, tasks: &Follower) -> bool {
+        let call = tasks.last(event.tid).map(|call| call.call);
+        log::is_shown(
+            &event.fact,
+            !self.calls.is_empty(),
+            self.sched,
+            self.console,
+        ) && self.from.is_none_or(|from| event.at >= from)
+            && (self.tasks.is_empty()
+                || self
+                    .tasks
+                    .iter()
+                    .any(|task| is_task(task, event.tid, tasks)))
+            && (self.calls.is_empty() || call.is_some_and(|call| self.has_call(call)))
+            && (!self.errors || tasks.is_error(event))
+            && self
+                .device
+                .is_none_or(|n| is_about_device(&event.fact, call, DeviceId::from_raw(n)))
+            && self
+                .queue
+                .is_none_or(|n| is_about_queue(&event.fact, call, n))
+    }
+
+    fn has_call(&self, call: SystemCall) -> bool {
+        self.calls.iter().any(|name| name == call.name())
+    }
+}
+
+/// Says how many events are missing between two lines.
+fn gap(out: &mut impl Write, missing: &mut u64) -> Result<(), Failure> {
+    if *missing > 0 {
+        writeln!(out, "... {missing} events are missing here ...")?;
+    }
+    *missing = 0;
+    Ok(())
+}
+
+fn is_about_device(fact: &Fact<'_>, call: Option<SystemCall>, wanted: DeviceId) -> bool {
+    match *fact {
+        Fact::DeviceIo { device, .. } => device == wanted,
+        Fact::Blocked { on } => matches!(on, On::Device(device, _) if device == wanted),
+        Fact::Woken { by } => {
+            matches!(by, Wake::Device(device, _) | Wake::Closed(device) if device == wanted)
+        }
+        Fact::Replied { reply, .. } => {
+            reply == Reply::Device(wanted) || call.and_then(SystemCall::device) == Some(wanted)
+        }
+        _ => false,
+    }
+}
+
+fn is_about_queue(fact: &Fact<'_>, call: Option<SystemCall>, wanted: u64) -> bool {
+    match *fact {
+        Fact::Blocked { on } => matches!(on, On::Queue(queue, _) if queue.number() == wanted),
+        Fact::Woken { by } => matches!(by, Wake::Queue(queue) if queue.number() == wanted),
+        Fact::Replied { reply, .. } => {
+            matches!(reply, Reply::Queue(queue) if queue.number() == wanted)
+                || call
+                    .and_then(SystemCall::queue)
+                    .is_some_and(|queue| queue.number() == wanted)
+        }
+        _ => false,
+    }
+}
+
+/// Whether the name or number selects this task.
+fn is_task(wanted: &str, tid: Tid, tasks: &Follower) -> bool {
+    match wanted.parse::<u64>() {
+        Ok(number) => tid == number.into(),
+        Err(_) => tasks.comm(tid) == wanted,
+    }
+}
+
+/// Events as lines.
+struct Lines {
+    log: Log,
+    /// The instant of the previous line, for relative times.
+    before: Option<Duration>,
+}
+
+impl Lines {
+    fn write(
+        &mut self,
+        out: &mut impl Write,
+        event: &Event<'_>,
+        tasks: &Follower,
+    ) -> Result<(), Failure> {
+        let at = match &mut self.before {
+            None => format!("{:.6}", Nanos::from(event.at)),
+            Some(before) => {
+                let span = event.at.saturating_sub(*before);
+                *before = event.at;
+                format!("+{:.6}", Nanos::from(span))
+            }
+        };
+        let columns = self
+            .log
+            .columns(&at, event.tid.into(), &clean(tasks.comm(event.tid)));
+        if let (Fact::Exited { .. }, Some(call)) = (&event.fact, tasks.unseen(event.tid)) {
+            writeln!(out, "{columns}{} = ?", clean(&call.to_string()))?;
+        }
+        let message = clean(&tasks.line(&event.fact, event.tid).to_string());
+        let reply = match event.fact {
+            Fact::Replied { reply, detail } => clean(&Answered(reply, detail).to_string()),
+            _ => String::new(),
+        };
+        writeln!(out, "{columns}{}", aligned(&message, &reply))?;
+        Ok(())
+    }
+}

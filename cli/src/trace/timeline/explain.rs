@@ -1,0 +1,133 @@
+//! Why the bars of a timeline are there, and the critical path of the run: for the page. The words are
+//! those of `trace why` and `trace path`.
+
+use std::{cmp::Reverse, time::Duration};
+
+use serde_json::{Value, json};
+use trapline::On;
+
+use super::model::{Bar, Timeline};
+use crate::trace::{
+    history::{History, Step},
+    path::{PATH_COLUMNS, Segment, path_shares},
+    spans::{Doing, Ending, Moment},
+};
+
+/// The largest number of bars that are explained: the longest waits. `trace why` explains all.
+const MOST: usize = 5000;
+
+/// The largest number of turns in all waits that are explained, since each explanation looks at what
+/// other tasks did meanwhile. Otherwise thousands of waits for one busy task would take minutes.
+const MOST_TURNS: u64 = 10_000_000;
+
+/// Why a bar is there.
+pub(super) struct Reason {
+    /// Counted over all lanes.
+    pub(super) bar: usize,
+    pub(super) sentences: Vec<String>,
+    /// The bars that the sentences are about, from wait to wait; the first is the bar itself.
+    pub(super) steps: Vec<usize>,
+}
+
+/// A part of the critical path.
+pub(super) struct Part {
+    pub(super) lane: usize,
+    pub(super) from: Moment,
+    pub(super) to: Moment,
+    pub(super) what: String,
+}
+
+/// Explains the longest waits of a timeline, in the order of their bars.
+pub(super) fn reasons(timeline: &Timeline) -> Vec<Reason> {
+    let Some(history) = &timeline.history else {
+        return Vec::new();
+    };
+    let mut firsts = Vec::new();
+    let mut chosen: Vec<(usize, &Bar)> = Vec::new();
+    for lane in &timeline.lanes {
+        let first = firsts.last().map_or(0, |(_, end)| *end);
+        firsts.push((first, first + lane.bars.len()));
+        if !lane.is_kernel() {
+            chosen.extend((first..).zip(&lane.bars));
+        }
+    }
+    chosen.sort_by_key(|(index, bar)| Reverse((weight(bar), Reverse(*index))));
+    let mut turns = 0;
+    chosen.retain(|(_, bar)| {
+        let (from, to) = (bar.span.from, bar.span.to);
+        let its = to.turn.saturating_sub(from.turn);
+        let has_room = turns + its <= MOST_TURNS;
+        turns += if has_room { its } else { 0 };
+        has_room
+    });
+    chosen.truncate(MOST);
+    chosen.sort_by_key(|(index, _)| *index);
+    let place = |step: Step| {
+        let lane = timeline.lane(step.0)?;
+        Some(firsts[lane].0 + bar_of(timeline, lane, history, step)?)
+    };
+    let reason = |(index, bar): (usize, &Bar)| {
+        let why = history.why_span(bar.span.tid, bar.span.doing, end_of(timeline, bar))?;
+        Some(Reason {
+            bar: index,
+            sentences: why.sentences,
+            steps: why.steps.into_iter().filter_map(place).collect(),
+        })
+    };
+    chosen.into_iter().filter_map(reason).collect()
+}
+
+/// What is explained rather: waits, then the time in the ready queue; the longest first.
+fn weight(bar: &Bar) -> (u8, Duration, u64) {
+    let kind = match bar.span.doing {
+        Doing::Blocked(On::Timer(_)) => 1,
+        Doing::Blocked(_) => 3,
+        Doing::Ready => 2,
+        Doing::Running | Doing::InCall | Doing::Idle => 0,
+    };
+    let (from, to) = (bar.span.from, bar.span.to);
+    (kind, bar.span.time(), to.turn.saturating_sub(from.turn))
+}
+
+/// When a bar ended. One that a deadlock leaves open is drawn a turn longer.
+fn end_of(timeline: &Timeline, bar: &Bar) -> Moment {
+    let is_longer = bar.span.end == Ending::Open && timeline.waits.is_deadlock;
+    let Moment { at, turn } = bar.span.to;
+    Moment {
+        at,
+        turn: turn - u64::from(is_longer),
+    }
+}
+
+/// The place of a piece among the bars of its lane.
+fn bar_of(timeline: &Timeline, lane: usize, history: &History, step: Step) -> Option<usize> {
+    let piece = history.piece_at_step(step)?;
+    let bars = &timeline.lanes[lane].bars;
+    let first = bars.partition_point(|bar| bar.span.from < piece.from);
+    let mut its = bars[first..]
+        .iter()
+        .take_while(|bar| bar.span.from == piece.from);
+    Some(first + its.position(|bar| bar.span.doing == piece.doing)?)
+}
+
+/// The critical path, and its table.
+pub(super) fn path(timeline: &Timeline) -> (Vec<Part>, Value) {
+    let Some(history) = &timeline.history else {
+        return (Vec::new(), Value::Null);
+    };
+    let (path, total) = (history.path(), history.total());
+    let rows = path_shares(history, &path, total);
+    let title = format!("critical path of {total}");
+    let table = json!({ "title": title, "columns": PATH_COLUMNS, "rows": rows });
+    let part = |segment: &Segment| {
+        let lane = timeline.lane(segment.tid)?;
+        let is_in_view = segment.to >= timeline.begin && segment.from <= timeline.end;
+        is_in_view.then(|| Part {
+            lane,
+            from: segment.from.max(timeline.begin),
+            to: segment.to.min(timeline.end),
+            what: segment.what.clone(),
+        })
+    };
+    (path.iter().filter_map(part).collect(), table)
+}

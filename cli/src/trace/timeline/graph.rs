@@ -1,0 +1,83 @@
+//! The wait-for graph at the end, as a picture. Each task is a box; an arc leads to the task that
+//! it waits for.
+
+use maud::{Markup, html};
+use trapline::Tid;
+
+use super::svg::{self, px, shortened};
+use crate::{
+    output::clean,
+    trace::waits::{Waiting, Waits},
+};
+
+/// The largest number of tasks in a picture.
+const MOST: usize = 24;
+const WIDTH: f64 = 340.0;
+const HEIGHT: f64 = 40.0;
+const STEP: f64 = 52.0;
+
+/// Draws the tasks that are on cycles, and as many others as there is room for.
+pub(super) fn draw(waits: &Waits) -> Markup {
+    let tasks = chosen(waits);
+    let place = |tid: Tid| tasks.iter().position(|waiting| waiting.tid == tid);
+    let arcs: Vec<(usize, usize)> = (0..)
+        .zip(&tasks)
+        .filter_map(|(from, waiting)| Some((from, place(waiting.target?)?)))
+        .collect();
+    let farthest = arcs.iter().map(|(from, to)| from.abs_diff(*to)).max();
+    let width = WIDTH + 60.0 + 24.0 * farthest.unwrap_or(0) as f64;
+    let height = STEP * tasks.len() as f64;
+    html! {
+        svg class="graph" viewBox={ "0 0 " (px(width)) " " (px(height)) } width=(px(width))
+            height=(px(height)) role="img" aria-label="The waits between tasks, as described above" {
+            defs { (svg::patterns()) }
+            @for (waiting, at) in tasks.iter().zip(0..) { (task(waiting, STEP * f64::from(at))) }
+            @for &(from, to) in &arcs { (arc(from, to)) }
+        }
+        @let more = waits.blocked.len() - tasks.len();
+        @if more > 0 { p { "The picture leaves out " (more) " of the tasks that wait." } }
+    }
+}
+
+/// The tasks on cycles come first, in the order of the cycle.
+fn chosen(waits: &Waits) -> Vec<&Waiting> {
+    let find = |tid: &Tid| {
+        let place = waits
+            .blocked
+            .binary_search_by_key(tid, |waiting| waiting.tid);
+        place.ok().map(|place| &waits.blocked[place])
+    };
+    let on_cycles = waits.cycles.iter().flatten().take(MOST);
+    let mut tasks: Vec<&Waiting> = on_cycles.filter_map(find).collect();
+    for waiting in &waits.blocked {
+        if tasks.len() >= MOST {
+            break;
+        }
+        if !tasks.iter().any(|other| other.tid == waiting.tid) {
+            tasks.push(waiting);
+        }
+    }
+    tasks
+}
+
+fn task(waiting: &Waiting, y: f64) -> Markup {
+    let name = format!("{} {}", waiting.tid, clean(&waiting.name));
+    let object = waiting.object.clone();
+    let object = object.unwrap_or_else(|| waiting.on.to_string());
+    let call = format!("{}, on {}", clean(&waiting.call), clean(&object));
+    html! {
+        rect class="box" x="1" y=(px(y + 4.0)) width=(px(WIDTH)) height=(px(HEIGHT)) rx="6" {}
+        text class="head" x="12" y=(px(y + 20.0)) { (shortened(&name, WIDTH - 24.0)) }
+        text class="small" x="12" y=(px(y + 36.0)) { (shortened(&call, (WIDTH - 24.0) * 1.2)) }
+    }
+}
+
+fn arc(from: usize, to: usize) -> Markup {
+    let middle = |at: usize| STEP * at as f64 + 4.0 + HEIGHT / 2.0;
+    let (x, y1, y2) = (WIDTH + 2.0, middle(from) + 7.0, middle(to) - 7.0);
+    let bulge = x + 26.0 + 24.0 * from.abs_diff(to) as f64;
+    let d = format!(
+        "M{x:.1} {y1:.1}C{bulge:.1} {y1:.1} {bulge:.1} {y2:.1} {x:.1} {y2:.1}m8 -4l-8 4l8 4"
+    );
+    html! { path class="wait" d=(d) {} }
+}

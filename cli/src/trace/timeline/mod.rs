@@ -1,0 +1,163 @@
+//! `trace timeline`: a lane per task, as a page to look around in or as a picture.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `model.rs` | the contents, collected from the events |
+//! | `scale.rs` | the meaning of the width |
+//! | `words.rs` | the texts about it |
+//! | `svg.rs`, `picture.css` | the picture |
+//! | `crowd.rs` | its lanes: many tasks of a name are one |
+//! | `graph.rs` | the wait-for graph, as a picture on the page |
+//! | `explain.rs` | why tasks waited, and the critical path, for the page |
+//! | `html.rs`, `page.css` | the page |
+//! | `pair.rs`, `pair.css`, `pair.js` | the page of two runs |
+//! | `light.css`, `dark.css` | the colours of both |
+//! | `pack.rs` | the contents, as bytes for the page's script |
+//! | `*.js` | that script, a file for each idea; `data.js` unpacks the bytes |
+
+mod crowd;
+mod explain;
+mod graph;
+mod html;
+mod model;
+mod pack;
+mod pair;
+mod scale;
+mod svg;
+mod words;
+
+use std::{
+    ffi::OsStr,
+    io::{self, IsTerminal, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use clap::{Args, ValueEnum, ValueHint};
+
+use crate::{
+    outfile::{OutFile, is_stdout},
+    output::Log,
+    trace::source::{Failure, Source, argument, unknown},
+};
+use model::{Bound, Timeline, Window};
+pub(super) use pair::pair;
+use scale::Scale;
+pub(super) use scale::{count, rounded};
+
+/// Draw a recording: a lane per task, as an HTML page or an SVG picture
+#[derive(Args)]
+#[command(after_help = "\
+The page needs no network: zoom, pan, search and follow wake-ups in any browser. The key `?` shows \
+its help. A picture is for documents and has to be small: select a part of a long run. Of more than 50 \
+tasks, those of a name are one lane, as on the page: how many run, are ready and are blocked.
+
+Examples:
+  boot --record run.trap echo                    record a run
+  trace timeline run.trap -o run.html            open it in a browser
+  trace timeline run.trap -o run.svg             put it in a document
+  trace timeline --from 4s --to 4500ms --task echo --task client run.trap -o part.svg
+  trace timeline --scale turns --to 300t run.trap -o order.svg")]
+pub(crate) struct TimelineCommand {
+    /// The recording, as `boot --record` makes it; - for standard input
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+    /// The output file; by default, and for -, standard output
+    #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    output: Option<PathBuf>,
+    /// A page or a picture; by default the output's suffix decides
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<Format>,
+    /// What the width shows: by default time in the real world, and turns in the simulated one,
+    /// where most things take no time. A page has a switch for it
+    #[arg(long, value_name = "SCALE")]
+    scale: Option<Scale>,
+    /// Only from this time or turn on, such as 00:04.000, 250ms or 300t
+    #[arg(long, value_name = "TIME", value_parser = Bound::parse)]
+    from: Option<Bound>,
+    /// Only up to this time or turn
+    #[arg(long, value_name = "TIME", value_parser = Bound::parse)]
+    to: Option<Bound>,
+    /// Only this task, by its number or name; can be repeated
+    #[arg(long = "task", value_name = "TASK")]
+    tasks: Vec<String>,
+    /// The width of a picture
+    #[arg(long, value_name = "PIXELS", default_value = "960", value_parser = clap::value_parser!(u32).range(200..=20_000))]
+    width: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Html,
+    Svg,
+}
+
+impl TimelineCommand {
+    pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
+        let format = self.format()?;
+        let output = self.file_of_output();
+        if output.is_none() && format == Format::Html && io::stdout().is_terminal() {
+            return Err("a terminal cannot show a page: name a file with --output"
+                .to_string()
+                .into());
+        }
+        if let (Some(from), Some(to)) = (self.from, self.to)
+            && from.is_beyond(to)
+        {
+            return Err(format!("--from {from} is after --to {to}: nothing is in between").into());
+        }
+        let mut source = Source::open(&self.file)?;
+        let open = |path: &Path| OutFile::open("--output", path, &[&self.file]);
+        let output = output.map(open).transpose()?;
+        let window = Window {
+            from: self.from,
+            to: self.to,
+            tasks: self.tasks.clone(),
+        };
+        let timeline = match Timeline::read(&mut source, &window, format == Format::Html) {
+            Ok(timeline) => timeline,
+            Err(error) => {
+                source.end(log)?;
+                return Err(error);
+            }
+        };
+        for task in &timeline.unknown {
+            log.warn(&unknown(task, &self.file, timeline.is_cut));
+        }
+        let scale = self.scale.unwrap_or(if timeline.header.is_simulated {
+            Scale::Turns
+        } else {
+            Scale::Time
+        });
+        let drawn = match format {
+            Format::Html => html::page(&timeline, scale, &argument(&self.file), None),
+            Format::Svg => svg::draw(&timeline, scale, self.width)?,
+        };
+        match output {
+            None => out.write_all(drawn.as_bytes())?,
+            Some(file) => file.write(drawn.as_bytes())?,
+        }
+        source.end(log)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn file_of_output(&self) -> Option<&Path> {
+        let output = self.output.as_deref();
+        output.filter(|path| !is_stdout(path))
+    }
+
+    fn format(&self) -> Result<Format, Failure> {
+        let kind = self.file_of_output().map(Path::extension);
+        match (self.format, kind) {
+            (Some(format), _) => Ok(format),
+            (None, None) => Ok(Format::Html),
+            (None, Some(kind)) => match kind.and_then(OsStr::to_str) {
+                Some("html" | "htm") => Ok(Format::Html),
+                Some("svg") => Ok(Format::Svg),
+                _ => Err("the output is neither .html nor .svg: choose with --format"
+                    .to_string()
+                    .into()),
+            },
+        }
+    }
+}

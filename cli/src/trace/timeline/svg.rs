@@ -1,0 +1,563 @@
+//! A timeline as a picture for documents. It cannot be zoomed, so it has to be small.
+
+use std::{collections::BTreeSet, fmt::Write};
+
+use maud::{Markup, PreEscaped, html};
+use trapline::{Exit, Tid};
+
+use super::{
+    crowd::{self, Crowd, Group},
+    model::{Bar, Closed, Kind, Lane, Timeline},
+    scale::{self, Scale, count},
+    words,
+};
+use crate::trace::spans::{Doing, Ending, Moment};
+
+/// The largest numbers that are still distinguishable in a picture.
+const MOST_LANES: usize = 100;
+const MOST_BARS: usize = 5000;
+/// A lane with more bars than this shows them as areas, since they are narrower than a pixel.
+const MOST_BARS_OF_LANE: usize = 2000;
+
+const LANE: f64 = 28.0;
+const TOP: f64 = 62.0;
+/// The lower part of a lane.
+const ACTIVE_TOP: f64 = crowd::ACTIVE[0];
+const ACTIVE_HEIGHT: f64 = crowd::ACTIVE[1];
+/// The height of a row of the legend.
+const LEGEND: f64 = 18.0;
+/// The scale of small letters.
+const SMALL: f64 = 0.84;
+/// The picture's colours are the page's named colours.
+pub(super) const STYLE: &str = include_str!("picture.css");
+pub(super) const LIGHT: &str = include_str!("light.css");
+pub(super) const DARK: &str = include_str!("dark.css");
+
+/// Draws the picture, or explains why it would be unreadable.
+pub(super) fn draw(timeline: &Timeline, scale: Scale, width: u32) -> Result<String, String> {
+    let picture = Picture::new(timeline, scale, f64::from(width));
+    let bars: usize = picture.alone().map(|(lane, _)| lane.bars.len()).sum();
+    let lanes = picture.groups.len();
+    if lanes > MOST_LANES || bars > MOST_BARS {
+        return Err(format!(
+            "a picture of {} and {} could not be read (the most is {MOST_LANES} and \
+             {MOST_BARS}): take a part with --from and --to, or with --task, or make it HTML",
+            count(lanes as u64, "lane"),
+            count(bars as u64, "span"),
+        ));
+    }
+    let picture = picture.draw();
+    // XML cannot contain them.
+    Ok(picture
+        .into_string()
+        .replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}")
+        + "\n")
+}
+
+struct Picture<'a> {
+    timeline: &'a Timeline,
+    groups: Vec<Group>,
+    /// The place of each lane of the timeline among the groups.
+    places: Vec<usize>,
+    scale: Scale,
+    width: f64,
+    height: f64,
+    /// The left and right edge of the lanes.
+    left: f64,
+    right: f64,
+    begin: f64,
+    end: f64,
+}
+
+impl<'a> Picture<'a> {
+    fn new(timeline: &'a Timeline, scale: Scale, width: f64) -> Self {
+        let groups = crowd::groups(timeline);
+        let mut places = vec![0; timeline.lanes.len()];
+        for (place, group) in groups.iter().enumerate() {
+            group.lanes.iter().for_each(|lane| places[*lane] = place);
+        }
+        let name = |group: &Group| {
+            let [label, fate] = labels(timeline, group);
+            text_width(&label) + text_width(&fate) + 24.0
+        };
+        let gutter = groups.iter().map(name).fold(60.0, f64::max);
+        let margin = if arcs(timeline).is_empty() {
+            14.0
+        } else {
+            70.0
+        };
+        let begin = scale.of(timeline.begin);
+        let deadlock = if timeline.waits.is_deadlock {
+            22.0
+        } else {
+            0.0
+        };
+        let mut picture = Self {
+            timeline,
+            places,
+            scale,
+            width,
+            height: TOP + LANE * groups.len() as f64 + 36.0 + deadlock,
+            left: gutter.min(width / 3.0).ceil(),
+            right: width - margin,
+            begin,
+            // A run of zero length still has a picture, and so has one of centuries.
+            end: scale
+                .of(timeline.end)
+                .max(begin + 1.0)
+                .max(begin * 1.000_001),
+            groups,
+        };
+        let rows = picture.legend_entries();
+        let rows = rows.first().zip(rows.last());
+        picture.height += rows.map_or(0.0, |((.., first), (.., last))| last - first);
+        picture
+    }
+
+    /// The lane of a group of one, unless it has too many bars.
+    fn lane_of(&self, group: &Group) -> Option<&Lane> {
+        let lane = &self.timeline.lanes[group.alone()?];
+        (lane.bars.len() <= MOST_BARS_OF_LANE).then_some(lane)
+    }
+
+    /// The lanes that are drawn bar by bar, with their places.
+    fn alone(&self) -> impl Iterator<Item = (&Lane, usize)> {
+        let groups = self.groups.iter().enumerate();
+        groups.filter_map(|(place, group)| Some((self.lane_of(group)?, place)))
+    }
+
+    /// The place of a task's lane, if that is drawn bar by bar.
+    fn place_alone(&self, tid: Tid) -> Option<usize> {
+        let place = self.places[self.timeline.lane(tid)?];
+        self.lane_of(&self.groups[place]).map(|_| place)
+    }
+
+    fn x(&self, moment: Moment) -> f64 {
+        let share = (self.scale.of(moment) - self.begin) / (self.end - self.begin);
+        self.left + share * (self.right - self.left)
+    }
+
+    fn y(lane: usize) -> f64 {
+        TOP + LANE * lane as f64
+    }
+
+    fn draw(&self) -> Markup {
+        let Self { width, height, .. } = *self;
+        let timeline = self.timeline;
+        html! {
+            svg xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (width) " " (px(height)) }
+                width=(width) height=(px(height)) role="img" aria-labelledby="title about" {
+                title id="title" { (words::title(timeline)) }
+                desc id="about" { (words::summary(timeline).join(" ")) }
+                style { (PreEscaped(style())) }
+                defs { (patterns()) }
+                rect class="paper" width="100%" height="100%" {}
+                // Bold letters are wider by a tenth. The title has the full text.
+                text class="head" x="12" y="20" {
+                    (shortened(&words::title(timeline), width * 0.9 - 24.0))
+                }
+                (self.ruler())
+                @for (group, place) in self.groups.iter().zip(0..) { (self.lane(group, place)) }
+                (self.arrows())
+                (self.marks())
+                @for closed in &self.timeline.deadlocks { (self.closed(closed)) }
+                @for (from, to) in self.arcs() { (self.arc(from, to)) }
+                (self.legend())
+            }
+        }
+    }
+
+    /// The ticks above the lanes, and the bands where no task was ready.
+    fn ruler(&self) -> Markup {
+        let bottom = Self::y(self.groups.len());
+        let ticks = ticks(self.begin, self.end, (self.right - self.left) / 90.0);
+        let at = |value: f64| {
+            let share = (value - self.begin) / (self.end - self.begin);
+            self.left + share * (self.right - self.left)
+        };
+        html! {
+            // On a virtual clock only waiting takes time, so the bands would cover everything.
+            @let idle = if self.is_clock_virtual() { &[][..] } else { &self.timeline.idle };
+            @for &(from, to) in idle {
+                @let (x, right) = (self.x(from), self.x(to));
+                rect class="idle" x=(px(x)) y=(px(TOP - 6.0)) width=(px(right - x))
+                    height=(px(bottom - TOP + 6.0)) {
+                    title { "no task is ready; the clock moves by " (scale::span(to.at - from.at)) }
+                }
+                @let moved = scale::rounded(to.at - from.at);
+                @if self.scale == Scale::Turns && to.at > from.at && right - x > text_width(&moved) + 2.0 {
+                    text class="small" x=(px((x + right) / 2.0)) y=(px(TOP - 10.0))
+                        text-anchor="middle" { "+" (moved) }
+                }
+            }
+            @for value in ticks {
+                @let x = px(at(value));
+                line class="tick" x1=(x) x2=(x) y1=(px(TOP - 20.0)) y2=(px(bottom)) {}
+                text class="small" x=(x) y="38" text-anchor="middle" { (self.scale.tick(value)) }
+            }
+        }
+    }
+
+    fn is_clock_virtual(&self) -> bool {
+        self.scale == Scale::Time && self.timeline.header.is_simulated
+    }
+
+    fn lane(&self, group: &Group, place: usize) -> Markup {
+        let y = Self::y(place);
+        let [label, fate] = labels(self.timeline, group);
+        let room = self.left - 24.0 - text_width(&fate);
+        let about = group
+            .alone()
+            .map(|lane| words::lane(&self.timeline.lanes[lane], self.scale));
+        html! {
+            line class="rule" x1="0" x2=(px(self.width)) y1=(px(y + LANE)) y2=(px(y + LANE)) {}
+            g {
+                @if let Some(about) = about { title { (about) } }
+                text x="12" y=(px(y + 19.0)) { (shortened(&label, room)) }
+                text class="small" x=(px(self.left - 6.0)) y=(px(y + 19.0)) text-anchor="end" {
+                    (fate)
+                }
+            }
+            @match self.lane_of(group) {
+                Some(lane) => @for bar in &lane.bars { (self.bar(bar, y)) },
+                None => (self.crowd(group, y)),
+            }
+        }
+    }
+
+    /// The lane of many tasks, or of many bars.
+    fn crowd(&self, group: &Group, y: f64) -> Markup {
+        let lanes = group.lanes.iter().map(|lane| &self.timeline.lanes[*lane]);
+        let columns = (self.right - self.left).max(1.0) as usize;
+        let range = (self.begin, self.end);
+        let crowd = Crowd::of(
+            lanes.flat_map(|lane| &lane.bars),
+            self.scale,
+            range,
+            columns,
+        );
+        let [active, waiting] = crowd.most_tasks();
+        html! {
+            g {
+                title { "at most " (active) " run or are ready, and " (waiting) " are blocked" }
+                @for (class, area) in crowd.areas(self.left, y) {
+                    @if !area.is_empty() { path class={ (class) " area" } d=(area) {} }
+                }
+            }
+        }
+    }
+
+    fn bar(&self, bar: &Bar, y: f64) -> Markup {
+        let (from, to) = (self.x(bar.span.from), self.x(bar.span.to));
+        let (class, [top, height]) = (crowd::class(bar.span.doing), crowd::part(bar.span.doing));
+        // A turn of zero length is still drawn.
+        let least = if class == "running" { 1.5 } else { 0.0 };
+        let width = (to - from).max(least);
+        if width <= 0.0 {
+            return html! {};
+        }
+        let word = match (bar.span.doing, bar.row) {
+            (Doing::Running | Doing::InCall | Doing::Blocked(_), Some(row)) => {
+                fitting(&self.timeline.rows[row].what, (width - 6.0) / SMALL)
+            }
+            _ => "",
+        };
+        // Consecutive turns are drawn apart.
+        let gap = if width > 4.0 { width - 0.7 } else { width };
+        html! {
+            rect class=(class) x=(px(from)) y=(px(y + top)) width=(px(gap)) height=(px(height)) {
+                title { (words::bar(bar, self.timeline, self.scale)) }
+            }
+            @if !word.is_empty() {
+                // Below the strip of what is blocked there is room.
+                @let class = if matches!(class, "running" | "call") { "on" } else { "small" };
+                text class=(class) x=(px(from + width / 2.0)) y=(px(y + ACTIVE_TOP + 9.5)) text-anchor="middle" {
+                    (word)
+                }
+            }
+        }
+    }
+
+    /// Arrows from the waking tasks to the woken tasks.
+    fn arrows(&self) -> Markup {
+        let mut path = String::new();
+        for (lane, place) in self.alone() {
+            for bar in &lane.bars {
+                if let Ending::Woken {
+                    waker: Some(waker), ..
+                } = bar.span.end
+                    && let Some(waker) = self.place_alone(waker)
+                    && waker != place
+                {
+                    let (x, down) = (self.x(bar.span.to), waker < place);
+                    let bottom = ACTIVE_TOP + ACTIVE_HEIGHT;
+                    let from = Self::y(waker) + if down { bottom } else { ACTIVE_TOP };
+                    let to = Self::y(place) + if down { ACTIVE_TOP - 1.0 } else { bottom };
+                    let tip = if down { -4.0 } else { 4.0 };
+                    // The path has numbers only, and writing to a string does not fail.
+                    let _ = write!(
+                        path,
+                        "M{x:.1} {from:.1}V{to:.1}m-2.5 {tip}l2.5 {}l2.5 {tip}",
+                        -tip
+                    );
+                }
+            }
+        }
+        html! { @if !path.is_empty() { path class="arrow" d=(path) {} } }
+    }
+
+    /// A cross where a call failed, and a line across the lanes for a fault of the network.
+    fn marks(&self) -> Markup {
+        let rows = || self.timeline.rows.iter().filter(|row| row.is_error);
+        let mut crosses = String::new();
+        for row in rows().filter(|row| !matches!(row.kind, Kind::Fault | Kind::Deadlocked)) {
+            let x = self.x(row.at);
+            if let Some(place) = self.place_alone(row.tid.into()) {
+                let y = Self::y(place) + ACTIVE_TOP + 3.0;
+                let _ = write!(crosses, "M{:.1} {y:.1}l6 6m0 -6l-6 6", x - 3.0);
+            }
+        }
+        let bottom = Self::y(self.groups.len());
+        html! {
+            @if !crosses.is_empty() { path class="error" d=(crosses) {} }
+            @for row in rows().filter(|row| row.kind == Kind::Fault) {
+                @let x = px(self.x(row.at));
+                line class="fault" x1=(x) x2=(x) y1=(px(TOP - 10.0)) y2=(px(bottom)) {
+                    title { (row.what) }
+                }
+            }
+        }
+    }
+
+    /// A line between the lanes of tasks that wait for one another, where that began.
+    fn closed(&self, closed: &Closed) -> Markup {
+        let lanes = closed
+            .tids
+            .iter()
+            .filter_map(|tid| self.timeline.lane(*tid));
+        let places: BTreeSet<usize> = lanes.map(|lane| self.places[lane]).collect();
+        let x = self.x(closed.at);
+        let middle = |place: &usize| Self::y(*place) + ACTIVE_TOP + ACTIVE_HEIGHT / 2.0;
+        let (Some(top), Some(bottom)) = (places.first().map(middle), places.last().map(middle))
+        else {
+            return html! {};
+        };
+        let mut path = format!("M{x:.1} {top:.1}V{bottom:.1}");
+        for y in places.iter().map(middle) {
+            let _ = write!(path, "M{:.1} {y:.1}h7", x - 3.5);
+        }
+        html! {
+            path class="closed" d=(path) {
+                title { "deadlock: " (words::way(&closed.tids)) }
+            }
+        }
+    }
+
+    /// The wait-for arcs at the end of a deadlocked run, between the lanes.
+    fn arcs(&self) -> BTreeSet<(usize, usize)> {
+        let places = arcs(self.timeline).into_iter();
+        let places = places.map(|(from, to)| (self.places[from], self.places[to]));
+        places.filter(|(from, to)| from != to).collect()
+    }
+
+    /// The task that a lane waits for at the end, on the right of the lanes.
+    fn arc(&self, from: usize, to: usize) -> Markup {
+        let (x, y1, y2) = (self.right + 2.0, Self::y(from) + 9.0, Self::y(to) + 4.0);
+        let bulge = x + (16.0 + 10.0 * from.abs_diff(to) as f64).min(80.0);
+        let d = format!(
+            "M{x:.1} {y1:.1}C{bulge:.1} {y1:.1} {bulge:.1} {y2:.1} {x:.1} {y2:.1}m5 -3.5l-5 3.5l5 3.5"
+        );
+        html! { path class="wait" d=(d) {} }
+    }
+
+    /// The entries of the legend, with their positions.
+    fn legend_entries(&self) -> Vec<(&'static str, &'static str, f64, f64)> {
+        let alone: Vec<&Lane> = self.alone().map(|(lane, _)| lane).collect();
+        let mut entries = words::legend(self.timeline, &alone);
+        entries.retain(|(class, _)| *class != "idle" || !self.is_clock_virtual());
+        let (mut x, mut y) = (12.0, Self::y(self.groups.len()) + 14.0);
+        let place = |(class, word): (&'static str, &'static str)| {
+            let width = 19.0 + text_width(word) * SMALL;
+            if x > 12.0 && x + width > self.width {
+                (x, y) = (12.0, y + LEGEND);
+            }
+            let here = x;
+            x += width + 16.0;
+            (class, word, here, y)
+        };
+        entries.into_iter().map(place).collect()
+    }
+
+    fn legend(&self) -> Markup {
+        let entries = self.legend_entries();
+        let bottom = entries.last().map_or(0.0, |(.., y)| *y);
+        html! {
+            @for (class, word, x, y) in entries {
+                @let [_, height] = if matches!(class, "running" | "call" | "ready") { crowd::ACTIVE } else { crowd::WAITING };
+                @match class {
+                    "arrow" => path class="arrow" d={
+                        "M" (px(x + 6.0)) " " (px(y)) "v12m-2.5 -4l2.5 4l2.5 -4"
+                    } {},
+                    "wait" => path class="wait" d={
+                        "M" (px(x)) " " (px(y + 2.0)) "c16 0 16 9 0 9m5 -3.5l-5 3.5l5 3.5"
+                    } {},
+                    "error" => path class="error" d={
+                        "M" (px(x + 3.0)) " " (px(y + 3.0)) "l8 8m0 -8l-8 8"
+                    } {},
+                    "closed" => path class="closed" d={
+                        "M" (px(x + 7.0)) " " (px(y + 2.0)) "v10M" (px(x + 3.5)) " " (px(y + 2.0))
+                        "h7m-7 10h7"
+                    } {},
+                    "fault" => line class="fault" x1=(px(x + 7.0)) x2=(px(x + 7.0)) y1=(px(y))
+                        y2=(px(y + 14.0)) {},
+                    _ => rect class=(class) x=(px(x)) y=(px(y + 7.0 - height / 2.0)) width="14"
+                        height=(px(height)) {},
+                }
+                text class="small" x=(px(x + 19.0)) y=(px(y + 11.0)) { (word) }
+            }
+            @if self.timeline.waits.is_deadlock {
+                text class="alarm" x="12" y=(px(bottom + 34.0)) { (words::deadlock(self.timeline)) }
+            }
+        }
+    }
+}
+
+/// The style with literal colours, since some viewers do not support variables.
+fn style() -> String {
+    let dark = colored(STYLE, DARK);
+    let light = colored(STYLE, LIGHT);
+    format!("{light}@media (prefers-color-scheme: dark) {{\n{dark}}}\n")
+}
+
+fn colored(style: &str, colors: &str) -> String {
+    colors
+        .lines()
+        .filter_map(|line| line.strip_suffix(';')?.split_once(": "))
+        .fold(style.to_string(), |style, (name, color)| {
+            style.replace(&format!("var({name})"), color)
+        })
+}
+
+/// Patterns that are distinguishable without colours.
+pub(super) fn patterns() -> Markup {
+    html! {
+        pattern id="p-ready" width="6" height="6" patternUnits="userSpaceOnUse"
+            patternTransform="rotate(45)" {
+            rect class="ready-paper" width="6" height="6" {}
+            rect class="ready-ink" width="2" height="6" {}
+        }
+        pattern id="p-call" width="4" height="4" patternUnits="userSpaceOnUse" {
+            rect class="call-paper" width="4" height="4" {}
+            rect class="call-ink" width="2" height="2" {}
+            rect class="call-ink" x="2" y="2" width="2" height="2" {}
+        }
+        pattern id="p-queue" width="6" height="6" patternUnits="userSpaceOnUse" {
+            rect class="queue-paper" width="6" height="6" {}
+            circle class="queue-ink" cx="3" cy="3" r="1.4" {}
+        }
+        pattern id="p-device" width="5" height="5" patternUnits="userSpaceOnUse" {
+            rect class="device-paper" width="5" height="5" {}
+            rect class="device-ink" width="1.6" height="5" {}
+        }
+        pattern id="p-exit" width="5" height="5" patternUnits="userSpaceOnUse" {
+            rect class="exit-paper" width="5" height="5" {}
+            rect class="exit-ink" width="5" height="1.6" {}
+        }
+    }
+}
+
+/// The waits at the end of a deadlocked run, between the lanes of the timeline.
+fn arcs(timeline: &Timeline) -> Vec<(usize, usize)> {
+    if !timeline.waits.is_deadlock {
+        return Vec::new();
+    }
+    let blocked = timeline.waits.blocked.iter();
+    blocked
+        .filter_map(|waiting| Some((timeline.lane(waiting.tid)?, timeline.lane(waiting.target?)?)))
+        .collect()
+}
+
+/// The call, its name alone, or nothing, whichever fits.
+fn fitting(call: &str, room: f64) -> &str {
+    let name = call.split(['(', ':']).next().unwrap_or(call);
+    [call, name]
+        .into_iter()
+        .find(|text| text_width(text) <= room)
+        .unwrap_or_default()
+}
+
+/// What is written beside a lane, and at its right end.
+fn labels(timeline: &Timeline, group: &Group) -> [String; 2] {
+    if let Some(lane) = group.alone() {
+        let lane = &timeline.lanes[lane];
+        return [label(lane), fate(lane).to_string()];
+    }
+    let has_failed = |lane: &&usize| {
+        let exit = &timeline.lanes[**lane].exit;
+        matches!(exit, Some(Exit::Failed(_) | Exit::Faulted(_)))
+    };
+    let failed = match group.lanes.iter().filter(has_failed).count() {
+        0 => String::new(),
+        failed => format!("{failed} failed"),
+    };
+    [format!("{} × {}", group.name, group.lanes.len()), failed]
+}
+
+fn label(lane: &Lane) -> String {
+    if lane.is_kernel() {
+        return lane.name.clone();
+    }
+    format!("{} {}", Tid::from(lane.tid), lane.name)
+}
+
+/// The exit of a task, in a word.
+fn fate(lane: &Lane) -> &'static str {
+    match lane.exit {
+        None if lane.is_kernel() => "",
+        None => "alive",
+        Some(Exit::Done) => "done",
+        Some(Exit::Failed(_)) => "failed",
+        Some(Exit::Faulted(_)) => "faulted",
+        Some(Exit::Killed) => "killed",
+    }
+}
+
+/// The approximate width of a text.
+fn text_width(text: &str) -> f64 {
+    text.chars()
+        .map(|letter| if letter < '\u{1100}' { 6.6 } else { 12.0 })
+        .sum()
+}
+
+pub(super) fn shortened(text: &str, room: f64) -> String {
+    if text_width(text) <= room {
+        return text.to_string();
+    }
+    let mut short = String::new();
+    for letter in text.chars() {
+        if text_width(&short) + 18.0 > room {
+            break;
+        }
+        short.push(letter);
+    }
+    short + "…"
+}
+
+pub(super) fn px(value: f64) -> String {
+    let text = format!("{value:.1}");
+    text.strip_suffix(".0").unwrap_or(&text).to_string()
+}
+
+/// Round values between two others, about this many.
+fn ticks(begin: f64, end: f64, wanted: f64) -> Vec<f64> {
+    let rough = (end - begin) / wanted.max(1.0);
+    let power = 10f64.powf(rough.log10().floor()).max(1.0);
+    let step = [1.0, 2.0, 5.0, 10.0]
+        .into_iter()
+        .map(|factor| factor * power)
+        .find(|step| *step >= rough)
+        .unwrap_or(power);
+    let first = (begin / step).ceil() as u64;
+    let last = (end / step).floor() as u64;
+    (first..=last).map(|n| n as f64 * step).collect()
+}

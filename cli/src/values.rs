@@ -1,0 +1,118 @@
+//! Parsers for argument values, and their error messages.
+
+use std::{net::SocketAddr, str::FromStr, time::Duration};
+
+use clap::builder::PossibleValuesParser;
+use trapline::SystemCall;
+
+/// Reads a duration such as `500ms`, `10s` or `1h 30m`: a `value_parser` for arguments.
+///
+/// *Errors:* a text that describes the format of a duration.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text)
+        .map_err(|_| "it takes a number and a unit, such as 500ms, 10s or 2m".to_string())
+}
+
+/// Reads an address such as `127.0.0.1:45000` or `[::1]:0`: a `value_parser` for arguments.
+///
+/// *Errors:* a text that describes the format of an address.
+pub fn addr(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| "it takes an IP address and a port, such as 127.0.0.1:8080 or [::1]:0".into())
+}
+
+/// Reads an instant since boot, in the format of a trace (`00:04.000`) or as a duration (`4s`).
+pub(super) fn instant(text: &str) -> Result<Duration, String> {
+    let shown = || {
+        let (minutes, seconds) = text.split_once(':')?;
+        let (seconds, fraction) = seconds.split_once('.').unwrap_or((seconds, ""));
+        let digits = [minutes, seconds, fraction];
+        let plain = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+        if !digits.into_iter().all(plain) || fraction.len() > 9 {
+            return None;
+        }
+        let nanos: u64 = format!("{fraction:0<9}").parse().ok()?;
+        let minutes = minutes.parse::<u64>().ok()?.checked_mul(60)?;
+        let seconds = minutes.checked_add(seconds.parse().ok()?)?;
+        Duration::from_secs(seconds).checked_add(Duration::from_nanos(nanos))
+    };
+    let instant = shown().map_or_else(|| duration(text), Ok);
+    instant.map_err(|_| "it takes a time since boot, such as 00:04.000, 4s or 250ms".to_string())
+}
+
+/// Finds the value of this name; an error suggests a name that is similar.
+pub(super) fn among<T: Copy>(
+    what: &str,
+    name: &str,
+    values: &[T],
+    name_of: impl Fn(&T) -> String,
+) -> Result<T, String> {
+    if let Some(value) = values.iter().find(|value| name_of(value) == name) {
+        return Ok(*value);
+    }
+    let likeness = |value: &T| (strsim::jaro(&name_of(value), name), name_of(value));
+    let near = values.iter().map(likeness);
+    let near = near.max_by(|one, other| one.0.total_cmp(&other.0));
+    // The threshold of clap. Long words reach it with half of their letters.
+    let is_near = |(likeness, near): &(f64, String)| {
+        *likeness > 0.7 && strsim::normalized_damerau_levenshtein(near, name) > 0.6
+    };
+    Err(match near.filter(is_near) {
+        Some((_, near)) => format!("there is no {what} '{name}': did you mean '{near}'?"),
+        None => format!("there is no {what} '{name}'"),
+    })
+}
+
+/// Explains that there is nothing of this name: a name that is similar, and all names.
+pub(super) fn unknown(what: &str, name: &str, names: &[impl AsRef<str>]) -> String {
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    let why = among(what, name, &names, ToString::to_string);
+    let why = why.expect_err("these names are known");
+    let end = if why.ends_with('?') {
+        " There"
+    } else {
+        ": there"
+    };
+    let are = if names.len() == 1 { "is" } else { "are" };
+    format!("{why}{end} {are} {}", names.join(", "))
+}
+
+/// Reads a size in bytes, such as `500k`, `64M` or `2G`: powers of 1024.
+pub(super) fn size(text: &str) -> Result<u64, String> {
+    let unit = text.len() - usize::from(text.ends_with(['k', 'M', 'G']));
+    let (number, unit) = text.split_at(unit);
+    let shift = match unit {
+        "k" => 10,
+        "M" => 20,
+        "G" => 30,
+        _ => 0,
+    };
+    let number = number.parse::<u64>().ok();
+    number
+        .and_then(|number| number.checked_mul(1 << shift))
+        .ok_or_else(|| "it takes a number of bytes, or one of k, M or G, such as 64M".to_string())
+}
+
+/// Reads the name of a call; an error lists the names.
+pub(super) fn calls() -> PossibleValuesParser {
+    SystemCall::NAMES.into()
+}
+
+/// Reads a number of processors.
+pub(super) fn processors(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number @ 1..=1024) => Ok(number),
+        _ => Err("it takes a number of processors from 1 to 1024".into()),
+    }
+}
+
+/// Reads a whole number; an error names the range.
+pub(super) fn whole<T: FromStr>(text: &str) -> Result<T, String> {
+    let largest = match size_of::<T>() {
+        4 => u64::from(u32::MAX),
+        _ => u64::MAX,
+    };
+    let least = u8::from("0".parse::<T>().is_err());
+    text.parse()
+        .map_err(|_| format!("it takes a whole number from {least} to {largest}"))
+}

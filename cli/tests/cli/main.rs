@@ -1,0 +1,48 @@
+//! The tests of the binary: one test binary, a module per topic. Each starts `trapline` as a process,
+//! as its users do. Those of `simulated.rs` and `planted.rs` run the programs in this process.
+
+mod book;
+mod boot;
+mod crash;
+mod debug;
+mod explore;
+mod extended;
+mod lab;
+mod live;
+mod network;
+mod observers;
+mod options;
+mod planted;
+mod programs;
+mod reenact;
+mod replay;
+mod screen;
+mod servers;
+mod simulated;
+mod support;
+mod trace;
+
+/// The planted bugs.
+#[path = "../../../programs/cases/mod.rs"]
+mod cases;
+
+/// The programs with sockets.
+#[path = "../../../programs"]
+mod networked {
+    /// Programs with a bug each, which a test finds.
+    #[path = "cases"]
+    pub(crate) mod bugs {
+        pub(crate) mod leaky_server;
+        pub(crate) mod lost_line;
+        pub(crate) mod torn_reply;
+    }
+    pub(crate) mod chat;
+    pub(crate) mod echo;
+    pub(crate) mod http_get;
+    pub(crate) mod httpd;
+    pub(crate) mod proxy;
+    pub(crate) mod serve;
+}
+
+/// Where the programs look for it.
+use networked::serve;
