@@ -6,7 +6,7 @@
 //! ```text
 //!  Spawned ──> Ready ──Resumed──> Running ──Trapped──> InCall ──Replied──> Ready
 //!                ^                                       │
-//!                └───────────────Woken──────────── Blocked(on)       Exited ──> Ended ──> reaped
+//!                └───────────────Woken──────────── Blocked(on)       Exited ──> zombie ──> reaped
 //! ```
 //!
 //! Uses the ABI, the event log, and `calls.rs` for the words of calls.
@@ -105,8 +105,6 @@ pub enum Doing {
     InCall,
     /// It waits for something else.
     Blocked(On),
-    /// It has ended.
-    Ended,
     /// Of the kernel: no task is ready, and it waits for the world.
     Idle,
 }
@@ -237,11 +235,11 @@ impl Ledger {
         self.task(tid)?.spawned.as_ref()
     }
 
-    /// What a task does, and since when; `None` where events are missing.
+    /// What a live task does, and since when; `None` where events are missing.
     #[must_use]
     pub fn doing(&self, tid: Tid) -> Option<(Doing, Moment)> {
-        let task = self.task(tid).filter(|task| self.is_known(task))?;
-        Some((task.doing, task.since))
+        let task = self.tasks.get(&tid).filter(|task| task.exit.is_none())?;
+        self.is_known(task).then_some((task.doing, task.since))
     }
 
     /// Returns whether any task computes.
@@ -343,7 +341,7 @@ impl Ledger {
         let task = self.tasks.get(&tid)?;
         let is_live = |parent: &Tid| {
             let parent = self.tasks.get(parent);
-            parent.is_some_and(|parent| parent.doing != Doing::Ended)
+            parent.is_some_and(|parent| parent.exit.is_none())
         };
         Some(TaskInfo {
             tid,
@@ -352,7 +350,7 @@ impl Ledger {
             state: self.state(tid, task),
             traps: task.traps,
             wait: match task.doing {
-                Doing::Blocked(on) => self.wait(task, on),
+                Doing::Blocked(on) if task.exit.is_none() => self.wait(task, on),
                 _ => Wait::default(),
             },
             spawned: task.spawned.clone(),
@@ -379,10 +377,7 @@ impl Ledger {
             }
             _ => false,
         };
-        let live = self
-            .tasks
-            .values()
-            .filter(|task| task.doing != Doing::Ended);
+        let live = self.tasks.values().filter(|task| task.exit.is_none());
         let mut live = live.peekable();
         live.peek().is_some() && live.all(is_hopeless)
     }
@@ -485,7 +480,7 @@ impl Ledger {
     #[must_use]
     pub fn open_spans(&self) -> Vec<Span> {
         let live = self.tasks.iter();
-        let live = live.filter(|(_, task)| task.doing != Doing::Ended && self.is_known(task));
+        let live = live.filter(|(_, task)| task.exit.is_none() && self.is_known(task));
         let open = live.map(|(tid, task)| Span {
             tid: *tid,
             doing: task.doing,
@@ -626,7 +621,7 @@ impl Ledger {
         let task = self.tasks.get_mut(&tid)?;
         task.exit = Some(Box::new(exit.clone()));
         task.timeouts.clear();
-        task.begin(tid, Doing::Ended, Ending::Exited, now, gaps)
+        task.begin(tid, Doing::Ready, Ending::Exited, now, gaps)
     }
 
     /// Notes a call without a trap.
@@ -692,13 +687,13 @@ impl Ledger {
     }
 
     fn state(&self, tid: Tid, task: &Task) -> TaskState {
+        if let Some(exit) = &task.exit {
+            return TaskState::Zombie((**exit).clone());
+        }
         let is_running = match task.doing {
             Doing::Blocked(on) => {
                 let since = task.since.at;
                 return TaskState::Blocked { on, since };
-            }
-            Doing::Ended => {
-                return TaskState::Zombie(task.exit.as_deref().cloned().unwrap_or(Exit::Done));
             }
             // It waits for a processor.
             Doing::InCall => !matches!(task.pending(), Some(call) if call.computes()),

@@ -4,12 +4,11 @@
 use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Args, ValueHint};
-use trapline::Nanos;
+use trapline::{Doing, Nanos};
 
 use super::{
     history::{History, Standing},
     source::{Failure, Source},
-    spans::Doing,
 };
 use crate::{
     live::{

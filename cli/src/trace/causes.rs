@@ -3,12 +3,11 @@
 
 use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 
-use trapline::{DeviceId, Direction, End, Nanos, On, QueueId, Tid, Wake};
+use trapline::{DeviceId, Direction, Doing, End, Ending, Moment, Nanos, On, QueueId, Tid, Wake};
 
 use super::{
     history::{Accepted, Amount, History, Life, Piece, Step},
     queues::{Content, QueueLife},
-    spans::{Doing, Ending, Moment},
 };
 use crate::output::clean;
 

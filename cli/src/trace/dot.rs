@@ -121,7 +121,7 @@ fn kind_of(task: &TaskInfo) -> Option<(String, String, Option<String>)> {
             let (thing, _, name) = thing(on);
             (thing, String::new(), name)
         }
-        On::Exit(_) | On::Timer(_) | On::Queue(..) => thing_of(task, on),
+        _ => thing_of(task, on),
     })
 }
 
@@ -144,6 +144,7 @@ fn thing(on: On) -> (String, String, Option<String>) {
             let name = format!("queue {queue}");
             (format!("queue{queue}"), end.to_string(), Some(name))
         }
+        other => ("other".into(), String::new(), Some(other.to_string())),
     }
 }
 

@@ -17,15 +17,15 @@ use std::{
 
 use rustc_hash::FxHashMap;
 use trapline::{
-    CallInfo, DeviceId, Direction, End, Event, Exit, Fact, Follower, On, Place, QueueId, Reply,
-    SystemCall, Tid, Tracer, record::OwnedEvent,
+    CallInfo, DeviceId, Direction, Doing, End, Ending, Event, Exit, Fact, Moment, On, Place,
+    QueueId, Reply, Span, SystemCall, Tid, record::OwnedEvent,
 };
 
 use super::{
     peers::Peers,
     queues::{Content, QueueLife},
     source::{Failure, Source},
-    spans::{Doing, Ending, Moment, Shares, Span, Spans},
+    spans::{Shares, Spans},
     timeline::{count, rounded},
 };
 use crate::output::clean;
@@ -37,7 +37,6 @@ pub(super) type Step = (Tid, usize);
 #[derive(Default)]
 pub(super) struct History {
     spans: Spans,
-    follower: Follower,
     pub(super) tasks: BTreeMap<Tid, Life>,
     pub(super) queues: BTreeMap<QueueId, QueueLife>,
     pub(super) devices: FxHashMap<DeviceId, DeviceLife>,
@@ -254,16 +253,8 @@ impl History {
             at: now.at,
             ..before
         });
-        // A turn belongs to the call that ends it; every other span to the call before.
-        let is_trap = matches!(event.fact, Fact::Trapped { .. });
-        if is_trap {
-            self.follower.event(event);
-        }
         for span in spans {
             self.piece(&span);
-        }
-        if !is_trap {
-            self.follower.event(event);
         }
         self.note(event, now);
     }
@@ -347,7 +338,7 @@ impl History {
     }
 
     fn life(&mut self, tid: Tid) -> &mut Life {
-        let comm = self.follower.comm(tid);
+        let comm = self.spans.tasks().comm(tid);
         self.tasks.entry(tid).or_insert_with(|| Life {
             name: comm.to_string(),
             ..Life::default()
@@ -359,7 +350,7 @@ impl History {
         if span.tid == Tid::KERNEL || is_short {
             return;
         }
-        let last = self.follower.last(span.tid);
+        let last = self.spans.tasks().last(span.tid);
         let call = match span.end {
             Ending::Exited if span.doing == Doing::Running => "exit".to_string(),
             _ => last.map_or_else(String::new, |call| clean(&call.to_string())),
@@ -394,8 +385,8 @@ impl History {
         if tid == Tid::KERNEL {
             return;
         }
-        self.peers.event(event, &self.follower);
-        let call = self.follower.last(tid).map(|call| call.call);
+        self.peers.event(event, self.spans.tasks());
+        let call = self.spans.tasks().last(tid).map(|call| call.call);
         match &event.fact {
             Fact::Trapped { call, .. } => {
                 self.life(tid).traps += 1;
@@ -449,7 +440,7 @@ impl History {
                     }
                 }
                 (Some(SystemCall::NewQueue(_)), Reply::Queue(queue)) => {
-                    let object = self.follower.object(*queue);
+                    let object = self.spans.tasks().object(*queue);
                     let content = Content::of(object.as_deref());
                     let life = self.queues.entry(*queue).or_default();
                     (life.object, life.content) = (object, content);
@@ -479,7 +470,7 @@ impl History {
 
     /// Notes a device that a call has opened.
     fn opened(&mut self, device: DeviceId, tid: Tid, now: Moment) {
-        let addr = self.follower.last(tid).and_then(CallInfo::addr);
+        let addr = self.spans.tasks().last(tid).and_then(CallInfo::addr);
         let life = self.devices.entry(device).or_default();
         (life.addr, life.owner, life.opened) = (addr, tid, now);
     }

@@ -36,7 +36,6 @@ pub(super) mod spans;
 mod summary;
 mod timeline;
 mod twins;
-mod waits;
 mod why;
 
 use std::{

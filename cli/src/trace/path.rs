@@ -4,13 +4,12 @@ use std::{cmp::Reverse, collections::BTreeMap, io::Write, path::PathBuf, process
 
 use clap::{Args, ValueHint};
 use serde_json::Value;
-use trapline::{Nanos, Tid};
+use trapline::{Doing, Ending, Moment, Nanos, Tid};
 
 use super::{
     history::{Amount, History, Life, Piece},
     senders::Sent,
     source::Failure,
-    spans::{Doing, Ending, Moment},
 };
 use crate::{
     output::{Log, clean},

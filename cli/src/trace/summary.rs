@@ -9,11 +9,11 @@ use std::{
 use clap::{Args, ValueHint};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
-use trapline::{CallInfo, Event, Fact, Follower, Nanos, Tid, Tracer, record::Header};
+use trapline::{CallInfo, Doing, Ending, Event, Fact, Ledger, Nanos, Span, Tid, record::Header};
 
 use super::{
     source::{Failure, Source, world},
-    spans::{Doing, Ending, Shares, Span, Spans, What},
+    spans::{Shares, Spans, What},
     timeline::count,
 };
 use crate::{
@@ -145,21 +145,18 @@ impl SummaryCommand {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
         let mut source = Source::open(&self.file)?;
         let mut summary = Summary::new(self.by_name);
-        let mut tasks = Follower::new();
         let mut missing = 0;
         while let Some(owned) = source.next() {
             if let Some(gap) = source.gap() {
                 missing += gap;
                 summary.spans.gap();
             }
-            let event = owned.borrow();
-            tasks.event(&event);
-            summary.event(&event, &tasks);
-            summary.check(&tasks)?;
+            summary.event(&owned.borrow());
+            summary.check()?;
         }
         let header = source.header().clone();
         let now = summary.spans.now().at;
-        summary.finish(&tasks);
+        summary.finish();
         if self.json {
             summary.show_json(out, &header, missing, now)?;
         } else {
@@ -178,6 +175,11 @@ impl Summary {
             most: MOST,
             ..Self::default()
         }
+    }
+
+    /// The books of the run.
+    pub(super) fn tasks(&self) -> &Ledger {
+        self.spans.tasks()
     }
 
     /// The time in each state, by name, and the waits for a turn: the median and the 99th percentile.
@@ -214,15 +216,15 @@ impl Summary {
         self.spans.gap();
     }
 
-    pub(super) fn event(&mut self, event: &Event<'_>, tasks: &Follower) {
+    pub(super) fn event(&mut self, event: &Event<'_>) {
         self.events += 1;
         for span in self.spans.event(event) {
-            self.span(&span, tasks);
+            self.span(&span);
         }
         if event.tid == Tid::KERNEL {
             return;
         }
-        let place = self.place(event.tid, tasks);
+        let place = self.place(event.tid);
         let row = &mut self.rows[place as usize];
         match event.fact {
             Fact::Spawned { .. } => row.count += 1,
@@ -233,14 +235,15 @@ impl Summary {
             }
             Fact::Replied { .. } => {
                 // A wait after the answer is a timeout.
+                let tasks = self.spans.tasks();
                 let Some(trap) = tasks.last(event.tid).filter(|trap| !trap.is_late) else {
                     return;
                 };
-                let call = self.call(trap, event.at);
+                let call = end_call(&mut self.calls, trap, event.at);
                 call.errors += u64::from(tasks.is_error(event));
             }
             Fact::Exited { exit } => {
-                self.unanswered(event.tid, event.at, tasks);
+                self.unanswered(event.tid, event.at);
                 let mut text = exit.to_string();
                 if self.exits.len() >= self.most {
                     // Without its message, which each task of a name may have its own.
@@ -251,6 +254,7 @@ impl Summary {
             Fact::Deadlocked { cycle } => {
                 self.deadlocked += 1;
                 if self.deadlocks.len() < DEADLOCKS {
+                    let tasks = self.spans.tasks();
                     let named = |tid: &Tid| (*tid, tasks.comm(*tid).to_string());
                     let tasks = cycle.iter().map(named).collect();
                     self.deadlocks.push(Closed {
@@ -263,25 +267,16 @@ impl Summary {
         }
     }
 
-    /// Adds the time of a call that ends now.
-    fn call(&mut self, trap: &CallInfo, now: Duration) -> &mut Calls {
-        let call = self.calls.entry(trap.call.name()).or_default();
-        let span = now.saturating_sub(trap.at);
-        call.total += span;
-        call.spans.add(0, nanos(span));
-        call
-    }
-
     /// Adds the time of a call whose answer does not come: its task ends, or the recording.
-    fn unanswered(&mut self, tid: Tid, now: Duration, tasks: &Follower) {
-        if let Some(trap) = tasks.pending(tid) {
-            self.call(trap, now);
+    fn unanswered(&mut self, tid: Tid, now: Duration) {
+        if let Some(trap) = self.spans.tasks().pending(tid) {
+            end_call(&mut self.calls, trap, now);
         }
     }
 
     /// The index of a task's row.
-    fn place(&mut self, tid: Tid, tasks: &Follower) -> u32 {
-        let comm = tasks.comm(tid);
+    fn place(&mut self, tid: Tid) -> u32 {
+        let comm = self.spans.tasks().comm(tid);
         let known = if self.by_name {
             self.by_comm.get(comm)
         } else {
@@ -306,14 +301,14 @@ impl Summary {
     }
 
     /// Refuses a summary that would take too much memory.
-    pub(super) fn check(&self, tasks: &Follower) -> Result<(), Failure> {
+    pub(super) fn check(&self) -> Result<(), Failure> {
         let most = self.most;
         let what = match self.by_name {
             false if self.rows.len() > most => {
                 "tasks would take too much memory: --by-name takes those of a name together"
             }
             true if self.rows.len() > most => "names would take too much memory",
-            _ if tasks.len().max(self.spans.len()) > most => {
+            _ if self.spans.tasks().len() > most => {
                 "tasks that live at once would take too much memory"
             }
             _ => return Ok(()),
@@ -321,12 +316,12 @@ impl Summary {
         Err(format!("a summary of more than {most} {what}").into())
     }
 
-    fn span(&mut self, span: &Span, tasks: &Follower) {
+    fn span(&mut self, span: &Span) {
         if span.tid == Tid::KERNEL {
             return;
         }
         let took = span.time();
-        let place = self.place(span.tid, tasks);
+        let place = self.place(span.tid);
         let by_name = self.by_name;
         let row = &mut self.rows[place as usize];
         match span.doing {
@@ -354,17 +349,14 @@ impl Summary {
     }
 
     /// Takes the spans that were open at the end.
-    pub(super) fn finish(&mut self, tasks: &Follower) {
+    pub(super) fn finish(&mut self) {
         for span in self.spans.finish() {
             if span.tid == Tid::KERNEL {
                 continue;
             }
-            self.span(&span, tasks);
-            self.unanswered(span.tid, span.to.at, tasks);
-            let alive = (
-                self.place(span.tid, tasks),
-                "none: it was alive".to_string(),
-            );
+            self.span(&span);
+            self.unanswered(span.tid, span.to.at);
+            let alive = (self.place(span.tid), "none: it was alive".to_string());
             *self.exits.entry(alive).or_default() += 1;
         }
         let by_name = self.by_name;
@@ -698,6 +690,19 @@ impl Calls {
     }
 }
 
+/// Adds the time of a call that ends now.
+fn end_call<'a>(
+    calls: &'a mut BTreeMap<&'static str, Calls>,
+    trap: &CallInfo,
+    now: Duration,
+) -> &'a mut Calls {
+    let call = calls.entry(trap.call.name()).or_default();
+    let span = now.saturating_sub(trap.at);
+    call.total += span;
+    call.spans.add(0, nanos(span));
+    call
+}
+
 fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -740,7 +745,6 @@ mod tests {
             most: 2,
             ..Summary::default()
         };
-        let mut tasks = Follower::new();
         for (tid, name) in (1..).zip(names) {
             let (at, tid, parent) = (Duration::ZERO, Tid::from(tid), Tid::KERNEL);
             let fact = Fact::Spawned { parent, name };
@@ -750,9 +754,8 @@ mod tests {
                 fact,
                 place: None,
             };
-            tasks.event(&event);
-            summary.event(&event, &tasks);
-            match summary.check(&tasks) {
+            summary.event(&event);
+            match summary.check() {
                 Err(Failure::Said(message)) => return Some(message),
                 Err(Failure::Output(error)) => panic!("{error}"),
                 Ok(()) => {}
@@ -774,13 +777,9 @@ mod tests {
 
     #[test]
     fn the_table_has_a_task_of_few_traps_that_took_the_most_time() {
-        let counted = Rc::new(RefCell::new((Summary::new(false), Follower::new())));
+        let counted = Rc::new(RefCell::new(Summary::new(false)));
         let shared = Rc::clone(&counted);
-        let tracer = move |event: &Event<'_>| {
-            let (summary, tasks) = &mut *shared.borrow_mut();
-            tasks.event(event);
-            summary.event(event, tasks);
-        };
+        let tracer = move |event: &Event<'_>| shared.borrow_mut().event(event);
         let builder = Kernel::builder().world(SimWorld::new(1)).tracer(tracer);
         let mut kernel = builder.build().unwrap();
         for _ in 0..ROWS {
@@ -793,8 +792,8 @@ mod tests {
         let hard = async |os: &mut Os| os.compute(Duration::from_secs(1)).await;
         let busy = kernel.spawn("hard", hard).unwrap();
         kernel.run().unwrap();
-        let (summary, tasks) = &mut *counted.borrow_mut();
-        summary.finish(tasks);
+        let mut summary = counted.borrow_mut();
+        summary.finish();
         let shown = summary.shown();
         assert_eq!((shown.len(), shown[0].tid), (ROWS, busy));
     }

@@ -4,17 +4,18 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use rustc_hash::FxHashMap;
 use trapline::{
-    Answered, DeviceId, Direction, Event, Exit, Fact, Nanos, Reply, Tid,
+    Answered, Deadlock, DeviceId, Direction, Doing, Event, Exit, Fact, Moment, Nanos, Reply, Span,
+    Tid,
     record::{Header, OwnedEvent},
 };
 
 use crate::{
     output::clean,
     trace::{
+        graph::waits,
         history::{Amount, History},
         source::{Failure, Source},
-        spans::{Doing, Moment, Shares, Span, Spans},
-        waits::{Waits, Watch},
+        spans::{Shares, Spans},
     },
     values::instant,
 };
@@ -57,7 +58,8 @@ pub(super) struct Timeline {
     pub(super) is_cut: bool,
     /// Whether the recording has no end, since its writer was killed.
     pub(super) is_torn: bool,
-    pub(super) waits: Waits,
+    /// What the tasks waited for at the end, as the kernel reports it.
+    pub(super) waits: Deadlock,
     /// Why tasks waited. `None` for a picture, and for a recording that is too long.
     pub(super) history: Option<History>,
     /// The bytes that went from one row to another, in the order of the first.
@@ -248,6 +250,11 @@ impl Timeline {
         format!("there is nothing to show: {why}")
     }
 
+    /// Whether nothing could happen any more at the end.
+    pub(super) fn is_deadlock(&self) -> bool {
+        !self.waits.is_partial
+    }
+
     pub(super) fn lane(&self, tid: Tid) -> Option<usize> {
         let tid = u64::from(tid);
         self.lanes.binary_search_by_key(&tid, |lane| lane.tid).ok()
@@ -258,7 +265,6 @@ impl Timeline {
 struct Gather<'a> {
     window: &'a Window,
     spans: Spans,
-    watch: Watch,
     /// The indices of the lanes, by task.
     places: FxHashMap<Tid, usize>,
     timeline: Timeline,
@@ -275,7 +281,6 @@ impl<'a> Gather<'a> {
         Self {
             window,
             spans: Spans::default(),
-            watch: Watch::default(),
             places: FxHashMap::default(),
             timeline: Timeline {
                 header,
@@ -288,7 +293,7 @@ impl<'a> Gather<'a> {
                 missing: 0,
                 is_cut: false,
                 is_torn: false,
-                waits: Waits::default(),
+                waits: Deadlock::among([]),
                 history: None,
                 messages: Vec::new(),
                 deadlocks: Vec::new(),
@@ -324,7 +329,6 @@ impl<'a> Gather<'a> {
             return false;
         }
         let spans = self.spans.event(event);
-        self.watch.event(event);
         let now = self.spans.now();
         if !self.has_begun && !self.window.from.is_some_and(|from| from.is_after(now)) {
             self.has_begun = true;
@@ -505,10 +509,14 @@ impl<'a> Gather<'a> {
                 let at = event.place.map(|place| clean(&place.to_string()));
                 return self.place_call(place, at);
             }
-            Fact::Trapped { .. } => row(Kind::Call, clean(&self.watch.call(event.tid))),
+            Fact::Trapped { .. } => {
+                let call = self.spans.tasks().last(event.tid);
+                let call = call.map_or_else(String::new, |call| clean(&call.to_string()));
+                row(Kind::Call, call)
+            }
             Fact::Replied { reply, detail } => {
                 let answer = clean(&Answered(*reply, *detail).to_string());
-                return self.answer(place, answer, self.watch.is_error(event));
+                return self.answer(place, answer, self.spans.tasks().is_error(event));
             }
             Fact::Spawned { parent, .. } => row(
                 Kind::Spawned,
@@ -587,15 +595,15 @@ impl<'a> Gather<'a> {
     fn finish(mut self, is_torn: bool, history: Option<History>) -> Timeline {
         // A span that the window cuts might have continued.
         let is_whole = !self.timeline.is_cut && !is_torn;
-        let waits = std::mem::take(&mut self.watch).finish(is_whole);
+        let waits = waits(self.spans.tasks(), is_whole);
         let now = self.spans.now();
         for mut span in self.spans.finish() {
             // A deadlock is drawn a turn wide, though it takes no time.
-            span.to.turn += u64::from(waits.is_deadlock);
+            span.to.turn += u64::from(!waits.is_partial);
             self.span(span, false);
         }
         self.timeline.shares = self.spans.shares();
-        if waits.is_deadlock {
+        if !waits.is_partial {
             self.timeline.end.turn += 1;
             self.timeline.idle.push((now, self.timeline.end));
         }

@@ -4,16 +4,13 @@
 //! for a number, that number follows. Most texts of a trace differ in one number only.
 
 use rustc_hash::FxHashMap;
-use trapline::{On, Tid};
+use trapline::{Doing, Ending, Moment, On, Tid};
 
 use super::{
     explain::{Part, Reason},
     model::{Kind, Lane, Message, Timeline},
 };
-use crate::trace::{
-    history::History,
-    spans::{Doing, Ending, Moment},
-};
+use crate::trace::history::History;
 
 /// The place of a number in a template. The next character is its least number of digits, counted
 /// from `0`.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
-use crate::trace::spans::Moment;
+use trapline::Moment;
 
 /// The meaning of the width.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

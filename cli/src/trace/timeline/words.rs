@@ -3,20 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use trapline::{Exit, Nanos, On, Tid};
+use trapline::{Doing, Ending, Exit, Nanos, On, TaskInfo, TaskState, Tid};
 
 use super::{
     model::{Bar, Closed, Kind, Lane, Row, Timeline},
     scale::{Scale, count, span},
 };
-use crate::{
-    output::clean,
-    trace::{
-        spans::{Doing, Ending},
-        waits::Waiting,
-    },
-    words::command_line,
-};
+use crate::{output::clean, words::command_line};
 
 /// The largest number of cycles named, and of tasks in each. `trace waits` names all.
 const CYCLES: usize = 8;
@@ -64,7 +57,7 @@ pub(super) fn summary(timeline: &Timeline) -> Vec<String> {
     ));
     sentences.push(fates(timeline));
     sentences.extend(closed(timeline));
-    if timeline.waits.is_deadlock {
+    if timeline.is_deadlock() {
         sentences.push(deadlock(timeline));
         sentences.extend(timeline.waits.blocked.iter().take(20).map(waiting));
         let more = timeline.waits.blocked.len().saturating_sub(20);
@@ -117,7 +110,7 @@ fn closed(timeline: &Timeline) -> Vec<String> {
         tids.sort_unstable();
         tids
     };
-    let is_deadlock = timeline.waits.is_deadlock;
+    let is_deadlock = timeline.is_deadlock();
     let named: BTreeSet<Vec<Tid>> = match is_deadlock {
         true => timeline
             .waits
@@ -170,11 +163,14 @@ pub(super) fn deadlock(timeline: &Timeline) -> String {
 }
 
 /// What a task that was blocked at the end waited for.
-pub(super) fn waiting(waiting: &Waiting) -> String {
+pub(super) fn waiting(waiting: &TaskInfo) -> String {
     let (tid, name) = (waiting.tid, clean(&waiting.name));
-    let on = clean(&waiting.info().blocked_on().unwrap_or_default());
-    let since = Nanos::from(waiting.since);
-    let at = waiting.place.as_ref();
+    let on = clean(&waiting.blocked_on().unwrap_or_default());
+    let since = match waiting.state {
+        TaskState::Blocked { since, .. } => Nanos::from(since),
+        _ => Nanos::ZERO,
+    };
+    let at = waiting.wait.place.as_ref();
     let at = at.map_or_else(String::new, |place| clean(&format!(", at {place}")));
     format!("Task {tid} {name:?} waits for {on}, since {since}{at}.")
 }
@@ -285,7 +281,7 @@ pub(super) fn legend(timeline: &Timeline, alone: &[&Lane]) -> Vec<(&'static str,
             "arrow",
             "wakes",
         ),
-        (timeline.waits.is_deadlock, "wait", "waits for"),
+        (timeline.is_deadlock(), "wait", "waits for"),
         (timeline.rows.iter().any(fails), "error", "fails"),
         (
             timeline.rows.iter().any(is_fault),
